@@ -1,0 +1,96 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
+	"k8s.io/kubernetes/pkg/kubelet/sysctl"
+	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+)
+
+// evictedReason is the reason of a pod refused under node pressure; it is the eviction manager's reason too.
+const evictedReason = "Evicted"
+
+// countedReasons are the values the label of the rejections metric may take, so that its cardinality stays bounded.
+var countedReasons = sets.New(
+	evictedReason,
+	lifecycle.AppArmorNotAdmittedReason,
+	lifecycle.InitContainerRestartPolicyForbidden,
+	lifecycle.InvalidNodeInfo,
+	lifecycle.OutOfCPU,
+	lifecycle.OutOfEphemeralStorage,
+	lifecycle.OutOfMemory,
+	lifecycle.OutOfPods,
+	lifecycle.PodFeatureUnsupported,
+	lifecycle.PodLevelResourcesNotAdmittedReason,
+	lifecycle.PodOSNotSupported,
+	lifecycle.PodOSSelectorNodeLabelDoesNotMatch,
+	lifecycle.SupplementalGroupsPolicyNotSupported,
+	lifecycle.UnexpectedAdmissionError,
+	lifecycle.UnexpectedPredicateFailureType,
+	lifecycle.UnknownReason,
+	nodeshutdown.NodeShutdownNotAdmittedReason,
+	sysctl.ForbiddenReason,
+	tainttoleration.ErrReasonNotMatch,
+	topologymanager.ErrorTopologyAffinity,
+	volumemanager.VolumeAttachmentLimitExceededReason,
+)
+
+// StatusSetter publishes a pod's status.
+type StatusSetter interface {
+	SetPodStatus(logger klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool)
+}
+
+// Rejector publishes that a pod will not run on this node.
+type Rejector struct {
+	recorder record.EventRecorder
+	status   StatusSetter
+}
+
+// NewRejector returns a rejector that reports to the given recorder and status manager.
+func NewRejector(recorder record.EventRecorder, status StatusSetter) *Rejector {
+	return &Rejector{recorder: recorder, status: status}
+}
+
+// Reject writes a warning event with the reason and sets the pod's phase to Failed. It does not stop containers.
+func (r *Rejector) Reject(ctx context.Context, pod *v1.Pod, reason, message string) {
+	r.recorder.Event(pod, v1.EventTypeWarning, reason, message)
+	r.status.SetPodStatus(klog.FromContext(ctx), pod, v1.PodStatus{
+		Phase:    v1.PodFailed,
+		QOSClass: v1qos.GetPodQOS(pod),
+		Reason:   reason,
+		Message:  "Pod was rejected: " + message,
+	})
+}
+
+// RejectAndCount is Reject for refusals outside the chain of admit handlers, such as a volume attachment limit.
+func (r *Rejector) RejectAndCount(ctx context.Context, pod *v1.Pod, reason, message string) {
+	r.Reject(ctx, pod, reason, message)
+	countRejection(reason)
+}
+
+func countRejection(reason string) {
+	metrics.AdmissionRejectionsTotal.WithLabelValues(rejectionLabel(reason)).Inc()
+}
+
+// rejectionLabel maps a reason to the bounded set of label values that stock uses.
+func rejectionLabel(reason string) string {
+	switch {
+	case countedReasons.Has(reason):
+		return reason
+	case strings.HasPrefix(reason, lifecycle.InsufficientResourcePrefix):
+		return "OutOfExtendedResources"
+	default:
+		return "Other"
+	}
+}

@@ -1,0 +1,116 @@
+// Package paths names every directory and file the agent keeps on disk. The names are stock's, because either kubelet must be
+// able to take a node over from the other; what is ours alone lies under Layout.Own.
+package paths
+
+import (
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig"
+)
+
+// Layout derives all paths from the kubelet's root directory and the pod logs directory. The zero value is not usable.
+type Layout struct {
+	root    string
+	podLogs string
+}
+
+// New returns the layout below root (--root-dir) and podLogs (podLogsDir). Both must be absolute.
+func New(root, podLogs string) Layout {
+	return Layout{root: filepath.Clean(root), podLogs: filepath.Clean(podLogs)}
+}
+
+// Root is the kubelet's root directory, /var/lib/kubelet by default.
+func (l Layout) Root() string { return l.root }
+
+// PodLogs is the directory under which the runtime writes container logs.
+func (l Layout) PodLogs() string { return l.podLogs }
+
+// Own is where the agent keeps state that stock does not know.
+func (l Layout) Own() string { return filepath.Join(l.root, "plimsoll") }
+
+// Pods holds one directory per pod UID.
+func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }
+
+// Plugins is where volume plugins keep their global data.
+func (l Layout) Plugins() string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsDirName)
+}
+
+// Plugin is the directory of one volume plugin.
+func (l Layout) Plugin(name string) string { return filepath.Join(l.Plugins(), name) }
+
+// PluginsRegistry is watched for the sockets of plugins that register themselves.
+func (l Layout) PluginsRegistry() string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsRegistrationDirName)
+}
+
+// VolumeDevicePlugin is where a block volume plugin keeps global map paths.
+func (l Layout) VolumeDevicePlugin(name string) string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsDirName, name, kubeletconfig.DefaultKubeletVolumeDevicesDirName)
+}
+
+// PodResources holds the socket of the PodResources API.
+func (l Layout) PodResources() string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodResourcesDirName)
+}
+
+// PodsAPI holds the socket of the pods API.
+func (l Layout) PodsAPI() string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsAPIDirName)
+}
+
+// VolumeDevicePlugins is where block volume plugins keep their global data: the plugins directory itself.
+func (l Layout) VolumeDevicePlugins() string { return l.Plugins() }
+
+// Checkpoints holds container checkpoints (KEP-2008).
+func (l Layout) Checkpoints() string {
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletCheckpointsDirName)
+}
+
+// Pod is the directory of one pod.
+func (l Layout) Pod(uid types.UID) string { return filepath.Join(l.Pods(), string(uid)) }
+
+// PodVolumes holds the mounted volumes of a pod, one directory per plugin.
+func (l Layout) PodVolumes(uid types.UID) string {
+	return filepath.Join(l.Pod(uid), kubeletconfig.DefaultKubeletVolumesDirName)
+}
+
+// PodVolume is where one volume of a pod is mounted. Volume plugins pass their name escaped already, as in
+// kubernetes.io~empty-dir.
+func (l Layout) PodVolume(uid types.UID, plugin, volume string) string {
+	return filepath.Join(l.PodVolumes(uid), plugin, volume)
+}
+
+// PodVolumeSubpaths holds the bind mounts of subPath volumes of a pod.
+func (l Layout) PodVolumeSubpaths(uid types.UID) string {
+	return filepath.Join(l.Pod(uid), kubeletconfig.DefaultKubeletVolumeSubpathsDirName)
+}
+
+// PodVolumeDevices holds the block volumes of a pod.
+func (l Layout) PodVolumeDevices(uid types.UID) string {
+	return filepath.Join(l.Pod(uid), kubeletconfig.DefaultKubeletVolumeDevicesDirName)
+}
+
+// PodVolumeDevice is where one plugin maps the block volumes of a pod.
+func (l Layout) PodVolumeDevice(uid types.UID, plugin string) string {
+	return filepath.Join(l.PodVolumeDevices(uid), plugin)
+}
+
+// PodPlugins holds what volume plugins keep per pod.
+func (l Layout) PodPlugins(uid types.UID) string {
+	return filepath.Join(l.Pod(uid), kubeletconfig.DefaultKubeletPluginsDirName)
+}
+
+// PodPlugin is what one volume plugin keeps for one pod.
+func (l Layout) PodPlugin(uid types.UID, plugin string) string {
+	return filepath.Join(l.PodPlugins(uid), plugin)
+}
+
+// PodContainer holds what the agent keeps for one container, such as its termination log.
+func (l Layout) PodContainer(uid types.UID, container string) string {
+	return filepath.Join(l.Pod(uid), kubeletconfig.DefaultKubeletContainersDirName, container)
+}
+
+// EtcHosts is the hosts file that is mounted into the containers of a pod.
+func (l Layout) EtcHosts(uid types.UID) string { return filepath.Join(l.Pod(uid), "etc-hosts") }

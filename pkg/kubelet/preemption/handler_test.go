@@ -1,0 +1,142 @@
+package preemption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+)
+
+func newPod(name string, priority int32, cpu string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
+		Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)},
+		}}}},
+	}
+}
+
+func static(pod *v1.Pod) *v1.Pod {
+	pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
+	return pod
+}
+
+// node is a node full of pods, with a record of who was stopped.
+type node struct {
+	mu       sync.Mutex
+	pods     []*v1.Pod
+	going    []types.UID
+	old      []types.UID
+	stuck    []types.UID
+	stopped  []string
+	awaited  []string
+	statuses []v1.PodStatus
+}
+
+func (n *node) Allocated() []*v1.Pod                         { return n.pods }
+func (n *node) Readmitted(pod *v1.Pod) bool                  { return slices.Contains(n.old, pod.UID) }
+func (n *node) IsPodTerminationRequested(uid types.UID) bool { return slices.Contains(n.going, uid) }
+
+func (n *node) kill(_ context.Context, pod *v1.Pod, evict bool, _ *int64, setStatus func(*v1.PodStatus)) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Contains(n.stuck, pod.UID) {
+		return errors.New("timed out")
+	}
+	if !evict {
+		n.awaited = append(n.awaited, pod.Name)
+		return nil
+	}
+	status := v1.PodStatus{}
+	setStatus(&status)
+	n.statuses = append(n.statuses, status)
+	n.stopped = append(n.stopped, pod.Name)
+	slices.Sort(n.stopped)
+	return nil
+}
+
+func missingCPU(milli int64) []lifecycle.PredicateFailureReason {
+	return []lifecycle.PredicateFailureReason{&lifecycle.InsufficientResourceError{ResourceName: v1.ResourceCPU, Requested: milli}}
+}
+
+func TestHandler(t *testing.T) {
+	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
+	taint := &lifecycle.PredicateFailureError{PredicateName: tainttoleration.Name}
+	affinity := &lifecycle.PredicateFailureError{PredicateName: "NodeAffinity"}
+	for name, tc := range map[string]struct {
+		node    *node
+		pod     *v1.Pod
+		reasons []lifecycle.PredicateFailureReason
+		remain  []lifecycle.PredicateFailureReason
+		stopped []string
+		awaited []string
+		err     string
+	}{
+		"an ordinary pod gets no room": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}}, pod: newPod("b", 10, "100m"), reasons: missingCPU(100), remain: missingCPU(100),
+		},
+		"a critical pod gets room": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}}, pod: critical, reasons: missingCPU(100), stopped: []string{"b"},
+		},
+		"what preemption cannot help with is returned alone": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}}, pod: critical, reasons: append(missingCPU(100), affinity),
+			remain: []lifecycle.PredicateFailureReason{affinity},
+		},
+		"D19: a victim that does not stop is replaced by another": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}, stuck: []types.UID{"b"}}, pod: critical,
+			reasons: missingCPU(100), stopped: []string{"a"},
+		},
+		"D19: no admission without room": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, stuck: []types.UID{"a"}}, pod: critical, reasons: missingCPU(100), err: "default/a: timed out",
+		},
+		"D20: static pods stay": {
+			node: &node{pods: []*v1.Pod{static(newPod("a", 0, "100m"))}}, pod: critical, reasons: missingCPU(100), err: "no set of running pods frees [cpu: 100]",
+		},
+		"D21: waits for who is going anyway": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", 10, "100m")}, going: []types.UID{"b"}}, pod: critical,
+			reasons: missingCPU(100), awaited: []string{"b"},
+		},
+		"a pod that ran here before keeps its place": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, old: []types.UID{"b"}}, pod: newPod("b", 0, "100m"),
+			reasons: append(missingCPU(100), taint),
+		},
+		"unless the node does not match it any more": {
+			node: &node{old: []types.UID{"b"}}, pod: newPod("b", 0, "100m"), reasons: append(missingCPU(100), affinity),
+			remain: []lifecycle.PredicateFailureReason{affinity},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := tc.node
+			h := NewHandler(n, n, n.kill, record.NewFakeRecorder(10))
+			remain, err := h.HandleAdmissionFailure(t.Context(), tc.pod, tc.reasons)
+			if tc.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if len(remain) != len(tc.remain) {
+				t.Errorf("remaining reasons %v, want %v", remain, tc.remain)
+			}
+			if !slices.Equal(n.stopped, tc.stopped) || !slices.Equal(n.awaited, tc.awaited) {
+				t.Errorf("stopped %v, awaited %v; want %v, %v", n.stopped, n.awaited, tc.stopped, tc.awaited)
+			}
+			for _, status := range n.statuses {
+				_, condition := podutil.GetPodCondition(&status, v1.DisruptionTarget)
+				if status.Phase != v1.PodFailed || status.Reason != "Preempting" || condition == nil || condition.Reason != v1.PodReasonTerminationByKubelet {
+					t.Errorf("status of a victim: %+v", status)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+// Package preemption makes room for a critical pod that does not fit on the node, by stopping pods that matter less.
+//
+// Plan is the decision: a pure function from what is needed and who could go to the pods that must go. Handler is the edge: it
+// turns an admission failure into a plan, has the victims stopped by the pod workers, and admits only when the room is there.
+package preemption
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Need is how much of each resource is missing, in the unit of the scheduler: milli-CPUs for cpu, bytes for memory and
+// ephemeral-storage, a count for everything else.
+type Need map[v1.ResourceName]int64
+
+// Candidate is a pod that may be stopped for the one that waits. Whether it may is decided by the caller.
+type Candidate struct {
+	UID      types.UID
+	Priority int32
+	QOS      v1.PodQOSClass
+	// Requests of the pod in the units of Need; resources that are not needed may be left out.
+	Requests map[v1.ResourceName]int64
+	// Releasing is true for a pod that is being stopped already: its room comes for nothing and is counted first.
+	Releasing bool
+}
+
+// Victims is a plan: stopping all of Stop and waiting for all of Await makes the room.
+type Victims struct {
+	// Await are pods that are going anyway, ordered by UID. All of them are named only when at least one is needed.
+	Await []types.UID
+	// Stop are the pods to stop, the least important first.
+	Stop []types.UID
+}
+
+// Plan returns the cheapest set of candidates that covers the need, and false when no set does.
+//
+// A set is cheaper than another (stock-compatible where stock is sane; kubernetes/kubernetes#135857 where it is not):
+//  1. when it takes fewer pods of the highest priority it touches, and so on down the priorities: the lowest priority goes first;
+//  2. then, within each priority, when it takes fewer Guaranteed, then fewer Burstable, then fewer BestEffort pods;
+//  3. then when less is lost of the resources that are needed, each measured against its need;
+//  4. then by the victims' UIDs, so that the order is total.
+//
+// The result is exact up to ExactLimit candidates, and more when the search ends within its budget; beyond it is the best found.
+func Plan(need Need, candidates []Candidate) (Victims, bool) {
+	p := newProblem(need, candidates)
+	if !p.coverable() {
+		return Victims{}, false
+	}
+	v := Victims{Await: p.await}
+	for _, i := range p.solve() {
+		v.Stop = append(v.Stop, p.pods[i].uid)
+	}
+	return v, true
+}
+
+// ExactLimit is the number of candidates up to which Plan always finds the optimum.
+const ExactLimit = 20
+
+// problem is Plan's working form: amounts as vectors over the needed resources, pods in the order in which they are preferred.
+type problem struct {
+	// need is what is left after the pods that are going anyway.
+	need  []int64
+	pods  []item
+	await []types.UID
+}
+
+// item is a candidate as a vector.
+type item struct {
+	uid    types.UID
+	tier   tier
+	amount []int64
+	// loss is the sum over the needed resources of requested ÷ needed, in millionths of the need.
+	loss int64
+}
+
+// tier says how much a pod matters: priority first, then QoS class.
+type tier struct {
+	priority int32
+	qos      int
+}
+
+func (t tier) compare(o tier) int {
+	return cmp.Or(cmp.Compare(t.priority, o.priority), cmp.Compare(t.qos, o.qos))
+}
+
+var qosRank = map[v1.PodQOSClass]int{v1.PodQOSBestEffort: 0, v1.PodQOSBurstable: 1, v1.PodQOSGuaranteed: 2}
+
+func newProblem(need Need, candidates []Candidate) *problem {
+	names, amounts := resources(need)
+	p := &problem{need: amounts}
+	full := slices.Clone(amounts)
+	for _, c := range candidates {
+		if c.Releasing {
+			p.release(c, names)
+			continue
+		}
+		it := item{uid: c.UID, tier: tier{c.Priority, qosRank[c.QOS]}, amount: vector(c.Requests, names)}
+		for k, a := range it.amount {
+			it.loss += lossOf(a, full[k])
+		}
+		if it.loss > 0 {
+			p.pods = append(p.pods, it)
+		}
+	}
+	slices.Sort(p.await)
+	slices.SortFunc(p.pods, func(a, b item) int {
+		return cmp.Or(a.tier.compare(b.tier), cmp.Compare(a.uid, b.uid))
+	})
+	return p
+}
+
+// release subtracts the room of a pod that is going anyway.
+func (p *problem) release(c Candidate, names []v1.ResourceName) {
+	helps := false
+	for k, a := range vector(c.Requests, names) {
+		helps = helps || a > 0
+		p.need[k] = max(0, p.need[k]-a)
+	}
+	if helps {
+		p.await = append(p.await, c.UID)
+	}
+}
+
+// coverable is true when stopping everyone would be enough.
+func (p *problem) coverable() bool {
+	for k, n := range p.need {
+		for _, it := range p.pods {
+			n = max(0, n-it.amount[k])
+		}
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// resources lists what is needed in a fixed order.
+func resources(need Need) ([]v1.ResourceName, []int64) {
+	var names []v1.ResourceName
+	for name, amount := range need {
+		if amount > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	amounts := make([]int64, len(names))
+	for i, name := range names {
+		amounts[i] = need[name]
+	}
+	return names, amounts
+}
+
+func vector(requests map[v1.ResourceName]int64, names []v1.ResourceName) []int64 {
+	out := make([]int64, len(names))
+	for i, name := range names {
+		out[i] = max(0, requests[name])
+	}
+	return out
+}
+
+// lossOf is amount ÷ need in millionths, bounded so that sums of thousands of pods stay far from overflow.
+func lossOf(amount, need int64) int64 {
+	if need <= 0 || amount <= 0 {
+		return 0
+	}
+	const scale, bound = 1e6, 1e12
+	return int64(min(float64(amount)/float64(need)*scale+1, bound))
+}
