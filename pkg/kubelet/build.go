@@ -1,0 +1,103 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
+)
+
+// Kubelet is a built agent. It is run once.
+type Kubelet struct {
+	components []component
+}
+
+// New builds the agent. It fails on settings that only show to be wrong here, and when the runtime cannot be reached.
+func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
+	b := &build{Dependencies: deps, clock: clock.RealClock{}, layout: paths.New(deps.Flags.RootDirectory, deps.Config.PodLogsDir)}
+	for _, step := range []struct {
+		name string
+		make func(context.Context) error
+	}{
+		// The machine's facts; everything else may want them.
+		{"machine", b.makeMachine},
+		// Pod sources and the informers of nodes and services.
+		{"sources", b.makeSources},
+		// What is known of each pod: configuration, lifecycle, status, allocation.
+		{"pods", b.makePods},
+		// Objects that pods refer to.
+		{"objects", b.makeObjects},
+		// Volumes come before the runtime: containers are started with them.
+		{"volumes", b.makeVolumes},
+		{"runtime", b.makeRuntime},
+		// Statistics need the runtime, and eviction and garbage collection need statistics.
+		{"statistics", b.makeStatistics},
+		{"garbage collection", b.makeGarbageCollection},
+		// The workers and all that they drive.
+		{"pod workers", b.makeWorkers},
+		// Those who stop pods, and who decides which pods may start.
+		{"pressure", b.makePressure},
+		{"admission", b.makeAdmission},
+		{"sync loop", b.makeSyncLoop},
+		// What the API server and other clients see, last: it tells about all the rest.
+		{"node", b.makeNode},
+		{"servers", b.makeServers},
+	} {
+		if err := step.make(ctx); err != nil {
+			return nil, fmt.Errorf("building %s: %w", step.name, err)
+		}
+	}
+	return &Kubelet{components: b.components()}, nil
+}
+
+// build is the agent while it is put together: one group of parts per step. It does not outlive New, except where a stock
+// constructor wants a function that leads to a part which is built later; such functions are closures over the group.
+type build struct {
+	Dependencies
+	clock       clock.WithTicker
+	layout      paths.Layout
+	nodeRef     *v1.ObjectReference
+	machineInfo *cadvisorapi.MachineInfo
+
+	sources   sourceParts
+	pods      podParts
+	objects   objectParts
+	volumes   volumeParts
+	runtime   runtimeParts
+	stats     statsParts
+	garbage   garbageParts
+	workers   workerParts
+	pressure  pressureParts
+	admission admissionParts
+	loop      loopParts
+	node      nodeParts
+	servers   serverParts
+}
+
+func (b *build) makeMachine(context.Context) error {
+	b.nodeRef = &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(b.Identity.NodeName)}
+	info, err := b.Machine.CAdvisor.MachineInfo()
+	if err != nil {
+		return fmt.Errorf("reading machine information: %w", err)
+	}
+	// The collector would publish metrics with this time, which never changes (kubernetes/kubernetes#95210).
+	info.Timestamp = time.Time{}
+	b.machineInfo = info
+	return nil
+}
+
+// active returns the pods that use the node. It may be called before the view exists, and is empty then.
+func (b *build) active() []*v1.Pod {
+	if b.pods.view == nil {
+		return nil
+	}
+	return b.pods.view.Active()
+}
+
+func (b *build) logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }

@@ -1,0 +1,85 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/sysctl"
+	"k8s.io/kubernetes/pkg/security/apparmor"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption"
+)
+
+// admissionParts decide which pods may start.
+type admissionParts struct {
+	declared nodestatus.Declared
+	gate     *admission.Gate
+}
+
+func (b *build) makeAdmission(ctx context.Context) error {
+	a := &b.admission
+	if err := b.declareFeatures(ctx); err != nil {
+		return err
+	}
+	chain, err := b.admitChain(ctx)
+	if err != nil {
+		return err
+	}
+	b.pods.allocations.AddPodAdmitHandlers(chain.Handlers())
+	a.gate = admission.NewGate(b.pods.allocations, b.pressure.readmission, b.workers.rejector)
+	return nil
+}
+
+// declareFeatures finds out which features of pods this node has (KEP-5328); the runtime is asked once, a failure leaves its part out.
+func (b *build) declareFeatures(ctx context.Context) (err error) {
+	if !enabled(features.NodeDeclaredFeatures) {
+		return nil
+	}
+	status, err := b.runtime.manager.Status(ctx)
+	if err != nil {
+		b.logger(ctx).V(4).Info("The runtime did not tell its features yet", "err", err)
+	} else if status != nil {
+		b.volumes.state.SetRuntimeFeatures(status.Features)
+	}
+	b.admission.declared, err = nodestatus.DiscoverFeatures(b.volumes.state.RuntimeFeatures())
+	return err
+}
+
+func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
+	containers := b.Machine.ContainerManager
+	// Sysctls that are safe may be named as unsafe ones too.
+	allowed := slices.Concat(sysctl.SafeSysctlAllowlist(ctx), b.Config.AllowedUnsafeSysctls)
+	sysctls, err := sysctl.NewAllowlist(allowed)
+	if err != nil {
+		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
+	}
+	victims := preemption.NewHandler(preemptionPods{b.pods.view, b.pressure.readmission}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
+	chain := admission.Chain{
+		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
+		Pressure:    b.pressure.eviction,
+		Sysctls:     sysctls,
+		Resources:   containers.GetAllocateResourcesPodAdmitHandler(),
+		Predicates:  lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, victims, containers.UpdatePluginResources),
+		AppArmor:    lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
+		PodFeatures: lifecycle.NewPodFeaturesAdmitHandler(),
+		Shutdown:    b.pressure.shutdown,
+	}
+	if enabled(features.NodeDeclaredFeatures) {
+		chain.DeclaredFeatures = lifecycle.NewDeclaredFeaturesAdmitHandler(ndf.DefaultFramework, b.admission.declared.Set, b.admission.declared.Version)
+	}
+	return chain, nil
+}
+
+// preemptionPods answers what preemption asks about pods.
+type preemptionPods struct {
+	*podview.View
+	*admission.Readmission
+}

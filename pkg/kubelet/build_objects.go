@@ -1,0 +1,85 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/kubernetes/pkg/features"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/clustertrustbundle"
+	"k8s.io/kubernetes/pkg/kubelet/configmap"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
+	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
+	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
+	"k8s.io/kubernetes/pkg/kubelet/secret"
+	"k8s.io/kubernetes/pkg/kubelet/token"
+	"k8s.io/kubernetes/pkg/kubelet/util/manager"
+)
+
+// objectParts keep what pods refer to. Secrets, config maps and runtime classes are nil without an API server.
+type objectParts struct {
+	secrets         secret.Manager
+	configMaps      configmap.Manager
+	tokens          *token.Manager
+	runtimeClasses  *runtimeclass.Manager
+	trustBundles    clustertrustbundle.Manager
+	podCertificates podcertificate.Manager
+}
+
+func (b *build) makeObjects(ctx context.Context) error {
+	o := &b.objects
+	o.tokens = token.NewManager(b.Clients.Kube)
+	o.trustBundles = &clustertrustbundle.NoopManager{}
+	o.podCertificates = &podcertificate.NoOpManager{}
+	if b.Clients.Standalone() {
+		return nil
+	}
+	o.runtimeClasses = runtimeclass.NewManager(b.Clients.Kube)
+	if enabled(features.ClusterTrustBundleProjection) {
+		// Up to two bundles per pod are kept; the informer starts when the first one is asked for.
+		o.trustBundles = clustertrustbundle.NewLazyInformerManager(ctx, b.Clients.Kube, 2*int(b.Config.MaxPods))
+	}
+	if enabled(features.PodCertificateRequest) {
+		o.podCertificates = b.issuePodCertificates(ctx)
+	}
+	return b.watchObjects()
+}
+
+// watchObjects chooses how secrets and config maps are kept up to date.
+func (b *build) watchObjects() error {
+	o, kube, resync := &b.objects, b.Clients.Kube, b.Config.SyncFrequency.Duration
+	ttl := manager.GetObjectTTLFromNodeFunc(b.sources.view.Lookup)
+	switch strategy := b.Config.ConfigMapAndSecretChangeDetectionStrategy; strategy {
+	case kubeletconfig.WatchChangeDetectionStrategy:
+		o.secrets, o.configMaps = secret.NewWatchingSecretManager(kube, resync), configmap.NewWatchingConfigMapManager(kube, resync)
+	case kubeletconfig.TTLCacheChangeDetectionStrategy:
+		o.secrets, o.configMaps = secret.NewCachingSecretManager(kube, ttl), configmap.NewCachingConfigMapManager(kube, ttl)
+	case kubeletconfig.GetChangeDetectionStrategy:
+		o.secrets, o.configMaps = secret.NewSimpleSecretManager(kube), configmap.NewSimpleConfigMapManager(kube)
+	default:
+		return fmt.Errorf("configMapAndSecretChangeDetectionStrategy: %q is none of %q, %q, %q", strategy,
+			kubeletconfig.WatchChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.GetChangeDetectionStrategy)
+	}
+	return nil
+}
+
+// issuePodCertificates starts the manager of pod certificates (KEP-4317), which reads its own requests and the own node only.
+func (b *build) issuePodCertificates(ctx context.Context) podcertificate.Manager {
+	only := func(field string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()
+		}))
+	}
+	requests, nodes := only("spec.nodeName"), only(metav1.ObjectNameField)
+	m := podcertificate.NewIssuingManager(b.Clients.Kube, b.pods.manager, b.Observability.Recorder,
+		requests.Certificates().V1beta1().PodCertificateRequests(), nodes.Core().V1().Nodes(), b.Identity.NodeName, b.clock)
+	requests.Start(ctx.Done())
+	nodes.Start(ctx.Done())
+	go m.Run(ctx)
+	metrics.RegisterCollectors(collectors.PodCertificateCollectorFor(m))
+	return m
+}

@@ -1,0 +1,84 @@
+package kubelet
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	"k8s.io/kubernetes/pkg/kubelet/util/queue"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
+)
+
+// podParts are what is known of each pod.
+type podParts struct {
+	manager     kubepod.Manager
+	mirrors     kubepod.MirrorClient
+	lifecycle   *podlifecycle.Store
+	status      status.Manager
+	allocations allocation.Manager
+	view        *podview.View
+	cache       kubecontainer.Cache
+	queue       queue.WorkQueue
+	reasons     *podstatus.ReasonCache
+	probes      probeResults
+}
+
+// probeResults are shared by the prober, the runtime manager and the sync loop.
+type probeResults struct {
+	liveness, readiness, startup results.Manager
+}
+
+// enabled reads a feature gate of the process. Gates are set before New is called and do not change after.
+func enabled(gate featuregate.Feature) bool { return utilfeature.DefaultFeatureGate.Enabled(gate) }
+
+func (b *build) makePods(context.Context) error {
+	p := &b.pods
+	p.probes = probeResults{liveness: results.NewManager(), readiness: results.NewManager(), startup: results.NewManager()}
+	p.cache = kubecontainer.NewCache()
+	p.queue = queue.NewBasicWorkQueue(b.clock)
+	p.reasons = podstatus.NewReasonCache()
+	p.manager = kubepod.NewBasicPodManager()
+	p.mirrors = kubepod.NewBasicMirrorClient(b.Clients.Kube, string(b.Identity.NodeName), b.sources.nodeLister)
+	p.lifecycle = podlifecycle.NewStore()
+	p.status = status.NewManager(b.Clients.Kube, p.manager, deletionSafety{b}, b.Observability.PodStartup)
+	p.view = podview.New(p.manager, p.lifecycle, p.status)
+	p.allocations = allocation.NewManager(
+		b.layout.Root(), p.status, b.syncNow, p.view.Active, p.manager.GetPodByUID, b.sources.ready, b.Observability.Recorder)
+	if enabled(features.InPlacePodVerticalScaling) {
+		p.view = p.view.WithAllocations(p.allocations)
+	}
+	return nil
+}
+
+// syncNow has a pod synchronized and looked at without waiting for the next event. The allocation manager calls it after a resize.
+func (b *build) syncNow(pod *v1.Pod) {
+	b.loop.handlers.Sync(context.Background(), pod)
+	b.relist(pod.UID)
+}
+
+// relist has the PLEG look at the pod at once, reinspect at its next turn.
+func (b *build) relist(uid types.UID)    { b.runtime.pleg.RequestRelist(uid) }
+func (b *build) reinspect(uid types.UID) { b.runtime.pleg.RequestReinspect(uid) }
+
+// deletionSafety tells the status manager when the API server may forget a pod: not while it may have running containers, nor
+// while devices of its resource claims are still prepared.
+type deletionSafety struct{ b *build }
+
+func (d deletionSafety) PodCouldHaveRunningContainers(pod *v1.Pod) bool {
+	if d.b.pods.lifecycle.CouldHaveRunningContainers(pod.UID) {
+		return true
+	}
+	return enabled(features.DynamicResourceAllocation) &&
+		d.b.Machine.ContainerManager.PodMightNeedToUnprepareResources(pod.UID)
+}

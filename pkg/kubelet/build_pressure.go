@@ -1,0 +1,81 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
+	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+)
+
+// pressureParts stop pods for the sake of the node.
+type pressureParts struct {
+	readmission *admission.Readmission
+	eviction    *eviction.Manager
+	shutdown    nodeshutdown.Manager
+}
+
+func (b *build) makePressure(ctx context.Context) (err error) {
+	p := &b.pressure
+	p.readmission = admission.NewReadmission(b.runtime.cache, b.pods.allocations)
+	if p.eviction, err = b.makeEviction(ctx); err != nil {
+		return err
+	}
+	p.shutdown = nodeshutdown.NewManager(&nodeshutdown.Config{
+		Logger:        b.logger(ctx),
+		VolumeManager: b.volumes.manager,
+		Recorder:      b.Observability.Recorder,
+		NodeRef:       b.nodeRef,
+		GetPodsFunc:   b.pods.view.Active,
+		KillPodFunc: func(pod *v1.Pod, evict bool, gracePeriod *int64, setStatus func(*v1.PodStatus)) error {
+			return b.workers.workers.KillPod(ctx, pod, evict, gracePeriod, setStatus)
+		},
+		SyncNodeStatusFunc:               func(ctx context.Context) { b.node.updater.SyncNow(ctx) },
+		ShutdownGracePeriodRequested:     b.Config.ShutdownGracePeriod.Duration,
+		ShutdownGracePeriodCriticalPods:  b.Config.ShutdownGracePeriodCriticalPods.Duration,
+		ShutdownGracePeriodByPodPriority: b.Config.ShutdownGracePeriodByPodPriority,
+		StateDirectory:                   b.layout.Root(),
+	})
+	return nil
+}
+
+func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
+	cfg := b.Config
+	enforced := cfg.EnforceNodeAllocatable
+	if b.Flags.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
+		enforced = nil
+	}
+	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+		AllocatableEnforced: enforced,
+		Hard:                cfg.EvictionHard,
+		Soft:                cfg.EvictionSoft,
+		SoftGracePeriods:    cfg.EvictionSoftGracePeriod,
+		MinimumReclaim:      cfg.EvictionMinimumReclaim,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("eviction thresholds: %w", err)
+	}
+	return eviction.New(eviction.Config{
+		Thresholds:                    thresholds,
+		PressureTransitionPeriod:      cfg.EvictionPressureTransitionPeriod.Duration,
+		MaxPodGracePeriodSeconds:      int64(cfg.EvictionMaxPodGracePeriod),
+		KernelMemcgNotification:       b.Config.KernelMemcgNotification,
+		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
+		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
+		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
+		Kill:                          b.workers.workers.KillPod,
+		ImageGC:                       b.garbage.images,
+		ContainerGC:                   b.garbage.containers,
+		ActivePods:                    b.pods.view.Allocated,
+		PodCleanedUp:                  b.pods.view.Finished,
+		Readmitted:                    b.pressure.readmission.Readmitted,
+		OnConditionChange:             func() { b.node.updater.PressureChanged() },
+		Recorder:                      b.Observability.Recorder,
+		NodeRef:                       b.nodeRef,
+		Clock:                         b.clock,
+	})
+}

@@ -1,0 +1,178 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/images"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+	"k8s.io/kubernetes/pkg/kubelet/logs"
+	"k8s.io/kubernetes/pkg/kubelet/network/dns"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+	httpprobe "k8s.io/kubernetes/pkg/probe/http"
+	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
+)
+
+const (
+	// A failed image pull is tried again after imageBackOff, doubled up to imageBackOffMax.
+	imageBackOff, imageBackOffMax = 10 * time.Second, 300 * time.Second
+	// runtimePodsAge is how old the list of pods of the runtime may be.
+	runtimePodsAge = 3 * time.Second
+	// plegEvents is how many events the PLEG may be ahead of the loop before it drops some.
+	plegEvents = 1000
+)
+
+// The generic PLEG lists the runtime every second and is unhealthy when that takes three minutes. With the evented PLEG beside it,
+// it lists less often.
+var (
+	plegAlone   = pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
+	plegBesides = pleg.RelistDuration{RelistPeriod: 300 * time.Second, RelistThreshold: 10 * time.Minute}
+)
+
+// eventedPlegRetries is how often the runtime's event stream is dialled before the generic PLEG takes over again.
+const eventedPlegRetries = 5
+
+// runtimeParts start and watch containers.
+type runtimeParts struct {
+	dns          *dns.Configurer
+	helper       *containerspec.Helper
+	logs         logs.ContainerLogManager
+	manager      kuberuntime.KubeGenericRuntime
+	cache        kubecontainer.RuntimeCache
+	imageGCHooks []images.PostImageGCHook
+	events       chan *pleg.PodLifecycleEvent
+	pleg         pleg.PodLifecycleEventGenerator
+	eventedPleg  pleg.PodLifecycleEventGenerator
+}
+
+func (b *build) makeRuntime(ctx context.Context) (err error) {
+	r := &b.runtime
+	r.dns = b.dnsConfigurer(ctx)
+	if r.helper, err = containerspec.New(b.containerSpec()); err != nil {
+		return err
+	}
+	r.logs, err = logs.NewContainerLogManager(b.Runtime.Runtime, kubecontainer.RealOS{}, b.Config.ContainerLogMaxSize,
+		int(b.Config.ContainerLogMaxFiles), int(b.Config.ContainerLogMaxWorkers), b.Config.ContainerLogMonitorInterval)
+	if err != nil {
+		return err
+	}
+	if err := b.makeRuntimeManager(ctx); err != nil {
+		return err
+	}
+	b.pods.allocations.SetContainerRuntime(r.manager)
+	if r.cache, err = kubecontainer.NewRuntimeCache(r.manager, runtimePodsAge); err != nil {
+		return err
+	}
+	return b.makePLEG(ctx)
+}
+
+func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
+	var servers []net.IP
+	for _, entry := range b.Config.ClusterDNS {
+		if ip := netutils.ParseIPSloppy(entry); ip != nil {
+			servers = append(servers, ip)
+			continue
+		}
+		b.logger(ctx).Info("Ignoring an entry of clusterDNS that is no IP address", "entry", entry)
+	}
+	return dns.NewConfigurer(b.Observability.Recorder, b.nodeRef, b.Identity.NodeIPs, servers, b.Config.ClusterDomain, b.Config.ResolverConfig)
+}
+
+func (b *build) containerSpec() containerspec.Config {
+	machine := b.Machine
+	cfg := containerspec.Config{
+		Layout: b.layout, Features: containerspec.CurrentFeatures(), ClusterDomain: b.Config.ClusterDomain, NodeIPs: b.Identity.NodeIPs,
+		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager, DNS: b.runtime.dns,
+		UserNamespaces: b.volumes.userNamespaces, HostFiles: machine.HostUtil, Subpaths: machine.Subpather,
+		RuntimeHandlers:     b.volumes.state.RuntimeHandlers,
+		Node:                b.sources.view.Node,
+		HostIPs:             b.sources.view.HostIPs,
+		RequestPodReinspect: b.reinspect,
+		OnPodSandboxReady:   containerspec.SandboxReady(b.pods.status),
+	}
+	cfg.PodCPUAndMemoryStats = b.podStats
+	if !b.Clients.Standalone() {
+		cfg.RuntimeClasses, cfg.Services, cfg.ServicesSynced = b.objects.runtimeClasses, b.sources.services, b.sources.servicesSynced
+		cfg.ConfigMaps, cfg.Secrets = b.objects.configMaps, b.objects.secrets
+	}
+	return cfg
+}
+
+func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
+	cfg, flags, probes := b.Config, b.Flags, b.pods.probes
+	b.runtime.manager, b.runtime.imageGCHooks, err = kuberuntime.NewKubeGenericRuntimeManager(ctx,
+		kubecontainer.FilterEventRecorder(b.Observability.Recorder), probes.liveness, probes.readiness, probes.startup,
+		b.layout.Root(), b.layout.PodLogs(), b.machineInfo, b.pods.lifecycle, cfg.MaxPods, kubecontainer.RealOS{}, b.runtime.helper, hookClient(),
+		flowcontrol.NewBackOff(imageBackOff, imageBackOffMax), cfg.SerializeImagePulls, cfg.MaxParallelImagePulls,
+		float32(cfg.RegistryPullQPS), int(cfg.RegistryBurst),
+		cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist,
+		flags.ImageCredentialProviderConfigPath, flags.ImageCredentialProviderBinDir,
+		b.singleProcessOOMKill(), cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod,
+		b.Runtime.Runtime, b.Runtime.Images, b.Machine.ContainerManager, b.runtime.logs, b.objects.runtimeClasses,
+		flags.SeccompDefault || cfg.SeccompDefault, cfg.MemorySwap.SwapBehavior, b.Machine.ContainerManager.GetNodeAllocatableAbsolute,
+		ptr.Deref(cfg.MemoryThrottlingFactor, 0), cfg.MemoryReservationPolicy,
+		b.Observability.PodStartup, b.Observability.TracerProvider, b.objects.tokens, b.serviceAccount(ctx), b.Observability.PodStartup)
+	return err
+}
+
+// hookClient makes the HTTPS requests of lifecycle hooks. There is nothing to verify the server with (the API has no place for
+// it), so it must never carry credentials.
+func hookClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		CheckRedirect: httpprobe.RedirectChecker(false),
+	}
+}
+
+// singleProcessOOMKill says whether the OOM killer takes one process (cgroup v1 knows nothing else) or the whole container.
+func (b *build) singleProcessOOMKill() *bool {
+	if !util.IsCgroup2UnifiedMode() {
+		return ptr.To(true)
+	}
+	return ptr.To(ptr.Deref(b.Config.SingleProcessOOMKill, false))
+}
+
+// serviceAccount reads service accounts for image credential providers (KEP-4412).
+func (b *build) serviceAccount(ctx context.Context) func(namespace, name string) (*v1.ServiceAccount, error) {
+	return func(namespace, name string) (*v1.ServiceAccount, error) {
+		switch {
+		case !enabled(features.KubeletServiceAccountTokenForCredentialProviders):
+			return nil, errors.New("service account tokens for credential providers are switched off by feature gate")
+		case b.Clients.Standalone():
+			return nil, errors.New("there are no service accounts in standalone mode")
+		}
+		return b.Clients.Kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+}
+
+func (b *build) makePLEG(ctx context.Context) (err error) {
+	r, logger := &b.runtime, b.logger(ctx)
+	r.events = make(chan *pleg.PodLifecycleEvent, plegEvents)
+	alone, besides := plegAlone, plegBesides
+	if !enabled(features.EventedPLEG) {
+		r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &alone, b.pods.cache, b.clock)
+		b.volumes.state.AddHealthCheck("PLEG", r.pleg.Healthy)
+		return nil
+	}
+	r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &besides, b.pods.cache, b.clock)
+	r.eventedPleg, err = pleg.NewEventedPLEG(logger, r.manager, b.Runtime.Runtime, r.events, b.pods.cache, r.pleg, eventedPlegRetries, &alone, b.clock)
+	if err != nil {
+		return err
+	}
+	b.volumes.state.AddHealthCheck("PLEG", r.pleg.Healthy)
+	b.volumes.state.AddHealthCheck("EventedPLEG", r.eventedPleg.Healthy)
+	return nil
+}

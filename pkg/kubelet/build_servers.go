@@ -1,0 +1,96 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	"k8s.io/kubernetes/pkg/kubelet/apis/pods"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
+)
+
+// systemLogDir is what the logs endpoint serves.
+const systemLogDir = "/var/log"
+
+// serverParts answer others.
+type serverParts struct {
+	certificates *server.Certificates
+	servers      *server.Servers
+}
+
+func (b *build) makeServers(ctx context.Context) (err error) {
+	cfg := server.Config{
+		Kubelet: b.Config, Host: b.serverHost(), Analyzer: b.stats.analyzer, Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
+		Flagz: b.Serving.Flagz, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
+	}
+	if cfg.TLS, err = b.serverTLS(ctx); err != nil {
+		return err
+	}
+	if enabled(features.KubeletPodResourcesGet) {
+		cm := b.Machine.ContainerManager
+		cfg.PodResources = &server.PodResourcesConfig{
+			Directory: b.layout.PodResources(),
+			Providers: podresources.PodResourcesProviders{Pods: podResourcePods{b}, Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
+		}
+	}
+	if enabled(features.PodsAPI) {
+		podsServer := pods.NewPodsServer(pods.NewBroadcaster(), b.pods.manager, b.pods.status)
+		b.pods.status.AddPodUpdateNotifier(podsServer)
+		cfg.Pods = &server.PodsConfig{Directory: b.layout.PodsAPI(), Server: podsServer}
+	}
+	b.servers.servers = server.NewServers(cfg)
+	return nil
+}
+
+func (b *build) serverHost() *server.Host {
+	manager := b.runtime.manager
+	return server.NewHost(server.HostConfig{
+		Stats: b.stats.host, Identity: b.pods.manager, Runtime: manager, Metrics: manager, Running: b.runtime.cache,
+		Streaming: manager, Runner: manager, CAdvisor: b.Machine.CAdvisor, Machine: b.machineInfo,
+		SyncLoopHealth: b.loop.loop.HealthCheck,
+		SystemLogs:     server.NewSystemLogs(systemLogDir, enabled(features.NodeLogQuery) && b.Config.EnableSystemLogQuery),
+		CheckpointDir:  b.layout.Checkpoints(),
+		Now:            time.Now,
+	})
+}
+
+// serverTLS is nil when the secure server is off.
+func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
+	if b.Serving.TLSOptions == nil {
+		return nil, nil
+	}
+	certificates, err := server.NewCertificates(server.CertificatesConfig{
+		Options: b.Serving.TLSOptions, Kubelet: b.Config,
+		RequestFromAPI: b.Config.ServerTLSBootstrap && enabled(features.RotateKubeletServerCertificate),
+		ReloadFiles:    enabled(features.ReloadKubeletServerCertificateFile),
+		ReloadClientCA: enabled(features.ReloadKubeletClientCAFile),
+		ClientCA:       b.Serving.Auth,
+		Client:         b.Clients.Kube,
+		NodeName:       b.Identity.NodeName,
+		Addresses:      func() []v1.NodeAddress { return b.sources.view.LastObservedAddresses(ctx) },
+		Directory:      b.Flags.CertDirectory,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.servers.certificates = certificates
+	return certificates.TLS(), nil
+}
+
+// podResourcePods are the pods of the PodResources API.
+type podResourcePods struct{ b *build }
+
+func (p podResourcePods) GetActivePods() []*v1.Pod { return p.b.pods.view.Active() }
+func (p podResourcePods) GetPods() []*v1.Pod       { return p.b.pods.manager.GetPods() }
+
+func (p podResourcePods) GetPodByName(namespace, name string) (*v1.Pod, bool) {
+	pod, ok := p.b.pods.manager.GetPodByName(namespace, name)
+	if !ok || len(p.b.pods.view.FilterActive([]*v1.Pod{pod})) == 0 {
+		return nil, false
+	}
+	return pod, true
+}

@@ -1,0 +1,82 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
+)
+
+// sourceParts are where configuration comes from.
+type sourceParts struct {
+	pods  *config.PodConfig
+	ready config.SourcesReady
+
+	nodeLister corelisters.NodeLister
+	nodeSynced cache.InformerSynced
+	view       *nodestatus.View
+
+	services       corelisters.ServiceLister
+	servicesSynced cache.InformerSynced
+}
+
+func (b *build) makeSources(ctx context.Context) error {
+	s := &b.sources
+	s.nodeLister, s.nodeSynced = nodestatus.StartLister(ctx, b.Clients.Kube, b.Identity.NodeName)
+	s.view = nodestatus.NewView(nodestatus.ViewConfig{Name: b.Identity.NodeName, Lister: s.nodeLister, Client: b.nodeClient()})
+	b.startServices(ctx)
+	s.pods = config.NewPodConfig(b.Observability.Recorder, b.Observability.PodStartup)
+	s.ready = config.NewSourcesReady(s.pods.SeenAllSources)
+	b.addPodSources(ctx)
+	return nil
+}
+
+// nodeClient is the API server's client, or nil without one: never an interface around a nil pointer.
+func (b *build) nodeClient() nodestatus.Client {
+	if b.Clients.Standalone() {
+		return nil
+	}
+	return b.Clients.Kube
+}
+
+// startServices watches services for the environment of containers. Headless services have no part in it (#122394).
+func (b *build) startServices(ctx context.Context) {
+	s := &b.sources
+	if b.Clients.Standalone() {
+		s.services = corelisters.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
+		s.servicesSynced = func() bool { return true }
+		return
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
+	}))
+	services := factory.Core().V1().Services()
+	s.services, s.servicesSynced = services.Lister(), services.Informer().HasSynced
+	factory.Start(ctx.Done())
+}
+
+func (b *build) addPodSources(ctx context.Context) {
+	logger, cfg, pods := b.logger(ctx), b.Config, b.sources.pods
+	if cfg.StaticPodPath != "" {
+		logger.Info("Adding static pod path", "path", cfg.StaticPodPath)
+		config.NewSourceFile(logger, cfg.StaticPodPath, b.Identity.NodeName, cfg.FileCheckFrequency.Duration, pods.Channel(ctx, kubetypes.FileSource))
+	}
+	if cfg.StaticPodURL != "" {
+		header := http.Header(cfg.StaticPodURLHeader)
+		logger.Info("Adding pod URL with HTTP header", "URL", cfg.StaticPodURL, "header", header)
+		config.NewSourceURL(logger, cfg.StaticPodURL, header, b.Identity.NodeName, cfg.HTTPCheckFrequency.Duration, pods.Channel(ctx, kubetypes.HTTPSource))
+	}
+	if !b.Clients.Standalone() {
+		logger.Info("Adding apiserver pod source")
+		config.NewSourceApiserver(logger, b.Clients.Kube, b.Identity.NodeName, b.sources.nodeSynced, pods.Channel(ctx, kubetypes.ApiserverSource))
+	}
+}

@@ -1,0 +1,157 @@
+package kubelet
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/prober"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync/deadline"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+)
+
+const (
+	// workerBackOff is the pause before a pod whose synchronization failed is tried again.
+	workerBackOff = 10 * time.Second
+	// A container that ends again and again is started after crashLoopInitial, doubled up to crashLoopMax; with the gate
+	// ReduceDefaultCrashLoopBackOffDecay the faster pair holds (KEP-4603).
+	crashLoopInitial, crashLoopMax               = 10 * time.Second, 300 * time.Second
+	crashLoopReducedInitial, crashLoopReducedMax = time.Second, 60 * time.Second
+	// crashLoopForgotten is how long a container must have run for its back-off to start anew.
+	crashLoopForgotten = 10 * time.Minute
+	// instrumentationScope names the agent's spans; stock's, so that traces can be compared.
+	instrumentationScope = "k8s.io/kubernetes/pkg/kubelet"
+)
+
+// workerParts take pods through their lives.
+type workerParts struct {
+	probes   prober.Manager
+	deadline *deadline.Handler
+	backOff  *flowcontrol.Backoff
+	disk     *housekeeping.Disk
+	rejector *admission.Rejector
+	syncer   *podsync.Syncer
+	workers  *podworkers.Workers
+	cleaner  *housekeeping.Cleaner
+}
+
+func (b *build) makeWorkers(context.Context) error {
+	w, recorder, probes := &b.workers, b.Observability.Recorder, b.pods.probes
+	w.probes = prober.NewManager(b.pods.status, probes.liveness, probes.readiness, probes.startup, b.runtime.manager, recorder)
+	w.deadline = deadline.New(b.pods.status, recorder, b.clock)
+	w.backOff = b.crashLoopBackOff()
+	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
+	w.rejector = admission.NewRejector(recorder, b.pods.status)
+	w.syncer = podsync.New(b.syncer())
+	w.workers = podworkers.New(b.podWorkers())
+	w.cleaner = housekeeping.New(b.cleaner())
+	return nil
+}
+
+// crashLoopBackOff returns the pauses between restarts of a container, as gates and configuration set them.
+func (b *build) crashLoopBackOff() *flowcontrol.Backoff {
+	initial, most := crashLoopInitial, crashLoopMax
+	if enabled(features.ReduceDefaultCrashLoopBackOffDecay) {
+		initial, most = crashLoopReducedInitial, crashLoopReducedMax
+	}
+	if configured := b.Config.CrashLoopBackOff.MaxContainerRestartPeriod; enabled(features.KubeletCrashLoopBackOffMax) && configured != nil {
+		most = configured.Duration
+		initial = min(initial, most)
+	}
+	backOff := flowcontrol.NewBackOff(initial, most)
+	backOff.HasExpiredFunc = func(now, last time.Time, _ time.Duration) bool { return now.Sub(last) > crashLoopForgotten }
+	return backOff
+}
+
+// statusGenerator computes API statuses from what the runtime reports.
+func (b *build) statusGenerator() *generator.Generator {
+	cfg := generator.Config{
+		Statuses: b.pods.status, Resizes: b.pods.status, Reasons: b.pods.reasons, Probes: b.workers.probes,
+		Devices: b.Machine.ContainerManager, Images: b.runtime.manager,
+		PodCgroups:      func() generator.PodCgroups { return b.Machine.ContainerManager.NewPodContainerManager() },
+		RuntimeHandlers: b.volumes.state.RuntimeHandlers,
+		NodeIPs:         b.Identity.NodeIPs,
+		Evictors:        []generator.Evictor{b.workers.deadline},
+		Features:        generator.FeaturesFromGates(),
+	}
+	if !b.Clients.Standalone() {
+		cfg.RuntimeClasses, cfg.HostIPs = b.objects.runtimeClasses, b.sources.view.HostIPs
+	}
+	return generator.New(cfg)
+}
+
+func (b *build) syncer() podsync.Config {
+	cfg := podsync.Config{
+		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager,
+		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle,
+		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup, DataDirs: b.runtime.helper,
+		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, Probes: b.workers.probes, Reasons: b.pods.reasons,
+		UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Reject: b.workers.rejector.RejectAndCount,
+		Requeue:  b.requeue,
+		Relist:   b.relist,
+		Recorder: b.Observability.Recorder, Tracer: b.Observability.TracerProvider.Tracer(instrumentationScope),
+		Features: podsync.FeaturesFromGates(),
+	}
+	if b.objects.secrets != nil {
+		cfg.Secrets, cfg.ConfigMaps = b.objects.secrets, b.objects.configMaps
+	}
+	return cfg
+}
+
+// requeue has the worker of the pod synchronize it once more. Workers merge updates, so this cannot pile up.
+func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
+	b.workers.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodUpdate, Pod: pod, MirrorPod: mirror})
+}
+
+func (b *build) podWorkers() podworkers.Config {
+	return podworkers.Config{
+		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations,
+		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
+	}
+}
+
+func (b *build) cleaner() housekeeping.Config {
+	cfg := housekeeping.Config{
+		Pods: b.pods.manager, Workers: housekept{b.workers.workers}, Mirrors: b.pods.mirrors, MirrorHolders: b.pods.lifecycle,
+		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
+		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
+	}
+	if b.Config.CgroupsPerQOS {
+		cfg.Cgroups = func() housekeeping.PodCgroups { return b.Machine.ContainerManager.NewPodContainerManager() }
+	}
+	return cfg
+}
+
+// housekept shows the pod workers to housekeeping in its own words.
+type housekept struct{ *podworkers.Workers }
+
+func (h housekept) SyncKnownPods(desired []*v1.Pod) map[types.UID]housekeeping.Known {
+	known := map[types.UID]housekeeping.Known{}
+	for uid, pod := range h.Workers.SyncKnownPods(desired) {
+		known[uid] = housekeeping.Known{Work: pod.State, Orphan: pod.Orphan, HasConfig: pod.HasConfig, Static: pod.Static}
+	}
+	return known
+}
+
+func (h housekept) Start(ctx context.Context, pod, mirror *v1.Pod) {
+	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror, StartTime: time.Now()})
+}
+
+func (h housekept) Finish(ctx context.Context, pod *v1.Pod) {
+	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
+}
+
+func (h housekept) KillOrphan(ctx context.Context, running *kubecontainer.Pod, gracePeriod int64) {
+	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, RunningPod: running, Kill: &podworkers.KillOptions{GracePeriod: &gracePeriod}})
+}

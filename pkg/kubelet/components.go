@@ -1,0 +1,198 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/events"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
+	"k8s.io/kubernetes/pkg/kubelet/oom"
+	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/netutil"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
+)
+
+const (
+	containerGCPeriod = time.Minute
+	imageGCPeriod     = 5 * time.Minute
+	// containerLogLinks holds the symbolic links to container logs that log shippers read.
+	containerLogLinks = "/var/log/containers"
+)
+
+// components lists what runs, in the order in which it starts; it is stopped in reverse.
+func (b *build) components() []component {
+	standalone := b.Clients.Standalone()
+	list := []component{
+		starts("metrics", b.registerMetrics),
+		{name: "directories", start: b.makeDirectories},
+		starts("birth cry", func(context.Context) {
+			b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeNormal, events.StartingKubelet, "Starting kubelet.")
+		}),
+		starts("image manager", b.garbage.images.Start),
+		{name: "OOM watcher", start: b.watchOOMs},
+		starts("resource analyzer", b.stats.analyzer.Start),
+		starts("cgroup check", b.checkCgroups),
+		runs("container garbage collection", b.collectContainers),
+		runs("image garbage collection", b.collectImages),
+		runs("dead container removal", b.garbage.dead.Run),
+		starts("allocation manager", b.pods.allocations.Run),
+		runs("volume manager", func(ctx context.Context) { b.volumes.manager.Run(ctx, b.sources.ready) }),
+	}
+	list = append(list, starts("runtime", b.prepareRuntime))
+	if b.servers.certificates != nil {
+		list = append(list, runs("serving certificates", b.servers.certificates.Run))
+	}
+	if !standalone {
+		list = append(list,
+			// The first heartbeat asks the runtime itself, so that a restart does not report the node as not ready.
+			runs("node status", b.node.updater.Run),
+			runs("node lease", b.node.lease.Run),
+			runs("mirror pods at start", b.registerMirrorPods),
+		)
+	}
+	list = append(list,
+		// Starts what needs the runtime, once it is up; the loop below does nothing before.
+		component{name: "runtime watch", run: b.watchRuntime},
+		starts("status manager", b.pods.status.Start),
+	)
+	if b.Config.MakeIPTablesUtilChains {
+		list = append(list, runs("iptables chains", netutil.Run))
+	}
+	if b.objects.runtimeClasses != nil {
+		list = append(list, starts("runtime classes", func(ctx context.Context) { b.objects.runtimeClasses.Start(ctx.Done()) }))
+	}
+	return append(list,
+		starts("PLEG", b.startPLEG),
+		starts("watchdog", b.startWatchdog),
+		component{name: "pod workers", run: b.stopWorkers},
+		component{name: "sync loop", run: b.loop.loop.Run},
+		component{name: "servers", run: b.servers.servers.Run},
+	)
+}
+
+func (b *build) registerMetrics(context.Context) {
+	metrics.Register()
+	metrics.RegisterCollectors(collectors.NewVolumeStatsCollector(b.stats.host), collectors.NewLogMetricsCollector(b.stats.provider.ListPodStats))
+	metrics.SetNodeName(b.Identity.NodeName)
+	servermetrics.Register()
+}
+
+// makeDirectories makes the directories of the layout with stock's modes, and mounts below the root visible to containers.
+func (b *build) makeDirectories(context.Context) error {
+	type dir struct {
+		path string
+		mode os.FileMode
+	}
+	l := b.layout
+	dirs := []dir{{l.Root(), 0o750}, {l.PodLogs(), 0o750}, {l.Pods(), 0o750}, {l.Plugins(), 0o750}, {l.PluginsRegistry(), 0o750},
+		{l.PodResources(), 0o750}, {l.Own(), 0o750}, {containerLogLinks, 0o755}}
+	if enabled(features.ContainerCheckpoint) {
+		dirs = append(dirs, dir{l.Checkpoints(), 0o700})
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return fmt.Errorf("creating %s: %w", d.path, err)
+		}
+	}
+	if err := b.Machine.HostUtil.MakeRShared(l.Root()); err != nil {
+		return fmt.Errorf("making %s a shared mount: %w", l.Root(), err)
+	}
+	return nil
+}
+
+// watchOOMs reports OOM kills of system processes as events. Without access to the kernel log the agent does not start, as stock,
+// unless it runs in a user namespace.
+func (b *build) watchOOMs(ctx context.Context) error {
+	watcher, err := oom.NewWatcher(b.Observability.Recorder)
+	if err != nil && enabled(features.KubeletInUserNamespace) {
+		b.logger(ctx).V(2).Info("No OOM watcher in a user namespace", "err", err)
+		return nil
+	}
+	if err != nil || watcher == nil {
+		return err
+	}
+	return watcher.Start(ctx, b.nodeRef)
+}
+
+func (b *build) checkCgroups(ctx context.Context) {
+	version := 1
+	if util.IsCgroup2UnifiedMode() {
+		version = 2
+	}
+	if err := nodestatus.CheckCgroups(b.Observability.Recorder, b.nodeRef, version); err != nil {
+		b.logger(ctx).V(2).Info("Warning: cgroup check", "error", err)
+	}
+}
+
+func (b *build) collectContainers(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := b.garbage.containers.GarbageCollect(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Container garbage collection failed")
+			b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeWarning, events.ContainerGCFailed, "%s", err.Error())
+		}
+	}, containerGCPeriod)
+}
+
+// collectImages runs unless it could never remove anything. A first failure is normal: statistics may not be there yet.
+func (b *build) collectImages(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	if b.Config.ImageGCHighThresholdPercent == 100 && b.Config.ImageMaximumGCAge.Duration == 0 {
+		logger.V(2).Info("Image garbage collection is off: imageGCHighThresholdPercent is 100 and imageMaximumGCAge is 0")
+		return
+	}
+	began, failedBefore := time.Now(), false
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		err := b.garbage.images.GarbageCollect(ctx, began)
+		if err != nil {
+			logger.Error(err, "Image garbage collection failed", "again", failedBefore)
+		}
+		if err != nil && failedBefore {
+			b.Observability.Recorder.Event(b.nodeRef, v1.EventTypeWarning, events.ImageGCFailed, err.Error())
+		}
+		failedBefore = err != nil
+	}, imageGCPeriod)
+}
+
+// stopWorkers waits for the end of the agent and then for the operations that are under way. Workers start with their first pod.
+func (b *build) stopWorkers(ctx context.Context) error {
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return b.workers.workers.Stop(ctx)
+}
+
+func (b *build) startPLEG(context.Context) {
+	b.runtime.pleg.Start()
+	if b.runtime.eventedPleg != nil {
+		b.runtime.eventedPleg.Start()
+	}
+}
+
+func (b *build) startWatchdog(context.Context) {
+	if checker := b.Observability.HealthChecker; checker != nil {
+		checker.SetHealthCheckers(b.serverHost(), b.Machine.ContainerManager.GetHealthCheckers())
+	}
+}
+
+// registerMirrorPods makes the mirror pods of the static pods known at start as soon as the node is registered, so that the
+// scheduler counts them from the beginning.
+func (b *build) registerMirrorPods(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := b.sources.view.Lookup(ctx)
+		return err == nil, nil
+	})
+	if err != nil {
+		return
+	}
+	b.loop.handlers.SyncIf(ctx, kubetypes.IsStaticPod)
+}

@@ -1,0 +1,214 @@
+package syncloop
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/sliceutils"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+)
+
+// Workers take a pod through its life.
+type Workers interface {
+	UpdatePod(ctx context.Context, update podworkers.Update)
+}
+
+// Lifecycle says whether a pod is being stopped already.
+type Lifecycle interface {
+	IsPodTerminationRequested(uid types.UID) bool
+}
+
+// Gate admits a new pod beside the active ones, or rejects it and says so to the API server.
+type Gate interface {
+	Admit(ctx context.Context, active []*v1.Pod, pod *v1.Pod) bool
+}
+
+// Observer is told which pods this node has; it must not block.
+type Observer interface {
+	TrackPod(ctx context.Context, pod *v1.Pod)
+	ForgetPod(ctx context.Context, pod *v1.Pod)
+}
+
+// HandlersConfig is what Handlers works with.
+type HandlersConfig struct {
+	Pods         kubepod.Manager
+	Workers      Workers
+	Lifecycle    Lifecycle
+	Gate         Gate
+	Active       func() []*v1.Pod
+	Resizes      *Resizes
+	Certificates Observer
+	SourcesReady config.SourcesReady
+	// Updated, if not nil, is told the old and the new version of every pod that a source has changed.
+	Updated func(ctx context.Context, old, pod *v1.Pod)
+	// RemoveDeadContainers removes what is left of an evicted pod's containers, in the background.
+	RemoveDeadContainers func(ctx context.Context, uid types.UID)
+}
+
+// Handlers turns changes into updates of the pod workers. Add, Update, Remove and Reconcile are called by the loop only; the
+// Sync methods by anyone.
+type Handlers struct {
+	HandlersConfig
+}
+
+// NewHandlers returns handlers over the given parts.
+func NewHandlers(cfg HandlersConfig) *Handlers { return &Handlers{HandlersConfig: cfg} }
+
+// Add takes pods in that a source names for the first time: after a restart of the agent all of them are. Oldest first, so that
+// when not all fit the oldest stay.
+func (h *Handlers) Add(ctx context.Context, pods []*v1.Pod) {
+	start := time.Now()
+	sort.Sort(sliceutils.PodsByCreationTime(pods))
+	for _, pod := range pods {
+		h.Pods.AddPod(pod)
+		h.Certificates.TrackPod(ctx, pod)
+		if pod, mirror, ok := h.resolve(ctx, pod); ok {
+			h.add(ctx, start, pod, mirror)
+		}
+	}
+	h.Resizes.PodsAdded(pods)
+}
+
+// add admits one pod. A mirror pod only tells the worker of its static pod that it is there now.
+func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolved) {
+	if mirror.changed {
+		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
+		return
+	}
+	// A pod that is terminating keeps its resources until its worker lets go of them; one that has ended needs none.
+	if !h.Lifecycle.IsPodTerminationRequested(pod.UID) && !podutil.IsPodPhaseTerminal(pod.Status.Phase) {
+		if !h.Gate.Admit(ctx, h.Active(), pod.Pod) {
+			return
+		}
+		h.Resizes.PodAdmitted(pod.Pod)
+	}
+	h.update(ctx, start, kubetypes.SyncPodCreate, pod.Pod, mirror.Pod)
+}
+
+// Update passes on what a source has changed in pods that are known.
+func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
+	start := time.Now()
+	for _, pod := range pods {
+		old, _ := h.Pods.GetPodByUID(pod.UID)
+		h.Pods.UpdatePod(pod)
+		pod, mirror, ok := h.resolve(ctx, pod)
+		if !ok {
+			continue
+		}
+		h.Resizes.PodUpdated(old, pod.Pod)
+		if h.Updated != nil {
+			h.Updated(ctx, old, pod.Pod)
+		}
+		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
+	}
+}
+
+// Remove stops pods that their source no longer has.
+func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
+	start := time.Now()
+	for _, pod := range pods {
+		h.Certificates.ForgetPod(ctx, pod)
+		h.Pods.RemovePod(pod)
+		h.Resizes.Allocations.RemovePod(pod.UID)
+		pod, mirror, ok := h.resolve(ctx, pod)
+		switch {
+		case !ok:
+		case mirror.changed:
+			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
+		case !h.SourcesReady.AllReady():
+			// Another source may still name it. Housekeeping stops it when none does.
+			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod", klog.KObj(pod.Pod))
+		default:
+			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID", pod.UID)
+			h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod.Pod})
+		}
+	}
+	h.Resizes.PodsRemoved()
+}
+
+// Reconcile takes in pods of which only the status has changed at the source.
+func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
+	start := time.Now()
+	pending := h.Resizes.Pending()
+	for _, pod := range pods {
+		old, _ := h.Pods.GetPodByUID(pod.UID)
+		h.Pods.UpdatePod(pod)
+		pod, mirror, ok := h.resolve(ctx, pod)
+		if !ok {
+			continue
+		}
+		pending.PodReconciled(old, pod.Pod)
+		if status.NeedToReconcilePodReadiness(pod.Pod) {
+			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
+		}
+		if evicted(pod.Status) {
+			h.RemoveDeadContainers(ctx, pod.UID)
+		}
+	}
+	pending.Retry()
+}
+
+// evicted is true when the API server has seen that the agent evicted the pod.
+func evicted(status v1.PodStatus) bool {
+	return status.Phase == v1.PodFailed && status.Reason == "Evicted"
+}
+
+// Sync has the workers synchronize the given pods, which must not be mirror pods.
+func (h *Handlers) Sync(ctx context.Context, pods ...*v1.Pod) {
+	start := time.Now()
+	for _, pod := range pods {
+		if pod, mirror, ok := h.resolve(ctx, pod); ok && !mirror.changed {
+			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
+		}
+	}
+}
+
+// SyncByUID is Sync of one pod, and false when no source knows it (any more).
+func (h *Handlers) SyncByUID(ctx context.Context, uid types.UID) bool {
+	pod, ok := h.Pods.GetPodByUID(uid)
+	if ok {
+		h.Sync(ctx, pod)
+	}
+	return ok
+}
+
+// SyncIf is Sync of the configured pods for which due is true.
+func (h *Handlers) SyncIf(ctx context.Context, due func(*v1.Pod) bool) {
+	pods := slices.DeleteFunc(h.Pods.GetPods(), func(pod *v1.Pod) bool { return !due(pod) })
+	if len(pods) == 0 {
+		return
+	}
+	klog.FromContext(ctx).V(4).Info("SyncLoop (SYNC) pods", "total", len(pods), "pods", klog.KObjSlice(pods))
+	h.Sync(ctx, pods...)
+}
+
+// resolved is a pod, or the mirror pod of a pod; changed is true for the one of the two that the caller came with.
+type resolved struct {
+	*v1.Pod
+	changed bool
+}
+
+// resolve finds the pod and its mirror pod, given either. It is false for a mirror pod whose static pod is gone.
+func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror resolved, ok bool) {
+	p, m, wasMirror := h.Pods.GetPodAndMirrorPod(given)
+	if p == nil {
+		klog.FromContext(ctx).V(2).Info("Unable to find pod for mirror pod, skipping", "mirrorPod", klog.KObj(m), "mirrorPodUID", given.UID)
+		return resolved{}, resolved{}, false
+	}
+	return resolved{Pod: p, changed: !wasMirror}, resolved{Pod: m, changed: wasMirror}, true
+}
+
+func (h *Handlers) update(ctx context.Context, start time.Time, kind kubetypes.SyncPodType, pod, mirror *v1.Pod) {
+	h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kind, Pod: pod, MirrorPod: mirror, StartTime: start})
+}
