@@ -1,3 +1,6 @@
+// Package preemption makes room for a critical pod that does not fit on the node, by stopping pods that matter less. Package
+// plan chooses them; Handler turns an admission failure into a plan, has the victims stopped by the pod workers, and admits only
+// when the room is there.
 package preemption
 
 import (
@@ -21,6 +24,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
 )
 
 // What users see; equal to stock's.
@@ -81,8 +86,8 @@ func (h *Handler) HandleAdmissionFailure(ctx context.Context, pod *v1.Pod, reaso
 }
 
 // split separates what preemption can help with from what it cannot.
-func split(reasons []lifecycle.PredicateFailureReason) (Need, []lifecycle.PredicateFailureReason) {
-	need := Need{}
+func split(reasons []lifecycle.PredicateFailureReason) (plan.Need, []lifecycle.PredicateFailureReason) {
+	need := plan.Need{}
 	var others []lifecycle.PredicateFailureReason
 	for _, reason := range reasons {
 		if missing, ok := reason.(*lifecycle.InsufficientResourceError); ok {
@@ -101,22 +106,22 @@ func isTaint(reason lifecycle.PredicateFailureReason) bool {
 
 // makeRoom stops victims until the need is covered. A victim that does not stop is left out of the next plan
 // (stock admits the pod all the same and overcommits the node).
-func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need Need) error {
+func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need plan.Need) error {
 	candidates := h.candidates(pod, need)
 	var failed []error
 	for {
-		plan, ok := Plan(need, values(candidates))
+		victims, ok := plan.Choose(need, values(candidates))
 		if !ok {
 			return errors.Join(append([]error{fmt.Errorf("preemption: no set of running pods frees %s", need)}, failed...)...)
 		}
-		gone, errs := h.stop(ctx, pod, plan, candidates)
+		gone, errs := h.stop(ctx, pod, victims, candidates)
 		failed = append(failed, errs...)
 		for uid := range candidates {
 			if gone.Has(uid) {
-				need = need.without(candidates[uid].Requests)
+				need = need.Without(candidates[uid].Requests)
 			}
 		}
-		for _, uid := range slices.Concat(plan.Await, plan.Stop) {
+		for _, uid := range slices.Concat(victims.Await, victims.Stop) {
 			delete(candidates, uid)
 		}
 		if len(errs) == 0 {
@@ -126,14 +131,14 @@ func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need Need) error {
 	}
 }
 
-// candidate keeps the pod beside what Plan needs to know.
+// candidate keeps the pod beside what the plan needs to know.
 type candidate struct {
-	Candidate
+	plan.Candidate
 	pod *v1.Pod
 }
 
 // candidates lists the pods that may go for the preemptor. A static pod never comes back once it was stopped, so it may not.
-func (h *Handler) candidates(preemptor *v1.Pod, need Need) map[types.UID]candidate {
+func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need) map[types.UID]candidate {
 	out := map[types.UID]candidate{}
 	for _, pod := range h.pods.Allocated() {
 		releasing := h.lifecycle.IsPodTerminationRequested(pod.UID)
@@ -144,19 +149,19 @@ func (h *Handler) candidates(preemptor *v1.Pod, need Need) map[types.UID]candida
 		for name := range need {
 			requests[name] = resource.GetResourceRequest(pod, name)
 		}
-		out[pod.UID] = candidate{pod: pod, Candidate: Candidate{
+		out[pod.UID] = candidate{pod: pod, Candidate: plan.Candidate{
 			UID: pod.UID, Priority: corev1helpers.PodPriority(pod), QOS: v1qos.GetPodQOS(pod), Requests: requests, Releasing: releasing,
 		}}
 	}
 	return out
 }
 
-func values(candidates map[types.UID]candidate) []Candidate {
-	out := make([]Candidate, 0, len(candidates))
+func values(candidates map[types.UID]candidate) []plan.Candidate {
+	out := make([]plan.Candidate, 0, len(candidates))
 	for _, c := range candidates {
 		out = append(out, c.Candidate)
 	}
-	slices.SortFunc(out, func(a, b Candidate) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(out, func(a, b plan.Candidate) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return out
 }
 
@@ -167,7 +172,7 @@ type uidSet map[types.UID]struct{}
 func (s uidSet) Has(uid types.UID) bool { _, ok := s[uid]; return ok }
 
 // stop stops the victims side by side, waits for those that are going anyway, and returns who is gone.
-func (h *Handler) stop(ctx context.Context, preemptor *v1.Pod, plan Victims, candidates map[types.UID]candidate) (uidSet, []error) {
+func (h *Handler) stop(ctx context.Context, preemptor *v1.Pod, victims plan.Victims, candidates map[types.UID]candidate) (uidSet, []error) {
 	var (
 		mu   sync.Mutex
 		wg   sync.WaitGroup
@@ -186,10 +191,10 @@ func (h *Handler) stop(ctx context.Context, preemptor *v1.Pod, plan Victims, can
 			gone[uid] = struct{}{}
 		})
 	}
-	for _, uid := range plan.Await {
+	for _, uid := range victims.Await {
 		end(uid, func(pod *v1.Pod) error { return h.kill(ctx, pod, false, nil, nil) })
 	}
-	for _, uid := range plan.Stop {
+	for _, uid := range victims.Stop {
 		end(uid, func(pod *v1.Pod) error { return h.preempt(ctx, preemptor, pod, candidates[uid].Requests) })
 	}
 	wg.Wait()
@@ -204,7 +209,7 @@ func (h *Handler) preempt(ctx context.Context, preemptor, victim *v1.Pod, reques
 	if err := h.kill(ctx, victim, true, nil, func(status *v1.PodStatus) { setPreempted(status, victim.Generation) }); err != nil {
 		return err
 	}
-	metrics.Preemptions.WithLabelValues(Need(requests).first().String()).Inc()
+	metrics.Preemptions.WithLabelValues(plan.Need(requests).First().String()).Inc()
 	logger.Info("Pod preempted", "pod", klog.KObj(victim), "podUID", victim.UID, "requestingPod", klog.KObj(preemptor))
 	return nil
 }
@@ -220,31 +225,4 @@ func setPreempted(status *v1.PodStatus, generation int64) {
 		Message:            conditionMessage,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, generation, v1.DisruptionTarget),
 	})
-}
-
-// without is what remains needed when the given amounts are free.
-func (n Need) without(amounts map[v1.ResourceName]int64) Need {
-	out := Need{}
-	for name, missing := range n {
-		out[name] = max(0, missing-amounts[name])
-	}
-	return out
-}
-
-// first is the alphabetically first resource of the need; it labels the metric.
-func (n Need) first() v1.ResourceName {
-	if names, _ := resources(n); len(names) > 0 {
-		return names[0]
-	}
-	return ""
-}
-
-// String lists the resources in a fixed order.
-func (n Need) String() string {
-	names, amounts := resources(n)
-	parts := make([]string, len(names))
-	for i := range names {
-		parts[i] = fmt.Sprintf("%s: %d", names[i], amounts[i])
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
 }

@@ -1,4 +1,4 @@
-package preemption
+package plan
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func needs() *rapid.Generator[Need] {
 	})
 }
 
-// bruteForce tries every set. It shares the order with Plan, nothing else.
+// bruteForce tries every set. It shares the order with Choose, nothing else.
 func bruteForce(p *problem) []int {
 	var best []int
 	found := false
@@ -64,13 +64,13 @@ func bruteForce(p *problem) []int {
 	return best
 }
 
-func TestPlanIsOptimal(t *testing.T) {
+func TestChooseIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need, pods := needs().Draw(t, "need"), candidates(10).Draw(t, "candidates")
 		p := newProblem(need, pods)
-		got, ok := Plan(need, pods)
+		got, ok := Choose(need, pods)
 		if ok != p.coverable() {
-			t.Fatalf("Plan ok = %v, but coverable = %v", ok, p.coverable())
+			t.Fatalf("Choose ok = %v, but coverable = %v", ok, p.coverable())
 		}
 		if !ok {
 			return
@@ -80,26 +80,26 @@ func TestPlanIsOptimal(t *testing.T) {
 			want = append(want, p.pods[i].uid)
 		}
 		if !slices.Equal(got.Stop, want) {
-			t.Fatalf("Plan stops %v, the optimum is %v", got.Stop, want)
+			t.Fatalf("Choose stops %v, the optimum is %v", got.Stop, want)
 		}
 	})
 }
 
-func TestPlanDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
+func TestChooseDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need, pods := needs().Draw(t, "need"), candidates(12).Draw(t, "candidates")
-		one, ok1 := Plan(need, pods)
-		two, ok2 := Plan(need, rapid.Permutation(pods).Draw(t, "permuted"))
+		one, ok1 := Choose(need, pods)
+		two, ok2 := Choose(need, rapid.Permutation(pods).Draw(t, "permuted"))
 		if ok1 != ok2 || !slices.Equal(one.Stop, two.Stop) || !slices.Equal(one.Await, two.Await) {
 			t.Fatalf("%v %v, permuted %v %v", one, ok1, two, ok2)
 		}
 	})
 }
 
-func TestPlanBeyondTheExactLimitIsMinimalAndCovers(t *testing.T) {
+func TestChooseBeyondTheExactLimitIsMinimalAndCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need, pods := needs().Draw(t, "need"), candidates(120).Draw(t, "candidates")
-		got, ok := Plan(need, pods)
+		got, ok := Choose(need, pods)
 		if !ok {
 			return
 		}
@@ -127,7 +127,7 @@ func TestPlanBeyondTheExactLimitIsMinimalAndCovers(t *testing.T) {
 	})
 }
 
-func TestPlan(t *testing.T) {
+func TestChoose(t *testing.T) {
 	cpu := func(milli int64) map[v1.ResourceName]int64 {
 		return map[v1.ResourceName]int64{v1.ResourceCPU: milli, v1.ResourcePods: 1}
 	}
@@ -181,15 +181,15 @@ func TestPlan(t *testing.T) {
 		"negative and absent": {need: Need{v1.ResourceCPU: -5, v1.ResourceMemory: 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := Plan(tc.need, tc.pods)
+			got, ok := Choose(tc.need, tc.pods)
 			if ok == tc.impossible || !slices.Equal(got.Stop, tc.stop) || !slices.Equal(got.Await, tc.await) {
-				t.Errorf("Plan = %+v, %v; want stop %v, await %v, possible %v", got, ok, tc.stop, tc.await, !tc.impossible)
+				t.Errorf("Choose = %+v, %v; want stop %v, await %v, possible %v", got, ok, tc.stop, tc.await, !tc.impossible)
 			}
 		})
 	}
 }
 
-func BenchmarkPlan500(b *testing.B) {
+func BenchmarkChoose500(b *testing.B) {
 	pods := make([]Candidate, 500)
 	for i := range pods {
 		pods[i] = Candidate{
@@ -199,7 +199,7 @@ func BenchmarkPlan500(b *testing.B) {
 	}
 	need := Need{v1.ResourceCPU: 2500, v1.ResourceMemory: 3 << 30, v1.ResourcePods: 1}
 	for b.Loop() {
-		if _, ok := Plan(need, pods); !ok {
+		if _, ok := Choose(need, pods); !ok {
 			b.Fatal("no plan")
 		}
 	}

@@ -1,4 +1,4 @@
-package preemption
+package plan
 
 import (
 	"cmp"
@@ -135,7 +135,7 @@ func (s *search) hopeless(chosen []int) bool {
 	return false
 }
 
-// compare orders two ascending sets as the doc comment of Plan says; negative when a is cheaper.
+// compare orders two ascending sets as the doc comment of Choose says; negative when a is cheaper.
 func (p *problem) compare(a, b []int) int {
 	for at := 1; at <= len(a) && at <= len(b); at++ {
 		if c := p.pods[a[len(a)-at]].tier.compare(p.pods[b[len(b)-at]].tier); c != 0 {

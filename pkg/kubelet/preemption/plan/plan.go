@@ -1,12 +1,11 @@
-// Package preemption makes room for a critical pod that does not fit on the node, by stopping pods that matter less.
-//
-// Plan is the decision: a pure function from what is needed and who could go to the pods that must go. Handler is the edge: it
-// turns an admission failure into a plan, has the victims stopped by the pod workers, and admits only when the room is there.
-package preemption
+// Package plan chooses which pods must go so that a critical pod fits: a pure function from what is needed and who could go.
+package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +34,7 @@ type Victims struct {
 	Stop []types.UID
 }
 
-// Plan returns the cheapest set of candidates that covers the need, and false when no set does.
+// Choose returns the cheapest set of candidates that covers the need, and false when no set does.
 //
 // A set is cheaper than another (stock-compatible where stock is sane; kubernetes/kubernetes#135857 where it is not):
 //  1. when it takes fewer pods of the highest priority it touches, and so on down the priorities: the lowest priority goes first;
@@ -44,7 +43,7 @@ type Victims struct {
 //  4. then by the victims' UIDs, so that the order is total.
 //
 // The result is exact up to ExactLimit candidates, and more when the search ends within its budget; beyond it is the best found.
-func Plan(need Need, candidates []Candidate) (Victims, bool) {
+func Choose(need Need, candidates []Candidate) (Victims, bool) {
 	p := newProblem(need, candidates)
 	if !p.coverable() {
 		return Victims{}, false
@@ -56,10 +55,10 @@ func Plan(need Need, candidates []Candidate) (Victims, bool) {
 	return v, true
 }
 
-// ExactLimit is the number of candidates up to which Plan always finds the optimum.
+// ExactLimit is the number of candidates up to which Choose always finds the optimum.
 const ExactLimit = 20
 
-// problem is Plan's working form: amounts as vectors over the needed resources, pods in the order in which they are preferred.
+// problem is Choose's working form: amounts as vectors over the needed resources, pods in the order in which they are preferred.
 type problem struct {
 	// need is what is left after the pods that are going anyway.
 	need  []int64
@@ -168,4 +167,31 @@ func lossOf(amount, need int64) int64 {
 	}
 	const scale, bound = 1e6, 1e12
 	return int64(min(float64(amount)/float64(need)*scale+1, bound))
+}
+
+// Without is what remains needed when the given amounts are free.
+func (n Need) Without(amounts map[v1.ResourceName]int64) Need {
+	out := Need{}
+	for name, missing := range n {
+		out[name] = max(0, missing-amounts[name])
+	}
+	return out
+}
+
+// First is the alphabetically first resource that is needed, empty when none is.
+func (n Need) First() v1.ResourceName {
+	if names, _ := resources(n); len(names) > 0 {
+		return names[0]
+	}
+	return ""
+}
+
+// String lists the resources in a fixed order.
+func (n Need) String() string {
+	names, amounts := resources(n)
+	parts := make([]string, len(names))
+	for i := range names {
+		parts[i] = fmt.Sprintf("%s: %d", names[i], amounts[i])
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
 }

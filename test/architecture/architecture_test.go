@@ -1,0 +1,206 @@
+// Package architecture holds the rules about which package may import which. Each is a row of a table with its reason.
+package architecture
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/plimsoll-project/plimsoll/"
+
+// Rings, from the inside out. A package imports only packages of its own ring or of rings further in.
+const (
+	pure = iota // decisions on values: no I/O, no clock, no goroutine, no logger, no feature gate
+	contract
+	driver
+	adapter
+	composition
+	outside // tests and tools
+)
+
+// rings assigns every package of the program. A package that is missing fails the test: decide where it belongs.
+var rings = []struct {
+	pkg  string
+	ring int
+	why  string
+}{
+	{"pkg/kubelet/podlifecycle", pure, "the truth about each pod must be testable without one"},
+	{"pkg/kubelet/podstatus", pure, "a status is a function of what is known"},
+	{"pkg/kubelet/snapshot", pure, "facts, immutable"},
+	{"pkg/kubelet/eviction/policy", pure, "who is evicted, and why, can be replayed from a snapshot"},
+	{"pkg/kubelet/preemption/plan", pure, "the victims can be compared with the optimum"},
+	{"pkg/kubelet/paths", contract, "names of files that stock shares with us"},
+	{"pkg/kubelet/podview", contract, "questions about pods, answered from what it is given"},
+	{"pkg/kubelet/podsync", driver, "carries out what the lifecycle commands"},
+	{"pkg/kubelet/podsync/deadline", driver, "ends pods whose time is over"},
+	{"pkg/kubelet/podworkers", driver, "drives the lifecycle; imports podsync for the words of its requests"},
+	{"pkg/kubelet/admission", driver, "puts the admit handlers in order"},
+	{"pkg/kubelet/preemption", driver, "carries out a plan through the pod workers"},
+	{"pkg/kubelet/eviction", driver, "the loop around the policy"},
+	{"pkg/kubelet/syncloop", driver, "turns events into updates of the pod workers"},
+	{"pkg/kubelet/housekeeping", driver, "removes what belongs to no pod"},
+	{"pkg/kubelet/eviction/notify", adapter, "the kernel's notifications"},
+	{"pkg/kubelet/snapshot/collect", adapter, "reads statistics and cgroup files"},
+	{"pkg/kubelet/podstatus/generator", adapter, "collects the facts of a status from stock managers"},
+	{"pkg/kubelet/containerspec", adapter, "the runtime manager's helper"},
+	{"pkg/kubelet/nodestatus", adapter, "the Node object"},
+	{"pkg/kubelet/netutil", adapter, "iptables"},
+	{"pkg/kubelet/runtimestate", adapter, "the runtime's state"},
+	{"pkg/kubelet/server", adapter, "HTTP and gRPC"},
+	{"pkg/kubelet/volumehost", adapter, "what volume plugins see"},
+	{"pkg/kubelet", composition, "puts everything together"},
+	{"cmd/kubelet", composition, "the program"},
+	{"cmd/kubelet/app", composition, "settings and the outer world"},
+}
+
+// forbidden imports hold for the program, not for tests.
+var forbidden = []struct {
+	pkg string
+	why string
+}{
+	{"k8s.io/kubernetes/pkg/kubelet", "the stock kubelet is what this program replaces; in tests it is the oracle"},
+	{"k8s.io/kubernetes/pkg/kubelet/eviction", "replaced by pkg/kubelet/eviction; the types in eviction/api are fine"},
+	{"k8s.io/kubernetes/pkg/kubelet/preemption", "replaced by pkg/kubelet/preemption"},
+	{"k8s.io/kubernetes/cmd/kubelet/app", "it is the stock kubelet's composition and imports its root package"},
+}
+
+// pureMayImport are the prefixes a pure package may import beside std and other pure packages.
+var pureMayImport = []struct {
+	prefix string
+	why    string
+}{
+	{"k8s.io/api/", "the objects themselves"},
+	{"k8s.io/apimachinery/pkg/", "quantities, sets, equality"},
+	{"k8s.io/kubelet/pkg/apis/", "statistics and their types"},
+	{"k8s.io/cri-api/pkg/apis/runtime/", "the runtime's types"},
+	{"k8s.io/component-helpers/", "priorities and requests of pods"},
+	{"k8s.io/kubernetes/pkg/api/v1/", "helpers on pods"},
+	{"k8s.io/kubernetes/pkg/apis/core/", "QoS classes"},
+	{"k8s.io/kubernetes/pkg/apis/scheduling", "names of priorities"},
+	{"k8s.io/kubernetes/pkg/kubelet/container", "the runtime's types; only podstatus needs them"},
+	{"k8s.io/kubernetes/pkg/kubelet/eviction/api", "names of signals"},
+	{"k8s.io/kubernetes/pkg/kubelet/types", "kinds of updates, critical and static pods"},
+	{"k8s.io/kubernetes/pkg/kubelet/util/format", "words in messages"},
+	{"k8s.io/kubernetes/pkg/kubelet/util/sliceutils", "order of pods"},
+	{"k8s.io/utils/", "small helpers"},
+}
+
+// pureStdForbidden are standard packages that reach the world.
+var pureStdForbidden = []string{"os", "os/exec", "net", "net/http", "syscall", "log", "log/slog", "io/fs", "math/rand", "math/rand/v2", "runtime"}
+
+// exceptions are imports that a rule forbids and that stay, each with the reason.
+var exceptions = map[[2]string]string{
+	{"pkg/kubelet/podstatus", "k8s.io/kubernetes/pkg/kubelet/status"}: "stock's condition generators; differential tests hold the result",
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./cmd/...", "./pkg/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func ringOf(name string) (int, bool) {
+	for _, r := range rings {
+		if r.pkg == name {
+			return r.ring, true
+		}
+	}
+	return outside, false
+}
+
+func TestRings(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		ring, ok := ringOf(name)
+		if !ok {
+			t.Errorf("%s is in no ring: decide where it belongs", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			inner, ours := strings.CutPrefix(imported, module)
+			if to, _ := ringOf(inner); ours && to > ring {
+				t.Errorf("%s imports %s, which is further out", name, inner)
+			}
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range forbidden {
+			if slices.Contains(p.Imports, f.pkg) {
+				t.Errorf("%s imports %s: %s", strings.TrimPrefix(p.ImportPath, module), f.pkg, f.why)
+			}
+		}
+	}
+}
+
+func TestPurePackagesReachNothing(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if ring, _ := ringOf(name); ring != pure {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if _, excepted := exceptions[[2]string{name, imported}]; !excepted && !purely(imported) {
+				t.Errorf("%s is pure and imports %s", name, imported)
+			}
+		}
+	}
+}
+
+func purely(imported string) bool {
+	if inner, ours := strings.CutPrefix(imported, module); ours {
+		ring, _ := ringOf(inner)
+		return ring == pure
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return !slices.Contains(pureStdForbidden, imported)
+	}
+	for _, allowed := range pureMayImport {
+		if strings.HasPrefix(imported, allowed.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestExceptionsAreNeeded(t *testing.T) {
+	pkgs := packages(t)
+	for exception := range exceptions {
+		used := slices.ContainsFunc(pkgs, func(p pkg) bool {
+			return p.ImportPath == module+exception[0] && slices.Contains(p.Imports, exception[1])
+		})
+		if !used {
+			t.Errorf("the exception %v is not needed any more", exception)
+		}
+	}
+}
