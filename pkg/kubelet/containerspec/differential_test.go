@@ -1,0 +1,168 @@
+package containerspec_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"pgregory.net/rapid"
+)
+
+// outcome is everything that can be seen of one call.
+type outcome struct {
+	Options  *kubecontainer.RunContainerOptions
+	Error    string
+	Hosts    string
+	Subpaths []string
+	Made     []string
+}
+
+// TestSameAsStock gives random pods to both kubelets: options, error texts, hosts file, sub-path calls and directories are the same.
+func TestSameAsStock(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) { compareOnce(t, rt) })
+}
+
+// TestSameAsStockWithoutFeatures does so with the gates off that can still be turned off.
+func TestSameAsStockWithoutFeatures(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
+		features.EnvFiles:              false,
+		features.HostnameOverride:      false,
+		features.ImageVolume:           false,
+		features.ImageVolumeWithDigest: false,
+	})
+	rapid.Check(t, func(rt *rapid.T) { compareOnce(t, rt) })
+}
+
+func compareOnce(t *testing.T, rt *rapid.T) {
+	w := richWorld(t)
+	w.nodeIPs = drawNodeIPs(rt)
+	w.synced = !rarely(rt, "unsynced")
+	pod, podIPs, images := drawPod(rt), drawPodIPs(rt), drawImages(rt)
+
+	stock := newOracle(t, w)
+	want := w.observe(t, func() (*kubecontainer.RunContainerOptions, error) {
+		return stock.options(pod.DeepCopy(), podIPs, images)
+	})
+	ours := w.helper(t)
+	got := w.observe(t, func() (*kubecontainer.RunContainerOptions, error) {
+		pod := pod.DeepCopy()
+		opts, _, err := ours.GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], first(podIPs), podIPs, images)
+		return opts, err
+	})
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		rt.Fatalf("differs from stock (-stock +ours):\n%s", diff)
+	}
+}
+
+// observe makes one call in a fresh pod directory and fresh volumes and returns what came of it.
+func (w *world) observe(t testing.TB, call func() (*kubecontainer.RunContainerOptions, error)) outcome {
+	t.Helper()
+	if err := os.RemoveAll(w.layout().Pod(podUID)); err != nil {
+		t.Fatal(err)
+	}
+	w.makePodDir(t)
+	w.subpaths.calls = nil
+	opts, err := call()
+	result := outcome{Options: opts}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	// After an error, ours cleans up by itself and stock leaves that to a caller that does not do it.
+	for _, line := range w.subpaths.calls {
+		if !strings.HasPrefix(line, "clean up") {
+			result.Subpaths = append(result.Subpaths, line)
+		}
+	}
+	hosts, err := os.ReadFile(w.layout().EtcHosts(podUID))
+	if err == nil {
+		result.Hosts = string(hosts)
+	}
+	result.Made = takeNewDirs(t, w)
+	normalize(opts)
+	return result
+}
+
+// normalize removes what stock leaves open: the order of variables, and the sub-path of an image in mounts that are not images.
+func normalize(opts *kubecontainer.RunContainerOptions) {
+	if opts == nil {
+		return
+	}
+	slices.SortStableFunc(opts.Envs, func(a, b kubecontainer.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	for i := range opts.Mounts {
+		if opts.Mounts[i].Image == nil {
+			opts.Mounts[i].ImageSubPath = ""
+		}
+	}
+}
+
+// takeNewDirs lists with their modes the directories that were made in volumes and the pod's directory, and removes the former.
+func takeNewDirs(t testing.TB, w *world) []string {
+	t.Helper()
+	var made []string
+	for _, top := range []string{"volumes", "pods"} {
+		err := filepath.WalkDir(filepath.Join(w.root, top), func(path string, entry os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			made = append(made, info.Mode().String()+" "+path)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, _ := filepath.Glob(filepath.Join(w.root, "volumes", "*", "*"))
+	for _, entry := range entries {
+		switch filepath.Base(entry) {
+		case "there", "env", "broken":
+		default:
+			if err := os.RemoveAll(entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return made
+}
+
+// TestSameHostnamesAsStock compares host name and domain over odd names.
+func TestSameHostnamesAsStock(t *testing.T) {
+	w := newWorld(t)
+	stock, ours := newOracle(t, w), w.helper(t)
+	label := rapid.StringMatching(`[a-z0-9A-Z.-]{0,70}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		pod := basicPod()
+		pod.Name = rapid.StringMatching(`[a-z0-9.-]{1,80}`).Draw(rt, "name")
+		pod.Spec.Hostname = label.Draw(rt, "hostname")
+		pod.Spec.Subdomain = label.Draw(rt, "subdomain")
+		pod.Spec.HostnameOverride = maybe(rt, "override", label.Draw(rt, "overrideName"))
+		want := hostnameOf(stock.kubelet, pod)
+		if got := hostnameOf(ours, pod); got != want {
+			rt.Fatalf("got %+v, stock %+v", got, want)
+		}
+	})
+}
+
+type hostname struct{ name, domain, err string }
+
+func hostnameOf(helper hostnamer, pod *v1.Pod) hostname {
+	name, domain, err := helper.GeneratePodHostNameAndDomain(testLogger, pod)
+	result := hostname{name: name, domain: domain}
+	if err != nil {
+		result.err = err.Error()
+	}
+	return result
+}

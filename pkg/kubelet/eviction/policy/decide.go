@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// pollInFlight is how often to look while something is in flight whose end nobody reports.
+const pollInFlight = time.Second
+
+// Decide decides about one snapshot. It is a function of its arguments: the order of pods and of other lists in the snapshot
+// makes no difference, and none of the arguments is changed. Snapshots must come in the order of their times.
+//
+// At most one need begins something in a round; a need that only waits does not hold up the next. Broken local storage limits
+// are served besides.
+func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
+	d := Decision{At: s.Taken}
+	next := m
+	next.clocks = m.clocksFor(s, rules.Thresholds)
+	for i := range ConditionTypes {
+		d.Conditions[i], next.conditions[i] = conditionOf(i, m.conditions[i], next.clocks, s, rules.PressureTransitionPeriod)
+	}
+	next.look(s)
+	r := &round{snapshot: s, rules: rules, memory: &next, before: &m, decision: &d}
+	if rules.LocalStorageLimits {
+		d.LocalStorage = localStorage(s, rules.Timing)
+	}
+	r.serveAll()
+	r.schedule()
+	next.past = m.past.with(s)
+	return d, next
+}
+
+// look remembers how new the figures are.
+func (m *Memory) look(s *snapshot.Snapshot) {
+	for sig := range m.signals {
+		o, last := &s.Signals[sig], &m.signals[sig]
+		last.unused = false
+		if o.Known() && o.At.After(last.seen) {
+			last.seen = o.At
+		}
+	}
+}
+
+func (r *round) serveAll() {
+	list := needs(r.snapshot, r.rules.Thresholds, r.memory.clocks)
+	for i := range list {
+		if r.serve(&list[i]) {
+			for j := i + 1; j < len(list); j++ {
+				r.postpone(&list[j])
+			}
+			return
+		}
+	}
+}
+
+// postpone leaves a need to the next round, when it is seen what the one before it brings.
+func (r *round) postpone(n *need) {
+	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount, Outcome: AwaitOther}
+	r.keepFresh(n, &st)
+	r.decision.Starved = append(r.decision.Starved, st)
+}
+
+// schedule asks for an earlier look where time alone changes something.
+func (r *round) schedule() {
+	for i := range r.memory.clocks {
+		c := &r.memory.clocks[i]
+		if c.state == met && !c.active {
+			r.sooner(c.remaining(&r.rules.Thresholds[i]))
+		}
+	}
+	if len(r.snapshot.InFlight) > 0 {
+		r.sooner(pollInFlight)
+	}
+	for i := range r.decision.Starved {
+		switch r.decision.Starved[i].Outcome {
+		case AwaitFigures, AwaitOther, AwaitTurn, AwaitRelease:
+			r.sooner(pollInFlight)
+		}
+	}
+}

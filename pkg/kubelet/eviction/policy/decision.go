@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Decision is what should be done about one snapshot, and why. It shares pods with the snapshot and is not changed afterwards.
+type Decision struct {
+	// At is the snapshot's time.
+	At time.Time
+	// Conditions has one entry per type of ConditionTypes, in that order.
+	Conditions [len(ConditionTypes)]Condition
+	// Starved says for each need what was found and what is done about it, the most urgent one first. It is empty when no
+	// threshold may act.
+	Starved []Starved
+	// Victims are to be evicted now, in this order, side by side.
+	Victims []Victim
+	// LocalStorage are the pods that broke limits of their own, to be evicted as well.
+	LocalStorage []Victim
+	// Reclaims are the node-level reclaims to begin before pods have to go.
+	Reclaims []ReclaimRequest
+	// LookAgain is when there is a reason to look before the configured period is over; zero when there is none.
+	LookAgain time.Duration
+}
+
+// Starved explains the decision about one need.
+type Starved struct {
+	// Signal is that of the threshold which names the need.
+	Signal snapshot.Signal
+	Hard   bool
+	// Amount must come free, InFlight is on its way, both in the unit of the signal.
+	Amount, InFlight int64
+	// Chosen is how many pods cover the rest, the ones that are evicted now among them.
+	Chosen  int
+	Outcome Outcome
+}
+
+// Outcome is what is done about a need.
+type Outcome string
+
+// The outcomes. They are part of logs and of the decision log.
+const (
+	// Evict: pods are evicted.
+	Evict Outcome = "Evict"
+	// ReclaimNode: dead containers or unused images are removed first.
+	ReclaimNode Outcome = "ReclaimNode"
+	// AwaitReclaim: that is being done.
+	AwaitReclaim Outcome = "AwaitReclaim"
+	// AwaitRelease: what is in flight will do.
+	AwaitRelease Outcome = "AwaitRelease"
+	// AwaitTurn: more will be needed than is in flight, but there is time to see what that brings.
+	AwaitTurn Outcome = "AwaitTurn"
+	// AwaitFigures: the figures are not newer than what was done last.
+	AwaitFigures Outcome = "AwaitFigures"
+	// AwaitOther: a more urgent need is being served in this round.
+	AwaitOther Outcome = "AwaitOther"
+	// NoCandidate: there is no pod that may be evicted.
+	NoCandidate Outcome = "NoCandidate"
+)
+
+// Victim is a pod to evict.
+type Victim struct {
+	Pod *snapshot.Pod
+	// Signal is NoSignal for a broken limit; Metric is the name under which either is counted.
+	Signal snapshot.Signal
+	Metric string
+	Hard   bool
+	// GraceSeconds is what the pod gets to end.
+	GraceSeconds int64
+	// Expected is an upper bound of what comes free.
+	Expected snapshot.Release
+	// Hasten: the pod is being stopped already and only gets less time.
+	Hasten bool
+	// Message and Annotations are those of the pod's status and of the event.
+	Message     string
+	Annotations map[string]string
+}
+
+// ReclaimRequest asks for what the node itself can give back on a device.
+type ReclaimRequest struct {
+	Device snapshot.Device
+	Signal snapshot.Signal
+	// Containers: dead containers lie there. Images: unused images do.
+	Containers, Images bool
+	// Amount is how much is needed, in the unit of the signal.
+	Amount int64
+}
+
+// Condition finds one condition.
+func (d *Decision) Condition(t v1.NodeConditionType) Condition {
+	for i := range d.Conditions {
+		if d.Conditions[i].Type == t {
+			return d.Conditions[i]
+		}
+	}
+	return Condition{Type: t}
+}
+
+// Resource is what is being reclaimed for the need, by the name shown to users.
+func (s *Starved) Resource() v1.ResourceName { return s.Signal.Resource() }
+
+// Acting tells whether something is done or waited for, so that users should hear of it.
+func (s *Starved) Acting() bool { return s.Outcome == Evict || s.Outcome == ReclaimNode || s.Outcome == NoCandidate }

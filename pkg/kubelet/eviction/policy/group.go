@@ -1,0 +1,98 @@
+package policy
+
+import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+
+// group is what is served by the same evictions: memory.available and allocatableMemory.available are one need, and so are
+// signals of one unit on one device.
+type group uint8
+
+const (
+	memoryGroup group = iota
+	pidGroup
+	nodeBytesGroup
+	nodeInodesGroup
+	imageBytesGroup
+	imageInodesGroup
+	numGroups
+)
+
+// groupOf finds a signal's group. File system signals have none while the layout is unknown.
+func groupOf(sig snapshot.Signal, l snapshot.Layout) (group, bool) {
+	switch sig {
+	case snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable:
+		return memoryGroup, true
+	case snapshot.PIDAvailable:
+		return pidGroup, true
+	}
+	if !l.Known {
+		return 0, false
+	}
+	image := l.DeviceOf(sig) == snapshot.ImageDevice
+	switch sig.Resource() {
+	case snapshot.ResourceInodes:
+		if image {
+			return imageInodesGroup, true
+		}
+		return nodeInodesGroup, true
+	default:
+		if image {
+			return imageBytesGroup, true
+		}
+		return nodeBytesGroup, true
+	}
+}
+
+// device is that of a file system group.
+func (g group) device() snapshot.Device {
+	if g == imageBytesGroup || g == imageInodesGroup {
+		return snapshot.ImageDevice
+	}
+	return snapshot.NodeDevice
+}
+
+// disk tells whether it is about a file system.
+func (g group) disk() bool { return g >= nodeBytesGroup }
+
+// usage is what the pod uses of it, in the group's unit. This is the only place where the units of snapshot become plain
+// numbers: from here on a number is compared only with numbers of the same group.
+func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bool) {
+	switch g {
+	case memoryGroup:
+		v := p.Memory()
+		return int64(v.Amount), v.Known
+	case pidGroup:
+		v := p.PIDs()
+		return int64(v.Amount), v.Known
+	case nodeInodesGroup, imageInodesGroup:
+		v := p.Inodes(l.MeasureOf(g.device()))
+		return int64(v.Amount), v.Known
+	default:
+		v := p.Disk(l.MeasureOf(g.device()))
+		return int64(v.Amount), v.Known
+	}
+}
+
+// request is what the pod is entitled to. There are no requests for PIDs and inodes.
+func (g group) request(p *snapshot.Pod) int64 {
+	switch g {
+	case memoryGroup:
+		return int64(p.MemoryRequest)
+	case nodeBytesGroup, imageBytesGroup:
+		return int64(p.StorageRequest)
+	}
+	return 0
+}
+
+// released is the group's part of what the end of a pod gives back.
+func (g group) released(r snapshot.Release) int64 {
+	switch g {
+	case memoryGroup:
+		return int64(r.Memory)
+	case pidGroup:
+		return int64(r.PIDs)
+	case nodeInodesGroup, imageInodesGroup:
+		return int64(r.Devices[g.device()].Inodes)
+	default:
+		return int64(r.Devices[g.device()].Bytes)
+	}
+}

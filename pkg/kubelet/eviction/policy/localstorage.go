@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Names under which evictions for broken limits are counted in the metric of evictions.
+const (
+	EmptyDirLimit         = "emptydirfs.limit"
+	PodStorageLimit       = "ephemeralpodfs.limit"
+	ContainerStorageLimit = "ephemeralcontainerfs.limit"
+)
+
+// immediateGrace is what pods get to end when there is no time, in seconds.
+const immediateGrace = 1
+
+// localStorage finds the pods that use more local storage than they are allowed to. It has nothing to do with the state of the
+// node, and neither waits for needs of the node nor holds them up.
+func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
+	var victims []Victim
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Limits == nil || pod.Critical || pod.Stats == nil || beingStopped(s, pod, t) {
+			continue
+		}
+		metric, message := brokenLimit(pod)
+		if metric == "" {
+			continue
+		}
+		victims = append(victims, Victim{
+			Pod: pod, Metric: metric, Hard: true, GraceSeconds: immediateGrace, Message: message,
+			Expected: pod.Release(s.Layout), Hasten: pod.Terminating != nil,
+		})
+	}
+	return victims
+}
+
+// beingStopped tells whether the pod is on its way out, or was to be stopped a moment ago and could not be.
+func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
+	for i := range s.InFlight {
+		if s.InFlight[i].UID == pod.UID {
+			f := &s.InFlight[i]
+			return f.State != snapshot.Stopping || f.Deadline.Sub(s.Taken) <= t.Patience
+		}
+	}
+	return pod.Terminating != nil && !pod.Terminating.Deadline.IsZero() && pod.Terminating.Deadline.Sub(s.Taken) <= t.Patience
+}
+
+// brokenLimit names the first limit that the pod breaks: of a volume, of the pod, of a container. An absent figure breaks none.
+func brokenLimit(pod *snapshot.Pod) (metric, message string) {
+	for i := range pod.Limits.EmptyDirs {
+		l := &pod.Limits.EmptyDirs[i]
+		if volumeUsage(pod.Stats, l.Name).Cmp(l.Limit) > 0 {
+			return EmptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", l.Name, l.Limit.String())
+		}
+	}
+	if l := pod.Limits.Pod; l != nil && diskUsage(pod.Stats.EphemeralStorage).Cmp(*l) > 0 {
+		return PodStorageLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", l.String())
+	}
+	for i := range pod.Stats.Containers {
+		stats := &pod.Stats.Containers[i]
+		for j := range pod.Limits.Containers {
+			l := &pod.Limits.Containers[j]
+			if l.Name == stats.Name && containerDisk(stats).Cmp(l.Limit) > 0 {
+				return ContainerStorageLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.Name, l.Limit.String())
+			}
+		}
+	}
+	return "", ""
+}
+
+// containerDisk is logs and writable layer, wherever the latter lies (kubernetes issue 139205).
+func containerDisk(c *statsapi.ContainerStats) *resource.Quantity {
+	sum := diskUsage(c.Logs)
+	sum.Add(*diskUsage(c.Rootfs))
+	return sum
+}
+
+func volumeUsage(stats *statsapi.PodStats, name string) *resource.Quantity {
+	for i := len(stats.VolumeStats) - 1; i >= 0; i-- {
+		if stats.VolumeStats[i].Name == name {
+			return diskUsage(&stats.VolumeStats[i].FsStats)
+		}
+	}
+	return &resource.Quantity{}
+}
+
+func diskUsage(fs *statsapi.FsStats) *resource.Quantity {
+	if fs == nil {
+		return &resource.Quantity{}
+	}
+	return bytesOf(fs.UsedBytes)
+}

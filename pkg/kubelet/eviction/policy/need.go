@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// need is something that is starved and must be served, before it is known how.
+type need struct {
+	group group
+	// trigger is the index of the threshold that names it: its figures stand in messages.
+	trigger int
+	signal  snapshot.Signal
+	hard    bool
+	// amount must come free until every active threshold of the group and kind is resolved, at least 1.
+	amount int64
+	// signals are those of the active thresholds, in order.
+	signals []snapshot.Signal
+}
+
+// needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold hides
+// the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its grace.
+func needs(s *snapshot.Snapshot, thresholds []Threshold, clocks []clock) []need {
+	var found []need
+	for i := range clocks {
+		if !clocks[i].acts() {
+			continue
+		}
+		g, ok := groupOf(thresholds[i].Signal, s.Layout)
+		if !ok {
+			continue
+		}
+		found = merge(found, needOf(i, g, &thresholds[i], s))
+	}
+	slices.SortFunc(found, func(a, b need) int {
+		return cmp.Or(hardFirst(a.hard, b.hard), cmp.Compare(a.signal, b.signal))
+	})
+	return found
+}
+
+func needOf(i int, g group, t *Threshold, s *snapshot.Snapshot) need {
+	o := s.Signals[t.Signal]
+	missing := saturatingAdd(t.target(o.Capacity), -o.Available)
+	return need{group: g, trigger: i, signal: t.Signal, hard: t.Hard(), amount: max(1, missing), signals: []snapshot.Signal{t.Signal}}
+}
+
+func merge(found []need, n need) []need {
+	i := slices.IndexFunc(found, func(have need) bool { return have.group == n.group })
+	switch {
+	case i < 0:
+		return append(found, n)
+	case found[i].hard && !n.hard:
+		return found
+	case n.hard && !found[i].hard:
+		found[i] = n
+		return found
+	}
+	have := &found[i]
+	if n.signal < have.signal {
+		have.signal, have.trigger = n.signal, n.trigger
+	}
+	have.amount = max(have.amount, n.amount)
+	have.signals = append(have.signals, n.signals...)
+	return found
+}
+
+func hardFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// pending is what is on its way for a need.
+type pending struct {
+	// amount is what the counted pods will give back.
+	amount int64
+	// count is how many pods that is, newest when the last of them was begun.
+	count  int
+	newest time.Time
+	// busy are the pods that must not be chosen: counted ones, those whose kill failed a moment ago, and those that take too long.
+	busy map[types.UID]bool
+	// slow are the pods that are being stopped with more grace than the need can wait for.
+	slow map[types.UID]bool
+}
+
+// pendingFor sorts out what is in flight. A hard need does not wait for a pod that was given longer than a kill takes: such a
+// pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872).
+func pendingFor(n *need, s *snapshot.Snapshot, t Timing) pending {
+	p := pending{}
+	if len(s.InFlight) == 0 && !anyTerminating(s.Pods) {
+		return p
+	}
+	p.busy, p.slow = map[types.UID]bool{}, map[types.UID]bool{}
+	pods := make(map[types.UID]*snapshot.Pod, len(s.Pods))
+	for i := range s.Pods {
+		pods[s.Pods[i].UID] = &s.Pods[i]
+	}
+	for i := range s.InFlight {
+		p.addInFlight(n, s, &s.InFlight[i], pods[s.InFlight[i].UID], t)
+	}
+	for i := range s.Pods {
+		p.addTerminating(n, s, &s.Pods[i], t)
+	}
+	return p
+}
+
+func anyTerminating(pods []snapshot.Pod) bool {
+	for i := range pods {
+		if pods[i].Terminating != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFlight, pod *snapshot.Pod, t Timing) {
+	switch {
+	case f.State == snapshot.Failed,
+		f.State == snapshot.Stopped && s.Taken.Sub(f.Changed) >= t.Patience,
+		f.State == snapshot.Stopping && s.Taken.Sub(f.Deadline) >= t.Patience:
+		p.busy[f.UID] = true
+	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
+		p.slow[f.UID] = true
+	default:
+		amount := n.group.released(f.Expected)
+		if pod != nil {
+			if now, known := n.group.usage(pod, s.Layout); known {
+				amount = now
+			}
+		}
+		p.count_(f.UID, amount, f.Started)
+	}
+}
+
+// addTerminating counts pods that somebody else is already stopping, when their end is near.
+func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) {
+	if pod.Terminating == nil || p.busy[pod.UID] || p.slow[pod.UID] {
+		return
+	}
+	left := pod.Terminating.Deadline.Sub(s.Taken)
+	near := t.Patience
+	if n.hard {
+		near = t.KillTime
+	}
+	switch {
+	case pod.Terminating.Deadline.IsZero() || left > near:
+		p.slow[pod.UID] = true
+	case -left < t.Patience:
+		amount, _ := n.group.usage(pod, s.Layout)
+		p.count_(pod.UID, amount, time.Time{})
+	}
+}
+
+func (p *pending) count_(uid types.UID, amount int64, started time.Time) {
+	p.busy[uid] = true
+	p.amount = saturatingAdd(p.amount, max(0, amount))
+	p.count++
+	if started.After(p.newest) {
+		p.newest = started
+	}
+}

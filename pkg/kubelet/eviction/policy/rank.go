@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// candidate is a pod that may be evicted for a need, with its figures in the unit of the need.
+type candidate struct {
+	pod *snapshot.Pod
+	// usage is meaningless when it is not known.
+	usage, request int64
+	known          bool
+	// first: it must go before any pod that is not. The pod uses more than it asked for; for PIDs, of which nobody can ask
+	// for any, far more than an equal share.
+	first bool
+	// rate is how fast usage grows per second, memory only.
+	rate float64
+	// slow: it is being stopped already, with more grace than the need can wait for.
+	slow bool
+}
+
+// candidates are the pods that may be evicted for the need, in the order in which they would go.
+func candidates(n *need, s *snapshot.Snapshot, p *pending, g growth) []candidate {
+	list := make([]candidate, 0, len(s.Pods))
+	share := farAboveShare(n, s)
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Critical || p.busy[pod.UID] || (p.slow[pod.UID] && !n.hard) {
+			continue
+		}
+		c := candidate{pod: pod, request: n.group.request(pod), rate: g.pods[pod.UID], slow: p.slow[pod.UID]}
+		c.usage, c.known = n.group.usage(pod, s.Layout)
+		if n.group == pidGroup {
+			c.first = c.known && c.usage > share
+		} else {
+			c.first = c.known && c.usage > c.request
+		}
+		list = append(list, c)
+	}
+	rank(list)
+	return list
+}
+
+// farAboveShare is how many PIDs a pod may hold before it goes first whatever its priority is: four times an equal share of
+// all there are, and at most a quarter of them (kubernetes issue 89284: a fork bomb must not survive the pods it starves).
+func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
+	if n.group != pidGroup || len(s.Pods) == 0 {
+		return 0
+	}
+	total := s.Signals[snapshot.PIDAvailable].Capacity
+	return min(total/4, total/int64(len(s.Pods))*4)
+}
+
+// rank orders candidates, the next victim first:
+//
+//  1. pods that use more than they asked for (PIDs: far more than a share), before others
+//  2. lower priority before higher
+//  3. known usage before unknown: what is unknown is not the worst (kubernetes issue 123591)
+//  4. more usage above the request before less
+//  5. the UID, so that the order is total and does not depend on that of the input
+func rank(list []candidate) {
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(
+			trueFirst(a.first, b.first),
+			cmp.Compare(a.pod.Priority, b.pod.Priority),
+			trueFirst(a.known, b.known),
+			-cmp.Compare(a.usage-a.request, b.usage-b.request),
+			cmp.Compare(a.pod.UID, b.pod.UID),
+		)
+	})
+}
+
+func trueFirst(a, b bool) int { return hardFirst(a, b) }

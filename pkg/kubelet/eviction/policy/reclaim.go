@@ -1,0 +1,47 @@
+package policy
+
+import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+
+// reclaimFirst sees to it that the node gives what it can before a pod has to go: once per eviction, and not twice within the
+// patience. wait is false when that has been done, or cannot help.
+func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
+	request, ok := reclaimFor(n, r.snapshot.Layout)
+	if !ok {
+		return "", false
+	}
+	s, patience := r.snapshot, r.rules.Timing.Patience
+	last := reclaimOf(s, request.Device)
+	if last.Running {
+		// A reclaim that hangs must not hold up evictions.
+		return AwaitReclaim, s.Taken.Sub(last.Started) < patience
+	}
+	if evicted := r.before.evicted[n.group]; last.Finished.IsZero() || last.Finished.Before(evicted) || s.Taken.Sub(last.Finished) >= 2*patience {
+		r.decision.Reclaims = append(r.decision.Reclaims, request)
+		return ReclaimNode, true
+	}
+	if s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
+		return AwaitFigures, true
+	}
+	return "", false
+}
+
+// reclaimFor says what of the node itself lies on the device of a need: dead containers where writable layers are, unused
+// images where images are. On a node device that carries neither there is nothing to reclaim.
+func reclaimFor(n *need, l snapshot.Layout) (ReclaimRequest, bool) {
+	if !n.group.disk() {
+		return ReclaimRequest{}, false
+	}
+	q := ReclaimRequest{Device: n.group.device(), Signal: n.signal, Amount: n.amount}
+	q.Images = !l.DedicatedImageFs || q.Device == snapshot.ImageDevice
+	q.Containers = l.MeasureOf(q.Device).WritableLayers
+	return q, q.Images || q.Containers
+}
+
+func reclaimOf(s *snapshot.Snapshot, d snapshot.Device) snapshot.Reclaim {
+	for i := range s.Reclaims {
+		if s.Reclaims[i].Device == d {
+			return s.Reclaims[i]
+		}
+	}
+	return snapshot.Reclaim{Device: d}
+}

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Threshold is one eviction threshold: it is met while less than Value of the signal is available.
+type Threshold struct {
+	Signal snapshot.Signal
+	// Value is a quantity, or a fraction of the signal's capacity.
+	Value evictionapi.ThresholdValue
+	// Soft thresholds act only after GracePeriod and give pods time to end; hard ones act at once. A soft threshold stays soft
+	// when its grace period is zero.
+	Soft        bool
+	GracePeriod time.Duration
+	// MinReclaim is how much more than Value must be available until the threshold, once it has acted, counts as resolved.
+	MinReclaim *evictionapi.ThresholdValue
+}
+
+// Hard reports whether the threshold acts without grace.
+func (t *Threshold) Hard() bool { return !t.Soft }
+
+// Quantity is the threshold in the unit of its signal, printed the way it was configured.
+func (t *Threshold) Quantity(capacity int64) *resource.Quantity {
+	return evictionapi.GetThresholdQuantity(t.Value, resource.NewQuantity(capacity, t.Signal.Format()))
+}
+
+// floor is the amount below which the threshold is met.
+func (t *Threshold) floor(capacity int64) int64 { return amountOf(&t.Value, capacity) }
+
+// target is the amount from which on the threshold is resolved once it has acted.
+func (t *Threshold) target(capacity int64) int64 {
+	if t.MinReclaim == nil {
+		return t.floor(capacity)
+	}
+	return saturatingAdd(t.floor(capacity), amountOf(t.MinReclaim, capacity))
+}
+
+// met tells whether the observation, which must be known, is below the threshold. A threshold that has acted and is not yet
+// resolved stays met up to its target.
+func (t *Threshold) met(o snapshot.Observation, unresolved bool) bool {
+	if unresolved {
+		return o.Available < t.target(o.Capacity)
+	}
+	return o.Available < t.floor(o.Capacity)
+}
+
+func amountOf(v *evictionapi.ThresholdValue, capacity int64) int64 {
+	if v.Quantity != nil {
+		return v.Quantity.Value()
+	}
+	return int64(float64(capacity) * float64(v.Percentage))
+}
+
+func saturatingAdd(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	if b < 0 && a < math.MinInt64-b {
+		return math.MinInt64
+	}
+	return a + b
+}

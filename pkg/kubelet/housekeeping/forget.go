@@ -1,0 +1,75 @@
+package housekeeping
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+)
+
+// probes stops the probes of pods that cannot have containers any more.
+type probes struct{ manager Probes }
+
+func (probes) Name() string { return "probes of ended pods" }
+
+func (t probes) Do(_ context.Context, r *round) error {
+	keep := make(map[types.UID]sets.Empty)
+	for uid := range r.known {
+		if r.mayRun(uid) {
+			keep[uid] = sets.Empty{}
+		}
+	}
+	t.manager.CleanupPods(keep)
+	return nil
+}
+
+// statuses drops the statuses of pods that are gone from the sources. Mirror pods have statuses of their own.
+type statuses struct{ manager Statuses }
+
+func (statuses) Name() string { return "orphaned pod statuses" }
+
+func (t statuses) Do(ctx context.Context, r *round) error {
+	keep := make(map[types.UID]bool, len(r.pods)+len(r.mirrorPods))
+	for _, pod := range r.pods {
+		keep[pod.UID] = true
+	}
+	for _, pod := range r.mirrorPods {
+		keep[pod.UID] = true
+	}
+	t.manager.RemoveOrphanedStatuses(klog.FromContext(ctx), keep)
+	return nil
+}
+
+// allocations drops what was allocated to pods that are gone from the sources.
+type allocations struct{ manager Allocations }
+
+func (allocations) Name() string { return "orphaned allocations" }
+
+func (t allocations) Do(_ context.Context, r *round) error {
+	keep := sets.New[types.UID]()
+	for _, pod := range r.pods {
+		keep.Insert(pod.UID)
+	}
+	t.manager.RemoveOrphanedPods(keep)
+	return nil
+}
+
+// userNamespaces gives back user IDs.
+type userNamespaces struct{ manager UserNamespaces }
+
+func (userNamespaces) Name() string { return "orphaned pod user namespace allocations" }
+
+func (t userNamespaces) Do(ctx context.Context, r *round) error {
+	return t.manager.CleanupOrphanedPodUsernsAllocations(ctx, r.pods, r.running)
+}
+
+// backOff drops entries of containers that have not failed for long.
+type backOff struct{ entries BackOff }
+
+func (backOff) Name() string { return "container back-off" }
+
+func (t backOff) Do(context.Context, *round) error {
+	t.entries.GC()
+	return nil
+}

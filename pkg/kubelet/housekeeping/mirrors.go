@@ -1,0 +1,76 @@
+package housekeeping
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// mirrorPods deletes mirror pods whose static pod is gone, once it has been stopped.
+type mirrorPods struct {
+	client  MirrorDeleter
+	holders MirrorHolders
+}
+
+func (mirrorPods) Name() string { return "orphaned mirror pods" }
+
+func (t mirrorPods) Do(ctx context.Context, r *round) error {
+	var failed []error
+	for _, fullName := range slices.Sorted(slices.Values(r.orphanedMirrors)) {
+		if t.holders.IsPodForMirrorPodTerminatingByFullName(fullName) {
+			continue
+		}
+		if _, err := t.client.DeleteMirrorPod(ctx, fullName, nil); err != nil {
+			failed = append(failed, fmt.Errorf("deleting mirror pod %s: %w", fullName, err))
+			continue
+		}
+		klog.FromContext(ctx).V(3).Info("Deleted mirror pod", "podName", fullName)
+	}
+	return errors.Join(failed...)
+}
+
+// nodePollPeriod is how often RegisterStaticPods looks whether the node is registered.
+const nodePollPeriod = 100 * time.Millisecond
+
+// StaticPods is what RegisterStaticPods works on.
+type StaticPods struct {
+	// Node returns an error until the API server knows this node.
+	Node func(context.Context) (*v1.Node, error)
+	// Pods returns the static pods, each with its mirror pod or nil.
+	Pods func() map[*v1.Pod]*v1.Pod
+	// Reconcile creates or replaces the mirror pod.
+	Reconcile func(ctx context.Context, pod, mirrorPod *v1.Pod)
+}
+
+// RegisterStaticPods waits until the node is registered and then creates the mirror pods, without waiting for the pods' next
+// synchronization: the scheduler must see what they use before it sends pods here. It returns when that is done or ctx ends.
+func RegisterStaticPods(ctx context.Context, s StaticPods) {
+	logger := klog.FromContext(ctx)
+	err := wait.PollUntilContextCancel(ctx, nodePollPeriod, true, func(ctx context.Context) (bool, error) {
+		if _, err := s.Node(ctx); err != nil {
+			logger.V(4).Info("Unable to register mirror pod because node is not registered yet", "err", err)
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		logger.Error(err, "Failed to wait until node is registered")
+		return
+	}
+	mirrorOf := s.Pods()
+	for _, pod := range slices.SortedFunc(maps.Keys(mirrorOf), comparePods) {
+		s.Reconcile(ctx, pod, mirrorOf[pod])
+	}
+}
+
+func comparePods(a, b *v1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), compareUIDs(a.UID, b.UID))
+}

@@ -1,0 +1,197 @@
+package housekeeping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/kubernetes/pkg/util/removeall"
+	"k8s.io/mount-utils"
+)
+
+// orphanDirs removes the directories of pods that are neither wanted nor running. Data of users may be mounted below them, so
+// nothing is removed before the volume manager, the volume directories and the mount table all say that nothing is mounted there,
+// volume directories are only removed while they are empty, and no removal crosses a mount point.
+type orphanDirs struct{ disk *Disk }
+
+func (orphanDirs) Name() string { return "orphaned pod directories" }
+
+// errMounted says that an orphan's volumes are still there. That is the usual state of a pod that has just been stopped.
+var errMounted = errors.New("volumes are not cleaned up")
+
+func (t orphanDirs) Do(ctx context.Context, r *round) error {
+	orphans, err := t.find(r)
+	if err != nil {
+		return err
+	}
+	logger := klog.FromContext(ctx)
+	mounts := mountTable{mounter: t.disk.mounter, root: t.disk.layout.Pods()}
+	var failed []error
+	left := 0
+	for _, uid := range orphans {
+		err := t.remove(ctx, uid, &mounts)
+		switch {
+		case err == nil:
+			logger.V(3).Info("Orphaned pod found, removed its directory", "podUID", uid)
+			continue
+		case errors.Is(err, errMounted):
+			logger.V(3).Info("Orphaned pod found, but volumes are not cleaned up", "podUID", uid, "reason", err)
+		default:
+			logger.V(5).Info("Orphan pod", "podUID", uid, "err", err)
+			failed = append(failed, fmt.Errorf("orphaned pod %q found, but %w", uid, err))
+		}
+		left++
+	}
+	metrics.OrphanPodCleanedVolumes.Set(float64(len(orphans)))
+	metrics.OrphanPodCleanedVolumesErrors.Set(float64(left))
+	return summary(failed)
+}
+
+// summary keeps the first of many errors that are mostly alike, every two seconds.
+func summary(errs []error) error {
+	if len(errs) < 2 {
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%w (and %d similar errors; turn up verbosity to see them)", errs[0], len(errs)-1)
+}
+
+func (t orphanDirs) find(r *round) ([]types.UID, error) {
+	used := sets.New[types.UID]()
+	for _, pod := range r.pods {
+		used.Insert(pod.UID)
+	}
+	for _, pod := range r.running {
+		used.Insert(pod.ID)
+	}
+	found, err := t.disk.ListPodsFromDisk()
+	if err != nil {
+		return nil, fmt.Errorf("listing pod directories: %w", err)
+	}
+	var orphans []types.UID
+	for _, uid := range found {
+		if !used.Has(uid) {
+			orphans = append(orphans, uid)
+		}
+	}
+	return orphans, nil
+}
+
+// remove removes a pod's directory, volumes first. An error leaves the rest for the next round.
+func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTable) error {
+	if t.disk.VolumesExist(ctx, uid) {
+		return errMounted
+	}
+	if err := mounts.requireNone(uid); err != nil {
+		return err
+	}
+	if err := t.removeVolumes(uid); err != nil {
+		return err
+	}
+	return t.removeRest(uid)
+}
+
+// removeVolumes removes the directories of volumes, which must be empty: a file in one is data that was written while the volume
+// was not mounted, or is on a volume after all.
+func (t orphanDirs) removeVolumes(uid types.UID) error {
+	volumes, err := t.disk.volumePaths(uid)
+	if err != nil {
+		return fmt.Errorf("error occurred during reading volume dir from disk: %w", err)
+	}
+	var failed []error
+	for _, path := range volumes {
+		if err := syscall.Rmdir(path); err != nil {
+			failed = append(failed, fmt.Errorf("failed to rmdir() volume at path %v: %w", path, err))
+		}
+	}
+	subpaths, err := t.disk.subpathPaths(uid)
+	if err != nil {
+		failed = append(failed, fmt.Errorf("error occurred during reading of volume-subpaths dir from disk: %w", err))
+	}
+	for _, path := range subpaths {
+		// The place of a mounted file is a file.
+		if err := os.Remove(path); err != nil {
+			failed = append(failed, fmt.Errorf("failed to remove subpath at path %v: %w", path, err))
+		}
+	}
+	if err := removeall.RemoveDirsOneFilesystem(t.disk.mounter, t.disk.layout.PodVolumes(uid)); err != nil {
+		failed = append(failed, fmt.Errorf("error occurred when trying to remove the volumes dir: %w", err))
+	}
+	return errors.Join(failed...)
+}
+
+// removeRest removes what is left, files included, and the pod's directory. Its volumes directory is gone by then; should it be
+// there again, everything stays.
+func (t orphanDirs) removeRest(uid types.UID) error {
+	dir := t.disk.layout.Pod(uid)
+	if _, err := os.Lstat(t.disk.layout.PodVolumes(uid)); !errors.Is(err, os.ErrNotExist) {
+		return errors.New("volumes subdir was found after it was removed")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("error occurred during reading the pod dir from disk: %w", err)
+	}
+	var failed []error
+	for _, e := range entries {
+		if err := removeall.RemoveAllOneFilesystem(t.disk.mounter, filepath.Join(dir, e.Name())); err != nil {
+			failed = append(failed, fmt.Errorf("error occurred when trying to remove subdir %q: %w", filepath.Join(dir, e.Name()), err))
+		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	if err := syscall.Rmdir(dir); err != nil {
+		return fmt.Errorf("error occurred when trying to remove the pod directory: %w", err)
+	}
+	return nil
+}
+
+// mountTable is the kernel's list of mounts, read once per round and only if there is an orphan. Unlike a look at single paths it
+// sees bind mounts of files and of directories of the same file system on every kernel, and never waits for a server.
+type mountTable struct {
+	mounter mount.Interface
+	root    string
+
+	read   bool
+	err    error
+	mounts []mount.MountPoint
+}
+
+// escapes is how the kernel writes paths in the table.
+var escapes = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
+
+// requireNone is an error if anything is mounted on the pod's directory or below it, or if that cannot be told.
+func (m *mountTable) requireNone(uid types.UID) error {
+	if !m.read {
+		m.read = true
+		m.load()
+	}
+	if m.err != nil {
+		return m.err
+	}
+	// The table has the path without symbolic links; fakes may have either.
+	for _, dir := range []string{filepath.Join(m.root, string(uid)), escapes.Replace(filepath.Join(m.root, string(uid)))} {
+		for _, mp := range m.mounts {
+			if mp.Path == dir || strings.HasPrefix(mp.Path, dir+"/") {
+				return fmt.Errorf("%w: %s is mounted", errMounted, mp.Path)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *mountTable) load() {
+	if m.root, m.err = filepath.EvalSymlinks(m.root); m.err != nil {
+		return
+	}
+	if m.mounts, m.err = m.mounter.List(); m.err != nil {
+		m.err = fmt.Errorf("the mount table cannot be read: %w", m.err)
+	}
+}

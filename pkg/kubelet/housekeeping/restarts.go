@@ -1,0 +1,114 @@
+package housekeeping
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+)
+
+// restarts gives pods to the workers that are wanted, admitted and unknown to them. That happens when a pod was deleted and made
+// again with the same UID while the workers still had the first one in hand: usual for static pods with a fixed UID, a mistake of
+// somebody's for all others. Admission is not asked again. A pod that admission holds back is not one of them.
+type restarts struct {
+	pods    Pods
+	workers Updater
+	active  ActiveFilter
+	waiting func(types.UID) bool
+}
+
+func (restarts) Name() string { return "pods to be restarted" }
+
+func (t restarts) Do(ctx context.Context, r *round) error {
+	logger := klog.FromContext(ctx)
+	var regular, static int
+	for _, wanted := range t.active.FilterActive(r.pods) {
+		if _, known := r.known[wanted.UID]; known || (t.waiting != nil && t.waiting(wanted.UID)) {
+			continue
+		}
+		logger.V(3).Info("Pod will be restarted because it is in the desired set and not known to the pod workers (likely due to UID reuse)",
+			"pod", klog.KObj(wanted), "podUID", wanted.UID)
+		pod, mirrorPod, wasMirror := t.pods.GetPodAndMirrorPod(wanted)
+		if pod == nil || wasMirror {
+			logger.V(2).Info("Restartable pod is a mirror pod, which cannot be", "podUID", wanted.UID)
+			continue
+		}
+		t.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirrorPod})
+		isStatic := kubetypes.IsStaticPod(wanted)
+		r.known[wanted.UID] = podworkers.KnownPod{State: podlifecycle.WorkSync, HasConfig: true, Static: isStatic}
+		if isStatic {
+			static++
+		} else {
+			regular++
+		}
+	}
+	metrics.RestartedPodTotal.WithLabelValues(staticLabel(true)).Add(float64(static))
+	metrics.RestartedPodTotal.WithLabelValues(staticLabel(false)).Add(float64(regular))
+	return nil
+}
+
+// endedPods takes pods through the rest of their life that are being deleted, have ended, and are unknown to the workers, such as
+// pods that were rejected at admission. Nobody else would let the API server delete them.
+type endedPods struct{ workers Updater }
+
+func (endedPods) Name() string { return "ended pods without a worker" }
+
+func (t endedPods) Do(ctx context.Context, r *round) error {
+	// What runs is stopped as a runtime orphan first.
+	running := sets.New[types.UID]()
+	for _, pod := range r.running {
+		running.Insert(pod.ID)
+	}
+	for _, pod := range r.pods {
+		_, known := r.known[pod.UID]
+		if known || running.Has(pod.UID) || !deletedAfterEnd(pod) {
+			continue
+		}
+		klog.FromContext(ctx).V(3).Info("Handling termination and deletion of the pod to pod workers", "pod", klog.KObj(pod), "podUID", pod.UID)
+		t.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
+	}
+	return nil
+}
+
+// deletedAfterEnd excludes pods that have not ended: they may be about to get a worker.
+func deletedAfterEnd(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil && podutil.IsPodPhaseTerminal(pod.Status.Phase)
+}
+
+// orphanGraceSeconds is what the containers of a pod get to end by themselves whose specification is lost.
+const orphanGraceSeconds = 1
+
+// runtimeOrphans stops pods that run and are unknown to the workers. Pods that were known are ended by SyncKnownPods.
+type runtimeOrphans struct{ workers Updater }
+
+func (runtimeOrphans) Name() string { return "running pods without a specification" }
+
+func (t runtimeOrphans) Do(ctx context.Context, r *round) error {
+	var orphans []*kubecontainer.Pod
+	for _, pod := range r.running {
+		if _, known := r.known[pod.ID]; known {
+			continue
+		}
+		orphans = append(orphans, pod)
+		r.known[pod.ID] = podworkers.KnownPod{State: podlifecycle.WorkTerminating, Orphan: true}
+		klog.FromContext(ctx).V(2).Info("Clean up containers for orphaned pod we had not seen before",
+			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.ID, "gracePeriod", orphanGraceSeconds)
+		grace := int64(orphanGraceSeconds)
+		t.workers.UpdatePod(ctx, podworkers.Update{
+			UpdateType: kubetypes.SyncPodKill,
+			RunningPod: pod,
+			Kill:       &podworkers.KillOptions{GracePeriod: &grace},
+		})
+	}
+	metrics.OrphanedRuntimePodTotal.Add(float64(len(orphans)))
+	return nil
+}

@@ -1,0 +1,32 @@
+package nodestatus
+
+import (
+	"fmt"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+)
+
+// Machine is a MachineSource whose hardware is read once: it does not change without a reboot.
+type Machine struct {
+	source MachineSource
+	info   *cadvisorapi.MachineInfo
+}
+
+// NewMachine reads the machine's description from source, usually cAdvisor.
+func NewMachine(source MachineSource) (*Machine, error) {
+	read, err := source.MachineInfo()
+	if err != nil {
+		return nil, fmt.Errorf("reading machine info: %w", err)
+	}
+	info := read.Clone()
+	// With a time-stamp the machine's metrics would be exported as samples of that time, and age.
+	info.Timestamp = time.Time{}
+	return &Machine{source: source, info: info}, nil
+}
+
+// MachineInfo is the description read at start. It is shared and must not be modified; the error is always nil.
+func (m *Machine) MachineInfo() (*cadvisorapi.MachineInfo, error) { return m.info, nil }
+
+// VersionInfo names kernel and operating system, read anew with every call.
+func (m *Machine) VersionInfo() (*cadvisorapi.VersionInfo, error) { return m.source.VersionInfo() }

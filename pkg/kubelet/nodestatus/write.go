@@ -1,0 +1,110 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// maxTries bounds the attempts of one round; all but the first read the node from the API server.
+	maxTries = 5
+	// maxOwnWriteAge bounds how long an own write can overrule the lister. A lister that lags longer has lost its watch, or
+	// the API server was restored from a backup and counts from an older version.
+	maxOwnWriteAge = 30 * time.Second
+)
+
+// ownWrite is the node as the API server returned it for the last patch of the status.
+type ownWrite struct {
+	node *v1.Node
+	at   time.Time
+}
+
+// retry runs one round of updates.
+func (u *Updater) retry(ctx context.Context, attempt func(ctx context.Context, try int) error) error {
+	var err error
+	for try := range maxTries {
+		if err = attempt(ctx, try); err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if try > 0 && u.cfg.OnHeartbeatFailure != nil {
+			u.cfg.OnHeartbeatFailure()
+		}
+		klog.FromContext(ctx).Error(err, "Error updating node status, will retry")
+	}
+	return fmt.Errorf("update node status exceeds retry count: %w", err)
+}
+
+// read returns the node to compute from: the lister's at first, as most rounds succeed with it and the reads of all nodes would
+// be most of the API server's load; from the API server when retrying. The first node read is handed to Restore.
+func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
+	node, err := u.readFrom(ctx, try)
+	if err != nil {
+		return nil, fmt.Errorf("error getting node %q: %w", u.Name(), err)
+	}
+	if node == nil {
+		return nil, fmt.Errorf("nil %q node object", u.Name())
+	}
+	u.restoreFrom(node)
+	return node, nil
+}
+
+func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
+	if try == 0 {
+		if node, err := u.Lookup(ctx); err == nil {
+			return node, nil
+		}
+	}
+	return u.cfg.Heartbeat.CoreV1().Nodes().Get(ctx, string(u.Name()), metav1.GetOptions{})
+}
+
+// Restored hands the Node's conditions to Restore, if that has not happened and the lister has the Node, and reports whether
+// there is nothing left to restore. Ask it before pods of the API server are admitted, after the lister has synced: a Node
+// that is not there then has nothing to restore.
+func (u *Updater) Restored(ctx context.Context) bool {
+	node, err := u.Lookup(ctx)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	u.restoreFrom(node)
+	return true
+}
+
+func (u *Updater) restoreFrom(node *v1.Node) {
+	u.restore.Do(func() {
+		if u.cfg.Restore != nil {
+			u.cfg.Restore(node.DeepCopy().Status.Conditions)
+		}
+	})
+}
+
+// freshest is the last own write if it is newer than node. The caller holds writing.
+func (u *Updater) freshest(ctx context.Context, node *v1.Node) *v1.Node {
+	own := u.own.node
+	if own == nil || own.UID != node.UID || u.cfg.Clock.Since(u.own.at) > maxOwnWriteAge {
+		return node
+	}
+	return newerNode(ctx, node, own)
+}
+
+// patch sends what differs between base and node. The caller holds writing.
+func (u *Updater) patch(base, node *v1.Node) (*v1.Node, error) {
+	updated, _, err := nodeutil.PatchNodeStatus(u.cfg.Heartbeat.CoreV1(), u.Name(), base, node)
+	if err != nil {
+		return nil, err
+	}
+	u.own = ownWrite{node: updated, at: u.cfg.Clock.Now()}
+	if c := ready(updated); c != nil && c.Status == v1.ConditionTrue {
+		u.cfg.Startup.RecordNodeReady()
+	}
+	return updated, nil
+}

@@ -1,0 +1,163 @@
+package podlifecycle
+
+import (
+	"slices"
+	"time"
+)
+
+// updated takes a specification, or a request to stop a pod.
+func (s State) updated(ev Updated, now time.Time) (State, []Command) {
+	first := s.Phase == Unknown
+	if first {
+		s = firstSight(ev, now)
+	}
+	if !first && ev.Type == UpdateCreate && s.TerminationRequested() {
+		// Two pods with one UID in quick succession: usual for static pods, nearly impossible for others. The update is
+		// dropped; housekeeping starts the pod again when this life is over.
+		s.Marks.RestartRequested = true
+		return s.join(ev.Kill)
+	}
+	if s.Phase == Finished {
+		return s.join(ev.Kill)
+	}
+	var cmds []Command
+	if first {
+		cmds = append(cmds, StartWorker{})
+	}
+	s.Marks.RuntimeOnly = false
+	cause := CauseNone
+	if !s.TerminationRequested() {
+		cause = ev.cause()
+	}
+	return s.request(request{cause: cause, pod: ev.Pod, kill: ev.Kill}, now, cmds)
+}
+
+// firstSight returns the state of a pod that was just heard of. A pod that has ended, in the configuration and in the runtime,
+// was stopped by an earlier run of the agent: it counts as terminated at once, so that admission does not reserve
+// room for it (kubernetes/kubernetes#105523), and is only cleaned up.
+func firstSight(ev Updated, now time.Time) State {
+	s := State{Phase: Known, FullName: ev.Pod.FullName, Static: ev.Pod.Static, Times: Times{Seen: now}}
+	if ev.Pod.Completed && ev.Stopped {
+		s.Phase = Terminated
+		s.Times.Requested, s.Times.Terminated = now, now
+		s.Termination.Cause, s.Termination.Begun = CauseCompleted, true
+	}
+	return s
+}
+
+// cause returns why an update ends a pod, CauseNone if it does not.
+func (ev Updated) cause() Cause {
+	switch {
+	case ev.Pod.Deleting:
+		return CauseDeletion
+	case ev.Pod.Completed:
+		return CauseCompleted
+	case ev.Type != UpdateKill:
+		return CauseNone
+	case ev.Kill != nil && ev.Kill.Evict:
+		return CauseEviction
+	}
+	return CauseKill
+}
+
+// runtimePodFound takes a pod that runs and should not. If the worker has a specification after all, the pod is
+// stopped by it like any other.
+func (s State) runtimePodFound(ev RuntimePodFound, now time.Time) (State, []Command) {
+	var cmds []Command
+	if s.Phase == Unknown {
+		s = State{Phase: Known, FullName: ev.FullName, Times: Times{Seen: now}, Marks: Marks{RuntimeOnly: true}}
+		cmds = append(cmds, StartWorker{})
+	}
+	s.Marks.SeenInRuntime = true
+	if s.Phase >= Terminated {
+		// The sender looked at the runtime before the containers were gone.
+		return s.join(ev.Kill)
+	}
+	cause := CauseNone
+	if !s.TerminationRequested() {
+		cause = CauseRuntimeOnly
+	}
+	var pod PodFacts
+	if ev.Config != nil {
+		pod = *ev.Config
+	}
+	return s.request(request{cause: cause, pod: pod, kill: ev.Kill}, now, cmds)
+}
+
+// request is an update that is taken in: cause is why it begins the termination, CauseNone if it does not.
+type request struct {
+	cause Cause
+	pod   PodFacts
+	kill  *Kill
+}
+
+// request begins the termination if there is a cause, applies the terms of the kill, and makes the update the pending one.
+func (s State) request(r request, now time.Time, cmds []Command) (State, []Command) {
+	if r.cause != CauseNone {
+		s = s.begin(r.cause, now)
+		if s.Doing == OpSync {
+			cmds = append(cmds, CancelSync{})
+		}
+	}
+	accept := Accept{}
+	if s.Phase == Terminating {
+		var hasten []Command
+		s, accept, hasten = s.applyTerms(r)
+		cmds = append(cmds, hasten...)
+	}
+	var answer []Command
+	s, answer = s.join(r.kill)
+	s.Pending = true
+	return s, append(cmds, append(answer, accept, Wake{})...)
+}
+
+// begin moves a pod that is not terminating yet to Terminating.
+func (s State) begin(cause Cause, now time.Time) State {
+	s.Phase = Terminating
+	s.Times.Requested = now
+	s.Termination.Cause = cause
+	switch cause {
+	case CauseDeletion, CauseOrphan, CauseRuntimeOnly:
+		s.Marks.Deleted = true
+	}
+	return s
+}
+
+// applyTerms merges the terms of a kill into those that were accepted before.
+func (s State) applyTerms(r request) (State, Accept, []Command) {
+	began := r.cause != CauseNone
+	var override *int64
+	var accept Accept
+	if r.kill != nil {
+		override = r.kill.Grace
+		accept.Amend = r.kill.Amends && s.Termination.Cause.byAgent() && !s.Termination.Amended
+		s.Termination.Amended = s.Termination.Amended || accept.Amend
+	}
+	before := s.Termination.Grace
+	s.Termination.Grace = effectiveGrace(before, r.pod, override)
+	shortened := before != 0 && s.Termination.Grace < before
+	if !began && (shortened || r.kill != nil && r.kill.Evict) {
+		s.Termination.Hastened = true
+	}
+	if shortened && s.Doing == OpTerminate {
+		return s, accept, []Command{Hasten{Grace: s.Termination.Grace}}
+	}
+	return s, accept, nil
+}
+
+// join adds the waiter of a kill to those who wait for the termination, or answers it at once if there is nothing to wait for.
+func (s State) join(kill *Kill) (State, []Command) {
+	if kill == nil || kill.Waiter == 0 {
+		return s, nil
+	}
+	if s.Phase != Terminating {
+		return s, []Command{Answer{Waiters: []WaiterID{kill.Waiter}}}
+	}
+	s.Waiters = append(slices.Clone(s.Waiters), kill.Waiter)
+	return s, nil
+}
+
+func (s State) waiterLeft(ev WaiterLeft) State {
+	s.Waiters = slices.DeleteFunc(slices.Clone(s.Waiters), func(w WaiterID) bool { return w == ev.Waiter })
+	return s
+}

@@ -1,0 +1,105 @@
+package generator_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
+)
+
+// TestImageOfNewestContainer is where we differ from stock on purpose: a container was restarted after the image that it mounts as
+// a volume had changed. Stock reports the image of the container before, and writes it into the previous status, which the status
+// manager shares with all its readers.
+func TestImageOfNewestContainer(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ImageVolumeWithDigest, true)
+	record := func(n int, state kubecontainer.State, image string) *kubecontainer.Status {
+		return &kubecontainer.Status{
+			Name: "a", State: state, RestartCount: n, CreatedAt: metav1.Unix(int64(n), 0).Time,
+			Mounts: []kubecontainer.Mount{{Name: "image", Image: &runtimeapi.ImageSpec{Image: image}}},
+		}
+	}
+	s := scenario{
+		pod: &v1.Pod{Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "a"}},
+			Volumes:    []v1.Volume{{Name: "image", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{}}}},
+		}},
+		runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
+			record(1, kubecontainer.ContainerStateRunning, "new"), record(0, kubecontainer.ContainerStateExited, "old"),
+		}},
+		previous: &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", VolumeMounts: []v1.VolumeMountStatus{{Name: "image"}}}}},
+	}
+	for _, side := range []struct {
+		name     string
+		generate func(scenario) v1.PodStatus
+		image    string
+		writes   bool
+	}{
+		{"stock", func(s scenario) v1.PodStatus { return stock(t, s) }, "old@sha256:0123", true},
+		{"ours", ours, "new@sha256:0123", false},
+	} {
+		c := s.copy()
+		got := side.generate(c).ContainerStatuses[0].VolumeMounts[0].VolumeStatus.Image.ImageRef
+		if got != side.image {
+			t.Errorf("%s reports %q, want %q", side.name, got, side.image)
+		}
+		if wrote := !equality.Semantic.DeepEqual(c.previous, s.previous); wrote != side.writes {
+			t.Errorf("%s writes into the previous status: %t", side.name, wrote)
+		}
+	}
+}
+
+// TestInitRemovedInPlace is where we differ from stock on purpose, too: all containers are being restarted in place, the init container
+// has been removed already, and the container that triggered it is still there, since it is removed last. Stock takes the init
+// container for completed and counts one more restart with each status.
+func TestInitRemovedInPlace(t *testing.T) {
+	trigger := v1.Container{Name: "a", RestartPolicyRules: []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}}
+	for _, side := range []struct {
+		name     string
+		generate func(scenario) v1.PodStatus
+		counts   []int32
+		reason   string
+	}{
+		{"stock", func(s scenario) v1.PodStatus { return stock(t, s) }, []int32{1, 2, 3}, "Completed"},
+		{"ours", ours, []int32{1, 1, 1}, podstatus.RestartingAllContainers},
+	} {
+		s := scenario{
+			pod: &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "init"}}, Containers: []v1.Container{trigger}}},
+			runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
+				{Name: "a", State: kubecontainer.ContainerStateExited, ExitCode: 42},
+			}},
+			previous: &v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{
+				{Name: "init", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed"}}},
+			}},
+		}
+		for i, want := range side.counts {
+			status := side.generate(s.copy())
+			s.previous = &status
+			init := status.InitContainerStatuses[0]
+			if init.RestartCount != want || reasonOf(init.State) != side.reason {
+				t.Errorf("%s, status %d: %d restarts, state %v; want %d and %s", side.name, i, init.RestartCount, init.State, want, side.reason)
+			}
+		}
+	}
+}
+
+func reasonOf(s v1.ContainerState) string {
+	switch {
+	case s.Waiting != nil:
+		return s.Waiting.Reason
+	case s.Terminated != nil:
+		return s.Terminated.Reason
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,124 @@
+package generator_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"pgregory.net/rapid"
+)
+
+// gateSets are combinations of the feature gates that change a pod status.
+var gateSets = map[string]map[featuregate.Feature]bool{
+	"defaults": {},
+	"all on": {
+		features.ContainerStopSignals:                  true,
+		features.ImageVolumeWithDigest:                 true,
+		features.ChangeContainerStatusOnKubeletRestart: true,
+	},
+	"all off": {
+		features.ContainerRestartRules:                   false,
+		features.RestartAllContainersOnContainerExits:    false,
+		features.InPlacePodLevelResourcesVerticalScaling: false,
+		features.PodLevelResources:                       false,
+		features.PodReadyToStartContainersCondition:      false,
+		features.ResourceHealthStatus:                    false,
+	},
+	"no restart of all containers": {features.RestartAllContainersOnContainerExits: false},
+	"no pod level resources": {
+		features.InPlacePodLevelResourcesVerticalScaling: false,
+		features.PodLevelResources:                       false,
+	},
+}
+
+// TestSameAsStock holds every pod status against the one that the stock kubelet makes of the same facts.
+func TestSameAsStock(t *testing.T) {
+	for name, gates := range gateSets {
+		t.Run(name, func(t *testing.T) {
+			featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, gates)
+			rapid.Check(t, func(rt *rapid.T) {
+				s := dice{rt}.scenario()
+				s.withoutForgottenInits()
+				want := stock(t, s.copy())
+				got := ours(s.copy())
+				if !equality.Semantic.DeepEqual(want, got) {
+					rt.Fatalf("our status differs from stock's (-stock +ours):\n%s", cmp.Diff(want, got))
+				}
+			})
+		})
+	}
+}
+
+// TestInputUnchanged makes sure that nothing that is shared with other readers is written to.
+func TestInputUnchanged(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, gateSets["all on"])
+	rapid.Check(t, func(rt *rapid.T) {
+		s := dice{rt}.scenario()
+		before := s.copy()
+		ours(s)
+		if !equality.Semantic.DeepEqual(before.pod, s.pod) || !equality.Semantic.DeepEqual(before.previous, s.previous) ||
+			!equality.Semantic.DeepEqual(before.resizeConditions, s.resizeConditions) {
+			rt.Fatal("the input was changed")
+		}
+	})
+}
+
+// copy keeps one side of a comparison from seeing what the other changes: stock writes into the previous status.
+func (s scenario) copy() scenario {
+	c := s
+	c.pod = s.pod.DeepCopy()
+	if s.previous != nil {
+		c.previous = s.previous.DeepCopy()
+	}
+	runtime := *s.runtime
+	runtime.ContainerStatuses = append([]*kubecontainer.Status(nil), s.runtime.ContainerStatuses...)
+	c.runtime = &runtime
+	c.resizeConditions = nil
+	for _, r := range s.resizeConditions {
+		c.resizeConditions = append(c.resizeConditions, new(v1.PodCondition))
+		*c.resizeConditions[len(c.resizeConditions)-1] = *r
+	}
+	return c
+}
+
+// withoutForgottenInits leaves out what we do differently on purpose; see TestInitRemovedInPlace.
+func (s *scenario) withoutForgottenInits() {
+	previous := s.previous
+	if previous == nil {
+		previous = &s.pod.Status
+	}
+	if !kubecontainer.ShouldAllContainersRestart(s.pod, s.runtime, previous) {
+		return
+	}
+	s.pod.Spec.InitContainers = slices.DeleteFunc(s.pod.Spec.InitContainers, func(c v1.Container) bool {
+		return s.runtime.FindContainerStatusByName(c.Name) == nil
+	})
+}
+
+// TestSettles makes status after status of a runtime that does not change: it must come to rest, or the API server would get an
+// update with each synchronization, and restart counts would grow by themselves. Start errors are left out: one that stays recorded for
+// an init container which the runtime has forgotten makes the status alternate, in stock too, but a start that goes well clears it.
+func TestSettles(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := dice{rt}.scenario()
+		s.startResults = kubecontainer.PodSyncResult{}
+		var before v1.PodStatus
+		for range 4 {
+			status := ours(s.copy())
+			if s.previous != nil {
+				before = *s.previous
+			}
+			s.previous = &status
+		}
+		if !equality.Semantic.DeepEqual(before, *s.previous) {
+			rt.Fatalf("the status goes on changing:\n%s", cmp.Diff(before, *s.previous))
+		}
+	})
+}

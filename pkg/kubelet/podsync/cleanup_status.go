@@ -1,0 +1,32 @@
+package podsync
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+)
+
+// publishFinal publishes the status of a pod whose containers are gone.
+type publishFinal struct {
+	generator StatusGenerator
+	statuses  StatusStore
+}
+
+func (publishFinal) Name() string { return "publish final status" }
+
+func (s publishFinal) Run(ctx context.Context, p *cleanUpPass) (verdict, error) {
+	s.statuses.SetPodStatus(klog.FromContext(ctx), p.pod, s.generator.Generate(ctx, p.pod, p.status, true))
+	return proceed, nil
+}
+
+// finalizeStatus declares that nothing of the pod is left.
+type finalizeStatus struct{ statuses StatusStore }
+
+func (finalizeStatus) Name() string { return "finalize status" }
+
+func (s finalizeStatus) Run(ctx context.Context, p *cleanUpPass) (verdict, error) {
+	logger := klog.FromContext(ctx)
+	s.statuses.TerminatePod(logger, p.pod)
+	logger.V(4).Info("Pod is terminated and will need no more status updates", "pod", klog.KObj(p.pod), "podUID", p.pod.UID)
+	return proceed, nil
+}

@@ -1,0 +1,86 @@
+package podsync
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+// Config is everything a Syncer uses. All fields are required unless their comment says otherwise; everything given must be safe
+// for use by many goroutines at once.
+type Config struct {
+	// Generator computes the API status of a pod.
+	Generator StatusGenerator
+	// Statuses is the status manager, the only writer of pod status.
+	Statuses StatusManager
+	// Runtime is the container runtime manager.
+	Runtime Runtime
+	// Stopper is the runtime itself, for Hasten; nil if there is to be none.
+	Stopper ContainerStopper
+	// Containers is the container manager: cgroups and dynamic resources.
+	Containers ContainerManager
+	// CgroupsPerQOS says that pods have cgroups of their own (--cgroups-per-qos).
+	CgroupsPerQOS bool
+	// Lifecycle tells whether a pod's termination was requested.
+	Lifecycle Lifecycle
+	// NetworkErrors says why the network is not ready, nil when it is.
+	NetworkErrors func() error
+	// Secrets and ConfigMaps keep what pods refer to up to date. Both may be nil (no API server).
+	Secrets    SecretManager
+	ConfigMaps PodRegistry
+	// Mirrors writes mirror pods.
+	Mirrors MirrorClient
+	// Node returns this node as the API server knows it, or an error while it is not registered.
+	Node func(context.Context) (*v1.Node, error)
+	// DataDirs creates the directories of a pod.
+	DataDirs DataDirs
+	// Volumes is the volume manager.
+	Volumes Volumes
+	// VolumePaths tells whether volumes of a pod are left on disk.
+	VolumePaths VolumePaths
+	// Probes is the probe manager.
+	Probes Probes
+	// Reasons keeps why containers could not be started.
+	Reasons StartReasons
+	// UserNamespaces gives back the UID range of a pod.
+	UserNamespaces UserNamespaces
+	// BackOff is the crash loop back-off of containers, shared with housekeeping, which forgets old entries.
+	BackOff *flowcontrol.Backoff
+	// Reject sets a pod's status to Failed with the reason, sends the event and counts the rejection.
+	Reject func(ctx context.Context, pod *v1.Pod, reason, message string)
+	// Requeue asks the worker of the pod to synchronize it again at once. It must not block.
+	Requeue func(ctx context.Context, pod, mirrorPod *v1.Pod)
+	// Relist asks the PLEG to look at the pod at once. It must not block.
+	Relist func(types.UID)
+	// Recorder sends events.
+	Recorder record.EventRecorderLogger
+	// Tracer makes a span per phase; nil makes none.
+	Tracer trace.Tracer
+	// Features are the gates that switch steps on; see FeaturesFromGates.
+	Features Features
+}
+
+// Features are the feature gates this package depends on.
+type Features struct {
+	InPlacePodVerticalScaling            bool
+	ContainerRestartRules                bool
+	RestartAllContainersOnContainerExits bool
+	DynamicResourceAllocation            bool
+}
+
+// FeaturesFromGates reads the gates of the process. To be called after the gates are set, when the agent is composed.
+func FeaturesFromGates() Features {
+	on := utilfeature.DefaultFeatureGate.Enabled
+	return Features{
+		InPlacePodVerticalScaling:            on(features.InPlacePodVerticalScaling),
+		ContainerRestartRules:                on(features.ContainerRestartRules),
+		RestartAllContainersOnContainerExits: on(features.RestartAllContainersOnContainerExits),
+		DynamicResourceAllocation:            on(features.DynamicResourceAllocation),
+	}
+}

@@ -1,0 +1,76 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// errCannotHasten is why a termination in flight keeps its grace period.
+var errCannotHasten = errors.New("a termination in flight cannot be hastened")
+
+// hasten stops containers beside a termination that is in flight.
+type hasten struct {
+	observer PodObserver
+	stopper  ContainerStopper
+}
+
+func (h hasten) run(ctx context.Context, req TerminateRequest) error {
+	if h.stopper == nil || req.GracePeriod == nil {
+		return errCannotHasten
+	}
+	begin := time.Now()
+	status, err := observe(ctx, h.observer, req.Pod)
+	if err != nil {
+		return fmt.Errorf("hastening the termination: %w", err)
+	}
+	klog.FromContext(ctx).V(2).Info("Pod termination is hastened", "pod", klog.KObj(req.Pod), "podUID", req.Pod.UID, "gracePeriod", *req.GracePeriod)
+	containers, sidecars := runningByTurn(req.Pod, status)
+	if err := h.stop(ctx, containers, *req.GracePeriod); err != nil {
+		return err
+	}
+	// Sidecars serve the others to their end (KEP-753); they get what is left.
+	elapsed := int64(time.Since(begin) / time.Second)
+	return h.stop(ctx, sidecars, max(*req.GracePeriod-elapsed, 0))
+}
+
+// runningByTurn returns the IDs of the containers that run, those of sidecars apart.
+func runningByTurn(pod *v1.Pod, status *kubecontainer.PodStatus) (containers, sidecars []string) {
+	isSidecar := make(map[string]bool)
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		isSidecar[c.Name] = podutil.IsRestartableInitContainer(c)
+	}
+	for _, c := range status.ContainerStatuses {
+		switch {
+		case c.State != kubecontainer.ContainerStateRunning:
+		case isSidecar[c.Name]:
+			sidecars = append(sidecars, c.ID.ID)
+		default:
+			containers = append(containers, c.ID.ID)
+		}
+	}
+	return containers, sidecars
+}
+
+// stop stops containers side by side.
+func (h hasten) stop(ctx context.Context, ids []string, graceSeconds int64) error {
+	errs := make([]error, len(ids))
+	var all sync.WaitGroup
+	for i, id := range ids {
+		all.Go(func() {
+			if err := h.stopper.StopContainer(ctx, id, graceSeconds); err != nil {
+				errs[i] = fmt.Errorf("stopping container %s within %d s: %w", id, graceSeconds, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

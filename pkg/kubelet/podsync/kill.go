@@ -1,0 +1,58 @@
+package podsync
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubeevents "k8s.io/kubernetes/pkg/kubelet/events"
+)
+
+// killer stops pods.
+type killer struct {
+	runtime PodKiller
+	qos     QOSCgroups
+}
+
+func newKiller(c Config) killer { return killer{runtime: c.Runtime, qos: c.Containers} }
+
+// pod stops the containers and sandboxes in running and returns when they are stopped. gracePeriod, in seconds, overrides the
+// pod's own when not nil. Afterwards the QoS cgroups give back what they had reserved for the pod; that this fails is not an error,
+// since they are adjusted periodically as well.
+func (k killer) pod(ctx context.Context, pod *v1.Pod, running kubecontainer.Pod, gracePeriod *int64) error {
+	if err := k.runtime.KillPod(ctx, pod, running, gracePeriod); err != nil {
+		return err
+	}
+	logger := klog.FromContext(ctx)
+	if err := k.qos.UpdateQOSCgroups(logger); err != nil {
+		logger.V(2).Info("Failed to update QoS cgroups while killing pod", "err", err)
+	}
+	return nil
+}
+
+// orphanGraceSeconds is what containers get to end by themselves when their pod's specification is lost. It is not zero because
+// runtimes do not all treat zero as "at once".
+const orphanGraceSeconds = 1
+
+// orphanKill stops pods that are known from the runtime only.
+type orphanKill struct {
+	kill   killer
+	events events
+}
+
+func (o orphanKill) run(ctx context.Context, running *kubecontainer.Pod) error {
+	pod := running.ToAPIPod()
+	logger := klog.FromContext(ctx)
+	logger.V(4).Info("Orphaned running pod terminating without grace period", "pod", klog.KObj(pod), "podUID", pod.UID)
+	grace := int64(orphanGraceSeconds)
+	if err := o.kill.pod(ctx, pod, *running, &grace); err != nil {
+		o.events.warn(ctx, pod, kubeevents.FailedToKillPod, "error killing pod: %v", err)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to kill orphaned pod", "pod", klog.KObj(pod), "podUID", pod.UID)
+		return fmt.Errorf("killing orphaned pod %s: %w", pod.UID, err)
+	}
+	logger.V(4).Info("Pod termination stopped all running orphaned containers", "pod", klog.KObj(pod), "podUID", pod.UID)
+	return nil
+}

@@ -1,0 +1,39 @@
+package podsync
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// lookAgain asks the runtime what of the pod is there now. Kills do not wait for the PLEG, so the status given may not know a
+// container that was started last; it would be left running. When the runtime does not answer, the status given has to do.
+type lookAgain struct{ observer PodObserver }
+
+func (lookAgain) Name() string { return "look again" }
+
+func (s lookAgain) Run(ctx context.Context, p *terminatePass) (verdict, error) {
+	status, err := observe(ctx, s.observer, p.Pod)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Pod cannot be read before it is killed, using what is known", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID, "err", err)
+		return proceed, nil
+	}
+	p.current = status
+	return proceed, nil
+}
+
+// observe reads a pod's status from the runtime. Of a pod that the runtime does not know it returns one with nothing in it.
+func observe(ctx context.Context, observer PodObserver, pod *v1.Pod) (*kubecontainer.PodStatus, error) {
+	found, err := observer.GetPod(ctx, pod.UID)
+	if errors.Is(err, kubecontainer.ErrPodNotFound) {
+		found, err = &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Timestamp: time.Now()}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return observer.GetPodStatus(ctx, found)
+}

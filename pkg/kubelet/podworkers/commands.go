@@ -1,0 +1,131 @@
+package podworkers
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+// consequences is what the commands of one event need beside themselves.
+type consequences struct {
+	// update came with the event, nil if none.
+	update *Update
+	// err is how the operation failed that the event reports.
+	err error
+	// job is where a Run command puts what to do.
+	job *job
+}
+
+// step lets an event happen to the worker's pod and carries out what follows. Workers.mu must be held.
+func (w *Workers) step(p *worker, event podlifecycle.Event, c consequences) podlifecycle.State {
+	state, commands := w.cfg.Store.Apply(p.uid, event, w.cfg.Clock.Now())
+	for _, command := range commands {
+		w.carryOut(p, command, c)
+	}
+	return state
+}
+
+func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequences) {
+	switch command := command.(type) {
+	case podlifecycle.StartWorker:
+		w.group.Go(func() { w.run(p) })
+	case podlifecycle.Accept:
+		w.accept(p, *c.update, command.Amend)
+	case podlifecycle.Replay:
+		p.replay()
+	case podlifecycle.Wake:
+		p.signal()
+	case podlifecycle.WakeOther:
+		if other, known := w.workers[command.UID]; known {
+			other.signal()
+		}
+	case podlifecycle.Run:
+		*c.job = w.prepare(p, command)
+	case podlifecycle.CancelSync:
+		klog.FromContext(p.ctx).V(3).Info("Cancelling the running sync, the pod is to be terminated", "pod", p.name, "podUID", p.uid)
+		p.cancelSync()
+	case podlifecycle.Hasten:
+		w.hasten(p, command.Grace)
+	case podlifecycle.Answer:
+		w.waiters.answer(command.Waiters)
+	case podlifecycle.Requeue:
+		w.cfg.Queue.Enqueue(p.uid, w.delay(command.After, c.err))
+	case podlifecycle.StopWorker:
+		w.retire(p)
+	case podlifecycle.Forget:
+		delete(w.workers, p.uid)
+	}
+}
+
+// accept makes an update the pending one, with the resources that were allocated to the pod.
+func (w *Workers) accept(p *worker, update Update, amend bool) {
+	if amend {
+		p.amend = update.Kill.SetStatus
+	}
+	if w.cfg.Allocation != nil && update.Pod != nil {
+		update.Pod, _ = w.cfg.Allocation.UpdatePodFromAllocation(update.Pod)
+	}
+	p.accept(update)
+}
+
+// retire ends the goroutine of a worker. The last specification is kept until the pod is forgotten.
+func (w *Workers) retire(p *worker) {
+	if p.pending != nil {
+		if p.active == nil {
+			observeDuration("terminated", p.pending.StartTime)
+			p.active = p.pending
+		}
+		p.pending = nil
+	}
+	p.amend = nil
+	p.cancel()
+}
+
+// prepare takes the pending update for an operation and gives the operation its context.
+func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
+	j := job{op: run.Op, update: p.take(), ctx: p.ctx}
+	switch run.Op {
+	case podlifecycle.OpSync:
+		if p.syncing == nil || p.syncing.Err() != nil {
+			p.syncing, p.cancelSync = context.WithCancel(p.ctx)
+		}
+		j.ctx = p.syncing
+	case podlifecycle.OpTerminate, podlifecycle.OpTerminateRuntime:
+		p.terminating, p.cancelTerminate = context.WithCancel(p.ctx)
+		j.ctx = p.terminating
+		j.grace, j.amend = run.Grace, p.amend
+	}
+	if run.First && j.update.Pod != nil {
+		metrics.ContainersPerPodCount.Observe(float64(len(j.update.Pod.Spec.Containers)))
+	}
+	return j
+}
+
+// hasten tells a running termination of a shorter grace period in seconds. Where that cannot be done beside it, or the call has not been made
+// yet, the operation is cancelled: the update that asked for it is pending, so that it runs again with the new time.
+func (w *Workers) hasten(p *worker, grace int64) {
+	cancel := p.cancelTerminate
+	if w.cfg.Hastener == nil || !p.inTerminate {
+		cancel()
+		return
+	}
+	ctx := p.terminating
+	request := podsync.TerminateRequest{Pod: p.active.Pod, GracePeriod: &grace, SetStatus: p.amend}
+	w.group.Go(func() {
+		logger := klog.FromContext(ctx)
+		status, err := w.cfg.PodCache.Get(p.uid)
+		if err == nil {
+			request.Status = status
+			err = w.cfg.Hastener.Hasten(ctx, request)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			logger.Error(err, "Shortening a running termination failed, starting it again", "pod", p.name, "podUID", p.uid, "gracePeriod", grace)
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,17 @@
+// Package podworkers drives package podlifecycle: a goroutine per pod UID that carries out what the lifecycle of the pod commands and
+// tells it what came of it. It decides nothing about a pod.
+//
+//	UpdatePod, KillPod, SyncKnownPods ──event──► podlifecycle.Store ──commands──► carryOut
+//	                                                  ▲                              │ Wake, Run, CancelSync, Hasten,
+//	                                                  │ WorkTaken, Returned          ▼ Answer, Requeue, Forget …
+//	                                              worker goroutine ◄─────────────────┘
+//	                                                  │ Sync, Terminate, TerminateRuntimePod, CleanUp
+//	                                                  ▼
+//	                                              package podsync
+//
+// One lock (Workers.mu) makes an event, its commands and the updates they are about one step. It is held neither while an operation
+// runs nor while the runtime is asked. The store has its own lock, taken inside; questions to the store never wait for a worker.
+//
+// A worker whose operation failed waits to be sent the pod again: the sync loop does so when the work queue says so, and
+// SyncKnownPods for pods that are in no configuration any more.
+package podworkers

@@ -1,0 +1,308 @@
+package podworkers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/queue"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+const (
+	resync  = time.Minute
+	backoff = 10 * time.Second
+)
+
+// node is a node with scripted operations, the real status cache, a PLEG that says every second that nothing changed, and the real work
+// queue. It must live in a synctest bubble.
+type node struct {
+	t *testing.T
+	*Workers
+	cache  kubecontainer.Cache
+	queue  queue.WorkQueue
+	events *eventLog
+	script *script
+
+	stopPLEG context.CancelFunc
+	plegGone chan struct{}
+}
+
+// bubble runs a test on a node, inside a bubble, and checks that nothing is left of it.
+func bubble(t *testing.T, test func(n *node), options ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, options...)
+		defer n.close()
+		test(n)
+	})
+}
+
+func newNode(t *testing.T, options ...func(*Config)) *node {
+	n := &node{
+		t:      t,
+		cache:  kubecontainer.NewCache(),
+		queue:  queue.NewBasicWorkQueue(clock.RealClock{}),
+		events: &eventLog{},
+		script: newScript(t),
+	}
+	n.startPLEG()
+	cfg := Config{
+		Store:          podlifecycle.NewStore(),
+		Syncer:         n.script,
+		Runtime:        n.script,
+		PodCache:       n.cache,
+		Queue:          n.queue,
+		Recorder:       n.events,
+		ResyncInterval: resync,
+		BackoffPeriod:  backoff,
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	n.Workers = New(cfg)
+	return n
+}
+
+func (n *node) startPLEG() {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stopPLEG, n.plegGone = cancel, make(chan struct{})
+	n.cache.UpdateTime(time.Now())
+	go func() {
+		defer close(n.plegGone)
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+				n.cache.UpdateTime(time.Now())
+			}
+		}
+	}()
+}
+
+// breakPLEG makes the status cache go stale.
+func (n *node) breakPLEG() {
+	n.stopPLEG()
+	<-n.plegGone
+}
+
+func (n *node) close() {
+	n.breakPLEG()
+	if err := n.Stop(context.Background()); err != nil {
+		n.t.Error(err)
+	}
+	n.cache.UpdateTime(time.Now().Add(time.Hour)) // ends those who still wait for a status
+	synctest.Wait()
+}
+
+// after lets time pass until everything has come to rest at the end of it.
+func (n *node) after(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+	synctest.Wait()
+}
+
+func (n *node) send(kind kubetypes.SyncPodType, pod *v1.Pod, kill ...*KillOptions) {
+	update := Update{UpdateType: kind, Pod: pod, StartTime: time.Now()}
+	if len(kill) > 0 {
+		update.Kill = kill[0]
+	}
+	n.UpdatePod(context.Background(), update)
+}
+
+func (n *node) create(pod *v1.Pod) { n.send(kubetypes.SyncPodCreate, pod) }
+
+// start creates a pod and waits for its first sync.
+func (n *node) start(pod *v1.Pod) {
+	n.create(pod)
+	synctest.Wait()
+}
+
+func (n *node) state(pod *v1.Pod) podlifecycle.State {
+	state, _ := n.cfg.Store.State(pod.UID)
+	return state
+}
+
+func (n *node) phase(pod *v1.Pod) podlifecycle.Phase { return n.state(pod).Phase }
+
+func (n *node) wantPhase(pod *v1.Pod, want podlifecycle.Phase) {
+	n.t.Helper()
+	if got := n.phase(pod); got != want {
+		n.t.Fatalf("%s is %v, want %v; calls %q", pod.Name, got, want, n.script.calls)
+	}
+}
+
+func (n *node) wantCalls(want ...string) {
+	n.t.Helper()
+	n.script.mu.Lock()
+	defer n.script.mu.Unlock()
+	if !slices.Equal(n.script.calls, want) {
+		n.t.Fatalf("calls\n%q, want\n%q", n.script.calls, want)
+	}
+}
+
+// syncLoop sends the pods again that the work queue names, once.
+func (n *node) syncLoop(pods ...*v1.Pod) {
+	for _, uid := range n.queue.GetWork() {
+		for _, pod := range pods {
+			if pod.UID == uid {
+				n.send(kubetypes.SyncPodSync, pod)
+			}
+		}
+	}
+	synctest.Wait()
+}
+
+// script is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it begins.
+type script struct {
+	t                *testing.T
+	onSync           func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error)
+	onTerminate      func(ctx context.Context, request podsync.TerminateRequest) error
+	onTerminateOther func(ctx context.Context, pod *kubecontainer.Pod) error
+	onCleanUp        func(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error
+
+	mu    sync.Mutex
+	calls []string
+	busy  map[types.UID]bool
+}
+
+func newScript(t *testing.T) *script { return &script{t: t, busy: map[types.UID]bool{}} }
+
+// enter writes a call down and holds that a pod has one at a time.
+func (s *script) enter(uid types.UID, format string, args ...any) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[uid] {
+		s.t.Errorf("two operations at once for %s", uid)
+	}
+	s.busy[uid] = true
+	s.calls = append(s.calls, fmt.Sprintf(format, args...))
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy[uid] = false
+	}
+}
+
+func (s *script) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
+	defer s.enter(request.Pod.UID, "sync %s %v", request.Pod.Name, request.UpdateType)()
+	if request.Status == nil {
+		s.t.Error("sync without status")
+	}
+	if ctx.Err() != nil {
+		s.t.Error("sync begins with a cancelled context")
+	}
+	if s.onSync != nil {
+		return s.onSync(ctx, request)
+	}
+	return podsync.SyncResult{}, nil
+}
+
+func (s *script) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
+	grace := "own"
+	if request.GracePeriod != nil {
+		grace = fmt.Sprint(*request.GracePeriod)
+	}
+	defer s.enter(request.Pod.UID, "terminate %s %s", request.Pod.Name, grace)()
+	if request.Status == nil {
+		s.t.Error("terminate without status")
+	}
+	if s.onTerminate != nil {
+		return s.onTerminate(ctx, request)
+	}
+	return nil
+}
+
+func (s *script) TerminateRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error {
+	defer s.enter(pod.ID, "terminate runtime pod %s", pod.Name)()
+	if s.onTerminateOther != nil {
+		return s.onTerminateOther(ctx, pod)
+	}
+	return nil
+}
+
+func (s *script) CleanUp(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error {
+	defer s.enter(pod.UID, "clean up %s", pod.Name)()
+	if s.onCleanUp != nil {
+		return s.onCleanUp(ctx, pod, status)
+	}
+	return nil
+}
+
+func (s *script) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = nil
+}
+
+// eventLog is an event recorder.
+type eventLog struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (l *eventLog) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, kind+" "+reason+" "+fmt.Sprintf(format, args...))
+}
+
+func (l *eventLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// newPod returns an ordinary pod with a grace period of 30 s.
+func newPod(name string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{TerminationGracePeriodSeconds: new(int64(30)), Containers: []v1.Container{{Name: "main"}}},
+	}
+}
+
+// staticPod returns a static pod; pods of one name exclude each other.
+func staticPod(name, uid string) *v1.Pod {
+	pod := newPod(name)
+	pod.UID = types.UID(uid)
+	pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
+	return pod
+}
+
+// deleted returns the pod as the API server shows it after a delete with the given grace period in seconds.
+func deleted(pod *v1.Pod, grace int64) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = new(metav1.Now())
+	pod.DeletionGracePeriodSeconds = &grace
+	return pod
+}
+
+func completed(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status.Phase = v1.PodSucceeded
+	return pod
+}
+
+// running is a status with one running container.
+func running(pod *v1.Pod) *kubecontainer.PodStatus {
+	return &kubecontainer.PodStatus{ID: pod.UID, ContainerStatuses: []*kubecontainer.Status{{Name: "main", State: kubecontainer.ContainerStateRunning}}}
+}
+
+// untilCancelled is an operation that ends only with its context.
+func untilCancelled(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

@@ -1,0 +1,428 @@
+package podworkers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+// slowly stops a pod as a runtime would whose containers use all of the grace period.
+func slowly(ctx context.Context, request podsync.TerminateRequest) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(*request.GracePeriod) * time.Second):
+		return nil
+	}
+}
+
+func (n *node) kill(pod *v1.Pod, evict bool, grace *int64) error {
+	return n.KillPod(context.Background(), pod, evict, grace, nil)
+}
+
+func TestKillPodWaitsForTheContainers(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.script.onTerminate = slowly
+		n.after(2 * time.Second)
+		begin := time.Now()
+		if err := n.kill(pod, true, new(int64(5))); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestKillPodTimesOut(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		spec, kill *int64
+		want       time.Duration
+	}{
+		{"at least 10 s", new(int64(30)), new(int64(0)), 10 * time.Second},
+		{"10 s without any grace", nil, nil, 10 * time.Second},
+		{"1.5 times the pod's own", new(int64(30)), nil, 45 * time.Second},
+		{"1.5 times the requested", new(int64(30)), new(int64(9)), 13500 * time.Millisecond},
+		{"negative is the pod's own", new(int64(30)), new(int64(-1)), 45 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				pod := newPod("a")
+				pod.Spec.TerminationGracePeriodSeconds = test.spec
+				n.start(pod)
+				finish := make(chan struct{})
+				n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-finish; return nil }
+				n.after(2 * time.Second)
+				begin := time.Now()
+				err := n.kill(pod, false, test.kill)
+				if took := time.Since(begin); !errors.Is(err, ErrKillTimeout) || err.Error() != "timeout waiting to kill pod" || took != test.want {
+					t.Errorf("%v after %v, want a time-out after %v", err, took, test.want)
+				}
+				want := "Warning ExceededGracePeriod Container runtime did not kill the pod within specified grace period."
+				if events := n.events.all(); len(events) != 1 || events[0] != want {
+					t.Errorf("events %q", events)
+				}
+				if waiters := n.state(pod).Waiters; len(waiters) != 0 || len(n.waiters.channels) != 0 {
+					t.Errorf("%d waiters are kept", len(waiters))
+				}
+				close(finish) // the killing goes on
+				n.after(2 * time.Second)
+				n.wantPhase(pod, podlifecycle.Finished)
+			})
+		})
+	}
+}
+
+func TestKillPodEndsWithItsContext(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := n.KillPod(ctx, pod, false, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		n.wantPhase(pod, podlifecycle.Terminating)
+	})
+}
+
+// D22: who waits for a pod that has stopped already is answered at once.
+func TestKillOfAStoppedPodIsAnsweredAtOnce(t *testing.T) {
+	instantly := func(n *node, pod *v1.Pod) {
+		n.t.Helper()
+		begin := time.Now()
+		if err := n.kill(pod, true, nil); err != nil || time.Since(begin) != 0 {
+			n.t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	}
+	t.Run("finished", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			pod := newPod("a")
+			n.start(pod)
+			n.send(kubetypes.SyncPodKill, pod)
+			n.after(3 * time.Second)
+			n.wantPhase(pod, podlifecycle.Finished)
+			instantly(n, pod)
+		})
+	})
+	t.Run("terminated", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			n.script.onCleanUp = func(context.Context, *v1.Pod, *kubecontainer.PodStatus) error { return errors.New("volumes are still there") }
+			pod := newPod("a")
+			n.start(pod)
+			n.send(kubetypes.SyncPodKill, pod)
+			n.after(3 * time.Second)
+			n.wantPhase(pod, podlifecycle.Terminated)
+			instantly(n, pod)
+		})
+	})
+	t.Run("unknown", func(t *testing.T) {
+		bubble(t, func(n *node) { instantly(n, newPod("a")) })
+	})
+	t.Run("static, waiting to start", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			first, second := staticPod("a", "1"), staticPod("a", "2")
+			n.start(first)
+			n.start(second)
+			instantly(n, second)
+			n.wantPhase(second, podlifecycle.Finished)
+			n.wantCalls("sync a create")
+		})
+	})
+}
+
+// D4: a shorter grace period reaches a termination that is running. Without a Hastener it is cancelled and called again.
+func TestShorterGraceRepeatsARunningTermination(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.after(2 * time.Second)
+		n.script.onTerminate = slowly
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
+		n.after(time.Minute)
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 7200)) // longer: nothing
+		n.after(time.Minute)
+		begin := time.Now()
+		if err := n.kill(pod, true, new(int64(5))); err != nil || time.Since(begin) != 5*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		n.wantCalls("sync a create", "terminate a 3600", "terminate a 5")
+	})
+}
+
+// hastener stops containers beside a running termination.
+type hastener struct {
+	calls   []int64
+	shorten chan int64
+	err     error
+}
+
+func (h *hastener) Hasten(_ context.Context, request podsync.TerminateRequest) error {
+	h.calls = append(h.calls, *request.GracePeriod)
+	if h.err != nil {
+		return h.err
+	}
+	h.shorten <- *request.GracePeriod
+	return nil
+}
+
+// terminate runs hooks once and heeds a shorter grace period on the way.
+func (h *hastener) terminate(ctx context.Context, request podsync.TerminateRequest) error {
+	grace := *request.GracePeriod
+	for {
+		select {
+		case grace = <-h.shorten:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(grace) * time.Second):
+			return nil
+		}
+	}
+}
+
+// D4 as it should be: the running termination goes on, with the shorter grace period beside it.
+func TestShorterGraceHastensARunningTermination(t *testing.T) {
+	h := &hastener{}
+	bubble(t, func(n *node) {
+		h.shorten = make(chan int64, 1)
+		pod := newPod("a")
+		n.start(pod)
+		n.after(2 * time.Second)
+		n.script.onTerminate = h.terminate
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
+		n.after(time.Minute)
+		for _, grace := range []int64{600, 900, 5} {
+			n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: &grace, Evict: true})
+			n.after(time.Second)
+		}
+		n.after(4 * time.Second)
+		n.wantPhase(pod, podlifecycle.Terminated)
+		n.wantCalls("sync a create", "terminate a 3600")
+		if len(h.calls) != 2 || h.calls[0] != 600 || h.calls[1] != 5 {
+			t.Errorf("hastened to %v", h.calls)
+		}
+		if state := n.state(pod); !state.Termination.Hastened || state.Evicted() {
+			t.Errorf("%+v", state.Termination)
+		}
+	}, func(c *Config) { c.Hastener = h })
+}
+
+func TestFailedHastenRepeatsTheTermination(t *testing.T) {
+	h := &hastener{err: errors.New("runtime says no")}
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.after(2 * time.Second)
+		n.script.onTerminate = slowly
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
+		n.after(time.Minute)
+		if err := n.kill(pod, true, new(int64(5))); err != nil {
+			t.Error(err)
+		}
+		n.wantCalls("sync a create", "terminate a 3600", "terminate a 5")
+	}, func(c *Config) { c.Hastener = h })
+}
+
+// D26: a pod that is terminating already is hastened, not evicted; its status is not amended, and those who gave up leave nothing behind.
+func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.after(2 * time.Second)
+		amended := false
+		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
+			amended = amended || request.SetStatus != nil
+			return untilCancelled(ctx)
+		}
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 30))
+		synctest.Wait()
+		for range 1000 {
+			err := n.KillPod(context.Background(), pod, true, new(int64(0)), func(*v1.PodStatus) {})
+			if !errors.Is(err, ErrKillTimeout) {
+				t.Fatal(err)
+			}
+		}
+		state := n.state(pod)
+		if len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || n.workers[pod.UID].amend != nil || amended {
+			t.Errorf("%d waiters, %d channels, amended %t", len(state.Waiters), len(n.waiters.channels), amended)
+		}
+		if state.Evicted() || !state.Termination.Hastened || n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
+			t.Errorf("%+v", state.Termination)
+		}
+		n.wantCalls("sync a create", "terminate a 30", "terminate a 1")
+	})
+}
+
+func TestTheFirstAmendmentOfAnEvictionCounts(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.after(2 * time.Second)
+		var reasons []string
+		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
+			var status v1.PodStatus
+			request.SetStatus(&status)
+			reasons = append(reasons, status.Reason)
+			return slowly(ctx, request)
+		}
+		reason := func(text string) func(*v1.PodStatus) {
+			return func(status *v1.PodStatus) { status.Reason = text }
+		}
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, SetStatus: reason("first")})
+		n.after(time.Second)
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, SetStatus: reason("second"), GracePeriod: new(int64(2))})
+		n.after(5 * time.Second)
+		if len(reasons) != 2 || reasons[0] != "first" || reasons[1] != "first" {
+			t.Errorf("reasons %q", reasons)
+		}
+		if !n.state(pod).Evicted() || !n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
+			t.Error("not evicted")
+		}
+	})
+}
+
+// D27: requests merge. A later, milder one takes nothing back, also while the worker has not looked at the first yet.
+func TestKillRequestsMerge(t *testing.T) {
+	bubble(t, func(n *node) {
+		release := make(chan struct{})
+		n.script.onSync = func(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
+			<-release
+			return podsync.SyncResult{}, nil
+		}
+		pod := newPod("a")
+		n.start(pod)
+		first, second := make(chan struct{}), make(chan struct{})
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(4)), Completed: first})
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(20)), Completed: second})
+		n.send(kubetypes.SyncPodUpdate, pod)
+		close(release)
+		n.after(3 * time.Second)
+		n.wantCalls("sync a create", "terminate a 4", "clean up a")
+		<-first
+		<-second
+		if !n.state(pod).Evicted() {
+			t.Error("the eviction is lost")
+		}
+	})
+}
+
+// D28: a kill does not depend on a working PLEG: not when the worker is idle, nor when its sync waits for a status.
+func TestKillDoesNotWaitForAStuckPLEG(t *testing.T) {
+	t.Run("idle", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			pod := newPod("a")
+			n.start(pod)
+			n.breakPLEG()
+			begin := time.Now()
+			if err := n.kill(pod, true, nil); err != nil || time.Since(begin) > defaultStatusWait {
+				t.Errorf("%v after %v", err, time.Since(begin))
+			}
+		})
+	})
+	t.Run("status is new enough", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			pod := newPod("a")
+			n.start(pod)
+			n.after(2 * time.Second)
+			n.breakPLEG()
+			begin := time.Now()
+			if err := n.kill(pod, true, nil); err != nil || time.Since(begin) != 0 {
+				t.Errorf("%v after %v", err, time.Since(begin))
+			}
+		})
+	})
+	t.Run("sync waits for a status", func(t *testing.T) {
+		bubble(t, func(n *node) {
+			pod := newPod("a")
+			n.start(pod)
+			n.breakPLEG()
+			n.send(kubetypes.SyncPodUpdate, pod)
+			n.after(time.Minute)
+			begin := time.Now()
+			if err := n.kill(pod, true, nil); err != nil || time.Since(begin) > defaultStatusWait {
+				t.Errorf("%v after %v", err, time.Since(begin))
+			}
+			n.wantCalls("sync a create", "terminate a 30")
+		})
+	})
+}
+
+// A termination sees what a sync that was cancelled has started: the status is newer than the end of the sync.
+func TestTerminationSeesWhatTheLastSyncStarted(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.script.onSync = func(ctx context.Context, _ podsync.SyncRequest) (podsync.SyncResult, error) {
+			err := untilCancelled(ctx)
+			time.AfterFunc(time.Second, func() { n.cache.Set(pod.UID, running(pod), nil, time.Now()) })
+			return podsync.SyncResult{}, err
+		}
+		seen := 0
+		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
+			seen = len(request.Status.ContainerStatuses)
+			return nil
+		}
+		n.breakPLEG()
+		n.start(pod)
+		n.send(kubetypes.SyncPodKill, pod)
+		n.after(2 * time.Second)
+		n.wantCalls("sync a create", "terminate a 30")
+		if seen != 1 {
+			t.Error("the termination does not know the container")
+		}
+	})
+}
+
+func TestStopEndsEverything(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+		pod, other := newPod("a"), newPod("b")
+		n.start(pod)
+		n.start(other)
+		killed := make(chan error)
+		go func() { killed <- n.kill(pod, false, nil) }()
+		n.after(3 * time.Second)
+		if err := n.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-killed; !errors.Is(err, ErrStopped) {
+			t.Error(err)
+		}
+		n.script.reset()
+		n.create(newPod("c"))
+		n.after(time.Minute)
+		n.wantCalls()
+		if known := n.SyncKnownPods(nil); len(known) != 2 {
+			t.Errorf("the pods are not known any more: %v", known)
+		}
+	})
+}
+
+func TestStopDoesNotWaitForever(t *testing.T) {
+	bubble(t, func(n *node) {
+		release := make(chan struct{})
+		n.script.onSync = func(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
+			<-release
+			return podsync.SyncResult{}, nil
+		}
+		n.start(newPod("a"))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := n.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		close(release)
+	})
+}

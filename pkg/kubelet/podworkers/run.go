@@ -1,0 +1,193 @@
+package podworkers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+// job is one operation to be done.
+type job struct {
+	op     podlifecycle.Operation
+	update Update
+	ctx    context.Context
+	// grace in seconds and amend are for terminations.
+	grace *int64
+	amend func(*v1.PodStatus)
+}
+
+// result is what came of a job.
+type result struct {
+	outcome podlifecycle.Outcome
+	err     error
+	// after is called once the result has been recorded.
+	after func()
+}
+
+// run is the goroutine of a worker. It ends when the lifecycle or the agent says so.
+func (w *Workers) run(p *worker) {
+	defer utilruntime.HandleCrashWithContext(p.ctx)
+	logger := klog.FromContext(p.ctx)
+	defer logger.V(3).Info("Pod worker has stopped", "pod", p.name, "podUID", p.uid)
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.wake:
+		}
+		if p.ctx.Err() != nil {
+			return
+		}
+		j := w.nextJob(p)
+		if j.op == podlifecycle.OpNone {
+			continue
+		}
+		logger.V(4).Info("Pod worker begins", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+		r := w.perform(p, j)
+		w.report(p, j, r)
+		logger.V(4).Info("Pod worker is done", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+	}
+}
+
+// nextJob asks the lifecycle what to do; the zero job is nothing.
+func (w *Workers) nextJob(p *worker) job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var j job
+	taken := podlifecycle.WorkTaken{}
+	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {
+		taken.Stopped = w.runtimeStopped(p.uid)
+	}
+	w.step(p, taken, consequences{job: &j})
+	return j
+}
+
+// perform does a job and says how it ended.
+func (w *Workers) perform(p *worker, j job) result {
+	var r result
+	switch j.op {
+	case podlifecycle.OpSync:
+		r = w.sync(p, j)
+	case podlifecycle.OpTerminate:
+		r.err = w.terminate(p, j)
+	case podlifecycle.OpTerminateRuntime:
+		r.err = w.cfg.Runtime.TerminateRuntimePod(j.ctx, j.update.RunningPod)
+	case podlifecycle.OpCleanUp:
+		r.err = w.cleanUp(p, j)
+	}
+	switch {
+	case errors.Is(r.err, context.Canceled), r.err != nil && j.ctx.Err() != nil:
+		r.outcome = podlifecycle.Cancelled
+	case r.err != nil:
+		r.outcome = podlifecycle.Failed
+	case r.outcome != podlifecycle.Completed:
+		r.outcome = podlifecycle.Succeeded
+	}
+	return r
+}
+
+func (w *Workers) sync(p *worker, j job) result {
+	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.lastOperation)
+	if err != nil {
+		return result{err: err}
+	}
+	if err := j.ctx.Err(); err != nil {
+		return result{err: err}
+	}
+	found, err := w.cfg.Syncer.Sync(j.ctx, podsync.SyncRequest{
+		UpdateType: j.update.UpdateType,
+		Pod:        j.update.Pod,
+		MirrorPod:  j.update.MirrorPod,
+		Status:     status,
+	})
+	p.seen = seen{lastOperation: w.cfg.Clock.Now(), lastSync: w.cfg.Clock.Now()}
+	r := result{err: err, after: found.AfterSync}
+	if err == nil && found.Terminal {
+		r.outcome = podlifecycle.Completed
+	}
+	return r
+}
+
+func (w *Workers) terminate(p *worker, j job) error {
+	status, err := w.statusForTermination(p, j)
+	if err != nil {
+		return err
+	}
+	if !w.enterTerminate(p, j.ctx) {
+		return j.ctx.Err()
+	}
+	err = w.cfg.Syncer.Terminate(j.ctx, podsync.TerminateRequest{
+		Pod:         j.update.Pod,
+		Status:      status,
+		GracePeriod: j.grace,
+		SetStatus:   j.amend,
+	})
+	p.lastOperation = w.cfg.Clock.Now()
+	return err
+}
+
+// enterTerminate notes that Terminate is about to be called; false if it was cancelled before.
+func (w *Workers) enterTerminate(p *worker, ctx context.Context) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.inTerminate = ctx.Err() == nil
+	return p.inTerminate
+}
+
+func (w *Workers) cleanUp(p *worker, j job) error {
+	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.lastOperation)
+	if err != nil {
+		return err
+	}
+	err = w.cfg.Syncer.CleanUp(j.ctx, j.update.Pod, status)
+	p.lastOperation = w.cfg.Clock.Now()
+	return err
+}
+
+// report tells the lifecycle what came of a job.
+func (w *Workers) report(p *worker, j job, r result) {
+	logger := klog.FromContext(p.ctx)
+	switch r.outcome {
+	case podlifecycle.Cancelled:
+		logger.V(2).Info("Pod worker's operation was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+	case podlifecycle.Failed:
+		logger.Error(r.err, "Error syncing pod, skipping", "operation", j.op, "pod", p.name, "podUID", p.uid)
+	}
+	returned := podlifecycle.Returned{Outcome: r.outcome}
+	if j.update.Pod != nil {
+		returned.Pod = factsOf(j.update.Pod)
+	}
+	w.mu.Lock()
+	if p.cancelTerminate != nil {
+		p.cancelTerminate()
+		p.inTerminate = false
+	}
+	state := w.step(p, returned, consequences{err: r.err})
+	if state.Phase >= podlifecycle.Terminated {
+		p.amend = nil
+	}
+	w.mu.Unlock()
+	if r.after != nil {
+		r.after()
+	}
+	label := j.update.UpdateType.String()
+	if j.op == podlifecycle.OpCleanUp && state.Phase == podlifecycle.Finished {
+		label = "terminated"
+	}
+	observeDuration(label, j.update.StartTime)
+}
+
+// observeDuration records the time since an update arrived, if it says when.
+func observeDuration(label string, start time.Time) {
+	if !start.IsZero() {
+		metrics.PodWorkerDuration.WithLabelValues(label).Observe(metrics.SinceInSeconds(start))
+	}
+}

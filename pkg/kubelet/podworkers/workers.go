@@ -1,0 +1,129 @@
+package podworkers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+)
+
+// Workers is the owner of all pod workers. Only here are pods started and stopped. All methods may be called from any goroutine,
+// SyncKnownPods only by one at a time and not while pods are being added.
+type Workers struct {
+	cfg Config
+
+	// running ends when the agent stops; every worker's context ends with it.
+	running context.Context
+	stop    context.CancelFunc
+	group   sync.WaitGroup
+
+	mu      sync.Mutex
+	workers map[types.UID]*worker
+	waiters waiters
+}
+
+// New returns workers without any pod. Nothing runs until the first update.
+func New(cfg Config) *Workers {
+	running, stop := context.WithCancel(context.Background())
+	return &Workers{
+		cfg:     cfg.withDefaults(),
+		running: running,
+		stop:    stop,
+		workers: map[types.UID]*worker{},
+		waiters: newWaiters(),
+	}
+}
+
+// Stop ends all workers, not the pods, and waits until the last operation has returned or ctx ends. Updates that come later are ignored.
+func (w *Workers) Stop(ctx context.Context) error {
+	w.mu.Lock()
+	w.stop()
+	w.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		w.group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for pod workers to stop: %w", context.Cause(ctx))
+	}
+}
+
+// UpdatePod gives a pod to its worker, or asks it to stop the pod. It does not wait for the worker; of several updates that come while the worker
+// is busy it sees only the last one, but no kill is lost. Updates of a pod that has finished are ignored.
+func (w *Workers) UpdatePod(ctx context.Context, update Update) {
+	w.update(ctx, update)
+}
+
+// update returns the identity under which update.Kill.Completed waits, 0 if it does not.
+func (w *Workers) update(ctx context.Context, update Update) podlifecycle.WaiterID {
+	who := update.identity()
+	logger := klog.FromContext(ctx).WithValues("pod", who.name, "podUID", who.uid, "updateType", update.UpdateType)
+	if update.Pod == nil && update.UpdateType != kubetypes.SyncPodKill {
+		logger.Info("Pod update is ignored, runtime pods can only be killed")
+		return 0
+	}
+	if update.Pod != nil && update.RunningPod != nil {
+		logger.Info("Pod update brought a running pod beside the pod, which is ignored")
+		update.RunningPod = nil
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running.Err() != nil {
+		logger.V(4).Info("Pod update is ignored, the pod workers have stopped")
+		return 0
+	}
+	p, known := w.workers[who.uid]
+	if !known {
+		logger.V(4).Info("Pod is being synced for the first time")
+		p = newWorker(ctx, who, w.running)
+		w.workers[who.uid] = p
+	}
+	kill, waiter := w.terms(update.Kill)
+	state := w.step(p, w.event(p, &update, kill), consequences{update: &update})
+	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
+	return waiter
+}
+
+// event translates an update. A running pod is replaced by the specification that the worker has, if it has one.
+func (w *Workers) event(p *worker, update *Update, kill *podlifecycle.Kill) podlifecycle.Event {
+	if update.Pod == nil {
+		running := update.RunningPod
+		if config := p.config(); config != nil {
+			update.Pod, update.RunningPod = config, nil
+		}
+		return podlifecycle.RuntimePodFound{
+			FullName: factsOf(running.ToAPIPod()).FullName,
+			Config:   optionalFacts(update.Pod),
+			Kill:     kill,
+		}
+	}
+	event := podlifecycle.Updated{Type: updateTypes[update.UpdateType], Pod: factsOf(update.Pod), Kill: kill}
+	if event.Pod.Completed {
+		event.Stopped = w.runtimeStopped(p.uid)
+	}
+	return event
+}
+
+// terms translates the terms of a kill and registers who waits for it.
+func (w *Workers) terms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.WaiterID) {
+	if kill == nil {
+		return nil, 0
+	}
+	waiter := w.waiters.add(kill.Completed)
+	return &podlifecycle.Kill{
+		Evict:  kill.Evict,
+		Grace:  kill.GracePeriod,
+		Waiter: waiter,
+		Amends: kill.SetStatus != nil,
+	}, waiter
+}

@@ -1,0 +1,103 @@
+package runtimestate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
+)
+
+// fakeRuntime answers with what it holds.
+type fakeRuntime struct {
+	status *kubecontainer.RuntimeStatus
+	err    error
+	asked  int
+}
+
+func (f *fakeRuntime) Status(context.Context) (*kubecontainer.RuntimeStatus, error) {
+	f.asked++
+	return f.status, f.err
+}
+
+func conditions(runtime, network bool) *kubecontainer.RuntimeStatus {
+	return &kubecontainer.RuntimeStatus{
+		Conditions: []kubecontainer.RuntimeCondition{
+			{Type: kubecontainer.RuntimeReady, Status: runtime, Reason: "R", Message: "m"},
+			{Type: kubecontainer.NetworkReady, Status: network, Reason: "N", Message: "m"},
+		},
+		Handlers: []kubecontainer.RuntimeHandler{{Name: "runc"}},
+		Features: &kubecontainer.RuntimeFeatures{SupplementalGroupsPolicy: true},
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fakeRuntime{err: errors.New("connection refused")}
+		state := runtimestate.New(30 * time.Second)
+		firsts := 0
+		u := runtimestate.NewUpdater(runtimestate.UpdaterConfig{Runtime: rt, State: state, OnFirstReady: func(context.Context) {
+			firsts++
+			wantError(t, state.RuntimeErrors(), "container runtime status check may not have completed yet")
+			if len(state.RuntimeHandlers()) != 1 {
+				t.Error("handlers are not there yet for what starts now")
+			}
+		}})
+		ctx := t.Context()
+		u.Update(ctx)
+		wantError(t, state.NetworkErrors(), "network state unknown")
+
+		rt.err = nil
+		u.Update(ctx)
+		wantError(t, state.NetworkErrors(), "network state unknown")
+
+		rt.status = &kubecontainer.RuntimeStatus{}
+		u.Update(ctx)
+		wantError(t, state.NetworkErrors(), "container runtime network not ready: <nil>")
+
+		rt.status = conditions(false, false)
+		u.ExpectReady()
+		u.Update(ctx)
+		wantError(t, state.RuntimeErrors(), "[container runtime status check may not have completed yet, "+
+			"container runtime not ready: RuntimeReady=false reason:R message:m]")
+		wantError(t, state.NetworkErrors(), "container runtime network not ready: NetworkReady=false reason:N message:m")
+		if firsts != 0 || state.RuntimeFeatures() != nil {
+			t.Error("the runtime counts as ready")
+		}
+
+		rt.status = conditions(true, false)
+		u.Update(ctx)
+		wantError(t, state.RuntimeErrors(), "")
+		rt.status = conditions(true, true)
+		u.Update(ctx)
+		wantError(t, state.NetworkErrors(), "")
+		if firsts != 1 || !state.RuntimeFeatures().SupplementalGroupsPolicy {
+			t.Errorf("%d first times, features %v", firsts, state.RuntimeFeatures())
+		}
+
+		// Silence is taken for being down only after a while.
+		rt.err = errors.New("time-out")
+		time.Sleep(29 * time.Second)
+		u.Update(ctx)
+		wantError(t, state.RuntimeErrors(), "")
+		time.Sleep(time.Second)
+		wantError(t, state.RuntimeErrors(), "container runtime is down")
+	})
+}
+
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fakeRuntime{status: conditions(true, true)}
+		u := runtimestate.NewUpdater(runtimestate.UpdaterConfig{Runtime: rt, State: runtimestate.New(time.Minute)})
+		ctx, stop := context.WithTimeout(t.Context(), 3*runtimestate.UpdatePeriod-1)
+		defer stop()
+		u.Run(ctx)
+		if rt.asked != 3 {
+			t.Errorf("asked %d times", rt.asked)
+		}
+	})
+}

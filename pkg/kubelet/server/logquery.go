@@ -1,0 +1,101 @@
+package server
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// logQuery asks for the logs of services, or for one file.
+type logQuery struct {
+	services []string
+	files    []string
+	options  logOptions
+}
+
+// logOptions narrow what a service's log shows; nil and empty mean everything.
+type logOptions struct {
+	since, until *time.Time
+	// tail is how many lines from the end.
+	tail *int
+	// boot counts back from the present one, which is 0.
+	boot *int
+	// pattern is a regular expression that a line must match.
+	pattern string
+}
+
+// parseLogQuery reads the parameters of a request. A request without any is not a query: nil and no error.
+func parseLogQuery(values url.Values) (*logQuery, field.ErrorList) {
+	p := &queryParser{values: values}
+	query := logQuery{options: logOptions{
+		since:   p.time("sinceTime"),
+		until:   p.time("untilTime"),
+		boot:    p.number("boot"),
+		tail:    p.number("tailLines"),
+		pattern: values.Get("pattern"),
+	}}
+	query.services, query.files = splitQueries(values["query"])
+	named := len(query.services) + len(query.files)
+	if values.Has("query") && named == 0 {
+		p.refuse("query", values["query"], "may not be empty")
+	}
+	if len(p.errs) > 0 {
+		return nil, p.errs
+	}
+	if named == 0 && query.options == (logOptions{}) {
+		return nil, nil
+	}
+	return &query, nil
+}
+
+// splitQueries tells services from files: what has a slash of either kind is a file.
+func splitQueries(queries []string) (services, files []string) {
+	for _, query := range queries {
+		switch {
+		case strings.ContainsAny(query, `/\`):
+			files = append(files, query)
+		case strings.TrimSpace(query) != "":
+			services = append(services, query)
+		}
+	}
+	return services, files
+}
+
+// queryParser collects what is wrong with the parameters instead of stopping at the first.
+type queryParser struct {
+	values url.Values
+	errs   field.ErrorList
+}
+
+func (p *queryParser) time(name string) *time.Time {
+	raw := p.values.Get(name)
+	if raw == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, raw)
+	if err != nil {
+		p.refuse(name, raw, "invalid time format")
+		return nil
+	}
+	return &t
+}
+
+func (p *queryParser) number(name string) *int {
+	raw := p.values.Get(name)
+	if raw == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(raw)
+	if err != nil {
+		p.refuse(name, raw, err.Error())
+		return nil
+	}
+	return &n
+}
+
+func (p *queryParser) refuse(name string, value any, detail string) {
+	p.errs = append(p.errs, field.Invalid(field.NewPath(name), value, detail))
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"regexp/syntax"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	maxTailLines         = 100_000
+	maxQueriedServices   = 4
+	maxServiceNameLength = 256
+)
+
+// unsafeInUnitName matches every character that could mean something to the journal's command line. A service name comes from
+// the network, so only characters known to be harmless pass.
+var unsafeInUnitName = regexp.MustCompile(`[^a-zA-Z0-9_.:@-]`)
+
+var queryPath = field.NewPath("query")
+
+// validate returns everything that is wrong with a query for files below dir.
+func (q *logQuery) validate(dir string) field.ErrorList {
+	errs := checkServices(q.services)
+	errs = append(errs, q.checkTarget(dir)...)
+	return append(errs, q.options.check()...)
+}
+
+func checkServices(services []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range services {
+		if err := checkServiceName(name); err != nil {
+			errs = append(errs, field.Invalid(queryPath, name, err.Error()))
+		}
+	}
+	if len(services) > maxQueriedServices {
+		errs = append(errs, field.TooMany(queryPath, len(services), maxQueriedServices))
+	}
+	return errs
+}
+
+func checkServiceName(name string) error {
+	if len(name) > maxServiceNameLength {
+		return fmt.Errorf("length must be less than %d", maxServiceNameLength)
+	}
+	if unsafeInUnitName.MatchString(name) {
+		return errors.New("input contains unsupported characters")
+	}
+	return nil
+}
+
+// checkTarget holds the rule: services with options, or one existing file without.
+func (q *logQuery) checkTarget(dir string) field.ErrorList {
+	files, services := len(q.files), len(q.services)
+	invalid := func(value any, detail string) field.ErrorList {
+		return field.ErrorList{field.Invalid(queryPath, value, detail)}
+	}
+	switch {
+	case files == 0 && services == 0:
+		return field.ErrorList{field.Required(queryPath, "cannot be empty with options")}
+	case files > 0 && services > 0:
+		return invalid(fmt.Sprintf("%v, %v", q.files, q.services), "cannot specify a file and service")
+	case files > 1:
+		return invalid(q.files, "cannot specify more than one file")
+	case files == 1 && q.options != (logOptions{}):
+		return invalid(q.files, "cannot specify file with options")
+	case files == 1:
+		if err := existsBelow(dir, q.files[0]); err != nil {
+			return invalid(q.files, err.Error())
+		}
+	}
+	return nil
+}
+
+// existsBelow looks a file up without ever leaving dir, not even by a symbolic link.
+func existsBelow(dir, name string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	_, err = root.Stat(name)
+	return errors.Join(err, root.Close())
+}
+
+func (o logOptions) check() field.ErrorList {
+	var errs field.ErrorList
+	invalid := func(name string, value any, detail string) {
+		errs = append(errs, field.Invalid(field.NewPath(name), value, detail))
+	}
+	if o.since != nil && o.until != nil && o.since.After(*o.until) {
+		invalid("untilTime", o.until, "must be after `sinceTime`")
+	}
+	if o.boot != nil && *o.boot > 0 {
+		invalid("boot", *o.boot, "must be less than 1")
+	}
+	if o.tail != nil {
+		if problems := utilvalidation.IsInRange(*o.tail, 0, maxTailLines); len(problems) > 0 {
+			invalid("tailLines", *o.tail, problems[0])
+		}
+	}
+	if _, err := syntax.Parse(o.pattern, syntax.Perl); err != nil {
+		invalid("pattern", o.pattern, err.Error())
+	}
+	return errs
+}

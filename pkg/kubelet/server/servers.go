@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/server/flagz"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
+	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
+	netutils "k8s.io/utils/net"
+)
+
+// Config is what the servers serve, and where.
+type Config struct {
+	Kubelet  *kubeletconfig.KubeletConfiguration
+	Host     stockserver.HostInterface
+	Analyzer serverstats.ResourceAnalyzer
+	// Checkers are asked by /healthz beside ping, log and the sync loop.
+	Checkers []healthz.HealthChecker
+	Flagz    flagz.Reader
+	// Auth guards the secure port; nil would let everybody in and is refused by Run.
+	Auth stockserver.AuthInterface
+	// TLS is the secure port's. Nil serves plain HTTP, which only tests want.
+	TLS    *tls.Config
+	Tracer oteltrace.TracerProvider
+	// PodResources and Pods are served on sockets below their directories when set.
+	PodResources *PodResourcesConfig
+	Pods         *PodsConfig
+}
+
+// PodResourcesConfig is what the PodResources API (KEP-606) tells local monitoring agents.
+type PodResourcesConfig struct {
+	Directory string
+	Providers podresources.PodResourcesProviders
+}
+
+// PodsConfig is the local pods API (KEP-4188).
+type PodsConfig struct {
+	Directory string
+	Server    podsapi.PodsServer
+}
+
+// Servers are all listeners of the agent.
+type Servers struct{ cfg Config }
+
+// NewServers opens nothing.
+func NewServers(cfg Config) *Servers { return &Servers{cfg: cfg} }
+
+// service is one listener: Serve blocks until ctx ends or it fails.
+type service struct {
+	name  string
+	serve func(context.Context) error
+}
+
+// Run opens every listener, then serves until ctx ends. A listener that cannot be opened, or that fails later, ends all of
+// them, and its error is returned; none is returned when ctx ends. The health port is the exception: it is retried for ever,
+// because it must not take a working node down.
+func (s *Servers) Run(ctx context.Context) error {
+	services, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, svc := range services {
+		group.Go(func() error {
+			if err := svc.serve(ctx); err != nil {
+				return fmt.Errorf("%s: %w", svc.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// open binds every address before anything is served, so that a taken port is found before clients see half an agent.
+func (s *Servers) open(ctx context.Context) (services []service, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		for _, svc := range services {
+			_ = svc.serve(done) // closes its listener
+		}
+	}()
+	for _, open := range []func(context.Context) (*service, error){s.secure, s.readOnly, s.podResources, s.pods} {
+		svc, err := open(ctx)
+		if err != nil {
+			return services, err
+		}
+		if svc != nil {
+			services = append(services, *svc)
+		}
+	}
+	if s.cfg.Kubelet.HealthzPort > 0 {
+		services = append(services, service{"health port", s.serveHealth})
+	}
+	return services, nil
+}
+
+func (s *Servers) secure(ctx context.Context) (*service, error) {
+	cfg := s.cfg.Kubelet
+	if !cfg.EnableServer {
+		return nil, nil
+	}
+	if s.cfg.Auth == nil {
+		return nil, fmt.Errorf("kubelet API: no authentication configured")
+	}
+	handler := stockserver.NewServer(ctx, s.cfg.Host, s.cfg.Analyzer, s.cfg.Checkers, s.cfg.Flagz, s.cfg.Auth, cfg)
+	handler.InstallTracingFilter(s.cfg.Tracer)
+	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), &handler, s.cfg.TLS)
+}
+
+// address allows what stock allows: IPv4 addresses with leading zeros.
+func address(host string, port int32) string {
+	if ip := netutils.ParseIPSloppy(host); ip != nil {
+		host = ip.String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+func listen(ctx context.Context, name, address string, handler http.Handler, config *tls.Config) (*service, error) {
+	klog.FromContext(ctx).Info("Starting to listen", "server", name, "address", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &service{name, func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, config) }}, nil
+}

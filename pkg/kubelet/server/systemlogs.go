@@ -1,0 +1,64 @@
+package server
+
+import (
+	"net/http"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// NodeLogDir is where the node's own logs are; nothing outside it is ever served.
+const NodeLogDir = "/var/log/"
+
+// systemLogs serves the files of a log directory and, with queries, what services wrote to the journal (KEP-2258).
+type systemLogs struct {
+	dir     string
+	files   http.Handler
+	journal journal
+}
+
+// NewSystemLogs serves dir (NodeLogDir) below /logs/. queries says whether log queries are answered, which needs both the
+// feature gate NodeLogQuery and enableSystemLogQuery; without, a request for them is a request for a file.
+func NewSystemLogs(dir string, queries bool) http.Handler {
+	logs := &systemLogs{dir: dir, files: http.FileServer(http.Dir(dir)), journal: systemJournal{}}
+	if !queries {
+		return http.StripPrefix("/logs/", logs.files)
+	}
+	return http.StripPrefix("/logs/", logs)
+}
+
+// ServeHTTP tells queries and files apart.
+func (s *systemLogs) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	query, errs := parseLogQuery(req.URL.Query())
+	if len(errs) > 0 {
+		refuse(w, errs, http.StatusBadRequest)
+		return
+	}
+	if query == nil {
+		s.files.ServeHTTP(w, req)
+		return
+	}
+	s.answer(w, req, query)
+}
+
+func (s *systemLogs) answer(w http.ResponseWriter, req *http.Request, query *logQuery) {
+	if path := req.URL.Path; path != "" && path != "/" {
+		http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
+		return
+	}
+	if errs := query.validate(s.dir); len(errs) > 0 {
+		refuse(w, errs, http.StatusNotAcceptable)
+		return
+	}
+	if len(query.services) > 0 {
+		s.writeServices(w, req, query)
+		return
+	}
+	// A valid query without services names exactly one file.
+	req.URL.Path = filepath.ToSlash(query.files[0])
+	s.files.ServeHTTP(w, req)
+}
+
+func refuse(w http.ResponseWriter, errs field.ErrorList, code int) {
+	http.Error(w, errs.ToAggregate().Error(), code)
+}

@@ -1,0 +1,115 @@
+package snapshot
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Snapshot is what was known at one instant. It is immutable, together with everything it points to.
+type Snapshot struct {
+	// Taken is the time of the snapshot by the agent's clock: "now" for every decision made from it.
+	Taken time.Time
+	// Signals holds one observation per signal, indexed by Signal.
+	Signals [NumSignals]Observation
+	Layout  Layout
+	// Pods are the pods that may have anything running, in no particular order. UIDs are unique.
+	Pods []Pod
+	// InFlight lists evictions that were begun and are not yet over, at most one per pod.
+	InFlight []InFlight
+	// LastRelease is when an eviction last came to its end; zero before the first.
+	LastRelease time.Time
+	// Reclaims lists what is known of node-level reclaim, at most one per device.
+	Reclaims []Reclaim
+}
+
+// Pod is a pod and what it uses. Usage is derived from the sources on demand, since most rounds need none of it.
+type Pod struct {
+	*Facts
+	// Stats is the summary's entry of this pod, nil when it has none (a pod that is just starting, or a source that failed).
+	Stats *statsapi.PodStats
+	// Cgroup is the pod's memory read from its cgroup, unknown unless it was read. It wins over Stats.
+	Cgroup Memory
+	// Terminating is set when the pod's termination was requested before and outside of eviction.
+	Terminating *Termination
+}
+
+// Memory is a pod's memory as its cgroup shows it.
+type Memory struct {
+	WorkingSet Value[Bytes]
+	// Anonymous is what certainly comes back when the pod is killed.
+	Anonymous Value[Bytes]
+}
+
+// Termination says how long a pod that is already being stopped may take.
+type Termination struct {
+	// Deadline is when its grace period ends; zero when that is not known.
+	Deadline time.Time
+}
+
+// InFlight is one eviction between its beginning and the moment when all that the pod used is given back.
+type InFlight struct {
+	UID types.UID
+	// Signal is what the pod was evicted for, NoSignal for a violation of its own local storage limits.
+	Signal Signal
+	// Hard is true when a hard threshold caused it.
+	Hard  bool
+	State InFlightState
+	// Started is when the kill was requested, Changed when State was entered.
+	Started, Changed time.Time
+	// Deadline is when the pod's grace period ends.
+	Deadline time.Time
+	// Expected is an upper bound of what its end gives back, as it was known at the beginning.
+	Expected Release
+}
+
+// InFlightState is how far an eviction has come.
+type InFlightState uint8
+
+const (
+	// Stopping: the pod worker was asked and has not answered.
+	Stopping InFlightState = iota
+	// Stopped: no container runs any more, but cgroups or volumes are still there.
+	Stopped
+	// Failed: the kill returned an error. The pod may still be running.
+	Failed
+)
+
+// String is for logs.
+func (s InFlightState) String() string {
+	switch s {
+	case Stopping:
+		return "stopping"
+	case Stopped:
+		return "stopped"
+	case Failed:
+		return "failed"
+	}
+	return "unknown"
+}
+
+// Release is what the end of a pod gives back.
+type Release struct {
+	Memory Bytes
+	PIDs   PIDs
+	// Devices is indexed by Device.
+	Devices [NumDevices]FsRelease
+}
+
+// FsRelease is what the end of a pod gives back on one device.
+type FsRelease struct {
+	Bytes  Bytes
+	Inodes Inodes
+}
+
+// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images).
+type Reclaim struct {
+	Device Device
+	// Running is true while an attempt is under way. Started is its beginning, or that of the last attempt.
+	Running bool
+	Started time.Time
+	// Finished is when the last attempt that came to an end did so, Err how; zero before the first.
+	Finished time.Time
+	Err      error
+}

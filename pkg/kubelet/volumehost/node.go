@@ -1,0 +1,54 @@
+package volumehost
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The interfaces of the volume library carry no context. None of the look-ups here waits for the API server; a description
+// of the node, in standalone mode or before it is registered, asks the runtime, whose client has time-outs.
+
+// GetNodeName is the name of the Node object.
+func (h *Host) GetNodeName() types.NodeName { return h.cfg.Nodes.Name() }
+
+// GetNodeAllocatable is the node's allocatable: the size of a tmpfs without a limit, and the divisor of the downward API.
+func (h *Host) GetNodeAllocatable() (v1.ResourceList, error) {
+	node, err := h.cfg.Nodes.Node(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("error retrieving node: %w", err)
+	}
+	return node.Status.Allocatable, nil
+}
+
+// GetNodeLabels are the labels of the Node object, for the topology of CSI drivers. They are shared and must not be modified.
+func (h *Host) GetNodeLabels() (map[string]string, error) {
+	node, err := h.lookup()
+	if err != nil {
+		return nil, err
+	}
+	return node.Labels, nil
+}
+
+// GetAttachedVolumesFromNodeStatus maps what the attach/detach controller has attached to the paths of the devices.
+func (h *Host) GetAttachedVolumesFromNodeStatus() (map[v1.UniqueVolumeName]string, error) {
+	node, err := h.lookup()
+	if err != nil {
+		return nil, err
+	}
+	devices := make(map[v1.UniqueVolumeName]string, len(node.Status.VolumesAttached))
+	for _, attached := range node.Status.VolumesAttached {
+		devices[attached.Name] = attached.DevicePath
+	}
+	return devices, nil
+}
+
+func (h *Host) lookup() (*v1.Node, error) {
+	node, err := h.cfg.Nodes.Lookup(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("error retrieving node: %w", err)
+	}
+	return node, nil
+}
