@@ -125,7 +125,8 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		switch {
 		case !ok:
 		case mirror.changed:
-			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
+			// The mirror pod is gone: its static pod's worker makes a new one.
+			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, nil)
 		case !h.SourcesReady.AllReady():
 			// Another source may still name it. Housekeeping stops it when none does.
 			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod", klog.KObj(pod.Pod))

@@ -1,0 +1,160 @@
+package syncloop
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	"k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+)
+
+// probeStatuses records what the loop tells the status manager.
+type probeStatuses struct {
+	status.Manager
+	ready map[types.UID]bool
+}
+
+func (p *probeStatuses) SetContainerReadiness(_ klog.Logger, uid types.UID, _ kubecontainer.ContainerID, ready bool) {
+	p.ready[uid] = ready
+}
+
+// running is a loop at work in a synctest bubble.
+type running struct {
+	*world
+	loop     *Loop
+	pods     chan kubetypes.PodUpdate
+	events   chan *pleg.PodLifecycleEvent
+	probes   chan results.Update
+	statuses *probeStatuses
+	due      []types.UID
+	down     error
+	cleaned  int
+	died     []string
+	ended    error
+}
+
+func start(t *testing.T, sourcesReady bool) *running {
+	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate), events: make(chan *pleg.PodLifecycleEvent),
+		probes: make(chan results.Update), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
+	r.loop = New(Config{
+		Inputs:        Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes},
+		Handlers:      r.Handlers,
+		RuntimeErrors: func() error { return r.down },
+		SourcesReady:  r.Handlers.SourcesReady,
+		Status:        r.statuses,
+		CleanUp:       func(context.Context) error { r.cleaned++; return nil },
+		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died = append(r.died, string(uid)+"/"+id) },
+		Due:           func() []types.UID { due := r.due; r.due = nil; return due },
+		ShouldSync:    func(pod *v1.Pod) bool { return pod.Name == "overdue" },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.ended = r.loop.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return r
+}
+
+func (r *running) add(pods ...*v1.Pod) {
+	r.pods <- kubetypes.PodUpdate{Op: kubetypes.ADD, Source: kubetypes.ApiserverSource, Pods: pods}
+	synctest.Wait()
+	r.take()
+}
+
+func TestLoop(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *running){
+		"events of the runtime": func(t *testing.T, r *running) {
+			r.add(aPod("a", 0))
+			r.events <- &pleg.PodLifecycleEvent{ID: "a", Type: pleg.ContainerDied, Data: "c1"}
+			r.events <- &pleg.PodLifecycleEvent{ID: "a", Type: pleg.ContainerRemoved, Data: "c1"}
+			r.events <- &pleg.PodLifecycleEvent{ID: "unknown", Type: pleg.ContainerDied, Data: "c2"}
+			synctest.Wait()
+			expect(t, "updates", r.take(), []string{"sync a"})
+			expect(t, "died", r.died, []string{"a/c1", "unknown/c2"})
+		},
+		"probe results": func(t *testing.T, r *running) {
+			r.add(aPod("a", 0))
+			r.probes <- results.Update{PodUID: "a", Result: results.Success}
+			synctest.Wait()
+			if !r.statuses.ready["a"] {
+				t.Error("the status manager was not told")
+			}
+			expect(t, "updates", r.take(), []string{"sync a"})
+		},
+		"pods that are due": func(t *testing.T, r *running) {
+			r.add(aPod("a", 0), aPod("b", 0), aPod("overdue", 0))
+			r.due = []types.UID{"b"}
+			<-time.After(syncPeriod)
+			synctest.Wait()
+			updates := r.take()
+			if len(updates) != 2 {
+				t.Errorf("updates %q, want b and overdue", updates)
+			}
+		},
+		"housekeeping": func(t *testing.T, r *running) {
+			<-time.After(3 * housekeepingPeriod)
+			synctest.Wait()
+			if r.cleaned != 3 {
+				t.Errorf("cleaned %d times in three periods", r.cleaned)
+			}
+		},
+		"nothing happens while the runtime is down": func(t *testing.T, r *running) {
+			r.down = errors.New("no runtime")
+			<-time.After(time.Second)
+			before := r.cleaned
+			<-time.After(time.Minute)
+			if r.cleaned > before+1 {
+				t.Errorf("cleaned %d times", r.cleaned-before)
+			}
+			r.down = nil
+			<-time.After(runtimeDownPauseMax + housekeepingPeriod)
+			if r.cleaned <= before {
+				t.Error("the loop does not go on when the runtime is back")
+			}
+		},
+		"a closed channel of pods is an error": func(t *testing.T, r *running) {
+			close(r.pods)
+			synctest.Wait()
+			if r.ended == nil {
+				t.Error("the loop ended without an error")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, start(t, true)) })
+		})
+	}
+}
+
+func TestHousekeepingWaitsForAllSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, false)
+		<-time.After(10 * housekeepingPeriod)
+		if r.cleaned != 0 {
+			t.Error("cleaned up while a source was silent: its pods would have looked like orphans")
+		}
+	})
+}
+
+func TestHealthCheckFailsWhenTheLoopDoesNotTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, true)
+		<-time.After(time.Minute)
+		if err := r.loop.HealthCheck(nil); err != nil {
+			t.Error(err)
+		}
+		r.down = errors.New("no runtime")
+		<-time.After(minHealthWindow + 2*housekeepingPeriod)
+		if r.loop.HealthCheck(nil) == nil {
+			t.Error("healthy although the loop stands still")
+		}
+	})
+}
