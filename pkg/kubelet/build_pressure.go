@@ -66,6 +66,8 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		KernelMemcgNotification:       b.Config.KernelMemcgNotification,
 		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
 		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
+		DiskInfo:                      b.stats.provider,
+		TerminationRequested:          b.pods.lifecycle.IsPodTerminationRequested,
 		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
 		Kill:                          b.workers.workers.KillPod,
 		ImageGC:                       b.garbage.images,

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -135,14 +134,6 @@ func (b *build) cleaner() housekeeping.Config {
 
 // housekept shows the pod workers to housekeeping in its own words.
 type housekept struct{ *podworkers.Workers }
-
-func (h housekept) SyncKnownPods(desired []*v1.Pod) map[types.UID]housekeeping.Known {
-	known := map[types.UID]housekeeping.Known{}
-	for uid, pod := range h.Workers.SyncKnownPods(desired) {
-		known[uid] = housekeeping.Known{Work: pod.State, Orphan: pod.Orphan, HasConfig: pod.HasConfig, Static: pod.Static}
-	}
-	return known
-}
 
 func (h housekept) Start(ctx context.Context, pod, mirror *v1.Pod) {
 	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror, StartTime: time.Now()})

@@ -11,11 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
 )
 
 // outcome is everything that can be seen of one call.
@@ -28,26 +31,48 @@ type outcome struct {
 }
 
 // TestSameAsStock gives random pods to both kubelets: options, error texts, hosts file, sub-path calls and directories are the same.
-func TestSameAsStock(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) { compareOnce(t, rt) })
-}
+func TestSameAsStock(t *testing.T) { compareMany(t) }
 
-// TestSameAsStockWithoutFeatures does so with the gates off that can still be turned off.
+// TestSameAsStockWithoutFeatures does so with every gate off that matters here. Some are locked since; an older version is emulated.
 func TestSameAsStockWithoutFeatures(t *testing.T) {
-	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
-		features.EnvFiles:              false,
-		features.HostnameOverride:      false,
-		features.ImageVolume:           false,
-		features.ImageVolumeWithDigest: false,
-	})
-	rapid.Check(t, func(rt *rapid.T) { compareOnce(t, rt) })
+	gate := utilfeature.DefaultFeatureGate
+	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, gate, version.MustParse("1.32"))
+	featuregatetesting.SetFeatureGateDuringTest(t, gate, features.RecursiveReadOnlyMounts, false)
+	if got := containerspec.CurrentFeatures(); got != (containerspec.Features{}) {
+		t.Fatalf("still on: %+v", got)
+	}
+	compareMany(t)
 }
 
-func compareOnce(t *testing.T, rt *rapid.T) {
+// compareMany compares with and without what makes containers fail, so that both kinds are plenty.
+func compareMany(t *testing.T) {
+	for name, faults := range map[string]bool{"anything": true, "mostly valid": false} {
+		t.Run(name, func(t *testing.T) {
+			var tried, started int
+			rapid.Check(t, func(rt *rapid.T) {
+				tried++
+				if compareOnce(t, rt, faults) {
+					started++
+				}
+			})
+			t.Logf("%d of %d containers could be started", started, tried)
+			if !faults && started*4 < tried {
+				t.Errorf("only %d of %d containers could be started: the comparison says little", started, tried)
+			}
+		})
+	}
+}
+
+// compareOnce tells whether the container could be started.
+func compareOnce(t *testing.T, rt *rapid.T, faults bool) bool {
 	w := richWorld(t)
 	w.nodeIPs = drawNodeIPs(rt)
 	w.synced = !rarely(rt, "unsynced")
 	pod, podIPs, images := drawPod(rt), drawPodIPs(rt), drawImages(rt)
+	if !faults {
+		w.synced = true
+		repair(pod)
+	}
 
 	stock := newOracle(t, w)
 	want := w.observe(t, func() (*kubecontainer.RunContainerOptions, error) {
@@ -62,6 +87,7 @@ func compareOnce(t *testing.T, rt *rapid.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		rt.Fatalf("differs from stock (-stock +ours):\n%s", diff)
 	}
+	return want.Error == ""
 }
 
 // observe makes one call in a fresh pod directory and fresh volumes and returns what came of it.

@@ -15,7 +15,8 @@ import (
 // PodStatuses is the part of the status manager that SandboxReady needs.
 type PodStatuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
-	// SetPodStatus takes the status over and returns without waiting for the API server.
+	// SetPodStatus takes the status over and returns it as merged, and whether it changed anything, without waiting for the API
+	// server.
 	SetPodStatus(logger klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool)
 }
 

@@ -24,8 +24,9 @@ func (s *statuses) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	return status, ok
 }
 
-func (s *statuses) SetPodStatus(_ klog.Logger, _ *v1.Pod, status v1.PodStatus) {
+func (s *statuses) SetPodStatus(_ klog.Logger, _ *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool) {
 	s.set = append(s.set, status)
+	return status, true
 }
 
 func TestSandboxReady(t *testing.T) {

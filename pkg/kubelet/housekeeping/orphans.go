@@ -92,6 +92,14 @@ func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTabl
 	if err := mounts.requireNone(uid); err != nil {
 		return err
 	}
+	// The removals below look at every directory they enter, but not at the pod's own.
+	notMounted, err := t.disk.mounter.IsLikelyNotMountPoint(t.disk.layout.Pod(uid))
+	if err != nil {
+		return fmt.Errorf("its directory cannot be checked for a mount: %w", err)
+	}
+	if !notMounted {
+		return fmt.Errorf("%w: its directory is a mount point", errMounted)
+	}
 	if err := t.removeVolumes(uid); err != nil {
 		return err
 	}

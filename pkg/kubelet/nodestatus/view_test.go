@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 )
 
 func TestViewBeforeUpdater(t *testing.T) {
@@ -123,10 +124,8 @@ func TestStartLister(t *testing.T) {
 	defer cancel()
 	client := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	lister, synced := StartLister(ctx, client, "a")
-	for !synced() {
-		if ctx.Err() != nil {
-			t.Fatal("not synced")
-		}
+	if !cache.WaitForCacheSync(ctx.Done(), synced) {
+		t.Fatal("not synced")
 	}
 	if _, err := lister.Get("a"); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	crierror "k8s.io/cri-api/pkg/errors"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -66,7 +67,7 @@ func (h hasten) stop(ctx context.Context, ids []string, graceSeconds int64) erro
 	var all sync.WaitGroup
 	for i, id := range ids {
 		all.Go(func() {
-			if err := h.stopper.StopContainer(ctx, id, graceSeconds); err != nil {
+			if err := h.stopper.StopContainer(ctx, id, graceSeconds); err != nil && !crierror.IsNotFound(err) {
 				errs[i] = fmt.Errorf("stopping container %s within %d s: %w", id, graceSeconds, err)
 			}
 		})

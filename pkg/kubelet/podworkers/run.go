@@ -112,6 +112,8 @@ func (w *Workers) sync(p *worker, j job) result {
 	r := result{err: err, after: found.AfterSync}
 	if err == nil && found.Terminal {
 		r.outcome = podlifecycle.Completed
+		// Such a sync starts nothing: what it saw is good enough for the termination.
+		p.waited = true
 	}
 	return r
 }

@@ -42,7 +42,7 @@ type flight struct {
 type seen struct {
 	// lastOperation is when the last operation ended, lastSync when the last sync did.
 	lastOperation, lastSync time.Time
-	// waited is true when a termination has waited for a status since lastSync.
+	// waited is true when there is no need to wait for a status newer than lastSync (any more).
 	waited bool
 }
 

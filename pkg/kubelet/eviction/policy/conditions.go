@@ -26,7 +26,7 @@ type Condition struct {
 
 // conditionMemory is what is remembered of a condition.
 type conditionMemory struct {
-	true_ bool
+	holds bool
 	since time.Time
 	// lastMet is when a threshold of it was last met; zero means never.
 	lastMet time.Time
@@ -56,10 +56,10 @@ func conditionOf(i int, mem conditionMemory, clocks []clock, s *snapshot.Snapsho
 		mem.lastMet = s.Taken
 	}
 	now := pressing || mem.restored || (!mem.lastMet.IsZero() && s.Taken.Sub(mem.lastMet) < period)
-	if now != mem.true_ {
-		mem.true_, mem.since = now, s.Taken
+	if now != mem.holds {
+		mem.holds, mem.since = now, s.Taken
 	}
-	c.True, c.Since = mem.true_, mem.since
+	c.True, c.Since = mem.holds, mem.since
 	return c, mem
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// pollInFlight is how often to look while something is in flight whose end nobody reports.
-const pollInFlight = time.Second
+// pollUrgent is how often to look while a hard threshold is met and something is in flight.
+const pollUrgent = time.Second
 
 // Decide decides about one snapshot. It is a function of its arguments: the order of pods and of other lists in the snapshot
 // makes no difference, and none of the arguments is changed. Snapshots must come in the order of their times.
@@ -62,7 +62,8 @@ func (r *round) postpone(n *need) {
 	r.decision.Starved = append(r.decision.Starved, st)
 }
 
-// schedule asks for an earlier look where time alone changes something.
+// schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by those who
+// carry it out, so that only what is urgent is polled.
 func (r *round) schedule() {
 	for i := range r.memory.clocks {
 		c := &r.memory.clocks[i]
@@ -70,13 +71,17 @@ func (r *round) schedule() {
 			r.sooner(c.remaining(&r.rules.Thresholds[i]))
 		}
 	}
-	if len(r.snapshot.InFlight) > 0 {
-		r.sooner(pollInFlight)
-	}
+	settling := len(r.snapshot.InFlight) > 0 || r.snapshot.Taken.Sub(r.snapshot.LastRelease) < r.rules.Timing.Patience
 	for i := range r.decision.Starved {
-		switch r.decision.Starved[i].Outcome {
-		case AwaitFigures, AwaitOther, AwaitTurn, AwaitRelease:
-			r.sooner(pollInFlight)
+		switch st := &r.decision.Starved[i]; st.Outcome {
+		case AwaitOther, AwaitTurn, AwaitRelease:
+			if st.Hard {
+				r.sooner(pollUrgent)
+			}
+		case AwaitFigures:
+			if st.Hard && settling {
+				r.sooner(pollUrgent)
+			}
 		}
 	}
 }

@@ -104,4 +104,6 @@ func (d *Decision) Condition(t v1.NodeConditionType) Condition {
 func (s *Starved) Resource() v1.ResourceName { return s.Signal.Resource() }
 
 // Acting tells whether something is done or waited for, so that users should hear of it.
-func (s *Starved) Acting() bool { return s.Outcome == Evict || s.Outcome == ReclaimNode || s.Outcome == NoCandidate }
+func (s *Starved) Acting() bool {
+	return s.Outcome == Evict || s.Outcome == ReclaimNode || s.Outcome == NoCandidate
+}

@@ -33,7 +33,7 @@ type signalMemory struct {
 func (m Memory) WithConditions(conditions []v1.NodeConditionType, now time.Time) Memory {
 	for i, t := range ConditionTypes {
 		if slices.Contains(conditions, t) {
-			m.conditions[i] = conditionMemory{true_: true, lastMet: now, restored: true}
+			m.conditions[i] = conditionMemory{holds: true, lastMet: now, restored: true}
 		}
 	}
 	return m

@@ -12,9 +12,10 @@ import (
 type pending struct {
 	// amount is what the counted pods will give back.
 	amount int64
-	// count is how many pods that is, newest when the last of them was begun.
-	count  int
+	// newest is when the last of them was begun.
 	newest time.Time
+	// failed is when a kill last failed.
+	failed time.Time
 	// busy are the pods that must not be chosen: counted ones, those whose kill failed a moment ago, and those that take too long.
 	busy map[types.UID]bool
 	// slow are the pods that are being stopped with more grace than the need can wait for.
@@ -52,6 +53,9 @@ func anyTerminating(pods []snapshot.Pod) bool {
 }
 
 func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFlight, pod *snapshot.Pod, t Timing) {
+	if f.State == snapshot.Failed && f.Changed.After(p.failed) {
+		p.failed = f.Changed
+	}
 	switch {
 	case f.State == snapshot.Failed,
 		f.State == snapshot.Stopped && s.Taken.Sub(f.Changed) >= t.Patience,
@@ -66,7 +70,7 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 				amount = now
 			}
 		}
-		p.count_(f.UID, amount, f.Started)
+		p.expect(f.UID, amount, f.Started)
 	}
 }
 
@@ -85,14 +89,14 @@ func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Po
 		p.slow[pod.UID] = true
 	case -left < t.Patience:
 		amount, _ := n.group.usage(pod, s.Layout)
-		p.count_(pod.UID, amount, time.Time{})
+		p.expect(pod.UID, amount, time.Time{})
 	}
 }
 
-func (p *pending) count_(uid types.UID, amount int64, started time.Time) {
+func (p *pending) expect(uid types.UID, amount int64, started time.Time) {
 	p.busy[uid] = true
 	p.amount = saturatingAdd(p.amount, max(0, amount))
-	p.count++
+
 	if started.After(p.newest) {
 		p.newest = started
 	}

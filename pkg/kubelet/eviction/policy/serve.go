@@ -44,7 +44,7 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		return NoCandidate, false
 	}
 	hurry := r.hurry(n, g)
-	if p.count > 0 && !p.newest.IsZero() && !hurry && r.snapshot.Taken.Sub(p.newest) < r.rules.Timing.Patience {
+	if !hurry && r.mustWait(p) {
 		return AwaitTurn, false
 	}
 	d := demand{base: n.amount - p.amount, rest: r.rest(list, g), killTime: r.rules.Timing.KillTime, settling: r.rules.Timing.Settling}
@@ -110,6 +110,13 @@ func (r *round) hurry(n *need, g growth) bool {
 	}
 	left := r.snapshot.Signals[n.signal].Available
 	return float64(left)/g.node < r.rules.Timing.KillTime.Seconds()
+}
+
+// mustWait: kills go one by one, so that each shows what it brings. A kill that has failed brings the next victim, but a broken
+// killer is not run through all pods in a moment.
+func (r *round) mustWait(p *pending) bool {
+	t, now := &r.rules.Timing, r.snapshot.Taken
+	return (!p.newest.IsZero() && now.Sub(p.newest) < t.Patience) || (!p.failed.IsZero() && now.Sub(p.failed) < t.KillTime)
 }
 
 // now is the part of the chosen pods that is evicted in this round: the first one, and in a hurry as many as are needed to

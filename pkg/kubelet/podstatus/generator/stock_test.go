@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -57,7 +58,7 @@ func stock(t testing.TB, s scenario) v1.PodStatus {
 		set(t, kl, "nodeLister", corelisters.NewNodeLister(indexer))
 		set(t, kl, "nodeName", types.NodeName(nodeName))
 	}
-	return stockGenerate(kl, context.Background(), s.pod, s.runtime, s.terminal)
+	return stockGenerate(kl, quiet(), s.pod, s.runtime, s.terminal)
 }
 
 // ours runs one scenario through the generator.
@@ -84,7 +85,7 @@ func ours(s scenario) v1.PodStatus {
 	if s.node != nil {
 		cfg.HostIPs = func(context.Context) ([]net.IP, error) { return utilnode.GetNodeHostIPs(s.node) }
 	}
-	return generator.New(cfg).Generate(context.Background(), s.pod, s.runtime, s.terminal)
+	return generator.New(cfg).Generate(quiet(), s.pod, s.runtime, s.terminal)
 }
 
 func set[T any](t testing.TB, kl *kubelet.Kubelet, name string, value T) {
@@ -116,3 +117,6 @@ func node(addresses ...string) *v1.Node {
 	}
 	return n
 }
+
+// quiet is a context whose logger drops everything: random pods give a lot to complain about.
+func quiet() context.Context { return klog.NewContext(context.Background(), klog.Logger{}) }

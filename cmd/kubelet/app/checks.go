@@ -1,0 +1,111 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/component-base/cli/flag"
+	nodeutil "k8s.io/component-helpers/node/util"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	netutils "k8s.io/utils/net"
+)
+
+// checks are values that stock's validation lets pass and that end its start later, half-way through, in words that do not
+// say which setting is meant. Each check refuses only what would end the start anyway. The order is that of the messages.
+var checks = []func(*Settings) error{
+	checkAddresses,
+	checkNodeIP,
+	checkTLS,
+	checkAuthentication,
+	checkAuthorization,
+	checkLockFile,
+	checkResourceManagers,
+	checkReservations,
+	checkEviction,
+	checkContainerLogs,
+	checkCredentialProviders,
+	checkKubeconfig,
+	checkSwap,
+}
+
+func checkAddresses(s *Settings) error {
+	if (s.Config.EnableServer || s.Config.ReadOnlyPort > 0) && netutils.ParseIPSloppy(s.Config.Address) == nil {
+		return fmt.Errorf("address (--address) %q is not an IP address", s.Config.Address)
+	}
+	return nil
+}
+
+func checkNodeIP(s *Settings) error {
+	if _, _, err := nodeutil.ParseNodeIPArgument(s.Flags.NodeIP, s.Flags.CloudProvider); err != nil {
+		return fmt.Errorf("--node-ip %q: %w", s.Flags.NodeIP, err)
+	}
+	return nil
+}
+
+func checkTLS(s *Settings) error {
+	var faults []error
+	if _, err := flag.TLSCipherSuites(s.Config.TLSCipherSuites); err != nil {
+		faults = append(faults, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites) %v: %w", s.Config.TLSCipherSuites, err))
+	}
+	if _, err := flag.TLSVersion(s.Config.TLSMinVersion); err != nil {
+		faults = append(faults, fmt.Errorf("tlsMinVersion (--tls-min-version) %q: %w", s.Config.TLSMinVersion, err))
+	}
+	if _, err := flag.TLSCurvePreferences(s.Config.TLSCurvePreferences); err != nil {
+		faults = append(faults, fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences) %v: %w", s.Config.TLSCurvePreferences, err))
+	}
+	return errors.Join(faults...)
+}
+
+func checkAuthentication(s *Settings) error {
+	authn := s.Config.Authentication
+	switch {
+	case authn.Webhook.Enabled && s.standalone():
+		return errors.New("authentication.webhook.enabled (--authentication-token-webhook) true needs --kubeconfig: " +
+			"without an API server nobody can review tokens")
+	case !authn.Webhook.Enabled && !authn.Anonymous.Enabled && authn.X509.ClientCAFile == "":
+		return errors.New("no authentication method configured: set one of authentication.webhook.enabled (--authentication-token-webhook), " +
+			"authentication.x509.clientCAFile (--client-ca-file), authentication.anonymous.enabled (--anonymous-auth)")
+	}
+	return nil
+}
+
+func checkAuthorization(s *Settings) error {
+	const name = "authorization.mode (--authorization-mode)"
+	allowed := []kubeletconfig.KubeletAuthorizationMode{
+		kubeletconfig.KubeletAuthorizationModeAlwaysAllow, kubeletconfig.KubeletAuthorizationModeWebhook,
+	}
+	mode := s.Config.Authorization.Mode
+	switch {
+	case !slices.Contains(allowed, mode):
+		return fmt.Errorf("%s %q must be one of: %q", name, mode, allowed)
+	case mode == kubeletconfig.KubeletAuthorizationModeWebhook && s.standalone():
+		return fmt.Errorf("%s %q needs --kubeconfig: without an API server nobody can review access", name, mode)
+	}
+	return nil
+}
+
+func checkLockFile(s *Settings) error {
+	if s.Flags.ExitOnLockContention && s.Flags.LockFilePath == "" {
+		return errors.New("--exit-on-lock-contention true needs --lock-file")
+	}
+	return nil
+}
+
+func checkReservations(s *Settings) error {
+	var faults []error
+	if _, err := parseReservation(s.Config.KubeReserved); err != nil {
+		faults = append(faults, fmt.Errorf("kubeReserved (--kube-reserved): %w", err))
+	}
+	if _, err := parseReservation(s.Config.SystemReserved); err != nil {
+		faults = append(faults, fmt.Errorf("systemReserved (--system-reserved): %w", err))
+	}
+	if _, err := cm.ParseQOSReserved(s.Config.QOSReserved); err != nil {
+		faults = append(faults, fmt.Errorf("qosReserved (--qos-reserved): %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+// standalone is true without an API server.
+func (s *Settings) standalone() bool { return s.Flags.KubeConfig == "" }

@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/logs"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
+)
+
+// Agent is what the program runs. Run blocks until ctx ends, and returns an error when the agent cannot go on.
+type Agent interface {
+	Run(ctx context.Context) error
+}
+
+// Program is one invocation of the command.
+type Program struct {
+	// Args are the command line without the program's name.
+	Args           []string
+	Stdout, Stderr io.Writer
+	// New builds the agent; it must not start anything.
+	New func(context.Context, kubelet.Dependencies) (Agent, error)
+}
+
+// Run does what the command line asks for and returns the exit code: 0 when it was done or a signal ended it, 1 otherwise.
+// Feature gates and logging belong to the process, so a process runs one agent only.
+func (p Program) Run(ctx context.Context) int {
+	defer logs.FlushLogs()
+	err := p.run(ctx)
+	var failed *runtimeError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &failed):
+		klog.FromContext(ctx).Error(failed.err, "Kubelet failed")
+	default:
+		fmt.Fprintf(p.Stderr, "Error: %v\n", err)
+	}
+	return 1
+}
+
+// runtimeError is an error of an agent whose settings were right. It goes to the log, because logging is set up by then, while
+// errors of settings are for whoever typed them.
+type runtimeError struct{ err error }
+
+func (e *runtimeError) Error() string { return e.err.Error() }
+
+func (p Program) run(ctx context.Context) error {
+	if err := registerGates(); err != nil {
+		return err
+	}
+	line, err := parseCommandLine(p.Args)
+	if err != nil {
+		return err
+	}
+	if line.help() {
+		return printHelp(p.Stdout, line.flagSet)
+	}
+	if printed := printVersion(p.Stdout, line.version()); printed {
+		return nil
+	}
+	settings, err := line.settings(ctx)
+	if err != nil {
+		return err
+	}
+	if err := settings.Validate(utilfeature.DefaultFeatureGate); err != nil {
+		return err
+	}
+	if err := checkVersion(version.Get()); err != nil {
+		return err
+	}
+	if err := settings.startLogging(); err != nil {
+		return err
+	}
+	settings.log(ctx)
+	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	if err := (&process{settings: settings, newAgent: p.New}).run(ctx); err != nil {
+		return &runtimeError{err}
+	}
+	return nil
+}
+
+// UntilSignal returns a context that SIGTERM or SIGINT ends. A second signal calls now, for people who do not want to wait. The
+// returned function gives the signals back.
+func UntilSignal(parent context.Context, now func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		for range 2 {
+			if _, open := <-signals; !open {
+				return
+			}
+			if ctx.Err() != nil {
+				now()
+				return
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}

@@ -1,0 +1,109 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+)
+
+// Settings are all that the user said, merged and defaulted. They are not validated yet.
+type Settings struct {
+	Flags  *options.KubeletFlags
+	Config *kubeletconfig.KubeletConfiguration
+	// FlagSet shows the flags as they were given.
+	FlagSet *pflag.FlagSet
+	// SkippedDropIns are files in --config-dir that do not end in .conf.
+	SkippedDropIns []string
+}
+
+// settings merges files and flags. The feature gates of the process are set here: twice, since the gates that flags enable
+// decide how files are defaulted, and files may enable more.
+func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
+	s := &Settings{Flags: l.flags, Config: l.config, FlagSet: l.flagSet}
+	if err := setGates(s.Config.FeatureGates); err != nil {
+		return nil, err
+	}
+	if err := options.ValidateKubeletFlags(s.Flags); err != nil {
+		return nil, fmt.Errorf("--node-labels: %w", err)
+	}
+	if s.Flags.KubeletConfigFile == "" && s.Flags.KubeletDropinConfigDirectory == "" {
+		return s, nil
+	}
+	if err := s.readFiles(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.overrule(s.Config); err != nil {
+		return nil, err
+	}
+	return s, setGates(s.Config.FeatureGates)
+}
+
+func (s *Settings) readFiles(ctx context.Context) error {
+	if file := s.Flags.KubeletConfigFile; file != "" {
+		config, err := loadConfigFile(ctx, file)
+		if err != nil {
+			return fmt.Errorf("--config %s: %w", file, err)
+		}
+		s.Config = config
+	}
+	if dir := s.Flags.KubeletDropinConfigDirectory; dir != "" {
+		skipped, err := mergeDropIns(s.Config, dir)
+		if err != nil {
+			return fmt.Errorf("--config-dir %s: %w", dir, err)
+		}
+		s.SkippedDropIns = skipped
+	}
+	return nil
+}
+
+func setGates(gates map[string]bool) error {
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return fmt.Errorf("featureGates (--feature-gates): %w", err)
+	}
+	return nil
+}
+
+// startLogging applies the logging settings, which works once in a process.
+func (s *Settings) startLogging() error {
+	logs.InitLogs()
+	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, utilfeature.DefaultFeatureGate, field.NewPath("logging")); err != nil {
+		return fmt.Errorf("initialize logging: %w", err)
+	}
+	return nil
+}
+
+// log writes down what the agent was told, for whoever reads the log later.
+func (s *Settings) log(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	cliflag.PrintFlags(s.FlagSet)
+	logger.Info("Kubelet version", "kubeletVersion", version.Get())
+	logger.Info("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
+	for _, file := range s.SkippedDropIns {
+		logger.V(4).Info("Skipped file in drop-in directory (does not have .conf extension)", "file", file)
+	}
+	logger.V(5).Info("KubeletConfiguration", "configuration", klog.Format(presentable(s.Config)))
+	for _, warning := range s.warnings() {
+		logger.Info("Warning: " + warning)
+	}
+}
+
+// presentable is the configuration without secrets.
+func presentable(config *kubeletconfig.KubeletConfiguration) *kubeletconfig.KubeletConfiguration {
+	config = config.DeepCopy()
+	for header := range maps.Keys(config.StaticPodURLHeader) {
+		config.StaticPodURLHeader[header] = []string{"<masked>"}
+	}
+	return config
+}

@@ -1,0 +1,87 @@
+package eviction
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// apply carries out a decision. Everything that takes time is begun here and goes on beside the loop.
+func (m *Manager) apply(ctx context.Context, s *snapshot.Snapshot, d *policy.Decision) {
+	m.report.starved(ctx, s, d)
+	for i := range d.Reclaims {
+		m.reclaim(ctx, d.Reclaims[i])
+	}
+	for _, victims := range [][]policy.Victim{d.LocalStorage, d.Victims} {
+		for i := range victims {
+			m.evict(ctx, victims[i])
+		}
+	}
+}
+
+// evict begins one eviction.
+func (m *Manager) evict(ctx context.Context, v policy.Victim) {
+	m.ledger.begin(&v, m.config.Clock.Now())
+	m.report.evicting(ctx, &v)
+	m.work.Go(func() {
+		grace := v.GraceSeconds
+		err := m.config.Kill(ctx, v.Pod.Object, true, &grace, evictedStatus(&v))
+		m.ledger.ended(v.Pod.UID, err, m.config.Clock.Now())
+		m.report.evicted(ctx, &v, err)
+		m.Wake()
+	})
+}
+
+// evictedStatus amends the status of an evicted pod. It may be called more than once and for different statuses.
+func evictedStatus(v *policy.Victim) func(*v1.PodStatus) {
+	pod, message := v.Pod.Object, v.Message
+	return func(status *v1.PodStatus) {
+		status.Phase = v1.PodFailed
+		status.Reason = policy.ReasonEvicted
+		status.Message = message
+		podutil.UpdatePodCondition(status, &v1.PodCondition{
+			Type:               v1.DisruptionTarget,
+			Status:             v1.ConditionTrue,
+			Reason:             v1.PodReasonTerminationByKubelet,
+			Message:            message,
+			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.DisruptionTarget),
+		})
+	}
+}
+
+// publish makes the conditions visible and tells when one has become True.
+func (m *Manager) publish(ctx context.Context, d *policy.Decision) {
+	before := *m.conditions.Load()
+	now := append([]policy.Condition(nil), d.Conditions[:]...)
+	m.conditions.Store(&now)
+	began := false
+	for i := range now {
+		was := isTrue(before, now[i].Type)
+		if now[i].True != was {
+			klog.FromContext(ctx).Info("Eviction manager: node condition changed", "condition", now[i].Type, "status", now[i].True)
+		}
+		began = began || (now[i].True && !was)
+	}
+	if began && m.config.OnConditionChange != nil {
+		m.config.OnConditionChange()
+	}
+}
+
+func isTrue(conditions []policy.Condition, t v1.NodeConditionType) bool {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return conditions[i].True
+		}
+	}
+	return false
+}
+
+// PodIsEvicted tells from a pod's status whether it was evicted.
+func PodIsEvicted(status v1.PodStatus) bool {
+	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted
+}

@@ -1,0 +1,46 @@
+package eviction
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+)
+
+// Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why.
+func (m *Manager) Judge(pod *v1.Pod) (policy.Verdict, string) {
+	conditions := *m.conditions.Load()
+	return policy.Admit(conditions, policy.Applicant{
+		Pod:                 pod,
+		Running:             m.config.Readmitted != nil && m.config.Readmitted(pod),
+		ComparisonOperators: m.config.Features.TaintTolerationComparisonOperators,
+	})
+}
+
+// Admit is Judge for callers that know no waiting: such pods are rejected. It implements lifecycle.PodAdmitHandler.
+func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	verdict, message := m.Judge(attrs.Pod)
+	if verdict == policy.Admitted {
+		return lifecycle.PodAdmitResult{Admit: true}
+	}
+	return lifecycle.PodAdmitResult{Reason: policy.ReasonEvicted, Message: message}
+}
+
+// Conditions is what was decided last, one entry per pressure condition; empty before the first look. The caller must not
+// modify it.
+func (m *Manager) Conditions() []policy.Condition { return *m.conditions.Load() }
+
+// IsUnderMemoryPressure tells whether the node has the condition MemoryPressure.
+func (m *Manager) IsUnderMemoryPressure() bool {
+	return isTrue(*m.conditions.Load(), v1.NodeMemoryPressure)
+}
+
+// IsUnderDiskPressure tells whether the node has the condition DiskPressure.
+func (m *Manager) IsUnderDiskPressure() bool {
+	return isTrue(*m.conditions.Load(), v1.NodeDiskPressure)
+}
+
+// IsUnderPIDPressure tells whether the node has the condition PIDPressure.
+func (m *Manager) IsUnderPIDPressure() bool {
+	return isTrue(*m.conditions.Load(), v1.NodePIDPressure)
+}

@@ -1,0 +1,139 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Summary is where figures come from. Get may take long; it is never called twice at a time.
+type Summary interface {
+	Get(ctx context.Context, updateStats bool) (*statsapi.Summary, error)
+}
+
+// ImageGC removes images that no container uses.
+type ImageGC interface {
+	DeleteUnusedImages(ctx context.Context) error
+}
+
+// ContainerGC removes containers that have ended, those of pods that are still there among them.
+type ContainerGC interface {
+	DeleteAllUnusedContainers(ctx context.Context) error
+}
+
+// DiskInfo says how file systems are spread over devices.
+type DiskInfo interface {
+	HasDedicatedImageFs(ctx context.Context) (bool, error)
+	HasDedicatedContainerFs(ctx context.Context) (bool, error)
+}
+
+// MemoryReader reads memory straight from the kernel, without a stats summary: the node, all pods together, and each pod by
+// its UID. What could not be read is unknown.
+type MemoryReader interface {
+	ReadMemory() (node, pods snapshot.Observation, byPod map[types.UID]snapshot.Memory)
+}
+
+// KillFunc stops a pod through its pod worker. It returns when all containers have ended, when that took too long, or when ctx
+// ends. It is called from several goroutines, also twice for a pod when the grace period has become shorter.
+type KillFunc func(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error
+
+// Config is what a Manager needs. The fields of the first block are required.
+type Config struct {
+	Summary    Summary
+	DiskInfo   DiskInfo
+	Kill       KillFunc
+	ActivePods func() []*v1.Pod
+	// PodCleanedUp tells whether cgroups and volumes of a stopped pod are gone.
+	PodCleanedUp func(*v1.Pod) bool
+	ImageGC      ImageGC
+	ContainerGC  ContainerGC
+	Recorder     record.EventRecorder
+	NodeRef      *v1.ObjectReference
+	Clock        clock.WithTicker
+
+	// Thresholds comes from ParseThresholds.
+	Thresholds               []policy.Threshold
+	PressureTransitionPeriod time.Duration
+	// MaxPodGracePeriodSeconds caps the grace of soft evictions, negative leaves pods their own.
+	MaxPodGracePeriodSeconds int64
+	// MonitoringPeriod is the time between two looks when nothing happens; 10 s when zero.
+	MonitoringPeriod time.Duration
+	// LocalStorageCapacityIsolation: limits on local storage are enforced.
+	LocalStorageCapacityIsolation bool
+	// KernelMemcgNotification asks for notifications of the kernel on cgroup v1, PodCgroupRoot is the cgroup of all pods.
+	KernelMemcgNotification bool
+	PodCgroupRoot           string
+
+	// Memory, when set, is read beside the summary and stands in when that fails.
+	Memory MemoryReader
+	// Readmitted tells whether a pod has containers or allocated resources, so that it does not enter but is here already.
+	Readmitted func(*v1.Pod) bool
+	// TerminationRequested tells whether a pod is being stopped. Without it only the pod's deletion timestamp counts.
+	TerminationRequested func(types.UID) bool
+	// OnConditionChange is called by the manager's goroutine when a node condition has become True, so that it can be published
+	// at once. It must not block.
+	OnConditionChange func()
+	// Features are the gates that matter here; nil reads them when the manager is made.
+	Features *Features
+}
+
+// Features are feature gates of stock, as values.
+type Features struct {
+	// PodLevelResources: requests of the pod as a whole count.
+	PodLevelResources bool
+	// SeparateDiskGC (gate KubeletSeparateDiskGC): a container file system apart from images is supported.
+	SeparateDiskGC bool
+	// TaintTolerationComparisonOperators: tolerations may compare numbers.
+	TaintTolerationComparisonOperators bool
+}
+
+// featuresNow reads the feature gates.
+func featuresNow() *Features {
+	gates := utilfeature.DefaultFeatureGate
+	return &Features{
+		PodLevelResources:                  gates.Enabled(features.PodLevelResources),
+		SeparateDiskGC:                     gates.Enabled(features.KubeletSeparateDiskGC),
+		TaintTolerationComparisonOperators: gates.Enabled(features.TaintTolerationComparisonOperators),
+	}
+}
+
+func (c *Config) validate() error {
+	missing := func(name string, absent bool) error {
+		if absent {
+			return errors.New("eviction manager: " + name + " is required")
+		}
+		return nil
+	}
+	return errors.Join(
+		missing("Summary", c.Summary == nil), missing("DiskInfo", c.DiskInfo == nil),
+		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil),
+		missing("PodCleanedUp", c.PodCleanedUp == nil), missing("ImageGC", c.ImageGC == nil),
+		missing("ContainerGC", c.ContainerGC == nil), missing("Recorder", c.Recorder == nil),
+		missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
+	)
+}
+
+func (c *Config) rules() policy.Rules {
+	timing := policy.DefaultTiming()
+	if c.MonitoringPeriod > 0 {
+		timing.Period = c.MonitoringPeriod
+	}
+	return policy.Rules{
+		Thresholds:               c.Thresholds,
+		PressureTransitionPeriod: c.PressureTransitionPeriod,
+		MaxPodGracePeriodSeconds: c.MaxPodGracePeriodSeconds,
+		LocalStorageLimits:       c.LocalStorageCapacityIsolation,
+		Timing:                   timing,
+	}
+}

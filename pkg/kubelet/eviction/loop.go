@@ -1,0 +1,167 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	// pollLedger is how often to ask whether stopped pods are cleaned up.
+	pollLedger = time.Second
+	// collectPatience is how long a collection may take until its figures count as missing.
+	collectPatience = 15 * time.Second
+	// stopPatience is how long Run waits at its end for what it has begun.
+	stopPatience = 5 * time.Second
+)
+
+var errCollecting = errors.New("figures are still being collected")
+
+// Run watches the node until ctx ends. It waits a short while for the kills it has begun, which end with ctx too.
+func (m *Manager) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	logger.Info("Eviction manager: starting control loop")
+	defer m.drain()
+	if !m.hasWork() {
+		<-ctx.Done()
+		return
+	}
+	m.loop.next = m.config.Clock.Now()
+	timer := m.config.Clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+			m.lookNow()
+		case f := <-m.loop.collector.results:
+			m.loop.collecting = time.Time{}
+			m.look(ctx, f)
+		case <-timer.C():
+		}
+		m.tick(ctx)
+		timer.Reset(m.untilTick())
+	}
+}
+
+// hasWork is false when nothing is configured that could ever lead to an eviction.
+func (m *Manager) hasWork() bool {
+	return len(m.config.Thresholds) > 0 || m.config.LocalStorageCapacityIsolation
+}
+
+func (m *Manager) lookNow() {
+	m.loop.next = m.config.Clock.Now()
+	m.loop.again = !m.loop.collecting.IsZero()
+}
+
+// tick begins a collection when it is time for one, and decides without when one takes too long.
+func (m *Manager) tick(ctx context.Context) {
+	now := m.config.Clock.Now()
+	if m.ledger.sweep(now, m.config.PodCleanedUp) {
+		m.lookNow()
+	}
+	l := &m.loop
+	switch {
+	case !l.collecting.IsZero():
+		if now.Sub(l.collecting) >= collectPatience && !now.Before(l.next) {
+			m.look(ctx, m.withoutSummary(now))
+		}
+	case !now.Before(l.next):
+		l.collecting = now
+		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx) })
+	}
+}
+
+// withoutSummary is what can be known while the summary does not come.
+func (m *Manager) withoutSummary(now time.Time) figures {
+	f := figures{taken: now, err: errCollecting, layout: m.loop.layout}
+	f.node, f.pods = snapshot.Observation{Err: errNotRead}, snapshot.Observation{Err: errNotRead}
+	if m.config.Memory != nil {
+		f.node, f.pods, f.byPod = m.config.Memory.ReadMemory()
+	}
+	return f
+}
+
+// untilTick is the time to sleep. Clean-up is polled while something is in flight.
+func (m *Manager) untilTick() time.Duration {
+	l := &m.loop
+	wait := l.next.Sub(m.config.Clock.Now())
+	if !l.collecting.IsZero() {
+		wait = max(wait, l.collecting.Add(collectPatience).Sub(m.config.Clock.Now()))
+	}
+	if !m.ledger.empty() {
+		wait = min(wait, pollLedger)
+	}
+	return max(wait, 0)
+}
+
+// look is one round: a snapshot, a decision, its effects.
+func (m *Manager) look(ctx context.Context, f figures) {
+	s := m.snapshot(&f)
+	l := &m.loop
+	rules := l.rules
+	rules.Thresholds = m.effective(ctx, s.Layout)
+	d, memory := policy.Decide(s, &rules, l.memory)
+	l.memory = memory
+	m.publish(ctx, &d)
+	m.apply(ctx, s, &d)
+	l.next = s.Taken.Add(nextLook(&d, rules.Timing.Period))
+	if l.again {
+		l.again, l.next = false, s.Taken
+	}
+}
+
+func nextLook(d *policy.Decision, period time.Duration) time.Duration {
+	if d.LookAgain > 0 && d.LookAgain < period {
+		return d.LookAgain
+	}
+	return period
+}
+
+func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
+	// A collection that was overtaken by a look without it must not turn back time.
+	m.loop.taken = later(f.taken, m.loop.taken)
+	s := &snapshot.Snapshot{Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view()}
+	s.InFlight, s.LastRelease = m.ledger.view()
+	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f)
+	return s
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// effective are the thresholds that hold for the layout; they are worked out again when that changes.
+func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) []policy.Threshold {
+	l := &m.loop
+	if layout != l.layout {
+		l.layout = layout
+		thresholds, replaced := policy.Effective(m.config.Thresholds, layout)
+		l.rules.Thresholds = thresholds
+		if len(replaced) > 0 {
+			klog.FromContext(ctx).Info("Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals", replaced)
+		}
+	}
+	return l.rules.Thresholds
+}
+
+// drain waits for what was begun, but not for something that hangs.
+func (m *Manager) drain() {
+	done := make(chan struct{})
+	go func() { m.work.Wait(); close(done) }()
+	timer := m.config.Clock.NewTimer(stopPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C():
+	}
+}

@@ -1,0 +1,89 @@
+package eviction
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Manager watches the node and evicts pods. Run is called once; every other method may be called at any time, also before Run,
+// from any goroutine.
+type Manager struct {
+	config Config
+	ledger *ledger
+	// wake makes the loop look at once; it holds one token so that bursts become one look.
+	wake chan struct{}
+	// work counts the goroutines beside the loop.
+	work sync.WaitGroup
+	// conditions is what was decided last, for readers.
+	conditions atomic.Pointer[[]policy.Condition]
+	loop       loopState
+	report     reporter
+	reclaims   reclaimer
+}
+
+// loopState belongs to the goroutine of Run.
+type loopState struct {
+	rules     policy.Rules
+	memory    policy.Memory
+	layout    snapshot.Layout
+	builder   builder
+	collector collector
+	// collecting since when; zero when no collection is under way.
+	collecting time.Time
+	// taken is the time of the last snapshot.
+	taken time.Time
+	// next is when to look again, again that something happened while a collection was under way.
+	next  time.Time
+	again bool
+}
+
+// New checks the configuration and makes a manager. Nothing is started.
+func New(c Config) (*Manager, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if c.Features == nil {
+		c.Features = featuresNow()
+	}
+	m := &Manager{config: c, ledger: newLedger(), wake: make(chan struct{}, 1)}
+	m.loop.rules = c.rules()
+	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
+	m.loop.collector = collector{
+		summary: c.Summary, memory: c.Memory, now: c.Clock.Now, results: make(chan figures, 1),
+		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
+	}
+	m.report = reporter{recorder: c.Recorder, node: c.NodeRef, every: m.loop.rules.Timing.Period}
+	m.conditions.Store(new([]policy.Condition))
+	return m, nil
+}
+
+// Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure neither
+// lifts the taints nor lets pods in. It must be called before Run, and before pods are admitted.
+func (m *Manager) Restore(conditions []v1.NodeCondition) {
+	var held []v1.NodeConditionType
+	var published []policy.Condition
+	for _, t := range policy.ConditionTypes {
+		for i := range conditions {
+			if c := &conditions[i]; c.Type == t && c.Status == v1.ConditionTrue {
+				held = append(held, t)
+				published = append(published, policy.Condition{Type: t, True: true, Since: c.LastTransitionTime.Time})
+			}
+		}
+	}
+	m.loop.memory = m.loop.memory.WithConditions(held, m.config.Clock.Now())
+	m.conditions.Store(&published)
+}
+
+// Wake makes the manager look at the node at once.
+func (m *Manager) Wake() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}

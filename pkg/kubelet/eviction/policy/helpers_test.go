@@ -1,0 +1,192 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	mi = int64(1) << 20
+	gi = int64(1) << 30
+)
+
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// spec describes a pod and its usage; a negative usage is an absent one.
+type spec struct {
+	name          string
+	priority      int32
+	request       int64
+	storage       int64
+	memory        int64
+	disk          int64
+	logs          int64
+	inodes        int64
+	pids          int64
+	noStats       bool
+	grace         *int64
+	static        bool
+	terminatingIn time.Duration
+}
+
+func (s spec) object() *v1.Pod {
+	requests := v1.ResourceList{}
+	if s.request > 0 {
+		requests[v1.ResourceMemory] = *resource.NewQuantity(s.request, resource.BinarySI)
+	}
+	if s.storage > 0 {
+		requests[v1.ResourceEphemeralStorage] = *resource.NewQuantity(s.storage, resource.BinarySI)
+	}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: "ns", UID: types.UID(s.name), Annotations: map[string]string{}},
+		Spec: v1.PodSpec{
+			Priority:                      &s.priority,
+			TerminationGracePeriodSeconds: s.grace,
+			Containers:                    []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: requests}}},
+		},
+	}
+	if s.static {
+		pod.Annotations["kubernetes.io/config.source"] = "file"
+	}
+	return pod
+}
+
+func figure(n int64) *uint64 {
+	if n < 0 {
+		return nil
+	}
+	u := uint64(n)
+	return &u
+}
+
+func (s spec) pod(now time.Time) snapshot.Pod {
+	p := snapshot.Pod{Facts: snapshot.NewFacts(s.object(), true)}
+	if s.terminatingIn != 0 {
+		p.Terminating = &snapshot.Termination{Deadline: now.Add(s.terminatingIn)}
+	}
+	if s.noStats {
+		return p
+	}
+	memory := &statsapi.MemoryStats{WorkingSetBytes: figure(s.memory)}
+	p.Stats = &statsapi.PodStats{
+		PodRef:       statsapi.PodReference{UID: s.name},
+		Memory:       memory,
+		ProcessStats: &statsapi.ProcessStats{ProcessCount: figure(s.pids)},
+		Containers: []statsapi.ContainerStats{{
+			Name: "c", Memory: memory,
+			Rootfs: &statsapi.FsStats{UsedBytes: figure(s.disk), InodesUsed: figure(s.inodes)},
+			Logs:   &statsapi.FsStats{UsedBytes: figure(s.logs)},
+		}},
+	}
+	return p
+}
+
+func threshold(sig snapshot.Signal, amount string) Threshold {
+	q := resource.MustParse(amount)
+	return Threshold{Signal: sig, Value: evictionapi.ThresholdValue{Quantity: &q}}
+}
+
+func soft(t Threshold, grace time.Duration) Threshold {
+	t.Soft, t.GracePeriod = true, grace
+	return t
+}
+
+func reclaiming(t Threshold, amount string) Threshold {
+	q := resource.MustParse(amount)
+	t.MinReclaim = &evictionapi.ThresholdValue{Quantity: &q}
+	return t
+}
+
+func rulesOf(thresholds ...Threshold) *Rules {
+	return &Rules{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60, Timing: DefaultTiming()}
+}
+
+func layoutOf(dedicated, split bool) snapshot.Layout {
+	return snapshot.Layout{Known: true, DedicatedImageFs: dedicated, SplitContainerFs: split}
+}
+
+// world is a node that a test moves through time.
+type world struct {
+	*testing.T
+	now     time.Time
+	rules   *Rules
+	memory  Memory
+	signals map[snapshot.Signal]snapshot.Observation
+	layout  snapshot.Layout
+	pods    []spec
+	flight  []snapshot.InFlight
+	release time.Time
+	reclaim []snapshot.Reclaim
+}
+
+func newWorld(t *testing.T, rules *Rules, pods ...spec) *world {
+	return &world{T: t, now: start, rules: rules, pods: pods, layout: layoutOf(false, false), signals: map[snapshot.Signal]snapshot.Observation{}}
+}
+
+func (w *world) available(sig snapshot.Signal, amount int64) *world {
+	w.signals[sig] = snapshot.Observation{Available: amount, Capacity: 32 * gi}
+	return w
+}
+
+func (w *world) missing(sig snapshot.Signal) *world {
+	delete(w.signals, sig)
+	return w
+}
+
+func (w *world) snapshot() *snapshot.Snapshot {
+	s := &snapshot.Snapshot{Taken: w.now, Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight, LastRelease: w.release, Reclaims: w.reclaim}
+	for sig, o := range w.signals {
+		s.Signals[sig] = o
+	}
+	for _, p := range w.pods {
+		s.Pods = append(s.Pods, p.pod(w.now))
+	}
+	return s
+}
+
+// after lets time pass and decides.
+func (w *world) after(d time.Duration) Decision {
+	w.now = w.now.Add(d)
+	var decision Decision
+	decision, w.memory = Decide(w.snapshot(), w.rules, w.memory)
+	return decision
+}
+
+func names(victims []Victim) []string {
+	list := []string{}
+	for _, v := range victims {
+		list = append(list, v.Pod.Object.Name)
+	}
+	return list
+}
+
+func (w *world) evicts(d Decision, want ...string) {
+	w.Helper()
+	if got := names(d.Victims); fmt.Sprint(got) != fmt.Sprint(want) {
+		w.Errorf("victims %v, want %v; starved: %+v", got, want, d.Starved)
+	}
+}
+
+func (w *world) outcome(d Decision, want Outcome) {
+	w.Helper()
+	if len(d.Starved) == 0 || d.Starved[0].Outcome != want {
+		w.Errorf("starved %+v, want outcome %s", d.Starved, want)
+	}
+}
+
+func (w *world) condition(d Decision, t v1.NodeConditionType, want bool) {
+	w.Helper()
+	if got := d.Condition(t); got.True != want {
+		w.Errorf("condition %s is %v, want %v", t, got.True, want)
+	}
+}

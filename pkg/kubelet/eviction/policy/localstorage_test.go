@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// violatorPod has an emptyDir volume with a limit.
+func violatorPod(name string, limit, used int64) snapshot.Pod {
+	object := spec{name: name}.object()
+	object.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{
+		EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(limit, resource.BinarySI)},
+	}}}
+	pod := spec{name: name, memory: mi}.pod(start)
+	pod.Facts = snapshot.NewFacts(object, true)
+	pod.Stats.VolumeStats = []statsapi.VolumeStats{{Name: "scratch", FsStats: statsapi.FsStats{UsedBytes: figure(used)}}}
+	return pod
+}
+
+func limited(name string, quantity string) v1.Container {
+	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(quantity)}}}
+}
+
+func TestLocalStorageLimits(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	tests := []struct {
+		name            string
+		change          func(pod *v1.Pod, stats *statsapi.PodStats)
+		metric, message string
+	}{
+		{"within", func(*v1.Pod, *statsapi.PodStats) {}, "", ""},
+		{"emptyDir", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(mi, resource.BinarySI)}}}}
+			stats.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: figure(mi + 1)}}}
+		}, EmptyDirLimit, `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `},
+		{"emptyDir with limit zero", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(0, resource.BinarySI)}}}}
+			stats.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: figure(mi + 1)}}}
+		}, "", ""},
+		{"pod", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Spec.Containers = []v1.Container{limited("c", "2Mi"), limited("d", "1Mi")}
+			stats.EphemeralStorage = &statsapi.FsStats{UsedBytes: figure(4 * mi)}
+		}, PodStorageLimit, "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. "},
+		{"container", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
+			stats.Containers[0].Rootfs.UsedBytes, stats.Containers[0].Logs.UsedBytes = figure(mi), figure(mi+1)
+		}, ContainerStorageLimit, `Container c exceeded its local ephemeral storage limit "2Mi". `},
+		{"D30 sidecar", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			sidecar := limited("s", "2Mi")
+			sidecar.RestartPolicy = &always
+			pod.Spec.InitContainers = []v1.Container{sidecar}
+			stats.Containers = append(stats.Containers, statsapi.ContainerStats{Name: "s", Logs: &statsapi.FsStats{UsedBytes: figure(3 * mi)}})
+		}, ContainerStorageLimit, `Container s exceeded its local ephemeral storage limit "2Mi". `},
+		{"critical", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Annotations["kubernetes.io/config.source"] = "file"
+			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
+			stats.EphemeralStorage = &statsapi.FsStats{UsedBytes: figure(4 * mi)}
+		}, "", ""},
+		{"no stats", func(pod *v1.Pod, stats *statsapi.PodStats) {
+			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
+			*stats = statsapi.PodStats{}
+		}, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			object, pod := spec{name: "pod"}.object(), spec{name: "pod"}.pod(start)
+			test.change(object, pod.Stats)
+			pod.Facts = snapshot.NewFacts(object, true)
+			rules := rulesOf()
+			rules.LocalStorageLimits = true
+			// Writable layers count also where images have a device of their own (D30).
+			d, _ := Decide(&snapshot.Snapshot{Taken: start, Layout: layoutOf(true, false), Pods: []snapshot.Pod{pod}}, rules, Memory{})
+			if test.metric == "" {
+				if len(d.LocalStorage) != 0 {
+					t.Fatalf("evicted: %+v", d.LocalStorage)
+				}
+				return
+			}
+			if len(d.LocalStorage) != 1 {
+				t.Fatal("not evicted")
+			}
+			if v := d.LocalStorage[0]; v.Metric != test.metric || v.Message != test.message || v.GraceSeconds != 1 {
+				t.Errorf("%q %q grace %d", v.Metric, v.Message, v.GraceSeconds)
+			}
+		})
+	}
+}

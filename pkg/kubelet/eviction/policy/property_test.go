@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func anySpec(i int) *rapid.Generator[spec] {
+	return rapid.Custom(func(t *rapid.T) spec {
+		return spec{
+			name:     fmt.Sprintf("pod-%02d", i),
+			priority: rapid.Int32Range(-2, 2).Draw(t, "priority"),
+			request:  rapid.Int64Range(0, 4).Draw(t, "request") * 100 * mi,
+			storage:  rapid.Int64Range(0, 4).Draw(t, "storage") * 100 * mi,
+			memory:   rapid.Int64Range(-1, 8).Draw(t, "memory") * 70 * mi,
+			disk:     rapid.Int64Range(-1, 8).Draw(t, "disk") * 70 * mi,
+			inodes:   rapid.Int64Range(-1, 8).Draw(t, "inodes") * 1000,
+			pids:     rapid.Int64Range(-1, 8).Draw(t, "pids") * 500,
+			noStats:  rapid.IntRange(0, 9).Draw(t, "noStats") == 0,
+			static:   rapid.IntRange(0, 9).Draw(t, "static") == 0,
+		}
+	})
+}
+
+func anySpecs(t *rapid.T, atMost int) []spec {
+	n := rapid.IntRange(0, atMost).Draw(t, "pods")
+	list := make([]spec, 0, n)
+	for i := range n {
+		list = append(list, anySpec(i).Draw(t, "pod"))
+	}
+	return list
+}
+
+func anyThresholds(t *rapid.T) []Threshold {
+	var list []Threshold
+	for _, sig := range snapshot.AllSignals() {
+		if rapid.Bool().Draw(t, "hard") {
+			list = append(list, threshold(sig, "1Gi"))
+		}
+		if rapid.Bool().Draw(t, "soft") {
+			list = append(list, soft(threshold(sig, "2Gi"), time.Duration(rapid.IntRange(0, 3).Draw(t, "grace"))*20*time.Second))
+		}
+	}
+	return list
+}
+
+func anySignals(t *rapid.T) [snapshot.NumSignals]snapshot.Observation {
+	all := snapshot.Unobserved()
+	for _, sig := range snapshot.AllSignals() {
+		if rapid.IntRange(0, 5).Draw(t, "missing") > 0 {
+			all[sig] = snapshot.Observation{Available: rapid.Int64Range(0, 30).Draw(t, "available") * 100 * mi, Capacity: 32 * gi}
+		}
+	}
+	return all
+}
+
+func anySnapshot(t *rapid.T, now time.Time, pods []spec) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{Taken: now, Signals: anySignals(t), Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	for _, p := range pods {
+		s.Pods = append(s.Pods, p.pod(now))
+		if rapid.IntRange(0, 9).Draw(t, "inFlight") == 0 {
+			s.InFlight = append(s.InFlight, snapshot.InFlight{
+				UID: s.Pods[len(s.Pods)-1].UID, Hard: rapid.Bool().Draw(t, "hard"), State: snapshot.InFlightState(rapid.IntRange(0, 2).Draw(t, "state")),
+				Started: now.Add(-time.Minute), Changed: now.Add(-time.Second), Deadline: now.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "left")) * time.Second),
+			})
+		}
+	}
+	return s
+}
+
+func shuffled[T any](list []T, seed int64) []T {
+	c := slices.Clone(list)
+	rand.New(rand.NewSource(seed)).Shuffle(len(c), func(i, j int) { c[i], c[j] = c[j], c[i] })
+	return c
+}
+
+func TestOrderOfInputMakesNoDifference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
+		var m1, m2 Memory
+		for step := range 4 {
+			a := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
+			b := *a
+			seed := rapid.Int64().Draw(t, "seed")
+			b.Pods, b.InFlight = shuffled(a.Pods, seed), shuffled(a.InFlight, seed)
+			var d1, d2 Decision
+			d1, m1 = Decide(a, rules, m1)
+			d2, m2 = Decide(&b, rules, m2)
+			if got, want := fmt.Sprint(names(d2.Victims)), fmt.Sprint(names(d1.Victims)); got != want {
+				t.Fatalf("victims %s, and %s for the same pods in another order", want, got)
+			}
+			if !reflect.DeepEqual(d1.Conditions, d2.Conditions) || !reflect.DeepEqual(d1.Starved, d2.Starved) || d1.LookAgain != d2.LookAgain {
+				t.Fatalf("decisions differ:\n%+v\n%+v", d1, d2)
+			}
+		}
+	})
+}
+
+func TestDecideChangesNoneOfItsArguments(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pods, rules := anySpecs(t, 6), rulesOf(anyThresholds(t)...)
+		m := Memory{}
+		for step := range 3 {
+			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
+			d1, m1 := Decide(s, rules, m)
+			d2, m2 := Decide(s, rules, m)
+			if !reflect.DeepEqual(d1, d2) || !reflect.DeepEqual(m1, m2) {
+				t.Fatal("the same arguments gave another decision")
+			}
+			m = m1
+		}
+	})
+}
+
+// TestVictimsAreASubsetOfStocks: stock goes down its ranking until the need is covered. On frozen usage we take a subset of
+// that, which covers the need as well, and no pod of which is superfluous.
+func TestVictimsAreASubsetOfStocks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, hard: true}
+		s := &snapshot.Snapshot{Taken: start}
+		for _, p := range anySpecs(t, 30) {
+			s.Pods = append(s.Pods, p.pod(start))
+		}
+		list := candidates(n, s, &pending{}, growth{})
+		base := rapid.Int64Range(1, 40).Draw(t, "need") * 50 * mi
+		chosen := choose(list, demand{base: base, killTime: DefaultTiming().KillTime, settling: DefaultTiming().Settling})
+		stock, sum := map[string]bool{}, int64(0)
+		for i := 0; i < len(list) && sum < base; i++ {
+			stock[list[i].pod.Object.Name] = true
+			sum += list[i].gain(0)
+		}
+		var ours int64
+		for _, c := range chosen {
+			if !stock[c.pod.Object.Name] {
+				t.Fatalf("%s is evicted, stock would have spared it", c.pod.Object.Name)
+			}
+			ours += c.gain(0)
+		}
+		if reached := min(base, sum); ours < reached {
+			t.Fatalf("covers %d of %d", ours, reached)
+		}
+		for _, c := range chosen {
+			if len(chosen) > 1 && ours-c.gain(0) >= min(base, sum) {
+				t.Fatalf("%s need not die", c.pod.Object.Name)
+			}
+		}
+		if !slices.IsSortedFunc(chosen, func(a, b candidate) int { return position(list, a) - position(list, b) }) {
+			t.Fatal("not in the order of the ranking")
+		}
+	})
+}
+
+func position(list []candidate, c candidate) int {
+	return slices.IndexFunc(list, func(o candidate) bool { return o.pod.UID == c.pod.UID })
+}
+
+// TestNobodyIsEvictedWithoutCause: critical pods, pods in flight that are counted, and anybody while no threshold is met.
+func TestNobodyIsEvictedWithoutCause(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
+		var m Memory
+		for step := range 5 {
+			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
+			var d Decision
+			d, m = Decide(s, rules, m)
+			for _, v := range d.Victims {
+				if v.Pod.Critical {
+					t.Fatalf("%s is critical", v.Pod.Object.Name)
+				}
+				o := s.Signals[v.Signal]
+				if !o.Known() {
+					t.Fatalf("evicted for %s, which nobody has seen", v.Signal)
+				}
+				met := slices.ContainsFunc(rules.Thresholds, func(th Threshold) bool {
+					return th.Signal == v.Signal && th.Soft != v.Hard && th.met(o, true)
+				})
+				if !met {
+					t.Fatalf("evicted for %s, which is not met", v.Signal)
+				}
+			}
+		}
+	})
+}
+
+// TestAbsurdFigures: whatever a source reports, nothing panics and what comes out is bounded.
+func TestAbsurdFigures(t *testing.T) {
+	extreme := rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1 << 62, -(1 << 62)})
+	huge := rapid.SampledFrom([]uint64{0, 1, math.MaxUint64, math.MaxInt64, 1 << 63, 1 << 60})
+	rapid.Check(t, func(t *rapid.T) {
+		thresholds := anyThresholds(t)
+		for i := range thresholds {
+			if rapid.Bool().Draw(t, "percent") {
+				thresholds[i].Value = evictionapi.ThresholdValue{Percentage: float32(rapid.Float64Range(0, 1).Draw(t, "share"))}
+				thresholds[i].MinReclaim = &evictionapi.ThresholdValue{Percentage: float32(rapid.Float64().Draw(t, "reclaim"))}
+			}
+		}
+		rules := rulesOf(thresholds...)
+		rules.LocalStorageLimits = true
+		var m Memory
+		now := start
+		for range 4 {
+			now = now.Add(time.Duration(rapid.Int64Range(-1e12, 1e15).Draw(t, "elapsed")))
+			s := &snapshot.Snapshot{Taken: now, Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+			for _, sig := range snapshot.AllSignals() {
+				s.Signals[sig] = snapshot.Observation{Available: extreme.Draw(t, "available"), Capacity: extreme.Draw(t, "capacity")}
+				if rapid.IntRange(0, 3).Draw(t, "unknown") == 0 {
+					s.Signals[sig].Err = errors.New("unknown")
+				}
+			}
+			for i := range 4 {
+				pod := violatorPod(fmt.Sprint(i), mi, -1)
+				u, v, w := huge.Draw(t, "usage"), huge.Draw(t, "usage"), huge.Draw(t, "usage")
+				pod.Stats.Memory.WorkingSetBytes, pod.Stats.ProcessStats.ProcessCount = &u, &v
+				pod.Stats.Containers[0].Rootfs = &statsapi.FsStats{UsedBytes: &w, InodesUsed: &u}
+				pod.Stats.VolumeStats[0].UsedBytes = &v
+				s.Pods = append(s.Pods, pod)
+			}
+			var d Decision
+			d, m = Decide(s, rules, m)
+			if len(d.Victims) > len(s.Pods) || len(d.LocalStorage) > len(s.Pods) || d.LookAgain < 0 {
+				t.Fatalf("out of bounds: %+v", d)
+			}
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package housekeeping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
+	"k8s.io/mount-utils"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+)
+
+var errTest = errors.New("oops")
+
+// node is everything around a Cleaner. It writes down what is called; fail has the error of a call.
+type node struct {
+	mu      sync.Mutex
+	journal []string
+	fail    map[string]error
+
+	layout  paths.Layout
+	mounter *mount.FakeMounter
+
+	pods, mirrors   []*v1.Pod
+	orphanedMirrors []string
+	known           map[types.UID]podworkers.KnownPod
+	inactive        sets.Set[types.UID]
+	waiting         sets.Set[types.UID]
+	running         []*kubecontainer.Pod
+	cgroups         map[types.UID]cm.CgroupName
+	mounted         sets.Set[types.UID]
+	terminating     sets.Set[string]
+	destroying      chan struct{}
+}
+
+func newNode(t testing.TB) *node {
+	layout := paths.New(t.TempDir(), t.TempDir())
+	mkdir(t, layout.Pods())
+	return &node{
+		fail: map[string]error{}, layout: layout, mounter: mount.NewFakeMounter(nil),
+		known: map[types.UID]podworkers.KnownPod{}, inactive: sets.New[types.UID](), waiting: sets.New[types.UID](),
+		mounted: sets.New[types.UID](), terminating: sets.New[string](),
+	}
+}
+
+func (n *node) disk() *Disk { return NewDisk(n.layout, n.mounter, n) }
+
+func (n *node) config() Config {
+	return Config{
+		Pods: n, Workers: n, Mirrors: n, MirrorHolders: n, Active: n, Waiting: n.waiting.Has, Runtime: n, Disk: n.disk(),
+		Cgroups: func() PodCgroups { return n }, Probes: n, Statuses: n, Allocations: n, UserNamespaces: n, BackOff: n,
+		Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0)),
+	}
+}
+
+func (n *node) did(format string, args ...any) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	call := fmt.Sprintf(format, args...)
+	n.journal = append(n.journal, call)
+	return n.fail[call]
+}
+
+func (n *node) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	j := n.journal
+	n.journal = nil
+	return j
+}
+
+func (n *node) GetPodsAndMirrorPods() ([]*v1.Pod, []*v1.Pod, []string) {
+	_ = n.did("pods")
+	return n.pods, n.mirrors, n.orphanedMirrors
+}
+
+func (n *node) GetPodAndMirrorPod(pod *v1.Pod) (*v1.Pod, *v1.Pod, bool) { return pod, nil, false }
+
+func (n *node) SyncKnownPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
+	_ = n.did("known")
+	return n.known
+}
+
+func (n *node) UpdatePod(_ context.Context, u podworkers.Update) {
+	switch {
+	case u.RunningPod != nil:
+		_ = n.did("kill orphan %s grace=%d", u.RunningPod.ID, *u.Kill.GracePeriod)
+	case u.UpdateType == kubetypes.SyncPodKill:
+		_ = n.did("finish %s", u.Pod.UID)
+	default:
+		_ = n.did("%s %s", u.UpdateType, u.Pod.UID)
+	}
+}
+
+func (n *node) DeleteMirrorPod(_ context.Context, name string, _ *types.UID) (bool, error) {
+	return true, n.did("delete mirror %s", name)
+}
+
+func (n *node) IsPodForMirrorPodTerminatingByFullName(name string) bool {
+	return n.terminating.Has(name)
+}
+
+func (n *node) FilterActive(pods []*v1.Pod) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return n.inactive.Has(p.UID) })
+}
+
+func (n *node) ForceUpdateIfOlder(_ context.Context, than time.Time) error {
+	return n.did("refresh runtime %d", than.Unix())
+}
+
+func (n *node) GetPods(context.Context) ([]*kubecontainer.Pod, error) {
+	return n.running, n.did("running")
+}
+
+func (n *node) GetAllPodsFromCgroups() (map[types.UID]cm.CgroupName, error) {
+	return n.cgroups, n.did("cgroups")
+}
+
+func (n *node) ReduceCPULimits(_ klog.Logger, name cm.CgroupName) error {
+	return n.did("throttle %s", name[0])
+}
+
+func (n *node) Destroy(_ klog.Logger, name cm.CgroupName) error {
+	if n.destroying != nil {
+		<-n.destroying
+	}
+	return n.did("destroy %s", name[0])
+}
+
+func (n *node) CleanupPods(keep map[types.UID]sets.Empty) {
+	_ = n.did("probes %v", sortedUIDs(keep))
+}
+
+func (n *node) RemoveOrphanedStatuses(_ klog.Logger, keep map[types.UID]bool) {
+	_ = n.did("statuses %v", sortedUIDs(keep))
+}
+
+func (n *node) RemoveOrphanedPods(keep sets.Set[types.UID]) {
+	_ = n.did("allocations %v", sortedUIDs(keep))
+}
+
+func (n *node) CleanupOrphanedPodUsernsAllocations(context.Context, []*v1.Pod, []*kubecontainer.Pod) error {
+	return n.did("userns")
+}
+
+func (n *node) GC() { _ = n.did("backoff") }
+
+func (n *node) HasPossiblyMountedVolumesForPod(pod volumetypes.UniquePodName) bool {
+	return n.mounted.Has(types.UID(pod))
+}
+
+func pod(uid types.UID) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns"}}
+}
+
+func static(uid types.UID) *v1.Pod {
+	p := pod(uid)
+	p.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
+	return p
+}
+
+func runtimePod(uid types.UID) *kubecontainer.Pod { return &kubecontainer.Pod{ID: uid} }
+
+func syncing(withConfig bool) podworkers.KnownPod {
+	return podworkers.KnownPod{State: podlifecycle.WorkSync, HasConfig: withConfig}
+}
+
+func expect(t testing.TB, n *node, want ...string) {
+	t.Helper()
+	if got := n.take(); !slices.Equal(got, want) {
+		t.Errorf("calls\n got %q\nwant %q", got, want)
+	}
+}
+
+func clean(t testing.TB, n *node) error {
+	t.Helper()
+	c := New(n.config())
+	err := c.CleanUp(context.Background())
+	c.Wait()
+	return err
+}

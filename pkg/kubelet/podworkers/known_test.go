@@ -1,0 +1,97 @@
+package podworkers
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+func TestSyncKnownPods(t *testing.T) {
+	bubble(t, func(n *node) {
+		steady, gone, static, ended := newPod("steady"), newPod("gone"), staticPod("static", "s"), newPod("ended")
+		for _, pod := range []*v1.Pod{steady, gone, static, ended} {
+			n.start(pod)
+		}
+		n.send(kubetypes.SyncPodKill, ended)
+		n.after(3 * time.Second)
+		n.script.onTerminate = slowly
+		desired := []*v1.Pod{steady, static, ended}
+		want := map[types.UID]KnownPod{
+			steady.UID: {State: podlifecycle.WorkSync, HasConfig: true},
+			gone.UID:   {State: podlifecycle.WorkTerminating, HasConfig: true, Orphan: true},
+			static.UID: {State: podlifecycle.WorkSync, HasConfig: true, Static: true},
+			ended.UID:  {State: podlifecycle.WorkTerminated, HasConfig: true},
+		}
+		if got := n.SyncKnownPods(desired); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		n.after(40 * time.Second)
+		delete(want, gone.UID)
+		if got := n.SyncKnownPods(desired); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		delete(want, ended.UID)
+		if got := n.SyncKnownPods(desired[:2]); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// Nothing is said of pods that nobody has heard of until the first SyncKnownPods.
+func TestUnknownPodsBeforeAndAfterTheFirstSync(t *testing.T) {
+	bubble(t, func(n *node) {
+		store := n.cfg.Store
+		if !store.CouldHaveRunningContainers("x") || store.ShouldPodContainersBeTerminating("x") || store.ShouldPodContentBeRemoved("x") {
+			t.Error("an unknown pod must be left alone before the first sync")
+		}
+		n.SyncKnownPods(nil)
+		if store.CouldHaveRunningContainers("x") || !store.ShouldPodContainersBeTerminating("x") || !store.ShouldPodContentBeRemoved("x") {
+			t.Error("an unknown pod runs nothing after the first sync")
+		}
+	})
+}
+
+// A failed termination of a pod that left the configuration is repeated by housekeeping: nobody else would.
+func TestOrphansAreDrivenToTheirEnd(t *testing.T) {
+	bubble(t, func(n *node) {
+		failures := 3
+		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error {
+			if failures--; failures >= 0 {
+				return errors.New("no")
+			}
+			return nil
+		}
+		pod := newPod("a")
+		n.start(pod)
+		for range 7 {
+			n.SyncKnownPods(nil)
+			n.after(2 * time.Second)
+		}
+		if uids := n.cfg.Store.UIDs(); len(uids) != 0 {
+			t.Errorf("still known: %v, calls %q", uids, n.script.calls)
+		}
+	})
+}
+
+func TestOrphanThatHasNotStartedIsForgotten(t *testing.T) {
+	bubble(t, func(n *node) {
+		first, second := staticPod("a", "1"), staticPod("a", "2")
+		n.start(first)
+		n.start(second)
+		if known := n.SyncKnownPods([]*v1.Pod{first}); len(known) != 1 {
+			t.Errorf("known: %v", known)
+		}
+		synctest.Wait()
+		n.wantCalls("sync a create")
+	})
+}

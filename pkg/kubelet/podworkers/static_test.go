@@ -1,0 +1,110 @@
+package podworkers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+// Static pods of one name run one after the other; the next starts as soon as the one before is finished, not a back-off later.
+func TestStaticPodsOfOneNameExcludeEachOther(t *testing.T) {
+	bubble(t, func(n *node) {
+		first, second, third := staticPod("a", "1"), staticPod("a", "2"), staticPod("a", "3")
+		other := staticPod("b", "4")
+		for _, pod := range []*v1.Pod{first, second, third, other} {
+			n.start(pod)
+		}
+		n.wantPhase(first, podlifecycle.Syncing)
+		n.wantPhase(second, podlifecycle.Known)
+		n.wantPhase(other, podlifecycle.Syncing)
+		n.script.onTerminate = slowly
+		n.send(kubetypes.SyncPodKill, second) // gone before its turn
+		n.send(kubetypes.SyncPodKill, first, &KillOptions{GracePeriod: new(int64(5))})
+		n.after(3 * time.Second)
+		if !n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("a_ns") || n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("b_ns") {
+			t.Error("the store does not know which static pod is terminating")
+		}
+		n.wantPhase(second, podlifecycle.Finished)
+		n.wantPhase(third, podlifecycle.Known)
+		n.after(3500 * time.Millisecond)
+		n.wantPhase(first, podlifecycle.Terminated)
+		n.wantPhase(third, podlifecycle.Known)
+		n.after(time.Second)
+		n.wantPhase(first, podlifecycle.Finished)
+		n.wantPhase(third, podlifecycle.Syncing)
+		n.wantCalls("sync a create", "sync b create", "terminate a 5", "clean up a", "sync a create")
+	})
+}
+
+// A static pod that the agent's earlier run has started is stopped also when it was not its turn yet.
+func TestUnstartedStaticPodThatRunsIsTerminated(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := staticPod("a", "1")
+		n.cache.Set(pod.UID, running(pod), nil, time.Now())
+		n.create(pod)
+		n.send(kubetypes.SyncPodKill, pod)
+		n.after(3 * time.Second)
+		n.wantCalls("terminate a 30", "clean up a")
+	})
+}
+
+// Static pods with a fixed UID are deleted and created again quickly: the create is remembered until the first life is over.
+func TestSameUIDIsRestartedByHousekeeping(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := staticPod("a", "fixed")
+		n.start(pod)
+		n.send(kubetypes.SyncPodKill, pod)
+		n.create(pod)
+		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 1 {
+			t.Fatalf("forgotten while it terminates: %v", known)
+		}
+		n.after(3 * time.Second)
+		n.wantPhase(pod, podlifecycle.Finished)
+		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 0 {
+			t.Fatalf("not forgotten: %v", known)
+		}
+		n.start(pod)
+		n.wantCalls("sync a create", "terminate a 30", "clean up a", "sync a create")
+	})
+}
+
+// Updates and replacements of a static pod, quickly and repeatedly, end with the last one running (#109596, #134908).
+func TestReplacedStaticPodEndsWithTheLast(t *testing.T) {
+	bubble(t, func(n *node) {
+		runs := map[string]bool{}
+		n.script.onSync = func(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
+			runs[string(request.Pod.UID)] = true
+			if len(runs) > 1 {
+				t.Errorf("run side by side: %v", runs)
+			}
+			return podsync.SyncResult{}, nil
+		}
+		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
+			defer delete(runs, string(request.Pod.UID))
+			return slowly(ctx, request)
+		}
+		var pod *v1.Pod
+		for i := range 50 {
+			if pod != nil {
+				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(i % 4))})
+			}
+			pod = staticPod("a", fmt.Sprint(i))
+			n.create(pod)
+			n.after(time.Duration(i%7) * 300 * time.Millisecond)
+			n.SyncKnownPods([]*v1.Pod{pod})
+		}
+		n.after(30 * time.Second)
+		n.SyncKnownPods([]*v1.Pod{pod})
+		n.wantPhase(pod, podlifecycle.Syncing)
+		if uids := n.cfg.Store.UIDs(); len(uids) != 1 {
+			t.Errorf("remembered: %v", uids)
+		}
+	})
+}
