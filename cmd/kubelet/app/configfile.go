@@ -77,7 +77,9 @@ func checkGatesOfFile(file string) error {
 // checkGates tries gates out on a copy of those of the process.
 func checkGates(gates map[string]bool) error {
 	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(gates); err != nil {
-		return fmt.Errorf("featureGates: %w", err)
+		return gateError(err)
 	}
 	return nil
 }
+
+func gateError(err error) error { return fmt.Errorf("featureGates (--feature-gates): %w", err) }

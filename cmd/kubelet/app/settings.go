@@ -68,9 +68,13 @@ func (s *Settings) readFiles(ctx context.Context) error {
 	return nil
 }
 
+// setGates applies feature gates. They are tried out first, because a refused one would stay in the process's gates.
 func setGates(gates map[string]bool) error {
+	if err := checkGates(gates); err != nil {
+		return err
+	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return fmt.Errorf("featureGates (--feature-gates): %w", err)
+		return gateError(err)
 	}
 	return nil
 }

@@ -60,20 +60,17 @@ func stockSettings(ctx context.Context, args []string) (*kubeletconfig.KubeletCo
 	return config, flags, utilfeature.DefaultMutableFeatureGate.SetFromMap(config.FeatureGates)
 }
 
-// gatesOfProcess remembers the feature gates; the function it returns sets them back. A test's end does so too.
+// gatesInTests are the feature gates that tests set; all are off by default.
+var gatesInTests = map[string]bool{"EventedPLEG": false, "PodsAPI": false, "CRIListStreaming": false, "QOSReserved": false}
+
+// gatesOfProcess returns a function that sets the feature gates back. A test's end does so too.
 func gatesOfProcess(t testing.TB) (restore func()) {
 	t.Helper()
 	if err := registerGates(); err != nil {
 		t.Fatal(err)
 	}
-	before := map[string]bool{}
-	for name, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
-		if name != "AllAlpha" && name != "AllBeta" && !spec.LockToDefault {
-			before[string(name)] = utilfeature.DefaultFeatureGate.Enabled(name)
-		}
-	}
 	restore = func() {
-		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(before); err != nil {
+		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gatesInTests); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,16 +1,15 @@
 package containerspec
 
 import (
-	"io"
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 )
 
 // TestMain turns logs off: the comparisons make both kubelets log thousands of errors on purpose.
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }

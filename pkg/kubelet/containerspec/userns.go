@@ -27,11 +27,13 @@ func (u UserNamespaceHost) GetPodDir(uid types.UID) string { return u.Layout.Pod
 // GetMaxPods returns the most pods that the node runs.
 func (u UserNamespaceHost) GetMaxPods() int { return u.MaxPods }
 
-// ListPodsFromDisk returns the pods that have a directory; their ID ranges may be in use. The pods directory must exist.
+// ListPodsFromDisk returns the pods that have a directory; their ID ranges may be in use. A directory that is not
+// there yet is an error for which os.IsNotExist is true.
 func (u UserNamespaceHost) ListPodsFromDisk() ([]types.UID, error) {
 	entries, err := os.ReadDir(u.Layout.Pods())
 	if err != nil {
-		return nil, fmt.Errorf("listing pod directories: %w", err)
+		// The manager asks os.IsNotExist, which does not look into wrapped errors.
+		return nil, err
 	}
 	uids := make([]types.UID, 0, len(entries))
 	for _, entry := range entries {

@@ -93,12 +93,8 @@ func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTabl
 		return err
 	}
 	// The removals below look at every directory they enter, but not at the pod's own.
-	notMounted, err := t.disk.mounter.IsLikelyNotMountPoint(t.disk.layout.Pod(uid))
-	if err != nil {
-		return fmt.Errorf("its directory cannot be checked for a mount: %w", err)
-	}
-	if !notMounted {
-		return fmt.Errorf("%w: its directory is a mount point", errMounted)
+	if err := t.requireNotMounted(t.disk.layout.Pod(uid)); err != nil {
+		return err
 	}
 	if err := t.removeVolumes(uid); err != nil {
 		return err
@@ -115,7 +111,7 @@ func (t orphanDirs) removeVolumes(uid types.UID) error {
 	}
 	var failed []error
 	for _, path := range volumes {
-		if err := syscall.Rmdir(path); err != nil {
+		if err := t.removeBelow(uid, path, syscall.Rmdir); err != nil {
 			failed = append(failed, fmt.Errorf("failed to rmdir() volume at path %v: %w", path, err))
 		}
 	}
@@ -125,7 +121,7 @@ func (t orphanDirs) removeVolumes(uid types.UID) error {
 	}
 	for _, path := range subpaths {
 		// The place of a mounted file is a file.
-		if err := os.Remove(path); err != nil {
+		if err := t.removeBelow(uid, path, os.Remove); err != nil {
 			failed = append(failed, fmt.Errorf("failed to remove subpath at path %v: %w", path, err))
 		}
 	}
@@ -133,6 +129,27 @@ func (t orphanDirs) removeVolumes(uid types.UID) error {
 		failed = append(failed, fmt.Errorf("error occurred when trying to remove the volumes dir: %w", err))
 	}
 	return errors.Join(failed...)
+}
+
+// removeBelow removes something in a pod's directory unless there is a mount point on the way to it.
+func (t orphanDirs) removeBelow(uid types.UID, path string, remove func(string) error) error {
+	for dir := filepath.Dir(path); dir != t.disk.layout.Pod(uid); dir = filepath.Dir(dir) {
+		if err := t.requireNotMounted(dir); err != nil {
+			return err
+		}
+	}
+	return remove(path)
+}
+
+func (t orphanDirs) requireNotMounted(dir string) error {
+	notMounted, err := t.disk.mounter.IsLikelyNotMountPoint(dir)
+	if err != nil {
+		return fmt.Errorf("%s cannot be checked for a mount: %w", dir, err)
+	}
+	if !notMounted {
+		return fmt.Errorf("%w: %s is mounted", errMounted, dir)
+	}
+	return nil
 }
 
 // removeRest removes what is left, files included, and the pod's directory. Its volumes directory is gone by then; should it be

@@ -226,7 +226,7 @@ func TestNothingBelowAMountIsRemoved(t *testing.T) {
 	})
 }
 
-// drawTree fills a pod's directory with files at random depths in the places that pods have, and returns the files.
+// drawTree fills a pod's directory with files at random depths in the places that pods have, and returns them with an empty directory.
 func drawTree(r *rapid.T, t *testing.T, n *node, uid types.UID) []string {
 	places := []string{
 		n.layout.PodVolumes(uid), n.layout.PodVolume(uid, "kubernetes.io~empty-dir", "v"), n.layout.PodVolume(uid, "kubernetes.io~csi", "pvc"),
@@ -241,8 +241,7 @@ func drawTree(r *rapid.T, t *testing.T, n *node, uid types.UID) []string {
 			files = append(files, file)
 		}
 	}
-	mkdir(t, rapid.SampledFrom(places).Draw(r, "empty"))
-	return files
+	return append(files, mkdir(t, rapid.SampledFrom(places[:7]).Draw(r, "place"), "empty"))
 }
 
 // drawMounts makes directories above some of the files mount points, and returns the files below them.

@@ -41,7 +41,7 @@ func (c *converter) explainWaiting(spec *v1.Container, s *v1.ContainerStatus) {
 	if !ok {
 		return
 	}
-	if false {
+	if s.State.Terminated != nil {
 		s.LastTerminationState = s.State
 	}
 	s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason.Err.Error(), Message: reason.Message}}

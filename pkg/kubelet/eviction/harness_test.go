@@ -1,0 +1,270 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	mi = int64(1) << 20
+	gi = int64(1) << 30
+)
+
+// node is a fake node: it has pods that use memory, disk and PIDs, and all that the manager asks for. It must be used inside a
+// synctest bubble; its clock is the bubble's.
+type node struct {
+	mu       sync.Mutex
+	capacity int64
+	system   int64
+	disk     diskState
+	pods     map[string]*fakePod
+	events   []string
+	kills    []string
+	statuses map[string]*v1.PodStatus
+	// killTakes is how long a kill takes, killErrs makes the kill of a pod fail.
+	killTakes time.Duration
+	killErrs  map[string]error
+	// uncleaned pods keep what they use after they were killed.
+	uncleaned  map[string]bool
+	summaryErr error
+	layoutErr  error
+	reclaimed  []string
+	freedByGC  int64
+	// hang makes the summary block until it is closed.
+	hang    chan struct{}
+	changes int
+}
+
+type diskState struct{ capacity, used int64 }
+
+type fakePod struct {
+	object       *v1.Pod
+	memory, disk int64
+	stopped      bool
+	growth       int64
+}
+
+func newNode() *node {
+	return &node{capacity: 32 * gi, disk: diskState{capacity: 100 * gi}, pods: map[string]*fakePod{}, statuses: map[string]*v1.PodStatus{}, killErrs: map[string]error{}, uncleaned: map[string]bool{}}
+}
+
+func (n *node) add(name string, memory int64, change ...func(*v1.Pod)) *fakePod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	for _, f := range change {
+		f(pod)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := &fakePod{object: pod, memory: memory}
+	n.pods[name] = p
+	return p
+}
+
+func priority(p int32) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Spec.Priority = &p } }
+
+func grace(seconds int64) func(*v1.Pod) {
+	return func(pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &seconds }
+}
+
+func memoryRequest(amount int64) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(amount, resource.BinarySI)}
+	}
+}
+
+// available sets the system's share so that this much memory is available.
+func (n *node) available(amount int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.system = n.capacity - n.used() - amount
+}
+
+func (n *node) used() (sum int64) {
+	for name, p := range n.pods {
+		if !p.stopped || n.uncleaned[name] {
+			sum += p.memory
+		}
+	}
+	return sum
+}
+
+func u(n int64) *uint64 { v := uint64(n); return &v }
+
+func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
+	n.mu.Lock()
+	hang := n.hang
+	n.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.summaryErr != nil {
+		return nil, n.summaryErr
+	}
+	at := metav1.Now()
+	fs := &statsapi.FsStats{Time: at, AvailableBytes: u(n.disk.capacity - n.disk.used), CapacityBytes: u(n.disk.capacity)}
+	s := &statsapi.Summary{Node: statsapi.NodeStats{
+		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.system - n.used()), WorkingSetBytes: u(n.system + n.used())},
+		Fs:     fs, Runtime: &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs},
+		SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.used()), WorkingSetBytes: u(n.used())}}},
+	}}
+	for _, p := range n.pods {
+		if p.stopped {
+			continue
+		}
+		memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: u(p.memory)}
+		s.Pods = append(s.Pods, statsapi.PodStats{
+			PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
+			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(0)}}},
+		})
+	}
+	return s, nil
+}
+
+func (n *node) HasDedicatedImageFs(context.Context) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return false, n.layoutErr
+}
+
+func (n *node) HasDedicatedContainerFs(context.Context) (bool, error) {
+	return false, errors.New("no container file system")
+}
+
+func (n *node) DeleteUnusedImages(context.Context) error          { return n.gc("images") }
+func (n *node) DeleteAllUnusedContainers(context.Context) error   { return n.gc("containers") }
+func (n *node) Event(_ runtime.Object, _, reason, message string) { n.record(reason, message) }
+func (n *node) Eventf(_ runtime.Object, _, reason, f string, a ...any) {
+	n.record(reason, fmt.Sprintf(f, a...))
+}
+
+func (n *node) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, reason, f string, a ...any) {
+	n.record(reason, fmt.Sprintf(f, a...)+fmt.Sprint(annotations))
+}
+
+func (n *node) record(reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, reason+": "+message)
+}
+
+func (n *node) gc(what string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reclaimed = append(n.reclaimed, what)
+	n.disk.used -= n.freedByGC
+	return nil
+}
+
+func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
+	n.mu.Lock()
+	n.kills = append(n.kills, fmt.Sprintf("%s/%d", pod.Name, *graceSeconds))
+	takes, err := n.killTakes, n.killErrs[pod.Name]
+	n.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	status := pod.Status.DeepCopy()
+	setStatus(status)
+	n.statuses[pod.Name] = status
+	p := n.pods[pod.Name]
+	if !p.stopped {
+		n.disk.used -= p.disk
+	}
+	p.stopped = true
+	return nil
+}
+
+func (n *node) active() []*v1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var list []*v1.Pod
+	for _, p := range n.pods {
+		if !p.stopped {
+			list = append(list, p.object)
+		}
+	}
+	return list
+}
+
+func (n *node) cleanedUp(pod *v1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pods[pod.Name].stopped && !n.uncleaned[pod.Name]
+}
+
+func (n *node) killed() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.kills)
+}
+
+func (n *node) eventsOf(reason string) (list []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.events {
+		if strings.HasPrefix(e, reason+": ") {
+			list = append(list, strings.TrimPrefix(e, reason+": "))
+		}
+	}
+	return list
+}
+
+func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
+	parsed, err := ParseThresholds(thresholds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Summary: n, DiskInfo: n, ImageGC: n, ContainerGC: n, Recorder: n, Kill: n.kill, ActivePods: n.active, PodCleanedUp: n.cleanedUp,
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
+		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
+		OnConditionChange: func() { n.mu.Lock(); n.changes++; n.mu.Unlock() },
+	}
+}
+
+// run lets a manager run in a bubble while the test plays; it proves that nothing is left when it ends.
+func run(t *testing.T, n *node, config Config, play func(m *Manager, wait func(time.Duration))) {
+	m, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { m.Run(ctx); close(done) }()
+	play(m, func(d time.Duration) { time.Sleep(d); synctest.Wait() })
+	cancel()
+	<-done
+}
+
+func hard(memory string) ThresholdConfig {
+	return ThresholdConfig{Hard: map[string]string{"memory.available": memory}}
+}

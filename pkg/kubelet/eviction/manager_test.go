@@ -1,0 +1,205 @@
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+)
+
+func expect[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestHogIsEvictedAndItsNeighboursLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 10*gi, priority(-1), memoryRequest(gi))
+		n.add("neighbour", gi, memoryRequest(2*gi))
+		n.available(2 * gi)
+		n.killTakes = 2 * time.Second
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			expect(t, "kills while there is room", n.killed(), []string{})
+			n.available(500 * mi)
+			wait(time.Minute)
+			expect(t, "kills", n.killed(), []string{"hog/1"})
+			status := n.statuses["hog"]
+			message := "The node was low on resource: memory. Threshold quantity: 1Gi, available: 500Mi. " +
+				"Container c was using 10Gi, request is 1Gi, has larger consumption of memory. "
+			expect(t, "phase", status.Phase, v1.PodFailed)
+			expect(t, "reason", status.Reason, "Evicted")
+			expect(t, "message", status.Message, message)
+			c := status.Conditions[0]
+			expect(t, "condition", fmt.Sprint(c.Type, c.Status, c.Reason, c.Message), fmt.Sprint(v1.DisruptionTarget, "True", "TerminationByKubelet", message))
+			expect(t, "node events", n.eventsOf("EvictionThresholdMet"), []string{"Attempting to reclaim memory"})
+			expect(t, "pod events", n.eventsOf("Evicted"), []string{message + "map[offending_containers:c offending_containers_usage:10Gi starved_resource:memory]"})
+			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
+			expect(t, "disk and PID pressure", m.IsUnderDiskPressure() || m.IsUnderPIDPressure(), false)
+			expect(t, "changes", n.changes, 1)
+			wait(6 * time.Minute)
+			expect(t, "memory pressure in the end", m.IsUnderMemoryPressure(), false)
+		})
+	})
+}
+
+func TestSlowKillDoesNotBlockTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("first", 100*mi, priority(-1), grace(3600))
+		n.add("second", 20*gi)
+		n.available(2*gi - 50*mi)
+		n.killTakes = time.Hour
+		c := n.config(t, ThresholdConfig{
+			Hard: map[string]string{"memory.available": "1Gi"},
+			Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "30s"},
+		})
+		c.MaxPodGracePeriodSeconds = 3600
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(25 * time.Second)
+			expect(t, "kills within the grace period", n.killed(), []string{})
+			wait(20 * time.Second)
+			expect(t, "soft", n.killed(), []string{"first/3600"})
+			n.killTakes = time.Second
+			n.available(100 * mi)
+			wait(11 * time.Second)
+			expect(t, "hard", n.killed(), []string{"first/3600", "second/1"})
+		})
+	})
+}
+
+func TestFailedKillBringsTheNextVictim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("a", 9*gi)
+		n.add("b", 8*gi)
+		n.available(100 * mi)
+		n.killTakes, n.killErrs["a"] = 10*time.Second, errors.New("timed out")
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(40 * time.Second)
+			expect(t, "kills", n.killed(), []string{"a/1", "b/1"})
+		})
+	})
+}
+
+func TestOneEvictionUntilItsRoomIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("a", 9*gi)
+		n.add("b", 8*gi)
+		n.available(100 * mi)
+		n.uncleaned["a"] = true
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(20 * time.Second)
+			expect(t, "kills while volumes are torn down", n.killed(), []string{"a/1"})
+			n.mu.Lock()
+			n.uncleaned["a"] = false
+			n.mu.Unlock()
+			wait(time.Minute)
+			expect(t, "kills", n.killed(), []string{"a/1"})
+		})
+	})
+}
+
+func TestDiskIsReclaimedFromTheNodeFirst(t *testing.T) {
+	for _, enough := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode()
+			n.add("writer", gi).disk = 30 * gi
+			n.disk.used = 95 * gi
+			n.freedByGC = gi
+			if enough {
+				n.freedByGC = 20 * gi
+			}
+			config := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
+			run(t, n, config, func(m *Manager, wait func(time.Duration)) {
+				wait(40 * time.Second)
+				expect(t, "reclaimed", n.reclaimed, []string{"containers", "images"})
+				expect(t, "evicted", len(n.killed()) > 0, !enough)
+				expect(t, "disk pressure", m.IsUnderDiskPressure(), true)
+			})
+		})
+	}
+}
+
+func TestD10MemoryActsWhileTheLayoutIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 9*gi)
+		n.available(100 * mi)
+		n.layoutErr = errors.New("image file system cannot be read")
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(5 * time.Second)
+			expect(t, "kills", n.killed(), []string{"hog/1"})
+		})
+	})
+}
+
+func TestD33StopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.hang = make(chan struct{})
+		n.available(gi)
+		begin := time.Now()
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) { wait(time.Minute) })
+		expect(t, "time to stop", time.Since(begin), time.Minute)
+	})
+}
+
+func TestHangingSummaryKeepsConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.available(100 * mi)
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(5 * time.Second)
+			n.mu.Lock()
+			n.hang = make(chan struct{})
+			n.mu.Unlock()
+			wait(time.Hour)
+			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
+			blind := 0
+			for _, c := range m.Conditions() {
+				blind += len(c.Blind)
+			}
+			expect(t, "blind signals", blind, 1)
+		})
+	})
+}
+
+func TestRestoredConditionsAndAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.available(20 * gi)
+		c := n.config(t, hard("1Gi"))
+		running := n.add("running", mi).object
+		c.Readmitted = func(pod *v1.Pod) bool { return pod == running }
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newcomer := newNode().add("newcomer", mi).object
+		expect(t, "admitted without pressure", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}), lifecycle.PodAdmitResult{Admit: true})
+		m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}, {Type: v1.NodeReady, Status: v1.ConditionTrue}})
+		expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
+		expect(t, "newcomer", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}), lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
+		expect(t, "running", m.Admit(&lifecycle.PodAdmitAttributes{Pod: running}), lifecycle.PodAdmitResult{Admit: true})
+	})
+}
+
+func TestNewSaysWhatIsMissing(t *testing.T) {
+	_, err := New(Config{})
+	for _, want := range []string{"Summary", "Kill", "ActivePods", "Clock"} {
+		if err == nil || !strings.Contains(err.Error(), want+" is required") {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+}

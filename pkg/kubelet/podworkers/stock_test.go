@@ -1,0 +1,312 @@
+package podworkers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "unsafe" // for linkname
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/queue"
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+)
+
+// stockSyncer has the methods of the stock workers' unexported interface.
+type stockSyncer interface {
+	SyncPod(ctx context.Context, updateType kubetypes.SyncPodType, pod, mirrorPod *v1.Pod, status *kubecontainer.PodStatus) (bool, func(), error)
+	SyncTerminatedPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error
+	SyncTerminatingPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus, grace *int64, setStatus func(*v1.PodStatus)) error
+	SyncTerminatingRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error
+}
+
+//go:linkname newStockWorkers k8s.io/kubernetes/pkg/kubelet.newPodWorkers
+func newStockWorkers(syncer stockSyncer, recorder record.EventRecorder, work queue.WorkQueue, resync, backoff time.Duration,
+	cache kubecontainer.ROCache, allocation allocation.Manager) kubelet.PodWorkers
+
+// world is what both sides see: the same operations, each written down for its side.
+type world struct {
+	mu    sync.Mutex
+	cache kubecontainer.Cache
+	// ended pods' containers have ended for good.
+	ended map[types.UID]bool
+	ours  map[types.UID][]string
+	stock map[types.UID][]string
+}
+
+// note writes a call down; the same call again says nothing new, since how often a pod is synced depends on timing.
+func (w *world) note(log map[types.UID][]string, uid types.UID, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	call := fmt.Sprintf(format, args...)
+	if calls := log[uid]; len(calls) == 0 || calls[len(calls)-1] != call {
+		log[uid] = append(calls, call)
+	}
+}
+
+// terminationTakes gives later kills a chance to arrive while an earlier one is carried out.
+const terminationTakes = 250 * time.Millisecond
+
+func (w *world) hasEnded(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended[uid]
+}
+
+// ourSide is the Syncer of our workers.
+type ourSide struct{ *world }
+
+func (s ourSide) Sync(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
+	s.note(s.ours, request.Pod.UID, "sync")
+	return podsync.SyncResult{Terminal: s.hasEnded(request.Pod.UID)}, nil
+}
+
+func (s ourSide) Terminate(_ context.Context, request podsync.TerminateRequest) error {
+	s.note(s.ours, request.Pod.UID, "terminate %d", ownGrace(request.Pod, request.GracePeriod))
+	time.Sleep(terminationTakes)
+	return nil
+}
+
+func (s ourSide) TerminateRuntimePod(_ context.Context, pod *kubecontainer.Pod) error {
+	s.note(s.ours, pod.ID, "terminate runtime pod")
+	return nil
+}
+
+func (s ourSide) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
+	s.note(s.ours, pod.UID, "clean up")
+	return nil
+}
+
+// stockSide is the same for the stock workers.
+type stockSide struct{ *world }
+
+func (s stockSide) SyncPod(_ context.Context, _ kubetypes.SyncPodType, pod, _ *v1.Pod, _ *kubecontainer.PodStatus) (bool, func(), error) {
+	s.note(s.stock, pod.UID, "sync")
+	return s.hasEnded(pod.UID), nil, nil
+}
+
+func (s stockSide) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64, _ func(*v1.PodStatus)) error {
+	s.note(s.stock, pod.UID, "terminate %d", ownGrace(pod, grace))
+	time.Sleep(terminationTakes)
+	return nil
+}
+
+func (s stockSide) SyncTerminatingRuntimePod(_ context.Context, pod *kubecontainer.Pod) error {
+	s.note(s.stock, pod.ID, "terminate runtime pod")
+	return nil
+}
+
+func (s stockSide) SyncTerminatedPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
+	s.note(s.stock, pod.UID, "clean up")
+	return nil
+}
+
+// ownGrace is the grace period that a runtime would use; stock leaves it to the runtime in some cases where we say it.
+func ownGrace(pod *v1.Pod, override *int64) int64 {
+	switch {
+	case override != nil:
+		return *override
+	case pod.DeletionGracePeriodSeconds != nil:
+		return *pod.DeletionGracePeriodSeconds
+	}
+	return *pod.Spec.TerminationGracePeriodSeconds
+}
+
+// pair drives both sides alike, as the sync loop and housekeeping do.
+type pair struct {
+	*world
+	node    *node
+	other   kubelet.PodWorkers
+	queue   queue.WorkQueue
+	desired map[types.UID]*v1.Pod
+}
+
+func newPair(n *node) *pair {
+	p := &pair{
+		world:   &world{cache: n.cache, ended: map[types.UID]bool{}, ours: map[types.UID][]string{}, stock: map[types.UID][]string{}},
+		node:    n,
+		queue:   queue.NewBasicWorkQueue(clock.RealClock{}),
+		desired: map[types.UID]*v1.Pod{},
+	}
+	n.cfg.Syncer, n.cfg.Runtime = ourSide{p.world}, ourSide{p.world}
+	manager := allocation.NewInMemoryManager(nil, nil, nil, nil, nil, nil)
+	p.other = newStockWorkers(stockSide{p.world}, &record.FakeRecorder{}, p.queue, resync, backoff, n.cache, manager)
+	return p
+}
+
+func (p *pair) update(kind kubetypes.SyncPodType, pod *v1.Pod, kill *KillOptions) {
+	p.node.UpdatePod(context.Background(), Update{UpdateType: kind, Pod: pod, Kill: kill})
+	options := kubelet.UpdatePodOptions{UpdateType: kind, Pod: pod}
+	if kill != nil {
+		options.KillPodOptions = &kubelet.KillPodOptions{Evict: kill.Evict, PodTerminationGracePeriodSecondsOverride: kill.GracePeriod}
+	}
+	p.other.UpdatePod(context.Background(), options)
+}
+
+func (p *pair) runtimePod(uid types.UID) {
+	pod := &kubecontainer.Pod{ID: uid, Name: "runtime-" + string(uid), Namespace: "ns"}
+	p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod, Kill: &KillOptions{GracePeriod: new(int64(1))}})
+	p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
+		KillPodOptions: &kubelet.KillPodOptions{PodTerminationGracePeriodSecondsOverride: new(int64(1))}})
+}
+
+// resend is the sync loop's part: what a queue names is sent again to its side.
+func (p *pair) resend() {
+	for _, uid := range p.node.queue.GetWork() {
+		if pod, ok := p.desired[uid]; ok {
+			p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodSync, Pod: pod})
+		}
+	}
+	for _, uid := range p.queue.GetWork() {
+		if pod, ok := p.desired[uid]; ok {
+			p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodSync, Pod: pod})
+		}
+	}
+}
+
+// housekeeping compares with the configuration and starts pods again whose first life is over.
+func (p *pair) housekeeping() {
+	uids := slices.Sorted(maps.Keys(p.desired))
+	var pods []*v1.Pod
+	for _, uid := range uids {
+		pods = append(pods, p.desired[uid])
+	}
+	ours := p.node.SyncKnownPods(pods)
+	stock := p.other.SyncKnownPods(klog.Background(), pods)
+	for _, pod := range pods {
+		if _, known := ours[pod.UID]; !known {
+			p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
+		}
+		if _, known := stock[pod.UID]; !known {
+			p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
+		}
+	}
+}
+
+// settle lets both sides come to rest.
+func (p *pair) settle() {
+	for range 50 {
+		p.node.after(time.Second)
+		p.resend()
+	}
+	p.node.after(3 * time.Second)
+}
+
+// compare holds calls and answers of both sides against each other.
+func (p *pair) compare(t *rapid.T, uids []types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	store := p.node.cfg.Store
+	for _, uid := range uids {
+		if !slices.Equal(p.ours[uid], p.stock[uid]) {
+			t.Fatalf("%s: our calls %q, stock's %q", uid, p.ours[uid], p.stock[uid])
+		}
+		state, _ := store.State(uid)
+		for _, answer := range []struct {
+			name        string
+			ours, stock bool
+		}{
+			{"CouldHaveRunningContainers", store.CouldHaveRunningContainers(uid), p.other.CouldHaveRunningContainers(uid)},
+			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.other.ShouldPodBeFinished(uid)},
+			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.other.IsPodTerminationRequested(uid)},
+			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.other.ShouldPodRuntimeBeRemoved(uid)},
+			{"ShouldPodContentBeRemoved", store.ShouldPodContentBeRemoved(uid), p.other.ShouldPodContentBeRemoved(uid)},
+			{"IsPodKnownTerminated", store.IsPodKnownTerminated(uid), p.other.IsPodKnownTerminated(uid)},
+			// Stock says no for a finished pod that never started.
+			{"ShouldPodContainersBeTerminating", store.ShouldPodContainersBeTerminating(uid),
+				p.other.ShouldPodContainersBeTerminating(uid) || state.Phase == podlifecycle.Finished},
+		} {
+			if answer.ours != answer.stock {
+				t.Fatalf("%s of %s: we say %t, stock %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state, p.ours[uid])
+			}
+		}
+	}
+}
+
+// Given the same news, our workers do to every pod what stock's do, in the same order, and give the same answers when all is at rest.
+func TestWorkersDoWhatStockDoes(t *testing.T) {
+	uids := []types.UID{"f", "p1", "p2", "p3", "s1", "s2"}
+	pods := map[types.UID]*v1.Pod{"f": staticPod("fixed", "f"), "s1": staticPod("a", "s1"), "s2": staticPod("a", "s2")}
+	for _, uid := range uids[1:4] {
+		pods[uid] = newPod(string(uid))
+		pods[uid].UID = uid
+	}
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) {
+			n := newNode(nil)
+			p := newPair(n)
+			p.run(t, uids, pods)
+			p.settle()
+			p.compare(t, uids)
+			p.desired = map[types.UID]*v1.Pod{}
+			for range 3 {
+				p.housekeeping()
+				p.settle()
+			}
+			p.compare(t, uids)
+			if left := n.cfg.Store.UIDs(); len(left) != 0 {
+				t.Fatalf("still known: %v", left)
+			}
+			n.close()
+		})
+	})
+}
+
+// run lets random things happen.
+func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
+	for range rapid.IntRange(1, 12).Draw(t, "steps") {
+		uid := rapid.SampledFrom(uids).Draw(t, "uid")
+		pod, wanted := p.desired[uid]
+		switch rapid.SampledFrom([]string{"add", "add", "delete", "remove", "kill", "end", "resync", "housekeeping", "runtime"}).Draw(t, "what") {
+		case "add":
+			p.desired[uid] = pods[uid]
+			p.update(kubetypes.SyncPodCreate, pods[uid], nil)
+		case "delete":
+			if wanted && !kubetypes.IsStaticPod(pod) {
+				p.desired[uid] = deleted(pod, rapid.Int64Range(1, 60).Draw(t, "grace"))
+				p.update(kubetypes.SyncPodUpdate, p.desired[uid], nil)
+			}
+		case "remove":
+			if wanted {
+				delete(p.desired, uid)
+				p.update(kubetypes.SyncPodKill, pod, nil)
+			}
+		case "kill":
+			if wanted {
+				p.update(kubetypes.SyncPodKill, pod, &KillOptions{Evict: rapid.Bool().Draw(t, "evict"), GracePeriod: new(rapid.Int64Range(1, 60).Draw(t, "grace"))})
+			}
+		case "end":
+			p.mu.Lock()
+			p.ended[uid] = true
+			p.mu.Unlock()
+			fallthrough
+		case "resync":
+			if wanted {
+				p.update(kubetypes.SyncPodSync, pod, nil)
+			}
+		case "housekeeping":
+			p.housekeeping()
+		case "runtime":
+			if _, known := p.node.cfg.Store.State(uid); !known && !wanted {
+				p.runtimePod(uid)
+			}
+		}
+		p.node.after(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t, "pause"))
+		p.resend()
+	}
+}
