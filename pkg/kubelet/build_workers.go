@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/features"
-	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
@@ -91,7 +90,7 @@ func (b *build) statusGenerator() *generator.Generator {
 
 func (b *build) syncer() podsync.Config {
 	cfg := podsync.Config{
-		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager,
+		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager, Stopper: b.Runtime.Runtime,
 		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle,
 		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup, DataDirs: b.runtime.helper,
 		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, Probes: b.workers.probes, Reasons: b.pods.reasons,
@@ -114,7 +113,7 @@ func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
 
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
-		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
+		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
 		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations,
 		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}
@@ -122,7 +121,7 @@ func (b *build) podWorkers() podworkers.Config {
 
 func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
-		Pods: b.pods.manager, Workers: housekept{b.workers.workers}, Mirrors: b.pods.mirrors, MirrorHolders: b.pods.lifecycle,
+		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, MirrorHolders: b.pods.lifecycle,
 		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
 	}
@@ -130,19 +129,4 @@ func (b *build) cleaner() housekeeping.Config {
 		cfg.Cgroups = func() housekeeping.PodCgroups { return b.Machine.ContainerManager.NewPodContainerManager() }
 	}
 	return cfg
-}
-
-// housekept shows the pod workers to housekeeping in its own words.
-type housekept struct{ *podworkers.Workers }
-
-func (h housekept) Start(ctx context.Context, pod, mirror *v1.Pod) {
-	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror, StartTime: time.Now()})
-}
-
-func (h housekept) Finish(ctx context.Context, pod *v1.Pod) {
-	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
-}
-
-func (h housekept) KillOrphan(ctx context.Context, running *kubecontainer.Pod, gracePeriod int64) {
-	h.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, RunningPod: running, Kill: &podworkers.KillOptions{GracePeriod: &gracePeriod}})
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 	"k8s.io/kubernetes/pkg/kubelet/oom"
 	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/netutil"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 )
@@ -75,6 +75,7 @@ func (b *build) components() []component {
 		starts("PLEG", b.startPLEG),
 		starts("watchdog", b.startWatchdog),
 		component{name: "pod workers", run: b.stopWorkers},
+		runs("housekeeping in the background", b.finishHousekeeping),
 		component{name: "sync loop", run: b.loop.loop.Run},
 		component{name: "servers", run: b.servers.servers.Run},
 	)
@@ -184,15 +185,15 @@ func (b *build) startWatchdog(context.Context) {
 	}
 }
 
-// registerMirrorPods makes the mirror pods of the static pods known at start as soon as the node is registered, so that the
-// scheduler counts them from the beginning.
+// registerMirrorPods makes the mirror pods of the static pods known at start as soon as the node is registered.
 func (b *build) registerMirrorPods(ctx context.Context) {
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := b.sources.view.Lookup(ctx)
-		return err == nil, nil
+	housekeeping.RegisterStaticPods(ctx, housekeeping.StaticPods{
+		Node: b.sources.view.Lookup, Pods: b.pods.manager.GetStaticPodToMirrorPodMap, Reconcile: b.workers.syncer.ReconcileMirrorPod,
 	})
-	if err != nil {
-		return
-	}
-	b.loop.handlers.SyncIf(ctx, kubetypes.IsStaticPod)
+}
+
+// finishHousekeeping waits for what housekeeping removes in the background.
+func (b *build) finishHousekeeping(ctx context.Context) {
+	<-ctx.Done()
+	b.workers.cleaner.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubelet/config/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	conversion "k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
@@ -81,6 +82,8 @@ func readDropIn(name string) ([]byte, error) {
 	}
 	data, kind, err := loader.LoadIntoJSON()
 	switch {
+	case runtime.IsMissingKind(err) || runtime.IsMissingVersion(err):
+		return nil, fmt.Errorf("%w (apiVersion/kind must be %s, %s)", err, dropInKind.GroupVersion(), dropInKind.Kind)
 	case err != nil:
 		return nil, err
 	case kind == nil || kind.Empty():

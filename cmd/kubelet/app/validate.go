@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -56,32 +57,44 @@ func flatten(err error) []error {
 	return flat
 }
 
-// explain adds to a message of stock's validation what some of them leave out: the value that was refused.
+// unnamed are beginnings of messages of stock's validation that do not name their field, and that field.
+var unnamed = []struct{ message, field string }{
+	{"invalid taint", "registerWithTaints (--register-with-taints)"},
+	{"taint.", "registerWithTaints (--register-with-taints)"},
+	{"pod logs path", "podLogsDir (--pod-logs-dir)"},
+	{"kubelet is configured to not run on a host using cgroup v1", "failCgroupV1 (--fail-cgroupv1)"},
+}
+
+// explain adds to a message of stock's validation what some of them leave out: the field and the value that was refused.
 func explain(err error, config *kubeletconfig.KubeletConfiguration) error {
 	message := strings.TrimPrefix(err.Error(), "invalid configuration: ")
-	if strings.HasPrefix(message, "invalid taint") {
-		message = "registerWithTaints (--register-with-taints): " + message
+	for _, entry := range unnamed {
+		if strings.HasPrefix(message, entry.message) {
+			return fmt.Errorf("%s: %s", entry.field, message)
+		}
 	}
-	if strings.HasPrefix(message, "taint.") {
-		message = "registerWithTaints: " + message
-	}
-	if value, known := valueNamedIn(message, config); known && !strings.Contains(message, strings.Trim(value, `"`)) {
+	if value, missing := missingValue(message, config); missing {
 		message += "; got " + value
 	}
 	return errors.New(message)
 }
 
-// valueNamedIn finds the first configuration field that a message names, and its value in the form people write it.
-func valueNamedIn(message string, config *kubeletconfig.KubeletConfiguration) (string, bool) {
-	fields := reflect.ValueOf(config).Elem()
-	for _, word := range strings.FieldsFunc(message, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') }) {
-		field := fields.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, word) })
-		if !field.IsValid() || len(word) < 5 { // shorter words are English
-			continue
-		}
-		return written(field), true
+// fieldName matches the first word of a message, and the flag after it.
+var fieldName = regexp.MustCompile(`^(?:the )?([a-zA-Z]+)(?: \(--[a-zA-Z0-9-]+\))?`)
+
+// missingValue returns the value of the field that a message begins with, unless the message goes on with it.
+func missingValue(message string, config *kubeletconfig.KubeletConfiguration) (string, bool) {
+	name := fieldName.FindStringSubmatch(message)
+	if name == nil {
+		return "", false
 	}
-	return "", false
+	field := reflect.ValueOf(config).Elem().FieldByNameFunc(func(candidate string) bool { return strings.EqualFold(candidate, name[1]) })
+	if !field.IsValid() {
+		return "", false
+	}
+	value := written(field)
+	rest := strings.TrimSpace(strings.TrimPrefix(message, name[0]))
+	return value, !strings.HasPrefix(strings.TrimLeft(rest, `"{`), strings.Trim(value, `"`))
 }
 
 // written is a value in the form people write it.

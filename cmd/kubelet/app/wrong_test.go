@@ -51,7 +51,7 @@ func TestWrongValues(t *testing.T) {
 		{name: "log files", file: "containerLogMaxFiles: 1", want: []string{"containerLogMaxFiles", "got 1"}},
 		{name: "log size", file: "containerLogMaxSize: huge", want: []string{"containerLogMaxSize (--container-log-max-size)", "huge"}},
 		{name: "log interval", file: "containerLogMonitorInterval: 1s", want: []string{"containerLogMonitorInterval", "1s"}},
-		{name: "pod logs directory", file: "podLogsDir: relative", want: []string{"pod logs path", "relative"}},
+		{name: "pod logs directory", file: "podLogsDir: /var/../log", want: []string{"podLogsDir (--pod-logs-dir)", "/var/../log"}},
 		{name: "taint", file: "registerWithTaints: [{key: a, effect: Sometimes}]", want: []string{"registerWithTaints", "Sometimes"}},
 		{name: "eviction signal", file: "evictionHard: {memory.free: 1Gi}", want: []string{"evictionHard", "memory.free"}},
 		{name: "eviction quantity", args: []string{"--eviction-hard=memory.available<lots"}, want: []string{"evictionHard", "memory.available", "lots"}},
@@ -102,7 +102,7 @@ func TestWrongValues(t *testing.T) {
 
 // standaloneYAML makes a file valid without an API server, unless the file is about just that.
 func standaloneYAML(file string) string {
-	yaml := ""
+	yaml := "failCgroupV1: false\n"
 	if !strings.Contains(file, "authentication:") {
 		yaml += "authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}\n"
 	}
@@ -114,7 +114,7 @@ func standaloneYAML(file string) string {
 
 func TestWrongDropIns(t *testing.T) {
 	tests := []struct{ name, content, want string }{
-		{"no kind", "maxPods: 3", "apiVersion/kind"},
+		{"no kind", "maxPods: 3", "apiVersion/kind must be"},
 		{"wrong kind", "apiVersion: v1\nkind: Pod\n", "apiVersion/kind"},
 		{"empty", "", "empty"},
 		{"wrong type", header + "maxPods: many", "maxPods"},
@@ -133,7 +133,7 @@ func TestWrongDropIns(t *testing.T) {
 
 // A binary without a version is refused, after everything else has been checked.
 func TestUnsetVersionIsRefused(t *testing.T) {
-	code, _, stderr := runProgram(t)
+	code, _, stderr := runProgram(t, "--fail-cgroupv1=false", "--container-runtime-endpoint=unix:///run/none.sock")
 	if code != 1 || !strings.Contains(stderr, "v0.0.0-") {
 		t.Errorf("exit code %d, message %q", code, stderr)
 	}

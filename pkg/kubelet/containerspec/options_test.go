@@ -217,3 +217,18 @@ func TestPodLevelAnswers(t *testing.T) {
 		t.Errorf("DNS %v, %v", got, err)
 	}
 }
+
+// TestOnlyStaticPodsStartBeforeServicesAreKnown: a static pod must start without an API server, others would start for good without
+// KUBERNETES_SERVICE_HOST.
+func TestOnlyStaticPodsStartBeforeServicesAreKnown(t *testing.T) {
+	w := newWorld(t)
+	w.synced = false
+	pod := basicPod()
+	if _, _, err := generate(w.helper(t), pod); err == nil || !strings.HasPrefix(err.Error(), "services have not yet been read") {
+		t.Fatalf("got %v", err)
+	}
+	pod.Annotations["kubernetes.io/config.source"] = "file"
+	if _, _, err := generate(w.helper(t), pod); err != nil {
+		t.Fatal(err)
+	}
+}

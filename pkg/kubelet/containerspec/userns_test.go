@@ -81,7 +81,10 @@ func TestListPodsFromDisk(t *testing.T) {
 	if err := os.RemoveAll(w.layout().Pods()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.ListPodsFromDisk(); err == nil {
-		t.Fatal("a missing pods directory is no error")
+	if _, err := host.ListPodsFromDisk(); !os.IsNotExist(err) {
+		t.Fatalf("a missing pods directory: got %v", err)
+	}
+	if _, err := userns.MakeUserNsManager(testLogger, host, nil); err != nil {
+		t.Fatalf("on a fresh node: %v", err)
 	}
 }

@@ -115,3 +115,22 @@ func TestRestartRule(t *testing.T) {
 		wantPhase(t, n.see(runtime(exited("a", code))), want)
 	}
 }
+
+// TestPhaseWithoutRestartRules is a container that ended well, and vanished while it waited: without rules per container the pod's
+// policy OnFailure takes it for one that restarts.
+func TestPhaseWithoutRestartRules(t *testing.T) {
+	for policy, want := range map[v1.RestartPolicy]v1.PodPhase{
+		v1.RestartPolicyAlways: v1.PodRunning, v1.RestartPolicyOnFailure: v1.PodRunning, v1.RestartPolicyNever: v1.PodFailed,
+	} {
+		p := pod(container("a"))
+		p.Spec.RestartPolicy = policy
+		n := newNode(t, p)
+		n.in.Features = podstatus.Features{}
+		n.in.Previous.ContainerStatuses = []v1.ContainerStatus{{
+			Name:                 "a",
+			State:                v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}},
+			LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}},
+		}}
+		wantPhase(t, n.see(runtime()), want)
+	}
+}

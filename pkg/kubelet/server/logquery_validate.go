@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"regexp/syntax"
+	"strings"
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -76,13 +77,14 @@ func (q *logQuery) checkTarget(dir string) field.ErrorList {
 	return nil
 }
 
-// existsBelow looks a file up without ever leaving dir, not even by a symbolic link.
+// existsBelow looks a file up without ever leaving dir, not even by a symbolic link. A leading slash means dir: the slash is
+// how a query says that it names a file, and the documented form is query=/<file>, which stock v1.36 refuses.
 func existsBelow(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	_, err = root.Stat(name)
+	_, err = root.Stat(strings.TrimLeft(name, "/"))
 	return errors.Join(err, root.Close())
 }
 

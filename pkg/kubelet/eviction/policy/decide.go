@@ -45,6 +45,14 @@ func (m *Memory) look(s *snapshot.Snapshot) {
 
 func (r *round) serveAll() {
 	list := needs(r.snapshot, r.rules.Thresholds, r.memory.clocks)
+	r.memory.acting = [numGroups]time.Time{}
+	for i := range list {
+		g := list[i].group
+		r.memory.acting[g] = r.before.acting[g]
+		if r.memory.acting[g].IsZero() {
+			r.memory.acting[g] = r.snapshot.Taken
+		}
+	}
 	for i := range list {
 		if r.serve(&list[i]) {
 			for j := i + 1; j < len(list); j++ {

@@ -17,7 +17,9 @@ type Memory struct {
 	signals    [snapshot.NumSignals]signalMemory
 	// evicted is when a pod was last chosen for a need of the group.
 	evicted [numGroups]time.Time
-	past    history
+	// acting is since when thresholds of the group may act without a break; zero when none does.
+	acting [numGroups]time.Time
+	past   history
 }
 
 // signalMemory remembers how new the figures of a signal were.

@@ -2,8 +2,8 @@ package policy
 
 import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
-// reclaimFirst sees to it that the node gives what it can before a pod has to go: once per eviction, and not twice within the
-// patience. wait is false when that has been done, or cannot help.
+// reclaimFirst sees to it that the node gives what it can before a pod has to go: when the need begins, again after each
+// eviction, and now and then while nothing else can be done. wait is false when that has been done, or cannot help.
 func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	request, ok := reclaimFor(n, r.snapshot.Layout)
 	if !ok {
@@ -15,7 +15,11 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		// A reclaim that hangs must not hold up evictions.
 		return AwaitReclaim, s.Taken.Sub(last.Started) < patience
 	}
-	if evicted := r.before.evicted[n.group]; last.Finished.IsZero() || last.Finished.Before(evicted) || s.Taken.Sub(last.Finished) >= 2*patience {
+	since := r.memory.acting[n.group]
+	if evicted := r.before.evicted[n.group]; evicted.After(since) {
+		since = evicted
+	}
+	if last.Finished.IsZero() || last.Finished.Before(since) || s.Taken.Sub(last.Finished) >= 2*patience {
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return ReclaimNode, true
 	}

@@ -1,0 +1,191 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// scene is what both managers see in one step of a sequence.
+type scene struct {
+	summary *statsapi.Summary
+	// after is the summary after a node-level reclaim in this step.
+	after *statsapi.Summary
+	err   error
+	pods  []*v1.Pod
+	// unkillable pods return an error when they are killed.
+	unkillable map[string]bool
+}
+
+// acts is what a manager did in one step.
+type acts struct {
+	conditions string
+	victims    []string
+	reclaimed  string
+}
+
+func (a acts) String() string {
+	return fmt.Sprintf("conditions %s, victims %q, reclaimed %s", a.conditions, a.victims, a.reclaimed)
+}
+
+type pressures interface {
+	IsUnderMemoryPressure() bool
+	IsUnderDiskPressure() bool
+	IsUnderPIDPressure() bool
+}
+
+func conditionsOf(m pressures) string {
+	return fmt.Sprintf("memory=%v disk=%v pid=%v", m.IsUnderMemoryPressure(), m.IsUnderDiskPressure(), m.IsUnderPIDPressure())
+}
+
+// stage is the fake world around a manager: it plays the scene and writes down what is done.
+type stage struct {
+	scene     *scene
+	reclaims  []string
+	victims   []string
+	dedicated bool
+	split     bool
+	notes     string
+}
+
+func (s *stage) Get(context.Context, bool) (*statsapi.Summary, error) {
+	if len(s.reclaims) > 0 && s.scene.after != nil {
+		return s.scene.after, s.scene.err
+	}
+	return s.scene.summary, s.scene.err
+}
+
+func (s *stage) HasDedicatedImageFs(context.Context) (bool, error)     { return s.dedicated, nil }
+func (s *stage) HasDedicatedContainerFs(context.Context) (bool, error) { return s.split, nil }
+
+func (s *stage) DeleteUnusedImages(context.Context) error {
+	s.reclaims = append(s.reclaims, "images")
+	return nil
+}
+
+func (s *stage) DeleteAllUnusedContainers(context.Context) error {
+	s.reclaims = append(s.reclaims, "containers")
+	return nil
+}
+
+func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
+	status := v1.PodStatus{}
+	setStatus(&status)
+	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes))
+	if s.scene.unkillable[pod.Name] {
+		return errors.New("cannot be killed")
+	}
+	return nil
+}
+
+func (s *stage) take(m pressures) acts {
+	a := acts{conditions: conditionsOf(m), victims: slices.Clone(s.victims), reclaimed: fmt.Sprint(s.reclaims)}
+	s.victims, s.reclaims = nil, nil
+	return a
+}
+
+// stepClock makes stock's wait for clean-up end at once: its ticker has ticked, its timer never fires.
+type stepClock struct{ *clocktesting.FakeClock }
+
+type tick struct{ c chan time.Time }
+
+func (t tick) C() <-chan time.Time    { return t.c }
+func (t tick) Stop()                  {}
+func (stepClock) NewTicker(time.Duration) clock.Ticker {
+	c := make(chan time.Time, 1)
+	c <- time.Time{}
+	return tick{c}
+}
+
+// stockManager is the stock manager, driven one round at a time: it blocks where it asks for the pods, and that it asks again
+// shows that the round before is over.
+type stockManager struct {
+	stage
+	manager stock.Manager
+	admit   lifecycle.PodAdmitHandler
+	clock   stepClock
+	arrived chan struct{}
+	proceed chan bool
+}
+
+func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time) *stockManager {
+	s := &stockManager{clock: stepClock{clocktesting.NewFakeClock(now)}, arrived: make(chan struct{}), proceed: make(chan bool)}
+	s.dedicated, s.split = dedicated, split
+	recorder := &notes{stage: &s.stage}
+	summary := fullSummary{&s.stage}
+	s.manager, s.admit = stock.NewManager(summary, config, s.kill, &s.stage, &s.stage, recorder, &v1.ObjectReference{}, s.clock, isolation)
+	pods := func() []*v1.Pod {
+		s.arrived <- struct{}{}
+		if !<-s.proceed {
+			runtime.Goexit()
+		}
+		return slices.Clone(s.scene.pods)
+	}
+	s.manager.Start(context.Background(), &s.stage, pods, func(*v1.Pod) bool { return true }, 0)
+	<-s.arrived
+	return s
+}
+
+func (s *stockManager) step(sc *scene, now time.Time) acts {
+	s.scene = sc
+	s.clock.SetTime(now)
+	s.proceed <- true
+	<-s.arrived
+	return s.take(s.manager)
+}
+
+func (s *stockManager) stop() { s.proceed <- false }
+
+// fullSummary completes stage to stock's interface.
+type fullSummary struct{ *stage }
+
+func (f fullSummary) GetCPUAndMemoryStats(ctx context.Context) (*statsapi.Summary, error) {
+	return f.Get(ctx, true)
+}
+
+// ourManager is ours, driven in the same way: its looks are taken by the test, and what it begins is waited for.
+type ourManager struct {
+	stage
+	manager *Manager
+	clock   stepClock
+}
+
+func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error) {
+	o := &ourManager{clock: stepClock{clocktesting.NewFakeClock(now)}}
+	o.dedicated, o.split = dedicated, split
+	c.Summary, c.DiskInfo, c.ImageGC, c.ContainerGC = &o.stage, &o.stage, &o.stage, &o.stage
+	c.Recorder, c.NodeRef, c.Clock = &notes{stage: &o.stage}, &v1.ObjectReference{}, o.clock
+	c.Kill = func(_ context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
+		return o.kill(pod, evict, grace, set)
+	}
+	c.ActivePods = func() []*v1.Pod { return o.scene.pods }
+	c.PodCleanedUp = func(*v1.Pod) bool { return true }
+	var err error
+	o.manager, err = New(c)
+	return o, err
+}
+
+func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
+	o.scene = sc
+	o.clock.SetTime(now)
+	m := o.manager
+	m.ledger.sweep(now, m.config.PodCleanedUp)
+	m.look(ctx, m.loop.collector.collect(ctx))
+	m.work.Wait()
+	if len(o.reclaims) > 0 {
+		o.clock.SetTime(now.Add(time.Millisecond))
+		m.look(ctx, m.loop.collector.collect(ctx))
+		m.work.Wait()
+	}
+	return o.take(m)
+}
