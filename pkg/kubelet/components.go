@@ -27,6 +27,8 @@ const (
 	imageGCPeriod     = 5 * time.Minute
 	// containerLogLinks holds the symbolic links to container logs that log shippers read.
 	containerLogLinks = "/var/log/containers"
+	// restorePatience is how long the start waits for the Node's conditions. Not long: the API server may be a static pod of this node.
+	restorePatience = 2 * time.Second
 )
 
 // components lists what runs, in the order in which it starts; it is stopped in reverse.
@@ -42,6 +44,7 @@ func (b *build) components() []component {
 		{name: "OOM watcher", start: b.watchOOMs},
 		starts("resource analyzer", b.stats.analyzer.Start),
 		starts("cgroup check", b.checkCgroups),
+		starts("pod CIDR", b.tellPodCIDR),
 		runs("container garbage collection", b.collectContainers),
 		runs("image garbage collection", b.collectImages),
 		runs("dead container removal", b.garbage.dead.Run),
@@ -54,6 +57,8 @@ func (b *build) components() []component {
 	}
 	if !standalone {
 		list = append(list,
+			// Pressure that was there when the agent stopped is known before anything is admitted or evicted.
+			starts("node conditions", func(ctx context.Context) { b.node.updater.RestoreAtStart(ctx, restorePatience) }),
 			// The first heartbeat asks the runtime itself, so that a restart does not report the node as not ready.
 			runs("node status", b.node.updater.Run),
 			runs("node lease", b.node.lease.Run),
@@ -123,6 +128,13 @@ func (b *build) watchOOMs(ctx context.Context) error {
 		return err
 	}
 	return watcher.Start(ctx, b.nodeRef)
+}
+
+// tellPodCIDR passes the configured pod CIDR on to the runtime; with a cloud allocator it comes from the Node later.
+func (b *build) tellPodCIDR(ctx context.Context) {
+	if _, err := b.node.updater.UpdatePodCIDR(ctx, b.Config.PodCIDR); err != nil {
+		b.logger(ctx).Error(err, "Pod CIDR update failed")
+	}
 }
 
 func (b *build) checkCgroups(ctx context.Context) {

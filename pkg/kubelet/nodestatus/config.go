@@ -69,7 +69,8 @@ type Config struct {
 	Recorder         Recorder
 	Clock            clock.PassiveClock
 
-	// Restore is given the conditions of the first Node that is read, once, before a status is computed. May be nil.
+	// Restore is given the conditions of the first Node that is read, at most once, before a status is computed; see
+	// RestoreAtStart. It is called from any goroutine. May be nil.
 	Restore func([]v1.NodeCondition)
 	// OnStartupOver is called once, when the node has become Ready or its time for that has passed. May be nil.
 	OnStartupOver func()

@@ -17,11 +17,11 @@ import (
 
 // twin is the same world twice: once with our updater, once with the stock kubelet.
 type twin struct {
-	clock       *testingclock.FakeClock
-	s, stockS   *apiServer
-	w, stockW   *world
-	u           *Updater
-	stockKubelt *oracle
+	clock     *testingclock.FakeClock
+	s, stockS *apiServer
+	w, stockW *world
+	u         *Updater
+	stock     *oracle
 }
 
 // TestSameAsStock registers and reports with both and expects the same Node, events, marked volumes and number of patches.
@@ -30,14 +30,14 @@ func TestSameAsStock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newTwin(t)
 		ctx := t.Context()
-		if err, ok := d.u.register(ctx), d.stockKubelt.register(ctx); (err == nil) != ok {
+		if err, ok := d.u.register(ctx), d.stock.register(ctx); (err == nil) != ok {
 			t.Fatalf("registration: ours %v, stock %v", err, ok)
 		}
 		d.compare(t)
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			d.clock.Step(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Minute}).Draw(t, "wait"))
 			d.change(t)
-			if ours, theirs := d.u.tryHeartbeat(ctx, 0), d.stockKubelt.heartbeat(ctx); ours != nil || theirs != nil {
+			if ours, theirs := d.u.tryHeartbeat(ctx, 0), d.stock.heartbeat(ctx); ours != nil || theirs != nil {
 				t.Fatalf("heartbeat: ours %v, stock %v", ours, theirs)
 			}
 			d.compare(t)
@@ -58,7 +58,7 @@ func newTwin(t *rapid.T) *twin {
 	configure := drawConfig(t)
 	cfg := newUpdater(nil, d.s, d.w, configure, func(c *Config) { c.Clock = d.clock }).cfg
 	d.u = New(cfg)
-	d.stockKubelt = newOracle(nil, d.stockS, d.stockW, cfg)
+	d.stock = newOracle(nil, d.stockS, d.stockW, cfg)
 	return d
 }
 
@@ -193,6 +193,7 @@ func TestStatusChangedSameAsStock(t *testing.T) {
 func drawStatus(t *rapid.T, name string) *v1.NodeStatus {
 	status := &v1.NodeStatus{Phase: v1.NodePhase(rapid.SampledFrom([]string{"", "x"}).Draw(t, name+" phase"))}
 	status.Capacity = drawResources(t, name, "cpu")
+	status.VolumesInUse = rapid.SliceOfN(rapid.Just[v1.UniqueVolumeName]("v"), 0, 1).Draw(t, name+" volumes")
 	for _, kind := range rapid.Permutation([]v1.NodeConditionType{"A", "B"}).Draw(t, name+" order") {
 		if s := rapid.SampledFrom([]v1.ConditionStatus{"", "True", "False"}).Draw(t, name+" "+string(kind)); s != "" {
 			status.Conditions = append(status.Conditions, v1.NodeCondition{Type: kind, Status: s})

@@ -49,15 +49,16 @@
 //	predicate: lifecycle.NewPredicateAdmitHandler(view.CachedNode, …)
 //	cm.Start:  node, err := view.Node(ctx); cm.Start(ctx, node, …, view.Node, …)
 //	certificates: view.LastObservedAddresses; pod status, downward API, DNS: view.HostIPs
-//	API pod source: config.NewSourceApiserver(…, func() bool { return nodeHasSynced() && updater.Restored(ctx) }, …)
 //	declared features admission: lifecycle.NewDeclaredFeaturesAdmitHandler(ndf.DefaultFramework, declared.Set, declared.Version)
 //
-// Order of running: UpdatePodCIDR with the configured pod CIDR; CheckCgroups; then Run in a goroutine, after the modules that
-// do not need the runtime have started and before the runtime-up loop. Run also calls RuntimeUp.Update, which must therefore
-// be safe to call concurrently. Run returns when its context has ended and all its goroutines have; SyncNow still works then
-// (a shutdown publishes NotReady).
+// Order of running: UpdatePodCIDR with the configured pod CIDR; CheckCgroups; RestoreAtStart with a patience of some seconds,
+// before the runtime is watched (the first answer of the runtime starts the eviction manager) and before the sync loop; then Run
+// in a goroutine, before the runtime-up loop. Run also calls RuntimeUp.Update, which must therefore be safe to call
+// concurrently. Run returns when its context has ended and all its goroutines have; SyncNow still works then, with another
+// context (a shutdown publishes NotReady).
 //
-// Restore is called once with the conditions of the first Node object that is read, before any status is computed from it:
-// the pressure that was true when the agent stopped is taken over instead of being cleared. A node created by this
-// process has nothing to restore; then Restore sees the conditions it was created with.
+// Restore is called at most once, with the conditions of the first Node object that is read and before any status is computed
+// from it: the pressure that was true when the agent stopped is taken over instead of being cleared. It is not called if the
+// Node did not exist. It comes from RestoreAtStart unless the API server could not be asked in time; then it comes from a
+// goroutine of Run while everything else is running, and must stand that.
 package nodestatus

@@ -83,6 +83,17 @@ func TestHeartbeatMarksVolumesInUse(t *testing.T) {
 	}
 }
 
+func TestHeartbeatReportsVolumesAtOnce(t *testing.T) {
+	s, w := newAPIServer(nil), newWorld()
+	u := newUpdater(t, s, w)
+	u.SyncNow(t.Context())
+	w.inUse = []v1.UniqueVolumeName{"a"}
+	u.SyncNow(t.Context())
+	if diff := cmp.Diff([]v1.UniqueVolumeName{"a"}, s.current().Status.VolumesInUse); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
+	}
+}
+
 // TestVolumesInUseAreKeptUntilReconstructed: after a restart the volume manager does not know yet what is mounted.
 func TestVolumesInUseAreKeptUntilReconstructed(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
@@ -152,6 +163,21 @@ func TestNoSecondTransitionFromStaleLister(t *testing.T) {
 			t.Errorf("%d patches", n)
 		}
 	})
+}
+
+// TestChangeBackWithStaleLister: the lister shows what the status was and shall be again, but not what it is.
+func TestChangeBackWithStaleLister(t *testing.T) {
+	s, w := newAPIServer(nil), newWorld()
+	u := newUpdater(t, s, w)
+	w.inUse = []v1.UniqueVolumeName{"a"}
+	u.SyncNow(t.Context())
+	s.lagging, w.inUse = true, nil
+	u.SyncNow(t.Context())
+	w.inUse = []v1.UniqueVolumeName{"a"}
+	u.SyncNow(t.Context())
+	if diff := cmp.Diff(w.inUse, s.current().Status.VolumesInUse); diff != "" {
+		t.Errorf("volumes were marked as reported, but are not (-want +got):\n%s", diff)
+	}
 }
 
 // TestOwnWriteDoesNotOverruleForLong: an API server that was restored from a backup counts from an older version.

@@ -179,7 +179,7 @@ func TestPressureIsRetried(t *testing.T) {
 
 // TestRestoreComesBeforeAnyStatus is the scenario of a restart under pressure: the taint must stay.
 func TestRestoreComesBeforeAnyStatus(t *testing.T) {
-	for _, path := range []string{"heartbeat", "pressure", "startup", "pods"} {
+	for _, path := range []string{"heartbeat", "pressure", "startup", "start"} {
 		t.Run(path, func(t *testing.T) {
 			s, w := newAPIServer(nil), newWorld()
 			w.memory = true
@@ -201,8 +201,8 @@ func TestRestoreComesBeforeAnyStatus(t *testing.T) {
 				}
 			case "startup":
 				u.tryReady(t.Context())
-			case "pods":
-				if !u.Restored(t.Context()) {
+			case "start":
+				if !u.RestoreAtStart(t.Context(), time.Second) {
 					t.Error("not restored")
 				}
 			}
@@ -218,10 +218,41 @@ func TestRestoreComesBeforeAnyStatus(t *testing.T) {
 	}
 }
 
-func TestRestoredWithoutNode(t *testing.T) {
+// TestNothingToRestoreFromOwnNode: a late call would tell the eviction manager its own words.
+func TestNothingToRestoreFromOwnNode(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	u := newUpdater(t, s, w)
-	if !u.Restored(t.Context()) || len(w.restored) != 0 {
+	if !u.RestoreAtStart(t.Context(), time.Second) {
+		t.Error("something is left to restore")
+	}
+	u.SyncNow(t.Context())
+	u = newUpdater(t, newAPIServer(nil), w)
+	u.SyncNow(t.Context())
+	u.SyncNow(t.Context())
+	if len(w.restored) != 0 {
 		t.Errorf("restored %v", w.restored)
+	}
+}
+
+func TestRestoreAtStartIsPatientAndThenLeavesItToTheHeartbeat(t *testing.T) {
+	oops := apierrors.NewInternalError(errors.New("oops"))
+	for _, outage := range []int{3, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			s, w := newAPIServer(nil), newWorld()
+			newUpdater(t, s, w).SyncNow(t.Context())
+			for range outage {
+				s.failures["get"] = append(s.failures["get"], oops)
+			}
+			u := newUpdater(t, s, w)
+			start := time.Now()
+			if done := u.RestoreAtStart(t.Context(), 2*time.Second); done != (outage == 3) || time.Since(start) > 2*time.Second {
+				t.Errorf("outage of %d: done %v after %v", outage, done, time.Since(start))
+			}
+			s.failures["get"] = nil
+			u.SyncNow(t.Context())
+			if len(w.restored) != 1 {
+				t.Errorf("outage of %d: restored %d times", outage, len(w.restored))
+			}
+		})
 	}
 }

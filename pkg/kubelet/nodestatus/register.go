@@ -62,6 +62,7 @@ func (u *Updater) createOrReconcile(ctx context.Context, initial *v1.Node) error
 	nodes := u.cfg.Client.CoreV1().Nodes()
 	_, err := nodes.Create(ctx, initial, metav1.CreateOptions{})
 	if err == nil {
+		u.nothingToRestore()
 		u.cfg.Startup.RecordRegisteredNewNode()
 		return nil
 	}

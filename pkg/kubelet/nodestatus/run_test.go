@@ -73,6 +73,23 @@ func TestFastPathFallsBackToHeartbeat(t *testing.T) {
 	}
 }
 
+// TestFastReportCounts: the heartbeat after it has nothing to say.
+func TestFastReportCounts(t *testing.T) {
+	s, w := newAPIServer(nil), newWorld()
+	w.runtimeErr = errors.New("down")
+	newUpdater(t, s, w).SyncNow(t.Context())
+	w.runtimeErr = nil
+	u := newUpdater(t, s, w)
+	before := len(s.sent())
+	if !u.tryReady(t.Context()) {
+		t.Error("not over")
+	}
+	u.SyncNow(t.Context())
+	if n := len(s.sent()) - before; n != 1 {
+		t.Errorf("%d patches", n)
+	}
+}
+
 // TestRunAsksRuntimeBeforeFirstReport: else a restart would publish NotReady.
 func TestRunAsksRuntimeBeforeFirstReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -46,6 +46,7 @@ func (u *Updater) tryReady(ctx context.Context) bool {
 		return false
 	}
 	u.restoreFrom(base)
+	base = u.orOwn(ctx, base)
 	before := ready(base)
 	if before == nil {
 		logger.Error(nil, "Node does not have NodeReady condition", "originalNode", klog.KObj(base))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
@@ -45,7 +44,8 @@ func (u *Updater) retry(ctx context.Context, attempt func(ctx context.Context, t
 }
 
 // read returns the node to compute from: the lister's at first, as most rounds succeed with it and the reads of all nodes would
-// be most of the API server's load; from the API server when retrying. The first node read is handed to Restore.
+// be most of the API server's load; from the API server when retrying. The first node read is handed to Restore. The caller
+// must not hold writing.
 func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
 	node, err := u.readFrom(ctx, try)
 	if err != nil {
@@ -55,7 +55,7 @@ func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
 		return nil, fmt.Errorf("nil %q node object", u.Name())
 	}
 	u.restoreFrom(node)
-	return node, nil
+	return u.orOwn(ctx, node), nil
 }
 
 func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
@@ -67,24 +67,11 @@ func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
 	return u.cfg.Heartbeat.CoreV1().Nodes().Get(ctx, string(u.Name()), metav1.GetOptions{})
 }
 
-// Restored hands the Node's conditions to Restore, if that has not happened and the lister has the Node, and reports whether
-// there is nothing left to restore. Ask it before pods of the API server are admitted, after the lister has synced: a Node
-// that is not there then has nothing to restore.
-func (u *Updater) Restored(ctx context.Context) bool {
-	node, err := u.Lookup(ctx)
-	if err != nil {
-		return apierrors.IsNotFound(err)
-	}
-	u.restoreFrom(node)
-	return true
-}
-
-func (u *Updater) restoreFrom(node *v1.Node) {
-	u.restore.Do(func() {
-		if u.cfg.Restore != nil {
-			u.cfg.Restore(node.DeepCopy().Status.Conditions)
-		}
-	})
+// orOwn is freshest for callers that do not hold writing. From a stale node a field that changed back would not be patched back.
+func (u *Updater) orOwn(ctx context.Context, node *v1.Node) *v1.Node {
+	u.writing.Lock()
+	defer u.writing.Unlock()
+	return u.freshest(ctx, node)
 }
 
 // freshest is the last own write if it is newer than node. The caller holds writing.

@@ -1,3 +1,5 @@
+//go:build !race
+
 package podworkers
 
 import (
@@ -274,6 +276,13 @@ func (p *pair) drain() {
 	}
 }
 
+// differs is true where a kill has another effect here than there: a shorter grace period still reaches a termination that is on its
+// way; and a static pod that is killed before its turn leaves the queue for its name.
+func (p *pair) differs(uid types.UID) bool {
+	state, _ := p.node.cfg.Store.State(uid)
+	return state.Doing == podlifecycle.OpTerminate || state.Static && state.Phase == podlifecycle.Known
+}
+
 // run lets random things happen.
 func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -284,18 +293,17 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			p.desired[uid] = pods[uid]
 			p.update(kubetypes.SyncPodCreate, pods[uid], nil)
 		case "delete":
-			if wanted && !kubetypes.IsStaticPod(pod) {
+			if wanted && !kubetypes.IsStaticPod(pod) && !p.differs(uid) {
 				p.desired[uid] = deleted(pod, rapid.Int64Range(1, 60).Draw(t, "grace"))
 				p.update(kubetypes.SyncPodUpdate, p.desired[uid], nil)
 			}
 		case "remove":
-			if wanted {
+			if wanted && !p.differs(uid) {
 				delete(p.desired, uid)
 				p.update(kubetypes.SyncPodKill, pod, nil)
 			}
 		case "kill":
-			// A shorter grace period reaches a termination on its way here, not there.
-			if state, _ := p.node.cfg.Store.State(uid); wanted && state.Doing != podlifecycle.OpTerminate {
+			if wanted && !p.differs(uid) {
 				p.update(kubetypes.SyncPodKill, pod, &KillOptions{Evict: rapid.Bool().Draw(t, "evict"), GracePeriod: new(rapid.Int64Range(1, 60).Draw(t, "grace"))})
 			}
 		case "end":

@@ -170,9 +170,6 @@ func (noStats) ImageFsStats(context.Context) (*statsapi.FsStats, *statsapi.FsSta
 }
 func (noStats) RootFsStats() (*statsapi.FsStats, error)     { return &statsapi.FsStats{}, nil }
 func (noStats) RlimitStats() (*statsapi.RlimitStats, error) { return &statsapi.RlimitStats{}, nil }
-func (noStats) Get(context.Context, bool) (*statsapi.Summary, error) {
-	return &statsapi.Summary{}, nil
-}
 
 func testPod(name, uid string, static bool) *v1.Pod {
 	pod := &v1.Pod{
