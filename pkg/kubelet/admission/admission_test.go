@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+)
+
+func pod(uid types.UID) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "default"},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}},
+	}
+}
+
+// node is what a gate works on: an allocator that asks the readmission as a handler of the chain would, a runtime, a checkpoint.
+type node struct {
+	readmission  *Readmission
+	runs         []*kubecontainer.Pod
+	runtimeErr   error
+	checkpointed types.UID
+	refuse       string
+	seen         map[types.UID]bool
+	statuses     map[types.UID]v1.PodStatus
+}
+
+func (n *node) AddPod(_ []*v1.Pod, pod *v1.Pod) (bool, string, string) {
+	n.seen[pod.UID] = n.readmission.Readmitted(pod)
+	return n.refuse == "", n.refuse, "because"
+}
+
+func (n *node) GetPods(context.Context) ([]*kubecontainer.Pod, error) { return n.runs, n.runtimeErr }
+
+func (n *node) GetContainerResourceAllocation(uid types.UID, container string) (v1.ResourceRequirements, bool) {
+	return v1.ResourceRequirements{}, uid == n.checkpointed && container == "c"
+}
+
+func (n *node) SetPodStatus(_ klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool) {
+	n.statuses[pod.UID] = status
+	return status, true
+}
+
+func newGate(n *node) (*Gate, *record.FakeRecorder) {
+	n.seen, n.statuses = map[types.UID]bool{}, map[types.UID]v1.PodStatus{}
+	n.readmission = NewReadmission(n, n)
+	recorder := record.NewFakeRecorder(10)
+	return NewGate(n, n.readmission, NewRejector(recorder, n)), recorder
+}
+
+func container(state kubecontainer.State) *kubecontainer.Container {
+	return &kubecontainer.Container{State: state}
+}
+
+func TestReadmission(t *testing.T) {
+	running, exited := container(kubecontainer.ContainerStateRunning), container(kubecontainer.ContainerStateExited)
+	for name, tc := range map[string]struct {
+		node node
+		want bool
+	}{
+		"a new pod":                        {node{}, false},
+		"a container runs":                 {node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{exited, running}}}}, true},
+		"only its sandbox is up":           {node{runs: []*kubecontainer.Pod{{ID: "a", Sandboxes: []*kubecontainer.Container{running}}}}, true},
+		"everything of it has ended":       {node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{exited}}}}, false},
+		"another pod runs":                 {node{runs: []*kubecontainer.Pod{{ID: "b", Containers: []*kubecontainer.Container{running}}}}, false},
+		"it was admitted before a restart": {node{checkpointed: "a"}, true},
+		"the runtime does not answer":      {node{runtimeErr: errors.New("no")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := tc.node
+			gate, _ := newGate(&n)
+			gate.Admit(t.Context(), nil, pod("a"))
+			if n.seen["a"] != tc.want {
+				t.Errorf("readmitted %v, want %v", n.seen["a"], tc.want)
+			}
+			if n.readmission.Readmitted(pod("a")) {
+				t.Error("it is still readmitted after its admission: a resize would be waved through")
+			}
+		})
+	}
+}
+
+func TestRefusalIsPublished(t *testing.T) {
+	n := node{refuse: lifecycle.OutOfCPU}
+	gate, recorder := newGate(&n)
+	if gate.Admit(t.Context(), nil, pod("a")) {
+		t.Fatal("admitted")
+	}
+	status := n.statuses["a"]
+	if status.Phase != v1.PodFailed || status.Reason != "OutOfcpu" || status.Message != "Pod was rejected: because" || status.QOSClass != v1.PodQOSBurstable {
+		t.Errorf("status %+v", status)
+	}
+	if event := <-recorder.Events; event != "Warning OutOfcpu because" {
+		t.Errorf("event %q", event)
+	}
+}
+
+func TestRejectionLabelIsBounded(t *testing.T) {
+	for reason, want := range map[string]string{
+		"Evicted": "Evicted", "OutOfmemory": "OutOfmemory", "OutOfexample.com/gpu": "OutOfExtendedResources", "whatever": "Other", "": "Other",
+	} {
+		if got := rejectionLabel(reason); got != want {
+			t.Errorf("%q is counted as %q, want %q", reason, got, want)
+		}
+	}
+}
+
+type named string
+
+func (named) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	return lifecycle.PodAdmitResult{}
+}
+
+func TestChainOrder(t *testing.T) {
+	chain := Chain{
+		Shutdown: named("shutdown"), DeclaredFeatures: named("declared"), PodFeatures: named("features"), AppArmor: named("apparmor"),
+		Predicates: named("predicates"), Resources: named("resources"), Sysctls: named("sysctls"), Pressure: named("pressure"), Resize: named("resize"),
+	}
+	var order []string
+	for _, h := range chain.Handlers() {
+		order = append(order, string(h.(named)))
+	}
+	want := []string{"resize", "pressure", "sysctls", "resources", "predicates", "apparmor", "features", "declared", "shutdown"}
+	if !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
+	}
+	chain.DeclaredFeatures = nil
+	if n := len(chain.Handlers()); n != len(want)-1 {
+		t.Errorf("%d handlers, a missing one is not left out", n)
+	}
+}
