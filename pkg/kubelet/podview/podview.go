@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // Configured are the pods the sources want, mirror pods left out.
@@ -83,21 +82,6 @@ func (v *View) Allocated() []*v1.Pod {
 
 // Finished is true when nothing of the pod is left on the node: containers, volumes and cgroups are gone.
 func (v *View) Finished(pod *v1.Pod) bool { return v.lifecycle.ShouldPodBeFinished(pod.UID) }
-
-// WithStatus returns the configured pods, static ones with the status the agent computed for them, which no source knows.
-func (v *View) WithStatus() []*v1.Pod {
-	pods := v.configured.GetPods()
-	for i, pod := range pods {
-		if !kubetypes.IsStaticPod(pod) {
-			continue
-		}
-		if status, ok := v.statuses.GetPodStatus(pod.UID); ok {
-			pods[i] = pod.DeepCopy()
-			pods[i].Status = status
-		}
-	}
-	return pods
-}
 
 // Terminal is true when the source or the agent itself has put the pod into a terminal phase. It is for the code that feeds
 // the pod workers; everyone else asks the lifecycle.

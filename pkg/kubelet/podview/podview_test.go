@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // facts answers everything a view asks.
@@ -66,15 +65,5 @@ func TestActive(t *testing.T) {
 	}
 	if got, want := names(view.WithAllocations(f).Allocated()), []string{"allocated", "failed-but-stopping"}; !slices.Equal(got, want) {
 		t.Errorf("allocated: %v, want %v", got, want)
-	}
-}
-
-func TestStaticPodsCarryTheStatusTheAgentComputed(t *testing.T) {
-	static := aPod("static", v1.PodRunning)
-	static.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
-	f := &facts{pods: []*v1.Pod{static, aPod("plain", v1.PodRunning)}, ended: []types.UID{"static", "plain"}}
-	got := New(f, f, f).WithStatus()
-	if got[0].Status.Phase != v1.PodFailed || got[1].Status.Phase != v1.PodRunning || static.Status.Phase != v1.PodRunning {
-		t.Errorf("phases %v, %v, and the configured pod's %v", got[0].Status.Phase, got[1].Status.Phase, static.Status.Phase)
 	}
 }
