@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -40,6 +41,18 @@ func (p *process) metrics(context.Context) error {
 	}
 	p.deps.Observability.PodStartup = util.NewPodStartupLatencyTracker()
 	p.deps.Observability.NodeStartup = util.NewNodeStartupLatencyTracker()
+	return nil
+}
+
+// makeAbsolute makes the directories independent of where the agent was started: the container runtime gets paths below them, and has another working directory.
+func (p *process) makeAbsolute(context.Context) (err error) {
+	flags := p.settings.Flags
+	if flags.RootDirectory, err = filepath.Abs(flags.RootDirectory); err != nil {
+		return fmt.Errorf("--root-dir %q: %w", flags.RootDirectory, err)
+	}
+	if flags.CertDirectory, err = filepath.Abs(flags.CertDirectory); err != nil {
+		return fmt.Errorf("--cert-dir %q: %w", flags.CertDirectory, err)
+	}
 	return nil
 }
 

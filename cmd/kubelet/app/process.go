@@ -42,6 +42,8 @@ var steps = []step{
 	{"metrics", (*process).metrics},
 	// Before anything is written that another agent on this node may be using.
 	{"lock file", (*process).lock},
+	// Before anybody takes a path from the settings.
+	{"directories", (*process).makeAbsolute},
 	{"identity", (*process).identify},
 	// Before the clients and CRI connections, which carry it.
 	{"tracing", (*process).trace},
@@ -68,15 +70,12 @@ func (p *process) run(ctx context.Context) error {
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	defer p.cancel(nil)
 	defer p.close(ctx)
-	for _, step := range steps {
-		if err := step.do(p, ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-	}
-	p.deps.Config, p.deps.Flags = p.settings.Config, p.settings.Flags
-	agent, err := p.newAgent(ctx, p.deps)
+	agent, err := p.build(ctx)
 	if err != nil {
-		return fmt.Errorf("create kubelet: %w", err)
+		if ctx.Err() != nil {
+			return nil // told to stop before it was up; the error is only what was interrupted
+		}
+		return err
 	}
 	for _, start := range p.background {
 		go start(ctx)
@@ -84,6 +83,20 @@ func (p *process) run(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Started kubelet")
 	go func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }()
 	return p.outcome(ctx, agent.Run(ctx))
+}
+
+func (p *process) build(ctx context.Context) (Agent, error) {
+	for _, step := range steps {
+		if err := step.do(p, ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	p.deps.Config, p.deps.Flags = p.settings.Config, p.settings.Flags
+	agent, err := p.newAgent(ctx, p.deps)
+	if err != nil {
+		return nil, fmt.Errorf("create kubelet: %w", err)
+	}
+	return agent, nil
 }
 
 // outcome tells an orderly end from a failure: the agent returns nil, or the context's error, in both cases.

@@ -47,7 +47,9 @@ func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error
 	if err != nil {
 		return nil, err
 	}
-	showClientCertificateTTL(manager)
+	if err := showClientCertificateTTL(manager); err != nil {
+		logger.Error(err, "Failed to register the metric of the client certificate's lifetime")
+	}
 
 	// The manager's certificate takes the place of the one in the kubeconfig. Its own exit is off: this process ends in order.
 	config := rest.AnonymousClientConfig(userConfig)
@@ -121,8 +123,8 @@ func (w *certificateWatch) check(current *tls.Certificate, now time.Time) error 
 	return nil
 }
 
-func showClientCertificateTTL(manager certificate.Manager) {
-	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+func showClientCertificateTTL(manager certificate.Manager) error {
+	ttl := metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Subsystem:      kubeletmetrics.KubeletSubsystem,
 		Name:           "certificate_manager_client_ttl_seconds",
 		StabilityLevel: metrics.ALPHA,
@@ -135,5 +137,6 @@ func showClientCertificateTTL(manager certificate.Manager) {
 			return math.Inf(1)
 		}
 		return math.Trunc(time.Until(current.Leaf.NotAfter).Seconds())
-	}))
+	})
+	return legacyregistry.Registerer().Register(ttl)
 }

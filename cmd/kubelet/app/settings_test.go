@@ -79,7 +79,6 @@ func writeFile(t testing.TB, name, content string) {
 
 // Random files, drop-ins and flags: the merged settings are what stock makes of them.
 func TestSettingsEqualStock(t *testing.T) {
-	t.Setenv("KUBELET_CONFIG_DROPIN_DIR_ALPHA", "1")
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)
 		dir, err := os.MkdirTemp(t.TempDir(), "case")

@@ -24,13 +24,13 @@ type Unsupported struct {
 
 // UnsupportedSettings is the whole list; docs/parity.md has the same.
 var UnsupportedSettings = []Unsupported{
-	{"feature gate EventedPLEG", "pod events come from relisting only", gate(features.EventedPLEG)},
-}
-
-func gate(name featuregate.Feature) func(*kubeletconfig.KubeletConfiguration, *options.KubeletFlags, featuregate.FeatureGate) bool {
-	return func(_ *kubeletconfig.KubeletConfiguration, _ *options.KubeletFlags, gates featuregate.FeatureGate) bool {
-		return gates.Enabled(name)
-	}
+	{
+		Setting:     "kernelMemcgNotification (--kernel-memcg-notification)",
+		Consequence: "memory thresholds are looked at periodically, the kernel's notifications are not used",
+		used: func(config *kubeletconfig.KubeletConfiguration, _ *options.KubeletFlags, _ featuregate.FeatureGate) bool {
+			return config.KernelMemcgNotification
+		},
+	},
 }
 
 // UnsupportedWarnings returns one line for each unsupported setting that is in use.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
@@ -146,6 +148,11 @@ func TestHelpAndVersion(t *testing.T) {
 			t.Errorf("--help: exit code %d, no %q in it", code, want)
 		}
 	}
+	t.Cleanup(func() { // the flag belongs to a library, and so to the process
+		if err := pflag.Set("version", "false"); err != nil {
+			t.Fatal(err)
+		}
+	})
 	code, stdout, _ = runProgram(t, "--version")
 	if code != 0 || !strings.HasPrefix(stdout, "Kubernetes v") || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("--version: exit code %d, printed %q", code, stdout)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	oteltrace "go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
@@ -85,6 +86,8 @@ func eventually(t *testing.T, client *http.Client, url, token string, want int) 
 }
 
 func TestServersServeAndStop(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer http.DefaultClient.CloseIdleConnections()
 	cfg := testServers(t)
 	options := selfSigned(t)
 	certificates, err := NewCertificates(CertificatesConfig{Options: options, Kubelet: cfg.Kubelet})
@@ -117,6 +120,7 @@ func TestServersServeAndStop(t *testing.T) {
 
 // A port that is taken ends Run at once, and nothing stays open.
 func TestTakenPort(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	cfg := testServers(t)
 	taken, err := net.Listen("tcp", at(cfg.Kubelet.ReadOnlyPort, ""))
 	if err != nil {
@@ -188,6 +192,7 @@ func (f fakePods) GetDynamicResources(*v1.Pod, *v1.Container) []*podresourcesapi
 }
 
 func TestPodResourcesSocket(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	cfg := testServers(t)
 	cfg.Kubelet.EnableServer, cfg.Kubelet.ReadOnlyPort, cfg.Kubelet.HealthzPort = false, 0, 0
 	dir := t.TempDir()
