@@ -8,6 +8,7 @@ import (
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
@@ -16,6 +17,8 @@ import (
 // Kubelet is a built agent. It is run once.
 type Kubelet struct {
 	components []component
+	// setupFailed tells users that a component did not start.
+	setupFailed func(error)
 }
 
 // New builds the agent. It fails on settings that only show to be wrong here, and when the runtime cannot be reached.
@@ -53,7 +56,7 @@ func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
 			return nil, fmt.Errorf("building %s: %w", step.name, err)
 		}
 	}
-	return &Kubelet{components: b.components()}, nil
+	return &Kubelet{components: b.components(), setupFailed: b.setupFailed}, nil
 }
 
 // build is the agent while it is put together: one group of parts per step. It does not outlive New, except where a stock
@@ -78,6 +81,10 @@ type build struct {
 	loop      loopParts
 	node      nodeParts
 	servers   serverParts
+}
+
+func (b *build) setupFailed(err error) {
+	b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeWarning, events.KubeletSetupFailed, "%s", err.Error())
 }
 
 func (b *build) makeMachine(context.Context) error {

@@ -61,6 +61,10 @@ type runtimeParts struct {
 func (b *build) makeRuntime(ctx context.Context) (err error) {
 	r := &b.runtime
 	r.dns = b.dnsConfigurer(ctx)
+	if mounter := b.Flags.ExperimentalMounterPath; mounter != "" {
+		// A mounter in a chroot resolves the names of services by the cluster's DNS.
+		r.dns.SetupDNSinContainerizedMounter(b.logger(ctx), mounter)
+	}
 	if r.helper, err = containerspec.New(b.containerSpec()); err != nil {
 		return err
 	}

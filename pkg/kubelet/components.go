@@ -6,11 +6,14 @@ import (
 	"os"
 	"time"
 
+	inuserns "github.com/moby/sys/userns"
+	"github.com/opencontainers/selinux/go-selinux"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/events"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 	"k8s.io/kubernetes/pkg/kubelet/oom"
@@ -78,6 +81,7 @@ func (b *build) components() []component {
 	}
 	return append(list,
 		starts("PLEG", b.startPLEG),
+		starts("resolv.conf check", b.checkResolvConf),
 		starts("watchdog", b.startWatchdog),
 		component{name: "pod workers", run: b.stopWorkers},
 		runs("housekeeping in the background", b.finishHousekeeping),
@@ -94,7 +98,7 @@ func (b *build) registerMetrics(context.Context) {
 }
 
 // makeDirectories makes the directories of the layout with stock's modes, and mounts below the root visible to containers.
-func (b *build) makeDirectories(context.Context) error {
+func (b *build) makeDirectories(ctx context.Context) error {
 	type dir struct {
 		path string
 		mode os.FileMode
@@ -113,14 +117,27 @@ func (b *build) makeDirectories(context.Context) error {
 	if err := b.Machine.HostUtil.MakeRShared(l.Root()); err != nil {
 		return fmt.Errorf("making %s a shared mount: %w", l.Root(), err)
 	}
+	b.labelPluginDirectories(ctx)
 	return nil
+}
+
+// labelPluginDirectories lets containerized plugins without privileges put their sockets there when SELinux is on.
+func (b *build) labelPluginDirectories(ctx context.Context) {
+	if !selinux.GetEnabled() {
+		return
+	}
+	for _, path := range []string{b.layout.PluginsRegistry(), b.layout.Plugins()} {
+		if err := selinux.SetFileLabel(path, kubeletconfig.KubeletPluginsDirSELinuxLabel); err != nil {
+			b.logger(ctx).Info("Unprivileged containerized plugins might not work, could not set the SELinux context", "path", path, "err", err)
+		}
+	}
 }
 
 // watchOOMs reports OOM kills of system processes as events. Without access to the kernel log the agent does not start, as stock,
 // unless it runs in a user namespace.
 func (b *build) watchOOMs(ctx context.Context) error {
 	watcher, err := oom.NewWatcher(b.Observability.Recorder)
-	if err != nil && enabled(features.KubeletInUserNamespace) {
+	if err != nil && inuserns.RunningInUserNS() && enabled(features.KubeletInUserNamespace) {
 		b.logger(ctx).V(2).Info("No OOM watcher in a user namespace", "err", err)
 		return nil
 	}
@@ -182,6 +199,13 @@ func (b *build) stopWorkers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return b.workers.workers.Stop(ctx)
+}
+
+// checkResolvConf warns of limits that the node's resolver configuration exceeds; it has nothing to do with single pods.
+func (b *build) checkResolvConf(ctx context.Context) {
+	if b.Config.ResolverConfig != "" {
+		b.runtime.dns.CheckLimitsForResolvConf(b.logger(ctx))
+	}
 }
 
 func (b *build) startPLEG(context.Context) {

@@ -35,7 +35,11 @@ func runs(name string, run func(context.Context)) component {
 // Run starts the components in order, blocks until ctx ends or a component fails, and stops them in reverse. It returns the error
 // that ended it, nil when ctx did. Pods go on running. It must be called once.
 func (k *Kubelet) Run(ctx context.Context) error {
-	return runAll(ctx, k.components)
+	err := runAll(ctx, k.components)
+	if failed := (startError{}); errors.As(err, &failed) {
+		k.setupFailed(failed)
+	}
+	return err
 }
 
 func runAll(ctx context.Context, components []component) error {
@@ -55,7 +59,7 @@ func runAll(ctx context.Context, components []component) error {
 	for _, c := range components {
 		r, err := launch(ctx, c, fail)
 		if err != nil {
-			return fmt.Errorf("starting %s: %w", c.name, err)
+			return startError{c.name, err}
 		}
 		running = append(running, r)
 		select {
@@ -71,6 +75,15 @@ func runAll(ctx context.Context, components []component) error {
 		return nil
 	}
 }
+
+// startError says which component did not start.
+type startError struct {
+	component string
+	err       error
+}
+
+func (e startError) Error() string { return fmt.Sprintf("starting %s: %v", e.component, e.err) }
+func (e startError) Unwrap() error { return e.err }
 
 // running is a component that was started. Its context does not end with the caller's: it is stopped when its turn comes.
 type running struct {

@@ -17,6 +17,7 @@ func (b *build) prepareRuntime(ctx context.Context) {
 
 // runtimeReady is called once, by whoever finds the runtime up first.
 func (b *build) runtimeReady(context.Context) {
+	//nolint:contextcheck // what is started outlives the update that found the runtime up
 	if err := b.startRuntimeDependents(b.node.dependents); err != nil {
 		b.node.giveUp(err)
 	}
@@ -25,9 +26,10 @@ func (b *build) runtimeReady(context.Context) {
 // watchRuntime keeps the runtime's state current until ctx ends, or until what needs the runtime could not be started: an error.
 func (b *build) watchRuntime(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	//nolint:contextcheck // the other context is what this one ends with
 	defer context.AfterFunc(b.node.dependents, cancel)()
 	b.node.runtimeUp.Run(ctx)
-	return context.Cause(b.node.dependents)
+	return context.Cause(b.node.dependents) //nolint:contextcheck // see above
 }
 
 // startRuntimeDependents starts, in stock's order, what needs a runtime that is up. It returns when all of it is started.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/component-base/cli/flag"
 	nodeutil "k8s.io/component-helpers/node/util"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -16,6 +17,8 @@ import (
 // say which setting is meant. Each check refuses only what would end the start anyway. The order is that of the messages.
 var checks = []func(*Settings) error{
 	checkAddresses,
+	checkCloudProvider,
+	checkSyncFrequency,
 	checkNodeIP,
 	checkTLS,
 	checkAuthentication,
@@ -33,6 +36,20 @@ var checks = []func(*Settings) error{
 func checkAddresses(s *Settings) error {
 	if (s.Config.EnableServer || s.Config.ReadOnlyPort > 0) && netutils.ParseIPSloppy(s.Config.Address) == nil {
 		return fmt.Errorf("address (--address) %q is not an IP address", s.Config.Address)
+	}
+	return nil
+}
+
+func checkCloudProvider(s *Settings) error {
+	if provider := s.Flags.CloudProvider; provider != "" && !cloudprovider.IsExternal(provider) {
+		return fmt.Errorf("--cloud-provider %q: cloud providers are no part of the kubelet any more; allowed are \"external\" and nothing", provider)
+	}
+	return nil
+}
+
+func checkSyncFrequency(s *Settings) error {
+	if s.Config.SyncFrequency.Duration <= 0 {
+		return fmt.Errorf("syncFrequency (--sync-frequency) %v must be greater than 0", s.Config.SyncFrequency.Duration)
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ func TestWrongValues(t *testing.T) {
 		args []string
 		want []string
 	}{
+		{name: "cloud provider", args: []string{"--cloud-provider=aws"}, want: []string{"--cloud-provider", "aws", "external"}},
+		{name: "sync frequency", file: "syncFrequency: -1s", want: []string{"syncFrequency", "-1s"}},
 		{name: "unknown flag", args: []string{"--no-such-flag"}, want: []string{"no-such-flag"}},
 		{name: "argument", args: []string{"run"}, want: []string{`"run"`}},
 		{name: "flag of wrong type", args: []string{"--max-pods=many"}, want: []string{"max-pods", "many"}},

@@ -23,13 +23,13 @@ func TestHeartbeatPatchesOnlyWhenChangedOrDue(t *testing.T) {
 			t.Fatalf("%d patches after the start, want 1: %v", n, s.sent())
 		}
 		for range 29 { // 4 min 50 s
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			u.SyncNow(ctx)
 		}
 		if n := len(s.sent()); n != 1 {
 			t.Fatalf("%d patches without a change: %v", n, s.sent())
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		u.SyncNow(ctx)
 		if n := len(s.sent()); n != 2 {
 			t.Fatalf("%d patches when due", n)
@@ -151,7 +151,7 @@ func TestNoSecondTransitionFromStaleLister(t *testing.T) {
 		s.lagging, w.memory = true, true
 		u.SyncNow(t.Context())
 		transition := condition(s.current(), v1.NodeMemoryPressure).LastTransitionTime
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		u.SyncNow(t.Context())
 		if got := condition(s.current(), v1.NodeMemoryPressure).LastTransitionTime; !got.Equal(&transition) {
 			t.Errorf("transition moved from %v to %v", transition, got)

@@ -1,10 +1,8 @@
 package nodestatus
 
 import (
-	"context"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -42,8 +40,7 @@ var (
 )
 
 func TestCachedNodeFitsPredicates(t *testing.T) {
-	var cached func(context.Context, bool) (*v1.Node, error) = NewView(ViewConfig{}).CachedNode
-	if lifecycle.NewPredicateAdmitHandler(cached, nil, nil) == nil {
+	if lifecycle.NewPredicateAdmitHandler(NewView(ViewConfig{}).CachedNode, nil, nil) == nil {
 		t.Error("no handler")
 	}
 }

@@ -54,6 +54,10 @@ const (
 	DelayBackoff
 )
 
+var delayNames = [...]string{"none", "resync", "backoff"}
+
+func (d Delay) String() string { return delayNames[d] }
+
 // Requeue asks for another look at the pod later.
 type Requeue struct{ After Delay }
 

@@ -22,6 +22,7 @@ func (s State) returned(ev Returned, now time.Time) (State, []Command) {
 		return s, append(cmds, Forget{})
 	case OpCleanUp:
 		return s.finish(now)
+	default: // a sync
 	}
 	if ev.Outcome == Completed {
 		return s.completed(ev, now).proceed(nil)

@@ -119,6 +119,7 @@ func (s State) begin(cause Cause, now time.Time) State {
 	switch cause {
 	case CauseDeletion, CauseOrphan, CauseRuntimeOnly:
 		s.Marks.Deleted = true
+	default: // the pod itself is still wanted
 	}
 	return s
 }

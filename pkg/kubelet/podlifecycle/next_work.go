@@ -10,7 +10,6 @@ func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
 	if s.Static && !s.Marks.Started {
 		switch {
 		case s.TerminationRequested() && !s.mayRun(ev):
-			s.Pending = false
 			return s.finish(now)
 		case s.Phase == Known && !ev.NameFree:
 			// The update stays pending: nobody else may see a pod that has not started.
@@ -30,6 +29,7 @@ func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
 	case OpTerminate, OpTerminateRuntime:
 		s.Termination.Begun = true
 		run.Grace = s.graceOverride()
+	default: // cleaning up needs nothing
 	}
 	return s, []Command{run}
 }

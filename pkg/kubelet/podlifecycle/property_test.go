@@ -209,3 +209,16 @@ func TestEffectiveGraceProperties(t *testing.T) {
 		}
 	})
 }
+
+// FuzzHistories is TestRandomHistories with histories that the fuzzer makes up.
+func FuzzHistories(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
+		m := newSim(t)
+		t.Repeat(m.actions())
+		for range 4 {
+			m.reconcile(nil)
+			m.settle(Succeeded)
+		}
+		m.check(len(m.table.UIDs()) == 0 && len(m.waiting) == 0, "left: %v, %v", m.table.UIDs(), m.waiting)
+	}))
+}

@@ -99,6 +99,7 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 		p.terminating, p.cancelTerminate = context.WithCancel(p.ctx)
 		j.ctx = p.terminating
 		j.grace, j.amend = run.Grace, p.amend
+	default: // the worker's own context will do
 	}
 	if run.First && j.update.Pod != nil {
 		metrics.ContainersPerPodCount.Observe(float64(len(j.update.Pod.Spec.Containers)))

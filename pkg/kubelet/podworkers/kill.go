@@ -35,13 +35,13 @@ func (w *Workers) KillPod(ctx context.Context, pod *v1.Pod, evict bool, gracePer
 	case <-done:
 		return nil
 	case <-timeout.C():
-		w.withdraw(pod, waiter)
+		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
 		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.ExceededGracePeriod, "Container runtime did not kill the pod within specified grace period.")
 		return ErrKillTimeout
 	case <-w.running.Done():
 		return ErrStopped
 	case <-ctx.Done():
-		w.withdraw(pod, waiter)
+		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
 		return fmt.Errorf("waiting to kill pod: %w", context.Cause(ctx))
 	}
 }

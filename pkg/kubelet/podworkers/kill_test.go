@@ -260,6 +260,7 @@ func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait()
 		state := n.state(pod)
 		if len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || n.workers[pod.UID].amend != nil || amended {
 			t.Errorf("%d waiters, %d channels, amended %t", len(state.Waiters), len(n.waiters.channels), amended)

@@ -82,6 +82,7 @@ func (w *Workers) perform(p *worker, j job) result {
 		r.err = w.cfg.Runtime.TerminateRuntimePod(j.ctx, j.update.RunningPod)
 	case podlifecycle.OpCleanUp:
 		r.err = w.cleanUp(p, j)
+	default: // there is nothing to do
 	}
 	switch {
 	case errors.Is(r.err, context.Canceled), r.err != nil && j.ctx.Err() != nil:
@@ -162,6 +163,7 @@ func (w *Workers) report(p *worker, j job, r result) {
 		logger.V(2).Info("Pod worker's operation was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
 	case podlifecycle.Failed:
 		logger.Error(r.err, "Error syncing pod, skipping", "operation", j.op, "pod", p.name, "podUID", p.uid)
+	default: // success is not worth a line
 	}
 	returned := podlifecycle.Returned{Outcome: r.outcome}
 	if j.update.Pod != nil {

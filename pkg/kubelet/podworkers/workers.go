@@ -89,6 +89,7 @@ func (w *Workers) update(ctx context.Context, update Update) podlifecycle.Waiter
 		w.workers[who.uid] = p
 	}
 	kill, waiter := w.terms(update.Kill)
+	//nolint:contextcheck // what a worker does runs in the worker's context, not in that of whoever brings an update
 	state := w.step(p, w.event(p, &update, kill), consequences{update: &update})
 	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
 	return waiter

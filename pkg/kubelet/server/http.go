@@ -55,7 +55,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	if server.Shutdown(drain) != nil {
 		_ = server.Close()
 	}
-	<-failed
+	<-failed             //nolint:errcheck // it says that the server was shut down, which is what was asked for
 	_ = listener.Close() // the server may have ended before it knew of the listener
 	return nil
 }

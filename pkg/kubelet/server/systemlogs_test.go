@@ -72,7 +72,7 @@ func TestSystemLogs(t *testing.T) {
 		}
 	}
 	recorder := httptest.NewRecorder()
-	logs.ServeHTTP(recorder, httptest.NewRequest("GET", "/logs/syslog", nil))
+	logs.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/logs/syslog", nil))
 	if recorder.Body.String() != "sys\n" {
 		t.Errorf("file through the real handler: %q", recorder.Body)
 	}
@@ -99,7 +99,7 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestServiceLogsCompressed(t *testing.T) {
 	recorder := httptest.NewRecorder()
-	request := httptest.NewRequest("GET", "/logs/?query=kubelet", nil)
+	request := httptest.NewRequest(http.MethodGet, "/logs/?query=kubelet", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
 	withJournal(t.TempDir(), fakeJournal{"kubelet": "journaled"}).ServeHTTP(recorder, request)
 	reader, err := gzip.NewReader(recorder.Body)
@@ -115,7 +115,7 @@ func TestServiceLogsCompressed(t *testing.T) {
 // Without queries a request for one is a request for the directory, as it always was.
 func TestQueriesOff(t *testing.T) {
 	recorder := httptest.NewRecorder()
-	NewSystemLogs(t.TempDir(), false).ServeHTTP(recorder, httptest.NewRequest("GET", "/logs/?query=a%3Bb", nil))
+	NewSystemLogs(t.TempDir(), false).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/logs/?query=a%3Bb", nil))
 	if recorder.Code != http.StatusOK {
 		t.Errorf("got %d", recorder.Code)
 	}

@@ -56,6 +56,7 @@ func (l Layout) DeviceOf(s Signal) Device {
 		if !l.SplitContainerFs {
 			return ImageDevice
 		}
+	default: // whatever is not about images lies on the node's device
 	}
 	return NodeDevice
 }

@@ -29,8 +29,8 @@ type Pod struct {
 	*Facts
 	// Stats is the summary's entry of this pod, nil when it has none (a pod that is just starting, or a source that failed).
 	Stats *statsapi.PodStats
-	// Cgroup is the pod's memory read from its cgroup, unknown unless it was read. It wins over Stats.
-	Cgroup Memory
+	// Cgroup is the pod's memory read from its cgroup, nil unless it was read. It wins over Stats.
+	Cgroup *Memory
 	// Terminating is set when the pod's termination was requested before and outside of eviction.
 	Terminating *Termination
 }

@@ -11,7 +11,7 @@ const maxPlausible = 1 << 60
 
 // Memory is the pod's working set.
 func (p *Pod) Memory() Value[Bytes] {
-	if p.Cgroup.WorkingSet.Known {
+	if p.Cgroup != nil && p.Cgroup.WorkingSet.Known {
 		return p.Cgroup.WorkingSet
 	}
 	if p.Stats == nil || p.Stats.Memory == nil || p.Stats.Memory.WorkingSetBytes == nil {

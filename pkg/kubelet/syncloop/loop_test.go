@@ -49,7 +49,7 @@ func start(t *testing.T, sourcesReady bool) *running {
 		Inputs:        Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes},
 		Handlers:      r.Handlers,
 		RuntimeErrors: func() error { return r.down },
-		SourcesReady:  r.Handlers.SourcesReady,
+		SourcesReady:  r.SourcesReady,
 		Status:        r.statuses,
 		CleanUp:       func(context.Context) error { r.cleaned++; return nil },
 		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died = append(r.died, string(uid)+"/"+id) },

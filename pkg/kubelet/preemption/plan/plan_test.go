@@ -10,8 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-var needed = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
-
 func candidates(most int) *rapid.Generator[[]Candidate] {
 	return rapid.Custom(func(t *rapid.T) []Candidate {
 		out := make([]Candidate, rapid.IntRange(0, most).Draw(t, "pods"))

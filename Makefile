@@ -1,0 +1,113 @@
+# Linux only: the program is a node agent. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+OUT := _output
+BIN := $(OUT)/bin
+export CGO_ENABLED ?= 0
+# The build of a large dependency tree is done without version control stamps:
+# what matters is stamped at link time.
+export GOFLAGS ?= -buildvcs=false
+
+DEVCLUSTER = go run ./test/cmd/devcluster
+TOOL = go build -modfile=go.tools.mod -o $(BIN)/
+E2E_TIMEOUT ?= 40m
+E2E_RUN ?= .
+BENCH ?= .
+BENCH_COUNT ?= 6
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: go
+go:
+	@command -v go >/dev/null || { echo "Go is needed, version $$(awk '/^go /{print $$2}' go.mod) or any from 1.21 on that may fetch it; see https://go.dev/dl" >&2; exit 1; }
+
+##@ A node to use
+
+.PHONY: run
+run: go ## Start a real one-node cluster with this kubelet, or replace its kubelet (root).
+	@$(DEVCLUSTER) run
+
+.PHONY: demo
+demo: go ## Put real memory pressure on the node and tell what happens (root).
+	@$(DEVCLUSTER) demo
+
+.PHONY: stop
+stop: go ## Stop the cluster and remove every trace of it (root).
+	@$(DEVCLUSTER) stop
+
+.PHONY: build
+build: go ## Build everything that run needs, start nothing (root, for apt).
+	@$(DEVCLUSTER) build
+
+##@ Checks
+
+.PHONY: test
+test: unit e2e ## Unit tests with the race detector, then tests on the real node (root).
+
+.PHONY: unit
+unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
+	@echo "Unit tests with the race detector (a cold build takes about ten minutes on two cores)."
+	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml -- -race -timeout 15m ./...
+
+.PHONY: e2e
+e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.
+	@$(DEVCLUSTER) check
+	@$(DEVCLUSTER) build
+	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml -- -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e_node
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Formatting and static analysis.
+	@echo "Static analysis (a cold run takes about six minutes on two cores)."
+	$(BIN)/golangci-lint run ./...
+
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in what the kubelet links (asks a public data base).
+	$(BIN)/govulncheck ./cmd/kubelet
+
+# Each step says how long it took; the first that fails ends the run.
+define step
+@start=$$SECONDS; echo; echo "=== $(1)"; $(2); echo "=== $(1): passed in $$((SECONDS - start)) s"
+endef
+
+.PHONY: presubmit
+presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
+	$(call step,this machine,$(DEVCLUSTER) check)
+	$(call step,parts of the node,$(DEVCLUSTER) build)
+	$(call step,lint,$(MAKE) --no-print-directory lint)
+	$(call step,unit,$(MAKE) --no-print-directory unit)
+	$(call step,real node,$(MAKE) --no-print-directory e2e)
+	@echo; echo "All checks passed."
+
+##@ What takes longer
+
+.PHONY: conformance
+conformance: go ## The upstream node suite against this kubelet, resumable (root, hours).
+	@go run ./test/cmd/conformance $(CONFORMANCE_ARGS)
+
+.PHONY: bench
+bench: go $(BIN)/benchstat ## Benchmarks; compares with the results of the run before.
+	@mkdir -p $(OUT)/bench; [ ! -f $(OUT)/bench/new.txt ] || mv $(OUT)/bench/new.txt $(OUT)/bench/old.txt
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./pkg/... | tee $(OUT)/bench/new.txt
+	@[ ! -f $(OUT)/bench/old.txt ] || $(BIN)/benchstat $(OUT)/bench/old.txt $(OUT)/bench/new.txt
+
+.PHONY: soak
+soak: $(BIN)/gotestsum ## Property tests with many cases, then node tests again and again, resumable (root). ROUNDS=n
+	@hack/soak $(OUT)/soak $(BIN)/gotestsum
+
+$(BIN)/golangci-lint: go.tools.mod
+	@echo "Building golangci-lint (about two minutes)."
+	@$(TOOL) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/gotestsum: go.tools.mod
+	@$(TOOL) gotest.tools/gotestsum
+
+$(BIN)/benchstat: go.tools.mod
+	@$(TOOL) golang.org/x/perf/cmd/benchstat
+
+$(BIN)/govulncheck: go.tools.mod
+	@$(TOOL) golang.org/x/vuln/cmd/govulncheck

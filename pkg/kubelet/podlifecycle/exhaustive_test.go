@@ -1,0 +1,176 @@
+package podlifecycle
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// labelled is an event with a name for the diagram.
+type labelled struct {
+	label string
+	event Event
+}
+
+// smallWorld is every event there is, with few values each.
+func smallWorld() []labelled {
+	graces := []*int64{nil, new(int64(1)), new(int64(5))}
+	var events []labelled
+	add := func(label string, event Event) { events = append(events, labelled{label, event}) }
+	for _, static := range []bool{false, true} {
+		for _, grace := range graces {
+			for _, stopped := range []bool{false, true} {
+				pod := PodFacts{FullName: "a", Static: static, SpecGrace: new(int64(5))}
+				deleting, done := pod, pod
+				deleting.Deleting, deleting.DeletionGrace = true, grace
+				done.Completed = true
+				for name, kind := range map[string]UpdateType{"create": UpdateCreate, "update": UpdateChange, "sync": UpdateSync} {
+					add(name, Updated{Type: kind, Pod: pod, Stopped: stopped})
+					add("deleted", Updated{Type: kind, Pod: deleting, Stopped: stopped})
+					add("ended", Updated{Type: kind, Pod: done, Stopped: stopped})
+				}
+				for _, evict := range []bool{false, true} {
+					kill := &Kill{Evict: evict, Grace: grace, Amends: stopped, Waiter: 1}
+					add("kill", Updated{Type: UpdateKill, Pod: pod, Kill: kill})
+					add("kill", Updated{Type: UpdateKill, Pod: pod})
+					add("found in the runtime", RuntimePodFound{FullName: "a", Kill: kill})
+					add("found in the runtime", RuntimePodFound{FullName: "a", Config: &pod, Kill: kill})
+				}
+			}
+		}
+	}
+	for _, free := range []bool{false, true} {
+		for _, stopped := range []bool{false, true} {
+			add("worker takes it", WorkTaken{NameFree: free, Stopped: stopped})
+		}
+	}
+	add("done", Returned{Outcome: Succeeded})
+	add("containers ended", Returned{Outcome: Completed})
+	add("failed", Returned{Outcome: Failed})
+	add("cancelled", Returned{Outcome: Cancelled})
+	add("not desired", Reconciled{})
+	add("not desired", Reconciled{Config: &PodFacts{SpecGrace: graces[2]}})
+	add("desired", Reconciled{Desired: true})
+	add("waiter leaves", WaiterLeft{Waiter: 1})
+	return events
+}
+
+// stateKey is a state without what does not matter for what it can do: when, and how many wait.
+type stateKey struct {
+	phase       Phase
+	static      bool
+	doing       Operation
+	pending     bool
+	marks       Marks
+	termination Termination
+	waited      bool
+}
+
+func keyOf(s State) stateKey {
+	return stateKey{s.Phase, s.Static, s.Doing, s.Pending, s.Marks, s.Termination, len(s.Waiters) > 0}
+}
+
+// explore visits every state that can be reached in the small world, and calls visit for every step.
+func explore(visit func(before State, by labelled, after State, cmds []Command)) int {
+	world := smallWorld()
+	seen := map[stateKey]bool{keyOf(State{}): true}
+	for queue := []State{{}}; len(queue) > 0; queue = queue[1:] {
+		for _, by := range world {
+			// A completed sync is the only one that can complete.
+			if returned, ok := by.event.(Returned); ok && returned.Outcome == Completed && queue[0].Doing != OpSync {
+				continue
+			}
+			after, cmds := queue[0].Next(by.event, time.Unix(1, 0))
+			visit(queue[0], by, after, cmds)
+			if key := keyOf(after); !seen[key] && !slices.Contains(cmds, Command(Forget{})) {
+				seen[key] = true
+				after.Waiters = slices.Compact(slices.Clone(after.Waiters))
+				queue = append(queue, after)
+			}
+		}
+	}
+	return len(seen)
+}
+
+// In every state that can be reached, with every event, the promises about one step hold.
+func TestEveryStepOfTheSmallWorld(t *testing.T) {
+	steps := 0
+	states := explore(func(before State, by labelled, after State, cmds []Command) {
+		steps++
+		fail := func(why string) {
+			t.Fatalf("%s: %s\nbefore %s\nafter  %s\ncommands %v", why, by.label, describe(before), describe(after), cmds)
+		}
+		if after.Phase < before.Phase {
+			fail("the phase goes back")
+		}
+		if before.Termination.Grace != 0 && after.Termination.Grace > before.Termination.Grace {
+			fail("the grace period grows")
+		}
+		if after.Phase == Terminating && after.Termination.Grace < 1 {
+			fail("terminating without a grace period")
+		}
+		if before.Termination.Begun && !after.Termination.Begun || before.Evicted() != after.Evicted() && before.TerminationRequested() {
+			fail("a fact is taken back")
+		}
+		for _, cmd := range cmds {
+			if run, ok := cmd.(Run); ok && (before.Doing != OpNone || run.Op == OpSync && before.TerminationRequested()) {
+				fail("an operation that must not begin")
+			}
+		}
+		cancelled := slices.Contains(cmds, Command(CancelSync{}))
+		if began := !before.TerminationRequested() && after.TerminationRequested(); before.Doing == OpSync && after.Doing == OpSync && began != cancelled {
+			fail("a sync is cancelled when termination is requested, and only then")
+		}
+		if after.Phase > Terminating && len(after.Waiters) > 0 {
+			fail("somebody waits for nothing")
+		}
+	})
+	t.Logf("%d states, %d steps", states, steps)
+	if states < 100 {
+		t.Errorf("only %d states: the small world is too small", states)
+	}
+}
+
+// diagram returns the phases and what leads from one to another, as a Mermaid state diagram.
+func diagram() string {
+	edges := map[string]map[string]bool{}
+	explore(func(before State, by labelled, after State, cmds []Command) {
+		from, to := before.Phase.String(), after.Phase.String()
+		if slices.Contains(cmds, Command(Forget{})) {
+			to = "[*]"
+		}
+		if from == to {
+			return
+		}
+		edge := strings.Replace(from, "Unknown", "[*]", 1) + " --> " + to
+		if edges[edge] == nil {
+			edges[edge] = map[string]bool{}
+		}
+		edges[edge][by.label] = true
+	})
+	var out strings.Builder
+	out.WriteString("stateDiagram-v2\n")
+	for _, edge := range slices.Sorted(maps.Keys(edges)) {
+		fmt.Fprintf(&out, "    %s : %s\n", edge, strings.Join(slices.Sorted(maps.Keys(edges[edge])), ", "))
+	}
+	return out.String()
+}
+
+// The diagram in testdata is what the machine does.
+func TestDiagram(t *testing.T) {
+	const file = "testdata/diagram.mmd"
+	got := diagram()
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != got {
+		t.Fatalf("%v; the machine does\n%s", err, got)
+	}
+}

@@ -1,0 +1,158 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// tree writes files below a directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+const meminfoFile = "MemTotal:        1000 kB\nMemFree:          400 kB\nMemAvailable:     900 kB\nInactive(file):   100 kB\n"
+
+func TestReadMemory(t *testing.T) {
+	tests := map[string]struct {
+		files      map[string]string
+		podsCgroup string
+	}{
+		"cgroup v1, cgroupfs": {map[string]string{
+			"memory/memory.usage_in_bytes":                              "614400\n",
+			"memory/memory.stat":                                        "inactive_file 1\ntotal_inactive_file 102400\n",
+			"memory/kubepods/memory.usage_in_bytes":                     "300000\n",
+			"memory/kubepods/memory.limit_in_bytes":                     "500000\n",
+			"memory/kubepods/memory.stat":                               "total_inactive_file 100000\n",
+			"memory/kubepods/besteffort/pod12-34/memory.stat":           "total_rss 50\ntotal_inactive_file 100\n",
+			"memory/kubepods/besteffort/pod12-34/c/memory.stat":         "total_inactive_file 100\n",
+			"memory/kubepods/besteffort/pod12-34/memory.usage_in_bytes": "1000\n",
+			"memory/kubepods/podbroken/memory.usage_in_bytes":           "oops\n",
+		}, "/kubepods"},
+		"cgroup v2, systemd": {map[string]string{
+			"cgroup.controllers":            "memory\n",
+			"memory.stat":                   "anon 1\ninactive_file 102400\n",
+			"kubepods.slice/memory.current": "300000\n",
+			"kubepods.slice/memory.max":     "500000\n",
+			"kubepods.slice/memory.stat":    "inactive_file 100000\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.current":          "1000\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.stat":             "anon 50\ninactive_file 100\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/cri-c.scope/memory.stat": "inactive_file 100\n",
+		}, "/kubepods.slice"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.files["meminfo"] = meminfoFile
+			root := tree(t, test.files)
+			now := time.Unix(1000, 0)
+			m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: test.podsCgroup, Now: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := m.ReadMemory()
+			if want := (snapshot.Observation{Available: 1024000 - 614400 + 102400, Capacity: 1024000, At: now}); r.Node != want {
+				t.Errorf("node %+v, want %+v", r.Node, want)
+			}
+			if want := (snapshot.Observation{Available: 300000, Capacity: 500000, At: now}); r.Pods != want {
+				t.Errorf("pods %+v, want %+v", r.Pods, want)
+			}
+			p := r.ByPod[types.UID("12-34")]
+			if len(r.ByPod) != 1 || p == nil || p.WorkingSet != snapshot.Known(snapshot.Bytes(900), now) || p.Anonymous != snapshot.Known(snapshot.Bytes(50), now) {
+				t.Errorf("pods %+v", r.ByPod)
+			}
+			if c, err := m.Counters(); err != nil || c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeInactive: 102400}) {
+				t.Errorf("counters %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+func TestPodsWithoutLimitHaveNothingAvailable(t *testing.T) {
+	root := tree(t, map[string]string{
+		"meminfo": meminfoFile, "cgroup.controllers": "", "memory.stat": "inactive_file 0\n",
+		"kubepods/memory.max": "max\n", "kubepods/memory.current": "1\n",
+	})
+	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "kubepods"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := m.ReadMemory(); !errors.Is(r.Pods.Err, errUnlimited) || r.Node.Err != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNothingToRead(t *testing.T) {
+	if _, err := NewMemory(Options{CgroupRoot: t.TempDir(), Meminfo: filepath.Join(t.TempDir(), "none")}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestPodUID(t *testing.T) {
+	for name, want := range map[string]string{
+		"pod0a-1b": "0a-1b", "pod": "", "burstable": "", "kubepods-pod0a_1b.slice": "0a-1b",
+		"kubepods-besteffort-pod0a_1b.slice": "0a-1b", "kubepods-besteffort.slice": "", "system.slice": "",
+	} {
+		if got, ok := podUID(name); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("max\n"), "anon")
+	f.Add([]byte("anon 12\nfile 99999999999999999999\n"), "file")
+	f.Add([]byte("MemTotal:  12 kB"), "MemTotal:")
+	f.Fuzz(func(t *testing.T, data []byte, key string) {
+		if n, err := parseCount(data); err == nil && n < 0 {
+			t.Errorf("negative count %d", n)
+		}
+		if n, ok := field(data, key); ok && (n < 0 || n > math.MaxInt64) {
+			t.Errorf("field %d", n)
+		}
+	})
+}
+
+// BenchmarkReadMemory shows what a look at all pods costs, with the files of a node of 110 pods on a plain file system.
+func BenchmarkReadMemory(b *testing.B) {
+	root := b.TempDir()
+	write := func(name, content string) {
+		path := filepath.Join(root, name)
+		_ = os.MkdirAll(filepath.Dir(path), 0o755)
+		_ = os.WriteFile(path, []byte(content), 0o644)
+	}
+	write("meminfo", meminfoFile)
+	write("cgroup.controllers", "")
+	write("memory.stat", "inactive_file 0\n")
+	for i := range 110 {
+		dir := fmt.Sprintf("kubepods/besteffort/pod%d/", i)
+		write(dir+"memory.current", "1000\n")
+		write(dir+"memory.stat", "anon 1\ninactive_file 2\n")
+		write(dir+"c/memory.stat", "anon 1\ninactive_file 2\n")
+	}
+	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "kubepods"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		m.ReadMemory()
+	}
+}

@@ -1,0 +1,92 @@
+package collect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+)
+
+// unlimited is from where on a limit means none: the kernel rounds its maximum down to whole pages.
+const unlimited = math.MaxInt64 / 2
+
+var errNoNumber = errors.New("not a number")
+
+// parseCount reads a file that holds one number, or "max".
+func parseCount(data []byte) (int64, error) {
+	data = bytes.TrimSpace(data)
+	if string(data) == "max" {
+		return math.MaxInt64, nil
+	}
+	n, err := strconv.ParseUint(string(data), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %.40q", errNoNumber, data)
+	}
+	return int64(min(n, math.MaxInt64)), nil
+}
+
+// field finds a line "key value" in a file such as memory.stat or, with a colon and a unit of kB, /proc/meminfo.
+func field(data []byte, key string) (int64, bool) {
+	for len(data) > 0 {
+		line, rest, _ := bytes.Cut(data, []byte{'\n'})
+		data = rest
+		value, found := bytes.CutPrefix(line, []byte(key))
+		if !found || len(value) == 0 || value[0] != ' ' {
+			continue
+		}
+		value, isKiB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+		if err != nil || n > math.MaxInt64/1024 {
+			return 0, false
+		}
+		if isKiB {
+			n *= 1024
+		}
+		return int64(n), true
+	}
+	return 0, false
+}
+
+// files reads small files again and again into one buffer. It is not safe for concurrent use.
+type files struct{ buffer []byte }
+
+// read returns the content, which is valid until the next call.
+func (f *files) read(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if f.buffer == nil {
+		f.buffer = make([]byte, 16<<10)
+	}
+	n := 0
+	for {
+		m, err := file.Read(f.buffer[n:])
+		n += m
+		if errors.Is(err, io.EOF) {
+			return f.buffer[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == len(f.buffer) {
+			f.buffer = append(f.buffer, make([]byte, len(f.buffer))...)
+		}
+	}
+}
+
+func (f *files) count(path string) (int64, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseCount(data)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,25 @@
+package build
+
+import "context"
+
+// All makes what a cluster needs: packages of the distribution, programs, and
+// image archives in the folder images. The kubelet of this repository is left
+// out if another one is to run.
+func (b Builder) All(ctx context.Context, images string, kubelet bool) error {
+	if err := InstallPackages(ctx, b.Log); err != nil {
+		return err
+	}
+	parts := ClusterParts()
+	if kubelet {
+		parts = append(parts, Kubelet())
+	}
+	if err := b.Build(ctx, parts); err != nil {
+		return err
+	}
+	list, err := b.Images()
+	if err != nil {
+		return err
+	}
+	_, err = WriteImages(images, list)
+	return err
+}

@@ -1,0 +1,104 @@
+package build
+
+import "time"
+
+// KubernetesVersion is the release that everything here is built from and
+// compared with.
+const KubernetesVersion = "v1.36.3"
+
+// OwnVersion is what our kubelet reports: the release it stands in for, and
+// our own count as build metadata.
+const OwnVersion = KubernetesVersion + "+plimsoll.0"
+
+// Part is one program that is built from a Go module of this repository.
+type Part struct {
+	// Name is the file name of the binary.
+	Name string
+	// Module is the folder of its module, relative to the repository.
+	Module  string
+	Package string
+	Tags    string
+	// LDFlags are added to those that every part has.
+	LDFlags string
+	// Cgo asks for a C compiler; all else is built without.
+	Cgo bool
+	// Test builds the test binary of Package instead of a program.
+	Test bool
+	// Own parts belong to the program under development: the Go tool decides
+	// each time whether anything is to be done.
+	Own bool
+	// Cold is about how long a build takes on two cores with empty caches.
+	Cold time.Duration
+}
+
+const (
+	kubernetesModule = "hack/parts/kubernetes"
+	containerdModule = "hack/parts/containerd"
+	containerdSource = "github.com/containerd/containerd/v2/cmd/"
+)
+
+// versionFlags stamp a Kubernetes program. A program without them reports a
+// development version, which other parts refuse to compare.
+func versionFlags(version string) string {
+	flags := ""
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags += " -X " + pkg + ".gitVersion=" + version +
+			" -X " + pkg + ".gitMajor=1 -X " + pkg + ".gitMinor=36"
+	}
+	return flags
+}
+
+func kubernetesPart(name string, cold time.Duration) Part {
+	return Part{
+		Name: name, Module: kubernetesModule, Package: "k8s.io/kubernetes/cmd/" + name,
+		LDFlags: versionFlags(KubernetesVersion), Cold: cold,
+	}
+}
+
+// Kubelet is the program of this repository.
+func Kubelet() Part {
+	return Part{
+		Name: "kubelet", Module: ".", Package: "./cmd/kubelet",
+		LDFlags: versionFlags(OwnVersion), Own: true, Cold: 190 * time.Second,
+	}
+}
+
+// StockKubelet is the upstream kubelet of the same release, for comparisons.
+func StockKubelet() Part {
+	part := kubernetesPart("kubelet", 60*time.Second)
+	part.Name = "kubelet-stock"
+	return part
+}
+
+// ClusterParts are what a node and its control plane need beside a kubelet.
+func ClusterParts() []Part {
+	return []Part{
+		{Name: "etcd", Module: "hack/parts/etcd", Package: ".", Cold: 55 * time.Second},
+		kubernetesPart("kube-apiserver", 100*time.Second),
+		kubernetesPart("kube-controller-manager", 27*time.Second),
+		kubernetesPart("kube-scheduler", 5*time.Second),
+		kubernetesPart("kubectl", 23*time.Second),
+		{Name: "containerd", Module: containerdModule, Package: containerdSource + "containerd", Cold: 45 * time.Second},
+		{Name: "containerd-shim-runc-v2", Module: containerdModule, Package: containerdSource + "containerd-shim-runc-v2", Cold: 5 * time.Second},
+		{Name: "ctr", Module: containerdModule, Package: containerdSource + "ctr", Cold: 5 * time.Second},
+		{Name: "runc", Module: "hack/parts/runc", Package: "github.com/opencontainers/runc", Tags: "seccomp", Cgo: true, Cold: 15 * time.Second},
+		{Name: "pause", Module: ".", Package: "./test/images/pause", Own: true, Cold: time.Second},
+		{Name: "hog", Module: ".", Package: "./test/images/hog", Own: true, Cold: time.Second},
+	}
+}
+
+// ConformanceParts are what the upstream node suite needs beside ClusterParts.
+func ConformanceParts() []Part {
+	own := func(name, pkg string) Part {
+		return Part{Name: name, Module: ".", Package: pkg, Own: true, Cold: time.Second}
+	}
+	return []Part{
+		{Name: "e2e_node.test", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/e2e_node", Test: true, Cold: 2 * time.Minute},
+		{Name: "ginkgo", Module: kubernetesModule, Package: "github.com/onsi/ginkgo/v2/ginkgo", Cold: 5 * time.Second},
+		{Name: "agnhost", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/images/agnhost", Cold: 20 * time.Second},
+		{Name: "crane", Module: "hack/parts/registry", Package: "github.com/google/go-containerregistry/cmd/crane", Cold: 4 * time.Second},
+		own("nonewprivs", "./test/images/nonewprivs"),
+		own("nmeter", "./test/images/nmeter"),
+		own("fakesystemd", "./test/cmd/fakesystemd"),
+	}
+}

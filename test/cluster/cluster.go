@@ -1,0 +1,278 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+// stopGrace is how long a part may take to stop by itself.
+const stopGrace = 15 * time.Second
+
+// Cluster is a cluster that was started, by this program or an earlier one.
+// Its methods are for one goroutine at a time.
+type Cluster struct {
+	config  Config
+	machine machine
+	rest    *rest.Config
+	client  kubernetes.Interface
+	// runtime is connected when it is first needed.
+	runtime internalapi.RuntimeService
+}
+
+// Start starts a cluster and waits until its node is Ready. What an earlier
+// one left in the same layout is cleaned first. On error everything that was
+// started is stopped again; the logs stay.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	if config.Log == nil {
+		config.Log = io.Discard
+	}
+	if config.CgroupRoot == "/" {
+		config.CgroupRoot = ""
+	}
+	if err := CheckMachine(); err != nil {
+		return nil, fmt.Errorf("this machine cannot run a node: %w", err)
+	}
+	if err := Clean(ctx, config.Layout, config.Log); err != nil {
+		return nil, fmt.Errorf("clean up after an earlier cluster: %w", err)
+	}
+	if err := CheckFree(config); err != nil {
+		return nil, fmt.Errorf("cannot start a cluster now: %w", err)
+	}
+	c := &Cluster{config: config}
+	if err := c.start(ctx); err != nil {
+		// The context may be what ended the start.
+		return nil, errors.Join(err, Clean(context.WithoutCancel(ctx), config.Layout, config.Log))
+	}
+	return c, nil
+}
+
+// Open returns the cluster that runs in the layout of config, or an error if
+// none does. Config is as it was given to Start.
+func Open(config Config) (*Cluster, error) {
+	if config.Log == nil {
+		config.Log = io.Discard
+	}
+	for _, name := range []string{processContainerd, processAPIServer} {
+		proc, err := config.Layout.processes().Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if !proc.Alive() {
+			return nil, fmt.Errorf("no cluster runs in %s: no %s", config.Layout.State, name)
+		}
+	}
+	c := &Cluster{config: config}
+	var err error
+	if c.machine, err = inspectMachine(config.Layout); err != nil {
+		return nil, err
+	}
+	return c, c.connect()
+}
+
+// Stop ends the cluster and removes everything it left on the machine, except
+// its logs.
+func (c *Cluster) Stop(ctx context.Context) error {
+	return Clean(ctx, c.config.Layout, c.config.Log)
+}
+
+// Client is an administrator's client; nil in a standalone cluster.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }
+
+// REST is an administrator's client configuration; nil in a standalone
+// cluster.
+func (c *Cluster) REST() *rest.Config { return c.rest }
+
+// Layout is where the cluster keeps its files.
+func (c *Cluster) Layout() Layout { return c.config.Layout }
+
+// PodMemory is how much memory all pods together may use, in bytes.
+func (c *Cluster) PodMemory() int64 { return c.machine.podMemory() }
+
+// StartKubelet starts the kubelet, with tune applied to its configuration
+// beside what the cluster was started with, and waits until the node is
+// Ready. A nil tune changes nothing.
+func (c *Cluster) StartKubelet(ctx context.Context, tune func(*kubeletv1beta1.KubeletConfiguration)) error {
+	first := c.config.Tune
+	defer func() { c.config.Tune = first }()
+	c.config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
+		for _, change := range []func(*kubeletv1beta1.KubeletConfiguration){first, tune} {
+			if change != nil {
+				change(config)
+			}
+		}
+	}
+	if err := c.writeKubeletConfig(); err != nil {
+		return err
+	}
+	since := time.Now()
+	if _, err := c.config.Layout.processes().Start(c.kubelet()); err != nil {
+		return err
+	}
+	return c.waitForNode(ctx, since)
+}
+
+// StopKubelet asks the kubelet to end. Pods go on running.
+func (c *Cluster) StopKubelet(ctx context.Context) error {
+	return c.config.Layout.processes().Stop(ctx, processKubelet, stopGrace)
+}
+
+// KillKubelet ends the kubelet by SIGKILL, as a crash would. Pods go on
+// running.
+func (c *Cluster) KillKubelet(ctx context.Context) error {
+	return c.config.Layout.processes().Stop(ctx, processKubelet, 0)
+}
+
+// RefreshKubelet replaces a kubelet that ended, or whose binary is newer than
+// the process. Pods go on running.
+func (c *Cluster) RefreshKubelet(ctx context.Context) error {
+	proc, err := c.config.Layout.processes().Find(processKubelet)
+	if err != nil {
+		return err
+	}
+	if proc.Alive() && proc.Runs(c.config.Kubelet) {
+		c.say("The cluster runs already, with this kubelet.")
+		return nil
+	}
+	c.say("The cluster runs already; replacing its kubelet.")
+	if err := c.StopKubelet(ctx); err != nil {
+		return err
+	}
+	return c.StartKubelet(ctx, nil)
+}
+
+// ContainerdPID is the process id of containerd.
+func (c *Cluster) ContainerdPID() (int, error) {
+	proc, err := c.config.Layout.processes().Find(processContainerd)
+	return proc.PID, err
+}
+
+// Kubelet is the path of the kubelet that StartKubelet starts.
+func (c *Cluster) Kubelet() string { return c.config.Kubelet }
+
+// SetKubelet changes which kubelet the next StartKubelet starts.
+func (c *Cluster) SetKubelet(path string) { c.config.Kubelet = path }
+
+func (c *Cluster) start(ctx context.Context) error {
+	began := time.Now()
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	c.say("Starting the real parts.")
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startRuntime(groupCtx) })
+	if c.config.Mirror != "" {
+		group.Go(func() error { return c.startRegistry(groupCtx) })
+	}
+	if c.config.controlPlane() {
+		group.Go(func() error { return c.startControlPlane(groupCtx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if c.config.RuntimeOnly {
+		return nil
+	}
+	c.say("Starting the kubelet, waiting for the node to be Ready.")
+	if err := c.StartKubelet(ctx, nil); err != nil {
+		return err
+	}
+	c.say("Node %s is Ready after %s.", NodeName, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// prepare writes every file the parts need. The footprint comes first: from
+// here on Clean undoes what happens.
+func (c *Cluster) prepare() error {
+	layout := c.config.Layout
+	if err := os.MkdirAll(layout.run(""), 0o755); err != nil {
+		return fmt.Errorf("make state folder: %w", err)
+	}
+	footprint := host.TakeFootprint()
+	footprint.Cgroup, footprint.Shared = cmp.Or(c.config.CgroupRoot, c.config.podsCgroup()), c.config.CgroupRoot == ""
+	if err := footprint.Save(layout.footprint()); err != nil {
+		return err
+	}
+	if c.config.CgroupRoot != "" {
+		if err := host.MakeCgroup(c.config.CgroupRoot); err != nil {
+			return err
+		}
+	}
+	if err := layout.makeDirs(); err != nil {
+		return err
+	}
+	var err error
+	if c.machine, err = inspectMachine(layout); err != nil {
+		return err
+	}
+	if err := writeCredentials(layout, c.machine.nodeIP); err != nil {
+		return err
+	}
+	if err := writeContainerdConfig(c.config, c.machine); err != nil {
+		return err
+	}
+	if !c.config.controlPlane() {
+		return nil
+	}
+	return c.connect()
+}
+
+// startRuntime starts containerd and loads the images.
+func (c *Cluster) startRuntime(ctx context.Context) error {
+	layout := c.config.Layout
+	if err := c.startAndWait(ctx, layout.containerd(), func(ctx context.Context) error {
+		_, err := ctr(ctx, layout, "version")
+		return err
+	}); err != nil {
+		return err
+	}
+	return importImages(ctx, layout)
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	layout := c.config.Layout
+	if _, err := layout.processes().Start(layout.etcd()); err != nil {
+		return err
+	}
+	if err := c.startAndWait(ctx, layout.apiServer(), c.apiServerReady); err != nil {
+		return err
+	}
+	for _, command := range []host.Command{layout.scheduler(), layout.controllerManager()} {
+		if _, err := layout.processes().Start(command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) connect() error {
+	var err error
+	c.rest, err = clientcmd.BuildConfigFromFlags("", c.config.Layout.AdminConfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	// Tests ask often; nobody else is here to be protected from them.
+	c.rest.QPS, c.rest.Burst = 200, 400
+	c.client, err = kubernetes.NewForConfig(c.rest)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) say(format string, args ...any) {
+	fmt.Fprintf(c.config.Log, format+"\n", args...)
+}

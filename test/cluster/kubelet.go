@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+// podMemory is how much memory all pods together may use, in bytes, so that
+// pressure needs little of a big machine. A small machine gives half.
+func (m machine) podMemory() int64 { return min(2048*mebibyte, m.memory/2) }
+
+// kubelet is the command that runs the kubelet of the cluster.
+func (c *Cluster) kubelet() host.Command {
+	layout := c.config.Layout
+	args := []string{
+		"--config=" + layout.config("kubelet.yaml"),
+		"--root-dir=" + layout.KubeletRoot(),
+		"--hostname-override=" + NodeName,
+		"--v=2",
+	}
+	if !c.config.Standalone {
+		args = append(args, "--kubeconfig="+layout.kubeconfig(userKubelet), "--node-ip="+c.machine.nodeIP.String())
+	}
+	return host.Command{
+		Name: processKubelet,
+		Path: c.config.Kubelet,
+		Args: append(args, c.config.KubeletArgs...),
+		Env:  []string{"PATH=" + layout.Bin + ":" + os.Getenv("PATH")},
+	}
+}
+
+// writeKubeletConfig writes the configuration file, and what it refers to.
+func (c *Cluster) writeKubeletConfig() error {
+	config := c.kubeletConfig()
+	if c.config.Tune != nil {
+		c.config.Tune(config)
+	}
+	if err := WriteConfig(c.config.Layout.config("kubelet.yaml"), config); err != nil {
+		return err
+	}
+	return writeResolvConf(c.config.Layout.config("resolv.conf"))
+}
+
+// WriteConfig writes a kubelet's configuration file.
+func WriteConfig(file string, config *kubeletv1beta1.KubeletConfiguration) error {
+	config.TypeMeta = metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}
+	data, err := yaml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("encode kubelet configuration: %w", err)
+	}
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		return fmt.Errorf("write kubelet configuration: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) kubeletConfig() *kubeletv1beta1.KubeletConfiguration {
+	layout := c.config.Layout
+	config := &kubeletv1beta1.KubeletConfiguration{
+		Address:                  c.machine.nodeIP.String(),
+		Port:                     portKubelet,
+		HealthzBindAddress:       loopback,
+		HealthzPort:              new(int32(portKubeletHealth)),
+		TLSCertFile:              layout.pki("kubelet.crt"),
+		TLSPrivateKeyFile:        layout.pki("kubelet.key"),
+		ClusterDomain:            clusterDomain,
+		ResolverConfig:           new(layout.config("resolv.conf")),
+		StaticPodPath:            layout.Manifests(),
+		PodLogsDir:               layout.PodLogs(),
+		VolumePluginDir:          layout.run("volume-plugins"),
+		ContainerRuntimeEndpoint: "unix://" + layout.Socket(),
+		CgroupDriver:             "cgroupfs",
+		CgroupRoot:               filepath.Join("/", c.config.CgroupRoot),
+		FailCgroupV1:             new(false),
+		FailSwapOn:               new(false),
+		SerializeImagePulls:      new(false),
+		MaxPods:                  250,
+		FileCheckFrequency:       metav1.Duration{Duration: 2 * time.Second},
+		// Images cannot be pulled again, so none is ever collected.
+		ImageGCHighThresholdPercent: new(int32(100)),
+		ImageGCLowThresholdPercent:  new(int32(99)),
+	}
+	c.setAuth(config)
+	c.setPressure(config)
+	return config
+}
+
+// setAuth lets in whom the API server knows; a standalone kubelet, who has a
+// certificate of the cluster.
+func (c *Cluster) setAuth(config *kubeletv1beta1.KubeletConfiguration) {
+	config.Authentication.Anonymous.Enabled = new(false)
+	config.Authentication.X509.ClientCAFile = c.config.Layout.pki("ca.crt")
+	config.Authentication.Webhook.Enabled = new(!c.config.Standalone)
+	config.Authorization.Mode = kubeletv1beta1.KubeletAuthorizationModeWebhook
+	if c.config.Standalone {
+		config.Authorization.Mode = kubeletv1beta1.KubeletAuthorizationModeAlwaysAllow
+	}
+}
+
+// setPressure reserves all memory but podMemory for the rest of the machine,
+// and begins to evict when a quarter of podMemory is left.
+func (c *Cluster) setPressure(config *kubeletv1beta1.KubeletConfiguration) {
+	pods := c.machine.podMemory()
+	config.EnforceNodeAllocatable = []string{"pods"}
+	config.SystemReserved = map[string]string{"memory": fmt.Sprintf("%dKi", (c.machine.memory-pods)>>10)}
+	config.EvictionHard = map[string]string{
+		"memory.available":   fmt.Sprintf("%dMi", pods/4/mebibyte),
+		"nodefs.available":   "2%",
+		"nodefs.inodesFree":  "1%",
+		"imagefs.available":  "2%",
+		"imagefs.inodesFree": "1%",
+	}
+	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}
+}
+
+// writeResolvConf copies the machine's resolver configuration without servers
+// on loopback, which a pod could not reach.
+func writeResolvConf(file string) error {
+	data, _ := os.ReadFile("/etc/resolv.conf")
+	var kept []string
+	for line := range strings.Lines(string(data)) {
+		if !strings.Contains(line, "nameserver 127.") && !strings.Contains(line, "nameserver ::1") {
+			kept = append(kept, strings.TrimRight(line, "\n"))
+		}
+	}
+	if err := os.WriteFile(file, []byte(strings.Join(kept, "\n")+"\n"), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+// OutputDir is the folder of the repository that everything generated goes to.
+const OutputDir = "_output"
+
+// Names of the clusters a repository can have, one at a time: the one that
+// people use, and the one that tests start for themselves.
+const (
+	DevName  = "cluster"
+	TestName = "e2e"
+)
+
+// Names are all clusters that can have left something.
+var Names = []string{DevName, TestName}
+
+// maxSocketPath is the longest path that a unix socket can have.
+const maxSocketPath = 107
+
+// Layout says where a cluster keeps its files. All paths are absolute.
+type Layout struct {
+	// Bin holds the programs that are run.
+	Bin string
+	// Images holds the archives of the images that are imported.
+	Images string
+	// State holds all that one cluster writes; it is deleted with the cluster.
+	State string
+	// Logs holds the logs of the processes; they outlive the cluster.
+	Logs string
+}
+
+// NewLayout is the layout of the cluster called name in the repository at
+// root.
+func NewLayout(root, name string) Layout {
+	out := filepath.Join(root, OutputDir)
+	return Layout{
+		Bin:    filepath.Join(out, "bin"),
+		Images: filepath.Join(out, "images"),
+		State:  filepath.Join(out, name),
+		Logs:   filepath.Join(out, "logs", name),
+	}
+}
+
+// FindRoot returns the repository that dir is in: the first folder, going up,
+// that holds a go.mod.
+func FindRoot(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find repository: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not inside the repository: no go.mod found")
+		}
+	}
+}
+
+// AdminConfig is the kubeconfig of the cluster's administrator.
+func (l Layout) AdminConfig() string { return l.kubeconfig(userAdmin) }
+
+// Manifests is the folder of static pods.
+func (l Layout) Manifests() string { return filepath.Join(l.State, "manifests") }
+
+// KubeletRoot is the kubelet's root directory.
+func (l Layout) KubeletRoot() string { return filepath.Join(l.State, "kubelet") }
+
+// PodLogs is where the kubelet keeps the logs of containers.
+func (l Layout) PodLogs() string { return filepath.Join(l.State, "pods") }
+
+// Socket is where containerd listens.
+func (l Layout) Socket() string { return filepath.Join(l.State, "containerd.sock") }
+
+// Program is the path of the program called name.
+func (l Layout) Program(name string) string { return filepath.Join(l.Bin, name) }
+
+func (l Layout) kubeconfig(user string) string {
+	return filepath.Join(l.State, "config", user+".kubeconfig")
+}
+
+func (l Layout) config(name string) string { return filepath.Join(l.State, "config", name) }
+
+func (l Layout) pki(name string) string { return filepath.Join(l.State, "pki", name) }
+
+func (l Layout) run(name string) string { return filepath.Join(l.State, "run", name) }
+
+func (l Layout) footprint() string { return l.run("footprint.json") }
+
+func (l Layout) processes() host.Processes {
+	return host.Processes{LogDir: l.Logs, RunDir: l.run("")}
+}
+
+// exists says whether a cluster left anything in this layout.
+func (l Layout) exists() bool {
+	_, err := os.Stat(l.State)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// makeDirs makes every folder that the parts expect.
+func (l Layout) makeDirs() error {
+	dirs := []string{
+		l.Logs, l.Manifests(), l.KubeletRoot(), l.PodLogs(),
+		l.config("cni"), l.pki(""), l.run(""),
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return nil
+}

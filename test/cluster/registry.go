@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+var registryAddress = fmt.Sprintf("%s:%d", loopback, portRegistry)
+
+// ImageDirName is what the folder of an image is called that the mirror serves:
+// the image's name without the registry, in characters that a file can have.
+func ImageDirName(image string) string {
+	name := strings.TrimPrefix(image, MirroredRegistry+"/")
+	return strings.NewReplacer("/", "+", ":", "=").Replace(name)
+}
+
+func imageOfDir(dir string) string {
+	return strings.NewReplacer("+", "/", "=", ":").Replace(filepath.Base(dir))
+}
+
+// registry keeps what it serves beside the images, so that a second start has
+// little to push.
+func (c *Cluster) registry() host.Command {
+	return host.Command{
+		Name: processRegistry,
+		Path: c.config.Layout.Program("crane"),
+		Args: []string{"registry", "serve", "--address", registryAddress, "--disk", filepath.Clean(c.config.Mirror) + ".blobs"},
+		Env:  []string{fmt.Sprintf("PORT=%d", portRegistry)},
+	}
+}
+
+// startRegistry serves every image of the mirror's folder.
+func (c *Cluster) startRegistry(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Clean(c.config.Mirror)+".blobs", 0o755); err != nil {
+		return fmt.Errorf("make registry folder: %w", err)
+	}
+	if err := c.startAndWait(ctx, c.registry(), registryReady); err != nil {
+		return err
+	}
+	dirs, err := filepath.Glob(filepath.Join(c.config.Mirror, "*"))
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	slices.Sort(dirs)
+	for _, dir := range dirs {
+		target := registryAddress + "/" + imageOfDir(dir)
+		out, err := exec.CommandContext(ctx, c.config.Layout.Program("crane"), "push", "--insecure", dir, target).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("push %s: %w: %s", target, err, out)
+		}
+	}
+	return nil
+}
+
+func registryReady(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+registryAddress+"/v2/", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// writeMirror makes containerd pull from the registry on loopback whatever it
+// is asked to pull from MirroredRegistry.
+func writeMirror(layout Layout) error {
+	dir := filepath.Join(layout.config("registries"), MirroredRegistry)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make registry folder: %w", err)
+	}
+	text := fmt.Sprintf("server = %[1]q\n\n[host.%[1]q]\n", "http://"+registryAddress)
+	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write registry configuration: %w", err)
+	}
+	return nil
+}

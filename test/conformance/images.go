@@ -1,0 +1,122 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	utilimage "k8s.io/kubernetes/test/utils/image"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// userlandPackages are what the suite expects to find beside agnhost.
+const userlandPackages = "bash,curl,netcat-openbsd,iproute2,bind9-dnsutils,iperf,util-linux,ca-certificates,procps"
+
+// images makes the images of the upstream suite from what this machine has.
+type images struct {
+	builder build.Builder
+	// dir is where the images are written, userland a Debian root folder.
+	dir      string
+	userland string
+	log      io.Writer
+}
+
+// write writes every image that is not there yet.
+func (i images) write(ctx context.Context) error {
+	if err := i.makeUserland(ctx); err != nil {
+		return err
+	}
+	list, err := i.list()
+	if err != nil {
+		return err
+	}
+	for _, image := range list {
+		dir := filepath.Join(i.dir, cluster.ImageDirName(image.Name))
+		if _, err := os.Stat(filepath.Join(dir, "index.json")); err == nil {
+			continue
+		}
+		fmt.Fprintf(i.log, "  image %s\n", image.Name)
+		if err := image.WriteDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list are the images that most specs use. Those of nginx are stand-ins: the
+// suite only wants a web server on port 80.
+func (i images) list() ([]build.Image, error) {
+	common, err := i.builder.Images()
+	if err != nil {
+		return nil, err
+	}
+	busybox := common[len(common)-1]
+	name := utilimage.GetE2EImage
+	base := func(name string, files map[string]string, cmd ...string) build.Image {
+		image := busybox
+		image.Name, image.Cmd = name, cmd
+		image.Files = maps.Clone(busybox.Files)
+		maps.Copy(image.Files, files)
+		return image
+	}
+	nonRoot := base(name(utilimage.NonRoot), nil, "sh")
+	nonRoot.User = "1234"
+	web := []string{"httpd", "-f", "-p", "80"}
+	list := []build.Image{
+		{Name: name(utilimage.Pause), Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": i.builder.Path("pause")}},
+		base(name(utilimage.BusyBox), map[string]string{"/bin/nmeter": i.builder.Path("nmeter")}, "sh"),
+		base(name(utilimage.Nonewprivs), map[string]string{"/usr/local/bin/nnp": i.builder.Path("nonewprivs")}, "nnp"),
+		nonRoot,
+		base(name(utilimage.Nginx), nil, web...),
+		base(name(utilimage.NginxNew), nil, web...),
+	}
+	for _, id := range []utilimage.ImageID{utilimage.Agnhost, utilimage.AgnhostPrev, utilimage.GlibcDnsTesting} {
+		list = append(list, i.agnhost(name(id)))
+	}
+	return list, nil
+}
+
+// agnhost is the suite's server for everything, in a glibc userland.
+func (i images) agnhost(name string) build.Image {
+	return build.Image{
+		Name:       name,
+		Root:       i.userland,
+		Entrypoint: []string{"/agnhost"},
+		Cmd:        []string{"pause"},
+		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost")},
+		Links:      map[string]string{"/agnhost-2": "agnhost"},
+	}
+}
+
+// makeUserland unpacks a small Debian, with the users that specs ask for.
+func (i images) makeUserland(ctx context.Context) error {
+	done := i.userland + ".done"
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	if err := build.InstallPackage(ctx, i.log, "debootstrap", "debootstrap"); err != nil {
+		return err
+	}
+	fmt.Fprintln(i.log, "Unpacking a Debian userland for the test images (about two minutes).")
+	if err := os.RemoveAll(i.userland); err != nil {
+		return fmt.Errorf("remove unfinished userland: %w", err)
+	}
+	const users = "useradd -u 1000 -m user-defined-in-image; groupadd -g 50000 group-defined-in-image; " +
+		"usermod -aG group-defined-in-image user-defined-in-image; mkdir -p /uploads"
+	for _, args := range [][]string{
+		{"debootstrap", "--variant=minbase", "--include=" + userlandPackages, "bookworm", i.userland},
+		{"chroot", i.userland, "sh", "-c", users},
+	} {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return os.WriteFile(done, nil, 0o644)
+}

@@ -1,0 +1,226 @@
+// Package conformance runs the upstream node suite, unmodified, against a
+// kubelet, and compares the outcome with that of the stock kubelet. A run that
+// was interrupted goes on where it was: specs that passed are not run again.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// batch is how many specs are run between two savings of the results. The
+// suite starts and stops its own control plane for each batch.
+const batch = 60
+
+// Suite is one run of the upstream suite.
+type Suite struct {
+	// Root is the repository, Dir where everything of the run is kept.
+	Root string
+	Dir  string
+	// Kubelet is the binary under test.
+	Kubelet string
+	// Focus and Skip are regular expressions over the names of specs.
+	Focus string
+	Skip  string
+	// Procs is how many specs run at the same time.
+	Procs int
+	Log   io.Writer
+}
+
+// Prepare builds everything that Run needs.
+func (s Suite) Prepare(ctx context.Context) error {
+	layout := s.layout()
+	builder := build.Builder{Root: s.Root, Out: layout.Bin, Log: s.Log}
+	if err := builder.All(ctx, layout.Images, s.Kubelet == layout.Program("kubelet")); err != nil {
+		return err
+	}
+	if err := builder.Build(ctx, build.ConformanceParts()); err != nil {
+		return err
+	}
+	if err := s.makePath(); err != nil {
+		return err
+	}
+	nonewprivs := builder.Path("nonewprivs")
+	if err := os.Chmod(nonewprivs, 0o755|os.ModeSetuid); err != nil {
+		return fmt.Errorf("set user on execution: %w", err)
+	}
+	return images{builder: builder, dir: s.mirror(), userland: filepath.Join(s.Dir, "userland"), log: s.Log}.write(ctx)
+}
+
+// Run runs what has not passed yet and returns all results.
+func (s Suite) Run(ctx context.Context) (Results, error) {
+	file := filepath.Join(s.Dir, "results.json")
+	results, err := loadResults(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Start(ctx, cluster.Config{Layout: s.layout(), Kubelet: s.Kubelet, RuntimeOnly: true, Mirror: s.mirror(), Log: s.Log})
+	if err != nil {
+		return nil, err
+	}
+	err = s.runBatches(ctx, c, results, file)
+	return results, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+}
+
+func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Results, file string) error {
+	if err := s.writePID(c); err != nil {
+		return err
+	}
+	names, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	todo := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return results[name] == passed })
+	fmt.Fprintf(s.Log, "%d specs, %d of them passed already.\n", len(names), len(names)-len(todo))
+	for chunk := range slices.Chunk(todo, batch) {
+		start := time.Now()
+		specs, err := s.ginkgo(ctx, c, chunk)
+		if err != nil {
+			return err
+		}
+		good := 0
+		for _, spec := range specs {
+			results[spec.name()] = spec.State
+			if spec.State == passed {
+				good++
+			}
+		}
+		if err := results.save(file); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.Log, "%d of %d passed in %s\n", good, len(chunk), time.Since(start).Round(time.Second))
+	}
+	return nil
+}
+
+// list asks the suite for the specs that Focus and Skip choose.
+func (s Suite) list(ctx context.Context) ([]string, error) {
+	report := filepath.Join(s.Dir, "list.json")
+	cmd := exec.CommandContext(ctx, s.layout().Program("e2e_node.test"),
+		"--ginkgo.dry-run", "--ginkgo.silence-skips", "--ginkgo.focus="+s.Focus, "--ginkgo.skip="+s.Skip, "--ginkgo.json-report="+report)
+	cmd.Dir = s.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("list specs: %w\n%s", err, out)
+	}
+	specs, err := readReport(report)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, spec := range specs {
+		if spec.State == passed {
+			names = append(names, spec.name())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// ginkgo runs the named specs and returns what became of them. That specs
+// failed is no error.
+func (s Suite) ginkgo(ctx context.Context, c *cluster.Cluster, names []string) ([]spec, error) {
+	layout := s.layout()
+	report := filepath.Join(s.Dir, "report.json")
+	if err := os.RemoveAll(report); err != nil {
+		return nil, fmt.Errorf("remove old report: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(s.Dir, "suite.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	if err := s.writeConfig(); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, layout.Program("ginkgo"),
+		"--procs="+strconv.Itoa(s.Procs), "--no-color", "--timeout=6h", "--focus="+exactly(names), "--output-dir="+s.Dir, "--json-report="+filepath.Base(report),
+		layout.Program("e2e_node.test"), "--",
+		"--k8s-bin-dir="+filepath.Join(s.Dir, "kubelet"),
+		"--container-runtime-endpoint=unix://"+layout.Socket(), "--container-runtime-pid-file="+s.pidFile(),
+		"--node-name="+cluster.NodeName, "--kubelet-config-file="+filepath.Join(s.Dir, "kubelet.yaml"),
+		"--prepull-images=false", "--report-dir="+filepath.Join(s.Dir, "artifacts"))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
+	cmd.Env = append(os.Environ(), "PATH="+s.path()+":"+layout.Bin+":"+os.Getenv("PATH"), "FAKESYSTEMD_UNITS="+filepath.Join(s.Dir, "units"))
+	runErr := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	specs, err := readReport(report)
+	if err != nil {
+		return nil, fmt.Errorf("the suite gave no report, see %s: %w", log.Name(), errors.Join(runErr, err))
+	}
+	chosen := slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) })
+	return chosen, nil
+}
+
+// exactly is a regular expression that matches these names and no others.
+func exactly(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	return "^.*(" + strings.Join(quoted, "|") + ")$"
+}
+
+func (s Suite) layout() cluster.Layout { return cluster.NewLayout(s.Root, cluster.TestName) }
+
+func (s Suite) mirror() string { return filepath.Join(s.Dir, "images") }
+
+func (s Suite) path() string { return filepath.Join(s.Dir, "path") }
+
+func (s Suite) pidFile() string { return filepath.Join(s.Dir, "containerd.pid") }
+
+func (s Suite) writePID(c *cluster.Cluster) error {
+	pid, err := c.ContainerdPID()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.pidFile(), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("write pid file: %w", err)
+	}
+	return nil
+}
+
+// makePath puts the stand-ins for systemd's programs, and the kubelet, where
+// the suite looks for them.
+func (s Suite) makePath() error {
+	links := map[string]string{filepath.Join(s.Dir, "kubelet", "kubelet"): s.Kubelet}
+	for _, name := range []string{"systemd-run", "systemctl", "journalctl", "sudo"} {
+		links[filepath.Join(s.path(), name)] = s.layout().Program("fakesystemd")
+	}
+	for link, target := range links {
+		err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.RemoveAll(link), os.Symlink(target, link))
+		if err != nil {
+			return fmt.Errorf("link %s: %w", link, err)
+		}
+	}
+	return nil
+}
+
+func (s Suite) writeConfig() error {
+	return cluster.WriteConfig(filepath.Join(s.Dir, "kubelet.yaml"), &kubeletv1beta1.KubeletConfiguration{
+		CgroupDriver:           "cgroupfs",
+		CgroupRoot:             "/",
+		FailCgroupV1:           new(false),
+		FailSwapOn:             new(false),
+		SerializeImagePulls:    new(false),
+		PodCIDR:                "10.100.0.0/24",
+		EvictionHard:           map[string]string{"memory.available": "250Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"},
+		EvictionMinimumReclaim: map[string]string{"nodefs.available": "5%", "nodefs.inodesFree": "5%"},
+	})
+}

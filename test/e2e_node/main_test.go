@@ -1,0 +1,71 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// node is the cluster that all tests of this package share.
+var node *cluster.Cluster
+
+// builder builds what single tests need beside the common parts.
+var builder build.Builder
+
+func TestMain(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "e2e_node: %v\n", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := cluster.CheckMachine(); err != nil {
+		return 0, fmt.Errorf("this machine cannot run the real parts, and these tests are never skipped:\n%w", err)
+	}
+	config, err := prepare(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if node, err = cluster.Start(ctx, config); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, node.Stop(context.Background())) }()
+	// A signal ends the tests, not the clean-up.
+	context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")
+		if err := node.Stop(context.Background()); err != nil {
+			fmt.Fprintf(os.Stderr, "e2e_node: %v\n", err)
+		}
+		os.Exit(1)
+	})
+	return m.Run(), nil
+}
+
+func prepare(ctx context.Context) (cluster.Config, error) {
+	root, err := cluster.FindRoot(".")
+	if err != nil {
+		return cluster.Config{}, err
+	}
+	layout := cluster.NewLayout(root, cluster.TestName)
+	builder = build.Builder{Root: root, Out: layout.Bin, Log: os.Stderr}
+	config := cluster.Config{Layout: layout, Kubelet: os.Getenv("PLIMSOLL_KUBELET"), CgroupRoot: os.Getenv("PLIMSOLL_CGROUP_ROOT"), Log: os.Stderr}
+	err = builder.All(ctx, layout.Images, config.Kubelet == "")
+	if config.Kubelet == "" {
+		config.Kubelet = layout.Program("kubelet")
+	}
+	return config, err
+}

@@ -1,0 +1,193 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const mebibyte = 1 << 20
+
+// hog is a pod that would fill all memory of the pods if nobody stopped it.
+func hog(name string) *v1.Pod {
+	limit := 2 * node.PodMemory() / mebibyte
+	pod := kit.HogPod(name, "--start=200", "--rate=25", "--limit="+strconv.FormatInt(limit, 10))
+	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
+	return pod
+}
+
+// pressure evicts a hog, and returns it when the node says so.
+func (s *space) pressure() *v1.Pod {
+	s.t.Helper()
+	evicted := s.wait(s.create(hog("hog")), slowTimeout, endedFor("Evicted"))
+	s.eventually(time.Minute, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, true) })
+	return evicted
+}
+
+// noPressure waits until the transition period is over.
+func (s *space) noPressure() {
+	s.t.Helper()
+	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, false) })
+}
+
+// restartKubelet replaces the kubelet by one with a changed configuration; the
+// first configuration comes back when the test ends.
+func (s *space) restartKubelet(tune func(*kubeletv1beta1.KubeletConfiguration)) {
+	s.t.Helper()
+	s.must(node.StopKubelet(s.ctx))
+	s.must(node.StartKubelet(s.ctx, tune))
+	s.t.Cleanup(func() {
+		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("50m", "64Mi")}
+	burstable.Spec.Containers[0].Resources.Requests = kit.Memory("64Mi")
+	for _, pod := range []*v1.Pod{guaranteed, burstable, bestEffort} {
+		s.ready(pod)
+	}
+	before := s.fingerprint()
+
+	evicted := s.pressure()
+	s.checkEvicted(evicted)
+	s.must(s.sameAs(before))
+
+	late := s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
+	if !strings.Contains(late.Status.Message, "MemoryPressure") || len(late.Status.ContainerStatuses) > 0 {
+		t.Errorf("a BestEffort pod under pressure is to be rejected: %s", kit.Describe(late))
+	}
+	modest := kit.Bound(kit.IdlePod("modest"))
+	modest.Spec.Containers[0].Resources.Requests = kit.Memory("16Mi")
+	s.ready(modest)
+
+	s.noPressure()
+	s.ready(kit.Bound(kit.IdlePod("welcome")))
+	s.must(s.sameAs(before))
+}
+
+// checkEvicted looks at what an eviction leaves in the API.
+func (s *space) checkEvicted(pod *v1.Pod) {
+	s.t.Helper()
+	if !strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory.") {
+		s.t.Errorf("message is %q", pod.Status.Message)
+	}
+	found := false
+	for _, condition := range pod.Status.Conditions {
+		found = found || condition.Type == v1.DisruptionTarget && condition.Status == v1.ConditionTrue && condition.Reason == "TerminationByKubelet"
+	}
+	if !found {
+		s.t.Errorf("no condition DisruptionTarget by the kubelet among %v", pod.Status.Conditions)
+	}
+	s.eventually(time.Minute, func(ctx context.Context) error { return s.evictionEvent(ctx, pod.Name) })
+}
+
+// evictionEvent wants the annotations that say which signal it was.
+func (s *space) evictionEvent(ctx context.Context, name string) error {
+	events, err := s.client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted,involvedObject.name=" + name})
+	if err != nil {
+		return err
+	}
+	for _, event := range events.Items {
+		if event.Annotations["starved_resource"] == "memory" && event.Annotations["offending_containers"] == "main" {
+			return nil
+		}
+	}
+	return fmt.Errorf("no event says that memory was starved and main offended, of %d events", len(events.Items))
+}
+
+// TestKubeletCrashUnderPressure kills the kubelet while the node is under
+// pressure. The next one must know that it is: no pod that runs is restarted or
+// rejected, and the taint stays.
+func TestKubeletCrashUnderPressure(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
+		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 10 * time.Minute}
+	})
+	s.startMany(20)
+	before := s.fingerprint()
+	evicted := s.pressure()
+	s.remove(evicted)
+
+	s.must(node.KillKubelet(s.ctx))
+	watch := s.watchPressure()
+	s.must(node.StartKubelet(s.ctx, func(config *kubeletv1beta1.KubeletConfiguration) {
+		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 90 * time.Second}
+	}))
+	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
+	s.stays(30*time.Second, func() error { return s.sameAs(before) })
+	if lost := watch(); lost != nil {
+		t.Errorf("the restart lifted the pressure: %v", lost)
+	}
+	s.noPressure()
+	s.must(s.sameAs(before))
+}
+
+// startMany starts count pods, most of them BestEffort, and waits until all
+// are Ready.
+func (s *space) startMany(count int) {
+	s.t.Helper()
+	var pods []*v1.Pod
+	for i := range count {
+		pod := kit.IdlePod(fmt.Sprintf("many-%02d", i))
+		if i%4 == 0 {
+			pod.Spec.Containers[0].Resources.Requests = kit.Memory("16Mi")
+		}
+		pods = append(pods, s.create(pod))
+	}
+	for _, pod := range pods {
+		s.wait(pod, slowTimeout, kit.Ready)
+	}
+}
+
+// stays fails the test if check returns an error at any time within limit.
+func (s *space) stays(limit time.Duration, check func() error) {
+	s.t.Helper()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for range int(limit / time.Second) {
+		s.must(check())
+		<-ticker.C
+	}
+}
+
+// watchPressure looks all the time whether the node is under pressure; the
+// returned function ends that and says when it was not.
+func (s *space) watchPressure() (stop func() error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	lost := make(chan error, 1)
+	go func() {
+		ticker := time.NewTicker(200 * time.Millisecond)
+		defer ticker.Stop()
+		var first error
+		for ctx.Err() == nil {
+			if err := kit.MemoryPressure(ctx, s.client, true); err != nil && ctx.Err() == nil && first == nil {
+				first = err
+			}
+			<-ticker.C
+		}
+		lost <- first
+	}()
+	return func() error {
+		cancel()
+		return <-lost
+	}
+}

@@ -1,0 +1,53 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+// TestStockTakesOverAndGivesBack swaps the kubelet for the upstream one of the
+// same release and back, under running pods.
+func TestStockTakesOverAndGivesBack(t *testing.T) {
+	s := newSpace(t)
+	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
+	s.writeManifest(kit.IdlePod("static"))
+	s.mirror("static", kit.Ready)
+	s.startMany(20)
+	before := s.fingerprint()
+	own := node.Kubelet()
+	t.Cleanup(func() { node.SetKubelet(own) })
+	for _, kubelet := range []string{node.Layout().Program("kubelet-stock"), own} {
+		s.must(node.StopKubelet(s.ctx))
+		node.SetKubelet(kubelet)
+		s.must(node.StartKubelet(s.ctx, nil))
+		s.stays(20*time.Second, func() error { return s.sameAs(before) })
+	}
+}
+
+// TestContainerThatEndsWhileNoKubeletRuns is noticed by the next one.
+func TestContainerThatEndsWhileNoKubeletRuns(t *testing.T) {
+	s := newSpace(t)
+	short := s.wait(s.create(kit.Pod("short", "sleep 10")), podTimeout, ended("Running"))
+	pid, err := node.ContainerPID(s.ctx, short.Status.ContainerStatuses[0].ContainerID)
+	s.must(err)
+	s.must(node.KillKubelet(s.ctx))
+	s.eventually(podTimeout, func(context.Context) error { return gone(pid) })
+	s.must(node.StartKubelet(s.ctx, nil))
+	s.wait(short, podTimeout, ended("Succeeded"))
+}
+
+// gone is nil once the process of that id is gone.
+func gone(pid int) error {
+	if err := syscall.Kill(pid, 0); err == nil {
+		return fmt.Errorf("process %d still runs", pid)
+	}
+	return nil
+}

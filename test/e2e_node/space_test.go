@@ -1,0 +1,177 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// podTimeout is how long a pod may take to start, or to end.
+	podTimeout = 2 * time.Minute
+	// slowTimeout is for what waits for a kubelet's slow loops: volumes that
+	// are refreshed, back-off, pressure that is noticed.
+	slowTimeout = 5 * time.Minute
+)
+
+// space is a namespace of one test, and what the test does in it. Its methods
+// fail the test; they must be called from the test's goroutine.
+type space struct {
+	t      *testing.T
+	ctx    context.Context
+	client kubernetes.Interface
+	name   string
+}
+
+// newSpace makes a namespace that is deleted when the test ends.
+func newSpace(t *testing.T) *space {
+	t.Helper()
+	s := &space{t: t, ctx: t.Context(), client: node.Client()}
+	created, err := s.client.CoreV1().Namespaces().Create(s.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
+	s.must(err)
+	s.name = created.Name
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.report()
+		}
+		if err := s.client.CoreV1().Namespaces().Delete(context.Background(), s.name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete namespace: %v", err)
+		}
+	})
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().ServiceAccounts(s.name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return s
+}
+
+// parallelSpace is newSpace for a test that leaves the node as it is.
+func parallelSpace(t *testing.T) *space {
+	t.Helper()
+	t.Parallel()
+	return newSpace(t)
+}
+
+func (s *space) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *space) eventually(limit time.Duration, check func(context.Context) error) {
+	s.t.Helper()
+	s.must(kit.Poll(s.ctx, limit, check))
+}
+
+func (s *space) create(pod *v1.Pod) *v1.Pod {
+	s.t.Helper()
+	created, err := s.client.CoreV1().Pods(s.name).Create(s.ctx, pod, metav1.CreateOptions{})
+	s.must(err)
+	return created
+}
+
+// ready creates the pod and waits until it is Ready.
+func (s *space) ready(pod *v1.Pod) *v1.Pod {
+	s.t.Helper()
+	return s.wait(s.create(pod), podTimeout, kit.Ready)
+}
+
+// succeeded creates the pod and waits until it ended well.
+func (s *space) succeeded(pod *v1.Pod) *v1.Pod {
+	s.t.Helper()
+	return s.wait(s.create(pod), podTimeout, ended(v1.PodSucceeded))
+}
+
+func (s *space) wait(pod *v1.Pod, limit time.Duration, check func(*v1.Pod) error) *v1.Pod {
+	s.t.Helper()
+	got, err := kit.WaitPod(s.ctx, s.client, pod, limit, check)
+	s.must(err)
+	return got
+}
+
+func (s *space) get(name string) *v1.Pod {
+	s.t.Helper()
+	pod, err := s.client.CoreV1().Pods(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	s.must(err)
+	return pod
+}
+
+// remove deletes the pod and waits until it is gone.
+func (s *space) remove(pod *v1.Pod) {
+	s.t.Helper()
+	s.must(s.client.CoreV1().Pods(pod.Namespace).Delete(s.ctx, pod.Name, metav1.DeleteOptions{}))
+	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
+}
+
+// logs is what the container called main has written.
+func (s *space) logs(pod *v1.Pod) string {
+	s.t.Helper()
+	return s.kubectl("logs", pod.Name, "-c", "main")
+}
+
+// sh runs a script in the container called main and returns what it wrote.
+func (s *space) sh(pod *v1.Pod, script string) string {
+	s.t.Helper()
+	return s.kubectl("exec", pod.Name, "-c", "main", "--", "sh", "-c", script)
+}
+
+// kubectl runs kubectl in the namespace and returns its output without blanks
+// at either end.
+func (s *space) kubectl(args ...string) string {
+	s.t.Helper()
+	cmd := s.kubectlCommand(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func (s *space) kubectlCommand(args ...string) *exec.Cmd {
+	layout := node.Layout()
+	cmd := exec.CommandContext(s.ctx, layout.Program("kubectl"), append([]string{"--namespace", s.name}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+layout.AdminConfig())
+	return cmd
+}
+
+// report shows what a failed test leaves: pods and events.
+func (s *space) report() {
+	pods, err := s.client.CoreV1().Pods(s.name).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Logf("list pods: %v", err)
+		return
+	}
+	for i := range pods.Items {
+		s.t.Logf("pod %s: %s", pods.Items[i].Name, kit.Describe(&pods.Items[i]))
+	}
+	events, err := s.client.CoreV1().Events(s.name).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Logf("list events: %v", err)
+		return
+	}
+	for _, event := range events.Items {
+		s.t.Logf("event %s %s %s: %s", event.LastTimestamp.Format(time.TimeOnly), event.InvolvedObject.Name, event.Reason, event.Message)
+	}
+}
+
+// expect compares two texts.
+func (s *space) expect(what, got, want string) {
+	s.t.Helper()
+	if got != want {
+		s.t.Errorf("%s is %q, want %q", what, got, want)
+	}
+}

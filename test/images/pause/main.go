@@ -1,0 +1,15 @@
+// Command pause does nothing until it is told to stop. It keeps the namespaces
+// of a pod in development clusters.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	<-stop
+}

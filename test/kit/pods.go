@@ -1,0 +1,88 @@
+// Package kit holds what programs and tests need that talk to a development
+// cluster: pods to start, and ways to wait for what becomes of them.
+package kit
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// shell runs a script such that it ends at once when it is told to stop: a
+// shell that is process 1 ignores signals that it does not trap.
+func shell(script string) []string {
+	return []string{"sh", "-c", "trap 'exit 0' TERM INT\n" + script}
+}
+
+// Forever is the end of a script that is to keep its container running.
+const Forever = "\nwhile true; do sleep 3600 & wait $!; done"
+
+// Container is a container that runs script in a shell.
+func Container(name, script string) v1.Container {
+	return v1.Container{
+		Name:                     name,
+		Image:                    build.ImageBusybox,
+		ImagePullPolicy:          v1.PullIfNotPresent,
+		Command:                  shell(script),
+		TerminationMessagePolicy: v1.TerminationMessageFallbackToLogsOnError,
+	}
+}
+
+// Pod is a pod of one container, called main, that runs script once.
+func Pod(name, script string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PodSpec{
+			Containers:                    []v1.Container{Container("main", script)},
+			RestartPolicy:                 v1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(5)),
+		},
+	}
+}
+
+// IdlePod is a pod that does nothing and goes on doing it.
+func IdlePod(name string) *v1.Pod {
+	pod := Pod(name, Forever)
+	pod.Spec.RestartPolicy = v1.RestartPolicyAlways
+	return pod
+}
+
+// HogPod is a pod that fills memory as the hog's args say.
+func HogPod(name string, args ...string) *v1.Pod {
+	pod := Pod(name, "")
+	main := &pod.Spec.Containers[0]
+	main.Image, main.Command, main.Args = build.ImageHog, nil, args
+	return pod
+}
+
+// Bound binds pod to the node directly, past the scheduler and so past taints
+// that only keep the scheduler away.
+func Bound(pod *v1.Pod) *v1.Pod {
+	pod.Spec.NodeName = cluster.NodeName
+	return pod
+}
+
+// Memory is a list with only that amount of memory, such as "64Mi".
+func Memory(amount string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceMemory: resource.MustParse(amount)}
+}
+
+// Mebibytes is a list with only that much memory.
+func Mebibytes(amount int64) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(amount<<20, resource.BinarySI)}
+}
+
+// Resources is a list with that much CPU and memory.
+func Resources(cpu, memory string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// IdlePodThat is a pod that runs script and then goes on doing nothing.
+func IdlePodThat(name, script string) *v1.Pod {
+	pod := Pod(name, script+Forever)
+	pod.Spec.RestartPolicy = v1.RestartPolicyAlways
+	return pod
+}

@@ -1,0 +1,117 @@
+package parity
+
+// state is what the document says about a name that is not the same on both sides.
+type state string
+
+const (
+	// another is something that we have under another name or reach in another way.
+	another state = "same, another way"
+	// missing is something that stock does and we do not.
+	missing state = "missing"
+	// needless is something of stock that has no meaning here.
+	needless state = "not needed"
+	// extra is something that only we have.
+	extra state = "ours only"
+)
+
+type key struct{ section, name string }
+
+type exception struct {
+	state state
+	why   string
+}
+
+const (
+	flagNames   = "Command line flags"
+	flagFields  = "Settings that only flags have"
+	configNames = "KubeletConfiguration"
+	gates       = "Feature gates"
+	events      = "Event reasons"
+	calls       = "Calls into libraries"
+	packages    = "Packages"
+)
+
+// Reasons that several rows share.
+const (
+	windows      = "Windows; this program is for Linux only"
+	ownCommand   = "the command line is parsed with pflag alone, without cobra; the help text is compared above"
+	ownServers   = "pkg/kubelet/server listens itself, so that servers stop with the agent and a taken port is an error"
+	ownNotifiers = "the kernel's memory notifications of cgroup v1 are not used; `kernelMemcgNotification` is announced as unsupported"
+	ownOrdering  = "computed by the own package, and compared with stock in its differential tests"
+	ownReplaces  = "this is what the program replaces"
+)
+
+// exceptions are all known differences. An entry whose difference has gone fails the test, as does a difference without an entry.
+var exceptions = map[key]exception{
+	{flagNames, "--kernel-memcg-notification"}: {missing, ownNotifiers},
+	{configNames, "kernelMemcgNotification"}:   {missing, ownNotifiers},
+	{flagFields, "WindowsPriorityClass"}:       {needless, windows},
+	{flagFields, "WindowsService"}:             {needless, windows},
+
+	{gates, "SupplementalGroupsPolicy"}: {needless, "GA and locked to true since 1.35; the container's user is always reported"},
+
+	{events, "HostIPsIPFamilyMismatch"}: {missing, "the warning that the cloud provider chose another IP family than the node's is not written"},
+
+	{calls, "k8s.io/cloud-provider.DisableWarningForProvider"}:      {missing, "a `--cloud-provider` other than external is not refused"},
+	{calls, "k8s.io/cloud-provider.ErrorForDisabledProvider"}:       {another, "refused when settings are checked, with a message that names the flag"},
+	{calls, "golang.org/x/sys/unix.EpollCreate1"}:                   {missing, ownNotifiers},
+	{calls, "golang.org/x/sys/unix.EpollCtl"}:                       {missing, ownNotifiers},
+	{calls, "golang.org/x/sys/unix.EpollWait"}:                      {missing, ownNotifiers},
+	{calls, "golang.org/x/sys/unix.Eventfd"}:                        {missing, ownNotifiers},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/cm.GetCgroupSubsystems"}: {missing, ownNotifiers},
+
+	{calls, "(*github.com/spf13/cobra.Command).OutOrStderr"}:                   {another, ownCommand},
+	{calls, "(*github.com/spf13/cobra.Command).OutOrStdout"}:                   {another, ownCommand},
+	{calls, "(*github.com/spf13/cobra.Command).SetHelpFunc"}:                   {another, ownCommand},
+	{calls, "(*github.com/spf13/cobra.Command).SetUsageFunc"}:                  {another, ownCommand},
+	{calls, "(*github.com/spf13/cobra.Command).UseLine"}:                       {another, ownCommand},
+	{calls, "(*github.com/spf13/pflag.FlagSet).GetBool"}:                       {another, ownCommand},
+	{calls, "(*github.com/spf13/pflag.FlagSet).GetNormalizeFunc"}:              {another, ownCommand},
+	{calls, "(*github.com/spf13/pflag.FlagSet).VarP"}:                          {another, ownCommand},
+	{calls, "k8s.io/component-base/version/verflag.PrintAndExitIfRequested"}:   {another, "the version is printed without ending the process from inside"},
+	{calls, "k8s.io/apiserver/pkg/server.SetupSignalContext"}:                  {another, "signals end a context; a second one ends the process"},
+	{calls, "k8s.io/kubernetes/cmd/kubelet/app/options.ValidateKubeletServer"}: {another, "its two parts are called: ValidateKubeletFlags and ValidateKubeletConfiguration"},
+	{calls, "(*k8s.io/apimachinery/pkg/apis/meta/v1.TypeMeta).GetObjectKind"}:  {another, "drop-in files are merged by an own function; compared with stock on random files"},
+
+	{calls, "k8s.io/kubernetes/pkg/kubelet/server.ListenAndServeKubeletReadOnlyServer"}: {another, ownServers},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/server.ListenAndServeKubeletServer"}:         {another, ownServers},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/server.ListenAndServePodResources"}:          {another, ownServers},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/server.ListenAndServePodsServer"}:            {another, ownServers},
+
+	{calls, "(*k8s.io/api/core/v1.ResourceList).StorageEphemeral"}:                                  {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/api/v1/resource.GetResourceRequestQuantity"}:                     {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/api/v1/pod.GetContainerStatus"}:                                  {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/container.ShouldContainerBeRestarted"}:                   {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/kuberuntime.HasAnyRegularContainerCreated"}:              {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/types.SortStatusesOfInitContainers"}:                     {another, ownOrdering},
+	{calls, "k8s.io/utils/net.IsIPv4"}:                                                              {another, ownOrdering},
+	{calls, "(k8s.io/apimachinery/pkg/util/sets.Set[string]).Len"}:                                  {another, "the built-in len"},
+	{calls, "(*k8s.io/component-helpers/nodedeclaredfeatures.FeatureMapper).MustMapSorted"}:         {another, "MapSorted: an unknown feature is an error of the start, not a panic"},
+	{calls, "(*k8s.io/kubernetes/pkg/kubelet/lifecycle.PodSyncHandlers).AddPodSyncHandler"}:         {another, "the handlers are given to the parts that ask them when those are made"},
+	{calls, "(*k8s.io/kubernetes/pkg/kubelet/lifecycle.PodSyncLoopHandlers).AddPodSyncLoopHandler"}: {another, "the handlers are given to the parts that ask them when those are made"},
+	{calls, "(k8s.io/kubernetes/pkg/kubelet/pleg.PodLifecycleEventGenerator).Watch"}:                {another, "the channel is the one that the PLEG was made with"},
+	{calls, "google.golang.org/grpc/status.FromError"}:                                              {another, "status.Code says the same"},
+	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleCrash"}:                                     {another, "HandleCrashWithContext"},
+	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleError"}:                                     {another, "the error is returned and logged once"},
+	{calls, "k8s.io/apimachinery/pkg/util/runtime.Must"}:                                            {another, "the error is returned"},
+	{calls, "k8s.io/apimachinery/pkg/util/wait.JitterUntil"}:                                        {another, "JitterUntilWithContext"},
+	{calls, "k8s.io/component-helpers/node/util.GetNodeCondition"}:                                  {another, "the Ready condition is looked up in pkg/kubelet/nodestatus"},
+	{calls, "k8s.io/klog/v2.ErrorS"}:                                                                {another, "the logger comes with the context"},
+	{calls, "k8s.io/klog/v2.NewContext"}:                                                            {another, "the logger comes with the context"},
+	{calls, "k8s.io/kubernetes/pkg/volume/csi.GetCSIMounterPath"}:                                   {another, "the one name is known in pkg/kubelet/housekeeping, which would depend on the whole CSI plugin for it"},
+	{calls, "k8s.io/kubernetes/pkg/volume/util.MakeAbsolutePath"}:                                   {another, "paths are made absolute with path/filepath"},
+	{calls, "k8s.io/utils/path.ReadDirNoStat"}:                                                      {another, "os.ReadDir does not stat either"},
+
+	{calls, "k8s.io/kubernetes/pkg/kubelet/container.HasWindowsHostProcessContainer"}: {needless, windows},
+	{calls, "k8s.io/kubernetes/pkg/volume/util.GetWindowsPath"}:                       {needless, windows},
+	{calls, "k8s.io/kubernetes/pkg/volume/util.IsWindowsLocalPath"}:                   {needless, windows},
+	{calls, "k8s.io/kubernetes/pkg/volume/util.IsWindowsUNCPath"}:                     {needless, windows},
+
+	{packages, "k8s.io/component-base/cli"}:                    {another, ownCommand},
+	{packages, "k8s.io/kubernetes/cmd/kubelet"}:                {needless, ownReplaces},
+	{packages, "k8s.io/kubernetes/cmd/kubelet/app"}:            {needless, ownReplaces},
+	{packages, "k8s.io/kubernetes/pkg/kubelet"}:                {needless, ownReplaces},
+	{packages, "k8s.io/kubernetes/pkg/kubelet/preemption"}:     {needless, ownReplaces},
+	{packages, "golang.org/x/sync/errgroup"}:                   {extra, "servers that stop together"},
+	{packages, "k8s.io/apimachinery/pkg/util/resourceversion"}: {extra, "compares versions of one object"},
+}

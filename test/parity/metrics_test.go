@@ -1,0 +1,102 @@
+package parity
+
+import (
+	"context"
+	"go/ast"
+	"go/types"
+	"strings"
+)
+
+const metricsModule = "k8s.io/component-base/metrics"
+
+// metricsPackage says whether a package holds metrics.
+func metricsPackage(path string) bool {
+	return strings.HasPrefix(path, stockModule) && (lastPart(path) == "metrics" || strings.Contains(path, "/metrics/"))
+}
+
+func metricSection(_ context.Context, t *tree) (*section, error) {
+	s := newSection("Metrics",
+		"Metrics that the replaced packages set, by the name that is scraped, functions of metrics packages that they call, and metrics that they define themselves. All other metrics come from packages of stock that both programs link.")
+	return s, t.collect(s, func(src *source, into places) error {
+		if metricsPackage(src.ImportPath) {
+			return nil
+		}
+		var failed error
+		src.uses(func(obj types.Object) {
+			if failed != nil || !metricsPackage(obj.Pkg().Path()) || obj.Parent() != obj.Pkg().Scope() {
+				return
+			}
+			name, err := t.metricName(obj)
+			if failed = err; name != "" {
+				into.add(name, src.short())
+			}
+		})
+		src.each(func(n ast.Node) {
+			if name := src.definedMetric(n); name != "" {
+				into.add(name, src.short())
+			}
+		})
+		return failed
+	}, stockModule+"pkg/kubelet/metrics", stockModule+"pkg/kubelet/server/metrics")
+}
+
+// metricName is the scraped name of a metric variable, or the name of a function with its package.
+func (t *tree) metricName(obj types.Object) (string, error) {
+	switch obj.(type) {
+	case *types.Func:
+		return strings.TrimPrefix(obj.Pkg().Path(), stockModule) + "." + obj.Name() + "()", nil
+	case *types.Var:
+	default:
+		return "", nil
+	}
+	src, err := t.check(obj.Pkg().Path())
+	if err != nil {
+		return "", err
+	}
+	name := strings.TrimPrefix(obj.Pkg().Path(), stockModule) + "." + obj.Name()
+	src.each(func(n ast.Node) {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != len(spec.Names) {
+			return
+		}
+		for i, id := range spec.Names {
+			if def := src.info.Defs[id]; def == nil || def.Parent() != src.types.Scope() || id.Name != obj.Name() {
+				continue
+			}
+			ast.Inspect(spec.Values[i], func(n ast.Node) bool {
+				if found := src.definedMetric(n); found != "" {
+					name = found
+				}
+				return true
+			})
+		}
+	})
+	return name, nil
+}
+
+// definedMetric is the scraped name of the metric that a literal of options describes.
+func (s *source) definedMetric(n ast.Node) string {
+	literal, ok := n.(*ast.CompositeLit)
+	if !ok {
+		return ""
+	}
+	of, ok := types.Unalias(s.info.Types[literal].Type).(*types.Named)
+	if !ok || of.Obj().Pkg() == nil || of.Obj().Pkg().Path() != metricsModule || !strings.HasSuffix(of.Obj().Name(), "Opts") {
+		return ""
+	}
+	parts := map[string]string{}
+	for _, element := range literal.Elts {
+		if pair, ok := element.(*ast.KeyValueExpr); ok {
+			if key, ok := pair.Key.(*ast.Ident); ok {
+				parts[key.Name], _ = s.text(pair.Value)
+			}
+		}
+	}
+	var name []string
+	for _, part := range []string{parts["Namespace"], parts["Subsystem"], parts["Name"]} {
+		if part != "" {
+			name = append(name, part)
+		}
+	}
+	return strings.Join(name, "_")
+}
