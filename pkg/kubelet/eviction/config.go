@@ -38,10 +38,12 @@ type DiskInfo interface {
 	HasDedicatedContainerFs(ctx context.Context) (bool, error)
 }
 
-// MemoryReader reads memory straight from the kernel, without a stats summary: the node, all pods together, and each pod by
-// its UID. What could not be read is unknown.
+// MemoryReader reads memory straight from the kernel, without a stats summary. Package snapshot/collect has one.
 type MemoryReader interface {
-	ReadMemory() (node, pods snapshot.Observation, byPod map[types.UID]snapshot.Memory)
+	// Counters is cheap: it is called many times a second when memory is scarce.
+	Counters() (snapshot.MemoryCounters, error)
+	// ReadMemory reads the node, all pods together, and each pod. What could not be read is unknown.
+	ReadMemory() snapshot.MemoryReading
 }
 
 // KillFunc stops a pod through its pod worker. It returns when all containers have ended, when that took too long, or when ctx
@@ -75,7 +77,8 @@ type Config struct {
 	KernelMemcgNotification bool
 	PodCgroupRoot           string
 
-	// Memory, when set, is read beside the summary and stands in when that fails.
+	// Memory, when set, is watched between looks, is read beside the summary when memory is scarce, and stands in for the
+	// summary when that fails.
 	Memory MemoryReader
 	// Readmitted tells whether a pod has containers or allocated resources, so that it does not enter but is here already.
 	Readmitted func(*v1.Pod) bool

@@ -4,75 +4,74 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule here is an entry of
-// docs/eviction-differences.md and looks at inputs only: figures, pods, configuration, time.
+// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule looks at inputs only: figures,
+// pods, configuration, time, and what stock chose for them.
 type observer struct {
 	play       *play
 	thresholds []policy.Threshold
 	v          verdict
-	// seen is what was met in earlier steps, by threshold.
-	seen map[int]*history
-	used map[types.UID][]int64
+	// past is what was seen of each threshold, by index.
+	past []followed
+	// memory is what pods used in earlier steps.
+	memory map[types.UID]int64
+	grown  bool
+	// free is how much memory was available, step by step.
+	free []sampled
+	// met are the thresholds that are met in this step.
+	met []int
 }
 
-type history struct {
-	met   bool
-	since time.Time
-	ever  bool
+// followed is what was seen of one threshold.
+type followed struct {
+	met, ever, acted bool
+	// held: it was met and its minimum reclaim is not reached.
+	held                  bool
+	firstClear, lastClear time.Time
+}
+
+type sampled struct {
+	at     time.Time
+	amount int64
 }
 
 func (o *observer) rule(name string) { o.v.rules[name] = true }
 
+// before looks at the inputs of a step.
 func (o *observer) before(sc *scene) {
-	if o.seen == nil {
-		o.seen, o.used = map[int]*history{}, map[types.UID][]int64{}
+	if o.past == nil {
+		o.past, o.memory = make([]followed, len(o.thresholds)), map[types.UID]int64{}
 	}
-	signals := snapshot.FromSummary(sc.summary)
 	if sc.err != nil {
-		o.rule("D10 a failed summary is not the end of the round")
-	}
-	starved := map[string]bool{}
-	kinds := map[string]bool{}
-	for i := range o.thresholds {
-		o.follow(i, signals, starved, kinds)
-	}
-	if len(starved) > 1 {
-		o.rule("D1, D2 more than one need: total order, and reclaim is judged by its own signal")
-	}
-	for kind := range kinds {
-		if kinds["hard "+strings.TrimPrefix(kind, "soft ")] && strings.HasPrefix(kind, "soft ") {
-			o.rule("D1 hard wins over soft")
-		}
-	}
-	if len(starved) == 0 {
+		o.rule("D10 a failed summary does not end the round")
 		return
 	}
-	if len(sc.unkillable) > 0 {
-		o.rule("D3 a failed kill brings the next victim, and is not retried at once")
+	signals := snapshot.FromSummary(sc.summary)
+	o.met = nil
+	for i := range o.thresholds {
+		o.follow(i, signals[o.thresholds[i].Signal])
 	}
-	for _, pod := range sc.pods {
-		if o.play.usage[pod.UID].missing {
-			o.rule("D8 unknown usage is not the worst")
-		}
+	o.together(sc)
+	if ob := signals[snapshot.MemoryAvailable]; ob.Known() {
+		o.free = append(o.free, sampled{o.play.now, ob.Available})
+	}
+	for uid, us := range o.play.usage {
+		o.grown = o.grown || (o.memory[uid] > 0 && us.memory > o.memory[uid])
+		o.memory[uid] = us.memory
+	}
+	if len(o.met) > 0 {
+		o.pods(sc)
 	}
 }
 
-// follow looks at one threshold.
-func (o *observer) follow(i int, signals [snapshot.NumSignals]snapshot.Observation, starved, kinds map[string]bool) {
-	t := &o.thresholds[i]
-	h := o.seen[i]
-	if h == nil {
-		h = &history{}
-		o.seen[i] = h
-	}
-	ob := signals[t.Signal]
+func (o *observer) follow(i int, ob snapshot.Observation) {
+	t, h := &o.thresholds[i], &o.past[i]
 	if !ob.Known() {
 		if h.ever {
 			o.rule("D10 a blind signal keeps its condition")
@@ -80,19 +79,153 @@ func (o *observer) follow(i int, signals [snapshot.NumSignals]snapshot.Observati
 		return
 	}
 	met := ob.Available < t.Quantity(ob.Capacity).Value()
-	if met && t.Soft && h.ever && !h.met {
-		o.rule("D16 the grace clock pauses")
+	switch {
+	case !met:
+		if h.met || h.firstClear.IsZero() {
+			h.firstClear = o.play.now
+		}
+		h.lastClear = o.play.now
+	case t.Soft && h.ever && !h.met && !h.acted && h.lastClear.Sub(h.firstClear) < max(30*time.Second, t.GracePeriod/4):
+		o.rule("D16 the grace clock pauses while a signal is clear")
 	}
-	if met && !t.Soft {
-		o.rule_hardAdmission(t)
+	h.held = met || (h.held && ob.Available < target(t, ob))
+	if h.held {
+		o.met = append(o.met, i)
+	}
+	if met {
+		h.acted = h.acted && h.met
 	}
 	h.met, h.ever = met, h.ever || met
-	if met {
-		starved[string(t.Signal.Resource())] = true
-		kind := "hard "
-		if t.Soft {
-			kind = "soft "
-		}
-		kinds[kind+string(t.Signal.Condition())] = true
+}
+
+func target(t *policy.Threshold, ob snapshot.Observation) int64 {
+	sum := t.Quantity(ob.Capacity).Value()
+	if t.MinReclaim != nil {
+		sum += t.MinReclaim.Quantity.Value()
 	}
+	return sum
+}
+
+// together looks at thresholds that are met at the same time.
+func (o *observer) together(sc *scene) {
+	kinds, resources := map[bool]bool{}, map[string]bool{}
+	for _, i := range o.met {
+		kinds[o.thresholds[i].Soft] = true
+		resources[string(o.thresholds[i].Signal.Resource())] = true
+	}
+	if len(o.met) > len(resources) {
+		o.rule("D24 the figures shown are those of the threshold that acts")
+	}
+	if len(kinds) > 1 {
+		o.rule("D1 hard wins over soft")
+	}
+	if len(resources) > 1 || (len(o.met) > 0 && len(sc.summary.Pods) == 0) {
+		o.rule("D1 needs are served in a fixed order")
+	}
+	if p := sc.probe; p != nil && kinds[false] && (p.Name == "burstable" || p.Name == "tolerating") {
+		o.rule("D17 only critical pods enter while a hard threshold is met")
+	}
+}
+
+func (o *observer) pods(sc *scene) {
+	if len(sc.unkillable) > 0 {
+		o.rule("D3 a failed kill brings the next victim")
+	}
+	for _, i := range o.met {
+		sig := o.thresholds[i].Signal
+		if o.play.split && strings.HasPrefix(sig.String(), "imagefs") {
+			o.rule("D14 nothing is measured on the image device of a split file system")
+		}
+		if sig.Resource() == v1.ResourceMemory && o.grown {
+			o.rule("D23 the need is a forecast")
+		}
+	}
+	for _, pod := range sc.pods {
+		if o.play.usage[pod.UID].missing {
+			o.rule("D8 unknown usage is not the worst")
+		}
+		if _, asks := pod.Spec.Containers[0].Resources.Requests[v1.ResourceEphemeralStorage]; asks && o.inodes() {
+			o.rule("D7 inodes are compared with inodes")
+		}
+	}
+}
+
+func (o *observer) inodes() bool {
+	for _, i := range o.met {
+		if o.thresholds[i].Signal.Resource() == snapshot.ResourceInodes {
+			return true
+		}
+	}
+	return false
+}
+
+// after looks at what stock did: its victim alone may not be enough, or a later one may do without it.
+func (o *observer) after(sc *scene, stock acts) {
+	if p := sc.probe; p != nil && p.Name == "tolerating" && strings.Contains(stock.conditions, "disk=true") {
+		o.rule("D17 tolerations count while a condition lingers")
+	}
+	cleared := snapshot.FromSummary(sc.after)
+	for _, i := range o.met {
+		t, h := &o.thresholds[i], &o.past[i]
+		ob := cleared[t.Signal]
+		if stock.reclaimed != "[]" && ob.Known() && ob.Available >= t.Quantity(ob.Capacity).Value() {
+			h.met, h.firstClear, h.lastClear = false, o.play.now, o.play.now
+		}
+		h.acted = h.acted || len(stock.victims) > 0
+		if before := snapshot.FromSummary(sc.summary)[t.Signal]; stock.reclaimed != "[]" && before.Available != ob.Available {
+			o.rule("D24 the figures shown are those after the reclaim")
+		}
+		for _, victim := range stock.victims {
+			name, _, _ := strings.Cut(victim, " ")
+			switch used, need := o.uses(types.UID(name), t.Signal), o.need(t, sc, stock); {
+			case used < need:
+				o.rule("D23 the fewest pods that cover the need")
+			case t.Signal.Resource() == v1.ResourceMemory && used < need+o.shrinks(3*time.Second):
+				o.rule("D23 the need is a forecast")
+			}
+		}
+	}
+}
+
+func (o *observer) need(t *policy.Threshold, sc *scene, stock acts) int64 {
+	summary := sc.summary
+	if stock.reclaimed != "[]" {
+		summary = sc.after
+	}
+	ob := snapshot.FromSummary(summary)[t.Signal]
+	return target(t, ob) - ob.Available
+}
+
+// shrinks is how much less memory may be available after a while, at the worst rate of late.
+func (o *observer) shrinks(d time.Duration) int64 {
+	var worst float64
+	for _, then := range o.free[:max(0, len(o.free)-1)] {
+		last := o.free[len(o.free)-1]
+		worst = max(worst, float64(then.amount-last.amount)/last.at.Sub(then.at).Seconds())
+	}
+	return int64(worst * d.Seconds())
+}
+
+func (o *observer) uses(uid types.UID, sig snapshot.Signal) int64 {
+	us := o.play.usage[uid]
+	switch sig.Resource() {
+	case v1.ResourceMemory:
+		return us.memory
+	case snapshot.ResourcePIDs:
+		return us.pids
+	}
+	disk, logs := us.disk, us.logs
+	if sig.Resource() == snapshot.ResourceInodes {
+		disk, logs = us.inodes, us.inodes/2
+	}
+	l := snapshot.Layout{Known: true, DedicatedImageFs: o.play.dedicated, SplitContainerFs: o.play.split}
+	m := l.MeasureOf(l.DeviceOf(sig))
+	var sum int64
+	if m.WritableLayers {
+		sum += disk
+	}
+	if m.Logs {
+		sum += logs
+	}
+	return sum
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 const (
@@ -56,7 +58,26 @@ type fakePod struct {
 	object       *v1.Pod
 	memory, disk int64
 	stopped      bool
-	growth       int64
+	// growth is in bytes per second, since.
+	growth int64
+	since  time.Time
+	// cached is clean page cache on top of memory, seen only by readers of the kernel.
+	cached int64
+}
+
+// uses is the working set.
+func (p *fakePod) uses() int64 {
+	if p.growth == 0 {
+		return p.memory
+	}
+	return p.memory + int64(float64(p.growth)*time.Since(p.since).Seconds())
+}
+
+// grows lets a pod's memory grow from now on.
+func (n *node) grows(name string, rate int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods[name].growth, n.pods[name].since = rate, time.Now()
 }
 
 func newNode() *node {
@@ -98,7 +119,7 @@ func (n *node) available(amount int64) {
 func (n *node) used() (sum int64) {
 	for name, p := range n.pods {
 		if !p.stopped || n.uncleaned[name] {
-			sum += p.memory
+			sum += p.uses()
 		}
 	}
 	return sum
@@ -133,13 +154,52 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 		if p.stopped {
 			continue
 		}
-		memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: u(p.memory)}
+		memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: u(p.uses())}
 		s.Pods = append(s.Pods, statsapi.PodStats{
 			PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
 			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(0)}}},
 		})
 	}
 	return s, nil
+}
+
+// kernel is what a MemoryReader sees of the node.
+type kernel struct {
+	*node
+	looks, readings int
+}
+
+func (k *kernel) cache() (sum int64) {
+	for _, p := range k.pods {
+		if !p.stopped {
+			sum += p.cached
+		}
+	}
+	return sum
+}
+
+func (k *kernel) Counters() (snapshot.MemoryCounters, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looks++
+	used, cache := k.used(), k.cache()
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache), NodeInactive: snapshot.Bytes(cache)}, nil
+}
+
+func (k *kernel) ReadMemory() snapshot.MemoryReading {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.readings++
+	now, used := time.Now(), k.used()
+	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
+	r.Node = snapshot.Observation{Available: k.capacity - k.system - used, Capacity: k.capacity, At: now}
+	r.Pods = snapshot.Observation{Available: k.capacity - used, Capacity: k.capacity, At: now}
+	for _, p := range k.pods {
+		if !p.stopped {
+			r.ByPod[p.object.UID] = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(p.uses()), now)}
+		}
+	}
+	return r
 }
 
 func (n *node) HasDedicatedImageFs(context.Context) (bool, error) {
@@ -260,7 +320,7 @@ func run(t *testing.T, n *node, config Config, play func(m *Manager, wait func(t
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
-	play(m, func(d time.Duration) { time.Sleep(d); synctest.Wait() })
+	play(m, func(d time.Duration) { <-time.After(d); synctest.Wait() })
 	cancel()
 	<-done
 }

@@ -41,7 +41,7 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-m.wake:
 			m.lookNow()
 		case f := <-m.loop.collector.results:
-			m.loop.collecting = time.Time{}
+			m.loop.collecting, m.loop.last = time.Time{}, f
 			m.look(ctx, f)
 		case <-timer.C():
 		}
@@ -67,6 +67,9 @@ func (m *Manager) tick(ctx context.Context) {
 		m.lookNow()
 	}
 	l := &m.loop
+	if l.gate != nil && l.gate.due(now) {
+		m.watch(ctx)
+	}
 	switch {
 	case !l.collecting.IsZero():
 		if now.Sub(l.collecting) >= collectPatience && !now.Before(l.next) {
@@ -74,16 +77,28 @@ func (m *Manager) tick(ctx context.Context) {
 		}
 	case !now.Before(l.next):
 		l.collecting = now
-		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx) })
+		scarce := l.gate != nil && l.gate.near()
+		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx, scarce) })
+	}
+}
+
+// watch looks at the memory counters, and decides at once when a threshold is crossed: a collection takes too long then.
+func (m *Manager) watch(ctx context.Context) {
+	l := &m.loop
+	l.gate.arm(l.rules.Thresholds)
+	if r := l.gate.check(); r != nil {
+		f := l.last
+		f.memory, f.direct, f.taken = r, true, m.config.Clock.Now()
+		m.look(ctx, f)
 	}
 }
 
 // withoutSummary is what can be known while the summary does not come.
 func (m *Manager) withoutSummary(now time.Time) figures {
 	f := figures{taken: now, err: errCollecting, layout: m.loop.layout}
-	f.node, f.pods = snapshot.Observation{Err: errNotRead}, snapshot.Observation{Err: errNotRead}
 	if m.config.Memory != nil {
-		f.node, f.pods, f.byPod = m.config.Memory.ReadMemory()
+		r := m.config.Memory.ReadMemory()
+		f.memory = &r
 	}
 	return f
 }
@@ -98,6 +113,9 @@ func (m *Manager) untilTick() time.Duration {
 	if !m.ledger.empty() {
 		wait = min(wait, pollLedger)
 	}
+	if l.gate != nil {
+		wait = min(wait, l.gate.next.Sub(m.config.Clock.Now()))
+	}
 	return max(wait, 0)
 }
 
@@ -109,10 +127,16 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	rules.Thresholds = m.effective(ctx, s.Layout)
 	d, memory := policy.Decide(s, &rules, l.memory)
 	l.memory = memory
+	m.decision.Store(&d)
 	m.publish(ctx, &d)
 	m.apply(ctx, s, &d)
-	l.next = s.Taken.Add(nextLook(&d, rules.Timing.Period))
-	if l.again {
+	next := s.Taken.Add(nextLook(&d, rules.Timing.Period))
+	if f.direct && l.next.Before(next) {
+		// A look between collections does not put off the next one.
+		next = l.next
+	}
+	l.next = next
+	if l.again && !f.direct {
 		l.again, l.next = false, s.Taken
 	}
 }
@@ -147,6 +171,9 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) []polic
 		l.layout = layout
 		thresholds, replaced := policy.Effective(m.config.Thresholds, layout)
 		l.rules.Thresholds = thresholds
+		if l.gate != nil {
+			l.gate.armed = time.Time{}
+		}
 		if len(replaced) > 0 {
 			klog.FromContext(ctx).Info("Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals", replaced)
 		}

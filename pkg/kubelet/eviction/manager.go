@@ -22,20 +22,25 @@ type Manager struct {
 	work sync.WaitGroup
 	// conditions is what was decided last, for readers.
 	conditions atomic.Pointer[[]policy.Condition]
-	loop       loopState
-	report     reporter
-	reclaims   reclaimer
+	// decision is what was decided last.
+	decision atomic.Pointer[policy.Decision]
+	loop     loopState
+	report   reporter
+	reclaims reclaimer
 }
 
 // loopState belongs to the goroutine of Run.
 type loopState struct {
 	rules     policy.Rules
+	gate      *gate
 	memory    policy.Memory
 	layout    snapshot.Layout
 	builder   builder
 	collector collector
 	// collecting since when; zero when no collection is under way.
 	collecting time.Time
+	// last are the newest figures with a summary.
+	last figures
 	// taken is the time of the last snapshot.
 	taken time.Time
 	// next is when to look again, again that something happened while a collection was under way.
@@ -58,6 +63,7 @@ func New(c Config) (*Manager, error) {
 		summary: c.Summary, memory: c.Memory, now: c.Clock.Now, results: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
+	m.loop.gate = newGate(c.Memory, m.loop.rules.Timing.Period, c.Clock.Now)
 	m.report = reporter{recorder: c.Recorder, node: c.NodeRef, every: m.loop.rules.Timing.Period}
 	m.conditions.Store(new([]policy.Condition))
 	return m, nil
@@ -79,6 +85,9 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	m.loop.memory = m.loop.memory.WithConditions(held, m.config.Clock.Now())
 	m.conditions.Store(&published)
 }
+
+// LastDecision is what was decided last and why; nil before the first look. The caller must not modify it.
+func (m *Manager) LastDecision() *policy.Decision { return m.decision.Load() }
 
 // Wake makes the manager look at the node at once.
 func (m *Manager) Wake() {

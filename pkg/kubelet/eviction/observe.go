@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,12 +17,11 @@ type figures struct {
 	summary *statsapi.Summary
 	err     error
 	layout  snapshot.Layout
-	// node, pods and byPod come from the MemoryReader.
-	node, pods snapshot.Observation
-	byPod      map[types.UID]snapshot.Memory
+	// memory comes from the MemoryReader, nil when it was not asked.
+	memory *snapshot.MemoryReading
+	// direct: memory is newer than the summary, which may be an old one.
+	direct bool
 }
-
-var errNotRead = errors.New("not read")
 
 // collector gets figures beside the loop, one collection at a time.
 type collector struct {
@@ -34,84 +32,90 @@ type collector struct {
 	results chan figures
 }
 
-// collect is one collection. It blocks as long as its sources do.
-func (c *collector) collect(ctx context.Context) figures {
-	f := figures{node: snapshot.Observation{Err: errNotRead}, pods: snapshot.Observation{Err: errNotRead}}
+// collect is one collection. It blocks as long as its sources do. scarce asks for the pods' cgroups to be read in any case.
+func (c *collector) collect(ctx context.Context, scarce bool) figures {
+	var f figures
 	f.layout = c.layout.current(ctx, c.now())
 	f.summary, f.err = c.summary.Get(ctx, true)
-	if c.memory != nil {
-		f.node, f.pods, f.byPod = c.memory.ReadMemory()
+	if c.memory != nil && (scarce || f.err != nil) {
+		r := c.memory.ReadMemory()
+		f.memory = &r
 	}
 	f.taken = c.now()
 	return f
 }
 
-// observations merges the sources: the summary, and for memory what was read directly where the summary has nothing.
+// observations merges the sources: the summary, and for memory what was read directly where the summary has nothing or is old.
 func (f *figures) observations() [snapshot.NumSignals]snapshot.Observation {
 	signals := snapshot.FromSummary(f.summary)
 	if f.err != nil {
 		signals = snapshot.FailedObservations(f.err)
 	}
-	standIn(&signals[snapshot.MemoryAvailable], f.node)
-	standIn(&signals[snapshot.AllocatableMemoryAvailable], f.pods)
+	if f.memory != nil {
+		f.standIn(&signals[snapshot.MemoryAvailable], f.memory.Node)
+		f.standIn(&signals[snapshot.AllocatableMemoryAvailable], f.memory.Pods)
+	}
 	return signals
 }
 
-func standIn(o *snapshot.Observation, direct snapshot.Observation) {
-	if !o.Known() && direct.Known() {
+func (f *figures) standIn(o *snapshot.Observation, direct snapshot.Observation) {
+	if direct.Known() && (f.direct || !o.Known()) {
 		*o = direct
 	}
 }
 
-// builder makes snapshots and keeps what is costly to derive. It belongs to the loop.
+// builder joins pods with their figures and keeps what is costly to derive. It belongs to the loop.
 type builder struct {
-	facts     map[types.UID]*snapshot.Facts
-	stats     map[string]*statsapi.PodStats
+	slots     map[string]*slot
+	inUse     []*slot
 	podLevel  bool
 	requested func(types.UID) bool
 }
 
-// pods joins API objects with their figures.
+// slot is what is kept of a pod from round to round; stats are those of the present one.
+type slot struct {
+	facts *snapshot.Facts
+	stats *statsapi.PodStats
+}
+
+// pods joins API objects with their figures. UIDs of active pods are unique.
 func (b *builder) pods(active []*v1.Pod, f *figures) []snapshot.Pod {
-	b.index(f.summary)
-	if len(b.facts) > 2*len(active)+64 {
-		b.facts = nil
-	}
-	if b.facts == nil {
-		b.facts = make(map[types.UID]*snapshot.Facts, len(active))
+	b.reserve(active)
+	if f.summary != nil {
+		for i := range f.summary.Pods {
+			if s, ok := b.slots[f.summary.Pods[i].PodRef.UID]; ok {
+				s.stats = &f.summary.Pods[i]
+			}
+		}
 	}
 	pods := make([]snapshot.Pod, len(active))
-	for i, pod := range active {
-		pods[i] = snapshot.Pod{
-			Facts:       b.factsOf(pod),
-			Stats:       b.stats[string(pod.UID)],
-			Cgroup:      f.byPod[pod.UID],
-			Terminating: b.termination(pod),
+	for i, s := range b.inUse {
+		pods[i] = snapshot.Pod{Facts: s.facts, Stats: s.stats, Terminating: b.termination(active[i])}
+		if f.memory != nil {
+			pods[i].Cgroup = f.memory.ByPod[s.facts.UID]
 		}
 	}
 	return pods
 }
 
-func (b *builder) index(summary *statsapi.Summary) {
-	clear(b.stats)
-	if summary == nil {
-		return
+// reserve finds or makes a slot for each pod, and forgets pods that are gone when there are many.
+func (b *builder) reserve(active []*v1.Pod) {
+	if b.slots == nil || len(b.slots) > 2*len(active)+64 {
+		b.slots = make(map[string]*slot, len(active))
 	}
-	if b.stats == nil {
-		b.stats = make(map[string]*statsapi.PodStats, len(summary.Pods))
+	b.inUse = b.inUse[:0]
+	for _, pod := range active {
+		s, ok := b.slots[string(pod.UID)]
+		if !ok {
+			s = &slot{}
+			b.slots[string(pod.UID)] = s
+		}
+		if s.facts == nil || s.facts.Object != pod {
+			s.facts = snapshot.NewFacts(pod, b.podLevel)
+		}
+		s.stats = nil
+		b.inUse = append(b.inUse, s)
 	}
-	for i := range summary.Pods {
-		b.stats[summary.Pods[i].PodRef.UID] = &summary.Pods[i]
-	}
-}
-
-func (b *builder) factsOf(pod *v1.Pod) *snapshot.Facts {
-	if f, ok := b.facts[pod.UID]; ok && f.Object == pod {
-		return f
-	}
-	f := snapshot.NewFacts(pod, b.podLevel)
-	b.facts[pod.UID] = f
-	return f
 }
 
 // termination: the deletion timestamp is when the grace period ends, not when the deletion was asked for.

@@ -23,6 +23,8 @@ type scene struct {
 	after *statsapi.Summary
 	err   error
 	pods  []*v1.Pod
+	// probe, when set, wants to enter after the round.
+	probe *v1.Pod
 	// unkillable pods return an error when they are killed.
 	unkillable map[string]bool
 }
@@ -56,6 +58,8 @@ type stage struct {
 	dedicated bool
 	split     bool
 	notes     string
+	// kills, when set, replaces the book-keeping of kills.
+	kills func(*v1.Pod)
 }
 
 func (s *stage) Get(context.Context, bool) (*statsapi.Summary, error) {
@@ -79,6 +83,10 @@ func (s *stage) DeleteAllUnusedContainers(context.Context) error {
 }
 
 func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
+	if s.kills != nil {
+		s.kills(pod)
+		return nil
+	}
 	status := v1.PodStatus{}
 	setStatus(&status)
 	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes))
@@ -99,8 +107,8 @@ type stepClock struct{ *clocktesting.FakeClock }
 
 type tick struct{ c chan time.Time }
 
-func (t tick) C() <-chan time.Time    { return t.c }
-func (t tick) Stop()                  {}
+func (t tick) C() <-chan time.Time { return t.c }
+func (t tick) Stop()               {}
 func (stepClock) NewTicker(time.Duration) clock.Ticker {
 	c := make(chan time.Time, 1)
 	c <- time.Time{}
@@ -180,11 +188,11 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.clock.SetTime(now)
 	m := o.manager
 	m.ledger.sweep(now, m.config.PodCleanedUp)
-	m.look(ctx, m.loop.collector.collect(ctx))
+	m.look(ctx, m.loop.collector.collect(ctx, false))
 	m.work.Wait()
 	if len(o.reclaims) > 0 {
 		o.clock.SetTime(now.Add(time.Millisecond))
-		m.look(ctx, m.loop.collector.collect(ctx))
+		m.look(ctx, m.loop.collector.collect(ctx, false))
 		m.work.Wait()
 	}
 	return o.take(m)

@@ -28,7 +28,7 @@ func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 	}
 	r.serveAll()
 	r.schedule()
-	next.past = m.past.with(s)
+	next.past = m.past.with(s, rules.Thresholds)
 	return d, next
 }
 
@@ -90,6 +90,7 @@ func (r *round) schedule() {
 			if st.Hard && settling {
 				r.sooner(pollUrgent)
 			}
+		default: // whoever acts reports when he is done
 		}
 	}
 }

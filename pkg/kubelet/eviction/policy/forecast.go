@@ -8,15 +8,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
+// The ages that samples are kept for: about 1, 3, 9 and 27 seconds when there is a look every second. With a look every ten
+// seconds they are 10 to 40 seconds old. Either way the oldest is older than the slowest source of pod figures takes.
 const (
-	// sampleEvery is the distance between two remembered samples, sampleCount how many are kept. Together they are the window
-	// over which growth is measured, long enough for the slowest source of pod figures (about 15 s between two of its own).
-	sampleEvery = 8 * time.Second
+	sampleEvery = time.Second
 	sampleCount = 4
 )
 
-// history holds a few samples of memory usage, the oldest first. Growth is worked out from it only when something is starved,
-// so that a quiet round costs one small copy every few seconds.
+// history holds a few samples of memory usage, the newest first. Growth is worked out from it only when something is starved.
 type history struct {
 	samples [sampleCount]*sample
 }
@@ -33,15 +32,44 @@ type podSample struct {
 	at    time.Time
 }
 
-// with is the history after one more snapshot.
-func (h history) with(s *snapshot.Snapshot) history {
-	if last := h.samples[sampleCount-1]; last != nil && s.Taken.Sub(last.taken) < sampleEvery {
+// with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
+// use it up leaves enough samples on its way.
+func (h history) with(s *snapshot.Snapshot, thresholds []Threshold) history {
+	if !nearby(s, thresholds) {
+		return history{}
+	}
+	if newest := h.samples[0]; newest != nil && s.Taken.Sub(newest.taken) < sampleEvery {
 		return h
 	}
-	next := history{}
-	copy(next.samples[:], h.samples[1:])
-	next.samples[sampleCount-1] = newSample(s)
-	return next
+	// Each place hands its sample on when the next one's is old enough to be replaced by it.
+	moving, distance := newSample(s), sampleEvery
+	for i := range h.samples {
+		have := h.samples[i]
+		if have != nil && moving.taken.Sub(have.taken) < distance {
+			break
+		}
+		h.samples[i], moving = moving, have
+		if moving == nil {
+			break
+		}
+		distance *= 3
+	}
+	return h
+}
+
+// nearby tells whether less than a quarter of the capacity lies between what is available and a memory threshold.
+func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
+	for i := range thresholds {
+		t := &thresholds[i]
+		if t.Signal != snapshot.MemoryAvailable && t.Signal != snapshot.AllocatableMemoryAvailable {
+			continue
+		}
+		o := &s.Signals[t.Signal]
+		if !o.Known() || saturatingAdd(o.Available, -t.target(o.Capacity)) < o.Capacity/4 {
+			return true
+		}
+	}
+	return false
 }
 
 func newSample(s *snapshot.Snapshot) *sample {
@@ -64,22 +92,26 @@ func timeOr(t, otherwise time.Time) time.Time {
 // growth is how fast memory is being used up, in bytes per second, never negative.
 type growth struct {
 	pods map[types.UID]float64
-	// node is how fast the node's available memory shrinks; it may be less than the pods' sum (something else gives back) or more.
-	node float64
+	// node is how fast the node's available memory shrinks over the long run, worst over the worst stretch of it. Either may be
+	// less than the pods' sum (something else gives back) or more.
+	node, worst float64
 }
 
 // growthAt measures against the oldest sample that knows the pod. A pod's rate is the smaller one of the long and the short
 // window: a burst at its start, and a leak that has stopped, are not extrapolated.
 func (h history) growthAt(s *snapshot.Snapshot) growth {
 	g := growth{pods: map[types.UID]float64{}}
-	current := newSample(s)
+	current, first := newSample(s), true
 	for _, then := range h.samples {
 		if then == nil || !then.taken.Before(s.Taken) {
 			continue
 		}
 		if a, b := then.available, current.available; a.Known() && b.Known() {
-			rate := -rateOf(b.Available-a.Available, b.Time(current.taken).Sub(a.Time(then.taken)))
-			g.node = max(g.node, rate)
+			rate := max(0, -rateOf(b.Available-a.Available, b.Time(current.taken).Sub(a.Time(then.taken))))
+			if first || rate < g.node {
+				g.node = rate
+			}
+			g.worst, first = max(g.worst, rate), false
 		}
 		then.fold(current, g.pods)
 	}

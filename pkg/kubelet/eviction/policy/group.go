@@ -23,6 +23,7 @@ func groupOf(sig snapshot.Signal, l snapshot.Layout) (group, bool) {
 		return memoryGroup, true
 	case snapshot.PIDAvailable:
 		return pidGroup, true
+	default: // a file system
 	}
 	if !l.Known {
 		return 0, false
@@ -79,8 +80,9 @@ func (g group) request(p *snapshot.Pod) int64 {
 		return int64(p.MemoryRequest)
 	case nodeBytesGroup, imageBytesGroup:
 		return int64(p.StorageRequest)
+	default:
+		return 0
 	}
-	return 0
 }
 
 // released is the group's part of what the end of a pod gives back.

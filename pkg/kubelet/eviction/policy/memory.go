@@ -15,8 +15,8 @@ type Memory struct {
 	clocks     []clock
 	conditions [len(ConditionTypes)]conditionMemory
 	signals    [snapshot.NumSignals]signalMemory
-	// evicted is when a pod was last chosen for a need of the group.
-	evicted [numGroups]time.Time
+	// judged is when a need of the group last came to the question which pod has to go, after all else was tried.
+	judged [numGroups]time.Time
 	// acting is since when thresholds of the group may act without a break; zero when none does.
 	acting [numGroups]time.Time
 	past   history

@@ -2,24 +2,20 @@ package policy
 
 import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
-// reclaimFirst sees to it that the node gives what it can before a pod has to go: when the need begins, again after each
-// eviction, and now and then while nothing else can be done. wait is false when that has been done, or cannot help.
+// reclaimFirst sees to it that the node gives what it can before a pod has to go: when the need begins, and again each time
+// the question which pod has to go was asked. wait is false when that has been done, or cannot help.
 func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	request, ok := reclaimFor(n, r.snapshot.Layout)
 	if !ok {
 		return "", false
 	}
-	s, patience := r.snapshot, r.rules.Timing.Patience
+	s := r.snapshot
 	last := reclaimOf(s, request.Device)
 	if last.Running {
 		// A reclaim that hangs must not hold up evictions.
-		return AwaitReclaim, s.Taken.Sub(last.Started) < patience
+		return AwaitReclaim, s.Taken.Sub(last.Started) < r.rules.Timing.Patience
 	}
-	since := r.memory.acting[n.group]
-	if evicted := r.before.evicted[n.group]; evicted.After(since) {
-		since = evicted
-	}
-	if last.Finished.IsZero() || last.Finished.Before(since) || s.Taken.Sub(last.Finished) >= 2*patience {
+	if last.Finished.IsZero() || last.Finished.Before(r.memory.acting[n.group]) || last.Finished.Before(r.before.judged[n.group]) {
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return ReclaimNode, true
 	}

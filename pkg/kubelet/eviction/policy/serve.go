@@ -41,6 +41,7 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	g := r.growthOf(n)
 	list := candidates(n, r.snapshot, p, g)
 	if len(list) == 0 {
+		r.memory.judged[n.group] = r.snapshot.Taken
 		return NoCandidate, false
 	}
 	hurry := r.hurry(n, g)
@@ -105,11 +106,11 @@ func (r *round) rest(list []candidate, g growth) float64 {
 
 // hurry: at the present rate memory is used up before a kill takes effect, so that there is no time to go one by one.
 func (r *round) hurry(n *need, g growth) bool {
-	if n.group != memoryGroup || !n.hard || g.node <= 0 {
+	if n.group != memoryGroup || !n.hard || g.worst <= 0 {
 		return false
 	}
 	left := r.snapshot.Signals[n.signal].Available
-	return float64(left)/g.node < r.rules.Timing.KillTime.Seconds()
+	return float64(left)/g.worst < r.rules.Timing.KillTime.Seconds()
 }
 
 // mustWait: kills go one by one, so that each shows what it brings. A kill that has failed brings the next victim, but a broken
@@ -161,7 +162,7 @@ func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 }
 
 func (r *round) evictedFor(n *need) {
-	r.memory.evicted[n.group] = r.snapshot.Taken
+	r.memory.judged[n.group] = r.snapshot.Taken
 	for i := range r.memory.clocks {
 		c := &r.memory.clocks[i]
 		if g, ok := groupOf(c.signal, r.snapshot.Layout); ok && g == n.group && c.acts() && c.soft == !n.hard {

@@ -1,0 +1,185 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	// worstRate is how fast memory may be used up, in bytes per second. It is an assumption and not a measurement, since
+	// growth is zero until it starts.
+	worstRate = 2 << 30
+	// gateFloor is the shortest sleep between two looks at counters, gateMet the one while a hard threshold is met.
+	gateFloor = 2 * time.Millisecond
+	gateMet   = 250 * time.Millisecond
+	// rearm is how often amounts are worked out again: limits change, and the cgroup of all pods comes late.
+	rearm = time.Minute
+	// gateShare bounds what looking costs: after a look, sleep at least this many times as long as it took.
+	gateShare = 50
+)
+
+// gate watches memory between the looks of the loop. It reads exact counters as often as the distance to the next threshold
+// makes necessary: at the worst rate, half of the distance is left when it looks again. It belongs to the loop.
+type gate struct {
+	reader MemoryReader
+	period time.Duration
+	clock  func() time.Time
+	// next is when to look at the counters again.
+	next time.Time
+	// armed is when thresholds were last turned into amounts; zero when they have to be.
+	armed  time.Time
+	node   scope
+	pods   scope
+	floors []floor
+}
+
+// scope is the node, or all pods together.
+type scope struct {
+	known              bool
+	capacity, inactive int64
+}
+
+// floor is one threshold as an amount.
+type floor struct {
+	signal snapshot.Signal
+	hard   bool
+	amount int64
+	met    bool
+	// left is how much is available above it, by the last look.
+	left int64
+}
+
+func newGate(reader MemoryReader, period time.Duration, clock func() time.Time) *gate {
+	if reader == nil {
+		return nil
+	}
+	return &gate{reader: reader, period: period, clock: clock}
+}
+
+// due tells whether it is time to look, or to arm.
+func (g *gate) due(now time.Time) bool { return !now.Before(g.next) }
+
+// arm takes over thresholds. Amounts in percent need a reading.
+func (g *gate) arm(thresholds []policy.Threshold) {
+	now := g.clock()
+	if !g.armed.IsZero() && now.Sub(g.armed) < rearm {
+		return
+	}
+	g.armed = now
+	g.learn(g.reader.ReadMemory())
+	g.floors = g.floors[:0]
+	for i := range thresholds {
+		t := &thresholds[i]
+		if s := g.scopeOf(t.Signal); s != nil && s.known {
+			g.floors = append(g.floors, floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()})
+		}
+	}
+}
+
+func (g *gate) scopeOf(sig snapshot.Signal) *scope {
+	switch sig {
+	case snapshot.MemoryAvailable:
+		return &g.node
+	case snapshot.AllocatableMemoryAvailable:
+		return &g.pods
+	}
+	return nil
+}
+
+// learn keeps the limits, and the inactive pages of all pods, which are too costly to read each time.
+func (g *gate) learn(r snapshot.MemoryReading) {
+	counters, err := g.reader.Counters()
+	if err != nil {
+		return
+	}
+	g.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity}
+	g.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
+	g.pods.inactive = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
+}
+
+// check looks at the counters and says when a threshold was crossed, or a hard one still is: the reading that shows it, else nil.
+func (g *gate) check() *snapshot.MemoryReading {
+	begin := g.clock()
+	reading := g.look()
+	now := g.clock()
+	g.next = now.Add(max(g.sleep(), gateShare*now.Sub(begin)))
+	return reading
+}
+
+func (g *gate) look() *snapshot.MemoryReading {
+	counters, err := g.reader.Counters()
+	if err != nil || len(g.floors) == 0 {
+		g.node.known, g.pods.known = false, false
+		return nil
+	}
+	g.node.inactive = int64(counters.NodeInactive)
+	left := [2]int64{g.node.left(int64(counters.Node)), g.pods.left(int64(counters.Pods))}
+	if !g.suspect(left) && !g.pods.full(int64(counters.Pods)) {
+		g.note(left)
+		return nil
+	}
+	r := g.reader.ReadMemory()
+	g.learn(r)
+	left = [2]int64{r.Node.Available, r.Pods.Available}
+	if g.note(left) {
+		return &r
+	}
+	return nil
+}
+
+// left is what is available by the counters, and by inactive pages as they were last known.
+func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.inactive }
+
+// full tells whether the kernel may be reclaiming pages, so that inactive ones may be fewer than last known.
+func (s *scope) full(usage int64) bool { return s.known && s.capacity-usage < s.capacity/16 }
+
+// suspect tells whether a threshold seems to be met about which something is to be done: a hard one, or one that was not met.
+func (g *gate) suspect(left [2]int64) bool {
+	return slices.ContainsFunc(g.floors, func(f floor) bool { return (f.hard || !f.met) && g.distance(f, left) < 0 })
+}
+
+func (g *gate) distance(f floor, left [2]int64) int64 {
+	if f.signal == snapshot.MemoryAvailable {
+		return left[0] - f.amount
+	}
+	return left[1] - f.amount
+}
+
+// note remembers which thresholds are met. It reports whether one was crossed, or a hard one is met.
+func (g *gate) note(left [2]int64) (crossed bool) {
+	for i := range g.floors {
+		f := &g.floors[i]
+		met := g.distance(*f, left) < 0
+		crossed = crossed || (met && (f.hard || !f.met))
+		f.met = met
+		f.left = max(0, g.distance(*f, left))
+	}
+	return crossed
+}
+
+// sleep is how long the nearest threshold cannot be reached, halved.
+func (g *gate) sleep() time.Duration {
+	if !g.node.known && !g.pods.known {
+		return g.period
+	}
+	wait := g.period
+	for i := range g.floors {
+		f := &g.floors[i]
+		if f.met {
+			if f.hard {
+				wait = min(wait, gateMet)
+			}
+			continue
+		}
+		wait = min(wait, time.Duration(float64(f.left)/(2*worstRate)*float64(time.Second)))
+	}
+	return max(wait, gateFloor)
+}
+
+// near tells whether memory is scarce enough to read the pods' cgroups with every look.
+func (g *gate) near() bool {
+	return slices.ContainsFunc(g.floors, func(f floor) bool { return f.met || f.left < g.scopeOf(f.signal).capacity/4 })
+}
