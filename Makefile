@@ -58,7 +58,7 @@ unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.
 	@$(DEVCLUSTER) check
 	@$(DEVCLUSTER) build
-	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml -- -tags e2e -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e_node
+	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml -- -tags e2e -count=1 -parallel 8 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e_node
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Formatting and static analysis.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ var rings = []struct {
 	{"pkg/kubelet/eviction", driver, "the loop around the policy"},
 	{"pkg/kubelet/syncloop", driver, "turns events into updates of the pod workers"},
 	{"pkg/kubelet/housekeeping", driver, "removes what belongs to no pod"},
-	{"pkg/kubelet/eviction/notify", adapter, "the kernel's notifications"},
+	{"pkg/kubelet/eviction/notify", driver, "the kernel's notifications, which wake the eviction loop"},
 	{"pkg/kubelet/snapshot/collect", adapter, "reads statistics and cgroup files"},
 	{"pkg/kubelet/podstatus/generator", adapter, "collects the facts of a status from stock managers"},
 	{"pkg/kubelet/containerspec", adapter, "the runtime manager's helper"},
@@ -195,6 +196,24 @@ func purely(imported string) bool {
 		}
 	}
 	return false
+}
+
+// In tests time passes in bubbles of testing/synctest only: a test that sleeps outside of one is slow, or flaky, or both.
+func TestSleepOnlyInBubbles(t *testing.T) {
+	out, err := exec.Command("git", "-C", "../..", "grep", "-l", "time[.]Sleep(", "--", "*_test.go", ":!test/architecture").Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		t.Fatal(err)
+	}
+	for _, file := range strings.Fields(string(out)) {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), `"testing/synctest"`) {
+			t.Errorf("%s sleeps outside of a bubble: await a condition", file)
+		}
+	}
 }
 
 func TestExceptionsAreNeeded(t *testing.T) {

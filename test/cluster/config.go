@@ -27,10 +27,13 @@ const (
 const (
 	loopback = "127.0.0.1"
 	// bridge is the network device that the pods hang on.
-	bridge        = "plimsoll0"
-	podNetwork    = "10.45.0.0/20"
-	serviceRange  = "10.46.0.0/24"
-	serviceFirst  = "10.46.0.1"
+	bridge       = "plimsoll0"
+	podNetwork   = "10.45.0.0/20"
+	serviceRange = "10.46.0.0/24"
+	serviceFirst = "10.46.0.1"
+	// serviceDNS is where pods look names up. Nobody answers there: a cluster
+	// of one node for tests has no need for it.
+	serviceDNS    = "10.46.0.10"
 	clusterDomain = "cluster.local"
 )
 

@@ -73,6 +73,7 @@ func (c *Cluster) kubeletConfig() *kubeletv1beta1.KubeletConfiguration {
 		TLSCertFile:              layout.pki("kubelet.crt"),
 		TLSPrivateKeyFile:        layout.pki("kubelet.key"),
 		ClusterDomain:            clusterDomain,
+		ClusterDNS:               []string{serviceDNS},
 		ResolverConfig:           new(layout.config("resolv.conf")),
 		StaticPodPath:            layout.Manifests(),
 		PodLogsDir:               layout.PodLogs(),

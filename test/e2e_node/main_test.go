@@ -45,14 +45,16 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, node.Stop(context.Background())) }()
 	// A signal ends the tests, not the clean-up.
-	context.AfterFunc(ctx, func() {
+	completed := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")
 		if err := node.Stop(context.Background()); err != nil {
 			fmt.Fprintf(os.Stderr, "e2e_node: %v\n", err)
 		}
 		os.Exit(1)
 	})
-	return m.Run(), nil
+	code = m.Run()
+	completed()
+	return code, nil
 }
 
 func prepare(ctx context.Context) (cluster.Config, error) {

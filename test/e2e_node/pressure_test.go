@@ -83,6 +83,16 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	s.must(s.sameAs(before))
 }
 
+// TestEvictionIsNoSuccess evicts a pod whose process ends well when it is told
+// to stop. It was evicted all the same.
+func TestEvictionIsNoSuccess(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	polite := hog("polite")
+	polite.Spec.Containers[0].Args = append(polite.Spec.Containers[0].Args, "--code=0")
+	s.checkEvicted(s.wait(s.create(polite), slowTimeout, endedFor("Evicted")))
+}
+
 // checkEvicted looks at what an eviction leaves in the API.
 func (s *space) checkEvicted(pod *v1.Pod) {
 	s.t.Helper()

@@ -12,9 +12,10 @@ import (
 )
 
 // shell runs a script such that it ends at once when it is told to stop: a
-// shell that is process 1 ignores signals that it does not trap.
+// shell that is process 1 ignores signals that it does not trap, and one that was told
+// to stop has not succeeded.
 func shell(script string) []string {
-	return []string{"sh", "-c", "trap 'exit 0' TERM INT\n" + script}
+	return []string{"sh", "-c", "trap 'exit 143' TERM INT\n" + script}
 }
 
 // Forever is the end of a script that is to keep its container running.

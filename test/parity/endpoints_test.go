@@ -65,7 +65,10 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 			Tracer: oteltrace.NewTracerProvider(),
 		}).Run(ctx)
 	}()
-	defer func() { stop(); _ = <-served }()
+	defer func() {
+		stop()
+		<-served //nolint:errcheck // they were stopped
+	}()
 	for _, p := range ports {
 		if err := waitFor(ctx, p.address); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)

@@ -32,6 +32,8 @@ type request struct {
 // GenerateRunContainerOptions returns what the container is started with, and a function that the caller must call once the
 // container was started (nil if there is nothing to do). After an error nothing is left for the caller to clean up.
 // The pod's directory must exist (see MakePodDataDirs): the hosts file is written there.
+//
+//nolint:revive // the runtime manager has this many parameters
 func (h *Helper) GenerateRunContainerOptions(ctx context.Context, pod *v1.Pod, container *v1.Container, podIP string, podIPs []string, imageVolumes kubecontainer.ImageVolumes) (*kubecontainer.RunContainerOptions, func(), error) {
 	logger := klog.FromContext(ctx)
 	opts, err := h.cfg.Resources.GetResources(ctx, pod, container)

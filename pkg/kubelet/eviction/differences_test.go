@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	_ "embed"
 	"strings"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule looks at inputs only: figures,
-// pods, configuration, time, and what stock chose for them.
+// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule is an entry of DIFFERENCES.md and
+// looks at inputs only: figures, pods, configuration, time, and what stock chose for them.
 type observer struct {
 	play       *play
 	thresholds []policy.Threshold
@@ -41,7 +42,16 @@ type sampled struct {
 	amount int64
 }
 
-func (o *observer) rule(name string) { o.v.rules[name] = true }
+//go:embed DIFFERENCES.md
+var differences string
+
+// rule notes that inputs fall under an entry of the list. A rule that is not in the list is a mistake of the test.
+func (o *observer) rule(name string) {
+	if !strings.Contains(differences, "## "+name+"\n") {
+		panic("not in DIFFERENCES.md: " + name)
+	}
+	o.v.rules[name] = true
+}
 
 // before looks at the inputs of a step.
 func (o *observer) before(sc *scene) {

@@ -29,6 +29,8 @@ type gate struct {
 	clock  func() time.Time
 	// next is when to look at the counters again.
 	next time.Time
+	// looked is when they were last looked at.
+	looked time.Time
 	// armed is when thresholds were last turned into amounts; zero when they have to be.
 	armed  time.Time
 	node   scope
@@ -62,6 +64,9 @@ func newGate(reader MemoryReader, period time.Duration, clock func() time.Time) 
 // due tells whether it is time to look, or to arm.
 func (g *gate) due(now time.Time) bool { return !now.Before(g.next) }
 
+// hurry makes the next look come at once, but not more often than every gateFloor.
+func (g *gate) hurry(now time.Time) { g.next = later(now, g.looked.Add(gateFloor)) }
+
 // arm takes over thresholds. Amounts in percent need a reading.
 func (g *gate) arm(thresholds []policy.Threshold) {
 	now := g.clock()
@@ -85,8 +90,9 @@ func (g *gate) scopeOf(sig snapshot.Signal) *scope {
 		return &g.node
 	case snapshot.AllocatableMemoryAvailable:
 		return &g.pods
+	default:
+		return nil
 	}
-	return nil
 }
 
 // learn keeps the limits, and the inactive pages of all pods, which are too costly to read each time.
@@ -105,6 +111,7 @@ func (g *gate) check() *snapshot.MemoryReading {
 	begin := g.clock()
 	reading := g.look()
 	now := g.clock()
+	g.looked = now
 	g.next = now.Add(max(g.sleep(), gateShare*now.Sub(begin)))
 	return reading
 }

@@ -27,6 +27,11 @@ func (m *Manager) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Eviction manager: starting control loop")
 	defer m.drain()
+	defer func() {
+		if m.loop.kernel != nil {
+			m.loop.kernel.close()
+		}
+	}()
 	if !m.hasWork() {
 		<-ctx.Done()
 		return
@@ -43,6 +48,10 @@ func (m *Manager) Run(ctx context.Context) {
 		case f := <-m.loop.collector.results:
 			m.loop.collecting, m.loop.last = time.Time{}, f
 			m.look(ctx, f)
+		case <-m.nudge:
+			if m.loop.gate != nil {
+				m.loop.gate.hurry(m.config.Clock.Now())
+			}
 		case <-timer.C():
 		}
 		m.tick(ctx)
@@ -86,6 +95,9 @@ func (m *Manager) tick(ctx context.Context) {
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.gate.arm(l.rules.Thresholds)
+	if l.kernel != nil {
+		l.kernel.arm(ctx, l.gate, m.config.Clock.Now())
+	}
 	if r := l.gate.check(); r != nil {
 		f := l.last
 		f.memory, f.direct, f.taken = r, true, m.config.Clock.Now()
@@ -125,6 +137,9 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	l := &m.loop
 	rules := l.rules
 	rules.Thresholds = m.effective(ctx, s.Layout)
+	if held := m.restored.Swap(nil); held != nil {
+		l.memory = l.memory.WithConditions(*held, s.Taken)
+	}
 	d, memory := policy.Decide(s, &rules, l.memory)
 	l.memory = memory
 	m.decision.Store(&d)

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,10 +19,14 @@ type Manager struct {
 	ledger *ledger
 	// wake makes the loop look at once; it holds one token so that bursts become one look.
 	wake chan struct{}
+	// nudge makes the gate look at memory counters at once.
+	nudge chan struct{}
 	// work counts the goroutines beside the loop.
 	work sync.WaitGroup
 	// conditions is what was decided last, for readers.
 	conditions atomic.Pointer[[]policy.Condition]
+	// restored waits for the loop to take it over.
+	restored atomic.Pointer[[]v1.NodeConditionType]
 	// decision is what was decided last.
 	decision atomic.Pointer[policy.Decision]
 	loop     loopState
@@ -33,6 +38,7 @@ type Manager struct {
 type loopState struct {
 	rules     policy.Rules
 	gate      *gate
+	kernel    *notifications
 	memory    policy.Memory
 	layout    snapshot.Layout
 	builder   builder
@@ -56,7 +62,7 @@ func New(c Config) (*Manager, error) {
 	if c.Features == nil {
 		c.Features = featuresNow()
 	}
-	m := &Manager{config: c, ledger: newLedger(), wake: make(chan struct{}, 1)}
+	m := &Manager{config: c, ledger: newLedger(), wake: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
 	m.loop.rules = c.rules()
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
 	m.loop.collector = collector{
@@ -64,35 +70,52 @@ func New(c Config) (*Manager, error) {
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
 	m.loop.gate = newGate(c.Memory, m.loop.rules.Timing.Period, c.Clock.Now)
+	if c.KernelMemcgNotification && m.loop.gate != nil {
+		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
+	}
 	m.report = reporter{recorder: c.Recorder, node: c.NodeRef, every: m.loop.rules.Timing.Period}
 	m.conditions.Store(new([]policy.Condition))
 	return m, nil
 }
 
 // Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure neither
-// lifts the taints nor lets pods in. It must be called before Run, and before pods are admitted.
+// lifts the taints nor lets pods in. It should be called before pods are admitted. When the manager has looked at the node
+// already, the conditions still hold for their transition period.
 func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	var held []v1.NodeConditionType
-	var published []policy.Condition
+	published := slices.Clone(*m.conditions.Load())
 	for _, t := range policy.ConditionTypes {
-		for i := range conditions {
-			if c := &conditions[i]; c.Type == t && c.Status == v1.ConditionTrue {
-				held = append(held, t)
-				published = append(published, policy.Condition{Type: t, True: true, Since: c.LastTransitionTime.Time})
-			}
+		i := slices.IndexFunc(conditions, func(c v1.NodeCondition) bool { return c.Type == t && c.Status == v1.ConditionTrue })
+		if i < 0 {
+			continue
+		}
+		held = append(held, t)
+		if !isTrue(published, t) {
+			published = slices.DeleteFunc(published, func(c policy.Condition) bool { return c.Type == t })
+			published = append(published, policy.Condition{Type: t, True: true, Since: conditions[i].LastTransitionTime.Time})
 		}
 	}
-	m.loop.memory = m.loop.memory.WithConditions(held, m.config.Clock.Now())
+	if len(held) == 0 {
+		return
+	}
+	m.restored.Store(&held)
 	m.conditions.Store(&published)
+	m.Wake()
 }
 
 // LastDecision is what was decided last and why; nil before the first look. The caller must not modify it.
 func (m *Manager) LastDecision() *policy.Decision { return m.decision.Load() }
 
 // Wake makes the manager look at the node at once.
-func (m *Manager) Wake() {
+func (m *Manager) Wake() { signal(m.wake) }
+
+// Nudge makes the manager look at memory counters at once, which is cheap; it is for sources that may fire often.
+func (m *Manager) Nudge() { signal(m.nudge) }
+
+// signal leaves one token, so that bursts become one.
+func signal(c chan struct{}) {
 	select {
-	case m.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -192,6 +193,14 @@ func TestRestoredConditionsAndAdmission(t *testing.T) {
 		expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
 		expect(t, "newcomer", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}), lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
 		expect(t, "running", m.Admit(&lifecycle.PodAdmitAttributes{Pod: running}), lifecycle.PodAdmitResult{Admit: true})
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { m.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		time.Sleep(4 * time.Minute)
+		expect(t, "memory pressure within the transition period", m.IsUnderMemoryPressure(), true)
+		time.Sleep(2 * time.Minute)
+		expect(t, "memory pressure after it", m.IsUnderMemoryPressure(), false)
 	})
 }
 

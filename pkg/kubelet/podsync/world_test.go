@@ -155,7 +155,6 @@ func (w *world) ClearPodResizeInProgressCondition(types.UID) (int64, bool) {
 	return 3, w.cleared
 }
 
-//nolint:revive // the runtime manager has this many parameters
 func (w *world) SyncPod(ctx context.Context, _ *v1.Pod, s *kubecontainer.PodStatus, pull []v1.Secret, _ *flowcontrol.Backoff, restartAll bool) kubecontainer.PodSyncResult {
 	w.synced.status, w.synced.pull, w.synced.restartAll, w.synced.canceled = s, pull, restartAll, ctx.Err() != nil
 	out := w.runtimeDid

@@ -124,7 +124,7 @@ func (w *Workers) terminate(p *worker, j job) error {
 	if err != nil {
 		return err
 	}
-	if !w.enterTerminate(p, j.ctx) {
+	if !w.enterTerminate(j.ctx, p) {
 		return j.ctx.Err()
 	}
 	err = w.cfg.Syncer.Terminate(j.ctx, podsync.TerminateRequest{
@@ -138,7 +138,7 @@ func (w *Workers) terminate(p *worker, j job) error {
 }
 
 // enterTerminate notes that Terminate is about to be called; false if it was cancelled before.
-func (w *Workers) enterTerminate(p *worker, ctx context.Context) bool {
+func (w *Workers) enterTerminate(ctx context.Context, p *worker) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.inTerminate = ctx.Err() == nil

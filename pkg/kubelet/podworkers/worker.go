@@ -46,6 +46,7 @@ type seen struct {
 	waited bool
 }
 
+//nolint:revive // of the two contexts one gives the values and one the end
 func newWorker(values context.Context, who identity, running context.Context) *worker {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(values))
 	unlink := context.AfterFunc(running, cancel)

@@ -30,7 +30,7 @@ func TestRuntimeErrors(t *testing.T) {
 		wantError(t, s.RuntimeErrors(), "")
 		time.Sleep(30*time.Second - 1)
 		wantError(t, s.RuntimeErrors(), "")
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		wantError(t, s.RuntimeErrors(), "container runtime is down")
 
 		broken := errors.New("no relist for 3m")

@@ -12,6 +12,8 @@ import (
 
 // GetKubeletContainerLogs copies the log of one container to stdout and stderr, either of which is nil when it was not asked
 // for. With options.Follow it returns when the container has ended or ctx is done.
+//
+//nolint:revive // the stock server has this many parameters
 func (h *Host) GetKubeletContainerLogs(ctx context.Context, fullName, container string, options *v1.PodLogOptions, stdout, stderr io.Writer) error {
 	pod, err := h.loggedPod(fullName)
 	if err != nil {

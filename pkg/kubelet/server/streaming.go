@@ -53,6 +53,8 @@ func (h *Host) RunInContainer(ctx context.Context, fullName string, uid types.UI
 }
 
 // GetExec returns where the runtime serves an exec session.
+//
+//nolint:revive // the stock server has this many parameters
 func (h *Host) GetExec(ctx context.Context, fullName string, uid types.UID, name string, cmd []string, o remotecommand.Options) (*url.URL, error) {
 	id, err := h.executable(ctx, fullName, uid, name)
 	if err != nil {

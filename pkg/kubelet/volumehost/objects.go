@@ -49,6 +49,8 @@ func (h *Host) GetTrustAnchorsBySigner(signer string, selector *metav1.LabelSele
 }
 
 // GetPodCertificateCredentialBundle returns private key and certificate chain of one source of a pod's projected volume.
+//
+//nolint:revive // volume plugins have this many parameters
 func (h *Host) GetPodCertificateCredentialBundle(ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int) ([]byte, []byte, error) {
 	return h.cfg.Objects.PodCertificates.GetPodCertificateCredentialBundle(ctx, namespace, podName, podUID, volumeName, sourceIndex)
 }

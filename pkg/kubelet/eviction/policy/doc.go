@@ -14,5 +14,6 @@
 //	serve       one need: wait, reclaim from the node, or evict
 //	decide      all of it together
 //
-// Where a decision differs from that of the stock kubelet, the reason is an entry of docs/eviction-differences.md.
+// Where a decision differs from that of the stock kubelet, the reason is an entry of
+// DIFFERENCES.md in the folder above.
 package policy

@@ -29,7 +29,8 @@ type Timing struct {
 	Patience time.Duration
 }
 
-// DefaultTiming is stock's period and clean-up time-out; the rest is explained in docs/eviction.md.
+// DefaultTiming is stock's period and clean-up time-out. KillTime is a second of grace and the time a runtime takes; Settling is
+// stock's transition period, the time after which a node that was relieved says so.
 func DefaultTiming() Timing {
 	return Timing{
 		Period:   10 * time.Second,

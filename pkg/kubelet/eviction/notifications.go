@@ -1,0 +1,93 @@
+package eviction
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification). They make
+// the gate look sooner and nothing else. It belongs to the loop.
+type notifications struct {
+	// sources has one per threshold of the gate, at the same place in the list; nil where the kernel refused.
+	sources []notify.Source
+	open    func(sig snapshot.Signal) (notify.Source, error)
+	refused bool
+	// armed is when levels were last worked out.
+	armed time.Time
+}
+
+// rearmNotifications is how often levels follow what moves.
+const rearmNotifications = time.Second
+
+// memcgSource opens sources on the cgroup of the node and on that of all pods.
+func memcgSource(podsCgroup string, event func()) func(snapshot.Signal) (notify.Source, error) {
+	return func(sig snapshot.Signal) (notify.Source, error) {
+		mounts, err := cm.GetCgroupSubsystems()
+		if err != nil {
+			return nil, err
+		}
+		dir := mounts.MountPoints["memory"]
+		if sig == snapshot.AllocatableMemoryAvailable {
+			dir = filepath.Join(dir, podsCgroup)
+		}
+		source, err := notify.NewMemcg(dir, event)
+		if err != nil {
+			return nil, err
+		}
+		return source, nil
+	}
+}
+
+// arm follows the gate: usage may grow to the capacity less the threshold, and by inactive pages beyond that, since those are
+// not part of the working set.
+func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
+	if !n.armed.IsZero() && now.Sub(n.armed) < rearmNotifications {
+		return
+	}
+	n.armed = now
+	if len(n.sources) != len(g.floors) {
+		n.close()
+		n.sources = make([]notify.Source, len(g.floors))
+	}
+	for i := range g.floors {
+		f := &g.floors[i]
+		s := g.scopeOf(f.signal)
+		level := s.capacity - f.amount + s.inactive
+		if !s.known || level <= 0 || level >= s.capacity+s.inactive {
+			continue
+		}
+		if err := n.armOne(i, f.signal, level); err != nil && !n.refused {
+			n.refused = true
+			klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead", "signal", f.signal, "err", err)
+		}
+	}
+}
+
+func (n *notifications) armOne(i int, sig snapshot.Signal, level int64) (err error) {
+	if n.refused {
+		return nil
+	}
+	if n.sources[i] == nil {
+		if n.sources[i], err = n.open(sig); err != nil {
+			n.sources[i] = nil
+			return err
+		}
+	}
+	return n.sources[i].Arm(level)
+}
+
+func (n *notifications) close() {
+	for _, s := range n.sources {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+	n.sources = nil
+}

@@ -1,0 +1,57 @@
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// fakeSource writes down the levels it is armed at.
+type fakeSource struct {
+	levels []int64
+	closed bool
+}
+
+func (f *fakeSource) Arm(usage int64) error { f.levels = append(f.levels, usage); return nil }
+func (f *fakeSource) Close() error          { f.closed = true; return nil }
+
+func armedGate() *gate {
+	return &gate{
+		node: scope{known: true, capacity: 10 * gi, inactive: gi}, pods: scope{known: true, capacity: 8 * gi},
+		floors: []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi}, {signal: snapshot.AllocatableMemoryAvailable, amount: 2 * gi}},
+	}
+}
+
+func TestNotificationsFollowTheGate(t *testing.T) {
+	made := map[snapshot.Signal]*fakeSource{}
+	n := &notifications{open: func(sig snapshot.Signal) (notify.Source, error) {
+		made[sig] = &fakeSource{}
+		return made[sig], nil
+	}}
+	g, now := armedGate(), time.Unix(100, 0)
+	n.arm(t.Context(), g, now)
+	g.node.inactive = 2 * gi
+	n.arm(t.Context(), g, now.Add(time.Millisecond))
+	n.arm(t.Context(), g, now.Add(2*time.Second))
+	expect(t, "levels of the node", made[snapshot.MemoryAvailable].levels, []int64{10 * gi, 11 * gi})
+	expect(t, "levels of pods", made[snapshot.AllocatableMemoryAvailable].levels, []int64{6 * gi, 6 * gi})
+	n.close()
+	expect(t, "closed", made[snapshot.MemoryAvailable].closed && made[snapshot.AllocatableMemoryAvailable].closed, true)
+}
+
+func TestRefusedNotificationsAreTriedOnce(t *testing.T) {
+	tries := 0
+	n := &notifications{open: func(snapshot.Signal) (notify.Source, error) {
+		tries++
+		return nil, errors.New("cgroup v2")
+	}}
+	for i := range 5 {
+		n.arm(t.Context(), armedGate(), time.Unix(int64(100+10*i), 0))
+	}
+	n.close()
+	expect(t, "tries", fmt.Sprint(tries), "1")
+}

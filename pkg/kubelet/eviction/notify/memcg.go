@@ -1,0 +1,107 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	usageFile   = "memory.usage_in_bytes"
+	controlFile = "cgroup.event_control"
+	// tolerance is by how much a new level must differ from the armed one to be worth arming: the kernel compares in batches of
+	// pages anyway.
+	tolerance = 1 << 20
+)
+
+// ErrUnsupported means that the cgroup cannot notify, as on cgroup v2.
+var ErrUnsupported = errors.New("the kernel has no usage notifications for this cgroup")
+
+// Memcg notifies by an eventfd on the usage counter of a cgroup (cgroup v1).
+type Memcg struct {
+	dir   string
+	event func()
+	armed int64
+	file  *os.File
+	// done ends when the reader of file has ended.
+	done *sync.WaitGroup
+}
+
+// NewMemcg makes a source for a cgroup directory. Nothing is asked of the kernel until it is armed.
+func NewMemcg(dir string, event func()) (*Memcg, error) {
+	if _, err := os.Stat(filepath.Join(dir, controlFile)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return &Memcg{dir: dir, event: event, done: &sync.WaitGroup{}}, nil
+}
+
+// Arm implements Source.
+func (m *Memcg) Arm(usage int64) error {
+	if usage <= 0 {
+		return fmt.Errorf("usage of %d bytes cannot be crossed", usage)
+	}
+	if m.file != nil && max(usage-m.armed, m.armed-usage) < tolerance {
+		return nil
+	}
+	file, err := m.register(usage)
+	if err != nil {
+		return fmt.Errorf("arming %s at %d bytes: %w", m.dir, usage, err)
+	}
+	previous := m.file
+	m.file, m.armed = file, usage
+	m.done.Go(func() { m.deliver(file) })
+	if previous != nil {
+		return previous.Close()
+	}
+	return nil
+}
+
+// Close implements Source.
+func (m *Memcg) Close() error {
+	if m.file == nil {
+		return nil
+	}
+	err := m.file.Close()
+	m.file = nil
+	m.done.Wait()
+	return err
+}
+
+// register ties a new eventfd to a level. The kernel keeps the registration until the eventfd is closed.
+func (m *Memcg) register(usage int64) (*os.File, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	// A non-blocking file is read through the runtime's poller, so that closing it ends a read.
+	file := os.NewFile(uintptr(fd), "eventfd")
+	if err := m.request(fd, usage); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func (m *Memcg) request(fd int, usage int64) error {
+	counter, err := os.Open(filepath.Join(m.dir, usageFile))
+	if err != nil {
+		return err
+	}
+	defer counter.Close()
+	line := fmt.Sprintf("%d %d %d", fd, counter.Fd(), usage)
+	return os.WriteFile(filepath.Join(m.dir, controlFile), []byte(line), 0)
+}
+
+// deliver reports events until the eventfd is closed. A replaced eventfd may deliver one last event.
+func (m *Memcg) deliver(file *os.File) {
+	var count [8]byte
+	for {
+		if _, err := file.Read(count[:]); err != nil {
+			return
+		}
+		m.event()
+	}
+}

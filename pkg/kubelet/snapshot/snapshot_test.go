@@ -1,0 +1,202 @@
+package snapshot
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+)
+
+func number(n uint64) *uint64 { return &n }
+
+func fullSummary(at metav1.Time) *statsapi.Summary {
+	pids, running := int64(100), int64(30)
+	fs := func(base uint64) *statsapi.FsStats {
+		return &statsapi.FsStats{Time: at, AvailableBytes: number(base), CapacityBytes: number(10 * base), InodesFree: number(base + 1), Inodes: number(base + 2)}
+	}
+	return &statsapi.Summary{Node: statsapi.NodeStats{
+		Memory:           &statsapi.MemoryStats{Time: at, AvailableBytes: number(40), WorkingSetBytes: number(60)},
+		SystemContainers: []statsapi.ContainerStats{{Name: "kubelet"}, {Name: "pods", Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(4), WorkingSetBytes: number(6)}}},
+		Fs:               fs(1000),
+		Runtime:          &statsapi.RuntimeStats{ImageFs: fs(2000), ContainerFs: fs(3000)},
+		Rlimit:           &statsapi.RlimitStats{Time: at, MaxPID: &pids, NumOfRunningProcesses: &running},
+	}}
+}
+
+func TestFromSummary(t *testing.T) {
+	at := metav1.NewTime(time.Unix(5, 0))
+	got := FromSummary(fullSummary(at))
+	want := map[Signal][2]int64{
+		MemoryAvailable: {40, 100}, AllocatableMemoryAvailable: {4, 10}, PIDAvailable: {70, 100},
+		NodeFsAvailable: {1000, 10000}, NodeFsInodesFree: {1001, 1002}, ImageFsAvailable: {2000, 20000}, ImageFsInodesFree: {2001, 2002},
+		ContainerFsAvailable: {3000, 30000}, ContainerFsInodesFree: {3001, 3002},
+	}
+	for _, sig := range AllSignals() {
+		if w := (Observation{Available: want[sig][0], Capacity: want[sig][1], At: at.Time}); got[sig] != w {
+			t.Errorf("%s: %+v, want %+v", sig, got[sig], w)
+		}
+	}
+}
+
+// TestMissingPartsConcernTheirOwnSignals takes one part away at a time (D10).
+func TestMissingPartsConcernTheirOwnSignals(t *testing.T) {
+	tests := map[string]struct {
+		take func(*statsapi.NodeStats)
+		lost []Signal
+	}{
+		"memory":           {func(n *statsapi.NodeStats) { n.Memory = nil }, []Signal{MemoryAvailable}},
+		"available memory": {func(n *statsapi.NodeStats) { n.Memory.AvailableBytes = nil }, []Signal{MemoryAvailable}},
+		"pods":             {func(n *statsapi.NodeStats) { n.SystemContainers = n.SystemContainers[:1] }, []Signal{AllocatableMemoryAvailable}},
+		"PIDs":             {func(n *statsapi.NodeStats) { n.Rlimit.MaxPID = nil }, []Signal{PIDAvailable}},
+		"nodefs":           {func(n *statsapi.NodeStats) { n.Fs = nil }, []Signal{NodeFsAvailable, NodeFsInodesFree}},
+		"nodefs inodes":    {func(n *statsapi.NodeStats) { n.Fs.Inodes = nil }, []Signal{NodeFsInodesFree}},
+		"runtime":          {func(n *statsapi.NodeStats) { n.Runtime = nil }, []Signal{ImageFsAvailable, ImageFsInodesFree, ContainerFsAvailable, ContainerFsInodesFree}},
+		"imagefs":          {func(n *statsapi.NodeStats) { n.Runtime.ImageFs = nil }, []Signal{ImageFsAvailable, ImageFsInodesFree}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			summary := fullSummary(metav1.Time{})
+			test.take(&summary.Node)
+			var lost []Signal
+			for sig, o := range FromSummary(summary) {
+				if Signal(sig) != NoSignal && !o.Known() {
+					lost = append(lost, Signal(sig))
+				}
+			}
+			if !reflect.DeepEqual(lost, test.lost) {
+				t.Errorf("lost %v, want %v", lost, test.lost)
+			}
+		})
+	}
+}
+
+func TestUsageAboveTheLimitIsNegative(t *testing.T) {
+	limit, used := uint64(100), uint64(130)
+	o := memoryObservation(&statsapi.MemoryStats{AvailableBytes: number(limit - used), WorkingSetBytes: number(used)})
+	if o.Available != -30 || o.Capacity != 100 {
+		t.Errorf("%+v", o)
+	}
+	if o := observation(5, -1, time.Time{}); !errors.Is(o.Err, ErrImplausible) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestSignalsMatchStocks(t *testing.T) {
+	if len(AllSignals()) != len(evictionapi.OpForSignal) {
+		t.Errorf("%d signals, stock has %d", len(AllSignals()), len(evictionapi.OpForSignal))
+	}
+	for name := range evictionapi.OpForSignal {
+		if sig, ok := ParseSignal(string(name)); !ok || sig.API() != name {
+			t.Errorf("%s is not known", name)
+		}
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	single, dedicated, split := Layout{Known: true}, Layout{Known: true, DedicatedImageFs: true}, Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: true}
+	all := Measure{WritableLayers: true, Logs: true, Volumes: true}
+	for _, test := range []struct {
+		layout    Layout
+		container Device
+		image     Device
+		onNode    Measure
+		onImage   Measure
+	}{
+		{single, NodeDevice, NodeDevice, all, all},
+		{dedicated, ImageDevice, ImageDevice, Measure{Logs: true, Volumes: true}, Measure{WritableLayers: true}},
+		{split, NodeDevice, ImageDevice, all, Measure{}},
+	} {
+		if test.layout.DeviceOf(ContainerFsAvailable) != test.container || test.layout.DeviceOf(ImageFsInodesFree) != test.image ||
+			test.layout.DeviceOf(NodeFsAvailable) != NodeDevice {
+			t.Errorf("%+v: wrong devices", test.layout)
+		}
+		if test.layout.MeasureOf(NodeDevice) != test.onNode || test.layout.MeasureOf(ImageDevice) != test.onImage {
+			t.Errorf("%+v: wrong measures", test.layout)
+		}
+	}
+}
+
+func examplePod() *v1.Pod {
+	always := v1.ContainerRestartPolicyAlways
+	storage := func(q string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(q)}
+	}
+	return &v1.Pod{Spec: v1.PodSpec{
+		Overhead: v1.ResourceList{v1.ResourceMemory: resource.MustParse("10"), v1.ResourceEphemeralStorage: resource.MustParse("10")},
+		Volumes: []v1.Volume{
+			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(7, resource.BinarySI)}}},
+			{Name: "ram", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
+			{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}},
+			{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}},
+		},
+		InitContainers: []v1.Container{
+			{Name: "once", Resources: v1.ResourceRequirements{Limits: storage("9")}},
+			{Name: "sidecar", RestartPolicy: &always, Resources: v1.ResourceRequirements{Limits: storage("3")}},
+		},
+		Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Limits: storage("5"), Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("100")}}}},
+	}}
+}
+
+func TestFacts(t *testing.T) {
+	f := NewFacts(examplePod(), true)
+	if f.MemoryRequest != 110 || f.StorageRequest != 0 {
+		t.Errorf("requests %d and %d: overhead belongs to requests that are not zero", f.MemoryRequest, f.StorageRequest)
+	}
+	if !reflect.DeepEqual(f.Volumes, []string{"disk", "host"}) {
+		t.Errorf("volumes %v", f.Volumes)
+	}
+	var limited []string
+	for _, l := range append(f.Limits.EmptyDirs, f.Limits.Containers...) {
+		limited = append(limited, l.Name)
+	}
+	if !reflect.DeepEqual(limited, []string{"disk", "sidecar", "c"}) {
+		t.Errorf("limits of %v", limited)
+	}
+	if f.Grace() != 30 || f.Critical {
+		t.Errorf("grace %d, critical %v", f.Grace(), f.Critical)
+	}
+	if NewFacts(&v1.Pod{}, true).Limits != nil {
+		t.Error("a pod without limits has none")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	fs := func(bytes, inodes uint64) *statsapi.FsStats {
+		return &statsapi.FsStats{UsedBytes: number(bytes), InodesUsed: number(inodes)}
+	}
+	volume := func(name string, bytes uint64) statsapi.VolumeStats {
+		return statsapi.VolumeStats{Name: name, FsStats: *fs(bytes, 1)}
+	}
+	pod := Pod{Facts: NewFacts(examplePod(), true), Stats: &statsapi.PodStats{
+		Containers:  []statsapi.ContainerStats{{Rootfs: fs(1, 10), Logs: fs(2, 20)}, {Rootfs: &statsapi.FsStats{}}},
+		VolumeStats: []statsapi.VolumeStats{volume("disk", 4), volume("disk", 4), volume("secret", 100), volume("host", 8)},
+	}}
+	all := Measure{WritableLayers: true, Logs: true, Volumes: true}
+	for _, test := range []struct {
+		measure Measure
+		bytes   Bytes
+		inodes  Inodes
+	}{{all, 15, 32}, {Measure{Logs: true}, 2, 20}, {Measure{Volumes: true}, 12, 2}} {
+		if got := pod.Disk(test.measure); got != Known(test.bytes, time.Time{}) {
+			t.Errorf("%+v: %+v", test.measure, got)
+		}
+		if got := pod.Inodes(test.measure); got != Known(test.inodes, time.Time{}) {
+			t.Errorf("%+v: %+v", test.measure, got)
+		}
+	}
+	if pod.Disk(Measure{}).Known || pod.Memory().Known || pod.PIDs().Known {
+		t.Error("what is absent is unknown, not zero")
+	}
+	pod.Stats.Containers[0].Rootfs.UsedBytes = number(math.MaxUint64)
+	if got := pod.Disk(all); got != Known(Bytes(14), time.Time{}) {
+		t.Errorf("an absurd figure counts as absent: %+v", got)
+	}
+}
