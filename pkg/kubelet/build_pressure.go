@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
 // pressureParts stop pods for the sake of the node.
@@ -43,6 +44,16 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	return nil
 }
 
+// memoryReader reads memory straight from the cgroup files. Without it eviction polls the statistics, as stock does.
+func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
+	memory, err := collect.NewMemory(collect.Options{PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot()})
+	if err != nil {
+		b.logger(ctx).Error(err, "Memory is watched by polling statistics only")
+		return nil
+	}
+	return memory
+}
+
 func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	cfg := b.Config
 	enforced := cfg.EnforceNodeAllocatable
@@ -60,6 +71,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		return nil, fmt.Errorf("eviction thresholds: %w", err)
 	}
 	return eviction.New(eviction.Config{
+		Memory:                        b.memoryReader(ctx),
 		Thresholds:                    thresholds,
 		PressureTransitionPeriod:      cfg.EvictionPressureTransitionPeriod.Duration,
 		MaxPodGracePeriodSeconds:      int64(cfg.EvictionMaxPodGracePeriod),

@@ -136,6 +136,10 @@ func (c *Cluster) KillKubelet(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processKubelet, 0)
 }
 
+// SetStandalone decides whether the next StartKubelet starts a kubelet that
+// knows no API server.
+func (c *Cluster) SetStandalone(standalone bool) { c.config.Standalone = standalone }
+
 // RefreshKubelet replaces a kubelet that ended, or whose binary is newer than
 // the process. Pods go on running.
 func (c *Cluster) RefreshKubelet(ctx context.Context) error {

@@ -52,6 +52,7 @@ runtime_type = "io.containerd.runc.v2"
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = %[10]q
+Root = %[11]q
 SystemdCgroup = false
 `
 
@@ -69,7 +70,7 @@ func writeContainerdConfig(config Config, m machine) error {
 	layout := config.Layout
 	text := fmt.Sprintf(containerdConfig,
 		layout.run("containerd/root"), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
-		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"))
+		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"), layout.run("runc"))
 	if err := os.WriteFile(layout.config("containerd.toml"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}

@@ -81,7 +81,7 @@ func (d *Demo) growHog(ctx context.Context) error {
 		if pod.Status.Phase == v1.PodFailed {
 			return nil
 		}
-		return errors.New("the hog is still there: " + kit.Describe(pod))
+		return kit.IfEnded(pod, errors.New("the hog is still there: "+kit.Describe(pod)))
 	})
 	stop()
 	if err != nil {

@@ -23,7 +23,7 @@ func endedFor(reason string) func(*v1.Pod) error {
 		if pod.Status.Phase == v1.PodFailed && pod.Status.Reason == reason {
 			return nil
 		}
-		return fmt.Errorf("not failed for reason %s: %s", reason, kit.Describe(pod))
+		return kit.IfEnded(pod, fmt.Errorf("not failed for reason %s: %s", reason, kit.Describe(pod)))
 	}
 }
 
@@ -88,9 +88,9 @@ func (s *space) fingerprint() map[string]string {
 func (s *space) sameAs(before map[string]string) error {
 	now := s.fingerprint()
 	var errs []error
-	for name, print := range before {
-		if now[name] != print {
-			errs = append(errs, fmt.Errorf("pod %s was %s, is %s", name, print, now[name]))
+	for name, was := range before {
+		if now[name] != was {
+			errs = append(errs, fmt.Errorf("pod %s was %s, is %s", name, was, now[name]))
 			continue
 		}
 		errs = append(errs, kit.Ready(s.get(name)))

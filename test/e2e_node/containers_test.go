@@ -37,7 +37,7 @@ func TestEnvironmentFromEverySource(t *testing.T) {
 		{Name: "COMBINED", Value: "$(COLOR)-$(NAME)-$$(NAME)"},
 	}
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "red 9 sesame env "+created.Status.HostIP+" 2 red-env-$(NAME) . 10.46.0.1")
+	s.expectLog(created, "red 9 sesame env "+created.Status.HostIP+" 2 red-env-$(NAME) . 10.46.0.1")
 }
 
 func TestMissingSecretKeyHoldsTheContainer(t *testing.T) {
@@ -91,7 +91,7 @@ func TestSecurityContext(t *testing.T) {
 		AllowPrivilegeEscalation: new(false),
 		Capabilities:             &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
 	}
-	s.expect("log", s.logs(s.succeeded(pod)), "1234\nread-only\n0000000000000000\n1")
+	s.expectLog(s.succeeded(pod), "1234\nread-only\n0000000000000000\n1")
 }
 
 func TestResourceLimitsReachTheKernel(t *testing.T) {

@@ -39,7 +39,7 @@ func TestInitContainersRunInOrder(t *testing.T) {
 		kit.Container("second", "echo second >> /data/log"),
 	}
 	mountEmptyDir(pod, "/data")
-	s.expect("log", s.logs(s.succeeded(pod)), "first\nsecond")
+	s.expectLog(s.succeeded(pod), "first\nsecond")
 }
 
 func TestFailedInitContainerEndsThePod(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSidecarStartsFirstAndEndsLast(t *testing.T) {
 	pod.Spec.InitContainers = []v1.Container{sidecar, kit.Container("init", "echo init runs >> /data/log")}
 	mount(pod, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}, "/data")
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "side runs\ninit runs")
+	s.expectLog(created, "side runs\ninit runs")
 	data, err := os.ReadFile(filepath.Join(dir, "log"))
 	s.must(err)
 	s.expect("order", strings.TrimSpace(string(data)), "side runs\ninit runs\nmain ends\nside ends")

@@ -5,6 +5,7 @@ package e2enode
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -120,6 +121,17 @@ func (s *space) remove(pod *v1.Pod) {
 func (s *space) logs(pod *v1.Pod) string {
 	s.t.Helper()
 	return s.kubectl("logs", pod.Name, "-c", "main")
+}
+
+// expectLog waits until that is what the container called main has written.
+func (s *space) expectLog(pod *v1.Pod, want string) {
+	s.t.Helper()
+	s.eventually(podTimeout, func(context.Context) error {
+		if got := s.logs(pod); got != want {
+			return fmt.Errorf("log is %q, want %q", got, want)
+		}
+		return nil
+	})
 }
 
 // sh runs a script in the container called main and returns what it wrote.

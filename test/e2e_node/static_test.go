@@ -82,7 +82,7 @@ func TestChangedManifestReplacesTheStaticPod(t *testing.T) {
 		}
 		return kit.Ready(pod)
 	})
-	s.expect("log", s.logs(after), "two")
+	s.expectLog(after, "two")
 }
 
 func TestBrokenManifestHarmsNobody(t *testing.T) {

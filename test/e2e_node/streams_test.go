@@ -20,8 +20,8 @@ import (
 
 func TestLogs(t *testing.T) {
 	s := parallelSpace(t)
-	pod := s.ready(kit.IdlePodThat("talker", "for i in 1 2 3; do echo line $i; done; echo problem >&2"))
-	s.expect("log", s.logs(pod), "line 1\nline 2\nline 3\nproblem")
+	pod := s.ready(kit.IdlePodThat("talker", "for i in 1 2 3; do echo line $i; done; sleep 1; echo problem >&2"))
+	s.expectLog(pod, "line 1\nline 2\nline 3\nproblem")
 	s.expect("last line", s.kubectl("logs", pod.Name, "--tail=1"), "problem")
 	if got := s.kubectl("logs", pod.Name, "--timestamps", "--tail=1"); !strings.HasSuffix(got, " problem") || !strings.HasPrefix(got, "20") {
 		t.Errorf("log with time is %q", got)
@@ -34,7 +34,7 @@ func TestLogsOfThePreviousContainer(t *testing.T) {
 	mountEmptyDir(pod, "/data")
 	created := s.wait(s.create(pod), podTimeout, restarted(1))
 	s.wait(created, podTimeout, kit.Ready)
-	s.expect("log", s.logs(created), "second")
+	s.expectLog(created, "second")
 	s.expect("log of the previous container", s.kubectl("logs", created.Name, "--previous"), "first")
 }
 
@@ -68,7 +68,7 @@ func TestAttach(t *testing.T) {
 		t.Fatalf("attach: %v: %s", err, out)
 	}
 	s.wait(created, podTimeout, ended("Succeeded"))
-	s.expect("log", s.logs(created), "got words")
+	s.expectLog(created, "got words")
 }
 
 func TestCopy(t *testing.T) {

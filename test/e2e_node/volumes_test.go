@@ -133,7 +133,7 @@ func TestEmptyDirIsSharedAndGoesWithThePod(t *testing.T) {
 	pod.Spec.Containers = append(pod.Spec.Containers, kit.Container("writer", "echo hello > /shared/word"))
 	mountEmptyDir(pod, "/shared")
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "hello")
+	s.expectLog(created, "hello")
 
 	dir := filepath.Join(node.Layout().KubeletRoot(), "pods", string(created.UID))
 	s.remove(created)
@@ -160,7 +160,7 @@ func TestHostPath(t *testing.T) {
 	pod := kit.Pod("host", "cat /host/in; echo from the pod > /host/out")
 	mount(pod, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir, Type: new(v1.HostPathDirectory)}}, "/host")
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "from the host")
+	s.expectLog(created, "from the host")
 	data, err := os.ReadFile(filepath.Join(dir, "out"))
 	s.must(err)
 	s.expect("file on the host", string(data), "from the pod\n")
@@ -175,7 +175,7 @@ func TestSubPath(t *testing.T) {
 	dir := t.TempDir()
 	mount(pod, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}, "/data").SubPathExpr = "logs/$(POD_NAME)"
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "two\n2")
+	s.expectLog(created, "two\n2")
 	data, err := os.ReadFile(filepath.Join(dir, "logs", "part", "file"))
 	s.must(err)
 	s.expect("file on the host", string(data), "mine\n")
@@ -207,5 +207,5 @@ func TestFSGroup(t *testing.T) {
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64(1000)), RunAsGroup: new(int64(2000)), FSGroup: new(int64(3000))}
 	mountEmptyDir(pod, "/data")
 	created := s.succeeded(pod)
-	s.expect("log", s.logs(created), "1000\n2000 3000\n3000\n3000")
+	s.expectLog(created, "1000\n2000 3000\n3000\n3000")
 }

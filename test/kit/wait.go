@@ -18,8 +18,16 @@ import (
 
 const pollInterval = 250 * time.Millisecond
 
-// Poll calls check until it returns nil, at most for limit. The error holds
-// what check said last.
+// hopeless is an error that time will not mend.
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error { return h.error }
+
+// Hopeless marks an error of a check after which waiting on makes no sense.
+func Hopeless(err error) error { return hopeless{err} }
+
+// Poll calls check until it returns nil or a Hopeless error, at most for limit.
+// The error holds what check said last.
 func Poll(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
@@ -27,8 +35,14 @@ func Poll(ctx context.Context, limit time.Duration, check func(context.Context) 
 		if last == nil || err == nil || !cutOff(ctx, err) {
 			last = err
 		}
+		if errors.As(err, &hopeless{}) {
+			return false, err
+		}
 		return err == nil, nil
 	})
+	if errors.As(err, &hopeless{}) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("gave up after %v: %w", limit, errors.Join(last, context.Cause(ctx)))
 	}
@@ -80,18 +94,26 @@ func Ready(pod *v1.Pod) error {
 	if ConditionStatus(pod, v1.PodReady) == v1.ConditionTrue {
 		return nil
 	}
-	return errors.New("not Ready: " + Describe(pod))
+	return IfEnded(pod, errors.New("not Ready: "+Describe(pod)))
 }
 
-// InPhase is a check for a pod in that phase. It has no patience with a pod
-// that ended otherwise only in its text: phases are final.
+// InPhase is a check for a pod in that phase. It is hopeless for a pod that
+// ended in another.
 func InPhase(phase v1.PodPhase) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if pod.Status.Phase == phase {
 			return nil
 		}
-		return fmt.Errorf("phase is not %s: %s", phase, Describe(pod))
+		return IfEnded(pod, fmt.Errorf("phase is not %s: %s", phase, Describe(pod)))
 	}
+}
+
+// IfEnded makes err hopeless for a pod that ended: its phase is final.
+func IfEnded(pod *v1.Pod, err error) error {
+	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+		return Hopeless(err)
+	}
+	return err
 }
 
 // ConditionStatus is the status of one of the pod's conditions, Unknown if the

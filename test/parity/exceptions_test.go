@@ -33,32 +33,28 @@ const (
 
 // Reasons that several rows share.
 const (
-	windows      = "Windows; this program is for Linux only"
-	ownCommand   = "the command line is parsed with pflag alone, without cobra; the help text is compared above"
-	ownServers   = "pkg/kubelet/server listens itself, so that servers stop with the agent and a taken port is an error"
-	ownNotifiers = "the kernel's memory notifications of cgroup v1 are not used; `kernelMemcgNotification` is announced as unsupported"
-	ownOrdering  = "computed by the own package, and compared with stock in its differential tests"
-	ownReplaces  = "this is what the program replaces"
+	windows     = "Windows; this program is for Linux only"
+	ownCommand  = "the command line is parsed with pflag alone, without cobra; the help text is compared above"
+	ownServers  = "pkg/kubelet/server listens itself, so that servers stop with the agent and a taken port is an error"
+	ownOrdering = "computed by the own package, and compared with stock in its differential tests"
+	ownReplaces = "this is what the program replaces"
 )
 
 // exceptions are all known differences. An entry whose difference has gone fails the test, as does a difference without an entry.
 var exceptions = map[key]exception{
-	{flagNames, "--kernel-memcg-notification"}: {missing, ownNotifiers},
-	{configNames, "kernelMemcgNotification"}:   {missing, ownNotifiers},
-	{flagFields, "WindowsPriorityClass"}:       {needless, windows},
-	{flagFields, "WindowsService"}:             {needless, windows},
+	{flagFields, "WindowsPriorityClass"}: {needless, windows},
+	{flagFields, "WindowsService"}:       {needless, windows},
 
 	{gates, "SupplementalGroupsPolicy"}: {needless, "GA and locked to true since 1.35; the container's user is always reported"},
 
-	{events, "HostIPsIPFamilyMismatch"}: {missing, "the warning that the cloud provider chose another IP family than the node's is not written"},
+	{events, "EvictionSignalUnknown"}:             {extra, "says on the Node that a signal has been blind for 30 s; stock evicts nothing then, and says nothing"},
+	{calls, "golang.org/x/sys/unix.EpollCreate1"}: {another, "one blocking read per eventfd, closed to stop"},
+	{calls, "golang.org/x/sys/unix.EpollCtl"}:     {another, "one blocking read per eventfd, closed to stop"},
+	{calls, "golang.org/x/sys/unix.EpollWait"}:    {another, "one blocking read per eventfd, closed to stop"},
+	{events, "HostIPsIPFamilyMismatch"}:           {missing, "the warning that the cloud provider chose another IP family than the node's is not written"},
 
-	{calls, "k8s.io/cloud-provider.DisableWarningForProvider"}:      {missing, "a `--cloud-provider` other than external is not refused"},
-	{calls, "k8s.io/cloud-provider.ErrorForDisabledProvider"}:       {another, "refused when settings are checked, with a message that names the flag"},
-	{calls, "golang.org/x/sys/unix.EpollCreate1"}:                   {missing, ownNotifiers},
-	{calls, "golang.org/x/sys/unix.EpollCtl"}:                       {missing, ownNotifiers},
-	{calls, "golang.org/x/sys/unix.EpollWait"}:                      {missing, ownNotifiers},
-	{calls, "golang.org/x/sys/unix.Eventfd"}:                        {missing, ownNotifiers},
-	{calls, "k8s.io/kubernetes/pkg/kubelet/cm.GetCgroupSubsystems"}: {missing, ownNotifiers},
+	{calls, "k8s.io/cloud-provider.DisableWarningForProvider"}: {needless, "any provider but external is refused, there is no deprecation to warn of"},
+	{calls, "k8s.io/cloud-provider.ErrorForDisabledProvider"}:  {another, "refused when settings are checked, with a message that names the flag"},
 
 	{calls, "(*github.com/spf13/cobra.Command).OutOrStderr"}:                   {another, ownCommand},
 	{calls, "(*github.com/spf13/cobra.Command).OutOrStdout"}:                   {another, ownCommand},

@@ -20,8 +20,10 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stockapp "k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	stockeviction "k8s.io/kubernetes/pkg/kubelet/eviction"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
@@ -208,8 +210,16 @@ func TestUnsupportedWarnings(t *testing.T) {
 	if lines := UnsupportedWarnings(settings.Config, settings.Flags, utilfeature.DefaultFeatureGate); len(lines) > 0 {
 		t.Errorf("warnings about defaults: %q", lines)
 	}
-	settings.Config.KernelMemcgNotification = true
-	if lines := settings.warnings(); len(lines) != 1 || !strings.Contains(lines[0], "--kernel-memcg-notification") || strings.Contains(lines[0], "\n") {
+	list := UnsupportedSettings
+	t.Cleanup(func() { UnsupportedSettings = list })
+	UnsupportedSettings = append(UnsupportedSettings, Unsupported{
+		Setting: "maxPods (--max-pods)", Consequence: "whatever",
+		used: func(config *kubeletconfig.KubeletConfiguration, _ *options.KubeletFlags, _ featuregate.FeatureGate) bool {
+			return config.MaxPods == 7
+		},
+	})
+	settings.Config.MaxPods = 7
+	if lines := settings.warnings(); len(lines) != 1 || lines[0] != "maxPods (--max-pods) is not supported yet: whatever" {
 		t.Errorf("warnings %q", lines)
 	}
 	seen := map[string]bool{}

@@ -144,6 +144,7 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	l.memory = memory
 	m.decision.Store(&d)
 	m.publish(ctx, &d)
+	l.blind.report(ctx, &m.report, &d)
 	m.apply(ctx, s, &d)
 	next := s.Taken.Add(nextLook(&d, rules.Timing.Period))
 	if f.direct && l.next.Before(next) {

@@ -42,6 +42,7 @@ type loopState struct {
 	memory    policy.Memory
 	layout    snapshot.Layout
 	builder   builder
+	blind     blindness
 	collector collector
 	// collecting since when; zero when no collection is under way.
 	collecting time.Time

@@ -172,6 +172,7 @@ func TestHangingSummaryKeepsConditions(t *testing.T) {
 				blind += len(c.Blind)
 			}
 			expect(t, "blind signals", blind, 1)
+			expect(t, "events", n.eventsOf("EvictionSignalUnknown"), []string{"Cannot tell [memory.available] since 2000-01-01T00:00:25Z; MemoryPressure stays true"})
 		})
 	})
 }

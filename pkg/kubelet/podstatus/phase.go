@@ -22,8 +22,13 @@ func (g *generation) setPhase(out *v1.PodStatus) {
 	}
 }
 
-// keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one.
+// keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one. A failure for a reason
+// (evicted, preempted, past its deadline) also stands against containers that ended well when they were told to: stock reports such a
+// pod as Succeeded, so that nobody learns of the eviction and a Job counts it as done.
 func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
+	if g.endedByAgent() {
+		return v1.PodFailed
+	}
 	if isTerminal(phase) {
 		return phase
 	}
@@ -34,6 +39,11 @@ func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
 		}
 	}
 	return phase
+}
+
+// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason.
+func (g *generation) endedByAgent() bool {
+	return g.Previous.Phase == v1.PodFailed && g.Previous.Reason != ""
 }
 
 // phaseOfContainers is the phase as the container statuses alone give it.

@@ -90,3 +90,22 @@ func TestInitRemovedInPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestEvictionIsNoSuccess is where we differ from stock on purpose as well: a pod that was evicted and whose process then ends well was
+// evicted all the same. Stock reports it as Succeeded.
+func TestEvictionIsNoSuccess(t *testing.T) {
+	s := scenario{
+		pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "a"}}}},
+		runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
+			{Name: "a", State: kubecontainer.ContainerStateExited, ID: kubecontainer.ContainerID{Type: "x", ID: "y"}},
+		}},
+		previous: &v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."},
+		terminal: true,
+	}
+	if got := stock(t, s.copy()); got.Phase != v1.PodSucceeded {
+		t.Errorf("stock reports %s now, so this is no difference any more", got.Phase)
+	}
+	if got := ours(s.copy()); got.Phase != v1.PodFailed || got.Reason != "Evicted" || got.Message != s.previous.Message {
+		t.Errorf("ours: %s, %q, %q", got.Phase, got.Reason, got.Message)
+	}
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// requestTimeout bounds one request to the kubelet.
+const requestTimeout = 30 * time.Second
+
+// KubeletGet asks the kubelet itself, without the API server. A client that is
+// not trusted shows no certificate. The status code of any answer is returned
+// with its body.
+func (c *Cluster) KubeletGet(ctx context.Context, path string, trusted bool) (code int, body []byte, err error) {
+	config, err := c.clientTLS(trusted)
+	if err != nil {
+		return 0, nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	address := net.JoinHostPort(c.machine.nodeIP.String(), strconv.Itoa(portKubelet))
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the kubelet: %w", err)
+	}
+	response, err := (&http.Client{Transport: transport, Timeout: requestTimeout}).Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the kubelet: %w", err)
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the kubelet's answer: %w", err)
+	}
+	return response.StatusCode, body, nil
+}
+
+func (c *Cluster) clientTLS(trusted bool) (*tls.Config, error) {
+	layout := c.config.Layout
+	ca, err := os.ReadFile(layout.pki("ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the cluster's authority holds no certificate")
+	}
+	config := &tls.Config{RootCAs: roots}
+	if !trusted {
+		return config, nil
+	}
+	pair, err := tls.LoadX509KeyPair(layout.pki(userAdmin+".crt"), layout.pki(userAdmin+".key"))
+	if err != nil {
+		return nil, fmt.Errorf("read administrator's certificate: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}

@@ -1,0 +1,80 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+// TestStandaloneKubeletJoins runs a static pod on a kubelet that knows no API
+// server, and then lets the node join: the pod is the same.
+func TestStandaloneKubeletJoins(t *testing.T) {
+	s := newSpace(t)
+	s.must(node.StopKubelet(s.ctx))
+	t.Cleanup(func() {
+		node.SetStandalone(false)
+		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+			t.Error(err)
+		}
+	})
+	node.SetStandalone(true)
+	s.must(node.StartKubelet(s.ctx, nil))
+	s.writeManifest(kit.IdlePod("static"))
+	var alone *v1.Pod
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		var err error
+		if alone, err = s.podOfKubelet(ctx, "static"); err != nil {
+			return err
+		}
+		return kit.Ready(alone)
+	})
+
+	s.must(node.StopKubelet(s.ctx))
+	node.SetStandalone(false)
+	s.must(node.StartKubelet(s.ctx, nil))
+	joined := s.mirror("static", kit.Ready)
+	s.expect("container", joined.Status.ContainerStatuses[0].ContainerID, alone.Status.ContainerStatuses[0].ContainerID)
+}
+
+// podOfKubelet asks the kubelet for the static pod called name.
+func (s *space) podOfKubelet(ctx context.Context, name string) (*v1.Pod, error) {
+	code, body, err := node.KubeletGet(ctx, "/pods", true)
+	if err != nil {
+		return nil, err
+	}
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("the kubelet answers %d: %.200s", code, body)
+	}
+	var list v1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("decode pods: %w", err)
+	}
+	for i, pod := range list.Items {
+		if pod.Namespace == s.name && pod.Annotations["kubernetes.io/config.source"] == "file" {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, fmt.Errorf("the kubelet knows no static pod %s among %d pods", name, len(list.Items))
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/pods", "/stats/summary", "/metrics", "/configz", "/containerLogs/a/b/c", "/exec/a/b/c"} {
+		code, body, err := node.KubeletGet(t.Context(), path, false)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if code != http.StatusUnauthorized {
+			t.Errorf("%s answers a stranger with %d: %.200s", path, code, body)
+		}
+	}
+}
