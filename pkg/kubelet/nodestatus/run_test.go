@@ -26,8 +26,9 @@ func TestRunReportsReadyAsSoonAsItCan(t *testing.T) {
 		if c := condition(s.current(), v1.NodeReady); c.Status != v1.ConditionTrue {
 			t.Fatalf("after %v: ready %v", time.Since(start), c)
 		}
-		if w.readies == 0 || w.startupOver != 1 {
-			t.Errorf("recorded ready %d times, start-up over %d times", w.readies, w.startupOver)
+		readies, over := get(w, func(w *world) int { return w.readies }), get(w, func(w *world) int { return w.startupOver })
+		if readies == 0 || over != 1 {
+			t.Errorf("recorded ready %d times, start-up over %d times", readies, over)
 		}
 		ups := get(w, func(w *world) int { return w.runtimeUps })
 		time.Sleep(5 * time.Second)

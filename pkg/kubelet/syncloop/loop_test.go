@@ -3,6 +3,7 @@ package syncloop
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,8 +37,8 @@ type running struct {
 	probes   chan results.Update
 	statuses *probeStatuses
 	due      []types.UID
-	down     error
-	cleaned  int
+	down     atomic.Bool
+	cleaned  atomic.Int32
 	died     []string
 	ended    error
 }
@@ -46,12 +47,17 @@ func start(t *testing.T, sourcesReady bool) *running {
 	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate), events: make(chan *pleg.PodLifecycleEvent),
 		probes: make(chan results.Update), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:        Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes},
-		Handlers:      r.Handlers,
-		RuntimeErrors: func() error { return r.down },
+		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes},
+		Handlers: r.Handlers,
+		RuntimeErrors: func() error {
+			if r.down.Load() {
+				return errors.New("no runtime")
+			}
+			return nil
+		},
 		SourcesReady:  r.SourcesReady,
 		Status:        r.statuses,
-		CleanUp:       func(context.Context) error { r.cleaned++; return nil },
+		CleanUp:       func(context.Context) error { r.cleaned.Add(1); return nil },
 		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died = append(r.died, string(uid)+"/"+id) },
 		Due:           func() []types.UID { due := r.due; r.due = nil; return due },
 		ShouldSync:    func(pod *v1.Pod) bool { return pod.Name == "overdue" },
@@ -102,21 +108,21 @@ func TestLoop(t *testing.T) {
 		"housekeeping": func(t *testing.T, r *running) {
 			<-time.After(3 * housekeepingPeriod)
 			synctest.Wait()
-			if r.cleaned != 3 {
-				t.Errorf("cleaned %d times in three periods", r.cleaned)
+			if n := r.cleaned.Load(); n != 3 {
+				t.Errorf("cleaned %d times in three periods", n)
 			}
 		},
 		"nothing happens while the runtime is down": func(t *testing.T, r *running) {
-			r.down = errors.New("no runtime")
+			r.down.Store(true)
 			<-time.After(time.Second)
-			before := r.cleaned
+			before := r.cleaned.Load()
 			<-time.After(time.Minute)
-			if r.cleaned > before+1 {
-				t.Errorf("cleaned %d times", r.cleaned-before)
+			if n := r.cleaned.Load(); n > before+1 {
+				t.Errorf("cleaned %d times", n-before)
 			}
-			r.down = nil
+			r.down.Store(false)
 			<-time.After(runtimeDownPauseMax + housekeepingPeriod)
-			if r.cleaned <= before {
+			if r.cleaned.Load() <= before {
 				t.Error("the loop does not go on when the runtime is back")
 			}
 		},
@@ -138,7 +144,7 @@ func TestHousekeepingWaitsForAllSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, false)
 		<-time.After(10 * housekeepingPeriod)
-		if r.cleaned != 0 {
+		if r.cleaned.Load() != 0 {
 			t.Error("cleaned up while a source was silent: its pods would have looked like orphans")
 		}
 	})
@@ -151,7 +157,7 @@ func TestHealthCheckFailsWhenTheLoopDoesNotTurn(t *testing.T) {
 		if err := r.loop.HealthCheck(nil); err != nil {
 			t.Error(err)
 		}
-		r.down = errors.New("no runtime")
+		r.down.Store(true)
 		<-time.After(minHealthWindow + 2*housekeepingPeriod)
 		if r.loop.HealthCheck(nil) == nil {
 			t.Error("healthy although the loop stands still")
