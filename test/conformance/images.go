@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
 // userlandPackages are what the suite expects to find beside agnhost.
@@ -105,7 +106,7 @@ func (i images) makeUserland(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(i.log, "Unpacking a Debian userland for the test images (about two minutes).")
-	if err := os.RemoveAll(i.userland); err != nil {
+	if err := host.RemoveTree(i.userland); err != nil {
 		return fmt.Errorf("remove unfinished userland: %w", err)
 	}
 	const users = "useradd -u 1000 -m user-defined-in-image; groupadd -g 50000 group-defined-in-image; " +

@@ -35,6 +35,7 @@ var outsideDirs = []string{
 	"/var/lib/cni",
 	"/var/lib/kubelet",
 	"/var/log/containers",
+	"/var/log/pods",
 }
 
 // Footprint is how the machine was before a cluster touched it, and what of
