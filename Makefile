@@ -25,6 +25,7 @@ help: ## List the targets.
 .PHONY: go
 go:
 	@command -v go >/dev/null || { echo "Go is needed, version $$(awk '/^go /{print $$2}' go.mod) or any from 1.21 on that may fetch it; see https://go.dev/dl" >&2; exit 1; }
+	@why=$$(go list -m 2>&1) || { echo "This $$(go version) cannot build the program: $$why" >&2; exit 1; }
 
 ##@ A node to use
 

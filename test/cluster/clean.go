@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
@@ -86,12 +85,4 @@ func removeState(layout Layout) error {
 		}
 	}
 	return err
-}
-
-// CopyLogs copies the logs of the processes to dir, for a failed run in CI.
-func CopyLogs(layout Layout, dir string) error {
-	if err := os.CopyFS(dir, os.DirFS(layout.Logs)); err != nil {
-		return fmt.Errorf("copy logs: %w", err)
-	}
-	return nil
 }

@@ -205,6 +205,9 @@ func (c *Cluster) prepare() error {
 	if err := os.MkdirAll(layout.run(""), 0o755); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
 	}
+	if err := layout.keepOldLogs(); err != nil {
+		return err
+	}
 	footprint := host.TakeFootprint()
 	footprint.Cgroup, footprint.Shared = cmp.Or(c.config.CgroupRoot, c.config.podsCgroup()), c.config.CgroupRoot == ""
 	if err := footprint.Save(layout.footprint()); err != nil {

@@ -101,6 +101,19 @@ func (l Layout) processes() host.Processes {
 	return host.Processes{LogDir: l.Logs, RunDir: l.run("")}
 }
 
+// keepOldLogs moves the logs of the cluster before this one aside; those of the
+// one before that go.
+func (l Layout) keepOldLogs() error {
+	old := l.Logs + ".old"
+	if err := os.RemoveAll(old); err != nil {
+		return fmt.Errorf("remove old logs: %w", err)
+	}
+	if err := os.Rename(l.Logs, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep old logs: %w", err)
+	}
+	return nil
+}
+
 // exists says whether a cluster left anything in this layout.
 func (l Layout) exists() bool {
 	_, err := os.Stat(l.State)

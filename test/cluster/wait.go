@@ -47,7 +47,7 @@ func (c *Cluster) waitFor(ctx context.Context, name string, proc host.Process, r
 		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s is not ready: %w; last answer: %w; end of its log:\n%s", name, err, last, c.tail(name))
+		return fmt.Errorf("%s is not ready: %w; end of its log:\n%s", name, errors.Join(err, last), c.tail(name))
 	}
 	return nil
 }
