@@ -16,14 +16,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/sysctl"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
-)
 
-// evictedReason is the reason of a pod refused under node pressure; it is the eviction manager's reason too.
-const evictedReason = "Evicted"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+)
 
 // countedReasons are the values the label of the rejections metric may take, so that its cardinality stays bounded.
 var countedReasons = sets.New(
-	evictedReason,
+	policy.ReasonEvicted,
 	lifecycle.AppArmorNotAdmittedReason,
 	lifecycle.InitContainerRestartPolicyForbidden,
 	lifecycle.InvalidNodeInfo,

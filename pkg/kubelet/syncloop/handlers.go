@@ -16,6 +16,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util/sliceutils"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
@@ -153,16 +154,12 @@ func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 		if status.NeedToReconcilePodReadiness(pod.Pod) {
 			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
 		}
-		if evicted(pod.Status) {
+		// Once the API server has seen the eviction, nothing of the containers is needed any more.
+		if eviction.PodIsEvicted(pod.Status) {
 			h.RemoveDeadContainers(ctx, pod.UID)
 		}
 	}
 	pending.Retry()
-}
-
-// evicted is true when the API server has seen that the agent evicted the pod.
-func evicted(status v1.PodStatus) bool {
-	return status.Phase == v1.PodFailed && status.Reason == "Evicted"
 }
 
 // Sync has the workers synchronize the given pods, which must not be mirror pods.
