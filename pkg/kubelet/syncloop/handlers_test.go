@@ -22,7 +22,7 @@ import (
 // world is everything around the handlers: real pod manager, recorded workers, a gate with a list of whom it refuses.
 type world struct {
 	*Handlers
-	updates  []string
+	updates  list[string]
 	refused  []types.UID
 	stopping []types.UID
 	removed  []types.UID
@@ -34,7 +34,7 @@ func (w *world) UpdatePod(_ context.Context, u podworkers.Update) {
 	if u.MirrorPod != nil {
 		line += " mirror " + string(u.MirrorPod.UID)
 	}
-	w.updates = append(w.updates, line)
+	w.updates.add(line)
 }
 
 func (w *world) IsPodTerminationRequested(uid types.UID) bool {
@@ -47,11 +47,7 @@ func (w *world) Admit(_ context.Context, active []*v1.Pod, pod *v1.Pod) bool {
 }
 
 // take returns and forgets the updates so far.
-func (w *world) take() []string {
-	out := w.updates
-	w.updates = nil
-	return out
-}
+func (w *world) take() []string { return w.updates.take() }
 
 func newWorld(sourcesReady bool) *world {
 	w := &world{}

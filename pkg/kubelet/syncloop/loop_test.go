@@ -36,10 +36,10 @@ type running struct {
 	events   chan *pleg.PodLifecycleEvent
 	probes   chan results.Update
 	statuses *probeStatuses
-	due      []types.UID
+	due      list[types.UID]
 	down     atomic.Bool
 	cleaned  atomic.Int32
-	died     []string
+	died     list[string]
 	ended    error
 }
 
@@ -58,8 +58,8 @@ func start(t *testing.T, sourcesReady bool) *running {
 		SourcesReady:  r.SourcesReady,
 		Status:        r.statuses,
 		CleanUp:       func(context.Context) error { r.cleaned.Add(1); return nil },
-		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died = append(r.died, string(uid)+"/"+id) },
-		Due:           func() []types.UID { due := r.due; r.due = nil; return due },
+		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died.add(string(uid) + "/" + id) },
+		Due:           r.due.take,
 		ShouldSync:    func(pod *v1.Pod) bool { return pod.Name == "overdue" },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,7 +84,7 @@ func TestLoop(t *testing.T) {
 			r.events <- &pleg.PodLifecycleEvent{ID: "unknown", Type: pleg.ContainerDied, Data: "c2"}
 			synctest.Wait()
 			expect(t, "updates", r.take(), []string{"sync a"})
-			expect(t, "died", r.died, []string{"a/c1", "unknown/c2"})
+			expect(t, "died", r.died.take(), []string{"a/c1", "unknown/c2"})
 		},
 		"probe results": func(t *testing.T, r *running) {
 			r.add(aPod("a", 0))
@@ -97,7 +97,7 @@ func TestLoop(t *testing.T) {
 		},
 		"pods that are due": func(t *testing.T, r *running) {
 			r.add(aPod("a", 0), aPod("b", 0), aPod("overdue", 0))
-			r.due = []types.UID{"b"}
+			r.due.add("b")
 			<-time.After(syncPeriod)
 			synctest.Wait()
 			updates := r.take()
