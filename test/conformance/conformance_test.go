@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
-	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,33 +23,85 @@ func TestExactlyChoosesNothingElse(t *testing.T) {
 	}
 }
 
-func TestStockPassesAreDistinct(t *testing.T) {
-	names := StockPasses()
-	if len(names) != 369 {
-		t.Errorf("%d names", len(names))
+func TestKnownResultsBelongToSuites(t *testing.T) {
+	files, err := known.ReadDir("stock")
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(names)
-	if len(slices.Compact(names)) != 369 {
-		t.Error("a name is there twice")
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".txt")
+		if _, err := SelectionByName(name); err != nil {
+			t.Error(err)
+		}
+		if len(KnownStock(name)) == 0 {
+			t.Errorf("%s is empty", file.Name())
+		}
+	}
+	if n := len(KnownStock("nodeconformance")); n != 369 {
+		t.Errorf("%d names of node conformance", n)
+	}
+	if n := len(KnownStock("nonsense")); n != 0 {
+		t.Errorf("%d results of a suite that is not there", n)
+	}
+}
+
+func TestSelectionsCompile(t *testing.T) {
+	for _, s := range Selections() {
+		for _, pattern := range []string{s.Focus, s.Skip} {
+			if _, err := regexp.Compile(pattern); err != nil {
+				t.Errorf("suite %s: %v", s.Name, err)
+			}
+		}
+	}
+	if _, err := SelectionByName("nonsense"); err == nil || !strings.Contains(err.Error(), "nodeconformance") {
+		t.Errorf("the error %v does not say what there is", err)
 	}
 }
 
 func TestResultsAreKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "results.json")
-	results, err := loadResults(file)
+	s := Suite{Dir: t.TempDir(), Party: "ours", Selection: Selection{Name: "some"}}
+	results, err := s.Kept()
 	if err != nil || len(results) != 0 {
 		t.Fatalf("no file is %v, %v", results, err)
 	}
-	results["b"], results["c"] = passed, "failed"
-	if err := results.save(file); err != nil {
+	results.add(spec{Leaf: "b", State: passed})
+	results.add(spec{Leaf: "c", State: "failed"})
+	results.add(spec{Leaf: "c", State: passed})
+	if err := results.save(s.file("results.json")); err != nil {
 		t.Fatal(err)
 	}
-	again, err := loadResults(file)
+	again, err := s.Kept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := again.Missing([]string{"c", "b", "a"}); !slices.Equal(missing, []string{"a", "c"}) {
-		t.Errorf("missing are %v", missing)
+	if !maps.Equal(again, results) || again["c"].Tries != 2 {
+		t.Errorf("read %v", again)
+	}
+	if err := s.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := s.Kept(); err != nil || len(left) != 0 {
+		t.Errorf("after they were forgotten %v, %v", left, err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	stock := Results{"a": {State: passed}, "b": {State: passed}, "c": {State: "failed"}, "d": {State: "failed"}, "e": {State: "skipped"}}
+	ours := Results{"a": {State: passed}, "b": {State: "failed", Failure: "too late"}, "c": {State: passed}, "d": {State: "timedout"}, "e": {State: "skipped"}}
+	c := Compare(stock, ours)
+	want := Comparison{Both: []string{"a"}, OnlyStock: []string{"b"}, OnlyOurs: []string{"c"}, Neither: []string{"d"}}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("comparison is %+v", c)
+	}
+	if c.Percent() != 50 {
+		t.Errorf("%g %%", c.Percent())
+	}
+	var table strings.Builder
+	c.Write(&table, ours)
+	for _, line := range []string{"failed: b", "too late", "timedout: d", "only stock               1"} {
+		if !strings.Contains(table.String(), line) {
+			t.Errorf("the table does not say %q:\n%s", line, table.String())
+		}
 	}
 }
 

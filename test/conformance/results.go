@@ -1,31 +1,32 @@
 package conformance
 
 import (
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// stockPasses names the specs that pass with the stock kubelet of the same
-// release on a machine of the kind that runs this suite, one per line.
-//
-//go:embed stock.txt
-var stockPasses string
-
-// StockPasses are the names of the specs that pass with the stock kubelet.
-func StockPasses() []string { return strings.Split(strings.TrimSpace(stockPasses), "\n") }
-
 // passed is the state of a spec that needs no second look.
 const passed = "passed"
 
-// Results is the last known state of each spec: passed, failed, skipped and so
-// on, as the suite reports it.
-type Results map[string]string
+// Outcome is what became of a spec the last time it ran.
+type Outcome struct {
+	// State is passed, failed, skipped and so on, as the suite reports it.
+	State string `json:"state"`
+	// Failure is the first line of what went wrong.
+	Failure string `json:"failure,omitempty"`
+	// Tries is how often the spec has run; more than one for a spec that
+	// passed means that it failed before.
+	Tries int `json:"tries"`
+}
+
+// Results is the outcome of each spec by its name.
+type Results map[string]Outcome
 
 // loadResults reads what save wrote; no file means no results.
 func loadResults(file string) (Results, error) {
@@ -48,22 +49,18 @@ func (r Results) save(file string) error {
 	if err != nil {
 		return fmt.Errorf("encode results: %w", err)
 	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
 	if err := os.WriteFile(file+".new", data, 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return os.Rename(file+".new", file)
 }
 
-// Missing are the specs of want that did not pass, in order.
-func (r Results) Missing(want []string) []string {
-	var missing []string
-	for _, name := range want {
-		if r[name] != passed {
-			missing = append(missing, name)
-		}
-	}
-	slices.Sort(missing)
-	return missing
+// add takes the outcome of one more run of a spec.
+func (r Results) add(s spec) {
+	r[s.name()] = Outcome{State: s.State, Failure: s.failure(), Tries: r[s.name()].Tries + 1}
 }
 
 // spec is what we read of the suite's report about one spec.
@@ -72,10 +69,19 @@ type spec struct {
 	Leaf       string   `json:"LeafNodeText"`
 	Type       string   `json:"LeafNodeType"`
 	State      string   `json:"State"`
+	Failure    struct {
+		Message string `json:"Message"`
+	} `json:"Failure"`
 }
 
 // name is the spec's full text, by which it can be chosen.
 func (s spec) name() string { return strings.Join(append(slices.Clone(s.Containers), s.Leaf), " ") }
+
+// failure is the first line of what went wrong.
+func (s spec) failure() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s.Failure.Message), "\n")
+	return line
+}
 
 // readReport reads a report of the suite.
 func readReport(file string) ([]spec, error) {

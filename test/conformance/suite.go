@@ -12,12 +12,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
@@ -27,20 +30,43 @@ import (
 // suite starts and stops its own control plane for each batch.
 const batch = 60
 
-// Suite is one run of the upstream suite.
+// Suite runs a selection of the upstream suite against one kubelet.
 type Suite struct {
-	// Root is the repository, Dir where everything of the run is kept.
+	Selection
+	// Root is the repository, Dir where everything of all runs is kept.
 	Root string
 	Dir  string
-	// Kubelet is the binary under test.
+	// Kubelet is the binary under test, Party the name its results are kept
+	// under.
 	Kubelet string
-	// Focus and Skip are regular expressions over the names of specs.
-	Focus string
-	Skip  string
-	// Procs is how many specs run at the same time.
-	Procs int
-	Log   io.Writer
+	Party   string
+	Log     io.Writer
 }
+
+// Stock makes the suite one for the stock kubelet. Its results are kept by
+// what they depend on: the release and the machine.
+func (s Suite) Stock() (Suite, error) {
+	facts, err := machineFacts()
+	if err != nil {
+		return s, err
+	}
+	s.Kubelet, s.Party = s.layout().Program(build.StockKubelet().Name), "stock-"+build.KubernetesVersion+"-"+facts
+	return s, nil
+}
+
+// Kept are the results of earlier runs.
+func (s Suite) Kept() (Results, error) { return loadResults(s.file("results.json")) }
+
+// Forget removes the results of earlier runs.
+func (s Suite) Forget() error {
+	if err := os.RemoveAll(s.file("results.json")); err != nil {
+		return fmt.Errorf("forget results: %w", err)
+	}
+	return nil
+}
+
+// file is where something of this suite with this kubelet is kept.
+func (s Suite) file(name string) string { return filepath.Join(s.Dir, s.Party, s.Name, name) }
 
 // Prepare builds everything that Run needs.
 func (s Suite) Prepare(ctx context.Context) error {
@@ -49,7 +75,11 @@ func (s Suite) Prepare(ctx context.Context) error {
 	if err := builder.All(ctx, layout.Images, s.Kubelet == layout.Program("kubelet")); err != nil {
 		return err
 	}
-	if err := builder.Build(ctx, build.ConformanceParts()); err != nil {
+	parts := build.ConformanceParts()
+	if s.Kubelet == layout.Program(build.StockKubelet().Name) {
+		parts = append(parts, build.StockKubelet())
+	}
+	if err := builder.Build(ctx, parts); err != nil {
 		return err
 	}
 	if err := s.makePath(); err != nil {
@@ -64,8 +94,7 @@ func (s Suite) Prepare(ctx context.Context) error {
 
 // Run runs what has not passed yet and returns all results.
 func (s Suite) Run(ctx context.Context) (Results, error) {
-	file := filepath.Join(s.Dir, "results.json")
-	results, err := loadResults(file)
+	results, err := s.Kept()
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +102,11 @@ func (s Suite) Run(ctx context.Context) (Results, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.runBatches(ctx, c, results, file)
+	err = s.runBatches(ctx, c, results)
 	return results, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 }
 
-func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Results, file string) error {
+func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Results) error {
 	if err := s.writePID(c); err != nil {
 		return err
 	}
@@ -85,8 +114,9 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 	if err != nil {
 		return err
 	}
-	todo := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return results[name] == passed })
-	fmt.Fprintf(s.Log, "%d specs, %d of them passed already.\n", len(names), len(names)-len(todo))
+	todo := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return results[name].State == passed })
+	fmt.Fprintf(s.Log, "Suite %s with %s: %d specs, %d of them passed already. Log: %s\n", s.Name, s.Kubelet, len(names), len(names)-len(todo), s.file("suite.log"))
+	done := 0
 	for chunk := range slices.Chunk(todo, batch) {
 		start := time.Now()
 		specs, err := s.ginkgo(ctx, c, chunk)
@@ -95,15 +125,16 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 		}
 		good := 0
 		for _, spec := range specs {
-			results[spec.name()] = spec.State
+			results.add(spec)
 			if spec.State == passed {
 				good++
 			}
 		}
-		if err := results.save(file); err != nil {
+		if err := results.save(s.file("results.json")); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.Log, "%d of %d passed in %s\n", good, len(chunk), time.Since(start).Round(time.Second))
+		done += len(chunk)
+		fmt.Fprintf(s.Log, "  %d of %d: %d of these %d passed, %s\n", done, len(todo), good, len(chunk), time.Since(start).Round(time.Second))
 	}
 	return nil
 }
@@ -139,7 +170,10 @@ func (s Suite) ginkgo(ctx context.Context, c *cluster.Cluster, names []string) (
 	if err := os.RemoveAll(report); err != nil {
 		return nil, fmt.Errorf("remove old report: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(s.Dir, "suite.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err := os.MkdirAll(filepath.Dir(s.file("suite.log")), 0o755); err != nil {
+		return nil, fmt.Errorf("make folder for the log: %w", err)
+	}
+	log, err := os.OpenFile(s.file("suite.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -153,7 +187,7 @@ func (s Suite) ginkgo(ctx context.Context, c *cluster.Cluster, names []string) (
 		"--k8s-bin-dir="+filepath.Join(s.Dir, "kubelet"),
 		"--container-runtime-endpoint=unix://"+layout.Socket(), "--container-runtime-pid-file="+s.pidFile(),
 		"--node-name="+cluster.NodeName, "--kubelet-config-file="+filepath.Join(s.Dir, "kubelet.yaml"),
-		"--prepull-images=false", "--report-dir="+filepath.Join(s.Dir, "artifacts"))
+		"--prepull-images=false", "--report-dir="+s.file("artifacts"))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
 	cmd.Env = append(os.Environ(), "PATH="+s.path()+":"+layout.Bin+":"+os.Getenv("PATH"), "FAKESYSTEMD_UNITS="+filepath.Join(s.Dir, "units"))
 	runErr := cmd.Run()
@@ -178,6 +212,24 @@ func exactly(names []string) string {
 }
 
 func (s Suite) layout() cluster.Layout { return cluster.NewLayout(s.Root, cluster.TestName) }
+
+// machineFacts says in one word what results of a kubelet depend on here.
+func machineFacts() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("ask for the kernel's release: %w", err)
+	}
+	var memory unix.Sysinfo_t
+	if err := unix.Sysinfo(&memory); err != nil {
+		return "", fmt.Errorf("ask for the memory of the machine: %w", err)
+	}
+	cgroup := "cgroup1"
+	if util.IsCgroup2UnifiedMode() {
+		cgroup = "cgroup2"
+	}
+	gib := (memory.Totalram*uint64(memory.Unit) + 1<<29) >> 30
+	return fmt.Sprintf("linux%s-%s-%dcpu-%dgib", unix.ByteSliceToString(u.Release[:]), cgroup, runtime.NumCPU(), gib), nil
+}
 
 func (s Suite) mirror() string { return filepath.Join(s.Dir, "images") }
 

@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// known holds, for each suite that was run with the stock kubelet of this
+// release on a machine of the kind that develops the program, the names of the
+// specs that passed, one per line.
+//
+//go:embed stock/*.txt
+var known embed.FS
+
+// KnownStock are stock's results that come with the repository: the specs
+// that passed. It is empty for a suite of which there are none.
+func KnownStock(suite string) Results {
+	results := Results{}
+	data, err := known.ReadFile("stock/" + suite + ".txt")
+	if err != nil {
+		return results
+	}
+	for name := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n") {
+		results[name] = Outcome{State: passed}
+	}
+	return results
+}
+
+// Comparison sorts specs by whom they pass with. What passes with neither is
+// what the machine cannot run, or what is broken upstream.
+type Comparison struct {
+	Both      []string
+	OnlyStock []string
+	OnlyOurs  []string
+	Neither   []string
+}
+
+// Compare puts two results beside each other. Skipped specs that nobody runs
+// are left out.
+func Compare(stock, ours Results) Comparison {
+	var c Comparison
+	names := maps.Clone(stock)
+	maps.Copy(names, ours)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		s, o := stock[name].State, ours[name].State
+		switch {
+		case s == passed && o == passed:
+			c.Both = append(c.Both, name)
+		case s == passed:
+			c.OnlyStock = append(c.OnlyStock, name)
+		case o == passed:
+			c.OnlyOurs = append(c.OnlyOurs, name)
+		case s != "skipped" && o != "skipped":
+			c.Neither = append(c.Neither, name)
+		}
+	}
+	return c
+}
+
+// Percent is how much of what passes with stock passes with ours.
+func (c Comparison) Percent() float64 {
+	all := len(c.Both) + len(c.OnlyStock)
+	if all == 0 {
+		return 100
+	}
+	return 100 * float64(len(c.Both)) / float64(all)
+}
+
+// Write prints the table, and under it what deserves a look with its reason.
+func (c Comparison) Write(w io.Writer, ours Results) {
+	list := func(title string, names []string) {
+		if len(names) == 0 {
+			return
+		}
+		fmt.Fprintf(w, "\n%s:\n", title)
+		for _, name := range names {
+			o := ours[name]
+			if o.State == "" {
+				o.State = "not run"
+			}
+			fmt.Fprintf(w, "  %s: %s\n", o.State, name)
+			if o.Failure != "" {
+				fmt.Fprintf(w, "      %s\n", o.Failure)
+			}
+		}
+	}
+	list("Only with stock", c.OnlyStock)
+	list("With neither", c.Neither)
+	var again []string
+	for _, name := range c.Both {
+		if ours[name].Tries > 1 {
+			again = append(again, name)
+		}
+	}
+	list("Passed at a later try", again)
+	fmt.Fprintf(w, "\n%-20s %5d\n%-20s %5d\n%-20s %5d\n%-20s %5d\n", "passed by both", len(c.Both), "only stock", len(c.OnlyStock),
+		"only ours", len(c.OnlyOurs), "neither", len(c.Neither))
+}
