@@ -171,14 +171,27 @@ func HasTaint(node *v1.Node, key string) bool {
 // MemoryPressure is a check for the condition and the taint, which come and go
 // together.
 func MemoryPressure(ctx context.Context, client kubernetes.Interface, want bool) error {
+	return pressure(ctx, client, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure, want)
+}
+
+// DiskPressure is MemoryPressure for disks.
+func DiskPressure(ctx context.Context, client kubernetes.Interface, want bool) error {
+	return pressure(ctx, client, v1.NodeDiskPressure, v1.TaintNodeDiskPressure, want)
+}
+
+// PIDPressure is MemoryPressure for process IDs.
+func PIDPressure(ctx context.Context, client kubernetes.Interface, want bool) error {
+	return pressure(ctx, client, v1.NodePIDPressure, v1.TaintNodePIDPressure, want)
+}
+
+func pressure(ctx context.Context, client kubernetes.Interface, kind v1.NodeConditionType, key string, want bool) error {
 	node, err := Node(ctx, client)
 	if err != nil {
 		return err
 	}
-	condition := NodeCondition(node, v1.NodeMemoryPressure).Status == v1.ConditionTrue
-	taint := HasTaint(node, v1.TaintNodeMemoryPressure)
+	condition, taint := NodeCondition(node, kind).Status == v1.ConditionTrue, HasTaint(node, key)
 	if condition != want || taint != want {
-		return fmt.Errorf("condition MemoryPressure is %v and its taint is there %v, want both %v", condition, taint, want)
+		return fmt.Errorf("condition %s is %v and its taint is there %v, want both %v", kind, condition, taint, want)
 	}
 	return nil
 }

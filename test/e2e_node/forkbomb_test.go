@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// bombLimit is how many PIDs one pod may have, bombRoom how many more than
+	// now the node may have before it is under pressure. The bomb gets there
+	// before its limit stops it, and goes on trying afterwards.
+	bombLimit = 1500
+	bombRoom  = 900
+)
+
+// bomb starts processes as fast as it can and is not stopped by failures.
+const bomb = `exec awk 'BEGIN { while (1) if (system("sleep 3600 &") != 0) failures++ }'`
+
+// TestForkBomb lets a pod start processes without end. Its control group
+// bounds it, it is evicted, and its neighbours notice nothing.
+func TestForkBomb(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	s.startMany(3)
+	before := s.fingerprint()
+	limits := s.rlimit()
+	threshold := *limits.MaxPID - *limits.NumOfRunningProcesses - bombRoom
+	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
+		config.PodPidsLimit = new(int64(bombLimit))
+		config.EvictionHard["pid.available"] = strconv.FormatInt(threshold, 10)
+		config.EvictionPressureTransitionPeriod.Duration = 10 * time.Second
+	})
+	pod := kit.Pod("bomb", bomb)
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", bomb}
+	// The processors are for those who watch, too.
+	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")}
+	evicted := s.wait(s.create(pod), slowTimeout, endedFor("Evicted"))
+	if !strings.HasPrefix(evicted.Status.Message, "The node was low on resource: pids.") {
+		t.Errorf("message is %q", evicted.Status.Message)
+	}
+	if kit.ConditionStatus(evicted, v1.DisruptionTarget) != v1.ConditionTrue {
+		t.Errorf("no condition DisruptionTarget among %v", evicted.Status.Conditions)
+	}
+	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.PIDPressure(ctx, s.client, false) })
+	s.eventually(time.Minute, func(context.Context) error {
+		if now := s.rlimit(); *now.MaxPID-*now.NumOfRunningProcesses < threshold+bombRoom/2 {
+			return fmt.Errorf("%d processes, before the bomb there were %d", *now.NumOfRunningProcesses, *limits.NumOfRunningProcesses)
+		}
+		return nil
+	})
+	s.remove(evicted)
+	s.must(s.sameAs(before))
+}
+
+// rlimit asks the kubelet how many processes there may be and are.
+func (s *space) rlimit() *statsapi.RlimitStats {
+	s.t.Helper()
+	var summary statsapi.Summary
+	code, body, err := node.KubeletGet(s.ctx, "/stats/summary?only_cpu_and_memory=false", true)
+	s.must(err)
+	if code != http.StatusOK {
+		s.t.Fatalf("statistics: code %d, %s", code, body)
+	}
+	s.must(json.Unmarshal(body, &summary))
+	if r := summary.Node.Rlimit; r == nil || r.MaxPID == nil || r.NumOfRunningProcesses == nil {
+		s.must(errors.New("the statistics do not say how many processes there are"))
+	}
+	return summary.Node.Rlimit
+}

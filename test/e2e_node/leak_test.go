@@ -1,0 +1,89 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// smallPods use some MiB more than they request, each.
+	smallPods    = 30
+	smallRequest = 1
+	smallUse     = 6
+	// leakHeadroom is how much memory, in MiB, is left above the threshold when
+	// the leak begins to grow.
+	leakHeadroom = 60
+	// leakDelay is how long the leak stays as it is first, so that it has been
+	// seen like all others when it grows.
+	leakDelay = 20 * time.Second
+)
+
+// TestOneLeakOneEviction lets a pod of higher priority leak beside thirty of
+// lower priority that use a little more than they requested. Stock evicts
+// those first, one after the other, and the kernel kills the leak meanwhile.
+// PLIMSOLL_LEAK_ROUNDS repeats each rate.
+func TestOneLeakOneEviction(t *testing.T) {
+	rounds := 1
+	if text := os.Getenv("PLIMSOLL_LEAK_ROUNDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("PLIMSOLL_LEAK_ROUNDS is %q, want a number from 1 on", text)
+		}
+		rounds = n
+	}
+	s := newSpace(t)
+	s.noPressure()
+	s.priorityClass("leaks", 1)
+	var small []*v1.Pod
+	for i := range smallPods {
+		pod := kit.HogPod(fmt.Sprintf("small-%02d", i), "--limit="+strconv.Itoa(smallUse), "--start="+strconv.Itoa(smallUse))
+		pod.Spec.Containers[0].Resources.Requests = kit.Mebibytes(smallRequest)
+		small = append(small, s.create(pod))
+	}
+	for _, pod := range small {
+		s.wait(pod, slowTimeout, kit.Ready)
+	}
+	before := s.fingerprint()
+	for round := range rounds {
+		for _, rate := range []int{1, 20, 200} {
+			t.Run(fmt.Sprintf("%d MiB per second, round %d", rate, round+1), func(t *testing.T) {
+				in := *s
+				in.t, in.ctx = t, t.Context()
+				in.oneLeak(rate, before)
+			})
+		}
+	}
+}
+
+// oneLeak runs one leak to its end and wants no other.
+func (s *space) oneLeak(rate int, before map[string]string) {
+	s.t.Helper()
+	used, err := node.PodMemoryUsed()
+	s.must(err)
+	// The threshold is a quarter of the pods' memory.
+	start := (node.PodMemory()*3/4-used)/mebibyte - leakHeadroom
+	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+leakDelay.String(), fmt.Sprintf("--rate=%d", rate),
+		fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
+	leak.Spec.PriorityClassName = "leaks"
+	leak.Spec.Containers[0].Resources.Requests = kit.Mebibytes(64)
+	leak = s.create(leak)
+	evicted := s.wait(leak, slowTimeout, endedFor("Evicted"))
+	s.checkEvicted(evicted)
+	if status, err := container(evicted, "main"); err != nil || status.State.Terminated != nil && status.State.Terminated.Reason == "OOMKilled" {
+		s.t.Errorf("the kernel was faster: %s, %v", kit.Describe(evicted), err)
+	}
+	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, evicted.Name, metav1.DeleteOptions{}))
+	s.must(kit.WaitGone(s.ctx, s.client, evicted, podTimeout))
+	s.noPressure()
+	s.must(s.sameAs(before))
+}
