@@ -28,6 +28,11 @@ const (
 	needsMore = `\[Flaky\]|\[Benchmark\]|GPU|Device Plugin|NPD|node-problem-detector|\[Feature:CriProxy\]`
 )
 
+// onlyByName are specs that are about something else than the life of a pod
+// but have one of the words in their names: the network, garbage collection,
+// gates that are off by default.
+const onlyByName = `\[sig-network\]|GarbageCollect|\[Feature:OffByDefault\]|\[Feature:SCTPConnectivity\]`
+
 // evictionSpecs are the suites that put the node under pressure.
 const evictionSpecs = `MemoryAllocatableEviction|LocalStorageEviction|LocalStorageSoftEviction|` +
 	`LocalStorageSoftEvictionNotOverwriteTerminationGracePeriodSeconds|LocalStorageCapacityIsolationEviction|` +
@@ -41,7 +46,7 @@ func Selections() []Selection {
 		{
 			Name:  "lifecycle",
 			Focus: `Pods|MirrorPod|static pod|Restart|Containers Lifecycle|Deleted pods|unknown pods|Pod termination`,
-			Skip:  needsMore + "|" + evictionSpecs, Procs: 6, About: "the life of pods, with restarts of kubelet and runtime; an hour",
+			Skip:  needsMore + "|" + evictionSpecs + "|" + onlyByName, Procs: 6, About: "the life of pods, with restarts of kubelet and runtime; an hour",
 		},
 		{Name: "eviction", Focus: evictionSpecs, Skip: `\[Flaky\]`, Procs: 1, About: "memory, disk and PID pressure; some hours"},
 		{Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs, Procs: 6, About: "all else that is neither disruptive nor eviction; some hours"},
