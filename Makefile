@@ -55,6 +55,10 @@ unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
 	@echo "Unit tests with the race detector (a cold build takes about ten minutes on two cores)."
 	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml -- -race -timeout 15m ./...
 
+.PHONY: differential
+differential: go ## 20,000 random sequences of pressure beside stock's eviction manager (unit plays 2,000, with the race detector).
+	PLIMSOLL_SEQUENCES=20000 go test -count=1 -timeout 15m -run 'TestLikeStock$$' -v ./pkg/kubelet/eviction
+
 .PHONY: e2e
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.
 	@$(DEVCLUSTER) check
@@ -81,6 +85,7 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 	$(call step,parts of the node,$(DEVCLUSTER) build)
 	$(call step,lint,$(MAKE) --no-print-directory lint)
 	$(call step,unit,$(MAKE) --no-print-directory unit)
+	$(call step,differential,$(MAKE) --no-print-directory differential)
 	$(call step,real node,$(MAKE) --no-print-directory e2e)
 	@echo; echo "All checks passed."
 

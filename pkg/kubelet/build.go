@@ -23,6 +23,15 @@ type Kubelet struct {
 
 // New builds the agent. It fails on settings that only show to be wrong here, and when the runtime cannot be reached.
 func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
+	b, err := assemble(ctx, deps)
+	if err != nil {
+		return nil, err
+	}
+	return &Kubelet{components: b.components(), setupFailed: b.setupFailed}, nil
+}
+
+// assemble makes the parts, step by step.
+func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 	b := &build{Dependencies: deps, clock: clock.RealClock{}, layout: paths.New(deps.Flags.RootDirectory, deps.Config.PodLogsDir)}
 	for _, step := range []struct {
 		name string
@@ -56,7 +65,7 @@ func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
 			return nil, fmt.Errorf("building %s: %w", step.name, err)
 		}
 	}
-	return &Kubelet{components: b.components(), setupFailed: b.setupFailed}, nil
+	return b, nil
 }
 
 // build is the agent while it is put together: one group of parts per step. It does not outlive New, except where a stock

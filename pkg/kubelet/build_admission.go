@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
@@ -14,13 +15,13 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption"
 )
 
 // admissionParts decide which pods may start.
 type admissionParts struct {
 	declared nodestatus.Declared
+	victims  *preemption.Handler
 	gate     *admission.Gate
 }
 
@@ -34,7 +35,7 @@ func (b *build) makeAdmission(ctx context.Context) error {
 		return err
 	}
 	b.pods.allocations.AddPodAdmitHandlers(chain.Handlers())
-	a.gate = admission.NewGate(b.pods.allocations, b.pressure.readmission, b.workers.rejector)
+	a.gate = admission.NewGate(b.pods.allocations, b.pressure.readmission, b.pressure.room, b.workers.rejector)
 	return nil
 }
 
@@ -61,13 +62,13 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 	if err != nil {
 		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	victims := preemption.NewHandler(preemptionPods{b.pods.view, b.pressure.readmission}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
+	b.admission.victims = preemption.NewHandler(preemptionPods{b}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
 	chain := admission.Chain{
 		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
 		Pressure:    b.pressure.eviction,
 		Sysctls:     sysctls,
 		Resources:   containers.GetAllocateResourcesPodAdmitHandler(),
-		Predicates:  lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, victims, containers.UpdatePluginResources),
+		Predicates:  lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources),
 		AppArmor:    lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
 		PodFeatures: lifecycle.NewPodFeaturesAdmitHandler(),
 		Shutdown:    b.pressure.shutdown,
@@ -79,7 +80,10 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 }
 
 // preemptionPods answers what preemption asks about pods.
-type preemptionPods struct {
-	*podview.View
-	*admission.Readmission
-}
+type preemptionPods struct{ b *build }
+
+func (p preemptionPods) Allocated() []*v1.Pod        { return p.b.enteredPods() }
+func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.b.pressure.readmission.Readmitted(pod) }
+
+// enteredPods are the active pods with what was allocated to them, without those that wait to enter.
+func (b *build) enteredPods() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Allocated()) }

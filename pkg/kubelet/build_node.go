@@ -41,7 +41,7 @@ func (b *build) makeNode(ctx context.Context) error {
 		Resources: b.Machine.ContainerManager, ContainerManager: b.Machine.ContainerManager,
 		Runtime: b.runtime.manager, State: b.volumes.state, RuntimeUp: n.runtimeUp, Pressure: b.pressure.eviction, Images: b.garbage.images,
 		Volumes: b.volumes.manager, Shutdown: b.pressure.shutdown, Startup: b.Observability.NodeStartup, Recorder: b.Observability.Recorder,
-		Clock: b.clock, Restore: b.pressure.eviction.Restore, OnStartupOver: n.runtimeUp.ExpectReady,
+		Clock: b.clock, Restore: b.pressure.eviction.Restore, Blind: b.pressure.eviction.Blind, OnStartupOver: n.runtimeUp.ExpectReady,
 	}
 	if !b.Clients.Standalone() {
 		cfg.Client, cfg.Heartbeat = b.Clients.Kube, b.Clients.Heartbeat

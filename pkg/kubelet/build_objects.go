@@ -11,8 +11,6 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/clustertrustbundle"
 	"k8s.io/kubernetes/pkg/kubelet/configmap"
-	"k8s.io/kubernetes/pkg/kubelet/metrics"
-	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
 	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 	"k8s.io/kubernetes/pkg/kubelet/secret"
@@ -80,6 +78,5 @@ func (b *build) issuePodCertificates(ctx context.Context) podcertificate.Manager
 	requests.Start(ctx.Done())
 	nodes.Start(ctx.Done())
 	go m.Run(ctx)
-	metrics.RegisterCollectors(collectors.PodCertificateCollectorFor(m))
 	return m
 }

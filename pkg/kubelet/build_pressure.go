@@ -3,13 +3,16 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
@@ -17,6 +20,7 @@ import (
 type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
+	room        *admission.Room
 	shutdown    nodeshutdown.Manager
 }
 
@@ -26,6 +30,7 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
+	p.room = b.waitingRoom()
 	p.shutdown = nodeshutdown.NewManager(&nodeshutdown.Config{
 		Logger:        b.logger(ctx),
 		VolumeManager: b.volumes.manager,
@@ -44,12 +49,31 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	return nil
 }
 
+// waitingRoom keeps the pods that wait for the end of pressure.
+func (b *build) waitingRoom() *admission.Room {
+	return admission.NewRoom(admission.RoomConfig{
+		Pressure: b.pressure.eviction, Victims: victimsOf{b}, Status: b.pods.status, Recorder: b.Observability.Recorder, Clock: b.clock,
+		Bound: func() time.Duration {
+			return min(b.pressure.eviction.Options().WaitForRoom, b.Config.EvictionPressureTransitionPeriod.Duration)
+		},
+	})
+}
+
+// victimsOf leads to preemption, which is built after the room.
+type victimsOf struct{ b *build }
+
+func (v victimsOf) Making(uid types.UID) bool { return v.b.admission.victims.Making(uid) }
+func (v victimsOf) Forget(uid types.UID)      { v.b.admission.victims.Forget(uid) }
+
 // memoryReader reads memory straight from the cgroup files. Without it eviction polls the statistics, as stock does.
 func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
 	memory, err := collect.NewMemory(collect.Options{PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot()})
 	if err != nil {
 		b.logger(ctx).Error(err, "Memory is watched by polling statistics only")
 		return nil
+	}
+	if _, err := memory.Stalls(); err != nil {
+		b.logger(ctx).Info("Pressure stall information cannot be read, so page cache and swap do not count as available memory, whatever is configured", "err", err)
 	}
 	return memory
 }
@@ -70,7 +94,9 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eviction thresholds: %w", err)
 	}
+	options := b.Pressure.Options()
 	return eviction.New(eviction.Config{
+		Options:                       &options,
 		Memory:                        b.memoryReader(ctx),
 		Thresholds:                    thresholds,
 		PressureTransitionPeriod:      cfg.EvictionPressureTransitionPeriod.Duration,
@@ -82,9 +108,9 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		TerminationRequested:          b.pods.lifecycle.IsPodTerminationRequested,
 		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
 		Kill:                          b.workers.workers.KillPod,
-		ImageGC:                       b.garbage.images,
-		ContainerGC:                   b.garbage.containers,
-		ActivePods:                    b.pods.view.Allocated,
+		Reclaimer:                     b.garbage.images,
+		PodImages:                     b.garbage.images.PodImages,
+		ActivePods:                    b.enteredPods,
 		PodCleanedUp:                  b.pods.view.Finished,
 		Readmitted:                    b.pressure.readmission.Readmitted,
 		OnConditionChange:             func() { b.node.updater.PressureChanged() },
@@ -92,4 +118,12 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		NodeRef:                       b.nodeRef,
 		Clock:                         b.clock,
 	})
+}
+
+// followPressureConfig hands changes of our own configuration to the eviction manager.
+func (b *build) followPressureConfig(ctx context.Context) {
+	r := pressureconfig.Reloader{
+		Loaded: b.Pressure, Apply: b.pressure.eviction.SetOptions, Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
+	}
+	r.Run(ctx)
 }

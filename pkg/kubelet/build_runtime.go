@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim"
 )
 
 const (
@@ -53,6 +54,7 @@ type runtimeParts struct {
 	manager      kuberuntime.KubeGenericRuntime
 	cache        kubecontainer.RuntimeCache
 	imageGCHooks []images.PostImageGCHook
+	pulls        *reclaim.Pulls
 	events       chan *pleg.PodLifecycleEvent
 	pleg         pleg.PodLifecycleEventGenerator
 	eventedPleg  pleg.PodLifecycleEventGenerator
@@ -117,6 +119,7 @@ func (b *build) containerSpec() containerspec.Config {
 
 func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 	cfg, flags, probes := b.Config, b.Flags, b.pods.probes
+	b.runtime.pulls = reclaim.TrackPulls(b.Runtime.Images)
 	b.runtime.manager, b.runtime.imageGCHooks, err = kuberuntime.NewKubeGenericRuntimeManager(ctx,
 		kubecontainer.FilterEventRecorder(b.Observability.Recorder), probes.liveness, probes.readiness, probes.startup,
 		b.layout.Root(), b.layout.PodLogs(), b.machineInfo, b.pods.lifecycle, cfg.MaxPods, kubecontainer.RealOS{}, b.runtime.helper, hookClient(),
@@ -125,7 +128,7 @@ func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 		cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist,
 		flags.ImageCredentialProviderConfigPath, flags.ImageCredentialProviderBinDir,
 		b.singleProcessOOMKill(), cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod,
-		b.Runtime.Runtime, b.Runtime.Images, b.Machine.ContainerManager, b.runtime.logs, b.objects.runtimeClasses,
+		b.Runtime.Runtime, b.runtime.pulls, b.Machine.ContainerManager, b.runtime.logs, b.objects.runtimeClasses,
 		flags.SeccompDefault || cfg.SeccompDefault, cfg.MemorySwap.SwapBehavior, b.Machine.ContainerManager.GetNodeAllocatableAbsolute,
 		ptr.Deref(cfg.MemoryThrottlingFactor, 0), cfg.MemoryReservationPolicy,
 		b.Observability.PodStartup, b.Observability.TracerProvider, b.objects.tokens, b.serviceAccount(ctx), b.Observability.PodStartup)

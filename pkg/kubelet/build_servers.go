@@ -25,7 +25,7 @@ type serverParts struct {
 func (b *build) makeServers(ctx context.Context) (err error) {
 	cfg := server.Config{
 		Kubelet: b.Config, Host: b.serverHost(), Analyzer: b.stats.analyzer, Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
-		Flagz: b.Serving.Flagz, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
+		Flagz: b.Serving.Flagz, Workers: b.workers.workers, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
 	}
 	if cfg.TLS, err = b.serverTLS(ctx); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (b *build) addPodSources(ctx context.Context) {
 		config.NewSourceFile(logger, cfg.StaticPodPath, b.Identity.NodeName, cfg.FileCheckFrequency.Duration, pods.Channel(ctx, kubetypes.FileSource))
 	}
 	if cfg.StaticPodURL != "" {
-		header := http.Header(cfg.StaticPodURLHeader)
+		header := staticPodHeader(cfg.StaticPodURLHeader)
 		logger.Info("Adding pod URL with HTTP header", "URL", cfg.StaticPodURL, "header", header)
 		config.NewSourceURL(logger, cfg.StaticPodURL, header, b.Identity.NodeName, cfg.HTTPCheckFrequency.Duration, pods.Channel(ctx, kubetypes.HTTPSource))
 	}
@@ -79,4 +79,15 @@ func (b *build) addPodSources(ctx context.Context) {
 		logger.Info("Adding apiserver pod source")
 		config.NewSourceApiserver(logger, b.Clients.Kube, b.Identity.NodeName, b.sources.nodeSynced, pods.Channel(ctx, kubetypes.ApiserverSource))
 	}
+}
+
+// staticPodHeader spells the names of the header canonically, so that one which Go's client sets itself is not sent twice.
+func staticPodHeader(configured map[string][]string) http.Header {
+	header := http.Header{}
+	for name, values := range configured {
+		for _, value := range values {
+			header.Add(name, value)
+		}
+	}
+	return header
 }

@@ -8,11 +8,12 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
-	"k8s.io/kubernetes/pkg/kubelet/images"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 	"k8s.io/kubernetes/pkg/kubelet/stats"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
 )
 
@@ -48,12 +49,12 @@ func (b *build) podStats(ctx context.Context, pod *v1.Pod, status *kubecontainer
 // garbageParts remove containers and images that nobody uses.
 type garbageParts struct {
 	containers kubecontainer.GC
-	images     images.ImageGCManager
+	images     *reclaim.Manager
 	dead       *housekeeping.ContainerDeletor
 }
 
 func (b *build) makeGarbageCollection(context.Context) (err error) {
-	g, cfg, flags := &b.garbage, b.Config, b.Flags
+	g, flags := &b.garbage, b.Flags
 	g.containers, err = kubecontainer.NewContainerGC(b.runtime.manager, kubecontainer.GCPolicy{
 		MinAge:             flags.MinimumGCAge.Duration,
 		MaxPerPodContainer: int(flags.MaxPerPodContainerCount),
@@ -63,12 +64,28 @@ func (b *build) makeGarbageCollection(context.Context) (err error) {
 		return err
 	}
 	g.dead = housekeeping.NewContainerDeletor(b.runtime.manager, max(1, int(flags.MaxPerPodContainerCount)))
-	g.images, err = images.NewImageGCManager(b.runtime.manager, b.stats.provider, b.runtime.imageGCHooks, b.Observability.Recorder, b.nodeRef,
-		images.ImageGCPolicy{
-			MinAge:               cfg.ImageMinimumGCAge.Duration,
-			MaxAge:               cfg.ImageMaximumGCAge.Duration,
-			HighThresholdPercent: int(cfg.ImageGCHighThresholdPercent),
-			LowThresholdPercent:  int(cfg.ImageGCLowThresholdPercent),
-		}, b.Observability.TracerProvider)
+	g.images, err = reclaim.New(b.reclaimer())
 	return err
+}
+
+// reclaimer removes images and dead containers, from time to time and when eviction asks for it.
+func (b *build) reclaimer() reclaim.Config {
+	cfg, flags, manager := b.Config, b.Flags, b.runtime.manager
+	return reclaim.Config{
+		Images: manager, Containers: manager, Collector: b.garbage.containers, Fates: b.pods.lifecycle,
+		Active: b.pods.view.Active, SourcesReady: b.sources.ready.AllReady, Pulling: b.runtime.pulls.Pulling,
+		Measure: reclaim.MeasureDisks(b.layout.Root(), manager), Stats: b.stats.provider,
+		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Tracer: b.Observability.TracerProvider, Clock: b.clock,
+		Policy: reclaim.Policy{
+			HighPercent: int(cfg.ImageGCHighThresholdPercent),
+			LowPercent:  int(cfg.ImageGCLowThresholdPercent),
+			Images:      plan.Policy{MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration},
+			Containers:  plan.ContainerPolicy{Keep: int(flags.MaxPerPodContainerCount), MinAge: flags.MinimumGCAge.Duration},
+		},
+		Hooks: b.runtime.imageGCHooks,
+		Features: reclaim.Features{
+			RuntimeClassInImageCRI: enabled(features.RuntimeClassInImageCriAPI),
+			ImageVolume:            enabled(features.ImageVolume),
+		},
+	}
 }

@@ -2,20 +2,26 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/cgroupkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync/deadline"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
 const (
@@ -39,6 +45,7 @@ type workerParts struct {
 	disk     *housekeeping.Disk
 	rejector *admission.Rejector
 	syncer   *podsync.Syncer
+	begun    *terminations.Store
 	workers  *podworkers.Workers
 	cleaner  *housekeeping.Cleaner
 }
@@ -50,7 +57,16 @@ func (b *build) makeWorkers(context.Context) error {
 	w.backOff = b.crashLoopBackOff()
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
 	w.rejector = admission.NewRejector(recorder, b.pods.status)
-	w.syncer = podsync.New(b.syncer())
+	syncer := b.syncer()
+	if b.Config.CgroupsPerQOS {
+		processes, err := podProcesses()
+		if err != nil {
+			return err
+		}
+		syncer.Processes = processes
+	}
+	w.syncer = podsync.New(syncer)
+	w.begun = terminations.New(terminations.Config{Directory: b.layout.Terminations(), Clock: b.clock})
 	w.workers = podworkers.New(b.podWorkers())
 	w.cleaner = housekeeping.New(b.cleaner())
 	return nil
@@ -80,6 +96,7 @@ func (b *build) statusGenerator() *generator.Generator {
 		RuntimeHandlers: b.volumes.state.RuntimeHandlers,
 		NodeIPs:         b.Identity.NodeIPs,
 		Evictors:        []generator.Evictor{b.workers.deadline},
+		Recorder:        b.Observability.Recorder,
 		Features:        generator.FeaturesFromGates(),
 	}
 	if !b.Clients.Standalone() {
@@ -106,6 +123,15 @@ func (b *build) syncer() podsync.Config {
 	return cfg
 }
 
+// podProcesses finds and kills the processes of pods that the runtime does not stop.
+func podProcesses() (*cgroupkill.Killer, error) {
+	cgroups, err := cm.GetCgroupSubsystems()
+	if err != nil {
+		return nil, fmt.Errorf("where cgroups are mounted: %w", err)
+	}
+	return cgroupkill.New(cgroupkill.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: cgroups.MountPoints}), nil
+}
+
 // requeue has the worker of the pod synchronize it once more. Workers merge updates, so this cannot pile up.
 func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
 	b.workers.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodUpdate, Pod: pod, MirrorPod: mirror})
@@ -114,7 +140,7 @@ func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
-		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations,
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.terminations(),
 		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}
 }
@@ -123,6 +149,7 @@ func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
 		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, MirrorHolders: b.pods.lifecycle,
 		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
+		Waiting:     func(uid types.UID) bool { return b.pressure.room.Holds(uid) },
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
 	}
 	if b.Config.CgroupsPerQOS {

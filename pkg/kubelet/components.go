@@ -17,12 +17,15 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 	"k8s.io/kubernetes/pkg/kubelet/oom"
+	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
 	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/netutil"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim"
 )
 
 const (
@@ -40,10 +43,13 @@ func (b *build) components() []component {
 	list := []component{
 		starts("metrics", b.registerMetrics),
 		{name: "directories", start: b.makeDirectories},
+		// Before any pod is seen; it stops after the pod workers, so that what they began last is written.
+		starts("terminations begun before", b.workers.begun.Load),
+		runs("terminations", b.workers.begun.Run),
 		starts("birth cry", func(context.Context) {
 			b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeNormal, events.StartingKubelet, "Starting kubelet.")
 		}),
-		starts("image manager", b.garbage.images.Start),
+		runs("image manager", b.garbage.images.Run),
 		{name: "OOM watcher", start: b.watchOOMs},
 		starts("resource analyzer", b.stats.analyzer.Start),
 		starts("cgroup check", b.checkCgroups),
@@ -73,6 +79,9 @@ func (b *build) components() []component {
 		component{name: "runtime watch", run: b.watchRuntime},
 		starts("status manager", b.pods.status.Start),
 	)
+	if b.Pressure.File != "" {
+		list = append(list, runs("pressure configuration", b.followPressureConfig))
+	}
 	if b.Config.MakeIPTablesUtilChains {
 		list = append(list, runs("iptables chains", netutil.Run))
 	}
@@ -92,7 +101,12 @@ func (b *build) components() []component {
 
 func (b *build) registerMetrics(context.Context) {
 	metrics.Register()
-	metrics.RegisterCollectors(collectors.NewVolumeStatsCollector(b.stats.host), collectors.NewLogMetricsCollector(b.stats.provider.ListPodStats))
+	reclaim.RegisterMetrics()
+	metrics.RegisterCollectors(collectors.NewVolumeStatsCollector(b.stats.host), collectors.NewLogMetricsCollector(b.stats.provider.ListPodStats), b.workers.workers.Collector())
+	podworkers.RegisterMetrics()
+	if issuing, ok := b.objects.podCertificates.(*podcertificate.IssuingManager); ok {
+		metrics.RegisterCollectors(collectors.PodCertificateCollectorFor(issuing))
+	}
 	metrics.SetNodeName(b.Identity.NodeName)
 	servermetrics.Register()
 }
@@ -105,7 +119,7 @@ func (b *build) makeDirectories(ctx context.Context) error {
 	}
 	l := b.layout
 	dirs := []dir{{l.Root(), 0o750}, {l.PodLogs(), 0o750}, {l.Pods(), 0o750}, {l.Plugins(), 0o750}, {l.PluginsRegistry(), 0o750},
-		{l.PodResources(), 0o750}, {l.Own(), 0o750}, {containerLogLinks, 0o755}}
+		{l.PodResources(), 0o750}, {l.Own(), 0o750}, {l.Terminations(), 0o750}, {containerLogLinks, 0o755}}
 	if enabled(features.ContainerCheckpoint) {
 		dirs = append(dirs, dir{l.Checkpoints(), 0o700})
 	}

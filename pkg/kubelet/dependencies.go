@@ -20,6 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
 // Dependencies is everything the agent does not make itself: validated settings and the parts of the world it talks to. The
@@ -29,6 +31,8 @@ type Dependencies struct {
 	Config *kubeletconfig.KubeletConfiguration
 	// Flags are the settings that exist only on the command line.
 	Flags *options.KubeletFlags
+	// Pressure is our own configuration as it was at start; the zero value stands for the defaults, and no file is followed.
+	Pressure pressureconfig.Loaded
 
 	Identity      Identity
 	Clients       Clients

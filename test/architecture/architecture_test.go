@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,15 +31,19 @@ var rings = []struct {
 	ring int
 	why  string
 }{
+	{"pkg/apis/pressure/v1alpha1", pure, "an API type can be imported by anybody"},
 	{"pkg/kubelet/podlifecycle", pure, "the truth about each pod must be testable without one"},
 	{"pkg/kubelet/podstatus", pure, "a status is a function of what is known"},
 	{"pkg/kubelet/snapshot", pure, "facts, immutable"},
 	{"pkg/kubelet/eviction/policy", pure, "who is evicted, and why, can be replayed from a snapshot"},
 	{"pkg/kubelet/preemption/plan", pure, "the victims can be compared with the optimum"},
+	{"pkg/kubelet/escalation", pure, "what is done about a pod that does not stop, and when, can be tested without waiting"},
+	{"pkg/kubelet/reclaim/plan", pure, "which images and containers go can be compared with stock's choice"},
 	{"pkg/kubelet/paths", contract, "names of files that stock shares with us"},
 	{"pkg/kubelet/podview", contract, "questions about pods, answered from what it is given"},
 	{"pkg/kubelet/podsync", driver, "carries out what the lifecycle commands"},
 	{"pkg/kubelet/podsync/deadline", driver, "ends pods whose time is over"},
+	{"pkg/kubelet/terminations", driver, "what the agent has begun, on disk over a restart"},
 	{"pkg/kubelet/podworkers", driver, "drives the lifecycle; imports podsync for the words of its requests"},
 	{"pkg/kubelet/admission", driver, "puts the admit handlers in order"},
 	{"pkg/kubelet/preemption", driver, "carries out a plan through the pod workers"},
@@ -46,13 +51,16 @@ var rings = []struct {
 	{"pkg/kubelet/syncloop", driver, "turns events into updates of the pod workers"},
 	{"pkg/kubelet/housekeeping", driver, "removes what belongs to no pod"},
 	{"pkg/kubelet/eviction/notify", driver, "the kernel's notifications, which wake the eviction loop"},
+	{"pkg/kubelet/reclaim", driver, "removes images, which nobody else does, and dead containers when there is need"},
 	{"pkg/kubelet/snapshot/collect", adapter, "reads statistics and cgroup files"},
 	{"pkg/kubelet/podstatus/generator", adapter, "collects the facts of a status from stock managers"},
+	{"pkg/kubelet/cgroupkill", adapter, "kills past the runtime: cgroup files and pidfds"},
 	{"pkg/kubelet/containerspec", adapter, "the runtime manager's helper"},
 	{"pkg/kubelet/nodestatus", adapter, "the Node object"},
 	{"pkg/kubelet/netutil", adapter, "iptables"},
 	{"pkg/kubelet/runtimestate", adapter, "the runtime's state"},
 	{"pkg/kubelet/server", adapter, "HTTP and gRPC"},
+	{"pkg/kubelet/pressureconfig", adapter, "reads the file of our own settings"},
 	{"pkg/kubelet/volumehost", adapter, "what volume plugins see"},
 	{"pkg/kubelet", composition, "puts everything together"},
 	{"cmd/kubelet", composition, "the program"},
@@ -213,6 +221,34 @@ func TestSleepOnlyInBubbles(t *testing.T) {
 		if !strings.Contains(string(text), `"testing/synctest"`) {
 			t.Errorf("%s sleeps outside of a bubble: await a condition", file)
 		}
+	}
+}
+
+// Two who remove images from two views of the node would remove what the other one keeps.
+func TestImagesAreRemovedInOnePlace(t *testing.T) {
+	found := 0
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		files, err := filepath.Glob("../../" + name + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch calls := strings.Contains(string(text), ".RemoveImage("); {
+			case strings.HasSuffix(file, "_test.go") || !calls:
+			case name == "pkg/kubelet/reclaim":
+				found++
+			default:
+				t.Errorf("%s removes images; only pkg/kubelet/reclaim does", file)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nobody removes images")
 	}
 }
 

@@ -240,6 +240,9 @@ func (c *Cluster) prepare() error {
 // startRuntime starts containerd and loads the images.
 func (c *Cluster) startRuntime(ctx context.Context) error {
 	layout := c.config.Layout
+	if err := mountImageDisk(ctx, c.config); err != nil {
+		return err
+	}
 	if err := c.startAndWait(ctx, layout.containerd(), func(ctx context.Context) error {
 		_, err := ctr(ctx, layout, "version")
 		return err

@@ -64,6 +64,9 @@ type Config struct {
 	// pods; "" is the machine's root, where any other kubelet has its own. A
 	// group of its own, such as "/plimsoll", lets a cluster run beside one.
 	CgroupRoot string
+	// ImageDisk is the size, in bytes, of a file system of its own for
+	// containerd; 0 leaves it on that of the repository.
+	ImageDisk int64
 	// Log receives progress, one line per step; nil drops it.
 	Log io.Writer
 }

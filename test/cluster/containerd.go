@@ -69,7 +69,7 @@ func (l Layout) containerd() host.Command {
 func writeContainerdConfig(config Config, m machine) error {
 	layout := config.Layout
 	text := fmt.Sprintf(containerdConfig,
-		layout.run("containerd/root"), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
+		layout.ContainerdRoot(), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
 		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"), layout.run("runc"))
 	if err := os.WriteFile(layout.config("containerd.toml"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)

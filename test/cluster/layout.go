@@ -82,6 +82,9 @@ func (l Layout) PodLogs() string { return filepath.Join(l.State, "pods") }
 // Socket is where containerd listens.
 func (l Layout) Socket() string { return filepath.Join(l.State, "containerd.sock") }
 
+// ContainerdRoot is where containerd keeps images and containers.
+func (l Layout) ContainerdRoot() string { return l.run("containerd/root") }
+
 // Program is the path of the program called name.
 func (l Layout) Program(name string) string { return filepath.Join(l.Bin, name) }
 

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,10 @@ import (
 // batch is how many specs are run between two savings of the results. The
 // suite starts and stops its own control plane for each batch.
 const batch = 60
+
+// interruptPatience is how long the suite may take to end when it is
+// interrupted.
+const interruptPatience = 2 * time.Minute
 
 // Suite runs a selection of the upstream suite against one kubelet.
 type Suite struct {
@@ -190,6 +195,10 @@ func (s Suite) ginkgo(ctx context.Context, c *cluster.Cluster, names []string) (
 		"--prepull-images=false", "--report-dir="+s.file("artifacts"))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
 	cmd.Env = append(os.Environ(), "PATH="+s.path()+":"+layout.Bin+":"+os.Getenv("PATH"), "FAKESYSTEMD_UNITS="+filepath.Join(s.Dir, "units"))
+	// An interrupted suite stops its control plane and the kubelet itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = interruptPatience
 	runErr := cmd.Run()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -7,6 +7,10 @@
 // repository's can be tested by PLIMSOLL_KUBELET=path. PLIMSOLL_CGROUP_ROOT=/name
 // keeps the pods in a control group of that name, to run beside another kubelet.
 //
+// The chaos test does random things to 30 pods and kills kubelet and runtime
+// under them. It prints what repeats its run: PLIMSOLL_CHAOS_SEED is a number,
+// PLIMSOLL_CHAOS_TIME how long it goes on, two minutes by default.
+//
 // Tests that change the node (pressure, restarts of the kubelet) run one after
 // the other; all others run in parallel after them, each in its own namespace.
 package e2enode

@@ -18,6 +18,9 @@ import (
 // node is the cluster that all tests of this package share.
 var node *cluster.Cluster
 
+// clusterConfig is what it was started with.
+var clusterConfig cluster.Config
+
 // builder builds what single tests need beside the common parts.
 var builder build.Builder
 
@@ -40,6 +43,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	clusterConfig = config
 	if node, err = cluster.Start(ctx, config); err != nil {
 		return 0, err
 	}

@@ -182,22 +182,5 @@ func (s *space) stays(limit time.Duration, check func() error) {
 // watchPressure looks all the time whether the node is under pressure; the
 // returned function ends that and says when it was not.
 func (s *space) watchPressure() (stop func() error) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	lost := make(chan error, 1)
-	go func() {
-		ticker := time.NewTicker(200 * time.Millisecond)
-		defer ticker.Stop()
-		var first error
-		for ctx.Err() == nil {
-			if err := kit.MemoryPressure(ctx, s.client, true); err != nil && ctx.Err() == nil && first == nil {
-				first = err
-			}
-			<-ticker.C
-		}
-		lost <- first
-	}()
-	return func() error {
-		cancel()
-		return <-lost
-	}
+	return s.watch(func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, true) })
 }

@@ -61,7 +61,7 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 	}
 	go func() {
 		served <- server.NewServers(server.Config{
-			Kubelet: config, Host: fakeHost{}, Analyzer: fakeAnalyzer{}, Flagz: fakeFlags{}, Auth: allowAll{},
+			Kubelet: config, Host: fakeHost{}, Analyzer: fakeAnalyzer{}, Flagz: fakeFlags{}, Auth: allowAll{}, Workers: fakeWorkers{},
 			Tracer: oteltrace.NewTracerProvider(),
 		}).Run(ctx)
 	}()
@@ -75,6 +75,37 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 		}
 		if err := s.comparePort(ctx, p); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		if err := s.addOwn(ctx, p); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// ownRoutes are what we serve beside stock's, by the port, each with the page that describes it.
+var ownRoutes = map[string]map[string]string{
+	"kubelet API": {"GET /debug/pods": "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)"},
+}
+
+// addOwn asks for the routes of our own. Stock must not have them: what both have is compared.
+func (s *section) addOwn(ctx context.Context, p port) error {
+	stock := httptest.NewServer(p.handler)
+	defer stock.Close()
+	for route, why := range ownRoutes[p.name] {
+		method, path, _ := strings.Cut(route, " ")
+		if status, found, err := ask(ctx, method, stock.URL+path); err != nil || found {
+			return fmt.Errorf("%s is said to be our own, and stock answers %s %w", route, status, err)
+		}
+		status, found, err := ask(ctx, method, "http://"+p.address+path)
+		if err != nil {
+			return fmt.Errorf("our own %s: %w", route, err)
+		}
+		name := p.name + ": " + route
+		s.ours.add(name, p.name)
+		s.own[name] = why
+		if !found || status != "200" {
+			s.differs[name] = "it is ours alone, and we answer " + status
 		}
 	}
 	return nil

@@ -47,11 +47,16 @@ var exceptions = map[key]exception{
 
 	{gates, "SupplementalGroupsPolicy"}: {needless, "GA and locked to true since 1.35; the container's user is always reported"},
 
+	{events, "EvictionDryRun"}:                    {extra, "says what a threshold that is only tried out would have done"},
+	{events, "EvictionWishIgnored"}:               {extra, "says that a pod's annotation about eviction does not count here, and why"},
+	{events, "PressureConfigInvalid"}:             {extra, "says on the Node that a new NodePressureConfiguration is wrong and the old one goes on"},
+	{events, "PressureConfigReloaded"}:            {extra, "says on the Node that a new NodePressureConfiguration is in effect"},
+	{events, "TerminationHastened"}:               {extra, "says that a pod which was being stopped already has to stop sooner"},
+	{events, "WaitingForRoom"}:                    {extra, "says that a pod which would come straight back waits for the end of pressure; stock rejects it again and again"},
 	{events, "EvictionSignalUnknown"}:             {extra, "says on the Node that a signal has been blind for 30 s; stock evicts nothing then, and says nothing"},
 	{calls, "golang.org/x/sys/unix.EpollCreate1"}: {another, "one blocking read per eventfd, closed to stop"},
 	{calls, "golang.org/x/sys/unix.EpollCtl"}:     {another, "one blocking read per eventfd, closed to stop"},
 	{calls, "golang.org/x/sys/unix.EpollWait"}:    {another, "one blocking read per eventfd, closed to stop"},
-	{events, "HostIPsIPFamilyMismatch"}:           {missing, "the warning that the cloud provider chose another IP family than the node's is not written"},
 
 	{calls, "k8s.io/cloud-provider.DisableWarningForProvider"}: {needless, "any provider but external is refused, there is no deprecation to warn of"},
 	{calls, "k8s.io/cloud-provider.ErrorForDisabledProvider"}:  {another, "refused when settings are checked, with a message that names the flag"},
@@ -75,8 +80,8 @@ var exceptions = map[key]exception{
 	{calls, "k8s.io/kubernetes/pkg/kubelet/server.ListenAndServePodsServer"}:            {another, ownServers},
 
 	{calls, "(*k8s.io/api/core/v1.ResourceList).StorageEphemeral"}:                                  {another, ownOrdering},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/images.NewImageGCManager"}:                               {another, "pkg/kubelet/reclaim removes images, from time to time by stock's rules and under pressure for the need"},
 	{calls, "k8s.io/kubernetes/pkg/api/v1/resource.GetResourceRequestQuantity"}:                     {another, ownOrdering},
-	{calls, "k8s.io/kubernetes/pkg/api/v1/pod.GetContainerStatus"}:                                  {another, ownOrdering},
 	{calls, "k8s.io/kubernetes/pkg/kubelet/container.ShouldContainerBeRestarted"}:                   {another, ownOrdering},
 	{calls, "k8s.io/kubernetes/pkg/kubelet/kuberuntime.HasAnyRegularContainerCreated"}:              {another, ownOrdering},
 	{calls, "k8s.io/kubernetes/pkg/kubelet/types.SortStatusesOfInitContainers"}:                     {another, ownOrdering},

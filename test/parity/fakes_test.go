@@ -21,6 +21,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
 var errFake = errors.New("the fake node cannot do this")
@@ -39,6 +41,11 @@ func (allowAll) GetRequestAttributes(context.Context, user.Info, *http.Request) 
 func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "", nil
 }
+
+// fakeWorkers are the workers of a node without pods.
+type fakeWorkers struct{}
+
+func (fakeWorkers) Views() podworkers.Listing { return podworkers.Listing{} }
 
 type fakeFlags struct{}
 

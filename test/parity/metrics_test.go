@@ -2,8 +2,10 @@ package parity
 
 import (
 	"context"
+	"fmt"
 	"go/ast"
 	"go/types"
+	"os"
 	"strings"
 )
 
@@ -17,7 +19,7 @@ func metricsPackage(path string) bool {
 func metricSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection("Metrics",
 		"Metrics that the replaced packages set, by the name that is scraped, functions of metrics packages that they call, and metrics that they define themselves. All other metrics come from packages of stock that both programs link.")
-	return s, t.collect(s, func(src *source, into places) error {
+	err := t.collect(s, func(src *source, into places) error {
 		if metricsPackage(src.ImportPath) {
 			return nil
 		}
@@ -38,7 +40,28 @@ func metricSection(_ context.Context, t *tree) (*section, error) {
 		})
 		return failed
 	}, stockModule+"pkg/kubelet/metrics", stockModule+"pkg/kubelet/server/metrics")
+	if err != nil {
+		return nil, err
+	}
+	described, err := os.ReadFile(ownMetrics)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of our own: %w", err)
+	}
+	s.markOwn(string(described))
+	return s, nil
 }
+
+// markOwn notes the metrics that carry our name and are described. One that is not stays a difference.
+func (s *section) markOwn(described string) {
+	for name := range s.ours {
+		if strings.HasPrefix(name, "plimsoll_") && strings.Contains(described, "| `"+name+"` |") {
+			s.own[name] = "see [metrics.md](metrics.md)"
+		}
+	}
+}
+
+// ownMetrics describes what stands beside stock's.
+const ownMetrics = root + "/docs/metrics.md"
 
 // metricName is the scraped name of a metric variable, or the name of a function with its package.
 func (t *tree) metricName(obj types.Object) (string, error) {
@@ -74,8 +97,20 @@ func (t *tree) metricName(obj types.Object) (string, error) {
 	return name, nil
 }
 
-// definedMetric is the scraped name of the metric that a literal of options describes.
+// describes is the function that names a metric of a collector.
+const describes = metricsModule + ".NewDesc"
+
+// definedMetric is the scraped name of the metric that a literal of options or a description is about.
 func (s *source) definedMetric(n ast.Node) string {
+	if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 {
+		if selector, ok := call.Fun.(*ast.SelectorExpr); ok {
+			if f, ok := s.info.Uses[selector.Sel].(*types.Func); ok && f.FullName() == describes {
+				name, _ := s.text(call.Args[0])
+				return name
+			}
+		}
+		return ""
+	}
 	literal, ok := n.(*ast.CompositeLit)
 	if !ok {
 		return ""

@@ -25,12 +25,14 @@ type section struct {
 	details map[string]string
 	// differs says what is different about a name that both have.
 	differs map[string]string
+	// own says what a name is that is meant to be ours alone and is described elsewhere; it needs no exception.
+	own map[string]string
 }
 
 func newSection(title, about string) *section {
 	return &section{
 		title: title, about: about, stock: places{}, ours: places{}, library: places{},
-		details: map[string]string{}, differs: map[string]string{},
+		details: map[string]string{}, differs: map[string]string{}, own: map[string]string{},
 	}
 }
 
@@ -67,7 +69,7 @@ func (s *section) difference(name string) string {
 		return s.differs[name]
 	case stock && !ours:
 		return fmt.Sprintf("stock has it in %v, we do not", s.stock[name])
-	case ours && !stock && !library:
+	case ours && !stock && !library && s.own[name] == "":
 		return fmt.Sprintf("we have it in %v, stock does not", s.ours[name])
 	}
 	return ""
@@ -81,6 +83,9 @@ func (s *section) state(name string, table map[key]exception) (state, why string
 			return "unexplained", s.difference(name)
 		}
 		return string(e.state), e.why
+	}
+	if s.own[name] != "" {
+		return string(extra), s.own[name]
 	}
 	if len(s.ours[name]) > 0 {
 		return "same", ""

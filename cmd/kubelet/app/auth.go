@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -44,7 +45,7 @@ type authentication struct {
 }
 
 // newAuthentication combines client certificates, bearer tokens and anonymous access, whichever are on. client may be nil in
-// standalone mode.
+// standalone mode. With all of them off nobody is let in, which is valid: a hardened node without an API server.
 func newAuthentication(client clientset.Interface, config kubeletconfig.KubeletAuthentication) (*authentication, error) {
 	auth := &authentication{clientCA: dynamiccertificates.NewUnionCAContentProvider()}
 	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{
@@ -68,10 +69,17 @@ func newAuthentication(client clientset.Interface, config kubeletconfig.KubeletA
 		delegating.TokenAccessReviewClient = client.AuthenticationV1()
 		delegating.WebhookRetryBackoff = genericoptions.DefaultAuthWebhookRetryBackoff()
 	}
+	if auth.follow == nil && !config.Webhook.Enabled && !config.Anonymous.Enabled {
+		auth.authenticator = authenticator.RequestFunc(nobody)
+		return auth, nil
+	}
 	var err error
 	auth.authenticator, _, err = delegating.New()
 	return auth, err
 }
+
+// nobody is authentication with every method switched off: the kubelet API answers 401 to everybody.
+func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }
 
 // newAuthorizer decides what an authenticated user may do.
 func newAuthorizer(client clientset.Interface, config kubeletconfig.KubeletAuthorization) (authorizer.Authorizer, error) {

@@ -78,11 +78,14 @@ func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 		return nil, fmt.Errorf("invalid kubeconfig --kubeconfig %q: %w", flags.KubeConfig, err)
 	}
 	limitRequests(config, p.settings.Config)
-	connection := &apiConnection{config: config, dropStale: func() { utilnet.CloseIdleConnectionsFor(config.Transport) }}
+	connection := &apiConnection{config: config}
 	if http1Only(ctx) {
-		if connection.dropStale, err = rememberConnections(config); err != nil {
-			return nil, err
-		}
+		connection.dropStale, err = rememberConnections(config)
+	} else {
+		connection.dropStale, err = closeIdle(config)
+	}
+	if err != nil {
+		return nil, err
 	}
 	config.Wrap(tracing.WrapperFor(p.deps.Observability.TracerProvider))
 	return connection, nil
@@ -96,6 +99,16 @@ func http1Only(ctx context.Context) bool {
 		klog.FromContext(ctx).Info("HTTP2 has been explicitly disabled, Kubelet will forcefully close active connections on heartbeat failures")
 	}
 	return set
+}
+
+// closeIdle closes the connections of config's clients that are not in use. The clients share one transport, which is asked for
+// before it is wrapped. (Stock means to do the same, but looks where there is a transport only with rotating certificates.)
+func closeIdle(config *rest.Config) (func(), error) {
+	shared, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return func() { utilnet.CloseIdleConnectionsFor(shared) }, nil
 }
 
 // rememberConnections makes all connections of config closable at once.

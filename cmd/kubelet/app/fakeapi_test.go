@@ -9,9 +9,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -26,6 +28,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -38,8 +41,10 @@ type fakeAPI struct {
 	server *httptest.Server
 	ca     *x509.Certificate
 	key    *ecdsa.PrivateKey
-	// requests counts certificate requests.
-	requests atomic.Int32
+	// requests counts certificate requests, connections what clients opened.
+	requests, connections atomic.Int32
+	// firstExpires makes the first certificate one that was issued long ago and must be renewed at once.
+	firstExpires bool
 
 	mu   sync.Mutex
 	csrs []certificatesv1.CertificateSigningRequest
@@ -66,6 +71,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.HandleFunc("GET /api/v1/nodes/here", api.node)
+	mux.HandleFunc("GET /api/v1/nodes/hanging", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("POST /apis/certificates.k8s.io/v1/certificatesigningrequests", api.sign)
 	mux.HandleFunc("GET /apis/certificates.k8s.io/v1/certificatesigningrequests", api.list)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", api.reviewToken)
@@ -73,6 +79,11 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	api.server = httptest.NewUnstartedServer(mux)
 	api.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	api.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	api.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			api.connections.Add(1)
+		}
+	}
 	api.server.StartTLS()
 	t.Cleanup(func() { api.server.CloseClientConnections(); api.server.Close() })
 	return api
@@ -124,22 +135,21 @@ func (a *fakeAPI) decode(r *http.Request, object runtime.Object) {
 
 func (a *fakeAPI) node(w http.ResponseWriter, r *http.Request) {
 	client := r.Header.Get("Authorization")
+	serial := ""
 	if certs := r.TLS.PeerCertificates; len(certs) > 0 {
-		client = certs[0].Subject.CommonName
+		client, serial = certs[0].Subject.CommonName, certs[0].SerialNumber.String()
 	}
 	a.answer(w, &v1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: "here", Annotations: map[string]string{"client": client}},
+		ObjectMeta: metav1.ObjectMeta{Name: "here", Annotations: map[string]string{"client": client, "serial": serial}},
 	})
 }
 
 func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
-	a.requests.Add(1)
+	count := a.requests.Add(1)
 	var csr certificatesv1.CertificateSigningRequest
 	a.decode(r, &csr)
-	if token := r.Header.Get("Authorization"); token != "Bearer bootstrap" {
-		a.t.Errorf("certificate requested with %q", token)
-	}
+	a.checkRequester(r, count)
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
 		a.t.Error("no certificate request in it")
@@ -154,8 +164,11 @@ func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
 		a.t.Errorf("certificate requested for organization %q", got)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: request.Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(int64(count)), Subject: request.Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+	}
+	if a.firstExpires && count == 1 {
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Minute)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.ca, request.PublicKey, a.key)
 	if err != nil {
@@ -163,13 +176,24 @@ func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	csr.TypeMeta = metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}
-	csr.Name, csr.UID, csr.ResourceVersion = "csr-1", "uid-1", "1"
+	csr.Name, csr.UID, csr.ResourceVersion = fmt.Sprintf("csr-%d", count), types.UID(fmt.Sprintf("uid-%d", count)), "1"
 	csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: v1.ConditionTrue}}
 	a.mu.Lock()
 	a.csrs = append(a.csrs[:0], csr)
 	a.mu.Unlock()
 	a.answer(w, csr)
+}
+
+// checkRequester wants the first request to come with the bootstrap token, and later ones with the certificate that there is.
+func (a *fakeAPI) checkRequester(r *http.Request, count int32) {
+	token, certs := r.Header.Get("Authorization"), r.TLS.PeerCertificates
+	if count == 1 && token != "Bearer bootstrap" {
+		a.t.Errorf("first certificate requested with %q", token)
+	}
+	if count > 1 && (token != "" || len(certs) == 0 || certs[0].Subject.CommonName != "system:node:here") {
+		a.t.Errorf("certificate %d requested with token %q and %d certificates", count, token, len(certs))
+	}
 }
 
 // list answers lists, and watches with what a list would have, an end mark, and then nothing more.

@@ -72,3 +72,21 @@ func TestClientCertificateWithoutCA(t *testing.T) {
 		t.Error("something to run without a CA file")
 	}
 }
+
+// With every method off the kubelet starts, as stock does, and lets nobody in; a certificate changes nothing about it.
+func TestAllAuthenticationOff(t *testing.T) {
+	settings := validSettings(t, "--anonymous-auth=false", "--container-runtime-endpoint=unix:///run/none.sock")
+	if err := checkAuthentication(settings); err != nil {
+		t.Error(err)
+	}
+	p := &process{settings: settings}
+	if err := p.guard(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://here/metrics", nil)
+	request.TLS.PeerCertificates = append(request.TLS.PeerCertificates, newFakeAPI(t).ca)
+	request.Header.Set("Authorization", "Bearer reader")
+	if answer, known, err := p.deps.Serving.Auth.AuthenticateRequest(request); err != nil || known {
+		t.Errorf("got %v, %v, %v", answer, known, err)
+	}
+}

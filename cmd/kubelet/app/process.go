@@ -91,7 +91,7 @@ func (p *process) build(ctx context.Context) (Agent, error) {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	p.deps.Config, p.deps.Flags = p.settings.Config, p.settings.Flags
+	p.deps.Config, p.deps.Flags, p.deps.Pressure = p.settings.Config, p.settings.Flags, p.settings.Pressure
 	agent, err := p.newAgent(ctx, p.deps)
 	if err != nil {
 		return nil, fmt.Errorf("create kubelet: %w", err)

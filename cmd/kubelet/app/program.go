@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
 // Agent is what the program runs. Run blocks until ctx ends, and returns an error when the agent cannot go on.
@@ -74,6 +75,9 @@ func (p Program) run(ctx context.Context) error {
 	}
 	if err := settings.Validate(utilfeature.DefaultFeatureGate); err != nil {
 		return err
+	}
+	if settings.Pressure, err = pressureconfig.LoadAtStart(os.LookupEnv); err != nil {
+		return fmt.Errorf("pressure configuration: %w", err)
 	}
 	if err := checkVersion(version.Get()); err != nil {
 		return err

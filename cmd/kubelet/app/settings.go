@@ -16,6 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
 // Settings are all that the user said, merged and defaulted. They are not validated yet.
@@ -26,6 +28,8 @@ type Settings struct {
 	FlagSet *pflag.FlagSet
 	// SkippedDropIns are files in --config-dir that do not end in .conf.
 	SkippedDropIns []string
+	// Pressure is our own configuration, from a file of its own.
+	Pressure pressureconfig.Loaded
 }
 
 // settings merges files and flags. The feature gates of the process are set here: twice, since the gates that flags enable

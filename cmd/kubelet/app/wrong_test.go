@@ -72,7 +72,6 @@ func TestWrongValues(t *testing.T) {
 		{name: "authorization mode", file: "authorization: {mode: Sometimes}", want: []string{"authorization.mode (--authorization-mode)", "Sometimes"}},
 		{name: "authorization without API server", file: "authorization: {mode: Webhook}", want: []string{"authorization.mode", "--kubeconfig"}},
 		{name: "tokens without API server", file: "authentication: {webhook: {enabled: true}}", want: []string{"authentication.webhook.enabled", "--kubeconfig"}},
-		{name: "no authentication", file: "authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}", want: []string{"authentication.anonymous.enabled"}},
 		{name: "lock file", args: []string{"--exit-on-lock-contention"}, want: []string{"--exit-on-lock-contention", "--lock-file"}},
 		{name: "kubeconfig", args: []string{"--kubeconfig=/no/such/kubeconfig"}, want: []string{"--kubeconfig", "/no/such/kubeconfig"}},
 		{name: "bootstrap kubeconfig", args: []string{"--kubeconfig=/no/such/a", "--bootstrap-kubeconfig=/no/such/b"}, want: []string{"--bootstrap-kubeconfig", "/no/such/b"}},

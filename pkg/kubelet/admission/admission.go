@@ -1,8 +1,8 @@
 // Package admission decides whether a pod that was bound to this node may start, and tells the API server when it may not.
 //
 // The chain of admit handlers itself is run by stock's allocation manager, which keeps the pods' allocated resources; this
-// package puts the chain together (chain.go), knows which pods ran here before the agent was restarted (readmission.go), and
-// turns a refusal into an event, a failed status and a metric (reject.go).
+// package puts the chain together (chain.go), knows which pods ran here before the agent was restarted (readmission.go), keeps
+// those that wait (waiting.go), and turns a refusal into an event, a failed status and a metric (reject.go).
 package admission
 
 import (
@@ -17,24 +17,36 @@ type Allocator interface {
 	AddPod(active []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string)
 }
 
-// Gate admits or rejects. Its methods are called by the sync loop only.
+// Gate admits, rejects, or lets wait. Its methods are called by the sync loop only, and none of them waits.
 type Gate struct {
 	allocator   Allocator
 	readmission *Readmission
+	room        *Room
 	rejector    *Rejector
 }
 
 // NewGate returns a gate over the allocator's chain. The handlers in the chain ask the same readmission.
-func NewGate(allocator Allocator, readmission *Readmission, rejector *Rejector) *Gate {
-	return &Gate{allocator: allocator, readmission: readmission, rejector: rejector}
+func NewGate(allocator Allocator, readmission *Readmission, room *Room, rejector *Rejector) *Gate {
+	return &Gate{allocator: allocator, readmission: readmission, room: room, rejector: rejector}
 }
 
-// Admit runs the chain for a pod that is new to this process. When it is refused, the refusal is published and false returned.
+// Admit runs the chain for a pod that is new to this process, or has waited. When it is refused, the refusal is published and
+// false returned; false as well while the pod waits: then the room holds it, and the caller asks again later.
 func (g *Gate) Admit(ctx context.Context, active []*v1.Pod, pod *v1.Pod) bool {
-	done := g.readmission.begin(ctx, pod)
-	defer done()
+	if !g.room.Holds(pod.UID) {
+		// Whoever waits did not run before; the runtime, which may be slow under pressure, is not asked again.
+		done := g.readmission.begin(ctx, pod)
+		defer done()
+	}
+	active = g.room.Beside(active, pod)
+	if g.room.Hold(ctx, pod) {
+		return false
+	}
 	ok, reason, message := g.allocator.AddPod(active, pod)
-	if !ok {
+	switch {
+	case ok:
+		g.room.Free(pod.UID)
+	case !g.room.HoldForVictims(ctx, pod, message):
 		g.rejector.Reject(ctx, pod, reason, message)
 		countRejection(reason)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
 func pod(uid types.UID) *v1.Pod {
@@ -33,7 +37,12 @@ type node struct {
 	refuse       string
 	seen         map[types.UID]bool
 	statuses     map[types.UID]v1.PodStatus
+	// making are the pods for which others are being stopped.
+	making map[types.UID]bool
 }
+
+func (n *node) Making(uid types.UID) bool { return n.making[uid] }
+func (n *node) Forget(uid types.UID)      { delete(n.making, uid) }
 
 func (n *node) AddPod(_ []*v1.Pod, pod *v1.Pod) (bool, string, string) {
 	n.seen[pod.UID] = n.readmission.Readmitted(pod)
@@ -55,8 +64,14 @@ func newGate(n *node) (*Gate, *record.FakeRecorder) {
 	n.seen, n.statuses = map[types.UID]bool{}, map[types.UID]v1.PodStatus{}
 	n.readmission = NewReadmission(n, n)
 	recorder := record.NewFakeRecorder(10)
-	return NewGate(n, n.readmission, NewRejector(recorder, n)), recorder
+	room := NewRoom(RoomConfig{Pressure: calm{}, Victims: n, Status: n, Recorder: recorder, Clock: clock.RealClock{}, Bound: func() time.Duration { return 0 }})
+	return NewGate(n, n.readmission, room, NewRejector(recorder, n)), recorder
 }
+
+// calm has no pressure.
+type calm struct{}
+
+func (calm) Judge(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
 
 func container(state kubecontainer.State) *kubecontainer.Container {
 	return &kubecontainer.Container{State: state}

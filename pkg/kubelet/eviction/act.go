@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -28,6 +29,7 @@ func (m *Manager) apply(ctx context.Context, s *snapshot.Snapshot, d *policy.Dec
 func (m *Manager) evict(ctx context.Context, v policy.Victim) {
 	m.ledger.begin(&v, m.config.Clock.Now())
 	m.report.evicting(ctx, &v)
+	reacted(&v, m.config.Clock.Now())
 	m.work.Go(func() {
 		grace := v.GraceSeconds
 		err := m.config.Kill(ctx, v.Pod.Object, true, &grace, evictedStatus(&v))
@@ -57,7 +59,10 @@ func evictedStatus(v *policy.Victim) func(*v1.PodStatus) {
 // publish makes the conditions visible and tells when one has become True.
 func (m *Manager) publish(ctx context.Context, d *policy.Decision) {
 	before := *m.conditions.Load()
-	now := append([]policy.Condition(nil), d.Conditions[:]...)
+	if slices.EqualFunc(before, d.Conditions[:], policy.Condition.Equal) {
+		return
+	}
+	now := slices.Clone(d.Conditions[:])
 	m.conditions.Store(&now)
 	began := false
 	for i := range now {

@@ -10,11 +10,15 @@ import (
 // Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why.
 func (m *Manager) Judge(pod *v1.Pod) (policy.Verdict, string) {
 	conditions := *m.conditions.Load()
-	return policy.Admit(conditions, policy.Applicant{
+	verdict, message := policy.Admit(conditions, policy.Applicant{
 		Pod:                 pod,
 		Running:             m.config.Readmitted != nil && m.config.Readmitted(pod),
 		ComparisonOperators: m.config.Features.TaintTolerationComparisonOperators,
 	})
+	if verdict == policy.Admitted {
+		m.checkWishes(pod)
+	}
+	return verdict, message
 }
 
 // Admit is Judge for callers that know no waiting: such pods are rejected. It implements lifecycle.PodAdmitHandler.

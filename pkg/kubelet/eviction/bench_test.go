@@ -45,51 +45,111 @@ func (s *scene) stamp(now time.Time) {
 	s.summary.Node.SystemContainers[0].Memory.Time = at
 }
 
-// BenchmarkRound measures a round of observe (from a given summary) and decide, for stock and for ours.
-func BenchmarkRound(b *testing.B) {
+// contestants are both managers on the same node, ready for a round.
+type contestants struct {
+	scene *scene
+	stock *stockManager
+	ours  *ourManager
+	now   time.Time
+}
+
+func newContestants(tb testing.TB, pods int, starved bool) *contestants {
+	p, settings := benchmarkPlay(pods)
+	theirs, err := stock.ParseThresholdConfig(settings.AllocatableEnforced, settings.Hard, nil, nil, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	thresholds, err := ParseThresholds(settings)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &contestants{now: p.now, scene: benchmarkScene(p, starved)}
+	c.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: 5 * time.Minute}, false, false, true, p.now)
+	tb.Cleanup(c.stock.stop)
+	c.ours, err = newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, LocalStorageCapacityIsolation: true}, false, false, p.now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.stock.kills, c.ours.kills = func(*v1.Pod) {}, func(*v1.Pod) {}
+	return c
+}
+
+func (c *contestants) turn() {
+	c.now = c.now.Add(10 * time.Second)
+	c.scene.stamp(c.now)
+}
+
+func (c *contestants) stockRound() { c.turn(); c.stock.step(c.scene, c.now) }
+func (c *contestants) ourRound()   { c.turn(); c.ours.step(context.Background(), c.scene, c.now) }
+
+func eachRound(f func(name string, pods int, starved bool)) {
 	for _, pods := range []int{110, 500} {
 		for _, starved := range []bool{false, true} {
-			name := fmt.Sprintf("pods=%d/starved=%v", pods, starved)
-			b.Run("who=stock/"+name, func(b *testing.B) { benchmarkStock(b, pods, starved) })
-			b.Run("who=plimsoll/"+name, func(b *testing.B) { benchmarkOurs(b, pods, starved) })
+			f(fmt.Sprintf("pods=%d/starved=%v", pods, starved), pods, starved)
 		}
 	}
 }
 
-func benchmarkStock(b *testing.B, pods int, starved bool) {
-	p, settings := benchmarkPlay(pods)
-	thresholds, err := stock.ParseThresholdConfig(settings.AllocatableEnforced, settings.Hard, nil, nil, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m := newStock(stock.Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute}, false, false, true, p.now)
-	defer m.stop()
-	m.kills = func(*v1.Pod) {}
-	sc, now := benchmarkScene(p, starved), p.now
-	b.ReportAllocs()
-	for b.Loop() {
-		now = now.Add(10 * time.Second)
-		sc.stamp(now)
-		m.step(sc, now)
-	}
+// BenchmarkRound measures a round of observe (from a given summary) and decide, for stock and for ours.
+func BenchmarkRound(b *testing.B) {
+	eachRound(func(name string, pods int, starved bool) {
+		b.Run("who=stock/"+name, func(b *testing.B) {
+			c := newContestants(b, pods, starved)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.stockRound()
+			}
+		})
+		b.Run("who=plimsoll/"+name, func(b *testing.B) {
+			c := newContestants(b, pods, starved)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.ourRound()
+			}
+		})
+	})
 }
 
-func benchmarkOurs(b *testing.B, pods int, starved bool) {
-	p, settings := benchmarkPlay(pods)
-	thresholds, err := ParseThresholds(settings)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, LocalStorageCapacityIsolation: true}, false, false, p.now)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m.kills = func(*v1.Pod) {}
-	sc, now := benchmarkScene(p, starved), p.now
-	b.ReportAllocs()
-	for b.Loop() {
-		now = now.Add(10 * time.Second)
-		sc.stamp(now)
-		m.step(context.Background(), sc, now)
-	}
+// BenchmarkRatio plays rounds of both in turn, so that whatever disturbs the machine disturbs both, and tells how many times longer
+// stock takes.
+func BenchmarkRatio(b *testing.B) {
+	eachRound(func(name string, pods int, starved bool) {
+		b.Run(name, func(b *testing.B) {
+			c := newContestants(b, pods, starved)
+			var theirs, ours time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				c.stockRound()
+				middle := time.Now()
+				c.ourRound()
+				theirs, ours = theirs+middle.Sub(begin), ours+time.Since(middle)
+			}
+			b.ReportMetric(float64(theirs)/float64(ours), "stock/ours")
+			b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N), "ours-ns/op")
+			b.ReportMetric(float64(theirs.Nanoseconds())/float64(b.N), "stock-ns/op")
+		})
+	})
+}
+
+// TestRoundAllocations holds the part of the target that does not depend on the machine: a quiet round allocates at most a tenth
+// of what stock's does, an evicting one at most a twentieth.
+func TestRoundAllocations(t *testing.T) {
+	eachRound(func(name string, pods int, starved bool) {
+		t.Run(name, func(t *testing.T) {
+			c := newContestants(t, pods, starved)
+			// What is kept from round to round is made in the first ones.
+			for range 50 {
+				c.ourRound()
+			}
+			theirs, ours := testing.AllocsPerRun(50, c.stockRound), testing.AllocsPerRun(50, c.ourRound)
+			most := theirs / 10
+			if starved {
+				most = theirs / 20
+			}
+			t.Logf("stock %.0f, ours %.0f allocations", theirs, ours)
+			if ours > most {
+				t.Errorf("%.0f allocations, stock %.0f: more than %.0f", ours, theirs, most)
+			}
+		})
+	})
 }

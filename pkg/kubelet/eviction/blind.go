@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 const (
@@ -19,13 +20,15 @@ const (
 // blindness tells users once when signals of a condition are missing, and once when they are back. It belongs to the loop.
 type blindness struct {
 	told [len(policy.ConditionTypes)]bool
+	// shown is what the metric says.
+	shown [snapshot.NumSignals]bool
 }
 
 func (b *blindness) report(ctx context.Context, r *reporter, d *policy.Decision) {
 	logger := klog.FromContext(ctx)
 	for i := range d.Conditions {
 		c := &d.Conditions[i]
-		blind := len(c.Blind) > 0 && d.At.Sub(c.BlindSince) >= blindAfter
+		blind := isBlind(c, d.At)
 		switch {
 		case blind && !b.told[i]:
 			logger.Error(nil, "Eviction manager: signals cannot be seen", "condition", c.Type, "status", c.True, "signals", c.Blind, "since", c.BlindSince)
@@ -36,4 +39,48 @@ func (b *blindness) report(ctx context.Context, r *reporter, d *policy.Decision)
 			b.told[i] = false
 		}
 	}
+	b.show(d)
+}
+
+func isBlind(c *policy.Condition, now time.Time) bool {
+	return len(c.Blind) > 0 && now.Sub(c.BlindSince) >= blindAfter
+}
+
+// show keeps the metric up to date; in most rounds nothing has changed.
+func (b *blindness) show(d *policy.Decision) {
+	var blind [snapshot.NumSignals]bool
+	for i := range d.Conditions {
+		for _, sig := range d.Conditions[i].Blind {
+			blind[sig] = true
+		}
+	}
+	if blind == b.shown {
+		return
+	}
+	for sig, is := range blind {
+		if is != b.shown[sig] {
+			value := 0.0
+			if is {
+				value = 1
+			}
+			signalBlind.WithLabelValues(snapshot.Signal(sig).String()).Set(value)
+		}
+	}
+	b.shown = blind
+}
+
+// Blind lists the signals of a pressure condition that have not been seen for a while, and since when the first of them has not;
+// none while all can be seen. The condition holds what it was: what is unknown is never a reason to change it.
+func (m *Manager) Blind(t v1.NodeConditionType) (signals []string, since time.Time) {
+	now := m.config.Clock.Now()
+	for _, c := range *m.conditions.Load() {
+		if c.Type != t || !isBlind(&c, now) {
+			continue
+		}
+		for _, sig := range c.Blind {
+			signals = append(signals, sig.String())
+		}
+		return signals, c.BlindSince
+	}
+	return nil, time.Time{}
 }

@@ -22,14 +22,11 @@ type Summary interface {
 	Get(ctx context.Context, updateStats bool) (*statsapi.Summary, error)
 }
 
-// ImageGC removes images that no container uses.
-type ImageGC interface {
-	DeleteUnusedImages(ctx context.Context) error
-}
-
-// ContainerGC removes containers that have ended, those of pods that are still there among them.
-type ContainerGC interface {
-	DeleteAllUnusedContainers(ctx context.Context) error
+// Reclaimer frees what the node itself can give, before pods have to go: containers that have ended and images that nobody uses.
+// It frees what is asked for and no more, and tells what that was. It may take long; it may be called for two devices, or for bytes
+// and inodes of one, at a time. Package reclaim has one.
+type Reclaimer interface {
+	Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error)
 }
 
 // DiskInfo says how file systems are spread over devices.
@@ -41,9 +38,9 @@ type DiskInfo interface {
 // MemoryReader reads memory straight from the kernel, without a stats summary. Package snapshot/collect has one.
 type MemoryReader interface {
 	// Counters is cheap: it is called many times a second when memory is scarce.
-	Counters() (snapshot.MemoryCounters, error)
+	Counters(how snapshot.Counting) (snapshot.MemoryCounters, error)
 	// ReadMemory reads the node, all pods together, and each pod. What could not be read is unknown.
-	ReadMemory() snapshot.MemoryReading
+	ReadMemory(how snapshot.Counting) snapshot.MemoryReading
 }
 
 // KillFunc stops a pod through its pod worker. It returns when all containers have ended, when that took too long, or when ctx
@@ -58,8 +55,7 @@ type Config struct {
 	ActivePods func() []*v1.Pod
 	// PodCleanedUp tells whether cgroups and volumes of a stopped pod are gone.
 	PodCleanedUp func(*v1.Pod) bool
-	ImageGC      ImageGC
-	ContainerGC  ContainerGC
+	Reclaimer    Reclaimer
 	Recorder     record.EventRecorder
 	NodeRef      *v1.ObjectReference
 	Clock        clock.WithTicker
@@ -69,8 +65,8 @@ type Config struct {
 	PressureTransitionPeriod time.Duration
 	// MaxPodGracePeriodSeconds caps the grace of soft evictions, negative leaves pods their own.
 	MaxPodGracePeriodSeconds int64
-	// MonitoringPeriod is the time between two looks when nothing happens; 10 s when zero.
-	MonitoringPeriod time.Duration
+	// Options are the settings to begin with; DefaultOptions when nil. SetOptions changes them later.
+	Options *Options
 	// LocalStorageCapacityIsolation: limits on local storage are enforced.
 	LocalStorageCapacityIsolation bool
 	// KernelMemcgNotification asks for notifications of the kernel on cgroup v1, PodCgroupRoot is the cgroup of all pods.
@@ -80,6 +76,9 @@ type Config struct {
 	// Memory, when set, is watched between looks, is read beside the summary when memory is scarce, and stands in for the
 	// summary when that fails.
 	Memory MemoryReader
+	// PodImages tells for each pod that uses images how many bytes of them nobody else uses. It is asked where the image device
+	// carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
+	PodImages func(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
 	// Readmitted tells whether a pod has containers or allocated resources, so that it does not enter but is here already.
 	Readmitted func(*v1.Pod) bool
 	// TerminationRequested tells whether a pod is being stopped. Without it only the pod's deletion timestamp counts.
@@ -121,22 +120,20 @@ func (c *Config) validate() error {
 	return errors.Join(
 		missing("Summary", c.Summary == nil), missing("DiskInfo", c.DiskInfo == nil),
 		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil),
-		missing("PodCleanedUp", c.PodCleanedUp == nil), missing("ImageGC", c.ImageGC == nil),
-		missing("ContainerGC", c.ContainerGC == nil), missing("Recorder", c.Recorder == nil),
-		missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
+		missing("PodCleanedUp", c.PodCleanedUp == nil), missing("Reclaimer", c.Reclaimer == nil),
+		missing("Recorder", c.Recorder == nil), missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
 	)
 }
 
-func (c *Config) rules() policy.Rules {
-	timing := policy.DefaultTiming()
-	if c.MonitoringPeriod > 0 {
-		timing.Period = c.MonitoringPeriod
-	}
+// rules joins the configuration with the options that hold at present.
+func (c *Config) rules(o *Options) policy.Rules {
 	return policy.Rules{
-		Thresholds:               c.Thresholds,
+		Thresholds:               o.mark(c.Thresholds),
 		PressureTransitionPeriod: c.PressureTransitionPeriod,
 		MaxPodGracePeriodSeconds: c.MaxPodGracePeriodSeconds,
-		LocalStorageLimits:       c.LocalStorageCapacityIsolation,
-		Timing:                   timing,
+		LocalStorageLimits:       c.LocalStorageCapacityIsolation && o.LocalStorageLimits != IgnoreLimits,
+		LocalStorageDryRun:       o.LocalStorageLimits == DryRunLimits,
+		Timing:                   o.timing(),
+		Protection:               o.Protection,
 	}
 }

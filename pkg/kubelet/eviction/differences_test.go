@@ -78,6 +78,33 @@ func (o *observer) before(sc *scene) {
 	if len(o.met) > 0 {
 		o.pods(sc)
 	}
+	o.limits(sc)
+}
+
+// limits looks at pods that break limits of their own.
+func (o *observer) limits(sc *scene) {
+	if !o.play.limits {
+		return
+	}
+	for _, pod := range sc.pods {
+		u := o.play.usage[pod.UID]
+		_, limited := pod.Spec.Containers[0].Resources.Limits[v1.ResourceEphemeralStorage]
+		volume, layer := len(pod.Spec.Volumes) > 0 && u.volume > volumeLimit, limited && u.disk+u.logs > storageLimit
+		switch {
+		case u.missing || (!volume && !layer):
+			continue
+		case *pod.Spec.Priority >= 2_000_000_000:
+			// Nobody may evict it, and stock goes on.
+			continue
+		case len(o.met) > 0:
+			o.rule("D5 limits of pods and needs of the node do not wait for each other")
+		case sc.unkillable[pod.Name]:
+			o.rule("D3 a failed kill brings the next victim")
+		}
+		if layer && !volume && o.play.dedicated {
+			o.rule("D30 writable layers count against limits wherever they lie")
+		}
+	}
 }
 
 func (o *observer) follow(i int, ob snapshot.Observation) {
@@ -144,7 +171,7 @@ func (o *observer) pods(sc *scene) {
 	for _, i := range o.met {
 		sig := o.thresholds[i].Signal
 		if o.play.split && strings.HasPrefix(sig.String(), "imagefs") {
-			o.rule("D14 nothing is measured on the image device of a split file system")
+			o.rule("D14 pods are measured by their images on the image device of a split file system")
 		}
 		if sig.Resource() == v1.ResourceMemory && o.grown {
 			o.rule("D23 the need is a forecast")
@@ -236,6 +263,9 @@ func (o *observer) uses(uid types.UID, sig snapshot.Signal) int64 {
 	}
 	if m.Logs {
 		sum += logs
+	}
+	if m.Volumes && sig.Resource() != snapshot.ResourceInodes {
+		sum += us.volume
 	}
 	return sum
 }

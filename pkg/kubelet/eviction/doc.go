@@ -5,7 +5,9 @@
 // keeps the manager from seeing the next emergency.
 //
 //	parse     configuration → thresholds
-//	observe   figures, layout and pods → snapshot.Snapshot
+//	observe   figures and layout → snapshot.Snapshot
+//	pods      pods and their figures, as far as a decision can need them
+//	gate      exact memory counters between two looks
 //	loop      when to look, and one look
 //	ledger    what was begun and is not over
 //	act       evictions and node-level reclaim

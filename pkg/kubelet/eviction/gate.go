@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// worstRate is how fast memory may be used up, in bytes per second. It is an assumption and not a measurement, since
-	// growth is zero until it starts.
-	worstRate = 2 << 30
 	// gateFloor is the shortest sleep between two looks at counters, gateMet the one while a hard threshold is met.
 	gateFloor = 2 * time.Millisecond
 	gateMet   = 250 * time.Millisecond
@@ -25,7 +22,10 @@ const (
 // makes necessary: at the worst rate, half of the distance is left when it looks again. It belongs to the loop.
 type gate struct {
 	reader MemoryReader
+	// period is the longest sleep, worst how fast memory may be used up, in bytes per second.
 	period time.Duration
+	worst  int64
+	how    snapshot.Counting
 	clock  func() time.Time
 	// next is when to look at the counters again.
 	next time.Time
@@ -40,8 +40,9 @@ type gate struct {
 
 // scope is the node, or all pods together.
 type scope struct {
-	known              bool
-	capacity, inactive int64
+	known bool
+	// spare is what counts as available beside unused pages: by default, inactive file pages.
+	capacity, spare int64
 }
 
 // floor is one threshold as an amount.
@@ -54,11 +55,16 @@ type floor struct {
 	left int64
 }
 
-func newGate(reader MemoryReader, period time.Duration, clock func() time.Time) *gate {
+func newGate(reader MemoryReader, clock func() time.Time) *gate {
 	if reader == nil {
 		return nil
 	}
-	return &gate{reader: reader, period: period, clock: clock}
+	return &gate{reader: reader, clock: clock}
+}
+
+// adopt takes over options. Thresholds are armed anew with the next look.
+func (g *gate) adopt(o *Options) {
+	g.period, g.worst, g.how, g.armed = o.MonitoringPeriod, o.WorstGrowth, o.counting(), time.Time{}
 }
 
 // due tells whether it is time to look, or to arm.
@@ -74,11 +80,11 @@ func (g *gate) arm(thresholds []policy.Threshold) {
 		return
 	}
 	g.armed = now
-	g.learn(g.reader.ReadMemory())
+	g.learn(g.reader.ReadMemory(g.how))
 	g.floors = g.floors[:0]
 	for i := range thresholds {
 		t := &thresholds[i]
-		if s := g.scopeOf(t.Signal); s != nil && s.known {
+		if s := g.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
 			g.floors = append(g.floors, floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()})
 		}
 	}
@@ -95,15 +101,15 @@ func (g *gate) scopeOf(sig snapshot.Signal) *scope {
 	}
 }
 
-// learn keeps the limits, and the inactive pages of all pods, which are too costly to read each time.
+// learn keeps the limits, and what is spare of all pods, which is too costly to read each time.
 func (g *gate) learn(r snapshot.MemoryReading) {
-	counters, err := g.reader.Counters()
+	counters, err := g.reader.Counters(g.how)
 	if err != nil {
 		return
 	}
 	g.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity}
 	g.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
-	g.pods.inactive = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
+	g.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
 }
 
 // check looks at the counters and says when a threshold was crossed, or a hard one still is: the reading that shows it, else nil.
@@ -117,18 +123,18 @@ func (g *gate) check() *snapshot.MemoryReading {
 }
 
 func (g *gate) look() *snapshot.MemoryReading {
-	counters, err := g.reader.Counters()
+	counters, err := g.reader.Counters(g.how)
 	if err != nil || len(g.floors) == 0 {
 		g.node.known, g.pods.known = false, false
 		return nil
 	}
-	g.node.inactive = int64(counters.NodeInactive)
+	g.node.spare = int64(counters.NodeSpare)
 	left := [2]int64{g.node.left(int64(counters.Node)), g.pods.left(int64(counters.Pods))}
 	if !g.suspect(left) && !g.pods.full(int64(counters.Pods)) {
 		g.note(left)
 		return nil
 	}
-	r := g.reader.ReadMemory()
+	r := g.reader.ReadMemory(g.how)
 	g.learn(r)
 	left = [2]int64{r.Node.Available, r.Pods.Available}
 	if g.note(left) {
@@ -137,10 +143,10 @@ func (g *gate) look() *snapshot.MemoryReading {
 	return nil
 }
 
-// left is what is available by the counters, and by inactive pages as they were last known.
-func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.inactive }
+// left is what is available by the counters, and by what was spare when that was last known.
+func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 
-// full tells whether the kernel may be reclaiming pages, so that inactive ones may be fewer than last known.
+// full tells whether the kernel may be reclaiming pages, so that less may be spare than last known.
 func (s *scope) full(usage int64) bool { return s.known && s.capacity-usage < s.capacity/16 }
 
 // suspect tells whether a threshold seems to be met about which something is to be done: a hard one, or one that was not met.
@@ -181,7 +187,7 @@ func (g *gate) sleep() time.Duration {
 			}
 			continue
 		}
-		wait = min(wait, time.Duration(float64(f.left)/(2*worstRate)*float64(time.Second)))
+		wait = min(wait, time.Duration(float64(f.left)/float64(2*g.worst)*float64(time.Second)))
 	}
 	return max(wait, gateFloor)
 }

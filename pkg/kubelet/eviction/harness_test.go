@@ -19,6 +19,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -47,6 +48,8 @@ type node struct {
 	layoutErr  error
 	reclaimed  []string
 	freedByGC  int64
+	// targets are those of the node-level reclaims.
+	targets []int64
 	// hang makes the summary block until it is closed.
 	hang    chan struct{}
 	changes int
@@ -178,15 +181,15 @@ func (k *kernel) cache() (sum int64) {
 	return sum
 }
 
-func (k *kernel) Counters() (snapshot.MemoryCounters, error) {
+func (k *kernel) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.looks++
 	used, cache := k.used(), k.cache()
-	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache), NodeInactive: snapshot.Bytes(cache)}, nil
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache), NodeSpare: snapshot.Bytes(cache)}, nil
 }
 
-func (k *kernel) ReadMemory() snapshot.MemoryReading {
+func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.readings++
@@ -212,8 +215,6 @@ func (n *node) HasDedicatedContainerFs(context.Context) (bool, error) {
 	return false, errors.New("no container file system")
 }
 
-func (n *node) DeleteUnusedImages(context.Context) error          { return n.gc("images") }
-func (n *node) DeleteAllUnusedContainers(context.Context) error   { return n.gc("containers") }
 func (n *node) Event(_ runtime.Object, _, reason, message string) { n.record(reason, message) }
 func (n *node) Eventf(_ runtime.Object, _, reason, f string, a ...any) {
 	n.record(reason, fmt.Sprintf(f, a...))
@@ -229,12 +230,20 @@ func (n *node) record(reason, message string) {
 	n.events = append(n.events, reason+": "+message)
 }
 
-func (n *node) gc(what string) error {
+func (n *node) Reclaim(_ context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.reclaimed = append(n.reclaimed, what)
-	n.disk.used -= n.freedByGC
-	return nil
+	before := n.disk.used
+	if q.Containers {
+		n.reclaimed = append(n.reclaimed, "containers")
+		n.disk.used -= n.freedByGC
+	}
+	if q.Images {
+		n.reclaimed = append(n.reclaimed, "images")
+		n.disk.used -= n.freedByGC
+	}
+	n.targets = append(n.targets, q.Target)
+	return snapshot.Reclaimed{Freed: before - n.disk.used}, nil
 }
 
 func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
@@ -304,7 +313,7 @@ func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Summary: n, DiskInfo: n, ImageGC: n, ContainerGC: n, Recorder: n, Kill: n.kill, ActivePods: n.active, PodCleanedUp: n.cleanedUp,
+		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.kill, ActivePods: n.active, PodCleanedUp: n.cleanedUp,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
 		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
 		OnConditionChange: func() { n.mu.Lock(); n.changes++; n.mu.Unlock() },

@@ -17,38 +17,52 @@ var errSplitUnsupported = errors.New("the container file system is apart from im
 
 // layouter keeps the layout of file systems. It belongs to the collecting goroutine.
 type layouter struct {
-	info     DiskInfo
-	splitOK  bool
-	layout   snapshot.Layout
-	detected time.Time
+	info    DiskInfo
+	splitOK bool
+	layout  snapshot.Layout
+	// dedicated is what was detected last, and when; split says that the other half of the question was answered too.
+	dedicated bool
+	detected  time.Time
+	split     bool
 }
 
 // current detects the layout when it is unknown or was detected a while ago. When detection fails the last known layout
 // stays; without one the layout is unknown, which concerns file systems only.
 func (l *layouter) current(ctx context.Context, now time.Time) snapshot.Layout {
-	if l.layout.Known && now.Sub(l.detected) < relayout && !now.Before(l.detected) {
-		return l.layout
+	if age := now.Sub(l.detected); l.detected.IsZero() || age < 0 || age >= relayout {
+		dedicated, err := l.info.HasDedicatedImageFs(ctx)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell whether images have a file system of their own", "layoutKnown", l.layout.Known)
+			return l.layout
+		}
+		l.dedicated, l.detected, l.split = dedicated, now, false
 	}
-	logger := klog.FromContext(ctx)
-	dedicated, err := l.info.HasDedicatedImageFs(ctx)
-	if err != nil {
-		logger.Error(err, "Eviction manager: cannot tell whether images have a file system of their own", "layoutKnown", l.layout.Known)
-		return l.layout
+	if !l.split {
+		l.adopt(ctx, snapshot.Layout{Known: true, DedicatedImageFs: l.dedicated, SplitContainerFs: l.dedicated && l.detectSplit(ctx)})
 	}
-	// Runtimes that know no container file system answer with an error, which means "not split" until the next time.
+	return l.layout
+}
+
+// detectSplit is asked for again with the next figures when it fails, since a runtime may fail for a moment (D12 of the list of
+// stock's defects); until then what was known holds. Runtimes that know no container file system fail always, at no cost.
+func (l *layouter) detectSplit(ctx context.Context) bool {
 	split, err := l.info.HasDedicatedContainerFs(ctx)
 	if err != nil {
-		logger.V(4).Info("Eviction manager: no separate container file system found", "err", err)
+		klog.FromContext(ctx).V(4).Info("Eviction manager: no separate container file system found", "err", err, "split", l.layout.SplitContainerFs)
+		return l.layout.SplitContainerFs
 	}
-	split = split && dedicated
-	if split && !l.splitOK {
+	l.split = true
+	return split
+}
+
+func (l *layouter) adopt(ctx context.Context, next snapshot.Layout) {
+	logger := klog.FromContext(ctx)
+	if next.SplitContainerFs && !l.splitOK {
 		logger.Error(errSplitUnsupported, "Eviction manager: file systems are not watched")
-		return snapshot.Layout{}
+		next = snapshot.Layout{}
 	}
-	next := snapshot.Layout{Known: true, DedicatedImageFs: dedicated, SplitContainerFs: split}
 	if next != l.layout {
-		logger.Info("Eviction manager: file systems", "dedicatedImageFs", dedicated, "splitContainerFs", split)
+		logger.Info("Eviction manager: file systems", "known", next.Known, "dedicatedImageFs", next.DedicatedImageFs, "splitContainerFs", next.SplitContainerFs)
 	}
-	l.layout, l.detected = next, now
-	return next
+	l.layout = next
 }

@@ -80,12 +80,13 @@ func (l *ledger) sweep(now time.Time, cleanedUp func(*v1.Pod) bool) bool {
 	changed := false
 	for uid, e := range l.entries {
 		age := now.Sub(e.Changed)
-		released := e.State == snapshot.Stopped && e.running == 0 && cleanedUp(e.pod)
-		if released {
+		done := e.State == snapshot.Stopped && e.running == 0 && cleanedUp(e.pod)
+		if done {
 			l.lastRelease = now
+			released(&e.Expected)
 		}
 		forgotten := e.running == 0 && (e.State == snapshot.Failed && age >= retryAfter || e.State == snapshot.Stopped && age >= forgetAfter)
-		if released || forgotten {
+		if done || forgotten {
 			delete(l.entries, uid)
 			changed = true
 		}

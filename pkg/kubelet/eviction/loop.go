@@ -50,6 +50,7 @@ func (m *Manager) Run(ctx context.Context) {
 			m.look(ctx, f)
 		case <-m.nudge:
 			if m.loop.gate != nil {
+				m.loop.nudged = true
 				m.loop.gate.hurry(m.config.Clock.Now())
 			}
 		case <-timer.C():
@@ -65,12 +66,13 @@ func (m *Manager) hasWork() bool {
 }
 
 func (m *Manager) lookNow() {
-	m.loop.next = m.config.Clock.Now()
+	m.loop.next, m.loop.cause = m.config.Clock.Now(), byEvent
 	m.loop.again = !m.loop.collecting.IsZero()
 }
 
 // tick begins a collection when it is time for one, and decides without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
+	m.takeOptions()
 	now := m.config.Clock.Now()
 	if m.ledger.sweep(now, m.config.PodCleanedUp) {
 		m.lookNow()
@@ -86,8 +88,8 @@ func (m *Manager) tick(ctx context.Context) {
 		}
 	case !now.Before(l.next):
 		l.collecting = now
-		scarce := l.gate != nil && l.gate.near()
-		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx, scarce) })
+		q := question{scarce: l.gate != nil && l.gate.near(), how: m.options.Load().counting()}
+		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx, q) })
 	}
 }
 
@@ -99,17 +101,22 @@ func (m *Manager) watch(ctx context.Context) {
 		l.kernel.arm(ctx, l.gate, m.config.Clock.Now())
 	}
 	if r := l.gate.check(); r != nil {
-		f := l.last
+		f, cause := l.last, l.cause
 		f.memory, f.direct, f.taken = r, true, m.config.Clock.Now()
+		if l.cause = byCounters; l.nudged {
+			l.cause = byKernel
+		}
 		m.look(ctx, f)
+		l.cause = cause
 	}
+	l.nudged = false
 }
 
 // withoutSummary is what can be known while the summary does not come.
 func (m *Manager) withoutSummary(now time.Time) figures {
 	f := figures{taken: now, err: errCollecting, layout: m.loop.layout}
 	if m.config.Memory != nil {
-		r := m.config.Memory.ReadMemory()
+		r := m.config.Memory.ReadMemory(m.options.Load().counting())
 		f.memory = &r
 	}
 	return f
@@ -133,27 +140,30 @@ func (m *Manager) untilTick() time.Duration {
 
 // look is one round: a snapshot, a decision, its effects.
 func (m *Manager) look(ctx context.Context, f figures) {
-	s := m.snapshot(&f)
 	l := &m.loop
-	rules := l.rules
-	rules.Thresholds = m.effective(ctx, s.Layout)
+	// First, since the thresholds say which pods a snapshot needs.
+	m.effective(ctx, f.layout)
+	s := m.snapshot(&f)
 	if held := m.restored.Swap(nil); held != nil {
 		l.memory = l.memory.WithConditions(*held, s.Taken)
 	}
-	d, memory := policy.Decide(s, &rules, l.memory)
+	d, memory := policy.Decide(s, &l.rules, l.memory)
 	l.memory = memory
 	m.decision.Store(&d)
+	l.meter.looked(l.cause, s, &d)
+	l.cause = byTimer
 	m.publish(ctx, &d)
 	l.blind.report(ctx, &m.report, &d)
+	l.rehearsals.report(ctx, &m.report, &d)
 	m.apply(ctx, s, &d)
-	next := s.Taken.Add(nextLook(&d, rules.Timing.Period))
+	next := s.Taken.Add(nextLook(&d, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {
 		// A look between collections does not put off the next one.
 		next = l.next
 	}
 	l.next = next
 	if l.again && !f.direct {
-		l.again, l.next = false, s.Taken
+		l.again, l.next, l.cause = false, s.Taken, byEvent
 	}
 }
 
@@ -169,8 +179,19 @@ func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
 	m.loop.taken = later(f.taken, m.loop.taken)
 	s := &snapshot.Snapshot{Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view()}
 	s.InFlight, s.LastRelease = m.ledger.view()
-	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f)
+	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
 	return s
+}
+
+// wanted says which pods a decision about the snapshot can need: on a calm node only those that may break limits of their own.
+func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
+	switch {
+	case !policy.Calm(s, &m.loop.rules):
+		return everyPod
+	case m.loop.rules.LocalStorageLimits:
+		return limitedPods
+	}
+	return noPod
 }
 
 func later(a, b time.Time) time.Time {
@@ -180,12 +201,12 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// effective are the thresholds that hold for the layout; they are worked out again when that changes.
-func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) []policy.Threshold {
+// effective works out the thresholds that hold for the layout, again when that changes.
+func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	l := &m.loop
-	if layout != l.layout {
-		l.layout = layout
-		thresholds, replaced := policy.Effective(m.config.Thresholds, layout)
+	if layout != l.layout || l.underived {
+		l.layout, l.underived = layout, false
+		thresholds, replaced := policy.Effective(l.configured, layout)
 		l.rules.Thresholds = thresholds
 		if l.gate != nil {
 			l.gate.armed = time.Time{}
@@ -194,7 +215,6 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) []polic
 			klog.FromContext(ctx).Info("Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals", replaced)
 		}
 	}
-	return l.rules.Thresholds
 }
 
 // drain waits for what was begun, but not for something that hangs.

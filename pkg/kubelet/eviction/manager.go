@@ -27,6 +27,8 @@ type Manager struct {
 	conditions atomic.Pointer[[]policy.Condition]
 	// restored waits for the loop to take it over.
 	restored atomic.Pointer[[]v1.NodeConditionType]
+	// options are those that hold; newOptions wait for the loop to take them over.
+	options, newOptions atomic.Pointer[Options]
 	// decision is what was decided last.
 	decision atomic.Pointer[policy.Decision]
 	loop     loopState
@@ -36,13 +38,23 @@ type Manager struct {
 
 // loopState belongs to the goroutine of Run.
 type loopState struct {
-	rules     policy.Rules
-	gate      *gate
-	kernel    *notifications
-	memory    policy.Memory
-	layout    snapshot.Layout
-	builder   builder
-	blind     blindness
+	rules policy.Rules
+	// configured are the thresholds from which those of the rules are derived; underived says that this is to be done.
+	configured []policy.Threshold
+	underived  bool
+
+	gate    *gate
+	kernel  *notifications
+	memory  policy.Memory
+	layout  snapshot.Layout
+	builder builder
+	blind   blindness
+	// rehearsals are what was said of thresholds in dry run.
+	rehearsals rehearsals
+	meter      meter
+	// cause is what makes the manager look next; nudged says that the kernel wants the counters to be looked at.
+	cause     string
+	nudged    bool
 	collector collector
 	// collecting since when; zero when no collection is under way.
 	collecting time.Time
@@ -64,17 +76,21 @@ func New(c Config) (*Manager, error) {
 		c.Features = featuresNow()
 	}
 	m := &Manager{config: c, ledger: newLedger(), wake: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
-	m.loop.rules = c.rules()
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
 	m.loop.collector = collector{
-		summary: c.Summary, memory: c.Memory, now: c.Clock.Now, results: make(chan figures, 1),
+		summary: c.Summary, memory: c.Memory, images: c.PodImages, now: c.Clock.Now, results: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
-	m.loop.gate = newGate(c.Memory, m.loop.rules.Timing.Period, c.Clock.Now)
+	m.loop.meter, m.loop.cause = newMeter(), byTimer
+	m.loop.gate = newGate(c.Memory, c.Clock.Now)
 	if c.KernelMemcgNotification && m.loop.gate != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
 	}
-	m.report = reporter{recorder: c.Recorder, node: c.NodeRef, every: m.loop.rules.Timing.Period}
+	m.report = reporter{recorder: c.Recorder, node: c.NodeRef}
+	if c.Options == nil {
+		c.Options = new(DefaultOptions())
+	}
+	m.adopt(*c.Options)
 	m.conditions.Store(new([]policy.Condition))
 	return m, nil
 }

@@ -45,7 +45,7 @@ func memcgSource(podsCgroup string, event func()) func(snapshot.Signal) (notify.
 	}
 }
 
-// arm follows the gate: usage may grow to the capacity less the threshold, and by inactive pages beyond that, since those are
+// arm follows the gate: usage may grow to the capacity less the threshold, and by what is spare beyond that, since those pages are
 // not part of the working set.
 func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 	if !n.armed.IsZero() && now.Sub(n.armed) < rearmNotifications {
@@ -59,8 +59,8 @@ func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 	for i := range g.floors {
 		f := &g.floors[i]
 		s := g.scopeOf(f.signal)
-		level := s.capacity - f.amount + s.inactive
-		if !s.known || level <= 0 || level >= s.capacity+s.inactive {
+		level := s.capacity - f.amount + s.spare
+		if !s.known || level <= 0 || level >= s.capacity+s.spare {
 			continue
 		}
 		if err := n.armOne(i, f.signal, level); err != nil && !n.refused {

@@ -21,7 +21,7 @@ func (f *fakeSource) Close() error          { f.closed = true; return nil }
 
 func armedGate() *gate {
 	return &gate{
-		node: scope{known: true, capacity: 10 * gi, inactive: gi}, pods: scope{known: true, capacity: 8 * gi},
+		node: scope{known: true, capacity: 10 * gi, spare: gi}, pods: scope{known: true, capacity: 8 * gi},
 		floors: []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi}, {signal: snapshot.AllocatableMemoryAvailable, amount: 2 * gi}},
 	}
 }
@@ -34,7 +34,7 @@ func TestNotificationsFollowTheGate(t *testing.T) {
 	}}
 	g, now := armedGate(), time.Unix(100, 0)
 	n.arm(t.Context(), g, now)
-	g.node.inactive = 2 * gi
+	g.node.spare = 2 * gi
 	n.arm(t.Context(), g, now.Add(time.Millisecond))
 	n.arm(t.Context(), g, now.Add(2*time.Second))
 	expect(t, "levels of the node", made[snapshot.MemoryAvailable].levels, []int64{10 * gi, 11 * gi})

@@ -1,9 +1,9 @@
 package eviction
 
 import (
+	"math"
 	"strings"
 	"testing"
-	"time"
 
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
@@ -111,21 +111,42 @@ func sameValue(a, b *evictionapi.ThresholdValue) bool {
 	return a.Quantity.Cmp(*b.Quantity) == 0
 }
 
+// FuzzParseThresholds: whatever is configured, nothing panics, what is accepted can be computed with, what is refused is named,
+// and stock accepts and refuses the same, but for percentages that are no numbers.
 func FuzzParseThresholds(f *testing.F) {
 	f.Add("memory.available", "100Mi", "10%", "1m")
 	f.Add("nodefs.inodesFree", "NaN%", "1e400", "9999999h")
-	f.Fuzz(func(t *testing.T, signal, hard, reclaim, grace string) {
-		all, err := ParseThresholds(ThresholdConfig{
-			Hard: map[string]string{signal: hard}, Soft: map[string]string{signal: hard},
+	f.Add("pid.available", "0x1p-2%", "0.1", "1ns")
+	f.Add("", "9999999999999999999999", "-0%", "")
+	f.Fuzz(func(t *testing.T, signal, value, reclaim, grace string) {
+		c := ThresholdConfig{
+			AllocatableEnforced: []string{"pods"},
+			Hard:                map[string]string{signal: value}, Soft: map[string]string{signal: value},
 			SoftGracePeriods: map[string]string{signal: grace}, MinimumReclaim: map[string]string{signal: reclaim},
-		})
-		for _, th := range all {
-			if th.GracePeriod < 0 || th.GracePeriod > time.Duration(1<<63-1) {
+		}
+		all, err := ParseThresholds(c)
+		if err != nil && (!strings.Contains(err.Error(), "eviction") || !strings.Contains(err.Error(), "invalid value")) {
+			t.Errorf("the error does not name setting and value: %v", err)
+		}
+		if len(all) > 3 {
+			t.Errorf("%d thresholds from one signal", len(all))
+		}
+		for i := range all {
+			th := &all[i]
+			share := float64(th.Value.Percentage)
+			if th.GracePeriod < 0 || (th.Value.Quantity == nil && (math.IsNaN(share) || share < 0 || share > 1)) {
 				t.Errorf("%+v", th)
 			}
+			for _, capacity := range []int64{0, 1, math.MaxInt64} {
+				if q := th.Quantity(capacity); q.Sign() < 0 {
+					t.Errorf("%+v is %s of %d", th, q, capacity)
+				}
+			}
 		}
-		if err != nil && !strings.Contains(err.Error(), "eviction") {
-			t.Errorf("the error does not name the setting: %v", err)
+		noNumber := func(s string) bool { return strings.HasSuffix(s, "%") && strings.Contains(strings.ToLower(s), "nan") }
+		_, stockErr := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim)
+		if (err == nil) != (stockErr == nil) && !noNumber(value) && !noNumber(reclaim) {
+			t.Errorf("stock says %v, we say %v", stockErr, err)
 		}
 	})
 }

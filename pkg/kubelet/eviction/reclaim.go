@@ -2,7 +2,7 @@ package eviction
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,59 +12,58 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// reclaimer remembers the node-level reclaim of each device.
+// reclaimer remembers the node-level reclaims, one entry for each device and unit that was ever asked for.
 type reclaimer struct {
 	mu   sync.Mutex
-	last [snapshot.NumDevices]snapshot.Reclaim
+	last []snapshot.Reclaim
 }
 
-// begin reports false when the device is being reclaimed already.
-func (r *reclaimer) begin(d snapshot.Device, now time.Time) bool {
+// entry finds or makes the entry of a request. The caller holds the lock.
+func (r *reclaimer) entry(q *policy.ReclaimRequest) *snapshot.Reclaim {
+	i := slices.IndexFunc(r.last, func(l snapshot.Reclaim) bool { return l.Device == q.Device && l.Inodes == q.Inodes() })
+	if i < 0 {
+		r.last, i = append(r.last, snapshot.Reclaim{Device: q.Device, Inodes: q.Inodes()}), len(r.last)
+	}
+	return &r.last[i]
+}
+
+// begin reports false when the same is being reclaimed already.
+func (r *reclaimer) begin(q *policy.ReclaimRequest, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last[d].Running {
+	l := r.entry(q)
+	if l.Running {
 		return false
 	}
-	r.last[d].Device, r.last[d].Running, r.last[d].Started = d, true, now
+	l.Running, l.Started = true, now
 	return true
 }
 
-func (r *reclaimer) end(d snapshot.Device, now time.Time, err error) {
+func (r *reclaimer) end(q *policy.ReclaimRequest, now time.Time, got snapshot.Reclaimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last[d].Running, r.last[d].Finished, r.last[d].Err = false, now, err
+	l := r.entry(q)
+	l.Running, l.Finished, l.Got, l.Err = false, now, got, err
 }
 
-// view lists the devices that were ever reclaimed.
+// view lists what was ever reclaimed.
 func (r *reclaimer) view() []snapshot.Reclaim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []snapshot.Reclaim
-	for _, l := range r.last {
-		if !l.Started.IsZero() {
-			list = append(list, l)
-		}
-	}
-	return list
+	return slices.Clone(r.last)
 }
 
-// reclaim begins to free what the node itself can give: dead containers first, since they hold images.
+// reclaim begins to free what the node itself can give.
 func (m *Manager) reclaim(ctx context.Context, q policy.ReclaimRequest) {
-	if !m.reclaims.begin(q.Device, m.config.Clock.Now()) {
+	if !m.reclaims.begin(&q, m.config.Clock.Now()) {
 		return
 	}
 	m.work.Go(func() {
-		var err error
-		if q.Containers {
-			err = errors.Join(err, m.config.ContainerGC.DeleteAllUnusedContainers(ctx))
-		}
-		if q.Images {
-			err = errors.Join(err, m.config.ImageGC.DeleteUnusedImages(ctx))
-		}
+		got, err := m.config.Reclaimer.Reclaim(ctx, q)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Eviction manager: node-level reclaim was not complete", "signal", q.Signal, "device", q.Device)
 		}
-		m.reclaims.end(q.Device, m.config.Clock.Now(), err)
+		m.reclaims.end(&q, m.config.Clock.Now(), got, err)
 		m.Wake()
 	})
 }

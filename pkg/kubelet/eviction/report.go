@@ -37,7 +37,7 @@ func (r *reporter) starved(ctx context.Context, s *snapshot.Snapshot, d *policy.
 	for i := range d.Starved {
 		st := &d.Starved[i]
 		logger.V(2).Info("Eviction manager: resource is starved", "signal", st.Signal, "hard", st.Hard,
-			"amount", st.Amount, "inFlight", st.InFlight, "chosen", st.Chosen, "outcome", st.Outcome)
+			"amount", st.Amount, "inFlight", st.InFlight, "chosen", st.Chosen, "spared", st.Spared, "outcome", st.Outcome)
 		if st.Acting() && r.due(st.Signal, d.At) {
 			logger.Info("Eviction manager: attempting to reclaim", "resourceName", st.Resource(), "outcome", st.Outcome)
 			r.recorder.Eventf(r.node, v1.EventTypeWarning, eventThresholdMet, "Attempting to reclaim %s", st.Resource())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // scene is what both managers see in one step of a sequence.
@@ -54,10 +58,12 @@ func conditionsOf(m pressures) string {
 type stage struct {
 	scene     *scene
 	reclaims  []string
-	victims   []string
 	dedicated bool
 	split     bool
-	notes     string
+	// mu is for what kills write, which go side by side with ours.
+	mu      sync.Mutex
+	victims []string
+	notes   map[string]string
 	// kills, when set, replaces the book-keeping of kills.
 	kills func(*v1.Pod)
 }
@@ -82,6 +88,18 @@ func (s *stage) DeleteAllUnusedContainers(context.Context) error {
 	return nil
 }
 
+// Reclaim stands for both of stock's, which it calls in stock's order.
+func (s *stage) Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error) {
+	var err error
+	if q.Containers {
+		err = errors.Join(err, s.DeleteAllUnusedContainers(ctx))
+	}
+	if q.Images {
+		err = errors.Join(err, s.DeleteUnusedImages(ctx))
+	}
+	return snapshot.Reclaimed{}, err
+}
+
 func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
 	if s.kills != nil {
 		s.kills(pod)
@@ -89,14 +107,18 @@ func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus fun
 	}
 	status := v1.PodStatus{}
 	setStatus(&status)
-	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes[pod.Name]))
 	if s.scene.unkillable[pod.Name] {
 		return errors.New("cannot be killed")
 	}
 	return nil
 }
 
+// take is called when nothing is under way any more. Kills of one round have no order: ours go side by side.
 func (s *stage) take(m pressures) acts {
+	slices.Sort(s.victims)
 	a := acts{conditions: conditionsOf(m), victims: slices.Clone(s.victims), reclaimed: fmt.Sprint(s.reclaims)}
 	s.victims, s.reclaims = nil, nil
 	return a
@@ -128,7 +150,7 @@ type stockManager struct {
 
 func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time) *stockManager {
 	s := &stockManager{clock: stepClock{clocktesting.NewFakeClock(now)}, arrived: make(chan struct{}), proceed: make(chan bool)}
-	s.dedicated, s.split = dedicated, split
+	s.dedicated, s.split, s.notes = dedicated, split, map[string]string{}
 	recorder := &notes{stage: &s.stage}
 	summary := fullSummary{&s.stage}
 	s.manager, s.admit = stock.NewManager(summary, config, s.kill, &s.stage, &s.stage, recorder, &v1.ObjectReference{}, s.clock, isolation)
@@ -170,8 +192,8 @@ type ourManager struct {
 
 func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error) {
 	o := &ourManager{clock: stepClock{clocktesting.NewFakeClock(now)}}
-	o.dedicated, o.split = dedicated, split
-	c.Summary, c.DiskInfo, c.ImageGC, c.ContainerGC = &o.stage, &o.stage, &o.stage, &o.stage
+	o.dedicated, o.split, o.notes = dedicated, split, map[string]string{}
+	c.Summary, c.DiskInfo, c.Reclaimer = &o.stage, &o.stage, &o.stage
 	c.Recorder, c.NodeRef, c.Clock = &notes{stage: &o.stage}, &v1.ObjectReference{}, o.clock
 	c.Kill = func(_ context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
 		return o.kill(pod, evict, grace, set)
@@ -188,11 +210,11 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.clock.SetTime(now)
 	m := o.manager
 	m.ledger.sweep(now, m.config.PodCleanedUp)
-	m.look(ctx, m.loop.collector.collect(ctx, false))
+	m.look(ctx, m.loop.collector.collect(ctx, question{}))
 	m.work.Wait()
 	if len(o.reclaims) > 0 {
 		o.clock.SetTime(now.Add(time.Millisecond))
-		m.look(ctx, m.loop.collector.collect(ctx, false))
+		m.look(ctx, m.loop.collector.collect(ctx, question{}))
 		m.work.Wait()
 	}
 	return o.take(m)

@@ -72,6 +72,8 @@ type Config struct {
 	// Restore is given the conditions of the first Node that is read, at most once, before a status is computed; see
 	// RestoreAtStart. It is called from any goroutine. May be nil.
 	Restore func([]v1.NodeCondition)
+	// Blind tells which signals of a pressure condition cannot be seen, and since when; none when all can. May be nil.
+	Blind func(v1.NodeConditionType) (signals []string, since time.Time)
 	// OnStartupOver is called once, when the node has become Ready or its time for that has passed. May be nil.
 	OnStartupOver func()
 }

@@ -25,9 +25,9 @@ func (u *Updater) newSetters(sink eventSink) setters {
 	return setters{
 		facts: u.factSetters(sink),
 		pressure: []stock.Setter{
-			stock.MemoryPressureCondition(now, c.Pressure.IsUnderMemoryPressure, sink.status),
-			stock.DiskPressureCondition(now, c.Pressure.IsUnderDiskPressure, sink.status),
-			stock.PIDPressureCondition(now, c.Pressure.IsUnderPIDPressure, sink.status),
+			u.sighted(v1.NodeMemoryPressure, stock.MemoryPressureCondition(now, c.Pressure.IsUnderMemoryPressure, sink.status)),
+			u.sighted(v1.NodeDiskPressure, stock.DiskPressureCondition(now, c.Pressure.IsUnderDiskPressure, sink.status)),
+			u.sighted(v1.NodePIDPressure, stock.PIDPressureCondition(now, c.Pressure.IsUnderPIDPressure, sink.status)),
 		},
 		rest: []stock.Setter{
 			stock.ReadyCondition(now, c.State.RuntimeErrors, c.State.NetworkErrors, c.State.StorageErrors,

@@ -29,6 +29,9 @@ func (l Layout) PodLogs() string { return l.podLogs }
 // Own is where the agent keeps state that stock does not know.
 func (l Layout) Own() string { return filepath.Join(l.root, "plimsoll") }
 
+// Terminations holds one file per pod that the agent has begun to stop.
+func (l Layout) Terminations() string { return filepath.Join(l.Own(), "terminations") }
+
 // Pods holds one directory per pod UID.
 func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }
 

@@ -1,11 +1,7 @@
 package podlifecycle
 
 import (
-	"fmt"
-	"maps"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -132,45 +128,5 @@ func TestEveryStepOfTheSmallWorld(t *testing.T) {
 	t.Logf("%d states, %d steps", states, steps)
 	if states < 100 {
 		t.Errorf("only %d states: the small world is too small", states)
-	}
-}
-
-// diagram returns the phases and what leads from one to another, as a Mermaid state diagram.
-func diagram() string {
-	edges := map[string]map[string]bool{}
-	explore(func(before State, by labelled, after State, cmds []Command) {
-		from, to := before.Phase.String(), after.Phase.String()
-		if slices.Contains(cmds, Command(Forget{})) {
-			to = "[*]"
-		}
-		if from == to {
-			return
-		}
-		edge := strings.Replace(from, "Unknown", "[*]", 1) + " --> " + to
-		if edges[edge] == nil {
-			edges[edge] = map[string]bool{}
-		}
-		edges[edge][by.label] = true
-	})
-	var out strings.Builder
-	out.WriteString("stateDiagram-v2\n")
-	for _, edge := range slices.Sorted(maps.Keys(edges)) {
-		fmt.Fprintf(&out, "    %s : %s\n", edge, strings.Join(slices.Sorted(maps.Keys(edges[edge])), ", "))
-	}
-	return out.String()
-}
-
-// The diagram in testdata is what the machine does.
-func TestDiagram(t *testing.T) {
-	const file = "testdata/diagram.mmd"
-	got := diagram()
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || string(want) != got {
-		t.Fatalf("%v; the machine does\n%s", err, got)
 	}
 }

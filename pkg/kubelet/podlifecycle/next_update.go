@@ -48,6 +48,8 @@ func firstSight(ev Updated, now time.Time) State {
 // cause returns why an update ends a pod, CauseNone if it does not.
 func (ev Updated) cause() Cause {
 	switch {
+	case ev.Kill != nil && ev.Kill.Resumed != CauseNone:
+		return ev.Kill.Resumed
 	case ev.Pod.Deleting:
 		return CauseDeletion
 	case ev.Pod.Completed:

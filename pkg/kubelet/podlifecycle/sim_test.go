@@ -9,16 +9,36 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sim is a driver as simple as one can be: it obeys commands on paper, keeps its own books, and complains when the machine breaks a promise.
+// sim is a driver as simple as one can be: it obeys commands on paper, keeps its own books, and complains when the machine breaks a promise
+// or differs from the oracle.
 type sim struct {
 	t     *rapid.T
 	table *Table
 	now   time.Time
 	pods  map[UID]*simPod
+	// running are the pods that have containers, also over a restart of the agent.
+	running map[UID]bool
 	// waiting are waiters that were neither answered nor left.
 	waiting map[WaiterID]UID
 	waiters WaiterID
-	forgot  int
+	// oracle is nil when promises alone are to be checked.
+	oracle *oracle
+	// fault, if not nil, makes the machine a faulty one; then complaints are panics of type brokenPromise.
+	fault func(step) (State, []Command)
+	// sent counts events by what they are and the phase they met.
+	sent map[string]int
+}
+
+// brokenPromise is what the sim complains about.
+type brokenPromise string
+
+// step is one event and what the machine made of it.
+type step struct {
+	before State
+	event  Event
+	now    time.Time
+	after  State
+	cmds   []Command
 }
 
 // simPod is what the driver keeps of one life of a pod.
@@ -31,14 +51,30 @@ type simPod struct {
 	hastened         int64
 	last             State
 	ended            bool
+	// well is true when the last operation succeeded.
+	well bool
 }
 
 func newSim(t *rapid.T) *sim {
-	return &sim{t: t, table: NewTable(), now: time.Unix(1000, 0), pods: map[UID]*simPod{}, waiting: map[WaiterID]UID{}}
+	m := &sim{t: t, now: time.Unix(1000, 0), running: map[UID]bool{}, oracle: newOracle(), sent: map[string]int{}}
+	m.restart()
+	return m
+}
+
+// restart is what a new agent begins with: nothing but what runs.
+func (m *sim) restart() {
+	m.table, m.pods, m.waiting = NewTable(), map[UID]*simPod{}, map[WaiterID]UID{}
+	if m.oracle != nil {
+		m.oracle = newOracle()
+	}
 }
 
 func (m *sim) check(ok bool, format string, args ...any) {
-	if !ok {
+	switch {
+	case ok:
+	case m.fault != nil:
+		panic(brokenPromise(fmt.Sprintf(format, args...)))
+	default:
 		m.t.Fatalf("broken promise: "+format, args...)
 	}
 }
@@ -54,11 +90,13 @@ func (m *sim) pod(uid UID) *simPod {
 func (m *sim) send(uid UID, ev Event) State {
 	m.now = m.now.Add(time.Second)
 	before, _ := m.table.State(uid)
+	m.sent[nameOf(before, ev)]++
 	frozen := before
 	frozen.Waiters = slices.Clone(before.Waiters)
-	after, cmds := m.table.Apply(uid, ev, m.now)
+	after, cmds := m.apply(uid, before, ev)
 	m.check(reflect.DeepEqual(frozen, before) || len(before.Waiters) == 0, "Next changed its receiver: %+v became %+v", frozen, before)
 	p := m.pod(uid)
+	m.compare(uid, ev, after, cmds)
 	m.checkStep(p, before, after, ev)
 	for _, cmd := range cmds {
 		m.obey(uid, p, after, cmd)
@@ -71,6 +109,34 @@ func (m *sim) send(uid UID, ev Event) State {
 	p.last = after
 	m.checkBooks(uid, p, after)
 	return after
+}
+
+// nameOf says what an event is and what it meets.
+func nameOf(before State, ev Event) string {
+	switch ev := ev.(type) {
+	case Updated:
+		return fmt.Sprintf("update %d in %v", ev.Type, before.Phase)
+	case RuntimePodFound:
+		return fmt.Sprintf("runtime pod in %v", before.Phase)
+	case Returned:
+		return fmt.Sprintf("outcome %d of %v", ev.Outcome, before.Doing)
+	case Reconciled:
+		return fmt.Sprintf("desired %t in %v", ev.Desired, before.Phase)
+	}
+	return fmt.Sprintf("%T in %v", ev, before.Phase)
+}
+
+// apply lets the machine, or the faulty one, take an event.
+func (m *sim) apply(uid UID, before State, ev Event) (State, []Command) {
+	after, cmds := m.table.Apply(uid, ev, m.now)
+	if m.fault == nil {
+		return after, cmds
+	}
+	after, cmds = m.fault(step{before: before, event: ev, now: m.now, after: after, cmds: cmds})
+	if _, known := m.table.states[uid]; known {
+		m.table.states[uid] = after
+	}
+	return after, cmds
 }
 
 func (m *sim) checkStep(p *simPod, before, after State, ev Event) {
@@ -128,10 +194,9 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 		m.check(s.Phase != Terminating, "waiters answered while terminating")
 	case Forget:
 		m.check(s.Phase == Finished && p.doing == OpNone, "forgotten in %v while doing %v", s.Phase, p.doing)
-		m.forgot++
 	case Requeue:
 	default:
-		m.t.Fatalf("unknown command %#v", cmd)
+		m.check(false, "unknown command %#v", cmd)
 	}
 }
 
@@ -145,6 +210,7 @@ func (m *sim) obeyRun(uid UID, p *simPod, s State, run Run) {
 		if run.First {
 			m.checkStart(uid, s)
 		}
+		m.running[uid] = true
 	case OpTerminate, OpTerminateRuntime:
 		m.check(s.Termination.Begun && s.Phase == Terminating, "termination runs in %v", s.Phase)
 		m.check(run.Grace == nil || *run.Grace == s.Termination.Grace, "grace differs")
@@ -171,6 +237,7 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 		}))
 		m.check(blocked, "%s has work and nobody wakes its worker: %+v", uid, s)
 	}
+	m.check(s.Phase != Terminated || s.Doing != OpNone || s.Pending || !p.well, "%s has stopped, and nobody cleans up after it", uid)
 	for _, waiter := range s.Waiters {
 		m.check(m.waiting[waiter] == uid, "machine keeps waiter %d", waiter)
 	}
@@ -184,6 +251,7 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 // checkAnswers holds the answers to the questions against each other.
 func (m *sim) checkAnswers(uid UID, s State) {
 	ask := func(q Question) bool { return m.table.Ask(q, uid) }
+	m.check(ask(CouldHaveRunningContainers) || !m.running[uid], "%s has running containers, and the answer is that it cannot", uid)
 	implies := func(a, b bool) bool { return !a || b }
 	m.check(ask(KnownTerminated) == !ask(CouldHaveRunningContainers), "terminated and running")
 	m.check(ask(RuntimeBeRemoved) == ask(KnownTerminated), "runtime")
@@ -211,10 +279,14 @@ func (m *sim) turn(uid UID, outcome Outcome, taken WorkTaken, facts PodFacts) {
 		if outcome == Completed && p.doing != OpSync {
 			outcome = Succeeded
 		}
-		p.doing, p.cancelled = OpNone, false
+		if stops := p.doing == OpTerminate || p.doing == OpTerminateRuntime; stops && outcome == Succeeded {
+			delete(m.running, uid)
+		}
+		p.doing, p.cancelled, p.well = OpNone, false, outcome >= Succeeded
 		m.send(uid, Returned{Outcome: outcome, Pod: facts})
 	case p.wake:
 		p.wake = false
+		taken.Stopped = taken.Stopped && !m.running[uid]
 		m.send(uid, taken)
 	}
 }
@@ -233,7 +305,7 @@ func (m *sim) settle(outcome Outcome) {
 			return
 		}
 	}
-	m.t.Fatalf("broken promise: the workers do not come to rest: %s", m.dump())
+	m.check(false, "the workers do not come to rest: %s", m.dump())
 }
 
 func (m *sim) dump() string {

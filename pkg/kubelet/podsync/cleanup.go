@@ -28,7 +28,7 @@ func cleanUpSteps(c Config) []step[*cleanUpPass] {
 		// After unmounting, which may read the objects.
 		unregisterSources{registries(c)},
 		// After unmounting: memory-backed volumes are charged to the pod's cgroup, and to its parent once it is gone.
-		when(c.CgroupsPerQOS, step[*cleanUpPass](destroyCgroup{c.Containers})),
+		when(c.CgroupsPerQOS, step[*cleanUpPass](destroyCgroup{containers: c.Containers, left: newPodCgroups(c)})),
 		// After the volumes, whose files may belong to these user IDs, and before the pod is final: the range may be given to another
 		// pod from here on.
 		releaseUserNamespace{c.UserNamespaces},

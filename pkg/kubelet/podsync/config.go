@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
 // Config is everything a Syncer uses. All fields are required unless their comment says otherwise; everything given must be safe
@@ -21,8 +23,12 @@ type Config struct {
 	Statuses StatusManager
 	// Runtime is the container runtime manager.
 	Runtime Runtime
-	// Stopper is the runtime itself, for Hasten; nil if there is to be none.
+	// Stopper is the runtime itself, for Hasten and for pods that are overdue; nil if there is to be none.
 	Stopper ContainerStopper
+	// Processes are the processes of pods, for those that the runtime does not stop; nil if they are to be left to it.
+	Processes PodProcesses
+	// Escalation is when what is done about such pods; the zero value stands for escalation.DefaultLimits.
+	Escalation escalation.Limits
 	// Containers is the container manager: cgroups and dynamic resources.
 	Containers ContainerManager
 	// CgroupsPerQOS says that pods have cgroups of their own (--cgroups-per-qos).

@@ -9,6 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
 // StatusGenerator computes API status.
@@ -53,11 +55,22 @@ type PodKiller interface {
 	KillPod(ctx context.Context, pod *v1.Pod, running kubecontainer.Pod, gracePeriod *int64) error
 }
 
-// ContainerStopper stops one container of the runtime, past everything that knows about pods. A container that is being stopped
-// already gets the shorter time.
+// ContainerStopper stops one container or sandbox of the runtime, past everything that knows about pods. A container that is being
+// stopped already gets the shorter time.
 type ContainerStopper interface {
 	// StopContainer kills the container after timeout seconds if its signal does not end it, and returns when it has stopped.
 	StopContainer(ctx context.Context, containerID string, timeout int64) error
+	// StopPodSandbox kills every container in the sandbox, then the sandbox itself.
+	StopPodSandbox(ctx context.Context, sandboxID string) error
+}
+
+// PodProcesses are the processes in cgroups, by the path of the cgroup below the root of its hierarchy. A cgroup that does not exist
+// has none.
+type PodProcesses interface {
+	// Processes lists those in the cgroup and below. With an error the list may be incomplete.
+	Processes(cgroup string) ([]escalation.Process, error)
+	// Kill kills them and returns when none is left, or with an error when ctx ends before that.
+	Kill(ctx context.Context, cgroup string) error
 }
 
 // PodObserver reads a pod from the runtime, past any cache.

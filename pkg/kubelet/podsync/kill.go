@@ -39,8 +39,9 @@ const orphanGraceSeconds = 1
 
 // orphanKill stops pods that are known from the runtime only.
 type orphanKill struct {
-	kill   killer
-	events events
+	kill      killer
+	events    events
+	escalator *escalator
 }
 
 func (o orphanKill) run(ctx context.Context, running *kubecontainer.Pod) error {
@@ -48,11 +49,23 @@ func (o orphanKill) run(ctx context.Context, running *kubecontainer.Pod) error {
 	logger := klog.FromContext(ctx)
 	logger.V(4).Info("Orphaned running pod terminating without grace period", "pod", klog.KObj(pod), "podUID", pod.UID)
 	grace := int64(orphanGraceSeconds)
-	if err := o.kill.pod(ctx, pod, *running, &grace); err != nil {
+	t := target{pod: pod, status: statusOf(running), orphan: true, reached: true}
+	err := o.escalator.beside(ctx, t, graceOf(pod, &grace), func(ctx context.Context) error { return o.kill.pod(ctx, pod, *running, &grace) })
+	if err != nil {
 		o.events.warn(ctx, pod, kubeevents.FailedToKillPod, "error killing pod: %v", err)
 		utilruntime.HandleErrorWithContext(ctx, err, "Failed to kill orphaned pod", "pod", klog.KObj(pod), "podUID", pod.UID)
 		return fmt.Errorf("killing orphaned pod %s: %w", pod.UID, err)
 	}
+	o.escalator.ledger.forget(pod.UID)
 	logger.V(4).Info("Pod termination stopped all running orphaned containers", "pod", klog.KObj(pod), "podUID", pod.UID)
 	return nil
+}
+
+// statusOf is what the runtime's list of pods says about one, until the runtime is asked again.
+func statusOf(running *kubecontainer.Pod) *kubecontainer.PodStatus {
+	status := &kubecontainer.PodStatus{ID: running.ID, Name: running.Name, Namespace: running.Namespace}
+	for _, c := range running.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State})
+	}
+	return status
 }

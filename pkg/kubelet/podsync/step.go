@@ -29,6 +29,7 @@ type step[P any] interface {
 // run does the steps in order until one fails or has settled the phase.
 func run[P any](ctx context.Context, steps []step[P], pass P) error {
 	for _, s := range steps {
+		TellProgress(ctx, s.Name())
 		v, err := s.Run(ctx, pass)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name(), err)

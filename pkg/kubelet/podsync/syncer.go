@@ -2,13 +2,17 @@ package podsync
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
 // Syncer does the work of the phases. For one pod its methods must not be called at the same time; for different pods they may.
@@ -20,6 +24,7 @@ type Syncer struct {
 	cleanUp   []step[*cleanUpPass]
 	orphan    orphanKill
 	hasten    hasten
+	escalator *escalator
 	mirrors   mirrors
 	tracer    trace.Tracer
 }
@@ -30,11 +35,13 @@ func New(c Config) *Syncer {
 	if tracer == nil {
 		tracer = noop.NewTracerProvider().Tracer("")
 	}
+	escalator := newEscalator(c)
 	return &Syncer{
 		sync:      syncSteps(c),
-		terminate: terminateSteps(c),
+		terminate: terminateSteps(c, escalator),
 		cleanUp:   cleanUpSteps(c),
-		orphan:    orphanKill{kill: newKiller(c), events: events{c.Recorder}},
+		escalator: escalator,
+		orphan:    orphanKill{kill: newKiller(c), events: events{c.Recorder}, escalator: escalator},
 		hasten:    hasten{observer: c.Runtime, stopper: c.Stopper},
 		mirrors:   mirrors{client: c.Mirrors, node: c.Node},
 		tracer:    tracer,
@@ -58,14 +65,20 @@ func (s *Syncer) Sync(ctx context.Context, req SyncRequest) (SyncResult, error) 
 	return pass.outcome, nil
 }
 
-// Terminate stops every container of the pod and publishes how they ended. Without an error nothing of the pod runs any more. When
+// Terminate stops every container of the pod and publishes how they ended. Without an error nothing of the pod runs any more, as the
+// runtime and the kernel say. Of a pod that the runtime does not stop in time it says so in an event and kills it (package escalation). When
 // ctx ends the stop is broken off: the containers have their signal, but nobody would kill those that do not end, so it has to be
 // called again, and runs their hooks once more. To shorten the grace period of a call in flight there is Hasten.
 func (s *Syncer) Terminate(ctx context.Context, req TerminateRequest) error {
 	ctx, span := s.begin(ctx, "syncTerminatingPod", req.Pod)
 	logger := klog.FromContext(ctx)
 	logger.V(4).Info("SyncTerminatingPod enter", "pod", klog.KObj(req.Pod), "podUID", req.Pod.UID, "gracePeriod", req.GracePeriod)
+	// From here on a shorter grace period is not lost, also when it comes before the containers are being stopped.
+	s.escalator.ledger.open(req.Pod.UID)
 	err := run(ctx, s.terminate, newTerminatePass(req))
+	if err == nil {
+		s.escalator.ledger.forget(req.Pod.UID)
+	}
 	span.end(err)
 	logger.V(4).Info("SyncTerminatingPod exit", "pod", klog.KObj(req.Pod), "podUID", req.Pod.UID)
 	return err
@@ -76,6 +89,9 @@ func (s *Syncer) Terminate(ctx context.Context, req TerminateRequest) error {
 // methods it may run beside another for the same pod. It returns when the containers have stopped, or with an error when that
 // cannot be said of one of them.
 func (s *Syncer) Hasten(ctx context.Context, req TerminateRequest) error {
+	if req.GracePeriod != nil {
+		s.escalator.ledger.shorten(req.Pod.UID, time.Now().Add(time.Duration(*req.GracePeriod)*time.Second))
+	}
 	return s.hasten.run(ctx, req)
 }
 
@@ -83,6 +99,9 @@ func (s *Syncer) Hasten(ctx context.Context, req TerminateRequest) error {
 func (s *Syncer) TerminateRuntimePod(ctx context.Context, running *kubecontainer.Pod) error {
 	return s.orphan.run(ctx, running)
 }
+
+// Overdue returns the pods that the runtime has not stopped in time and what is left of them, by UID. It may be called from any goroutine.
+func (s *Syncer) Overdue() map[types.UID]escalation.Overdue { return s.escalator.ledger.overdue() }
 
 // CleanUp gives back what a pod held whose containers are gone: volumes, cgroup, user IDs. Without an error the pod's status is
 // final. It is not called for every pod (a pod may be deleted by force while the agent is down), so housekeeping finds what is left.

@@ -7,8 +7,9 @@ import (
 // terminatePass is one run through the steps of Terminate.
 type terminatePass struct {
 	TerminateRequest
-	// current is the pod in the runtime just before it is killed; set by lookAgain.
+	// current is the pod in the runtime just before it is killed, reached that the runtime has said so; set by lookAgain.
 	current *kubecontainer.PodStatus
+	reached bool
 	// stopped is the pod in the runtime after it was killed; set by verifyStopped.
 	stopped *kubecontainer.PodStatus
 }
@@ -19,7 +20,7 @@ func newTerminatePass(req TerminateRequest) *terminatePass {
 }
 
 // terminateSteps is what taking a pod down consists of.
-func terminateSteps(c Config) []step[*terminatePass] {
+func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 	ev := events{c.Recorder}
 	return []step[*terminatePass]{
 		// First, before the long wait for containers to stop: who watches should see at once that the pod goes, and why.
@@ -29,11 +30,13 @@ func terminateSteps(c Config) []step[*terminatePass] {
 		stopLivenessProbes{c.Probes},
 		// As late as can be before the kill: the status given may be older than the last container that was started.
 		lookAgain{c.Runtime},
-		killContainers{kill: newKiller(c), events: ev},
+		killContainers{kill: newKiller(c), events: ev, escalator: e},
 		// After the kill: now readiness says nothing any more.
 		removeProbes{c.Probes},
 		// After the kill and before anything that relies on it.
 		verifyStopped{c.Runtime},
+		// After the runtime's word, which tells which containers there were.
+		verifyProcesses{e},
 		// After every container has stopped, since they use the devices; before the final status, on seeing which the control plane
 		// gives the claims to others.
 		when(c.Features.DynamicResourceAllocation, step[*terminatePass](unprepareResources{c.Containers})),

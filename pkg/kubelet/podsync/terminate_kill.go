@@ -2,24 +2,40 @@ package podsync
 
 import (
 	"context"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubeevents "k8s.io/kubernetes/pkg/kubelet/events"
 )
 
 // killContainers stops what runs of the pod, hooks and grace period included.
 type killContainers struct {
-	kill   killer
-	events events
+	kill      killer
+	events    events
+	escalator *escalator
 }
 
 func (killContainers) Name() string { return "kill containers" }
 
 func (s killContainers) Run(ctx context.Context, p *terminatePass) (verdict, error) {
 	running := kubecontainer.ConvertPodStatusToRunningPod(s.kill.runtime.Type(), p.current)
-	err := s.kill.pod(ctx, p.Pod, running, p.GracePeriod)
+	t := target{pod: p.Pod, status: p.current, reached: p.reached}
+	err := s.escalator.beside(ctx, t, graceOf(p.Pod, p.GracePeriod), func(ctx context.Context) error {
+		return s.kill.pod(ctx, p.Pod, running, p.GracePeriod)
+	})
 	if err != nil && ctx.Err() == nil {
 		s.events.warn(ctx, p.Pod, kubeevents.FailedToKillPod, "error killing pod: %v", err)
 	}
 	return proceed, err
+}
+
+// graceOf is what the runtime manager gives the containers of the pod.
+func graceOf(pod *v1.Pod, override *int64) time.Duration {
+	for _, seconds := range []*int64{override, pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds} {
+		if seconds != nil {
+			return time.Duration(max(*seconds, 0)) * time.Second
+		}
+	}
+	return 0
 }

@@ -22,7 +22,7 @@ func (s lookAgain) Run(ctx context.Context, p *terminatePass) (verdict, error) {
 		klog.FromContext(ctx).V(2).Info("Pod cannot be read before it is killed, using what is known", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID, "err", err)
 		return proceed, nil
 	}
-	p.current = status
+	p.current, p.reached = status, true
 	return proceed, nil
 }
 

@@ -195,6 +195,10 @@ func (w *world) StopContainer(_ context.Context, id string, timeout int64) error
 	return w.did("stop %s %d", id, timeout)
 }
 
+func (w *world) StopPodSandbox(_ context.Context, id string) error {
+	return w.did("stop sandbox %s", id)
+}
+
 func (w *world) IsPodResizeInProgress(*v1.Pod, *kubecontainer.PodStatus) bool { return w.resizing }
 
 func (w *world) UpdateActuatedPodLevelResources(*v1.Pod) error { return w.did("actuated") }

@@ -23,7 +23,10 @@ type consequences struct {
 
 // step lets an event happen to the worker's pod and carries out what follows. Workers.mu must be held.
 func (w *Workers) step(p *worker, event podlifecycle.Event, c consequences) podlifecycle.State {
-	state, commands := w.cfg.Store.Apply(p.uid, event, w.cfg.Clock.Now())
+	now := w.cfg.Clock.Now()
+	state, commands := w.cfg.Store.Apply(p.uid, event, now)
+	p.grant(state.Termination.Grace, now)
+	p.note(state, now)
 	for _, command := range commands {
 		w.carryOut(p, command, c)
 	}
@@ -59,6 +62,7 @@ func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequenc
 		w.retire(p)
 	case podlifecycle.Forget:
 		delete(w.workers, p.uid)
+		w.forgetLife(p.uid)
 	}
 }
 

@@ -71,6 +71,8 @@ type Config struct {
 	Recorder EventRecorder
 	// Allocation is nil when pods are not resized in place.
 	Allocation Allocation
+	// Terminations is optional. Without it a termination that the agent has begun does not survive a restart.
+	Terminations Terminations
 	// ResyncInterval is the time between two syncs of a pod that is well.
 	ResyncInterval time.Duration
 	// BackoffPeriod is the time before a failed operation is repeated.

@@ -12,6 +12,9 @@
 // One lock (Workers.mu) makes an event, its commands and the updates they are about one step. It is held neither while an operation
 // runs nor while the runtime is asked. The store has its own lock, taken inside; questions to the store never wait for a worker.
 //
+// A termination that the agent has asked for is kept on disk (begun.go, package terminations). The first update of its pod after a restart
+// becomes the request to go on with it.
+//
 // A worker whose operation failed waits to be sent the pod again: the sync loop does so when the work queue says so, and
 // SyncKnownPods for pods that are in no configuration any more.
 package podworkers

@@ -46,5 +46,6 @@ func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 		}
 		known[uid] = pod
 	}
+	w.forgetBegun(desired)
 	return known
 }

@@ -72,6 +72,7 @@ func (w *Workers) nextJob(p *worker) job {
 
 // perform does a job and says how it ended.
 func (w *Workers) perform(p *worker, j job) result {
+	p.begins(j.op)
 	var r result
 	switch j.op {
 	case podlifecycle.OpSync:
@@ -170,6 +171,7 @@ func (w *Workers) report(p *worker, j job, r result) {
 		returned.Pod = factsOf(j.update.Pod)
 	}
 	w.mu.Lock()
+	p.concluded(r, w.cfg.Clock.Now())
 	if p.cancelTerminate != nil {
 		p.cancelTerminate()
 		p.inTerminate = false

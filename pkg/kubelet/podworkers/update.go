@@ -39,6 +39,8 @@ type KillOptions struct {
 	SetStatus func(*v1.PodStatus)
 	// GracePeriod in seconds overrides the pod's own. It can shorten what was accepted before, never lengthen it.
 	GracePeriod *int64
+	// resumed is why an earlier run of the agent has begun the termination that this request goes on with, CauseNone if there was none.
+	resumed podlifecycle.Cause
 }
 
 // identity is who an update is about.

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
 // worker is one pod's goroutine and what belongs to it. Fields are guarded by Workers.mu unless said otherwise.
@@ -22,6 +24,8 @@ type worker struct {
 	pending, active *Update
 	// amend is the accepted status amendment.
 	amend func(*v1.PodStatus)
+	granted
+	sight
 	flight
 	// seen belongs to the goroutine.
 	seen
@@ -50,16 +54,17 @@ type seen struct {
 func newWorker(values context.Context, who identity, running context.Context) *worker {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(values))
 	unlink := context.AfterFunc(running, cancel)
-	return &worker{
+	p := &worker{
 		uid:  who.uid,
 		name: who.name,
 		wake: make(chan struct{}, 1),
-		ctx:  ctx,
 		cancel: func() {
 			unlink()
 			cancel()
 		},
 	}
+	p.ctx = podsync.WithProgress(ctx, p.does)
+	return p
 }
 
 // config returns the newest specification the worker has, nil if none.

@@ -87,10 +87,26 @@ func (w *Workers) update(ctx context.Context, update Update) podlifecycle.Waiter
 		logger.V(4).Info("Pod is being synced for the first time")
 		p = newWorker(ctx, who, w.running)
 		w.workers[who.uid] = p
+		if again, begun := w.resumption(&update); begun {
+			logger.Info("Going on with a termination that an earlier run of the agent has begun", "gracePeriod", *again.Kill.GracePeriod, "evict", again.Kill.Evict)
+			w.tell(logger, p, again) //nolint:contextcheck // see below
+			if update.UpdateType != kubetypes.SyncPodKill {
+				// What it brings the request has brought already.
+				return 0
+			}
+		}
 	}
-	kill, waiter := w.terms(update.Kill)
 	//nolint:contextcheck // what a worker does runs in the worker's context, not in that of whoever brings an update
+	return w.tell(logger, p, update)
+}
+
+// tell passes an update on to the pod's worker, and returns who waits for it.
+func (w *Workers) tell(logger klog.Logger, p *worker, update Update) podlifecycle.WaiterID {
+	kill, waiter := w.terms(update.Kill)
+	earlier := p.grace
 	state := w.step(p, w.event(p, &update, kill), consequences{update: &update})
+	w.keep(p, &update, state, earlier)
+	w.noteHastened(p, &update, earlier)
 	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
 	return waiter
 }
@@ -122,9 +138,10 @@ func (w *Workers) terms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.Wai
 	}
 	waiter := w.waiters.add(kill.Completed)
 	return &podlifecycle.Kill{
-		Evict:  kill.Evict,
-		Grace:  kill.GracePeriod,
-		Waiter: waiter,
-		Amends: kill.SetStatus != nil,
+		Evict:   kill.Evict,
+		Grace:   kill.GracePeriod,
+		Waiter:  waiter,
+		Amends:  kill.SetStatus != nil,
+		Resumed: kill.resumed,
 	}, waiter
 }

@@ -52,22 +52,34 @@ type Lifecycle interface {
 type KillFunc func(ctx context.Context, pod *v1.Pod, evict bool, gracePeriod *int64, setStatus func(*v1.PodStatus)) error
 
 // Handler is told by the predicates which resources a pod lacks, and makes room for it when it is critical. It implements
-// lifecycle.AdmissionFailureHandler. It blocks until the victims have stopped, so callers must not hold what the pod workers need.
+// lifecycle.AdmissionFailureHandler. It never blocks: victims stop beside it, and the pod is asked about again when they have
+// (stock stands still for as long as the slowest victim takes, with the lock of all admissions held).
 type Handler struct {
 	pods      Pods
 	lifecycle Lifecycle
 	kill      KillFunc
 	recorder  record.EventRecorder
+
+	mu sync.Mutex
+	// efforts are those to make room for a pod, by its UID.
+	efforts map[types.UID]*effort
+}
+
+// effort is under way until it is done; err says why there is no room then.
+type effort struct {
+	done bool
+	err  error
 }
 
 var _ lifecycle.AdmissionFailureHandler = (*Handler)(nil)
 
 // NewHandler returns a handler that stops victims through kill.
 func NewHandler(pods Pods, lc Lifecycle, kill KillFunc, recorder record.EventRecorder) *Handler {
-	return &Handler{pods: pods, lifecycle: lc, kill: kill, recorder: recorder}
+	return &Handler{pods: pods, lifecycle: lc, kill: kill, recorder: recorder, efforts: map[types.UID]*effort{}}
 }
 
-// HandleAdmissionFailure returns the reasons that remain: none when the room is there. For a pod that is not critical all remain.
+// HandleAdmissionFailure returns the reasons that remain. For a pod that is not critical, and while room is being made for one that
+// is, all remain; Making tells the two apart. An error says that there can be no room.
 //
 // A pod that ran here before the agent was restarted is not asked again whether it fits (kubernetes/kubernetes#83612): lack of
 // resources and taints do not count for it; that the node no longer matches its affinity does, as with stock.
@@ -82,7 +94,54 @@ func (h *Handler) HandleAdmissionFailure(ctx context.Context, pod *v1.Pod, reaso
 	if len(others) > 0 {
 		return others, nil
 	}
-	return nil, h.makeRoom(ctx, pod, need)
+	if err := h.begin(ctx, pod, need); err != nil {
+		return nil, err
+	}
+	return reasons, nil
+}
+
+// begin starts to make room, unless that is under way already. The error of an effort that has ended in vain is returned once.
+func (h *Handler) begin(ctx context.Context, pod *v1.Pod, need plan.Need) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e, ok := h.efforts[pod.UID]; ok && !e.done {
+		return nil
+	} else if ok && e.err != nil {
+		delete(h.efforts, pod.UID)
+		return e.err
+	}
+	candidates := h.candidates(pod, need)
+	if _, ok := plan.Choose(need, values(candidates)); !ok {
+		return noVictims(need)
+	}
+	e := &effort{}
+	h.efforts[pod.UID] = e
+	go func() {
+		err := h.makeRoom(ctx, pod, need, candidates)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		e.done, e.err = true, err
+	}()
+	return nil
+}
+
+func noVictims(need plan.Need) error {
+	return fmt.Errorf("preemption: no set of running pods frees %s", need)
+}
+
+// Making reports whether room is being made for the pod at this moment.
+func (h *Handler) Making(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e, ok := h.efforts[uid]
+	return ok && !e.done
+}
+
+// Forget drops what is known of a pod that was admitted, rejected or deleted. Victims that are being stopped go on to stop.
+func (h *Handler) Forget(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.efforts, uid)
 }
 
 // split separates what preemption can help with from what it cannot.
@@ -106,13 +165,12 @@ func isTaint(reason lifecycle.PredicateFailureReason) bool {
 
 // makeRoom stops victims until the need is covered. A victim that does not stop is left out of the next plan
 // (stock admits the pod all the same and overcommits the node).
-func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need plan.Need) error {
-	candidates := h.candidates(pod, need)
+func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need plan.Need, candidates map[types.UID]candidate) error {
 	var failed []error
 	for {
 		victims, ok := plan.Choose(need, values(candidates))
 		if !ok {
-			return errors.Join(append([]error{fmt.Errorf("preemption: no set of running pods frees %s", need)}, failed...)...)
+			return errors.Join(append([]error{noVictims(need)}, failed...)...)
 		}
 		gone, errs := h.stop(ctx, pod, victims, candidates)
 		failed = append(failed, errs...)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -72,6 +74,61 @@ func missingCPU(milli int64) []lifecycle.PredicateFailureReason {
 	return []lifecycle.PredicateFailureReason{&lifecycle.InsufficientResourceError{ResourceName: v1.ResourceCPU, Requested: milli}}
 }
 
+// ask plays the predicates: they ask once, and again when the victims have stopped, unless there is room then.
+func ask(t *testing.T, h *Handler, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason) (remain []lifecycle.PredicateFailureReason, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		remain, err = h.HandleAdmissionFailure(t.Context(), pod, reasons)
+		e := h.efforts[pod.UID]
+		if e == nil {
+			return
+		}
+		if len(remain) != len(reasons) || err != nil {
+			t.Errorf("while room is being made: %v, %v", remain, err)
+		}
+		synctest.Wait()
+		if h.Making(pod.UID) {
+			t.Error("still at it when all victims have stopped")
+		}
+		if remain = nil; e.err != nil {
+			remain, err = h.HandleAdmissionFailure(t.Context(), pod, reasons)
+		}
+	})
+	return remain, err
+}
+
+// TestD25NothingWaits: a victim takes an hour to stop.
+func TestD25NothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{pods: []*v1.Pod{newPod("slow", 0, "100m"), newPod("slower", 1, "100m")}}
+		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
+		kill := func(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
+			time.Sleep(time.Hour)
+			return n.kill(ctx, pod, evict, grace, set)
+		}
+		h := NewHandler(n, n, kill, record.NewFakeRecorder(10))
+		begin := time.Now()
+		for range 3 {
+			if remain, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); len(remain) != 1 || err != nil {
+				t.Errorf("%v, %v", remain, err)
+			}
+			synctest.Wait()
+		}
+		if time.Since(begin) != 0 || !h.Making("critical") {
+			t.Errorf("waited %v", time.Since(begin))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if h.Making("critical") || len(n.stopped) != 2 {
+			t.Errorf("stopped %v after an hour, side by side", n.stopped)
+		}
+		h.Forget("critical")
+		if len(h.efforts) != 0 {
+			t.Error("not forgotten")
+		}
+	})
+}
+
 func TestHandler(t *testing.T) {
 	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
 	taint := &lifecycle.PredicateFailureError{PredicateName: tainttoleration.Name}
@@ -121,7 +178,7 @@ func TestHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := tc.node
 			h := NewHandler(n, n, n.kill, record.NewFakeRecorder(10))
-			remain, err := h.HandleAdmissionFailure(t.Context(), tc.pod, tc.reasons)
+			remain, err := ask(t, h, tc.pod, tc.reasons)
 			if tc.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}

@@ -200,12 +200,13 @@ func TestAuthorizationAttributes(t *testing.T) {
 		{"GET", "/portForward/x/x", "get", "proxy"},
 		{"GET", "/containerLogs/x/x/c", "get", "proxy"},
 		{"PUT", "/debug/flags/v", "update", "proxy"},
+		{"GET", "/debug/pods", "get", "pods,proxy"}, // ours, as /pods
 	}
 	auth := newAuth(func(authorizer.Attributes) bool { return false })
-	handler := stockserver.NewServer(t.Context(), newWorld().host(), analyzer{}, nil, flags{}, auth, debugConfig())
+	handler := debugHandler(t, &oneStuckPod{}, auth, debugConfig())
 	for _, tc := range tests {
 		auth.asked = nil
-		request(t, &handler, endpoint{tc.method, tc.path}, "reader")
+		request(t, handler, endpoint{tc.method, tc.path}, "reader")
 		var subresources []string
 		for _, a := range auth.asked {
 			subresources = append(subresources, a.GetSubresource())

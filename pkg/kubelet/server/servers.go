@@ -29,6 +29,8 @@ type Config struct {
 	// Checkers are asked by /healthz beside ping, log and the sync loop.
 	Checkers []healthz.HealthChecker
 	Flagz    flagz.Reader
+	// Workers are shown on the secure port below /debug/pods when set.
+	Workers WorkerViews
 	// Auth guards the secure port; nil would let everybody in and is refused by Run.
 	Auth stockserver.AuthInterface
 	// TLS is the secure port's. Nil serves plain HTTP, which only tests want.
@@ -120,7 +122,7 @@ func (s *Servers) secure(ctx context.Context) (*service, error) {
 	}
 	handler := stockserver.NewServer(ctx, s.cfg.Host, s.cfg.Analyzer, s.cfg.Checkers, s.cfg.Flagz, s.cfg.Auth, cfg)
 	handler.InstallTracingFilter(s.cfg.Tracer)
-	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), &handler, s.cfg.TLS)
+	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), s.withDebugPods(&handler), s.cfg.TLS)
 }
 
 // address allows what stock allows: IPv4 addresses with leading zeros.

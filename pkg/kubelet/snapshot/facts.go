@@ -23,6 +23,8 @@ type Facts struct {
 	StorageRequest Bytes
 	// Volumes are the names of those volumes whose content lies on the node.
 	Volumes []string
+	// MemoryVolumes are the names of emptyDir volumes in memory.
+	MemoryVolumes []string
 	// Limits is nil when the pod has no limit on local storage.
 	Limits *StorageLimits
 	// PodLevelMemory is the request made for the pod as a whole, nil without one.
@@ -58,6 +60,7 @@ func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 		MemoryRequest:  requestOf(requests, pod, v1.ResourceMemory),
 		StorageRequest: requestOf(requests, pod, v1.ResourceEphemeralStorage),
 		Volumes:        localVolumes(pod),
+		MemoryVolumes:  memoryVolumes(pod),
 		Limits:         storageLimits(pod),
 	}
 	if podLevel {
@@ -102,6 +105,16 @@ func localVolumes(pod *v1.Pod) []string {
 		v := &pod.Spec.Volumes[i]
 		if v.HostPath != nil || volumeutil.IsLocalEphemeralVolume(*v) {
 			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+func memoryVolumes(pod *v1.Pod) []string {
+	var names []string
+	for i := range pod.Spec.Volumes {
+		if e := pod.Spec.Volumes[i].EmptyDir; e != nil && e.Medium == v1.StorageMediumMemory {
+			names = append(names, pod.Spec.Volumes[i].Name)
 		}
 	}
 	return names

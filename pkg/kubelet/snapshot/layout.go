@@ -39,10 +39,12 @@ type Measure struct {
 	Logs bool
 	// Volumes that live on the node: emptyDir, configMap, gitRepo, hostPath.
 	Volumes bool
+	// Images that nobody else uses.
+	Images bool
 }
 
 // Any reports whether anything is measured at all.
-func (m Measure) Any() bool { return m.WritableLayers || m.Logs || m.Volumes }
+func (m Measure) Any() bool { return m.WritableLayers || m.Logs || m.Volumes || m.Images }
 
 // DeviceOf is the device that a file system signal speaks of. It must not be asked for other signals.
 func (l Layout) DeviceOf(s Signal) Device {
@@ -61,14 +63,14 @@ func (l Layout) DeviceOf(s Signal) Device {
 	return NodeDevice
 }
 
-// MeasureOf says what of a pod's usage is on the device. Image layers belong to no pod and are not part of it, so that with a
-// split container file system nothing is measured on the image device.
+// MeasureOf says what of a pod's usage is on the device. Images belong to no pod and are part of it only where there is nothing
+// else: on the image device of a split file system, where those count that would go with the pod.
 func (l Layout) MeasureOf(d Device) Measure {
 	switch {
 	case !l.DedicatedImageFs:
 		return Measure{WritableLayers: true, Logs: true, Volumes: true}
 	case d == ImageDevice:
-		return Measure{WritableLayers: !l.SplitContainerFs}
+		return Measure{WritableLayers: !l.SplitContainerFs, Images: l.SplitContainerFs}
 	}
 	return Measure{WritableLayers: l.SplitContainerFs, Logs: true, Volumes: true}
 }

@@ -14,13 +14,14 @@ type Snapshot struct {
 	// Signals holds one observation per signal, indexed by Signal.
 	Signals [NumSignals]Observation
 	Layout  Layout
-	// Pods are the pods that may have anything running, in no particular order. UIDs are unique.
+	// Pods are the pods that may have anything running, in no particular order. UIDs are unique. When nothing is scarce those
+	// may be left out that nothing can be decided about.
 	Pods []Pod
 	// InFlight lists evictions that were begun and are not yet over, at most one per pod.
 	InFlight []InFlight
 	// LastRelease is when an eviction last came to its end; zero before the first.
 	LastRelease time.Time
-	// Reclaims lists what is known of node-level reclaim, at most one per device.
+	// Reclaims lists what is known of node-level reclaim, at most one per device and unit.
 	Reclaims []Reclaim
 }
 
@@ -31,6 +32,8 @@ type Pod struct {
 	Stats *statsapi.PodStats
 	// Cgroup is the pod's memory read from its cgroup, nil unless it was read. It wins over Stats.
 	Cgroup *Memory
+	// Images are the bytes of images that only this pod uses. It is asked for only where images are apart from writable layers.
+	Images Value[Bytes]
 	// Terminating is set when the pod's termination was requested before and outside of eviction.
 	Terminating *Termination
 }
@@ -91,8 +94,9 @@ func (s InFlightState) String() string {
 
 // Release is what the end of a pod gives back.
 type Release struct {
-	Memory Bytes
-	PIDs   PIDs
+	// Memory is an upper bound, the working set. CertainMemory is what comes back in any case; what is unknown counts as nothing.
+	Memory, CertainMemory Bytes
+	PIDs                  PIDs
 	// Devices is indexed by Device.
 	Devices [NumDevices]FsRelease
 }
@@ -103,13 +107,28 @@ type FsRelease struct {
 	Inodes Inodes
 }
 
-// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images).
+// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images) for bytes or for inodes.
 type Reclaim struct {
 	Device Device
+	// Inodes: it was inodes that were needed, not bytes.
+	Inodes bool
 	// Running is true while an attempt is under way. Started is its beginning, or that of the last attempt.
 	Running bool
 	Started time.Time
 	// Finished is when the last attempt that came to an end did so, Err how; zero before the first.
 	Finished time.Time
 	Err      error
+	// Got is what the last attempt that came to an end brought.
+	Got Reclaimed
+}
+
+// Reclaimed is what a node-level reclaim brought.
+type Reclaimed struct {
+	// Containers and Images are how many were removed.
+	Containers, Images int
+	// Freed is by how much more was available at its end than at its beginning, in the unit that was asked for. It is negative
+	// when others took more than came free.
+	Freed int64
+	// More: it removed something, ended because there was enough, and may have more to give.
+	More bool
 }

@@ -111,7 +111,7 @@ func TestLayouts(t *testing.T) {
 	}{
 		{single, NodeDevice, NodeDevice, all, all},
 		{dedicated, ImageDevice, ImageDevice, Measure{Logs: true, Volumes: true}, Measure{WritableLayers: true}},
-		{split, NodeDevice, ImageDevice, all, Measure{}},
+		{split, NodeDevice, ImageDevice, all, Measure{Images: true}},
 	} {
 		if test.layout.DeviceOf(ContainerFsAvailable) != test.container || test.layout.DeviceOf(ImageFsInodesFree) != test.image ||
 			test.layout.DeviceOf(NodeFsAvailable) != NodeDevice {
@@ -198,5 +198,36 @@ func TestUsage(t *testing.T) {
 	pod.Stats.Containers[0].Rootfs.UsedBytes = number(math.MaxUint64)
 	if got := pod.Disk(all); got != Known(Bytes(14), time.Time{}) {
 		t.Errorf("an absurd figure counts as absent: %+v", got)
+	}
+}
+
+// TestCertainRelease: anonymous memory comes back, files in memory too when their volume is torn down, page cache may not.
+func TestCertainRelease(t *testing.T) {
+	object := examplePod() // its volume "ram" is in memory, "disk" is not
+	stats := func(rss uint64) *statsapi.PodStats {
+		return &statsapi.PodStats{Memory: &statsapi.MemoryStats{RSSBytes: number(rss), WorkingSetBytes: number(1000)}, VolumeStats: []statsapi.VolumeStats{
+			{Name: "ram", FsStats: statsapi.FsStats{UsedBytes: number(30)}}, {Name: "ram", FsStats: statsapi.FsStats{UsedBytes: number(30)}},
+			{Name: "disk", FsStats: statsapi.FsStats{UsedBytes: number(500)}},
+		}}
+	}
+	facts := NewFacts(object, true)
+	for name, test := range map[string]struct {
+		pod  Pod
+		want Value[Bytes]
+	}{
+		"by the summary":          {Pod{Facts: facts, Stats: stats(200)}, Known(Bytes(230), time.Time{})},
+		"by the cgroup":           {Pod{Facts: facts, Stats: stats(200), Cgroup: &Memory{Anonymous: Known(Bytes(100), time.Time{})}}, Known(Bytes(130), time.Time{})},
+		"without stats":           {Pod{Facts: facts, Cgroup: &Memory{Anonymous: Known(Bytes(100), time.Time{})}}, Known(Bytes(100), time.Time{})},
+		"unknown":                 {Pod{Facts: facts}, Value[Bytes]{}},
+		"an absurd figure":        {Pod{Facts: facts, Stats: stats(math.MaxUint64)}, Value[Bytes]{}},
+		"a pod that is only seen": {Pod{Stats: stats(7)}, Known(Bytes(7), time.Time{})},
+	} {
+		if got := test.pod.CertainRelease(); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	pod := Pod{Facts: facts, Stats: stats(200)}
+	if r := pod.Release(Layout{Known: true}); r.CertainMemory != 230 || r.Memory != 1000 {
+		t.Errorf("%+v", r)
 	}
 }

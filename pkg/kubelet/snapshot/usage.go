@@ -36,17 +36,22 @@ func (p *Pod) PIDs() Value[PIDs] {
 
 // Disk is how many bytes the pod uses in the measured places. It is unknown only when none of them has a figure.
 func (p *Pod) Disk(m Measure) Value[Bytes] {
-	return fold(p, m, func(fs *statsapi.FsStats) *uint64 { return fs.UsedBytes }, func(n uint64) Bytes { return Bytes(n) })
+	v := fold(p, m, func(fs *statsapi.FsStats) *uint64 { return fs.UsedBytes }, func(n uint64) Bytes { return Bytes(n) })
+	if m.Images && p.Images.Known && p.Images.Amount >= 0 {
+		v.Amount, v.At, v.Known = min(v.Amount+min(p.Images.Amount, maxPlausible), maxPlausible), earliest(v.At, p.Images.At), true
+	}
+	return v
 }
 
-// Inodes is how many inodes the pod uses in the measured places. It is unknown only when none of them has a figure.
+// Inodes is how many inodes the pod uses in the measured places. It is unknown only when none of them has a figure; nobody tells
+// how many an image has.
 func (p *Pod) Inodes(m Measure) Value[Inodes] {
 	return fold(p, m, func(fs *statsapi.FsStats) *uint64 { return fs.InodesUsed }, func(n uint64) Inodes { return Inodes(n) })
 }
 
 // Release is an upper bound of what the pod's end gives back. What is unknown counts as nothing.
 func (p *Pod) Release(l Layout) Release {
-	r := Release{Memory: p.Memory().Amount, PIDs: p.PIDs().Amount}
+	r := Release{Memory: p.Memory().Amount, CertainMemory: p.CertainRelease().Amount, PIDs: p.PIDs().Amount}
 	for d := range NumDevices {
 		if m := l.MeasureOf(d); m.Any() && (d == NodeDevice || l.DedicatedImageFs) {
 			r.Devices[d] = FsRelease{Bytes: p.Disk(m).Amount, Inodes: p.Inodes(m).Amount}

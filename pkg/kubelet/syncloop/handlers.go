@@ -35,6 +35,15 @@ type Gate interface {
 	Admit(ctx context.Context, active []*v1.Pod, pod *v1.Pod) bool
 }
 
+// Room says which pods admission lets wait. Such a pod has no worker and is given none.
+type Room interface {
+	Holds(uid types.UID) bool
+	// Free lets go of a pod that need not be asked again.
+	Free(uid types.UID)
+	// Waiting lists them in the order in which they came.
+	Waiting() []types.UID
+}
+
 // Observer is told which pods this node has; it must not block.
 type Observer interface {
 	TrackPod(ctx context.Context, pod *v1.Pod)
@@ -47,6 +56,7 @@ type HandlersConfig struct {
 	Workers      Workers
 	Lifecycle    Lifecycle
 	Gate         Gate
+	Room         Room
 	Active       func() []*v1.Pod
 	Resizes      *Resizes
 	Certificates Observer
@@ -97,6 +107,20 @@ func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolve
 	h.update(ctx, start, kubetypes.SyncPodCreate, pod.Pod, mirror.Pod)
 }
 
+// AskAgain asks admission again for the pods that wait, those that came first before others.
+func (h *Handlers) AskAgain(ctx context.Context) {
+	for _, uid := range h.Room.Waiting() {
+		pod, ok := h.Pods.GetPodByUID(uid)
+		if !ok || h.Lifecycle.IsPodTerminationRequested(uid) {
+			h.Room.Free(uid)
+			continue
+		}
+		if pod, mirror, ok := h.resolve(ctx, pod); ok {
+			h.add(ctx, time.Now(), pod, mirror)
+		}
+	}
+}
+
 // Update passes on what a source has changed in pods that are known.
 func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
@@ -111,6 +135,9 @@ func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
 		if h.Updated != nil {
 			h.Updated(ctx, old, pod.Pod)
 		}
+		if pod.DeletionTimestamp != nil {
+			h.Room.Free(pod.UID)
+		}
 		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
 	}
 }
@@ -120,6 +147,7 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	for _, pod := range pods {
 		h.Certificates.ForgetPod(ctx, pod)
+		h.Room.Free(pod.UID)
 		h.Pods.RemovePod(pod)
 		h.Resizes.Allocations.RemovePod(pod.UID)
 		pod, mirror, ok := h.resolve(ctx, pod)
@@ -207,6 +235,10 @@ func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror reso
 	return resolved{Pod: p, changed: !wasMirror}, resolved{Pod: m, changed: wasMirror}, true
 }
 
+// update gives the pod to its worker, unless it waits for admission.
 func (h *Handlers) update(ctx context.Context, start time.Time, kind kubetypes.SyncPodType, pod, mirror *v1.Pod) {
+	if h.Room.Holds(pod.UID) {
+		return
+	}
 	h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kind, Pod: pod, MirrorPod: mirror, StartTime: start})
 }

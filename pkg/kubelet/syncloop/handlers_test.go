@@ -27,6 +27,13 @@ type world struct {
 	stopping []types.UID
 	removed  []types.UID
 	admitted []string
+	waiting  []types.UID
+}
+
+func (w *world) Holds(uid types.UID) bool { return slices.Contains(w.waiting, uid) }
+func (w *world) Waiting() []types.UID     { return slices.Clone(w.waiting) }
+func (w *world) Free(uid types.UID) {
+	w.waiting = slices.DeleteFunc(w.waiting, func(u types.UID) bool { return u == uid })
 }
 
 func (w *world) UpdatePod(_ context.Context, u podworkers.Update) {
@@ -54,7 +61,7 @@ func newWorld(sourcesReady bool) *world {
 	pods := kubepod.NewBasicPodManager()
 	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return sourcesReady })
 	w.Handlers = NewHandlers(HandlersConfig{
-		Pods: pods, Workers: w, Lifecycle: w, Gate: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
+		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Room: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
 		Active:               func() []*v1.Pod { return pods.GetPods() },
 		Resizes:              &Resizes{Allocations: forgetful{}},
 		RemoveDeadContainers: func(_ context.Context, uid types.UID) { w.removed = append(w.removed, uid) },
@@ -106,6 +113,50 @@ func TestAddDoesNotAdmitAgainWhatStopsOrHasEnded(t *testing.T) {
 	w.Add(t.Context(), []*v1.Pod{aPod("stopping", time.Hour), ended})
 	expect(t, "admission", w.admitted, nil)
 	expect(t, "updates", w.take(), []string{"create stopping", "create ended"})
+}
+
+func TestAPodThatWaitsHasNoWorkerUntilItIsAdmitted(t *testing.T) {
+	w := newWorld(true)
+	w.refused, w.waiting = []types.UID{"a"}, []types.UID{"a"}
+	a := aPod("a", 0)
+	a.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x"}}
+	a.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	w.Add(t.Context(), []*v1.Pod{a})
+	w.Update(t.Context(), []*v1.Pod{a})
+	w.Reconcile(t.Context(), []*v1.Pod{a})
+	w.Sync(t.Context(), a)
+	w.AskAgain(t.Context())
+	expect(t, "updates while it waits", w.take(), nil)
+	expect(t, "admission", w.admitted, []string{"a beside 1", "a beside 1"})
+	w.refused, w.waiting = nil, nil
+	w.Sync(t.Context(), a)
+	expect(t, "updates when it is in", w.take(), []string{"sync a"})
+}
+
+func TestAskAgain(t *testing.T) {
+	w := newWorld(true)
+	w.refused = []types.UID{"a", "b", "stopping"}
+	w.Add(t.Context(), []*v1.Pod{aPod("b", time.Hour), aPod("a", 0), aPod("stopping", 0)})
+	w.waiting, w.stopping, w.admitted = []types.UID{"a", "b", "stopping", "gone"}, []types.UID{"stopping"}, nil
+	w.AskAgain(t.Context())
+	expect(t, "admission, in the order in which they came", w.admitted, []string{"a beside 3", "b beside 3"})
+	if !slices.Equal(w.waiting, []types.UID{"a", "b"}) {
+		t.Errorf("%v wait", w.waiting)
+	}
+}
+
+func TestAWaitingPodThatIsDeletedGoesItsWayAtOnce(t *testing.T) {
+	w := newWorld(true)
+	w.refused, w.waiting = []types.UID{"deleted", "removed"}, []types.UID{"deleted", "removed"}
+	w.Add(t.Context(), []*v1.Pod{aPod("deleted", time.Hour), aPod("removed", 0)})
+	deleted := aPod("deleted", time.Hour)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
+	w.Update(t.Context(), []*v1.Pod{deleted})
+	w.Remove(t.Context(), []*v1.Pod{aPod("removed", 0)})
+	expect(t, "updates", w.take(), []string{"update deleted", "kill removed"})
+	if len(w.waiting) != 0 {
+		t.Errorf("%v still wait", w.waiting)
+	}
 }
 
 func TestMirrorPodsOnlyUpdateTheirStaticPod(t *testing.T) {

@@ -110,6 +110,7 @@ func (l *Loop) turn(ctx context.Context, syncTick, housekeepingTick <-chan time.
 		l.happened(ctx, e)
 	case <-syncTick:
 		l.syncDue(ctx)
+		l.Handlers.AskAgain(ctx)
 	case u := <-l.Inputs.Liveness:
 		if u.Result == results.Failure {
 			l.probed(ctx, u, "liveness", "unhealthy")

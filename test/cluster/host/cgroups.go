@@ -67,6 +67,41 @@ func CgroupProcesses(name string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
+// PodCgroups finds the control groups of pods in the one called name, whatever
+// their class: folders called "podUID", as the driver cgroupfs makes them. The
+// result holds all folders of each pod, one per hierarchy, by its UID.
+func PodCgroups(name string) (map[string][]string, error) {
+	found := map[string][]string{}
+	for _, root := range cgroupDirs(name) {
+		if err := addPodCgroups(root, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// addPodCgroups adds those below root. What goes while it looks is not there.
+func addPodCgroups(root string, found map[string][]string) error {
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		uid, ok := strings.CutPrefix(entry.Name(), "pod")
+		if !ok || uid == "" {
+			return nil
+		}
+		found[uid] = append(found[uid], path)
+		return fs.SkipDir
+	})
+	if err != nil {
+		return fmt.Errorf("list control groups of pods in %s: %w", root, err)
+	}
+	return nil
+}
+
 // RemoveCgroup kills every process in the control group called name and
 // removes the group with all below it, in every hierarchy.
 func RemoveCgroup(ctx context.Context, name string) error {

@@ -164,3 +164,27 @@ func TestRootCgroupIsNeverRemoved(t *testing.T) {
 		}
 	}
 }
+
+func TestPodCgroupsAreFoundInEveryClass(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"poda/container", "burstable/podb", "besteffort/podc/x", "besteffort/other"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string][]string{}
+	if err := addPodCgroups(root, found); err != nil {
+		t.Fatal(err)
+	}
+	for uid, dir := range map[string]string{"a": "poda", "b": "burstable/podb", "c": "besteffort/podc"} {
+		if got := found[uid]; len(got) != 1 || got[0] != filepath.Join(root, dir) {
+			t.Errorf("control groups of %s are %v, want %s", uid, got, dir)
+		}
+	}
+	if len(found) != 3 {
+		t.Errorf("found %v", found)
+	}
+	if err := addPodCgroups(filepath.Join(root, "gone"), found); err != nil {
+		t.Errorf("a group that is gone: %v", err)
+	}
+}

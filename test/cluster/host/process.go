@@ -88,8 +88,9 @@ func (p Processes) Find(name string) (Process, error) {
 	return proc, nil
 }
 
-// Stop ends the process that the pid file of name remembers, first by asking,
-// after grace by force, and removes the pid file. No process is no error.
+// Stop ends the process that the pid file of name remembers, first by asking
+// (unless grace is zero), after grace by force, and removes the pid file. No
+// process is no error.
 func (p Processes) Stop(ctx context.Context, name string, grace time.Duration) error {
 	proc, err := p.Find(name)
 	if err != nil {
@@ -150,8 +151,12 @@ func (p Process) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Stop sends SIGTERM, waits up to grace, then kills.
+// Stop sends SIGTERM, waits up to grace, then kills. Without grace it kills at
+// once.
 func (p Process) Stop(ctx context.Context, grace time.Duration) error {
+	if grace <= 0 {
+		return p.Kill(ctx)
+	}
 	if !p.Alive() {
 		return nil
 	}

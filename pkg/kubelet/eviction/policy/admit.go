@@ -80,15 +80,33 @@ func endures(t v1.NodeConditionType, a *Applicant) bool {
 	return corev1helpers.TolerationsTolerateTaint(klog.Logger{}, a.Pod.Spec.Tolerations, &taint, a.ComparisonOperators)
 }
 
-// returnsHere tells whether a rejected pod would be replaced by one on this same node.
+// returnsHere tells whether a rejected pod would be replaced by one on this same node: it belongs to a DaemonSet; or its
+// controller makes pods that name the node themselves, so that no scheduler has bound it; or it must run on a node of this name.
 func returnsHere(pod *v1.Pod) bool {
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+	if owner := metav1.GetControllerOf(pod); owner != nil && (owner.Kind == "DaemonSet" || !scheduled(pod)) {
+		return true
+	}
+	if _, named := pod.Spec.NodeSelector[v1.LabelHostname]; named {
 		return true
 	}
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
+	// One of the terms is enough to be scheduled somewhere, so each has to name the node.
 	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return len(terms) > 0 && !slices.ContainsFunc(terms, func(t v1.NodeSelectorTerm) bool { return len(t.MatchFields) == 0 })
+	return len(terms) > 0 && !slices.ContainsFunc(terms, func(t v1.NodeSelectorTerm) bool {
+		return !namesOneNode(t.MatchFields, metav1.ObjectNameField) && !namesOneNode(t.MatchExpressions, v1.LabelHostname)
+	})
+}
+
+// scheduled: the API server notes in the status that a pod was bound to its node by a scheduler.
+func scheduled(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
+}
+
+func namesOneNode(list []v1.NodeSelectorRequirement, key string) bool {
+	return slices.ContainsFunc(list, func(r v1.NodeSelectorRequirement) bool {
+		return r.Key == key && r.Operator == v1.NodeSelectorOpIn && len(r.Values) == 1
+	})
 }

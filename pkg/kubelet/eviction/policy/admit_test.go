@@ -58,3 +58,57 @@ func TestAdmit(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoWouldComeStraightBack(t *testing.T) {
+	on := func(key string, op v1.NodeSelectorOperator, values ...string) []v1.NodeSelectorRequirement {
+		return []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}
+	}
+	requires := func(terms ...v1.NodeSelectorTerm) func(*v1.Pod) {
+		return func(pod *v1.Pod) {
+			pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
+		}
+	}
+	owned := func(kind string) func(*v1.Pod) {
+		yes := true
+		return func(pod *v1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: &yes}}
+		}
+	}
+	bound := func(pod *v1.Pod) {
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}}
+	}
+	byName := v1.NodeSelectorTerm{MatchFields: on("metadata.name", v1.NodeSelectorOpIn, "here")}
+	byHost := v1.NodeSelectorTerm{MatchExpressions: on(v1.LabelHostname, v1.NodeSelectorOpIn, "here")}
+	for name, test := range map[string]struct {
+		changes []func(*v1.Pod)
+		want    bool
+	}{
+		"a naked pod":                         {nil, false},
+		"a scheduled pod of a ReplicaSet":     {[]func(*v1.Pod){owned("ReplicaSet"), bound}, false},
+		"a pod of a DaemonSet":                {[]func(*v1.Pod){owned("DaemonSet"), bound}, true},
+		"its template names the node":         {[]func(*v1.Pod){owned("ReplicaSet")}, true},
+		"required by the node's name":         {[]func(*v1.Pod){requires(byName), bound}, true},
+		"required by the node's host name":    {[]func(*v1.Pod){requires(byHost), bound}, true},
+		"either of two nodes by name":         {[]func(*v1.Pod){requires(byName, byHost), bound}, true},
+		"by name, or anywhere with a label":   {[]func(*v1.Pod){requires(byName, v1.NodeSelectorTerm{MatchExpressions: on("x", v1.NodeSelectorOpExists)}), bound}, false},
+		"anywhere but on one node":            {[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchFields: on("metadata.name", v1.NodeSelectorOpNotIn, "there")}), bound}, false},
+		"on one of several host names":        {[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchExpressions: on(v1.LabelHostname, v1.NodeSelectorOpIn, "here", "there")}), bound}, false},
+		"a node selector with the host name":  {[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "here"} }, bound}, true},
+		"a node selector with another label":  {[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "here"} }, bound}, false},
+		"no terms at all, which matches none": {[]func(*v1.Pod){requires(), bound}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := spec{name: "p"}.object()
+			for _, change := range test.changes {
+				change(pod)
+			}
+			want := Rejected
+			if test.want {
+				want = Waits
+			}
+			if got, _ := Admit([]Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}, Applicant{Pod: pod}); got != want {
+				t.Errorf("verdict %v, want %v", got, want)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,6 +23,12 @@ type Condition struct {
 	// Blind lists its signals that cannot be seen, in order, and BlindSince when the first of them was lost.
 	Blind      []snapshot.Signal
 	BlindSince time.Time
+}
+
+// Equal reports whether two conditions are the same in everything.
+func (c Condition) Equal(o Condition) bool {
+	return c.Type == o.Type && c.True == o.True && c.HardMet == o.HardMet && c.Since.Equal(o.Since) &&
+		c.BlindSince.Equal(o.BlindSince) && slices.Equal(c.Blind, o.Blind)
 }
 
 // conditionMemory is what is remembered of a condition.

@@ -14,7 +14,16 @@ const pollUrgent = time.Second
 //
 // At most one need begins something in a round; a need that only waits does not hold up the next. Broken local storage limits
 // are served besides.
+//
+// Thresholds in dry run are decided about apart from all others, so that they change nothing.
 func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
+	holding, dry := rules.rehearsed()
+	d, next := decide(s, holding, m)
+	d.DryRun, next.rehearsal = rehearse(s, dry, m.rehearsal)
+	return d, next
+}
+
+func decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 	d := Decision{At: s.Taken}
 	next := m
 	next.clocks = m.clocksFor(s, rules.Thresholds)
@@ -28,7 +37,7 @@ func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 	}
 	r.serveAll()
 	r.schedule()
-	next.past = m.past.with(s, rules.Thresholds)
+	next.past = m.past.with(s, rules.Thresholds, r.readings)
 	return d, next
 }
 
@@ -70,6 +79,18 @@ func (r *round) postpone(n *need) {
 	r.decision.Starved = append(r.decision.Starved, st)
 }
 
+// awaitRelease: what is in flight covers the need as far as it is known. When that is certain it is enough to look after the time
+// that a kill takes; when it may come to less, to look often.
+func (r *round) awaitRelease(st *Starved) {
+	switch {
+	case !st.Hard:
+	case st.Certain >= st.Amount:
+		r.sooner(max(pollUrgent, r.rules.Timing.KillTime))
+	default:
+		r.sooner(pollUrgent)
+	}
+}
+
 // schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by those who
 // carry it out, so that only what is urgent is polled.
 func (r *round) schedule() {
@@ -82,10 +103,12 @@ func (r *round) schedule() {
 	settling := len(r.snapshot.InFlight) > 0 || r.snapshot.Taken.Sub(r.snapshot.LastRelease) < r.rules.Timing.Patience
 	for i := range r.decision.Starved {
 		switch st := &r.decision.Starved[i]; st.Outcome {
-		case AwaitOther, AwaitTurn, AwaitRelease:
+		case AwaitOther, AwaitTurn:
 			if st.Hard {
 				r.sooner(pollUrgent)
 			}
+		case AwaitRelease:
+			r.awaitRelease(st)
 		case AwaitFigures:
 			if st.Hard && settling {
 				r.sooner(pollUrgent)

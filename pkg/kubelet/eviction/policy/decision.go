@@ -25,6 +25,8 @@ type Decision struct {
 	Reclaims []ReclaimRequest
 	// LookAgain is when there is a reason to look before the configured period is over; zero when there is none.
 	LookAgain time.Duration
+	// DryRun is what would be done besides if nothing were in dry run.
+	DryRun DryRun
 }
 
 // Starved explains the decision about one need.
@@ -32,10 +34,12 @@ type Starved struct {
 	// Signal is that of the threshold which names the need.
 	Signal snapshot.Signal
 	Hard   bool
-	// Amount must come free, InFlight is on its way, both in the unit of the signal.
-	Amount, InFlight int64
+	// Amount must come free, InFlight is on its way at most, Certain of that in any case, all in the unit of the signal.
+	Amount, InFlight, Certain int64
 	// Chosen is how many pods cover the rest, the ones that are evicted now among them.
-	Chosen  int
+	Chosen int
+	// Spared is how many pods were passed over that opted out.
+	Spared  int
 	Outcome Outcome
 }
 
@@ -69,6 +73,8 @@ type Victim struct {
 	Signal snapshot.Signal
 	Metric string
 	Hard   bool
+	// Since is when a threshold of the need could first act; zero for a broken limit.
+	Since time.Time
 	// GraceSeconds is what the pod gets to end.
 	GraceSeconds int64
 	// Expected is an upper bound of what comes free.
@@ -86,9 +92,12 @@ type ReclaimRequest struct {
 	Signal snapshot.Signal
 	// Containers: dead containers lie there. Images: unused images do.
 	Containers, Images bool
-	// Amount is how much is needed, in the unit of the signal.
-	Amount int64
+	// Amount is how much is needed, in the unit of the signal. It is enough when Target is available.
+	Amount, Target int64
 }
+
+// Inodes tells whether the unit is inodes, not bytes.
+func (q *ReclaimRequest) Inodes() bool { return q.Signal.Resource() == snapshot.ResourceInodes }
 
 // Condition finds one condition.
 func (d *Decision) Condition(t v1.NodeConditionType) Condition {

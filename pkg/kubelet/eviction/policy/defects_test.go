@@ -116,7 +116,7 @@ func TestD6NegativeMaximumLeavesPodsTheirGrace(t *testing.T) {
 func TestD7InodesAreComparedWithInodes(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsInodesFree, "1k")),
 		spec{name: "many", inodes: 1_000_000, storage: gi}, spec{name: "few", inodes: 10})
-	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Started: start, Finished: start.Add(time.Second)}}
+	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Inodes: true, Started: start, Finished: start.Add(time.Second)}}
 	w.evicts(w.available(snapshot.NodeFsInodesFree, 100).after(time.Second), "many")
 }
 

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,20 +31,24 @@ type sample struct {
 type podSample struct {
 	uid   types.UID
 	usage int64
-	at    time.Time
+	// at is the time in nanoseconds since 1970: samples are kept of every pod.
+	at int64
 }
 
 // with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
 // use it up leaves enough samples on its way.
-func (h history) with(s *snapshot.Snapshot, thresholds []Threshold) history {
+func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, readings []reading) history {
 	if !nearby(s, thresholds) {
 		return history{}
 	}
 	if newest := h.samples[0]; newest != nil && s.Taken.Sub(newest.taken) < sampleEvery {
 		return h
 	}
+	if readings == nil {
+		readings = readingsOf(s)
+	}
 	// Each place hands its sample on when the next one's is old enough to be replaced by it.
-	moving, distance := newSample(s), sampleEvery
+	moving, distance := newSample(s, readings), sampleEvery
 	for i := range h.samples {
 		have := h.samples[i]
 		if have != nil && moving.taken.Sub(have.taken) < distance {
@@ -55,6 +61,18 @@ func (h history) with(s *snapshot.Snapshot, thresholds []Threshold) history {
 		distance *= 3
 	}
 	return h
+}
+
+// Calm tells, of a snapshot that may have no pods, whether a decision about it can do without all pods but those with limits of
+// their own: no threshold is met or waits for its minimum reclaim, and memory is far from all.
+func Calm(s *snapshot.Snapshot, rules *Rules) bool {
+	for i := range rules.Thresholds {
+		t := &rules.Thresholds[i]
+		if o := &s.Signals[t.Signal]; o.Known() && t.met(*o, true) {
+			return false
+		}
+	}
+	return !nearby(s, rules.Thresholds)
 }
 
 // nearby tells whether less than a quarter of the capacity lies between what is available and a memory threshold.
@@ -72,14 +90,33 @@ func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
 	return false
 }
 
-func newSample(s *snapshot.Snapshot) *sample {
-	n := &sample{taken: s.Taken, available: s.Signals[snapshot.MemoryAvailable], pods: make([]podSample, 0, len(s.Pods))}
-	for i := range s.Pods {
-		if v := s.Pods[i].Memory(); v.Known {
-			n.pods = append(n.pods, podSample{s.Pods[i].UID, int64(v.Amount), timeOr(v.At, s.Taken)})
-		}
+func newSample(s *snapshot.Snapshot, readings []reading) *sample {
+	n := &sample{taken: s.Taken, available: s.Signals[snapshot.MemoryAvailable], pods: make([]podSample, 0, len(readings))}
+	for i := range readings {
+		n.pods = append(n.pods, readings[i].podSample)
 	}
 	return n
+}
+
+// reading is a sample of a pod and its place in the snapshot.
+type reading struct {
+	podSample
+	index int
+}
+
+// readingsOf are the pods with a figure, in the order of UIDs. That is mostly the order in which they are given.
+func readingsOf(s *snapshot.Snapshot) []reading {
+	list := make([]reading, 0, len(s.Pods))
+	for i := range s.Pods {
+		if v := s.Pods[i].Memory(); v.Known {
+			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), timeOr(v.At, s.Taken).UnixNano()}, i})
+		}
+	}
+	byUID := func(a, b reading) int { return cmp.Compare(a.uid, b.uid) }
+	if !slices.IsSortedFunc(list, byUID) {
+		slices.SortFunc(list, byUID)
+	}
+	return list
 }
 
 func timeOr(t, otherwise time.Time) time.Time {
@@ -91,23 +128,38 @@ func timeOr(t, otherwise time.Time) time.Time {
 
 // growth is how fast memory is being used up, in bytes per second, never negative.
 type growth struct {
-	pods map[types.UID]float64
+	// pods has a rate per pod of the snapshot, at the same place; nil when none is known.
+	pods []float64
 	// node is how fast the node's available memory shrinks over the long run, worst over the worst stretch of it. Either may be
 	// less than the pods' sum (something else gives back) or more.
 	node, worst float64
 }
 
+// of is the rate of the pod at a place in the snapshot.
+func (g *growth) of(i int) float64 {
+	if g.pods == nil {
+		return 0
+	}
+	return max(0, g.pods[i])
+}
+
+// unmeasured is the rate of a pod for which there is no earlier sample.
+const unmeasured = -1
+
 // growthAt measures against the oldest sample that knows the pod. A pod's rate is the smaller one of the long and the short
 // window: a burst at its start, and a leak that has stopped, are not extrapolated.
-func (h history) growthAt(s *snapshot.Snapshot) growth {
-	g := growth{pods: map[types.UID]float64{}}
-	current, first := newSample(s), true
+func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
+	g := growth{pods: make([]float64, len(s.Pods))}
+	for i := range g.pods {
+		g.pods[i] = unmeasured
+	}
+	available, first := s.Signals[snapshot.MemoryAvailable], true
 	for _, then := range h.samples {
 		if then == nil || !then.taken.Before(s.Taken) {
 			continue
 		}
-		if a, b := then.available, current.available; a.Known() && b.Known() {
-			rate := max(0, -rateOf(b.Available-a.Available, b.Time(current.taken).Sub(a.Time(then.taken))))
+		if a, b := then.available, available; a.Known() && b.Known() {
+			rate := max(0, -rateOf(b.Available-a.Available, b.Time(s.Taken).Sub(a.Time(then.taken))))
 			if first || rate < g.node {
 				g.node = rate
 			}
@@ -118,20 +170,29 @@ func (h history) growthAt(s *snapshot.Snapshot) growth {
 	return g
 }
 
-// fold merges the rates since this sample into rates, keeping the smaller one.
-func (n *sample) fold(current *sample, rates map[types.UID]float64) {
-	old := make(map[types.UID]podSample, len(n.pods))
-	for _, p := range n.pods {
-		old[p.uid] = p
-	}
-	for _, p := range current.pods {
-		before, ok := old[p.uid]
-		if !ok || !p.at.After(before.at) {
+// fold merges the rates since this sample into rates, keeping the smaller one. Both lists are in the order of UIDs.
+func (n *sample) fold(current []reading, rates []float64) {
+	old := n.pods
+	for i := range current {
+		p := &current[i]
+		// Mostly the pods are the same, so that the first comparison is enough.
+		for len(old) > 0 && old[0].uid != p.uid && old[0].uid < p.uid {
+			old = old[1:]
+		}
+		if len(old) == 0 {
+			return
+		}
+		before := &old[0]
+		if before.uid != p.uid {
 			continue
 		}
-		rate := max(0, rateOf(p.usage-before.usage, p.at.Sub(before.at)))
-		if have, ok := rates[p.uid]; !ok || rate < have {
-			rates[p.uid] = rate
+		old = old[1:]
+		if p.at <= before.at {
+			continue
+		}
+		rate := max(0, rateOf(p.usage-before.usage, time.Duration(p.at-before.at)))
+		if have := rates[p.index]; have == unmeasured || rate < have {
+			rates[p.index] = rate
 		}
 	}
 }

@@ -73,12 +73,23 @@ func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bo
 	}
 }
 
-// request is what the pod is entitled to. There are no requests for PIDs and inodes.
-func (g group) request(p *snapshot.Pod) int64 {
+// certain is what of its usage the pod gives back in any case. Disks, inodes and PIDs are given back whole.
+func (g group) certain(p *snapshot.Pod, usage int64) int64 {
+	if g != memoryGroup {
+		return usage
+	}
+	return int64(p.CertainRelease().Amount)
+}
+
+// request is what the pod is entitled to. There are no requests for PIDs and inodes, nor for images.
+func (g group) request(p *snapshot.Pod, l snapshot.Layout) int64 {
 	switch g {
 	case memoryGroup:
 		return int64(p.MemoryRequest)
 	case nodeBytesGroup, imageBytesGroup:
+		if l.MeasureOf(g.device()).Images {
+			return 0
+		}
 		return int64(p.StorageRequest)
 	default:
 		return 0

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -37,6 +39,7 @@ func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
 			Expected: pod.Release(s.Layout), Hasten: pod.Terminating != nil,
 		})
 	}
+	slices.SortFunc(victims, func(a, b Victim) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	return victims
 }
 

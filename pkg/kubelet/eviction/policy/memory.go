@@ -20,6 +20,10 @@ type Memory struct {
 	// acting is since when thresholds of the group may act without a break; zero when none does.
 	acting [numGroups]time.Time
 	past   history
+	// sparing is how long pods that opted out have been passed over.
+	sparing [numGroups]sparing
+	// rehearsal is the memory of thresholds in dry run, nil when there are none.
+	rehearsal *Memory
 }
 
 // signalMemory remembers how new the figures of a signal were.

@@ -14,8 +14,8 @@ type need struct {
 	trigger int
 	signal  snapshot.Signal
 	hard    bool
-	// amount must come free until every active threshold of the group and kind is resolved, at least 1.
-	amount int64
+	// amount must come free until every active threshold of the group and kind is resolved, at least 1. Then target is available.
+	amount, target int64
 	// signals are those of the active thresholds, in order.
 	signals []snapshot.Signal
 }
@@ -42,8 +42,9 @@ func needs(s *snapshot.Snapshot, thresholds []Threshold, clocks []clock) []need 
 
 func needOf(i int, g group, t *Threshold, s *snapshot.Snapshot) need {
 	o := s.Signals[t.Signal]
-	missing := saturatingAdd(t.target(o.Capacity), -o.Available)
-	return need{group: g, trigger: i, signal: t.Signal, hard: t.Hard(), amount: max(1, missing), signals: []snapshot.Signal{t.Signal}}
+	target := t.target(o.Capacity)
+	missing := saturatingAdd(target, -o.Available)
+	return need{group: g, trigger: i, signal: t.Signal, hard: t.Hard(), amount: max(1, missing), target: target, signals: []snapshot.Signal{t.Signal}}
 }
 
 func merge(found []need, n need) []need {
@@ -61,7 +62,7 @@ func merge(found []need, n need) []need {
 	if n.signal < have.signal {
 		have.signal, have.trigger = n.signal, n.trigger
 	}
-	have.amount = max(have.amount, n.amount)
+	have.amount, have.target = max(have.amount, n.amount), max(have.target, n.target)
 	have.signals = append(have.signals, n.signals...)
 	return found
 }

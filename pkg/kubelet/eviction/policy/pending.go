@@ -10,8 +10,9 @@ import (
 
 // pending is what is on its way for a need.
 type pending struct {
-	// amount is what the counted pods will give back.
-	amount int64
+	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod has
+	// filled may stay.
+	amount, certain int64
 	// newest is when the last of them was begun.
 	newest time.Time
 	// failed is when a kill last failed.
@@ -65,12 +66,16 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 		p.slow[f.UID] = true
 	default:
 		amount := n.group.released(f.Expected)
+		certain := amount
+		if n.group == memoryGroup {
+			certain = int64(f.Expected.CertainMemory)
+		}
 		if pod != nil {
 			if now, known := n.group.usage(pod, s.Layout); known {
-				amount = now
+				amount, certain = now, n.group.certain(pod, now)
 			}
 		}
-		p.expect(f.UID, amount, f.Started)
+		p.expect(f.UID, amount, certain, f.Started)
 	}
 }
 
@@ -89,14 +94,14 @@ func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Po
 		p.slow[pod.UID] = true
 	case -left < t.Patience:
 		amount, _ := n.group.usage(pod, s.Layout)
-		p.expect(pod.UID, amount, time.Time{})
+		p.expect(pod.UID, amount, n.group.certain(pod, amount), time.Time{})
 	}
 }
 
-func (p *pending) expect(uid types.UID, amount int64, started time.Time) {
+func (p *pending) expect(uid types.UID, amount, certain int64, started time.Time) {
 	p.busy[uid] = true
 	p.amount = saturatingAdd(p.amount, max(0, amount))
-
+	p.certain = saturatingAdd(p.certain, max(0, min(certain, amount)))
 	if started.After(p.newest) {
 		p.newest = started
 	}

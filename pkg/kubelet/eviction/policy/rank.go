@@ -20,6 +20,9 @@ type candidate struct {
 	rate float64
 	// slow: it is being stopped already, with more grace than the need can wait for.
 	slow bool
+	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
+	preference int
+	spared     bool
 }
 
 // candidates are the pods that may be evicted for the need, in the order in which they would go.
@@ -31,7 +34,7 @@ func candidates(n *need, s *snapshot.Snapshot, p *pending, g growth) []candidate
 		if pod.Critical || p.busy[pod.UID] || (p.slow[pod.UID] && !n.hard) {
 			continue
 		}
-		c := candidate{pod: pod, request: n.group.request(pod), rate: g.pods[pod.UID], slow: p.slow[pod.UID]}
+		c := candidate{pod: pod, request: n.group.request(pod, s.Layout), rate: g.of(i), slow: p.slow[pod.UID]}
 		c.usage, c.known = n.group.usage(pod, s.Layout)
 		if n.group == pidGroup {
 			c.first = c.known && c.usage > share
@@ -59,18 +62,31 @@ func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
 //  1. pods that use more than they asked for (PIDs: far more than a share), before others
 //  2. lower priority before higher
 //  3. known usage before unknown: what is unknown is not the worst (kubernetes issue 123591)
-//  4. more usage above the request before less
-//  5. the UID, so that the order is total and does not depend on that of the input
+//  4. greater preference before smaller, where the owner of the node lets pods have one
+//  5. more usage above the request before less
+//  6. the UID, so that the order is total and does not depend on that of the input
 func rank(list []candidate) {
 	slices.SortFunc(list, func(a, b candidate) int {
-		return cmp.Or(
-			trueFirst(a.first, b.first),
-			cmp.Compare(a.pod.Priority, b.pod.Priority),
-			trueFirst(a.known, b.known),
-			-cmp.Compare(a.usage-a.request, b.usage-b.request),
-			cmp.Compare(a.pod.UID, b.pod.UID),
-		)
+		switch {
+		case a.first != b.first:
+			return trueFirst(a.first)
+		case a.pod.Priority != b.pod.Priority:
+			return cmp.Compare(a.pod.Priority, b.pod.Priority)
+		case a.known != b.known:
+			return trueFirst(a.known)
+		case a.preference != b.preference:
+			return cmp.Compare(b.preference, a.preference)
+		case a.usage-a.request != b.usage-b.request:
+			return cmp.Compare(b.usage-b.request, a.usage-a.request)
+		}
+		return cmp.Compare(a.pod.UID, b.pod.UID)
 	})
 }
 
-func trueFirst(a, b bool) int { return hardFirst(a, b) }
+// trueFirst compares two values that differ.
+func trueFirst(a bool) int {
+	if a {
+		return -1
+	}
+	return 1
+}

@@ -9,8 +9,13 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	if !ok {
 		return "", false
 	}
+	if r.rules.rehearsal {
+		// What it would bring is never seen; so it is said, and said too who would go if it brought nothing.
+		r.decision.Reclaims = append(r.decision.Reclaims, request)
+		return "", false
+	}
 	s := r.snapshot
-	last := reclaimOf(s, request.Device)
+	last := reclaimOf(s, &request)
 	if last.Running {
 		// A reclaim that hangs must not hold up evictions.
 		return AwaitReclaim, s.Taken.Sub(last.Started) < r.rules.Timing.Patience
@@ -22,6 +27,11 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	if s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
 		return AwaitFigures, true
 	}
+	if last.Got.More {
+		// It freed enough, which has been used up since, and has more to give. That ends: there are only so many images.
+		r.decision.Reclaims = append(r.decision.Reclaims, request)
+		return ReclaimNode, true
+	}
 	return "", false
 }
 
@@ -31,17 +41,17 @@ func reclaimFor(n *need, l snapshot.Layout) (ReclaimRequest, bool) {
 	if !n.group.disk() {
 		return ReclaimRequest{}, false
 	}
-	q := ReclaimRequest{Device: n.group.device(), Signal: n.signal, Amount: n.amount}
+	q := ReclaimRequest{Device: n.group.device(), Signal: n.signal, Amount: n.amount, Target: n.target}
 	q.Images = !l.DedicatedImageFs || q.Device == snapshot.ImageDevice
 	q.Containers = l.MeasureOf(q.Device).WritableLayers
 	return q, q.Images || q.Containers
 }
 
-func reclaimOf(s *snapshot.Snapshot, d snapshot.Device) snapshot.Reclaim {
+func reclaimOf(s *snapshot.Snapshot, q *ReclaimRequest) snapshot.Reclaim {
 	for i := range s.Reclaims {
-		if s.Reclaims[i].Device == d {
+		if s.Reclaims[i].Device == q.Device && s.Reclaims[i].Inodes == q.Inodes() {
 			return s.Reclaims[i]
 		}
 	}
-	return snapshot.Reclaim{Device: d}
+	return snapshot.Reclaim{Device: q.Device, Inodes: q.Inodes()}
 }

@@ -12,7 +12,13 @@ type Rules struct {
 	MaxPodGracePeriodSeconds int64
 	// LocalStorageLimits: limits on emptyDir volumes and ephemeral storage are enforced.
 	LocalStorageLimits bool
+	// LocalStorageDryRun: it is only said who breaks them.
+	LocalStorageDryRun bool
 	Timing             Timing
+	Protection         Protection
+
+	// rehearsal: nothing of the decision is carried out, so that nothing is waited for that it would bring.
+	rehearsal bool
 }
 
 // Timing holds durations that are not about a threshold.

@@ -13,15 +13,16 @@ type round struct {
 	memory   *Memory
 	before   *Memory
 	decision *Decision
-	// growth is worked out at most once, when it is first asked for.
-	growth *growth
+	// growth is worked out at most once, when it is first asked for, from the readings of all pods.
+	growth   *growth
+	readings []reading
 }
 
 // serve decides about one need and reports whether the round has begun something for it.
 func (r *round) serve(n *need) (began bool) {
 	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount}
 	p := pendingFor(n, r.snapshot, r.rules.Timing)
-	st.InFlight = p.amount
+	st.InFlight, st.Certain = p.amount, p.certain
 	st.Outcome, began = r.settle(n, &p, &st)
 	r.keepFresh(n, &st)
 	r.decision.Starved = append(r.decision.Starved, st)
@@ -39,7 +40,7 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		return outcome, outcome == ReclaimNode
 	}
 	g := r.growthOf(n)
-	list := candidates(n, r.snapshot, p, g)
+	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
 	if len(list) == 0 {
 		r.memory.judged[n.group] = r.snapshot.Taken
 		return NoCandidate, false
@@ -48,9 +49,8 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	if !hurry && r.mustWait(p) {
 		return AwaitTurn, false
 	}
-	d := demand{base: n.amount - p.amount, rest: r.rest(list, g), killTime: r.rules.Timing.KillTime, settling: r.rules.Timing.Settling}
-	chosen := choose(list, d)
-	st.Chosen = len(chosen)
+	chosen, d, spared := r.choose(n, list, n.amount-p.amount, g)
+	st.Chosen, st.Spared = len(chosen), st.Spared+spared
 	for _, c := range r.now(chosen, d, hurry) {
 		r.decision.Victims = append(r.decision.Victims, r.victim(n, &c))
 	}
@@ -89,7 +89,8 @@ func (r *round) growthOf(n *need) growth {
 		return growth{}
 	}
 	if r.growth == nil {
-		g := r.before.past.growthAt(r.snapshot)
+		r.readings = readingsOf(r.snapshot)
+		g := r.before.past.growthAt(r.snapshot, r.readings)
 		r.growth = &g
 	}
 	return *r.growth
@@ -140,7 +141,7 @@ func (r *round) victim(n *need, c *candidate) Victim {
 	t := &r.rules.Thresholds[n.trigger]
 	v := Victim{
 		Pod: c.pod, Signal: n.signal, Metric: n.signal.String(), Hard: n.hard, Hasten: c.slow,
-		GraceSeconds: r.grace(n, c.pod), Expected: c.pod.Release(r.snapshot.Layout),
+		Since: r.memory.acting[n.group], GraceSeconds: r.grace(n, c.pod), Expected: c.pod.Release(r.snapshot.Layout),
 	}
 	v.Message, v.Annotations = explain(t, r.snapshot.Signals[n.signal], c.pod)
 	return v

@@ -21,7 +21,18 @@ type Threshold struct {
 	GracePeriod time.Duration
 	// MinReclaim is how much more than Value must be available until the threshold, once it has acted, counts as resolved.
 	MinReclaim *evictionapi.ThresholdValue
+	// DryRun: the threshold only says what it would do.
+	DryRun bool
 }
+
+// ThresholdID names a threshold: there is at most one of each kind on a signal.
+type ThresholdID struct {
+	Signal snapshot.Signal
+	Soft   bool
+}
+
+// ID is the threshold's name.
+func (t *Threshold) ID() ThresholdID { return ThresholdID{Signal: t.Signal, Soft: t.Soft} }
 
 // Hard reports whether the threshold acts without grace.
 func (t *Threshold) Hard() bool { return !t.Soft }

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -74,5 +75,7 @@ type Config struct {
 	NodeIPs []net.IP
 	// Evictors are asked in this order; the first that wants the pod ended decides.
 	Evictors []Evictor
+	// Recorder is told when the node's address changes its family; may be nil.
+	Recorder record.EventRecorderLogger
 	Features Features
 }

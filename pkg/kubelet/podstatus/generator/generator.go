@@ -42,6 +42,7 @@ func (g *Generator) Generate(ctx context.Context, pod *v1.Pod, runtime *kubecont
 		ResizeConditions:  g.resizeConditions(pod, terminal),
 	})
 	logNotes(logger, pod, notes)
+	g.warnOfFamily(logger, pod, previous.HostIP, status.HostIP)
 	logger.V(4).Info("Got phase for pod", "pod", klog.KObj(pod), "oldPhase", previous.Phase, "phase", status.Phase)
 	return status
 }

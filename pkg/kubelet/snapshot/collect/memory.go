@@ -17,8 +17,8 @@ import (
 type Options struct {
 	// CgroupRoot is where cgroup file systems are mounted, usually /sys/fs/cgroup.
 	CgroupRoot string
-	// Meminfo is usually /proc/meminfo.
-	Meminfo string
+	// Meminfo is usually /proc/meminfo, Stalls /proc/pressure/memory.
+	Meminfo, Stalls string
 	// PodsCgroup is the cgroup of all pods below the root, for example "/kubepods" or "/kubepods.slice".
 	PodsCgroup string
 	// Now is the clock that readings are stamped with.
@@ -33,6 +33,7 @@ type Memory struct {
 	root     string
 	pods     string
 	meminfo  string
+	stalls   string
 	capacity int64
 	now      func() time.Time
 }
@@ -48,10 +49,13 @@ func NewMemory(o Options) (*Memory, error) {
 	if o.Meminfo == "" {
 		o.Meminfo = "/proc/meminfo"
 	}
+	if o.Stalls == "" {
+		o.Stalls = "/proc/pressure/memory"
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Memory{names: v2Names, root: o.CgroupRoot, meminfo: o.Meminfo, now: o.Now}
+	m := &Memory{names: v2Names, root: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now}
 	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
 		m.names, m.root = v1Names, filepath.Join(o.CgroupRoot, "memory")
 	}
@@ -61,21 +65,21 @@ func NewMemory(o Options) (*Memory, error) {
 		return nil, err
 	}
 	m.capacity = info.total
-	if _, err := m.nodeUsage(); err != nil {
+	if _, err := m.nodeUsage(&info); err != nil {
 		return nil, fmt.Errorf("memory of the node cannot be read from cgroup files: %w", err)
 	}
 	return m, nil
 }
 
-// Counters reads the exact counters: three small files. A cgroup of all pods that is not there (yet) counts as empty.
-func (m *Memory) Counters() (snapshot.MemoryCounters, error) {
+// Counters reads the exact counters: a few small files. A cgroup of all pods that is not there (yet) counts as empty.
+func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	info, err := m.meminfoOf()
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	node, err := m.nodeUsage()
+	node, err := m.nodeUsage(&info)
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -83,23 +87,24 @@ func (m *Memory) Counters() (snapshot.MemoryCounters, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
-	return snapshot.MemoryCounters{
-		Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods), NodeInactive: snapshot.Bytes(info.inactiveFile),
-	}, nil
+	how = m.inForce(how)
+	spare := info.page.spare(how) + info.beyond(how)
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods), NodeSpare: snapshot.Bytes(spare)}, nil
 }
 
 // ReadMemory takes a reading. Leaves are read first.
-func (m *Memory) ReadMemory() snapshot.MemoryReading {
+func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
-	m.readPods(m.pods, r.ByPod)
-	r.Pods = m.podsObservation()
-	r.Node = m.nodeObservation()
+	m.readPods(m.pods, r.ByPod, how)
+	how = m.inForce(how)
+	r.Pods = m.podsObservation(how)
+	r.Node = m.nodeObservation(how)
 	return r
 }
 
-func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory) {
+func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how snapshot.Counting) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
@@ -110,17 +115,17 @@ func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory) {
 		}
 		path := filepath.Join(dir, e.Name())
 		if uid, ok := podUID(e.Name()); ok {
-			if p, ok := m.readPod(path); ok {
+			if p, ok := m.readPod(path, how); ok {
 				byPod[types.UID(uid)] = p
 			}
 		} else if isQOSClass(e.Name()) {
-			m.readPods(path, byPod)
+			m.readPods(path, byPod, how)
 		}
 	}
 }
 
-// readPod reads a pod, its containers first.
-func (m *Memory) readPod(dir string) (*snapshot.Memory, bool) {
+// readPod reads a pod, its containers first. What it has in swap is used by it when free swap is available.
+func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, bool) {
 	if entries, err := os.ReadDir(dir); err == nil {
 		for _, e := range entries {
 			if e.IsDir() {
@@ -137,18 +142,36 @@ func (m *Memory) readPod(dir string) (*snapshot.Memory, bool) {
 		return nil, false
 	}
 	at := m.now()
-	inactive, ok := field(stat, m.names.inactiveFile)
+	inactive, ok := field(stat, m.names.cache.inactive)
 	if !ok {
 		return nil, false
 	}
-	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)), at)}
-	if anonymous, ok := field(stat, m.names.anonymous); ok {
-		p.Anonymous = snapshot.Known(snapshot.Bytes(anonymous), at)
+	anonymous, known := field(stat, m.names.anonymous)
+	swapped := int64(0)
+	if how.Swap {
+		swapped = m.swapOf(dir, stat)
+	}
+	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)}
+	if known {
+		p.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
 	}
 	return p, true
 }
 
-func (m *Memory) podsObservation() snapshot.Observation {
+// swapOf is how much of a cgroup is in swap; nothing where swap is not accounted. stat is not valid any more afterwards.
+func (m *Memory) swapOf(dir string, stat []byte) int64 {
+	if m.names.swap != "" {
+		n, _ := field(stat, m.names.swap)
+		return n
+	}
+	n, err := m.files.count(filepath.Join(dir, m.names.swapFile))
+	if err != nil || n > most {
+		return 0
+	}
+	return n
+}
+
+func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	limit, err := m.files.count(filepath.Join(m.pods, m.names.limit))
 	if err != nil {
 		return snapshot.Observation{Err: err}
@@ -160,52 +183,51 @@ func (m *Memory) podsObservation() snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(m.pods, limit, usage)
+	return m.observation(m.pods, limit, usage, how)
 }
 
-func (m *Memory) nodeObservation() snapshot.Observation {
-	usage, err := m.nodeUsage()
+func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
+	info, err := m.meminfoOf()
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(m.root, m.capacity, usage)
+	usage, err := m.nodeUsage(&info)
+	if err != nil {
+		return snapshot.Observation{Err: err}
+	}
+	o := m.observation(m.root, m.capacity, usage, how)
+	o.Available += info.beyond(how)
+	return o
 }
 
 // observation is what is left of a limit. A working set above the limit leaves a negative amount.
-func (m *Memory) observation(dir string, limit, usage int64) snapshot.Observation {
+func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counting) snapshot.Observation {
 	stat, err := m.files.read(filepath.Join(dir, m.names.stat))
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	inactive, ok := field(stat, m.names.inactiveFile)
-	if !ok {
-		return snapshot.Observation{Err: fmt.Errorf("%s/%s has no %s", dir, m.names.stat, m.names.inactiveFile)}
+	c, err := cacheOf(stat, m.names.cache, how)
+	if err != nil {
+		return snapshot.Observation{Err: fmt.Errorf("%s: %w", filepath.Join(dir, m.names.stat), err)}
 	}
-	return snapshot.Observation{Available: limit - max(0, usage-inactive), Capacity: limit, At: m.now()}
+	return snapshot.Observation{Available: limit - max(0, usage-c.spare(how)), Capacity: limit, At: m.now()}
 }
 
-// nodeUsage is the counter of the root cgroup; on cgroup v2, where it has none, total memory less free memory.
-func (m *Memory) nodeUsage() (int64, error) {
+// nodeUsage is the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
+func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
 		return m.files.count(filepath.Join(m.root, m.names.usage))
 	}
-	info, err := m.meminfoOf()
-	return info.total - info.free, err
+	return info.used(), nil
 }
-
-type meminfo struct{ total, free, inactiveFile int64 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
 	data, err := m.files.read(m.meminfo)
 	if err != nil {
 		return info, err
 	}
-	for key, value := range map[string]*int64{"MemTotal:": &info.total, "MemFree:": &info.free, "Inactive(file):": &info.inactiveFile} {
-		n, ok := field(data, key)
-		if !ok {
-			return info, fmt.Errorf("%s has no %s", m.meminfo, key)
-		}
-		*value = n
+	if info, err = parseMeminfo(data); err != nil {
+		return info, fmt.Errorf("%s: %w", m.meminfo, err)
 	}
 	return info, nil
 }

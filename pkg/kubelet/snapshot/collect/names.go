@@ -4,19 +4,28 @@ import "strings"
 
 // names are the files and keys of a cgroup version.
 type names struct {
-	usage, limit, stat      string
-	inactiveFile, anonymous string
-	rootUsageFromMeminfo    bool
+	usage, limit, stat string
+	// swap is a key of memory.stat, swapFile a file of its own; one of them is empty.
+	anonymous, swap, swapFile string
+	cache                     cacheKeys
+	rootUsageFromMeminfo      bool
+}
+
+// cacheKeys are keys of memory.stat about the page cache. File pages under writeback are not dirty any more.
+type cacheKeys struct {
+	inactive, active, dirty, writeback string
 }
 
 var (
 	v1Names = names{
 		usage: "memory.usage_in_bytes", limit: "memory.limit_in_bytes", stat: "memory.stat",
-		inactiveFile: "total_inactive_file", anonymous: "total_rss",
+		anonymous: "total_rss", swap: "total_swap",
+		cache: cacheKeys{"total_inactive_file", "total_active_file", "total_dirty", "total_writeback"},
 	}
 	v2Names = names{
 		usage: "memory.current", limit: "memory.max", stat: "memory.stat",
-		inactiveFile: "inactive_file", anonymous: "anon", rootUsageFromMeminfo: true,
+		anonymous: "anon", swapFile: "memory.swap.current", rootUsageFromMeminfo: true,
+		cache: cacheKeys{"inactive_file", "active_file", "file_dirty", "file_writeback"},
 	}
 )
 

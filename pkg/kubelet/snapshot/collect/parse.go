@@ -13,6 +13,9 @@ import (
 // unlimited is from where on a limit means none: the kernel rounds its maximum down to whole pages.
 const unlimited = math.MaxInt64 / 2
 
+// most is the largest amount in bytes that is taken for one. It is far beyond any machine, and sums of a few stay amounts.
+const most = 1 << 58
+
 var errNoNumber = errors.New("not a number")
 
 // parseCount reads a file that holds one number, or "max".
@@ -39,11 +42,11 @@ func field(data []byte, key string) (int64, bool) {
 		}
 		value, isKiB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-		if err != nil || n > math.MaxInt64/1024 {
-			return 0, false
-		}
-		if isKiB {
+		if isKiB && err == nil && n <= most {
 			n *= 1024
+		}
+		if err != nil || n > most {
+			return 0, false
 		}
 		return int64(n), true
 	}

@@ -1,0 +1,214 @@
+package kubelet
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+	_ "unsafe" // linkname
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	oteltrace "go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	critest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	"k8s.io/kubernetes/pkg/features"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
+	"k8s.io/kubernetes/pkg/kubelet/clustertrustbundle"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+	"k8s.io/kubernetes/pkg/volume/util/hostutil"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
+)
+
+// reportedVersion is set in a binary at link time.
+//
+//go:linkname reportedVersion k8s.io/component-base/version.dynamicGitVersion
+var reportedVersion atomic.Value
+
+// machineOfTests is a machine with some memory. Nobody asks it for more while the agent is built.
+type machineOfTests struct{ cadvisor.Interface }
+
+func (machineOfTests) VersionInfo() (*cadvisorapi.VersionInfo, error) {
+	return &cadvisorapi.VersionInfo{}, nil
+}
+
+func (machineOfTests) MachineInfo() (*cadvisorapi.MachineInfo, error) {
+	return &cadvisorapi.MachineInfo{NumCores: 2, MemoryCapacity: 1 << 30, Timestamp: time.Unix(1, 0)}, nil
+}
+
+// dependenciesFor are those of an agent that touches nothing of this machine. Without client it is standalone.
+func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
+	t.Helper()
+	reportedVersion.Store("v1.36.3")
+	config, err := options.NewKubeletConfiguration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	config.PodLogsDir = filepath.Join(root, "logs")
+	config.CgroupsPerQOS, config.EnforceNodeAllocatable = false, nil
+	flags := options.NewKubeletFlags()
+	flags.RootDirectory = filepath.Join(root, "kubelet")
+	return Dependencies{
+		Config: config, Flags: flags, Identity: Identity{Hostname: "here", NodeName: "here"},
+		Clients: Clients{Kube: client, Heartbeat: client},
+		Runtime: RuntimeServices{Runtime: critest.NewFakeRuntimeService(), Images: critest.NewFakeImageService()},
+		Machine: Machine{
+			CAdvisor: machineOfTests{}, ContainerManager: cm.NewStubContainerManager(),
+			Mounter: mount.NewFakeMounter(nil), HostUtil: hostutil.NewFakeHostUtil(nil), Subpather: &subpath.FakeSubpath{},
+		},
+		Observability: Observability{
+			Recorder: record.NewFakeRecorder(100), TracerProvider: oteltrace.NewTracerProvider(),
+			PodStartup: util.NewPodStartupLatencyTracker(), NodeStartup: util.NewNodeStartupLatencyTracker(),
+		},
+	}
+}
+
+// busyAPI is the client of an API server that has no time.
+func busyAPI(t *testing.T) clientset.Interface {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(server.Close)
+	client, err := clientset.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// assembled is an agent that is built and not run.
+func assembled(t *testing.T, client clientset.Interface, change func(*kubeletconfig.KubeletConfiguration)) *build {
+	t.Helper()
+	deps := dependenciesFor(t, client)
+	if change != nil {
+		change(deps.Config)
+	}
+	b, err := assemble(t.Context(), deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func set(t *testing.T, gate featuregate.Feature, on bool) {
+	t.Helper()
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, gate, on)
+}
+
+func names(b *build) []string {
+	var all []string
+	for _, c := range b.components() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// Without an API server nothing is reported to one, and nothing is waited for from one.
+func TestStandaloneComponents(t *testing.T) {
+	alone, connected := assembled(t, nil, nil), assembled(t, busyAPI(t), nil)
+	reports := []string{"node conditions", "node status", "node lease", "mirror pods at start", "runtime classes"}
+	for _, name := range reports {
+		if slices.Contains(names(alone), name) {
+			t.Errorf("standalone runs %q", name)
+		}
+		if !slices.Contains(names(connected), name) {
+			t.Errorf("with an API server %q does not run", name)
+		}
+	}
+	for _, name := range names(connected) {
+		if !slices.Contains(reports, name) && !slices.Contains(names(alone), name) {
+			t.Errorf("standalone does not run %q", name)
+		}
+	}
+	if alone.objects.secrets != nil || alone.objects.runtimeClasses != nil || connected.objects.secrets == nil {
+		t.Error("objects of an API server in standalone mode, or none with one")
+	}
+}
+
+// Parts that a feature gate switches on are there with it and not without.
+func TestGatedParts(t *testing.T) {
+	tests := []struct {
+		gate    featuregate.Feature
+		present func(*build) bool
+	}{
+		{features.EventedPLEG, func(b *build) bool { return b.runtime.eventedPleg != nil }},
+		{features.ClusterTrustBundleProjection, func(b *build) bool {
+			_, none := b.objects.trustBundles.(*clustertrustbundle.NoopManager)
+			return !none
+		}},
+		{features.PodCertificateRequest, func(b *build) bool {
+			_, none := b.objects.podCertificates.(*podcertificate.NoOpManager)
+			return !none
+		}},
+		{features.NodeDeclaredFeatures, func(b *build) bool { return b.admission.declared.Names != nil }},
+	}
+	set(t, features.ClusterTrustBundle, true) // the projection needs it
+	for _, tc := range tests {
+		for _, on := range []bool{false, true} {
+			set(t, tc.gate, on)
+			if got := tc.present(assembled(t, busyAPI(t), nil)); got != on {
+				t.Errorf("%s=%v: there %v", tc.gate, on, got)
+			}
+		}
+	}
+}
+
+// The pauses of a crash loop follow gates and configuration as stock's do (KEP-4603).
+func TestCrashLoopSettings(t *testing.T) {
+	tests := []struct {
+		reduced, configurable bool
+		configured            time.Duration
+		first, most           time.Duration
+	}{
+		{false, false, time.Second, 10 * time.Second, 300 * time.Second},
+		{true, false, 0, time.Second, 60 * time.Second},
+		{false, true, 40 * time.Second, 10 * time.Second, 40 * time.Second},
+		{false, true, 3 * time.Second, 3 * time.Second, 3 * time.Second},
+		{true, true, 90 * time.Second, time.Second, 90 * time.Second},
+	}
+	for _, tc := range tests {
+		set(t, features.ReduceDefaultCrashLoopBackOffDecay, tc.reduced)
+		set(t, features.KubeletCrashLoopBackOffMax, tc.configurable)
+		b := &build{Dependencies: Dependencies{Config: &kubeletconfig.KubeletConfiguration{}}}
+		if tc.configured > 0 {
+			b.Config.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: tc.configured}
+		}
+		backOff, now := b.crashLoopBackOff(), time.Unix(1_000_000, 0)
+		backOff.Next("pod", now)
+		if got := backOff.Get("pod"); got != tc.first {
+			t.Errorf("%+v: first pause %v", tc, got)
+		}
+		for i := range 20 {
+			backOff.Next("pod", now.Add(time.Duration(i)*time.Second))
+		}
+		if got := backOff.Get("pod"); got != tc.most {
+			t.Errorf("%+v: longest pause %v", tc, got)
+		}
+	}
+}
+
+// Switches of the configuration that leave a component out.
+func TestSwitchedOffComponents(t *testing.T) {
+	if off := assembled(t, nil, func(c *kubeletconfig.KubeletConfiguration) { c.MakeIPTablesUtilChains = false }); slices.Contains(names(off), "iptables chains") {
+		t.Error("iptables chains are made although they are off")
+	}
+	if on := assembled(t, nil, nil); !slices.Contains(names(on), "iptables chains") {
+		t.Error("iptables chains are not made")
+	}
+	if down := assembled(t, nil, nil).pressure.shutdown; down.ShutdownStatus() != nil {
+		t.Error("shutting down without a period for it")
+	}
+}

@@ -1,0 +1,273 @@
+package cgroupkill
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// kernel is the root of cgroups that the test made in real hierarchies.
+type kernel struct {
+	t      *testing.T
+	config Config
+	name   string
+	// noKill is as on Linux before 5.14: the freezer of v2 and pidfds.
+	noKill bool
+}
+
+func (k kernel) killer() *Killer {
+	killer := New(k.config)
+	killer.unified = k.config.Unified && !k.noKill
+	return killer
+}
+
+// newKernel makes a cgroup in each of the hierarchies, and removes it with everything in it when the test ends.
+func newKernel(t *testing.T, config Config) kernel {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups need root; the tests with a folder of files cover the rest")
+	}
+	k := kernel{t: t, config: config, name: fmt.Sprintf("/plimsoll-test-%d-%s", os.Getpid(), strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:]))}
+	t.Cleanup(k.remove)
+	k.mkdir("")
+	return k
+}
+
+// v1 is the freezer and the pids controller where this machine has them.
+func v1(t *testing.T) Config {
+	t.Helper()
+	mounts := map[string]string{"freezer": "/sys/fs/cgroup/freezer", "pids": "/sys/fs/cgroup/pids"}
+	for _, mount := range mounts {
+		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
+			t.Skipf("this machine has no cgroup v1: %v", err)
+		}
+	}
+	return Config{Mounts: mounts}
+}
+
+// v2 is the unified hierarchy, also beside those of v1.
+func v2(t *testing.T) Config {
+	t.Helper()
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {
+			return Config{Unified: true, Mounts: map[string]string{"": mount}}
+		}
+	}
+	t.Skip("this machine has no cgroup v2")
+	return Config{}
+}
+
+func (k kernel) mkdir(below string) string {
+	k.t.Helper()
+	for _, mount := range k.config.Mounts {
+		if err := os.MkdirAll(filepath.Join(mount, k.name, below), 0o755); err != nil {
+			k.t.Skipf("this machine does not let the test make cgroups: %v", err)
+		}
+	}
+	return filepath.Join(k.name, below)
+}
+
+// join moves a process into a cgroup.
+func (k kernel) join(pid int, cgroup string) {
+	k.t.Helper()
+	for _, mount := range k.config.Mounts {
+		if err := writeFile(filepath.Join(mount, cgroup, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+func (k kernel) remove() {
+	deadline := time.Now().Add(20 * time.Second)
+	for _, mount := range k.config.Mounts {
+		root := filepath.Join(mount, k.name)
+		for removeTree(root) != nil && time.Now().Before(deadline) {
+			// Not with the code under test.
+			for _, m := range k.members() {
+				_ = syscall.Kill(m.pid, syscall.SIGKILL)
+			}
+			k.thaw()
+			<-time.After(10 * time.Millisecond)
+		}
+		if _, err := os.Stat(root); err == nil {
+			k.t.Errorf("%s is left", root)
+		}
+	}
+}
+
+func (k kernel) members() []member {
+	found, err := newTree(k.config).pids(k.name)
+	if err != nil {
+		k.t.Error(err)
+	}
+	return found
+}
+
+// removeTree removes a cgroup and those below it, the lowest first.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ignoreVanished(err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return ignoreVanished(os.Remove(dir))
+}
+
+// inCgroup starts a script whose shell is in the cgroup before it runs the script.
+func (k kernel) inCgroup(cgroup, script string) child {
+	k.t.Helper()
+	var join strings.Builder
+	for _, mount := range k.config.Mounts {
+		fmt.Fprintf(&join, "echo $$ > %s; ", filepath.Join(mount, cgroup, "cgroup.procs"))
+	}
+	c := start(k.t, join.String()+script)
+	// Before the child is waited for: on v1 a frozen process does not die.
+	k.t.Cleanup(k.thaw)
+	return c
+}
+
+// thaw thaws whatever is frozen, not with the code under test.
+func (k kernel) thaw() {
+	for _, mount := range k.config.Mounts {
+		_ = filepath.WalkDir(filepath.Join(mount, k.name), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				for file, text := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+					if f, err := os.OpenFile(filepath.Join(path, file), os.O_WRONLY, 0); err == nil {
+						_, _ = f.WriteString(text)
+						_ = f.Close()
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// forkBomb makes children that make children, as fast as it can; bounded by the pids controller, and by time.
+const forkBomb = `echo; bomb() { while :; do (bomb) & sleep 0.01; done; }; bomb 2>/dev/null`
+
+func kernels(t *testing.T, test func(t *testing.T, k kernel)) {
+	for name, config := range map[string]func(*testing.T) Config{"v1": v1, "v2": v2} {
+		t.Run(name, func(t *testing.T) { test(t, newKernel(t, config(t))) })
+	}
+	t.Run("v2pidfd", func(t *testing.T) {
+		k := newKernel(t, v2(t))
+		k.noKill = true
+		test(t, k)
+	})
+}
+
+func TestKernelKillsAll(t *testing.T) {
+	kernels(t, func(t *testing.T, k kernel) {
+		pod := k.mkdir("pod")
+		var children []child
+		for i := range 20 {
+			children = append(children, k.inCgroup(k.mkdir(fmt.Sprintf("pod/container%d", i%3)), idle))
+		}
+		outside := k.inCgroup(k.mkdir("other/container"), idle)
+		killer := k.killer()
+		if found, err := killer.Processes(pod); err != nil || len(found) != 20 || found[0].Name != "sleep" || found[0].State != 'S' {
+			t.Fatalf("found %v, %v", found, err)
+		}
+		if err := killer.Kill(within(t, 20*time.Second), pod); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range children {
+			c.awaitEnd(t)
+		}
+		if !outside.alive() {
+			t.Error("killed a process of another cgroup")
+		}
+	})
+}
+
+func TestKernelKillsWhatForks(t *testing.T) {
+	kernels(t, func(t *testing.T, k kernel) {
+		pod := k.mkdir("pod")
+		if mount, ok := k.config.Mounts["pids"]; ok {
+			if err := writeFile(filepath.Join(mount, pod, "pids.max"), "200"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		script := forkBomb
+		if k.config.Mounts["pids"] == "" {
+			// Without a limit by the kernel: a chain that always has a successor, and dies after a while by itself.
+			script = `echo; n=0; while [ $n -lt 3000 ]; do n=$((n+1)); (sleep 0.05 & exec sleep 0.01); done`
+		}
+		bomb := k.inCgroup(k.mkdir("pod/container"), script)
+		for deadline := time.Now().Add(20 * time.Second); len(k.members()) < 3; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing forks")
+			}
+		}
+		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+			t.Fatal(err)
+		}
+		bomb.awaitEnd(t)
+		if left := k.members(); len(left) != 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// Processes end by themselves all the time while they are being killed.
+func TestKernelKillsWhatEnds(t *testing.T) {
+	kernels(t, func(t *testing.T, k kernel) {
+		pod := k.mkdir("pod")
+		for range 5 {
+			k.inCgroup(pod, `echo; n=0; while [ $n -lt 2000 ]; do n=$((n+1)); sleep 0.001; done`)
+		}
+		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A paused container, or a pod that an agent froze which died before it could thaw it.
+func TestKernelKillsWhatIsFrozen(t *testing.T) {
+	kernels(t, func(t *testing.T, k kernel) {
+		pod := k.mkdir("pod")
+		victim := k.inCgroup(k.mkdir("pod/container"), idle)
+		freezer := freezerV1(k.config.Mounts["freezer"])
+		if k.config.Mounts["freezer"] == "" {
+			freezer = freezerV2(k.config.Mounts[""])
+		}
+		for _, cgroup := range []string{pod, pod + "/container"} {
+			freezer.freeze(cgroup)
+		}
+		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+			t.Fatal(err)
+		}
+		victim.awaitEnd(t)
+	})
+}
+
+// The process moves out between the list and the signal.
+func TestKernelSparesWhatLeaves(t *testing.T) {
+	k := newKernel(t, v1(t))
+	pod := k.mkdir("pod")
+	stays, leaves := k.inCgroup(pod, idle), k.inCgroup(pod, idle)
+	killer := k.killer()
+	other := k.mkdir("other")
+	killer.freezer = freezer{} // what is frozen cannot leave the freezer's cgroup
+	killer.opened = func() { k.join(leaves.cmd.Process.Pid, other) }
+	if err := killer.Kill(within(t, 20*time.Second), pod); err != nil {
+		t.Fatal(err)
+	}
+	stays.awaitEnd(t)
+	if !leaves.alive() {
+		t.Error("killed the process that left")
+	}
+}

@@ -1,0 +1,217 @@
+package eviction
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func optionsWith(change func(*Options)) Options {
+	o := DefaultOptions()
+	change(&o)
+	return o
+}
+
+func TestOptionsChangeWhileGraceRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi)
+		n.available(gi)
+		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(41 * time.Second)
+			m.SetOptions(optionsWith(func(o *Options) { o.MonitoringPeriod = 3 * time.Second; o.CountSwap = true }))
+			wait(time.Millisecond)
+			expect(t, "options in force", m.Options().CountSwap, true)
+			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
+			wait(15 * time.Second)
+			expect(t, "kills within the grace period", len(n.killed()), 0)
+			wait(7 * time.Second)
+			expect(t, "kills after it", len(n.killed()), 1)
+			expect(t, "conditions that began", n.changes, 1)
+		})
+	})
+}
+
+func TestOptionsChangeWhileAPodIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi)
+		n.add("other", 5*gi)
+		n.available(500 * mi)
+		n.killTakes = 20 * time.Second
+		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+			wait(5 * time.Second)
+			expect(t, "kills", n.killed(), []string{"hog/1"})
+			m.SetOptions(optionsWith(func(o *Options) { o.MonitoringPeriod = time.Second }))
+			wait(time.Minute)
+			expect(t, "kills after the change", n.killed(), []string{"hog/1"})
+		})
+	})
+}
+
+func TestDryRunUntilItIsLifted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi)
+		n.available(500 * mi)
+		c := n.config(t, hard("1Gi"))
+		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		counted := func() float64 {
+			registerDryRunMetric()
+			v, err := testutil.GetCounterMetricValue(dryRunTotal.WithLabelValues("memory.available", "hard"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		before := counted()
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(155 * time.Second)
+			expect(t, "kills", len(n.killed()), 0)
+			expect(t, "memory pressure", m.IsUnderMemoryPressure(), false)
+			expect(t, "counted", counted()-before, 1)
+			said := n.eventsOf("EvictionDryRun")
+			expect(t, "events", len(said), 3)
+			expect(t, "event", said[0], "Dry run of memory.available (hard): would evict pod ns/hog because: The node was low on resource: memory. "+
+				"Threshold quantity: 1Gi, available: 500Mi. Container c was using 20Gi, request is 0, has larger consumption of memory. ")
+			expect(t, "other events", len(n.eventsOf("EvictionThresholdMet"))+len(n.eventsOf("Evicted")), 0)
+			m.SetOptions(DefaultOptions())
+			wait(time.Second)
+			expect(t, "kills when the dry run is over", n.killed(), []string{"hog/1"})
+			expect(t, "memory pressure then", m.IsUnderMemoryPressure(), true)
+			m.SetOptions(*c.Options)
+			wait(6 * time.Minute)
+			expect(t, "memory pressure in the end", m.IsUnderMemoryPressure(), false)
+		})
+	})
+}
+
+// The counters are not looked at more often because of a threshold in dry run.
+func TestDryRunDoesNotHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi)
+		n.available(500 * mi)
+		k := &kernel{node: n}
+		c := n.config(t, hard("1Gi"))
+		c.Memory = k
+		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			if k.looks > 20 {
+				t.Errorf("%d looks at the counters in a minute", k.looks)
+			}
+		})
+	})
+}
+
+func TestDryRunOfWhatIsDerived(t *testing.T) {
+	thresholds, err := ParseThresholds(ThresholdConfig{AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},
+		Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := func(ids ...policy.ThresholdID) (list []string) {
+		o := optionsWith(func(o *Options) { o.DryRun = ids })
+		for _, th := range o.mark(thresholds) {
+			if th.DryRun {
+				list = append(list, fmt.Sprint(th.Signal, th.Soft))
+			}
+		}
+		return list
+	}
+	expect(t, "hard memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable})), 2)
+	expect(t, "soft memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable, Soft: true})), 1)
+	expect(t, "allocatable memory", dry(policy.ThresholdID{Signal: snapshot.AllocatableMemoryAvailable}), []string{"allocatableMemory.available false"})
+	expect(t, "nothing", len(dry()), 0)
+	for _, th := range thresholds {
+		if th.DryRun {
+			t.Errorf("%v was changed", th)
+		}
+	}
+}
+
+func TestWorstGrowthSetsThePace(t *testing.T) {
+	n := newNode()
+	g := newGate(&kernel{node: n}, time.Now)
+	g.node.known = true
+	g.floors = []floor{{signal: snapshot.MemoryAvailable, left: gi}}
+	for growth, want := range map[int64]time.Duration{gi: 500 * time.Millisecond, 4 * gi: 125 * time.Millisecond} {
+		g.adopt(new(optionsWith(func(o *Options) { o.WorstGrowth = growth })))
+		expect(t, fmt.Sprintf("sleep at %d", growth), g.sleep(), want)
+	}
+}
+
+func TestLimitModes(t *testing.T) {
+	for mode, want := range map[LimitMode][2]bool{EnforceLimits: {true, false}, DryRunLimits: {true, true}, IgnoreLimits: {false, false}} {
+		o := optionsWith(func(o *Options) { o.LocalStorageLimits = mode })
+		for _, on := range []bool{true, false} {
+			rules := (&Config{LocalStorageCapacityIsolation: on}).rules(&o)
+			expect(t, string(mode), [2]bool{rules.LocalStorageLimits, rules.LocalStorageDryRun}, [2]bool{want[0] && on, want[1]})
+		}
+	}
+}
+
+// The default options are the timing of the policy.
+func TestDefaultOptions(t *testing.T) {
+	o := DefaultOptions()
+	if got := o.timing(); got != policy.DefaultTiming() {
+		t.Errorf("timing %+v", got)
+	}
+	if !reflect.DeepEqual(o.Protection, policy.Protection{}) || o.DryRun != nil {
+		t.Errorf("%+v is not stock", o)
+	}
+}
+
+// Whoever annotates a pod in vain is told when it enters.
+func TestIgnoredWishesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		c := n.config(t, hard("1Gi"))
+		c.Options = new(optionsWith(func(o *Options) { o.Protection.Namespaces = []string{"ns"} }))
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, preference := range map[string]string{"good": "5", "bad": "many"} {
+			pod := n.add(name, mi, func(pod *v1.Pod) { pod.Annotations = map[string]string{policy.PreferenceAnnotation: preference} }).object
+			if verdict, message := m.Judge(pod); verdict != policy.Admitted {
+				t.Errorf("%s: %v, %s", name, verdict, message)
+			}
+		}
+		expect(t, "events", n.eventsOf("EvictionWishIgnored"),
+			[]string{`annotation pressure.plimsoll.dev/eviction-preference: "many": must be a whole number from -100 to 100`})
+	})
+}
+
+// What is derived from thresholds is derived again: it may be in dry run now.
+func TestDerivedThresholdsFollowTheOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		c := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			for _, dry := range []bool{false, true, false} {
+				o := DefaultOptions()
+				if dry {
+					o.DryRun = []policy.ThresholdID{{Signal: snapshot.NodeFsAvailable}}
+				}
+				m.SetOptions(o)
+				wait(time.Second)
+				var got []string
+				for _, th := range m.loop.rules.Thresholds {
+					got = append(got, fmt.Sprint(th.Signal, th.DryRun))
+				}
+				expect(t, "thresholds", got, []string{fmt.Sprint("nodefs.available ", dry), fmt.Sprint("containerfs.available ", dry)})
+			}
+		})
+	})
+}

@@ -1,0 +1,137 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// wanted says which pods a snapshot needs: joining all with their figures costs more than the rest of a quiet round.
+type wanted uint8
+
+const (
+	noPod wanted = iota
+	limitedPods
+	everyPod
+)
+
+// builder joins pods with their figures and keeps what is costly to derive. It belongs to the loop.
+type builder struct {
+	podLevel  bool
+	requested func(types.UID) bool
+	// byUID has a slot per pod; byObject finds the same slots by the present API objects, which is faster.
+	byUID    map[string]*slot
+	byObject map[*v1.Pod]*slot
+	// sorted are the slots of the last round in the order of UIDs.
+	sorted []*slot
+	round  int
+}
+
+// slot is what is kept of a pod from round to round; stats are those of the present one.
+type slot struct {
+	facts *snapshot.Facts
+	stats *statsapi.PodStats
+	// seen is the last round in which the pod was active, joined that in which it was wanted.
+	seen, joined int
+}
+
+// pods joins API objects with their figures, in the order of UIDs. UIDs of active pods are unique.
+func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Pod {
+	if which == noPod {
+		return nil
+	}
+	b.round++
+	count := b.reserve(active, which)
+	if count == 0 {
+		return nil
+	}
+	b.join(f)
+	b.sort(len(active))
+	pods := make([]snapshot.Pod, 0, count)
+	for _, s := range b.sorted {
+		if s.joined != b.round {
+			continue
+		}
+		pod := snapshot.Pod{Facts: s.facts, Stats: s.stats, Images: f.images[s.facts.UID], Terminating: b.termination(s.facts.Object)}
+		if f.memory != nil {
+			pod.Cgroup = f.memory.ByPod[s.facts.UID]
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when there are many.
+func (b *builder) reserve(active []*v1.Pod, which wanted) (count int) {
+	if b.byUID == nil || len(b.byUID) > 2*len(active)+64 {
+		b.byUID, b.byObject = make(map[string]*slot, len(active)), make(map[*v1.Pod]*slot, len(active))
+	}
+	for _, pod := range active {
+		s, ok := b.byObject[pod]
+		if !ok {
+			s = b.meet(pod)
+		}
+		s.seen = b.round
+		if which == everyPod || s.facts.Limits != nil {
+			s.stats, s.joined = nil, b.round
+			count++
+		}
+	}
+	return count
+}
+
+// meet takes in a pod that is new, or of which there is a new object.
+func (b *builder) meet(pod *v1.Pod) *slot {
+	s, ok := b.byUID[string(pod.UID)]
+	if ok {
+		delete(b.byObject, s.facts.Object)
+	} else {
+		s = &slot{}
+		b.byUID[string(pod.UID)] = s
+	}
+	b.byObject[pod] = s
+	s.facts = snapshot.NewFacts(pod, b.podLevel)
+	return s
+}
+
+func (b *builder) join(f *figures) {
+	if f.summary == nil {
+		return
+	}
+	for i := range f.summary.Pods {
+		if s, ok := b.byUID[f.summary.Pods[i].PodRef.UID]; ok && s.joined == b.round {
+			s.stats = &f.summary.Pods[i]
+		}
+	}
+}
+
+// sort brings the slots of this round into order; from round to round they are mostly the same.
+func (b *builder) sort(active int) {
+	gone := func(s *slot) bool { return s.seen != b.round }
+	if len(b.sorted) == active && !slices.ContainsFunc(b.sorted, gone) {
+		return
+	}
+	b.sorted = b.sorted[:0]
+	for _, s := range b.byUID {
+		if !gone(s) {
+			b.sorted = append(b.sorted, s)
+		}
+	}
+	slices.SortFunc(b.sorted, func(x, y *slot) int { return cmp.Compare(x.facts.UID, y.facts.UID) })
+}
+
+// termination: the deletion timestamp is when the grace period ends, not when the deletion was asked for.
+func (b *builder) termination(pod *v1.Pod) *snapshot.Termination {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return &snapshot.Termination{Deadline: pod.DeletionTimestamp.Time}
+	case b.requested != nil && b.requested(pod.UID):
+		return &snapshot.Termination{}
+	}
+	return nil
+}

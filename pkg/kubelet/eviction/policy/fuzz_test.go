@@ -1,0 +1,192 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Anything that a source can report, and what no source should.
+var (
+	anyAmount  = rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1 << 62, -(1 << 62)}), rapid.Int64Range(0, 40*gi))
+	anyFigure  = rapid.OneOf(rapid.SampledFrom([]uint64{0, 1, math.MaxUint64, math.MaxInt64, 1 << 63, 1 << 60}), rapid.Uint64Range(0, 40<<30))
+	anyPercent = rapid.SampledFrom([]float32{0, 0.05, 0.5, 1, 7})
+	anyElapsed = rapid.OneOf(rapid.Int64Range(-1e12, 1e15), rapid.Int64Range(0, 60e9))
+)
+
+func maybe[T any](t *rapid.T, what string, make func() T) *T {
+	if rapid.IntRange(0, 3).Draw(t, what+" is absent") == 0 {
+		return nil
+	}
+	v := make()
+	return &v
+}
+
+func maybeFigure(t *rapid.T, what string) *uint64 {
+	return maybe(t, what, func() uint64 { return anyFigure.Draw(t, what) })
+}
+
+func maybeFs(t *rapid.T, what string) *statsapi.FsStats {
+	return maybe(t, what, func() statsapi.FsStats {
+		return statsapi.FsStats{UsedBytes: maybeFigure(t, what), InodesUsed: maybeFigure(t, what)}
+	})
+}
+
+func anyPod(t *rapid.T, i int, now time.Time) snapshot.Pod {
+	p := anySpec(i).Draw(t, "pod").pod(now)
+	if rapid.Bool().Draw(t, "limited") {
+		p = violatorPod(fmt.Sprintf("pod-%02d", i), mi, -1)
+	}
+	p.Stats = maybe(t, "stats", func() statsapi.PodStats {
+		return statsapi.PodStats{
+			Memory: maybe(t, "memory", func() statsapi.MemoryStats {
+				return statsapi.MemoryStats{WorkingSetBytes: maybeFigure(t, "working set"), RSSBytes: maybeFigure(t, "RSS")}
+			}),
+			ProcessStats: maybe(t, "processes", func() statsapi.ProcessStats {
+				return statsapi.ProcessStats{ProcessCount: maybeFigure(t, "processes")}
+			}),
+			EphemeralStorage: maybeFs(t, "storage"),
+			VolumeStats:      []statsapi.VolumeStats{{Name: "scratch", FsStats: statsapi.FsStats{UsedBytes: maybeFigure(t, "volume")}}},
+			Containers:       []statsapi.ContainerStats{{Name: "c", Rootfs: maybeFs(t, "rootfs"), Logs: maybeFs(t, "logs")}},
+		}
+	})
+	if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {
+		p.Terminating = &snapshot.Termination{Deadline: now.Add(time.Duration(anyElapsed.Draw(t, "left")))}
+	}
+	return p
+}
+
+func anyInFlight(t *rapid.T, uid types.UID, now time.Time) snapshot.InFlight {
+	ago := func(what string) time.Time { return now.Add(-time.Duration(anyElapsed.Draw(t, what))) }
+	return snapshot.InFlight{
+		UID: uid, Hard: rapid.Bool().Draw(t, "hard"), State: snapshot.InFlightState(rapid.IntRange(0, 2).Draw(t, "state")),
+		Started: ago("started"), Changed: ago("changed"), Deadline: ago("deadline"),
+		Expected: snapshot.Release{Memory: snapshot.Bytes(anyAmount.Draw(t, "memory")), CertainMemory: snapshot.Bytes(anyAmount.Draw(t, "certain"))},
+	}
+}
+
+func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{Taken: now, Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
+	for _, sig := range snapshot.AllSignals() {
+		s.Signals[sig] = snapshot.Observation{Available: anyAmount.Draw(t, "available"), Capacity: anyAmount.Draw(t, "capacity")}
+		if rapid.IntRange(0, 3).Draw(t, "unknown") == 0 {
+			s.Signals[sig].Err = errors.New("unknown")
+		}
+		if rapid.Bool().Draw(t, "dated") {
+			s.Signals[sig].At = now.Add(-time.Duration(anyElapsed.Draw(t, "age")))
+		}
+	}
+	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
+		s.Pods = append(s.Pods, anyPod(t, i, now))
+		if rapid.IntRange(0, 5).Draw(t, "inFlight") == 0 {
+			s.InFlight = append(s.InFlight, anyInFlight(t, s.Pods[i].UID, now))
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+		s.InFlight = append(s.InFlight, anyInFlight(t, "gone", now))
+	}
+	for d := range snapshot.NumDevices {
+		if rapid.Bool().Draw(t, "reclaimed") {
+			s.Reclaims = append(s.Reclaims, snapshot.Reclaim{Device: d, Running: rapid.Bool().Draw(t, "running"), Started: now.Add(-time.Duration(anyElapsed.Draw(t, "ago"))), Finished: now.Add(-time.Duration(anyElapsed.Draw(t, "ago")))})
+		}
+	}
+	return s
+}
+
+func anyRules(t *rapid.T) *Rules {
+	thresholds := anyThresholds(t)
+	for i := range thresholds {
+		if rapid.IntRange(0, 3).Draw(t, "percent") == 0 {
+			thresholds[i].Value = evictionapi.ThresholdValue{Percentage: anyPercent.Draw(t, "share")}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "minimum") == 0 {
+			thresholds[i].MinReclaim = &evictionapi.ThresholdValue{Percentage: anyPercent.Draw(t, "reclaim")}
+		}
+	}
+	rules := rulesOf(thresholds...)
+	rules.LocalStorageLimits = true
+	rules.MaxPodGracePeriodSeconds = rapid.Int64Range(-1, 1000).Draw(t, "grace")
+	return rules
+}
+
+// decideOnAnything: absent and absurd values, in any order. Nothing panics, what comes out is bounded, and the order of the input
+// makes no difference.
+func decideOnAnything(t *rapid.T) {
+	rules, now := anyRules(t), start
+	var m1, m2 Memory
+	for range rapid.IntRange(1, 5).Draw(t, "looks") {
+		now = now.Add(time.Duration(anyElapsed.Draw(t, "elapsed")))
+		a := anything(t, now)
+		b := *a
+		seed := rapid.Int64().Draw(t, "seed")
+		b.Pods, b.InFlight, b.Reclaims = shuffled(a.Pods, seed), shuffled(a.InFlight, seed), shuffled(a.Reclaims, seed)
+		var d1, d2 Decision
+		d1, m1 = Decide(a, rules, m1)
+		d2, m2 = Decide(&b, rules, m2)
+		checkBounds(t, a, &d1)
+		if got, want := explained(d2.Victims), explained(d1.Victims); !slices.Equal(got, want) {
+			t.Fatalf("victims %q, and %q for the same in another order", want, got)
+		}
+		if got, want := explained(d2.LocalStorage), explained(d1.LocalStorage); !slices.Equal(got, want) {
+			t.Fatalf("local storage %q, and %q for the same in another order", want, got)
+		}
+		d1.Victims, d2.Victims, d1.LocalStorage, d2.LocalStorage = nil, nil, nil, nil
+		if !reflect.DeepEqual(d1, d2) {
+			t.Fatalf("decisions differ:\n%+v\n%+v", d1, d2)
+		}
+	}
+}
+
+func explained(victims []Victim) (list []string) {
+	for i := range victims {
+		v := &victims[i]
+		list = append(list, fmt.Sprint(v.Pod.UID, v.Signal, v.Metric, v.Hard, v.GraceSeconds, v.Hasten, v.Message, v.Annotations))
+	}
+	return list
+}
+
+func checkBounds(t *rapid.T, s *snapshot.Snapshot, d *Decision) {
+	if len(d.Starved) > int(numGroups) || len(d.Reclaims) > int(snapshot.NumDevices) || d.LookAgain < 0 || d.LookAgain > time.Hour {
+		t.Fatalf("out of bounds: %+v", d)
+	}
+	for i := range d.Starved {
+		if st := &d.Starved[i]; st.Amount < 1 || st.InFlight < 0 || st.Certain < 0 || st.Certain > st.InFlight || st.Chosen > len(s.Pods) {
+			t.Fatalf("out of bounds: %+v", st)
+		}
+	}
+	for _, victims := range [][]Victim{d.Victims, d.LocalStorage} {
+		seen := map[types.UID]bool{}
+		for i := range victims {
+			v := &victims[i]
+			if v.Pod.Critical || seen[v.Pod.UID] || v.GraceSeconds < 0 || v.GraceSeconds > 1000 || len(v.Message) > 10_000 {
+				t.Fatalf("a victim out of bounds: %+v", v)
+			}
+			seen[v.Pod.UID] = true
+		}
+	}
+}
+
+func TestDecideOnAnything(t *testing.T) { rapid.Check(t, decideOnAnything) }
+
+// FuzzDecide begins with input that is long enough for whole sequences of looks; what is too short is no case at all.
+func FuzzDecide(f *testing.F) {
+	for seed := range int64(8) {
+		data := make([]byte, 4<<10<<(seed%4))
+		rand.New(rand.NewSource(seed)).Read(data)
+		f.Add(data)
+	}
+	f.Fuzz(rapid.MakeFuzz(decideOnAnything))
+}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Protection says which pods may influence whether and when they are evicted, and how far. The zero value lets none. It is for
+// the owner of the node to set: what pods say for themselves counts only within it.
+type Protection struct {
+	// Namespaces are names, or patterns in the manner of package path, of the namespaces whose pods' annotations count.
+	Namespaces []string
+	// MaxPods and MaxMemory bound how many pods of the node may opt out, and the sum of their memory requests.
+	MaxPods   int
+	MaxMemory snapshot.Bytes
+	// MaxDelay is for how long a hard threshold spares pods that opted out, while others can give what it needs.
+	MaxDelay time.Duration
+}
+
+// forgetSparing is when a need that returns begins to spare pods anew.
+const forgetSparing = 10 * time.Minute
+
+// sparing remembers that pods which opted out were, or should have been, passed over.
+type sparing struct {
+	// since is the first time in a row, last the newest.
+	since, last time.Time
+}
+
+// protect takes the wishes of pods into account. Soft thresholds leave those alone that opted out; for hard ones they are marked.
+func (r *round) protect(n *need, list []candidate, st *Starved) []candidate {
+	wishes := r.rules.Protection.wishes(r.snapshot.Pods)
+	if len(wishes) == 0 {
+		return list
+	}
+	for i := range list {
+		w := wishes[list[i].pod.UID]
+		list[i].preference, list[i].spared = w.preference, w.spares(n, r.snapshot.Layout)
+	}
+	rank(list)
+	if !n.hard {
+		all := len(list)
+		list = slices.DeleteFunc(list, isSpared)
+		st.Spared = all - len(list)
+	}
+	return list
+}
+
+func isSpared(c candidate) bool { return c.spared }
+
+// choose finds the pods that cover the need. If pods would be among them that opted out, others go instead as long as they can
+// cover it; when they cannot, or when the need has been passing over such pods for longer than MaxDelay, nobody is spared: no pod
+// may let the node run into the kernel's OOM killer.
+func (r *round) choose(n *need, list []candidate, base int64, g growth) ([]candidate, demand, int) {
+	everyone := r.demandOf(base, list, g)
+	chosen := choose(list, everyone)
+	if !slices.ContainsFunc(chosen, isSpared) || r.sparedLongEnough(n) {
+		return chosen, everyone, 0
+	}
+	others := slices.DeleteFunc(slices.Clone(list), isSpared)
+	if d := r.demandOf(base, others, g); covers(others, d.need(others, d.killTime, nil), d.killTime) {
+		return choose(others, d), d, len(list) - len(others)
+	}
+	last := others
+	for i := range list {
+		if list[i].spared {
+			last = append(last, list[i])
+		}
+	}
+	return choose(last, everyone), everyone, 0
+}
+
+func (r *round) demandOf(base int64, list []candidate, g growth) demand {
+	t := &r.rules.Timing
+	return demand{base: base, rest: r.rest(list, g), killTime: t.KillTime, settling: t.Settling}
+}
+
+// sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for it one after
+// the other, is one need.
+func (r *round) sparedLongEnough(n *need) bool {
+	s, now := &r.memory.sparing[n.group], r.snapshot.Taken
+	if s.since.IsZero() || now.Sub(s.last) >= forgetSparing {
+		s.since = now
+	}
+	s.last = now
+	return now.Sub(s.since) >= r.rules.Protection.MaxDelay
+}

@@ -1,0 +1,124 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// sized is a node-level reclaim that gives the target, a piece at a time, until there is nothing left.
+type sized struct {
+	*node
+	left, piece int64
+	requests    []policy.ReclaimRequest
+	// hang is how long it takes, err how it ends.
+	hang time.Duration
+	err  error
+}
+
+func (s *sized) Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	select {
+	case <-time.After(hang):
+	case <-ctx.Done():
+		return snapshot.Reclaimed{}, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, q)
+	if s.err != nil {
+		return snapshot.Reclaimed{}, s.err
+	}
+	var got snapshot.Reclaimed
+	for s.left > 0 && s.disk.capacity-s.disk.used < q.Target {
+		s.left, s.disk.used = s.left-s.piece, s.disk.used-s.piece
+		got.Freed, got.Images = got.Freed+s.piece, got.Images+1
+	}
+	got.More = got.Images > 0 && s.disk.capacity-s.disk.used >= q.Target
+	return got, nil
+}
+
+// fills writes to the disk for a while.
+func (s *sized) fills(rate int64, wait func(time.Duration), times int) {
+	for range times {
+		s.mu.Lock()
+		s.disk.used += rate
+		s.mu.Unlock()
+		wait(time.Second)
+	}
+}
+
+func TestImagesGoBitByBitBeforeAPodDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sized{node: newNode(), left: 20 * gi, piece: gi}
+		s.add("writer", gi).disk = 30 * gi
+		s.disk.used = 85 * gi
+		c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}, MinimumReclaim: map[string]string{"nodefs.available": "1Gi"}})
+		c.Reclaimer = s
+		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
+			// It would be full in a minute and a half, were it not for the images.
+			s.fills(200*mi, wait, 100)
+			expect(t, "kills while there were images", s.killed(), []string{})
+			if len(s.requests) < 2 || s.requests[0].Target != 11*gi || s.left == 0 {
+				t.Errorf("requests %+v, left %d", s.requests, s.left)
+			}
+			expect(t, "disk pressure", m.IsUnderDiskPressure(), true)
+			s.fills(200*mi, wait, 40)
+			expect(t, "left", s.left, 0)
+			expect(t, "kills without images", s.killed(), []string{"writer/1"})
+		})
+	})
+}
+
+func TestReclaimThatFailsOrHangsDoesNotHoldUpEvictions(t *testing.T) {
+	for name, test := range map[string]struct {
+		hang time.Duration
+		err  error
+		in   time.Duration
+	}{
+		"fails": {0, errors.New("the runtime is away"), 25 * time.Second},
+		"hangs": {time.Hour, nil, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &sized{node: newNode(), hang: test.hang, err: test.err, left: 50 * gi, piece: gi}
+				s.add("writer", gi).disk = 30 * gi
+				s.disk.used = 95 * gi
+				c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}})
+				c.Reclaimer = s
+				run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
+					wait(test.in)
+					expect(t, "kills", s.killed(), []string{"writer/1"})
+				})
+			})
+		})
+	}
+}
+
+func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
+	for _, split := range []bool{true, false} {
+		n := newNode()
+		asked := 0
+		layout := snapshot.Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: split}
+		c := collector{summary: n, now: time.Now, layout: layouter{layout: layout, dedicated: true, detected: time.Now(), split: true, info: n},
+			images: func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error) {
+				asked++
+				return map[types.UID]snapshot.Value[snapshot.Bytes]{"pod": snapshot.Known(snapshot.Bytes(7), time.Now())}, nil
+			}}
+		n.add("pod", mi)
+		f := c.collect(t.Context(), question{})
+		pods := (&builder{}).pods(n.active(), &f, everyPod)
+		if len(pods) != 1 || pods[0].Images.Known != split || (asked > 0) != split {
+			t.Errorf("split %v: asked %d times, pods %+v", split, asked, pods)
+		}
+	}
+}

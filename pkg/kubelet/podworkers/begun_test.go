@@ -1,0 +1,341 @@
+package podworkers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
+)
+
+// kept is a store that touches no disk.
+func kept() *terminations.Store { return terminations.New(terminations.Config{}) }
+
+func keeping(store *terminations.Store) func(*Config) {
+	return func(c *Config) { c.Terminations = store }
+}
+
+// evict are the terms of an eviction.
+func evict(grace int64) *KillOptions {
+	return &KillOptions{Evict: true, GracePeriod: &grace, SetStatus: func(s *v1.PodStatus) {
+		s.Phase, s.Reason, s.Message = v1.PodFailed, "Evicted", "low on memory"
+		s.Conditions = append(s.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+	}}
+}
+
+// begunBefore is what an earlier run of the agent has begun, with so much time left.
+func begunBefore(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
+	return terminations.Record{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Amendment: terminations.AmendmentOf(evict(0).SetStatus),
+		GraceSeconds: 600, Requested: time.Now().Add(left - 600*time.Second), Deadline: time.Now().Add(left),
+	}
+}
+
+// Which terminations are kept, with which terms.
+func TestKept(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		do   func(n *node, pod *v1.Pod)
+		want string
+	}{
+		{"eviction", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, "eviction 20 0s+20s Evicted"},
+		{"kill", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, &KillOptions{}) }, "kill 30 0s+30s"},
+		{"eviction before the first sync", newPod("new"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, "eviction 20 0s+20s Evicted"},
+		{"no grace", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(0)) }, "eviction 1 0s+1s Evicted"},
+		{"gone from its source", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod) }, ""},
+		{"deleted", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodUpdate, deleted(pod, 40)) }, ""},
+		{"static", staticPod("s", "s1"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, ""},
+		{"of the runtime only", newPod("other"), func(n *node, pod *v1.Pod) {
+			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: pod.UID}, Kill: evict(1)})
+		}, ""},
+		{"sooner", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, evict(300))
+			n.after(10 * time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evict(5))
+		}, "eviction 5 0s+15s Evicted"},
+		{"not later", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, evict(5))
+			n.after(time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evict(300))
+		}, "eviction 5 0s+5s Evicted"},
+		{"shorter on paper, later in time", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, evict(20))
+			n.after(19 * time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evict(10))
+		}, "eviction 20 0s+20s Evicted"},
+		{"deleted after eviction, sooner", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, evict(300))
+			n.send(kubetypes.SyncPodUpdate, deleted(pod, 3))
+		}, "eviction 3 0s+3s Evicted"},
+		{"hastened after deletion", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
+			n.after(time.Minute)
+			n.send(kubetypes.SyncPodKill, deleted(pod, 3600), evict(1))
+		}, "deletion 1 1m0s+1s"},
+		{"not hastened after deletion", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodUpdate, deleted(pod, 10))
+			n.send(kubetypes.SyncPodKill, pod, evict(10))
+		}, ""},
+		{"amended by the second kill", newPod("p"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, &KillOptions{})
+			n.send(kubetypes.SyncPodKill, pod, evict(30))
+		}, "kill 30 0s+30s Evicted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := kept()
+			bubble(t, func(n *node) {
+				n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+				if c.pod.Name == "p" || c.pod.Name == "s" {
+					n.start(c.pod)
+				}
+				began := time.Now()
+				c.do(n, c.pod)
+				if got := describeKept(store, c.pod.UID, began); got != c.want {
+					t.Errorf("kept is %q, want %q", got, c.want)
+				}
+			}, keeping(store))
+		})
+	}
+}
+
+// describeKept writes down what is kept: cause, grace, when after the beginning it was requested, and how long after that the deadline is.
+func describeKept(store *terminations.Store, uid types.UID, began time.Time) string {
+	r, ok := store.Get(uid)
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("%s %d %v+%v", r.Cause, r.GraceSeconds, r.Requested.Sub(began), r.Deadline.Sub(r.Requested))
+	if r.Amendment != nil {
+		text += " " + r.Amendment.Reason
+	}
+	return text
+}
+
+// A pod whose termination was begun before a restart is terminated on the same terms, and never synced.
+func TestResumed(t *testing.T) {
+	pod := newPod("p")
+	for _, c := range []struct {
+		name  string
+		cause terminations.Cause
+		left  time.Duration
+		first func(n *node)
+		want  string
+		state podlifecycle.Cause
+	}{
+		{"eviction", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(pod) }, "terminate p 20", podlifecycle.CauseEviction},
+		{"part of a second", terminations.Eviction, 20*time.Second - 1, func(n *node) { n.create(pod) }, "terminate p 20", podlifecycle.CauseEviction},
+		{"over time", terminations.Eviction, -time.Hour, func(n *node) { n.create(pod) }, "terminate p 1", podlifecycle.CauseEviction},
+		{"longer than the pod's own", terminations.Kill, 500 * time.Second, func(n *node) { n.create(pod) }, "terminate p 500", podlifecycle.CauseKill},
+		{"deleted since", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 60)) }, "terminate p 20", podlifecycle.CauseEviction},
+		{"deleted since, sooner", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 5)) }, "terminate p 5", podlifecycle.CauseEviction},
+		{"hastened deletion", terminations.Deletion, 2 * time.Second, func(n *node) { n.create(deleted(pod, 3600)) }, "terminate p 2", podlifecycle.CauseDeletion},
+		{"first seen by an update", terminations.Eviction, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodUpdate, pod) }, "terminate p 20", podlifecycle.CauseEviction},
+		{"evicted again at once", terminations.Kill, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodKill, pod, evict(3)) }, "terminate p 3", podlifecycle.CauseKill},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := kept()
+			bubble(t, func(n *node) {
+				store.Keep(begunBefore(pod, c.cause, c.left))
+				var status v1.PodStatus
+				n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
+					if request.SetStatus != nil {
+						request.SetStatus(&status)
+					}
+					return nil
+				}
+				if !n.IsPodTerminationRequested(pod.UID) {
+					t.Error("the pod would be admitted")
+				}
+				c.first(n)
+				synctest.Wait()
+				n.after(2 * time.Second)
+				n.syncLoop(pod)
+				n.wantCalls(c.want, "clean up p")
+				state := n.state(pod)
+				if state.Phase != podlifecycle.Finished || state.Termination.Cause != c.state {
+					t.Errorf("%v, cause %v", state.Phase, state.Termination.Cause)
+				}
+				if amended := c.cause != terminations.Deletion; amended != (status.Reason == "Evicted" && len(status.Conditions) == 1) {
+					t.Errorf("status %+v", status)
+				}
+			}, keeping(store))
+		})
+	}
+}
+
+// What is resumed keeps its terms: a second restart gives no more time than the first.
+func TestResumedIsNotProlonged(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		pod := newPod("p")
+		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+		before := begunBefore(pod, terminations.Eviction, 90*time.Second)
+		store.Keep(before)
+		n.create(pod)
+		n.after(10 * time.Second)
+		n.send(kubetypes.SyncPodUpdate, pod)
+		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) || got.Amendment == nil {
+			t.Errorf("was %+v, is %+v", before, got)
+		}
+	}, keeping(store))
+}
+
+// A pod that has reached a terminal phase at the API server is only cleaned up; nothing is said about it again.
+func TestResumedAfterItsEnd(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		pod := completed(newPod("p"))
+		store.Keep(begunBefore(pod, terminations.Eviction, time.Minute))
+		n.create(pod)
+		n.after(2 * time.Second)
+		n.wantCalls("clean up p")
+		n.SyncKnownPods([]*v1.Pod{pod})
+		if _, ok := store.Get(pod.UID); ok {
+			t.Error("what the API server shows is still kept")
+		}
+	}, keeping(store))
+}
+
+// A terminal phase at the API server does not end the containers: they end on the terms that are kept, and the phase stays.
+func TestResumedWhileItsContainersRun(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		pod := completed(newPod("p"))
+		n.cache.Set(pod.UID, running(pod), nil, time.Now())
+		store.Keep(begunBefore(pod, terminations.Eviction, 7*time.Second))
+		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
+			if request.SetStatus != nil {
+				t.Error("the final phase is amended")
+			}
+			n.SyncKnownPods([]*v1.Pod{pod})
+			if _, ok := store.Get(pod.UID); !ok {
+				t.Error("forgotten while containers run")
+			}
+			return nil
+		}
+		n.create(pod)
+		synctest.Wait()
+		n.wantCalls("terminate p 7")
+	}, keeping(store))
+}
+
+// Another kubelet was here in between and went on with the pod: what this one had begun is over.
+func TestNotResumedIfStartedSince(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		pod := newPod("p")
+		record := begunBefore(pod, terminations.Eviction, -time.Hour)
+		status := running(pod)
+		status.ContainerStatuses[0].StartedAt = record.Requested.Add(startMargin + time.Second)
+		n.cache.Set(pod.UID, status, nil, time.Now())
+		store.Keep(record)
+		if n.IsPodTerminationRequested(pod.UID) {
+			t.Error("the pod is not admitted")
+		}
+		n.start(pod)
+		n.wantCalls("sync p create")
+	}, keeping(store))
+}
+
+// Pods that were never asked to stop, and static pods, are started.
+func TestOthersAreNotStopped(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		store.Keep(begunBefore(newPod("p"), terminations.Eviction, time.Minute))
+		static := staticPod("s", "s1")
+		store.Keep(begunBefore(static, terminations.Kill, time.Minute))
+		n.start(newPod("q"))
+		n.start(static)
+		n.wantCalls("sync q create", "sync s create")
+	}, keeping(store))
+}
+
+// A termination is forgotten when the API server shows its end or does not know the pod any more, and not before.
+func TestForgotten(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		hold := make(chan struct{})
+		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-hold; return nil }
+		shown, gone, unseen := newPod("shown"), newPod("gone"), newPod("unseen")
+		for _, pod := range []*v1.Pod{shown, gone} {
+			n.start(pod)
+			n.send(kubetypes.SyncPodKill, pod, evict(20))
+		}
+		store.Keep(begunBefore(unseen, terminations.Eviction, time.Minute))
+		has := func(want ...string) {
+			t.Helper()
+			var got []string
+			store.Retain(func(r terminations.Record) bool { got = append(got, r.Name); return true })
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("kept are %q, want %q", got, want)
+			}
+		}
+		n.SyncKnownPods([]*v1.Pod{shown, gone, unseen})
+		has("gone", "shown", "unseen")
+		n.SyncKnownPods([]*v1.Pod{completed(shown), unseen})
+		has("shown", "unseen")
+		close(hold)
+		n.after(2 * time.Second)
+		n.SyncKnownPods([]*v1.Pod{shown, unseen})
+		has("shown", "unseen")
+		n.SyncKnownPods([]*v1.Pod{completed(shown)})
+		has()
+	}, keeping(store))
+}
+
+// The second life of a UID has nothing to do with the end of the first.
+func TestSecondLifeIsNotStopped(t *testing.T) {
+	store := kept()
+	bubble(t, func(n *node) {
+		pod := newPod("p")
+		n.start(pod)
+		n.send(kubetypes.SyncPodKill, pod, evict(20))
+		n.create(pod)
+		n.after(2 * time.Second)
+		n.wantPhase(pod, podlifecycle.Finished)
+		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 0 {
+			t.Fatalf("known %v", known)
+		}
+		n.script.reset()
+		n.start(pod)
+		n.wantCalls("sync p create")
+	}, keeping(store))
+}
+
+// Each shortening by an eviction is told once.
+func TestHasteningIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+		pod := newPod("p")
+		n.start(pod)
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 1800)) // not by an eviction
+		for _, grace := range []int64{1800, 60, 60, 90, 1, 1} {
+			n.send(kubetypes.SyncPodKill, deleted(pod, 1800), evict(grace))
+			synctest.Wait()
+		}
+		var got []string
+		for _, event := range n.events.all() {
+			if strings.Contains(event, eventHastened) {
+				got = append(got, event)
+			}
+		}
+		text := "Normal TerminationHastened The pod is terminating already; its grace period is shortened from %d to %d seconds by an eviction"
+		if want := []string{fmt.Sprintf(text, 1800, 60), fmt.Sprintf(text, 60, 1)}; !slices.Equal(got, want) {
+			t.Errorf("events\n%q, want\n%q", got, want)
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package pressureconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// decode reads one YAML or JSON document into the value that target points to. It is strict, and says all that is wrong at once:
+// fields that do not exist or are there twice, and values of the wrong type, each with its path and line.
+//
+// The decoders of the API machinery would name the path of the first two only, and for duplicates in YAML not even that.
+func decode(data []byte, target any) error {
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	var document yaml.Node
+	if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+		return errors.New("the file is empty")
+	} else if err != nil {
+		return err
+	}
+	if err := documents.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("the file has more than one document; there must be one")
+	}
+	if document.Content[0].Kind != yaml.MappingNode {
+		return errors.New("the file must be an object with fields")
+	}
+	d := &decoder{}
+	d.value(nil, document.Content[0], reflect.ValueOf(target).Elem())
+	return told(d.errs)
+}
+
+// maxFaults bounds how many faults are told of one file. Whoever gets that many has the wrong file.
+const maxFaults = 20
+
+func told(errs field.ErrorList) error {
+	if len(errs) > maxFaults {
+		return fmt.Errorf("%w; and more", errs[:maxFaults].ToAggregate())
+	}
+	return errs.ToAggregate()
+}
+
+type decoder struct{ errs field.ErrorList }
+
+// value decodes a node into v. Types that decode JSON themselves, and those that are no structs, lists or pointers, are left to
+// the JSON decoder.
+func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
+	_, ownJSON := v.Addr().Interface().(json.Unmarshaler)
+	switch {
+	case n.Kind == yaml.AliasNode:
+		d.wrong(path, n, "aliases are not supported")
+	case v.Kind() == reflect.Pointer:
+		if n.ShortTag() == "!!null" {
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(path, n, v.Elem())
+	case ownJSON:
+		d.leaf(path, n, v)
+	case v.Kind() == reflect.Struct:
+		d.fields(path, n, v)
+	case v.Kind() == reflect.Slice:
+		d.list(path, n, v)
+	default:
+		d.leaf(path, n, v)
+	}
+}
+
+// leaf decodes what is not made of parts.
+func (d *decoder) leaf(path *field.Path, n *yaml.Node, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode {
+		d.wrong(path, n, "must be "+describe(v.Type()))
+		return
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	var plain any
+	if err := n.Decode(&plain); err != nil {
+		d.wrong(path, n, err.Error())
+		return
+	}
+	text, err := json.Marshal(plain)
+	if err == nil {
+		err = json.Unmarshal(text, v.Addr().Interface())
+	}
+	if err != nil {
+		d.wrong(path, n, "must be "+describe(v.Type()))
+	}
+}
+
+func (d *decoder) list(path *field.Path, n *yaml.Node, v reflect.Value) {
+	switch {
+	case n.ShortTag() == "!!null":
+	case n.Kind != yaml.SequenceNode:
+		d.wrong(path, n, "must be a list")
+	default:
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			if len(d.errs) > maxFaults {
+				return
+			}
+			d.value(path.Index(i), item, v.Index(i))
+		}
+	}
+}
+
+func (d *decoder) fields(path *field.Path, n *yaml.Node, v reflect.Value) {
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.wrong(path, n, "must be an object with fields")
+		return
+	}
+	known, seen := fieldsOf(v), map[string]bool{}
+	for i := 0; i+1 < len(n.Content) && len(d.errs) <= maxFaults; i += 2 {
+		key, item := n.Content[i], n.Content[i+1]
+		at := field.NewPath(key.Value)
+		if path != nil {
+			at = path.Child(key.Value)
+		}
+		target, ok := known[key.Value]
+		switch {
+		case !ok:
+			d.errs = append(d.errs, field.Forbidden(at, fmt.Sprintf("line %d: there is no such field", key.Line)))
+		case seen[key.Value]:
+			d.errs = append(d.errs, field.Forbidden(at, fmt.Sprintf("line %d: the field is there twice", key.Line)))
+		default:
+			d.value(at, item, target)
+		}
+		seen[key.Value] = true
+	}
+}
+
+// fieldsOf lists the fields of a struct by their JSON names, those of embedded ones among them.
+func fieldsOf(v reflect.Value) map[string]reflect.Value {
+	known := map[string]reflect.Value{}
+	for i := range v.NumField() {
+		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if strings.Contains(options, "inline") {
+			for inner, f := range fieldsOf(v.Field(i)) {
+				known[inner] = f
+			}
+			continue
+		}
+		known[name] = v.Field(i)
+	}
+	return known
+}
+
+func (d *decoder) wrong(path *field.Path, n *yaml.Node, detail string) {
+	value := n.Value
+	switch n.Kind {
+	case yaml.MappingNode:
+		value = "{...}"
+	case yaml.SequenceNode:
+		value = "[...]"
+	default: // a scalar shows itself
+	}
+	d.errs = append(d.errs, field.Invalid(path, value, fmt.Sprintf("line %d: %s", n.Line, detail)))
+}
+
+// describe says what a value of a type looks like.
+func describe(t reflect.Type) string {
+	switch t.String() {
+	case "v1.Duration":
+		return `a duration like "10s" or "5m"`
+	case "resource.Quantity":
+		return "a quantity like 100Mi or 2Gi"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		return "a whole number"
+	default:
+		return "a string"
+	}
+}

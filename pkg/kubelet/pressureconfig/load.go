@@ -1,0 +1,129 @@
+package pressureconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+)
+
+const (
+	// DefaultPath is where the file is looked for. There need not be one.
+	DefaultPath = "/etc/plimsoll/pressure.yaml"
+	// PathVariable is the environment variable that names another place. It must be an absolute path of a file that exists when the
+	// agent starts: who names a file expects it to be read.
+	PathVariable = "PLIMSOLL_PRESSURE_CONFIG"
+	// maxSize bounds what is read, in bytes.
+	maxSize = 1 << 20
+)
+
+// Path is the file to read, and whether it was named explicitly and so has to exist at start. lookup is os.LookupEnv.
+func Path(lookup func(string) (string, bool)) (file string, named bool, err error) {
+	file, named = lookup(PathVariable)
+	if !named || file == "" {
+		return DefaultPath, false, nil
+	}
+	if !filepath.IsAbs(file) {
+		return "", true, fmt.Errorf("environment variable %s: %q: must be an absolute path", PathVariable, file)
+	}
+	return file, true, nil
+}
+
+// Loaded is a configuration and where it comes from. The zero value is that of an agent without a file to follow.
+type Loaded struct {
+	// File is where it was looked for, an absolute path.
+	File   string
+	Config *v1alpha1.NodePressureConfiguration
+	// Hash is the SHA-256 of the file in hexadecimal digits, empty for the defaults that hold without a file.
+	Hash string
+}
+
+// Load reads, defaults and validates a file. Without a file the defaults hold. An error names the file, and each field that is
+// wrong with its path, its value and what is allowed.
+func Load(file string) (Loaded, error) {
+	data, err := read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Loaded{File: file, Config: v1alpha1.Default()}, nil
+	}
+	if err != nil {
+		return Loaded{}, err
+	}
+	config, err := parse(data)
+	if err != nil {
+		return Loaded{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return Loaded{File: file, Config: config, Hash: hashOf(data)}, nil
+}
+
+// Options is what the configuration says to the eviction manager.
+func (l *Loaded) Options() eviction.Options {
+	if l.Config == nil {
+		return eviction.DefaultOptions()
+	}
+	return options(l.Config)
+}
+
+// LoadAtStart is Load for a file that has to exist when it was named explicitly.
+func LoadAtStart(lookup func(string) (string, bool)) (Loaded, error) {
+	file, named, err := Path(lookup)
+	if err != nil {
+		return Loaded{}, err
+	}
+	if named {
+		if _, err := os.Stat(file); err != nil {
+			return Loaded{}, fmt.Errorf("environment variable %s: %w", PathVariable, err)
+		}
+	}
+	return Load(file)
+}
+
+func read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSize {
+		return nil, fmt.Errorf("%s: must be a regular file of at most %d bytes, not %d bytes of %s", file, maxSize, info.Size(), info.Mode())
+	}
+	return os.ReadFile(file)
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// parse reads the text of a file.
+func parse(data []byte) (*v1alpha1.NodePressureConfiguration, error) {
+	c := &v1alpha1.NodePressureConfiguration{}
+	if err := decode(data, c); err != nil {
+		return nil, err
+	}
+	if err := checkKind(c); err != nil {
+		return nil, err
+	}
+	v1alpha1.SetDefaults(c)
+	if err := told(v1alpha1.Validate(c)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func checkKind(c *v1alpha1.NodePressureConfiguration) error {
+	var errs field.ErrorList
+	if version := v1alpha1.SchemeGroupVersion.String(); c.APIVersion != version {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{version}))
+	}
+	if c.Kind != v1alpha1.Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{v1alpha1.Kind}))
+	}
+	return errs.ToAggregate()
+}

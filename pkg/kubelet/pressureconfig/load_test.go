@@ -1,0 +1,355 @@
+package pressureconfig
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	example = "../../../config/pressure.yaml"
+	schema  = "../../../config/pressure.schema.json"
+	header  = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\n"
+)
+
+// refused are texts after the header that must be refused, and what the error says. Those with bySchema are refused by the schema
+// too; the others break rules that a schema cannot know.
+var refused = []struct {
+	text     string
+	bySchema bool
+	says     []string
+}{
+	{"monitorPeriod: 5s\n", true, []string{"monitorPeriod", "line 3", "no such field"}},
+	{"protection:\n  namespace: [a]\n", true, []string{"protection.namespace", "line 4", "no such field"}},
+	{"dryRun:\n- signal: pid.available\n  sort: Hard\n", true, []string{"dryRun[0].sort", "line 5"}},
+	{"eviction:\n  killTime: 3s\n  patience: 1m\n  killTime: 4s\n", false, []string{"eviction.killTime", "line 6", "twice"}},
+	{"kind: NodePressureConfiguration\n", false, []string{"kind", "line 3", "twice"}},
+	{"monitoringPeriod: 10\n", true, []string{"monitoringPeriod", `"10"`, "line 3", `a duration like "10s"`}},
+	{"monitoringPeriod: ten\n", true, []string{"monitoringPeriod", `"ten"`}},
+	{"monitoringPeriod: 1h\n", false, []string{"monitoringPeriod", `"1h0m0s"`, "must be from 1s to 5m0s"}},
+	{"memory: {countSwap: maybe}\n", true, []string{"memory.countSwap", `"maybe"`, "true or false"}},
+	{"memory: {worstGrowthPerSecond: fast}\n", true, []string{"memory.worstGrowthPerSecond", `"fast"`, "a quantity"}},
+	{"memory: {worstGrowthPerSecond: 1Mi}\n", false, []string{"memory.worstGrowthPerSecond", `"1Mi"`, "16Mi to 1Ti"}},
+	{"memory: {available: Free}\n", true, []string{"memory.available", `"Free"`, `"WorkingSet"`}},
+	{"memory: [a]\n", true, []string{"memory", `"[...]"`, "an object"}},
+	{"protection: {maxProtectedPods: 1.5}\n", true, []string{"protection.maxProtectedPods", `"1.5"`, "a whole number"}},
+	{"protection: {maxProtectedPods: 99999999999}\n", true, []string{"protection.maxProtectedPods", "a whole number"}},
+	{"protection: {maxProtectedPods: {}}\n", true, []string{"protection.maxProtectedPods", `"{...}"`, "a whole number"}},
+	{"protection: {namespaces: all}\n", true, []string{"protection.namespaces", `"all"`, "a list"}},
+	{"protection: {namespaces: [a, [b]]}\n", true, []string{"protection.namespaces[1]", "a string"}},
+	{"dryRun: [memory.available]\n", true, []string{"dryRun[0]", "an object"}},
+	{"dryRun:\n- {kind: Hard}\n", true, []string{"dryRun[0].signal", "Required"}},
+	{"monitoringPeriod: &p 5s\nadmission: {waitForRoom: *p}\n", false, []string{"admission.waitForRoom", "aliases"}},
+}
+
+func TestFaultsAreNamed(t *testing.T) {
+	for _, tc := range refused {
+		_, err := parse([]byte(header + tc.text))
+		if err == nil {
+			t.Errorf("%q is accepted", tc.text)
+			continue
+		}
+		for _, want := range tc.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v; want %s", tc.text, err, want)
+			}
+		}
+	}
+}
+
+func TestWholeFileIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "empty",
+		"# nothing\n":                       "empty",
+		"- a\n":                             "an object",
+		"{":                                 "line 1",
+		header + "---\n" + header:           "more than one document",
+		"kind: NodePressureConfiguration\n": `apiVersion: Unsupported value: "": supported values: "nodepressure.plimsoll.dev/v1alpha1"`,
+		"apiVersion: nodepressure.plimsoll.dev/v1\nkind: KubeletConfiguration\n":      `kind: Unsupported value: "KubeletConfiguration"`,
+		"apiVersion: nodepressure.plimsoll.dev/v2\nkind: NodePressureConfiguration\n": `"nodepressure.plimsoll.dev/v2"`,
+	} {
+		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := parse([]byte(header + "a: 1\nb: 2\nmonitoringPeriod: x\n"))
+	for _, want := range []string{"a:", "b:", "monitoringPeriod:"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}
+
+// A file full of faults is refused as fast as any.
+func TestFaultsAreBounded(t *testing.T) {
+	for _, text := range []string{header + strings.Repeat("x: 1\n", 100000), header + "dryRun: [" + strings.Repeat("x,", 100000) + "]\n",
+		header + "dryRun: [" + strings.Repeat("{signal: x},", 100000) + "]\n"} {
+		_, err := parse([]byte(text))
+		if err == nil || !strings.HasSuffix(err.Error(), "; and more") || len(err.Error()) > 10000 {
+			t.Errorf("%.300v", err)
+		}
+	}
+}
+
+func TestHeaderAloneIsTheDefaults(t *testing.T) {
+	for _, text := range []string{header, header + "memory:\ndryRun:\nmonitoringPeriod: null\n", `{"apiVersion": "nodepressure.plimsoll.dev/v1alpha1", "kind": "NodePressureConfiguration"}`} {
+		c, err := parse([]byte(text))
+		if err != nil || !equality.Semantic.DeepEqual(c, v1alpha1.Default()) {
+			t.Errorf("%q: %v, %+v", text, err, c)
+		}
+	}
+}
+
+func TestExampleIsTheDefaults(t *testing.T) {
+	path, err := filepath.Abs(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := l.Options(), eviction.DefaultOptions()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the example says %+v, the defaults are %+v", got, want)
+	}
+	config := l.Config.DeepCopy()
+	// Empty lists are there so that they can be seen.
+	config.DryRun, config.Protection.Namespaces = nil, nil
+	if !equality.Semantic.DeepEqual(config, v1alpha1.Default()) {
+		t.Errorf("the example says %+v, the defaults are %+v", config, v1alpha1.Default())
+	}
+}
+
+func readSchema(t *testing.T) *spec.Schema {
+	t.Helper()
+	data, err := os.ReadFile(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &spec.Schema{}
+	if err := json.Unmarshal(data, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// accepts asks the schema. The YAML reader is another one than ours.
+func accepts(t *testing.T, s *spec.Schema, text string) bool {
+	t.Helper()
+	var document any
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	return validate.NewSchemaValidator(s, nil, "", strfmt.Default).Validate(document).IsValid()
+}
+
+func TestSchemaAgrees(t *testing.T) {
+	s := readSchema(t)
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !accepts(t, s, string(text)) || !accepts(t, s, header) || !accepts(t, s, header+full) {
+		t.Error("the schema refuses what is right")
+	}
+	for _, tc := range refused {
+		if strings.Contains(tc.says[len(tc.says)-1], "twice") {
+			continue // the other reader takes the last one
+		}
+		if got := accepts(t, s, header+tc.text); got == tc.bySchema {
+			t.Errorf("%q: accepted by the schema: %v", tc.text, got)
+		}
+	}
+}
+
+// The example shows every field.
+func TestExampleIsComplete(t *testing.T) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, "", readSchema(t), document)
+}
+
+func complete(t *testing.T, path string, s *spec.Schema, document map[string]any) {
+	for name := range s.Properties {
+		value, ok := document[name]
+		if !ok {
+			t.Errorf("the example does not show %s%s", path, name)
+		}
+		if inner, ok := value.(map[string]any); ok {
+			property := s.Properties[name]
+			complete(t, path+name+".", &property, inner)
+		}
+	}
+}
+
+const full = `
+monitoringPeriod: 2s
+memory: {available: Reclaimable, countSwap: true, countHugepages: true, worstGrowthPerSecond: 4Gi}
+eviction: {killTime: 5s, settling: 0s, patience: 1m, localStorageLimits: "DryRun"}
+admission: {waitForRoom: 0s}
+dryRun:
+- signal: memory.available
+  kind: Soft
+- signal: nodefs.available
+  kind: Hard
+- signal: pid.available
+protection:
+  namespaces: [kube-system, "team-*"]
+  maxProtectedPods: 3
+  maxProtectedMemory: 1Gi
+  maxDelay: 1m
+`
+
+func TestEveryFieldReachesTheOptions(t *testing.T) {
+	c, err := parse([]byte(header + full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Loaded{Config: c}
+	want := eviction.Options{
+		MonitoringPeriod: 2 * time.Second,
+		MemoryFormula:    eviction.Reclaimable, CountSwap: true, CountHugepages: true, WorstGrowth: 4 << 30,
+		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: eviction.DryRunLimits,
+		DryRun: []policy.ThresholdID{{Signal: snapshot.MemoryAvailable, Soft: true}, {Signal: snapshot.NodeFsAvailable},
+			{Signal: snapshot.PIDAvailable}, {Signal: snapshot.PIDAvailable, Soft: true}},
+		Protection: policy.Protection{Namespaces: []string{"kube-system", "team-*"}, MaxPods: 3, MaxMemory: 1 << 30, MaxDelay: time.Minute},
+	}
+	if got := l.Options(); !reflect.DeepEqual(got, want) {
+		t.Errorf("options\n%+v, want\n%+v", got, want)
+	}
+	// Nothing but times is at its default or at zero, so that a field which is left out shows.
+	v, d := reflect.ValueOf(want), reflect.ValueOf(eviction.DefaultOptions())
+	for i := range v.NumField() {
+		if reflect.DeepEqual(v.Field(i).Interface(), d.Field(i).Interface()) {
+			t.Errorf("%s is at its default here", v.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestSignalsAreThoseThatAreKnown(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range snapshot.AllSignals() {
+		known[s.String()] = true
+	}
+	for _, name := range v1alpha1.Signals() {
+		if !known[name] {
+			t.Errorf("%s is not known", name)
+		}
+		delete(known, name)
+	}
+	if len(known) > 0 {
+		t.Errorf("%v cannot be configured", known)
+	}
+}
+
+func TestModesAreThoseOfTheManager(t *testing.T) {
+	for api, mode := range map[v1alpha1.LocalStorageLimits]eviction.LimitMode{
+		v1alpha1.LimitsEnforced: eviction.EnforceLimits, v1alpha1.LimitsDryRun: eviction.DryRunLimits, v1alpha1.LimitsOff: eviction.IgnoreLimits,
+	} {
+		if string(api) != string(mode) {
+			t.Errorf("%s is %s", api, mode)
+		}
+	}
+	for api, formula := range map[v1alpha1.AvailableMemory]eviction.MemoryFormula{
+		v1alpha1.WorkingSet: eviction.WorkingSet, v1alpha1.Reclaimable: eviction.Reclaimable,
+	} {
+		if string(api) != string(formula) {
+			t.Errorf("%s is %s", api, formula)
+		}
+	}
+}
+
+func TestWhereTheFileIs(t *testing.T) {
+	lookup := func(value string, set bool) func(string) (string, bool) {
+		return func(name string) (string, bool) {
+			if name != PathVariable {
+				t.Errorf("asked for %s", name)
+			}
+			return value, set
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	l, err := Load(missing)
+	if err != nil || l.Hash != "" || l.File != missing || !reflect.DeepEqual(l.Config, v1alpha1.Default()) {
+		t.Errorf("without a file: %v, %+v", err, l)
+	}
+	if file, named, err := Path(lookup("", false)); file != DefaultPath || named || err != nil {
+		t.Errorf("without the variable: %s, %v, %v", file, named, err)
+	}
+	if _, err := LoadAtStart(lookup(missing, true)); err == nil || !strings.Contains(err.Error(), PathVariable) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("a file that was named and is not there: %v", err)
+	}
+	if _, err := LoadAtStart(lookup("pressure.yaml", true)); err == nil || !strings.Contains(err.Error(), `"pressure.yaml": must be an absolute path`) {
+		t.Errorf("a relative path: %v", err)
+	}
+	if err := os.WriteFile(missing, []byte(header+full), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = LoadAtStart(lookup(missing, true)); err != nil || len(l.Hash) != 64 || l.Config.Admission.WaitForRoom.Duration != 0 {
+		t.Errorf("%v, %+v", err, l)
+	}
+}
+
+func TestWhatIsNoFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "regular file") {
+		t.Errorf("a directory: %v", err)
+	}
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, make([]byte, maxSize+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "1048576 bytes") {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
+func TestWithoutConfigurationTheDefaultsHold(t *testing.T) {
+	if got := (&Loaded{}).Options(); !reflect.DeepEqual(got, eviction.DefaultOptions()) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(header + full)
+	for _, tc := range refused {
+		f.Add(header + tc.text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parse([]byte(text))
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%+v and %v", c, err)
+		}
+		if err == nil {
+			if errs := v1alpha1.Validate(c); len(errs) > 0 {
+				t.Fatalf("accepted, and not valid: %v", errs)
+			}
+			_ = (&Loaded{Config: c}).Options()
+		}
+	})
+}

@@ -1,0 +1,287 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	_, err := New(Config{})
+	for _, want := range []string{"Images", "Active", "Measure", "Clock"} {
+		if err == nil || !strings.Contains(err.Error(), want+" is required") {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+	for want, p := range map[string]Policy{
+		"invalid HighThresholdPercent 101, must be in range [0-100]":            {HighPercent: 101},
+		"invalid LowThresholdPercent -1, must be in range [0-100]":              {LowPercent: -1},
+		"LowThresholdPercent 80 can not be higher than HighThresholdPercent 70": {HighPercent: 70, LowPercent: 80},
+	} {
+		c := newWorld().config()
+		c.Policy = p
+		if _, err := New(c); err == nil || err.Error() != want {
+			t.Errorf("%+v: error %v, want %q", p, err, want)
+		}
+	}
+}
+
+func TestRunKeepsTheListAndTheAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(img("small", 1), img("big", 2))
+		m := w.manager(t)
+		if list, _ := m.GetImageList(); len(list) > 0 {
+			t.Errorf("a list before the first look: %v", list)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.Run(ctx); close(done) }()
+		synctest.Wait()
+		list, err := m.GetImageList()
+		if err != nil || len(list) != 2 || list[0].ID != "sha256:big" {
+			t.Errorf("list %v, error %v", list, err)
+		}
+		w.mu.Lock()
+		w.images = append(w.images, img("new", 3))
+		w.fails["GetPods"] = errors.New("away")
+		w.mu.Unlock()
+		time.Sleep(listPeriod + time.Second)
+		if list, _ = m.GetImageList(); len(list) != 3 || list[0].ID != "sha256:new" {
+			t.Errorf("list %v", list)
+		}
+		if age := time.Since(m.records[m.keyOf(&list[0])].first); age != time.Second {
+			t.Errorf("the new image is taken for %v old", age)
+		}
+		w.mu.Lock()
+		w.fails["ListImages"] = errors.New("away too")
+		w.mu.Unlock()
+		time.Sleep(detectPeriod)
+		if list, _ = m.GetImageList(); len(list) != 3 {
+			t.Errorf("the list was lost: %v", list)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// A view from before a removal must not bring back what was known of the image.
+func TestOldViewsForgetWhatWasRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		old, err := m.sight(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		reclaimed(t, m, wants(450))
+		m.observe(old)
+		if r, ok := m.records[m.keyOf(&old.images[0])]; ok {
+			t.Errorf("a removed image has the record %v", r)
+		}
+		if len(m.records) != 2 {
+			t.Errorf("records %v", m.records)
+		}
+	})
+}
+
+func TestHandlersTellImagesApart(t *testing.T) {
+	for name, test := range map[string]struct {
+		gate    bool
+		handler string
+		removed int
+	}{
+		"gate off":                        {false, "runc", 0},
+		"used under one":                  {true, "runc", 1},
+		"used, it is not known how":       {true, "", 0},
+		"used under one of which none is": {true, "gvisor", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one, other := img("a", 100), img("a", 100)
+				one.Spec.RuntimeHandler, other.Spec.RuntimeHandler = "runc", "kata"
+				w := newWorld(one, other)
+				c := w.config()
+				c.Features.RuntimeClassInImageCRI = test.gate
+				m, err := New(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.detect(t.Context())
+				time.Sleep(time.Hour)
+				w.runs("pod", "c", "a", 0)
+				w.pods[0].Containers[0].ImageRuntimeHandler = test.handler
+				reclaimed(t, m, wants(5000))
+				expect(t, "removed", len(w.removed), test.removed)
+			})
+		})
+	}
+}
+
+func TestImagesWithoutIDStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(image{takes: 5}, img("a", 1))
+		w.images[0].Spec.RuntimeHandler = "runc"
+		m := w.manager(t)
+		m.detect(t.Context())
+		time.Sleep(time.Hour)
+		reclaimed(t, m, wants(5000))
+		expect(t, "removed", w.removed, []string{"sha256:a"})
+		if !slices.Contains(w.events, "InvalidImageID: ImageID is not valid, skipping, image: ") {
+			t.Errorf("events %v", w.events)
+		}
+	})
+}
+
+func TestClaims(t *testing.T) {
+	const digest = "@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	images := map[string]kubecontainer.Image{
+		"hub":    {ID: "sha256:1", RepoTags: []string{"docker.io/library/busybox:latest", "docker.io/library/busybox:1.36"}},
+		"digest": {ID: "sha256:2", RepoDigests: []string{"registry.k8s.io/pause" + digest}},
+		"mirror": {ID: "sha256:3", RepoTags: []string{"quay.io/tools/alpine:3"}},
+		"id":     {ID: "sha256:4444444444444444444444444444444444444444444444444444444444444444"},
+	}
+	for name, want := range map[string]string{
+		"busybox": "hub", "busybox:1.36": "hub", "docker.io/busybox": "hub", "docker.io/library/busybox:latest": "hub", "library/busybox": "hub",
+		"busybox:2": "", "quay.io/busybox": "", "example.com/library/busybox:latest": "",
+		"registry.k8s.io/pause" + digest: "digest", "registry.k8s.io/pause:3.10" + digest: "digest", "registry.k8s.io/pause:3.10": "", "other.io/pause" + digest: "",
+		"alpine:3": "mirror", "tools/alpine:3": "mirror", "quay.io/tools/alpine:3": "mirror", "docker.io/alpine:3": "", "alpine": "",
+		"sha256:4444444444444444444444444444444444444444444444444444444444444444": "id",
+		"4444444444444444444444444444444444444444444444444444444444444444":        "id",
+		"": "", "UPPER:CASE": "", "://": "",
+	} {
+		c := claims{full: map[string][]types.UID{}, short: map[string][]types.UID{}}
+		c.add(name, "pod")
+		for key, image := range images {
+			if got := len(c.of(&image)) > 0; got != (key == want) {
+				t.Errorf("%q claims %s: %v", name, key, got)
+			}
+		}
+	}
+}
+
+func TestImagesOfAPod(t *testing.T) {
+	pod := podOf("pod", "main")
+	pod.Spec.InitContainers = []v1.Container{{Image: "init"}}
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: "debug"}}}
+	pod.Spec.Volumes = []v1.Volume{{}, {VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "volume"}}}}
+	got := imagesOf(pod)
+	slices.Sort(got)
+	expect(t, "images", got, []string{"debug", "init", "main", "volume"})
+}
+
+func TestPodImages(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		w.images[2].Pinned = true
+		w.runs("alone", "c", "a", 0)
+		w.runs("alone", "d", "a", time.Hour)
+		w.runs("alone", "pinned", "c", 0)
+		w.runs("one", "c", "b", 0)
+		w.active = []*v1.Pod{podOf("starting", "b"), podOf("elsewhere", "d")}
+		look := func() map[types.UID]snapshot.Bytes {
+			values, err := m.PodImages(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := map[types.UID]snapshot.Bytes{}
+			for uid, v := range values {
+				if pods[uid] = v.Amount; !v.Known || v.At.IsZero() {
+					t.Errorf("%s: %+v", uid, v)
+				}
+			}
+			return pods
+		}
+		expect(t, "bytes", look(), map[types.UID]snapshot.Bytes{"alone": 100, "one": 0, "starting": 0})
+		w.active = nil
+		expect(t, "soon after", look()["one"], 0)
+		time.Sleep(viewAge)
+		expect(t, "later", look()["one"], 200)
+		time.Sleep(viewAge)
+		w.pulling = []string{"b"}
+		expect(t, "while it is pulled anew", look()["one"], 0)
+		time.Sleep(viewAge)
+		w.fails["GetPods"] = errors.New("away")
+		if _, err := m.PodImages(t.Context()); err == nil {
+			t.Error("it is not known, and there is no error")
+		}
+	})
+}
+
+// pullService pulls until it is told to end.
+type pullService struct {
+	internalapi.ImageManagerService
+	began, end chan struct{}
+}
+
+func (s pullService) PullImage(_ context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	s.began <- struct{}{}
+	<-s.end
+	return "ref of " + image.Image, errors.New("failed")
+}
+
+func TestPulls(t *testing.T) {
+	service := pullService{began: make(chan struct{}), end: make(chan struct{})}
+	p := TrackPulls(service)
+	done := make(chan string)
+	for _, name := range []string{"b", "a", "b"} {
+		go func() {
+			ref, err := p.PullImage(context.Background(), &runtimeapi.ImageSpec{Image: name}, nil, nil)
+			done <- ref + " " + err.Error()
+		}()
+		<-service.began
+	}
+	expect(t, "pulling", p.Pulling(), []string{"a", "b"})
+	close(service.end)
+	var ended []string
+	for range 3 {
+		ended = append(ended, <-done)
+	}
+	slices.Sort(ended)
+	expect(t, "ended", ended, []string{"ref of a failed", "ref of b failed", "ref of b failed"})
+	expect(t, "pulling in the end", len(p.Pulling()), 0)
+}
+
+// imageFs says that images are at a path.
+type imageFs string
+
+func (f imageFs) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	if f == "away" {
+		return nil, errors.New("away")
+	}
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: string(f)}}}}, nil
+}
+
+func TestMeasureDisks(t *testing.T) {
+	root := t.TempDir()
+	for _, test := range []struct {
+		device snapshot.Device
+		root   string
+		images imageFs
+		ok     bool
+	}{
+		{snapshot.NodeDevice, root, "away", true},
+		{snapshot.NodeDevice, root + "/not-there", imageFs(root), false},
+		{snapshot.ImageDevice, "/not-there", imageFs(root), true},
+		{snapshot.ImageDevice, root, "away", false},
+		{snapshot.ImageDevice, root, "", false},
+	} {
+		got, err := MeasureDisks(test.root, test.images)(t.Context(), test.device)
+		if (err == nil) != test.ok || (got.Bytes > 0) != test.ok {
+			t.Errorf("%+v: %+v, error %v", test, got, err)
+		}
+	}
+	if _, err := MeasureDisks(root+"/x", imageFs(root))(t.Context(), snapshot.NodeDevice); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}

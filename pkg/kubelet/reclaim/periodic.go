@@ -1,0 +1,107 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/events"
+)
+
+var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
+
+// GarbageCollect removes images that nobody has used for the maximal age, and, when the image file system is fuller than the upper
+// percentage, as many more as bring it to the lower one, going by their sizes; as stock's. began is when the agent started: before
+// the maximal age has passed since, the age of no image is known. It waits for its turn. The error says also when there was not
+// enough to remove.
+func (m *Manager) GarbageCollect(ctx context.Context, began time.Time) error {
+	ctx, span := m.tracer.Start(ctx, "Images/GarbageCollect")
+	defer span.End()
+	done, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	c, err := m.newCollection(ctx)
+	if err != nil {
+		return err
+	}
+	var aged error
+	if maxAge := m.config.Policy.Images.MaxAge; maxAge != 0 && c.at.Sub(began) > maxAge {
+		aged = c.freeOld(ctx)
+	}
+	err = c.toLowPercent(ctx)
+	if c.removed > 0 {
+		c.finish(ctx)
+	}
+	return errors.Join(aged, err)
+}
+
+// toLowPercent frees what lies between the use of the file system and the lower percentage, once it is above the upper one.
+func (c *collection) toLowPercent(ctx context.Context) error {
+	capacity, available, err := c.imageFs(ctx)
+	if err != nil {
+		return err
+	}
+	p := c.m.config.Policy
+	used := 100 - int(available*100/capacity)
+	if used < p.HighPercent {
+		return nil
+	}
+	need := capacity*int64(100-p.LowPercent)/100 - available
+	klog.FromContext(ctx).Info("Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
+		"usage", used, "highThreshold", p.HighPercent, "amountToFree", need, "lowThreshold", p.LowPercent)
+	before := c.freed
+	err = c.free(ctx, func(context.Context) (int64, error) { return need - (c.freed - before), nil })
+	freed := c.freed - before
+	if err != nil {
+		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", need, freed, err)
+	}
+	if freed >= need {
+		return nil
+	}
+	message := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
+		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", used, size(capacity), freed)
+	c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.FreeDiskSpaceFailed, "%s", message)
+	return errors.New(message)
+}
+
+// imageFs are capacity and available bytes of the image file system. The capacity is more than zero without an error.
+func (c *collection) imageFs(ctx context.Context) (capacity, available int64, err error) {
+	stats, _, err := c.m.config.Stats.ImageFsStats(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if stats.CapacityBytes != nil {
+		capacity = int64(*stats.CapacityBytes)
+	}
+	if stats.AvailableBytes != nil {
+		available = int64(*stats.AvailableBytes)
+	}
+	if available > capacity {
+		klog.FromContext(ctx).Info("Availability is larger than capacity", "available", available, "capacity", capacity)
+		available = capacity
+	}
+	if capacity == 0 {
+		c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.InvalidDiskCapacity, "%s", errNoCapacity.Error())
+		return 0, 0, errNoCapacity
+	}
+	return capacity, available, nil
+}
+
+// size prints bytes in the greatest unit of which there is at least one.
+func size(bytes int64) string {
+	const step = 1024
+	if bytes < step {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	units, n := []string{"KiB", "MiB", "GiB", "TiB"}, float64(bytes)/step
+	for n >= step && len(units) > 1 {
+		n, units = n/step, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", n, units[0])
+}

@@ -1,0 +1,81 @@
+package reclaim
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPeriodicCollectionFreesDownToTheLowPercentage(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		began := time.Now()
+		w.system = 290
+		if err := m.GarbageCollect(t.Context(), began); err != nil || len(w.removed) > 0 {
+			t.Errorf("at 89 %%: removed %v, error %v", w.removed, err)
+		}
+		w.system = 300
+		if err := m.GarbageCollect(t.Context(), began); err != nil {
+			t.Error(err)
+		}
+		expect(t, "removed at 90 %", w.removed, []string{"sha256:a"})
+		expect(t, "remaining", w.hooked, [][]string{{"sha256:b", "sha256:c"}})
+	})
+}
+
+func TestPeriodicCollectionSaysWhenItCouldNotFreeEnough(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		w.capacity, w.system = 1<<20, 1<<20
+		err := m.GarbageCollect(t.Context(), time.Now())
+		want := "Insufficient free disk space on the node's image filesystem (100% of 1.0 MiB used). Failed to free sufficient space by deleting unused images (freed 600 bytes). " +
+			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v", err)
+		}
+		expect(t, "events", w.events, []string{"FreeDiskSpaceFailed: " + want})
+	})
+}
+
+func TestPeriodicCollectionByAge(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		// c was last used eleven minutes ago, b twelve, a thirteen.
+		m.config.Policy.Images.MaxAge = 11*time.Minute + time.Second
+		began := time.Now()
+		w.fails["sha256:a"] = errors.New("busy")
+		collect := func() error { return m.GarbageCollect(t.Context(), began) }
+		if err := collect(); err != nil || len(w.removed) > 0 {
+			t.Errorf("before the maximal age has passed since the start: removed %v, error %v", w.removed, err)
+		}
+		began = began.Add(-time.Hour)
+		if err := collect(); err == nil || !strings.Contains(err.Error(), "wanted to free images older than 11m1s") {
+			t.Errorf("error %v", err)
+		}
+		expect(t, "removed", w.removed, []string{"sha256:b"})
+		expect(t, "remaining", w.hooked, [][]string{{"sha256:a", "sha256:c"}})
+	})
+}
+
+func TestPeriodicCollectionNeedsFigures(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		broken := errors.New("no figures")
+		w.fails["ImageFsStats"] = broken
+		if err := m.GarbageCollect(t.Context(), time.Now()); !errors.Is(err, broken) {
+			t.Errorf("error %v", err)
+		}
+		delete(w.fails, "ImageFsStats")
+		w.capacity = 0
+		if err := m.GarbageCollect(t.Context(), time.Now()); err == nil {
+			t.Error("a capacity of zero was accepted")
+		}
+		expect(t, "events", w.events, []string{"InvalidDiskCapacity: invalid capacity 0 on image filesystem"})
+		expect(t, "removed", w.removed, []string(nil))
+	})
+}
+
+func TestSize(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB", 5 << 50: "5120.0 TiB"} {
+		if got := size(bytes); got != want {
+			t.Errorf("%d is %q, want %q", bytes, got, want)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/volume/util/fs"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+var errNoImageFs = errors.New("the runtime does not say where its images are")
+
+// ImageFs says where the runtime has its images.
+type ImageFs interface {
+	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
+}
+
+// MeasureDisks measures by statfs(2): the node's device where root is, which is the kubelet's directory, the image device where the
+// runtime says that its images are.
+func MeasureDisks(root string, images ImageFs) Measure {
+	return func(ctx context.Context, d snapshot.Device) (Space, error) {
+		path := root
+		if d == snapshot.ImageDevice {
+			info, err := images.ImageFsInfo(ctx)
+			if err != nil {
+				return Space{}, err
+			}
+			if len(info.GetImageFilesystems()) == 0 || info.ImageFilesystems[0].GetFsId().GetMountpoint() == "" {
+				return Space{}, errNoImageFs
+			}
+			path = info.ImageFilesystems[0].FsId.Mountpoint
+		}
+		available, _, _, _, inodes, _, err := fs.Info(path)
+		if err != nil {
+			return Space{}, fmt.Errorf("statfs %s: %w", path, err)
+		}
+		return Space{Bytes: available, Inodes: inodes}, nil
+	}
+}

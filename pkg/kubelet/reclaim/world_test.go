@@ -1,0 +1,262 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace/noop"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	stock "k8s.io/kubernetes/pkg/kubelet/images"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	m.Run()
+}
+
+// world is a fake node: a runtime with images and containers on one file system, and the pods. Its methods may be called from any
+// goroutine; tests change its fields while nothing runs.
+type world struct {
+	mu         sync.Mutex
+	images     []image
+	pods       []*kubecontainer.Pod
+	active     []*v1.Pod
+	pulling    []string
+	fates      map[types.UID]plan.Fate
+	notReady   bool
+	capacity   int64
+	system     int64
+	inodes     int64
+	removing   time.Duration
+	fails      map[string]error
+	measureErr error
+	// onRemove is called while an image or container is being removed.
+	onRemove func(id string)
+	busy     int
+
+	removed []string
+	swept   int
+	events  []string
+	hooked  [][]string
+}
+
+// image is one on the node. takes is what its removal frees, its size when negative.
+type image struct {
+	kubecontainer.Image
+	takes, inodes int64
+}
+
+func newWorld(images ...image) *world {
+	return &world{images: images, capacity: 1000, inodes: 1000, fates: map[types.UID]plan.Fate{}, fails: map[string]error{}}
+}
+
+func img(name string, bytes int64) image {
+	return image{Image: kubecontainer.Image{ID: "sha256:" + name, RepoTags: []string{"docker.io/library/" + name + ":latest"}, Size: bytes}, takes: bytes, inodes: 10}
+}
+
+func (w *world) ListImages(context.Context) ([]kubecontainer.Image, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []kubecontainer.Image
+	for _, i := range w.images {
+		list = append(list, i.Image)
+	}
+	return list, w.fails["ListImages"]
+}
+
+func (w *world) RemoveImage(_ context.Context, spec kubecontainer.ImageSpec) error {
+	return w.remove(spec.Image, func() {
+		w.images = slices.DeleteFunc(w.images, func(i image) bool { return i.ID == spec.Image && i.Spec.RuntimeHandler == spec.RuntimeHandler })
+	})
+}
+
+func (w *world) remove(id string, effect func()) error {
+	w.mu.Lock()
+	if w.busy++; w.busy > 1 {
+		panic("two removals at a time")
+	}
+	takes, err, hook := w.removing, w.fails[id], w.onRemove
+	w.mu.Unlock()
+	if hook != nil {
+		hook(id)
+	}
+	if takes > 0 {
+		<-time.After(takes)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy--
+	if err == nil {
+		w.removed = append(w.removed, id)
+		effect()
+	}
+	return err
+}
+
+func (w *world) GetPods(_ context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !all {
+		return nil, errors.New("containers that have ended are not asked for")
+	}
+	return slices.Clone(w.pods), w.fails["GetPods"]
+}
+
+func (w *world) GetContainerStatus(_ context.Context, _ types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := &kubecontainer.Status{ID: id}
+	if volume, ok := w.fails["volume of "+id.ID]; ok {
+		st.Mounts = []kubecontainer.Mount{{Name: "no image"}, {Image: &runtimeapi.ImageSpec{Image: volume.Error()}}}
+	}
+	return st, w.fails["GetContainerStatus"]
+}
+
+func (w *world) DeleteContainer(_ context.Context, id kubecontainer.ContainerID) error {
+	return w.remove(id.ID, func() {
+		for i, pod := range w.pods {
+			c := *pod
+			c.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c *kubecontainer.Container) bool { return c.ID == id })
+			w.pods[i] = &c
+		}
+	})
+}
+
+func (w *world) DeleteAllUnusedContainers(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.swept++
+	return nil
+}
+
+func (w *world) ShouldPodContentBeRemoved(uid types.UID) bool { return w.fates[uid] == plan.Gone }
+func (w *world) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return w.fates[uid] != plan.Lives }
+
+func (w *world) available() Space {
+	s := Space{Bytes: w.capacity - w.system, Inodes: w.inodes}
+	for _, i := range w.images {
+		s.Bytes, s.Inodes = s.Bytes-i.takes, s.Inodes-i.inodes
+	}
+	for _, pod := range w.pods {
+		// Each container holds ten bytes and one inode.
+		s.Bytes, s.Inodes = s.Bytes-10*int64(len(pod.Containers)), s.Inodes-int64(len(pod.Containers))
+	}
+	return s
+}
+
+func (w *world) measure(context.Context, snapshot.Device) (Space, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.available(), w.measureErr
+}
+
+func (w *world) ImageFsStats(context.Context) (*statsapi.FsStats, *statsapi.FsStats, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.available()
+	fs := &statsapi.FsStats{CapacityBytes: new(uint64(w.capacity)), AvailableBytes: new(uint64(max(0, s.Bytes)))}
+	return fs, fs, w.fails["ImageFsStats"]
+}
+
+func (w *world) Event(_ runtime.Object, _, reason, message string) { w.note(reason + ": " + message) }
+func (w *world) Eventf(_ runtime.Object, _, reason, f string, a ...any) {
+	w.note(reason + ": " + fmt.Sprintf(f, a...))
+}
+
+func (w *world) AnnotatedEventf(_ runtime.Object, _ map[string]string, _, reason, f string, a ...any) {
+	w.note(reason + ": " + fmt.Sprintf(f, a...))
+}
+
+func (w *world) note(event string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, event)
+}
+
+func (w *world) hook(_ context.Context, remaining []string, _ time.Time) {
+	w.hooked = append(w.hooked, slices.Sorted(slices.Values(remaining)))
+}
+
+func (w *world) config() Config {
+	return Config{
+		Images: w, Containers: w, Collector: w, Fates: w, Stats: w, Recorder: w, NodeRef: &v1.ObjectReference{Kind: "Node"},
+		Active:       func() []*v1.Pod { w.mu.Lock(); defer w.mu.Unlock(); return w.active },
+		Pulling:      func() []string { w.mu.Lock(); defer w.mu.Unlock(); return w.pulling },
+		SourcesReady: func() bool { return !w.notReady },
+		Measure:      w.measure, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
+		Policy:   Policy{HighPercent: 90, LowPercent: 80, Images: plan.Policy{MinAge: 2 * time.Minute}, Containers: plan.ContainerPolicy{Keep: 1}},
+		Hooks:    []stock.PostImageGCHook{w.hook},
+		Features: Features{RuntimeClassInImageCRI: true, ImageVolume: true},
+	}
+}
+
+func (w *world) manager(t *testing.T) *Manager {
+	t.Helper()
+	m, err := New(w.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// runs adds a container to a pod. One that has ended was made that long ago.
+func (w *world) runs(pod types.UID, name, of string, ended time.Duration) {
+	c := &kubecontainer.Container{
+		ID: kubecontainer.ContainerID{Type: "fake", ID: string(pod) + "-" + name}, Name: name, ImageID: "sha256:" + of, State: kubecontainer.ContainerStateRunning,
+	}
+	if ended > 0 {
+		c.State, c.CreatedAt = kubecontainer.ContainerStateExited, time.Now().Add(-ended).UnixNano()
+		c.ID.ID += "-" + ended.String()
+	}
+	i := slices.IndexFunc(w.pods, func(p *kubecontainer.Pod) bool { return p.ID == pod })
+	if i < 0 {
+		w.pods, i = append(w.pods, &kubecontainer.Pod{ID: pod}), len(w.pods)
+	}
+	w.pods[i].Containers = append(w.pods[i].Containers, c)
+}
+
+// podOf is a pod that wants an image.
+func podOf(uid types.UID, name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.PodSpec{Containers: []v1.Container{{Image: name}}}}
+}
+
+// used makes the manager see that images were used, the first first, a minute apart; then lets time pass.
+func (w *world) used(m *Manager, names ...string) {
+	for _, name := range names {
+		w.runs("earlier", "c", name, 0)
+		m.detect(context.Background())
+		w.pods = slices.DeleteFunc(w.pods, func(p *kubecontainer.Pod) bool { return p.ID == "earlier" })
+		<-time.After(time.Minute)
+	}
+	<-time.After(10 * time.Minute)
+}
+
+// wants is the request that so many bytes be available.
+func wants(bytes int64) policy.ReclaimRequest {
+	return policy.ReclaimRequest{Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true, Target: bytes}
+}
+
+func expect[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}

@@ -1,0 +1,136 @@
+package terminations
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// version is the only version of the format so far. Fields that are not known are ignored, so that a release may add some (a fence)
+	// within a version; what an earlier one must not overlook needs a new version.
+	version = 1
+	// maxSize in bytes is far above what a record needs. A file that is larger is not one of ours.
+	maxSize = 64 << 10
+)
+
+// file is a Record as it stands in a file.
+type file struct {
+	Version      int        `json:"version"`
+	UID          types.UID  `json:"uid"`
+	Namespace    string     `json:"namespace"`
+	Name         string     `json:"name"`
+	Cause        Cause      `json:"cause"`
+	Status       *Amendment `json:"status,omitempty"`
+	GraceSeconds int64      `json:"graceSeconds"`
+	Requested    time.Time  `json:"requested"`
+	Deadline     time.Time  `json:"deadline"`
+}
+
+// encode returns a record as it stands in a file. Only what decode takes is written.
+func encode(r Record) ([]byte, error) {
+	f := file{
+		Version: version, UID: r.UID, Namespace: r.Namespace, Name: r.Name, Cause: r.Cause, Status: r.Amendment,
+		GraceSeconds: r.GraceSeconds, Requested: r.Requested.UTC(), Deadline: r.Deadline.UTC(),
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return nil, err
+	}
+	_, err = decode(data)
+	return data, err
+}
+
+// decode reads a record. Errors name the field, its value and what is allowed.
+func decode(data []byte) (Record, error) {
+	if len(data) > maxSize {
+		return Record{}, fmt.Errorf("size: %d bytes, allowed are %d", len(data), maxSize)
+	}
+	// The version comes first: of a later one nothing else can be said.
+	var v struct {
+		Version *int `json:"version"`
+	}
+	if err := parse(data, &v); err != nil {
+		return Record{}, err
+	}
+	if v.Version == nil {
+		return Record{}, field.Required(field.NewPath("version"), fmt.Sprintf("supported value: %d", version))
+	}
+	if *v.Version != version {
+		return Record{}, field.NotSupported(field.NewPath("version"), *v.Version, []string{fmt.Sprint(version)})
+	}
+	var f file
+	if err := parse(data, &f); err != nil {
+		return Record{}, err
+	}
+	if errs := f.validate(); len(errs) > 0 {
+		return Record{}, errs.ToAggregate()
+	}
+	return Record{
+		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Cause: f.Cause, Amendment: f.Status,
+		GraceSeconds: f.GraceSeconds, Requested: f.Requested, Deadline: f.Deadline,
+	}, nil
+}
+
+// parse reads exactly one JSON value.
+func parse(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(into); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+			return fmt.Errorf("%s: a %s, allowed is %s", wrong.Field, wrong.Value, wrong.Type)
+		}
+		return fmt.Errorf("the file is no JSON object of a termination: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("the file goes on after the object, at byte %d", decoder.InputOffset())
+	}
+	return nil
+}
+
+func (f *file) validate() field.ErrorList {
+	var errs field.ErrorList
+	if f.UID == "" {
+		errs = append(errs, field.Required(field.NewPath("uid"), "the UID of the pod"))
+	}
+	if causes := []Cause{Eviction, Kill, Deletion}; !slices.Contains(causes, f.Cause) {
+		errs = append(errs, field.NotSupported(field.NewPath("cause"), f.Cause, causes))
+	}
+	if f.GraceSeconds < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("graceSeconds"), f.GraceSeconds, "must be at least 1"))
+	}
+	if f.Requested.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("requested"), "when the termination was requested"))
+	}
+	if f.Deadline.Before(f.Requested) {
+		errs = append(errs, field.Invalid(field.NewPath("deadline"), f.Deadline, "must not be before requested"))
+	}
+	if f.Status != nil {
+		errs = append(errs, f.Status.validate(field.NewPath("status"))...)
+	}
+	return errs
+}
+
+func (a *Amendment) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if phases := []v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}; !slices.Contains(phases, a.Phase) {
+		errs = append(errs, field.NotSupported(path.Child("phase"), a.Phase, phases))
+	}
+	for i, c := range a.Conditions {
+		at := path.Child("conditions").Index(i)
+		if c.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), "the type of the condition"))
+		}
+		if statuses := []v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse, v1.ConditionUnknown}; !slices.Contains(statuses, c.Status) {
+			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, statuses))
+		}
+	}
+	return errs
+}

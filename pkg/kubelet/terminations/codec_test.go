@@ -1,0 +1,177 @@
+package terminations
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// evicted is the record of an eviction with 30 s of grace, at noon.
+func evicted(uid types.UID) Record {
+	return Record{
+		UID: uid, Namespace: "ns", Name: "name-" + string(uid), Cause: Eviction, GraceSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
+		Amendment: &Amendment{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory.", Conditions: []v1.PodCondition{{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, LastTransitionTime: metav1.NewTime(noon),
+		}}},
+	}
+}
+
+func drawRecord(t *rapid.T, uid types.UID) Record {
+	r := evicted(uid)
+	r.Name = rapid.StringMatching(`[a-z0-9.-]{0,20}`).Draw(t, "name")
+	r.Cause = rapid.SampledFrom([]Cause{Eviction, Kill, Deletion}).Draw(t, "cause")
+	r.GraceSeconds = rapid.Int64Range(1, 1<<40).Draw(t, "grace")
+	r.Deadline = noon.Add(time.Duration(rapid.Int64Range(0, 1<<55).Draw(t, "deadline")))
+	if rapid.Bool().Draw(t, "noAmendment") {
+		r.Amendment = nil
+		return r
+	}
+	r.Amendment.Phase = rapid.SampledFrom([]v1.PodPhase{"", v1.PodFailed, v1.PodSucceeded}).Draw(t, "phase")
+	r.Amendment.Message = strings.ToValidUTF8(rapid.String().Draw(t, "message"), "?")
+	r.Amendment.KeepSucceeded = rapid.Bool().Draw(t, "keepSucceeded")
+	return r
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawRecord(t, "uid-1")
+		data, err := encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decode(data); err != nil || !same(got, want) {
+			t.Fatalf("%s\nis read as %+v (%v), was %+v", data, got, err, want)
+		}
+	})
+}
+
+// same compares records; times are compared as times.
+func same(a, b Record) bool {
+	if !a.Requested.Equal(b.Requested) || !a.Deadline.Equal(b.Deadline) {
+		return false
+	}
+	a.Requested, a.Deadline, b.Requested, b.Deadline = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return apiequality.Semantic.DeepEqual(a.Amendment, b.Amendment) && withoutAmendment(a) == withoutAmendment(b)
+}
+
+func withoutAmendment(r Record) Record {
+	r.Amendment = nil
+	return r
+}
+
+// Files of this release have to be read by all later ones.
+const written = `{"version":1,"uid":"u1","namespace":"ns","name":"name-u1","cause":"eviction","status":{"phase":"Failed","reason":"Evicted",` +
+	`"message":"The node was low on resource: memory.","conditions":[{"type":"DisruptionTarget","status":"True","lastProbeTime":null,` +
+	`"lastTransitionTime":"2026-03-01T12:00:00Z","reason":"TerminationByKubelet"}]},"graceSeconds":30,"requested":"2026-03-01T12:00:00Z",` +
+	`"deadline":"2026-03-01T12:00:30Z"}`
+
+func TestFormat(t *testing.T) {
+	data, err := encode(evicted("u1"))
+	if err != nil || string(data) != written {
+		t.Errorf("the format has changed (%v): it is now\n%s", err, data)
+	}
+	later := strings.Replace(written, `"version":1`, `"version":1,"fence":{"memory":1}`, 1)
+	if got, err := decode([]byte(later)); err != nil || !same(got, evicted("u1")) {
+		t.Errorf("a field of a later release is not ignored: %+v, %v", got, err)
+	}
+}
+
+func TestErrorsNameTheField(t *testing.T) {
+	for name, c := range map[string]struct{ old, new, want string }{
+		"empty":            {written, ``, "no JSON object"},
+		"cut off":          {`"deadline":"2026-03-01T12:00:30Z"}`, ``, "no JSON object"},
+		"array":            {written, `[]`, "no JSON object"},
+		"null":             {written, `null`, "version: Required value"},
+		"no version":       {`"version":1,`, ``, "version: Required value"},
+		"later version":    {`"version":1`, `"version":2`, `version: Unsupported value: 2: supported values: "1"`},
+		"version in words": {`"version":1`, `"version":"one"`, "version: a string, allowed is int"},
+		"goes on":          {`12:00:30Z"}`, `12:00:30Z"} {}`, "goes on after the object"},
+		"no UID":           {`"uid":"u1"`, `"uid":""`, "uid: Required value"},
+		"other cause":      {`"eviction"`, `"boredom"`, `cause: Unsupported value: "boredom": supported values: "eviction", "kill", "deletion"`},
+		"no grace":         {`"graceSeconds":30`, `"graceSeconds":0`, "graceSeconds: Invalid value: 0: must be at least 1"},
+		"grace too large":  {`"graceSeconds":30`, `"graceSeconds":1e30`, "graceSeconds: a number 1e30, allowed is int64"},
+		"no time":          {`"requested":"2026-03-01T12:00:00Z",`, ``, "requested: Required value"},
+		"time in words":    {`"requested":"2026-03-01T12:00:00Z"`, `"requested":"noon"`, `"noon"`},
+		"deadline before":  {`12:00:30Z`, `11:59:59Z`, "deadline: Invalid value"},
+		"other phase":      {`"Failed"`, `"Gone"`, `status.phase: Unsupported value: "Gone"`},
+		"condition":        {`"status":"True"`, `"status":"Maybe"`, `status.conditions[0].status: Unsupported value: "Maybe"`},
+		"condition type":   {`"DisruptionTarget"`, `""`, "status.conditions[0].type: Required value"},
+		"too large":        {written, written + strings.Repeat(" ", maxSize), "size: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(written, c.old, c.new, 1)
+			if text == written {
+				t.Fatal("nothing was replaced")
+			}
+			if _, err := decode([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestOnlyUsableRecordsAreWritten(t *testing.T) {
+	for name, spoil := range map[string]func(*Record){
+		"no grace":      func(r *Record) { r.GraceSeconds = 0 },
+		"too large":     func(r *Record) { r.Amendment.Message = strings.Repeat("x", maxSize) },
+		"far too late":  func(r *Record) { r.Deadline = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"unknown cause": func(r *Record) { r.Cause = "" },
+	} {
+		r := evicted("u1")
+		spoil(&r)
+		if data, err := encode(r); err == nil {
+			t.Errorf("%s: written as %.200s", name, data)
+		}
+	}
+}
+
+// FuzzDecode: whatever is in a file, it is refused, or it is a record that can be used, and written and read again.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{written, `{}`, `null`, `{"version":2}`, `{"version":1,"status":{"conditions":[{}]}}`, strings.ToUpper(written)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := decode(data)
+		if err != nil {
+			return
+		}
+		if left := r.Remaining(noon); left < 1 || left > r.GraceSeconds {
+			t.Errorf("remaining %d of %d", left, r.GraceSeconds)
+		}
+		if r.Amendment != nil {
+			r.Amendment.Apply(&v1.PodStatus{})
+		}
+		again, err := encode(r)
+		if err != nil {
+			// What is escaped on the way may grow beyond what is allowed.
+			if len(data) > maxSize/8 {
+				return
+			}
+			t.Fatalf("%+v is read and cannot be written: %v", r, err)
+		}
+		if back, err := decode(again); err != nil || !same(back, r) {
+			t.Errorf("%+v\nbecomes %+v: %v", r, back, err)
+		}
+	})
+}
+
+func TestRemaining(t *testing.T) {
+	r := evicted("u1")
+	for _, c := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 30}, {time.Millisecond, 30}, {time.Second, 29}, {1500 * time.Millisecond, 29}, {29 * time.Second, 1}, {29500 * time.Millisecond, 1},
+		{30 * time.Second, 1}, {time.Hour, 1}, {-time.Hour, 30}} {
+		if got := r.Remaining(noon.Add(c.after)); got != c.want {
+			t.Errorf("after %v of 30 s there remain %d s, want %d", c.after, got, c.want)
+		}
+	}
+}

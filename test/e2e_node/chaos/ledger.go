@@ -1,0 +1,142 @@
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Outage is a time in which a process of the node did not run.
+type Outage struct {
+	// Runtime is whether containerd was away; Kubelet, whether the kubelet was.
+	Kubelet, Runtime bool
+	From, To         time.Time
+}
+
+// Asked is what the API server accepted about one pod.
+type Asked struct {
+	Name    string
+	UID     string
+	Shape   Shape
+	Created time.Time
+	// Left is whether it was deleted or evicted by the API.
+	Left bool
+	// Forced is whether it may vanish from the API while containers run.
+	Forced bool
+	// Filled is whether it was told to fill its emptyDir.
+	Filled bool
+}
+
+// Manifest is what the folder of static pods holds of one name.
+type Manifest struct {
+	Name     string
+	Revision int
+	Present  bool
+}
+
+// Ledger is what was asked for and accepted. It may be used by many goroutines.
+type Ledger struct {
+	mu        sync.Mutex
+	pods      map[string]*Asked
+	latest    map[string]*Asked
+	manifests map[string]Manifest
+	outages   []Outage
+}
+
+// NewLedger is a ledger of nothing.
+func NewLedger() *Ledger {
+	return &Ledger{pods: map[string]*Asked{}, latest: map[string]*Asked{}, manifests: map[string]Manifest{}}
+}
+
+// Created records a pod that the API server accepted.
+func (l *Ledger) Created(asked Asked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pods[asked.UID], l.latest[asked.Name] = &asked, &asked
+}
+
+// Named is the pod that was created last under that name.
+func (l *Ledger) Named(name string) (Asked, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked := l.latest[name]; asked != nil {
+		return *asked, true
+	}
+	return Asked{}, false
+}
+
+// Forcing records, before the request, that the pod may vanish at once.
+func (l *Ledger) Forcing(uid string) { l.change(uid, func(a *Asked) { a.Forced = true }) }
+
+// Left records that a deletion or eviction was accepted.
+func (l *Ledger) Left(uid string) { l.change(uid, func(a *Asked) { a.Left = true }) }
+
+// Filled records that the pod was told to fill its emptyDir.
+func (l *Ledger) Filled(uid string) { l.change(uid, func(a *Asked) { a.Filled = true }) }
+
+func (l *Ledger) change(uid string, how func(*Asked)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked := l.pods[uid]; asked != nil {
+		how(asked)
+	}
+}
+
+// IsForced says whether the pod may be gone from the API while containers run.
+func (l *Ledger) IsForced(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := l.pods[uid]
+	return asked != nil && asked.Forced
+}
+
+// Wrote records a manifest, or its removal.
+func (l *Ledger) Wrote(manifest Manifest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.manifests[manifest.Name] = manifest
+}
+
+// Outage records a time without a process of the node.
+func (l *Ledger) Outage(outage Outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outages = append(l.outages, outage)
+}
+
+// Outages are all of them, in the order of their beginning.
+func (l *Ledger) Outages() []Outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.SortedFunc(slices.Values(l.outages), func(a, b Outage) int { return a.From.Compare(b.From) })
+}
+
+// Expected are all pods that were ever created, by name and then by UID.
+func (l *Ledger) Expected() []Asked {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []Asked
+	for _, asked := range l.pods {
+		all = append(all, *asked)
+	}
+	slices.SortFunc(all, func(a, b Asked) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.UID, b.UID)
+	})
+	return all
+}
+
+// Manifests are the last words on each static pod, by name.
+func (l *Ledger) Manifests() []Manifest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []Manifest
+	for _, manifest := range l.manifests {
+		all = append(all, manifest)
+	}
+	slices.SortFunc(all, func(a, b Manifest) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

@@ -1,0 +1,202 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func metaUID(uid string) types.UID { return types.UID(uid) }
+
+// expectOne wants one complaint that says that, or none for "".
+func expectOne(t *testing.T, wrong []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(wrong) > 0:
+		t.Errorf("wrong is %q", wrong)
+	case want != "" && (len(wrong) != 1 || !strings.Contains(wrong[0], want)):
+		t.Errorf("wrong is %q, want one that says %q", wrong, want)
+	}
+}
+
+func TestPhases(t *testing.T) {
+	for _, test := range []struct {
+		phases []v1.PodPhase
+		want   string
+	}{
+		{[]v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodSucceeded}, ""},
+		{[]v1.PodPhase{v1.PodRunning, v1.PodPending, v1.PodRunning}, ""},
+		{[]v1.PodPhase{v1.PodFailed, v1.PodRunning}, "from Failed to Running"},
+		{[]v1.PodPhase{v1.PodSucceeded, v1.PodFailed}, "from Succeeded to Failed"},
+		{[]v1.PodPhase{v1.PodFailed, v1.PodPending}, "from Failed to Pending"},
+	} {
+		p := NewPhases()
+		for i, phase := range test.phases {
+			p.See(podOf("u", phase), at(float64(i)))
+		}
+		expectOne(t, p.Wrong(), test.want)
+	}
+}
+
+func TestPhasesTellWhenAPodIsOver(t *testing.T) {
+	p := NewPhases()
+	p.See(podOf("ended", v1.PodFailed), at(1))
+	p.Deleted(podOf("ended", v1.PodFailed), false, at(2))
+	p.Deleted(podOf("deleted", v1.PodRunning), false, at(3))
+	p.Deleted(podOf("forced", v1.PodRunning), true, at(4))
+	for uid, want := range map[string]time.Time{"ended": at(1), "deleted": at(3)} {
+		if over, ok := p.Over(uid); !ok || !over.Since.Equal(want) {
+			t.Errorf("%s is over %v since %v, want %v", uid, ok, over.Since, want)
+		}
+	}
+	for _, uid := range []string{"forced", "unknown"} {
+		if over, ok := p.Over(uid); ok {
+			t.Errorf("%s is over: %v", uid, over)
+		}
+	}
+}
+
+// seen is a look at the runtime: when, and what ran or had ended.
+type seen struct {
+	at  float64
+	run Run
+}
+
+func life(uid, container, id string, started, finished float64) Run {
+	run := Run{ID: id, UID: uid, Pod: "pod-" + uid, Container: container, Running: finished == 0, Started: at(started)}
+	if finished > 0 {
+		run.Finished = at(finished)
+	}
+	return run
+}
+
+func static(run Run) Run {
+	run.Static, run.Pod = true, "static-0"
+	return run
+}
+
+func TestRunsAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		looks []seen
+		want  string
+	}{
+		{"one after the other", []seen{{2, life("u", "main", "1", 1, 0)}, {3, life("u", "main", "1", 1, 2.5)}, {3, life("u", "main", "2", 2.6, 0)}}, ""},
+		{"side by side", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("u", "main", "2", 1.5, 0)}}, "ran at once"},
+		{"between two looks", []seen{{2, life("u", "main", "1", 1, 1.9)}, {2, life("u", "main", "2", 1.8, 0)}}, "ran at once"},
+		{"two containers of a pod", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("u", "side", "2", 1, 0)}}, ""},
+		{"two pods", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("v", "main", "2", 1, 0)}}, ""},
+		{"never started", []seen{{2, life("u", "main", "1", 1, 0)}, {2, Run{ID: "2", UID: "u", Container: "main", Started: at(1)}}}, ""},
+		{"the end is never told", []seen{{2, life("u", "main", "1", 1, 0)}, {4, life("u", "main", "2", 3, 0)}}, ""},
+		{"static pods one after the other", []seen{{2, static(life("u", "main", "1", 1, 2))}, {3, static(life("v", "main", "2", 2.1, 0))}}, ""},
+		{"static pods of one name", []seen{{2, static(life("u", "main", "1", 1, 0))}, {2, static(life("v", "side", "2", 1.5, 0))}}, "ran at once"},
+		{"sandboxes of one name", []seen{{2, static(life("u", Sandbox, "1", 1, 0))}, {2, static(life("v", Sandbox, "2", 1.5, 0))}}, "ran at once"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runs := NewRuns()
+			for _, look := range test.looks {
+				runs.See(look.run, at(look.at), func(string) (Over, bool) { return Over{}, false })
+			}
+			expectOne(t, runs.Wrong(), test.want)
+		})
+	}
+}
+
+func TestRunsOfPodsThatAreOver(t *testing.T) {
+	over := func(string) (Over, bool) { return Over{Name: "a", Why: "Failed", Since: at(5)}, true }
+	for _, test := range []struct {
+		began float64
+		run   Run
+		want  string
+	}{
+		{4.9, life("u", "main", "1", 1, 0), ""},
+		{5.1, life("u", "main", "1", 1, 0), "the pod was Failed"},
+		{5.1, life("u", "main", "1", 1, 4), ""},
+		{5.1, life("u", Sandbox, "1", 1, 0), ""},
+	} {
+		runs := NewRuns()
+		runs.See(test.run, at(test.began), over)
+		expectOne(t, runs.Wrong(), test.want)
+	}
+}
+
+func notes(lines ...string) string {
+	var text string
+	for _, line := range lines {
+		text += line + "\n"
+	}
+	return text
+}
+
+func TestLives(t *testing.T) {
+	note := func(word, life string, second int) string {
+		return fmt.Sprintf("%s %s %d", word, life, start.Unix()+int64(second))
+	}
+	never := func(uid string) bool { return uid == "never" }
+	outages := []Outage{{Kubelet: true, From: at(10.5), To: at(12)}}
+	for _, test := range []struct {
+		name  string
+		notes string
+		want  string
+	}{
+		{"once", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 9)), ""},
+		{"two lives", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 5), note("start", "u/main/2", 6), note("stop", "u/main/2", 9)), ""},
+		{"hook twice", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 5), note("stop", "u/main/1", 6)), "ran 2 times"},
+		{"hook again after a crash", notes(note("stop", "u/main/1", 10), note("stop", "u/main/1", 13)), ""},
+		{"hook too often after a crash", notes(note("stop", "u/main/1", 10), note("stop", "u/main/1", 13), note("stop", "u/main/1", 14)), "ran 3 times"},
+		{"run again", notes(note("start", "never/main/1", 1), note("start", "never/main/2", 2)), "run again"},
+		{"sidecar run again", notes(note("start", "never/side/1", 1), note("start", "never/side/2", 2)), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			lives, err := Lives(test.notes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectOne(t, JudgeLives(lives, never, outages), test.want)
+		})
+	}
+	for _, bad := range []string{"start u/main/1\n", "start u/main 1\n", "begin u/main/1 1\n", "start u/main/1 now\n"} {
+		if lives, err := Lives(bad); err == nil {
+			t.Errorf("note %q is read as %v", bad, lives)
+		}
+	}
+}
+
+func TestLeftovers(t *testing.T) {
+	of := func(uid string) map[string][]string { return map[string][]string{uid: {"/thing"}} }
+	wanted := Wanted{Active: map[string]bool{"runs": true}, Known: map[string]bool{"runs": true, "ended": true}}
+	for _, test := range []struct {
+		name  string
+		found Found
+		want  string
+	}{
+		{"nothing", Found{}, ""},
+		{"of a pod that runs", Found{Running: of("runs"), Cgroups: of("runs"), Mounts: of("runs"), Folders: of("runs"), Workers: of("ended")}, ""},
+		{"folder of one that ended", Found{Folders: of("ended")}, ""},
+		{"mount of one that ended", Found{Mounts: of("ended")}, "mounts of pod ended"},
+		{"control group of one that ended", Found{Cgroups: of("ended")}, "control groups of pod ended"},
+		{"container of one that is gone", Found{Running: of("gone")}, "running of pod gone"},
+		{"folder of one that is gone", Found{Folders: of("gone")}, "folder of pod gone"},
+		{"stray", Found{Strays: []string{"x"}}, "unknown to the CRI: x"},
+		{"worker of one that is gone", Found{Workers: of("gone")}, "worker of pod gone"},
+	} {
+		t.Run(test.name, func(t *testing.T) { expectOne(t, Leftovers(test.found, wanted), test.want) })
+	}
+}
+
+func TestUIDOfPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/root/pods/u-1/volumes/x": "u-1",
+		"/root/pods/u-1":           "u-1",
+		"/root/plugins/x":          "",
+		"/other/pods/u-1":          "",
+	} {
+		if got := UIDOfPath("/root", path); got != want {
+			t.Errorf("%s belongs to %q, want %q", path, got, want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Body is what the main container of a pod does.
+type Body string
+
+// Bodies of pods. The last three keep their pod from ever being Ready.
+const (
+	// Idle runs until it is told to stop, and then stops at once.
+	Idle Body = "idle"
+	// Stubborn runs until it is killed.
+	Stubborn Body = "stubborn"
+	// Succeeds ends by itself with code 0.
+	Succeeds Body = "succeeds"
+	// Fails ends by itself with FailureCode.
+	Fails Body = "fails"
+	// Crashes ends by itself again and again.
+	Crashes Body = "crashes"
+	// HoldsInit waits for an init container that never ends.
+	HoldsInit Body = "holds-init"
+	// HoldsStart has a postStart hook that never ends.
+	HoldsStart Body = "holds-start"
+	// HoldsVolume waits for a volume whose content does not exist.
+	HoldsVolume Body = "holds-volume"
+)
+
+// FailureCode is what a pod that Fails ends with.
+const FailureCode = 3
+
+// Hook is what the main container's preStop hook does.
+type Hook string
+
+// Hooks before a container is stopped.
+const (
+	NoHook Hook = "none"
+	// NoteHook leaves a line and ends.
+	NoteHook Hook = "note"
+	// HangHook leaves a line and never ends.
+	HangHook Hook = "hang"
+	// SleepHook is the kubelet's own sleep, for Shape.Seconds.
+	SleepHook Hook = "sleep"
+)
+
+// Shape is what a pod is made of.
+type Shape struct {
+	Body Body
+	Hook Hook
+	// Restart is the restart policy.
+	Restart v1.RestartPolicy
+	// Grace is the pod's own grace period, in seconds.
+	Grace int64
+	// Seconds is how long the body runs that ends by itself, and how long the
+	// SleepHook sleeps.
+	Seconds int64
+	// Class of the pod's resources: BestEffort, Burstable or Guaranteed.
+	Class v1.PodQOSClass
+	// Fillable pods write more into their emptyDir than its limit allows, when
+	// they are told to; the agent evicts them for it.
+	Fillable bool
+	Parts    Parts
+}
+
+// Parts are what a pod can have beside its main container.
+type Parts struct {
+	Sidecar bool
+	Init    bool
+	Probes  bool
+	// Volumes are a configMap and a projected volume; static pods have none of
+	// the API server's objects and get a downward API volume.
+	Volumes bool
+}
+
+// graces are the grace periods of pods, in seconds.
+var graces = []int64{0, 1, 5, 30, 120}
+
+// weighted is a choice that comes up as often as its weight says.
+type weighted[T any] struct {
+	weight int
+	value  T
+}
+
+func pick[T any](r *rand.Rand, choices []weighted[T]) T {
+	total := 0
+	for _, choice := range choices {
+		total += choice.weight
+	}
+	at := r.IntN(total)
+	for _, choice := range choices {
+		if at -= choice.weight; at < 0 {
+			return choice.value
+		}
+	}
+	panic("a weight is negative")
+}
+
+func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+
+// randomShape makes a pod for the API server.
+func randomShape(r *rand.Rand) Shape {
+	s := Shape{
+		Body:    pick(r, []weighted[Body]{{30, Idle}, {20, Stubborn}, {10, Succeeds}, {10, Fails}, {6, Crashes}, {6, HoldsInit}, {6, HoldsStart}, {4, HoldsVolume}}),
+		Hook:    pick(r, []weighted[Hook]{{30, NoHook}, {25, NoteHook}, {25, HangHook}, {20, SleepHook}}),
+		Restart: pick(r, []weighted[v1.RestartPolicy]{{60, v1.RestartPolicyAlways}, {40, v1.RestartPolicyNever}}),
+		Grace:   graces[r.IntN(len(graces))],
+		Class:   pick(r, []weighted[v1.PodQOSClass]{{50, v1.PodQOSBestEffort}, {30, v1.PodQOSBurstable}, {20, v1.PodQOSGuaranteed}}),
+		Parts:   Parts{Sidecar: oneIn(r, 4), Init: oneIn(r, 3), Probes: oneIn(r, 3), Volumes: oneIn(r, 2)},
+	}
+	s.Seconds = 1 + r.Int64N(15)
+	s.Fillable = s.Body == Idle && s.Class != v1.PodQOSGuaranteed && oneIn(r, 2)
+	return s.consistent()
+}
+
+// randomStatic makes a static pod. Nothing can hasten its end, so that its
+// grace period is short.
+func randomStatic(r *rand.Rand) Shape {
+	s := randomShape(r)
+	s.Body = pick(r, []weighted[Body]{{50, Idle}, {50, Stubborn}})
+	s.Grace = graces[r.IntN(4)]
+	s.Fillable = false
+	s.Restart = v1.RestartPolicyAlways
+	return s.consistent()
+}
+
+// consistent makes the API server accept the shape, and its outcome known.
+func (s Shape) consistent() Shape {
+	switch s.Body {
+	case Succeeds, Fails:
+		s.Restart = v1.RestartPolicyNever
+	case Crashes, HoldsInit, HoldsStart, HoldsVolume:
+		s.Restart = v1.RestartPolicyAlways
+	case Idle, Stubborn:
+	}
+	if s.Fillable {
+		s.Restart = v1.RestartPolicyAlways
+	}
+	if s.Hook == SleepHook {
+		// A hook may not sleep longer than the grace period.
+		if s.Seconds = min(s.Seconds, s.Grace); s.Grace == 0 {
+			s.Hook, s.Seconds = NoHook, 1
+		}
+	}
+	return s
+}
+
+// Lasting is how long the pod takes to stop, in seconds, when it may use the
+// grace period given.
+func (s Shape) Lasting(grace int64) int64 {
+	switch {
+	case s.Body == HoldsVolume:
+		return 0
+	case s.Body == Stubborn, s.Hook == HangHook:
+		return grace
+	case s.Hook == SleepHook:
+		return min(grace, s.Seconds)
+	}
+	return 0
+}
+
+// String names what is special about the shape.
+func (s Shape) String() string {
+	words := []string{string(s.Body), string(s.Restart), fmt.Sprintf("grace %d s", s.Grace), "hook " + string(s.Hook), string(s.Class)}
+	for _, part := range []struct {
+		has  bool
+		name string
+	}{{s.Parts.Sidecar, "sidecar"}, {s.Parts.Init, "init"}, {s.Parts.Probes, "probes"}, {s.Parts.Volumes, "volumes"}, {s.Fillable, "fillable"}} {
+		if part.has {
+			words = append(words, part.name)
+		}
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
+)
+
+// startupGrace is how long after its start a kubelet may end because the
+// runtime was away.
+const startupGrace = 30 * time.Second
+
+// kill ends kubelet, runtime or both, and starts them again: the runtime first,
+// as no kubelet starts without one.
+func (r *rampage) kill(ctx context.Context, action chaos.Action) string {
+	r.supervise()
+	outage := chaos.Outage{
+		Kubelet: action.Kind != chaos.KillRuntime,
+		Runtime: action.Kind != chaos.KillKubelet,
+		From:    time.Now(),
+	}
+	var errs []error
+	if outage.Kubelet {
+		errs = append(errs, node.KillKubelet(ctx))
+	}
+	if outage.Runtime {
+		errs = append(errs, node.KillRuntime(ctx))
+	}
+	pause(ctx, action.Down)
+	if outage.Runtime {
+		errs = append(errs, node.ReviveRuntime(ctx))
+	}
+	if outage.Kubelet {
+		errs = append(errs, r.reviveKubelet())
+	}
+	outage.To = time.Now()
+	r.ledger.Outage(outage)
+	if err := errors.Join(errs...); err != nil {
+		r.problem("%v: %v", action, err)
+		return "failed"
+	}
+	return done
+}
+
+func (r *rampage) reviveKubelet() error {
+	r.kubeletFrom = time.Now()
+	return node.ReviveKubelet()
+}
+
+// supervise starts a kubelet again that ended, as a service manager would. It
+// must not end by itself, unless it found no runtime when it started. For the
+// goroutine that kills.
+func (r *rampage) supervise() {
+	alive, err := node.KubeletAlive()
+	if err != nil {
+		r.problem("look for the kubelet: %v", err)
+	}
+	if alive || err != nil {
+		return
+	}
+	excused := false
+	for _, outage := range r.ledger.Outages() {
+		excused = excused || outage.Runtime && outage.To.After(r.kubeletFrom) && outage.From.Before(r.kubeletFrom.Add(startupGrace))
+	}
+	if excused {
+		r.count("kubelet gave up without a runtime")
+	} else {
+		r.problem("the kubelet that was started at %s ended by itself", r.kubeletFrom.Format(time.TimeOnly))
+	}
+	if err := r.reviveKubelet(); err != nil {
+		r.problem("start the kubelet again: %v", err)
+	}
+}
+
+// panics are the lines of the kubelet's log, of this run, that tell of a panic.
+func (r *rampage) panics() []string {
+	file, err := os.Open(node.KubeletLog())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer file.Close()
+	if _, err := file.Seek(r.logFrom, io.SeekStart); err != nil {
+		return []string{err.Error()}
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		for _, sign := range []string{"panic: ", "fatal error: ", "Observed a panic"} {
+			if strings.HasPrefix(line, sign) || strings.Contains(line, `"`+sign) {
+				found = append(found, fmt.Sprintf("in the log of the kubelet: %.300s", line))
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	kubetypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
+)
+
+// lookInterval is how often the runtime is asked what runs.
+const lookInterval = 200 * time.Millisecond
+
+// observe watches the API and the runtime until the context ends.
+func (r *rampage) observe(ctx context.Context) *sync.WaitGroup {
+	r.s.t.Helper()
+	list, err := r.pods().List(ctx, metav1.ListOptions{})
+	r.s.must(err)
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return r.pods().Watch(ctx, options)
+		},
+	})
+	r.s.must(err)
+	runtime, err := node.Runtime(ctx)
+	r.s.must(err)
+	var all sync.WaitGroup
+	all.Go(func() { r.watchAPI(ctx, events) })
+	all.Go(func() { r.watchRuntime(ctx, runtime) })
+	return &all
+}
+
+func (r *rampage) watchAPI(ctx context.Context, events watch.Interface) {
+	for event := range events.ResultChan() {
+		pod, ok := event.Object.(*v1.Pod)
+		if !ok {
+			r.problem("the watch of pods says %v: %v", event.Type, event.Object)
+			continue
+		}
+		r.phases.See(pod, time.Now())
+		if event.Type == watch.Deleted {
+			static := pod.Annotations[v1.MirrorPodAnnotationKey] != ""
+			r.phases.Deleted(pod, static || r.ledger.IsForced(string(pod.UID)), time.Now())
+		}
+	}
+	if ctx.Err() == nil {
+		r.problem("the watch of pods ended")
+	}
+}
+
+func (r *rampage) watchRuntime(ctx context.Context, runtime internalapi.RuntimeService) {
+	// Without a log: the client would tell of each look that fails.
+	ctx = klog.NewContext(ctx, klog.Logger{})
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		// A look that fails shows a runtime that was killed; the next one tells
+		// when what ended meanwhile did.
+		if err := r.look(ctx, runtime); err != nil && ctx.Err() == nil {
+			r.count("looks at the runtime that failed")
+		}
+		<-ticker.C
+	}
+}
+
+// look asks the runtime once for all containers and sandboxes of the test.
+func (r *rampage) look(ctx context.Context, runtime internalapi.RuntimeService) error {
+	began := time.Now()
+	containers, err := runtime.ListContainers(ctx, nil)
+	if err != nil {
+		return err
+	}
+	sandboxes, err := runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, container := range containers {
+		if container.Labels[kubetypes.KubernetesPodNamespaceLabel] == r.s.name {
+			r.see(r.detail(ctx, runtime, container), began)
+		}
+	}
+	for _, sandbox := range sandboxes {
+		if sandbox.Labels[kubetypes.KubernetesPodNamespaceLabel] == r.s.name {
+			run := runOf(sandbox.Id, sandbox.Labels)
+			run.Container, run.Started = chaos.Sandbox, time.Unix(0, sandbox.CreatedAt)
+			run.Running = sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
+			r.see(run, began)
+		}
+	}
+	return nil
+}
+
+func (r *rampage) see(run chaos.Run, began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs.See(run, began, r.phases.Over)
+}
+
+func runOf(id string, labels map[string]string) chaos.Run {
+	pod := labels[kubetypes.KubernetesPodNameLabel]
+	return chaos.Run{
+		ID:        id,
+		UID:       labels[kubetypes.KubernetesPodUIDLabel],
+		Pod:       pod,
+		Container: labels[kubetypes.KubernetesContainerNameLabel],
+		Static:    strings.HasPrefix(pod, "static-"),
+	}
+}
+
+// detail asks when a container started and ended, as long as that can change.
+func (r *rampage) detail(ctx context.Context, runtime internalapi.RuntimeService, container *runtimeapi.Container) chaos.Run {
+	run := runOf(container.Id, container.Labels)
+	run.Running = container.State == runtimeapi.ContainerState_CONTAINER_RUNNING
+	run.Started = time.Unix(0, container.CreatedAt)
+	r.mu.Lock()
+	before, known := r.runs.Get(container.Id)
+	r.mu.Unlock()
+	if known {
+		run.Started = before.Started
+	}
+	if known && (run.Running == before.Running || !before.Finished.IsZero()) {
+		return run
+	}
+	// One that was removed meanwhile keeps what is known of it.
+	if status, err := runtime.ContainerStatus(ctx, container.Id, false); err == nil {
+		if at := status.Status.StartedAt; at > 0 {
+			run.Started = time.Unix(0, at)
+		}
+		if at := status.Status.FinishedAt; at > 0 {
+			run.Finished = time.Unix(0, at)
+		}
+	}
+	return run
+}
+
+// lives reads what the containers and hooks wrote.
+func (r *rampage) lives() ([]chaos.Life, error) {
+	files, err := filepath.Glob(filepath.Join(r.notes, chaos.NotesFile("*")))
+	if err != nil {
+		return nil, err
+	}
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		all.Write(data)
+	}
+	return chaos.Lives(all.String())
+}
+
+// neverRestarted tells which pods run each container once.
+func (r *rampage) neverRestarted() func(uid string) bool {
+	never := map[string]bool{}
+	for _, asked := range r.ledger.Expected() {
+		never[asked.UID] = asked.Shape.Restart == v1.RestartPolicyNever
+	}
+	return func(uid string) bool { return never[uid] }
+}

@@ -1,0 +1,190 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
+)
+
+// How much the chaos test does. PLIMSOLL_CHAOS_TIME is the time that it takes
+// without the end, in which all comes to rest; PLIMSOLL_CHAOS_SEED repeats a run.
+const (
+	chaosPods   = 24
+	chaosStatic = 6
+	chaosTime   = 2 * time.Minute
+	// restTimeout is how long everything may take to come to rest: the longest
+	// termination that is left, a kubelet that was just killed, its back-offs.
+	restTimeout = 4 * time.Minute
+)
+
+// TestChaos does everything at once to 30 pods, and kills kubelet and runtime
+// under them. What it must never see and what must be left of it is told by
+// package chaos.
+func TestChaos(t *testing.T) {
+	seed, config := chaosSettings(t)
+	again := fmt.Sprintf("PLIMSOLL_CHAOS_SEED=%d PLIMSOLL_CHAOS_TIME=%v", seed, config.Time)
+	t.Logf("%s repeats this run", again)
+	r := newRampage(t)
+	actions := chaos.Plan(seed, config)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	watching := r.observe(ctx)
+	r.run(ctx, actions)
+	t.Logf("everything was asked for after %v; waiting for rest", r.since())
+	r.rest("everything is as the API server asked", r.settled)
+	r.clear(ctx)
+	r.rest("nothing is left", r.settled)
+	cancel()
+	watching.Wait()
+	r.verdict(again)
+}
+
+func chaosSettings(t *testing.T) (seed uint64, config chaos.Config) {
+	t.Helper()
+	seed, config = rand.Uint64(), chaos.Config{Pods: chaosPods, Static: chaosStatic, Time: chaosTime}
+	var err error
+	if text := os.Getenv("PLIMSOLL_CHAOS_SEED"); text != "" {
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("PLIMSOLL_CHAOS_SEED is %q, want a number: %v", text, err)
+		}
+	}
+	if text := os.Getenv("PLIMSOLL_CHAOS_TIME"); text != "" {
+		if config.Time, err = time.ParseDuration(text); err != nil || config.Time < 30*time.Second {
+			t.Fatalf("PLIMSOLL_CHAOS_TIME is %q, want a duration such as 10m, at least 30s: %v", text, err)
+		}
+	}
+	return seed, config
+}
+
+// rampage is a run of the chaos test.
+type rampage struct {
+	s *space
+	// notes is the folder in which containers and hooks leave lines.
+	notes  string
+	ledger *chaos.Ledger
+	phases *chaos.Phases
+	began  time.Time
+	// logFrom is where in the kubelet's log this run begins.
+	logFrom int64
+
+	mu     sync.Mutex
+	runs   *chaos.Runs
+	counts map[string]int
+	wrong  []string
+	// kubeletFrom is when the kubelet was started last.
+	kubeletFrom time.Time
+}
+
+func newRampage(t *testing.T) *rampage {
+	t.Helper()
+	r := &rampage{notes: t.TempDir(), ledger: chaos.NewLedger(), phases: chaos.NewPhases(), runs: chaos.NewRuns(), counts: map[string]int{}}
+	r.s = newSpace(t)
+	r.s.noPressure()
+	r.s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
+		// How soon a full emptyDir is noticed.
+		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second}
+	})
+	r.s.configMap(chaos.SettingsName, map[string]string{"color": "red"})
+	if info, err := os.Stat(node.KubeletLog()); err == nil {
+		r.logFrom = info.Size()
+	}
+	r.began = time.Now()
+	r.kubeletFrom = r.began
+	return r
+}
+
+// since is the time since the run began.
+func (r *rampage) since() time.Duration { return time.Since(r.began).Round(time.Millisecond) }
+
+// problem records what must not be, and goes on.
+func (r *rampage) problem(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrong = append(r.wrong, fmt.Sprintf("at %v: ", r.since())+fmt.Sprintf(format, args...))
+}
+
+func (r *rampage) count(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[what]++
+}
+
+// run does what is planned: one goroutine for the API, one for the processes of
+// the node.
+func (r *rampage) run(ctx context.Context, actions []chaos.Action) {
+	kills, asks := []chaos.Action{}, []chaos.Action{}
+	for _, action := range actions {
+		if action.Kind.Kills() {
+			kills = append(kills, action)
+		} else {
+			asks = append(asks, action)
+		}
+	}
+	var lanes sync.WaitGroup
+	lanes.Go(func() { r.inOrder(ctx, asks, r.ask) })
+	lanes.Go(func() { r.inOrder(ctx, kills, r.kill) })
+	lanes.Wait()
+}
+
+// inOrder does each action at its time, or as soon after it as the one before
+// is done, and tells what came of it.
+func (r *rampage) inOrder(ctx context.Context, actions []chaos.Action, do func(context.Context, chaos.Action) string) {
+	for _, action := range actions {
+		if !pause(ctx, action.At-time.Since(r.began)) {
+			return
+		}
+		at := r.since()
+		outcome := do(ctx, action)
+		r.count(string(action.Kind) + " " + outcome)
+		r.s.t.Logf("%9v (planned %v) %v: %s", at, action.At.Round(time.Millisecond), action, outcome)
+	}
+}
+
+// pause waits, and says whether it may go on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// verdict fails the test for everything that was ever wrong, and tells what was
+// done.
+func (r *rampage) verdict(again string) {
+	wrong := append(r.wrong, r.phases.Wrong()...)
+	wrong = append(wrong, r.runs.Wrong()...)
+	lives, err := r.lives()
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	wrong = append(wrong, chaos.JudgeLives(lives, r.neverRestarted(), r.ledger.Outages())...)
+	wrong = append(wrong, r.panics()...)
+	for _, text := range wrong {
+		r.s.t.Error(text)
+	}
+	var counts []string
+	for what, n := range r.counts {
+		counts = append(counts, fmt.Sprintf("%s: %d", what, n))
+	}
+	slices.Sort(counts)
+	r.s.t.Logf("%s: %d pods, %d containers and sandboxes, %d lives noted, %d hooks called again after a crash, %d outages; %s", again,
+		len(r.ledger.Expected()), r.runs.Count(), len(lives), chaos.Repeated(lives), len(r.ledger.Outages()), strings.Join(counts, ", "))
+}

@@ -1,0 +1,180 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+// tellLog shows what the kubelet wrote about the pod if the test fails.
+func (s *space) tellLog(pod *v1.Pod) {
+	s.t.Cleanup(func() {
+		if !s.t.Failed() {
+			return
+		}
+		data, err := os.ReadFile(node.KubeletLog())
+		if err != nil {
+			s.t.Log(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, string(pod.UID)) || strings.Contains(line, s.name+"/"+pod.Name) {
+				s.t.Log(strings.TrimSpace(line))
+			}
+		}
+	})
+}
+
+// quickPod is an idle pod that has two seconds to end.
+func quickPod(name string) *v1.Pod {
+	pod := kit.IdlePod(name)
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(2))
+	return pod
+}
+
+// mainPID is the first process of the pod's container, as the machine sees it.
+func (s *space) mainPID(pod *v1.Pod) int {
+	s.t.Helper()
+	pid, err := node.ContainerPID(s.ctx, pod.Status.ContainerStatuses[0].ContainerID)
+	s.must(err)
+	return pid
+}
+
+func (s *space) delete(pod *v1.Pod) {
+	s.t.Helper()
+	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, pod.Name, metav1.DeleteOptions{}))
+}
+
+// stat are the fields of /proc/<pid>/stat after the name: state, parent, …
+func stat(pid int) ([]string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("process %d: %q", pid, data)
+	}
+	return fields, nil
+}
+
+// dead is nil for a process that has ended, also while its parent has not noticed.
+func dead(pid int) error {
+	fields, err := stat(pid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return nil
+	case err != nil:
+		return err
+	case fields[0] == "Z":
+		return nil
+	}
+	return fmt.Errorf("process %d is in state %s", pid, fields[0])
+}
+
+// shimOf finds the runtime's helper of a container: the parent of its first process. It must be one of this cluster's.
+func (s *space) shimOf(pid int) int {
+	s.t.Helper()
+	fields, err := stat(pid)
+	s.must(err)
+	shim, err := strconv.Atoi(fields[1])
+	s.must(err)
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", shim))
+	s.must(err)
+	line := strings.Split(string(args), "\x00")
+	if !strings.HasPrefix(filepath.Base(line[0]), "containerd-shim") || !slices.Contains(line, node.Layout().Socket()) {
+		s.t.Fatalf("process %d, the parent of container process %d, is no shim of this cluster: %q", shim, pid, line)
+	}
+	return shim
+}
+
+// halt stops a process until the function that is returned is called; that is also done when the test ends.
+func (s *space) halt(pid int) (goOn func()) {
+	s.t.Helper()
+	before, err := stat(pid)
+	s.must(err)
+	s.must(syscall.Kill(pid, syscall.SIGSTOP))
+	goOn = func() {
+		// The start time tells it from another process of the same number.
+		if now, err := stat(pid); err == nil && now[19] == before[19] {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	s.t.Cleanup(goOn)
+	return goOn
+}
+
+// TestHungShim: the runtime's helper hangs, so that no request to stop the container comes to an end. The processes are killed all the same,
+// the pod is not reported as stopped, and goes away once the runtime has noticed.
+func TestHungShim(t *testing.T) {
+	s := newSpace(t)
+	pod := s.ready(quickPod("hung"))
+	s.tellLog(pod)
+	pid := s.mainPID(pod)
+	goOn := s.halt(s.shimOf(pid))
+	s.delete(pod)
+	for _, event := range [][2]string{
+		{"ContainerStopOverdue", "running: main"},
+		{"ContainerProcessesKilled", "sleep"},
+		{"ContainerStopStuck", "running: main; no process is left"},
+	} {
+		s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, pod.Name, event[0], event[1]) })
+	}
+	s.must(dead(pid))
+	if left := s.get(pod.Name); left.Status.Phase != v1.PodRunning || left.DeletionTimestamp == nil {
+		t.Errorf("the runtime has not stopped the pod, and it is reported as %s", kit.Describe(left))
+	}
+	goOn()
+	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
+}
+
+// TestFrozenPod: somebody has frozen the pod's cgroup. On cgroup v1 no signal ends its processes before they are thawed.
+func TestFrozenPod(t *testing.T) {
+	s := newSpace(t)
+	pod := s.ready(quickPod("frozen"))
+	s.tellLog(pod)
+	pid := s.mainPID(pod)
+	file, on, off := freezerOf(t, pid)
+	s.must(os.WriteFile(file, []byte(on), 0o644))
+	t.Cleanup(func() { _ = os.WriteFile(file, []byte(off), 0o644) })
+	s.delete(pod)
+	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
+	s.must(dead(pid))
+}
+
+// freezerOf is the file that freezes the pod of a process, and what is written to it.
+func freezerOf(t *testing.T, pid int) (file, on, off string) {
+	t.Helper()
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(cgroups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		// The container's cgroup is below the pod's.
+		switch pod := filepath.Dir(parts[2]); {
+		case parts[1] == "freezer":
+			return filepath.Join("/sys/fs/cgroup/freezer", pod, "freezer.state"), "FROZEN", "THAWED"
+		case parts[1] == "" && strings.Contains(pod, "pod"):
+			file, on, off = filepath.Join("/sys/fs/cgroup", pod, "cgroup.freeze"), "1", "0"
+		}
+	}
+	if file == "" {
+		t.Fatalf("no freezer for process %d: %s", pid, cgroups)
+	}
+	return file, on, off
+}

@@ -1,0 +1,182 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+// The groups of pods, by priority, and how long each may take to stop. The machine goes down at most their sum later.
+const (
+	ordinary, important      = int32(0), int32(10_000)
+	ordinaryTime, urgentTime = 20, 10 // seconds
+	longestShutdown          = (ordinaryTime + urgentTime) * time.Second
+	shutdownMessage          = "Pod was terminated in response to imminent node shutdown."
+	neverEnds, endsAfter3s   = "trap '' TERM" + kit.Forever, "trap 'sleep 3; exit 0' TERM" + kit.Forever
+	endsAtOnce               = "trap 'exit 0' TERM" + kit.Forever
+)
+
+func gracefulShutdown(config *kubeletv1beta1.KubeletConfiguration) {
+	config.ShutdownGracePeriodByPodPriority = []kubeletv1beta1.ShutdownGracePeriodByPodPriority{
+		{Priority: ordinary, ShutdownGracePeriodSeconds: ordinaryTime}, {Priority: important, ShutdownGracePeriodSeconds: urgentTime},
+	}
+}
+
+// podThat runs script itself as process 1, so that it alone decides what a signal does.
+func podThat(name, script string, grace int64) *v1.Pod {
+	pod := kit.IdlePod(name)
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}
+	pod.Spec.TerminationGracePeriodSeconds = &grace
+	return pod
+}
+
+// TestGracefulNodeShutdown announces to the kubelet that the machine goes down, then that it does not. The kubelet delays the shutdown
+// until the pods are stopped, from the lowest priority up and each group within its time; the node is not Ready and takes no pod
+// meanwhile. Afterwards static pods are started again: they were not failed for good.
+func TestGracefulNodeShutdown(t *testing.T) {
+	s := newSpace(t)
+	logind := startLogind(t, longestShutdown)
+	s.restartKubelet(gracefulShutdown)
+	s.lock(logind, 1, true)
+	if want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}; !slices.Equal(logind.asked[0], want) {
+		t.Errorf("asked for the lock %q, want %q", logind.asked[0], want)
+	}
+	s.writeManifest(podThat("static", endsAtOnce, 30))
+	s.mirror("static", kit.Ready)
+	s.priorityClass("important-"+s.name, important)
+	urgent := podThat("urgent", endsAtOnce, 30)
+	urgent.Spec.PriorityClassName = "important-" + s.name
+	for _, pod := range []*v1.Pod{podThat("polite", endsAfter3s, 30), podThat("deaf", neverEnds, 5), urgent} {
+		s.ready(pod)
+	}
+
+	began := time.Now()
+	s.must(logind.prepareForShutdown(true))
+	s.eventually(time.Minute, func(ctx context.Context) error { return shuttingDown(ctx, s) })
+	late := s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("NodeShutdown"))
+	if !strings.HasSuffix(late.Status.Message, "Pod was rejected as the node is shutting down.") {
+		t.Errorf("late pod: %s", kit.Describe(late))
+	}
+	s.lock(logind, 1, false)
+	if took := time.Since(began); took > longestShutdown {
+		t.Errorf("the lock was held for %v, want at most %v", took, longestShutdown)
+	}
+	s.checkShutDown("deaf", "polite", "urgent")
+
+	s.must(logind.prepareForShutdown(false))
+	s.asked(logind, 2)
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		got, err := kit.Node(ctx, s.client)
+		if err == nil && kit.NodeCondition(got, v1.NodeReady).Status != v1.ConditionTrue {
+			err = errors.New("the node is not Ready again")
+		}
+		return err
+	})
+	s.ready(kit.Bound(kit.IdlePod("welcome")))
+	// As at the next boot: the static pod is started, the others stay as they are.
+	s.must(node.StopKubelet(s.ctx))
+	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
+	s.mirror("static", readyAgain)
+	s.lock(logind, 3, true)
+	for _, name := range []string{"polite", "deaf", "urgent"} {
+		if phase := s.get(name).Status.Phase; phase != v1.PodFailed && phase != v1.PodSucceeded {
+			t.Errorf("pod %s is %s after the shutdown", name, phase)
+		}
+	}
+}
+
+// TestStoppedKubeletStopsNoPod ends the kubelet alone, which is no shutdown of the node.
+func TestStoppedKubeletStopsNoPod(t *testing.T) {
+	s := newSpace(t)
+	logind := startLogind(t, longestShutdown)
+	s.restartKubelet(gracefulShutdown)
+	s.lock(logind, 1, true)
+	s.ready(podThat("polite", endsAtOnce, 30))
+	before := s.fingerprint()
+	s.must(node.StopKubelet(s.ctx))
+	s.lock(logind, 1, false)
+	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
+	s.must(s.sameAs(before))
+}
+
+func (s *space) priorityClass(name string, value int32) {
+	s.t.Helper()
+	classes := s.client.SchedulingV1().PriorityClasses()
+	_, err := classes.Create(s.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+	s.must(err)
+	s.t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// readyAgain is kit.Ready for a pod that may have ended before: a static pod is started again.
+func readyAgain(pod *v1.Pod) error {
+	if kit.ConditionStatus(pod, v1.PodReady) != v1.ConditionTrue {
+		return errors.New("not Ready again: " + kit.Describe(pod))
+	}
+	return nil
+}
+
+// shuttingDown is nil if the node says that it is.
+func shuttingDown(ctx context.Context, s *space) error {
+	got, err := kit.Node(ctx, s.client)
+	if err != nil {
+		return err
+	}
+	ready := kit.NodeCondition(got, v1.NodeReady)
+	if ready.Status == v1.ConditionFalse && strings.Contains(ready.Message, "node is shutting down") {
+		return nil
+	}
+	return fmt.Errorf("Ready is %s: %s", ready.Status, ready.Message)
+}
+
+// checkShutDown wants the pods stopped for the shutdown, the last named one after all the others.
+func (s *space) checkShutDown(names ...string) {
+	s.t.Helper()
+	var last time.Time
+	for i, name := range names {
+		pod := s.wait(s.get(name), podTimeout, func(pod *v1.Pod) error {
+			if pod.Status.Phase != v1.PodFailed && pod.Status.Phase != v1.PodSucceeded {
+				return errors.New("not ended: " + kit.Describe(pod))
+			}
+			return nil
+		})
+		if pod.Status.Reason != "Terminated" || pod.Status.Message != shutdownMessage {
+			s.t.Errorf("pod %s: %s", name, kit.Describe(pod))
+		}
+		if kit.ConditionStatus(pod, v1.DisruptionTarget) != v1.ConditionTrue {
+			s.t.Errorf("pod %s has no condition DisruptionTarget", name)
+		}
+		ended := pod.Status.ContainerStatuses[0].State.Terminated
+		if ended == nil {
+			s.t.Errorf("pod %s: its container has not ended: %s", name, kit.Describe(pod))
+			continue
+		}
+		if i == len(names)-1 && ended.FinishedAt.Time.Before(last) {
+			s.t.Errorf("pod %s ended at %v, before the others of lower priority at %v", name, ended.FinishedAt, last)
+		}
+		last = later(last, ended.FinishedAt.Time)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
