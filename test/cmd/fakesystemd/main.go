@@ -69,8 +69,11 @@ func systemdRun(args []string) error {
 			fmt.Println("systemd 252 (stand-in)")
 			return nil
 		case option == "-p" && len(args) > 0:
-			if _, file, found := strings.Cut(args[0], "StandardError=file:"); found {
-				u.Log = file
+			// The log is opened to append in any case.
+			for _, how := range []string{"StandardError=file:", "StandardError=append:"} {
+				if file, found := strings.CutPrefix(args[0], how); found {
+					u.Log = file
+				}
 			}
 			args = args[1:]
 		case strings.HasPrefix(option, "--unit="):
