@@ -84,14 +84,15 @@ func (i images) list() ([]build.Image, error) {
 	return list, nil
 }
 
-// agnhost is the suite's server for everything, in a glibc userland.
+// agnhost is the suite's server for everything, in a glibc userland. The image
+// it stands in for has the tools of busybox too, of which specs use nmeter.
 func (i images) agnhost(name string) build.Image {
 	return build.Image{
 		Name:       name,
 		Root:       i.userland,
 		Entrypoint: []string{"/agnhost"},
 		Cmd:        []string{"pause"},
-		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost")},
+		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost"), "/bin/nmeter": i.builder.Path("nmeter")},
 		Links:      map[string]string{"/agnhost-2": "agnhost"},
 	}
 }
