@@ -63,12 +63,14 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
 	b.admission.victims = preemption.NewHandler(preemptionPods{b}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
+	predicates := lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources)
 	chain := admission.Chain{
 		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
 		Pressure:    b.pressure.eviction,
 		Sysctls:     sysctls,
 		Resources:   containers.GetAllocateResourcesPodAdmitHandler(),
-		Predicates:  lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources),
+		Predicates:  predicates,
+		RoomFirst:   admission.NewRoomFirst(predicates, b.admission.victims),
 		AppArmor:    lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
 		PodFeatures: lifecycle.NewPodFeaturesAdmitHandler(),
 		Shutdown:    b.pressure.shutdown,

@@ -146,8 +146,10 @@ func mounts() (map[string][]string, error) {
 	}
 	byPod := map[string][]string{}
 	for _, point := range points {
-		uid := chaos.UIDOfPath(node.Layout().KubeletRoot(), point)
-		byPod[uid] = append(byPod[uid], point)
+		// The root itself is mounted too, and belongs to no pod.
+		if uid := chaos.UIDOfPath(node.Layout().KubeletRoot(), point); uid != "" {
+			byPod[uid] = append(byPod[uid], point)
+		}
 	}
 	return byPod, nil
 }

@@ -110,11 +110,13 @@ func newRampage(t *testing.T) *rampage {
 // since is the time since the run began.
 func (r *rampage) since() time.Duration { return time.Since(r.began).Round(time.Millisecond) }
 
-// problem records what must not be, and goes on.
+// problem records and tells what must not be, and goes on.
 func (r *rampage) problem(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrong = append(r.wrong, fmt.Sprintf("at %v: ", r.since())+fmt.Sprintf(format, args...))
+	text := fmt.Sprintf("at %v: ", r.since()) + fmt.Sprintf(format, args...)
+	r.s.t.Logf("wrong %s", text)
+	r.wrong = append(r.wrong, text)
 }
 
 func (r *rampage) count(what string) {

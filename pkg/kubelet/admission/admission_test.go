@@ -136,16 +136,58 @@ func (named) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	return lifecycle.PodAdmitResult{}
 }
 
+// fixed answers what it is told to.
+type fixed struct{ answer lifecycle.PodAdmitResult }
+
+// efforts are the states of an effort to make room.
+type efforts struct{ making, failed bool }
+
+func (e efforts) Making(types.UID) bool { return e.making }
+func (e efforts) Failed(types.UID) bool { return e.failed }
+
+func (f fixed) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult { return f.answer }
+
+// TestD38RoomIsMadeBeforeResourcesAreAllocated: what the predicates say ahead of their turn counts while room is being made, and when
+// that has failed.
+func TestD38RoomIsMadeBeforeResourcesAreAllocated(t *testing.T) {
+	critical, ordinary := pod("critical"), pod("ordinary")
+	priority := int32(2_000_000_000)
+	critical.Spec.Priority = &priority
+	type answer = lifecycle.PodAdmitResult
+	full, failed, yes := answer{Reason: lifecycle.OutOfCPU}, answer{Reason: lifecycle.UnexpectedAdmissionError}, answer{Admit: true}
+	for name, tc := range map[string]struct {
+		pod        *v1.Pod
+		predicates answer
+		efforts    efforts
+		want       answer
+	}{
+		"there is room":                        {critical, yes, efforts{}, yes},
+		"room is being made":                   {critical, full, efforts{making: true}, full},
+		"room could not be made":               {critical, failed, efforts{failed: true}, failed},
+		"there is room although that failed":   {critical, yes, efforts{failed: true}, yes},
+		"what preemption cannot help with":     {critical, answer{Reason: "NodeAffinity"}, efforts{}, yes},
+		"nobody is there who could be stopped": {critical, failed, efforts{}, yes},
+		"an ordinary pod that does not fit in": {ordinary, full, efforts{}, yes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := NewRoomFirst(fixed{tc.predicates}, tc.efforts)
+			if got := h.Admit(&lifecycle.PodAdmitAttributes{Pod: tc.pod}); got != tc.want {
+				t.Errorf("%+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestChainOrder(t *testing.T) {
 	chain := Chain{
 		Shutdown: named("shutdown"), DeclaredFeatures: named("declared"), PodFeatures: named("features"), AppArmor: named("apparmor"),
-		Predicates: named("predicates"), Resources: named("resources"), Sysctls: named("sysctls"), Pressure: named("pressure"), Resize: named("resize"),
+		Predicates: named("predicates"), Resources: named("resources"), Sysctls: named("sysctls"), RoomFirst: named("room"), Pressure: named("pressure"), Resize: named("resize"),
 	}
 	var order []string
 	for _, h := range chain.Handlers() {
 		order = append(order, string(h.(named)))
 	}
-	want := []string{"resize", "pressure", "sysctls", "resources", "predicates", "apparmor", "features", "declared", "shutdown"}
+	want := []string{"resize", "pressure", "sysctls", "room", "resources", "predicates", "apparmor", "features", "declared", "shutdown"}
 	if !slices.Equal(order, want) {
 		t.Errorf("%v, want %v", order, want)
 	}

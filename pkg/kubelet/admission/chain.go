@@ -1,12 +1,18 @@
 package admission
 
-import "k8s.io/kubernetes/pkg/kubelet/lifecycle"
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+)
 
 // Chain names the admit handlers. A nil handler is left out.
 type Chain struct {
-	Resize           lifecycle.PodAdmitHandler
-	Pressure         lifecycle.PodAdmitHandler
-	Sysctls          lifecycle.PodAdmitHandler
+	Resize   lifecycle.PodAdmitHandler
+	Pressure lifecycle.PodAdmitHandler
+	Sysctls  lifecycle.PodAdmitHandler
+	// RoomFirst is NewRoomFirst over Predicates.
+	RoomFirst        lifecycle.PodAdmitHandler
 	Resources        lifecycle.PodAdmitHandler
 	Predicates       lifecycle.PodAdmitHandler
 	AppArmor         lifecycle.PodAdmitHandler
@@ -23,8 +29,9 @@ func (c Chain) Handlers() lifecycle.PodAdmitHandlers {
 		// Under pressure nothing more is looked at: it is the cheapest answer and the one that matters most.
 		c.Pressure,
 		c.Sysctls,
-		// CPUs, memory and devices are allocated here, before the predicates, as in stock (stock-defects D38 says what is wrong
-		// with that: a critical pod that needs exclusive CPUs is refused before preemption could make room).
+		// For critical pods room is made before anything is allocated.
+		c.RoomFirst,
+		// CPUs, memory and devices are allocated here, before the predicates, as in stock: these look at what was allocated.
 		c.Resources,
 		// The scheduler's predicates, with preemption when a critical pod fails them.
 		c.Predicates,
@@ -40,4 +47,39 @@ func (c Chain) Handlers() lifecycle.PodAdmitHandlers {
 		}
 	}
 	return handlers
+}
+
+// roomFirst asks the predicates ahead of their turn.
+type roomFirst struct {
+	predicates lifecycle.PodAdmitHandler
+	efforts    Efforts
+}
+
+// Efforts says how it goes with making room for a pod.
+type Efforts interface {
+	// Making: it is under way. Failed: it has ended in vain, and nobody was told yet.
+	Making(uid types.UID) bool
+	Failed(uid types.UID) bool
+}
+
+// NewRoomFirst returns a handler that has room made for critical pods before CPUs and devices are allocated to them. In stock
+// a critical pod that needs exclusive CPUs is refused by the resource managers before preemption could help. While room is being
+// made the pod is refused for now, and for good when that has failed. Whatever else the predicates say is left to their own turn,
+// since they judge devices by what was allocated.
+func NewRoomFirst(predicates lifecycle.PodAdmitHandler, efforts Efforts) lifecycle.PodAdmitHandler {
+	return roomFirst{predicates, efforts}
+}
+
+// Admit implements lifecycle.PodAdmitHandler.
+func (r roomFirst) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if !kubetypes.IsCriticalPod(attrs.Pod) {
+		return lifecycle.PodAdmitResult{Admit: true}
+	}
+	// Asking tells of a failure and forgets it; to ask again would begin anew.
+	failed := r.efforts.Failed(attrs.Pod.UID)
+	answer := r.predicates.Admit(attrs)
+	if failed || r.efforts.Making(attrs.Pod.UID) {
+		return answer
+	}
+	return lifecycle.PodAdmitResult{Admit: true}
 }

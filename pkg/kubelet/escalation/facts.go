@@ -78,7 +78,11 @@ func (f Facts) Summary() string {
 	case len(f.Processes) == 0:
 		parts = append(parts, "no process is left in the pod's cgroup")
 	default:
-		parts = append(parts, fmt.Sprintf("%d processes in the pod's cgroup, %d of them in uninterruptible sleep", len(f.Processes), len(f.Stuck())))
+		noun := "processes"
+		if len(f.Processes) == 1 {
+			noun = "process"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s in the pod's cgroup, %d in uninterruptible sleep", len(f.Processes), noun, len(f.Stuck())))
 		parts = append(parts, named(f.Processes))
 	}
 	return strings.Join(parts, "; ")

@@ -157,9 +157,9 @@ func TestSummary(t *testing.T) {
 		{Facts{Silent: true, NoCgroup: errors.New("no cgroup")}, "the runtime does not answer; processes cannot be listed: no cgroup"},
 		{
 			Facts{Running: []string{"a"}, Processes: many},
-			"running: a; 8 processes in the pod's cgroup, 1 of them in uninterruptible sleep; 17 (dd) D, 10 (sh) S, 11 (sh) S, 12 (sh) S, 13 (sh) S, …",
+			"running: a; 8 processes in the pod's cgroup, 1 in uninterruptible sleep; 17 (dd) D, 10 (sh) S, 11 (sh) S, 12 (sh) S, 13 (sh) S, …",
 		},
-		{Facts{Processes: []Process{{PID: 3}}}, "all containers have stopped; 1 processes in the pod's cgroup, 0 of them in uninterruptible sleep; 3 () ?"},
+		{Facts{Processes: []Process{{PID: 3}}}, "all containers have stopped; 1 process in the pod's cgroup, 0 in uninterruptible sleep; 3 () ?"},
 	} {
 		if got := tc.facts.Summary(); got != tc.want {
 			t.Errorf("got  %q\nwant %q", got, tc.want)

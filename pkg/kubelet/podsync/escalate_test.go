@@ -62,7 +62,7 @@ func TestOverduePodIsKilledRungByRung(t *testing.T) {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "0s kill pod", "18s stop id-a 0", "23s stop sandbox sandbox", "28s kill cgroup /kubepods/poduid")
-		const left = "running: a; 2 processes in the pod's cgroup, 0 of them in uninterruptible sleep; 10 (pause) S, 11 (main) S"
+		const left = "running: a; 2 processes in the pod's cgroup, 0 in uninterruptible sleep; 10 (pause) S, 11 (main) S"
 		expectEvents(t, h.world,
 			"Warning ContainerStopOverdue The container runtime has not stopped the pod 13s after the end of its grace period: "+left,
 			"Warning ContainerProcessesKilled Killing what is in the pod's cgroup, past the container runtime: "+left)
@@ -133,7 +133,7 @@ func TestProcessStuckInTheKernel(t *testing.T) {
 			t.Errorf("%d kills: %q", kills, h.noted())
 		}
 		sent := h.sent()
-		if len(sent) != 3 || !strings.Contains(sent[2], "ContainerStopStuck") || !strings.Contains(sent[2], "1 of them in uninterruptible sleep; 11 (dd) D") {
+		if len(sent) != 3 || !strings.Contains(sent[2], "ContainerStopStuck") || !strings.Contains(sent[2], "1 in uninterruptible sleep; 11 (dd) D") {
 			t.Errorf("events %q", sent)
 		}
 	})
@@ -320,7 +320,7 @@ func TestProcessesThatTheRuntimeHasLost(t *testing.T) {
 					}
 					return
 				}
-				if err == nil || !strings.Contains(err.Error(), "processes are left: all containers have stopped; 1 processes in the pod's cgroup, 1 of them in uninterruptible sleep; 11 (dd) D") {
+				if err == nil || !strings.Contains(err.Error(), "processes are left: all containers have stopped; 1 process in the pod's cgroup, 1 in uninterruptible sleep; 11 (dd) D") {
 					t.Errorf("got %v", err)
 				}
 				if calls := h.take(); slices.Contains(calls, "generate terminal=true") || slices.Contains(calls, "unprepare") {

@@ -58,7 +58,7 @@ func (w *Workers) forgetBegun(desired []*v1.Pod) {
 		}
 		state, known := w.cfg.Store.State(r.UID)
 		stopped := !known || state.Phase >= podlifecycle.Terminated
-		return !(stopped && podutil.IsPodPhaseTerminal(pod.Status.Phase))
+		return !stopped || !podutil.IsPodPhaseTerminal(pod.Status.Phase)
 	})
 }
 

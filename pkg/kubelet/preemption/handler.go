@@ -137,6 +137,14 @@ func (h *Handler) Making(uid types.UID) bool {
 	return ok && !e.done
 }
 
+// Failed reports whether an effort to make room has ended in vain and HandleAdmissionFailure has not told so yet.
+func (h *Handler) Failed(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e, ok := h.efforts[uid]
+	return ok && e.done && e.err != nil
+}
+
 // Forget drops what is known of a pod that was admitted, rejected or deleted. Victims that are being stopped go on to stop.
 func (h *Handler) Forget(uid types.UID) {
 	h.mu.Lock()

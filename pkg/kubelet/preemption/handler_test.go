@@ -87,7 +87,7 @@ func ask(t *testing.T, h *Handler, pod *v1.Pod, reasons []lifecycle.PredicateFai
 			t.Errorf("while room is being made: %v, %v", remain, err)
 		}
 		synctest.Wait()
-		if h.Making(pod.UID) {
+		if h.Making(pod.UID) || h.Failed(pod.UID) != (e.err != nil) {
 			t.Error("still at it when all victims have stopped")
 		}
 		if remain = nil; e.err != nil {

@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"strings"
+	"sync"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -16,7 +17,7 @@ var reclaims = metrics.NewCounterVec(&metrics.CounterOpts{
 }, []string{"device", "outcome"})
 
 // RegisterMetrics makes the metrics of this package visible. It may be called more than once.
-func RegisterMetrics() { legacyregistry.Register(reclaims) }
+var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(reclaims) })
 
 func count(d snapshot.Device, enough bool, err error) {
 	outcome := "not_enough"

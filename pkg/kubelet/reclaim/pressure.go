@@ -117,7 +117,7 @@ func (a *attempt) images(ctx context.Context) error {
 // missing is how much has to come free still, in the unit of the signal.
 func (a *attempt) missing(ctx context.Context) (int64, error) {
 	space, err := a.m.config.Measure(ctx, a.q.Device)
-	if err != nil {
+	if a.got.Missing = 0; err != nil {
 		return 0, fmt.Errorf("measuring the %s: %w", a.q.Device, err)
 	}
 	a.last = space.Bytes
@@ -127,6 +127,7 @@ func (a *attempt) missing(ctx context.Context) (int64, error) {
 	if !a.looked {
 		a.first, a.looked = a.last, true
 	}
+	a.got.Missing = max(0, a.q.Target-a.last)
 	return a.q.Target - a.last, nil
 }
 

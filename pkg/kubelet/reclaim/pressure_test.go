@@ -51,7 +51,7 @@ func TestReclaimFreesWhatIsNeededLeastRecentlyUsedFirst(t *testing.T) {
 		{401, []string{"sha256:a"}, snapshot.Reclaimed{Images: 1, Freed: 100, More: true}},
 		{500, []string{"sha256:a"}, snapshot.Reclaimed{Images: 1, Freed: 100, More: true}},
 		{501, []string{"sha256:a", "sha256:b"}, snapshot.Reclaimed{Images: 2, Freed: 300, More: true}},
-		{5000, []string{"sha256:a", "sha256:b", "sha256:c"}, snapshot.Reclaimed{Images: 3, Freed: 600}},
+		{5000, []string{"sha256:a", "sha256:b", "sha256:c"}, snapshot.Reclaimed{Images: 3, Freed: 600, Missing: 4000}},
 	} {
 		bubble(t, func(t *testing.T, w *world, m *Manager) {
 			expect(t, "got", reclaimed(t, m, wants(test.target)), test.got)
@@ -167,6 +167,8 @@ func TestUnknownUseRemovesNothing(t *testing.T) {
 				broken := errors.New("the runtime is away")
 				breaks(w, broken)
 				got, err := m.Reclaim(t.Context(), wants(5000))
+				expect(t, "what is missing is known", got.Missing > 0, what != "measure")
+				got.Missing = 0
 				expect(t, "got", got, snapshot.Reclaimed{})
 				expect(t, "removed", w.removed, []string(nil))
 				if !errors.Is(err, broken) || len(w.events) != 1 || !strings.HasPrefix(w.events[0], "ImageGCFailed: Freeing ephemeral-storage of the node device: ") {

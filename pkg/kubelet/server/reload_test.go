@@ -164,7 +164,12 @@ func TestClientCAIsReloaded(t *testing.T) {
 	}
 	keepCurrent(t, certificates)
 	cfg.TLS = certificates.TLS()
-	defer run(t, NewServers(cfg))()
+	stop := run(t, NewServers(cfg))
+	defer func() {
+		if err := stop(); err != nil {
+			t.Errorf("the servers ended with %v", err)
+		}
+	}()
 
 	ask := func() (int, error) {
 		return askWith(t, options.CertFile, "https://"+at(cfg.Kubelet.Port, "/pods"), newcomer)

@@ -129,6 +129,8 @@ type Reclaimed struct {
 	// Freed is by how much more was available at its end than at its beginning, in the unit that was asked for. It is negative
 	// when others took more than came free.
 	Freed int64
+	// Missing is what the file system itself said at its end that was still missing; 0 when there was enough, or it did not say.
+	Missing int64
 	// More: it removed something, ended because there was enough, and may have more to give.
 	More bool
 }

@@ -36,7 +36,7 @@ func AmendmentOf(amend func(*v1.PodStatus)) *Amendment {
 
 // Apply amends a status. It may be called more than once, and for several statuses at the same time.
 func (a *Amendment) Apply(status *v1.PodStatus) {
-	if a.Phase != "" && !(a.KeepSucceeded && status.Phase == v1.PodSucceeded) {
+	if a.Phase != "" && (!a.KeepSucceeded || status.Phase != v1.PodSucceeded) {
 		status.Phase = a.Phase
 	}
 	status.Reason, status.Message = a.Reason, a.Message

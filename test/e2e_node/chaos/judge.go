@@ -90,7 +90,7 @@ func excused(asked Asked, pod *v1.Pod, outages []Outage) bool {
 			continue
 		}
 		for _, outage := range outages {
-			if outage.Runtime && !ended.FinishedAt.Time.Before(outage.From.Add(-excuse)) && !ended.FinishedAt.Time.After(outage.To.Add(excuse)) {
+			if outage.Runtime && !ended.FinishedAt.Time.Before(outage.From.Add(-excuse)) && !ended.FinishedAt.After(outage.To.Add(excuse)) {
 				return true
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	core "k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
@@ -114,7 +113,7 @@ func TestPodsAreValid(t *testing.T) {
 			}
 			options := validation.PodValidationOptions{AllowPodLifecycleSleepActionZeroValue: false}
 			if errs := validation.ValidatePodCreate(&internal, options); len(errs) > 0 {
-				t.Fatalf("seed %d: %v: %v", seed, action, field.ErrorList(errs).ToAggregate())
+				t.Fatalf("seed %d: %v: %v", seed, action, errs.ToAggregate())
 			}
 		}
 	}

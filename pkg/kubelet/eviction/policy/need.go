@@ -16,6 +16,8 @@ type need struct {
 	hard    bool
 	// amount must come free until every active threshold of the group and kind is resolved, at least 1. Then target is available.
 	amount, target int64
+	// measured: the amount is newer than the figures of the signals; a node-level reclaim found it at its end.
+	measured bool
 	// signals are those of the active thresholds, in order.
 	signals []snapshot.Signal
 }

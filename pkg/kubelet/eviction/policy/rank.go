@@ -12,17 +12,16 @@ type candidate struct {
 	pod *snapshot.Pod
 	// usage is meaningless when it is not known.
 	usage, request int64
-	known          bool
+	// rate is how fast usage grows per second, memory only.
+	rate float64
+	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
+	preference    int
+	spared, known bool
 	// first: it must go before any pod that is not. The pod uses more than it asked for; for PIDs, of which nobody can ask
 	// for any, far more than an equal share.
 	first bool
-	// rate is how fast usage grows per second, memory only.
-	rate float64
 	// slow: it is being stopped already, with more grace than the need can wait for.
 	slow bool
-	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
-	preference int
-	spared     bool
 }
 
 // candidates are the pods that may be evicted for the need, in the order in which they would go.

@@ -24,6 +24,9 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return ReclaimNode, true
 	}
+	if n.measured {
+		return "", false
+	}
 	if s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
 		return AwaitFigures, true
 	}
@@ -33,6 +36,34 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		return ReclaimNode, true
 	}
 	return "", false
+}
+
+// measure takes over what a reclaim that was not enough has left, when that is newer than the figures: the figures of a file
+// system may be as old as the period, and a disk that fills up does not wait. It counts until the question which pod has to go was
+// asked, and not beyond a release.
+func (r *round) measure(n *need) {
+	request, ok := reclaimFor(n, r.snapshot.Layout)
+	if !ok || r.rules.rehearsal {
+		return
+	}
+	s := r.snapshot
+	last := reclaimOf(s, &request)
+	if last.Running || last.Got.Missing <= 0 || !s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
+		return
+	}
+	if last.Finished.Before(r.memory.acting[n.group]) || !last.Finished.After(r.before.judged[n.group]) || last.Finished.Before(s.LastRelease) {
+		return
+	}
+	n.amount, n.measured = last.Got.Missing, true
+}
+
+// figures are those that the need is served by.
+func (r *round) figures(n *need) snapshot.Observation {
+	o := r.snapshot.Signals[n.signal]
+	if n.measured {
+		o.Available = saturatingAdd(n.target, -n.amount)
+	}
+	return o
 }
 
 // reclaimFor says what of the node itself lies on the device of a need: dead containers where writable layers are, unused

@@ -2,8 +2,13 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -36,6 +41,43 @@ func TestReclaimGoesOnWhileThereIsMore(t *testing.T) {
 		} else {
 			w.evicts(d, "writer")
 		}
+	}
+}
+
+// The figures of a file system may be old. What the reclaim itself has measured is newer, and nobody waits for others.
+func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
+	for name, test := range map[string]struct {
+		missing int64
+		release time.Duration
+		want    Outcome
+	}{
+		"it was not enough":            {3 * gi, 0, Evict},
+		"nobody measured":              {0, 0, AwaitFigures},
+		"a pod has gone since":         {3 * gi, 1500 * time.Millisecond, AwaitFigures},
+		"a pod has gone, but long ago": {3 * gi, -time.Minute, Evict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "small", disk: gi}, spec{name: "writer", disk: 9 * gi})
+			old := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: w.now}
+			w.signals[snapshot.NodeFsAvailable] = old
+			w.outcome(w.after(time.Second), ReclaimNode)
+			w.now = w.now.Add(time.Second)
+			w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{Images: 1, Missing: test.missing})}
+			w.release = w.reclaim[0].Finished.Add(test.release)
+			if test.release == 0 {
+				w.release = time.Time{}
+			}
+			d := w.after(time.Second)
+			w.outcome(d, test.want)
+			if test.want != Evict {
+				return
+			}
+			w.evicts(d, "writer")
+			if v := d.Victims[0]; !strings.Contains(v.Message, "Threshold quantity: 10Gi, available: 7Gi.") || d.Starved[0].Amount != 3*gi {
+				t.Errorf("message %q, starved %+v", v.Message, d.Starved)
+			}
+			w.outcome(w.after(time.Second), AwaitFigures)
+		})
 	}
 }
 
@@ -95,4 +137,43 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever is known of reclaims, and in any order: what is asked for is sized, and nobody is evicted for what is being asked for.
+func TestReclaimsOfAnyKind(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t, start, anySpecs(t, 6))
+		at := func(name string) time.Time {
+			return start.Add(time.Duration(rapid.IntRange(-90, 5).Draw(t, name)) * time.Second)
+		}
+		for _, device := range []snapshot.Device{snapshot.NodeDevice, snapshot.ImageDevice} {
+			for _, inodes := range []bool{true, false} {
+				s.Reclaims = append(s.Reclaims, snapshot.Reclaim{
+					Device: device, Inodes: inodes, Running: rapid.Bool().Draw(t, "running"), Started: at("started"), Finished: at("finished"),
+					Got: snapshot.Reclaimed{More: rapid.Bool().Draw(t, "more"), Missing: rapid.Int64Range(-gi, 10*gi).Draw(t, "missing")},
+				})
+			}
+		}
+		rules := rulesOf(anyThresholds(t)...)
+		_, m := Decide(s, rules, Memory{})
+		later := *s
+		later.Taken = start.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "later")) * time.Second)
+		d, _ := Decide(&later, rules, m)
+		later.Reclaims = slices.Clone(later.Reclaims)
+		slices.Reverse(later.Reclaims)
+		again, _ := Decide(&later, rules, m)
+		if !reflect.DeepEqual(names(d.Victims), names(again.Victims)) || !reflect.DeepEqual(d.Starved, again.Starved) || !reflect.DeepEqual(d.Reclaims, again.Reclaims) {
+			t.Fatalf("decisions differ: %+v, %+v", d, again)
+		}
+		for _, q := range d.Reclaims {
+			if q.Amount <= 0 || !q.Images && !q.Containers {
+				t.Fatalf("asks for %+v", q)
+			}
+			for _, v := range d.Victims {
+				if v.Signal == q.Signal {
+					t.Fatalf("%s is reclaimed and %s is evicted for it", q.Signal, v.Pod.Object.Name)
+				}
+			}
+		}
+	})
 }

@@ -20,6 +20,7 @@ type round struct {
 
 // serve decides about one need and reports whether the round has begun something for it.
 func (r *round) serve(n *need) (began bool) {
+	r.measure(n)
 	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount}
 	p := pendingFor(n, r.snapshot, r.rules.Timing)
 	st.InFlight, st.Certain = p.amount, p.certain
@@ -30,7 +31,7 @@ func (r *round) serve(n *need) (began bool) {
 }
 
 func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
-	if !r.figuresAreNew(n) {
+	if !n.measured && !r.figuresAreNew(n) {
 		return AwaitFigures, false
 	}
 	if p.amount >= n.amount {
@@ -143,7 +144,7 @@ func (r *round) victim(n *need, c *candidate) Victim {
 		Pod: c.pod, Signal: n.signal, Metric: n.signal.String(), Hard: n.hard, Hasten: c.slow,
 		Since: r.memory.acting[n.group], GraceSeconds: r.grace(n, c.pod), Expected: c.pod.Release(r.snapshot.Layout),
 	}
-	v.Message, v.Annotations = explain(t, r.snapshot.Signals[n.signal], c.pod)
+	v.Message, v.Annotations = explain(t, r.figures(n), c.pod)
 	return v
 }
 
