@@ -140,7 +140,8 @@ func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
-		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.terminations(),
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.terminations(), Overdue: b.workers.syncer.Overdue,
+		Earlier:        earlierStaticPods{sandboxes: b.Runtime.Runtime, pods: b.runtime.manager},
 		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}
 }

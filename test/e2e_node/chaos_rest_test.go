@@ -22,13 +22,22 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
+// tellInterval is how often the test tells what it waits for.
+const tellInterval = 20 * time.Second
+
 // rest waits until the check holds, and records what is missing if it never
 // does.
 func (r *rampage) rest(what string, check func(context.Context) error) {
 	began := time.Now()
+	told := began
 	err := kit.Poll(r.s.ctx, restTimeout, func(ctx context.Context) error {
 		r.supervise()
-		return check(ctx)
+		err := check(ctx)
+		if err != nil && time.Since(told) > tellInterval {
+			told = time.Now()
+			r.s.t.Logf("%9v not yet: %v", r.since(), err)
+		}
+		return err
 	})
 	if err != nil {
 		r.problem("%s: %v", what, err)

@@ -23,11 +23,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// exclusiveCPUs gives guaranteed pods with whole CPUs CPUs of their own, and keeps CPU 0 from pods that want such.
+// exclusiveCPUs gives guaranteed pods with whole CPUs CPUs of their own. Half a CPU is reserved, which keeps a whole one, CPU 0, from
+// pods that want such, and leaves the other half of it to the rest.
 func exclusiveCPUs(config *kubeletv1beta1.KubeletConfiguration) {
 	config.CPUManagerPolicy = "static"
 	config.CPUManagerReconcilePeriod = metav1.Duration{Duration: time.Second}
-	config.ReservedSystemCPUs = "0"
+	config.SystemReserved["cpu"] = "500m"
 }
 
 // withExclusiveCPUs restarts the kubelet with the static policy; the first configuration comes back when the test ends. Both refuse

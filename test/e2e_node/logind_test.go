@@ -81,7 +81,12 @@ func startBus(t *testing.T) (address string) {
 		t.Fatal(err)
 	}
 	daemon := exec.Command("dbus-daemon", "--config-file="+config, "--nofork", "--nopidfile")
-	daemon.Stderr = os.Stderr
+	said, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	daemon.Stderr = said
 	if err := daemon.Start(); err != nil {
 		t.Fatalf("a private bus needs dbus-daemon (package dbus): %v", err)
 	}
@@ -89,12 +94,13 @@ func startBus(t *testing.T) (address string) {
 		_ = daemon.Process.Kill()
 		_ = daemon.Wait() // it was killed
 	})
-	err := kit.Poll(t.Context(), time.Minute, func(context.Context) error {
+	err = kit.Poll(t.Context(), time.Minute, func(context.Context) error {
 		_, err := os.Stat(socket)
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		why, _ := os.ReadFile(said.Name())
+		t.Fatalf("%v; dbus-daemon says: %s", err, why)
 	}
 	return "unix:path=" + socket
 }

@@ -68,6 +68,8 @@ type RuntimePodFound struct {
 type WorkTaken struct {
 	// NameFree is true when no other static pod stands before this one. Table fills it in.
 	NameFree bool
+	// NameUsed is true when the runtime runs a static pod of the same full name that no worker knows.
+	NameUsed bool
 	// Stopped is true when the runtime is known to run nothing of this pod.
 	Stopped bool
 }

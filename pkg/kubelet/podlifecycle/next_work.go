@@ -11,7 +11,7 @@ func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
 		switch {
 		case s.TerminationRequested() && !s.mayRun(ev):
 			return s.finish(now)
-		case s.Phase == Known && !ev.NameFree:
+		case s.Phase == Known && (!ev.NameFree || ev.NameUsed):
 			// The update stays pending: nobody else may see a pod that has not started.
 			return s, []Command{Requeue{After: DelayBackoff}}
 		}

@@ -37,6 +37,12 @@ func (t *Table) Apply(uid UID, ev Event, now time.Time) (State, []Command) {
 	if slices.Contains(cmds, Command(Forget{})) {
 		delete(t.states, uid)
 	}
+	if after.Marks.RuntimeOnly && after.Phase == Finished {
+		// It may be a static pod of an earlier run of the agent, for whose end its successor waits.
+		if holder, held := t.names.holder[after.FullName]; held && t.states[holder].Phase == Known {
+			cmds = append(cmds, WakeOther{UID: holder})
+		}
+	}
 	if after.Static && after.Phase == Finished {
 		if next, ok := t.names.leave(after.FullName, uid); ok {
 			cmds = append(cmds, WakeOther{UID: next})

@@ -10,6 +10,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
@@ -73,6 +74,10 @@ type Config struct {
 	Allocation Allocation
 	// Terminations is optional. Without it a termination that the agent has begun does not survive a restart.
 	Terminations Terminations
+	// Overdue is optional: the pods that the runtime has not stopped in time, and what was done about each. For those who look (Views).
+	Overdue func() map[types.UID]escalation.Overdue
+	// Earlier is optional. Without it a static pod may start while the one that it replaced is still running from an earlier run of the agent.
+	Earlier EarlierStaticPods
 	// ResyncInterval is the time between two syncs of a pod that is well.
 	ResyncInterval time.Duration
 	// BackoffPeriod is the time before a failed operation is repeated.

@@ -46,7 +46,7 @@ func (w *Workers) run(p *worker) {
 		if p.ctx.Err() != nil {
 			return
 		}
-		j := w.nextJob(p)
+		j := w.nextJob(p, w.nameUsed(p))
 		if j.op == podlifecycle.OpNone {
 			continue
 		}
@@ -57,12 +57,12 @@ func (w *Workers) run(p *worker) {
 	}
 }
 
-// nextJob asks the lifecycle what to do; the zero job is nothing.
-func (w *Workers) nextJob(p *worker) job {
+// nextJob asks the lifecycle what to do; the zero job is nothing. nameUsed says that the pod may not start now.
+func (w *Workers) nextJob(p *worker, nameUsed bool) job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var j job
-	taken := podlifecycle.WorkTaken{}
+	taken := podlifecycle.WorkTaken{NameUsed: nameUsed}
 	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {
 		taken.Stopped = w.runtimeStopped(p.uid)
 	}

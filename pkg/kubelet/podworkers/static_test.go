@@ -2,11 +2,15 @@ package podworkers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
@@ -107,4 +111,67 @@ func TestReplacedStaticPodEndsWithTheLast(t *testing.T) {
 			t.Errorf("remembered: %v", uids)
 		}
 	})
+}
+
+// earlierPods is a runtime with static pods of an earlier run of the agent.
+type earlierPods struct {
+	mu   sync.Mutex
+	pods map[types.UID]*kubecontainer.Pod
+	err  error
+}
+
+func (e *earlierPods) RunningStaticPods(_ context.Context, fullName string) ([]*kubecontainer.Pod, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var found []*kubecontainer.Pod
+	for _, pod := range e.pods {
+		if kubecontainer.BuildPodFullName(pod.Name, pod.Namespace) == fullName {
+			found = append(found, pod)
+		}
+	}
+	return found, e.err
+}
+
+func (e *earlierPods) ends(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.pods, uid)
+}
+
+// A static pod that was replaced while no agent was there is stopped first, without a word from housekeeping; its successor starts as soon as
+// it has ended. Stock runs both for a while.
+func TestStaticPodReplacedWhileNoAgentWasThere(t *testing.T) {
+	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+	bubble(t, func(n *node) {
+		n.script.onTerminateOther = func(ctx context.Context, pod *kubecontainer.Pod) error {
+			defer earlier.ends(pod.ID)
+			<-time.After(3 * time.Second)
+			return ctx.Err()
+		}
+		successor, other := staticPod("a", "new"), staticPod("b", "other")
+		n.start(successor)
+		n.start(other)
+		n.wantPhase(successor, podlifecycle.Known)
+		n.wantPhase(other, podlifecycle.Syncing)
+		n.after(2 * time.Second)
+		n.wantPhase(successor, podlifecycle.Known)
+		n.after(1500 * time.Millisecond)
+		n.wantPhase(successor, podlifecycle.Syncing)
+	}, func(c *Config) { c.Earlier = earlier })
+}
+
+// As long as the runtime does not tell whether a pod of the name runs, none is started.
+func TestStaticPodWaitsForTheRuntime(t *testing.T) {
+	earlier := &earlierPods{err: errors.New("no runtime")}
+	bubble(t, func(n *node) {
+		pod := staticPod("a", "new")
+		n.start(pod)
+		n.wantPhase(pod, podlifecycle.Known)
+		earlier.mu.Lock()
+		earlier.err = nil
+		earlier.mu.Unlock()
+		n.send(kubetypes.SyncPodSync, pod) // as the work queue does after the back-off
+		n.after(0)
+		n.wantPhase(pod, podlifecycle.Syncing)
+	}, func(c *Config) { c.Earlier = earlier })
 }

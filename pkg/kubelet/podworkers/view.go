@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
@@ -68,6 +69,26 @@ type TerminationView struct {
 	Waiters int `json:"waiters"`
 	// Stuck is true when the containers should have ended by now.
 	Stuck bool `json:"stuck"`
+	// Overdue says what was done beyond asking the runtime, nil as long as nothing was.
+	Overdue *OverdueView `json:"overdue,omitempty"`
+}
+
+// OverdueView is a pod that the runtime has not stopped in time (package escalation).
+type OverdueView struct {
+	// Since is when its grace period was over.
+	Since time.Time `json:"since"`
+	// Tried is the last thing that was done about it.
+	Tried string `json:"tried"`
+	// Left says in words what was left of it when somebody looked last, at the time of Seen.
+	Left string    `json:"left"`
+	Seen time.Time `json:"seen"`
+}
+
+func overdueView(o escalation.Overdue, found bool) *OverdueView {
+	if !found {
+		return nil
+	}
+	return &OverdueView{Since: o.Since, Tried: o.Rung.String(), Left: o.Facts.Summary(), Seen: o.Seen}
 }
 
 // ErrorView is how an operation failed.
@@ -81,13 +102,21 @@ type ErrorView struct {
 
 // Views shows all pod workers. It waits for no worker and not for the runtime.
 func (w *Workers) Views() Listing {
+	var overdue map[types.UID]escalation.Overdue
+	if w.cfg.Overdue != nil {
+		overdue = w.cfg.Overdue()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listing := Listing{Time: w.cfg.Clock.Now(), Workers: make([]View, 0, len(w.workers))}
 	names := w.staticPods()
 	for uid, p := range w.workers {
 		if state, known := w.cfg.Store.State(uid); known {
-			listing.Workers = append(listing.Workers, p.view(state, names.before(uid, state), listing.Time))
+			v := p.view(state, names.before(uid, state), listing.Time)
+			if o, found := overdue[uid]; v.Termination != nil {
+				v.Termination.Overdue = overdueView(o, found)
+			}
+			listing.Workers = append(listing.Workers, v)
 		}
 	}
 	slices.SortFunc(listing.Workers, func(a, b View) int {

@@ -17,6 +17,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
@@ -261,4 +262,25 @@ func TestLookingBesideWork(t *testing.T) {
 			t.Error("nothing was seen")
 		}
 	})
+}
+
+func TestViewOfAnOverduePod(t *testing.T) {
+	since := time.Now()
+	overdue := map[types.UID]escalation.Overdue{}
+	bubble(t, func(n *node) {
+		pod, other := newPod("a"), newPod("b")
+		overdue[pod.UID] = escalation.Overdue{Since: since, Rung: escalation.KillCgroup, Seen: since.Add(time.Minute), Facts: escalation.Facts{Running: []string{"main"}}}
+		overdue[other.UID] = overdue[pod.UID]
+		n.start(pod)
+		n.start(other)
+		n.send(kubetypes.SyncPodKill, pod)
+		v := n.view(pod)
+		want := OverdueView{Since: since, Tried: "KillCgroup", Seen: since.Add(time.Minute), Left: "running: main; no process is left in the pod's cgroup"}
+		if v.Termination == nil || v.Termination.Overdue == nil || *v.Termination.Overdue != want {
+			t.Errorf("seen of an overdue pod: %+v", v.Termination)
+		}
+		if v = n.view(other); v.Termination != nil {
+			t.Errorf("a pod that is not being stopped: %+v", v.Termination)
+		}
+	}, func(c *Config) { c.Overdue = func() map[types.UID]escalation.Overdue { return overdue } })
 }

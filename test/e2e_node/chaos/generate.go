@@ -17,6 +17,7 @@ type slot struct {
 	generation int
 	// freeName says when the name may be used again at the earliest.
 	freeName time.Duration
+	created  time.Duration
 	shape    Shape
 	filled   bool
 	revision int
@@ -29,6 +30,20 @@ type leaver struct {
 	// by is when it is gone at the latest, if the node does what it should.
 	by    time.Duration
 	shape Shape
+	// young is whether it may have been deleted before it could hear signals.
+	young bool
+}
+
+// adult is how old a pod is that certainly hears signals: its containers may
+// have had to wait for a kubelet or a runtime.
+const adult = 25 * time.Second
+
+// lasting is how long a pod may take to stop within that grace period.
+func lasting(shape Shape, young bool, grace int64) time.Duration {
+	if young && shape.Body != HoldsVolume {
+		return time.Duration(grace) * time.Second
+	}
+	return time.Duration(shape.Lasting(grace)) * time.Second
 }
 
 // generator knows what pods there would be if the node were perfect. It is only
@@ -82,7 +97,7 @@ func (g *generator) step() {
 		{14, g.on(taken, func(s *slot) { g.remove(s, Delete) })},
 		{7, g.on(taken, g.forceDelete)},
 		{8, g.on(taken, func(s *slot) { g.remove(s, Evict) })},
-		{8, g.on(slices.DeleteFunc(slices.Clone(taken), func(s *slot) bool { return !s.shape.Fillable || s.filled }), g.fill)},
+		{12, g.on(slices.DeleteFunc(slices.Clone(taken), func(s *slot) bool { return !s.shape.Fillable || s.filled }), g.fill)},
 		{8, g.hasten},
 		{4, g.forceLeaver},
 	}
@@ -126,7 +141,7 @@ func (g *generator) create(s *slot) {
 		s.freeName = 0
 	}
 	s.name = fmt.Sprintf("pod-%02d-%d", s.number, s.generation)
-	s.taken, s.filled, s.shape = true, false, randomShape(g.r)
+	s.taken, s.filled, s.shape, s.created = true, false, randomShape(g.r), g.now
 	g.act(Action{Kind: Create, Pod: s.name, Shape: s.shape})
 }
 
@@ -140,15 +155,16 @@ func (g *generator) remove(s *slot, kind Kind) {
 	if grace == OwnGrace {
 		grace = s.shape.Grace
 	}
-	by := g.now + time.Duration(s.shape.Lasting(grace)+3)*time.Second
-	g.leaving = append(g.leaving, leaver{slot: s, name: s.name, by: by, shape: s.shape})
+	young := g.young(s)
+	by := g.now + lasting(s.shape, young, grace) + 3*time.Second
+	g.leaving = append(g.leaving, leaver{slot: s, name: s.name, by: by, shape: s.shape, young: young})
 	// An agent that is killed meanwhile takes longer.
 	s.taken, s.freeName = false, by+30*time.Second
 }
 
 // forceDelete takes the pod from the API; it may use its own grace period still.
 func (g *generator) forceDelete(s *slot) {
-	if !g.settles(s.shape) {
+	if !g.settles(s.shape, g.young(s)) {
 		return
 	}
 	g.act(Action{Kind: ForceDelete, Pod: s.name})
@@ -157,9 +173,11 @@ func (g *generator) forceDelete(s *slot) {
 
 // settles says whether a pod that nobody can hasten any more would be gone in
 // time.
-func (g *generator) settles(shape Shape) bool {
-	return g.now+time.Duration(shape.Lasting(shape.Grace))*time.Second <= g.config.Time+settling
+func (g *generator) settles(shape Shape, young bool) bool {
+	return g.now+lasting(shape, young, shape.Grace) <= g.config.Time+settling
 }
+
+func (g *generator) young(s *slot) bool { return g.now-s.created < adult }
 
 func (g *generator) forceLeaver() {
 	if len(g.leaving) == 0 {
@@ -167,7 +185,7 @@ func (g *generator) forceLeaver() {
 	}
 	i := g.r.IntN(len(g.leaving))
 	l := g.leaving[i]
-	if !g.settles(l.shape) {
+	if !g.settles(l.shape, l.young) {
 		return
 	}
 	g.act(Action{Kind: ForceDelete, Pod: l.name})

@@ -60,11 +60,11 @@ func TestPlanDoesEverything(t *testing.T) {
 // TestPlanComesToRest adds up how long each pod may take to stop.
 func TestPlanComesToRest(t *testing.T) {
 	for seed := range uint64(seeds) {
-		shapes, ends := map[string]Shape{}, map[string]time.Duration{}
+		shapes, created, ends := map[string]Shape{}, map[string]time.Duration{}, map[string]time.Duration{}
 		for _, action := range Plan(seed, usual) {
 			switch action.Kind {
 			case Create:
-				shapes[action.Pod] = action.Shape
+				shapes[action.Pod], created[action.Pod] = action.Shape, action.At
 				delete(ends, action.Pod)
 			case Delete, Evict, Hasten, ForceDelete:
 				shape := shapes[action.Pod]
@@ -75,7 +75,7 @@ func TestPlanComesToRest(t *testing.T) {
 				if action.Grace == 0 && action.Kind != ForceDelete {
 					t.Errorf("seed %d: %v without a grace period", seed, action)
 				}
-				end := action.At + time.Duration(shape.Lasting(grace))*time.Second
+				end := action.At + lasting(shape, action.At-created[action.Pod] < adult, grace)
 				if before, ok := ends[action.Pod]; ok {
 					end = min(end, before)
 				}

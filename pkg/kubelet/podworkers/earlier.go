@@ -1,0 +1,45 @@
+package podworkers
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+)
+
+// EarlierStaticPods looks into the runtime for static pods.
+type EarlierStaticPods interface {
+	// RunningStaticPods returns the static pods of that full name that run. It asks the runtime itself.
+	RunningStaticPods(ctx context.Context, fullName string) ([]*kubecontainer.Pod, error)
+}
+
+// nameUsed is true when the runtime runs an earlier static pod of the same full name, which was replaced while no agent was there to see
+// it. A full name is that of one static pod on a node, and the source of this one has given it away: the earlier one is stopped at once, without
+// waiting for the other sources. It is true also when the runtime does not tell; nothing could be started then.
+func (w *Workers) nameUsed(p *worker) bool {
+	state, known := w.cfg.Store.State(p.uid)
+	if w.cfg.Earlier == nil || !known || !state.Static || state.Phase != podlifecycle.Known {
+		return false
+	}
+	logger := klog.FromContext(p.ctx)
+	pods, err := w.cfg.Earlier.RunningStaticPods(p.ctx, state.FullName)
+	if err != nil {
+		logger.Error(err, "Static pod waits, the runtime does not tell whether an earlier one of its name runs", "pod", p.name, "podUID", p.uid)
+		return true
+	}
+	used := false
+	for _, pod := range pods {
+		if pod.ID == p.uid {
+			continue
+		}
+		used = true
+		if _, known := w.cfg.Store.State(pod.ID); !known {
+			logger.Info("Stopping an earlier static pod of the same name", "pod", p.name, "podUID", p.uid, "earlierUID", pod.ID)
+			w.UpdatePod(p.ctx, Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod})
+		}
+	}
+	return used
+}
