@@ -1,11 +1,13 @@
 package conformance
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -119,5 +121,28 @@ func TestReportNamesSpecsInFull(t *testing.T) {
 	}
 	if len(specs) != 1 || specs[0].name() != "[sig-node] Pods when asked should run" || specs[0].State != "failed" {
 		t.Errorf("specs are %+v", specs)
+	}
+}
+
+func TestBatchesHoldEverySpecOnce(t *testing.T) {
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprintf("spec %03d%s", i, []string{"", " [Serial]", " [Slow]", " [Serial] [Slow]"}[i%4]))
+	}
+	var seen []string
+	for i, chunk := range batches(names) {
+		if len(chunk) == 0 || len(chunk) > batch {
+			t.Errorf("batch %d has %d specs", i, len(chunk))
+		}
+		for _, name := range chunk {
+			if strings.Contains(name, "[Serial]") != strings.Contains(chunk[0], "[Serial]") {
+				t.Errorf("batch %d mixes specs that run alone with others", i)
+			}
+		}
+		seen = append(seen, chunk...)
+	}
+	slices.Sort(seen)
+	if !slices.Equal(seen, names) {
+		t.Error("a spec was lost or doubled")
 	}
 }

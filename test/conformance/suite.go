@@ -27,9 +27,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// batch is how many specs are run between two savings of the results. The
-// suite starts and stops its own control plane for each batch.
-const batch = 60
+// How many specs are run between two savings of the results. The suite starts
+// and stops its own control plane for each batch. Serial specs take longest.
+const (
+	batch       = 60
+	serialBatch = 15
+)
 
 // interruptPatience is how long the suite may take to end when it is
 // interrupted.
@@ -122,7 +125,7 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 	todo := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return results[name].State == passed })
 	fmt.Fprintf(s.Log, "Suite %s with %s: %d specs, %d of them passed already. Log: %s\n", s.Name, s.Kubelet, len(names), len(names)-len(todo), s.file("suite.log"))
 	done := 0
-	for chunk := range slices.Chunk(todo, batch) {
+	for _, chunk := range batches(todo) {
 		start := time.Now()
 		specs, err := s.ginkgo(ctx, c, chunk)
 		if err != nil {
@@ -142,6 +145,24 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 		fmt.Fprintf(s.Log, "  %d of %d: %d of these %d passed, %s\n", done, len(todo), good, len(chunk), time.Since(start).Round(time.Second))
 	}
 	return nil
+}
+
+// batches puts specs together that run well together: first those that run
+// side by side, then those that run alone, each of which would wait for the
+// slowest of the others, at last the slow ones.
+func batches(names []string) [][]string {
+	var together, alone, slow []string
+	for _, name := range names {
+		switch {
+		case strings.Contains(name, "[Serial]"):
+			alone = append(alone, name)
+		case strings.Contains(name, "[Slow]"):
+			slow = append(slow, name)
+		default:
+			together = append(together, name)
+		}
+	}
+	return slices.Concat(slices.Collect(slices.Chunk(together, batch)), slices.Collect(slices.Chunk(alone, serialBatch)), slices.Collect(slices.Chunk(slow, batch)))
 }
 
 // list asks the suite for the specs that Focus and Skip choose.
