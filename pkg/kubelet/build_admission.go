@@ -63,7 +63,9 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
 	b.admission.victims = preemption.NewHandler(preemptionPods{b}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
-	predicates := lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources)
+	predicates := admission.NewHandover(
+		lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources),
+		b.pressure.room, b.admission.victims)
 	chain := admission.Chain{
 		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
 		Pressure:    b.pressure.eviction,

@@ -111,7 +111,8 @@ func (b *build) registerMetrics(context.Context) {
 	servermetrics.Register()
 }
 
-// makeDirectories makes the directories of the layout with stock's modes, and mounts below the root visible to containers.
+// makeDirectories makes the directories of the layout with stock's modes, and mounts below the root visible to containers. Our own
+// are not needed to start: a disk that has become full under stock must not keep the agent from running.
 func (b *build) makeDirectories(ctx context.Context) error {
 	type dir struct {
 		path string
@@ -119,7 +120,7 @@ func (b *build) makeDirectories(ctx context.Context) error {
 	}
 	l := b.layout
 	dirs := []dir{{l.Root(), 0o750}, {l.PodLogs(), 0o750}, {l.Pods(), 0o750}, {l.Plugins(), 0o750}, {l.PluginsRegistry(), 0o750},
-		{l.PodResources(), 0o750}, {l.Own(), 0o750}, {l.Terminations(), 0o750}, {containerLogLinks, 0o755}}
+		{l.PodResources(), 0o750}, {containerLogLinks, 0o755}}
 	if enabled(features.ContainerCheckpoint) {
 		dirs = append(dirs, dir{l.Checkpoints(), 0o700})
 	}
@@ -127,6 +128,9 @@ func (b *build) makeDirectories(ctx context.Context) error {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return fmt.Errorf("creating %s: %w", d.path, err)
 		}
+	}
+	if err := os.MkdirAll(l.Terminations(), 0o750); err != nil {
+		b.logger(ctx).Error(err, "No directory for the terminations that the agent begins; it is tried again when there is one to keep")
 	}
 	if err := b.Machine.HostUtil.MakeRShared(l.Root()); err != nil {
 		return fmt.Errorf("making %s a shared mount: %w", l.Root(), err)

@@ -35,6 +35,7 @@ func (b *build) watchRuntime(ctx context.Context) error {
 // startRuntimeDependents starts, in stock's order, what needs a runtime that is up. It returns when all of it is started.
 func (b *build) startRuntimeDependents(ctx context.Context) error {
 	logger, cm := klog.FromContext(ctx), b.Machine.ContainerManager
+	b.forgetOvertaken(ctx)
 	if err := b.Machine.CAdvisor.Start(); err != nil {
 		return fmt.Errorf("starting cAdvisor: %w", err)
 	}
@@ -62,4 +63,15 @@ func (b *build) startRuntimeDependents(ctx context.Context) error {
 		logger.Error(err, "Failed to start node shutdown manager")
 	}
 	return nil
+}
+
+// forgetOvertaken looks, before any pod is seen, whose termination is not to go on since another kubelet was here in between. When the
+// runtime does not say, the workers find it out by the status cache as far as that is filled.
+func (b *build) forgetOvertaken(ctx context.Context) {
+	running, err := b.runtime.manager.GetPods(ctx, false)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Terminations begun before: cannot tell which of their pods were started again since")
+		return
+	}
+	b.workers.workers.ForgetOvertaken(running)
 }

@@ -170,6 +170,10 @@ func (c *Cluster) Kubelet() string { return c.config.Kubelet }
 // SetKubelet changes which kubelet the next StartKubelet starts.
 func (c *Cluster) SetKubelet(path string) { c.config.Kubelet = path }
 
+// SetKubeletEnv changes the variables that the next StartKubelet adds to the
+// kubelet's environment.
+func (c *Cluster) SetKubeletEnv(env []string) { c.config.KubeletEnv = env }
+
 func (c *Cluster) start(ctx context.Context) error {
 	began := time.Now()
 	if err := c.prepare(); err != nil {

@@ -49,6 +49,9 @@ type Config struct {
 	Kubelet string
 	// KubeletArgs come after the flags that every kubelet gets.
 	KubeletArgs []string
+	// KubeletEnv are variables of the kubelet's environment, as "NAME=value",
+	// beside this program's own.
+	KubeletEnv []string
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
 	// Standalone leaves the control plane out: the kubelet runs static pods

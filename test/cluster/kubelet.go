@@ -34,7 +34,7 @@ func (c *Cluster) kubelet() host.Command {
 		Name: processKubelet,
 		Path: c.config.Kubelet,
 		Args: append(args, c.config.KubeletArgs...),
-		Env:  []string{"PATH=" + layout.Bin + ":" + os.Getenv("PATH")},
+		Env:  append([]string{"PATH=" + layout.Bin + ":" + os.Getenv("PATH")}, c.config.KubeletEnv...),
 	}
 }
 

@@ -73,6 +73,10 @@ func (l Layout) AdminConfig() string { return l.kubeconfig(userAdmin) }
 // Manifests is the folder of static pods.
 func (l Layout) Manifests() string { return filepath.Join(l.State, "manifests") }
 
+// PressureConfig is a place for a pressure configuration. No kubelet looks
+// there unless it is told to.
+func (l Layout) PressureConfig() string { return l.config("pressure.yaml") }
+
 // KubeletRoot is the kubelet's root directory.
 func (l Layout) KubeletRoot() string { return filepath.Join(l.State, "kubelet") }
 

@@ -22,6 +22,8 @@ const startupGrace = 30 * time.Second
 // as no kubelet starts without one.
 func (r *rampage) kill(ctx context.Context, action chaos.Action) string {
 	r.supervise()
+	processes.Lock()
+	defer processes.Unlock()
 	outage := chaos.Outage{
 		Kubelet: action.Kind != chaos.KillRuntime,
 		Runtime: action.Kind != chaos.KillKubelet,
@@ -59,6 +61,8 @@ func (r *rampage) reviveKubelet() error {
 // must not end by itself, unless it found no runtime when it started. For the
 // goroutine that kills.
 func (r *rampage) supervise() {
+	processes.Lock()
+	defer processes.Unlock()
 	alive, err := node.KubeletAlive()
 	if err != nil {
 		r.problem("look for the kubelet: %v", err)

@@ -47,21 +47,28 @@ func (s *space) startDevicePlugin(names ...string) *devicePlugin {
 	return plugin
 }
 
-// register serves anew and tells the kubelet, as a plugin does at its start and whenever the kubelet was restarted.
+// register serves anew and tells the kubelet, as a plugin does at its start and whenever the kubelet was restarted. A kubelet that starts
+// empties the folder of sockets, so this is repeated as a whole.
 func (p *devicePlugin) register(ctx context.Context) error {
+	return kit.Poll(ctx, time.Minute, func(ctx context.Context) error { return errors.Join(p.serve(), p.tellKubelet(ctx)) })
+}
+
+func (p *devicePlugin) serve() error {
 	p.stop()
 	listener, err := net.Listen("unix", p.socket)
 	if err != nil {
 		return err
 	}
-	p.server = grpc.NewServer()
-	pluginapi.RegisterDevicePluginServer(p.server, p)
-	server := p.server
+	server := grpc.NewServer()
+	p.server = server
+	pluginapi.RegisterDevicePluginServer(server, p)
 	go func() { _ = server.Serve(listener) }()
-	return kit.Poll(ctx, time.Minute, p.tellKubelet)
+	return nil
 }
 
 func (p *devicePlugin) tellKubelet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	connection, err := grpc.NewClient("unix://"+pluginapi.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"github.com/godbus/dbus/v5/prop"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -80,6 +81,9 @@ func startBus(t *testing.T) (address string) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, busConfig, socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := build.InstallPackage(t.Context(), os.Stderr, "dbus-daemon", "dbus-daemon"); err != nil {
+		t.Fatalf("a private bus needs dbus-daemon: %v", err)
+	}
 	daemon := exec.Command("dbus-daemon", "--config-file="+config, "--nofork", "--nopidfile")
 	said, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -88,7 +92,7 @@ func startBus(t *testing.T) (address string) {
 	defer said.Close()
 	daemon.Stderr = said
 	if err := daemon.Start(); err != nil {
-		t.Fatalf("a private bus needs dbus-daemon (package dbus): %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = daemon.Process.Kill()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -20,6 +21,10 @@ var node *cluster.Cluster
 
 // clusterConfig is what it was started with.
 var clusterConfig cluster.Config
+
+// processes is held by whoever ends and starts processes of the node beside the
+// test's own goroutine, and for ever once an interrupted run cleans up.
+var processes sync.Mutex
 
 // builder builds what single tests need beside the common parts.
 var builder build.Builder
@@ -51,6 +56,7 @@ func runTests(m *testing.M) (code int, err error) {
 	// A signal ends the tests, not the clean-up.
 	completed := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")
+		processes.Lock()
 		if err := node.Stop(context.Background()); err != nil {
 			fmt.Fprintf(os.Stderr, "e2e_node: %v\n", err)
 		}

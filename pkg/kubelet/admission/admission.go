@@ -2,7 +2,8 @@
 //
 // The chain of admit handlers itself is run by stock's allocation manager, which keeps the pods' allocated resources; this
 // package puts the chain together (chain.go), knows which pods ran here before the agent was restarted (readmission.go), keeps
-// those that wait (waiting.go), and turns a refusal into an event, a failed status and a metric (reject.go).
+// those that wait (waiting.go), counts room that changes hands once (handover.go), and turns a refusal into an event, a failed status
+// and a metric (reject.go).
 package admission
 
 import (

@@ -18,11 +18,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 )
 
 const (
 	// ReasonWaiting is the reason of the event and of the status of a pod that waits.
-	ReasonWaiting = "WaitingForRoom"
+	ReasonWaiting = podstatus.ReasonWaiting
 	// mostWaiting bounds how many pods wait at a time. A node has few DaemonSets; what comes beyond is rejected at once.
 	mostWaiting = 64
 )
@@ -188,6 +189,12 @@ func (r *Room) leave(uid types.UID) {
 	defer r.mu.Unlock()
 	r.pods = slices.DeleteFunc(r.pods, func(w waiter) bool { return w.uid == uid })
 	podsWaiting.Set(float64(len(r.pods)))
+}
+
+// HoldsForVictims reports whether the pod waits for others to stop.
+func (r *Room) HoldsForVictims(uid types.UID) bool {
+	w, waits := r.find(uid)
+	return waits && w.victims
 }
 
 // Holds reports whether the pod waits.

@@ -86,7 +86,11 @@ func isTrue(conditions []policy.Condition, t v1.NodeConditionType) bool {
 	return false
 }
 
-// PodIsEvicted tells from a pod's status whether it was evicted.
-func PodIsEvicted(status v1.PodStatus) bool {
-	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted
+// EvictionIsTold tells from the status that the API server has of a pod whether it was evicted and says how its containers ended.
+// It is Failed from the beginning of its eviction on, while they are still being stopped: what is left of them must not be removed
+// before, or their exit codes are lost.
+func EvictionIsTold(status *v1.PodStatus) bool {
+	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
+	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted && !slices.ContainsFunc(status.ContainerStatuses, running) &&
+		!slices.ContainsFunc(status.InitContainerStatuses, running) && !slices.ContainsFunc(status.EphemeralContainerStatuses, running)
 }

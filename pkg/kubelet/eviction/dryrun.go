@@ -18,6 +18,8 @@ const (
 	eventDryRun = "EvictionDryRun"
 	// dryRunEvery is the least time between two events about the same threshold.
 	dryRunEvery = time.Minute
+	// mostCounted bounds how many pods are remembered for one cause. Beyond that counting begins anew.
+	mostCounted = 4096
 )
 
 var (
@@ -90,7 +92,7 @@ func (r *rehearsals) count(v *policy.Victim) {
 	if r.counted == nil {
 		r.counted = map[cause]map[types.UID]bool{}
 	}
-	if r.counted[c] == nil {
+	if r.counted[c] == nil || len(r.counted[c]) >= mostCounted {
 		r.counted[c] = map[types.UID]bool{}
 	}
 	r.counted[c][v.Pod.UID] = true

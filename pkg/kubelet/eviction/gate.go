@@ -62,9 +62,10 @@ func newGate(reader MemoryReader, clock func() time.Time) *gate {
 	return &gate{reader: reader, clock: clock}
 }
 
-// adopt takes over options. Thresholds are armed anew with the next look.
+// adopt takes over options. Thresholds are armed anew with the next look, which is due: what was far away may be met by them.
 func (g *gate) adopt(o *Options) {
-	g.period, g.worst, g.how, g.armed = o.MonitoringPeriod, o.WorstGrowth, o.counting(), time.Time{}
+	g.period, g.worst, g.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
+	g.armed, g.next = time.Time{}, time.Time{}
 }
 
 // due tells whether it is time to look, or to arm.

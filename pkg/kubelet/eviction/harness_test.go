@@ -66,6 +66,8 @@ type fakePod struct {
 	since  time.Time
 	// cached is clean page cache on top of memory, seen only by readers of the kernel.
 	cached int64
+	// unseen: the summary says of the pod what was true before it has begun to use memory.
+	unseen bool
 }
 
 // uses is the working set.
@@ -158,6 +160,9 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 			continue
 		}
 		memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: u(p.uses())}
+		if p.unseen {
+			memory.WorkingSetBytes = u(0)
+		}
 		s.Pods = append(s.Pods, statsapi.PodStats{
 			PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
 			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(0)}}},

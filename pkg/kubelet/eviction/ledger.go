@@ -18,6 +18,8 @@ const (
 	retryAfter = 30 * time.Second
 	// forgetAfter is when a stopped pod that is never cleaned up leaves the ledger. It has stopped counting long before.
 	forgetAfter = 10 * time.Minute
+	// maxGraceSeconds bounds what is reckoned with: a hundred years. The API allows more than a time.Duration holds.
+	maxGraceSeconds = 100 * 365 * 24 * 60 * 60
 )
 
 // ledger holds the evictions that are not over. Kills report to it from their own goroutines.
@@ -40,7 +42,7 @@ func newLedger() *ledger { return &ledger{entries: map[types.UID]*entry{}} }
 func (l *ledger) begin(v *policy.Victim, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	deadline := now.Add(time.Duration(v.GraceSeconds) * time.Second)
+	deadline := now.Add(time.Duration(min(v.GraceSeconds, maxGraceSeconds)) * time.Second)
 	e, ok := l.entries[v.Pod.UID]
 	if !ok {
 		e = &entry{pod: v.Pod.Object, InFlight: snapshot.InFlight{UID: v.Pod.UID, Started: now, Deadline: deadline}}

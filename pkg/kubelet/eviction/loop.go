@@ -88,7 +88,7 @@ func (m *Manager) tick(ctx context.Context) {
 		}
 	case !now.Before(l.next):
 		l.collecting = now
-		q := question{scarce: l.gate != nil && l.gate.near(), how: m.options.Load().counting()}
+		q := question{scarce: l.gate != nil && l.gate.near(), how: m.options.Load().counting(), rules: l.rules}
 		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx, q) })
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -32,6 +33,14 @@ type question struct {
 	// scarce asks for the pods' cgroups to be read in any case.
 	scarce bool
 	how    snapshot.Counting
+	// rules say whether by the summary anything is scarce.
+	rules policy.Rules
+}
+
+// wantsPods tells whether the pods' cgroups have to be read: what the summary says of a pod may be from before it has begun to use
+// anything (cAdvisor looks at a cgroup every ten seconds or less often), so that the wrong one would be evicted.
+func (q *question) wantsPods(f *figures) bool {
+	return q.scarce || f.err != nil || !q.how.Stock() || !policy.Calm(&snapshot.Snapshot{Signals: snapshot.FromSummary(f.summary)}, &q.rules)
 }
 
 func (o *Options) counting() snapshot.Counting {
@@ -53,7 +62,7 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 	var f figures
 	f.layout = c.layout.current(ctx, c.now())
 	f.summary, f.err = c.summary.Get(ctx, true)
-	if c.memory != nil && (q.scarce || f.err != nil || !q.how.Stock()) {
+	if c.memory != nil && q.wantsPods(&f) {
 		r := c.memory.ReadMemory(q.how)
 		f.memory, f.differs = &r, !q.how.Stock()
 	}

@@ -3,6 +3,7 @@ package eviction
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,53 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 			m.SetOptions(*c.Options)
 			wait(6 * time.Minute)
 			expect(t, "memory pressure in the end", m.IsUnderMemoryPressure(), false)
+		})
+	})
+}
+
+// The summary lags behind for single pods. What a dry run says, and what is done when it is over, does not depend on that.
+func TestDryRunNamesTheRightPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi).unseen = true
+		n.add("idle", mi)
+		n.available(500 * mi)
+		c := n.config(t, hard("1Gi"))
+		c.Memory = &kernel{node: n}
+		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(65 * time.Second)
+			for _, said := range n.eventsOf("EvictionDryRun") {
+				if !strings.Contains(said, "would evict pod ns/hog") {
+					t.Error(said)
+				}
+			}
+			expect(t, "events", len(n.eventsOf("EvictionDryRun")), 2)
+			m.SetOptions(DefaultOptions())
+			wait(time.Minute)
+			expect(t, "kills when the dry run is over", n.killed(), []string{"hog/1"})
+		})
+	})
+}
+
+// The counters are looked at anew as soon as options change, and not when the look that was planned with the old ones is due.
+func TestLiftedThresholdIsWatchedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("hog", 20*gi)
+		n.available(8 * gi)
+		c := n.config(t, hard("1Gi"))
+		c.Memory = &kernel{node: n}
+		c.Options = new(optionsWith(func(o *Options) {
+			o.DryRun, o.MonitoringPeriod = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}}, 5*time.Minute
+		}))
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			m.SetOptions(DefaultOptions())
+			wait(100 * time.Millisecond)
+			n.available(500 * mi)
+			wait(3 * time.Second)
+			expect(t, "kills", n.killed(), []string{"hog/1"})
 		})
 	})
 }

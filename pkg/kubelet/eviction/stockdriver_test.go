@@ -66,6 +66,11 @@ type stage struct {
 	notes   map[string]string
 	// kills, when set, replaces the book-keeping of kills.
 	kills func(*v1.Pod)
+	// splitErr is what the search for a container file system ends with; splitAsked is how often it was begun.
+	splitErr   error
+	splitAsked int
+	// statuses are those of the victims.
+	statuses map[string]v1.PodStatus
 }
 
 func (s *stage) Get(context.Context, bool) (*statsapi.Summary, error) {
@@ -75,8 +80,11 @@ func (s *stage) Get(context.Context, bool) (*statsapi.Summary, error) {
 	return s.scene.summary, s.scene.err
 }
 
-func (s *stage) HasDedicatedImageFs(context.Context) (bool, error)     { return s.dedicated, nil }
-func (s *stage) HasDedicatedContainerFs(context.Context) (bool, error) { return s.split, nil }
+func (s *stage) HasDedicatedImageFs(context.Context) (bool, error) { return s.dedicated, nil }
+func (s *stage) HasDedicatedContainerFs(context.Context) (bool, error) {
+	s.splitAsked++
+	return s.split && s.splitErr == nil, s.splitErr
+}
 
 func (s *stage) DeleteUnusedImages(context.Context) error {
 	s.reclaims = append(s.reclaims, "images")
@@ -109,6 +117,10 @@ func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus fun
 	setStatus(&status)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.statuses == nil {
+		s.statuses = map[string]v1.PodStatus{}
+	}
+	s.statuses[pod.Name] = status
 	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes[pod.Name]))
 	if s.scene.unkillable[pod.Name] {
 		return errors.New("cannot be killed")
@@ -148,9 +160,12 @@ type stockManager struct {
 	proceed chan bool
 }
 
-func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time) *stockManager {
+func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time, prepare ...func(*stage)) *stockManager {
 	s := &stockManager{clock: stepClock{clocktesting.NewFakeClock(now)}, arrived: make(chan struct{}), proceed: make(chan bool)}
 	s.dedicated, s.split, s.notes = dedicated, split, map[string]string{}
+	for _, f := range prepare {
+		f(&s.stage)
+	}
 	recorder := &notes{stage: &s.stage}
 	summary := fullSummary{&s.stage}
 	s.manager, s.admit = stock.NewManager(summary, config, s.kill, &s.stage, &s.stage, recorder, &v1.ObjectReference{}, s.clock, isolation)

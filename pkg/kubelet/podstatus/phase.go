@@ -6,12 +6,19 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
+// ReasonWaiting is the reason in the status of a pod that waits to enter the node. A status is generated for pods that have entered;
+// that they are Pending for other reasons then (an image is pulled) must not look like waiting.
+const ReasonWaiting = "WaitingForRoom"
+
 // setPhase sets phase, reason and message. A terminal phase, once reported by us or shown by the API server, is never left.
 func (g *generation) setPhase(out *v1.PodStatus) {
 	out.Phase = g.keepTerminal(g.phaseOfContainers(out))
 	if out.Phase == g.Previous.Phase {
-		out.Reason = firstNonEmpty(g.Previous.Reason, g.Pod.Status.Reason)
-		out.Message = firstNonEmpty(g.Previous.Message, g.Pod.Status.Message)
+		for _, earlier := range []*v1.PodStatus{&g.Previous, &g.Pod.Status} {
+			if earlier.Reason != ReasonWaiting {
+				out.Reason, out.Message = firstNonEmpty(out.Reason, earlier.Reason), firstNonEmpty(out.Message, earlier.Message)
+			}
+		}
 	}
 	if g.Evict != nil {
 		out.Phase, out.Reason, out.Message = v1.PodFailed, g.Evict.Reason, g.Evict.Message
@@ -21,6 +28,9 @@ func (g *generation) setPhase(out *v1.PodStatus) {
 		out.Phase = shown
 	}
 }
+
+// shutdownReason is that of pods which are stopped because the machine goes down; it is stock's.
+const shutdownReason = "Terminated"
 
 // keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one. A failure for a reason
 // (evicted, preempted, past its deadline) also stands against containers that ended well when they were told to: stock reports such a
@@ -41,9 +51,10 @@ func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
 	return phase
 }
 
-// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason.
+// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason. The shutdown of the node
+// does not count: it is nothing against a pod that has done what it had to do in time, as with stock.
 func (g *generation) endedByAgent() bool {
-	return g.Previous.Phase == v1.PodFailed && g.Previous.Reason != ""
+	return g.Previous.Phase == v1.PodFailed && g.Previous.Reason != "" && g.Previous.Reason != shutdownReason
 }
 
 // phaseOfContainers is the phase as the container statuses alone give it.

@@ -134,3 +134,21 @@ func TestPhaseWithoutRestartRules(t *testing.T) {
 		wantPhase(t, n.see(runtime()), want)
 	}
 }
+
+// Why a pod waited for room is over when it has entered, although it is still Pending: its image is being pulled. It is not taken
+// over from the API server either.
+func TestPodThatHasEnteredDoesNotWaitForRoom(t *testing.T) {
+	p := pod(container("a"))
+	p.Status = v1.PodStatus{Phase: v1.PodPending, Reason: podstatus.ReasonWaiting, Message: "There is pressure."}
+	n := newNode(t, p)
+	n.in.Previous = p.Status
+	for range 2 {
+		if got := n.see(runtime()); got.Phase != v1.PodPending || got.Reason != "" || got.Message != "" {
+			t.Errorf("phase %s, reason %q, message %q", got.Phase, got.Reason, got.Message)
+		}
+	}
+	n.in.Pod.Status.Reason, n.in.Pod.Status.Message = "Other", "Something else."
+	if got := n.see(runtime()); got.Reason != "Other" || got.Message != "Something else." {
+		t.Errorf("reason %q, message %q", got.Reason, got.Message)
+	}
+}

@@ -58,14 +58,20 @@ type target struct {
 
 // beside runs kill, which asks the runtime to stop the pod within grace, and climbs the ladder beside it while it does not return.
 func (e *escalator) beside(ctx context.Context, t target, grace time.Duration, kill func(context.Context) error) error {
-	entry := e.ledger.open(t.pod.UID)
-	e.ledger.attempt(entry, time.Now(), grace, t.reached)
-	w := &watch{escalator: e, target: t, entry: entry, calls: calls{inFlight: map[string]bool{}}}
+	w := e.watch(t)
+	e.ledger.attempt(w.entry, time.Now(), grace, t.reached)
 	err := w.during(ctx, kill)
 	if err != nil && ctx.Err() == nil {
 		w.catchUp(ctx)
 	}
 	return err
+}
+
+// after climbs what is due of a pod that runs although an attempt has returned without an error.
+func (e *escalator) after(ctx context.Context, t target) { e.watch(t).catchUp(ctx) }
+
+func (e *escalator) watch(t target) *watch {
+	return &watch{escalator: e, target: t, entry: e.ledger.open(t.pod.UID), calls: calls{inFlight: map[string]bool{}}}
 }
 
 // watch is one attempt that is watched. It belongs to one goroutine.

@@ -90,7 +90,7 @@ func (s *Syncer) Terminate(ctx context.Context, req TerminateRequest) error {
 // cannot be said of one of them.
 func (s *Syncer) Hasten(ctx context.Context, req TerminateRequest) error {
 	if req.GracePeriod != nil {
-		s.escalator.ledger.shorten(req.Pod.UID, time.Now().Add(time.Duration(*req.GracePeriod)*time.Second))
+		s.escalator.ledger.shorten(req.Pod.UID, time.Now().Add(seconds(*req.GracePeriod)))
 	}
 	return s.hasten.run(ctx, req)
 }

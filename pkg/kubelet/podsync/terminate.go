@@ -29,12 +29,12 @@ func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 		// goes on: it takes the pod out of its services.
 		stopLivenessProbes{c.Probes},
 		// As late as can be before the kill: the status given may be older than the last container that was started.
-		lookAgain{c.Runtime},
+		lookAgain{observer: c.Runtime, timeout: e.look.timeout},
 		killContainers{kill: newKiller(c), events: ev, escalator: e},
 		// After the kill: now readiness says nothing any more.
 		removeProbes{c.Probes},
 		// After the kill and before anything that relies on it.
-		verifyStopped{c.Runtime},
+		verifyStopped{observer: c.Runtime, escalator: e},
 		// After the runtime's word, which tells which containers there were.
 		verifyProcesses{e},
 		// After every container has stopped, since they use the devices; before the final status, on seeing which the control plane

@@ -32,10 +32,16 @@ func (s killContainers) Run(ctx context.Context, p *terminatePass) (verdict, err
 
 // graceOf is what the runtime manager gives the containers of the pod.
 func graceOf(pod *v1.Pod, override *int64) time.Duration {
-	for _, seconds := range []*int64{override, pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds} {
-		if seconds != nil {
-			return time.Duration(max(*seconds, 0)) * time.Second
+	for _, grace := range []*int64{override, pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds} {
+		if grace != nil {
+			return seconds(*grace)
 		}
 	}
 	return 0
 }
+
+// maxSeconds bounds what is reckoned with: a hundred years. The API allows more than a time.Duration holds.
+const maxSeconds = 100 * 365 * 24 * 60 * 60
+
+// seconds is a grace period, none if n is negative.
+func seconds(n int64) time.Duration { return time.Duration(min(max(n, 0), maxSeconds)) * time.Second }

@@ -11,13 +11,19 @@ import (
 )
 
 // lookAgain asks the runtime what of the pod is there now. Kills do not wait for the PLEG, so the status given may not know a
-// container that was started last; it would be left running. When the runtime does not answer, the status given has to do.
-type lookAgain struct{ observer PodObserver }
+// container that was started last; it would be left running. When the runtime does not answer soon, the status given has to do: the
+// grace period, and what is done when it is over, begin with the kill.
+type lookAgain struct {
+	observer PodObserver
+	timeout  time.Duration
+}
 
 func (lookAgain) Name() string { return "look again" }
 
 func (s lookAgain) Run(ctx context.Context, p *terminatePass) (verdict, error) {
-	status, err := observe(ctx, s.observer, p.Pod)
+	asking, done := context.WithTimeout(ctx, s.timeout)
+	defer done()
+	status, err := observe(asking, s.observer, p.Pod)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Pod cannot be read before it is killed, using what is known", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID, "err", err)
 		return proceed, nil

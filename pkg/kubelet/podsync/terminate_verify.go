@@ -9,7 +9,10 @@ import (
 )
 
 // verifyStopped checks with the runtime that nothing of the pod runs, whatever the kill said: volumes are taken away next.
-type verifyStopped struct{ observer PodObserver }
+type verifyStopped struct {
+	observer  PodObserver
+	escalator *escalator
+}
 
 func (verifyStopped) Name() string { return "verify that containers have stopped" }
 
@@ -32,6 +35,8 @@ func (s verifyStopped) Run(ctx context.Context, p *terminatePass) (verdict, erro
 		}
 	}
 	if len(running) > 0 {
+		// Such a call returns too soon for anything to be climbed beside it.
+		s.escalator.after(ctx, target{pod: p.Pod, status: p.stopped, reached: true})
 		return settled, fmt.Errorf("detected running containers after a successful KillPod, CRI violation: %v", running)
 	}
 	return proceed, nil

@@ -81,6 +81,8 @@ func (w *Workers) resumption(update *Update) (Update, bool) {
 	}
 	record, begun := w.begun(update.Pod.UID)
 	if !begun {
+		// What was overtaken must not come back, nor stand in the way of a termination that this run begins.
+		w.forgetLife(update.Pod.UID)
 		return Update{}, false
 	}
 	grace := record.Remaining(w.cfg.Clock.Now())

@@ -339,3 +339,54 @@ func TestHasteningIsTold(t *testing.T) {
 		}
 	})
 }
+
+// What was begun before another kubelet went on with the pod is over for good: it neither comes back when the pod's containers end
+// by themselves, nor stands in the way of a termination that begins now.
+func TestOvertakenIsForgotten(t *testing.T) {
+	pod, store := newPod("p"), kept()
+	bubble(t, func(n *node) {
+		store.Keep(begunBefore(pod, terminations.Eviction, -time.Hour))
+		again := running(pod)
+		again.ContainerStatuses[0].StartedAt = time.Now().Add(-time.Minute)
+		n.cache.Set(pod.UID, again, nil, time.Now())
+		n.start(pod)
+		n.wantPhase(pod, podlifecycle.Syncing)
+		n.cache.Set(pod.UID, &kubecontainer.PodStatus{ID: pod.UID}, nil, time.Now())
+		if n.IsPodTerminationRequested(pod.UID) {
+			t.Error("the termination of a pod counts as requested that is being synced")
+		}
+		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+		began := time.Now()
+		n.send(kubetypes.SyncPodKill, pod, evict(20))
+		if got, want := describeKept(store, pod.UID, began), "eviction 20 0s+20s Evicted"; got != want {
+			t.Errorf("kept is %q, want %q", got, want)
+		}
+	}, keeping(store))
+}
+
+// The status cache may know nothing yet when the first pods are seen. What the runtime itself says counts before that.
+func TestOvertakenWithAnEmptyCache(t *testing.T) {
+	overtaken, stopping := newPod("overtaken"), newPod("stopping")
+	store := kept()
+	bubble(t, func(n *node) {
+		var running []*kubecontainer.Pod
+		for _, pod := range []*v1.Pod{overtaken, stopping} {
+			record := begunBefore(pod, terminations.Eviction, -time.Hour)
+			store.Keep(record)
+			made := record.Requested.Add(startMargin + time.Second)
+			if pod == stopping {
+				made = record.Requested.Add(-time.Second)
+			}
+			running = append(running, &kubecontainer.Pod{ID: pod.UID, Containers: []*kubecontainer.Container{
+				{State: kubecontainer.ContainerStateRunning, CreatedAt: made.UnixNano()},
+			}})
+		}
+		n.ForgetOvertaken(running)
+		n.start(overtaken)
+		n.start(stopping)
+		n.wantPhase(overtaken, podlifecycle.Syncing)
+		if got := n.state(stopping).Termination.Cause; got != podlifecycle.CauseEviction {
+			t.Errorf("the other pod is terminating for %v", got)
+		}
+	}, keeping(store))
+}

@@ -54,7 +54,7 @@ func killTimeout(pod *v1.Pod, gracePeriod *int64) time.Duration {
 	if gracePeriod == nil {
 		return minimumKillTimeout
 	}
-	grace := time.Duration(*gracePeriod) * time.Second
+	grace := time.Duration(min(*gracePeriod, maxGrace)) * time.Second
 	return max(minimumKillTimeout, grace+grace/2)
 }
 

@@ -175,3 +175,27 @@ func TestStaticPodWaitsForTheRuntime(t *testing.T) {
 		n.wantPhase(pod, podlifecycle.Syncing)
 	}, func(c *Config) { c.Earlier = earlier })
 }
+
+// The earlier pod may not stop at the first try. Housekeeping does not help before all sources have reported, and the API server may be the
+// very pod that waits: its successor's own tries have it stopped.
+func TestEarlierStaticPodThatDoesNotStopAtOnce(t *testing.T) {
+	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+	bubble(t, func(n *node) {
+		tries := 0
+		n.script.onTerminateOther = func(_ context.Context, pod *kubecontainer.Pod) error {
+			if tries++; tries < 3 {
+				return errors.New("not now")
+			}
+			earlier.ends(pod.ID)
+			return nil
+		}
+		successor := staticPod("a", "new")
+		n.start(successor)
+		for range 4 {
+			n.after(10 * time.Second)
+			n.send(kubetypes.SyncPodSync, successor) // as the work queue does after the back-off
+		}
+		n.after(time.Second)
+		n.wantPhase(successor, podlifecycle.Syncing)
+	}, func(c *Config) { c.Earlier = earlier })
+}

@@ -69,6 +69,8 @@ type Handler struct {
 type effort struct {
 	done bool
 	err  error
+	// leaving are the pods that are being stopped at this moment, or waited for.
+	leaving uidSet
 }
 
 var _ lifecycle.AdmissionFailureHandler = (*Handler)(nil)
@@ -111,13 +113,14 @@ func (h *Handler) begin(ctx context.Context, pod *v1.Pod, need plan.Need) error 
 		return e.err
 	}
 	candidates := h.candidates(pod, need)
-	if _, ok := plan.Choose(need, values(candidates)); !ok {
+	victims, ok := plan.Choose(need, values(candidates))
+	if !ok {
 		return noVictims(need)
 	}
-	e := &effort{}
+	e := &effort{leaving: uidsOf(victims)}
 	h.efforts[pod.UID] = e
 	go func() {
-		err := h.makeRoom(ctx, pod, need, candidates)
+		err := h.makeRoom(ctx, e, pod, need, candidates)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		e.done, e.err = true, err
@@ -135,6 +138,18 @@ func (h *Handler) Making(uid types.UID) bool {
 	defer h.mu.Unlock()
 	e, ok := h.efforts[uid]
 	return ok && !e.done
+}
+
+// Leaving reports whether the pod is being stopped at this moment to make room for another.
+func (h *Handler) Leaving(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.efforts {
+		if !e.done && e.leaving.Has(uid) {
+			return true
+		}
+	}
+	return false
 }
 
 // Failed reports whether an effort to make room has ended in vain and HandleAdmissionFailure has not told so yet.
@@ -173,13 +188,14 @@ func isTaint(reason lifecycle.PredicateFailureReason) bool {
 
 // makeRoom stops victims until the need is covered. A victim that does not stop is left out of the next plan
 // (stock admits the pod all the same and overcommits the node).
-func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need plan.Need, candidates map[types.UID]candidate) error {
+func (h *Handler) makeRoom(ctx context.Context, e *effort, pod *v1.Pod, need plan.Need, candidates map[types.UID]candidate) error {
 	var failed []error
 	for {
 		victims, ok := plan.Choose(need, values(candidates))
 		if !ok {
 			return errors.Join(append([]error{noVictims(need)}, failed...)...)
 		}
+		h.setLeaving(e, victims)
 		gone, errs := h.stop(ctx, pod, victims, candidates)
 		failed = append(failed, errs...)
 		for uid := range candidates {
@@ -195,6 +211,20 @@ func (h *Handler) makeRoom(ctx context.Context, pod *v1.Pod, need plan.Need, can
 		}
 		klog.FromContext(ctx).Error(errors.Join(errs...), "Preemption victims did not stop, looking for others", "pod", klog.KObj(pod), "missing", need)
 	}
+}
+
+func (h *Handler) setLeaving(e *effort, victims plan.Victims) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e.leaving = uidsOf(victims)
+}
+
+func uidsOf(victims plan.Victims) uidSet {
+	set := uidSet{}
+	for _, uid := range slices.Concat(victims.Await, victims.Stop) {
+		set[uid] = struct{}{}
+	}
+	return set
 }
 
 // candidate keeps the pod beside what the plan needs to know.

@@ -117,10 +117,16 @@ func TestD25NothingWaits(t *testing.T) {
 		if time.Since(begin) != 0 || !h.Making("critical") {
 			t.Errorf("waited %v", time.Since(begin))
 		}
+		if !h.Leaving("slow") || !h.Leaving("slower") || h.Leaving("critical") {
+			t.Error("who is being stopped is not known to be leaving")
+		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if h.Making("critical") || len(n.stopped) != 2 {
 			t.Errorf("stopped %v after an hour, side by side", n.stopped)
+		}
+		if h.Leaving("slow") {
+			t.Error("still leaving when it has stopped")
 		}
 		h.Forget("critical")
 		if len(h.efforts) != 0 {

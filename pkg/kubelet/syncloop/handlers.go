@@ -103,6 +103,9 @@ func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolve
 			return
 		}
 		h.Resizes.PodAdmitted(pod.Pod)
+	} else {
+		// It may have ended while it waited: somebody else has set its status.
+		h.Room.Free(pod.UID)
 	}
 	h.update(ctx, start, kubetypes.SyncPodCreate, pod.Pod, mirror.Pod)
 }
@@ -182,8 +185,8 @@ func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 		if status.NeedToReconcilePodReadiness(pod.Pod) {
 			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
 		}
-		// Once the API server has seen the eviction, nothing of the containers is needed any more.
-		if eviction.PodIsEvicted(pod.Status) {
+		// Once the API server knows how they ended, nothing of the containers is needed any more.
+		if eviction.EvictionIsTold(&pod.Status) {
 			h.RemoveDeadContainers(ctx, pod.UID)
 		}
 	}

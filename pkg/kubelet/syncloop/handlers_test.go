@@ -191,9 +191,13 @@ func TestReconcile(t *testing.T) {
 	gated.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
 	victim := aPod("victim", 0)
 	victim.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted"}
-	w.Add(t.Context(), []*v1.Pod{aPod("plain", 0), aPod("gated", 0), aPod("victim", 0)})
+	stopping := aPod("stopping", 0)
+	stopping.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", ContainerStatuses: []v1.ContainerStatus{
+		{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, {State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+	}}
+	w.Add(t.Context(), []*v1.Pod{aPod("plain", 0), aPod("gated", 0), aPod("victim", 0), aPod("stopping", 0)})
 	w.take()
-	w.Reconcile(t.Context(), []*v1.Pod{aPod("plain", 0), gated, victim})
+	w.Reconcile(t.Context(), []*v1.Pod{aPod("plain", 0), gated, victim, stopping})
 	expect(t, "updates", w.take(), []string{"sync gated"})
 	if !slices.Equal(w.removed, []types.UID{"victim"}) {
 		t.Errorf("dead containers removed of %v", w.removed)
@@ -225,4 +229,20 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+func TestAPodThatEndsWhileItWaitsLeavesTheRoom(t *testing.T) {
+	w := newWorld(true)
+	w.refused, w.waiting = []types.UID{"a"}, []types.UID{"a"}
+	pod := aPod("a", 0)
+	w.Pods.AddPod(pod)
+	failed := pod.DeepCopy()
+	failed.Status.Phase = v1.PodFailed
+	w.Reconcile(t.Context(), []*v1.Pod{failed})
+	w.AskAgain(t.Context())
+	if w.Holds("a") {
+		t.Error("it is in the room for ever")
+	}
+	expect(t, "admission", w.admitted, nil)
+	expect(t, "updates", w.take(), []string{"create a"})
 }

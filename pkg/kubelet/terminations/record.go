@@ -12,7 +12,7 @@ type Cause string
 const (
 	// Eviction: the agent evicted the pod to free resources.
 	Eviction Cause = "eviction"
-	// Kill: the agent stopped the pod for another reason, such as the node's shutdown.
+	// Kill: the agent stopped the pod for another reason. What the node's shutdown stops is not kept.
 	Kill Cause = "kill"
 	// Deletion: the API server had deleted the pod before, and the agent asked it to stop sooner.
 	Deletion Cause = "deletion"

@@ -109,3 +109,23 @@ func TestEvictionIsNoSuccess(t *testing.T) {
 		t.Errorf("ours: %s, %q, %q", got.Phase, got.Reason, got.Message)
 	}
 }
+
+// TestShutdownIsNoFailure is where we are as stock: a pod that is stopped because the machine goes down, and whose process ends well, has
+// succeeded; one whose process does not has failed for that reason.
+func TestShutdownIsNoFailure(t *testing.T) {
+	for code, want := range map[int]v1.PodStatus{0: {Phase: v1.PodSucceeded}, 137: {Phase: v1.PodFailed, Reason: "Terminated", Message: "shutdown"}} {
+		s := scenario{
+			pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "a"}}}},
+			runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
+				{Name: "a", State: kubecontainer.ContainerStateExited, ExitCode: code, ID: kubecontainer.ContainerID{Type: "x", ID: "y"}},
+			}},
+			previous: &v1.PodStatus{Phase: v1.PodFailed, Reason: "Terminated", Message: "shutdown"},
+			terminal: true,
+		}
+		for name, got := range map[string]v1.PodStatus{"stock": stock(t, s.copy()), "ours": ours(s.copy())} {
+			if got.Phase != want.Phase || got.Reason != want.Reason || got.Message != want.Message {
+				t.Errorf("exit code %d, %s: %s, %q, %q", code, name, got.Phase, got.Reason, got.Message)
+			}
+		}
+	}
+}

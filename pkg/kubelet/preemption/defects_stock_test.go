@@ -1,0 +1,154 @@
+package preemption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	stock "k8s.io/kubernetes/pkg/kubelet/preemption"
+)
+
+// The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's handler and to ours, and
+// fails also when stock does not show the defect any more: then the row goes.
+
+// outcome is what an admission of a critical pod that lacks CPU led to.
+type outcome struct {
+	admitted bool
+	stopped  []string
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("admitted %v, stopped %v", o.admitted, o.stopped)
+}
+
+// byStock plays a node to stock's handler. Pods that are being deleted are among the active ones there too.
+func byStock(t *testing.T, n *node, milli int64) outcome {
+	t.Helper()
+	o := outcome{stopped: []string{}}
+	kill := func(pod *v1.Pod, _ bool, _ *int64, _ func(*v1.PodStatus)) error {
+		if slices.Contains(n.stuck, pod.UID) {
+			return errors.New("timed out")
+		}
+		o.stopped = append(o.stopped, pod.Name)
+		return nil
+	}
+	h := stock.NewCriticalPodAdmissionHandler(n.Allocated, kill, record.NewFakeRecorder(10))
+	remain, err := h.HandleAdmissionFailure(t.Context(), newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
+	o.admitted = len(remain) == 0 && err == nil
+	return o
+}
+
+func byOurs(t *testing.T, n *node, milli int64) outcome {
+	t.Helper()
+	remain, err := ask(t, NewHandler(n, n, n.kill, record.NewFakeRecorder(10)), newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
+	return outcome{admitted: len(remain) == 0 && err == nil, stopped: n.stopped}
+}
+
+func burstable(pod *v1.Pod, memory string) *v1.Pod {
+	pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse(memory)
+	return pod
+}
+
+func guaranteed(pod *v1.Pod, memory string) *v1.Pod {
+	r := &burstable(pod, memory).Spec.Containers[0].Resources
+	r.Limits = r.Requests
+	return pod
+}
+
+func terminating(pod *v1.Pod) *v1.Pod {
+	now := metav1.Unix(1e9, 0)
+	pod.DeletionTimestamp = &now
+	return pod
+}
+
+func TestBesideStock(t *testing.T) {
+	for name, test := range map[string]struct {
+		node        func() *node
+		stock, ours string
+	}{
+		"D18 a high priority, and a class of higher quality": {
+			func() *node {
+				return &node{pods: []*v1.Pod{burstable(newPod("burstable", 1e9, "100m"), "1Mi"), guaranteed(newPod("guaranteed", -1000, "100m"), "1Mi")}}
+			},
+			"admitted true, stopped [burstable]", "admitted true, stopped [guaranteed]",
+		},
+		"D19 the kill fails": {
+			func() *node { return &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, stuck: []types.UID{"a"}} },
+			"admitted true, stopped []", "admitted false, stopped []",
+		},
+		"D19 the kill fails, and there is another victim": {
+			func() *node {
+				return &node{pods: []*v1.Pod{newPod("a", -1, "100m"), newPod("b", 0, "200m")}, stuck: []types.UID{"a"}}
+			},
+			"admitted true, stopped []", "admitted true, stopped [b]",
+		},
+		"D20 a static pod with a priority": {
+			func() *node { return &node{pods: []*v1.Pod{static(newPod("a", 1000, "100m"))}} },
+			"admitted true, stopped [a]", "admitted false, stopped []",
+		},
+		"D21 eight cores and little memory, or just what is needed": {
+			func() *node {
+				return &node{pods: []*v1.Pod{burstable(newPod("a-8-cores", 0, "8"), "10Mi"), burstable(newPod("b-100m", 0, "100m"), "20Mi")}}
+			},
+			"admitted true, stopped [a-8-cores]", "admitted true, stopped [b-100m]",
+		},
+		"D21 another pod is going anyway": {
+			func() *node {
+				return &node{pods: []*v1.Pod{burstable(newPod("healthy", 0, "100m"), "10Mi"), terminating(burstable(newPod("going", 0, "100m"), "20Mi"))}, going: []types.UID{"going"}}
+			},
+			"admitted true, stopped [healthy]", "admitted true, stopped []",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := byStock(t, test.node(), 100).String(); got != test.stock {
+				t.Errorf("stock, which does not show the defect any more: %s, not %s", got, test.stock)
+			}
+			if got := byOurs(t, test.node(), 100).String(); got != test.ours {
+				t.Errorf("ours: %s, want %s", got, test.ours)
+			}
+		})
+	}
+}
+
+// slowly is kill after a wait.
+func (n *node) slowly(wait func()) KillFunc {
+	return func(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
+		wait()
+		return n.kill(ctx, pod, evict, grace, set)
+	}
+}
+
+// TestD25BesideStock: two victims with a grace of an hour. Stock's answer comes when both have stopped, one after the other.
+func TestD25BesideStock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		victims := func() []*v1.Pod { return []*v1.Pod{newPod("slow", 0, "100m"), newPod("slower", 0, "100m")} }
+		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
+		wait := func() { <-time.After(time.Hour) }
+		begin := time.Now()
+		h := stock.NewCriticalPodAdmissionHandler(victims, func(*v1.Pod, bool, *int64, func(*v1.PodStatus)) error { wait(); return nil }, record.NewFakeRecorder(10))
+		if _, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); err != nil || time.Since(begin) != 2*time.Hour {
+			t.Errorf("stock does not show the defect any more: %v after %v", err, time.Since(begin))
+		}
+		begin = time.Now()
+		n := &node{pods: victims()}
+		ours := NewHandler(n, n, n.slowly(wait), record.NewFakeRecorder(10))
+		if remain, err := ours.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); len(remain) != 1 || err != nil || time.Since(begin) != 0 {
+			t.Errorf("ours: %v, %v after %v", remain, err, time.Since(begin))
+		}
+		wait()
+		synctest.Wait()
+		if ours.Making("critical") || len(n.stopped) != 2 {
+			t.Errorf("ours: stopped %v after an hour", n.stopped)
+		}
+	})
+}

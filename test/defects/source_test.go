@@ -1,0 +1,72 @@
+package defects
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// stockSource returns a function or method of the stock kubelet as text without comments. The file is below pkg/kubelet.
+func stockSource(t *testing.T, file, name string) string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	cmd.Dir = root
+	dir, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, filepath.Join(strings.TrimSpace(string(dir)), "pkg", "kubelet", file), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range parsed.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Name.Name == name {
+			var text bytes.Buffer
+			if err := printer.Fprint(&text, set, fn); err != nil {
+				t.Fatal(err)
+			}
+			return text.String()
+		}
+	}
+	t.Fatalf("stock's %s has no function %s any more: look at the row again", file, name)
+	return ""
+}
+
+// inOrder fails unless all parts are in the text, one after the other.
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		_, rest, found := strings.Cut(text, part)
+		if !found {
+			t.Fatalf("stock does not show the defect any more, or shows it elsewhere: %q is not there", part)
+		}
+		text = rest
+	}
+}
+
+// TestD4InStockSource: the context that the pod worker cancels for a shorter grace period is dropped before anything is stopped.
+func TestD4InStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatingPod"), "ctx = klog.NewContext(context.TODO(), logger)", "killPod(ctx")
+}
+
+// TestD15InStockSource: the handler of notifications and the loop both run a round.
+func TestD15InStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "eviction/eviction_manager.go", "Start"), "thresholdHandler :=", "m.synchronize(", "go notifier.Start(", "go func()", "m.synchronize(")
+}
+
+// TestD34InStockSource: on cgroup v2 there is a notifier that does nothing.
+func TestD34InStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "eviction/threshold_notifier_linux.go", "NewCgroupNotifier"), "IsCgroup2UnifiedMode()", "return &disabledThresholdNotifier{}, nil")
+}
+
+// TestD38InStockSource: resources are allocated before the handler that can make room is asked.
+func TestD38InStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet.go", "NewMainKubelet"), "GetAllocateResourcesPodAdmitHandler()", "NewCriticalPodAdmissionHandler(", "NewPredicateAdmitHandler(")
+}

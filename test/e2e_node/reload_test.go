@@ -1,0 +1,222 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	pressureHeader = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\nmonitoringPeriod: 2s\n"
+	// memoryRehearsed has thresholds on memory say what they would do.
+	memoryRehearsed = pressureHeader + "dryRun:\n- signal: memory.available\n"
+	// misspelled is memoryRehearsed with a fault.
+	misspelled = pressureHeader + "dryRun:\n- signal: memory.availble\n"
+	// reloadTime is how long it may take until a change of the file is noticed. The agent reads it every half minute if nothing tells
+	// it to, which would hide that nothing does.
+	reloadTime = 10 * time.Second
+)
+
+// TestPressureConfigurationChangesWhileTheKubeletRuns has thresholds on memory in dry run: a hog crosses the threshold and is not
+// evicted, but the node says that it would be. A file with a fault changes nothing. When the file no longer asks for a dry run the
+// hog is evicted, by the same kubelet. When the file is gone the defaults hold.
+func TestPressureConfigurationChangesWhileTheKubeletRuns(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	s.withPressureConfig(memoryRehearsed)
+	started := s.mustMetric("process_start_time_seconds")
+	s.inForce(memoryRehearsed)
+
+	hog := s.ready(holding("hog", node.PodMemory()*3/4/mebibyte+100))
+	s.rehearsedFor(hog)
+	s.refused()
+	enters := s.ready(kit.Bound(kit.IdlePod("enters")))
+	s.stays(10*time.Second, func() error { return errors.Join(kit.Ready(s.get("hog")), kit.MemoryPressure(s.ctx, s.client, false)) })
+
+	changed := time.Now()
+	s.writePressureConfig(pressureHeader)
+	s.inForce(pressureHeader)
+	evicted := s.wait(hog, podTimeout, endedFor("Evicted"))
+	t.Logf("the hog was evicted %v after the file was written", time.Since(changed).Round(100*time.Millisecond))
+	s.checkEvicted(evicted)
+	s.wait(evicted, podTimeout, exited(128+int32(syscall.SIGTERM)))
+	s.must(kit.Ready(s.get(enters.Name)))
+	s.eventually(time.Minute, func(ctx context.Context) error {
+		return s.nodeEvent(ctx, changed, "PressureConfigReloaded", node.Layout().PressureConfig())
+	})
+
+	s.must(os.Remove(node.Layout().PressureConfig()))
+	s.inForce("")
+	if now := s.mustMetric("process_start_time_seconds"); now != started {
+		t.Errorf("the kubelet that ran at the end was started at %f, that of the beginning at %f", now, started)
+	}
+}
+
+// exited is a check for a pod whose container called main has come to an end with that code. An evicted pod is Failed before it has.
+func exited(code int32) func(*v1.Pod) error {
+	return func(pod *v1.Pod) error {
+		status, err := container(pod, "main")
+		if err != nil {
+			return err
+		}
+		ended := status.State.Terminated
+		if ended != nil && ended.ExitCode != code {
+			return kit.Hopeless(fmt.Errorf("exit code is not %d: %s", code, kit.Describe(pod)))
+		}
+		if ended == nil {
+			return errors.New("still running: " + kit.Describe(pod))
+		}
+		return nil
+	}
+}
+
+// rehearsedFor waits until the node has said, in an event and a metric, that the pod would be evicted for memory.
+func (s *space) rehearsedFor(pod *v1.Pod) {
+	s.t.Helper()
+	s.eventually(time.Minute, func(ctx context.Context) error {
+		return s.nodeEvent(ctx, pod.CreationTimestamp.Time, "EvictionDryRun", "would evict pod "+pod.Namespace+"/"+pod.Name+" because: The node was low on resource: memory.")
+	})
+	if got := s.mustMetric(`plimsoll_eviction_dry_run_total{kind="hard",signal="allocatableMemory.available"}`); got != 1 {
+		s.t.Errorf("%v pods would have been evicted, want 1", got)
+	}
+}
+
+// refused writes a file with a fault, and waits until the node says so. What memoryRehearsed asks for holds on.
+func (s *space) refused() {
+	s.t.Helper()
+	since := time.Now()
+	s.writePressureConfig(misspelled)
+	const failed = "plimsoll_pressure_config_last_load_failed"
+	s.eventually(reloadTime, func(ctx context.Context) error { return s.metricIs(ctx, failed, 1) })
+	s.eventually(time.Minute, func(ctx context.Context) error {
+		return s.nodeEvent(ctx, since, "PressureConfigInvalid", `dryRun[0].signal: Unsupported value: "memory.availble"`)
+	})
+	s.must(s.metricIs(s.ctx, "plimsoll_pressure_config_hash", configHash(memoryRehearsed)))
+}
+
+// withPressureConfig replaces the kubelet by one that follows a file with that text; without the file, and without the variable that
+// names it, it comes back when the test ends.
+func (s *space) withPressureConfig(text string) {
+	s.t.Helper()
+	file := node.Layout().PressureConfig()
+	s.writePressureConfig(text)
+	s.must(node.StopKubelet(s.ctx))
+	node.SetKubeletEnv([]string{"PLIMSOLL_PRESSURE_CONFIG=" + file})
+	s.t.Cleanup(func() {
+		node.SetKubeletEnv(nil)
+		err := os.Remove(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err := errors.Join(err, node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.must(node.StartKubelet(s.ctx, nil))
+}
+
+// writePressureConfig replaces the file as careful editors do.
+func (s *space) writePressureConfig(text string) {
+	s.t.Helper()
+	file := node.Layout().PressureConfig()
+	s.must(os.WriteFile(file+".new", []byte(text), 0o644))
+	s.must(os.Rename(file+".new", file))
+}
+
+// inForce waits until the kubelet says that a file with that text holds, or for "" that the defaults do.
+func (s *space) inForce(text string) {
+	s.t.Helper()
+	s.eventually(reloadTime, func(ctx context.Context) error {
+		return errors.Join(s.metricIs(ctx, "plimsoll_pressure_config_hash", configHash(text)), s.metricIs(ctx, "plimsoll_pressure_config_last_load_failed", 0))
+	})
+}
+
+// configHash is what the metric of that name shows for a file with that text: 48 bits of the SHA-256.
+func configHash(text string) float64 {
+	if text == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(text))
+	value, _ := strconv.ParseUint(hex.EncodeToString(sum[:6]), 16, 64)
+	return float64(value)
+}
+
+// holding is a pod that takes that many MiB at once and keeps them.
+func holding(name string, mebibytes int64) *v1.Pod {
+	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", mebibytes), fmt.Sprintf("--limit=%d", mebibytes))
+	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
+	return pod
+}
+
+// nodeEvent is nil if there is an event about the node since then with that reason and a message that contains text.
+func (s *space) nodeEvent(ctx context.Context, since time.Time, reason, text string) error {
+	events, err := s.client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + cluster.NodeName + ",reason=" + reason,
+	})
+	if err != nil {
+		return err
+	}
+	var said []string
+	for i := range events.Items {
+		e := &events.Items[i]
+		// Events have whole seconds.
+		if e.LastTimestamp.Time.Before(since.Truncate(time.Second)) {
+			continue
+		}
+		if strings.Contains(e.Message, text) {
+			return nil
+		}
+		said = append(said, e.Message)
+	}
+	return fmt.Errorf("no event %s about the node that says %q among %q", reason, text, said)
+}
+
+func (s *space) metricIs(ctx context.Context, series string, want float64) error {
+	got, err := s.metric(ctx, series)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s is %v, want %v", series, got, want)
+	}
+	return err
+}
+
+func (s *space) mustMetric(series string) float64 {
+	s.t.Helper()
+	value, err := s.metric(s.ctx, series)
+	s.must(err)
+	return value
+}
+
+// metric is the value of a series of the kubelet, named as in the text format, labels included.
+func (s *space) metric(ctx context.Context, series string) (float64, error) {
+	code, body, err := node.KubeletGet(ctx, "/metrics", true)
+	if err != nil {
+		return 0, err
+	}
+	if code != http.StatusOK {
+		return 0, fmt.Errorf("the kubelet answers %d when asked for metrics: %.200s", code, body)
+	}
+	for line := range strings.Lines(string(body)) {
+		if text, found := strings.CutPrefix(line, series+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(text), 64)
+		}
+	}
+	return 0, fmt.Errorf("the kubelet has no metric %s", series)
+}

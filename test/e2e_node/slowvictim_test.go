@@ -1,0 +1,79 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// slowGrace is the grace period, in seconds, of a victim that makes use of all of it.
+	slowGrace = 60
+	// promptly is how long an idle pod that nothing is in the way of takes to be Ready at most. It is much less than the grace period.
+	promptly = 15 * time.Second
+)
+
+// TestSlowVictimBlocksNobody binds a critical pod to a full node. The victim that has to make room for it takes a minute to stop. The
+// critical pod waits for that; a pod that is bound to the node meanwhile does not, and neither does one that is deleted. Stock stands still
+// until the victim is gone.
+func TestSlowVictimBlocksNobody(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	got, err := kit.Node(s.ctx, s.client)
+	s.must(err)
+	allocatable := got.Status.Allocatable.Memory().Value() / mebibyte
+	victim := podThat("victim", neverEnds, slowGrace)
+	victim.Spec.Containers[0].Resources.Requests = kit.Mebibytes(allocatable * 8 / 10)
+	victim, idle := s.ready(victim), s.ready(requesting("idle", 16))
+
+	critical := requesting("critical", allocatable/2)
+	critical.Spec.PriorityClassName = "system-node-critical"
+	began := time.Now()
+	critical = s.create(kit.Bound(critical))
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		return s.hasEvent(ctx, victim.Name, "Preempting", "Preempted in order to admit critical pod")
+	})
+
+	bound := time.Now()
+	other := s.wait(s.create(kit.Bound(requesting("other", 16))), podTimeout, kit.Ready)
+	took := time.Since(bound)
+	t.Logf("the pod that was bound meanwhile was Ready after %v", took.Round(100*time.Millisecond))
+	if took > promptly {
+		t.Errorf("the pod that was bound meanwhile took %v, want at most %v", took, promptly)
+	}
+	deleted := time.Now()
+	s.remove(idle)
+	if took := time.Since(deleted); took > promptly {
+		t.Errorf("the pod that was deleted meanwhile took %v, want at most %v", took, promptly)
+	}
+	s.must(stillRuns(s.get(victim.Name)))
+	s.must(waitsForRoom(s.get(critical.Name)))
+
+	s.wait(critical, podTimeout, kit.Ready)
+	took = time.Since(began)
+	t.Logf("the critical pod was Ready after %v", took.Round(100*time.Millisecond))
+	if took < slowGrace*time.Second {
+		t.Errorf("the critical pod was Ready after %v, before its victim's grace of %d s was over", took, slowGrace)
+	}
+	s.wait(victim, podTimeout, endedFor("Preempting"))
+	s.must(kit.Ready(s.get(other.Name)))
+}
+
+// stillRuns is nil if the container of the pod runs.
+func stillRuns(pod *v1.Pod) error {
+	status, err := container(pod, "main")
+	if err != nil {
+		return err
+	}
+	if status.State.Running == nil {
+		return errors.New("not running any more: " + kit.Describe(pod))
+	}
+	return nil
+}
