@@ -92,7 +92,7 @@ func (i images) agnhost(name string) build.Image {
 		Root:       i.userland,
 		Entrypoint: []string{"/agnhost"},
 		Cmd:        []string{"pause"},
-		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost"), "/bin/nmeter": i.builder.Path("nmeter")},
+		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost"), "/usr/bin/nmeter": i.builder.Path("nmeter")},
 		Links:      map[string]string{"/agnhost-2": "agnhost"},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,14 +119,18 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 	if err := s.writePID(c); err != nil {
 		return err
 	}
-	names, err := s.list(ctx)
+	specs, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
-	todo := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return results[name].State == passed })
+	groups := remaining(specs, results)
+	names, todo := make([]string, len(specs)), slices.Concat(groups...)
+	for i, spec := range specs {
+		names[i] = spec.name()
+	}
 	fmt.Fprintf(s.Log, "Suite %s with %s: %d specs, %d of them passed already. Log: %s\n", s.Name, s.Kubelet, len(names), len(names)-len(todo), s.file("suite.log"))
 	done := 0
-	for _, chunk := range batches(todo) {
+	for _, chunk := range batches(groups) {
 		start := time.Now()
 		specs, err := s.ginkgo(ctx, c, chunk)
 		if err != nil {
@@ -147,26 +152,61 @@ func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, results Resul
 	return nil
 }
 
-// batches puts specs together that run well together: first those that run
-// side by side, then those that run alone, each of which would wait for the
-// slowest of the others, at last the slow ones.
-func batches(names []string) [][]string {
-	var together, alone, slow []string
-	for _, name := range names {
-		switch {
-		case strings.Contains(name, "[Serial]"):
-			alone = append(alone, name)
-		case strings.Contains(name, "[Slow]"):
-			slow = append(slow, name)
-		default:
-			together = append(together, name)
+// remaining are the specs that have not all passed, by the container they
+// stand in: those of an ordered container depend on each other, so that one
+// that failed is run again with all of them.
+func remaining(specs []spec, results Results) [][]string {
+	groups, open := map[string][]string{}, map[string]bool{}
+	for _, s := range specs {
+		container := strings.Join(s.Containers, " ")
+		groups[container] = append(groups[container], s.name())
+		if results[s.name()].State != passed {
+			open[container] = true
 		}
 	}
-	return slices.Concat(slices.Collect(slices.Chunk(together, batch)), slices.Collect(slices.Chunk(alone, serialBatch)), slices.Collect(slices.Chunk(slow, batch)))
+	var left [][]string
+	for _, container := range slices.Sorted(maps.Keys(open)) {
+		left = append(left, groups[container])
+	}
+	return left
+}
+
+// batches puts groups of specs together that run well together: first those
+// that run side by side, then those that run alone, each of which would wait
+// for the slowest of the others, at last the slow ones.
+func batches(groups [][]string) [][]string {
+	kinds := make([][][]string, 3)
+	for _, group := range groups {
+		has := func(label string) bool {
+			return slices.ContainsFunc(group, func(name string) bool { return strings.Contains(name, label) })
+		}
+		kind := 0
+		switch {
+		case has("[Serial]"):
+			kind = 1
+		case has("[Slow]"):
+			kind = 2
+		}
+		kinds[kind] = append(kinds[kind], group)
+	}
+	return slices.Concat(pack(kinds[0], batch), pack(kinds[1], serialBatch), pack(kinds[2], batch))
+}
+
+// pack joins groups to batches of at least size, but for the last.
+func pack(groups [][]string, size int) [][]string {
+	var packed [][]string
+	for _, group := range groups {
+		if last := len(packed) - 1; last >= 0 && len(packed[last]) < size {
+			packed[last] = append(packed[last], group...)
+			continue
+		}
+		packed = append(packed, slices.Clone(group))
+	}
+	return packed
 }
 
 // list asks the suite for the specs that Focus and Skip choose.
-func (s Suite) list(ctx context.Context) ([]string, error) {
+func (s Suite) list(ctx context.Context) ([]spec, error) {
 	report := filepath.Join(s.Dir, "list.json")
 	cmd := exec.CommandContext(ctx, s.layout().Program("e2e_node.test"),
 		"--ginkgo.dry-run", "--ginkgo.silence-skips", "--ginkgo.focus="+s.Focus, "--ginkgo.skip="+s.Skip, "--ginkgo.json-report="+report)
@@ -178,14 +218,10 @@ func (s Suite) list(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, spec := range specs {
-		if spec.State == passed {
-			names = append(names, spec.name())
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	// In a dry run those that are chosen pass.
+	chosen := slices.DeleteFunc(specs, func(s spec) bool { return s.State != passed })
+	slices.SortFunc(chosen, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
+	return slices.CompactFunc(chosen, func(a, b spec) bool { return a.name() == b.name() }), nil
 }
 
 // ginkgo runs the named specs and returns what became of them. That specs
