@@ -159,8 +159,9 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		case mirror.changed:
 			// The mirror pod is gone: its static pod's worker makes a new one.
 			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, nil)
-		case !h.SourcesReady.AllReady():
-			// Another source may still name it. Housekeeping stops it when none does.
+		case !h.SourcesReady.AllReady() && !kubetypes.IsStaticPod(pod.Pod):
+			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source, which has just
+			// spoken; and its successor, which waits for its end, may be the API server that is another source.
 			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod", klog.KObj(pod.Pod))
 		default:
 			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID", pod.UID)

@@ -184,6 +184,17 @@ func TestRemoveStopsOnlyOnceAllSourcesAreReady(t *testing.T) {
 	}
 }
 
+// The source of a static pod is ready once it has spoken: the pod does not wait for an API server that may be its own successor.
+func TestRemovedStaticPodDoesNotWaitForOtherSources(t *testing.T) {
+	static := aPod("static", 0)
+	static.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource
+	w := newWorld(false)
+	w.Add(t.Context(), []*v1.Pod{static})
+	w.take()
+	w.Remove(t.Context(), []*v1.Pod{static})
+	expect(t, "updates", w.take(), []string{"kill static"})
+}
+
 func TestReconcile(t *testing.T) {
 	w := newWorld(true)
 	gated := aPod("gated", 0)
