@@ -38,11 +38,13 @@ type Pod struct {
 	Terminating *Termination
 }
 
-// Memory is a pod's memory as its cgroup shows it.
+// Memory is a pod's memory as its cgroup shows it, and what else is read there.
 type Memory struct {
 	WorkingSet Value[Bytes]
 	// Anonymous is what certainly comes back when the pod is killed.
 	Anonymous Value[Bytes]
+	// Processes is unknown where processes are not counted.
+	Processes Value[PIDs]
 }
 
 // Termination says how long a pod that is already being stopped may take.

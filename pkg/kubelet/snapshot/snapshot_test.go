@@ -195,6 +195,15 @@ func TestUsage(t *testing.T) {
 	if pod.Disk(Measure{}).Known || pod.Memory().Known || pod.PIDs().Known {
 		t.Error("what is absent is unknown, not zero")
 	}
+	pod.Stats.ProcessStats = &statsapi.ProcessStats{ProcessCount: number(1)}
+	pod.Cgroup = &Memory{}
+	if got := pod.PIDs(); got.Amount != 1 || !got.Known {
+		t.Errorf("processes by the summary: %+v", got)
+	}
+	pod.Cgroup.Processes = Known(PIDs(900), time.Time{})
+	if got := pod.PIDs(); got.Amount != 900 || !got.Known {
+		t.Errorf("the summary is from before the pod began to fork: %+v", got)
+	}
 	pod.Stats.Containers[0].Rootfs.UsedBytes = number(math.MaxUint64)
 	if got := pod.Disk(all); got != Known(Bytes(14), time.Time{}) {
 		t.Errorf("an absurd figure counts as absent: %+v", got)

@@ -23,8 +23,12 @@ func (p *Pod) Memory() Value[Bytes] {
 	return Known(Bytes(*p.Stats.Memory.WorkingSetBytes), p.Stats.Memory.Time.Time)
 }
 
-// PIDs is the number of the pod's processes.
+// PIDs is the number of the pod's processes. The cgroup's own count goes before that of the summary, which may be from before the pod began
+// to start them.
 func (p *Pod) PIDs() Value[PIDs] {
+	if p.Cgroup != nil && p.Cgroup.Processes.Known {
+		return p.Cgroup.Processes
+	}
 	if p.Stats == nil || p.Stats.ProcessStats == nil || p.Stats.ProcessStats.ProcessCount == nil {
 		return Value[PIDs]{}
 	}

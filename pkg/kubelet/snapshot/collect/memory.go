@@ -27,15 +27,17 @@ type Options struct {
 
 // Memory reads memory. It may be used from several goroutines; readings are taken one at a time.
 type Memory struct {
-	mu       sync.Mutex
-	files    files
-	names    names
-	root     string
-	pods     string
-	meminfo  string
-	stalls   string
-	capacity int64
-	now      func() time.Time
+	mu    sync.Mutex
+	files files
+	names names
+	root  string
+	pods  string
+	// processes is where the cgroup tree is that counts processes.
+	processes string
+	meminfo   string
+	stalls    string
+	capacity  int64
+	now       func() time.Time
 }
 
 // errUnlimited: a cgroup without a limit has no amount that is available in it.
@@ -55,9 +57,9 @@ func NewMemory(o Options) (*Memory, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Memory{names: v2Names, root: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now}
+	m := &Memory{names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now}
 	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
-		m.names, m.root = v1Names, filepath.Join(o.CgroupRoot, "memory")
+		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	info, err := m.meminfoOf()
@@ -151,11 +153,27 @@ func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, b
 	if how.Swap {
 		swapped = m.swapOf(dir, stat)
 	}
-	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)}
+	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at), Processes: m.processesOf(dir)}
 	if known {
 		p.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
 	}
 	return p, true
+}
+
+// processesFile counts the tasks of a cgroup and of those below it, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
+const processesFile = "pids.current"
+
+// processesOf is how many processes there are in the pod whose memory is counted in dir.
+func (m *Memory) processesOf(dir string) snapshot.Value[snapshot.PIDs] {
+	below, err := filepath.Rel(m.root, dir)
+	if err != nil {
+		return snapshot.Value[snapshot.PIDs]{}
+	}
+	n, err := m.files.count(filepath.Join(m.processes, below, processesFile))
+	if err != nil || n > most {
+		return snapshot.Value[snapshot.PIDs]{}
+	}
+	return snapshot.Known(snapshot.PIDs(n), m.now())
 }
 
 // swapOf is how much of a cgroup is in swap; nothing where swap is not accounted. stat is not valid any more afterwards.

@@ -67,6 +67,7 @@ func TestReadMemory(t *testing.T) {
 			"memory/kubepods/besteffort/pod12-34/c/memory.stat":         "total_inactive_file 100\n",
 			"memory/kubepods/besteffort/pod12-34/memory.usage_in_bytes": "1000\n",
 			"memory/kubepods/podbroken/memory.usage_in_bytes":           "oops\n",
+			"pids/kubepods/besteffort/pod12-34/pids.current":            "77\n",
 		}, "/kubepods"},
 		"cgroup v2, systemd": {map[string]string{
 			"cgroup.controllers":            "memory\n",
@@ -75,6 +76,7 @@ func TestReadMemory(t *testing.T) {
 			"kubepods.slice/memory.max":     "500000\n",
 			"kubepods.slice/memory.stat":    "inactive_file 100000\n",
 			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.current":          "1000\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/pids.current":            "77\n",
 			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.stat":             "anon 50\ninactive_file 100\n",
 			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/cri-c.scope/memory.stat": "inactive_file 100\n",
 		}, "/kubepods.slice"},
@@ -98,6 +100,9 @@ func TestReadMemory(t *testing.T) {
 			p := r.ByPod[types.UID("12-34")]
 			if len(r.ByPod) != 1 || p == nil || p.WorkingSet != snapshot.Known(snapshot.Bytes(900), now) || p.Anonymous != snapshot.Known(snapshot.Bytes(50), now) {
 				t.Errorf("pods %+v", r.ByPod)
+			}
+			if p != nil && p.Processes != snapshot.Known(snapshot.PIDs(77), now) {
+				t.Errorf("processes %+v", p.Processes)
 			}
 			if c, err := m.Counters(snapshot.Counting{}); err != nil || c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400}) {
 				t.Errorf("counters %+v, %v", c, err)
