@@ -13,7 +13,7 @@ export GOFLAGS ?= -buildvcs=false
 
 DEVCLUSTER = go run ./test/cmd/devcluster
 TOOL = go build -modfile=go.tools.mod -o $(BIN)/
-E2E_TIMEOUT ?= 40m
+E2E_TIMEOUT ?= 50m
 E2E_RUN ?= .
 BENCH ?= .
 BENCH_COUNT ?= 6
