@@ -13,11 +13,12 @@ import (
 )
 
 func TestExactlyChoosesNothingElse(t *testing.T) {
-	pattern := regexp.MustCompile(exactly([]string{"[sig-node] Pods should run (once) [NodeConformance]", "b"}))
+	pattern := regexp.MustCompile(exactly([]string{"[sig-node] Pods should run (once) [NodeConformance]", "b", "under pressure  should stay"}))
 	for text, want := range map[string]bool{
 		"[sig-node] Pods should run (once) [NodeConformance]":       true,
 		"[sig-node] Pods should run (once) [NodeConformance] again": false,
 		"[sig-node] Pods should run once [NodeConformance]":         false,
+		"under pressure should stay":                                true,
 	} {
 		if got := pattern.MatchString(text); got != want {
 			t.Errorf("match of %q is %v", text, got)

@@ -268,11 +268,16 @@ func (s Suite) ginkgo(ctx context.Context, c *cluster.Cluster, names []string) (
 	return chosen, nil
 }
 
-// exactly is a regular expression that matches these names and no others.
+// exactly is a regular expression that matches these names and no others. Some
+// names have two spaces in a row, which the suite sees as one when it chooses.
 func exactly(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = regexp.QuoteMeta(name)
+		words := strings.Fields(name)
+		for j, word := range words {
+			words[j] = regexp.QuoteMeta(word)
+		}
+		quoted[i] = strings.Join(words, " +")
 	}
 	return "^.*(" + strings.Join(quoted, "|") + ")$"
 }
