@@ -1,0 +1,70 @@
+package preemption
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kubernetes/pkg/api/v1/resource"
+	v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
+)
+
+// split separates what preemption can help with from what it cannot.
+func split(reasons []lifecycle.PredicateFailureReason) (plan.Need, []lifecycle.PredicateFailureReason) {
+	need := plan.Need{}
+	var others []lifecycle.PredicateFailureReason
+	for _, reason := range reasons {
+		if missing, ok := reason.(*lifecycle.InsufficientResourceError); ok {
+			need[missing.ResourceName] += missing.GetInsufficientAmount()
+			continue
+		}
+		others = append(others, reason)
+	}
+	return need, others
+}
+
+func isTaint(reason lifecycle.PredicateFailureReason) bool {
+	failure, ok := reason.(*lifecycle.PredicateFailureError)
+	return ok && failure.PredicateName == tainttoleration.Name
+}
+
+// candidate keeps the pod beside what the plan needs to know.
+type candidate struct {
+	plan.Candidate
+	pod *v1.Pod
+}
+
+// candidates lists the pods that may go for the preemptor. A static pod never comes back once it was stopped, so it may not.
+func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need) map[types.UID]candidate {
+	out := map[types.UID]candidate{}
+	for _, pod := range h.pods.Allocated() {
+		releasing := h.lifecycle.IsPodTerminationRequested(pod.UID)
+		if pod.UID == preemptor.UID || !releasing && (kubetypes.IsStaticPod(pod) || !kubetypes.Preemptable(preemptor, pod)) {
+			continue
+		}
+		requests := map[v1.ResourceName]int64{}
+		for name := range need {
+			requests[name] = resource.GetResourceRequest(pod, name)
+		}
+		out[pod.UID] = candidate{pod: pod, Candidate: plan.Candidate{
+			UID: pod.UID, Priority: corev1helpers.PodPriority(pod), QOS: v1qos.GetPodQOS(pod), Requests: requests, Releasing: releasing,
+		}}
+	}
+	return out
+}
+
+func values(candidates map[types.UID]candidate) []plan.Candidate {
+	out := make([]plan.Candidate, 0, len(candidates))
+	for _, c := range candidates {
+		out = append(out, c.Candidate)
+	}
+	slices.SortFunc(out, func(a, b plan.Candidate) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return out
+}
