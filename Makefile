@@ -93,7 +93,7 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 ##@ What takes longer
 
 .PHONY: conformance
-conformance: go ## The upstream node suite against this kubelet, resumable (root, hours).
+conformance: go ## Upstream's suites for nodes and clusters against this kubelet, resumable (root, hours).
 	@go run ./test/cmd/conformance $(CONFORMANCE_ARGS)
 
 .PHONY: bench

@@ -1,34 +1,11 @@
 package conformance
 
 import (
-	"embed"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 )
-
-// known holds, for each suite that was run with the stock kubelet of this
-// release on a machine of the kind that develops the program, the names of the
-// specs that passed, one per line.
-//
-//go:embed stock/*.txt
-var known embed.FS
-
-// KnownStock are stock's results that come with the repository: the specs
-// that passed. It is empty for a suite of which there are none.
-func KnownStock(suite string) Results {
-	results := Results{}
-	data, err := known.ReadFile("stock/" + suite + ".txt")
-	if err != nil {
-		return results
-	}
-	for name := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n") {
-		results[name] = Outcome{State: passed}
-	}
-	return results
-}
 
 // Comparison sorts specs by whom they pass with. What passes with neither is
 // what the machine cannot run, or what is broken upstream.

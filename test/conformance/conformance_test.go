@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -32,12 +30,31 @@ func TestKnownResultsBelongToSuites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		name := strings.TrimSuffix(file.Name(), ".txt")
-		if _, err := SelectionByName(name); err != nil {
+		suite := strings.TrimSuffix(file.Name(), ".txt")
+		selection, err := SelectionByName(suite)
+		if err != nil {
 			t.Error(err)
+			continue
 		}
-		if len(KnownStock(name)) == 0 {
-			t.Errorf("%s is empty", file.Name())
+		chosen, err := selection.Chooser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := known.ReadFile("stock/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		for i, name := range names {
+			if !chosen(name) {
+				t.Errorf("%s: suite %s has no spec %q", file.Name(), suite, name)
+			}
+			if i > 0 && names[i-1] >= name {
+				t.Errorf("%s: %q stands before %q", file.Name(), names[i-1], name)
+			}
+		}
+		if len(KnownStock(suite)) != len(names) {
+			t.Errorf("%d results are read of the %d names of %s", len(KnownStock(suite)), len(names), file.Name())
 		}
 	}
 	if n := len(KnownStock("nodeconformance")); n != 369 {
@@ -48,43 +65,72 @@ func TestKnownResultsBelongToSuites(t *testing.T) {
 	}
 }
 
-func TestSelectionsCompile(t *testing.T) {
+func TestWhatPassedWithStockIsWritten(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "test/conformance/stock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	results := Results{
+		"[sig-node] b [NodeConformance]":          {State: passed},
+		"[sig-node] a [NodeConformance]":          {State: passed, Tries: 2},
+		"[sig-node] c [NodeConformance]":          {State: "failed"},
+		"[sig-node] d [NodeConformance] [Serial]": {State: passed},
+	}
+	file, count, err := WriteKnown(root, "nodeconformance", results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if want := "[sig-node] a [NodeConformance]\n[sig-node] b [NodeConformance]\n"; err != nil || string(data) != want || count != 2 {
+		t.Errorf("%d are written: %q, %v", count, data, err)
+	}
+	if _, _, err := WriteKnown(root, "lifecycle", results); err == nil {
+		t.Error("a file without names is written")
+	}
+}
+
+func TestSelections(t *testing.T) {
 	for _, s := range Selections() {
-		for _, pattern := range []string{s.Focus, s.Skip} {
-			if _, err := regexp.Compile(pattern); err != nil {
-				t.Errorf("suite %s: %v", s.Name, err)
-			}
+		if _, err := s.Chooser(); err != nil {
+			t.Error(err)
+		}
+		if s.Procs < 1 || s.About == "" {
+			t.Errorf("suite %s is incomplete", s.Name)
 		}
 	}
 	if _, err := SelectionByName("nonsense"); err == nil || !strings.Contains(err.Error(), "nodeconformance") {
 		t.Errorf("the error %v does not say what there is", err)
 	}
+	for _, s := range []Selection{{Focus: "("}, {Skip: "("}, {Without: []string{"nonsense"}}} {
+		if _, err := s.Chooser(); err == nil {
+			t.Errorf("%+v chooses", s)
+		}
+	}
 }
 
-func TestResultsAreKept(t *testing.T) {
-	s := Suite{Dir: t.TempDir(), Party: "ours", Selection: Selection{Name: "some"}}
-	results, err := s.Kept()
-	if err != nil || len(results) != 0 {
-		t.Fatalf("no file is %v, %v", results, err)
-	}
-	results.add(spec{Leaf: "b", State: passed})
-	results.add(spec{Leaf: "c", State: "failed"})
-	results.add(spec{Leaf: "c", State: passed})
-	if err := results.save(s.file("results.json")); err != nil {
-		t.Fatal(err)
-	}
-	again, err := s.Kept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !maps.Equal(again, results) || again["c"].Tries != 2 {
-		t.Errorf("read %v", again)
-	}
-	if err := s.Forget(); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := s.Kept(); err != nil || len(left) != 0 {
-		t.Errorf("after they were forgotten %v, %v", left, err)
+func TestEachSpecBelongsToOneSuite(t *testing.T) {
+	for name, want := range map[string][]string{
+		"[sig-node] Secrets should be consumable [NodeConformance] [Conformance]": {"nodeconformance", "cluster"},
+		"[sig-node] Pods Extended should be deleted":                              {"lifecycle"},
+		"[sig-node] CPU Manager [Serial] should assign CPUs":                      {"rest"},
+		"[sig-node] InodeEviction [Slow] [Serial] [Disruptive] should evict":      {"eviction"},
+		"[sig-storage] EmptyDir volumes should be kept [Conformance]":             {"cluster"},
+		"[sig-node] Kernel panics [Disruptive]":                                   nil,
+		"[sig-network] Services should serve [Conformance]":                       nil,
+	} {
+		var got []string
+		for _, s := range Selections() {
+			chosen, err := s.Chooser()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chosen(name) {
+				got = append(got, s.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q belongs to %v, want %v", name, got, want)
+		}
 	}
 }
 
@@ -125,35 +171,22 @@ func TestReportNamesSpecsInFull(t *testing.T) {
 	}
 }
 
-func TestBatchesHoldEveryRemainingSpecOnce(t *testing.T) {
-	var specs []spec
-	results := Results{}
-	for i := range 400 {
-		s := spec{Containers: []string{"group", fmt.Sprint(i / 4), []string{"", "[Serial]", "[Slow]", "[Serial] [Slow]"}[i/4%4]}, Leaf: fmt.Sprintf("spec %03d", i)}
-		specs = append(specs, s)
-		// Of every second group all have passed, of the others all but one.
-		if i/4%2 == 0 || i%4 != 1 {
-			results.add(spec{Containers: s.Containers, Leaf: s.Leaf, State: passed})
+func TestSpecsThatWereCutOffHaveNoOutcome(t *testing.T) {
+	for _, c := range []struct {
+		state, message string
+		want           bool
+	}{
+		{"passed", "", false},
+		{"failed", "too late", false},
+		{"skipped", "needs four processors", false},
+		{"skipped", "", true},
+		{"interrupted", "Interrupted by User", true},
+		{"aborted", "", true},
+	} {
+		s := spec{State: c.state}
+		s.Failure.Message = c.message
+		if got := s.cutOff(); got != c.want {
+			t.Errorf("%s %q: %v", c.state, c.message, got)
 		}
-	}
-	groups := remaining(specs, results)
-	if len(groups) != 50 {
-		t.Errorf("%d groups remain", len(groups))
-	}
-	var seen []string
-	for i, chunk := range batches(groups) {
-		if len(chunk) == 0 || len(chunk)%4 != 0 || len(chunk) >= batch+4 {
-			t.Errorf("batch %d has %d specs: a group was torn, or there are too many", i, len(chunk))
-		}
-		for _, name := range chunk {
-			if strings.Contains(name, "[Serial]") != strings.Contains(chunk[0], "[Serial]") {
-				t.Errorf("batch %d mixes specs that run alone with others", i)
-			}
-		}
-		seen = append(seen, chunk...)
-	}
-	slices.Sort(seen)
-	if len(seen) != 200 || len(slices.Compact(seen)) != 200 {
-		t.Errorf("%d specs", len(seen))
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// userlandPackages are what the suite expects to find beside agnhost.
+// userlandPackages are what the suites expect to find beside agnhost.
 const userlandPackages = "bash,curl,netcat-openbsd,iproute2,bind9-dnsutils,iperf,util-linux,ca-certificates,procps"
 
-// images makes the images of the upstream suite from what this machine has.
+// images makes the images of upstream's suites from what this machine has.
 type images struct {
 	builder build.Builder
 	// dir is where the images are written, userland a Debian root folder.
@@ -52,7 +52,8 @@ func (i images) write(ctx context.Context) error {
 }
 
 // list are the images that most specs use. Those of nginx are stand-ins: the
-// suite only wants a web server on port 80.
+// suites only want a web server on port 80. So is that of the kitten, which is
+// mounted as a volume: two of its files must say what they say upstream.
 func (i images) list() ([]build.Image, error) {
 	common, err := i.builder.Images()
 	if err != nil {
@@ -70,11 +71,15 @@ func (i images) list() ([]build.Image, error) {
 	nonRoot := base(name(utilimage.NonRoot), nil, "sh")
 	nonRoot.User = "1234"
 	web := []string{"httpd", "-f", "-p", "80"}
+	kitten := build.Image{Name: name(utilimage.Kitten), Content: map[string]string{
+		"/data.json": `{"image": "kitten.jpg"}` + "\n", "/etc/os-release": "NAME=\"Alpine Linux\"\n",
+	}}
 	list := []build.Image{
 		{Name: name(utilimage.Pause), Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": i.builder.Path("pause")}},
 		base(name(utilimage.BusyBox), map[string]string{"/bin/nmeter": i.builder.Path("nmeter")}, "sh"),
 		base(name(utilimage.Nonewprivs), map[string]string{"/usr/local/bin/nnp": i.builder.Path("nonewprivs")}, "nnp"),
 		nonRoot,
+		kitten,
 		base(name(utilimage.Nginx), nil, web...),
 		base(name(utilimage.NginxNew), nil, web...),
 	}
@@ -84,7 +89,7 @@ func (i images) list() ([]build.Image, error) {
 	return list, nil
 }
 
-// agnhost is the suite's server for everything, in a glibc userland. The image
+// agnhost is the suites' server for everything, in a glibc userland. The image
 // it stands in for has the tools of busybox too, of which specs use nmeter.
 func (i images) agnhost(name string) build.Image {
 	return build.Image{

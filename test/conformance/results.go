@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // passed is the state of a spec that needs no second look.
@@ -63,45 +61,45 @@ func (r Results) add(s spec) {
 	r[s.name()] = Outcome{State: s.State, Failure: s.failure(), Tries: r[s.name()].Tries + 1}
 }
 
-// spec is what we read of the suite's report about one spec.
-type spec struct {
-	Containers []string `json:"ContainerHierarchyTexts"`
-	Leaf       string   `json:"LeafNodeText"`
-	Type       string   `json:"LeafNodeType"`
-	State      string   `json:"State"`
-	Failure    struct {
-		Message string `json:"Message"`
-	} `json:"Failure"`
-}
-
-// name is the spec's full text, by which it can be chosen.
-func (s spec) name() string { return strings.Join(append(slices.Clone(s.Containers), s.Leaf), " ") }
-
-// failure is the first line of what went wrong.
-func (s spec) failure() string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s.Failure.Message), "\n")
-	return line
-}
-
-// readReport reads a report of the suite.
-func readReport(file string) ([]spec, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
-	}
-	var suites []struct {
-		Specs []spec `json:"SpecReports"`
-	}
-	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, fmt.Errorf("read report %s: %w", file, err)
-	}
-	var specs []spec
-	for _, suite := range suites {
-		for _, s := range suite.Specs {
-			if s.Type == "It" {
-				specs = append(specs, s)
-			}
+// merge takes from others what says more: that a spec passed, or else what came
+// out after more tries.
+func (r Results) merge(others Results) {
+	for name, other := range others {
+		have, found := r[name]
+		better := other.Tries > have.Tries
+		if (other.State == passed) != (have.State == passed) {
+			better = other.State == passed
+		}
+		if !found || better {
+			r[name] = other
 		}
 	}
-	return specs, nil
+}
+
+// Only are the results of the specs that are chosen by their names.
+func (r Results) Only(chosen func(name string) bool) Results {
+	only := Results{}
+	for name, outcome := range r {
+		if chosen(name) {
+			only[name] = outcome
+		}
+	}
+	return only
+}
+
+// Has says whether the results have a spec, be it as one that did not run.
+func (r Results) Has(name string) bool {
+	_, found := r[name]
+	return found
+}
+
+// of are the results of the specs of groups, with no state if there are none.
+func (r Results) of(groups []group) Results {
+	of := Results{}
+	for _, g := range groups {
+		for _, name := range g.names {
+			of[name] = r[name]
+		}
+	}
+	return of
 }

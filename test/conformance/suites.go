@@ -2,17 +2,24 @@ package conformance
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Selection is a part of the upstream node suite.
+// Selection is a part of one of upstream's suites.
 type Selection struct {
 	// Name is how it is chosen on the command line, and the name of its files.
 	Name string
-	// Focus and Skip are regular expressions over the names of specs.
+	// Cluster says that the specs are of the suite for clusters instead of that
+	// for nodes.
+	Cluster bool
+	// Focus and Skip are regular expressions over the names of specs. An empty
+	// Skip leaves none out.
 	Focus string
 	Skip  string
+	// Without names other selections whose specs this one leaves out.
+	Without []string
 	// Procs is how many specs run at the same time; those marked Serial run
 	// alone all the same, after the others.
 	Procs int
@@ -49,8 +56,46 @@ func Selections() []Selection {
 			Skip:  needsMore + "|" + evictionSpecs + "|" + onlyByName, Procs: 6, About: "the life of pods, with restarts of kubelet and runtime; an hour",
 		},
 		{Name: "eviction", Focus: evictionSpecs, Skip: `\[Flaky\]`, Procs: 1, About: "memory, disk and PID pressure; some hours"},
-		{Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs, Procs: 6, About: "all else that is neither disruptive nor eviction; some hours"},
+		{
+			Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs, Without: []string{"nodeconformance", "lifecycle"},
+			Procs: 6, About: "all else of the node that is neither disruptive nor eviction; some hours",
+		},
+		{
+			Name: "cluster", Cluster: true, Focus: `\[sig-node\].*\[Conformance\]|\[sig-storage\].*\[Conformance\]`,
+			Procs: 4, About: "what every conforming cluster passes, of nodes and storage, on a whole cluster; an hour",
+		},
 	}
+}
+
+// Chooser returns the rule by which the selection has a spec, given its name.
+// The error names the regular expression that is none.
+func (s Selection) Chooser() (func(name string) bool, error) {
+	focus, err := regexp.Compile(s.Focus)
+	if err != nil {
+		return nil, fmt.Errorf("suite %s: focus: %w", s.Name, err)
+	}
+	skip, err := regexp.Compile(s.Skip)
+	if err != nil {
+		return nil, fmt.Errorf("suite %s: skip: %w", s.Name, err)
+	}
+	var others []func(string) bool
+	for _, name := range s.Without {
+		other, err := SelectionByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("suite %s: without: %w", s.Name, err)
+		}
+		chosen, err := other.Chooser()
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, chosen)
+	}
+	return func(name string) bool {
+		if !focus.MatchString(name) || s.Skip != "" && skip.MatchString(name) {
+			return false
+		}
+		return !slices.ContainsFunc(others, func(chosen func(string) bool) bool { return chosen(name) })
+	}, nil
 }
 
 // SelectionByName finds a part by its name.

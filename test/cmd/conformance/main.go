@@ -1,6 +1,6 @@
-// Command conformance runs parts of the upstream node suite, unmodified,
-// against the kubelet of this repository, and if asked to against the stock
-// kubelet too, and compares. What was interrupted goes on where it was.
+// Command conformance runs parts of upstream's suites, unmodified, against the
+// kubelet of this repository, and if asked to against the stock kubelet too,
+// and compares. What was interrupted goes on where it was.
 package main
 
 import (
@@ -21,24 +21,30 @@ type options struct {
 	suite   string
 	focus   string
 	skip    string
+	shard   string
 	procs   int
 	kubelet string
 	// stock says whether stock is run: "run", "kept" or "only".
-	stock string
-	least float64
-	anew  bool
+	stock     string
+	least     float64
+	anew      bool
+	table     bool
+	keepStock bool
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.suite, "suite", "nodeconformance", "which `part` of the suite")
-	flag.StringVar(&o.focus, "focus", "", "instead of the part's own, a `regexp` of the names to run")
+	flag.StringVar(&o.suite, "suite", "nodeconformance", "which `part` of the suites")
+	flag.StringVar(&o.focus, "focus", "", "instead of the part's own, a `regexp` of the names to run; nothing is left out that another part runs")
 	flag.StringVar(&o.skip, "skip", "", "instead of the part's own, a `regexp` of the names to leave out")
+	flag.StringVar(&o.shard, "shard", "", "run only `i/n`, the i-th of n shares, on a machine of its own perhaps; its results are kept in results-iofn.json, and all such files in one folder are read together")
 	flag.IntVar(&o.procs, "procs", 0, "instead of the part's own, how many specs run at the same time")
 	flag.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"), "test this kubelet `binary` instead of the repository's")
 	flag.StringVar(&o.stock, "stock", "kept", "`how` to get the results of the stock kubelet: run, kept (from an earlier run or the repository), or only (run stock and nothing else)")
 	flag.Float64Var(&o.least, "least", 100, "`percent` of the specs that pass with stock that must pass")
 	flag.BoolVar(&o.anew, "anew", false, "forget the results of earlier runs of what is run")
+	flag.BoolVar(&o.table, "table", false, "run nothing, compare what is kept")
+	flag.BoolVar(&o.keepStock, "keep-stock", false, "run nothing, write what passed with stock to test/conformance/stock, to be committed")
 	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,49 +56,11 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "Parts of the suite:")
+	fmt.Fprintln(os.Stderr, "Parts of the suites:")
 	for _, s := range conformance.Selections() {
 		fmt.Fprintf(os.Stderr, "  %-16s %s\n", s.Name, s.About)
 	}
 	flag.PrintDefaults()
-}
-
-func run(ctx context.Context, o options) error {
-	ours, err := o.ours()
-	if err != nil {
-		return err
-	}
-	stock, err := ours.Stock()
-	if err != nil {
-		return err
-	}
-	if err := cluster.CheckMachine(); err != nil {
-		return fmt.Errorf("this machine cannot run a node:\n%w", err)
-	}
-	var stockResults conformance.Results
-	switch o.stock {
-	case "run", "only":
-		stockResults, err = perform(ctx, stock, o.anew)
-	case "kept":
-		if stockResults, err = stock.Kept(); err == nil && len(stockResults) == 0 {
-			stockResults = conformance.KnownStock(o.suite)
-		}
-	default:
-		return fmt.Errorf("-stock is %q, allowed are run, kept and only", o.stock)
-	}
-	if err != nil || o.stock == "only" {
-		return err
-	}
-	results, err := perform(ctx, ours, o.anew)
-	if err != nil {
-		return err
-	}
-	comparison := conformance.Compare(stockResults, results)
-	comparison.Write(os.Stdout, results)
-	if percent := comparison.Percent(); percent < o.least {
-		return fmt.Errorf("%.1f %% of what passes with stock passed, that is less than %g %%", percent, o.least)
-	}
-	return nil
 }
 
 // ours is the suite for the kubelet under test.
@@ -101,21 +69,16 @@ func (o options) ours() (conformance.Suite, error) {
 	if err != nil {
 		return conformance.Suite{}, err
 	}
-	selection, err := conformance.SelectionByName(o.suite)
+	selection, err := o.selection()
 	if err != nil {
-		return conformance.Suite{}, fmt.Errorf("-suite: %w", err)
+		return conformance.Suite{}, err
 	}
-	if o.focus != "" {
-		selection.Focus = o.focus
-	}
-	if o.skip != "" {
-		selection.Skip = o.skip
-	}
-	if o.procs > 0 {
-		selection.Procs = o.procs
+	shard, err := conformance.ParseShard(o.shard)
+	if err != nil {
+		return conformance.Suite{}, fmt.Errorf("-shard: %w", err)
 	}
 	suite := conformance.Suite{
-		Selection: selection, Root: root, Dir: filepath.Join(root, cluster.OutputDir, "conformance"),
+		Selection: selection, Shard: shard, Anew: o.anew, Root: root, Dir: filepath.Join(root, cluster.OutputDir, "conformance"),
 		Kubelet: o.kubelet, Party: "ours", Log: os.Stdout,
 	}
 	if suite.Kubelet == "" {
@@ -124,14 +87,23 @@ func (o options) ours() (conformance.Suite, error) {
 	return suite, nil
 }
 
-func perform(ctx context.Context, suite conformance.Suite, anew bool) (conformance.Results, error) {
-	if anew {
-		if err := suite.Forget(); err != nil {
-			return nil, err
-		}
+// selection is the part that is named, with what the command line changes.
+func (o options) selection() (conformance.Selection, error) {
+	selection, err := conformance.SelectionByName(o.suite)
+	if err != nil {
+		return selection, fmt.Errorf("-suite: %w", err)
 	}
-	if err := suite.Prepare(ctx); err != nil {
-		return nil, err
+	if o.focus != "" {
+		selection.Focus, selection.Without = o.focus, nil
 	}
-	return suite.Run(ctx)
+	if o.skip != "" {
+		selection.Skip = o.skip
+	}
+	if o.procs > 0 {
+		selection.Procs = o.procs
+	}
+	if _, err := selection.Chooser(); err != nil {
+		return selection, err
+	}
+	return selection, nil
 }

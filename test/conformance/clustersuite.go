@@ -1,0 +1,26 @@
+package conformance
+
+import (
+	"os"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// clusterSuite is upstream's suite for clusters. It wants a whole cluster that
+// runs already, whose only node has the kubelet under test.
+type clusterSuite struct{ Suite }
+
+func (clusterSuite) part() build.Part { return build.ClusterSuite() }
+
+func (s clusterSuite) call(c *cluster.Cluster) (call, error) {
+	layout := c.Layout()
+	return call{
+		args: []string{
+			// No cloud: nothing is asked of the machines.
+			"--provider=skeleton", "--kubeconfig=" + layout.AdminConfig(), "--kubectl-path=" + layout.Program("kubectl"),
+			"--report-dir=" + s.file("artifacts"),
+		},
+		env: []string{"PATH=" + layout.Bin + ":" + os.Getenv("PATH")},
+	}, nil
+}

@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+)
+
+// interruptPatience is how long the suite may take to end when it is
+// interrupted.
+const interruptPatience = 2 * time.Minute
+
+// upstream is one of upstream's suites.
+type upstream interface {
+	// part is its program.
+	part() build.Part
+	// call makes what the suite needs on a cluster that runs and says how it
+	// is called.
+	call(c *cluster.Cluster) (call, error)
+}
+
+// call is how a suite is called: its own arguments, and variables beside this
+// program's environment.
+type call struct {
+	args []string
+	env  []string
+	// beside runs as long as the suite does, or is nil.
+	beside func(context.Context)
+}
+
+func (s Suite) upstream() upstream {
+	if s.Cluster {
+		return clusterSuite{s}
+	}
+	return nodeSuite{s}
+}
+
+func (s Suite) program() string { return s.layout().Program(s.upstream().part().Name) }
+
+// ginkgo runs the named specs and returns what became of them. That specs
+// failed is no error. When it is interrupted it returns those that had ended
+// and the context's error.
+func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, error) {
+	report := filepath.Join(s.Dir, "report.json")
+	if err := os.RemoveAll(report); err != nil {
+		return nil, fmt.Errorf("remove old report: %w", err)
+	}
+	if err := os.MkdirAll(s.file(""), 0o755); err != nil {
+		return nil, fmt.Errorf("make folder for the log: %w", err)
+	}
+	log, err := os.OpenFile(s.file("suite.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	args := []string{
+		"--procs=" + strconv.Itoa(s.Procs), "--no-color", "--silence-skips", "--timeout=6h", "--focus=" + exactly(names),
+		"--output-dir=" + s.Dir, "--json-report=" + filepath.Base(report), s.program(), "--",
+	}
+	cmd := exec.CommandContext(ctx, s.layout().Program("ginkgo"), append(args, call.args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
+	cmd.Env = append(os.Environ(), call.env...)
+	// An interrupted suite stops what it started itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = interruptPatience
+	runErr := call.run(ctx, cmd)
+	specs, err := readReport(report)
+	if err != nil {
+		return nil, fmt.Errorf("the suite gave no report, see %s: %w", log.Name(), errors.Join(ctx.Err(), runErr, err))
+	}
+	return slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) || s.cutOff() }), ctx.Err()
+}
+
+// run runs the suite with what runs beside it.
+func (c call) run(ctx context.Context, suite *exec.Cmd) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	if c.beside != nil {
+		beside.Go(func() { c.beside(ctx) })
+	}
+	return suite.Run()
+}
+
+// exactly is a regular expression that matches these names and no others. Some
+// names have two spaces in a row, which the suite sees as one when it chooses.
+func exactly(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		words := strings.Fields(name)
+		for j, word := range words {
+			words[j] = regexp.QuoteMeta(word)
+		}
+		quoted[i] = strings.Join(words, " +")
+	}
+	return "^.*(" + strings.Join(quoted, "|") + ")$"
+}
