@@ -174,6 +174,10 @@ func (c *Cluster) SetKubelet(path string) { c.config.Kubelet = path }
 // kubelet's environment.
 func (c *Cluster) SetKubeletEnv(env []string) { c.config.KubeletEnv = env }
 
+// SetKubeletArgs changes the flags that the next StartKubelet adds to those
+// that every kubelet gets.
+func (c *Cluster) SetKubeletArgs(args []string) { c.config.KubeletArgs = args }
+
 func (c *Cluster) start(ctx context.Context) error {
 	began := time.Now()
 	if err := c.prepare(); err != nil {
@@ -244,13 +248,10 @@ func (c *Cluster) prepare() error {
 // startRuntime starts containerd and loads the images.
 func (c *Cluster) startRuntime(ctx context.Context) error {
 	layout := c.config.Layout
-	if err := mountImageDisk(ctx, c.config); err != nil {
+	if err := mountDisks(ctx, c.config); err != nil {
 		return err
 	}
-	if err := c.startAndWait(ctx, layout.containerd(), func(ctx context.Context) error {
-		_, err := ctr(ctx, layout, "version")
-		return err
-	}); err != nil {
+	if err := c.startAndWait(ctx, layout.containerd(), c.runtimeReady); err != nil {
 		return err
 	}
 	return importImages(ctx, layout)

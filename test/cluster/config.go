@@ -70,6 +70,8 @@ type Config struct {
 	// ImageDisk is the size, in bytes, of a file system of its own for
 	// containerd; 0 leaves it on that of the repository.
 	ImageDisk int64
+	// NodeDisk is the same for the kubelet's root directory.
+	NodeDisk int64
 	// Log receives progress, one line per step; nil drops it.
 	Log io.Writer
 }

@@ -41,6 +41,7 @@ config_path = %[7]q
 
 [plugins.'io.containerd.cri.v1.runtime']
 restrict_oom_score_adj = true
+cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi", %[12]q]
 netns_mounts_under_state_dir = true
 
 [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -70,7 +71,7 @@ func writeContainerdConfig(config Config, m machine) error {
 	layout := config.Layout
 	text := fmt.Sprintf(containerdConfig,
 		layout.ContainerdRoot(), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
-		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"), layout.run("runc"))
+		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"), layout.run("runc"), layout.CDI())
 	if err := os.WriteFile(layout.config("containerd.toml"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}

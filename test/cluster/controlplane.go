@@ -57,6 +57,9 @@ func (l Layout) apiServer() host.Command {
 			"--kubelet-client-certificate=" + l.pki(pairKubeletClient+".crt"),
 			"--kubelet-client-key=" + l.pki(pairKubeletClient+".key"),
 			"--kubelet-preferred-address-types=InternalIP",
+			// Beta features that are off by default; a kubelet has gates of its own.
+			"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+			"--runtime-config=certificates.k8s.io/v1beta1=true",
 			"--service-account-issuer=https://kubernetes.default.svc",
 			"--service-account-key-file=" + l.pki("service-account.crt"),
 			"--service-account-signing-key-file=" + l.pki("service-account.key"),

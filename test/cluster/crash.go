@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,14 +18,27 @@ func (c *Cluster) KillRuntime(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processContainerd, 0)
 }
 
+// RuntimeAlive says whether the containerd that was started last still runs.
+func (c *Cluster) RuntimeAlive() (bool, error) {
+	proc, err := c.config.Layout.processes().Find(processContainerd)
+	return proc.Alive(), err
+}
+
 // ReviveRuntime starts containerd again and waits until it answers. Its
 // containers and images are those it had.
 func (c *Cluster) ReviveRuntime(ctx context.Context) error {
-	layout := c.config.Layout
-	return c.startAndWait(ctx, layout.containerd(), func(ctx context.Context) error {
-		_, err := ctr(ctx, layout, "version")
+	return c.startAndWait(ctx, c.config.Layout.containerd(), c.runtimeReady)
+}
+
+// runtimeReady asks containerd as a kubelet does: it answers others also when
+// the part that kubelets talk to could not be loaded.
+func (c *Cluster) runtimeReady(ctx context.Context) error {
+	runtime, err := c.Runtime(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = runtime.Version(ctx, "")
+	return errors.Join(err, runtime.Close(ctx))
 }
 
 // ReviveKubelet starts the kubelet with the configuration that it had, and does

@@ -17,10 +17,15 @@ import (
 // requestTimeout bounds one request to the kubelet.
 const requestTimeout = 30 * time.Second
 
-// KubeletGet asks the kubelet itself, without the API server. A client that is
-// not trusted shows no certificate. The status code of any answer is returned
-// with its body.
+// KubeletGet is KubeletAsk for reading.
 func (c *Cluster) KubeletGet(ctx context.Context, path string, trusted bool) (code int, body []byte, err error) {
+	return c.KubeletAsk(ctx, http.MethodGet, path, trusted)
+}
+
+// KubeletAsk asks the kubelet itself, without the API server, by an HTTP method.
+// A client that is not trusted shows no certificate. The status code of any
+// answer is returned with its body.
+func (c *Cluster) KubeletAsk(ctx context.Context, method, path string, trusted bool) (code int, body []byte, err error) {
 	config, err := c.clientTLS(trusted)
 	if err != nil {
 		return 0, nil, err
@@ -28,7 +33,7 @@ func (c *Cluster) KubeletGet(ctx context.Context, path string, trusted bool) (co
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	address := net.JoinHostPort(c.machine.nodeIP.String(), strconv.Itoa(portKubelet))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask the kubelet: %w", err)
 	}

@@ -89,6 +89,10 @@ func (l Layout) Socket() string { return filepath.Join(l.State, "containerd.sock
 // ContainerdRoot is where containerd keeps images and containers.
 func (l Layout) ContainerdRoot() string { return l.run("containerd/root") }
 
+// CDI is a folder of descriptions of devices, beside those of the machine, that
+// containerd reads: see the Container Device Interface.
+func (l Layout) CDI() string { return l.run("cdi") }
+
 // Program is the path of the program called name.
 func (l Layout) Program(name string) string { return filepath.Join(l.Bin, name) }
 
@@ -130,8 +134,11 @@ func (l Layout) exists() bool {
 // makeDirs makes every folder that the parts expect.
 func (l Layout) makeDirs() error {
 	dirs := []string{
-		l.Logs, l.Manifests(), l.KubeletRoot(), l.PodLogs(),
+		l.Logs, l.Manifests(), l.KubeletRoot(), l.PodLogs(), l.CDI(),
 		l.config("cni"), l.pki(""), l.run(""),
+		// containerd would close this one to the users of pods, whose root
+		// file systems are below.
+		l.run("containerd"),
 	}
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

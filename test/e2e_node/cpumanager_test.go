@@ -31,14 +31,20 @@ func exclusiveCPUs(config *kubeletv1beta1.KubeletConfiguration) {
 	config.SystemReserved["cpu"] = "500m"
 }
 
-// withExclusiveCPUs restarts the kubelet with the static policy; the first configuration comes back when the test ends. Both refuse
-// the checkpoint of the other, as stock does: the node counts as drained.
+// withExclusiveCPUs restarts the kubelet with the static policy.
 func (s *space) withExclusiveCPUs() {
 	s.t.Helper()
+	s.withPolicies(exclusiveCPUs)
+}
+
+// withPolicies restarts the kubelet with other policies of the CPU or the memory manager; the first configuration comes back when the
+// test ends. Both refuse the checkpoints of the other, as stock does: the node counts as drained.
+func (s *space) withPolicies(tune func(*kubeletv1beta1.KubeletConfiguration)) {
+	s.t.Helper()
 	restart := func(ctx context.Context, tune func(*kubeletv1beta1.KubeletConfiguration)) error {
-		return errors.Join(node.StopKubelet(ctx), forgetCPUs(), node.StartKubelet(ctx, tune))
+		return errors.Join(node.StopKubelet(ctx), forgetPolicies(), node.StartKubelet(ctx, tune))
 	}
-	s.must(restart(s.ctx, exclusiveCPUs))
+	s.must(restart(s.ctx, tune))
 	s.t.Cleanup(func() {
 		if err := restart(context.Background(), nil); err != nil {
 			s.t.Error(err)
@@ -46,12 +52,14 @@ func (s *space) withExclusiveCPUs() {
 	})
 }
 
-func forgetCPUs() error {
-	err := os.Remove(filepath.Join(node.Layout().KubeletRoot(), "cpu_manager_state"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func forgetPolicies() error {
+	var errs []error
+	for _, name := range []string{"cpu_manager_state", memoryState} {
+		if err := os.Remove(filepath.Join(node.Layout().KubeletRoot(), name)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // guaranteed is a pod with one CPU of its own.

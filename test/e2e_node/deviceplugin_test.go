@@ -19,7 +19,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -131,26 +130,6 @@ func podWithThing(name string) *v1.Pod {
 	pod := kit.IdlePod(name)
 	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{thing: resource.MustParse("1")}
 	return pod
-}
-
-// podResources is what the PodResources API tells of the container called main of a pod.
-func (s *space) podResources(ctx context.Context, pod string) (*podresourcesapi.ContainerResources, error) {
-	socket := filepath.Join(node.Layout().KubeletRoot(), "pod-resources", "kubelet.sock")
-	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	defer connection.Close()
-	list, err := podresourcesapi.NewPodResourcesListerClient(connection).List(ctx, &podresourcesapi.ListPodResourcesRequest{})
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range list.PodResources {
-		if entry.Namespace == s.name && entry.Name == pod && len(entry.Containers) > 0 {
-			return entry.Containers[0], nil
-		}
-	}
-	return nil, fmt.Errorf("PodResources lists %d pods, but not %s", len(list.PodResources), pod)
 }
 
 // holds waits until the PodResources API says that the pod has that device.

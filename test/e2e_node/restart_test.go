@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -50,4 +52,15 @@ func gone(pid int) error {
 		return fmt.Errorf("process %d still runs", pid)
 	}
 	return nil
+}
+
+// crash kills the first process of the container called main, and waits until another one is Ready.
+func (s *space) crash(pod *v1.Pod) *v1.Pod {
+	s.t.Helper()
+	status, err := container(s.get(pod.Name), "main")
+	s.must(err)
+	pid, err := node.ContainerPID(s.ctx, status.ContainerID)
+	s.must(err)
+	s.must(syscall.Kill(pid, syscall.SIGKILL))
+	return s.wait(s.wait(pod, podTimeout, restarted(status.RestartCount+1)), podTimeout, kit.Ready)
 }

@@ -87,13 +87,22 @@ func ClusterParts() []Part {
 	}
 }
 
-// ConformanceParts are what the upstream node suite needs beside ClusterParts.
+// NodeSuite is upstream's suite for nodes.
+func NodeSuite() Part { return suite("e2e_node", 2*time.Minute) }
+
+// ClusterSuite is upstream's suite for clusters.
+func ClusterSuite() Part { return suite("e2e", 4*time.Minute) }
+
+func suite(name string, cold time.Duration) Part {
+	return Part{Name: name + ".test", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/" + name, Test: true, Cold: cold}
+}
+
+// ConformanceParts are what both suites need beside ClusterParts.
 func ConformanceParts() []Part {
 	own := func(name, pkg string) Part {
 		return Part{Name: name, Module: ".", Package: pkg, Own: true, Cold: time.Second}
 	}
 	return []Part{
-		{Name: "e2e_node.test", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/e2e_node", Test: true, Cold: 2 * time.Minute},
 		{Name: "ginkgo", Module: kubernetesModule, Package: "github.com/onsi/ginkgo/v2/ginkgo", Cold: 5 * time.Second},
 		{Name: "agnhost", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/images/agnhost", Cold: 20 * time.Second},
 		{Name: "crane", Module: "hack/parts/registry", Package: "github.com/google/go-containerregistry/cmd/crane", Cold: 4 * time.Second},

@@ -1,0 +1,221 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	credentialapi "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// pullAudience is for whom tokens are that the provider gets, pullRole the annotation of service accounts that it wants.
+	pullAudience = "registry"
+	pullRole     = "plimsoll.example/role"
+)
+
+// providerConfig names the provider that is to be asked for images of a registry.
+const providerConfig = `apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- name: provider
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  matchImages: [%q]
+  defaultCacheDuration: 0s
+  tokenAttributes:
+    serviceAccountTokenAudience: ` + pullAudience + `
+    cacheType: ServiceAccount
+    requireServiceAccount: true
+    requiredServiceAccountAnnotationKeys: [` + pullRole + `]
+`
+
+// provider keeps what it is asked, and gives the same answer to all.
+const provider = `#!/bin/sh
+cat > %[1]s/request.$$ && mv %[1]s/request.$$ %[1]s/request.$$.json && cat <<'END'
+{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Image","cacheDuration":"0s",
+"auth":{%[2]q:{"username":%[3]q,"password":%[4]q}}}
+END
+`
+
+// TestImageOfAPrivateRegistry pulls an image that wants a password. A pod gets it by the service account that the provider takes, or by a
+// secret; one that has neither does not, though the image is on the node by then. Who may have the image is remembered by a kubelet that
+// is started after a crash, and by the upstream one, when the registry is away.
+func TestImageOfAPrivateRegistry(t *testing.T) {
+	s := newSpace(t)
+	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
+	registry := s.startPrivateRegistry()
+	requests := s.withCredentialProvider(registry)
+	puller := s.serviceAccount("puller")
+
+	owner := s.ready(podOf(registry, "owner", puller.Name))
+	s.askedOnce(requests, registry, owner)
+	account := kubeletv1beta1.ImagePullServiceAccount{Namespace: s.name, Name: puller.Name, UID: string(puller.UID)}
+	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, nil)
+	s.wait(s.create(podOf(registry, "stranger", "default")), podTimeout, waitingFor("ErrImagePull", "ImagePullBackOff"))
+	s.loginSecret(registry)
+	member := podOf(registry, "member", "default")
+	member.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "login"}}
+	s.ready(member)
+	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
+
+	registry.Close()
+	own := node.Kubelet()
+	t.Cleanup(func() { node.SetKubelet(own) })
+	for _, next := range []struct {
+		name, kubelet string
+		stop          func(context.Context) error
+	}{
+		{"after-crash", own, node.KillKubelet}, {"under-stock", node.Layout().Program("kubelet-stock"), node.StopKubelet},
+	} {
+		s.must(next.stop(s.ctx))
+		node.SetKubelet(next.kubelet)
+		s.must(node.StartKubelet(s.ctx, nil))
+		s.ready(podOf(registry, next.name, puller.Name))
+		stranger := podOf(registry, "stranger-"+next.name, "default")
+		stranger.Spec.Containers[0].ImagePullPolicy = v1.PullNever
+		s.wait(s.create(stranger), podTimeout, waitingFor("ErrImageNeverPull"))
+	}
+	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
+}
+
+// withCredentialProvider restarts the kubelet with a provider of passwords for the registry; without it, it comes back when the test ends.
+// The folder is where the provider keeps what it was asked.
+func (s *space) withCredentialProvider(registry *privateRegistry) string {
+	s.t.Helper()
+	programs, requests, config := s.t.TempDir(), s.t.TempDir(), filepath.Join(s.t.TempDir(), "providers.yaml")
+	s.must(os.WriteFile(config, fmt.Appendf(nil, providerConfig, registry.host()), 0o644))
+	script := fmt.Appendf(nil, provider, requests, registry.host(), registryUser, registryPassword)
+	s.must(os.WriteFile(filepath.Join(programs, "provider"), script, 0o755))
+	s.must(node.StopKubelet(s.ctx))
+	node.SetKubeletArgs([]string{"--image-credential-provider-config=" + config, "--image-credential-provider-bin-dir=" + programs})
+	s.t.Cleanup(func() {
+		node.SetKubeletArgs(nil)
+		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.must(node.StartKubelet(s.ctx, nil))
+	return requests
+}
+
+// serviceAccount makes a service account that the provider takes.
+func (s *space) serviceAccount(name string) *v1.ServiceAccount {
+	s.t.Helper()
+	account, err := s.client.CoreV1().ServiceAccounts(s.name).Create(s.ctx, &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{pullRole: "sailor"}},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	return account
+}
+
+// loginSecret makes a secret called login with the password of the registry.
+func (s *space) loginSecret(registry *privateRegistry) {
+	s.t.Helper()
+	login := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, registry.host(), registryUser, registryPassword)
+	_, err := s.client.CoreV1().Secrets(s.name).Create(s.ctx, &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "login"}, Type: v1.SecretTypeDockerConfigJson, StringData: map[string]string{v1.DockerConfigJsonKey: login},
+	}, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// podOf is a pod of the registry's image. A kubelet may only ask for tokens for those for whom the pod has one, which it therefore mounts.
+func podOf(registry *privateRegistry, name, account string) *v1.Pod {
+	pod := kit.IdlePod(name)
+	pod.Spec.ServiceAccountName = account
+	main := &pod.Spec.Containers[0]
+	main.Image, main.Command = registry.image, nil
+	mount(pod, v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: pullAudience, Path: "token"}},
+	}}}, "/token")
+	return pod
+}
+
+// askedOnce checks what the provider was asked, for the pod.
+func (s *space) askedOnce(requests string, registry *privateRegistry, pod *v1.Pod) {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(requests, "*.json"))
+	s.must(err)
+	if len(files) != 1 {
+		s.t.Fatalf("the provider was asked %d times, want once", len(files))
+	}
+	data, err := os.ReadFile(files[0])
+	s.must(err)
+	var request credentialapi.CredentialProviderRequest
+	s.must(json.Unmarshal(data, &request))
+	s.expect("kind of request", request.APIVersion+" "+request.Kind, "credentialprovider.kubelet.k8s.io/v1 CredentialProviderRequest")
+	s.expect("image that a password is wanted for", request.Image, registry.repository())
+	s.expect("annotations of the service account", fmt.Sprint(request.ServiceAccountAnnotations), "map["+pullRole+":sailor]")
+
+	parts := strings.Split(request.ServiceAccountToken, ".")
+	if len(parts) != 3 {
+		s.t.Fatalf("the token is %q, want three parts", request.ServiceAccountToken)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	s.must(err)
+	var token struct {
+		Audiences  []string `json:"aud"`
+		Subject    string   `json:"sub"`
+		Kubernetes struct {
+			Pod struct{ UID string }
+		} `json:"kubernetes.io"`
+	}
+	s.must(json.Unmarshal(payload, &token))
+	s.expect("audience of the token", fmt.Sprint(token.Audiences), "["+pullAudience+"]")
+	s.expect("subject of the token", token.Subject, "system:serviceaccount:"+s.name+":"+pod.Spec.ServiceAccountName)
+	s.expect("pod of the token", token.Kubernetes.Pod.UID, string(pod.UID))
+}
+
+// mayHave checks that those may have the registry's image, by the kubelet's record of it.
+func (s *space) mayHave(registry *privateRegistry, accounts []kubeletv1beta1.ImagePullServiceAccount, secrets []string) {
+	s.t.Helper()
+	var found []kubeletv1beta1.ImagePullCredentials
+	for _, record := range s.pullRecords() {
+		if credentials, has := record.CredentialMapping[registry.repository()]; has && record.ImageRef != "" {
+			found = append(found, credentials)
+		}
+	}
+	if len(found) != 1 {
+		s.t.Fatalf("%d records of images of %s, want one", len(found), registry.repository())
+	}
+	var names []string
+	for _, secret := range found[0].KubernetesSecrets {
+		names = append(names, secret.Name)
+		if secret.Namespace != s.name || secret.UID == "" || secret.CredentialHash == "" {
+			s.t.Errorf("the record has the secret %+v, want one of %s, with its UID and a hash", secret, s.name)
+		}
+	}
+	if !slices.Equal(found[0].KubernetesServiceAccounts, accounts) || !slices.Equal(names, secrets) || found[0].NodePodsAccessible {
+		s.t.Errorf("the image is for %+v, want the service accounts %v and the secrets %v", found[0], accounts, secrets)
+	}
+}
+
+// pullRecords are the kubelet's records of the images that it has pulled.
+func (s *space) pullRecords() []kubeletv1beta1.ImagePulledRecord {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(node.Layout().KubeletRoot(), "image_manager", "pulled", "sha256-*"))
+	s.must(err)
+	var records []kubeletv1beta1.ImagePulledRecord
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		s.must(err)
+		var record kubeletv1beta1.ImagePulledRecord
+		s.must(json.Unmarshal(data, &record))
+		records = append(records, record)
+	}
+	return records
+}
