@@ -39,6 +39,7 @@ func (b *build) makeSyncLoop(context.Context) error {
 		Inputs: syncloop.Inputs{
 			Pods: b.sources.pods.Updates(), Runtime: b.runtime.events, Devices: b.Machine.ContainerManager.Updates(),
 			Liveness: probes.liveness.Updates(), Readiness: probes.readiness.Updates(), Startup: probes.startup.Updates(),
+			Room: b.pressure.room.Calls(),
 		},
 		Handlers:       b.loop.handlers,
 		RuntimeErrors:  b.volumes.state.RuntimeErrors,

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
@@ -21,7 +20,7 @@ type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
 	room        *admission.Room
-	shutdown    nodeshutdown.Manager
+	shutdown    *nodeshutdown.Manager
 }
 
 func (b *build) makePressure(ctx context.Context) (err error) {
@@ -31,21 +30,7 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 		return err
 	}
 	p.room = b.waitingRoom()
-	p.shutdown = nodeshutdown.NewManager(&nodeshutdown.Config{
-		Logger:        b.logger(ctx),
-		VolumeManager: b.volumes.manager,
-		Recorder:      b.Observability.Recorder,
-		NodeRef:       b.nodeRef,
-		GetPodsFunc:   b.pods.view.Active,
-		KillPodFunc: func(pod *v1.Pod, evict bool, gracePeriod *int64, setStatus func(*v1.PodStatus)) error {
-			return b.workers.workers.KillPod(ctx, pod, evict, gracePeriod, setStatus)
-		},
-		SyncNodeStatusFunc:               func(ctx context.Context) { b.node.updater.SyncNow(ctx) },
-		ShutdownGracePeriodRequested:     b.Config.ShutdownGracePeriod.Duration,
-		ShutdownGracePeriodCriticalPods:  b.Config.ShutdownGracePeriodCriticalPods.Duration,
-		ShutdownGracePeriodByPodPriority: b.Config.ShutdownGracePeriodByPodPriority,
-		StateDirectory:                   b.layout.Root(),
-	})
+	p.shutdown = b.shutdownManager()
 	return nil
 }
 
@@ -107,6 +92,8 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		DiskInfo:                      b.stats.provider,
 		TerminationRequested:          b.pods.lifecycle.IsPodTerminationRequested,
 		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
+		Parts:                         b.stats.provider,
+		PodFigures:                    b.stats.provider.ListPodStats,
 		Kill:                          b.workers.workers.KillPod,
 		Reclaimer:                     b.garbage.images,
 		PodImages:                     b.garbage.images.PodImages,
@@ -114,6 +101,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		PodCleanedUp:                  b.pods.view.Finished,
 		Readmitted:                    b.pressure.readmission.Readmitted,
 		OnConditionChange:             func() { b.node.updater.PressureChanged() },
+		OnRelief:                      func() { b.pressure.room.Call() },
 		Recorder:                      b.Observability.Recorder,
 		NodeRef:                       b.nodeRef,
 		Clock:                         b.clock,

@@ -34,7 +34,7 @@ func (b *build) watchRuntime(ctx context.Context) error {
 
 // startRuntimeDependents starts, in stock's order, what needs a runtime that is up. It returns when all of it is started.
 func (b *build) startRuntimeDependents(ctx context.Context) error {
-	logger, cm := klog.FromContext(ctx), b.Machine.ContainerManager
+	cm := b.Machine.ContainerManager
 	b.forgetOvertaken(ctx)
 	if err := b.Machine.CAdvisor.Start(); err != nil {
 		return fmt.Errorf("starting cAdvisor: %w", err)
@@ -59,9 +59,7 @@ func (b *build) startRuntimeDependents(ctx context.Context) error {
 		b.volumes.registration.AddHandler(kind, handler)
 	}
 	go b.volumes.registration.Run(ctx, b.sources.ready, ctx.Done())
-	if err := b.pressure.shutdown.Start(ctx); err != nil {
-		logger.Error(err, "Failed to start node shutdown manager")
-	}
+	b.pressure.shutdown.Start(ctx)
 	return nil
 }
 

@@ -1,6 +1,17 @@
 package kubelet
 
 import (
+	"context"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/features"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
@@ -25,3 +36,56 @@ func (u uptime) Keep(record terminations.Record) bool {
 func (b *build) terminations() podworkers.Terminations {
 	return uptime{Terminations: b.workers.begun, goingDown: func() error { return b.pressure.shutdown.ShutdownStatus() }}
 }
+
+// shutdownManager stops the pods when the machine goes down.
+func (b *build) shutdownManager() *nodeshutdown.Manager {
+	cfg := nodeshutdown.Config{
+		Periods: b.shutdownPeriods(),
+		Connect: func() (nodeshutdown.Logind, error) { return logind.Connect(b.clock) },
+		Pods: nodeshutdown.Pods{
+			Active: b.pods.view.Active, Ready: b.sources.ready.AllReady, Terminating: b.pods.lifecycle.IsPodTerminationRequested,
+			Readmitted: b.pressure.readmission.Readmitted, Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount,
+			Restart: b.restartStopped,
+		},
+		SyncNode: func(ctx context.Context) { b.node.updater.SyncNow(ctx) },
+		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
+	}
+	// As stock, which has neither the file nor the metrics without this gate.
+	if enabled(features.GracefulNodeShutdownBasedOnPodPriority) {
+		cfg.StateFile = filepath.Join(b.layout.Root(), nodeshutdown.StateFileName)
+	}
+	return nodeshutdown.New(cfg)
+}
+
+// shutdownPeriods are none when the node is not to be shut down in order.
+func (b *build) shutdownPeriods() []plan.Period {
+	if !enabled(features.GracefulNodeShutdown) {
+		return nil
+	}
+	byPriority := b.Config.ShutdownGracePeriodByPodPriority
+	if !enabled(features.GracefulNodeShutdownBasedOnPodPriority) || len(byPriority) == 0 {
+		return plan.Legacy(b.Config.ShutdownGracePeriod.Duration, b.Config.ShutdownGracePeriodCriticalPods.Duration)
+	}
+	periods := make([]plan.Period, 0, len(byPriority))
+	for _, p := range byPriority {
+		periods = append(periods, plan.Period{Priority: p.Priority, Seconds: p.ShutdownGracePeriodSeconds})
+	}
+	return periods
+}
+
+// restartStopped has pods started again that were stopped for a shutdown that was cancelled. Their workers note that the pod is wanted again, and
+// housekeeping starts it when its end is complete. Admission is not asked again.
+func (b *build) restartStopped(ctx context.Context, pods []*v1.Pod) {
+	for _, stopped := range pods {
+		if pod, wanted := b.pods.manager.GetPodByUID(stopped.UID); wanted {
+			_, mirror, _ := b.pods.manager.GetPodAndMirrorPod(pod)
+			b.workers.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror})
+		}
+	}
+}
+
+// returning leads to the shutdown manager, which is built after the workers.
+type returning struct{ b *build }
+
+func (r returning) Returns(pod *v1.Pod) bool { return r.b.pressure.shutdown.Returns(pod) }
+func (r returning) Stopped(uid types.UID)    { r.b.pressure.shutdown.Stopped(uid) }

@@ -2,10 +2,15 @@ package kubelet
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/features"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
@@ -33,6 +38,36 @@ func TestShutdownIsNotKept(t *testing.T) {
 		}
 		if _, got := u.Get(tc.uid); got != tc.want {
 			t.Errorf("%s: kept %v, want %v", tc.uid, got, tc.want)
+		}
+	}
+}
+
+// Which settings of the configuration count depends on the gates, as in stock; without any the node is not shut down in order.
+func TestShutdownPeriods(t *testing.T) {
+	legacy := func(c *kubeletconfig.KubeletConfiguration) {
+		c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration = 30*time.Second, 10*time.Second
+	}
+	byPriority := func(c *kubeletconfig.KubeletConfiguration) {
+		c.ShutdownGracePeriodByPodPriority = []kubeletconfig.ShutdownGracePeriodByPodPriority{{Priority: 7, ShutdownGracePeriodSeconds: 9}}
+	}
+	both := func(c *kubeletconfig.KubeletConfiguration) { legacy(c); byPriority(c) }
+	old, own := plan.Legacy(30*time.Second, 10*time.Second), []plan.Period{{Priority: 7, Seconds: 9}}
+	for _, tc := range []struct {
+		name             string
+		change           func(*kubeletconfig.KubeletConfiguration)
+		graceful, byPods bool
+		want             []plan.Period
+	}{
+		{"nothing", nil, true, true, nil},
+		{"legacy", legacy, true, true, old},
+		{"by priority", byPriority, true, true, own},
+		{"by priority, without its gate", both, true, false, old},
+		{"switched off", both, false, false, nil},
+	} {
+		set(t, features.GracefulNodeShutdownBasedOnPodPriority, tc.byPods)
+		set(t, features.GracefulNodeShutdown, tc.graceful)
+		if got := assembled(t, nil, tc.change).shutdownPeriods(); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }

@@ -79,9 +79,21 @@ func TestFullImageDisk(t *testing.T) {
 	s.wait(bystander, podTimeout, kit.Ready)
 }
 
-// spaceWithImageDisk replaces the cluster by one with a small disk for images,
-// until the test ends.
+// spaceWithImageDisk is a space on a cluster with a small disk for images.
 func spaceWithImageDisk(t *testing.T) *space {
+	t.Helper()
+	config := clusterConfig
+	config.ImageDisk = imageDisk
+	config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
+		config.EvictionHard["imagefs.available"] = fmt.Sprintf("%dMi", diskThreshold/mebibyte)
+		config.ImageMinimumGCAge = metav1.Duration{Duration: time.Second}
+	}
+	return spaceOn(t, config)
+}
+
+// spaceOn replaces the cluster by one with another configuration, until the
+// test ends.
+func spaceOn(t *testing.T, config cluster.Config) *space {
 	t.Helper()
 	replace := func(ctx context.Context, config cluster.Config) (err error) {
 		if err := node.Stop(ctx); err != nil {
@@ -93,14 +105,8 @@ func spaceWithImageDisk(t *testing.T) *space {
 		}
 		return err
 	}
-	config := clusterConfig
-	config.ImageDisk = imageDisk
-	config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
-		config.EvictionHard["imagefs.available"] = fmt.Sprintf("%dMi", diskThreshold/mebibyte)
-		config.ImageMinimumGCAge = metav1.Duration{Duration: time.Second}
-	}
 	t.Cleanup(func() {
-		if err := replace(context.Background(), clusterConfig); err != nil {
+		if err := errors.Join(replace(context.Background(), clusterConfig), noDisks(config.Layout)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -166,8 +172,13 @@ func (s *space) listed(ctx context.Context, name string) error {
 // available bytes on the disk of the images.
 func (s *space) available() int64 {
 	s.t.Helper()
+	return s.availableOn(node.Layout().ContainerdRoot())
+}
+
+func (s *space) availableOn(dir string) int64 {
+	s.t.Helper()
 	var st unix.Statfs_t
-	s.must(unix.Statfs(node.Layout().ContainerdRoot(), &st))
+	s.must(unix.Statfs(dir, &st))
 	return int64(st.Bavail) * st.Bsize
 }
 

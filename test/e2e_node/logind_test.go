@@ -36,6 +36,7 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 // that the machine goes down.
 type fakeLogind struct {
 	connection *dbus.Conn
+	properties *prop.Properties
 
 	mu sync.Mutex
 	// locks are our ends of the pipes whose other ends the holders have, oldest first.
@@ -55,8 +56,9 @@ func startLogind(t *testing.T, maxDelay time.Duration) *fakeLogind {
 		t.Fatal(err)
 	}
 	logind := &fakeLogind{connection: connection}
-	_, err = prop.Export(connection, logindPath, prop.Map{logindIface: {
-		"InhibitDelayMaxUSec": {Value: uint64(maxDelay.Microseconds()), Emit: prop.EmitFalse},
+	logind.properties, err = prop.Export(connection, logindPath, prop.Map{logindIface: {
+		"InhibitDelayMaxUSec":  {Value: uint64(maxDelay.Microseconds()), Emit: prop.EmitFalse},
+		"PreparingForShutdown": {Value: false, Emit: prop.EmitFalse},
 	}})
 	if err := errors.Join(err, connection.Export(logind, logindPath, logindIface)); err != nil {
 		t.Fatal(err)
@@ -109,8 +111,11 @@ func startBus(t *testing.T) (address string) {
 	return "unix:path=" + socket
 }
 
-// Inhibit is what a kubelet calls to be told before the machine goes down.
+// Inhibit is what a kubelet calls to be told before the machine goes down. Then it is too late.
 func (l *fakeLogind) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
+	if l.properties.GetMust(logindIface, "PreparingForShutdown").(bool) {
+		return 0, dbus.NewError("org.freedesktop.login1.OperationInProgress", []any{"The operation inhibition has been requested for is already running"})
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
@@ -130,8 +135,12 @@ func (l *fakeLogind) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Er
 
 // prepareForShutdown announces that the machine goes down, or that it does not after all.
 func (l *fakeLogind) prepareForShutdown(begin bool) error {
+	l.properties.SetMust(logindIface, "PreparingForShutdown", begin)
 	return l.connection.Emit(logindPath, logindIface+".PrepareForShutdown", begin)
 }
+
+// boot ends the shutdown as the next boot does: nobody is told.
+func (l *fakeLogind) boot() { l.properties.SetMust(logindIface, "PreparingForShutdown", false) }
 
 // held says whether somebody holds the newest lock: a pipe ends when nobody has its other end.
 func (l *fakeLogind) held() (count int, held bool, err error) {

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
@@ -45,7 +47,7 @@ func podThat(name, script string, grace int64) *v1.Pod {
 
 // TestGracefulNodeShutdown announces to the kubelet that the machine goes down, then that it does not. The kubelet delays the shutdown
 // until the pods are stopped, from the lowest priority up and each group within its time; the node is not Ready and takes no pod
-// meanwhile. Afterwards static pods are started again: they were not failed for good.
+// meanwhile. Static pods and those of DaemonSets are started again when the shutdown is cancelled: they were not failed.
 func TestGracefulNodeShutdown(t *testing.T) {
 	s := newSpace(t)
 	logind := startLogind(t, longestShutdown)
@@ -55,11 +57,16 @@ func TestGracefulNodeShutdown(t *testing.T) {
 		t.Errorf("asked for the lock %q, want %q", logind.asked[0], want)
 	}
 	s.writeManifest(podThat("static", endsAtOnce, 30))
-	s.mirror("static", kit.Ready)
+	daemon, made := s.daemon(podThat("daemon", endsAtOnce, 30))
+	staying := []*v1.Pod{s.mirror("static", kit.Ready), daemon}
 	s.priorityClass("important-"+s.name, important)
 	urgent := podThat("urgent", endsAtOnce, 30)
 	urgent.Spec.PriorityClassName = "important-" + s.name
-	for _, pod := range []*v1.Pod{podThat("polite", endsAfter3s, 30), podThat("deaf", neverEnds, 5), urgent} {
+	// As in upstream's specs: of nobody, to be restarted always, and with what looks like a static pod's annotation. It is failed.
+	deaf := podThat("deaf", neverEnds, 5)
+	deaf.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	deaf.Spec.RestartPolicy = v1.RestartPolicyAlways
+	for _, pod := range []*v1.Pod{podThat("polite", endsAfter3s, 30), deaf, urgent} {
 		s.ready(pod)
 	}
 
@@ -75,26 +82,50 @@ func TestGracefulNodeShutdown(t *testing.T) {
 		t.Errorf("the lock was held for %v, want at most %v", took, longestShutdown)
 	}
 	s.checkShutDown("deaf", "polite", "urgent")
+	s.stoppedToReturn(staying...)
 
 	s.must(logind.prepareForShutdown(false))
 	s.asked(logind, 2)
-	s.eventually(podTimeout, func(ctx context.Context) error {
-		got, err := kit.Node(ctx, s.client)
-		if err == nil && kit.NodeCondition(got, v1.NodeReady).Status != v1.ConditionTrue {
-			err = errors.New("the node is not Ready again")
-		}
-		return err
-	})
+	s.nodeReady()
 	s.ready(kit.Bound(kit.IdlePod("welcome")))
-	// As at the next boot: the static pod is started, the others stay as they are.
-	s.must(node.StopKubelet(s.ctx))
-	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
-	s.mirror("static", readyAgain)
-	s.lock(logind, 3, true)
+	s.returned(staying...)
+	s.lock(logind, 2, true)
+	if again := made(); len(again) > 0 {
+		t.Errorf("the DaemonSet has made %d more pods", len(again))
+	}
 	for _, name := range []string{"polite", "deaf", "urgent"} {
 		if phase := s.get(name).Status.Phase; phase != v1.PodFailed && phase != v1.PodSucceeded {
 			t.Errorf("pod %s is %s after the shutdown", name, phase)
 		}
+	}
+}
+
+// TestKubeletStartedDuringShutdown ends the kubelet in the middle of a shutdown. The next one sees that the machine goes down, stops the
+// pods that run still, and starts none that may not start. After the boot the pods are started again that belong to the node.
+func TestKubeletStartedDuringShutdown(t *testing.T) {
+	s := newSpace(t)
+	logind := startLogind(t, longestShutdown)
+	s.restartKubelet(gracefulShutdown)
+	s.lock(logind, 1, true)
+	s.writeManifest(podThat("static", endsAtOnce, 30))
+	daemon, made := s.daemon(podThat("daemon", endsAtOnce, 30))
+	staying := []*v1.Pod{s.mirror("static", kit.Ready), daemon}
+	s.ready(podThat("polite", endsAtOnce, 30))
+	s.must(node.StopKubelet(s.ctx))
+	s.must(logind.prepareForShutdown(true))
+	s.must(node.ReviveKubelet()) // nobody waits for a node that is Ready
+	s.eventually(podTimeout, func(ctx context.Context) error { return shuttingDown(ctx, s) })
+	s.checkShutDown("polite")
+	s.stoppedToReturn(staying...)
+	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("NodeShutdown"))
+
+	s.must(node.StopKubelet(s.ctx))
+	logind.boot()
+	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
+	s.lock(logind, 2, true)
+	s.returned(staying...)
+	if again := made(); len(again) > 0 {
+		t.Errorf("the DaemonSet has made %d more pods", len(again))
 	}
 }
 
@@ -122,6 +153,70 @@ func (s *space) priorityClass(name string, value int32) {
 			s.t.Error(err)
 		}
 	})
+}
+
+// daemon runs the pod as that of a DaemonSet and returns it when it is Ready. made are the pods that the controller has made since then.
+func (s *space) daemon(pod *v1.Pod) (ready *v1.Pod, made func() []types.UID) {
+	s.t.Helper()
+	template := appTemplate()
+	template.Spec = pod.Spec
+	template.Spec.RestartPolicy = v1.RestartPolicyAlways
+	_, err := s.client.AppsV1().DaemonSets(s.name).Create(s.ctx, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Spec: appsv1.DaemonSetSpec{Selector: appSelector(), Template: template},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	label := metav1.FormatLabelSelector(appSelector())
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		list, err := s.client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: label})
+		if err == nil && len(list.Items) != 1 {
+			err = fmt.Errorf("the DaemonSet has %d pods", len(list.Items))
+		}
+		if err == nil {
+			ready = &list.Items[0]
+		}
+		return err
+	})
+	return s.wait(ready, podTimeout, kit.Ready), s.countPods(label)
+}
+
+// nodeReady waits until the node is Ready.
+func (s *space) nodeReady() {
+	s.t.Helper()
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		got, err := kit.Node(ctx, s.client)
+		if err == nil && kit.NodeCondition(got, v1.NodeReady).Status != v1.ConditionTrue {
+			err = errors.New("the node is not Ready again")
+		}
+		return err
+	})
+}
+
+// stoppedToReturn wants the containers of the pods ended and the pods neither failed nor succeeded.
+func (s *space) stoppedToReturn(pods ...*v1.Pod) {
+	s.t.Helper()
+	for _, pod := range pods {
+		pod = s.wait(pod, podTimeout, func(pod *v1.Pod) error {
+			if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+				return errors.New("not stopped: " + kit.Describe(pod))
+			}
+			return nil
+		})
+		ready, target := kit.ConditionStatus(pod, v1.PodReady), kit.ConditionStatus(pod, v1.DisruptionTarget)
+		if pod.Status.Phase != v1.PodRunning || pod.Status.Reason != "" || ready != v1.ConditionFalse || target == v1.ConditionTrue {
+			s.t.Errorf("%s: Ready is %s, DisruptionTarget %s", kit.Describe(pod), ready, target)
+		}
+	}
+}
+
+// returned wants the same pods Ready again, started once more.
+func (s *space) returned(pods ...*v1.Pod) {
+	s.t.Helper()
+	for _, before := range pods {
+		pod := s.wait(before, podTimeout, readyAgain)
+		if now := pod.Status.ContainerStatuses[0].RestartCount; pod.UID != before.UID || now <= before.Status.ContainerStatuses[0].RestartCount {
+			s.t.Errorf("%s: UID %s, was %s; started %d times again", kit.Describe(pod), pod.UID, before.UID, now)
+		}
+	}
 }
 
 // readyAgain is kit.Ready for a pod that may have ended before: a static pod is started again.

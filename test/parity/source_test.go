@@ -32,6 +32,7 @@ var replaced = []string{
 	stockModule + "cmd/kubelet/app",
 	stockModule + "pkg/kubelet",
 	stockModule + "pkg/kubelet/eviction",
+	stockModule + "pkg/kubelet/nodeshutdown",
 	stockModule + "pkg/kubelet/preemption",
 }
 

@@ -12,12 +12,12 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
-	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
 	"k8s.io/kubernetes/pkg/kubelet/sysctl"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 )
 
 // countedReasons are the values the label of the rejections metric may take, so that its cardinality stays bounded.
@@ -38,7 +38,7 @@ var countedReasons = sets.New(
 	lifecycle.UnexpectedAdmissionError,
 	lifecycle.UnexpectedPredicateFailureType,
 	lifecycle.UnknownReason,
-	nodeshutdown.NodeShutdownNotAdmittedReason,
+	nodeshutdown.ReasonNotAdmitted,
 	sysctl.ForbiddenReason,
 	tainttoleration.ErrReasonNotMatch,
 	topologymanager.ErrorTopologyAffinity,

@@ -65,7 +65,8 @@ type Victims interface {
 // being made for them.
 //
 // A pod that waits is Pending in the API, says why in its status, has no worker, and nothing of it is on the node. The resources
-// it asks for count as taken for those that come later. It is asked again by the sync loop each second; no goroutine waits for it.
+// it asks for count as taken for those that come later. It is asked again by the sync loop each second, and at once when Call says
+// that something has changed; no goroutine waits for it.
 // After a restart of the agent it comes as a new pod and goes on waiting from where it was, by the start time in its status.
 //
 // Hold, HoldForVictims, Free and Waiting are for the sync loop; the others are safe for concurrent use.
@@ -74,6 +75,8 @@ type Room struct {
 	mu sync.Mutex
 	// pods in the order in which they came.
 	pods []waiter
+	// calls holds one token, so that bursts become one.
+	calls chan struct{}
 }
 
 type waiter struct {
@@ -86,8 +89,19 @@ type waiter struct {
 // NewRoom returns an empty room.
 func NewRoom(c RoomConfig) *Room {
 	registerWaiting()
-	return &Room{RoomConfig: c}
+	return &Room{RoomConfig: c, calls: make(chan struct{}, 1)}
 }
+
+// Call asks for those that wait to be asked at once, because what keeps them out may be over. It does not block.
+func (r *Room) Call() {
+	select {
+	case r.calls <- struct{}{}:
+	default:
+	}
+}
+
+// Calls delivers once after one or more calls of Call.
+func (r *Room) Calls() <-chan struct{} { return r.calls }
 
 // Hold reports whether the pod has to wait. It is asked for new pods, and again for those that wait: false means that the pod
 // has left the room and that the chain of admit handlers has the word, because pressure is no reason any more to keep it out, or

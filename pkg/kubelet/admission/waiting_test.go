@@ -213,6 +213,16 @@ func TestAnAdmittedPodDoesNotWaitForVictimsAnyMore(t *testing.T) {
 	}
 }
 
+func TestABurstOfCallsIsOne(t *testing.T) {
+	s := squeeze()
+	for range 3 {
+		s.room.Call()
+	}
+	if n := len(s.room.Calls()); n != 1 {
+		t.Errorf("%d calls are waiting", n)
+	}
+}
+
 func TestFreeForgetsAtOnce(t *testing.T) {
 	s := squeeze()
 	s.gate.Admit(t.Context(), nil, pod("a"))

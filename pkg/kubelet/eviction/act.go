@@ -56,7 +56,7 @@ func evictedStatus(v *policy.Victim) func(*v1.PodStatus) {
 	}
 }
 
-// publish makes the conditions visible and tells when one has become True.
+// publish makes the conditions visible and tells when one has become True, and when what kept pods out is over.
 func (m *Manager) publish(ctx context.Context, d *policy.Decision) {
 	before := *m.conditions.Load()
 	if slices.EqualFunc(before, d.Conditions[:], policy.Condition.Equal) {
@@ -64,26 +64,35 @@ func (m *Manager) publish(ctx context.Context, d *policy.Decision) {
 	}
 	now := slices.Clone(d.Conditions[:])
 	m.conditions.Store(&now)
-	began := false
+	began, relieved := false, false
 	for i := range now {
-		was := isTrue(before, now[i].Type)
-		if now[i].True != was {
+		was := conditionIn(before, now[i].Type)
+		if now[i].True != was.True {
 			klog.FromContext(ctx).Info("Eviction manager: node condition changed", "condition", now[i].Type, "status", now[i].True)
 		}
-		began = began || (now[i].True && !was)
+		began = began || (now[i].True && !was.True)
+		relieved = relieved || (was.True && !now[i].True) || (was.HardMet && !now[i].HardMet) || (was.Restored && !now[i].Restored)
 	}
 	if began && m.config.OnConditionChange != nil {
 		m.config.OnConditionChange()
 	}
+	if relieved && m.config.OnRelief != nil {
+		m.config.OnRelief()
+	}
+}
+
+// conditionIn is the condition of that type, one that is False when it is not among them.
+func conditionIn(conditions []policy.Condition, t v1.NodeConditionType) policy.Condition {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return conditions[i]
+		}
+	}
+	return policy.Condition{Type: t}
 }
 
 func isTrue(conditions []policy.Condition, t v1.NodeConditionType) bool {
-	for i := range conditions {
-		if conditions[i].Type == t {
-			return conditions[i].True
-		}
-	}
-	return false
+	return conditionIn(conditions, t).True
 }
 
 // EvictionIsTold tells from the status that the API server has of a pod whether it was evicted and says how its containers ended.

@@ -7,7 +7,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
-// Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why.
+// Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why. Whoever is told to wait
+// should ask again each second or so: being asked makes the manager look at the node more often, and OnRelief tells when it pays to
+// ask at once.
 func (m *Manager) Judge(pod *v1.Pod) (policy.Verdict, string) {
 	conditions := *m.conditions.Load()
 	verdict, message := policy.Admit(conditions, policy.Applicant{
@@ -15,8 +17,12 @@ func (m *Manager) Judge(pod *v1.Pod) (policy.Verdict, string) {
 		Running:             m.config.Readmitted != nil && m.config.Readmitted(pod),
 		ComparisonOperators: m.config.Features.TaintTolerationComparisonOperators,
 	})
-	if verdict == policy.Admitted {
+	switch verdict {
+	case policy.Admitted:
 		m.checkWishes(pod)
+	case policy.Waits:
+		signal(m.asked)
+	case policy.Rejected:
 	}
 	return verdict, message
 }

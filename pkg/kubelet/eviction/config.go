@@ -76,6 +76,9 @@ type Config struct {
 	// Memory, when set, is watched between looks, is read beside the summary when memory is scarce, and stands in for the
 	// summary when that fails.
 	Memory MemoryReader
+	// Parts and PodFigures, which are set both or neither, are asked in the place of a summary that fails.
+	Parts      Parts
+	PodFigures func(ctx context.Context) ([]statsapi.PodStats, error)
 	// PodImages tells for each pod that uses images how many bytes of them nobody else uses. It is asked where the image device
 	// carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
 	PodImages func(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
@@ -86,6 +89,9 @@ type Config struct {
 	// OnConditionChange is called by the manager's goroutine when a node condition has become True, so that it can be published
 	// at once. It must not block.
 	OnConditionChange func()
+	// OnRelief is called by the manager's goroutine when a hard threshold is met no longer or a node condition has ended, so that
+	// pods which wait can be asked again at once. It must not block.
+	OnRelief func()
 	// Features are the gates that matter here; nil reads them when the manager is made.
 	Features *Features
 }
@@ -119,6 +125,7 @@ func (c *Config) validate() error {
 	}
 	return errors.Join(
 		missing("Summary", c.Summary == nil), missing("DiskInfo", c.DiskInfo == nil),
+		missing("PodFigures beside Parts", (c.PodFigures == nil) != (c.Parts == nil)),
 		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil),
 		missing("PodCleanedUp", c.PodCleanedUp == nil), missing("Reclaimer", c.Reclaimer == nil),
 		missing("Recorder", c.Recorder == nil), missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),

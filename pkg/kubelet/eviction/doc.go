@@ -6,6 +6,7 @@
 //
 //	parse     configuration → thresholds
 //	observe   figures and layout → snapshot.Snapshot
+//	parts     as much of the figures as there is when the summary fails
 //	pods      pods and their figures, as far as a decision can need them
 //	gate      exact memory counters between two looks
 //	loop      when to look, and one look

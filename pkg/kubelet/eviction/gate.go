@@ -1,8 +1,11 @@
 package eviction
 
 import (
+	"math"
 	"slices"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -29,13 +32,16 @@ type gate struct {
 	clock  func() time.Time
 	// next is when to look at the counters again.
 	next time.Time
-	// looked is when they were last looked at.
+	// looked is when they were last looked at, took how long that took.
 	looked time.Time
+	took   time.Duration
 	// armed is when thresholds were last turned into amounts; zero when they have to be.
 	armed  time.Time
 	node   scope
 	pods   scope
 	floors []floor
+	// holds: by the last decision a hard memory threshold is met.
+	holds bool
 }
 
 // scope is the node, or all pods together.
@@ -73,6 +79,20 @@ func (g *gate) due(now time.Time) bool { return !now.Before(g.next) }
 
 // hurry makes the next look come at once, but not more often than every gateFloor.
 func (g *gate) hurry(now time.Time) { g.next = later(now, g.looked.Add(gateFloor)) }
+
+// hold takes over from a decision whether a hard memory threshold is met. As long as one is, each look at the counters becomes a
+// decision, which sees its end (minimum reclaim and all) as soon as its beginning was seen.
+func (g *gate) hold(d *policy.Decision) {
+	g.holds = d.Condition(v1.NodeMemoryPressure).HardMet
+	if next := g.looked.Add(g.pause()); next.Before(g.next) {
+		g.next = next
+	}
+}
+
+// watches tells whether there is anything that the gate would notice.
+func (g *gate) watches() bool {
+	return g != nil && len(g.floors) > 0 && (g.node.known || g.pods.known)
+}
 
 // arm takes over thresholds. Amounts in percent need a reading.
 func (g *gate) arm(thresholds []policy.Threshold) {
@@ -113,15 +133,19 @@ func (g *gate) learn(r snapshot.MemoryReading) {
 	g.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
 }
 
-// check looks at the counters and says when a threshold was crossed, or a hard one still is: the reading that shows it, else nil.
+// check looks at the counters and says when a threshold was crossed, or a hard one still is, or is no longer: the reading that shows
+// it, else nil.
 func (g *gate) check() *snapshot.MemoryReading {
 	begin := g.clock()
 	reading := g.look()
-	now := g.clock()
-	g.looked = now
-	g.next = now.Add(max(g.sleep(), gateShare*now.Sub(begin)))
+	g.looked = g.clock()
+	g.took = g.looked.Sub(begin)
+	g.next = g.looked.Add(g.pause())
 	return reading
 }
+
+// pause is the time between two looks.
+func (g *gate) pause() time.Duration { return max(g.sleep(), gateShare*g.took) }
 
 func (g *gate) look() *snapshot.MemoryReading {
 	counters, err := g.reader.Counters(g.how)
@@ -131,14 +155,13 @@ func (g *gate) look() *snapshot.MemoryReading {
 	}
 	g.node.spare = int64(counters.NodeSpare)
 	left := [2]int64{g.node.left(int64(counters.Node)), g.pods.left(int64(counters.Pods))}
-	if !g.suspect(left) && !g.pods.full(int64(counters.Pods)) {
+	if !g.holds && !g.suspect(left) && !g.pods.full(int64(counters.Pods)) {
 		g.note(left)
 		return nil
 	}
 	r := g.reader.ReadMemory(g.how)
 	g.learn(r)
-	left = [2]int64{r.Node.Available, r.Pods.Available}
-	if g.note(left) {
+	if g.note([2]int64{r.Node.Available, r.Pods.Available}) || g.holds {
 		return &r
 	}
 	return nil
@@ -155,8 +178,13 @@ func (g *gate) suspect(left [2]int64) bool {
 	return slices.ContainsFunc(g.floors, func(f floor) bool { return (f.hard || !f.met) && g.distance(f, left) < 0 })
 }
 
+// distance is how much is available above the threshold, negative when it is met. What cannot be read is far away: nothing is done
+// because of it.
 func (g *gate) distance(f floor, left [2]int64) int64 {
-	if f.signal == snapshot.MemoryAvailable {
+	switch {
+	case !g.scopeOf(f.signal).known:
+		return math.MaxInt64
+	case f.signal == snapshot.MemoryAvailable:
 		return left[0] - f.amount
 	}
 	return left[1] - f.amount
@@ -179,18 +207,19 @@ func (g *gate) sleep() time.Duration {
 	if !g.node.known && !g.pods.known {
 		return g.period
 	}
-	wait := g.period
-	for i := range g.floors {
-		f := &g.floors[i]
-		if f.met {
-			if f.hard {
-				wait = min(wait, gateMet)
-			}
-			continue
-		}
-		wait = min(wait, time.Duration(float64(f.left)/float64(2*g.worst)*float64(time.Second)))
+	if g.holds {
+		return gateMet
 	}
-	return max(wait, gateFloor)
+	seconds := g.period.Seconds()
+	for i := range g.floors {
+		switch f := &g.floors[i]; {
+		case !f.met:
+			seconds = min(seconds, float64(f.left)/float64(2*g.worst))
+		case f.hard:
+			seconds = min(seconds, gateMet.Seconds())
+		}
+	}
+	return max(time.Duration(seconds*float64(time.Second)), gateFloor)
 }
 
 // near tells whether memory is scarce enough to read the pods' cgroups with every look.

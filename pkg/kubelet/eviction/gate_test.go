@@ -6,6 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // TestFastLeakIsCaughtAtTheCrossing: the node loses 1 GiB/s, and 100 MiB are left at the crossing.
@@ -54,6 +59,27 @@ func TestD23OneEvictionOnAGrowingNode(t *testing.T) {
 				})
 			})
 		})
+	}
+}
+
+// TestTheGateIsAwakeAgainAtOnce: when a hard threshold is clear, the next crossing may be near. The pause while it was met does not count
+// any more, only that looking at the counters does not cost too much.
+func TestTheGateIsAwakeAgainAtOnce(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	g := &gate{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi, node: scope{known: true, capacity: 32 * gi}}
+	g.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi, left: 400 * mi}}
+	g.looked, g.next = now, now.Add(gateMet)
+	held := policy.Decision{Conditions: [3]policy.Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}}
+	for _, test := range []struct {
+		d    policy.Decision
+		took time.Duration
+		want time.Duration
+	}{{held, 0, gateMet}, {held, time.Second, gateMet}, {policy.Decision{}, time.Millisecond, 400 * time.Second / 4096}, {policy.Decision{}, 4 * time.Millisecond, 200 * time.Millisecond}} {
+		g.next, g.took = now.Add(gateMet), test.took
+		g.hold(&test.d)
+		if got := g.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
+			t.Errorf("the next look is in %v, want %v", got, test.want)
+		}
 	}
 }
 

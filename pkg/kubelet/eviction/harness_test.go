@@ -46,8 +46,10 @@ type node struct {
 	uncleaned  map[string]bool
 	summaryErr error
 	layoutErr  error
-	reclaimed  []string
-	freedByGC  int64
+	// images is a disk of their own for images and writable layers, nil when they lie on the other one.
+	images    *diskState
+	reclaimed []string
+	freedByGC int64
 	// targets are those of the node-level reclaims.
 	targets []int64
 	// hang makes the summary block until it is closed.
@@ -58,9 +60,10 @@ type node struct {
 type diskState struct{ capacity, used int64 }
 
 type fakePod struct {
-	object       *v1.Pod
-	memory, disk int64
-	stopped      bool
+	object *v1.Pod
+	// disk is what is in the writable layer, logs what lies on the node's disk in any case.
+	memory, disk, logs int64
+	stopped            bool
 	// growth is in bytes per second, since.
 	growth int64
 	since  time.Time
@@ -150,9 +153,13 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 	}
 	at := metav1.Now()
 	fs := &statsapi.FsStats{Time: at, AvailableBytes: u(n.disk.capacity - n.disk.used), CapacityBytes: u(n.disk.capacity)}
+	imageFs := fs
+	if n.images != nil {
+		imageFs = &statsapi.FsStats{Time: at, AvailableBytes: u(n.images.capacity - n.images.used), CapacityBytes: u(n.images.capacity)}
+	}
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
 		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.system - n.used()), WorkingSetBytes: u(n.system + n.used())},
-		Fs:     fs, Runtime: &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs},
+		Fs:     fs, Runtime: &statsapi.RuntimeStats{ImageFs: imageFs, ContainerFs: imageFs},
 		SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.used()), WorkingSetBytes: u(n.used())}}},
 	}}
 	for _, p := range n.pods {
@@ -165,7 +172,7 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 		}
 		s.Pods = append(s.Pods, statsapi.PodStats{
 			PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
-			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(0)}}},
+			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(p.logs)}}},
 		})
 	}
 	return s, nil
@@ -213,7 +220,7 @@ func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 func (n *node) HasDedicatedImageFs(context.Context) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return false, n.layoutErr
+	return n.images != nil, n.layoutErr
 }
 
 func (n *node) HasDedicatedContainerFs(context.Context) (bool, error) {
@@ -271,7 +278,12 @@ func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *
 	n.statuses[pod.Name] = status
 	p := n.pods[pod.Name]
 	if !p.stopped {
-		n.disk.used -= p.disk
+		if n.images != nil {
+			n.images.used -= p.disk
+		} else {
+			n.disk.used -= p.disk
+		}
+		n.disk.used -= p.logs
 	}
 	p.stopped = true
 	return nil

@@ -3,8 +3,10 @@ package eviction
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
@@ -18,6 +20,11 @@ const (
 	collectPatience = 15 * time.Second
 	// stopPatience is how long Run waits at its end for what it has begun.
 	stopPatience = 5 * time.Second
+	// askedPause is the least time to the next collection while pods wait; after one that took long, it is collectShare times as
+	// long as that, so that a twentieth of the time is the most that collecting takes. A look may begin a node-level reclaim, and end with
+	// another collection.
+	askedPause   = 2 * time.Second
+	collectShare = 20
 )
 
 var errCollecting = errors.New("figures are still being collected")
@@ -45,7 +52,10 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		case <-m.wake:
 			m.lookNow()
+		case <-m.asked:
+			m.lookSoon()
 		case f := <-m.loop.collector.results:
+			m.loop.took = m.config.Clock.Now().Sub(m.loop.collecting)
 			m.loop.collecting, m.loop.last = time.Time{}, f
 			m.look(ctx, f)
 		case <-m.nudge:
@@ -68,6 +78,21 @@ func (m *Manager) hasWork() bool {
 func (m *Manager) lookNow() {
 	m.loop.next, m.loop.cause = m.config.Clock.Now(), byEvent
 	m.loop.again = !m.loop.collecting.IsZero()
+}
+
+// lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon. While a condition
+// merely lingers its end is known beforehand, and what the gate watches it will notice itself.
+func (m *Manager) lookSoon() {
+	l, d := &m.loop, m.decision.Load()
+	blocked := func(c policy.Condition) bool {
+		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.gate.watches())
+	}
+	if d == nil || !slices.ContainsFunc(d.Conditions[:], blocked) {
+		return
+	}
+	if soon := l.taken.Add(max(askedPause, collectShare*l.took)); soon.Before(l.next) {
+		l.next = soon
+	}
 }
 
 // tick begins a collection when it is time for one, and decides without when one takes too long.
@@ -150,6 +175,9 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	d, memory := policy.Decide(s, &l.rules, l.memory)
 	l.memory = memory
 	m.decision.Store(&d)
+	if l.gate != nil {
+		l.gate.hold(&d)
+	}
 	l.meter.looked(l.cause, s, &d)
 	l.cause = byTimer
 	m.publish(ctx, &d)

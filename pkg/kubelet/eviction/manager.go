@@ -21,6 +21,8 @@ type Manager struct {
 	wake chan struct{}
 	// nudge makes the gate look at memory counters at once.
 	nudge chan struct{}
+	// asked makes the loop look soon, since a pod waits for the end of pressure.
+	asked chan struct{}
 	// work counts the goroutines beside the loop.
 	work sync.WaitGroup
 	// conditions is what was decided last, for readers.
@@ -58,6 +60,8 @@ type loopState struct {
 	collector collector
 	// collecting since when; zero when no collection is under way.
 	collecting time.Time
+	// took is how long the last collection took.
+	took time.Duration
 	// last are the newest figures with a summary.
 	last figures
 	// taken is the time of the last snapshot.
@@ -75,10 +79,11 @@ func New(c Config) (*Manager, error) {
 	if c.Features == nil {
 		c.Features = featuresNow()
 	}
-	m := &Manager{config: c, ledger: newLedger(), wake: make(chan struct{}, 1), nudge: make(chan struct{}, 1)}
+	m := &Manager{config: c, ledger: newLedger()}
+	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
 	m.loop.collector = collector{
-		summary: c.Summary, memory: c.Memory, images: c.PodImages, now: c.Clock.Now, results: make(chan figures, 1),
+		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, now: c.Clock.Now, results: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
 	m.loop.meter, m.loop.cause = newMeter(), byTimer
@@ -97,8 +102,11 @@ func New(c Config) (*Manager, error) {
 
 // Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure neither
 // lifts the taints nor lets pods in. It should be called before pods are admitted. When the manager has looked at the node
-// already, the conditions still hold for their transition period.
+// already, the conditions still hold for their transition period. Where nothing is watched nothing is taken over: it would never end.
 func (m *Manager) Restore(conditions []v1.NodeCondition) {
+	if !m.hasWork() {
+		return
+	}
 	var held []v1.NodeConditionType
 	published := slices.Clone(*m.conditions.Load())
 	for _, t := range policy.ConditionTypes {
@@ -109,7 +117,7 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 		held = append(held, t)
 		if !isTrue(published, t) {
 			published = slices.DeleteFunc(published, func(c policy.Condition) bool { return c.Type == t })
-			published = append(published, policy.Condition{Type: t, True: true, Since: conditions[i].LastTransitionTime.Time})
+			published = append(published, policy.Condition{Type: t, True: true, Restored: true, Since: conditions[i].LastTransitionTime.Time})
 		}
 	}
 	if len(held) == 0 {

@@ -14,7 +14,8 @@ import (
 
 // figures is what one collection brought: everything that may take long to get.
 type figures struct {
-	taken   time.Time
+	taken time.Time
+	// summary is what could be had of it when there is an err as well.
 	summary *statsapi.Summary
 	err     error
 	layout  snapshot.Layout
@@ -50,6 +51,9 @@ func (o *Options) counting() snapshot.Counting {
 // collector gets figures beside the loop, one collection at a time.
 type collector struct {
 	summary Summary
+	// parts and pods stand in for a summary that fails; nil where there is nothing that could.
+	parts   Parts
+	pods    func(context.Context) ([]statsapi.PodStats, error)
 	memory  MemoryReader
 	images  func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
 	layout  layouter
@@ -61,7 +65,9 @@ type collector struct {
 func (c *collector) collect(ctx context.Context, q question) figures {
 	var f figures
 	f.layout = c.layout.current(ctx, c.now())
-	f.summary, f.err = c.summary.Get(ctx, true)
+	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil {
+		f.summary = c.pieces(ctx)
+	}
 	if c.memory != nil && q.wantsPods(&f) {
 		r := c.memory.ReadMemory(q.how)
 		f.memory, f.differs = &r, !q.how.Stock()
@@ -81,7 +87,12 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 func (f *figures) observations() [snapshot.NumSignals]snapshot.Observation {
 	signals := snapshot.FromSummary(f.summary)
 	if f.err != nil {
-		signals = snapshot.FailedObservations(f.err)
+		failed := snapshot.FailedObservations(f.err)
+		for i := range signals {
+			if !signals[i].Known() {
+				signals[i] = failed[i]
+			}
+		}
 	}
 	if f.memory != nil {
 		f.standIn(&signals[snapshot.MemoryAvailable], f.memory.Node)

@@ -98,7 +98,7 @@ func TestD17DaemonSetsDoNotLoop(t *testing.T) {
 			for !turn() {
 				seconds++
 			}
-			if seconds > 11 || !m.IsUnderMemoryPressure() {
+			if seconds > 2 || !m.IsUnderMemoryPressure() {
 				t.Errorf("admitted after %d s; the condition lingers: %v", seconds, m.IsUnderMemoryPressure())
 			}
 			if len(e.room.Waiting()) != 0 {

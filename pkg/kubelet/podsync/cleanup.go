@@ -20,7 +20,7 @@ func newCleanUpPass(pod *v1.Pod, status *kubecontainer.PodStatus) *cleanUpPass {
 func cleanUpSteps(c Config) []step[*cleanUpPass] {
 	return []step[*cleanUpPass]{
 		// First: the final state of the containers should not wait for volumes.
-		publishFinal{generator: c.Generator, statuses: c.Statuses},
+		publishFinal{generator: c.Generator, statuses: c.Statuses, returning: c.Returning},
 		// The volume manager unmounts once the pod workers have reported the end of the containers; here we wait for it.
 		awaitUnmount{c.Volumes},
 		// After the volume manager's word: what it does not know (mounts of an earlier run) has to be gone as well.
@@ -33,6 +33,6 @@ func cleanUpSteps(c Config) []step[*cleanUpPass] {
 		// pod from here on.
 		releaseUserNamespace{c.UserNamespaces},
 		// Last: from here on the API object may be deleted, and nothing of the pod must be left.
-		finalizeStatus{c.Statuses},
+		finalizeStatus{statuses: c.Statuses, returning: c.Returning},
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Containers ContainerManager
 	// CgroupsPerQOS says that pods have cgroups of their own (--cgroups-per-qos).
 	CgroupsPerQOS bool
+	// Returning knows which pods start again with the machine; nil if none do.
+	Returning Returning
 	// Lifecycle tells whether a pod's termination was requested.
 	Lifecycle Lifecycle
 	// NetworkErrors says why the network is not ready, nil when it is.

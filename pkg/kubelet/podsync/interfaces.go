@@ -112,6 +112,20 @@ type Lifecycle interface {
 	IsPodTerminationRequested(uid types.UID) bool
 }
 
+// Returning knows the pods that are stopped only because the machine goes down, and start again with it.
+type Returning interface {
+	// Returns is true for such a pod: its phase is that of its containers, which its restart policy starts again, and is not final.
+	Returns(pod *v1.Pod) bool
+	// Stopped is told that nothing of the pod is left. What comes with this UID afterwards is another life.
+	Stopped(uid types.UID)
+}
+
+// noneReturns is what holds when nobody knows of such pods.
+type noneReturns struct{}
+
+func (noneReturns) Returns(*v1.Pod) bool { return false }
+func (noneReturns) Stopped(types.UID)    {}
+
 // PodRegistry keeps the objects that registered pods refer to. Calls do not wait for the network.
 type PodRegistry interface {
 	RegisterPod(pod *v1.Pod)

@@ -35,6 +35,9 @@ func New(c Config) *Syncer {
 	if tracer == nil {
 		tracer = noop.NewTracerProvider().Tracer("")
 	}
+	if c.Returning == nil {
+		c.Returning = noneReturns{}
+	}
 	escalator := newEscalator(c)
 	return &Syncer{
 		sync:      syncSteps(c),

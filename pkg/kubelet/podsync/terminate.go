@@ -41,6 +41,6 @@ func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 		// gives the claims to others.
 		when(c.Features.DynamicResourceAllocation, step[*terminatePass](unprepareResources{c.Containers})),
 		// Last, and here rather than in CleanUp: exit codes are read from containers that may be removed by then.
-		publishStopped{generator: c.Generator, statuses: c.Statuses},
+		publishStopped{generator: c.Generator, statuses: c.Statuses, returning: c.Returning},
 	}
 }

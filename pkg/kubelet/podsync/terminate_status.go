@@ -28,13 +28,14 @@ func (s publishTerminating) Run(ctx context.Context, p *terminatePass) (verdict,
 type publishStopped struct {
 	generator StatusGenerator
 	statuses  StatusStore
+	returning Returning
 }
 
 func (publishStopped) Name() string { return "publish end of containers" }
 
 func (s publishStopped) Run(ctx context.Context, p *terminatePass) (verdict, error) {
 	logger := klog.FromContext(ctx)
-	s.statuses.SetPodStatus(logger, p.Pod, s.generator.Generate(ctx, p.Pod, p.stopped, true))
+	s.statuses.SetPodStatus(logger, p.Pod, s.generator.Generate(ctx, p.Pod, p.stopped, !s.returning.Returns(p.Pod)))
 	logger.V(4).Info("Pod termination stopped all running containers", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID)
 	return proceed, nil
 }

@@ -42,6 +42,8 @@ type Inputs struct {
 	Liveness  <-chan results.Update
 	Readiness <-chan results.Update
 	Startup   <-chan results.Update
+	// Room delivers when the pods that admission lets wait should be asked at once; it may be nil.
+	Room <-chan struct{}
 }
 
 // Config is what a Loop works with.
@@ -110,6 +112,8 @@ func (l *Loop) turn(ctx context.Context, syncTick, housekeepingTick <-chan time.
 		l.happened(ctx, e)
 	case <-syncTick:
 		l.syncDue(ctx)
+		l.Handlers.AskAgain(ctx)
+	case <-l.Inputs.Room:
 		l.Handlers.AskAgain(ctx)
 	case u := <-l.Inputs.Liveness:
 		if u.Result == results.Failure {

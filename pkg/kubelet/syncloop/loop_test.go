@@ -35,6 +35,7 @@ type running struct {
 	pods     chan kubetypes.PodUpdate
 	events   chan *pleg.PodLifecycleEvent
 	probes   chan results.Update
+	room     chan struct{}
 	statuses *probeStatuses
 	due      list[types.UID]
 	down     atomic.Bool
@@ -45,9 +46,9 @@ type running struct {
 
 func start(t *testing.T, sourcesReady bool) *running {
 	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate), events: make(chan *pleg.PodLifecycleEvent),
-		probes: make(chan results.Update), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
+		probes: make(chan results.Update), room: make(chan struct{}), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes},
+		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, Room: r.room},
 		Handlers: r.Handlers,
 		RuntimeErrors: func() error {
 			if r.down.Load() {
@@ -94,6 +95,13 @@ func TestLoop(t *testing.T) {
 				t.Error("the status manager was not told")
 			}
 			expect(t, "updates", r.take(), []string{"sync a"})
+		},
+		"pods that wait": func(t *testing.T, r *running) {
+			r.add(aPod("a", 0))
+			r.waiting, r.admitted = []types.UID{"a"}, nil
+			r.room <- struct{}{}
+			synctest.Wait()
+			expect(t, "admission at once", r.admitted, []string{"a beside 1"})
 		},
 		"pods that are due": func(t *testing.T, r *running) {
 			r.add(aPod("a", 0), aPod("b", 0), aPod("overdue", 0))

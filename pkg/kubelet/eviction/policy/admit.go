@@ -41,10 +41,11 @@ type Applicant struct {
 //
 // What runs, runs on: a restart of the agent under pressure must not evict (kubernetes issue 83612). Critical pods enter always.
 // While a hard threshold is met nobody else does. While a condition merely lingers, pods that tolerate its taint enter, and
-// under memory pressure those that have a memory request; stock knows this for memory only (issues 65240 and 124388).
+// under memory pressure those that have a memory request; stock knows this for memory only (issues 65240 and 124388). Of those, pods
+// that may wait do so while it is not known, after a restart of the agent, whether a hard threshold is met.
 func Admit(conditions []Condition, a Applicant) (Verdict, string) {
 	var bad []v1.NodeConditionType
-	hard, barred := false, false
+	hard, barred, unsure := false, false, false
 	for i := range conditions {
 		c := &conditions[i]
 		if !c.True {
@@ -53,16 +54,20 @@ func Admit(conditions []Condition, a Applicant) (Verdict, string) {
 		bad = append(bad, c.Type)
 		hard = hard || c.HardMet
 		barred = barred || !endures(c.Type, &a)
+		unsure = unsure || c.Restored
 	}
-	if len(bad) == 0 || a.Running || kubetypes.IsCriticalPod(a.Pod) || (!hard && !barred) {
+	if len(bad) == 0 || a.Running || kubetypes.IsCriticalPod(a.Pod) || (!hard && !barred && !unsure) {
 		return Admitted, ""
 	}
 	slices.Sort(bad)
 	message := fmt.Sprintf("The node had condition: %v. ", bad)
-	if returnsHere(a.Pod) {
+	switch {
+	case returnsHere(a.Pod):
 		return Waits, message
+	case hard || barred:
+		return Rejected, message
 	}
-	return Rejected, message
+	return Admitted, ""
 }
 
 var taints = map[v1.NodeConditionType]string{

@@ -15,6 +15,7 @@ func TestAdmit(t *testing.T) {
 		return list
 	}
 	hard := []Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}
+	unsure := []Condition{{Type: v1.NodeMemoryPressure, True: true, Restored: true}}
 	tolerating := func(pod *v1.Pod, keys ...string) *v1.Pod {
 		for _, k := range keys {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Key: k, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
@@ -46,6 +47,9 @@ func TestAdmit(t *testing.T) {
 		{"two conditions", lingering(memory, disk), Applicant{Pod: burstable()}, Rejected, "The node had condition: [DiskPressure MemoryPressure]. "},
 		{"D17 hard threshold met", hard, Applicant{Pod: burstable()}, Rejected, "The node had condition: [MemoryPressure]. "},
 		{"D17 hard threshold met, would come back", hard, Applicant{Pod: daemon(burstable())}, Waits, "The node had condition: [MemoryPressure]. "},
+		{"nobody knows whether it is met", unsure, Applicant{Pod: burstable()}, Admitted, ""},
+		{"nobody knows, would come back", unsure, Applicant{Pod: daemon(burstable())}, Waits, "The node had condition: [MemoryPressure]. "},
+		{"nobody knows, runs already", unsure, Applicant{Pod: daemon(burstable()), Running: true}, Admitted, ""},
 		{"critical", hard, Applicant{Pod: spec{name: "static", static: true}.object()}, Admitted, ""},
 		{"D37 runs already", hard, Applicant{Pod: bestEffort(), Running: true}, Admitted, ""},
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ type Condition struct {
 	True bool
 	// HardMet: a hard threshold of it is met at this moment, so that the condition does not merely linger.
 	HardMet bool
+	// Restored: it was taken over from the Node, and not all of its signals were seen since. Nobody knows whether a hard threshold is
+	// met.
+	Restored bool
 	// Since is when it became what it is; zero when that was before the agent started.
 	Since time.Time
 	// Blind lists its signals that cannot be seen, in order, and BlindSince when the first of them was lost.
@@ -27,7 +31,7 @@ type Condition struct {
 
 // Equal reports whether two conditions are the same in everything.
 func (c Condition) Equal(o Condition) bool {
-	return c.Type == o.Type && c.True == o.True && c.HardMet == o.HardMet && c.Since.Equal(o.Since) &&
+	return c.Type == o.Type && c.True == o.True && c.HardMet == o.HardMet && c.Restored == o.Restored && c.Since.Equal(o.Since) &&
 		c.BlindSince.Equal(o.BlindSince) && slices.Equal(c.Blind, o.Blind)
 }
 
@@ -47,7 +51,7 @@ func conditionOf(i int, mem conditionMemory, clocks []clock, s *snapshot.Snapsho
 	pressing, unseen := false, false
 	for j := range clocks {
 		k := &clocks[j]
-		if k.signal.Condition() != c.Type {
+		if k.signal.Condition() != c.Type || (k.known == neverSeen && inodeless(k.signal, s)) {
 			continue
 		}
 		pressing = pressing || k.pressing()
@@ -66,8 +70,19 @@ func conditionOf(i int, mem conditionMemory, clocks []clock, s *snapshot.Snapsho
 	if now != mem.holds {
 		mem.holds, mem.since = now, s.Taken
 	}
-	c.True, c.Since = mem.holds, mem.since
+	c.True, c.Since, c.Restored = mem.holds, mem.since, mem.restored
 	return c, mem
+}
+
+// inodeless tells, of a signal about inodes, that its file system tells its space and has no inodes to tell, as ZFS. To wait for
+// them would hold a condition for ever.
+func inodeless(sig snapshot.Signal, s *snapshot.Snapshot) bool {
+	space, ok := map[snapshot.Signal]snapshot.Signal{
+		snapshot.NodeFsInodesFree:      snapshot.NodeFsAvailable,
+		snapshot.ImageFsInodesFree:     snapshot.ImageFsAvailable,
+		snapshot.ContainerFsInodesFree: snapshot.ContainerFsAvailable,
+	}[sig]
+	return ok && s.Signals[space].Known() && errors.Is(s.Signals[sig].Err, snapshot.ErrNotReported)
 }
 
 func appendSignal(list []snapshot.Signal, s snapshot.Signal) []snapshot.Signal {

@@ -94,6 +94,11 @@ func (r *round) awaitRelease(st *Starved) {
 // schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by those who
 // carry it out, so that only what is urgent is polled.
 func (r *round) schedule() {
+	for i := range r.memory.conditions {
+		if c := &r.memory.conditions[i]; c.holds && c.lastMet.Before(r.snapshot.Taken) {
+			r.sooner(c.lastMet.Add(r.rules.PressureTransitionPeriod).Sub(r.snapshot.Taken))
+		}
+	}
 	for i := range r.memory.clocks {
 		c := &r.memory.clocks[i]
 		if c.state == met && !c.active {

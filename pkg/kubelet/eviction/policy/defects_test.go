@@ -321,9 +321,51 @@ func TestD36RestoredConditionsHold(t *testing.T) {
 	w.available(snapshot.MemoryAvailable, 20*gi)
 	d := w.after(4 * time.Minute)
 	w.condition(d, v1.NodeMemoryPressure, true)
+	if d.Condition(v1.NodeMemoryPressure).Restored || !d.Condition(v1.NodeDiskPressure).Restored {
+		t.Errorf("what was seen is known, what was not is not: %+v", d.Conditions)
+	}
 	d = w.after(2 * time.Minute)
 	w.condition(d, v1.NodeMemoryPressure, false)
 	w.condition(d, v1.NodeDiskPressure, true)
 	w.available(snapshot.NodeFsAvailable, 20*gi).after(time.Second)
 	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, false)
+}
+
+// TestAFileSystemWithoutInodesHoldsNothing: it never tells them, which is neither a reason to hold a condition nor to complain.
+func TestAFileSystemWithoutInodesHoldsNothing(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "1Gi"), threshold(snapshot.NodeFsInodesFree, "1k")))
+	w.memory = w.memory.WithConditions([]v1.NodeConditionType{v1.NodeDiskPressure}, start)
+	w.signals[snapshot.NodeFsInodesFree] = snapshot.Observation{Err: snapshot.ErrNotReported}
+	// While its space is not told either, nobody knows.
+	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, true)
+	w.available(snapshot.NodeFsAvailable, 20*gi)
+	w.condition(w.after(time.Minute), v1.NodeDiskPressure, true)
+	d := w.after(6 * time.Minute)
+	w.condition(d, v1.NodeDiskPressure, false)
+	if blind := d.Condition(v1.NodeDiskPressure).Blind; len(blind) > 0 {
+		t.Errorf("%v are said to be missing", blind)
+	}
+	// Inodes that were seen once are missing when they are not there.
+	w.available(snapshot.NodeFsInodesFree, 5000).after(time.Second)
+	w.signals[snapshot.NodeFsInodesFree] = snapshot.Observation{Err: snapshot.ErrNotReported}
+	d = w.after(time.Second)
+	if blind := d.Condition(v1.NodeDiskPressure).Blind; len(blind) != 1 {
+		t.Errorf("%v are said to be missing", blind)
+	}
+}
+
+// TestTheEndOfAConditionIsForeseen: time alone ends it, so that there is a look just then.
+func TestTheEndOfAConditionIsForeseen(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.PIDAvailable, "1k")))
+	w.available(snapshot.PIDAvailable, 10).after(time.Second)
+	d := w.available(snapshot.PIDAvailable, 5000).after(100 * time.Second)
+	if want := 200 * time.Second; d.LookAgain != want {
+		t.Errorf("look again in %v, want %v", d.LookAgain, want)
+	}
+	w.condition(w.after(200*time.Second-1), v1.NodePIDPressure, true)
+	d = w.after(1)
+	w.condition(d, v1.NodePIDPressure, false)
+	if d.LookAgain != 0 {
+		t.Errorf("look again in %v, for nothing", d.LookAgain)
+	}
 }
