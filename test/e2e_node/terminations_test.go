@@ -64,7 +64,7 @@ func (s *space) endedSoftly(pod *v1.Pod, begun begunEviction) *v1.Pod {
 	s.checkEvicted(after)
 	for _, status := range after.Status.ContainerStatuses {
 		if status.RestartCount != 0 || status.State.Terminated == nil {
-			s.t.Errorf("the container is to have run once: %s", kit.Describe(after))
+			s.t.Fatalf("the container is to have run once: %s", kit.Describe(after))
 		}
 	}
 	s.eventually(time.Minute, func(context.Context) error {

@@ -192,7 +192,7 @@ func (o *oracle) ask(q Question, uid UID) bool {
 	case RuntimeBeRemoved, KnownTerminated:
 		return nothingRuns
 	case ContentBeRemoved:
-		return l.cause() == CauseEviction || nothingRuns && l.unwanted()
+		return nothingRuns && (l.cause() == CauseEviction || l.unwanted())
 	}
 	panic("a question without an answer")
 }

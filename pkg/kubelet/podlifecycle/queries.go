@@ -14,7 +14,8 @@ const (
 	ContainersBeTerminating
 	// RuntimeBeRemoved: may what running containers need (mounted volumes, for example) be taken away?
 	RuntimeBeRemoved
-	// ContentBeRemoved: may everything of the pod be deleted, dead containers and their logs included?
+	// ContentBeRemoved: may everything of the pod be deleted, dead containers and their logs included? Not before all have stopped: how
+	// they ended is read from them then.
 	ContentBeRemoved
 	// KnownTerminated: has this pod, which is known, been stopped? For admission, which must not count it.
 	KnownTerminated
@@ -26,7 +27,6 @@ type answer func(State) bool
 func no(State) bool         { return false }
 func yes(State) bool        { return true }
 func begun(s State) bool    { return s.Termination.Begun }
-func evicted(s State) bool  { return s.Evicted() }
 func unwanted(s State) bool { return s.Evicted() || s.Marks.Deleted }
 
 // answers has one row per question and one column per phase. A pod without a state has two columns: before the whole configuration
@@ -38,7 +38,7 @@ var answers = [questions][columns]answer{
 	TerminationRequested:       {no, no, no, yes, yes, yes, no},
 	ContainersBeTerminating:    {no, no, no, begun, yes, yes, yes},
 	RuntimeBeRemoved:           {no, no, no, no, yes, yes, yes},
-	ContentBeRemoved:           {no, no, no, evicted, unwanted, unwanted, yes},
+	ContentBeRemoved:           {no, no, no, no, unwanted, unwanted, yes},
 	KnownTerminated:            {no, no, no, no, yes, yes, no},
 }
 

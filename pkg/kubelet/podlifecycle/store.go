@@ -68,7 +68,7 @@ func (s *Store) ShouldPodContainersBeTerminating(uid UID) bool {
 // ShouldPodRuntimeBeRemoved is true once what running containers need may be taken away.
 func (s *Store) ShouldPodRuntimeBeRemoved(uid UID) bool { return s.ask(RuntimeBeRemoved, uid) }
 
-// ShouldPodContentBeRemoved is true once everything of the pod may be deleted: it was evicted, or deleted and has stopped.
+// ShouldPodContentBeRemoved is true once everything of the pod may be deleted: it was evicted or deleted, and has stopped.
 func (s *Store) ShouldPodContentBeRemoved(uid UID) bool { return s.ask(ContentBeRemoved, uid) }
 
 // IsPodKnownTerminated is true for a pod that is known and has stopped. For admission.

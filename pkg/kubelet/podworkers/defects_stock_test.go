@@ -218,6 +218,21 @@ func TestD27BesideStock(t *testing.T) {
 }
 
 // TestD28BesideStock: an hour without news of any pod.
+// The sync loop removes the containers of a pod whose content may go as soon as it hears that one has ended.
+func TestD46BesideStock(t *testing.T) {
+	besideStock(t, func(n *node, s *stockNode) {
+		pod := newPod("a")
+		s.terminations = make(chan struct{})
+		s.start(pod)
+		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true, PodTerminationGracePeriodSecondsOverride: new(int64(5))})
+		synctest.Wait()
+		if !s.ShouldPodContentBeRemoved(pod.UID) {
+			n.t.Error(stockIsCured)
+		}
+		close(s.terminations)
+	})
+}
+
 func TestD28BesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := newPod("a")

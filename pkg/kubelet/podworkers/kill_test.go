@@ -300,6 +300,25 @@ func TestTheFirstAmendmentOfAnEvictionCounts(t *testing.T) {
 	})
 }
 
+// D46: how a container ended is read from it when all have stopped; until then the sync loop must not remove it.
+func TestContentOfAnEvictedPodStaysUntilItsEnd(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		n.script.onTerminate = slowly
+		n.after(2 * time.Second)
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5))})
+		n.after(4 * time.Second)
+		if n.phase(pod) != podlifecycle.Terminating || n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
+			t.Errorf("content may go in phase %v", n.phase(pod))
+		}
+		n.after(4 * time.Second)
+		if n.phase(pod) == podlifecycle.Terminating || !n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
+			t.Errorf("content must stay in phase %v", n.phase(pod))
+		}
+	})
+}
+
 // D27: requests merge. A later, milder one takes nothing back, also while the worker has not looked at the first yet.
 func TestKillRequestsMerge(t *testing.T) {
 	bubble(t, func(n *node) {

@@ -227,7 +227,9 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.other.ShouldPodBeFinished(uid)},
 			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.other.IsPodTerminationRequested(uid)},
 			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.other.ShouldPodRuntimeBeRemoved(uid)},
-			{"ShouldPodContentBeRemoved", store.ShouldPodContentBeRemoved(uid), p.other.ShouldPodContentBeRemoved(uid)},
+			// Stock says yes for a pod that is being evicted (D46).
+			{"ShouldPodContentBeRemoved", store.ShouldPodContentBeRemoved(uid),
+				p.other.ShouldPodContentBeRemoved(uid) && state.Phase != podlifecycle.Terminating},
 			{"IsPodKnownTerminated", store.IsPodKnownTerminated(uid), p.other.IsPodKnownTerminated(uid)},
 			// Stock says no for a finished pod that never started.
 			{"ShouldPodContainersBeTerminating", store.ShouldPodContainersBeTerminating(uid),

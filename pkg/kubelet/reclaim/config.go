@@ -39,7 +39,7 @@ type Collector interface {
 
 // Fates says what becomes of a pod.
 type Fates interface {
-	// ShouldPodContentBeRemoved: the pod was evicted, or deleted and has stopped.
+	// ShouldPodContentBeRemoved: the pod was evicted or deleted, and has stopped.
 	ShouldPodContentBeRemoved(uid types.UID) bool
 	// ShouldPodRuntimeBeRemoved: the pod has stopped and starts nothing again.
 	ShouldPodRuntimeBeRemoved(uid types.UID) bool
