@@ -19,7 +19,6 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
-	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -103,7 +102,6 @@ func (s *space) ownsCPU(pod string, cpu int64) {
 // one, and the others keep off.
 func TestExclusiveCPUSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
-	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	s.withExclusiveCPUs()
 	owner, neighbour := s.ready(guaranteed("owner")), s.ready(kit.IdlePod("neighbour"))
 	cpu := s.cpusOf(owner)
@@ -114,24 +112,11 @@ func TestExclusiveCPUSurvivesRestarts(t *testing.T) {
 	s.ownsCPU("owner", number)
 	shared := s.sharedWithout(number)
 	s.runsOn(neighbour, shared)
-	before := s.fingerprint()
-
-	own := node.Kubelet()
-	t.Cleanup(func() { node.SetKubelet(own) })
-	for _, next := range []struct {
-		kubelet string
-		stop    func(context.Context) error
-	}{
-		{own, node.StopKubelet}, {own, node.KillKubelet}, {node.Layout().Program("kubelet-stock"), node.StopKubelet}, {own, node.StopKubelet},
-	} {
-		s.must(next.stop(s.ctx))
-		node.SetKubelet(next.kubelet)
-		s.must(node.StartKubelet(s.ctx, exclusiveCPUs))
+	s.swapKubelets(exclusiveCPUs, func() {
 		s.ownsCPU("owner", number)
-		s.must(s.sameAs(before))
 		s.expect("CPU of the owner", s.cpusOf(owner), cpu)
 		s.expect("CPUs of the neighbour", s.cpusOf(neighbour), shared)
-	}
+	})
 
 	s.remove(owner)
 	s.runsOn(neighbour, s.sharedWithout(-1))

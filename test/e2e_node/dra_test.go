@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -25,7 +24,6 @@ import (
 // again.
 func TestClaimedDeviceSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
-	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	driver := s.newDRADriver("left", "right")
 	claim := s.claimDevice(driver, "claim")
 	owner := s.ready(podWithClaim("owner", "claim"))
@@ -35,24 +33,11 @@ func TestClaimedDeviceSurvivesRestarts(t *testing.T) {
 	}
 	s.hasClaimed(driver, "owner", device)
 	s.claimsOnDisk(map[types.UID][]string{claim: {string(owner.UID)}})
-	before := s.fingerprint()
-
-	own := node.Kubelet()
-	t.Cleanup(func() { node.SetKubelet(own) })
 	driver.stop()
-	for _, next := range []struct {
-		kubelet string
-		stop    func(context.Context) error
-	}{
-		{own, node.KillKubelet}, {node.Layout().Program("kubelet-stock"), node.StopKubelet}, {own, node.StopKubelet},
-	} {
-		s.must(next.stop(s.ctx))
-		node.SetKubelet(next.kubelet)
-		s.must(node.StartKubelet(s.ctx, nil))
+	s.swapKubelets(nil, func() {
 		s.hasClaimed(driver, "owner", device)
 		s.claimsOnDisk(map[types.UID][]string{claim: {string(owner.UID)}})
-		s.must(s.sameAs(before))
-	}
+	})
 	owner = s.crash(owner)
 	s.expect("device of the container after a restart", s.sh(owner, "echo $CLAIMED"), device)
 	s.startDRADriver(driver)

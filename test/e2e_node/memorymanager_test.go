@@ -16,8 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-
-	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
 // memoryState is the memory manager's checkpoint.
@@ -139,28 +137,14 @@ func (s *space) onlyOwner(pod *v1.Pod, bytes uint64) {
 // one, and the next owner gets what it has left.
 func TestMemoryOfAPodSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
-	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	s.withPolicies(pinned)
 	owner := s.ready(guaranteed("owner"))
 	s.ownsMemory("owner", 32<<20)
 	s.onlyOwner(owner, 32<<20)
-	before := s.fingerprint()
-
-	own := node.Kubelet()
-	t.Cleanup(func() { node.SetKubelet(own) })
-	for _, next := range []struct {
-		kubelet string
-		stop    func(context.Context) error
-	}{
-		{own, node.KillKubelet}, {node.Layout().Program("kubelet-stock"), node.StopKubelet}, {own, node.StopKubelet},
-	} {
-		s.must(next.stop(s.ctx))
-		node.SetKubelet(next.kubelet)
-		s.must(node.StartKubelet(s.ctx, pinned))
+	s.swapKubelets(pinned, func() {
 		s.ownsMemory("owner", 32<<20)
 		s.onlyOwner(owner, 32<<20)
-		s.must(s.sameAs(before))
-	}
+	})
 
 	s.remove(owner)
 	heir := guaranteed("heir")

@@ -3,14 +3,12 @@
 package e2enode
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -19,7 +17,6 @@ import (
 // is gone.
 func TestDeferredResizeSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
-	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	most := s.shareOfNode(3, 5)
 	neighbour := kit.IdlePod("neighbour")
 	neighbour.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: most}
@@ -27,24 +24,11 @@ func TestDeferredResizeSurvivesRestarts(t *testing.T) {
 	pod := s.ready(resizable("pod"))
 	s.askForCPU("pod", most)
 	s.wait(pod, podTimeout, resizePending(v1.PodReasonDeferred))
-	before := s.fingerprint()
-
-	own := node.Kubelet()
-	t.Cleanup(func() { node.SetKubelet(own) })
-	for _, next := range []struct {
-		kubelet string
-		stop    func(context.Context) error
-	}{
-		{own, node.KillKubelet}, {node.Layout().Program("kubelet-stock"), node.StopKubelet}, {own, node.StopKubelet},
-	} {
-		s.must(next.stop(s.ctx))
-		node.SetKubelet(next.kubelet)
-		s.must(node.StartKubelet(s.ctx, nil))
+	s.swapKubelets(nil, func() {
 		s.knows("pod")
 		pod = s.wait(pod, podTimeout, resizePending(v1.PodReasonDeferred))
 		s.must(hasCPU(resource.MustParse("10m"))(pod))
-		s.must(s.sameAs(before))
-	}
+	})
 
 	s.remove(neighbour)
 	pod = s.wait(pod, podTimeout, hasCPU(most))

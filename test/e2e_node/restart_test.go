@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
@@ -52,6 +53,28 @@ func gone(pid int) error {
 		return fmt.Errorf("process %d still runs", pid)
 	}
 	return nil
+}
+
+// swapKubelets crashes the kubelet and starts it again, then has the upstream one of the same release take over and give back. Under each the
+// pods run on untouched, and look has its word.
+func (s *space) swapKubelets(tune func(*kubeletv1beta1.KubeletConfiguration), look func()) {
+	s.t.Helper()
+	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
+	before := s.fingerprint()
+	own := node.Kubelet()
+	s.t.Cleanup(func() { node.SetKubelet(own) })
+	for _, next := range []struct {
+		kubelet string
+		stop    func(context.Context) error
+	}{
+		{own, node.KillKubelet}, {node.Layout().Program(build.StockKubelet().Name), node.StopKubelet}, {own, node.StopKubelet},
+	} {
+		s.must(next.stop(s.ctx))
+		node.SetKubelet(next.kubelet)
+		s.must(node.StartKubelet(s.ctx, tune))
+		look()
+		s.must(s.sameAs(before))
+	}
 }
 
 // crash kills the first process of the container called main, and waits until another one is Ready.
