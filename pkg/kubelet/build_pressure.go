@@ -94,6 +94,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
 		Parts:                         b.stats.provider,
 		PodFigures:                    b.stats.provider.ListPodStats,
+		RuntimeTimeout:                cfg.RuntimeRequestTimeout.Duration,
 		Kill:                          b.workers.workers.KillPod,
 		Reclaimer:                     b.garbage.images,
 		PodImages:                     b.garbage.images.PodImages,

@@ -18,6 +18,11 @@ func (c *Cluster) KillRuntime(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processContainerd, 0)
 }
 
+// StopRuntime asks containerd to end. Containers go on running.
+func (c *Cluster) StopRuntime(ctx context.Context) error {
+	return c.config.Layout.processes().Stop(ctx, processContainerd, stopGrace)
+}
+
 // RuntimeAlive says whether the containerd that was started last still runs.
 func (c *Cluster) RuntimeAlive() (bool, error) {
 	proc, err := c.config.Layout.processes().Find(processContainerd)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"os"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
@@ -13,7 +14,7 @@ type clusterSuite struct{ Suite }
 
 func (clusterSuite) part() build.Part { return build.ClusterSuite() }
 
-func (s clusterSuite) call(c *cluster.Cluster) (call, error) {
+func (s clusterSuite) call(_ context.Context, c *cluster.Cluster) (call, error) {
 	layout := c.Layout()
 	return call{
 		args: []string{

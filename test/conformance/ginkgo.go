@@ -29,7 +29,7 @@ type upstream interface {
 	part() build.Part
 	// call makes what the suite needs on a cluster that runs and says how it
 	// is called.
-	call(c *cluster.Cluster) (call, error)
+	call(ctx context.Context, c *cluster.Cluster) (call, error)
 }
 
 // call is how a suite is called: its own arguments, and variables beside this
@@ -39,6 +39,16 @@ type call struct {
 	env  []string
 	// beside runs as long as the suite does, or is nil.
 	beside func(context.Context)
+	// end ends what was made for the suite, or is nil.
+	end func(context.Context) error
+}
+
+// finish ends what was made for the suite.
+func (c call) finish(ctx context.Context) error {
+	if c.end == nil {
+		return nil
+	}
+	return c.end(ctx)
 }
 
 func (s Suite) upstream() upstream {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -14,7 +13,13 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/cluster/systembus"
 )
+
+// inhibitDelay is how long logind lets a kubelet delay a shutdown: longer than
+// any spec wants, so that no kubelet writes to the machine's configuration of
+// logind.
+const inhibitDelay = time.Hour
 
 // nodeSuite is upstream's suite for nodes. It wants a container runtime, and
 // starts its own control plane and the kubelet itself.
@@ -22,52 +27,66 @@ type nodeSuite struct{ Suite }
 
 func (nodeSuite) part() build.Part { return build.NodeSuite() }
 
-func (s nodeSuite) call(c *cluster.Cluster) (call, error) {
-	if err := errors.Join(s.makePath(), s.writePID(c), s.writeConfig()); err != nil {
+func (s nodeSuite) call(ctx context.Context, c *cluster.Cluster) (call, error) {
+	unit := &runtimeUnit{runtime: c, pid: c.ContainerdPID, pidFile: filepath.Join(s.Dir, "containerd.pid")}
+	if err := errors.Join(s.makePath(), unit.writePID(), s.writeConfig()); err != nil {
+		return call{}, err
+	}
+	bus, err := s.startBus(ctx, unit)
+	if err != nil {
 		return call{}, err
 	}
 	layout := c.Layout()
 	return call{
 		args: []string{
 			"--k8s-bin-dir=" + filepath.Join(s.Dir, "kubelet"),
-			"--container-runtime-endpoint=unix://" + layout.Socket(), "--container-runtime-pid-file=" + s.pidFile(),
+			"--container-runtime-endpoint=unix://" + layout.Socket(), "--container-runtime-pid-file=" + unit.pidFile,
 			"--node-name=" + cluster.NodeName, "--kubelet-config-file=" + s.configFile(),
 			"--prepull-images=false", "--report-dir=" + s.file("artifacts"),
 		},
-		env:    []string{"PATH=" + s.path() + ":" + layout.Bin + ":" + os.Getenv("PATH"), "FAKESYSTEMD_UNITS=" + filepath.Join(s.Dir, "units")},
-		beside: func(ctx context.Context) { s.keepRuntime(ctx, c) },
+		// The kubelet has the suite's environment, through the stand-in for
+		// systemd-run.
+		env: []string{
+			"PATH=" + s.path() + ":" + layout.Bin + ":" + os.Getenv("PATH"), "FAKESYSTEMD_UNITS=" + filepath.Join(s.Dir, "units"),
+			systembus.Variable + "=" + bus.Address(),
+		},
+		beside: func(ctx context.Context) { s.keepRuntime(ctx, unit) },
+		end:    bus.Stop,
 	}, nil
 }
 
-// keepRuntime starts the container runtime again whenever a spec has killed it,
-// which elsewhere is the work of systemd.
-func (s nodeSuite) keepRuntime(ctx context.Context, c *cluster.Cluster) {
+// startBus starts a system bus for specs that announce that the machine goes
+// down, and for those that stop the container runtime. An interrupted suite
+// still starts it again.
+func (s nodeSuite) startBus(ctx context.Context, unit *runtimeUnit) (*systembus.Bus, error) {
+	bus, err := systembus.Start(ctx, filepath.Join(s.Dir, "bus"), s.Log)
+	if err != nil {
+		return nil, err
+	}
+	lasting := context.WithoutCancel(ctx)
+	_, err = bus.ServeLogind(inhibitDelay)
+	err = errors.Join(err, bus.ServeSystemd(lasting, map[string]systembus.Service{runtimeUnitName: unit}))
+	if err != nil {
+		return nil, errors.Join(err, bus.Stop(lasting))
+	}
+	return bus, nil
+}
+
+// keepRuntime starts the container runtime, if the specs before left it
+// stopped, and again whenever one has killed it.
+func (s nodeSuite) keepRuntime(ctx context.Context, unit *runtimeUnit) {
+	look := unit.Start
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if alive, err := c.RuntimeAlive(); alive && err == nil {
-			return
-		}
-		if err := errors.Join(c.ReviveRuntime(ctx), s.writePID(c)); err != nil && ctx.Err() == nil {
+		if err := look(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(s.Log, "  the container runtime does not start again: %v\n", err)
 		}
+		look = unit.keep
 	}, time.Second)
 }
 
 func (s nodeSuite) path() string { return filepath.Join(s.Dir, "path") }
 
-func (s nodeSuite) pidFile() string { return filepath.Join(s.Dir, "containerd.pid") }
-
 func (s nodeSuite) configFile() string { return filepath.Join(s.Dir, "kubelet.yaml") }
-
-func (s nodeSuite) writePID(c *cluster.Cluster) error {
-	pid, err := c.ContainerdPID()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.pidFile(), []byte(strconv.Itoa(pid)), 0o644); err != nil {
-		return fmt.Errorf("write pid file: %w", err)
-	}
-	return nil
-}
 
 // makePath puts the stand-ins for systemd's programs, and the kubelet, where
 // the suite looks for them.

@@ -97,15 +97,14 @@ func (s Suite) runOnCluster(ctx context.Context, groups []group, results Results
 	if err != nil {
 		return err
 	}
-	err = s.runBatches(ctx, c, groups, results)
+	call, err := s.upstream().call(ctx, c)
+	if err == nil {
+		err = errors.Join(s.runBatches(ctx, call, groups, results), call.finish(context.WithoutCancel(ctx)))
+	}
 	return errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 }
 
-func (s Suite) runBatches(ctx context.Context, c *cluster.Cluster, groups []group, results Results) error {
-	call, err := s.upstream().call(c)
-	if err != nil {
-		return err
-	}
+func (s Suite) runBatches(ctx context.Context, call call, groups []group, results Results) error {
 	done := 0
 	for _, chunk := range batches(groups) {
 		start := time.Now()

@@ -53,8 +53,8 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
-	if want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}; !slices.Equal(logind.asked[0], want) {
-		t.Errorf("asked for the lock %q, want %q", logind.asked[0], want)
+	if want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}; !slices.Equal(logind.Asked()[0], want) {
+		t.Errorf("asked for the lock %q, want %q", logind.Asked()[0], want)
 	}
 	s.writeManifest(podThat("static", endsAtOnce, 30))
 	daemon, made := s.daemon(podThat("daemon", endsAtOnce, 30))
@@ -71,7 +71,7 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	}
 
 	began := time.Now()
-	s.must(logind.prepareForShutdown(true))
+	s.must(logind.PrepareForShutdown(true))
 	s.eventually(time.Minute, func(ctx context.Context) error { return shuttingDown(ctx, s) })
 	late := s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("NodeShutdown"))
 	if !strings.HasSuffix(late.Status.Message, "Pod was rejected as the node is shutting down.") {
@@ -84,7 +84,7 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	s.checkShutDown("deaf", "polite", "urgent")
 	s.stoppedToReturn(staying...)
 
-	s.must(logind.prepareForShutdown(false))
+	s.must(logind.PrepareForShutdown(false))
 	s.asked(logind, 2)
 	s.nodeReady()
 	s.ready(kit.Bound(kit.IdlePod("welcome")))
@@ -112,7 +112,7 @@ func TestKubeletStartedDuringShutdown(t *testing.T) {
 	staying := []*v1.Pod{s.mirror("static", kit.Ready), daemon}
 	s.ready(podThat("polite", endsAtOnce, 30))
 	s.must(node.StopKubelet(s.ctx))
-	s.must(logind.prepareForShutdown(true))
+	s.must(logind.PrepareForShutdown(true))
 	s.must(node.ReviveKubelet()) // nobody waits for a node that is Ready
 	s.eventually(podTimeout, func(ctx context.Context) error { return shuttingDown(ctx, s) })
 	s.checkShutDown("polite")
@@ -120,7 +120,7 @@ func TestKubeletStartedDuringShutdown(t *testing.T) {
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("NodeShutdown"))
 
 	s.must(node.StopKubelet(s.ctx))
-	logind.boot()
+	logind.Boot()
 	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
 	s.lock(logind, 2, true)
 	s.returned(staying...)

@@ -53,6 +53,7 @@ var exceptions = map[key]exception{
 	{events, "PressureConfigReloaded"}:            {extra, "says on the Node that a new NodePressureConfiguration is in effect"},
 	{events, "TerminationHastened"}:               {extra, "says that a pod which was being stopped already has to stop sooner"},
 	{events, "WaitingForRoom"}:                    {extra, "says that a pod which would come straight back waits for the end of pressure; stock rejects it again and again"},
+	{events, "EvictionRuntimeSilent"}:             {extra, "says on the Node that the container runtime has not told for 30 s what pods use, so that nobody is evicted for file systems; stock evicts nobody for anything then, and says nothing"},
 	{events, "EvictionSignalUnknown"}:             {extra, "says on the Node that a signal has been blind for 30 s; stock evicts nothing then, and says nothing"},
 	{calls, "golang.org/x/sys/unix.EpollCreate1"}: {another, "one blocking read per eventfd, closed to stop"},
 	{calls, "golang.org/x/sys/unix.EpollCtl"}:     {another, "one blocking read per eventfd, closed to stop"},

@@ -2,17 +2,19 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/tracing"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 // bootstrapping is a process that has nothing but a bootstrap kubeconfig for the API server.
@@ -38,13 +40,13 @@ func bootstrapping(t *testing.T, api *fakeAPI) *process {
 	return p
 }
 
-// whoami asks the API server under which name it knows the client.
-func whoami(ctx context.Context, client clientset.Interface) string {
+// seen asks the API server what it sees of the client: the name ("client") or the number of its certificate ("serial").
+func seen(ctx context.Context, client clientset.Interface, what string) string {
 	node, err := client.CoreV1().Nodes().Get(ctx, "here", metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
 	}
-	return node.Annotations["client"]
+	return node.Annotations[what]
 }
 
 // Without rotation the start waits for the certificate, and a kubeconfig that points to it is left for the next start.
@@ -55,7 +57,7 @@ func TestBootstrap(t *testing.T) {
 		if err := p.connect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := whoami(t.Context(), p.deps.Clients.Kube); got != "system:node:here" {
+		if got := seen(t.Context(), p.deps.Clients.Kube, "client"); got != "system:node:here" {
 			t.Errorf("start %d: the API server knows the client as %q", start, got)
 		}
 	}
@@ -83,13 +85,13 @@ func TestBootstrapWithRotation(t *testing.T) {
 		t.Fatalf("%d certificates requested before anything was started; %d in the background", got, len(p.background))
 	}
 	go p.background[0](ctx)
-	deadline := time.Now().Add(30 * time.Second)
-	for whoami(ctx, p.deps.Clients.Kube) != "system:node:here" {
-		if time.Now().After(deadline) {
-			t.Fatalf("the API server knows the client as %q", whoami(ctx, p.deps.Clients.Kube))
+	await.Until(t, "a client with the certificate", func() error {
+		if got := seen(ctx, p.deps.Clients.Kube, "client"); got != "system:node:here" {
+			return fmt.Errorf("the API server knows the client as %q", got)
 		}
-	}
-	if got := whoami(ctx, p.deps.Clients.Heartbeat); got != "system:node:here" {
+		return nil
+	})
+	if got := seen(ctx, p.deps.Clients.Heartbeat, "client"); got != "system:node:here" {
 		t.Errorf("heartbeats come from %q", got)
 	}
 }

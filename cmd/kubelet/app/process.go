@@ -38,6 +38,8 @@ type step struct {
 var steps = []step{
 	// systemd counts from the start of the process, so it hears from us first.
 	{"watchdog", (*process).watchdog},
+	// Before much is allocated.
+	{"garbage collection", (*process).saveMemory},
 	// Before the first histogram is registered.
 	{"metrics", (*process).metrics},
 	// Before anything is written that another agent on this node may be using.

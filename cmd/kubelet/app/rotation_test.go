@@ -6,21 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/tracing"
-)
 
-// serial is the number of the certificate that the API server sees.
-func serial(ctx context.Context, client clientset.Interface) string {
-	node, err := client.CoreV1().Nodes().Get(ctx, "here", metav1.GetOptions{})
-	if err != nil {
-		return err.Error()
-	}
-	return node.Annotations["serial"]
-}
+	"github.com/plimsoll-project/plimsoll/test/await"
+)
 
 // A certificate that is about to expire is renewed with itself, connections made with it are given up, and the new one is where
 // stock looks for it at its next start.
@@ -36,13 +27,13 @@ func TestClientCertificateRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	go p.background[0](ctx)
-	await(t, "the second certificate in use", func() error {
-		if got := serial(ctx, p.deps.Clients.Kube); got != "2" {
+	await.Until(t, "the second certificate in use", func() error {
+		if got := seen(ctx, p.deps.Clients.Kube, "serial"); got != "2" {
 			return fmt.Errorf("the API server sees certificate %q", got)
 		}
 		return nil
 	})
-	if got := serial(ctx, p.deps.Clients.Heartbeat); got != "2" {
+	if got := seen(ctx, p.deps.Clients.Heartbeat, "serial"); got != "2" {
 		t.Errorf("heartbeats come with certificate %q", got)
 	}
 	current := filepath.Join(p.settings.Flags.CertDirectory, "kubelet-client-current.pem")
@@ -51,25 +42,6 @@ func TestClientCertificateRotation(t *testing.T) {
 	}
 	if context.Cause(ctx) != nil {
 		t.Errorf("the process would end: %v", context.Cause(ctx))
-	}
-}
-
-// await repeats check until it returns nil.
-func await(t *testing.T, what string, check func() error) {
-	t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	timeout := time.After(60 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-timeout:
-			t.Fatalf("%s: %v", what, err)
-		}
 	}
 }
 
@@ -88,13 +60,13 @@ func TestHeartbeatFailureDropsConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			nodes := p.deps.Clients.Kube.CoreV1().Nodes()
-			whoami(t.Context(), p.deps.Clients.Kube)
-			whoami(t.Context(), p.deps.Clients.Kube)
+			seen(t.Context(), p.deps.Clients.Kube, "client")
+			seen(t.Context(), p.deps.Clients.Kube, "client")
 			if got := api.connections.Load(); got != 1 {
 				t.Fatalf("%d connections for two requests", got)
 			}
 			p.deps.Clients.OnHeartbeatFailure()
-			whoami(t.Context(), p.deps.Clients.Kube)
+			seen(t.Context(), p.deps.Clients.Kube, "client")
 			if got := api.connections.Load(); got != 2 {
 				t.Errorf("%d connections after a failure", got)
 			}
@@ -106,7 +78,7 @@ func TestHeartbeatFailureDropsConnections(t *testing.T) {
 				_, err := nodes.Get(t.Context(), "hanging", metav1.GetOptions{})
 				hanging <- err
 			}()
-			await(t, "a request that hangs is given up", func() error {
+			await.Until(t, "a request that hangs is given up", func() error {
 				p.deps.Clients.OnHeartbeatFailure()
 				select {
 				case err := <-hanging:

@@ -89,7 +89,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, span := p.deps.Observability.TracerProvider.Tracer("test").Start(t.Context(), "syncPod")
-	whoami(ctx, p.deps.Clients.Kube)
+	seen(ctx, p.deps.Clients.Kube, "client")
 	span.End()
 	p.close(t.Context())
 

@@ -13,8 +13,9 @@ import (
 
 const (
 	// blindAfter is for how long signals must be missing until users are told: single figures get lost without harm.
-	blindAfter = 30 * time.Second
-	eventBlind = "EvictionSignalUnknown"
+	blindAfter  = 30 * time.Second
+	eventBlind  = "EvictionSignalUnknown"
+	eventSilent = "EvictionRuntimeSilent"
 )
 
 // blindness tells users once when signals of a condition are missing, and once when they are back. It belongs to the loop.
@@ -22,6 +23,9 @@ type blindness struct {
 	told [len(policy.ConditionTypes)]bool
 	// shown is what the metric says.
 	shown [snapshot.NumSignals]bool
+	// silentSince is when the container runtime was first missed; silentTold that it was said.
+	silentSince time.Time
+	silentTold  bool
 }
 
 func (b *blindness) report(ctx context.Context, r *reporter, d *policy.Decision) {
@@ -67,6 +71,26 @@ func (b *blindness) show(d *policy.Decision) {
 		}
 	}
 	b.shown = blind
+}
+
+// hear tells users once when the container runtime does not say what pods use, and once when it does again.
+func (b *blindness) hear(ctx context.Context, r *reporter, s *snapshot.Snapshot) {
+	switch {
+	case s.RuntimeSilent && b.silentSince.IsZero():
+		b.silentSince = s.Taken
+		runtimeSilent.Set(1)
+	case s.RuntimeSilent && !b.silentTold && s.Taken.Sub(b.silentSince) >= blindAfter:
+		b.silentTold = true
+		klog.FromContext(ctx).Error(nil, "Eviction manager: the container runtime does not tell what pods use", "since", b.silentSince)
+		r.recorder.Eventf(r.node, v1.EventTypeWarning, eventSilent, "The container runtime does not tell what pods use since %s; nobody is evicted for file systems",
+			b.silentSince.UTC().Format(time.RFC3339))
+	case !s.RuntimeSilent && !b.silentSince.IsZero():
+		if b.silentTold {
+			klog.FromContext(ctx).Info("Eviction manager: the container runtime tells again what pods use")
+		}
+		b.silentSince, b.silentTold = time.Time{}, false
+		runtimeSilent.Set(0)
+	}
 }
 
 // Blind lists the signals of a pressure condition that have not been seen for a while, and since when the first of them has not;

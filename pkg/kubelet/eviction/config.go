@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Summary is where figures come from. Get may take long; it is never called twice at a time.
+// Summary is where figures come from. Get may take long and should end with its context; it is never called twice at a time.
 type Summary interface {
 	Get(ctx context.Context, updateStats bool) (*statsapi.Summary, error)
 }
@@ -79,6 +79,9 @@ type Config struct {
 	// Parts and PodFigures, which are set both or neither, are asked in the place of a summary that fails.
 	Parts      Parts
 	PodFigures func(ctx context.Context) ([]statsapi.PodStats, error)
+	// RuntimeTimeout is how long a request to the container runtime may take (runtimeRequestTimeout of the KubeletConfiguration). A
+	// collection of figures is given up after that time, or after two minutes if that is longer.
+	RuntimeTimeout time.Duration
 	// PodImages tells for each pod that uses images how many bytes of them nobody else uses. It is asked where the image device
 	// carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
 	PodImages func(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)

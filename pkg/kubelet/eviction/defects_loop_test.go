@@ -154,6 +154,46 @@ func TestD10LastingBlindnessBesideStock(t *testing.T) {
 	})
 }
 
+// TestD10HangingRuntimeBesideStock: each request to the runtime runs into its time-out of two minutes. Then memory and disk run out.
+func TestD10HangingRuntimeBesideStock(t *testing.T) {
+	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10Gi"}}
+	healthy := func(n *node) {
+		n.add("hog", 9*gi)
+		n.available(20 * gi)
+		n.timeout = 2 * time.Minute
+	}
+	hangs := func(n *node) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.hang = make(chan struct{})
+		n.disk.used = n.disk.capacity - 5*gi
+		n.system = n.capacity - n.used() - 100*mi
+	}
+	beside(t, func(t *testing.T) {
+		n := newNode()
+		healthy(n)
+		runStock(t, n, settings, func(s *stockRun, wait func(time.Duration)) {
+			wait(5 * time.Second)
+			hangs(n)
+			wait(24 * time.Hour)
+			expect(t, "kills", n.killed(), []string{})
+			expect(t, "pressure", s.IsUnderMemoryPressure() || s.IsUnderDiskPressure(), false)
+			expect(t, "events", len(n.events), 0)
+		})
+	}, func(t *testing.T) {
+		s := newSilence()
+		healthy(s.node)
+		run(t, s.node, s.config(t, settings), func(m *Manager, wait func(time.Duration)) {
+			wait(5 * time.Second)
+			hangs(s.node)
+			wait(time.Minute)
+			expect(t, "kills", s.killed(), []string{"hog/1"})
+			expect(t, "pressure", m.IsUnderMemoryPressure() && m.IsUnderDiskPressure(), true)
+			expect(t, "it is said", len(s.eventsOf(eventSilent)), 1)
+		})
+	})
+}
+
 func TestD32BesideStock(t *testing.T) {
 	slow := func() *node {
 		n := newNode()

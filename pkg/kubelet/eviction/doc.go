@@ -4,14 +4,15 @@
 // back by waking it: collecting figures, stopping pods, node-level reclaim. So a slow stat or a pod that will not die never
 // keeps the manager from seeing the next emergency.
 //
-//	parse     configuration → thresholds
-//	observe   figures and layout → snapshot.Snapshot
-//	parts     as much of the figures as there is when the summary fails
-//	pods      pods and their figures, as far as a decision can need them
-//	gate      exact memory counters between two looks
-//	loop      when to look, and one look
-//	ledger    what was begun and is not over
-//	act       evictions and node-level reclaim
-//	report    events, metrics, logs, node conditions
-//	admit     answers to pods that want to enter
+//	parse      configuration → thresholds
+//	observe    figures and layout → snapshot.Snapshot
+//	collecting what is under way to get them, and what becomes of it when it hangs
+//	parts      as much of the figures as there is when the summary fails or hangs
+//	pods       pods and their figures, as far as a decision can need them
+//	gate       exact memory counters between two looks
+//	loop       when to look, and one look
+//	ledger     what was begun and is not over
+//	act        evictions and node-level reclaim
+//	report     events, metrics, logs, node conditions
+//	admit      answers to pods that want to enter
 package eviction

@@ -61,6 +61,9 @@ type floor struct {
 	left int64
 }
 
+// id is the name of the threshold: floors come and go, and change places, when thresholds are armed anew.
+func (f *floor) id() policy.ThresholdID { return policy.ThresholdID{Signal: f.signal, Soft: !f.hard} }
+
 func newGate(reader MemoryReader, clock func() time.Time) *gate {
 	if reader == nil {
 		return nil

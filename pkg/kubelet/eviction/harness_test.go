@@ -52,8 +52,9 @@ type node struct {
 	freedByGC int64
 	// targets are those of the node-level reclaims.
 	targets []int64
-	// hang makes the summary block until it is closed.
+	// hang makes the summary block until it is closed, or until timeout if that is not zero.
 	hang    chan struct{}
+	timeout time.Duration
 	changes int
 }
 
@@ -137,11 +138,16 @@ func u(n int64) *uint64 { v := uint64(n); return &v }
 
 func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 	n.mu.Lock()
-	hang := n.hang
+	hang, timeout := n.hang, (<-chan time.Time)(nil)
+	if n.timeout > 0 {
+		timeout = time.After(n.timeout)
+	}
 	n.mu.Unlock()
 	if hang != nil {
 		select {
 		case <-hang:
+		case <-timeout:
+			return nil, context.DeadlineExceeded
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

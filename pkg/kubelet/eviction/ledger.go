@@ -75,17 +75,21 @@ func (l *ledger) ended(uid types.UID, err error, now time.Time) {
 	}
 }
 
-// sweep drops what is over and reports whether that was anything. cleanedUp must not call back.
-func (l *ledger) sweep(now time.Time, cleanedUp func(*v1.Pod) bool) bool {
+// sweep drops what is over and reports whether that was anything. A kill that has failed may have done its work all the same, later; while
+// the runtime is silent it is not given up before it can have. cleanedUp must not call back.
+func (l *ledger) sweep(now time.Time, silent bool, cleanedUp func(*v1.Pod) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changed := false
 	for uid, e := range l.entries {
 		age := now.Sub(e.Changed)
-		done := e.State == snapshot.Stopped && e.running == 0 && cleanedUp(e.pod)
+		done := e.State != snapshot.Stopping && e.running == 0 && cleanedUp(e.pod)
 		if done {
 			l.lastRelease = now
 			released(&e.Expected)
+		}
+		if silent && e.State == snapshot.Failed {
+			age = min(age, now.Sub(e.Deadline)-policy.SilentPatience)
 		}
 		forgotten := e.running == 0 && (e.State == snapshot.Failed && age >= retryAfter || e.State == snapshot.Stopped && age >= forgetAfter)
 		if done || forgotten {

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 const (
 	// pollLedger is how often to ask whether stopped pods are cleaned up.
 	pollLedger = time.Second
-	// collectPatience is how long a collection may take until its figures count as missing.
-	collectPatience = 15 * time.Second
 	// stopPatience is how long Run waits at its end for what it has begun.
 	stopPatience = 5 * time.Second
 	// askedPause is the least time to the next collection while pods wait; after one that took long, it is collectShare times as
@@ -26,8 +23,6 @@ const (
 	askedPause   = 2 * time.Second
 	collectShare = 20
 )
-
-var errCollecting = errors.New("figures are still being collected")
 
 // Run watches the node until ctx ends. It waits a short while for the kills it has begun, which end with ctx too.
 func (m *Manager) Run(ctx context.Context) {
@@ -55,9 +50,14 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-m.asked:
 			m.lookSoon()
 		case f := <-m.loop.collector.results:
-			m.loop.took = m.config.Clock.Now().Sub(m.loop.collecting)
-			m.loop.collecting, m.loop.last = time.Time{}, f
-			m.look(ctx, f)
+			m.loop.collecting.ended(m.config.Clock.Now())
+			m.lookAt(ctx, f)
+		case f := <-m.loop.collector.besides:
+			m.loop.collecting.beside = time.Time{}
+			// Otherwise the collection has come to its end, and knows more.
+			if m.loop.collecting.overdue(m.config.Clock.Now()) {
+				m.lookAt(ctx, f)
+			}
 		case <-m.nudge:
 			if m.loop.gate != nil {
 				m.loop.nudged = true
@@ -77,7 +77,7 @@ func (m *Manager) hasWork() bool {
 
 func (m *Manager) lookNow() {
 	m.loop.next, m.loop.cause = m.config.Clock.Now(), byEvent
-	m.loop.again = !m.loop.collecting.IsZero()
+	m.loop.again = m.loop.collecting.underWay()
 }
 
 // lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon. While a condition
@@ -90,16 +90,16 @@ func (m *Manager) lookSoon() {
 	if d == nil || !slices.ContainsFunc(d.Conditions[:], blocked) {
 		return
 	}
-	if soon := l.taken.Add(max(askedPause, collectShare*l.took)); soon.Before(l.next) {
+	if soon := l.taken.Add(max(askedPause, collectShare*l.collecting.took)); soon.Before(l.next) {
 		l.next = soon
 	}
 }
 
-// tick begins a collection when it is time for one, and decides without when one takes too long.
+// tick begins a collection when it is time for one, and looks on without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
 	now := m.config.Clock.Now()
-	if m.ledger.sweep(now, m.config.PodCleanedUp) {
+	if m.ledger.sweep(now, m.loop.last.silent, m.config.PodCleanedUp) {
 		m.lookNow()
 	}
 	l := &m.loop
@@ -107,14 +107,13 @@ func (m *Manager) tick(ctx context.Context) {
 		m.watch(ctx)
 	}
 	switch {
-	case !l.collecting.IsZero():
-		if now.Sub(l.collecting) >= collectPatience && !now.Before(l.next) {
-			m.look(ctx, m.withoutSummary(now))
+	case l.collecting.underWay():
+		l.collecting.bound(now)
+		if l.collecting.overdue(now) && !now.Before(l.next) {
+			m.lookBeside(ctx, now)
 		}
 	case !now.Before(l.next):
-		l.collecting = now
-		q := question{scarce: l.gate != nil && l.gate.near(), how: m.options.Load().counting(), rules: l.rules}
-		m.work.Go(func() { l.collector.results <- l.collector.collect(ctx, q) })
+		m.collect(ctx, now)
 	}
 }
 
@@ -137,22 +136,12 @@ func (m *Manager) watch(ctx context.Context) {
 	l.nudged = false
 }
 
-// withoutSummary is what can be known while the summary does not come.
-func (m *Manager) withoutSummary(now time.Time) figures {
-	f := figures{taken: now, err: errCollecting, layout: m.loop.layout}
-	if m.config.Memory != nil {
-		r := m.config.Memory.ReadMemory(m.options.Load().counting())
-		f.memory = &r
-	}
-	return f
-}
-
 // untilTick is the time to sleep. Clean-up is polled while something is in flight.
 func (m *Manager) untilTick() time.Duration {
 	l := &m.loop
 	wait := l.next.Sub(m.config.Clock.Now())
-	if !l.collecting.IsZero() {
-		wait = max(wait, l.collecting.Add(collectPatience).Sub(m.config.Clock.Now()))
+	if l.collecting.underWay() {
+		wait = l.collecting.until(l.next).Sub(m.config.Clock.Now())
 	}
 	if !m.ledger.empty() {
 		wait = min(wait, pollLedger)
@@ -182,6 +171,7 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	l.cause = byTimer
 	m.publish(ctx, &d)
 	l.blind.report(ctx, &m.report, &d)
+	l.blind.hear(ctx, &m.report, s)
 	l.rehearsals.report(ctx, &m.report, &d)
 	m.apply(ctx, s, &d)
 	next := s.Taken.Add(nextLook(&d, l.rules.Timing.Period))
@@ -190,7 +180,7 @@ func (m *Manager) look(ctx context.Context, f figures) {
 		next = l.next
 	}
 	l.next = next
-	if l.again && !f.direct {
+	if l.again && !l.collecting.underWay() && !f.direct {
 		l.again, l.next, l.cause = false, s.Taken, byEvent
 	}
 }
@@ -205,7 +195,7 @@ func nextLook(d *policy.Decision, period time.Duration) time.Duration {
 func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
 	// A collection that was overtaken by a look without it must not turn back time.
 	m.loop.taken = later(f.taken, m.loop.taken)
-	s := &snapshot.Snapshot{Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view()}
+	s := &snapshot.Snapshot{Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view(), RuntimeSilent: f.silent}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
 	return s

@@ -58,11 +58,9 @@ type loopState struct {
 	cause     string
 	nudged    bool
 	collector collector
-	// collecting since when; zero when no collection is under way.
-	collecting time.Time
-	// took is how long the last collection took.
-	took time.Duration
-	// last are the newest figures with a summary.
+	// collecting is what is under way to get figures.
+	collecting collecting
+	// last are the newest figures that were collected, whole or in part.
 	last figures
 	// taken is the time of the last snapshot.
 	taken time.Time
@@ -83,9 +81,11 @@ func New(c Config) (*Manager, error) {
 	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
 	m.loop.collector = collector{
-		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, now: c.Clock.Now, results: make(chan figures, 1),
+		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, now: c.Clock.Now,
+		results: make(chan figures, 1), besides: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
+	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
 	m.loop.meter, m.loop.cause = newMeter(), byTimer
 	m.loop.gate = newGate(c.Memory, c.Clock.Now)
 	if c.KernelMemcgNotification && m.loop.gate != nil {

@@ -23,6 +23,11 @@ var (
 		"Upper bound of what pods that are being evicted have not given back yet.", "resource")
 	signalBlind = gaugeVec("plimsoll_eviction_signal_blind",
 		"1 while there are no figures for a signal that has a threshold.", "signal")
+	runtimeSilent = metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           "plimsoll_eviction_runtime_silent",
+		Help:           "1 while the container runtime does not tell what pods use, so that nobody is evicted for file systems.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	reactionSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "plimsoll_eviction_reaction_seconds",
 		Help:           "Time from the first look at which a threshold could act to the request to stop a pod because of it.",
@@ -31,7 +36,7 @@ var (
 	}, []string{"signal"})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(decisionsTotal, looksTotal, releasedTotal, pendingRelease, signalBlind, reactionSeconds)
+		legacyregistry.MustRegister(decisionsTotal, looksTotal, releasedTotal, pendingRelease, signalBlind, runtimeSilent, reactionSeconds)
 	})
 )
 

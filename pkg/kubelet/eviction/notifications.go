@@ -3,20 +3,22 @@ package eviction
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification). They make
 // the gate look sooner and nothing else. It belongs to the loop.
 type notifications struct {
-	// sources has one per threshold of the gate, at the same place in the list; nil where the kernel refused.
-	sources []notify.Source
+	// sources has at most one per threshold of the gate.
+	sources map[policy.ThresholdID]notify.Source
 	open    func(sig snapshot.Signal) (notify.Source, error)
 	refused bool
 	// armed is when levels were last worked out.
@@ -52,10 +54,7 @@ func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 		return
 	}
 	n.armed = now
-	if len(n.sources) != len(g.floors) {
-		n.close()
-		n.sources = make([]notify.Source, len(g.floors))
-	}
+	n.forget(g.floors)
 	for i := range g.floors {
 		f := &g.floors[i]
 		s := g.scopeOf(f.signal)
@@ -63,31 +62,41 @@ func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 		if !s.known || level <= 0 || level >= s.capacity+s.spare {
 			continue
 		}
-		if err := n.armOne(i, f.signal, level); err != nil && !n.refused {
+		if err := n.armOne(f.id(), level); err != nil && !n.refused {
 			n.refused = true
 			klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead", "signal", f.signal, "err", err)
 		}
 	}
 }
 
-func (n *notifications) armOne(i int, sig snapshot.Signal, level int64) (err error) {
+func (n *notifications) armOne(id policy.ThresholdID, level int64) error {
 	if n.refused {
 		return nil
 	}
-	if n.sources[i] == nil {
-		if n.sources[i], err = n.open(sig); err != nil {
-			n.sources[i] = nil
+	source, ok := n.sources[id]
+	if !ok {
+		var err error
+		if source, err = n.open(id.Signal); err != nil {
 			return err
 		}
+		if n.sources == nil {
+			n.sources = map[policy.ThresholdID]notify.Source{}
+		}
+		n.sources[id] = source
 	}
-	return n.sources[i].Arm(level)
+	return source.Arm(level)
+}
+
+// forget closes the sources of thresholds that are watched no longer.
+func (n *notifications) forget(floors []floor) {
+	for id, s := range n.sources {
+		if !slices.ContainsFunc(floors, func(f floor) bool { return f.id() == id }) {
+			_ = s.Close()
+			delete(n.sources, id)
+		}
+	}
 }
 
 func (n *notifications) close() {
-	for _, s := range n.sources {
-		if s != nil {
-			_ = s.Close()
-		}
-	}
-	n.sources = nil
+	n.forget(nil)
 }

@@ -43,6 +43,30 @@ func TestNotificationsFollowTheGate(t *testing.T) {
 	expect(t, "closed", made[snapshot.MemoryAvailable].closed && made[snapshot.AllocatableMemoryAvailable].closed, true)
 }
 
+// TestNotificationsStayWithTheirThresholds: thresholds change places, one goes, one comes.
+func TestNotificationsStayWithTheirThresholds(t *testing.T) {
+	made := map[snapshot.Signal][]*fakeSource{}
+	n := &notifications{open: func(sig snapshot.Signal) (notify.Source, error) {
+		made[sig] = append(made[sig], &fakeSource{})
+		return made[sig][len(made[sig])-1], nil
+	}}
+	g, now := armedGate(), time.Unix(100, 0)
+	n.arm(t.Context(), g, now)
+	g.floors[0], g.floors[1] = g.floors[1], g.floors[0]
+	n.arm(t.Context(), g, now.Add(2*time.Second))
+	node, pods := made[snapshot.MemoryAvailable], made[snapshot.AllocatableMemoryAvailable]
+	expect(t, "levels of the node", node[0].levels, []int64{10 * gi, 10 * gi})
+	expect(t, "levels of pods", pods[0].levels, []int64{6 * gi, 6 * gi})
+	g.floors[0] = floor{signal: snapshot.MemoryAvailable, amount: 3 * gi}
+	n.arm(t.Context(), g, now.Add(4*time.Second))
+	node = made[snapshot.MemoryAvailable]
+	expect(t, "sources", len(node)+len(pods), 3)
+	expect(t, "closed", []bool{node[0].closed, node[1].closed, pods[0].closed}, []bool{false, false, true})
+	expect(t, "levels of the soft threshold", node[1].levels, []int64{8 * gi})
+	n.close()
+	expect(t, "closed in the end", node[0].closed && node[1].closed, true)
+}
+
 func TestRefusedNotificationsAreTriedOnce(t *testing.T) {
 	tries := 0
 	n := &notifications{open: func(snapshot.Signal) (notify.Source, error) {

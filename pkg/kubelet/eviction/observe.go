@@ -25,6 +25,8 @@ type figures struct {
 	direct bool
 	// differs: memory is counted in another way than the summary counts it.
 	differs bool
+	// silent: the container runtime does not tell what pods use.
+	silent bool
 	// images are those of each pod that nobody else uses, nil where they do not matter.
 	images map[types.UID]snapshot.Value[snapshot.Bytes]
 }
@@ -36,6 +38,8 @@ type question struct {
 	how    snapshot.Counting
 	// rules say whether by the summary anything is scarce.
 	rules policy.Rules
+	// layout is the one that holds, for those who cannot ask for another.
+	layout snapshot.Layout
 }
 
 // wantsPods tells whether the pods' cgroups have to be read: what the summary says of a pod may be from before it has begun to use
@@ -48,25 +52,25 @@ func (o *Options) counting() snapshot.Counting {
 	return snapshot.Counting{Reclaimable: o.MemoryFormula == Reclaimable, Swap: o.CountSwap, Hugepages: o.CountHugepages}
 }
 
-// collector gets figures beside the loop, one collection at a time.
+// collector gets figures beside the loop, one collection at a time. Beside a collection that hangs it gets what of them can be had.
 type collector struct {
 	summary Summary
 	// parts and pods stand in for a summary that fails; nil where there is nothing that could.
-	parts   Parts
-	pods    func(context.Context) ([]statsapi.PodStats, error)
-	memory  MemoryReader
-	images  func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
-	layout  layouter
-	now     func() time.Time
-	results chan figures
+	parts            Parts
+	pods             func(context.Context) ([]statsapi.PodStats, error)
+	memory           MemoryReader
+	images           func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
+	layout           layouter
+	now              func() time.Time
+	results, besides chan figures
 }
 
-// collect is one collection. It blocks as long as its sources do.
+// collect is one collection. It blocks as long as its sources do; when it is given up, ctx ends for those that heed it.
 func (c *collector) collect(ctx context.Context, q question) figures {
 	var f figures
 	f.layout = c.layout.current(ctx, c.now())
-	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil {
-		f.summary = c.pieces(ctx)
+	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil && c.parts != nil {
+		f.summary, f.silent = c.pieces(ctx, f.layout)
 	}
 	if c.memory != nil && q.wantsPods(&f) {
 		r := c.memory.ReadMemory(q.how)
@@ -77,6 +81,20 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 		if f.images, err = c.images(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell who uses which image")
 		}
+	}
+	f.taken = c.now()
+	return f
+}
+
+// beside is as much as can be had without the container runtime, for which a collection waits.
+func (c *collector) beside(ctx context.Context, q question) figures {
+	f := figures{err: errCollecting, layout: q.layout, silent: true}
+	if c.parts != nil {
+		f.summary = c.local(ctx, q.layout)
+	}
+	if c.memory != nil {
+		r := c.memory.ReadMemory(q.how)
+		f.memory, f.differs = &r, !q.how.Stock()
 	}
 	f.taken = c.now()
 	return f

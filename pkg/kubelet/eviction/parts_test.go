@@ -71,7 +71,7 @@ func TestD10EveryPartOnItsOwn(t *testing.T) {
 		"the node's file system": {broken{root: true}, []string{"writer/1"}, true},
 		"both":                   {broken{root: true, images: true}, []string{}, false},
 		// Whoever would have to go could not be told.
-		"figures of pods": {broken{pods: true}, []string{}, false},
+		"figures of pods": {broken{pods: true}, []string{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -100,6 +100,7 @@ func TestD10EveryPartOnItsOwn(t *testing.T) {
 
 func TestWhatFailedIsNamed(t *testing.T) {
 	n := newNode()
+	n.images = &diskState{capacity: gi}
 	b := &broken{node: n, images: true}
 	c := collector{summary: b, parts: b, pods: b.list, layout: layouter{info: n}, now: time.Now}
 	f := c.collect(t.Context(), question{})

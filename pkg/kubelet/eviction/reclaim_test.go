@@ -122,3 +122,24 @@ func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeIsAskedInStocksPaceWhileNobodyMayGo: pods wait for the end of pressure, so that figures are collected every two seconds.
+func TestNodeIsAskedInStocksPaceWhileNobodyMayGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.full(5 * gi)
+		p := &paced{node: n}
+		c := n.config(t, hardDisk("10Gi"))
+		c.Summary = p
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Second)
+			waitsFor(t, m, wait, 99*time.Second)
+			if p.calls() < 40 {
+				t.Errorf("only %d collections", p.calls())
+			}
+			if asked := len(n.targets); asked < 9 || asked > 11 {
+				t.Errorf("the node was asked %d times in 100 s", asked)
+			}
+		})
+	})
+}

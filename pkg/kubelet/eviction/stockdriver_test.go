@@ -214,7 +214,7 @@ func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error
 		return o.kill(pod, evict, grace, set)
 	}
 	c.ActivePods = func() []*v1.Pod { return o.scene.pods }
-	c.PodCleanedUp = func(*v1.Pod) bool { return true }
+	c.PodCleanedUp = func(pod *v1.Pod) bool { return !o.scene.unkillable[pod.Name] }
 	var err error
 	o.manager, err = New(c)
 	return o, err
@@ -224,7 +224,7 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.scene = sc
 	o.clock.SetTime(now)
 	m := o.manager
-	m.ledger.sweep(now, m.config.PodCleanedUp)
+	m.ledger.sweep(now, false, m.config.PodCleanedUp)
 	m.look(ctx, m.loop.collector.collect(ctx, question{}))
 	m.work.Wait()
 	if len(o.reclaims) > 0 {

@@ -26,26 +26,9 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
-)
 
-// await repeats check until it returns nil.
-func await(t *testing.T, what string, check func() error) {
-	t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	timeout := time.After(60 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-timeout:
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
+	"github.com/plimsoll-project/plimsoll/test/await"
+)
 
 // keepCurrent runs certificates until the test ends.
 func keepCurrent(t *testing.T, certificates *Certificates) {
@@ -95,7 +78,7 @@ func TestServingCertificateIsReloaded(t *testing.T) {
 		return cert.Certificate[0]
 	}
 	replace(t, options, renewed)
-	await(t, "new serving certificate", func() error {
+	await.Until(t, "new serving certificate", func() error {
 		if !bytes.Equal(served(reloading), second) {
 			return errors.New("the old one is served")
 		}
@@ -174,7 +157,7 @@ func TestClientCAIsReloaded(t *testing.T) {
 	ask := func() (int, error) {
 		return askWith(t, options.CertFile, "https://"+at(cfg.Kubelet.Port, "/pods"), newcomer)
 	}
-	await(t, "an answer", func() error {
+	await.Until(t, "an answer", func() error {
 		code, err := ask()
 		if err == nil && code != http.StatusUnauthorized {
 			t.Errorf("a stranger gets %d", code)
@@ -184,7 +167,7 @@ func TestClientCAIsReloaded(t *testing.T) {
 	if err := os.Rename(newBundle, options.ClientCAFile); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "new client CA", func() error {
+	await.Until(t, "new client CA", func() error {
 		code, err := ask()
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("the client of the new authority gets %d", code)

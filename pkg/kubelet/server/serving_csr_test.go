@@ -28,6 +28,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 // signer is the part of the control plane that signs certificate requests.
@@ -77,7 +79,7 @@ func (s *signer) sign(ctx context.Context, notBefore, notAfter time.Time) *certi
 	s.t.Helper()
 	requests := s.client.CertificatesV1().CertificateSigningRequests()
 	var open *certificatesv1.CertificateSigningRequest
-	await(s.t, "a certificate request", func() error {
+	await.Until(s.t, "a certificate request", func() error {
 		list, err := requests.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -136,7 +138,7 @@ func TestServingCertificateByRequest(t *testing.T) {
 	// The first one is due for renewal at once.
 	second := control.sign(t.Context(), now.Add(-time.Minute), now.Add(time.Hour))
 	want := parsed(t, second.Status.Certificate)
-	await(t, "the second certificate", func() error {
+	await.Until(t, "the second certificate", func() error {
 		served, err := certificates.TLS().GetCertificate(nil)
 		if err != nil {
 			return err

@@ -23,6 +23,9 @@ type Snapshot struct {
 	LastRelease time.Time
 	// Reclaims lists what is known of node-level reclaim, at most one per device and unit.
 	Reclaims []Reclaim
+	// RuntimeSilent: the container runtime does not tell what pods use, since it hangs or fails. What a pod has on disks is not
+	// known then, and does not come free; pods are stopped late, past the runtime (package escalation).
+	RuntimeSilent bool
 }
 
 // Pod is a pod and what it uses. Usage is derived from the sources on demand, since most rounds need none of it.

@@ -79,6 +79,7 @@ func anyInFlight(t *rapid.T, uid types.UID, now time.Time) snapshot.InFlight {
 
 func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{Taken: now, Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	s.RuntimeSilent = rapid.IntRange(0, 3).Draw(t, "silent") == 0
 	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
 	for _, sig := range snapshot.AllSignals() {
 		s.Signals[sig] = snapshot.Observation{Available: anyAmount.Draw(t, "available"), Capacity: anyAmount.Draw(t, "capacity")}

@@ -127,6 +127,7 @@ type world struct {
 	flight  []snapshot.InFlight
 	release time.Time
 	reclaim []snapshot.Reclaim
+	silent  bool
 }
 
 func newWorld(t *testing.T, rules *Rules, pods ...spec) *world {
@@ -144,7 +145,7 @@ func (w *world) missing(sig snapshot.Signal) *world {
 }
 
 func (w *world) snapshot() *snapshot.Snapshot {
-	s := &snapshot.Snapshot{Taken: w.now, Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight, LastRelease: w.release, Reclaims: w.reclaim}
+	s := &snapshot.Snapshot{Taken: w.now, Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight, LastRelease: w.release, Reclaims: w.reclaim, RuntimeSilent: w.silent}
 	for sig, o := range w.signals {
 		s.Signals[sig] = o
 	}

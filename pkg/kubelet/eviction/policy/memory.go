@@ -15,8 +15,8 @@ type Memory struct {
 	clocks     []clock
 	conditions [len(ConditionTypes)]conditionMemory
 	signals    [snapshot.NumSignals]signalMemory
-	// judged is when a need of the group last came to the question which pod has to go, after all else was tried.
-	judged [numGroups]time.Time
+	// judged is what last became of the question which pod has to go, to which a need of the group comes after all else was tried.
+	judged [numGroups]judgement
 	// acting is since when thresholds of the group may act without a break; zero when none does.
 	acting [numGroups]time.Time
 	past   history
@@ -24,6 +24,16 @@ type Memory struct {
 	sparing [numGroups]sparing
 	// rehearsal is the memory of thresholds in dry run, nil when there are none.
 	rehearsal *Memory
+}
+
+// judgement is an answer to that question.
+type judgement struct {
+	// at is when it was asked; zero for never.
+	at time.Time
+	// nobody: there was no pod that may go, so that all that is left is to try again what the node itself can give.
+	nobody bool
+	// silent: the container runtime was silent.
+	silent bool
 }
 
 // signalMemory remembers how new the figures of a signal were.

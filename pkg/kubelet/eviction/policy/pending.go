@@ -8,6 +8,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
+// SilentPatience is for how long after the end of its grace period a pod counts as being stopped while the container runtime does
+// not answer. By then it is killed past the runtime, which takes two minutes and a half (package escalation with its default limits).
+// Whoever were evicted meanwhile would die no sooner than the first one, and in vain if that is enough.
+const SilentPatience = 3 * time.Minute
+
 // pending is what is on its way for a need.
 type pending struct {
 	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod has
@@ -58,9 +63,7 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 		p.failed = f.Changed
 	}
 	switch {
-	case f.State == snapshot.Failed,
-		f.State == snapshot.Stopped && s.Taken.Sub(f.Changed) >= t.Patience,
-		f.State == snapshot.Stopping && s.Taken.Sub(f.Deadline) >= t.Patience:
+	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)):
 		p.busy[f.UID] = true
 	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
 		p.slow[f.UID] = true
@@ -77,6 +80,23 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 		}
 		p.expect(f.UID, amount, certain, f.Started)
 	}
+}
+
+// overdue tells whether a kill has failed or takes too long.
+func overdue(s *snapshot.Snapshot, f *snapshot.InFlight, t Timing) bool {
+	switch f.State {
+	case snapshot.Failed:
+		return true
+	case snapshot.Stopped:
+		return s.Taken.Sub(f.Changed) >= t.Patience
+	case snapshot.Stopping:
+	}
+	return s.Taken.Sub(f.Deadline) >= t.Patience
+}
+
+// awaitsRuntime tells whether a kill is late for no fault of the pod's.
+func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
+	return s.RuntimeSilent && s.Taken.Sub(f.Deadline) < SilentPatience
 }
 
 // addTerminating counts pods that somebody else is already stopping, when their end is near.

@@ -64,6 +64,7 @@ func anySignals(t *rapid.T) [snapshot.NumSignals]snapshot.Observation {
 
 func anySnapshot(t *rapid.T, now time.Time, pods []spec) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{Taken: now, Signals: anySignals(t), Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	s.RuntimeSilent = rapid.IntRange(0, 5).Draw(t, "silent") == 0
 	for _, p := range pods {
 		s.Pods = append(s.Pods, p.pod(now))
 		if rapid.IntRange(0, 9).Draw(t, "inFlight") == 0 {
@@ -178,6 +179,9 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 				o := s.Signals[v.Signal]
 				if !o.Known() {
 					t.Fatalf("evicted for %s, which nobody has seen", v.Signal)
+				}
+				if g, _ := groupOf(v.Signal, s.Layout); g.disk() && s.RuntimeSilent {
+					t.Fatalf("evicted for %s, and nobody knows who fills it", v.Signal)
 				}
 				met := slices.ContainsFunc(rules.Thresholds, func(th Threshold) bool {
 					return th.Signal == v.Signal && th.Soft != v.Hard && th.met(o, true)

@@ -20,7 +20,7 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		// A reclaim that hangs must not hold up evictions.
 		return AwaitReclaim, s.Taken.Sub(last.Started) < r.rules.Timing.Patience
 	}
-	if last.Finished.IsZero() || last.Finished.Before(r.memory.acting[n.group]) || last.Finished.Before(r.before.judged[n.group]) {
+	if last.Finished.IsZero() || last.Finished.Before(r.memory.acting[n.group]) || r.isDueAgain(n, &last) {
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return ReclaimNode, true
 	}
@@ -38,6 +38,18 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	return "", false
 }
 
+// isDueAgain tells whether the node is asked once more, since the question which pod has to go was asked after it was asked last. While
+// there is nobody who may go, that is not done with each look, which may come every second, but no more often than stock does. What
+// has failed while the runtime was silent is done anew before a pod goes.
+func (r *round) isDueAgain(n *need, last *snapshot.Reclaim) bool {
+	j := r.before.judged[n.group]
+	if !last.Finished.Before(j.at) {
+		return false
+	}
+	heardAgain := j.silent && !r.snapshot.RuntimeSilent
+	return !j.nobody || (heardAgain && last.Err != nil) || r.snapshot.Taken.Sub(last.Finished) >= r.rules.Timing.Period
+}
+
 // measure takes over what a reclaim that was not enough has left, when that is newer than the figures: the figures of a file
 // system may be as old as the period, and a disk that fills up does not wait. It counts until the question which pod has to go was
 // asked, and not beyond a release.
@@ -51,7 +63,7 @@ func (r *round) measure(n *need) {
 	if last.Running || last.Got.Missing <= 0 || !s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
 		return
 	}
-	if last.Finished.Before(r.memory.acting[n.group]) || !last.Finished.After(r.before.judged[n.group]) || last.Finished.Before(s.LastRelease) {
+	if last.Finished.Before(r.memory.acting[n.group]) || !last.Finished.After(r.before.judged[n.group].at) || last.Finished.Before(s.LastRelease) {
 		return
 	}
 	n.amount, n.measured = last.Got.Missing, true

@@ -40,10 +40,15 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	if outcome, wait := r.reclaimFirst(n); wait {
 		return outcome, outcome == ReclaimNode
 	}
+	if r.snapshot.RuntimeSilent && n.group.disk() {
+		// Nobody can tell who fills the disk, and whoever is stopped now gives nothing of it back until the runtime answers.
+		r.judge(n, true)
+		return AwaitFigures, false
+	}
 	g := r.growthOf(n)
 	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
 	if len(list) == 0 {
-		r.memory.judged[n.group] = r.snapshot.Taken
+		r.judge(n, true)
 		return NoCandidate, false
 	}
 	hurry := r.hurry(n, g)
@@ -163,8 +168,13 @@ func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	return min(limit, *own)
 }
 
+// judge remembers that the question which pod has to go was asked.
+func (r *round) judge(n *need, nobody bool) {
+	r.memory.judged[n.group] = judgement{at: r.snapshot.Taken, nobody: nobody, silent: r.snapshot.RuntimeSilent}
+}
+
 func (r *round) evictedFor(n *need) {
-	r.memory.judged[n.group] = r.snapshot.Taken
+	r.judge(n, false)
 	for i := range r.memory.clocks {
 		c := &r.memory.clocks[i]
 		if g, ok := groupOf(c.signal, r.snapshot.Layout); ok && g == n.group && c.acts() && c.soft == !n.hard {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 // bus is a system bus with a login manager and nobody else on it: as much of D-Bus as its clients here need.
@@ -254,15 +256,10 @@ func (b *bus) count() int {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
+	await.Until(t, what, func() error {
+		if !condition() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }

@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent: the disk is seen, the node gives what it has, and pods stay until it is known who
+// fills it. What the node gave while the runtime was silent does not count then.
+func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
+	w.silent = true
+	d := w.available(snapshot.NodeFsAvailable, 9*gi).after(time.Second)
+	w.condition(d, v1.NodeDiskPressure, true)
+	w.outcome(d, ReclaimNode)
+	w.now = w.now.Add(time.Second)
+	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+	d = w.after(time.Second)
+	w.outcome(d, AwaitFigures)
+	w.evicts(d)
+	w.silent = false
+	w.now = w.now.Add(time.Minute)
+	w.outcome(w.after(time.Second), ReclaimNode)
+	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+	w.evicts(w.after(time.Second), "writer")
+}
+
+// TestWhatFailedInSilenceIsDoneAnew: the runtime answers again a moment after the reclaim has failed because it did not.
+func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
+	for _, failure := range []error{errors.New("the runtime does not answer"), nil} {
+		w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
+		w.silent = true
+		w.outcome(w.available(snapshot.NodeFsAvailable, 9*gi).after(time.Second), ReclaimNode)
+		w.now = w.now.Add(time.Second)
+		w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+		w.reclaim[0].Err = failure
+		w.outcome(w.after(time.Second), AwaitFigures)
+		w.silent = false
+		d := w.after(time.Second)
+		if failure == nil {
+			w.evicts(d, "writer")
+			continue
+		}
+		w.outcome(d, ReclaimNode)
+		w.now = w.now.Add(time.Second)
+		w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+		w.evicts(w.after(time.Second), "writer")
+	}
+}
+
+// TestKillsCountLongerWhileTheRuntimeIsSilent: beside TestD3OverdueKillBringsTheNextVictim and TestD3FailedKillBringsTheNextVictim.
+func TestKillsCountLongerWhileTheRuntimeIsSilent(t *testing.T) {
+	for _, state := range []snapshot.InFlightState{snapshot.Stopping, snapshot.Failed} {
+		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+			spec{name: "a", memory: 9 * gi}, spec{name: "b", memory: 8 * gi})
+		w.silent = true
+		w.available(snapshot.MemoryAvailable, 100*mi)
+		w.evicts(w.after(time.Second), "a")
+		w.flight = []snapshot.InFlight{{UID: "a", State: state, Hard: true, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second)}}
+		w.outcome(w.after(40*time.Second), AwaitRelease)
+		w.outcome(w.after(SilentPatience-40*time.Second), AwaitRelease)
+		w.evicts(w.after(2*time.Second), "b")
+	}
+}
+
+// TestAnotherVictimWhenTheFirstIsNotEnough: also while the runtime is silent.
+func TestAnotherVictimWhenTheFirstIsNotEnough(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+		spec{name: "a", memory: 500 * mi}, spec{name: "b", memory: 400 * mi})
+	w.silent = true
+	w.evicts(w.available(snapshot.MemoryAvailable, 800*mi).after(time.Second), "a")
+	w.flight = []snapshot.InFlight{{UID: "a", State: snapshot.Failed, Hard: true, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second)}}
+	w.evicts(w.available(snapshot.MemoryAvailable, 300*mi).after(40*time.Second), "b")
+}
+
+// TestNodeIsNotAskedWithEachLook: there is nobody who may go, and figures are new with each look. The node is asked as often as stock
+// would, and no more often; each look finds the same.
+func TestNodeIsNotAskedWithEachLook(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"))
+		rules.Timing.Period = time.Duration(rapid.IntRange(1, 60).Draw(t, "period")) * time.Second
+		now, finished, reclaims := start, time.Time{}, []snapshot.Reclaim(nil)
+		silent := rapid.Bool().Draw(t, "silent")
+		var m Memory
+		asked := 0
+		for range 200 {
+			now = now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(t, "pace")) * time.Millisecond)
+			s := &snapshot.Snapshot{Taken: now, Signals: snapshot.Unobserved(), Layout: layoutOf(false, false), Reclaims: reclaims, RuntimeSilent: silent}
+			s.Signals[snapshot.NodeFsAvailable] = snapshot.Observation{Available: gi, Capacity: 32 * gi, At: now}
+			var d Decision
+			d, m = Decide(s, rules, m)
+			if len(d.Reclaims) == 0 {
+				if since := now.Sub(finished); since >= 2*rules.Timing.Period+8*time.Second {
+					t.Fatalf("not asked for %v", since)
+				}
+				continue
+			}
+			asked++
+			if since := now.Sub(finished); since < rules.Timing.Period {
+				t.Fatalf("asked again after %v", since)
+			}
+			began := now
+			now = now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "takes")) * time.Millisecond)
+			finished = now
+			reclaims = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Started: began, Finished: finished}}
+		}
+		if asked < 2 {
+			t.Fatalf("asked %d times", asked)
+		}
+	})
+}
+
+// TestNodeIsAskedAfterEachVictim: an evicted pod leaves containers and images behind, which nobody waits for.
+func TestNodeIsAskedAfterEachVictim(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "a", disk: gi}, spec{name: "b", disk: gi})
+	w.available(snapshot.NodeFsAvailable, 5*gi)
+	w.outcome(w.after(time.Second), ReclaimNode)
+	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+	w.evicts(w.after(time.Second), "a")
+	w.pods = w.pods[1:]
+	w.outcome(w.after(time.Second), ReclaimNode)
+}

@@ -1,0 +1,31 @@
+// Package await lets tests wait for what other goroutines and processes do, where a synctest bubble cannot hold them.
+package await
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	pollInterval = 20 * time.Millisecond
+	// limit is far more than anything takes that is waited for, on a machine that is busy with other tests.
+	limit = time.Minute
+)
+
+// Until calls check until it returns nil. A test that waits for more than a minute fails, with what check said last. It may only be
+// called from the goroutine that runs the test.
+func Until(t testing.TB, what string, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, limit, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, errors.Join(err, last))
+	}
+}

@@ -1,0 +1,90 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+)
+
+// runtimeUnitName is the unit of the container runtime. Specs ask for it by the
+// process.
+const runtimeUnitName = "containerd.service"
+
+// containerRuntime is the process of the container runtime.
+type containerRuntime interface {
+	RuntimeAlive() (bool, error)
+	ReviveRuntime(ctx context.Context) error
+	StopRuntime(ctx context.Context) error
+}
+
+// runtimeUnit is the container runtime as a unit of systemd that is always
+// restarted: it comes back whenever it was killed, but stays away once it was
+// stopped through the bus. It implements systembus.Service.
+type runtimeUnit struct {
+	runtime containerRuntime
+	// pid asks for the process, and pidFile is where the suite looks for it.
+	pid     func() (int, error)
+	pidFile string
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+// PID is the process of the container runtime, 0 if there is none.
+func (u *runtimeUnit) PID() (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pid()
+}
+
+// Start starts the container runtime, unless it is alive, and waits until it
+// answers.
+func (u *runtimeUnit) Start(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = false
+	return u.revive(ctx)
+}
+
+// Stop ends the container runtime until Start is called.
+func (u *runtimeUnit) Stop(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = true
+	return u.runtime.StopRuntime(ctx)
+}
+
+// keep starts the container runtime again if it was killed.
+func (u *runtimeUnit) keep(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stopped {
+		return nil
+	}
+	return u.revive(ctx)
+}
+
+func (u *runtimeUnit) revive(ctx context.Context) error {
+	// What cannot be found out is taken for dead.
+	if alive, err := u.runtime.RuntimeAlive(); alive && err == nil {
+		return nil
+	}
+	if err := u.runtime.ReviveRuntime(ctx); err != nil {
+		return err
+	}
+	return u.writePID()
+}
+
+// writePID tells the suite which process the container runtime is.
+func (u *runtimeUnit) writePID() error {
+	pid, err := u.pid()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(u.pidFile, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("write pid file: %w", err)
+	}
+	return nil
+}
