@@ -37,6 +37,8 @@ type upstream interface {
 type call struct {
 	args []string
 	env  []string
+	// before runs before each call, or is nil.
+	before func() error
 	// beside runs as long as the suite does, or is nil.
 	beside func(context.Context)
 	// end ends what was made for the suite, or is nil.
@@ -92,7 +94,11 @@ func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, e
 	if err != nil {
 		return nil, fmt.Errorf("the suite gave no report, see %s: %w", log.Name(), errors.Join(ctx.Err(), runErr, err))
 	}
-	return slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) || s.cutOff() }), ctx.Err()
+	specs = slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) || s.cutOff() })
+	if len(specs) == 0 && ctx.Err() == nil {
+		return nil, fmt.Errorf("the suite could not begin with any of %d specs, see %s: %w", len(names), log.Name(), runErr)
+	}
+	return specs, ctx.Err()
 }
 
 // run runs the suite with what runs beside it.
@@ -101,6 +107,11 @@ func (c call) run(ctx context.Context, suite *exec.Cmd) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
+	if c.before != nil {
+		if err := c.before(); err != nil {
+			return err
+		}
+	}
 	if c.beside != nil {
 		beside.Go(func() { c.beside(ctx) })
 	}

@@ -21,6 +21,9 @@ import (
 // logind.
 const inhibitDelay = time.Hour
 
+// kubeletRoot is where the suite's kubelet keeps its state.
+const kubeletRoot = "/var/lib/kubelet"
+
 // nodeSuite is upstream's suite for nodes. It wants a container runtime, and
 // starts its own control plane and the kubelet itself.
 type nodeSuite struct{ Suite }
@@ -50,6 +53,7 @@ func (s nodeSuite) call(ctx context.Context, c *cluster.Cluster) (call, error) {
 			"PATH=" + s.path() + ":" + layout.Bin + ":" + os.Getenv("PATH"), "FAKESYSTEMD_UNITS=" + filepath.Join(s.Dir, "units"),
 			systembus.Variable + "=" + bus.Address(),
 		},
+		before: forgetAllocations,
 		beside: func(ctx context.Context) { s.keepRuntime(ctx, unit) },
 		end:    bus.Stop,
 	}, nil
@@ -70,6 +74,18 @@ func (s nodeSuite) startBus(ctx context.Context, unit *runtimeUnit) (*systembus.
 		return nil, errors.Join(err, bus.Stop(lasting))
 	}
 	return bus, nil
+}
+
+// forgetAllocations removes what the suite's last kubelet has kept of its CPU
+// and memory managers. Some specs leave it there when they fail, and then no
+// kubelet with another policy starts.
+func forgetAllocations() error {
+	for _, file := range []string{"cpu_manager_state", "memory_manager_state"} {
+		if err := os.Remove(filepath.Join(kubeletRoot, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove what the last kubelet left: %w", err)
+		}
+	}
+	return nil
 }
 
 // keepRuntime starts the container runtime, if the specs before left it
