@@ -57,7 +57,7 @@ func TestKnownResultsBelongToSuites(t *testing.T) {
 			t.Errorf("%d results are read of the %d names of %s", len(KnownStock(suite)), len(names), file.Name())
 		}
 	}
-	if n := len(KnownStock("nodeconformance")); n != 369 {
+	if n := len(KnownStock("nodeconformance")); n != 414 {
 		t.Errorf("%d names of node conformance", n)
 	}
 	if n := len(KnownStock("nonsense")); n != 0 {
