@@ -190,6 +190,7 @@ type world struct {
 	cidr               string
 	cidrErr            error
 	cidrUpdates        []string
+	versionHangs       bool
 	versionHook        func()
 	runtimeUps         int
 	onRuntimeUp        func(n int)
@@ -242,7 +243,11 @@ func (w *world) UpdatePodCIDR(_ context.Context, cidr string) error {
 }
 func (w *world) Type() string { return "containerd" }
 
-func (w *world) Version(context.Context) (kubecontainer.Version, error) {
+func (w *world) Version(ctx context.Context) (kubecontainer.Version, error) {
+	if get(w, func(w *world) bool { return w.versionHangs }) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if hook := get(w, func(w *world) func() { return w.versionHook }); hook != nil {
 		hook()
 	}

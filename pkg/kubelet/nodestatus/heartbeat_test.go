@@ -251,3 +251,21 @@ func TestShutdownIsPublished(t *testing.T) {
 		t.Errorf("events %v", w.events)
 	}
 }
+
+// TestHangingRuntimeIsReported: that the node is not Ready since the runtime hangs does not wait for its version.
+func TestHangingRuntimeIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := newAPIServer(nil), newWorld()
+		u := newUpdater(t, s, w)
+		u.SyncNow(t.Context())
+		w.set(func(w *world) { w.versionHangs, w.runtimeErr = true, errors.New("it hangs") })
+		begin := time.Now()
+		u.SyncNow(t.Context())
+		if c := ready(s.current()); c.Status != v1.ConditionFalse || !strings.Contains(c.Message, "it hangs") {
+			t.Errorf("Ready is %v", c)
+		}
+		if took := time.Since(begin); took > versionPatience {
+			t.Errorf("reported after %v", took)
+		}
+	})
+}

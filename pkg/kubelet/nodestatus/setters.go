@@ -2,14 +2,19 @@ package nodestatus
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	stock "k8s.io/kubernetes/pkg/kubelet/nodestatus"
 )
+
+// versionPatience is how long the runtime may take to tell its version; it does so from memory.
+const versionPatience = 5 * time.Second
 
 // setters fill in the status of a node in the order facts, pressure, rest. Facts may ask the runtime and DNS and can be slow;
 // the others answer from memory. Ready must be the last condition, and it looks at the capacity that the facts set.
@@ -48,7 +53,7 @@ func (u *Updater) factSetters(sink eventSink) []stock.Setter {
 			utilnet.ResolveBindAddress),
 		stock.MachineInfo(string(u.Name()), r.MaxPods, r.PodsPerCore, c.Machine.MachineInfo, res.GetCapacity,
 			res.GetDevicePluginResourceCapacity, res.GetNodeAllocatableReservation, sink.plain, r.LocalStorageCapacityIsolation),
-		stock.VersionInfo(c.Machine.VersionInfo, c.Runtime.Type, c.Runtime.Version),
+		stock.VersionInfo(c.Machine.VersionInfo, c.Runtime.Type, c.runtimeVersion),
 		stock.DaemonEndpoints(&r.Endpoints),
 		stock.Images(r.MaxImages, c.Images.GetImageList),
 		stock.GoRuntime(),
@@ -56,6 +61,14 @@ func (u *Updater) factSetters(sink eventSink) []stock.Setter {
 		stock.NodeFeatures(c.State.RuntimeFeatures),
 		declaredFeatures(r.DeclaredFeatures),
 	}
+}
+
+// runtimeVersion asks the runtime, but does not wait long: one that hangs must not keep everybody from reading that the node is not
+// Ready. The version is then reported as Unknown.
+func (c *Config) runtimeVersion(ctx context.Context) (kubecontainer.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	return c.Runtime.Version(ctx)
 }
 
 // declaredFeatures reports the features found at start (KEP-5328); they do not change while the agent runs.
