@@ -96,7 +96,7 @@ func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, e
 	}
 	specs = slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) || s.cutOff() })
 	if len(specs) == 0 && ctx.Err() == nil {
-		return nil, fmt.Errorf("the suite could not begin with any of %d specs, see %s: %w", len(names), log.Name(), runErr)
+		return nil, errors.Join(fmt.Errorf("the suite could not begin with any of %d specs, see %s", len(names), log.Name()), runErr)
 	}
 	return specs, ctx.Err()
 }
