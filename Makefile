@@ -13,6 +13,8 @@ export GOFLAGS ?= -buildvcs=false
 
 DEVCLUSTER = go run ./test/cmd/devcluster
 TOOL = go build -modfile=go.tools.mod -o $(BIN)/
+DEEPCOPY = $(BIN)/deepcopy-gen --output-file zz_generated.deepcopy.go ./pkg/apis/...
+DEEPCOPY_SUMS = find pkg/apis -name zz_generated.deepcopy.go -exec sha256sum {} + | sort
 E2E_TIMEOUT ?= 50m
 E2E_RUN ?= .
 BENCH ?= .
@@ -65,8 +67,19 @@ e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (ro
 	@$(DEVCLUSTER) build
 	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml -- -tags e2e -count=1 -parallel 8 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e_node
 
+.PHONY: generate
+generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, the schema of pressure.yaml.
+	$(DEEPCOPY)
+	go test -count=1 -run 'TestSchemaIsThatOfTheTypes$$' ./pkg/apis/pressure/v1alpha1 -update
+
+# A unit test compares the schema. The generator of deep copies is not among the modules that unit tests can import.
+.PHONY: generated
+generated: $(BIN)/deepcopy-gen
+	@before=$$($(DEEPCOPY_SUMS)); $(DEEPCOPY); [ "$$before" = "$$($(DEEPCOPY_SUMS))" ] || \
+		{ echo "A file zz_generated.deepcopy.go did not match its types. It has been regenerated: commit it." >&2; exit 1; }
+
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Formatting and static analysis.
+lint: generated $(BIN)/golangci-lint ## Formatting, static analysis, generated files.
 	@echo "Static analysis (a cold run takes about six minutes on two cores)."
 	$(BIN)/golangci-lint run ./...
 
@@ -118,3 +131,6 @@ $(BIN)/benchstat: go.tools.mod
 
 $(BIN)/govulncheck: go.tools.mod
 	@$(TOOL) golang.org/x/vuln/cmd/govulncheck
+
+$(BIN)/deepcopy-gen: go.tools.mod
+	@$(TOOL) k8s.io/code-generator/cmd/deepcopy-gen

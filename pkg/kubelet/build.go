@@ -108,12 +108,4 @@ func (b *build) makeMachine(context.Context) error {
 	return nil
 }
 
-// active returns the pods that use the node. It may be called before the view exists, and is empty then.
-func (b *build) active() []*v1.Pod {
-	if b.pods.view == nil {
-		return nil
-	}
-	return b.pods.view.Active()
-}
-
 func (b *build) logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
@@ -62,10 +63,14 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 	if err != nil {
 		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	b.admission.victims = preemption.NewHandler(preemptionPods{b}, b.pods.lifecycle, b.workers.workers.KillPod, b.Observability.Recorder)
+	b.admission.victims = preemption.NewHandler(preemption.Config{
+		Pods: preemptionPods{b}, Lifecycle: b.pods.lifecycle, Kill: b.workers.workers.KillPod,
+		EverythingTried: b.workers.workers.EverythingTried, Over: b.pressure.room.Call, Recorder: b.Observability.Recorder,
+	})
 	predicates := admission.NewHandover(
-		lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, b.admission.victims, containers.UpdatePluginResources),
-		b.pressure.room, b.admission.victims)
+		b.admission.victims.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
+			return lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, failed, containers.UpdatePluginResources)
+		}), b.pressure.room, b.admission.victims)
 	chain := admission.Chain{
 		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
 		Pressure:    b.pressure.eviction,
@@ -86,7 +91,7 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 // preemptionPods answers what preemption asks about pods.
 type preemptionPods struct{ b *build }
 
-func (p preemptionPods) Allocated() []*v1.Pod        { return p.b.enteredPods() }
+func (p preemptionPods) Waits(uid types.UID) bool    { return p.b.pressure.room.Holds(uid) }
 func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.b.pressure.readmission.Readmitted(pod) }
 
 // enteredPods are the active pods with what was allocated to them, without those that wait to enter.

@@ -24,7 +24,7 @@ type loopParts struct {
 func (b *build) makeSyncLoop(context.Context) error {
 	dead := housekeeping.DeadContainers{Statuses: b.pods.cache, Lifecycle: b.pods.lifecycle, Deletor: b.garbage.dead}
 	b.loop.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
-		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers, Gate: b.admission.gate, Room: b.pressure.room, Active: b.active,
+		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers, Gate: b.admission.gate, Room: b.pressure.room,
 		Resizes: &syncloop.Resizes{
 			Allocations: b.pods.allocations, Status: b.pods.status,
 			Enabled:           enabled(features.InPlacePodVerticalScaling),
@@ -46,6 +46,7 @@ func (b *build) makeSyncLoop(context.Context) error {
 		SourcesReady:   b.sources.ready,
 		Status:         b.pods.status,
 		CleanUp:        b.workers.cleaner.CleanUp,
+		RestartPods:    b.workers.cleaner.RestartPods,
 		ContainerDied:  dead.Exited,
 		Due:            b.pods.queue.GetWork,
 		ShouldSync:     b.workers.deadline.ShouldSync,

@@ -24,6 +24,8 @@ type nodeParts struct {
 	// dependents is the context of what needs the runtime, giveUp ends it with an error.
 	dependents context.Context
 	giveUp     context.CancelCauseFunc
+	// killers stop pods for the sake of the node: eviction and the node's shutdown.
+	killers *group
 }
 
 func (b *build) makeNode(ctx context.Context) error {

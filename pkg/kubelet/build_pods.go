@@ -2,19 +2,21 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/util/queue"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/allocations"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
@@ -26,7 +28,7 @@ type podParts struct {
 	mirrors     kubepod.MirrorClient
 	lifecycle   *podlifecycle.Store
 	status      status.Manager
-	allocations allocation.Manager
+	allocations *allocations.Manager
 	view        *podview.View
 	cache       kubecontainer.Cache
 	queue       queue.WorkQueue
@@ -53,11 +55,24 @@ func (b *build) makePods(context.Context) error {
 	p.lifecycle = podlifecycle.NewStore()
 	p.status = status.NewManager(b.Clients.Kube, p.manager, deletionSafety{b}, b.Observability.PodStartup)
 	p.view = podview.New(p.manager, p.lifecycle, p.status)
-	p.allocations = allocation.NewManager(
-		b.layout.Root(), p.status, b.syncNow, p.view.Active, p.manager.GetPodByUID, b.sources.ready, b.Observability.Recorder)
-	if enabled(features.InPlacePodVerticalScaling) {
-		p.view = p.view.WithAllocations(p.allocations)
+	return b.makeAllocations()
+}
+
+// makeAllocations reads what was allocated to pods by earlier runs of the agent.
+func (b *build) makeAllocations() (err error) {
+	p := &b.pods
+	checkpoint, err := state.NewStateCheckpoint(b.layout.Root(), allocations.CheckpointName)
+	if err != nil {
+		return fmt.Errorf("allocated resources: %w", err)
 	}
+	p.allocations, err = allocations.New(allocations.Config{
+		Checkpoint: checkpoint, Status: p.status, Sync: b.syncNow, ActivePods: p.view.Active, PodByUID: p.manager.GetPodByUID,
+		SourcesReady: b.sources.ready, Recorder: b.Observability.Recorder,
+	})
+	if err != nil {
+		return err
+	}
+	p.view = p.view.WithAllocations(p.allocations)
 	return nil
 }
 

@@ -25,7 +25,8 @@ type pressureParts struct {
 
 func (b *build) makePressure(ctx context.Context) (err error) {
 	p := &b.pressure
-	p.readmission = admission.NewReadmission(b.runtime.cache, b.pods.allocations)
+	p.readmission = admission.NewReadmission(b.pods.allocations, b.pods.lifecycle)
+	b.volumes.state.AddHealthCheck("list of running pods", p.readmission.Healthy)
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
@@ -38,6 +39,7 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 func (b *build) waitingRoom() *admission.Room {
 	return admission.NewRoom(admission.RoomConfig{
 		Pressure: b.pressure.eviction, Victims: victimsOf{b}, Status: b.pods.status, Recorder: b.Observability.Recorder, Clock: b.clock,
+		Active: b.pods.view.Active, GoingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
 		Bound: func() time.Duration {
 			return min(b.pressure.eviction.Options().WaitForRoom, b.Config.EvictionPressureTransitionPeriod.Duration)
 		},
@@ -47,12 +49,15 @@ func (b *build) waitingRoom() *admission.Room {
 // victimsOf leads to preemption, which is built after the room.
 type victimsOf struct{ b *build }
 
-func (v victimsOf) Making(uid types.UID) bool { return v.b.admission.victims.Making(uid) }
-func (v victimsOf) Forget(uid types.UID)      { v.b.admission.victims.Forget(uid) }
+func (v victimsOf) Making(uid types.UID) bool                { return v.b.admission.victims.Making(uid) }
+func (v victimsOf) Begin(ctx context.Context, uid types.UID) { v.b.admission.victims.Begin(ctx, uid) }
+func (v victimsOf) Forget(uid types.UID)                     { v.b.admission.victims.Forget(uid) }
 
 // memoryReader reads memory straight from the cgroup files. Without it eviction polls the statistics, as stock does.
 func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
-	memory, err := collect.NewMemory(collect.Options{PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot()})
+	memory, err := collect.NewMemory(collect.Options{
+		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), Logger: b.logger(ctx),
+	})
 	if err != nil {
 		b.logger(ctx).Error(err, "Memory is watched by polling statistics only")
 		return nil
@@ -99,6 +104,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Reclaimer:                     b.garbage.images,
 		PodImages:                     b.garbage.images.PodImages,
 		ActivePods:                    b.enteredPods,
+		PodStopped:                    func(uid types.UID) bool { return !b.pods.lifecycle.CouldHaveRunningContainers(uid) },
 		PodCleanedUp:                  b.pods.view.Finished,
 		Readmitted:                    b.pressure.readmission.Readmitted,
 		OnConditionChange:             func() { b.node.updater.PressureChanged() },

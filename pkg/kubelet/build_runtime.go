@@ -62,6 +62,7 @@ type runtimeParts struct {
 
 func (b *build) makeRuntime(ctx context.Context) (err error) {
 	r := &b.runtime
+	b.Runtime = reportAnswers(b.Runtime)
 	r.dns = b.dnsConfigurer(ctx)
 	if mounter := b.Flags.ExperimentalMounterPath; mounter != "" {
 		// A mounter in a chroot resolves the names of services by the cluster's DNS.

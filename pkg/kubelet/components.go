@@ -94,6 +94,9 @@ func (b *build) components() []component {
 		starts("watchdog", b.startWatchdog),
 		component{name: "pod workers", run: b.stopWorkers},
 		runs("housekeeping in the background", b.finishHousekeeping),
+		// What has pods stopped ends before the pod workers: an agent that stops is no reason to stop another pod.
+		runs("preemption", b.admission.victims.Run),
+		runs("eviction and node shutdown", func(ctx context.Context) { b.node.killers.run(ctx) }),
 		component{name: "sync loop", run: b.loop.loop.Run},
 		component{name: "servers", run: b.servers.servers.Run},
 	)

@@ -3,16 +3,25 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	pluginwatcherapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
 	"k8s.io/kubernetes/pkg/volume/csi"
 )
 
-// prepareRuntime makes the context of what needs the runtime. It ends with ctx, or with the error for which that could not be started.
+// listRunningPeriod is how often the runtime is asked for its pods at the start until it answers.
+const listRunningPeriod = time.Second
+
+// prepareRuntime makes the context of what needs the runtime, and the group of what stops pods among that. They end
+// with ctx, or with the error for which something could not be started; the group ends earlier, before the pod workers
+// stop.
 func (b *build) prepareRuntime(ctx context.Context) {
 	b.node.dependents, b.node.giveUp = context.WithCancelCause(ctx)
+	b.node.killers = newGroup(b.node.dependents) //nolint:contextcheck // that context was made of ctx
 }
 
 // runtimeReady is called once, by whoever finds the runtime up first.
@@ -35,7 +44,7 @@ func (b *build) watchRuntime(ctx context.Context) error {
 // startRuntimeDependents starts, in stock's order, what needs a runtime that is up. It returns when all of it is started.
 func (b *build) startRuntimeDependents(ctx context.Context) error {
 	cm := b.Machine.ContainerManager
-	b.forgetOvertaken(ctx)
+	go b.listRunning(ctx)
 	if err := b.Machine.CAdvisor.Start(); err != nil {
 		return fmt.Errorf("starting cAdvisor: %w", err)
 	}
@@ -51,7 +60,7 @@ func (b *build) startRuntimeDependents(ctx context.Context) error {
 		return fmt.Errorf("starting the container manager: %w", err)
 	}
 	// Eviction needs cAdvisor to tell a dedicated image file system.
-	go b.pressure.eviction.Run(ctx)
+	b.node.killers.Go(b.pressure.eviction.Run)
 	b.runtime.logs.Start(ctx)
 	b.volumes.registration.AddHandler(pluginwatcherapi.CSIPlugin, cache.PluginHandler(csi.PluginHandler))
 	// The DRA handler exists only once the container manager has started.
@@ -59,17 +68,30 @@ func (b *build) startRuntimeDependents(ctx context.Context) error {
 		b.volumes.registration.AddHandler(kind, handler)
 	}
 	go b.volumes.registration.Run(ctx, b.sources.ready, ctx.Done())
-	b.pressure.shutdown.Start(ctx)
+	b.pressure.shutdown.Start(b.node.killers.ctx) //nolint:contextcheck // it ends earlier than ctx
+	b.node.killers.Go(func(context.Context) { b.pressure.shutdown.Wait() })
 	return nil
 }
 
-// forgetOvertaken looks, before any pod is seen, whose termination is not to go on since another kubelet was here in between. When the
-// runtime does not say, the workers find it out by the status cache as far as that is filled.
-func (b *build) forgetOvertaken(ctx context.Context) {
-	running, err := b.runtime.manager.GetPods(ctx, false)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Terminations begun before: cannot tell which of their pods were started again since")
-		return
+// listRunning passes on what runs since before the agent was started: such pods are readmitted, they are stopped by all means if they are to be
+// stopped, and a termination does not go on whose pod another kubelet has started again.
+func (b *build) listRunning(ctx context.Context) {
+	list := func(ctx context.Context) ([]*kubecontainer.Pod, error) { return b.runtime.manager.GetPods(ctx, false) }
+	if running, listed := untilListed(ctx, list); listed {
+		b.workers.workers.ForgetOvertaken(running)
+		b.workers.workers.SetRunning(running)
+		b.pressure.readmission.SetRunning(running)
 	}
-	b.workers.workers.ForgetOvertaken(running)
+}
+
+// untilListed asks the runtime for its pods until it answers; false if ctx ends before. Meanwhile the sync loop admits no pod.
+func untilListed(ctx context.Context, list func(context.Context) ([]*kubecontainer.Pod, error)) (pods []*kubecontainer.Pod, listed bool) {
+	err := wait.PollUntilContextCancel(ctx, listRunningPeriod, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if pods, err = list(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list the pods that run since before the agent was started, trying again")
+		}
+		return err == nil, nil
+	})
+	return pods, err == nil
 }

@@ -40,13 +40,9 @@ func (b *build) terminations() podworkers.Terminations {
 // shutdownManager stops the pods when the machine goes down.
 func (b *build) shutdownManager() *nodeshutdown.Manager {
 	cfg := nodeshutdown.Config{
-		Periods: b.shutdownPeriods(),
-		Connect: func() (nodeshutdown.Logind, error) { return logind.Connect(b.clock) },
-		Pods: nodeshutdown.Pods{
-			Active: b.pods.view.Active, Ready: b.sources.ready.AllReady, Terminating: b.pods.lifecycle.IsPodTerminationRequested,
-			Readmitted: b.pressure.readmission.Readmitted, Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount,
-			Restart: b.restartStopped,
-		},
+		Periods:  b.shutdownPeriods(),
+		Connect:  func() (nodeshutdown.Logind, error) { return logind.Connect(b.clock) },
+		Pods:     b.shutdownPods(),
 		SyncNode: func(ctx context.Context) { b.node.updater.SyncNow(ctx) },
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}
@@ -55,6 +51,16 @@ func (b *build) shutdownManager() *nodeshutdown.Manager {
 		cfg.StateFile = filepath.Join(b.layout.Root(), nodeshutdown.StateFileName)
 	}
 	return nodeshutdown.New(cfg)
+}
+
+// shutdownPods are the pods that use the node. Those that wait for room have nothing that could be stopped; a stop
+// would end their wait, and a cancelled shutdown start them without admission.
+func (b *build) shutdownPods() nodeshutdown.Pods {
+	return nodeshutdown.Pods{
+		Active: func() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Active()) }, Ready: b.sources.ready.AllReady,
+		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
+		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: b.restartStopped,
+	}
 }
 
 // shutdownPeriods are none when the node is not to be shut down in order.

@@ -1,11 +1,14 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/features"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -41,6 +44,34 @@ func TestShutdownIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// A pod that waits for room has nothing on the node. If it were stopped with the others, a cancelled shutdown would
+// start it without admission.
+func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
+	b := assembled(t, nil, nil)
+	for _, name := range []types.UID{"runs", "waits"} {
+		b.pods.manager.AddPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: name, Name: string(name), Namespace: "default"}})
+	}
+	waiting, _ := b.pods.manager.GetPodByUID("waits")
+	b.pressure.room.Victims = alwaysMaking{}
+	if !b.pressure.room.HoldForVictims(t.Context(), waiting, nil, "full") {
+		t.Fatal("it does not wait")
+	}
+	var stopped []types.UID
+	for _, pod := range b.shutdownPods().Active() {
+		stopped = append(stopped, pod.UID)
+	}
+	if !slices.Equal(stopped, []types.UID{"runs"}) {
+		t.Errorf("a shutdown stops %v, want only the pod that runs", stopped)
+	}
+}
+
+// alwaysMaking has room made for every pod.
+type alwaysMaking struct{}
+
+func (alwaysMaking) Making(types.UID) bool            { return true }
+func (alwaysMaking) Begin(context.Context, types.UID) {}
+func (alwaysMaking) Forget(types.UID)                 {}
 
 // Which settings of the configuration count depends on the gates, as in stock; without any the node is not shut down in order.
 func TestShutdownPeriods(t *testing.T) {

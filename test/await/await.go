@@ -16,8 +16,8 @@ const (
 	limit = time.Minute
 )
 
-// Until calls check until it returns nil. A test that waits for more than a minute fails, with what check said last. It may only be
-// called from the goroutine that runs the test.
+// Until calls check until it returns nil. A test that waits for more than a minute fails, with what check said last. It
+// may only be called from the goroutine that runs the test.
 func Until(t testing.TB, what string, check func() error) {
 	t.Helper()
 	var last error

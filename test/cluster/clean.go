@@ -34,7 +34,9 @@ func Clean(ctx context.Context, layout Layout, log io.Writer) error {
 func stopProcesses(ctx context.Context, layout Layout) error {
 	processes := layout.processes()
 	var errs []error
-	for _, name := range []string{processKubelet, processController, processScheduler, processAPIServer, processEtcd, processRegistry} {
+	for _, name := range []string{
+		processKubelet, processController, processScheduler, processAPIServer, processEtcd, processRegistry,
+	} {
 		errs = append(errs, processes.Stop(ctx, name, stopGrace))
 	}
 	if proc, err := processes.Find(processContainerd); err == nil && proc.Alive() {

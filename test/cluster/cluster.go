@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -27,7 +26,6 @@ const stopGrace = 15 * time.Second
 type Cluster struct {
 	config  Config
 	machine machine
-	rest    *rest.Config
 	client  kubernetes.Interface
 	// runtime is connected when it is first needed.
 	runtime internalapi.RuntimeService
@@ -91,10 +89,6 @@ func (c *Cluster) Stop(ctx context.Context) error {
 
 // Client is an administrator's client; nil in a standalone cluster.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }
-
-// REST is an administrator's client configuration; nil in a standalone
-// cluster.
-func (c *Cluster) REST() *rest.Config { return c.rest }
 
 // Layout is where the cluster keeps its files.
 func (c *Cluster) Layout() Layout { return c.config.Layout }
@@ -274,14 +268,13 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 }
 
 func (c *Cluster) connect() error {
-	var err error
-	c.rest, err = clientcmd.BuildConfigFromFlags("", c.config.Layout.AdminConfig())
+	config, err := clientcmd.BuildConfigFromFlags("", c.config.Layout.AdminConfig())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// Tests ask often; nobody else is here to be protected from them.
-	c.rest.QPS, c.rest.Burst = 200, 400
-	c.client, err = kubernetes.NewForConfig(c.rest)
+	// Tests send many requests, and there is no other client to be protected from them.
+	config.QPS, config.Burst = 200, 400
+	c.client, err = kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}

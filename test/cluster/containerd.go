@@ -22,7 +22,9 @@ import (
 const containerdConfig = `version = 3
 root = %[1]q
 state = %[2]q
-disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp"]
+disabled_plugins = [
+  "io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
+]
 
 [grpc]
 address = %[3]q
@@ -71,7 +73,8 @@ func writeContainerdConfig(config Config, m machine) error {
 	layout := config.Layout
 	text := fmt.Sprintf(containerdConfig,
 		layout.ContainerdRoot(), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
-		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"), layout.Program("runc"), layout.run("runc"), layout.CDI())
+		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"),
+		layout.Program("runc"), layout.run("runc"), layout.CDI())
 	if err := os.WriteFile(layout.config("containerd.toml"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}

@@ -46,6 +46,16 @@ func (c *Cluster) runtimeReady(ctx context.Context) error {
 	return errors.Join(err, runtime.Close(ctx))
 }
 
+// StopAPIServer asks the API server to end. Client works again after ReviveAPIServer.
+func (c *Cluster) StopAPIServer(ctx context.Context) error {
+	return c.config.Layout.processes().Stop(ctx, processAPIServer, stopGrace)
+}
+
+// ReviveAPIServer starts the API server again and waits until it serves. Its objects are those it had.
+func (c *Cluster) ReviveAPIServer(ctx context.Context) error {
+	return c.startAndWait(ctx, c.config.Layout.apiServer(), c.apiServerReady)
+}
+
 // ReviveKubelet starts the kubelet with the configuration that it had, and does
 // not wait for it.
 func (c *Cluster) ReviveKubelet() error {

@@ -6,7 +6,8 @@ import (
 )
 
 func TestRunningTasks(t *testing.T) {
-	got, err := runningTasks("TASK    PID     STATUS    \nabc     12      RUNNING\ndef     13      STOPPED\nghi     14      RUNNING\n")
+	got, err := runningTasks(
+		"TASK    PID     STATUS    \nabc     12      RUNNING\ndef     13      STOPPED\nghi     14      RUNNING\n")
 	if want := []string{"abc", "ghi"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("tasks are %v, %v, want %v", got, err, want)
 	}

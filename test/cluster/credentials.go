@@ -28,8 +28,11 @@ func requests(nodeIP net.IP) map[string]pki.Request {
 	return map[string]pki.Request{
 		pairAPIServer: {
 			CommonName: "kube-apiserver",
-			DNSNames:   []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain},
-			IPs:        []net.IP{local, net.ParseIP(serviceFirst)},
+			DNSNames: []string{
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+				"kubernetes.default.svc." + clusterDomain,
+			},
+			IPs: []net.IP{local, net.ParseIP(serviceFirst)},
 		},
 		pairKubeletClient: {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
 		userAdmin:         {CommonName: "plimsoll-admin", Organizations: []string{"system:masters"}},

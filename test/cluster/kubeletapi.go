@@ -25,7 +25,9 @@ func (c *Cluster) KubeletGet(ctx context.Context, path string, trusted bool) (co
 // KubeletAsk asks the kubelet itself, without the API server, by an HTTP method.
 // A client that is not trusted shows no certificate. The status code of any
 // answer is returned with its body.
-func (c *Cluster) KubeletAsk(ctx context.Context, method, path string, trusted bool) (code int, body []byte, err error) {
+func (c *Cluster) KubeletAsk(
+	ctx context.Context, method, path string, trusted bool,
+) (code int, body []byte, err error) {
 	config, err := c.clientTLS(trusted)
 	if err != nil {
 		return 0, nil, err

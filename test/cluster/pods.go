@@ -52,7 +52,9 @@ func removePods(ctx context.Context, layout Layout) error {
 // killContainers ends every container at once: whoever cleans up does not
 // wait for grace periods one after the other.
 func killContainers(ctx context.Context, service internalapi.RuntimeService) error {
-	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	running := &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}
 	containers, err := service.ListContainers(ctx, running)
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)

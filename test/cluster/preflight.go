@@ -57,9 +57,12 @@ func CheckFree(config Config) error {
 	if config.CgroupRoot == "" && len(kubelets) > 0 {
 		errs = append(errs, fmt.Errorf("another kubelet runs on this machine: process %d", kubelets[0]))
 	} else if len(pids) > 0 {
-		errs = append(errs, fmt.Errorf("pods of another kubelet run here: control group %s holds %d processes", config.podsCgroup(), len(pids)))
+		errs = append(errs, fmt.Errorf("pods of another kubelet run here: control group %s holds %d processes",
+			config.podsCgroup(), len(pids)))
 	}
-	for _, port := range []int{portAPIServer, portEtcd, portEtcdPeer, portScheduler, portController, portKubelet, portKubeletHealth, portRegistry} {
+	for _, port := range []int{
+		portAPIServer, portEtcd, portEtcdPeer, portScheduler, portController, portKubelet, portKubeletHealth, portRegistry,
+	} {
 		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("port %d is taken (\"make stop\" ends a development cluster): %w", port, err))

@@ -32,8 +32,10 @@ func (c *Cluster) registry() host.Command {
 	return host.Command{
 		Name: processRegistry,
 		Path: c.config.Layout.Program("crane"),
-		Args: []string{"registry", "serve", "--address", registryAddress, "--disk", filepath.Clean(c.config.Mirror) + ".blobs"},
-		Env:  []string{fmt.Sprintf("PORT=%d", portRegistry)},
+		Args: []string{
+			"registry", "serve", "--address", registryAddress, "--disk", filepath.Clean(c.config.Mirror) + ".blobs",
+		},
+		Env: []string{fmt.Sprintf("PORT=%d", portRegistry)},
 	}
 }
 
@@ -52,7 +54,8 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 	slices.Sort(dirs)
 	for _, dir := range dirs {
 		target := registryAddress + "/" + imageOfDir(dir)
-		out, err := exec.CommandContext(ctx, c.config.Layout.Program("crane"), "push", "--insecure", dir, target).CombinedOutput()
+		out, err := exec.CommandContext(ctx, c.config.Layout.Program("crane"), "push", "--insecure", dir,
+			target).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("push %s: %w: %s", target, err, out)
 		}

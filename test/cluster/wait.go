@@ -35,7 +35,9 @@ func (c *Cluster) startAndWait(ctx context.Context, command host.Command, ready 
 	return c.waitFor(ctx, command.Name, proc, ready)
 }
 
-func (c *Cluster) waitFor(ctx context.Context, name string, proc host.Process, ready func(context.Context) error) error {
+func (c *Cluster) waitFor(
+	ctx context.Context, name string, proc host.Process, ready func(context.Context) error,
+) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, partTimeout, true, func(ctx context.Context) (bool, error) {
 		if last = ready(ctx); last == nil {
@@ -72,7 +74,8 @@ func (c *Cluster) waitForNode(ctx context.Context, since time.Time) error {
 }
 
 func kubeletHealthy(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/healthz", loopback, portKubeletHealth), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d/healthz", loopback, portKubeletHealth), nil)
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,8 @@ func TestEachSpecBelongsToOneSuite(t *testing.T) {
 		"[sig-node] CPU Manager [Serial] should assign CPUs":                      {"rest"},
 		"[sig-node] InodeEviction [Slow] [Serial] [Disruptive] should evict":      {"eviction"},
 		"[sig-storage] EmptyDir volumes should be kept [Conformance]":             {"cluster"},
+		"[sig-node] CriticalPod [Serial] [Disruptive] should be admitted":         {"admission"},
+		"[sig-node] SystemNodeCriticalPod [Slow] [Disruptive] should stay":        {"eviction"},
 		"[sig-node] Kernel panics [Disruptive]":                                   nil,
 		"[sig-network] Services should serve [Conformance]":                       nil,
 	} {

@@ -51,11 +51,11 @@ func (s Suite) Prepare(ctx context.Context) error {
 	if err := builder.All(ctx, layout.Images, s.Kubelet == layout.Program("kubelet")); err != nil {
 		return err
 	}
-	parts := append(build.ConformanceParts(), s.upstream().part())
+	parts := build.ConformanceParts()
 	if s.Kubelet == layout.Program(build.StockKubelet().Name) {
 		parts = append(parts, build.StockKubelet())
 	}
-	if err := builder.Build(ctx, parts); err != nil {
+	if err := errors.Join(builder.Build(ctx, parts), s.build(ctx)); err != nil {
 		return err
 	}
 	nonewprivs := builder.Path("nonewprivs")
@@ -63,6 +63,12 @@ func (s Suite) Prepare(ctx context.Context) error {
 		return fmt.Errorf("set user on execution: %w", err)
 	}
 	return images{builder: builder, dir: s.mirror(), userland: filepath.Join(s.Dir, "userland"), log: s.Log}.write(ctx)
+}
+
+// build builds upstream's suite.
+func (s Suite) build(ctx context.Context) error {
+	builder := build.Builder{Root: s.Root, Out: s.layout().Bin, Log: s.Log}
+	return builder.Build(ctx, []build.Part{s.upstream().part()})
 }
 
 // Run runs what has not passed yet and returns what is kept of all the specs

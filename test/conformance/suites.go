@@ -46,6 +46,9 @@ const evictionSpecs = `MemoryAllocatableEviction|LocalStorageEviction|LocalStora
 	`PriorityMemoryEvictionOrdering|PriorityLocalStorageEvictionOrdering|PriorityPidEvictionOrdering|InodeEviction|` +
 	`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup|SystemNodeCriticalPod`
 
+// admissionSpecs are about pods that are admitted at the expense of others.
+const admissionSpecs = `\[sig-node\] CriticalPod`
+
 // Selections are the parts that can be chosen by name.
 func Selections() []Selection {
 	return []Selection{
@@ -56,6 +59,10 @@ func Selections() []Selection {
 			Skip:  needsMore + "|" + evictionSpecs + "|" + onlyByName, Procs: 6, About: "the life of pods, with restarts of kubelet and runtime; an hour",
 		},
 		{Name: "eviction", Focus: evictionSpecs, Skip: `\[Flaky\]`, Procs: 1, About: "memory, disk and PID pressure; some hours"},
+		{
+			Name: "admission", Focus: admissionSpecs, Skip: `\[Flaky\]`, Procs: 1,
+			About: "critical pods that get room by preemption; ten minutes",
+		},
 		{
 			Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs, Without: []string{"nodeconformance", "lifecycle"},
 			Procs: 6, About: "all else of the node that is neither disruptive nor eviction; some hours",

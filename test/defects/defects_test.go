@@ -1,4 +1,5 @@
-// Package defects holds docs/defects.md, the list of stock's defects, against the tests it names and against the stock source.
+// Package defects holds docs/defects.md, the list of stock's defects, against the tests it names and against the stock
+// source.
 package defects
 
 import (
@@ -19,7 +20,7 @@ const (
 	root  = "../.."
 	table = root + "/docs/defects.md"
 	// last is the number of the last row.
-	last = 46
+	last = 50
 )
 
 // row is a line of the table: tests are those of ours, beside those that show stock.
@@ -62,11 +63,14 @@ func rows(t *testing.T) map[int]row {
 // function is a test function; stock is true when it names something of stock's.
 type function struct{ stock bool }
 
-// functions returns the test functions below a folder, as package.Test; packages are named by their path below root's folder.
+// functions returns the test functions below a folder, as package.Test; packages are named by their path below root's
+// folder.
 func functions(t *testing.T) map[string]function {
 	t.Helper()
 	out := map[string]function{}
-	for folder, prefix := range map[string]string{"pkg/kubelet": "", "test/e2e_node": "e2e_node", "test/defects": "defects"} {
+	for folder, prefix := range map[string]string{
+		"pkg/kubelet": "", "test/e2e_node": "e2e_node", "test/defects": "defects", "test/agentlife": "agentlife",
+	} {
 		base := filepath.Join(root, folder)
 		err := filepath.WalkDir(base, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -161,7 +165,8 @@ func TestTestsOfRowsAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := all[n]; !slices.Contains(r.tests, name) && !slices.Contains(r.beside, name) && !slices.Contains(r.beside, "source "+name) {
+		if r := all[n]; !slices.Contains(r.tests, name) && !slices.Contains(r.beside, name) &&
+			!slices.Contains(r.beside, "source "+name) {
 			t.Errorf("%s is not in the row D%d", name, n)
 		}
 	}

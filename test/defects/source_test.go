@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// stockSource returns a function or method of the stock kubelet as text without comments. The file is below pkg/kubelet.
+// stockSource returns a function or method of the stock kubelet as text without comments. The file is below
+// pkg/kubelet.
 func stockSource(t *testing.T, file, name string) string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
@@ -51,22 +52,56 @@ func inOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// TestD4InStockSource: the context that the pod worker cancels for a shorter grace period is dropped before anything is stopped.
+// TestD4InStockSource: the context that the pod worker cancels for a shorter grace period is dropped before anything is
+// stopped.
 func TestD4InStockSource(t *testing.T) {
-	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatingPod"), "ctx = klog.NewContext(context.TODO(), logger)", "killPod(ctx")
+	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatingPod"), "ctx = klog.NewContext(context.TODO(), logger)",
+		"killPod(ctx")
 }
 
 // TestD15InStockSource: the handler of notifications and the loop both run a round.
 func TestD15InStockSource(t *testing.T) {
-	inOrder(t, stockSource(t, "eviction/eviction_manager.go", "Start"), "thresholdHandler :=", "m.synchronize(", "go notifier.Start(", "go func()", "m.synchronize(")
+	inOrder(t, stockSource(t, "eviction/eviction_manager.go", "Start"), "thresholdHandler :=", "m.synchronize(",
+		"go notifier.Start(", "go func()", "m.synchronize(")
 }
 
 // TestD34InStockSource: on cgroup v2 there is a notifier that does nothing.
 func TestD34InStockSource(t *testing.T) {
-	inOrder(t, stockSource(t, "eviction/threshold_notifier_linux.go", "NewCgroupNotifier"), "IsCgroup2UnifiedMode()", "return &disabledThresholdNotifier{}, nil")
+	inOrder(t, stockSource(t, "eviction/threshold_notifier_linux.go", "NewCgroupNotifier"), "IsCgroup2UnifiedMode()",
+		"return &disabledThresholdNotifier{}, nil")
 }
 
 // TestD38InStockSource: resources are allocated before the handler that can make room is asked.
 func TestD38InStockSource(t *testing.T) {
-	inOrder(t, stockSource(t, "kubelet.go", "NewMainKubelet"), "GetAllocateResourcesPodAdmitHandler()", "NewCriticalPodAdmissionHandler(", "NewPredicateAdmitHandler(")
+	inOrder(t, stockSource(t, "kubelet.go", "NewMainKubelet"), "GetAllocateResourcesPodAdmitHandler()",
+		"NewCriticalPodAdmissionHandler(", "NewPredicateAdmitHandler(")
+}
+
+// TestD47InStockSource: readers of the allocations take the lock that is held while the checkpoint is written, and pod
+// workers read under their own lock.
+func TestD47InStockSource(t *testing.T) {
+	const file = "allocation/state/state_checkpoint.go"
+	inOrder(t, stockSource(t, file, "SetPodResourceInfo"), "sc.mux.Lock()", "defer sc.mux.Unlock()", "sc.storeState(")
+	inOrder(t, stockSource(t, file, "storeState"), "sc.checkpointManager.CreateCheckpoint(")
+	inOrder(t, stockSource(t, file, "GetPodResourceInfo"), "sc.mux.RLock()")
+	inOrder(t, stockSource(t, "pod_workers.go", "UpdatePod"), "p.podLock.Lock()",
+		"p.allocationManager.UpdatePodFromAllocation(")
+}
+
+// TestRemovedStaticPodInStockSource: nothing is stopped before all sources have reported, so that a static pod that was
+// moved away runs on, and its successor waits for its end.
+func TestRemovedStaticPodInStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet.go", "deletePod"), "!kl.sourcesReady.AllReady()", "return fmt.Errorf",
+		"kl.podWorkers.UpdatePod")
+}
+
+// TestUnmountInStockSource: no volume is unmounted before all sources have reported, and a pod is finished only when
+// its volumes are unmounted.
+func TestUnmountInStockSource(t *testing.T) {
+	populator := filepath.Join("volumemanager", "populator", "desired_state_of_world_populator.go")
+	inOrder(t, stockSource(t, populator, "Run"), "sourcesReady.AllReady()", "dswp.hasAddedPods = true")
+	inOrder(t, stockSource(t, filepath.Join("volumemanager", "reconciler", "reconstruct.go"), "readyToUnmount"),
+		"!rc.populatorHasAddedPods()", "return false")
+	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatedPod"), "kl.volumeManager.WaitForUnmount",
+		"kl.statusManager.TerminatePod")
 }

@@ -77,7 +77,8 @@ func (d *Demo) Run(ctx context.Context) error {
 
 func (d *Demo) makeNamespace(ctx context.Context) error {
 	d.deleteNamespace(ctx)
-	_, err := d.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := d.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("make namespace: %w", err)
 	}

@@ -27,8 +27,10 @@ func (d *Demo) describeNode(ctx context.Context) error {
 		return err
 	}
 	d.title("The node")
-	d.say("%s runs kubelet %s on %s", node.Name, node.Status.NodeInfo.KubeletVersion, node.Status.NodeInfo.ContainerRuntimeVersion)
-	d.say("all pods together may use %d MiB; the kubelet evicts when less than a quarter of that is left", d.cluster.PodMemory()/mebibyte)
+	d.say("%s runs kubelet %s on %s", node.Name, node.Status.NodeInfo.KubeletVersion,
+		node.Status.NodeInfo.ContainerRuntimeVersion)
+	d.say("all pods together may use %d MiB; the kubelet evicts when less than a quarter of that is left",
+		d.cluster.PodMemory()/mebibyte)
 	if err := kit.MemoryPressure(ctx, d.client, false); err != nil {
 		return fmt.Errorf("the demonstration begins without pressure: %w", err)
 	}
@@ -40,7 +42,9 @@ func (d *Demo) describeNode(ctx context.Context) error {
 func (d *Demo) startNeighbours(ctx context.Context) ([]neighbour, error) {
 	d.title("Three neighbours, one of each quality of service")
 	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
-	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("50m", "64Mi")}
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("50m", "64Mi"),
+	}
 	burstable.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Memory("64Mi")}
 	var neighbours []neighbour
 	for _, pod := range []*v1.Pod{guaranteed, burstable, bestEffort} {
@@ -112,7 +116,8 @@ func (d *Demo) checkNeighbours(ctx context.Context, neighbours []neighbour) erro
 			return err
 		}
 		if pid != before.pid || status.RestartCount != 0 {
-			return fmt.Errorf("neighbour %s was restarted: process %d before, %d now: %s", pod.Name, before.pid, pid, kit.Describe(pod))
+			return fmt.Errorf("neighbour %s was restarted: process %d before, %d now: %s", pod.Name, before.pid, pid,
+				kit.Describe(pod))
 		}
 		d.say("%-10s is Ready, still process %d, %d restarts", pod.Name, pid, status.RestartCount)
 	}
@@ -141,7 +146,8 @@ func (d *Demo) checkRejection(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if rejected.Status.Reason != "Evicted" || len(rejected.Status.ContainerStatuses) > 0 && rejected.Status.ContainerStatuses[0].ContainerID != "" {
+	if rejected.Status.Reason != "Evicted" ||
+		len(rejected.Status.ContainerStatuses) > 0 && rejected.Status.ContainerStatuses[0].ContainerID != "" {
 		return fmt.Errorf("the pod was to be rejected before it started: %s", kit.Describe(rejected))
 	}
 	d.say("late is %s, reason %s, and never started", rejected.Status.Phase, rejected.Status.Reason)

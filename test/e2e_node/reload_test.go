@@ -19,6 +19,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/kit"
@@ -41,7 +42,7 @@ const (
 func TestPressureConfigurationChangesWhileTheKubeletRuns(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	s.withPressureConfig(memoryRehearsed)
+	s.withPressureConfig(memoryRehearsed, nil)
 	started := s.mustMetric("process_start_time_seconds")
 	s.inForce(memoryRehearsed)
 
@@ -112,9 +113,9 @@ func (s *space) refused() {
 	s.must(s.metricIs(s.ctx, "plimsoll_pressure_config_hash", configHash(memoryRehearsed)))
 }
 
-// withPressureConfig replaces the kubelet by one that follows a file with that text; without the file, and without the variable that
-// names it, it comes back when the test ends.
-func (s *space) withPressureConfig(text string) {
+// withPressureConfig replaces the kubelet by one that follows a file with that text, and whose configuration tune has
+// changed if it is not nil. When the test ends, it comes back without the file and without the variable that names it.
+func (s *space) withPressureConfig(text string, tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	file := node.Layout().PressureConfig()
 	s.writePressureConfig(text)
@@ -130,7 +131,7 @@ func (s *space) withPressureConfig(text string) {
 			s.t.Error(err)
 		}
 	})
-	s.must(node.StartKubelet(s.ctx, nil))
+	s.must(node.StartKubelet(s.ctx, tune))
 }
 
 // writePressureConfig replaces the file as careful editors do.

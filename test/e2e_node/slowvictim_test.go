@@ -15,31 +15,23 @@ import (
 
 const (
 	// slowGrace is the grace period, in seconds, of a victim that makes use of all of it.
-	slowGrace = 60
-	// promptly is how long an idle pod that nothing is in the way of takes to be Ready at most. It is much less than the grace period.
+	slowGrace = 45
+	// promptly is how long an idle pod that nothing is in the way of takes to be Ready at most. It is much less
+	// than the grace period.
 	promptly = 15 * time.Second
 )
 
-// TestSlowVictimBlocksNobody binds a critical pod to a full node. The victim that has to make room for it takes a minute to stop. The
-// critical pod waits for that; a pod that is bound to the node meanwhile does not, and neither does one that is deleted. Stock stands still
-// until the victim is gone.
+// TestSlowVictimBlocksNobody binds a critical pod to a full node. The victim that has to make room for it takes 45
+// s to stop. The critical pod waits for that; a pod that is bound to the node meanwhile does not, and neither does
+// one that is deleted. Stock stands still until the victim is gone. Meanwhile the kubelet is restarted: neither the
+// one that ends nor the one that starts preempts another pod.
 func TestSlowVictimBlocksNobody(t *testing.T) {
 	s := newSpace(t)
-	s.noPressure()
-	got, err := kit.Node(s.ctx, s.client)
-	s.must(err)
-	allocatable := got.Status.Allocatable.Memory().Value() / mebibyte
-	victim := podThat("victim", neverEnds, slowGrace)
-	victim.Spec.Containers[0].Resources.Requests = kit.Mebibytes(allocatable * 8 / 10)
-	victim, idle := s.ready(victim), s.ready(requesting("idle", 16))
-
-	critical := requesting("critical", allocatable/2)
-	critical.Spec.PriorityClassName = "system-node-critical"
+	victim, before := s.fullNode(podThat("victim", neverEnds, slowGrace))
+	idle := s.ready(requesting("idle", 16))
 	began := time.Now()
-	critical = s.create(kit.Bound(critical))
-	s.eventually(podTimeout, func(ctx context.Context) error {
-		return s.hasEvent(ctx, victim.Name, "Preempting", "Preempted in order to admit critical pod")
-	})
+	critical := s.create(s.criticalPod())
+	s.eventually(podTimeout, func(context.Context) error { return s.onlyPreempted(victim) })
 
 	bound := time.Now()
 	other := s.wait(s.create(kit.Bound(requesting("other", 16))), podTimeout, kit.Ready)
@@ -56,6 +48,8 @@ func TestSlowVictimBlocksNobody(t *testing.T) {
 	s.must(stillRuns(s.get(victim.Name)))
 	s.must(waitsForRoom(s.get(critical.Name)))
 
+	s.must(node.StopKubelet(s.ctx))
+	s.must(node.StartKubelet(s.ctx, nil))
 	s.wait(critical, podTimeout, kit.Ready)
 	took = time.Since(began)
 	t.Logf("the critical pod was Ready after %v", took.Round(100*time.Millisecond))
@@ -64,6 +58,7 @@ func TestSlowVictimBlocksNobody(t *testing.T) {
 	}
 	s.wait(victim, podTimeout, endedFor("Preempting"))
 	s.must(kit.Ready(s.get(other.Name)))
+	s.must(errors.Join(s.onlyPreempted(victim), s.sameAs(before)))
 }
 
 // stillRuns is nil if the container of the pod runs.

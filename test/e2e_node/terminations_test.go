@@ -3,8 +3,10 @@
 package e2enode
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,6 +37,15 @@ type begunEviction struct {
 // evictSoftly starts a pod, has it evicted with a long grace period, and kills the kubelet when it has begun.
 func (s *space) evictSoftly(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	s.t.Helper()
+	created, begun := s.beginSoftEviction(pod)
+	s.killWhileTerminating(created)
+	return created, begun
+}
+
+// beginSoftEviction starts a pod and has it evicted with a long grace period. It returns when that is on disk, which may be before the
+// container runtime is asked to stop anything.
+func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
+	s.t.Helper()
 	s.noPressure()
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
 	created := s.ready(pod)
@@ -47,14 +58,27 @@ func (s *space) evictSoftly(pod *v1.Pod) (*v1.Pod, begunEviction) {
 		}
 		return json.Unmarshal(data, &begun)
 	})
-	s.must(node.KillKubelet(s.ctx))
 	if begun.Cause != "eviction" || begun.GraceSeconds != 40 {
 		s.t.Errorf("begun is %+v", begun)
 	}
-	if status := s.get(created.Name).Status; status.Phase != v1.PodRunning {
+	return created, begun
+}
+
+func (s *space) killWhileTerminating(pod *v1.Pod) {
+	s.t.Helper()
+	s.must(node.KillKubelet(s.ctx))
+	if status := s.get(pod.Name).Status; status.Phase != v1.PodRunning {
 		s.t.Fatalf("the pod is %s, the kubelet was killed too late", status.Phase)
 	}
-	return created, begun
+}
+
+// becomesSleep is nil once a process has replaced its program by sleep.
+func becomesSleep(pid int) error {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err == nil && !bytes.HasPrefix(data, []byte("sleep\x00")) {
+		err = fmt.Errorf("process %d is %q", pid, data)
+	}
+	return err
 }
 
 // endedSoftly wants the pod evicted, never started again, and nothing of its end left on disk.
@@ -97,10 +121,12 @@ func TestEvictionGoesOnAfterACrash(t *testing.T) {
 func TestEvictedPodThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s := newSpace(t)
 	slow := kit.IdlePod("slow")
-	slow.Spec.Containers[0].Command = []string{"sh", "-c", "trap 'sleep 5; exit 0' TERM; while true; do sleep 1; done"}
-	pod, begun := s.evictSoftly(slow)
+	slow.Spec.Containers[0].Command = []string{"sh", "-c", "trap 'exec sleep 8' TERM; while true; do sleep 1; done"}
+	pod, begun := s.beginSoftEviction(slow)
 	pid, err := node.ContainerPID(s.ctx, s.get(pod.Name).Status.ContainerStatuses[0].ContainerID)
 	s.must(err)
+	s.eventually(podTimeout, func(context.Context) error { return becomesSleep(pid) })
+	s.killWhileTerminating(pod)
 	s.eventually(podTimeout, func(context.Context) error { return gone(pid) })
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.endedSoftly(pod, begun)

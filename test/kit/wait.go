@@ -57,7 +57,9 @@ func cutOff(ctx context.Context, err error) bool {
 
 // WaitPod waits until check returns nil for the pod, and returns the pod as it
 // is then.
-func WaitPod(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, limit time.Duration, check func(*v1.Pod) error) (*v1.Pod, error) {
+func WaitPod(
+	ctx context.Context, client kubernetes.Interface, pod *v1.Pod, limit time.Duration, check func(*v1.Pod) error,
+) (*v1.Pod, error) {
 	var seen *v1.Pod
 	err := Poll(ctx, limit, func(ctx context.Context) error {
 		got, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -184,7 +186,9 @@ func PIDPressure(ctx context.Context, client kubernetes.Interface, want bool) er
 	return pressure(ctx, client, v1.NodePIDPressure, v1.TaintNodePIDPressure, want)
 }
 
-func pressure(ctx context.Context, client kubernetes.Interface, kind v1.NodeConditionType, key string, want bool) error {
+func pressure(
+	ctx context.Context, client kubernetes.Interface, kind v1.NodeConditionType, key string, want bool,
+) error {
 	node, err := Node(ctx, client)
 	if err != nil {
 		return err

@@ -13,7 +13,9 @@ import (
 // The tables are only as good as what fills them: source that has gone must be missed.
 func TestALostPackageIsFound(t *testing.T) {
 	whole := mustLoad(t)
-	for _, make := range []func(context.Context, *tree) (*section, error){flagFieldSection, configSection, gateSection, metricSection, eventSection, admissionSection} {
+	for _, make := range []func(context.Context, *tree) (*section, error){
+		flagFieldSection, configSection, gateSection, metricSection, eventSection, admissionSection,
+	} {
 		s, err := make(t.Context(), whole)
 		if err != nil {
 			t.Fatal(err)
@@ -74,12 +76,14 @@ func TestALostPackageOfStockIsFound(t *testing.T) {
 }
 
 func TestALostFlagIsFound(t *testing.T) {
-	const help = "Flags:\n      --a string    first\n  -b, --bee int   second,\n      and more (default 3)\n      --c   third\n"
+	const help = "Flags:\n      --a string    first\n  -b, --bee int   second,\n      and more (default 3)\n      --c  " +
+		" third\n"
 	texts := helpTexts(help)
 	if want := []string{"--a", "--bee", "--c"}; !slices.Equal(slices.Sorted(maps.Keys(texts)), want) {
 		t.Errorf("flags %v, want %v", slices.Sorted(maps.Keys(texts)), want)
 	}
-	if changed := helpTexts(strings.ReplaceAll(help, "default 3", "default 4")); changed["--bee"] == texts["--bee"] || changed["--c"] != texts["--c"] {
+	if changed := helpTexts(strings.ReplaceAll(help, "default 3", "default 4")); changed["--bee"] == texts["--bee"] ||
+		changed["--c"] != texts["--c"] {
 		t.Errorf("a default that changed: %q, was %q", changed["--bee"], texts["--bee"])
 	}
 }

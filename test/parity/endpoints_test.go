@@ -24,11 +24,15 @@ import (
 )
 
 // gatesOfEndpoints switch on every endpoint there is.
-var gatesOfEndpoints = map[string]bool{"ComponentFlagz": true, "ComponentStatusz": true, "ContainerCheckpoint": true, "NodeLogQuery": true}
+var gatesOfEndpoints = map[string]bool{
+	"ComponentFlagz": true, "ComponentStatusz": true, "ContainerCheckpoint": true, "NodeLogQuery": true,
+}
 
 func endpointSection(ctx context.Context, t *tree) (*section, error) {
 	s := newSection("Endpoints",
-		"Every path and method of stock's HTTP handlers, with every gate and switch of endpoints on. Each is asked of both programs' handlers over the same fake node, and the status codes are compared. The gRPC services are those that are registered on the local sockets.")
+		"Every path and method of stock's HTTP handlers, with every gate and switch of endpoints on. Each is asked of "+
+			"both programs' handlers over the same fake node, and the status codes are compared. The gRPC services are those "+
+			"that are registered on the local sockets.")
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gatesOfEndpoints); err != nil {
 		return nil, fmt.Errorf("feature gates of endpoints: %w", err)
 	}
@@ -61,8 +65,9 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 	}
 	go func() {
 		served <- server.NewServers(server.Config{
-			Kubelet: config, Host: fakeHost{}, Analyzer: fakeAnalyzer{}, Flagz: fakeFlags{}, Auth: allowAll{}, Workers: fakeWorkers{},
-			Tracer: oteltrace.NewTracerProvider(),
+			Kubelet: config, Host: fakeHost{}, Analyzer: fakeAnalyzer{}, Flagz: fakeFlags{}, Auth: allowAll{},
+			Workers: fakeWorkers{},
+			Tracer:  oteltrace.NewTracerProvider(),
 		}).Run(ctx)
 	}()
 	defer func() {
@@ -182,8 +187,8 @@ func (s *section) comparePort(ctx context.Context, p port) error {
 	return nil
 }
 
-// ask returns the status of an answer, and whether anybody was there to give it: a handler that misses an object says so in
-// other words than a multiplexer that misses a handler.
+// ask returns the status of an answer, and whether anybody was there to give it: a handler that misses an object says
+// so in other words than a multiplexer that misses a handler.
 func ask(ctx context.Context, method, url string) (status string, found bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url+"?output=1", nil) // an exec must want some stream
 	if err != nil {

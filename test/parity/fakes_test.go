@@ -66,7 +66,10 @@ func (fakeAnalyzer) GetCPUAndMemoryStats(context.Context) (*statsapi.Summary, er
 type fakeHost struct{ stockserver.HostInterface }
 
 func (fakeHost) GetPodByName(namespace, name string) (*v1.Pod, bool) {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "x"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "x"}}}}, true
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "x"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "x"}}},
+	}, true
 }
 
 func (fakeHost) GetPods() []*v1.Pod                                { return nil }
@@ -81,7 +84,9 @@ func (fakeHost) GetVersionInfo() (*cadvisorapi.VersionInfo, error) {
 	return &cadvisorapi.VersionInfo{}, nil
 }
 
-func (fakeHost) GetRequestedContainersInfo(string, cadvisorv2.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
+func (fakeHost) GetRequestedContainersInfo(
+	string, cadvisorv2.RequestOptions,
+) (map[string]*cadvisorapi.ContainerInfo, error) {
 	return nil, nil
 }
 
@@ -93,7 +98,9 @@ func (fakeHost) ListPodSandboxMetrics(context.Context) ([]*runtimeapi.PodSandbox
 	return nil, nil
 }
 
-func (fakeHost) GetKubeletContainerLogs(context.Context, string, string, *v1.PodLogOptions, io.Writer, io.Writer) error {
+func (fakeHost) GetKubeletContainerLogs(
+	context.Context, string, string, *v1.PodLogOptions, io.Writer, io.Writer,
+) error {
 	return errFake
 }
 
@@ -101,11 +108,15 @@ func (fakeHost) RunInContainer(context.Context, string, types.UID, string, []str
 	return nil, errFake
 }
 
-func (fakeHost) CheckpointContainer(context.Context, types.UID, string, string, *runtimeapi.CheckpointContainerRequest) error {
+func (fakeHost) CheckpointContainer(
+	context.Context, types.UID, string, string, *runtimeapi.CheckpointContainerRequest,
+) error {
 	return errFake
 }
 
-func (fakeHost) GetExec(context.Context, string, types.UID, string, []string, remotecommandserver.Options) (*url.URL, error) {
+func (fakeHost) GetExec(
+	context.Context, string, types.UID, string, []string, remotecommandserver.Options,
+) (*url.URL, error) {
 	return nil, errFake
 }
 

@@ -71,12 +71,14 @@ func fieldReads(t *tree) (*section, error) {
 
 func configSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection(configNames,
-		"Every setting of the configuration file (v1beta1), and which packages read it. Conversion, defaulting, validation and `/configz` are stock's and know all of them.")
+		"Every setting of the configuration file (v1beta1), and which packages read it. Conversion, defaulting, "+
+			"validation and `/configz` are stock's and know all of them.")
 	reads, err := fieldReads(t)
 	if err != nil {
 		return nil, err
 	}
-	all, err := leaves(reflect.TypeFor[v1beta1.KubeletConfiguration](), reflect.TypeFor[kubeletconfig.KubeletConfiguration](), "", nil)
+	all, err := leaves(reflect.TypeFor[v1beta1.KubeletConfiguration](),
+		reflect.TypeFor[kubeletconfig.KubeletConfiguration](), "", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,9 @@ func metricsPackage(path string) bool {
 
 func metricSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection("Metrics",
-		"Metrics that the replaced packages set, by the name that is scraped, functions of metrics packages that they call, and metrics that they define themselves. All other metrics come from packages of stock that both programs link.")
+		"Metrics that the replaced packages set, by the name that is scraped, functions of metrics packages that they "+
+			"call, and metrics that they define themselves. All other metrics come from packages of stock that both programs "+
+			"link.")
 	err := t.collect(s, func(src *source, into places) error {
 		if metricsPackage(src.ImportPath) {
 			return nil
@@ -116,7 +118,8 @@ func (s *source) definedMetric(n ast.Node) string {
 		return ""
 	}
 	of, ok := types.Unalias(s.info.Types[literal].Type).(*types.Named)
-	if !ok || of.Obj().Pkg() == nil || of.Obj().Pkg().Path() != metricsModule || !strings.HasSuffix(of.Obj().Name(), "Opts") {
+	if !ok || of.Obj().Pkg() == nil || of.Obj().Pkg().Path() != metricsModule ||
+		!strings.HasSuffix(of.Obj().Name(), "Opts") {
 		return ""
 	}
 	parts := map[string]string{}

@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "write docs/parity.md")
 
 const document = root + "/docs/parity.md"
 
-// build makes all sections, in the order of the document. The endpoints come last, because they need feature gates that are off.
+// build makes all sections, in the order of the document. The endpoints come last, because they need feature gates that
+// are off.
 var build = sync.OnceValues(func() ([]*section, error) {
 	t, err := load()
 	if err != nil {
@@ -28,7 +29,8 @@ var build = sync.OnceValues(func() ([]*section, error) {
 	}
 	var sections []*section
 	for _, make := range []func(context.Context, *tree) (*section, error){
-		flagSection, flagFieldSection, configSection, gateSection, metricSection, eventSection, admissionSection, callSection, linkedSection, endpointSection,
+		flagSection, flagFieldSection, configSection, gateSection, metricSection, eventSection, admissionSection, callSection,
+		linkedSection, endpointSection,
 	} {
 		s, err := make(context.Background(), t)
 		if err != nil {
@@ -68,7 +70,8 @@ func mustBuild(t *testing.T) []*section {
 
 func TestEveryDifferenceIsExplained(t *testing.T) {
 	for _, d := range unexplained(mustBuild(t), exceptions) {
-		t.Errorf("%s\nEither make it the same, or say why not in exceptions_test.go; metrics of our own are described in docs/metrics.md", d)
+		t.Errorf("%s\nEither make it the same, or say why not in exceptions_test.go; metrics of our own are described in "+
+			"docs/metrics.md", d)
 	}
 }
 
@@ -93,15 +96,17 @@ func TestARemovedExceptionIsFound(t *testing.T) {
 	for k := range exceptions {
 		table := maps.Clone(exceptions)
 		delete(table, k)
-		found := slices.ContainsFunc(unexplained(sections, table), func(d difference) bool { return d.section == k.section && d.name == k.name })
+		found := slices.ContainsFunc(unexplained(sections, table), func(d difference) bool {
+			return d.section == k.section && d.name == k.name
+		})
 		if !found {
 			t.Errorf("%s: %s is not missed when its exception is removed", k.section, k.name)
 		}
 	}
 }
 
-// The same for what both programs have: when ours loses a name, or gets one that stock does not have, it is found. Every section
-// is tried, and every one must have names to try.
+// The same for what both programs have: when ours loses a name, or gets one that stock does not have, it is found.
+// Every section is tried, and every one must have names to try.
 func TestALostNameIsFound(t *testing.T) {
 	for _, s := range mustBuild(t) {
 		tried := 0
@@ -113,7 +118,9 @@ func TestALostNameIsFound(t *testing.T) {
 			poorer := *s
 			poorer.ours = maps.Clone(s.ours)
 			delete(poorer.ours, name)
-			if !slices.ContainsFunc(unexplained([]*section{&poorer}, exceptions), func(d difference) bool { return d.name == name }) {
+			if !slices.ContainsFunc(unexplained([]*section{&poorer}, exceptions), func(d difference) bool {
+				return d.name == name
+			}) {
 				t.Errorf("%s: %s can be lost unnoticed", s.title, name)
 			}
 		}
@@ -124,13 +131,16 @@ func TestALostNameIsFound(t *testing.T) {
 		richer := *s
 		richer.ours = maps.Clone(s.ours)
 		richer.ours.add("of our own", "nowhere")
-		if !slices.ContainsFunc(unexplained([]*section{&richer}, exceptions), func(d difference) bool { return d.name == "of our own" }) {
+		if !slices.ContainsFunc(unexplained([]*section{&richer}, exceptions), func(d difference) bool {
+			return d.name == "of our own"
+		}) {
 			t.Errorf("%s: a name that stock does not have goes unnoticed", s.title)
 		}
 	}
 }
 
-// A setting that our program acts upon must not be announced as unsupported: a gate that our packages ask for is acted upon.
+// A setting that our program acts upon must not be announced as unsupported: a gate that our packages ask for is acted
+// upon.
 func TestUnsupportedSettingsAreUnsupported(t *testing.T) {
 	for _, s := range mustBuild(t) {
 		if s.title != gates {
@@ -159,7 +169,8 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	old, now := strings.Split(string(written), "\n"), strings.Split(text, "\n")
 	for i, line := range now {
 		if i >= len(old) || old[i] != line {
-			t.Fatalf("docs/parity.md is old from line %d on; go test ./test/parity -update writes it. It should say:\n%s", i+1, line)
+			t.Fatalf("docs/parity.md is old from line %d on; go test ./test/parity -update writes it. It should say:\n%s", i+1,
+				line)
 		}
 	}
 	if len(old) > len(now) {

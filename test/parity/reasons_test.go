@@ -16,13 +16,15 @@ var reasonArgument = map[string]int{"Event": 2, "Eventf": 2, "AnnotatedEventf": 
 
 func eventSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection(events,
-		"Reasons of events that the replaced packages write. Reasons that only packages of stock write are written by the same code here.")
+		"Reasons of events that the replaced packages write. Reasons that only packages of stock write are written by the "+
+			"same code here.")
 	err := t.collect(s, func(src *source, into places) error {
 		if src.ImportPath == eventsPackage {
 			return nil
 		}
 		src.uses(func(obj types.Object) {
-			if reason, ok := obj.(*types.Const); ok && obj.Pkg().Path() == eventsPackage && reason.Val().Kind() == constant.String {
+			if reason, ok := obj.(*types.Const); ok && obj.Pkg().Path() == eventsPackage &&
+				reason.Val().Kind() == constant.String {
 				into.add(constant.StringVal(reason.Val()), src.short())
 			}
 		})
@@ -58,7 +60,8 @@ func (s *source) eventReason(n ast.Node) (string, bool) {
 
 func admissionSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection("Admission reasons",
-		"Reasons of rejected pods: those that the replaced packages know for the label of `kubelet_admission_rejections_total` or give themselves, and those that admit handlers of stock give.")
+		"Reasons of rejected pods: those that the replaced packages know for the label of "+
+			"`kubelet_admission_rejections_total` or give themselves, and those that admit handlers of stock give.")
 	err := t.collect(s, func(src *source, into places) error {
 		src.each(func(n ast.Node) {
 			for _, reason := range src.admissionReasons(n) {
@@ -73,11 +76,14 @@ func admissionSection(_ context.Context, t *tree) (*section, error) {
 	return s, t.addTexts(s, lifecyclePackage)
 }
 
-// admissionReasons are the constants in a set of reasons, in the result of an admit handler and in the label of the rejections metric.
+// admissionReasons are the constants in a set of reasons, in the result of an admit handler and in the label of the
+// rejections metric.
 func (s *source) admissionReasons(n ast.Node) []string {
 	switch n := n.(type) {
 	case *ast.CallExpr:
-		if s.mentions(n.Fun, "AdmissionRejectionsTotal") || slices.ContainsFunc(n.Args, func(e ast.Expr) bool { return s.mentions(e, "UnexpectedPredicateFailureType") }) {
+		if s.mentions(n.Fun, "AdmissionRejectionsTotal") || slices.ContainsFunc(n.Args, func(e ast.Expr) bool {
+			return s.mentions(e, "UnexpectedPredicateFailureType")
+		}) {
 			return s.constants(n.Args)
 		}
 		if fn, ok := n.Fun.(*ast.SelectorExpr); ok && strings.EqualFold(fn.Sel.Name, "rejectPod") {
@@ -119,8 +125,8 @@ func (s *source) mentions(e ast.Expr, name string) bool {
 	return found
 }
 
-// addTexts counts a reason as ours when it is a constant string in one of our packages that imports the given one. Ours pass
-// reasons through helpers, so that a call alone does not show them.
+// addTexts counts a reason as ours when it is a constant string in one of our packages that imports the given one. Ours
+// pass reasons through helpers, so that a call alone does not show them.
 func (t *tree) addTexts(s *section, imports string) error {
 	ours, err := t.ours()
 	if err != nil {

@@ -3,19 +3,24 @@ package parity
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/plimsoll-project/plimsoll/cmd/kubelet/app"
 )
 
-const introduction = `# Parity with the stock kubelet
-
-What of the stock kubelet %s this program has. Generated: ` + "`go test ./test/parity -update`" + `; the test fails when this file is old, and when stock and ours differ
-without an entry in ` + "`test/parity/exceptions_test.go`" + `. "Stock" are the packages that this program replaces (%s), "ours" are the packages here, "library" are
-packages of stock that are linked and that do the same work in both programs.
-
-States: **same**: both have it. **same, another way**: the effect is the same, the means are not. **stock library**: only linked packages of stock have to do with it.
-**not needed**: it has no meaning here. **ours only**: stock does not have it. **missing**: not there yet.
-`
+const introduction = "# Parity with the stock kubelet\n\n" +
+	"What of the stock kubelet %s this program has. Generated: `go test ./test/parity -update`; the test fails when " +
+	"this " +
+	"file is old, and when stock and ours differ without an entry in `test/parity/exceptions_test.go`. \"Stock\" are " +
+	"the " +
+	"packages that this program replaces (%s), \"ours\" are the packages here, \"library\" are packages of stock that " +
+	"are " +
+	"linked and that do the same work in both programs.\n\n" +
+	"States: **same**: both have it. **same, another way**: the effect is the same, the means are not. **stock " +
+	"library**: " +
+	"only linked packages of stock have to do with it. **not needed**: it has no meaning here. **ours only**: stock " +
+	"does " +
+	"not have it. **missing**: not there yet.\n"
 
 // render writes the document.
 func render(version string, sections []*section, table map[key]exception) string {
@@ -24,18 +29,37 @@ func render(version string, sections []*section, table map[key]exception) string
 	for _, path := range replaced {
 		names = append(names, "`"+strings.TrimPrefix(path, stockModule)+"`")
 	}
-	fmt.Fprintf(&b, introduction, version, strings.Join(names, ", "))
+	b.WriteString(wrapped(fmt.Sprintf(introduction, version, strings.Join(names, ", "))))
 	summary(&b, sections, table)
 	lacks(&b, sections, table)
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.about)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, wrapped(s.about))
 		s.render(&b, table)
 	}
 	return b.String()
 }
 
+// wrapped breaks lines at 120 columns.
+func wrapped(text string) string {
+	var lines []string
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		line := ""
+		for _, word := range strings.Fields(paragraph) {
+			if line != "" && utf8.RuneCountInString(line+" "+word) > 120 {
+				lines = append(lines, line)
+				line = ""
+			}
+			line = strings.TrimSpace(line + " " + word)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 func summary(b *strings.Builder, sections []*section, table map[key]exception) {
-	states := []string{"same", string(another), "stock library", string(needless), string(extra), string(missing), "unexplained"}
+	states := []string{
+		"same", string(another), "stock library", string(needless), string(extra), string(missing), "unexplained",
+	}
 	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(states, " | "), strings.Repeat("---:|", len(states)))
 	for _, s := range sections {
 		count := map[string]int{}
@@ -53,7 +77,8 @@ func summary(b *strings.Builder, sections []*section, table map[key]exception) {
 
 // lacks is what users want to know first.
 func lacks(b *strings.Builder, sections []*section, table map[key]exception) {
-	b.WriteString("\n## What is missing\n\nSettings that are accepted and not acted upon yet; each is said in a warning line at start:\n\n")
+	b.WriteString("\n## What is missing\n\nSettings that are accepted and not acted upon yet; each is said in a " +
+		"warning line at start:\n\n")
 	for _, u := range app.UnsupportedSettings {
 		fmt.Fprintf(b, "* %s: %s\n", u.Setting, u.Consequence)
 	}
@@ -97,7 +122,8 @@ func (s *section) render(b *strings.Builder, table map[key]exception) {
 		if why == "" {
 			why = s.details[name]
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", cell(name), cell(list(s.stock[name])), cell(list(s.ours[name])), cell(list(s.library[name])), state, cell(why))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", cell(name), cell(list(s.stock[name])), cell(list(s.ours[name])),
+			cell(list(s.library[name])), state, cell(why))
 	}
 }
 

@@ -18,8 +18,8 @@ func (p places) add(name, place string) {
 // section is one table of the document: names that stock has, and names that we have.
 type section struct {
 	title, about string
-	// stock, ours and library say where a name is used: in the replaced packages, in our packages, and in packages of stock
-	// that our program links.
+	// stock, ours and library say where a name is used: in the replaced packages, in our packages, and in packages of
+	// stock that our program links.
 	stock, ours, library places
 	// details is one more column, of things that are worth knowing.
 	details map[string]string

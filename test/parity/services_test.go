@@ -24,7 +24,8 @@ func (s *section) compareServices(t *tree) error {
 	}
 	collect := func(src *source, into places) {
 		src.uses(func(obj types.Object) {
-			if m := registration.FindStringSubmatch(obj.Name()); m != nil && strings.HasPrefix(obj.Pkg().Path(), "k8s.io/kubelet/pkg/apis/") {
+			if m := registration.FindStringSubmatch(obj.Name()); m != nil &&
+				strings.HasPrefix(obj.Pkg().Path(), "k8s.io/kubelet/pkg/apis/") {
 				into.add("gRPC: "+strings.TrimPrefix(obj.Pkg().Path(), "k8s.io/kubelet/pkg/apis/")+"."+m[1], src.short())
 			}
 		})
@@ -53,7 +54,8 @@ func linkedSection(_ context.Context, t *tree) (*section, error) {
 
 func callSection(_ context.Context, t *tree) (*section, error) {
 	s := newSection(calls,
-		"Functions and methods of other modules that the replaced packages call, and whose name does not occur in our packages. Whatever a manager is asked to do by stock, it must be asked here.")
+		"Functions and methods of other modules that the replaced packages call, and whose name does not occur in our "+
+			"packages. Whatever a manager is asked to do by stock, it must be asked here.")
 	stock, err := t.stock()
 	if err != nil {
 		return nil, err
@@ -82,8 +84,8 @@ func callSection(_ context.Context, t *tree) (*section, error) {
 	return s, nil
 }
 
-// namesIn are all names that packages mention. Ours declare small interfaces of what they use, so that a method is known by its
-// bare name only; a function is known in full, too.
+// namesIn are all names that packages mention. Ours declare small interfaces of what they use, so that a method is
+// known by its bare name only; a function is known in full, too.
 func namesIn(sources []*source) map[string]bool {
 	spoken := map[string]bool{}
 	for _, src := range sources {

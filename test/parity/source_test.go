@@ -38,8 +38,8 @@ var replaced = []string{
 
 // listed is what the go command knows about a package.
 type listed struct {
-	ImportPath, Dir, Export, Name string
-	GoFiles, Imports              []string
+	ImportPath, Dir, Export string
+	GoFiles, Imports        []string
 }
 
 // source is a package with the meaning of every name in it.
@@ -94,7 +94,7 @@ func mustLoad(t *testing.T) *tree {
 
 // list adds a program's packages to the tree and returns their paths.
 func (t *tree) list(program string) (map[string]bool, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,Name,GoFiles,Imports", program)
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Imports", program)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package upstreammap holds docs/upstream-map.md against the pinned stock source, so that an upgrade shows what to look at.
+// Package upstreammap holds docs/upstream-map.md against the pinned stock source, so that an upgrade shows what to look
+// at.
 package upstreammap
 
 import (
@@ -29,7 +30,9 @@ const (
 var folders = []string{"pkg/kubelet", "pkg/kubelet/eviction", "pkg/kubelet/preemption", "cmd/kubelet/app"}
 
 // notForLinux are the endings of files that this program has no use for.
-var notForLinux = []string{"_test.go", "_windows.go", "_others.go", "_other.go", "_unsupported.go", "doc.go", "types.go"}
+var notForLinux = []string{
+	"_test.go", "_windows.go", "_others.go", "_other.go", "_unsupported.go", "doc.go", "types.go",
+}
 
 type row struct {
 	file      string
@@ -67,7 +70,8 @@ func stockDir(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// functions returns the digest of each function in a file, by name; methods of the same name on several types are joined.
+// functions returns the digest of each function in a file, by name; methods of the same name on several types are
+// joined.
 func functions(t *testing.T, path string) map[string]string {
 	t.Helper()
 	set := token.NewFileSet()

@@ -44,9 +44,11 @@ type authentication struct {
 	follow func(context.Context)
 }
 
-// newAuthentication combines client certificates, bearer tokens and anonymous access, whichever are on. client may be nil in
-// standalone mode. With all of them off nobody is let in, which is valid: a hardened node without an API server.
-func newAuthentication(client clientset.Interface, config kubeletconfig.KubeletAuthentication) (*authentication, error) {
+// newAuthentication combines client certificates, bearer tokens and anonymous access, whichever are on. client may be
+// nil in standalone mode. With all of them off nobody is let in, which is valid: a hardened node without an API server.
+func newAuthentication(
+	client clientset.Interface, config kubeletconfig.KubeletAuthentication,
+) (*authentication, error) {
 	auth := &authentication{clientCA: dynamiccertificates.NewUnionCAContentProvider()}
 	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: config.Anonymous.Enabled},
@@ -82,7 +84,9 @@ func newAuthentication(client clientset.Interface, config kubeletconfig.KubeletA
 func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }
 
 // newAuthorizer decides what an authenticated user may do.
-func newAuthorizer(client clientset.Interface, config kubeletconfig.KubeletAuthorization) (authorizer.Authorizer, error) {
+func newAuthorizer(
+	client clientset.Interface, config kubeletconfig.KubeletAuthorization,
+) (authorizer.Authorizer, error) {
 	const name = "authorization.mode (--authorization-mode)"
 	switch config.Mode {
 	case kubeletconfig.KubeletAuthorizationModeAlwaysAllow:

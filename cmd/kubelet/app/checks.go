@@ -13,8 +13,9 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// checks are values that stock's validation lets pass and that end its start later, half-way through, in words that do not
-// say which setting is meant. Each check refuses only what would end the start anyway. The order is that of the messages.
+// checks are values that stock's validation lets pass and that end its start later, half-way through, in words that do
+// not say which setting is meant. Each check refuses only what would end the start anyway. The order is that of the
+// messages.
 var checks = []func(*Settings) error{
 	checkAddresses,
 	checkCloudProvider,
@@ -42,7 +43,9 @@ func checkAddresses(s *Settings) error {
 
 func checkCloudProvider(s *Settings) error {
 	if provider := s.Flags.CloudProvider; provider != "" && !cloudprovider.IsExternal(provider) {
-		return fmt.Errorf("--cloud-provider %q: cloud providers are no part of the kubelet any more; allowed are \"external\" and nothing", provider)
+		return fmt.Errorf(
+			"--cloud-provider %q: cloud providers are no part of the kubelet any more; allowed are \"external\" and nothing",
+			provider)
 	}
 	return nil
 }
@@ -70,7 +73,8 @@ func checkTLS(s *Settings) error {
 		faults = append(faults, fmt.Errorf("tlsMinVersion (--tls-min-version) %q: %w", s.Config.TLSMinVersion, err))
 	}
 	if _, err := flag.TLSCurvePreferences(s.Config.TLSCurvePreferences); err != nil {
-		faults = append(faults, fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences) %v: %w", s.Config.TLSCurvePreferences, err))
+		faults = append(faults,
+			fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences) %v: %w", s.Config.TLSCurvePreferences, err))
 	}
 	return errors.Join(faults...)
 }

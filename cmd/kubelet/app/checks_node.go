@@ -23,9 +23,11 @@ func checkResourceManagers(s *Settings) error {
 	}
 	oneOf("cpuManagerPolicy (--cpu-manager-policy)", s.Config.CPUManagerPolicy, "none", "static")
 	oneOf("memoryManagerPolicy (--memory-manager-policy)", s.Config.MemoryManagerPolicy, "None", "Static")
-	if s.Config.TopologyManagerPolicyOptions != nil && !utilfeature.DefaultFeatureGate.Enabled(features.TopologyManagerPolicyOptions) {
-		faults = append(faults, fmt.Errorf("topologyManagerPolicyOptions (--topology-manager-policy-options) %v needs the feature gate %s",
-			s.Config.TopologyManagerPolicyOptions, features.TopologyManagerPolicyOptions))
+	if s.Config.TopologyManagerPolicyOptions != nil &&
+		!utilfeature.DefaultFeatureGate.Enabled(features.TopologyManagerPolicyOptions) {
+		faults = append(faults,
+			fmt.Errorf("topologyManagerPolicyOptions (--topology-manager-policy-options) %v needs the feature gate %s",
+				s.Config.TopologyManagerPolicyOptions, features.TopologyManagerPolicyOptions))
 	}
 	return errors.Join(faults...)
 }
@@ -54,7 +56,8 @@ func checkCredentialProviders(s *Settings) error {
 		{"--image-credential-provider-config", config}, {"--image-credential-provider-bin-dir", dir},
 	} {
 		if given.path == "" {
-			faults = append(faults, fmt.Errorf("%s is not set, but the image credential providers need both it and its counterpart", given.flag))
+			faults = append(faults,
+				fmt.Errorf("%s is not set, but the image credential providers need both it and its counterpart", given.flag))
 			continue
 		}
 		if _, err := os.Stat(given.path); err != nil {
@@ -74,7 +77,8 @@ func checkKubeconfig(s *Settings) error {
 	case err == nil:
 		return nil
 	case s.Flags.BootstrapKubeconfig == "":
-		return fmt.Errorf("--kubeconfig %q: %w (and there is no --bootstrap-kubeconfig to make it with)", s.Flags.KubeConfig, err)
+		return fmt.Errorf("--kubeconfig %q: %w (and there is no --bootstrap-kubeconfig to make it with)", s.Flags.KubeConfig,
+			err)
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("--kubeconfig %q: %w", s.Flags.KubeConfig, err)
 	}
@@ -88,7 +92,8 @@ func checkKubeconfig(s *Settings) error {
 func checkSwap(s *Settings) error {
 	limited := s.Config.MemorySwap.SwapBehavior == string(kubetypes.LimitedSwap)
 	if limited && utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !util.IsCgroup2UnifiedMode() {
-		return fmt.Errorf("memorySwap.swapBehavior %q needs cgroup v2, and this node has cgroup v1", s.Config.MemorySwap.SwapBehavior)
+		return fmt.Errorf("memorySwap.swapBehavior %q needs cgroup v2, and this node has cgroup v1",
+			s.Config.MemorySwap.SwapBehavior)
 	}
 	return nil
 }

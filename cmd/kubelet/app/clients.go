@@ -28,8 +28,8 @@ type apiConnection struct {
 	dropStale func()
 }
 
-// connect makes the clients: one for objects, one for heartbeats that is neither slowed down nor kept waiting. (Events have a
-// third, made with the recorder.) In standalone mode there are none.
+// connect makes the clients: one for objects, one for heartbeats that is neither slowed down nor kept waiting. (Events
+// have a third, made with the recorder.) In standalone mode there are none.
 func (p *process) connect(ctx context.Context) error {
 	if p.settings.standalone() {
 		klog.FromContext(ctx).Info("Standalone mode, no API client")
@@ -68,7 +68,8 @@ func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 	}
 	flags := p.settings.Flags
 	if flags.BootstrapKubeconfig != "" {
-		if err := bootstrap.LoadClientCert(ctx, flags.KubeConfig, flags.BootstrapKubeconfig, flags.CertDirectory, p.deps.Identity.NodeName); err != nil {
+		if err := bootstrap.LoadClientCert(ctx, flags.KubeConfig, flags.BootstrapKubeconfig, flags.CertDirectory,
+			p.deps.Identity.NodeName); err != nil {
 			return nil, fmt.Errorf("--bootstrap-kubeconfig %q: %w", flags.BootstrapKubeconfig, err)
 		}
 	}
@@ -91,18 +92,20 @@ func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 	return connection, nil
 }
 
-// http1Only is set by an environment variable that all Kubernetes clients obey. HTTP/2 notices dead connections by itself;
-// HTTP/1 does not, and then all connections must be closed when heartbeats fail.
+// http1Only is set by an environment variable that all Kubernetes clients obey. HTTP/2 notices dead connections by
+// itself; HTTP/1 does not, and then all connections must be closed when heartbeats fail.
 func http1Only(ctx context.Context) bool {
 	set := os.Getenv("DISABLE_HTTP2") != ""
 	if set {
-		klog.FromContext(ctx).Info("HTTP2 has been explicitly disabled, Kubelet will forcefully close active connections on heartbeat failures")
+		klog.FromContext(ctx).Info(
+			"HTTP2 has been explicitly disabled, Kubelet will forcefully close active connections on heartbeat failures")
 	}
 	return set
 }
 
-// closeIdle closes the connections of config's clients that are not in use. The clients share one transport, which is asked for
-// before it is wrapped. (Stock means to do the same, but looks where there is a transport only with rotating certificates.)
+// closeIdle closes the connections of config's clients that are not in use. The clients share one transport, which is
+// asked for before it is wrapped. (Stock means to do the same, but looks where there is a transport only with rotating
+// certificates.)
 func closeIdle(config *rest.Config) (func(), error) {
 	shared, err := rest.TransportFor(config)
 	if err != nil {

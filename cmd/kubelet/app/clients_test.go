@@ -33,7 +33,9 @@ func bootstrapping(t *testing.T, api *fakeAPI) *process {
 	if err := clientcmd.WriteToFile(*bootstrap, file); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{settings: validSettings(t, "--bootstrap-kubeconfig="+file, "--kubeconfig="+filepath.Join(dir, "kubeconfig"))}
+	p := &process{
+		settings: validSettings(t, "--bootstrap-kubeconfig="+file, "--kubeconfig="+filepath.Join(dir, "kubeconfig")),
+	}
 	p.settings.Config.ContentType = "application/json"
 	p.deps.Identity.NodeName = "here"
 	p.deps.Observability.TracerProvider = tracing.NewNoopTracerProvider()

@@ -16,8 +16,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// registerGates makes the logging feature gates known, which must be before the first flag is defined: their names are in the
-// help text. It also keeps OpenTelemetry's unused metrics from growing for ever (opentelemetry-go-contrib issue 5190).
+// registerGates makes the logging feature gates known, which must be before the first flag is defined: their names are
+// in the help text. It also keeps OpenTelemetry's unused metrics from growing for ever (opentelemetry-go-contrib issue
+// 5190).
 var registerGates = sync.OnceValue(func() error {
 	otel.SetMeterProvider(noop.NewMeterProvider())
 	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
@@ -66,9 +67,9 @@ func (l *commandLine) help() bool { return l.flagSet.Lookup("help").Value.String
 
 func (l *commandLine) version() string { return l.flagSet.Lookup("version").Value.String() }
 
-// overrule writes the flags over a configuration that came from files, so that flags win. Feature gates are merged by name.
-// Flags that are not part of the configuration have been parsed before, and some add up when they are parsed twice: they are
-// parsed into nothing here. Kubernetes issue 56171 tells why flags must win.
+// overrule writes the flags over a configuration that came from files, so that flags win. Feature gates are merged by
+// name. Flags that are not part of the configuration have been parsed before, and some add up when they are parsed
+// twice: they are parsed into nothing here. Kubernetes issue 56171 tells why flags must win.
 func (l *commandLine) overrule(config *kubeletconfig.KubeletConfiguration) error {
 	fs := newFlagSet()
 	fs.SetOutput(io.Discard) // deprecation warnings have been printed the first time

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaultEvictionHard are the thresholds of a --config file that sets none. They are not part of the API's defaults, because
-// they differ between operating systems; without --config there are none at all, which is stock's behaviour.
+// defaultEvictionHard are the thresholds of a --config file that sets none. They are not part of the API's defaults,
+// because they differ between operating systems; without --config there are none at all, which is stock's behaviour.
 func defaultEvictionHard() map[string]string {
 	return map[string]string{
 		"memory.available":   "100Mi",
@@ -58,8 +58,8 @@ func completeEvictionHard(config *kubeletconfig.KubeletConfiguration) {
 	config.EvictionHard = merged
 }
 
-// checkGatesOfFile looks for feature gates that do not exist before the file is decoded: stock's defaulting panics on them.
-// Whatever else is wrong with the file is left to the decoder.
+// checkGatesOfFile looks for feature gates that do not exist before the file is decoded: stock's defaulting panics on
+// them. Whatever else is wrong with the file is left to the decoder.
 func checkGatesOfFile(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // dropInKind is the only kind a drop-in file may have.
 var dropInKind = v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
 
-// mergeDropIns merges every .conf file below dir into config, in the lexical order of their paths (KEP-3983): later files
-// overrule earlier ones field by field, lists are replaced and not added to. It returns the files it skipped.
+// mergeDropIns merges every .conf file below dir into config, in the lexical order of their paths (KEP-3983): later
+// files overrule earlier ones field by field, lists are replaced and not added to. It returns the files it skipped.
 func mergeDropIns(config *kubeletconfig.KubeletConfiguration, dir string) (skipped []string, err error) {
 	files, skipped, err := findDropIns(dir)
 	if err != nil {
@@ -53,8 +53,8 @@ func findDropIns(dir string) (files, skipped []string, err error) {
 	return files, skipped, err
 }
 
-// mergeDropIn lays one file over the configuration so far, both as JSON, and tries the result, so that a value of the wrong
-// type is reported together with the file that has it.
+// mergeDropIn lays one file over the configuration so far, both as JSON, and tries the result, so that a value of the
+// wrong type is reported together with the file that has it.
 func mergeDropIn(base []byte, file string) ([]byte, error) {
 	patch, err := readDropIn(file)
 	if err != nil {
@@ -89,16 +89,18 @@ func readDropIn(name string) ([]byte, error) {
 	case kind == nil || kind.Empty():
 		return nil, fmt.Errorf("no apiVersion/kind; they must be %s, %s", dropInKind.GroupVersion(), dropInKind.Kind)
 	case *kind != dropInKind:
-		return nil, fmt.Errorf("unknown apiVersion/kind: %v; they must be %s, %s", kind, dropInKind.GroupVersion(), dropInKind.Kind)
+		return nil, fmt.Errorf("unknown apiVersion/kind: %v; they must be %s, %s", kind, dropInKind.GroupVersion(),
+			dropInKind.Kind)
 	}
 	return data, nil
 }
 
-// encodeConfig and decodeConfig go through the versioned form, since that is what files are written in. Decoding defaults
-// again, because a drop-in file may set a field back to its zero value.
+// encodeConfig and decodeConfig go through the versioned form, since that is what files are written in. Decoding
+// defaults again, because a drop-in file may set a field back to its zero value.
 func encodeConfig(config *kubeletconfig.KubeletConfiguration) ([]byte, error) {
 	versioned := &v1beta1.KubeletConfiguration{}
-	if err := conversion.Convert_config_KubeletConfiguration_To_v1beta1_KubeletConfiguration(config, versioned, nil); err != nil {
+	if err := conversion.Convert_config_KubeletConfiguration_To_v1beta1_KubeletConfiguration(config, versioned,
+		nil); err != nil {
 		return nil, err
 	}
 	return json.Marshal(versioned)

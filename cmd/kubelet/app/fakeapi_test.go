@@ -34,8 +34,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fakeAPI is an API server that signs every certificate request at once, and tells clients who they are: by the common name of
-// their certificate, else by their token.
+// fakeAPI is an API server that signs every certificate request at once, and tells clients who they are: by the common
+// name of their certificate, else by their token.
 type fakeAPI struct {
 	t      *testing.T
 	server *httptest.Server
@@ -91,7 +91,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 
 func (a *fakeAPI) client() clientset.Interface {
 	a.t.Helper()
-	client, err := clientset.NewForConfig(&rest.Config{Host: a.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: a.serverCA()}})
+	client, err := clientset.NewForConfig(&rest.Config{
+		Host: a.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: a.serverCA()},
+	})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -164,8 +166,9 @@ func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
 		a.t.Errorf("certificate requested for organization %q", got)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(count)), Subject: request.Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(int64(count)), Subject: request.Subject,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore:   time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 	}
 	if a.firstExpires && count == 1 {
 		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Minute)
@@ -178,14 +181,17 @@ func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
 	csr.TypeMeta = metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}
 	csr.Name, csr.UID, csr.ResourceVersion = fmt.Sprintf("csr-%d", count), types.UID(fmt.Sprintf("uid-%d", count)), "1"
 	csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: v1.ConditionTrue}}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{Type: certificatesv1.CertificateApproved, Status: v1.ConditionTrue},
+	}
 	a.mu.Lock()
 	a.csrs = append(a.csrs[:0], csr)
 	a.mu.Unlock()
 	a.answer(w, csr)
 }
 
-// checkRequester wants the first request to come with the bootstrap token, and later ones with the certificate that there is.
+// checkRequester wants the first request to come with the bootstrap token, and later ones with the certificate that
+// there is.
 func (a *fakeAPI) checkRequester(r *http.Request, count int32) {
 	token, certs := r.Header.Get("Authorization"), r.TLS.PeerCertificates
 	if count == 1 && token != "Bearer bootstrap" {
@@ -212,8 +218,10 @@ func (a *fakeAPI) list(w http.ResponseWriter, r *http.Request) {
 		a.event(w, "ADDED", csr)
 	}
 	a.event(w, "BOOKMARK", certificatesv1.CertificateSigningRequest{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},
-		ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},
+		ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		},
 	})
 }
 

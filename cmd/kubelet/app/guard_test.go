@@ -11,7 +11,10 @@ import (
 
 // Tokens and rights are what the API server says they are.
 func TestGuardAsksTheAPIServer(t *testing.T) {
-	p := &process{settings: validSettings(t, "--anonymous-auth=false", "--authentication-token-webhook", "--authorization-mode=Webhook", "--kubeconfig=/set")}
+	p := &process{
+		settings: validSettings(t, "--anonymous-auth=false", "--authentication-token-webhook", "--authorization-mode=Webhook",
+			"--kubeconfig=/set"),
+	}
 	p.deps.Identity.NodeName = "here"
 	p.deps.Clients.Kube = newFakeAPI(t).client()
 	if err := p.guard(t.Context()); err != nil {

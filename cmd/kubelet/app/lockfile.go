@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/inotify"
 )
 
-// errLockWanted ends the process in good order: another agent has opened the lock file and is waiting for this one to go.
+// errLockWanted ends the process in good order: another agent has opened the lock file and is waiting for this one to
+// go.
 var errLockWanted = errors.New("another process wants the lock file")
 
 // lock waits for the lock file and, with --exit-on-lock-contention, gives way to the next process that opens it.

@@ -47,7 +47,8 @@ func newTalker(context.Context, kubelet.Dependencies) (Agent, error) {
 func runTalker(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--fail-cgroupv1=false", "--fail-swap-on=false",
-		"--authorization-mode=AlwaysAllow", "--authentication-token-webhook=false", "--anonymous-auth=true", "--container-runtime-endpoint=unix:///run/none.sock")...)
+		"--authorization-mode=AlwaysAllow", "--authentication-token-webhook=false", "--anonymous-auth=true",
+		"--container-runtime-endpoint=unix:///run/none.sock")...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

@@ -19,7 +19,8 @@ import (
 func (p *process) makeCAdvisor(ctx context.Context) (err error) {
 	config := p.settings.Config
 	images := cadvisor.NewImageFsInfoProvider(config.ContainerRuntimeEndpoint)
-	p.deps.Machine.CAdvisor, err = cadvisor.New(klog.FromContext(ctx), images, p.settings.Flags.RootDirectory, p.watchedCgroups(ctx),
+	p.deps.Machine.CAdvisor, err = cadvisor.New(klog.FromContext(ctx), images, p.settings.Flags.RootDirectory,
+		p.watchedCgroups(ctx),
 		cadvisor.UsingLegacyCadvisorStats(config.ContainerRuntimeEndpoint), config.LocalStorageCapacityIsolation)
 	return err
 }
@@ -29,7 +30,8 @@ func (p *process) watchedCgroups(ctx context.Context) []string {
 	roots := []string{cm.NodeAllocatableRoot(config.CgroupRoot, config.CgroupsPerQOS, config.CgroupDriver)}
 	own, err := cm.GetKubeletContainer(klog.FromContext(ctx), config.KubeletCgroups)
 	if err != nil {
-		klog.FromContext(ctx).Info("Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing", "err", err)
+		klog.FromContext(ctx).Info("Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing",
+			"err", err)
 	}
 	for _, cgroup := range []string{own, p.settings.Flags.RuntimeCgroups, config.SystemCgroups} {
 		if cgroup != "" {
@@ -60,7 +62,8 @@ func (p *process) makeContainerManager(ctx context.Context) error {
 		return err
 	}
 	p.deps.Machine.Mounter = mount.New(p.settings.Flags.ExperimentalMounterPath)
-	p.deps.Machine.ContainerManager, err = cm.NewContainerManager(ctx, p.deps.Machine.Mounter, p.deps.Machine.CAdvisor, node,
+	p.deps.Machine.ContainerManager, err = cm.NewContainerManager(ctx, p.deps.Machine.Mounter, p.deps.Machine.CAdvisor,
+		node,
 		config.FailSwapOn, p.deps.Observability.Recorder, p.deps.Clients.Kube)
 	return err
 }
@@ -92,12 +95,14 @@ func (p *process) reserveCPUs(ctx context.Context, reserved cpuset.CPUSet) {
 	}
 	config := p.settings.Config
 	logger := klog.FromContext(ctx)
-	logger.Info("Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved",
+	logger.Info(
+		"Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved",
 		"kubeReserved", config.KubeReserved, "systemReserved", config.SystemReserved)
 	delete(config.KubeReserved, "cpu")
 	if config.SystemReserved == nil {
 		config.SystemReserved = map[string]string{}
 	}
 	config.SystemReserved["cpu"] = strconv.Itoa(reserved.Size())
-	logger.Info("After cpu setting is overwritten", "kubeReserved", config.KubeReserved, "systemReserved", config.SystemReserved)
+	logger.Info("After cpu setting is overwritten", "kubeReserved", config.KubeReserved,
+		"systemReserved", config.SystemReserved)
 }

@@ -50,8 +50,8 @@ func eventConfig(api *rest.Config, config *kubeletconfig.KubeletConfiguration) *
 	return &events
 }
 
-// showConfig makes the configuration visible at /configz, and the flags at /flagz (KEP-4828). It is for people: a failure does
-// not stop the start.
+// showConfig makes the configuration visible at /configz, and the flags at /flagz (KEP-4828). It is for people: a
+// failure does not stop the start.
 func (p *process) showConfig(ctx context.Context) error {
 	if utilfeature.DefaultFeatureGate.Enabled(zpagesfeatures.ComponentFlagz) {
 		p.deps.Serving.Flagz = flagz.NamedFlagSetsReader{FlagSets: cliflag.NamedFlagSets{

@@ -12,8 +12,8 @@ import (
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 )
 
-// /configz shows the configuration in its versioned form, with what flags changed; /flagz has the flags as they were given, and
-// only with its gate.
+// /configz shows the configuration in its versioned form, with what flags changed; /flagz has the flags as they were
+// given, and only with its gate.
 func TestConfigurationPages(t *testing.T) {
 	t.Cleanup(func() { configz.Delete("kubeletconfig") })
 	p := &process{settings: validSettings(t, "--max-pods=7", "--node-labels=a=b")}
@@ -45,7 +45,8 @@ func TestConfigurationPages(t *testing.T) {
 		t.Fatalf("%v in %s", err, answer.Body)
 	}
 	config := page.Config
-	if config.Kind != "KubeletConfiguration" || config.APIVersion != "kubelet.config.k8s.io/v1beta1" || config.MaxPods != 7 || config.PodPidsLimit == nil {
+	if config.Kind != "KubeletConfiguration" || config.APIVersion != "kubelet.config.k8s.io/v1beta1" ||
+		config.MaxPods != 7 || config.PodPidsLimit == nil {
 		t.Errorf("configuration shown as %+v", config)
 	}
 }

@@ -55,8 +55,8 @@ func TestDefaultEvictionHardEqualsStock(t *testing.T) {
 	}
 }
 
-// Which combinations of settings can authenticate anybody equals stock; but a node without a client CA does not panic when a
-// client shows a certificate.
+// Which combinations of settings can authenticate anybody equals stock; but a node without a client CA does not panic
+// when a client shows a certificate.
 func TestAuthenticationEqualsStock(t *testing.T) {
 	client := fake.NewClientset()
 	for _, anonymous := range []bool{false, true} {
@@ -98,7 +98,9 @@ func TestAuthorizerEqualsStock(t *testing.T) {
 func TestHeartbeatClient(t *testing.T) {
 	api := &rest.Config{QPS: 50}
 	config := &kubeletconfig.KubeletConfiguration{NodeLeaseDurationSeconds: 40}
-	for _, tc := range []struct{ period, want time.Duration }{{10 * time.Second, 10 * time.Second}, {time.Minute, 40 * time.Second}} {
+	for _, tc := range []struct{ period, want time.Duration }{
+		{10 * time.Second, 10 * time.Second}, {time.Minute, 40 * time.Second},
+	} {
 		config.NodeStatusUpdateFrequency.Duration = tc.period
 		if got := heartbeatConfig(api, config); got.Timeout != tc.want || got.QPS != -1 || api.QPS != 50 {
 			t.Errorf("every %v: time-out %v, QPS %v; the shared client has QPS %v", tc.period, got.Timeout, got.QPS, api.QPS)
@@ -170,7 +172,8 @@ func TestRuntimeIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := runtimeConfig(ctx, &fakeRuntime{answers: []error{unavailable}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := runtimeConfig(ctx, &fakeRuntime{answers: []error{unavailable}}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("stopped: %v", err)
 		}
 	})
@@ -245,7 +248,9 @@ func TestDirectoriesBecomeAbsolute(t *testing.T) {
 }
 
 func TestParseReservation(t *testing.T) {
-	list, err := parseReservation(map[string]string{"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "5Gi", "pid": "1000"})
+	list, err := parseReservation(map[string]string{
+		"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "5Gi", "pid": "1000",
+	})
 	if err != nil || len(list) != 4 || list.Cpu().MilliValue() != 100 {
 		t.Errorf("got %v, %v", list, err)
 	}
@@ -257,7 +262,8 @@ func TestParseReservation(t *testing.T) {
 // What is kept back for eviction equals stock's view of the same thresholds.
 func TestReservedForEvictionEqualsStock(t *testing.T) {
 	for _, hard := range []map[string]string{
-		nil, defaultEvictionHard(), {"memory.available": "0%"}, {"memory.available": "100%", "nodefs.available": "7%"}, {"memory.available": "1.5Gi"},
+		nil, defaultEvictionHard(), {"memory.available": "0%"}, {"memory.available": "100%", "nodefs.available": "7%"},
+		{"memory.available": "1.5Gi"},
 	} {
 		ours, err := reservedForEviction(hard)
 		if err != nil {

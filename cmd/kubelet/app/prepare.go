@@ -22,8 +22,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// watchdog starts to notify systemd when the unit asks for it. It begins before there is anything to check, so that a slow
-// start is not taken for a dead process; the agent adds its checks later.
+// watchdog starts to notify systemd when the unit asks for it. It begins before there is anything to check, so that a
+// slow start is not taken for a dead process; the agent adds its checks later.
 func (p *process) watchdog(ctx context.Context) error {
 	checker, err := watchdog.NewHealthChecker(klog.FromContext(ctx))
 	if err != nil {
@@ -44,7 +44,8 @@ func (p *process) metrics(context.Context) error {
 	return nil
 }
 
-// makeAbsolute makes the directories independent of where the agent was started: the container runtime gets paths below them, and has another working directory.
+// makeAbsolute makes the directories independent of where the agent was started: the container runtime gets paths below
+// them, and has another working directory.
 func (p *process) makeAbsolute(context.Context) (err error) {
 	flags := p.settings.Flags
 	if flags.RootDirectory, err = filepath.Abs(flags.RootDirectory); err != nil {
@@ -73,7 +74,8 @@ func (p *process) identify(ctx context.Context) error {
 	return nil
 }
 
-// prepareProcess sets what the kernel and libraries must know about this process. Without the right to, it only says so.
+// prepareProcess sets what the kernel and libraries must know about this process. Without the right to, it only says
+// so.
 func (p *process) prepareProcess(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if uid := os.Getuid(); uid != 0 {

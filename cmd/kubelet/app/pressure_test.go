@@ -24,10 +24,11 @@ func TestPressureConfigurationIsCheckedAtStart(t *testing.T) {
 	var errs bytes.Buffer
 	args := []string{"--fail-cgroupv1=false", "--fail-swap-on=false", "--authorization-mode=AlwaysAllow",
 		"--authentication-token-webhook=false", "--anonymous-auth=true", "--container-runtime-endpoint=unix:///run/none.sock"}
-	code := Program{Args: args, Stdout: &errs, Stderr: &errs, New: func(context.Context, kubelet.Dependencies) (Agent, error) {
-		t.Error("an agent is built")
-		return nil, nil
-	}}.Run(t.Context())
+	code := Program{Args: args, Stdout: &errs, Stderr: &errs,
+		New: func(context.Context, kubelet.Dependencies) (Agent, error) {
+			t.Error("an agent is built")
+			return nil, nil
+		}}.Run(t.Context())
 	want := "pressure configuration: " + file + `: eviction.settling: Invalid value: "2h0m0s": must be from 0s to 1h0m0s`
 	if code != 1 || !strings.Contains(errs.String(), want) {
 		t.Errorf("exit code %d, %s; want %s", code, errs.String(), want)

@@ -67,7 +67,8 @@ var steps = []step{
 	{"process limits", (*process).prepareProcess},
 }
 
-// run builds everything, then runs the agent until ctx ends, the lock file is wanted by another process, or the agent fails.
+// run builds everything, then runs the agent until ctx ends, the lock file is wanted by another process, or the agent
+// fails.
 func (p *process) run(ctx context.Context) error {
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	defer p.cancel(nil)
@@ -106,7 +107,8 @@ func (p *process) outcome(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errLockWanted) {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, errLockWanted) {
 		return cause
 	}
 	return nil

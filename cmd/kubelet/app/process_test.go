@@ -28,7 +28,9 @@ func validSettings(t *testing.T, args ...string) *Settings {
 	t.Helper()
 	gatesOfProcess(t)
 	root := t.TempDir()
-	args = append([]string{"--root-dir=" + root, "--cert-dir=" + filepath.Join(root, "pki"), "--fail-cgroupv1=false", "--fail-swap-on=false"}, args...)
+	args = append([]string{
+		"--root-dir=" + root, "--cert-dir=" + filepath.Join(root, "pki"), "--fail-cgroupv1=false", "--fail-swap-on=false",
+	}, args...)
 	line, err := parseCommandLine(args)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +44,8 @@ func validSettings(t *testing.T, args ...string) *Settings {
 
 var ranStandalone atomic.Bool
 
-// The whole start in standalone mode with a fake runtime, on the real kernel: everything the agent needs is there, the runtime's
-// cgroup driver is taken over, and nothing is left running when it ends. It can be done once in a process.
+// The whole start in standalone mode with a fake runtime, on the real kernel: everything the agent needs is there, the
+// runtime's cgroup driver is taken over, and nothing is left running when it ends. It can be done once in a process.
 func TestProcessStandalone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root for cgroups")
@@ -52,13 +54,16 @@ func TestProcessStandalone(t *testing.T) {
 		t.Skip("the container manager can be made once in a process")
 	}
 	runtime := crifake.NewFakeRemoteRuntime()
-	runtime.RuntimeService.FakeLinuxConfiguration = &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}
+	runtime.RuntimeService.FakeLinuxConfiguration = &runtimeapi.LinuxRuntimeConfiguration{
+		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS,
+	}
 	endpoint := "unix://" + filepath.Join(t.TempDir(), "cri.sock")
 	if err := runtime.Start(endpoint); err != nil {
 		t.Fatal(err)
 	}
 	defer runtime.Stop()
-	settings := validSettings(t, "--container-runtime-endpoint="+endpoint, "--cgroup-driver=systemd", "--hostname-override=here",
+	settings := validSettings(t, "--container-runtime-endpoint="+endpoint, "--cgroup-driver=systemd",
+		"--hostname-override=here",
 		"--kube-reserved=memory=10Mi", "--node-ip=10.1.2.3,not-an-ip")
 	settings.Config.EvictionHard = defaultEvictionHard()
 
@@ -81,11 +86,14 @@ func TestProcessStandalone(t *testing.T) {
 		t.Error("clients without an API server")
 	}
 	node := deps.Machine.ContainerManager.GetNodeConfig()
-	if node.CgroupDriver != "cgroupfs" || len(node.HardEvictionThresholds) == 0 || node.KubeReserved.Memory().String() != "10Mi" {
+	if node.CgroupDriver != "cgroupfs" || len(node.HardEvictionThresholds) == 0 ||
+		node.KubeReserved.Memory().String() != "10Mi" {
 		t.Errorf("container manager has %+v", node)
 	}
-	if deps.Serving.Auth == nil || deps.Serving.TLSOptions == nil || deps.Observability.Recorder == nil || deps.Observability.TracerProvider == nil ||
-		deps.Runtime.Runtime == nil || deps.Runtime.Images == nil || len(deps.Volumes.Plugins) < 12 || deps.Machine.Subpather == nil {
+	if deps.Serving.Auth == nil || deps.Serving.TLSOptions == nil || deps.Observability.Recorder == nil ||
+		deps.Observability.TracerProvider == nil ||
+		deps.Runtime.Runtime == nil || deps.Runtime.Images == nil || len(deps.Volumes.Plugins) < 12 ||
+		deps.Machine.Subpather == nil {
 		t.Errorf("incomplete dependencies: %+v", deps)
 	}
 	if !capabilities.Get().AllowPrivileged {
@@ -209,7 +217,8 @@ func TestPresentableHidesHeaders(t *testing.T) {
 	config := validSettings(t).Config
 	config.StaticPodURLHeader = map[string][]string{"Authorization": {"secret"}}
 	shown := presentable(config)
-	if shown.StaticPodURLHeader["Authorization"][0] != "<masked>" || config.StaticPodURLHeader["Authorization"][0] != "secret" {
+	if shown.StaticPodURLHeader["Authorization"][0] != "<masked>" ||
+		config.StaticPodURLHeader["Authorization"][0] != "secret" {
 		t.Errorf("shown %v, kept %v", shown.StaticPodURLHeader, config.StaticPodURLHeader)
 	}
 }

@@ -32,8 +32,8 @@ type Program struct {
 	New func(context.Context, kubelet.Dependencies) (Agent, error)
 }
 
-// Run does what the command line asks for and returns the exit code: 0 when it was done or a signal ended it, 1 otherwise.
-// Feature gates and logging belong to the process, so a process runs one agent only.
+// Run does what the command line asks for and returns the exit code: 0 when it was done or a signal ended it, 1
+// otherwise. Feature gates and logging belong to the process, so a process runs one agent only.
 func (p Program) Run(ctx context.Context) int {
 	defer logs.FlushLogs()
 	err := p.run(ctx)
@@ -49,8 +49,8 @@ func (p Program) Run(ctx context.Context) int {
 	return 1
 }
 
-// runtimeError is an error of an agent whose settings were right. It goes to the log, because logging is set up by then, while
-// errors of settings are for whoever typed them.
+// runtimeError is an error of an agent whose settings were right. It goes to the log, because logging is set up by
+// then, while errors of settings are for whoever typed them.
 type runtimeError struct{ err error }
 
 func (e *runtimeError) Error() string { return e.err.Error() }
@@ -93,8 +93,8 @@ func (p Program) run(ctx context.Context) error {
 	return nil
 }
 
-// UntilSignal returns a context that SIGTERM or SIGINT ends. A second signal calls now, for people who do not want to wait. The
-// returned function gives the signals back.
+// UntilSignal returns a context that SIGTERM or SIGINT ends. A second signal calls now, for people who do not want to
+// wait. The returned function gives the signals back.
 func UntilSignal(parent context.Context, now func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

@@ -29,16 +29,18 @@ const (
 	certificatePatience = 5 * time.Minute
 )
 
-// rotatingConnection uses a client certificate that is renewed before it expires (KEP-266). The first one comes from the
-// kubeconfig if that is valid, else it is requested with the bootstrap kubeconfig, in the background: until it is there
-// requests fail.
+// rotatingConnection uses a client certificate that is renewed before it expires (KEP-266). The first one comes from
+// the kubeconfig if that is valid, else it is requested with the bootstrap kubeconfig, in the background: until it is
+// there requests fail.
 func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error) {
 	logger := klog.FromContext(ctx)
 	flags := p.settings.Flags
 	logger.Info("Client rotation is on, will bootstrap in background")
-	requestConfig, userConfig, err := bootstrap.LoadClientConfig(logger, flags.KubeConfig, flags.BootstrapKubeconfig, flags.CertDirectory)
+	requestConfig, userConfig, err := bootstrap.LoadClientConfig(logger, flags.KubeConfig, flags.BootstrapKubeconfig,
+		flags.CertDirectory)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q, --bootstrap-kubeconfig %q: %w", flags.KubeConfig, flags.BootstrapKubeconfig, err)
+		return nil, fmt.Errorf("--kubeconfig %q, --bootstrap-kubeconfig %q: %w", flags.KubeConfig, flags.BootstrapKubeconfig,
+			err)
 	}
 	useContentType(requestConfig, p.settings.Config.ContentType)
 	limitRequests(userConfig, p.settings.Config)
@@ -51,7 +53,8 @@ func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error
 		logger.Error(err, "Failed to register the metric of the client certificate's lifetime")
 	}
 
-	// The manager's certificate takes the place of the one in the kubeconfig. Its own exit is off: this process ends in order.
+	// The manager's certificate takes the place of the one in the kubeconfig. Its own exit is off: this process ends in
+	// order.
 	config := rest.AnonymousClientConfig(userConfig)
 	closeAll, err := kubeletcertificate.UpdateTransport(logger, ctx.Done(), config, manager, 0)
 	if err != nil {
@@ -70,9 +73,11 @@ func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error
 	return connection, nil
 }
 
-// newClientCertificateManager asks for the first certificate with request, and for later ones with the certificate at hand. A
-// certificate in the kubeconfig is replaced at once: kubeadm puts a powerful one there.
-func newClientCertificateManager(request, user *rest.Config, dir string, node types.NodeName) (certificate.Manager, error) {
+// newClientCertificateManager asks for the first certificate with request, and for later ones with the certificate at
+// hand. A certificate in the kubeconfig is replaced at once: kubeadm puts a powerful one there.
+func newClientCertificateManager(
+	request, user *rest.Config, dir string, node types.NodeName,
+) (certificate.Manager, error) {
 	client := func(current *tls.Certificate) (clientset.Interface, error) {
 		if current == nil {
 			return clientset.NewForConfig(request)
@@ -100,7 +105,8 @@ func (p *process) watchClientCertificate(ctx context.Context, manager certificat
 				p.cancel(err)
 				return
 			default:
-				klog.FromContext(ctx).Error(err, "The API server does not answer. A restart may be necessary to retrieve new initial credentials.")
+				klog.FromContext(ctx).Error(err,
+					"The API server does not answer. A restart may be necessary to retrieve new initial credentials.")
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// A certificate that is about to expire is renewed with itself, connections made with it are given up, and the new one is where
-// stock looks for it at its next start.
+// A certificate that is about to expire is renewed with itself, connections made with it are given up, and the new one
+// is where stock looks for it at its next start.
 func TestClientCertificateRotation(t *testing.T) {
 	api := newFakeAPI(t)
 	api.firstExpires = true
@@ -45,8 +45,8 @@ func TestClientCertificateRotation(t *testing.T) {
 	}
 }
 
-// When heartbeats fail, connections that may be dead are given up: with HTTP/2 those that are idle, since it notices dead ones by
-// itself; without it all, also those in use.
+// When heartbeats fail, connections that may be dead are given up: with HTTP/2 those that are idle, since it notices
+// dead ones by itself; without it all, also those in use.
 func TestHeartbeatFailureDropsConnections(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http1=%v", http1), func(t *testing.T) {

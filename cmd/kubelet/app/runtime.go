@@ -27,7 +27,8 @@ func (p *process) reachRuntime(ctx context.Context) error {
 
 	runtime, err := criclient.NewRemoteRuntimeService(ctx, config.ContainerRuntimeEndpoint, timeout, tracer, streaming)
 	if err != nil {
-		return fmt.Errorf("containerRuntimeEndpoint (--container-runtime-endpoint) %q: %w", config.ContainerRuntimeEndpoint, err)
+		return fmt.Errorf("containerRuntimeEndpoint (--container-runtime-endpoint) %q: %w", config.ContainerRuntimeEndpoint,
+			err)
 	}
 	endpoint := config.ImageServiceEndpoint
 	if endpoint == "" {
@@ -46,15 +47,16 @@ const (
 	driverPause    = 2 * time.Second
 )
 
-// adoptCgroupDriver takes the cgroup driver from the runtime (KEP-4033), since the two must agree. A runtime that cannot say
-// leaves the one in the configuration.
+// adoptCgroupDriver takes the cgroup driver from the runtime (KEP-4033), since the two must agree. A runtime that
+// cannot say leaves the one in the configuration.
 func (p *process) adoptCgroupDriver(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	answer, err := runtimeConfig(ctx, p.deps.Runtime.Runtime)
 	if status.Code(err) == codes.Unimplemented {
 		legacyregistry.MustRegister(kubeletmetrics.CRILosingSupport)
 		kubeletmetrics.CRILosingSupport.WithLabelValues("1.37.0").Inc()
-		logger.Info("CRI implementation should be updated to support RuntimeConfig. Falling back to using cgroupDriver from kubelet config.")
+		logger.Info("CRI implementation should be updated to support RuntimeConfig. Falling back to using cgroupDriver " +
+			"from kubelet config.")
 		return nil
 	}
 	if err != nil {
@@ -71,7 +73,8 @@ func (p *process) adoptCgroupDriver(ctx context.Context) error {
 	default:
 		return fmt.Errorf("runtime returned an unknown cgroup driver %d", driver)
 	}
-	logger.Info("Using cgroup driver setting received from the CRI runtime", "cgroupDriver", p.settings.Config.CgroupDriver)
+	logger.Info("Using cgroup driver setting received from the CRI runtime",
+		"cgroupDriver", p.settings.Config.CgroupDriver)
 	return nil
 }
 
@@ -80,7 +83,9 @@ type runtimeConfigurer interface {
 }
 
 // runtimeConfig asks a few times, because the runtime may still be starting.
-func runtimeConfig(ctx context.Context, runtime runtimeConfigurer) (answer *runtimeapi.RuntimeConfigResponse, err error) {
+func runtimeConfig(
+	ctx context.Context, runtime runtimeConfigurer,
+) (answer *runtimeapi.RuntimeConfigResponse, err error) {
 	for attempt := range driverAttempts {
 		if attempt > 0 {
 			select {

@@ -32,8 +32,8 @@ type Settings struct {
 	Pressure pressureconfig.Loaded
 }
 
-// settings merges files and flags. The feature gates of the process are set here: twice, since the gates that flags enable
-// decide how files are defaulted, and files may enable more.
+// settings merges files and flags. The feature gates of the process are set here: twice, since the gates that flags
+// enable decide how files are defaulted, and files may enable more.
 func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
 	s := &Settings{Flags: l.flags, Config: l.config, FlagSet: l.flagSet}
 	if err := setGates(s.Config.FeatureGates); err != nil {
@@ -86,7 +86,8 @@ func setGates(gates map[string]bool) error {
 // startLogging applies the logging settings, which works once in a process.
 func (s *Settings) startLogging() error {
 	logs.InitLogs()
-	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, utilfeature.DefaultFeatureGate, field.NewPath("logging")); err != nil {
+	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, utilfeature.DefaultFeatureGate,
+		field.NewPath("logging")); err != nil {
 		return fmt.Errorf("initialize logging: %w", err)
 	}
 	return nil
@@ -97,7 +98,8 @@ func (s *Settings) log(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	cliflag.PrintFlags(s.FlagSet)
 	logger.Info("Kubelet version", "kubeletVersion", version.Get())
-	logger.Info("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
+	logger.Info("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"),
+		"GOTRACEBACK", os.Getenv("GOTRACEBACK"))
 	for _, file := range s.SkippedDropIns {
 		logger.V(4).Info("Skipped file in drop-in directory (does not have .conf extension)", "file", file)
 	}

@@ -21,23 +21,64 @@ type choice struct {
 
 var choices = []choice{
 	{[]string{"--max-pods=7", "--max-pods=0"}, []string{"maxPods: 11", "maxPods: 0"}},
-	{[]string{"--cluster-dns=10.0.0.1", "--cluster-dns=10.0.0.1,10.0.0.2"}, []string{"clusterDNS: [10.9.9.9]", "clusterDNS: []"}},
-	{[]string{"--eviction-hard=memory.available<7Mi", "--eviction-hard="}, []string{"evictionHard: {memory.available: 9Mi}", "evictionHard: {}", "evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: true"}},
-	{[]string{"--eviction-soft=memory.available<1Gi", ""}, []string{"evictionSoft: {nodefs.available: 20%}\nevictionSoftGracePeriod: {nodefs.available: 1m}"}},
+	{
+		[]string{"--cluster-dns=10.0.0.1", "--cluster-dns=10.0.0.1,10.0.0.2"},
+		[]string{"clusterDNS: [10.9.9.9]", "clusterDNS: []"},
+	},
+	{
+		[]string{"--eviction-hard=memory.available<7Mi", "--eviction-hard="},
+		[]string{
+			"evictionHard: {memory.available: 9Mi}", "evictionHard: {}",
+			"evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: true",
+		},
+	},
+	{
+		[]string{"--eviction-soft=memory.available<1Gi", ""},
+		[]string{"evictionSoft: {nodefs.available: 20%}\nevictionSoftGracePeriod: {nodefs.available: 1m}"},
+	},
 	{[]string{"--kube-reserved=cpu=100m", "--kube-reserved=cpu=1,memory=1Gi"}, []string{"kubeReserved: {memory: 5Mi}"}},
-	{[]string{"--anonymous-auth=false", "--anonymous-auth"}, []string{"authentication: {anonymous: {enabled: true}}", "authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}"}},
-	{[]string{"--authorization-mode=Webhook", "--authorization-mode=AlwaysAllow"}, []string{"authorization: {mode: AlwaysAllow}"}},
+	{
+		[]string{"--anonymous-auth=false", "--anonymous-auth"},
+		[]string{
+			"authentication: {anonymous: {enabled: true}}",
+			"authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}",
+		},
+	},
+	{
+		[]string{"--authorization-mode=Webhook", "--authorization-mode=AlwaysAllow"},
+		[]string{"authorization: {mode: AlwaysAllow}"},
+	},
 	{[]string{"--read-only-port=10255", "--read-only-port=0"}, []string{"readOnlyPort: 1234"}},
-	{[]string{"--register-with-taints=a=b:NoSchedule", "--register-with-taints=c=d:NoExecute,e=f:NoSchedule"}, []string{"registerWithTaints: [{key: x, effect: NoExecute}]"}},
-	{[]string{"--feature-gates=EventedPLEG=true", "--feature-gates=EventedPLEG=false,PodsAPI=true"}, []string{"featureGates: {EventedPLEG: true}", "featureGates: {PodsAPI: false, CRIListStreaming: true}"}},
-	{[]string{"--node-status-update-frequency=3s"}, []string{"nodeStatusUpdateFrequency: 7s", "nodeStatusUpdateFrequency: 0s"}},
+	{
+		[]string{"--register-with-taints=a=b:NoSchedule", "--register-with-taints=c=d:NoExecute,e=f:NoSchedule"},
+		[]string{"registerWithTaints: [{key: x, effect: NoExecute}]"},
+	},
+	{
+		[]string{"--feature-gates=EventedPLEG=true", "--feature-gates=EventedPLEG=false,PodsAPI=true"},
+		[]string{"featureGates: {EventedPLEG: true}", "featureGates: {PodsAPI: false, CRIListStreaming: true}"},
+	},
+	{
+		[]string{"--node-status-update-frequency=3s"},
+		[]string{"nodeStatusUpdateFrequency: 7s", "nodeStatusUpdateFrequency: 0s"},
+	},
 	{[]string{"--tls-cert-file=/a/b"}, []string{"tlsCertFile: relative/cert", "tlsCertFile: /abs/cert"}},
 	{[]string{"--pod-manifest-path=/x"}, []string{"staticPodPath: manifests"}},
-	{[]string{"--v=4", "-v=2", "--vmodule=a=1"}, []string{"logging: {verbosity: 3}", "logging: {vmodule: [{filePattern: b, verbosity: 2}]}"}},
+	{
+		[]string{"--v=4", "-v=2", "--vmodule=a=1"},
+		[]string{"logging: {verbosity: 3}", "logging: {vmodule: [{filePattern: b, verbosity: 2}]}"},
+	},
 	{[]string{"--reserved-memory=0:memory=1Gi"}, []string{"reservedMemory: [{numaNode: 0, limits: {memory: 2Gi}}]"}},
 	{[]string{"--housekeeping-interval=5s", "--hostname-override=n", "--node-labels=a=b"}, nil},
-	{[]string{"--enforce-node-allocatable=none", "--enforce-node-allocatable=pods,kube-reserved"}, []string{"enforceNodeAllocatable: [pods]", "enforceNodeAllocatable: [none]"}},
-	{nil, []string{"crashLoopBackOff: {maxContainerRestartPeriod: 10s}", "shutdownGracePeriod: 30s", "memorySwap: {swapBehavior: NoSwap}"}},
+	{
+		[]string{"--enforce-node-allocatable=none", "--enforce-node-allocatable=pods,kube-reserved"},
+		[]string{"enforceNodeAllocatable: [pods]", "enforceNodeAllocatable: [none]"},
+	},
+	{
+		nil, []string{
+			"crashLoopBackOff: {maxContainerRestartPeriod: 10s}", "shutdownGracePeriod: 30s",
+			"memorySwap: {swapBehavior: NoSwap}",
+		},
+	},
 }
 
 // scenario is a directory with files and a command line.

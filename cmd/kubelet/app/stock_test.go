@@ -25,7 +25,9 @@ func stockMerge(config *kubeletconfig.KubeletConfiguration, dir string) ([]strin
 func stockPrecedence(config *kubeletconfig.KubeletConfiguration, args []string) error
 
 // stockSettings does what stock's command does between parsing and validation.
-func stockSettings(ctx context.Context, args []string) (*kubeletconfig.KubeletConfiguration, *options.KubeletFlags, error) {
+func stockSettings(
+	ctx context.Context, args []string,
+) (*kubeletconfig.KubeletConfiguration, *options.KubeletFlags, error) {
 	fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	flags := options.NewKubeletFlags()
@@ -61,7 +63,9 @@ func stockSettings(ctx context.Context, args []string) (*kubeletconfig.KubeletCo
 }
 
 // gatesInTests are the feature gates that tests set; all are off by default.
-var gatesInTests = map[string]bool{"EventedPLEG": false, "PodsAPI": false, "CRIListStreaming": false, "QOSReserved": false}
+var gatesInTests = map[string]bool{
+	"EventedPLEG": false, "PodsAPI": false, "CRIListStreaming": false, "QOSReserved": false,
+}
 
 // gatesOfProcess returns a function that sets the feature gates back. A test's end does so too.
 func gatesOfProcess(t testing.TB) (restore func()) {

@@ -17,7 +17,8 @@ func (p *process) trace(ctx context.Context) error {
 		semconv.ServiceNameKey.String(server.ComponentKubelet),
 		semconv.HostNameKey.String(p.deps.Identity.Hostname),
 	)
-	provider, err := tracing.NewProvider(context.WithoutCancel(ctx), p.settings.Config.Tracing, nil, []resource.Option{self})
+	provider, err := tracing.NewProvider(context.WithoutCancel(ctx), p.settings.Config.Tracing, nil,
+		[]resource.Option{self})
 	if err != nil {
 		return fmt.Errorf("tracing: could not configure tracer provider: %w", err)
 	}

@@ -26,7 +26,9 @@ type fakeCollector struct {
 }
 
 // Export takes one batch.
-func (c *fakeCollector) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (c *fakeCollector) Export(
+	_ context.Context, r *collector.ExportTraceServiceRequest,
+) (*collector.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, batch := range r.ResourceSpans {
@@ -74,13 +76,15 @@ func kubeconfigFor(t *testing.T, api *fakeAPI) string {
 	return file
 }
 
-// What the agent does is sent to the collector of the configuration at the end at the latest, under the node's name; requests to
-// the API server belong to the same trace.
+// What the agent does is sent to the collector of the configuration at the end at the latest, under the node's name;
+// requests to the API server belong to the same trace.
 func TestTraces(t *testing.T) {
 	fake, endpoint := startCollector(t)
 	api := newFakeAPI(t)
 	p := &process{settings: validSettings(t, "--kubeconfig="+kubeconfigFor(t, api))}
-	p.settings.Config.Tracing = &tracingapi.TracingConfiguration{Endpoint: &endpoint, SamplingRatePerMillion: new(int32(1_000_000))}
+	p.settings.Config.Tracing = &tracingapi.TracingConfiguration{
+		Endpoint: &endpoint, SamplingRatePerMillion: new(int32(1_000_000)),
+	}
 	p.deps.Identity.Hostname, p.deps.Identity.NodeName = "here", "here"
 	if err := p.trace(t.Context()); err != nil {
 		t.Fatal(err)
@@ -106,7 +110,9 @@ func TestTraces(t *testing.T) {
 // Without a rate nothing is sampled, and without a configuration nothing is even connected.
 func TestNoTraces(t *testing.T) {
 	fake, endpoint := startCollector(t)
-	for _, config := range []*tracingapi.TracingConfiguration{nil, {Endpoint: &endpoint}, {Endpoint: &endpoint, SamplingRatePerMillion: new(int32(0))}} {
+	for _, config := range []*tracingapi.TracingConfiguration{
+		nil, {Endpoint: &endpoint}, {Endpoint: &endpoint, SamplingRatePerMillion: new(int32(0))},
+	} {
 		p := &process{settings: validSettings(t)}
 		p.settings.Config.Tracing = config
 		if err := p.trace(t.Context()); err != nil {

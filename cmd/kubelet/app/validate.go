@@ -14,8 +14,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 )
 
-// Validate returns everything that is wrong with the settings, one line per fault. It refuses what stock refuses, and no
-// more; but values that stock only stumbles over half-way through its start are found here too, before anything is started.
+// Validate returns everything that is wrong with the settings, one line per fault. It refuses what stock refuses, and
+// no more; but values that stock only stumbles over half-way through its start are found here too, before anything is
+// started.
 func (s *Settings) Validate(gates featuregate.FeatureGate) error {
 	faults := flatten(validation.ValidateKubeletConfiguration(s.Config, gates))
 	for i, fault := range faults {
@@ -65,7 +66,8 @@ var unnamed = []struct{ message, field string }{
 	{"kubelet is configured to not run on a host using cgroup v1", "failCgroupV1 (--fail-cgroupv1)"},
 }
 
-// explain adds to a message of stock's validation what some of them leave out: the field and the value that was refused.
+// explain adds to a message of stock's validation what some of them leave out: the field and the value that was
+// refused.
 func explain(err error, config *kubeletconfig.KubeletConfiguration) error {
 	message := strings.TrimPrefix(err.Error(), "invalid configuration: ")
 	for _, entry := range unnamed {
@@ -88,7 +90,9 @@ func missingValue(message string, config *kubeletconfig.KubeletConfiguration) (s
 	if name == nil {
 		return "", false
 	}
-	field := reflect.ValueOf(config).Elem().FieldByNameFunc(func(candidate string) bool { return strings.EqualFold(candidate, name[1]) })
+	field := reflect.ValueOf(config).Elem().FieldByNameFunc(func(candidate string) bool {
+		return strings.EqualFold(candidate, name[1])
+	})
 	if !field.IsValid() {
 		return "", false
 	}

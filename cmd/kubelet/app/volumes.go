@@ -29,7 +29,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// makeVolumes lists the volume plugins. Nothing is mounted, and no plugin initialized, before the agent has a volume host.
+// makeVolumes lists the volume plugins. Nothing is mounted, and no plugin initialized, before the agent has a volume
+// host.
 func (p *process) makeVolumes(ctx context.Context) error {
 	p.deps.Machine.HostUtil = hostutil.NewHostUtil()
 	p.deps.Machine.Subpather = subpath.New(p.deps.Machine.Mounter)
@@ -40,7 +41,8 @@ func (p *process) makeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// volumePlugins are all in-tree plugins. They are asked in this order which of them supports a volume, and exactly one does.
+// volumePlugins are all in-tree plugins. They are asked in this order which of them supports a volume, and exactly one
+// does.
 func volumePlugins(gates featuregate.FeatureGate) []volume.VolumePlugin {
 	var none volume.VolumeConfig
 	plugins := slices.Concat(

@@ -22,12 +22,14 @@ type Unsupported struct {
 	used        func(*kubeletconfig.KubeletConfiguration, *options.KubeletFlags, featuregate.FeatureGate) bool
 }
 
-// UnsupportedSettings is the whole list; docs/parity.md has the same. It is empty: every setting of stock v1.36.3 is acted upon. A setting
-// that a new stock version brings and that is not followed yet gets an entry here.
+// UnsupportedSettings is the whole list; docs/parity.md has the same. It is empty: every setting of stock v1.36.3 is
+// acted upon. A setting that a new stock version brings and that is not followed yet gets an entry here.
 var UnsupportedSettings []Unsupported
 
 // UnsupportedWarnings returns one line for each unsupported setting that is in use.
-func UnsupportedWarnings(config *kubeletconfig.KubeletConfiguration, flags *options.KubeletFlags, gates featuregate.FeatureGate) []string {
+func UnsupportedWarnings(
+	config *kubeletconfig.KubeletConfiguration, flags *options.KubeletFlags, gates featuregate.FeatureGate,
+) []string {
 	var lines []string
 	for _, entry := range UnsupportedSettings {
 		if entry.used(config, flags, gates) {
@@ -47,7 +49,8 @@ func (s *Settings) warnings() []string {
 	if utilfeature.DefaultFeatureGate.Enabled(features.MemoryQoS) {
 		lines = append(lines, memoryQoSWarnings()...)
 	}
-	if utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !s.Config.FailSwapOn && s.Config.MemorySwap.SwapBehavior == "" {
+	if utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !s.Config.FailSwapOn &&
+		s.Config.MemorySwap.SwapBehavior == "" {
 		lines = append(lines, "failSwapOn is false and memorySwap.swapBehavior is not set: pods get no swap (NoSwap)")
 	}
 	return lines
@@ -62,7 +65,10 @@ func memoryQoSWarnings() []string {
 		return []string{"MemoryQoS: failed to detect the kernel version: " + err.Error()}
 	}
 	if minimum := kernel.MemoryQoSMinKernelVersion; running.LessThan(version.MustParseGeneric(minimum)) {
-		return []string{"MemoryQoS memory.high throttling may cause process livelock on kernel " + running.String() + ", which is older than " + minimum}
+		return []string{
+			"MemoryQoS memory.high throttling may cause process livelock on kernel " + running.String() +
+				", which is older than " + minimum,
+		}
 	}
 	return nil
 }

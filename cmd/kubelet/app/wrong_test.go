@@ -35,7 +35,10 @@ func TestWrongValues(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{name: "cloud provider", args: []string{"--cloud-provider=aws"}, want: []string{"--cloud-provider", "aws", "external"}},
+		{
+			name: "cloud provider", args: []string{"--cloud-provider=aws"},
+			want: []string{"--cloud-provider", "aws", "external"},
+		},
 		{name: "sync frequency", file: "syncFrequency: -1s", want: []string{"syncFrequency", "-1s"}},
 		{name: "unknown flag", args: []string{"--no-such-flag"}, want: []string{"no-such-flag"}},
 		{name: "argument", args: []string{"run"}, want: []string{`"run"`}},
@@ -43,43 +46,121 @@ func TestWrongValues(t *testing.T) {
 		{name: "field of wrong type", file: "maxPods: many", want: []string{"maxPods", "config.yaml"}},
 		{name: "duration", file: "nodeStatusUpdateFrequency: 5", want: []string{"nodeStatusUpdateFrequency"}},
 		{name: "no such file", args: []string{"--config=/no/such/file"}, want: []string{"--config", "/no/such/file"}},
-		{name: "no such directory", args: []string{"--config-dir=/no/such/dir"}, want: []string{"--config-dir", "/no/such/dir"}},
-		{name: "unknown feature gate in flag", args: []string{"--feature-gates=NoSuchGate=true"}, want: []string{"--feature-gates", "NoSuchGate"}},
-		{name: "unknown feature gate in file", file: "featureGates: {NoSuchGate: true}", want: []string{"featureGates", "NoSuchGate", "config.yaml"}},
-		{name: "node label", args: []string{"--node-labels=kubernetes.io/foo=bar"}, want: []string{"--node-labels", "kubernetes.io/foo"}},
+		{
+			name: "no such directory", args: []string{"--config-dir=/no/such/dir"},
+			want: []string{"--config-dir", "/no/such/dir"},
+		},
+		{
+			name: "unknown feature gate in flag", args: []string{"--feature-gates=NoSuchGate=true"},
+			want: []string{"--feature-gates", "NoSuchGate"},
+		},
+		{
+			name: "unknown feature gate in file", file: "featureGates: {NoSuchGate: true}",
+			want: []string{"featureGates", "NoSuchGate", "config.yaml"},
+		},
+		{
+			name: "node label", args: []string{"--node-labels=kubernetes.io/foo=bar"},
+			want: []string{"--node-labels", "kubernetes.io/foo"},
+		},
 		{name: "node IP", args: []string{"--node-ip=10.0.0.1,10.0.0.2"}, want: []string{"--node-ip", "10.0.0.1,10.0.0.2"}},
 		{name: "address", file: "address: here", want: []string{"address (--address)", "here"}},
 		{name: "port", file: "port: 70000", want: []string{"port (--port)", "70000"}},
 		{name: "lease", file: "nodeLeaseDurationSeconds: -1", want: []string{"nodeLeaseDurationSeconds", "-1"}},
-		{name: "image GC", args: []string{"--image-gc-high-threshold=101"}, want: []string{"--image-gc-high-threshold", "101"}},
+		{
+			name: "image GC", args: []string{"--image-gc-high-threshold=101"},
+			want: []string{"--image-gc-high-threshold", "101"},
+		},
 		{name: "log files", file: "containerLogMaxFiles: 1", want: []string{"containerLogMaxFiles", "got 1"}},
-		{name: "log size", file: "containerLogMaxSize: huge", want: []string{"containerLogMaxSize (--container-log-max-size)", "huge"}},
+		{
+			name: "log size", file: "containerLogMaxSize: huge",
+			want: []string{"containerLogMaxSize (--container-log-max-size)", "huge"},
+		},
 		{name: "log interval", file: "containerLogMonitorInterval: 1s", want: []string{"containerLogMonitorInterval", "1s"}},
-		{name: "pod logs directory", file: "podLogsDir: /var/../log", want: []string{"podLogsDir (--pod-logs-dir)", "/var/../log"}},
-		{name: "taint", file: "registerWithTaints: [{key: a, effect: Sometimes}]", want: []string{"registerWithTaints", "Sometimes"}},
+		{
+			name: "pod logs directory", file: "podLogsDir: /var/../log",
+			want: []string{"podLogsDir (--pod-logs-dir)", "/var/../log"},
+		},
+		{
+			name: "taint", file: "registerWithTaints: [{key: a, effect: Sometimes}]",
+			want: []string{"registerWithTaints", "Sometimes"},
+		},
 		{name: "eviction signal", file: "evictionHard: {memory.free: 1Gi}", want: []string{"evictionHard", "memory.free"}},
-		{name: "eviction quantity", args: []string{"--eviction-hard=memory.available<lots"}, want: []string{"evictionHard", "memory.available", "lots"}},
-		{name: "soft threshold without grace", file: "evictionSoft: {memory.available: 1Gi}", want: []string{"evictionSoft", "memory.available", "evictionSoftGracePeriod"}},
-		{name: "reserved resource", file: "kubeReserved: {gpu: \"1\"}", want: []string{"kubeReserved (--kube-reserved)", "gpu"}},
-		{name: "reserved quantity", args: []string{"--system-reserved=memory=lots"}, want: []string{"systemReserved (--system-reserved)", "memory", "lots"}},
+		{
+			name: "eviction quantity", args: []string{"--eviction-hard=memory.available<lots"},
+			want: []string{"evictionHard", "memory.available", "lots"},
+		},
+		{
+			name: "soft threshold without grace", file: "evictionSoft: {memory.available: 1Gi}",
+			want: []string{"evictionSoft", "memory.available", "evictionSoftGracePeriod"},
+		},
+		{
+			name: "reserved resource", file: "kubeReserved: {gpu: \"1\"}",
+			want: []string{"kubeReserved (--kube-reserved)", "gpu"},
+		},
+		{
+			name: "reserved quantity", args: []string{"--system-reserved=memory=lots"},
+			want: []string{"systemReserved (--system-reserved)", "memory", "lots"},
+		},
 		{name: "negative reservation", file: "systemReserved: {cpu: \"-1\"}", want: []string{"systemReserved", "cpu", "-1"}},
-		{name: "QoS reserved", file: "qosReserved: {memory: half}\nfeatureGates: {QOSReserved: true}", want: []string{"qosReserved (--qos-reserved)", "half"}},
-		{name: "CPU policy", file: "cpuManagerPolicy: dynamic", want: []string{"cpuManagerPolicy (--cpu-manager-policy)", "dynamic"}},
-		{name: "memory policy", file: "memoryManagerPolicy: static", want: []string{"memoryManagerPolicy (--memory-manager-policy)", "static"}},
-		{name: "topology policy", file: "topologyManagerPolicy: numa", want: []string{"topologyManagerPolicy (--topology-manager-policy)", "numa"}},
+		{
+			name: "QoS reserved", file: "qosReserved: {memory: half}\nfeatureGates: {QOSReserved: true}",
+			want: []string{"qosReserved (--qos-reserved)", "half"},
+		},
+		{
+			name: "CPU policy", file: "cpuManagerPolicy: dynamic",
+			want: []string{"cpuManagerPolicy (--cpu-manager-policy)", "dynamic"},
+		},
+		{
+			name: "memory policy", file: "memoryManagerPolicy: static",
+			want: []string{"memoryManagerPolicy (--memory-manager-policy)", "static"},
+		},
+		{
+			name: "topology policy", file: "topologyManagerPolicy: numa",
+			want: []string{"topologyManagerPolicy (--topology-manager-policy)", "numa"},
+		},
 		{name: "ciphers", file: "tlsCipherSuites: [ROT13]", want: []string{"tlsCipherSuites (--tls-cipher-suites)", "ROT13"}},
-		{name: "TLS version", file: "tlsMinVersion: VersionTLS99", want: []string{"tlsMinVersion (--tls-min-version)", "VersionTLS99"}},
-		{name: "authorization mode", file: "authorization: {mode: Sometimes}", want: []string{"authorization.mode (--authorization-mode)", "Sometimes"}},
-		{name: "authorization without API server", file: "authorization: {mode: Webhook}", want: []string{"authorization.mode", "--kubeconfig"}},
-		{name: "tokens without API server", file: "authentication: {webhook: {enabled: true}}", want: []string{"authentication.webhook.enabled", "--kubeconfig"}},
-		{name: "lock file", args: []string{"--exit-on-lock-contention"}, want: []string{"--exit-on-lock-contention", "--lock-file"}},
-		{name: "kubeconfig", args: []string{"--kubeconfig=/no/such/kubeconfig"}, want: []string{"--kubeconfig", "/no/such/kubeconfig"}},
-		{name: "bootstrap kubeconfig", args: []string{"--kubeconfig=/no/such/a", "--bootstrap-kubeconfig=/no/such/b"}, want: []string{"--bootstrap-kubeconfig", "/no/such/b"}},
-		{name: "half a credential provider", args: []string{"--image-credential-provider-bin-dir=/"}, want: []string{"--image-credential-provider-config"}},
+		{
+			name: "TLS version", file: "tlsMinVersion: VersionTLS99",
+			want: []string{"tlsMinVersion (--tls-min-version)", "VersionTLS99"},
+		},
+		{
+			name: "authorization mode", file: "authorization: {mode: Sometimes}",
+			want: []string{"authorization.mode (--authorization-mode)", "Sometimes"},
+		},
+		{
+			name: "authorization without API server", file: "authorization: {mode: Webhook}",
+			want: []string{"authorization.mode", "--kubeconfig"},
+		},
+		{
+			name: "tokens without API server", file: "authentication: {webhook: {enabled: true}}",
+			want: []string{"authentication.webhook.enabled", "--kubeconfig"},
+		},
+		{
+			name: "lock file", args: []string{"--exit-on-lock-contention"},
+			want: []string{"--exit-on-lock-contention", "--lock-file"},
+		},
+		{
+			name: "kubeconfig", args: []string{"--kubeconfig=/no/such/kubeconfig"},
+			want: []string{"--kubeconfig", "/no/such/kubeconfig"},
+		},
+		{
+			name: "bootstrap kubeconfig", args: []string{"--kubeconfig=/no/such/a", "--bootstrap-kubeconfig=/no/such/b"},
+			want: []string{"--bootstrap-kubeconfig", "/no/such/b"},
+		},
+		{
+			name: "half a credential provider", args: []string{"--image-credential-provider-bin-dir=/"},
+			want: []string{"--image-credential-provider-config"},
+		},
 		{name: "run once", file: "runOnce: true", want: []string{"runOnce", "true"}},
-		{name: "runtime endpoint", file: `containerRuntimeEndpoint: ""`, args: []string{"--container-runtime-endpoint="}, want: []string{"containerRuntimeEndpoint"}},
+		{
+			name: "runtime endpoint", file: `containerRuntimeEndpoint: ""`, args: []string{"--container-runtime-endpoint="},
+			want: []string{"containerRuntimeEndpoint"},
+		},
 		{name: "logging format", args: []string{"--logging-format=xml"}, want: []string{"logging.format", "xml"}},
-		{name: "several at once", file: "maxPods: -1\npodsPerCore: -2", want: []string{"maxPods (--max-pods) -1", "podsPerCore (--pods-per-core) -2"}},
+		{
+			name: "several at once", file: "maxPods: -1\npodsPerCore: -2",
+			want: []string{"maxPods (--max-pods) -1", "podsPerCore (--pods-per-core) -2"},
+		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -127,7 +208,8 @@ func TestWrongDropIns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dropIns := map[string]string{"10.conf": header + "maxPods: 4", "20.conf": tc.content}
 			code, _, stderr := runProgram(t, scenario{dropIns: dropIns}.write(t, t.TempDir())...)
-			if code != 1 || !strings.Contains(stderr, tc.want) || !strings.Contains(stderr, filepath.Join("config.d", "20.conf")) {
+			if code != 1 || !strings.Contains(stderr, tc.want) ||
+				!strings.Contains(stderr, filepath.Join("config.d", "20.conf")) {
 				t.Errorf("exit code %d, message %q; want 1, %q and the file's name", code, stderr, tc.want)
 			}
 		})
@@ -144,7 +226,9 @@ func TestUnsetVersionIsRefused(t *testing.T) {
 
 func TestHelpAndVersion(t *testing.T) {
 	code, stdout, _ := runProgram(t, "--help")
-	for _, want := range []string{"Usage:\n  kubelet", "--kubeconfig", "--eviction-hard", "--housekeeping-interval", "--version"} {
+	for _, want := range []string{
+		"Usage:\n  kubelet", "--kubeconfig", "--eviction-hard", "--housekeeping-interval", "--version",
+	} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("--help: exit code %d, no %q in it", code, want)
 		}

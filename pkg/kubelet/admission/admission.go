@@ -33,23 +33,38 @@ func NewGate(allocator Allocator, readmission *Readmission, room *Room, rejector
 
 // Admit runs the chain for a pod that is new to this process, or has waited. When it is refused, the refusal is published and
 // false returned; false as well while the pod waits: then the room holds it, and the caller asks again later.
-func (g *Gate) Admit(ctx context.Context, active []*v1.Pod, pod *v1.Pod) bool {
+func (g *Gate) Admit(ctx context.Context, pod *v1.Pod) bool {
 	if !g.room.Holds(pod.UID) {
-		// Whoever waits did not run before; the runtime, which may be slow under pressure, is not asked again.
-		done := g.readmission.begin(ctx, pod)
+		// A pod that waits did not run before.
+		done := g.readmission.begin(pod)
 		defer done()
 	}
-	active = g.room.Beside(active, pod)
 	if g.room.Hold(ctx, pod) {
 		return false
 	}
-	ok, reason, message := g.allocator.AddPod(active, pod)
-	switch {
-	case ok:
-		g.room.Free(pod.UID)
-	case !g.room.HoldForVictims(ctx, pod, message):
-		g.rejector.Reject(ctx, pod, reason, message)
-		countRejection(reason)
+	return g.judge(ctx, pod)
+}
+
+// judge runs the chain. The other pods are listed only now: whatever the pod has waited for is over, and what has ended
+// until then is not in the list. A refusal is worth nothing when one of them has ended meanwhile, or when room was being
+// made for the pod and is not any more.
+func (g *Gate) judge(ctx context.Context, pod *v1.Pod) bool {
+	for {
+		making, beside := g.room.Victims.Making(pod.UID), g.room.Beside(pod)
+		ok, reason, message := g.allocator.AddPod(beside, pod)
+		switch {
+		case ok:
+			g.room.Free(pod.UID)
+			return true
+		case g.room.ended(beside):
+		case g.room.HoldForVictims(ctx, pod, beside, message):
+			return false
+		case making && !g.room.Victims.Making(pod.UID):
+		default:
+			g.room.Free(pod.UID)
+			g.rejector.Reject(ctx, pod, reason, message)
+			countRejection(reason)
+			return false
+		}
 	}
-	return ok
 }

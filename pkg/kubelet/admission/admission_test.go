@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
 func pod(uid types.UID) *v1.Pod {
@@ -28,28 +28,40 @@ func pod(uid types.UID) *v1.Pod {
 	}
 }
 
-// node is what a gate works on: an allocator that asks the readmission as a handler of the chain would, a runtime, a checkpoint.
+// node is what a gate works on: an allocator that asks the readmission as a handler of the chain would, a runtime, a checkpoint, a worker.
 type node struct {
 	readmission  *Readmission
 	runs         []*kubecontainer.Pod
-	runtimeErr   error
 	checkpointed types.UID
-	refuse       string
-	seen         map[types.UID]bool
-	statuses     map[types.UID]v1.PodStatus
+	// known is the state of the worker of the pod called a, if it has one.
+	known    *podlifecycle.State
+	refuse   string
+	seen     map[types.UID]bool
+	statuses map[types.UID]v1.PodStatus
 	// making are the pods for which others are being stopped.
 	making map[types.UID]bool
+	// begun are the pods for which stopping others was begun.
+	begun []types.UID
+	// active are the pods that use the node.
+	active []*v1.Pod
 }
 
-func (n *node) Making(uid types.UID) bool { return n.making[uid] }
-func (n *node) Forget(uid types.UID)      { delete(n.making, uid) }
+func (n *node) Making(uid types.UID) bool              { return n.making[uid] }
+func (n *node) Begin(_ context.Context, uid types.UID) { n.begun = append(n.begun, uid) }
+func (n *node) Forget(uid types.UID)                   { delete(n.making, uid) }
+func (n *node) Active() []*v1.Pod                      { return n.active }
 
 func (n *node) AddPod(_ []*v1.Pod, pod *v1.Pod) (bool, string, string) {
 	n.seen[pod.UID] = n.readmission.Readmitted(pod)
 	return n.refuse == "", n.refuse, "because"
 }
 
-func (n *node) GetPods(context.Context) ([]*kubecontainer.Pod, error) { return n.runs, n.runtimeErr }
+func (n *node) State(uid types.UID) (podlifecycle.State, bool) {
+	if n.known == nil || uid != "a" {
+		return podlifecycle.State{}, false
+	}
+	return *n.known, true
+}
 
 func (n *node) GetContainerResourceAllocation(uid types.UID, container string) (v1.ResourceRequirements, bool) {
 	return v1.ResourceRequirements{}, uid == n.checkpointed && container == "c"
@@ -63,8 +75,12 @@ func (n *node) SetPodStatus(_ klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1
 func newGate(n *node) (*Gate, *record.FakeRecorder) {
 	n.seen, n.statuses = map[types.UID]bool{}, map[types.UID]v1.PodStatus{}
 	n.readmission = NewReadmission(n, n)
+	n.readmission.SetRunning(n.runs)
 	recorder := record.NewFakeRecorder(10)
-	room := NewRoom(RoomConfig{Pressure: calm{}, Victims: n, Status: n, Recorder: recorder, Clock: clock.RealClock{}, Bound: func() time.Duration { return 0 }})
+	room := NewRoom(RoomConfig{
+		Pressure: calm{}, Victims: n, Status: n, Recorder: recorder, Clock: clock.RealClock{},
+		Active: n.Active, GoingDown: func() bool { return false }, Bound: func() time.Duration { return 0 },
+	})
 	return NewGate(n, n.readmission, room, NewRejector(recorder, n)), recorder
 }
 
@@ -89,12 +105,13 @@ func TestReadmission(t *testing.T) {
 		"everything of it has ended":       {node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{exited}}}}, false},
 		"another pod runs":                 {node{runs: []*kubecontainer.Pod{{ID: "b", Containers: []*kubecontainer.Container{running}}}}, false},
 		"it was admitted before a restart": {node{checkpointed: "a"}, true},
-		"the runtime does not answer":      {node{runtimeErr: errors.New("no")}, false},
+		"it has a worker":                  {node{known: &podlifecycle.State{Phase: podlifecycle.Syncing}}, true},
+		"its worker stops it":              {node{known: &podlifecycle.State{Phase: podlifecycle.Terminating}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tc.node
 			gate, _ := newGate(&n)
-			gate.Admit(t.Context(), nil, pod("a"))
+			gate.Admit(t.Context(), pod("a"))
 			if n.seen["a"] != tc.want {
 				t.Errorf("readmitted %v, want %v", n.seen["a"], tc.want)
 			}
@@ -105,10 +122,34 @@ func TestReadmission(t *testing.T) {
 	}
 }
 
+// A pod that ran before the agent was started is readmitted once. Should its UID come again after its end it is a new pod.
+func TestReadmissionIsForTheFirstAdmissionOnly(t *testing.T) {
+	n := node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{container(kubecontainer.ContainerStateRunning)}}}}
+	gate, _ := newGate(&n)
+	for i, want := range []bool{true, false} {
+		if gate.Admit(t.Context(), pod("a")); n.seen["a"] != want {
+			t.Errorf("admission %d: readmitted %v, want %v", i+1, n.seen["a"], want)
+		}
+	}
+}
+
+// Before the runtime has listed its pods one that runs could be rejected: the sync loop must not begin.
+func TestReadmissionIsUnhealthyUntilTheRuntimeHasListedItsPods(t *testing.T) {
+	n := &node{}
+	r := NewReadmission(n, n)
+	if ok, err := r.Healthy(); ok || err == nil {
+		t.Errorf("healthy before the runtime has answered: %v", err)
+	}
+	r.SetRunning(nil)
+	if ok, err := r.Healthy(); !ok || err != nil {
+		t.Errorf("not healthy although the runtime has answered: %v", err)
+	}
+}
+
 func TestRefusalIsPublished(t *testing.T) {
 	n := node{refuse: lifecycle.OutOfCPU}
 	gate, recorder := newGate(&n)
-	if gate.Admit(t.Context(), nil, pod("a")) {
+	if gate.Admit(t.Context(), pod("a")) {
 		t.Fatal("admitted")
 	}
 	status := n.statuses["a"]
@@ -139,11 +180,11 @@ func (named) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 // fixed answers what it is told to.
 type fixed struct{ answer lifecycle.PodAdmitResult }
 
-// efforts are the states of an effort to make room.
-type efforts struct{ making, failed bool }
+// attempts are the states of attempts to make room.
+type attempts struct{ making, failed bool }
 
-func (e efforts) Making(types.UID) bool { return e.making }
-func (e efforts) Failed(types.UID) bool { return e.failed }
+func (a attempts) Making(types.UID) bool { return a.making }
+func (a attempts) Failed(types.UID) bool { return a.failed }
 
 func (f fixed) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult { return f.answer }
 
@@ -158,19 +199,19 @@ func TestD38RoomIsMadeBeforeResourcesAreAllocated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod        *v1.Pod
 		predicates answer
-		efforts    efforts
+		attempts   attempts
 		want       answer
 	}{
-		"there is room":                        {critical, yes, efforts{}, yes},
-		"room is being made":                   {critical, full, efforts{making: true}, full},
-		"room could not be made":               {critical, failed, efforts{failed: true}, failed},
-		"there is room although that failed":   {critical, yes, efforts{failed: true}, yes},
-		"what preemption cannot help with":     {critical, answer{Reason: "NodeAffinity"}, efforts{}, yes},
-		"nobody is there who could be stopped": {critical, failed, efforts{}, yes},
-		"an ordinary pod that does not fit in": {ordinary, full, efforts{}, yes},
+		"there is room":                        {critical, yes, attempts{}, yes},
+		"room is being made":                   {critical, full, attempts{making: true}, full},
+		"room could not be made":               {critical, failed, attempts{failed: true}, failed},
+		"there is room although that failed":   {critical, yes, attempts{failed: true}, yes},
+		"what preemption cannot help with":     {critical, answer{Reason: "NodeAffinity"}, attempts{}, yes},
+		"nobody is there who could be stopped": {critical, failed, attempts{}, yes},
+		"an ordinary pod that does not fit in": {ordinary, full, attempts{}, yes},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := NewRoomFirst(fixed{tc.predicates}, tc.efforts)
+			h := NewRoomFirst(fixed{tc.predicates}, tc.attempts)
 			if got := h.Admit(&lifecycle.PodAdmitAttributes{Pod: tc.pod}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}

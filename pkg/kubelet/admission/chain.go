@@ -52,12 +52,12 @@ func (c Chain) Handlers() lifecycle.PodAdmitHandlers {
 // roomFirst asks the predicates ahead of their turn.
 type roomFirst struct {
 	predicates lifecycle.PodAdmitHandler
-	efforts    Efforts
+	attempts   Attempts
 }
 
-// Efforts says how it goes with making room for a pod.
-type Efforts interface {
-	// Making: it is under way. Failed: it has ended in vain, and nobody was told yet.
+// Attempts says how it goes with making room for a pod.
+type Attempts interface {
+	// Making: an attempt is planned or under way. Failed: victims of an earlier attempt have not stopped.
 	Making(uid types.UID) bool
 	Failed(uid types.UID) bool
 }
@@ -66,8 +66,8 @@ type Efforts interface {
 // a critical pod that needs exclusive CPUs is refused by the resource managers before preemption could help. While room is being
 // made the pod is refused for now, and for good when that has failed. Whatever else the predicates say is left to their own turn,
 // since they judge devices by what was allocated.
-func NewRoomFirst(predicates lifecycle.PodAdmitHandler, efforts Efforts) lifecycle.PodAdmitHandler {
-	return roomFirst{predicates, efforts}
+func NewRoomFirst(predicates lifecycle.PodAdmitHandler, attempts Attempts) lifecycle.PodAdmitHandler {
+	return roomFirst{predicates, attempts}
 }
 
 // Admit implements lifecycle.PodAdmitHandler.
@@ -75,10 +75,8 @@ func (r roomFirst) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmit
 	if !kubetypes.IsCriticalPod(attrs.Pod) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
-	// Asking tells of a failure and forgets it; to ask again would begin anew.
-	failed := r.efforts.Failed(attrs.Pod.UID)
 	answer := r.predicates.Admit(attrs)
-	if failed || r.efforts.Making(attrs.Pod.UID) {
+	if r.attempts.Making(attrs.Pod.UID) || r.attempts.Failed(attrs.Pod.UID) {
 		return answer
 	}
 	return lifecycle.PodAdmitResult{Admit: true}

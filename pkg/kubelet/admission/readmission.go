@@ -1,43 +1,75 @@
 package admission
 
 import (
-	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// RuntimePods lists the pods the runtime knows, from a short-lived cache.
-type RuntimePods interface {
-	GetPods(ctx context.Context) ([]*kubecontainer.Pod, error)
-}
-
-// Allocations tells what was allocated to a container when its pod was admitted, also by an earlier process.
+// Allocations returns what was allocated to a container when its pod was admitted, also by an earlier process.
 type Allocations interface {
 	GetContainerResourceAllocation(uid types.UID, container string) (v1.ResourceRequirements, bool)
 }
 
-// Readmission knows whether the pod whose admission is under way ran on this node before the agent was restarted. Such a pod
-// has been admitted already: pressure, taints and lack of resources are no reason to stop it now (kubernetes/kubernetes#83612,
-// stock kills all BestEffort pods of a node that is restarted under memory pressure). Stock keeps the resources of such pods in
-// its allocation checkpoint for the same purpose.
+// Lifecycle returns the state of a pod that has a worker.
+type Lifecycle interface {
+	State(uid types.UID) (podlifecycle.State, bool)
+}
+
+// Readmission decides whether the pod whose admission is under way is on this node already, since before the agent was restarted or since
+// before its source dropped it for a moment. Such a pod has been admitted already: pressure, taints and lack of resources are no reason to
+// stop it now (kubernetes/kubernetes#83612, stock kills all BestEffort pods of a node that is restarted under memory pressure). Stock keeps
+// the resources of such pods in its allocation checkpoint for the same purpose.
+//
+// The runtime is not asked during an admission, since it may be slow and the sync loop waits for the answer: SetRunning is called once,
+// before the first admission.
 //
 // It answers for one admission at a time: a later resize of the pod is no readmission.
 type Readmission struct {
-	runtime     RuntimePods
 	allocations Allocations
+	lifecycle   Lifecycle
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// running are the pods that ran when the agent started and have not been admitted since, nil before SetRunning.
+	running sets.Set[types.UID]
 	current types.UID
 }
 
-// NewReadmission reads the runtime and the allocation checkpoint.
-func NewReadmission(runtime RuntimePods, allocations Allocations) *Readmission {
-	return &Readmission{runtime: runtime, allocations: allocations}
+// NewReadmission returns a Readmission that reads the allocation checkpoint and the states of the pod workers.
+func NewReadmission(allocations Allocations, lifecycle Lifecycle) *Readmission {
+	return &Readmission{allocations: allocations, lifecycle: lifecycle}
+}
+
+// SetRunning records the pods of the runtime. It must be called once, before any pod is admitted: what runs then was started before the agent.
+func (r *Readmission) SetRunning(pods []*kubecontainer.Pod) {
+	running := sets.New[types.UID]()
+	for _, pod := range pods {
+		if hasRunning(pod) {
+			running.Insert(pod.ID)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = running
+}
+
+var errRunningUnknown = errors.New("the runtime has not listed its pods yet")
+
+// Healthy is false until SetRunning was called. No pod may be admitted before, since one that runs could be rejected.
+func (r *Readmission) Healthy() (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running == nil {
+		return false, errRunningUnknown
+	}
+	return true, nil
 }
 
 // Readmitted is true while the given pod's readmission is under way.
@@ -47,33 +79,35 @@ func (r *Readmission) Readmitted(pod *v1.Pod) bool {
 	return r.current != "" && r.current == pod.UID
 }
 
-// begin marks the pod when it ran here before; the returned function ends its admission.
-func (r *Readmission) begin(ctx context.Context, pod *v1.Pod) (end func()) {
-	if !r.ranBefore(ctx, pod) {
-		return func() {}
-	}
-	r.set(pod.UID)
-	return func() { r.set("") }
-}
-
-func (r *Readmission) set(uid types.UID) {
+// begin marks the pod when it is on this node already; the returned function ends its admission.
+func (r *Readmission) begin(pod *v1.Pod) (end func()) {
+	here := r.allocated(pod) || r.syncing(pod.UID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current = uid
+	if here || r.running.Has(pod.UID) {
+		r.current = pod.UID
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.current = ""
+		// From here on it has a worker, or it was rejected. Should its UID come again after its end it is another pod.
+		r.running.Delete(pod.UID)
+	}
 }
 
-func (r *Readmission) ranBefore(ctx context.Context, pod *v1.Pod) bool {
+func (r *Readmission) allocated(pod *v1.Pod) bool {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if _, ok := r.allocations.GetContainerResourceAllocation(pod.UID, c.Name); ok {
 			return true
 		}
 	}
-	pods, err := r.runtime.GetPods(ctx)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot ask the runtime whether the pod ran before, treating it as new", "pod", klog.KObj(pod))
-		return false
-	}
-	return slices.ContainsFunc(pods, func(p *kubecontainer.Pod) bool { return p.ID == pod.UID && hasRunning(p) })
+	return false
+}
+
+func (r *Readmission) syncing(uid types.UID) bool {
+	state, known := r.lifecycle.State(uid)
+	return known && !state.TerminationRequested()
 }
 
 // hasRunning is true when a container or a sandbox of the pod is up.

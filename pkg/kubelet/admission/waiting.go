@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -49,13 +50,20 @@ type RoomConfig struct {
 	Clock    clock.PassiveClock
 	// Victims make room for critical pods.
 	Victims Victims
+	// Active lists the pods that use the node, or may, those that wait included.
+	Active func() []*v1.Pod
+	// GoingDown is true while the machine shuts down.
+	GoingDown func() bool
 	// Bound is for how long a pod may wait; zero lets none wait. It is asked each time, so that it may change.
 	Bound func() time.Duration
 }
 
-// Victims says for which pods room is being made by stopping others. It ends by itself.
+// Victims are the pods that are stopped to make room for critical ones. That ends by itself.
 type Victims interface {
+	// Making is true while room for the pod is planned or being made.
 	Making(uid types.UID) bool
+	// Begin has the victims stopped that are planned for the pod, until ctx ends. It does not block.
+	Begin(ctx context.Context, uid types.UID)
 	// Forget drops what is known of a pod that waits no longer.
 	Forget(uid types.UID)
 }
@@ -84,6 +92,11 @@ type waiter struct {
 	since time.Time
 	// victims: it waits for others to stop.
 	victims bool
+	// beside are the pods beside which it was judged last, while it waits for others to stop.
+	beside []*v1.Pod
+	// judged: the chain of admit handlers has the word. The pod has its place until the chain has answered, but for
+	// everybody else it counts as one that does not wait: it may be running in a moment.
+	judged bool
 }
 
 // NewRoom returns an empty room.
@@ -103,35 +116,57 @@ func (r *Room) Call() {
 // Calls delivers once after one or more calls of Call.
 func (r *Room) Calls() <-chan struct{} { return r.calls }
 
-// Hold reports whether the pod has to wait. It is asked for new pods, and again for those that wait: false means that the pod
-// has left the room and that the chain of admit handlers has the word, because pressure is no reason any more to keep it out, or
-// because it has waited long enough.
+// Hold reports whether the pod has to wait. It is asked for new pods, and again for those that wait: false means that
+// the chain of admit handlers has the word, because pressure is no reason any more to keep the pod out, or because it
+// has waited long enough. The caller has to call Free or HoldForVictims after the chain has answered.
 func (r *Room) Hold(ctx context.Context, pod *v1.Pod) bool {
+	w, known := r.find(pod.UID)
+	if known && r.GoingDown() {
+		// The chain would reject the pod, and the controller of a DaemonSet would make another for this node. After a
+		// shutdown that is cancelled the pod is judged as ever.
+		return true
+	}
 	verdict, why := r.Pressure.Judge(pod)
 	now, bound := r.Clock.Now(), r.Bound()
-	w, known := r.find(pod.UID)
 	if !known {
 		w = waiter{uid: pod.UID, since: waitsSince(pod, now)}
 	}
 	waits := verdict == policy.Waits && now.Sub(w.since) < bound
 	if w.victims {
-		waits = r.Victims.Making(pod.UID)
+		// It is judged again when its victims have stopped, and when any pod has: its room may have come by itself.
+		waits = r.Victims.Making(pod.UID) && !r.ended(w.beside)
 	}
-	if !waits {
-		r.leave(pod.UID)
-		return false
+	switch {
+	case waits:
+		return known || r.enter(ctx, w, pod, fmt.Sprintf("%sThe pod waits for at most %v and is rejected then.", why, bound))
+	case known:
+		r.judge(pod.UID)
 	}
-	return known || r.enter(ctx, w, pod, fmt.Sprintf("%sThe pod waits for at most %v and is rejected then.", why, bound))
+	return false
 }
 
-// HoldForVictims reports whether the pod, which the chain has just refused for the given reason, has to wait until others have
-// stopped to make room for it.
-func (r *Room) HoldForVictims(ctx context.Context, pod *v1.Pod, why string) bool {
-	if !r.Victims.Making(pod.UID) {
-		r.Victims.Forget(pod.UID)
+// ended is true when one of the pods uses the node no more.
+func (r *Room) ended(pods []*v1.Pod) bool {
+	active := sets.New[types.UID]()
+	for _, p := range r.Active() {
+		active.Insert(p.UID)
+	}
+	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return !active.Has(p.UID) })
+}
+
+// HoldForVictims reports whether the pod, which the chain has just refused beside the given pods and for the given
+// reason, has to wait until others have stopped to make room for it. They are stopped only when the pod has its place
+// here, and when the machine does not go down.
+func (r *Room) HoldForVictims(ctx context.Context, pod *v1.Pod, beside []*v1.Pod, why string) bool {
+	if r.GoingDown() || !r.Victims.Making(pod.UID) {
 		return false
 	}
-	return r.enter(ctx, waiter{uid: pod.UID, since: r.Clock.Now(), victims: true}, pod, why+". Pods that matter less are being stopped to make room.")
+	w := waiter{uid: pod.UID, since: r.Clock.Now(), victims: true, beside: beside}
+	if !r.enter(ctx, w, pod, why+". Pods that matter less are being stopped to make room.") {
+		return false
+	}
+	r.Victims.Begin(ctx, pod.UID)
+	return true
 }
 
 // waitsSince: a pod that was waiting when the agent was restarted says so in its status.
@@ -173,17 +208,25 @@ func (r *Room) position(uid types.UID) int {
 
 // enter is false when too many wait already.
 func (r *Room) enter(ctx context.Context, w waiter, pod *v1.Pod, message string) bool {
+	earlier, _ := r.find(pod.UID)
 	if !r.add(w) {
 		klog.FromContext(ctx).Info("Too many pods wait for room already", "pod", klog.KObj(pod), "most", mostWaiting)
 		return false
 	}
-	r.tell(ctx, pod, message)
+	if !earlier.victims {
+		r.tell(ctx, pod, message)
+	}
 	return true
 }
 
+// add gives the pod a place, or changes for what it waits at the place that it has.
 func (r *Room) add(w waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if i := r.position(w.uid); i < len(r.pods) {
+		r.pods[i] = w
+		return true
+	}
 	if len(r.pods) >= mostWaiting {
 		return false
 	}
@@ -192,13 +235,17 @@ func (r *Room) add(w waiter) bool {
 	return true
 }
 
-// Free lets go of a pod that is deleted or gone.
-func (r *Room) Free(uid types.UID) {
-	r.leave(uid)
-	r.Victims.Forget(uid)
+// judge gives the chain the word about a pod that waits.
+func (r *Room) judge(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods[r.position(uid)].judged = true
 }
 
-func (r *Room) leave(uid types.UID) {
+// Free lets go of a pod that was admitted or rejected, or that is deleted or gone. What is being done to make room for
+// it ends.
+func (r *Room) Free(uid types.UID) {
+	r.Victims.Forget(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pods = slices.DeleteFunc(r.pods, func(w waiter) bool { return w.uid == uid })
@@ -211,10 +258,10 @@ func (r *Room) HoldsForVictims(uid types.UID) bool {
 	return waits && w.victims
 }
 
-// Holds reports whether the pod waits.
+// Holds reports whether the pod waits, and is not being judged at this moment.
 func (r *Room) Holds(uid types.UID) bool {
-	_, waits := r.find(uid)
-	return waits
+	w, waits := r.find(uid)
+	return waits && !w.judged
 }
 
 // Waiting lists the pods that wait, in the order in which they came.
@@ -236,17 +283,23 @@ func (r *Room) Without(pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return r.Holds(p.UID) })
 }
 
-// Beside are the pods whose resources count as taken for the given one: not those that came to the room after it, nor those that
-// wait and would have to make room for it. The caller's slice stays as it is.
-func (r *Room) Beside(active []*v1.Pod, pod *v1.Pod) []*v1.Pod {
+// Beside lists the active pods whose resources count as taken for the given one: not those that came to the room after
+// it, nor those that wait and would have to make room for it. Pods for which room is being made count also when they
+// came later, unless the given one waits for such room itself.
+func (r *Room) Beside(pod *v1.Pod) []*v1.Pod {
+	active := r.Active()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pods) == 0 {
 		return active
 	}
 	own := r.position(pod.UID)
+	heir := own < len(r.pods) && r.pods[own].victims
 	return slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool {
 		i := r.position(p.UID)
-		return i < len(r.pods) && i != own && (i > own || kubetypes.Preemptable(pod, p))
+		if i == len(r.pods) || i == own {
+			return false
+		}
+		return i > own && (heir || !r.pods[i].victims) || kubetypes.Preemptable(pod, p)
 	})
 }

@@ -30,6 +30,10 @@ type squeezed struct {
 	// full: there are not enough CPUs; asked is how often the chain was run.
 	full  bool
 	asked int
+	// judged is called when the chain has answered, if not nil.
+	judged func()
+	// goingDown: the machine shuts down.
+	goingDown bool
 	// beside are the pods that the chain was shown last.
 	beside []string
 }
@@ -45,6 +49,9 @@ func (s *squeezed) Judge(*v1.Pod) (policy.Verdict, string) {
 func (s *squeezed) AddPod(active []*v1.Pod, _ *v1.Pod) (bool, string, string) {
 	s.beside = nil
 	s.asked++
+	if s.judged != nil {
+		defer s.judged()
+	}
 	for _, p := range active {
 		s.beside = append(s.beside, p.Name)
 	}
@@ -68,7 +75,10 @@ func (s *squeezed) restart() {
 	s.seen, s.statuses = map[types.UID]bool{}, map[types.UID]v1.PodStatus{}
 	s.events = record.NewFakeRecorder(100)
 	s.readmission = NewReadmission(s, s)
-	s.room = NewRoom(RoomConfig{Pressure: s, Victims: s, Status: s, Recorder: s.events, Clock: s.clock, Bound: func() time.Duration { return s.bound }})
+	s.room = NewRoom(RoomConfig{
+		Pressure: s, Victims: s, Status: s, Recorder: s.events, Clock: s.clock,
+		Active: s.Active, GoingDown: func() bool { return s.goingDown }, Bound: func() time.Duration { return s.bound },
+	})
 	s.gate = NewGate(s, s.readmission, s.room, NewRejector(s.events, s))
 }
 
@@ -89,7 +99,7 @@ func TestAPodWaitsVisiblyAndEntersWhenThereIsRoom(t *testing.T) {
 	s := squeeze()
 	p := pod("a")
 	for range 3 {
-		if s.gate.Admit(t.Context(), nil, p) {
+		if s.gate.Admit(t.Context(), p) {
 			t.Fatal("admitted under pressure")
 		}
 		s.pass(time.Second)
@@ -109,7 +119,7 @@ func TestAPodWaitsVisiblyAndEntersWhenThereIsRoom(t *testing.T) {
 		t.Errorf("the metric says %v, %v", n, err)
 	}
 	s.verdict = policy.Admitted
-	if !s.gate.Admit(t.Context(), nil, p) || s.room.Holds("a") {
+	if !s.gate.Admit(t.Context(), p) || s.room.Holds("a") {
 		t.Error("not admitted when the pressure is over")
 	}
 	if n, err := testutil.GetGaugeMetricValue(podsWaiting); err != nil || n != 0 {
@@ -120,13 +130,13 @@ func TestAPodWaitsVisiblyAndEntersWhenThereIsRoom(t *testing.T) {
 func TestAtTheEndOfItsTimeAPodIsRejectedAsStockDoes(t *testing.T) {
 	s := squeeze()
 	p := pod("a")
-	s.gate.Admit(t.Context(), nil, p)
+	s.gate.Admit(t.Context(), p)
 	s.pass(time.Minute - 1)
-	if s.gate.Admit(t.Context(), nil, p); s.statuses["a"].Phase != v1.PodPending {
+	if s.gate.Admit(t.Context(), p); s.statuses["a"].Phase != v1.PodPending {
 		t.Errorf("rejected before its time: %+v", s.statuses["a"])
 	}
 	s.pass(1)
-	s.gate.Admit(t.Context(), nil, p)
+	s.gate.Admit(t.Context(), p)
 	if status := s.statuses["a"]; status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
 		t.Errorf("status %+v", status)
 	}
@@ -141,14 +151,14 @@ func TestWhoMayNotWaitIsRejectedAtOnce(t *testing.T) {
 		"waiting is switched off":           func(s *squeezed) { s.bound = 0 },
 		"too many wait": func(s *squeezed) {
 			for i := range mostWaiting {
-				s.gate.Admit(t.Context(), nil, pod(types.UID(fmt.Sprint("earlier-", i))))
+				s.gate.Admit(t.Context(), pod(types.UID(fmt.Sprint("earlier-", i))))
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := squeeze()
 			change(s)
-			s.gate.Admit(t.Context(), nil, pod("a"))
+			s.gate.Admit(t.Context(), pod("a"))
 			if status := s.statuses["a"]; status.Phase != v1.PodFailed || s.room.Holds("a") {
 				t.Errorf("status %+v", status)
 			}
@@ -159,20 +169,20 @@ func TestWhoMayNotWaitIsRejectedAtOnce(t *testing.T) {
 func TestARestartNeitherForgetsNorProlongsTheWait(t *testing.T) {
 	s := squeeze()
 	p := pod("a")
-	s.gate.Admit(t.Context(), nil, p)
+	s.gate.Admit(t.Context(), p)
 	// What the API server keeps; the start time is filled in by the status manager.
 	p.Status = s.statuses["a"]
 	p.Status.StartTime = &metav1.Time{Time: s.clock.Now()}
 	s.pass(40 * time.Second)
 	s.restart()
-	if s.gate.Admit(t.Context(), nil, p); !s.room.Holds("a") {
+	if s.gate.Admit(t.Context(), p); !s.room.Holds("a") {
 		t.Fatal("it does not wait after the restart")
 	}
 	if told := s.told(); len(told) != 0 {
 		t.Errorf("told again: %q", told)
 	}
 	s.pass(20 * time.Second)
-	if s.gate.Admit(t.Context(), nil, p); s.statuses["a"].Phase != v1.PodFailed {
+	if s.gate.Admit(t.Context(), p); s.statuses["a"].Phase != v1.PodFailed {
 		t.Errorf("the restart has prolonged the wait: %+v", s.statuses["a"])
 	}
 }
@@ -185,7 +195,7 @@ func TestACriticalPodWaitsForItsVictims(t *testing.T) {
 		s.making = map[types.UID]bool{"a": true}
 		p := pod("a")
 		for range 3 {
-			s.gate.Admit(t.Context(), nil, p)
+			s.gate.Admit(t.Context(), p)
 			s.pass(time.Hour)
 		}
 		message := "Node didn't have enough resource: cpu. Pods that matter less are being stopped to make room."
@@ -196,7 +206,7 @@ func TestACriticalPodWaitsForItsVictims(t *testing.T) {
 			t.Errorf("events %q, the chain was run %d times", told, s.asked)
 		}
 		s.making, s.full = nil, !enough
-		if got := s.gate.Admit(t.Context(), nil, p); got != enough || s.room.Holds("a") {
+		if got := s.gate.Admit(t.Context(), p); got != enough || s.room.Holds("a") {
 			t.Errorf("admitted %v, want %v", got, enough)
 		}
 		if status := s.statuses["a"]; !enough && (status.Phase != v1.PodFailed || status.Reason != "OutOfcpu") {
@@ -205,10 +215,69 @@ func TestACriticalPodWaitsForItsVictims(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsRefusedAgainKeepsItsPlace: its victims have stopped, somebody else has the room, and others are
+// stopped for it. While it is being judged it counts as one that may run in a moment.
+func TestAPodThatIsRefusedAgainKeepsItsPlace(t *testing.T) {
+	s := squeeze()
+	s.verdict, s.full = policy.Admitted, true
+	s.making = map[types.UID]bool{"first": true, "second": true}
+	s.gate.Admit(t.Context(), pod("first"))
+	s.gate.Admit(t.Context(), pod("second"))
+	s.making["first"] = false
+	if s.room.Hold(t.Context(), pod("first")) || s.room.Holds("first") {
+		t.Error("it waits while it is being judged")
+	}
+	s.making["first"] = true
+	if !s.room.HoldForVictims(t.Context(), pod("first"), nil, "full") || !s.room.HoldsForVictims("first") {
+		t.Error("it does not wait")
+	}
+	if got, want := s.room.Waiting(), []types.UID{"first", "second"}; !slices.Equal(got, want) {
+		t.Errorf("%v wait, want %v", got, want)
+	}
+	if want := []types.UID{"first", "second", "first"}; !slices.Equal(s.begun, want) {
+		t.Errorf("room was made for %v, want %v", s.begun, want)
+	}
+	if told := s.told(); len(told) != 2 {
+		t.Errorf("events %q, want one for each pod", told)
+	}
+}
+
+// TestARefusalFromBeforeTheEndOfAPodDoesNotCount: a pod ends while another is being judged, which is judged again.
+func TestARefusalFromBeforeTheEndOfAPodDoesNotCount(t *testing.T) {
+	s := squeeze()
+	s.verdict, s.full, s.active = policy.Admitted, true, []*v1.Pod{pod("ends")}
+	s.judged = func() { s.active, s.full = nil, false }
+	if !s.gate.Admit(t.Context(), pod("a")) || s.asked != 2 {
+		t.Errorf("not admitted when it was judged %d times", s.asked)
+	}
+}
+
+// TestWhileTheMachineGoesDown: pods that wait go on waiting, and no pod is stopped for one that comes.
+func TestWhileTheMachineGoesDown(t *testing.T) {
+	s := squeeze()
+	s.gate.Admit(t.Context(), pod("waits"))
+	s.goingDown, s.verdict, s.full = true, policy.Admitted, true
+	s.making = map[types.UID]bool{"critical": true}
+	s.pass(time.Hour)
+	for range 3 {
+		s.gate.Admit(t.Context(), pod("waits"))
+	}
+	if !s.room.Holds("waits") || s.asked != 0 {
+		t.Error("a pod that waits is judged")
+	}
+	if s.gate.Admit(t.Context(), pod("critical")); len(s.begun) != 0 || s.statuses["critical"].Phase != v1.PodFailed {
+		t.Errorf("others are stopped for %v, which is %s", s.begun, s.statuses["critical"].Phase)
+	}
+	s.goingDown, s.full = false, false
+	if !s.gate.Admit(t.Context(), pod("waits")) || s.asked != 2 {
+		t.Error("not judged after the shutdown was cancelled")
+	}
+}
+
 func TestAnAdmittedPodDoesNotWaitForVictimsAnyMore(t *testing.T) {
 	s := squeeze()
 	s.verdict, s.making = policy.Admitted, map[types.UID]bool{"a": true}
-	if !s.gate.Admit(t.Context(), nil, pod("a")) || s.room.Holds("a") || len(s.making) != 0 {
+	if !s.gate.Admit(t.Context(), pod("a")) || s.room.Holds("a") || len(s.making) != 0 {
 		t.Error("it waits although there is room")
 	}
 }
@@ -225,7 +294,7 @@ func TestABurstOfCallsIsOne(t *testing.T) {
 
 func TestFreeForgetsAtOnce(t *testing.T) {
 	s := squeeze()
-	s.gate.Admit(t.Context(), nil, pod("a"))
+	s.gate.Admit(t.Context(), pod("a"))
 	s.room.Free("a")
 	if s.room.Holds("a") || len(s.room.Waiting()) != 0 {
 		t.Error("it still waits")
@@ -240,8 +309,9 @@ func TestReservations(t *testing.T) {
 	priority := int32(2_000_000_000)
 	critical.Spec.Priority = &priority
 	active := []*v1.Pod{runs, first, second, newcomer, critical}
-	s.gate.Admit(t.Context(), active, first)
-	s.gate.Admit(t.Context(), active, second)
+	s.active = active
+	s.gate.Admit(t.Context(), first)
+	s.gate.Admit(t.Context(), second)
 	for _, test := range []struct {
 		pod  *v1.Pod
 		want string
@@ -250,7 +320,7 @@ func TestReservations(t *testing.T) {
 		{newcomer, "runs first second newcomer critical"}, {critical, "runs newcomer critical"},
 	} {
 		var got []string
-		for _, p := range s.room.Beside(active, test.pod) {
+		for _, p := range s.room.Beside(test.pod) {
 			got = append(got, p.Name)
 		}
 		if strings.Join(got, " ") != test.want {
@@ -261,7 +331,7 @@ func TestReservations(t *testing.T) {
 		t.Errorf("%d pods are left for eviction", n)
 	}
 	s.verdict = policy.Admitted
-	s.gate.Admit(t.Context(), active, first)
+	s.gate.Admit(t.Context(), first)
 	if got := strings.Join(s.beside, " "); got != "runs first newcomer critical" {
 		t.Errorf("the chain saw %s", got)
 	}

@@ -144,7 +144,9 @@ func TestV1WithoutFreezer(t *testing.T) {
 	a, b := start(t, idle), start(t, idle)
 	f.write("pids/pods/pod/cgroup.procs", a.pid())
 	f.write("memory/pods/pod/container/cgroup.procs", a.pid()+b.pid())
-	k := New(Config{Mounts: map[string]string{"pids": filepath.Join(f.root, "pids"), "memory": filepath.Join(f.root, "memory")}})
+	k := New(Config{
+		Mounts: map[string]string{"pids": filepath.Join(f.root, "pids"), "memory": filepath.Join(f.root, "memory")},
+	})
 	if err := k.Kill(within(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,8 @@ func TestV1WithoutFreezer(t *testing.T) {
 	b.awaitEnd(t)
 }
 
-// Between the list and the signal the process ends and its PID goes to somebody else: the PID is open, and in the cgroup no more.
+// Between the list and the signal the process ends and its PID goes to somebody else: the PID is open, and in the
+// cgroup no more.
 func TestPIDThatLeftIsNotHit(t *testing.T) {
 	f := newFake(t)
 	stays, left := start(t, idle), start(t, idle)
@@ -178,7 +181,8 @@ func TestKillSaysWhatIsLeft(t *testing.T) {
 	f.write("pods/pod/cgroup.procs", "0\n")
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
 	err := k.Kill(within(t, 50*time.Millisecond), "/pods/pod")
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 processes are left in cgroup /pods/pod") {
+	if !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "1 processes are left in cgroup /pods/pod") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -226,7 +230,9 @@ func TestProcesses(t *testing.T) {
 	f.write("proc/5/task/50/stat", "50 (headless) D 1 1")
 	f.write("proc/5/task/51/stat", "51 (headless) S 1 1")
 	f.write("proc/6/stat", "6 (sh) S 1 1")
-	k := New(Config{Mounts: map[string]string{"freezer": filepath.Join(f.root, "cg")}, Proc: filepath.Join(f.root, "proc")})
+	k := New(Config{
+		Mounts: map[string]string{"freezer": filepath.Join(f.root, "cg")}, Proc: filepath.Join(f.root, "proc"),
+	})
 	got, err := k.Processes("/pods/pod")
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,9 @@ type freezer struct {
 }
 
 func freezerV1(mount string) freezer {
-	return freezer{mount: mount, file: "freezer.state", on: "FROZEN", off: "THAWED", stateFile: "freezer.state", frozen: "FROZEN"}
+	return freezer{
+		mount: mount, file: "freezer.state", on: "FROZEN", off: "THAWED", stateFile: "freezer.state", frozen: "FROZEN",
+	}
 }
 
 func freezerV2(mount string) freezer {
@@ -50,8 +52,8 @@ func (f freezer) freeze(cgroup string) {
 	}
 }
 
-// thaw lets the processes in the cgroup and below run, also where it was not this package that froze them: on v1 a frozen process does not
-// die of a signal.
+// thaw lets the processes in the cgroup and below run, also where it was not this package that froze them: on v1 a
+// frozen process does not die of a signal.
 func (f freezer) thaw(cgroup string) error {
 	if f.mount == "" {
 		return nil

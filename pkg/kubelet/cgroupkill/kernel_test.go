@@ -33,7 +33,11 @@ func newKernel(t *testing.T, config Config) kernel {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups need root; the tests with a folder of files cover the rest")
 	}
-	k := kernel{t: t, config: config, name: fmt.Sprintf("/plimsoll-test-%d-%s", os.Getpid(), strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:]))}
+	k := kernel{
+		t: t, config: config,
+		name: fmt.Sprintf("/plimsoll-test-%d-%s", os.Getpid(),
+			strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])),
+	}
 	t.Cleanup(k.remove)
 	k.mkdir("")
 	return k
@@ -178,7 +182,8 @@ func TestKernelKillsAll(t *testing.T) {
 		}
 		outside := k.inCgroup(k.mkdir("other/container"), idle)
 		killer := k.killer()
-		if found, err := killer.Processes(pod); err != nil || len(found) != 20 || found[0].Name != "sleep" || found[0].State != 'S' {
+		if found, err := killer.Processes(pod); err != nil || len(found) != 20 || found[0].Name != "sleep" ||
+			found[0].State != 'S' {
 			t.Fatalf("found %v, %v", found, err)
 		}
 		if err := killer.Kill(within(t, 20*time.Second), pod); err != nil {

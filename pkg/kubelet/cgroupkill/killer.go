@@ -1,7 +1,8 @@
-// Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, past the container runtime. It knows cgroup v2
-// (cgroup.kill, Linux 5.14) and v1, where there is nothing like it: the freezer keeps the processes from forking meanwhile, and each is
-// killed through a pidfd (Linux 5.3) that was opened before the process was seen in the cgroup, so that a PID which was given
-// to another process is never hit. See cgroup-v2.rst and cgroup-v1/freezer-subsystem.rst of the kernel, pidfd_open(2).
+// Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, past the container runtime.
+// It knows cgroup v2 (cgroup.kill, Linux 5.14) and v1, where there is nothing like it: the freezer keeps the processes
+// from forking meanwhile, and each is killed through a pidfd (Linux 5.3) that was opened before the process was seen in
+// the cgroup, so that a PID which was given to another process is never hit. See cgroup-v2.rst and
+// cgroup-v1/freezer-subsystem.rst of the kernel, pidfd_open(2).
 package cgroupkill
 
 import (
@@ -30,7 +31,8 @@ type Config struct {
 	Proc string
 }
 
-// Killer lists and kills. Its methods may be called at any time from any goroutine; two kills of one cgroup at once do no harm.
+// Killer lists and kills. Its methods may be called at any time from any goroutine; two kills of one cgroup at once do
+// no harm.
 type Killer struct {
 	tree    tree
 	proc    proc
@@ -45,7 +47,9 @@ func New(c Config) *Killer {
 	if c.Proc == "" {
 		c.Proc = "/proc"
 	}
-	k := &Killer{tree: newTree(c), proc: proc(c.Proc), unified: c.Unified, freezer: freezerV1(c.Mounts["freezer"]), opened: func() {}}
+	k := &Killer{
+		tree: newTree(c), proc: proc(c.Proc), unified: c.Unified, freezer: freezerV1(c.Mounts["freezer"]), opened: func() {},
+	}
 	if c.Unified && len(k.tree) > 0 {
 		k.freezer = freezerV2(k.tree[0])
 	}
@@ -62,9 +66,10 @@ func check(cgroup string) error {
 	return nil
 }
 
-// Kill kills every process in the cgroup and below, new ones included, and returns when there is none left; with an error when ctx ends
-// before that. Such processes have been signalled and end as soon as the kernel lets them. Paused ones are thawed. A cgroup that does not
-// exist has no processes. The process that calls is never killed, nor is process 1.
+// Kill kills every process in the cgroup and below, new ones included, and returns when there is none left; with an
+// error when ctx ends before that. Such processes have been signalled and end as soon as the kernel lets them. Paused
+// ones are thawed. A cgroup that does not exist has no processes. The process that calls is never killed, nor is
+// process 1.
 func (k *Killer) Kill(ctx context.Context, cgroup string) error {
 	if err := check(cgroup); err != nil {
 		return err
@@ -77,7 +82,8 @@ func (k *Killer) Kill(ctx context.Context, cgroup string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%d processes are left in cgroup %s: %w", len(left), cgroup, context.Cause(ctx)), killErr, err)
+			return errors.Join(fmt.Errorf("%d processes are left in cgroup %s: %w", len(left), cgroup, context.Cause(ctx)),
+				killErr, err)
 		case <-time.After(roundPeriod):
 		}
 	}
@@ -93,7 +99,8 @@ func (k *Killer) round(cgroup string) error {
 			return err
 		}
 	}
-	// Frozen processes cannot fork. That some cannot be frozen (they sleep uninterruptibly) does not matter: those do not fork either.
+	// Frozen processes cannot fork. That some cannot be frozen (they sleep uninterruptibly) does not matter: those do not
+	// fork either.
 	k.freezer.freeze(cgroup)
 	err := k.signal(cgroup)
 	return errors.Join(err, k.freezer.thaw(cgroup))

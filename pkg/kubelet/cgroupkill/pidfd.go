@@ -21,8 +21,9 @@ func (k *Killer) signal(cgroup string) error {
 	return errors.Join(errs...)
 }
 
-// signalBatch opens the processes, and signals those that are in the cgroup after that. A PID that is in the cgroup after its
-// pidfd was opened belongs either to the process that was opened, or that process is dead and the signal has no effect.
+// signalBatch opens the processes, and signals those that are in the cgroup after that. A PID that is in the cgroup
+// after its pidfd was opened belongs either to the process that was opened, or that process is dead and the signal has
+// no effect.
 func (k *Killer) signalBatch(cgroup string, found []member) error {
 	open := map[int]int{}
 	defer func() {

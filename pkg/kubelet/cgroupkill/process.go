@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
-// Processes lists the processes in a cgroup and below, by PID; those that are dead and only wait for their parent are left out. Field
-// Container is not set. With an error the list may be incomplete.
+// Processes lists the processes in a cgroup and below, by PID; those that are dead and only wait for their parent are
+// left out. Field Container is not set. With an error the list may be incomplete.
 func (k *Killer) Processes(cgroup string) ([]escalation.Process, error) {
 	if err := check(cgroup); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func (p proc) look(process *escalation.Process) bool {
 	return true
 }
 
-// anotherThread returns the state of a thread that is alive, one in uninterruptible sleep if there is one; Z if there is none.
+// anotherThread returns the state of a thread that is alive, one in uninterruptible sleep if there is one; Z if there
+// is none.
 func (p proc) anotherThread(dir string) byte {
 	threads, err := os.ReadDir(filepath.Join(dir, "task"))
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the mount points of the hierarchies in which pods have cgroups. A process can be in a pod's cgroup in one and not in another.
+// tree is the mount points of the hierarchies in which pods have cgroups. A process can be in a pod's cgroup in one and
+// not in another.
 type tree []string
 
 func newTree(c Config) tree {
@@ -40,8 +41,8 @@ type member struct {
 	cgroup string
 }
 
-// pids lists the processes in a cgroup and below, by PID. A process of another PID namespace has PID 0. With an error the list may be
-// incomplete. A cgroup that does not exist, or ceases to, has none.
+// pids lists the processes in a cgroup and below, by PID. A process of another PID namespace has PID 0. With an error
+// the list may be incomplete. A cgroup that does not exist, or ceases to, has none.
 func (t tree) pids(cgroup string) ([]member, error) {
 	var found []member
 	var errs []error
@@ -70,7 +71,8 @@ func (t tree) pids(cgroup string) ([]member, error) {
 	return slices.CompactFunc(found, func(a, b member) bool { return a.pid == b.pid }), errors.Join(errs...)
 }
 
-// readPIDs reads a cgroup.procs. Below a threaded cgroup it cannot be read (EOPNOTSUPP); its processes are listed further up.
+// readPIDs reads a cgroup.procs. Below a threaded cgroup it cannot be read (EOPNOTSUPP); its processes are listed
+// further up.
 func readPIDs(path string) ([]int, error) {
 	data, err := os.ReadFile(path)
 	if vanished(err) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -23,8 +23,8 @@ import (
 
 // ContainerResources is the part of the container manager that knows allocations and cgroups.
 type ContainerResources interface {
-	// GetResources returns the devices, mounts, environment, annotations and CDI devices that device plugins and DRA drivers
-	// allocated to the container when the pod was admitted. The result belongs to the caller.
+	// GetResources returns the devices, mounts, environment, annotations and CDI devices that device plugins and DRA
+	// drivers allocated to the container when the pod was admitted. The result belongs to the caller.
 	GetResources(ctx context.Context, pod *v1.Pod, container *v1.Container) (*kubecontainer.RunContainerOptions, error)
 	// NewPodContainerManager returns the view on pod cgroups; a no-op one when there are no cgroups per QoS class.
 	NewPodContainerManager() cm.PodContainerManager
@@ -51,10 +51,13 @@ type PodDNS interface {
 
 // UserNamespaces hands out ID ranges to pods with hostUsers: false. The same pod gets the same range again.
 type UserNamespaces interface {
-	GetOrCreateUserNamespaceMappings(logger klog.Logger, pod *v1.Pod, runtimeHandler string) (*runtimeapi.UserNamespace, error)
+	GetOrCreateUserNamespaceMappings(
+		logger klog.Logger, pod *v1.Pod, runtimeHandler string,
+	) (*runtimeapi.UserNamespace, error)
 }
 
-// RuntimeClasses maps a RuntimeClass to the name of the runtime's handler. A nil or empty name is the default handler "".
+// RuntimeClasses maps a RuntimeClass to the name of the runtime's handler. A nil or empty name is the default handler
+// "".
 type RuntimeClasses interface {
 	LookupRuntimeHandler(runtimeClassName *string) (string, error)
 }
@@ -91,8 +94,8 @@ type BlockDevices interface {
 	IsSymlinkExist(path string) (bool, error)
 }
 
-// Config is what a Helper works with. Fields are required unless they say otherwise. Optional interface fields must be nil
-// interfaces when absent, not interfaces that hold a nil pointer.
+// Config is what a Helper works with. Fields are required unless they say otherwise. Optional interface fields must be
+// nil interfaces when absent, not interfaces that hold a nil pointer.
 type Config struct {
 	Layout   paths.Layout
 	Features Features
@@ -129,10 +132,13 @@ type Config struct {
 	// HostIPs returns the node's addresses, primary family first.
 	HostIPs func(ctx context.Context) ([]net.IP, error)
 
-	// RequestPodReinspect asks the PLEG to look at the pod again on its next relist. It may be called before the PLEG exists.
+	// RequestPodReinspect asks the PLEG to look at the pod again on its next relist. It may be called before the PLEG
+	// exists.
 	RequestPodReinspect func(uid types.UID)
 	// PodCPUAndMemoryStats asks the stats provider for the latest usage of one pod.
-	PodCPUAndMemoryStats func(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) (*statsapi.PodStats, error)
+	PodCPUAndMemoryStats func(
+		ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus,
+	) (*statsapi.PodStats, error)
 	// OnPodSandboxReady is called between sandbox and first container; see SandboxReady. Its error is only logged.
 	OnPodSandboxReady func(ctx context.Context, pod *v1.Pod) error
 }

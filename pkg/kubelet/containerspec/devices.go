@@ -36,7 +36,8 @@ func (h *Helper) blockDevice(logger klog.Logger, req request, want v1.VolumeDevi
 	}
 	volume, known := req.volumes[want.Name]
 	if !known || volume.BlockVolumeMapper == nil {
-		logger.Error(nil, "Block volume cannot be satisfied for container, because the volume is missing or the volume mapper is nil", "containerName", req.container.Name, "device", want)
+		logger.Error(nil, "Block volume cannot be satisfied for container, because the volume is missing or the volume "+
+			"mapper is nil", "containerName", req.container.Name, "device", want)
 		return nil, fmt.Errorf("cannot find volume %q to pass into container %q", want.Name, req.container.Name)
 	}
 	link := filepath.Join(volume.BlockVolumeMapper.GetPodDeviceMapPath())
@@ -48,6 +49,7 @@ func (h *Helper) blockDevice(logger klog.Logger, req request, want v1.VolumeDevi
 	if volume.ReadOnly {
 		permissions = readOnlyDevicePermissions
 	}
-	logger.V(4).Info("Device will be attached to container in the corresponding path on host", "containerName", req.container.Name, "path", link)
+	logger.V(4).Info("Device will be attached to container in the corresponding path on host",
+		"containerName", req.container.Name, "path", link)
 	return &kubecontainer.DeviceInfo{PathOnHost: link, PathInContainer: want.DevicePath, Permissions: permissions}, nil
 }

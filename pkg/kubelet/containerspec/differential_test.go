@@ -31,10 +31,12 @@ type outcome struct {
 	Made     []string
 }
 
-// TestSameAsStock gives random pods to both kubelets: options, error texts, hosts file, sub-path calls and directories are the same.
+// TestSameAsStock gives random pods to both kubelets: options, error texts, hosts file, sub-path calls and directories
+// are the same.
 func TestSameAsStock(t *testing.T) { compareMany(t) }
 
-// TestSameAsStockWithoutFeatures does so with every gate off that matters here. Some are locked since; an older version is emulated.
+// TestSameAsStockWithoutFeatures does so with every gate off that matters here. Some are locked since; an older version
+// is emulated.
 func TestSameAsStockWithoutFeatures(t *testing.T) {
 	gate := utilfeature.DefaultFeatureGate
 	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, gate, version.MustParse("1.32"))
@@ -82,7 +84,8 @@ func compareOnce(t *testing.T, rt *rapid.T, faults bool) bool {
 	ours := w.helper(t)
 	got := w.observe(t, func() (*kubecontainer.RunContainerOptions, error) {
 		pod := pod.DeepCopy()
-		opts, _, err := ours.GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], first(podIPs), podIPs, images)
+		opts, _, err := ours.GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], first(podIPs),
+			podIPs, images)
 		return opts, err
 	})
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmp.Comparer(sameImage)); diff != "" {
@@ -122,7 +125,8 @@ func (w *world) observe(t testing.TB, call func() (*kubecontainer.RunContainerOp
 	return result
 }
 
-// normalize removes what stock leaves open: the order of variables, and the sub-path of an image in mounts that are not images.
+// normalize removes what stock leaves open: the order of variables, and the sub-path of an image in mounts that are not
+// images.
 func normalize(opts *kubecontainer.RunContainerOptions) {
 	if opts == nil {
 		return
@@ -135,7 +139,8 @@ func normalize(opts *kubecontainer.RunContainerOptions) {
 	}
 }
 
-// takeNewDirs lists with their modes the directories that were made in volumes and the pod's directory, and removes the former.
+// takeNewDirs lists with their modes the directories that were made in volumes and the pod's directory, and removes the
+// former.
 func takeNewDirs(t testing.TB, w *world) []string {
 	t.Helper()
 	var made []string

@@ -12,8 +12,9 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// environment returns the variables that the pod's specification gives the container, by name, then those of services that it does
-// not override, by name. A value may refer with $(NAME) to services, to envFrom and to the env entries before it.
+// environment returns the variables that the pod's specification gives the container, by name, then those of services
+// that it does not override, by name. A value may refer with $(NAME) to services, to envFrom and to the env entries
+// before it.
 //
 // Service variables are no part of the container's hash: a change of services does not restart containers.
 func (h *Helper) environment(ctx context.Context, req request) ([]kubecontainer.EnvVar, error) {
@@ -42,8 +43,9 @@ func (h *Helper) environment(ctx context.Context, req request) ([]kubecontainer.
 	return appendSorted(envs, services), nil
 }
 
-// serviceEnvironment returns the variables of the services that the pod can see. A pod from the API server waits for the first list
-// of services: it would otherwise be started for good without KUBERNETES_SERVICE_HOST. A static pod does not wait.
+// serviceEnvironment returns the variables of the services that the pod can see. A pod from the API server waits for
+// the first list of services: it would otherwise be started for good without KUBERNETES_SERVICE_HOST. A static pod does
+// not wait.
 func (h *Helper) serviceEnvironment(pod *v1.Pod) (map[string]string, error) {
 	if pod.Spec.EnableServiceLinks == nil {
 		return nil, errors.New("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")

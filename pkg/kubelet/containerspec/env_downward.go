@@ -39,7 +39,8 @@ func (b *envBuilder) field(ctx context.Context, ref *v1.ObjectFieldSelector) (st
 	return fieldpath.ExtractFieldPathAsString(pod, path)
 }
 
-// podIPs are the addresses from the runtime, the node's primary family first (issue 97979). The pod's status may not have them yet.
+// podIPs are the addresses from the runtime, the node's primary family first (issue 97979). The pod's status may not
+// have them yet.
 func (b *envBuilder) podIPs() []string {
 	return sortPodIPs(b.helper.cfg.NodeIPs, b.request.podIPs)
 }
@@ -97,8 +98,8 @@ func newLimitedPod(req request, defaults v1.ResourceList) *limitedPod {
 	return &limited
 }
 
-// defaultLimits is what the downward API shows as the limits of a container that has none: those of the pod, else what the node
-// can allocate. The result must not be modified.
+// defaultLimits is what the downward API shows as the limits of a container that has none: those of the pod, else what
+// the node can allocate. The result must not be modified.
 func defaultLimits(pod *v1.Pod, allocatable v1.ResourceList, podLevel bool) v1.ResourceList {
 	if !podLevel || !resourcehelper.IsPodLevelLimitsSet(pod) {
 		return allocatable

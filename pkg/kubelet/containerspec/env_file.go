@@ -12,8 +12,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// fileKey returns the value of a key in an env file of one of the pod's volumes (KEP-3721). An empty value is as good as none.
-// What is wrong with the file goes to the log only: the text would show parts of it.
+// fileKey returns the value of a key in an env file of one of the pod's volumes (KEP-3721). An empty value is as good
+// as none. What is wrong with the file goes to the log only: the text would show parts of it.
 func (b *envBuilder) fileKey(ctx context.Context, ref *v1.FileKeySelector) (string, bool, error) {
 	volume, known := b.request.volumes[ref.VolumeName]
 	if !known || volume.Mounter == nil {

@@ -7,7 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// objectCache gets each ConfigMap and Secret once per container, so that all of a container's variables see one version of it.
+// objectCache gets each ConfigMap and Secret once per container, so that all of a container's variables see one version
+// of it.
 type objectCache struct {
 	namespace  string
 	configMaps map[string]*v1.ConfigMap
@@ -37,7 +38,9 @@ func (c *objectCache) configMap(name string, optional *bool) (*v1.ConfigMap, err
 	if c.getConfigMap == nil {
 		return nil, fmt.Errorf("couldn't get configMap %v/%v, no kubeClient defined", c.namespace, name)
 	}
-	return cached(c.configMaps, name, isTrue(optional), func() (*v1.ConfigMap, error) { return c.getConfigMap(c.namespace, name) })
+	return cached(c.configMaps, name, isTrue(optional), func() (*v1.ConfigMap, error) {
+		return c.getConfigMap(c.namespace, name)
+	})
 }
 
 // secret returns the Secret, or nil if it is optional and does not exist.
@@ -65,8 +68,8 @@ func cached[T any](known map[string]*T, name string, optional bool, get func() (
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// fromSources returns the variables of envFrom: all keys of each source, later sources over earlier ones. Any key is taken as a
-// name (KEP-4369).
+// fromSources returns the variables of envFrom: all keys of each source, later sources over earlier ones. Any key is
+// taken as a name (KEP-4369).
 func (b *envBuilder) fromSources() (map[string]string, error) {
 	own := map[string]string{}
 	for _, source := range b.request.container.EnvFrom {

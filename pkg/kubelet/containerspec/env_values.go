@@ -17,9 +17,11 @@ type envBuilder struct {
 	limited *limitedPod
 }
 
-// value returns the value of one entry of env. It is not set if what it refers to is optional and missing. An entry that has both
-// a value and a source (which the API refuses) takes the value.
-func (b *envBuilder) value(ctx context.Context, entry v1.EnvVar, lookup func(string) string) (value string, set bool, err error) {
+// value returns the value of one entry of env. It is not set if what it refers to is optional and missing. An entry
+// that has both a value and a source (which the API refuses) takes the value.
+func (b *envBuilder) value(
+	ctx context.Context, entry v1.EnvVar, lookup func(string) string,
+) (value string, set bool, err error) {
 	if entry.Value != "" {
 		return expansion.Expand(entry.Value, lookup), true, nil
 	}

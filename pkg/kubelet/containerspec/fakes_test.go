@@ -76,9 +76,11 @@ func newWorld(t testing.TB) *world {
 		configMaps: map[string]*v1.ConfigMap{},
 		secrets:    map[string]*v1.Secret{},
 		volumes:    kubecontainer.VolumeMap{},
-		handlers:   []kubecontainer.RuntimeHandler{{Name: "", SupportsRecursiveReadOnlyMounts: true, SupportsUserNamespaces: true}, {Name: "old"}},
-		classes:    map[string]string{"legacy": "old", "lost": "nobody-knows"},
-		subpaths:   &recordingSubpaths{},
+		handlers: []kubecontainer.RuntimeHandler{
+			{Name: "", SupportsRecursiveReadOnlyMounts: true, SupportsUserNamespaces: true}, {Name: "old"},
+		},
+		classes:  map[string]string{"legacy": "old", "lost": "nobody-knows"},
+		subpaths: &recordingSubpaths{},
 	}
 	w.makePodDir(t)
 	return w
@@ -96,28 +98,30 @@ func (w *world) makePodDir(t testing.TB) {
 // config is a complete configuration for this world.
 func (w *world) config() containerspec.Config {
 	return containerspec.Config{
-		Layout:               w.layout(),
-		Features:             containerspec.CurrentFeatures(),
-		ClusterDomain:        "cluster.local",
-		NodeIPs:              w.nodeIPs,
-		Resources:            w,
-		DynamicResources:     w,
-		Volumes:              w,
-		DNS:                  w,
-		UserNamespaces:       w,
-		HostFiles:            hostutil.NewHostUtil(),
-		Subpaths:             w.subpaths,
-		RuntimeClasses:       w,
-		RuntimeHandlers:      func() []kubecontainer.RuntimeHandler { return w.handlers },
-		Services:             w,
-		ServicesSynced:       func() bool { return w.synced },
-		ConfigMaps:           w,
-		Secrets:              w,
-		Node:                 func(context.Context) (*v1.Node, error) { return w.node, nil },
-		HostIPs:              func(context.Context) ([]net.IP, error) { return w.hostIPs, nil },
-		RequestPodReinspect:  func(types.UID) {},
-		PodCPUAndMemoryStats: func(context.Context, *v1.Pod, *kubecontainer.PodStatus) (*statsapi.PodStats, error) { return nil, nil },
-		OnPodSandboxReady:    func(context.Context, *v1.Pod) error { return nil },
+		Layout:              w.layout(),
+		Features:            containerspec.CurrentFeatures(),
+		ClusterDomain:       "cluster.local",
+		NodeIPs:             w.nodeIPs,
+		Resources:           w,
+		DynamicResources:    w,
+		Volumes:             w,
+		DNS:                 w,
+		UserNamespaces:      w,
+		HostFiles:           hostutil.NewHostUtil(),
+		Subpaths:            w.subpaths,
+		RuntimeClasses:      w,
+		RuntimeHandlers:     func() []kubecontainer.RuntimeHandler { return w.handlers },
+		Services:            w,
+		ServicesSynced:      func() bool { return w.synced },
+		ConfigMaps:          w,
+		Secrets:             w,
+		Node:                func(context.Context) (*v1.Node, error) { return w.node, nil },
+		HostIPs:             func(context.Context) ([]net.IP, error) { return w.hostIPs, nil },
+		RequestPodReinspect: func(types.UID) {},
+		PodCPUAndMemoryStats: func(context.Context, *v1.Pod, *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
+			return nil, nil
+		},
+		OnPodSandboxReady: func(context.Context, *v1.Pod) error { return nil },
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// richWorld has something of everything that a container can refer to. Services' variables do not collide: stock picks one of the
-// colliding values at random.
+// richWorld has something of everything that a container can refer to. Services' variables do not collide: stock picks
+// one of the colliding values at random.
 func richWorld(t testing.TB) *world {
 	w := newWorld(t)
 	named := clusterService(namespace, "shop", "10.0.0.3", 80)
@@ -29,8 +29,12 @@ func richWorld(t testing.TB) *world {
 		clusterService(namespace, "external", "", 1),
 		named,
 	}
-	w.configMaps[namespace+"/settings"] = &v1.ConfigMap{Data: map[string]string{"COLOR": "red", "strange key!": "x", "REF": "$(COLOR)"}}
-	w.secrets[namespace+"/login"] = &v1.Secret{Data: map[string][]byte{"PASSWORD": []byte("hunter2"), "COLOR": []byte("secret-red")}}
+	w.configMaps[namespace+"/settings"] = &v1.ConfigMap{
+		Data: map[string]string{"COLOR": "red", "strange key!": "x", "REF": "$(COLOR)"},
+	}
+	w.secrets[namespace+"/login"] = &v1.Secret{
+		Data: map[string][]byte{"PASSWORD": []byte("hunter2"), "COLOR": []byte("secret-red")},
+	}
 	w.allocated = kubecontainer.RunContainerOptions{
 		Envs:        []kubecontainer.EnvVar{{Name: "DEVICE", Value: "gpu0"}, {Name: "COLOR", Value: "device-color"}},
 		Mounts:      []kubecontainer.Mount{{ContainerPath: "/dev/x", HostPath: "/dev/x"}},
@@ -39,9 +43,23 @@ func richWorld(t testing.TB) *world {
 		Annotations: []kubecontainer.Annotation{{Name: "gpu", Value: "0"}},
 	}
 	w.volumes = kubecontainer.VolumeMap{
-		"data":      {Mounter: mounter{path: w.volumeDir(t, "data"), attributes: volume.Attributes{Managed: true, SELinuxRelabel: true}}, InnerVolumeSpecName: "pvc-data"},
-		"labeled":   {Mounter: mounter{path: w.volumeDir(t, "labeled"), attributes: volume.Attributes{Managed: true, SELinuxRelabel: true}}, SELinuxLabeled: true},
-		"projected": {Mounter: mounter{path: w.volumeDir(t, "projected"), attributes: volume.Attributes{ReadOnly: true, Managed: true, SELinuxRelabel: true}}},
+		"data": {
+			Mounter: mounter{
+				path: w.volumeDir(t, "data"), attributes: volume.Attributes{Managed: true, SELinuxRelabel: true},
+			},
+			InnerVolumeSpecName: "pvc-data",
+		},
+		"labeled": {
+			Mounter: mounter{
+				path: w.volumeDir(t, "labeled"), attributes: volume.Attributes{Managed: true, SELinuxRelabel: true},
+			}, SELinuxLabeled: true,
+		},
+		"projected": {
+			Mounter: mounter{
+				path:       w.volumeDir(t, "projected"),
+				attributes: volume.Attributes{ReadOnly: true, Managed: true, SELinuxRelabel: true},
+			},
+		},
 		"host":      {Mounter: mounter{path: w.volumeDir(t, "host")}},
 		"artifact":  {Mounter: mounter{attributes: volume.Attributes{ReadOnly: true, Managed: true, SELinuxRelabel: true}}},
 		"pathless":  {Mounter: mounter{}},
@@ -90,7 +108,9 @@ func rarely(t *rapid.T, label string) bool { return rapid.IntRange(0, 7).Draw(t,
 func drawPod(t *rapid.T) *v1.Pod {
 	pod := basicPod()
 	pod.Namespace = pick(t, "namespace", namespace, namespace, "default")
-	pod.Name = pick(t, "name", "web-0", "a.name.with.dots", "a-very-long-name-that-does-not-fit-into-a-host-name-of-the-kernel-1", "cut-here-123456789-123456789-123456789-123456789-123456789-12.-x")
+	pod.Name = pick(t, "name", "web-0", "a.name.with.dots",
+		"a-very-long-name-that-does-not-fit-into-a-host-name-of-the-kernel-1",
+		"cut-here-123456789-123456789-123456789-123456789-123456789-12.-x")
 	pod.Annotations["kubernetes.io/config.source"] = pick(t, "source", "api", "api", "file")
 	spec := &pod.Spec
 	spec.Hostname = pick(t, "hostname", "", "", "chosen", "Not_A_Label")
@@ -104,13 +124,16 @@ func drawPod(t *rapid.T) *v1.Pod {
 		spec.EnableServiceLinks = nil
 	}
 	if rapid.Bool().Draw(t, "aliases") {
-		spec.HostAliases = []v1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"one", "two"}}, {IP: "::2", Hostnames: []string{"three"}}}
+		spec.HostAliases = []v1.HostAlias{
+			{IP: "1.2.3.4", Hostnames: []string{"one", "two"}}, {IP: "::2", Hostnames: []string{"three"}},
+		}
 	}
 	if rapid.Bool().Draw(t, "podLevel") {
 		spec.Resources = &v1.ResourceRequirements{Limits: drawResources(t, "podLimits")}
 	}
 	spec.Containers[0] = drawContainer(t)
-	spec.Containers = append(spec.Containers, v1.Container{Name: "other", Resources: v1.ResourceRequirements{Requests: drawResources(t, "otherRequests")}})
+	spec.Containers = append(spec.Containers,
+		v1.Container{Name: "other", Resources: v1.ResourceRequirements{Requests: drawResources(t, "otherRequests")}})
 	return pod
 }
 
@@ -128,7 +151,9 @@ func drawContainer(t *rapid.T) v1.Container {
 	c := v1.Container{
 		Name:                   "main",
 		TerminationMessagePath: pick(t, "terminationPath", "", "/dev/termination-log"),
-		Resources:              v1.ResourceRequirements{Limits: drawResources(t, "limits"), Requests: drawResources(t, "requests")},
+		Resources: v1.ResourceRequirements{
+			Limits: drawResources(t, "limits"), Requests: drawResources(t, "requests"),
+		},
 	}
 	c.EnvFrom = rapid.SliceOfN(rapid.Custom(drawEnvFrom), 0, 3).Draw(t, "envFrom")
 	c.Env = rapid.SliceOfN(rapid.Custom(drawEnv), 0, 8).Draw(t, "env")
@@ -155,15 +180,19 @@ func drawObject(t *rapid.T, good string) string {
 }
 
 func drawEnv(t *rapid.T) v1.EnvVar {
-	env := v1.EnvVar{Name: pick(t, "envName", "A", "B", "COLOR", "SHOP_SERVICE_HOST", "KUBERNETES_SERVICE_HOST", "strange name")}
+	env := v1.EnvVar{
+		Name: pick(t, "envName", "A", "B", "COLOR", "SHOP_SERVICE_HOST", "KUBERNETES_SERVICE_HOST", "strange name"),
+	}
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0, 1:
-		env.Value = pick(t, "value", "", "plain", "$(A)-$(B)", "$$(A)", "$(COLOR)", "$(SHOP_SERVICE_PORT)", "$(NOBODY)", "$(DEVICE)", "$(A")
+		env.Value = pick(t, "value", "", "plain", "$(A)-$(B)", "$$(A)", "$(COLOR)", "$(SHOP_SERVICE_PORT)", "$(NOBODY)",
+			"$(DEVICE)", "$(A")
 		return env
 	case 2:
 		env.ValueFrom = &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pick(t, "field",
 			"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels['app']", "metadata.annotations['team']",
-			"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.bogus")}}
+			"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+			"spec.bogus")}}
 	case 3:
 		ref := &v1.ResourceFieldSelector{
 			ContainerName: pick(t, "ofContainer", "", "main", "other", "other", "nobody"),
@@ -194,18 +223,23 @@ func drawEnv(t *rapid.T) v1.EnvVar {
 
 func drawMount(t *rapid.T) v1.VolumeMount {
 	mount := v1.VolumeMount{
-		Name:      pick(t, "volume", "data", "data", "labeled", "projected", "host", "artifact", "pathless", "unmounted", "nowhere"),
+		Name: pick(t, "volume", "data", "data", "labeled", "projected", "host", "artifact", "pathless", "unmounted",
+			"nowhere"),
 		MountPath: pick(t, "path", "/mnt/a", "/mnt/b", "relative/c", "/etc/hosts", "/not//clean/../path/"),
 		ReadOnly:  rapid.Bool().Draw(t, "readOnly"),
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "sub") {
 	case 0:
-		mount.SubPath = pick(t, "subPath", "there", "new/dir", "../out", "/absolute", "cannot-make", "cannot-bind", "there/../there")
+		mount.SubPath = pick(t, "subPath", "there", "new/dir", "../out", "/absolute", "cannot-make", "cannot-bind",
+			"there/../there")
 	case 1:
 		mount.SubPathExpr = pick(t, "subPathExpr", "$(A)", "x-$(COLOR)", "$(DEVICE)/$(NOBODY)", "$(A)$(NOBODY)", "plain")
 	}
-	mount.MountPropagation = maybe(t, "propagates", pick(t, "propagation", v1.MountPropagationNone, v1.MountPropagationHostToContainer, v1.MountPropagationBidirectional, "Sideways"))
-	mount.RecursiveReadOnly = maybe(t, "recursive", pick(t, "rro", v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible, v1.RecursiveReadOnlyEnabled, "Perhaps"))
+	mount.MountPropagation = maybe(t, "propagates",
+		pick(t, "propagation", v1.MountPropagationNone, v1.MountPropagationHostToContainer, v1.MountPropagationBidirectional,
+			"Sideways"))
+	mount.RecursiveReadOnly = maybe(t, "recursive",
+		pick(t, "rro", v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible, v1.RecursiveReadOnlyEnabled, "Perhaps"))
 	return mount
 }
 
@@ -218,13 +252,16 @@ func drawDevice(t *rapid.T) v1.VolumeDevice {
 
 // drawPodIPs returns addresses as a runtime might give them: none, one or both families, in any order and odd spelling.
 func drawPodIPs(t *rapid.T) []string {
-	return rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.7", "10.001.0.8", "fd00::7", "FD00:0::8", "nonsense"}), 0, 4).Draw(t, "podIPs")
+	return rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.7", "10.001.0.8", "fd00::7", "FD00:0::8", "nonsense"}), 0,
+		4).Draw(t, "podIPs")
 }
 
 func drawNodeIPs(t *rapid.T) []net.IP {
-	return pick(t, "nodeIPs", nil, []net.IP{net.ParseIP("192.168.7.1")}, []net.IP{net.ParseIP("fd07::1"), net.ParseIP("192.168.7.1")})
+	return pick(t, "nodeIPs", nil, []net.IP{net.ParseIP("192.168.7.1")},
+		[]net.IP{net.ParseIP("fd07::1"), net.ParseIP("192.168.7.1")})
 }
 
 func drawImages(t *rapid.T) kubecontainer.ImageVolumes {
-	return pick(t, "images", nil, kubecontainer.ImageVolumes{}, kubecontainer.ImageVolumes{"artifact": &runtimeapi.ImageSpec{Image: fmt.Sprintf("sha256:%064d", 1)}})
+	return pick(t, "images", nil, kubecontainer.ImageVolumes{},
+		kubecontainer.ImageVolumes{"artifact": &runtimeapi.ImageSpec{Image: fmt.Sprintf("sha256:%064d", 1)}})
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/volumepathhandler"
 )
 
-// Helper answers the container runtime manager's questions about pods and containers. It keeps no state of its own and may be
-// called from any number of goroutines.
+// Helper answers the container runtime manager's questions about pods and containers. It keeps no state of its own and
+// may be called from any number of goroutines.
 type Helper struct {
 	cfg Config
 }
@@ -36,7 +36,8 @@ func (h *Helper) GetPodDNS(ctx context.Context, pod *v1.Pod) (*runtimeapi.DNSCon
 	return h.cfg.DNS.GetPodDNS(ctx, pod)
 }
 
-// GetPodCgroupParent returns the pod's cgroup as the cgroup driver spells it, empty when there are no cgroups per QoS class.
+// GetPodCgroupParent returns the pod's cgroup as the cgroup driver spells it, empty when there are no cgroups per QoS
+// class.
 func (h *Helper) GetPodCgroupParent(pod *v1.Pod) string {
 	_, spelled := h.cfg.Resources.NewPodContainerManager().GetPodContainerName(pod)
 	return spelled
@@ -51,7 +52,9 @@ func (h *Helper) GetExtraSupplementalGroupsForPod(pod *v1.Pod) []int64 {
 }
 
 // GetOrCreateUserNamespaceMappings returns the user namespace for the pod's sandbox.
-func (h *Helper) GetOrCreateUserNamespaceMappings(logger klog.Logger, pod *v1.Pod, runtimeHandler string) (*runtimeapi.UserNamespace, error) {
+func (h *Helper) GetOrCreateUserNamespaceMappings(
+	logger klog.Logger, pod *v1.Pod, runtimeHandler string,
+) (*runtimeapi.UserNamespace, error) {
 	return h.cfg.UserNamespaces.GetOrCreateUserNamespaceMappings(logger, pod, runtimeHandler)
 }
 
@@ -69,7 +72,9 @@ func (h *Helper) UnprepareDynamicResources(ctx context.Context, pod *v1.Pod) err
 func (h *Helper) RequestPodReinspect(uid types.UID) { h.cfg.RequestPodReinspect(uid) }
 
 // PodCPUAndMemoryStats reads the latest CPU and memory usage of the pod.
-func (h *Helper) PodCPUAndMemoryStats(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
+func (h *Helper) PodCPUAndMemoryStats(
+	ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus,
+) (*statsapi.PodStats, error) {
 	return h.cfg.PodCPUAndMemoryStats(ctx, pod, status)
 }
 

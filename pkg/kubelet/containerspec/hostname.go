@@ -12,13 +12,14 @@ import (
 // maxHostname is the longest host name in bytes: the kernel holds 64 with the terminating NUL.
 const maxHostname = 63
 
-// GeneratePodHostNameAndDomain returns the pod's short host name, cut to 63 bytes, and its DNS domain, which is empty unless the
-// pod names a subdomain. A hostnameOverride stands alone, without a domain. An invalid name is an error.
+// GeneratePodHostNameAndDomain returns the pod's short host name, cut to 63 bytes, and its DNS domain, which is empty
+// unless the pod names a subdomain. A hostnameOverride stands alone, without a domain. An invalid name is an error.
 func (h *Helper) GeneratePodHostNameAndDomain(logger klog.Logger, pod *v1.Pod) (string, string, error) {
 	if h.cfg.Features.HostnameOverride && pod.Spec.HostnameOverride != nil {
 		name := *pod.Spec.HostnameOverride
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return "", "", fmt.Errorf("pod HostnameOverride %q is not a valid DNS subdomain: %s", name, strings.Join(problems, ";"))
+			return "", "", fmt.Errorf("pod HostnameOverride %q is not a valid DNS subdomain: %s", name,
+				strings.Join(problems, ";"))
 		}
 		name, err := truncateHostname(logger, pod.Name, name)
 		return name, "", err
@@ -60,6 +61,7 @@ func truncateHostname(logger klog.Logger, podName, name string) (string, error) 
 	if cut == "" {
 		return "", fmt.Errorf("hostname for pod %q was invalid: %q", podName, name)
 	}
-	logger.Error(nil, "Hostname for pod was too long, truncated it", "podName", podName, "hostnameMaxLen", maxHostname, "truncatedHostname", cut)
+	logger.Error(nil, "Hostname for pod was too long, truncated it", "podName", podName, "hostnameMaxLen", maxHostname,
+		"truncatedHostname", cut)
 	return cut, nil
 }

@@ -48,9 +48,9 @@ type HostsFile struct {
 	HostNetwork bool
 }
 
-// WriteTo makes the file at path hold this content with mode 0644. It writes in place, because running containers have the file
-// bind-mounted, and writes nothing if the content is there already, so that they never see it empty when another container of the
-// pod starts. What a container has written to the file is overwritten.
+// WriteTo makes the file at path hold this content with mode 0644. It writes in place, because running containers have
+// the file bind-mounted, and writes nothing if the content is there already, so that they never see it empty when
+// another container of the pod starts. What a container has written to the file is overwritten.
 func (f HostsFile) WriteTo(path string) error {
 	content, err := f.content(etcHosts)
 	if err != nil {
@@ -99,8 +99,8 @@ func (f HostsFile) content(nodeHosts string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// holds tells whether the file exists with exactly this content. It reads no more than that much: containers can write to the
-// file, and may have made it as large as the disk.
+// holds tells whether the file exists with exactly this content. It reads no more than that much: containers can write
+// to the file, and may have made it as large as the disk.
 func holds(path string, content []byte) (bool, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -133,8 +133,8 @@ func (h *Helper) hostsMount(req request) (kubecontainer.Mount, error) {
 	return kubecontainer.Mount{Name: hostsMountName, ContainerPath: etcHosts, HostPath: path, SELinuxRelabel: true}, nil
 }
 
-// wantsHostsMount tells whether the container gets the managed hosts file: not if it mounts one itself, and not before the
-// addresses to be written are known.
+// wantsHostsMount tells whether the container gets the managed hosts file: not if it mounts one itself, and not before
+// the addresses to be written are known.
 func wantsHostsMount(req request) bool {
 	for _, mount := range req.container.VolumeMounts {
 		if mount.MountPath == etcHosts {

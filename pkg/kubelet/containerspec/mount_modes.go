@@ -32,13 +32,14 @@ func (h *Helper) recursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, 
 		return false, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 	}
 	if recursive && !h.cfg.Features.RecursiveReadOnlyMounts {
-		return false, fmt.Errorf("recursive read-only mount needs feature gate %q to be enabled", features.RecursiveReadOnlyMounts)
+		return false, fmt.Errorf("recursive read-only mount needs feature gate %q to be enabled",
+			features.RecursiveReadOnlyMounts)
 	}
 	return recursive, nil
 }
 
-// resolveRecursiveReadOnly answers for one mount, whatever the feature gate says. Only a mount that is read-only and does not
-// propagate can be recursively read-only.
+// resolveRecursiveReadOnly answers for one mount, whatever the feature gate says. Only a mount that is read-only and
+// does not propagate can be recursively read-only.
 func resolveRecursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, error) {
 	if mount.RecursiveReadOnly == nil {
 		return false, nil
@@ -51,13 +52,15 @@ func resolveRecursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, error
 	case !mount.ReadOnly:
 		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", mount.Name)
 	case propagates:
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", mount.Name, *mount.MountPropagation)
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
+			mount.Name, *mount.MountPropagation)
 	case mode == v1.RecursiveReadOnlyIfPossible:
 		return supported, nil
 	case mode != v1.RecursiveReadOnlyEnabled:
 		return false, fmt.Errorf("unknown recursive read-only mode %q", mode)
 	case !supported:
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", mount.Name)
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime",
+			mount.Name)
 	}
 	return true, nil
 }

@@ -20,9 +20,11 @@ type mountContext struct {
 	done        *cleanUps
 }
 
-// mounts returns the container's volume mounts in the order of its specification, then the hosts file. The clean-up is for after
-// the start of the container and nil if there is nothing to do; after an error it has been done already.
-func (h *Helper) mounts(logger klog.Logger, req request, envs []kubecontainer.EnvVar) ([]kubecontainer.Mount, func(), error) {
+// mounts returns the container's volume mounts in the order of its specification, then the hosts file. The clean-up is
+// for after the start of the container and nil if there is nothing to do; after an error it has been done already.
+func (h *Helper) mounts(
+	logger klog.Logger, req request, envs []kubecontainer.EnvVar,
+) ([]kubecontainer.Mount, func(), error) {
 	var (
 		done   cleanUps
 		mounts []kubecontainer.Mount
@@ -37,7 +39,8 @@ func (h *Helper) mounts(logger klog.Logger, req request, envs []kubecontainer.En
 		mounts = append(mounts, mount)
 	}
 	if wantsHostsMount(req) {
-		logger.V(3).Info("Creating hosts mount for container", "pod", klog.KObj(req.pod), "containerName", req.container.Name, "podIPs", req.podIPs)
+		logger.V(3).Info("Creating hosts mount for container", "pod", klog.KObj(req.pod), "containerName", req.container.Name,
+			"podIPs", req.podIPs)
 		mount, err := h.hostsMount(req)
 		if err != nil {
 			done.run()
@@ -53,9 +56,11 @@ func (h *Helper) mount(logger klog.Logger, mc mountContext, i int) (kubecontaine
 	spec := mc.container.VolumeMounts[i]
 	volume, known := mc.volumes[spec.Name]
 	if !known || volume.Mounter == nil {
-		logger.Error(nil, "Mount cannot be satisfied for the container, because the volume is missing or the volume mounter (vol.Mounter) is nil",
+		logger.Error(nil, "Mount cannot be satisfied for the container, because the volume is missing or the volume "+
+			"mounter (vol.Mounter) is nil",
 			"containerName", mc.container.Name, "ok", known, "volumeMounter", spec)
-		return kubecontainer.Mount{}, fmt.Errorf("cannot find volume %q to mount into container %q", spec.Name, mc.container.Name)
+		return kubecontainer.Mount{},
+			fmt.Errorf("cannot find volume %q to mount into container %q", spec.Name, mc.container.Name)
 	}
 	source, err := h.mountSource(logger, mc, i)
 	if err != nil {
@@ -69,7 +74,8 @@ func (h *Helper) mount(logger klog.Logger, mc mountContext, i int) (kubecontaine
 	if err != nil {
 		return kubecontainer.Mount{}, err
 	}
-	logger.V(5).Info("Mount has propagation", "pod", klog.KObj(mc.pod), "containerName", mc.container.Name, "volumeMountName", spec.Name, "propagation", propagation)
+	logger.V(5).Info("Mount has propagation", "pod", klog.KObj(mc.pod), "containerName", mc.container.Name,
+		"volumeMountName", spec.Name, "propagation", propagation)
 
 	attributes := volume.Mounter.GetAttributes()
 	return kubecontainer.Mount{

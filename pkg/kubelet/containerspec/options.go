@@ -10,8 +10,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// containerDirMode is the mode of the directory that holds a container's termination logs. The logs themselves are made by the
-// runtime manager, world-writable, one per container instance.
+// containerDirMode is the mode of the directory that holds a container's termination logs. The logs themselves are made
+// by the runtime manager, world-writable, one per container instance.
 const containerDirMode os.FileMode = 0o750
 
 // request is one container to be started and what is known about its pod.
@@ -29,12 +29,15 @@ type request struct {
 	images kubecontainer.ImageVolumes
 }
 
-// GenerateRunContainerOptions returns what the container is started with, and a function that the caller must call once the
-// container was started (nil if there is nothing to do). After an error nothing is left for the caller to clean up.
+// GenerateRunContainerOptions returns what the container is started with, and a function that the caller must call once
+// the container was started (nil if there is nothing to do). After an error nothing is left for the caller to clean up.
 // The pod's directory must exist (see MakePodDataDirs): the hosts file is written there.
 //
 //nolint:revive // the runtime manager has this many parameters
-func (h *Helper) GenerateRunContainerOptions(ctx context.Context, pod *v1.Pod, container *v1.Container, podIP string, podIPs []string, imageVolumes kubecontainer.ImageVolumes) (*kubecontainer.RunContainerOptions, func(), error) {
+func (h *Helper) GenerateRunContainerOptions(
+	ctx context.Context, pod *v1.Pod, container *v1.Container, podIP string, podIPs []string,
+	imageVolumes kubecontainer.ImageVolumes,
+) (*kubecontainer.RunContainerOptions, func(), error) {
 	logger := klog.FromContext(ctx)
 	opts, err := h.cfg.Resources.GetResources(ctx, pod, container)
 	if err != nil {
@@ -81,8 +84,8 @@ func (h *Helper) complete(ctx context.Context, req request, opts *kubecontainer.
 	return cleanUp, nil
 }
 
-// containerDir makes the directory for termination logs and returns it, or "" if the container wants none. A container whose
-// directory cannot be made is started without a termination log.
+// containerDir makes the directory for termination logs and returns it, or "" if the container wants none. A container
+// whose directory cannot be made is started without a termination log.
 func (h *Helper) containerDir(logger klog.Logger, pod *v1.Pod, container *v1.Container) string {
 	if container.TerminationMessagePath == "" {
 		return ""

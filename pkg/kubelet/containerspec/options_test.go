@@ -30,8 +30,8 @@ func TestNewNamesMissingFields(t *testing.T) {
 	}
 }
 
-// TestVariablesAreSorted: two containers of the same specification get the same list, and of two services whose variables collide
-// always the same one wins. Stock takes both from map iteration.
+// TestVariablesAreSorted: two containers of the same specification get the same list, and of two services whose
+// variables collide always the same one wins. Stock takes both from map iteration.
 func TestVariablesAreSorted(t *testing.T) {
 	w := newWorld(t)
 	// The link variable of "a" and the port variable of "a-port-80-tcp"'s kind: A_SERVICE_PORT.
@@ -40,7 +40,9 @@ func TestVariablesAreSorted(t *testing.T) {
 		clusterService(namespace, "a", "10.0.0.1", 80),
 	}
 	pod := basicPod()
-	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "Z", Value: "1"}, {Name: "B", Value: "2"}, {Name: "A_PORT", Value: "mine"}}
+	pod.Spec.Containers[0].Env = []v1.EnvVar{
+		{Name: "Z", Value: "1"}, {Name: "B", Value: "2"}, {Name: "A_PORT", Value: "mine"},
+	}
 	for range 20 {
 		slices.Reverse(w.services)
 		opts, _, err := generate(w.helper(t), pod)
@@ -76,18 +78,22 @@ func TestWithoutAPIServer(t *testing.T) {
 		t.Fatalf("got %+v, %v", opts, err)
 	}
 	optional := true
-	c.EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{Optional: &optional, LocalObjectReference: v1.LocalObjectReference{Name: "s"}}}}
+	c.EnvFrom = []v1.EnvFromSource{
+		{SecretRef: &v1.SecretEnvSource{Optional: &optional, LocalObjectReference: v1.LocalObjectReference{Name: "s"}}},
+	}
 	if _, _, err := generate(h, pod); err == nil || err.Error() != "couldn't get secret apps/s, no kubeClient defined" {
 		t.Fatalf("got %v", err)
 	}
-	c.EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{Optional: &optional, LocalObjectReference: v1.LocalObjectReference{Name: "c"}}}}
+	c.EnvFrom = []v1.EnvFromSource{
+		{ConfigMapRef: &v1.ConfigMapEnvSource{Optional: &optional, LocalObjectReference: v1.LocalObjectReference{Name: "c"}}},
+	}
 	if _, _, err := generate(h, pod); err == nil || err.Error() != "couldn't get configMap apps/c, no kubeClient defined" {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// TestCleanUp: every sub-path is cleaned up, last first: by the caller after a start, at once after an error. Stock forgets all but
-// the last.
+// TestCleanUp: every sub-path is cleaned up, last first: by the caller after a start, at once after an error. Stock
+// forgets all but the last.
 func TestCleanUp(t *testing.T) {
 	w := richWorld(t)
 	pod := basicPod()
@@ -137,7 +143,8 @@ func TestImageSubPathStaysWithImages(t *testing.T) {
 		{Name: "artifact", MountPath: "/b", SubPath: "in/image"},
 	}
 	images := kubecontainer.ImageVolumes{"artifact": {Image: "sha256:1"}}
-	opts, _, err := w.helper(t).GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], "", nil, images)
+	opts, _, err := w.helper(t).GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], "", nil,
+		images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +157,8 @@ func TestImageSubPathStaysWithImages(t *testing.T) {
 	}
 }
 
-// TestTerminationLogDirectory: a container that wants a termination log and cannot have its directory is started without.
+// TestTerminationLogDirectory: a container that wants a termination log and cannot have its directory is started
+// without.
 func TestTerminationLogDirectory(t *testing.T) {
 	w := newWorld(t)
 	pod := basicPod()
@@ -218,13 +226,14 @@ func TestPodLevelAnswers(t *testing.T) {
 	}
 }
 
-// TestOnlyStaticPodsStartBeforeServicesAreKnown: a static pod must start without an API server, others would start for good without
-// KUBERNETES_SERVICE_HOST.
+// TestOnlyStaticPodsStartBeforeServicesAreKnown: a static pod must start without an API server, others would start for
+// good without KUBERNETES_SERVICE_HOST.
 func TestOnlyStaticPodsStartBeforeServicesAreKnown(t *testing.T) {
 	w := newWorld(t)
 	w.synced = false
 	pod := basicPod()
-	if _, _, err := generate(w.helper(t), pod); err == nil || !strings.HasPrefix(err.Error(), "services have not yet been read") {
+	if _, _, err := generate(w.helper(t), pod); err == nil ||
+		!strings.HasPrefix(err.Error(), "services have not yet been read") {
 		t.Fatalf("got %v", err)
 	}
 	pod.Annotations["kubernetes.io/config.source"] = "file"

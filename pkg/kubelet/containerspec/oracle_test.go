@@ -28,8 +28,8 @@ import (
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// oracle is the stock kubelet, as far as it makes container options, in a given world. Its fields are set from outside, since its
-// constructor would bring up a whole node.
+// oracle is the stock kubelet, as far as it makes container options, in a given world. Its fields are set from outside,
+// since its constructor would bring up a whole node.
 type oracle struct {
 	kubelet *kubelet.Kubelet
 }
@@ -61,8 +61,11 @@ func newOracle(t testing.TB, w *world) oracle {
 	return oracle{kubelet: k}
 }
 
-func (o oracle) options(pod *v1.Pod, podIPs []string, images kubecontainer.ImageVolumes) (*kubecontainer.RunContainerOptions, error) {
-	opts, _, err := o.kubelet.GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0], first(podIPs), podIPs, images)
+func (o oracle) options(
+	pod *v1.Pod, podIPs []string, images kubecontainer.ImageVolumes,
+) (*kubecontainer.RunContainerOptions, error) {
+	opts, _, err := o.kubelet.GenerateRunContainerOptions(context.Background(), pod, &pod.Spec.Containers[0],
+		first(podIPs), podIPs, images)
 	return opts, err
 }
 
@@ -93,7 +96,8 @@ func runtimeClasses(t testing.TB, w *world) *runtimeclass.Manager {
 	client := fake.NewSimpleClientset()
 	for name, handler := range w.classes {
 		class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler}
-		if _, err := client.NodeV1().RuntimeClasses().Create(context.Background(), class, metav1.CreateOptions{}); err != nil {
+		if _, err := client.NodeV1().RuntimeClasses().Create(context.Background(), class,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +138,9 @@ type containerManager struct {
 	world *world
 }
 
-func (m containerManager) GetResources(ctx context.Context, pod *v1.Pod, container *v1.Container) (*kubecontainer.RunContainerOptions, error) {
+func (m containerManager) GetResources(
+	ctx context.Context, pod *v1.Pod, container *v1.Container,
+) (*kubecontainer.RunContainerOptions, error) {
 	return m.world.GetResources(ctx, pod, container)
 }
 

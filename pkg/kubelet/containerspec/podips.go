@@ -6,8 +6,8 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// sortPodIPs returns at most one address per family, that of the node's primary family first, in canonical spelling. Addresses
-// that do not parse are dropped.
+// sortPodIPs returns at most one address per family, that of the node's primary family first, in canonical spelling.
+// Addresses that do not parse are dropped.
 func sortPodIPs(nodeIPs []net.IP, podIPs []string) []string {
 	primaryIsV6 := len(nodeIPs) > 0 && utilnet.IsIPv6(nodeIPs[0])
 	var primary, secondary string

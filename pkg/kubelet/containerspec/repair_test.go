@@ -21,7 +21,8 @@ func repair(pod *v1.Pod) {
 	}
 	c := &spec.Containers[0]
 	c.EnvFrom = slices.DeleteFunc(c.EnvFrom, func(s v1.EnvFromSource) bool {
-		return s.SecretRef != nil && s.SecretRef.Name == "forbidden" || s.ConfigMapRef != nil && s.ConfigMapRef.Name == "forbidden"
+		return s.SecretRef != nil && s.SecretRef.Name == "forbidden" ||
+			s.ConfigMapRef != nil && s.ConfigMapRef.Name == "forbidden"
 	})
 	for _, source := range c.EnvFrom {
 		if source.SecretRef != nil {

@@ -15,16 +15,17 @@ import (
 // PodStatuses is the part of the status manager that SandboxReady needs.
 type PodStatuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
-	// SetPodStatus takes the status over and returns it as merged, and whether it changed anything, without waiting for the API
-	// server.
+	// SetPodStatus takes the status over and returns it as merged, and whether it changed anything, without waiting for
+	// the API server.
 	SetPodStatus(logger klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool)
 }
 
-// SandboxReady returns the function for Config.OnPodSandboxReady: it sets the condition PodReadyToStartContainers as soon as sandbox,
-// network and volumes are there, and not only after the images were pulled (KEP-3085, issue 134460).
+// SandboxReady returns the function for Config.OnPodSandboxReady: it sets the condition PodReadyToStartContainers as
+// soon as sandbox, network and volumes are there, and not only after the images were pulled (KEP-3085, issue 134460).
 //
-// It works in the caller's goroutine, the pod's worker. Stock starts one of its own, whose read of the status and later write can
-// undo what the worker wrote between them; the status manager does not block, so there is nothing to gain from that.
+// It works in the caller's goroutine, the pod's worker. Stock starts one of its own, whose read of the status and later
+// write can undo what the worker wrote between them; the status manager does not block, so there is nothing to gain
+// from that.
 func SandboxReady(statuses PodStatuses) func(ctx context.Context, pod *v1.Pod) error {
 	return func(ctx context.Context, pod *v1.Pod) error {
 		if !utilfeature.DefaultFeatureGate.Enabled(features.PodReadyToStartContainersCondition) {
@@ -37,12 +38,14 @@ func SandboxReady(statuses PodStatuses) func(ctx context.Context, pod *v1.Pod) e
 		}
 		status := known.DeepCopy()
 		status.Conditions = utilpod.ReplaceOrAppendPodCondition(status.Conditions, &v1.PodCondition{
-			Type:               v1.PodReadyToStartContainers,
-			Status:             v1.ConditionTrue,
-			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodReadyToStartContainers),
+			Type:   v1.PodReadyToStartContainers,
+			Status: v1.ConditionTrue,
+			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation,
+				v1.PodReadyToStartContainers),
 		})
 		statuses.SetPodStatus(logger, pod, *status)
-		logger.V(3).Info("Updated the PodReadyToStartContainers condition after sandbox creation", "pod", klog.KObj(pod), "podUID", pod.UID)
+		logger.V(3).Info("Updated the PodReadyToStartContainers condition after sandbox creation", "pod", klog.KObj(pod),
+			"podUID", pod.UID)
 		return nil
 	}
 }

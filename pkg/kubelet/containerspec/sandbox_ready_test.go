@@ -39,9 +39,14 @@ func TestSandboxReady(t *testing.T) {
 		reason string
 		count  int
 	}{
-		"nothing known yet":      {reason: "of the pod", count: 1},
-		"condition was false":    {known: map[types.UID]v1.PodStatus{podUID: {Reason: "known", Conditions: []v1.PodCondition{notReady}}}, reason: "known", count: 1},
-		"other conditions stand": {known: map[types.UID]v1.PodStatus{podUID: {Conditions: []v1.PodCondition{{Type: v1.PodScheduled}}}}, count: 2},
+		"nothing known yet": {reason: "of the pod", count: 1},
+		"condition was false": {
+			known:  map[types.UID]v1.PodStatus{podUID: {Reason: "known", Conditions: []v1.PodCondition{notReady}}},
+			reason: "known", count: 1,
+		},
+		"other conditions stand": {
+			known: map[types.UID]v1.PodStatus{podUID: {Conditions: []v1.PodCondition{{Type: v1.PodScheduled}}}}, count: 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &statuses{known: test.known}
@@ -63,7 +68,8 @@ func TestSandboxReady(t *testing.T) {
 }
 
 func TestSandboxReadyWithoutTheCondition(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PodReadyToStartContainersCondition, false)
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate,
+		features.PodReadyToStartContainersCondition, false)
 	s := &statuses{}
 	if err := containerspec.SandboxReady(s)(context.Background(), basicPod()); err != nil || len(s.set) > 0 {
 		t.Fatalf("set %v, %v", s.set, err)

@@ -41,8 +41,9 @@ func hostIDTools() idTools {
 	}
 }
 
-// subordinateIDs returns first ID and number of IDs, or errNoSubordinateIDs. The user is looked up first because the tool may ask
-// a remote service, and cannot tell "no entry" from "no answer": if there is such a user, there must be an answer.
+// subordinateIDs returns first ID and number of IDs, or errNoSubordinateIDs. The user is looked up first because the
+// tool may ask a remote service, and cannot tell "no entry" from "no answer": if there is such a user, there must be an
+// answer.
 func subordinateIDs(logger klog.Logger, tools idTools) (first, length uint32, err error) {
 	if !tools.enabled {
 		return 0, 0, errNoSubordinateIDs
@@ -56,7 +57,8 @@ func subordinateIDs(logger klog.Logger, tools idTools) (first, length uint32, er
 	}
 	path, err := tools.lookPath(subordinateTool)
 	if errors.Is(err, exec.ErrNotFound) {
-		logger.V(2).Info("user namespaces: executable not found, using default mappings", "executable", subordinateTool, "err", err)
+		logger.V(2).Info("user namespaces: executable not found, using default mappings", "executable", subordinateTool,
+			"err", err)
 		return 0, 0, errNoSubordinateIDs
 	}
 	if err != nil {

@@ -61,15 +61,21 @@ func TestSubordinateIDs(t *testing.T) {
 		want   error
 		failed bool
 	}{
-		"configured":       {change: func(*idTools) {}},
-		"feature is off":   {change: func(i *idTools) { i.enabled = false }, want: errNoSubordinateIDs},
-		"no such user":     {change: func(i *idTools) { i.lookupUser = func(string) error { return user.UnknownUserError("kubelet") } }, want: errNoSubordinateIDs},
-		"lookup fails":     {change: func(i *idTools) { i.lookupUser = func(string) error { return boom } }, want: boom},
-		"no tool":          {change: func(i *idTools) { i.lookPath = noTool }, want: errNoSubordinateIDs},
-		"tool is unusable": {change: func(i *idTools) { i.lookPath = func(string) (string, error) { return "", boom } }, want: boom},
-		"tool fails":       {change: func(i *idTools) { i.run = func(string, ...string) ([]byte, error) { return nil, boom } }, want: boom},
-		"groups fail":      {change: func(i *idTools) { i.run = onGroups("", boom) }, want: boom},
-		"groups differ":    {change: func(i *idTools) { i.run = onGroups("0: kubelet 65536 65536\n", nil) }, failed: true},
+		"configured":     {change: func(*idTools) {}},
+		"feature is off": {change: func(i *idTools) { i.enabled = false }, want: errNoSubordinateIDs},
+		"no such user": {change: func(i *idTools) {
+			i.lookupUser = func(string) error { return user.UnknownUserError("kubelet") }
+		}, want: errNoSubordinateIDs},
+		"lookup fails": {change: func(i *idTools) { i.lookupUser = func(string) error { return boom } }, want: boom},
+		"no tool":      {change: func(i *idTools) { i.lookPath = noTool }, want: errNoSubordinateIDs},
+		"tool is unusable": {change: func(i *idTools) {
+			i.lookPath = func(string) (string, error) { return "", boom }
+		}, want: boom},
+		"tool fails": {change: func(i *idTools) {
+			i.run = func(string, ...string) ([]byte, error) { return nil, boom }
+		}, want: boom},
+		"groups fail":   {change: func(i *idTools) { i.run = onGroups("", boom) }, want: boom},
+		"groups differ": {change: func(i *idTools) { i.run = onGroups("0: kubelet 65536 65536\n", nil) }, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tools := good()

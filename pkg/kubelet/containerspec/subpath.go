@@ -11,8 +11,8 @@ import (
 	volumevalidation "k8s.io/kubernetes/pkg/volume/validation"
 )
 
-// relativeSubpath returns the mount's subPath, or its subPathExpr with the container's environment filled in; "" if it has neither.
-// The result is relative and has no ".." in it, although a container's variables may say otherwise.
+// relativeSubpath returns the mount's subPath, or its subPathExpr with the container's environment filled in; "" if it
+// has neither. The result is relative and has no ".." in it, although a container's variables may say otherwise.
 func relativeSubpath(mount v1.VolumeMount, envs []kubecontainer.EnvVar) (string, error) {
 	sub := mount.SubPath
 	if mount.SubPathExpr != "" {
@@ -47,8 +47,8 @@ type subpathRequest struct {
 	root, sub string
 }
 
-// bindSubpath makes the sub-path if it is missing and binds it to a path that nobody can redirect. Errors of the safe operations go
-// to the log only: their text would tell the pod's owner about the host's file system.
+// bindSubpath makes the sub-path if it is missing and binds it to a path that nobody can redirect. Errors of the safe
+// operations go to the log only: their text would tell the pod's owner about the host's file system.
 func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, done *cleanUps) (string, error) {
 	if err := h.makeSubpath(logger, req); err != nil {
 		return "", err
@@ -63,14 +63,15 @@ func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, done *clean
 	})
 	done.add(cleanUp)
 	if err != nil {
-		logger.Error(err, "Failed to prepare subPath for volumeMount of the container", "containerName", req.container, "volumeMountName", req.mount)
+		logger.Error(err, "Failed to prepare subPath for volumeMount of the container", "containerName", req.container,
+			"volumeMountName", req.mount)
 		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", req.mount, req.container)
 	}
 	return path, nil
 }
 
-// makeSubpath makes a missing sub-path with the mode of the volume's root. Left to the runtime it would get another mode, and a
-// pod with an fsGroup could not write there.
+// makeSubpath makes a missing sub-path with the mode of the volume's root. Left to the runtime it would get another
+// mode, and a pod with an fsGroup could not write there.
 func (h *Helper) makeSubpath(logger klog.Logger, req subpathRequest) error {
 	path := filepath.Join(req.root, req.sub)
 	exists, err := h.cfg.HostFiles.PathExists(path)
@@ -87,7 +88,8 @@ func (h *Helper) makeSubpath(logger klog.Logger, req subpathRequest) error {
 		return err
 	}
 	if err := h.cfg.Subpaths.SafeMakeDir(req.sub, req.root, mode); err != nil {
-		logger.Error(err, "Failed to create subPath directory for volumeMount of the container", "containerName", req.container, "volumeMountName", req.mount)
+		logger.Error(err, "Failed to create subPath directory for volumeMount of the container",
+			"containerName", req.container, "volumeMountName", req.mount)
 		return fmt.Errorf("failed to create subPath directory for volumeMount %q of container %q", req.mount, req.container)
 	}
 	return nil

@@ -44,8 +44,8 @@ func (u UserNamespaceHost) ListPodsFromDisk() ([]types.UID, error) {
 	return uids, nil
 }
 
-// HandlerSupportsUserNamespaces tells whether pods of the runtime handler can have user namespaces. Runtimes that do not list
-// their handlers support none.
+// HandlerSupportsUserNamespaces tells whether pods of the runtime handler can have user namespaces. Runtimes that do
+// not list their handlers support none.
 func (u UserNamespaceHost) HandlerSupportsUserNamespaces(name string) (bool, error) {
 	handlers := u.RuntimeHandlers()
 	for _, handler := range handlers {
@@ -59,8 +59,8 @@ func (u UserNamespaceHost) HandlerSupportsUserNamespaces(name string) (bool, err
 	return false, fmt.Errorf("the handler %q is not known", name)
 }
 
-// GetKubeletMappings returns first ID and number of IDs to make ranges from: those that /etc/subuid and /etc/subgid give the user
-// "kubelet", the same for both, else everything above the first range.
+// GetKubeletMappings returns first ID and number of IDs to make ranges from: those that /etc/subuid and /etc/subgid
+// give the user "kubelet", the same for both, else everything above the first range.
 func (u UserNamespaceHost) GetKubeletMappings(logger klog.Logger, idsPerPod uint32) (uint32, uint32, error) {
 	first, length, err := subordinateIDs(logger, hostIDTools())
 	if errors.Is(err, errNoSubordinateIDs) {

@@ -43,7 +43,8 @@ func TestUserNamespacesSurviveRestart(t *testing.T) {
 		return got
 	}
 	before := mapping()
-	if before.Mode != runtimeapi.NamespaceMode_POD || len(before.Uids) != 1 || before.Uids[0].HostId < 65536 || before.Uids[0].Length != 65536 {
+	if before.Mode != runtimeapi.NamespaceMode_POD || len(before.Uids) != 1 || before.Uids[0].HostId < 65536 ||
+		before.Uids[0].Length != 65536 {
 		t.Fatalf("got %v", before)
 	}
 	if after := mapping(); after.String() != before.String() {

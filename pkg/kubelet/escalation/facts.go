@@ -10,13 +10,15 @@ import (
 // Process is a process of a pod.
 type Process struct {
 	PID int
-	// State is the letter in /proc/<pid>/stat: D is uninterruptible sleep, in which no signal has an effect; 0 if it cannot be read.
+	// State is the letter in /proc/<pid>/stat: D is uninterruptible sleep, in which no signal has an effect; 0 if it
+	// cannot be read.
 	State byte
 	// Name is the command's, at most 15 bytes.
 	Name string
 	// Cgroup is the path of its cgroup below that of the pod; empty in that of the pod itself.
 	Cgroup string
-	// Container is true for a process in the cgroup of one of the pod's containers, as opposed to its sandbox and the runtime's helpers.
+	// Container is true for a process in the cgroup of one of the pod's containers, as opposed to its sandbox and the
+	// runtime's helpers.
 	Container bool
 }
 
@@ -38,13 +40,14 @@ type Facts struct {
 	Processes []Process
 	// NoCgroup says why Processes is not known, nil if it is.
 	NoCgroup error
-	// OwnKernel is true when the specification says that the pod has a kernel of its own: what runs in its cgroup is then the machine that the
-	// runtime runs it in.
+	// OwnKernel is true when the specification says that the pod has a kernel of its own: what runs in its cgroup is then
+	// the machine that the runtime runs it in.
 	OwnKernel bool
 }
 
-// mayKillCgroup is true when there are processes of containers in the pod's cgroup. Of a pod in a virtual machine there are none: its
-// processes are in the machine, and the machine's own belong to the sandbox. That holds also where the specification does not tell.
+// mayKillCgroup is true when there are processes of containers in the pod's cgroup. Of a pod in a virtual machine there
+// are none: its processes are in the machine, and the machine's own belong to the sandbox. That holds also where the
+// specification does not tell.
 func (f Facts) mayKillCgroup() bool {
 	return !f.OwnKernel && slices.ContainsFunc(f.Processes, func(p Process) bool { return p.Container })
 }
@@ -82,7 +85,8 @@ func (f Facts) Summary() string {
 		if len(f.Processes) == 1 {
 			noun = "process"
 		}
-		parts = append(parts, fmt.Sprintf("%d %s in the pod's cgroup, %d in uninterruptible sleep", len(f.Processes), noun, len(f.Stuck())))
+		parts = append(parts,
+			fmt.Sprintf("%d %s in the pod's cgroup, %d in uninterruptible sleep", len(f.Processes), noun, len(f.Stuck())))
 		parts = append(parts, named(f.Processes))
 	}
 	return strings.Join(parts, "; ")

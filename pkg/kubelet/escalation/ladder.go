@@ -15,9 +15,9 @@ const (
 	Tell
 	// KillByRuntime has the runtime kill the containers, without any grace, beside the call that is in flight.
 	KillByRuntime
-	// StopSandbox has the runtime stop the whole sandbox. It comes after KillByRuntime, and only while containers run: otherwise such a call is
-	// in flight already, and network plugins are not to be called twice for one sandbox at once (CNI specification, "runtimes must not
-	// invoke parallel operations for the same container").
+	// StopSandbox has the runtime stop the whole sandbox. It comes after KillByRuntime, and only while containers run:
+	// otherwise such a call is in flight already, and network plugins are not to be called twice for one sandbox at once
+	// (CNI specification, "runtimes must not invoke parallel operations for the same container").
 	StopSandbox
 	// KillCgroup kills every process in the cgroup of the pod, past the runtime.
 	KillCgroup
@@ -62,8 +62,8 @@ func (l Limits) Next(t Term, c Climbed) (Rung, time.Time) {
 	return up, at
 }
 
-// pause is the least time between a rung and the next: what was killed gets time to end before it is called stuck, also where the ladder
-// is climbed late.
+// pause is the least time between a rung and the next: what was killed gets time to end before it is called stuck, also
+// where the ladder is climbed late.
 func (l Limits) pause(r Rung) time.Duration {
 	switch r {
 	case KillCgroup:

@@ -18,8 +18,14 @@ func TestLadder(t *testing.T) {
 		reached bool
 		want    map[Rung]time.Duration
 	}{
-		{"answering runtime", true, map[Rung]time.Duration{Tell: 43, KillByRuntime: 43, StopSandbox: 48, KillCgroup: 53, Report: 63}},
-		{"silent runtime", false, map[Rung]time.Duration{Tell: 43, KillByRuntime: 163, StopSandbox: 168, KillCgroup: 173, Report: 183}},
+		{
+			"answering runtime", true,
+			map[Rung]time.Duration{Tell: 43, KillByRuntime: 43, StopSandbox: 48, KillCgroup: 53, Report: 63},
+		},
+		{
+			"silent runtime", false,
+			map[Rung]time.Duration{Tell: 43, KillByRuntime: 163, StopSandbox: 168, KillCgroup: 173, Report: 183},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, term := DefaultLimits(), Term{}.Attempt(noon, 30*time.Second, tc.reached)
@@ -34,6 +40,15 @@ func TestLadder(t *testing.T) {
 				t.Errorf("above Report: %v at %v", up, at)
 			}
 		})
+	}
+}
+
+// The longest ladder is that of a silent runtime.
+func TestLongest(t *testing.T) {
+	l := DefaultLimits()
+	term := Term{}.Attempt(noon, 30*time.Second, false)
+	if _, last := l.Next(term, Climbed{Rung: KillCgroup, At: noon}); !last.Equal(term.End.Add(l.Longest())) {
+		t.Errorf("the last rung %v after the end of the grace period, want %v", last.Sub(term.End), l.Longest())
 	}
 }
 
@@ -55,8 +70,14 @@ func TestTerm(t *testing.T) {
 		{"first attempt", begun, second(30)},
 		{"a later attempt does not begin anew", begun.Attempt(second(20), 30*time.Second, true), second(30)},
 		{"a later attempt with less", begun.Attempt(second(5), time.Second, true), second(6)},
-		{"a silent runtime is reached later", Term{}.Attempt(noon, 30*time.Second, false).Attempt(second(20), 30*time.Second, true), second(50)},
-		{"a runtime that is never reached", Term{}.Attempt(noon, 30*time.Second, false).Attempt(second(20), 30*time.Second, false), second(30)},
+		{
+			"a silent runtime is reached later",
+			Term{}.Attempt(noon, 30*time.Second, false).Attempt(second(20), 30*time.Second, true), second(50),
+		},
+		{
+			"a runtime that is never reached",
+			Term{}.Attempt(noon, 30*time.Second, false).Attempt(second(20), 30*time.Second, false), second(30),
+		},
 		{"a runtime that falls silent", begun.Attempt(second(20), 30*time.Second, false), second(30)},
 		{"shortened", begun.Shorten(second(3)), second(3)},
 		{"not lengthened", begun.Shorten(second(31)), second(30)},
@@ -74,7 +95,10 @@ func TestLadderProperties(t *testing.T) {
 		seconds := func(label string, least, most int) time.Duration {
 			return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Second
 		}
-		l := Limits{Slack: seconds("slack", 0, 5), Margin: seconds("margin", 1, 60), Absence: seconds("absence", 0, 300), Again: seconds("again", 1, 60)}
+		l := Limits{
+			Slack: seconds("slack", 0, 5), Margin: seconds("margin", 1, 60), Absence: seconds("absence", 0, 300),
+			Again: seconds("again", 1, 60),
+		}
 		now := noon
 		term := Term{}.Attempt(now, seconds("grace", 0, 600), rapid.Bool().Draw(t, "reached"))
 		climbed, reports := Climbed{}, 0
@@ -122,13 +146,26 @@ func TestApplies(t *testing.T) {
 		want  []Rung
 	}{
 		{"nothing is left", Facts{}, []Rung{Tell, Report}},
-		{"a container with processes", Facts{Running: []string{"a"}, Processes: []Process{pause, own}}, []Rung{Tell, KillByRuntime, StopSandbox, KillCgroup, Report}},
-		{"the runtime has not noticed the end", Facts{Running: []string{"a"}}, []Rung{Tell, KillByRuntime, StopSandbox, Report}},
+		{
+			"a container with processes", Facts{Running: []string{"a"}, Processes: []Process{pause, own}},
+			[]Rung{Tell, KillByRuntime, StopSandbox, KillCgroup, Report},
+		},
+		{
+			"the runtime has not noticed the end", Facts{Running: []string{"a"}},
+			[]Rung{Tell, KillByRuntime, StopSandbox, Report},
+		},
 		{"the runtime is wrong", Facts{Processes: []Process{own}}, []Rung{Tell, KillCgroup, Report}},
 		{"the runtime is silent", Facts{Silent: true}, []Rung{Tell, KillByRuntime, StopSandbox, Report}},
 		{"only the sandbox is left", Facts{Processes: []Process{pause}}, []Rung{Tell, Report}},
-		{"a virtual machine by its specification", Facts{OwnKernel: true, Running: []string{"a"}, Processes: []Process{pause, own}}, []Rung{Tell, KillByRuntime, StopSandbox, Report}},
-		{"a virtual machine by its cgroup", Facts{Running: []string{"a"}, Processes: []Process{pause}}, []Rung{Tell, KillByRuntime, StopSandbox, Report}},
+		{
+			"a virtual machine by its specification",
+			Facts{OwnKernel: true, Running: []string{"a"}, Processes: []Process{pause, own}},
+			[]Rung{Tell, KillByRuntime, StopSandbox, Report},
+		},
+		{
+			"a virtual machine by its cgroup", Facts{Running: []string{"a"}, Processes: []Process{pause}},
+			[]Rung{Tell, KillByRuntime, StopSandbox, Report},
+		},
 	} {
 		var got []Rung
 		for rung := Ground; rung <= Report; rung++ {
@@ -154,12 +191,19 @@ func TestSummary(t *testing.T) {
 	}{
 		{Facts{}, "all containers have stopped; no process is left in the pod's cgroup"},
 		{Facts{Running: []string{"a", "b"}}, "running: a, b; no process is left in the pod's cgroup"},
-		{Facts{Silent: true, NoCgroup: errors.New("no cgroup")}, "the runtime does not answer; processes cannot be listed: no cgroup"},
+		{
+			Facts{Silent: true, NoCgroup: errors.New("no cgroup")},
+			"the runtime does not answer; processes cannot be listed: no cgroup",
+		},
 		{
 			Facts{Running: []string{"a"}, Processes: many},
-			"running: a; 8 processes in the pod's cgroup, 1 in uninterruptible sleep; 17 (dd) D, 10 (sh) S, 11 (sh) S, 12 (sh) S, 13 (sh) S, …",
+			"running: a; 8 processes in the pod's cgroup, 1 in uninterruptible sleep; 17 (dd) D, 10 (sh) S, 11 (sh) S, 12 " +
+				"(sh) S, 13 (sh) S, …",
 		},
-		{Facts{Processes: []Process{{PID: 3}}}, "all containers have stopped; 1 process in the pod's cgroup, 0 in uninterruptible sleep; 3 () ?"},
+		{
+			Facts{Processes: []Process{{PID: 3}}},
+			"all containers have stopped; 1 process in the pod's cgroup, 0 in uninterruptible sleep; 3 () ?",
+		},
 	} {
 		if got := tc.facts.Summary(); got != tc.want {
 			t.Errorf("got  %q\nwant %q", got, tc.want)
@@ -168,7 +212,9 @@ func TestSummary(t *testing.T) {
 }
 
 func TestRungsHaveNames(t *testing.T) {
-	for rung, want := range map[Rung]string{Ground: "Ground", StopSandbox: "StopSandbox", Report: "Report", 77: "Rung(77)"} {
+	for rung, want := range map[Rung]string{
+		Ground: "Ground", StopSandbox: "StopSandbox", Report: "Report", 77: "Rung(77)",
+	} {
 		if got := rung.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

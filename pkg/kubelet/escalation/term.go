@@ -6,14 +6,15 @@ import "time"
 type Term struct {
 	// Since is when the first attempt to stop the pod began.
 	Since time.Time
-	// End is when the grace period is over. It never becomes later, but for the first attempt that reaches the runtime: with that the
-	// grace period begins.
+	// End is when the grace period is over. It never becomes later, but for the first attempt that reaches the runtime:
+	// with that the grace period begins.
 	End time.Time
 	// Reached is true once the runtime has answered an attempt.
 	Reached bool
 }
 
-// Attempt is the term with one more attempt to stop the pod within grace. reached says that the runtime has answered it.
+// Attempt is the term with one more attempt to stop the pod within grace. reached says that the runtime has answered
+// it.
 func (t Term) Attempt(now time.Time, grace time.Duration, reached bool) Term {
 	end := now.Add(grace)
 	switch {

@@ -6,9 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -25,35 +25,31 @@ func (m *Manager) apply(ctx context.Context, s *snapshot.Snapshot, d *policy.Dec
 	}
 }
 
-// evict begins one eviction.
+// evict begins one eviction. It is reported once the pod workers have accepted the request.
 func (m *Manager) evict(ctx context.Context, v policy.Victim) {
 	m.ledger.begin(&v, m.config.Clock.Now())
-	m.report.evicting(ctx, &v)
-	reacted(&v, m.config.Clock.Now())
 	m.work.Go(func() {
-		grace := v.GraceSeconds
-		err := m.config.Kill(ctx, v.Pod.Object, true, &grace, evictedStatus(&v))
-		m.ledger.ended(v.Pod.UID, err, m.config.Clock.Now())
-		m.report.evicted(ctx, &v, err)
+		answer, ended := m.config.Kill(ctx, killRequest(&v))
+		if answer == podkill.Refused {
+			m.ledger.refused(v.Pod.UID)
+			return
+		}
+		m.ledger.accepted(v.Pod.UID, answer)
+		reacted(&v, m.config.Clock.Now())
+		m.report.evicting(ctx, &v, answer)
+		ending := <-ended
+		m.report.ended(ctx, &v, ending, m.ledger.ended(v.Pod.UID, ending, m.config.Clock.Now()))
 		m.Wake()
 	})
 }
 
-// evictedStatus amends the status of an evicted pod. It may be called more than once and for different statuses.
-func evictedStatus(v *policy.Victim) func(*v1.PodStatus) {
-	pod, message := v.Pod.Object, v.Message
-	return func(status *v1.PodStatus) {
-		status.Phase = v1.PodFailed
-		status.Reason = policy.ReasonEvicted
-		status.Message = message
-		podutil.UpdatePodCondition(status, &v1.PodCondition{
-			Type:               v1.DisruptionTarget,
-			Status:             v1.ConditionTrue,
-			Reason:             v1.PodReasonTerminationByKubelet,
-			Message:            message,
-			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.DisruptionTarget),
-		})
-	}
+// killRequest asks the pod workers to evict the victim.
+func killRequest(v *policy.Victim) podkill.Request {
+	grace := v.GraceSeconds
+	return podkill.Request{Pod: v.Pod.Object, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
+		Phase: v1.PodFailed, Reason: policy.ReasonEvicted, Message: v.Message,
+		Conditions: []v1.PodCondition{podkill.Target(v.Pod.Object, v.Message)},
+	}}
 }
 
 // publish makes the conditions visible and tells when one has become True, and when what kept pods out is over.

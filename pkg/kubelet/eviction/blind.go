@@ -13,9 +13,10 @@ import (
 
 const (
 	// blindAfter is for how long signals must be missing until users are told: single figures get lost without harm.
-	blindAfter  = 30 * time.Second
-	eventBlind  = "EvictionSignalUnknown"
-	eventSilent = "EvictionRuntimeSilent"
+	blindAfter     = 30 * time.Second
+	eventBlind     = "EvictionSignalUnknown"
+	eventSilent    = "EvictionRuntimeSilent"
+	eventUnwatched = "EvictionMemoryUnwatched"
 )
 
 // blindness tells users once when signals of a condition are missing, and once when they are back. It belongs to the loop.
@@ -26,6 +27,8 @@ type blindness struct {
 	// silentSince is when the container runtime was first missed; silentTold that it was said.
 	silentSince time.Time
 	silentTold  bool
+	// unwatched is what the metric of the memory counters shows; unwatchedTold that the failure was reported.
+	unwatched, unwatchedTold bool
 }
 
 func (b *blindness) report(ctx context.Context, r *reporter, d *policy.Decision) {
@@ -90,6 +93,31 @@ func (b *blindness) hear(ctx context.Context, r *reporter, s *snapshot.Snapshot)
 		}
 		b.silentSince, b.silentTold = time.Time{}, false
 		runtimeSilent.Set(0)
+	}
+}
+
+// watch tells users once when memory cannot be watched between looks since its counters cannot be read, and once when
+// it can again.
+func (b *blindness) watch(ctx context.Context, r *reporter, g *gate, now time.Time) {
+	if g == nil {
+		return
+	}
+	failed := g.failure != nil
+	if failed != b.unwatched {
+		b.unwatched = failed
+		countersFailed.Set(map[bool]float64{true: 1}[failed])
+	}
+	switch {
+	case failed && !b.unwatchedTold && now.Sub(g.failedSince) >= blindAfter:
+		b.unwatchedTold = true
+		klog.FromContext(ctx).Error(g.failure, "Eviction manager: memory counters cannot be read",
+			"since", g.failedSince)
+		r.recorder.Eventf(r.node, v1.EventTypeWarning, eventUnwatched,
+			"Memory counters cannot be read since %s, so memory is looked at only every %v: %v",
+			g.failedSince.UTC().Format(time.RFC3339), r.every, g.failure)
+	case !failed && b.unwatchedTold:
+		b.unwatchedTold = false
+		klog.FromContext(ctx).Info("Eviction manager: memory counters can be read again")
 	}
 }
 

@@ -13,11 +13,15 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Summary is where figures come from. Get may take long and should end with its context; it is never called twice at a time.
+// Summary is where figures come from. Get may take long and should end with its context; it is never called twice at a
+// time. Each answer of the container runtime to a request that Get makes should be reported by RuntimeAnswered, or a
+// summary that takes longer than 15 s counts as one that hangs.
 type Summary interface {
 	Get(ctx context.Context, updateStats bool) (*statsapi.Summary, error)
 }
@@ -43,16 +47,15 @@ type MemoryReader interface {
 	ReadMemory(how snapshot.Counting) snapshot.MemoryReading
 }
 
-// KillFunc stops a pod through its pod worker. It returns when all containers have ended, when that took too long, or when ctx
-// ends. It is called from several goroutines, also twice for a pod when the grace period has become shorter.
-type KillFunc func(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error
-
 // Config is what a Manager needs. The fields of the first block are required.
 type Config struct {
-	Summary    Summary
-	DiskInfo   DiskInfo
-	Kill       KillFunc
+	Summary  Summary
+	DiskInfo DiskInfo
+	// Kill is called a second time for a pod whose grace period becomes shorter.
+	Kill       podkill.Func
 	ActivePods func() []*v1.Pod
+	// PodStopped is true when no container of a pod runs any more, nor will.
+	PodStopped func(types.UID) bool
 	// PodCleanedUp tells whether cgroups and volumes of a stopped pod are gone.
 	PodCleanedUp func(*v1.Pod) bool
 	Reclaimer    Reclaimer
@@ -79,8 +82,9 @@ type Config struct {
 	// Parts and PodFigures, which are set both or neither, are asked in the place of a summary that fails.
 	Parts      Parts
 	PodFigures func(ctx context.Context) ([]statsapi.PodStats, error)
-	// RuntimeTimeout is how long a request to the container runtime may take (runtimeRequestTimeout of the KubeletConfiguration). A
-	// collection of figures is given up after that time, or after two minutes if that is longer.
+	// RuntimeTimeout is how long a request to the container runtime may take (runtimeRequestTimeout of the
+	// KubeletConfiguration). A collection of figures is given up after that time without an answer (RuntimeAnswered), or
+	// after two minutes if that is longer.
 	RuntimeTimeout time.Duration
 	// PodImages tells for each pod that uses images how many bytes of them nobody else uses. It is asked where the image device
 	// carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
@@ -130,7 +134,7 @@ func (c *Config) validate() error {
 		missing("Summary", c.Summary == nil), missing("DiskInfo", c.DiskInfo == nil),
 		missing("PodFigures beside Parts", (c.PodFigures == nil) != (c.Parts == nil)),
 		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil),
-		missing("PodCleanedUp", c.PodCleanedUp == nil), missing("Reclaimer", c.Reclaimer == nil),
+		missing("PodStopped", c.PodStopped == nil), missing("PodCleanedUp", c.PodCleanedUp == nil), missing("Reclaimer", c.Reclaimer == nil),
 		missing("Recorder", c.Recorder == nil), missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
 	)
 }
@@ -141,8 +145,8 @@ func (c *Config) rules(o *Options) policy.Rules {
 		Thresholds:               o.mark(c.Thresholds),
 		PressureTransitionPeriod: c.PressureTransitionPeriod,
 		MaxPodGracePeriodSeconds: c.MaxPodGracePeriodSeconds,
-		LocalStorageLimits:       c.LocalStorageCapacityIsolation && o.LocalStorageLimits != IgnoreLimits,
-		LocalStorageDryRun:       o.LocalStorageLimits == DryRunLimits,
+		LocalStorageLimits:       c.LocalStorageCapacityIsolation && o.LocalStorageLimits != v1alpha1.LimitsOff,
+		LocalStorageDryRun:       o.LocalStorageLimits == v1alpha1.LimitsDryRun,
 		Timing:                   o.timing(),
 		Protection:               o.Protection,
 	}

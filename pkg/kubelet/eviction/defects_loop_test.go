@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -76,8 +77,8 @@ func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, w
 		t.Fatal(err)
 	}
 	s := &stockRun{world: &stockWorld{node: n}}
-	kill := func(pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
-		return n.kill(context.Background(), pod, evict, grace, set)
+	kill := func(pod *v1.Pod, _ bool, grace *int64, set func(*v1.PodStatus)) error {
+		return n.kill(context.Background(), pod, *grace, set)
 	}
 	config := stock.Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 3600}
 	s.Manager, s.admit = stock.NewManager(s.world, config, kill, s.world, s.world, n, &v1.ObjectReference{Kind: "Node", Name: "node"}, clock.RealClock{}, false)
@@ -311,7 +312,7 @@ func TestD35BesideStock(t *testing.T) {
 		n.available(500 * mi)
 		return n
 	}
-	ours := func(formula MemoryFormula, kills []string) func(t *testing.T) {
+	ours := func(formula v1alpha1.AvailableMemory, kills []string) func(t *testing.T) {
 		return func(t *testing.T) {
 			n := cached()
 			c := n.config(t, hard("1Gi"))
@@ -329,8 +330,8 @@ func TestD35BesideStock(t *testing.T) {
 			wait(time.Minute)
 			expect(t, "kills for page cache", n.killed(), []string{"reader/1"})
 		})
-	}, ours(Reclaimable, []string{}))
-	t.Run("ours by default", func(t *testing.T) { synctest.Test(t, ours(WorkingSet, []string{"reader/1"})) })
+	}, ours(v1alpha1.Reclaimable, []string{}))
+	t.Run("ours by default", func(t *testing.T) { synctest.Test(t, ours(v1alpha1.WorkingSet, []string{"reader/1"})) })
 }
 
 // TestD36BesideStock: after a restart there is no summary for a while.

@@ -27,7 +27,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// notes keeps the annotations of the last event on each pod, so that they are compared with the kill that follows.
+// notes keeps the annotations of the last event on each pod, so that they are compared with its kill.
 type notes struct{ stage *stage }
 
 func (n *notes) Event(apiruntime.Object, string, string, string)          {}

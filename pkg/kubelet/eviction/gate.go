@@ -35,8 +35,14 @@ type gate struct {
 	// looked is when they were last looked at, took how long that took.
 	looked time.Time
 	took   time.Duration
-	// armed is when thresholds were last turned into amounts; zero when they have to be.
-	armed  time.Time
+	// armAt is when to turn thresholds into amounts again, at once when zero. retry is the pause until then while
+	// something cannot be read, else zero.
+	armAt time.Time
+	retry time.Duration
+	// failure is why memory of the node cannot be read, failedSince since when; nil while it can.
+	failure     error
+	failedSince time.Time
+
 	node   scope
 	pods   scope
 	floors []floor
@@ -74,7 +80,7 @@ func newGate(reader MemoryReader, clock func() time.Time) *gate {
 // adopt takes over options. Thresholds are armed anew with the next look, which is due: what was far away may be met by them.
 func (g *gate) adopt(o *Options) {
 	g.period, g.worst, g.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
-	g.armed, g.next = time.Time{}, time.Time{}
+	g.armAt, g.next = time.Time{}, time.Time{}
 }
 
 // due tells whether it is time to look, or to arm.
@@ -100,11 +106,16 @@ func (g *gate) watches() bool {
 // arm takes over thresholds. Amounts in percent need a reading.
 func (g *gate) arm(thresholds []policy.Threshold) {
 	now := g.clock()
-	if !g.armed.IsZero() && now.Sub(g.armed) < rearm {
+	if now.Before(g.armAt) {
 		return
 	}
-	g.armed = now
-	g.learn(g.reader.ReadMemory(g.how))
+	g.armAt = now.Add(rearm)
+	counters, err := g.reader.Counters(g.how)
+	if err != nil {
+		g.fail(err)
+		return
+	}
+	g.learn(g.reader.ReadMemory(g.how), counters)
 	g.floors = g.floors[:0]
 	for i := range thresholds {
 		t := &thresholds[i]
@@ -125,15 +136,40 @@ func (g *gate) scopeOf(sig snapshot.Signal) *scope {
 	}
 }
 
-// learn keeps the limits, and what is spare of all pods, which is too costly to read each time.
-func (g *gate) learn(r snapshot.MemoryReading) {
-	counters, err := g.reader.Counters(g.how)
-	if err != nil {
-		return
-	}
+// learn keeps the limits, and what is spare of all pods, which is too costly to read each time. The pods' cgroup may
+// lack for good what is asked of it, a limit for example, so that only its loss brings another attempt.
+func (g *gate) learn(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
+	lost := g.pods.known && !r.Pods.Known()
 	g.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity}
 	g.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
 	g.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
+	switch {
+	case !g.node.known:
+		g.fail(r.Node.Err)
+		return
+	case lost:
+		g.tryAgain()
+	default:
+		g.retry = 0
+	}
+	g.failure, g.failedSince = nil, time.Time{}
+}
+
+// fail notes that memory of the node cannot be read.
+func (g *gate) fail(err error) {
+	g.node.known, g.pods.known = false, false
+	if g.failure == nil {
+		g.failedSince = g.clock()
+	}
+	g.failure = err
+	g.tryAgain()
+}
+
+// tryAgain arms soon. The pause until then doubles up to the period, so that a failure which lasts costs no more than
+// the timer does.
+func (g *gate) tryAgain() {
+	g.retry = min(max(gateMet, 2*g.retry), g.period)
+	g.armAt = g.clock().Add(g.retry)
 }
 
 // check looks at the counters and says when a threshold was crossed, or a hard one still is, or is no longer: the reading that shows
@@ -148,12 +184,21 @@ func (g *gate) check() *snapshot.MemoryReading {
 }
 
 // pause is the time between two looks.
-func (g *gate) pause() time.Duration { return max(g.sleep(), gateShare*g.took) }
+func (g *gate) pause() time.Duration {
+	pause := g.sleep()
+	if g.retry > 0 {
+		pause = min(pause, max(gateFloor, g.armAt.Sub(g.looked)))
+	}
+	return max(pause, gateShare*g.took)
+}
 
 func (g *gate) look() *snapshot.MemoryReading {
+	if !g.watches() {
+		return nil
+	}
 	counters, err := g.reader.Counters(g.how)
-	if err != nil || len(g.floors) == 0 {
-		g.node.known, g.pods.known = false, false
+	if err != nil {
+		g.fail(err)
 		return nil
 	}
 	g.node.spare = int64(counters.NodeSpare)
@@ -163,7 +208,7 @@ func (g *gate) look() *snapshot.MemoryReading {
 		return nil
 	}
 	r := g.reader.ReadMemory(g.how)
-	g.learn(r)
+	g.learn(r, counters)
 	if g.note([2]int64{r.Node.Available, r.Pods.Available}) || g.holds {
 		return &r
 	}
@@ -207,7 +252,7 @@ func (g *gate) note(left [2]int64) (crossed bool) {
 
 // sleep is how long the nearest threshold cannot be reached, halved.
 func (g *gate) sleep() time.Duration {
-	if !g.node.known && !g.pods.known {
+	if !g.watches() {
 		return g.period
 	}
 	if g.holds {

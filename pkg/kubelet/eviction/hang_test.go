@@ -13,6 +13,8 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 // silence is a node whose container runtime can be made to hang: what needs it blocks until the context ends or the runtime answers
@@ -36,6 +38,7 @@ func (g *gauge) enter() (leave func()) {
 }
 
 func newSilence() *silence {
+	runtimeSilent.Set(0) // what the manager of another test has left
 	return &silence{broken: broken{node: newNode(), processes: 10}}
 }
 
@@ -224,13 +227,13 @@ func TestKillsThatWaitForTheRuntimeBringNoOthers(t *testing.T) {
 				s.add("c-hog", 7*gi)
 				s.available(7 * gi)
 				c := s.config(t, hard("1Gi"))
-				c.Kill = func(_ context.Context, pod *v1.Pod, _ bool, grace *int64, _ func(*v1.PodStatus)) error {
+				c.Kill = fakekill.Waiting(func(_ context.Context, r podkill.Request) error {
 					s.mu.Lock()
-					s.kills = append(s.kills, pod.Name)
+					s.kills = append(s.kills, r.Pod.Name)
 					s.mu.Unlock()
 					<-time.After(10 * time.Second)
 					return context.DeadlineExceeded
-				}
+				})
 				run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
 					wait(time.Second)
 					answers := s.hangs()

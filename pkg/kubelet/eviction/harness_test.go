@@ -20,7 +20,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 const (
@@ -47,7 +49,9 @@ type node struct {
 	summaryErr error
 	layoutErr  error
 	// images is a disk of their own for images and writable layers, nil when they lie on the other one.
-	images    *diskState
+	images *diskState
+	// setting is how far the runtime's time of day, by which the figures of images are dated, is set forward.
+	setting   time.Duration
 	reclaimed []string
 	freedByGC int64
 	// targets are those of the node-level reclaims.
@@ -161,7 +165,10 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 	fs := &statsapi.FsStats{Time: at, AvailableBytes: u(n.disk.capacity - n.disk.used), CapacityBytes: u(n.disk.capacity)}
 	imageFs := fs
 	if n.images != nil {
-		imageFs = &statsapi.FsStats{Time: at, AvailableBytes: u(n.images.capacity - n.images.used), CapacityBytes: u(n.images.capacity)}
+		imageFs = &statsapi.FsStats{
+			Time:           metav1.NewTime(at.Round(0).Add(n.setting)),
+			AvailableBytes: u(n.images.capacity - n.images.used), CapacityBytes: u(n.images.capacity),
+		}
 	}
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
 		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.system - n.used()), WorkingSetBytes: u(n.system + n.used())},
@@ -264,9 +271,10 @@ func (n *node) Reclaim(_ context.Context, q policy.ReclaimRequest) (snapshot.Rec
 	return snapshot.Reclaimed{Freed: before - n.disk.used}, nil
 }
 
-func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *int64, setStatus func(*v1.PodStatus)) error {
+// kill stops a pod and returns when it has stopped; apply writes the reason into its status.
+func (n *node) kill(ctx context.Context, pod *v1.Pod, graceSeconds int64, apply func(*v1.PodStatus)) error {
 	n.mu.Lock()
-	n.kills = append(n.kills, fmt.Sprintf("%s/%d", pod.Name, *graceSeconds))
+	n.kills = append(n.kills, fmt.Sprintf("%s/%d", pod.Name, graceSeconds))
 	takes, err := n.killTakes, n.killErrs[pod.Name]
 	n.mu.Unlock()
 	select {
@@ -280,7 +288,7 @@ func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	status := pod.Status.DeepCopy()
-	setStatus(status)
+	apply(status)
 	n.statuses[pod.Name] = status
 	p := n.pods[pod.Name]
 	if !p.stopped {
@@ -293,6 +301,34 @@ func (n *node) kill(ctx context.Context, pod *v1.Pod, evict bool, graceSeconds *
 	}
 	p.stopped = true
 	return nil
+}
+
+// killer is kill as the pod workers offer it: a pod that takes longer than they wait for is overdue, and goes on terminating.
+func (n *node) killer() podkill.Func {
+	waiting := fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
+		return n.kill(ctx, r.Pod, *r.GracePeriodSeconds, r.Disruption.Apply)
+	})
+	return func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+		answer, stopped := waiting(ctx, r)
+		ended := make(chan podkill.Ending, 1)
+		go func() {
+			timeout := time.NewTimer(max(10*time.Second, time.Duration(*r.GracePeriodSeconds)*time.Second*3/2))
+			defer timeout.Stop()
+			select {
+			case e := <-stopped:
+				ended <- e
+			case <-timeout.C:
+				ended <- podkill.Ending{Outcome: podkill.Overdue, Err: errors.New("overdue")}
+			}
+		}()
+		return answer, ended
+	}
+}
+
+func (n *node) isStopped(uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pods[string(uid)].stopped
 }
 
 func (n *node) active() []*v1.Pod {
@@ -336,7 +372,8 @@ func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.kill, ActivePods: n.active, PodCleanedUp: n.cleanedUp,
+		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active,
+		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
 		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
 		OnConditionChange: func() { n.mu.Lock(); n.changes++; n.mu.Unlock() },

@@ -10,12 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 const (
 	// retryAfter is how long a pod whose kill failed is left alone.
 	retryAfter = 30 * time.Second
+	// forgetOverdue is how long after the end of its grace period a pod that does not stop is left alone. By then it has been killed
+	// past the runtime, or that has failed (package escalation), and another pod was evicted in its place.
+	forgetOverdue = policy.SilentPatience + retryAfter
 	// forgetAfter is when a stopped pod that is never cleaned up leaves the ledger. It has stopped counting long before.
 	forgetAfter = 10 * time.Minute
 	// maxGraceSeconds bounds what is reckoned with: a hundred years. The API allows more than a time.Duration holds.
@@ -31,8 +35,11 @@ type ledger struct {
 
 type entry struct {
 	snapshot.InFlight
-	pod *v1.Pod
-	// running is how many kill requests have not returned: a second one hastens the first.
+	// victim is what the pod was first evicted as.
+	victim *policy.Victim
+	// begun: an eviction began the pod's termination; otherwise it was terminating before.
+	begun bool
+	// running is how many kill requests have not ended: a second one hastens the first.
 	running int
 }
 
@@ -45,20 +52,44 @@ func (l *ledger) begin(v *policy.Victim, now time.Time) {
 	deadline := now.Add(time.Duration(min(v.GraceSeconds, maxGraceSeconds)) * time.Second)
 	e, ok := l.entries[v.Pod.UID]
 	if !ok {
-		e = &entry{pod: v.Pod.Object, InFlight: snapshot.InFlight{UID: v.Pod.UID, Started: now, Deadline: deadline}}
+		e = &entry{victim: v, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
 		l.entries[v.Pod.UID] = e
 	}
 	e.running++
-	e.Signal, e.Expected, e.State, e.Changed = v.Signal, v.Expected, snapshot.Stopping, now
+	e.Signal, e.Expected, e.State, e.Started, e.Changed = v.Signal, v.Expected, snapshot.Stopping, now, now
 	e.Hard = e.Hard || v.Hard
 	if deadline.Before(e.Deadline) {
 		e.Deadline = deadline
 	}
 }
 
-// ended notes that one kill request has returned. The pod counts as failed when the last one returns with an error, and as
-// stopped when any returns without.
-func (l *ledger) ended(uid types.UID, err error, now time.Time) {
+// observe takes over what the end of pods gives back by present figures: a pod that is being stopped may go on growing, and when it is no
+// active pod any more there are no others.
+func (l *ledger) observe(pods []snapshot.Pod, layout snapshot.Layout) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) == 0 {
+		return
+	}
+	for i := range pods {
+		p := &pods[i]
+		if e, ok := l.entries[p.UID]; ok && e.State == snapshot.Stopping && p.Memory().Known {
+			e.Expected = p.Release(layout)
+		}
+	}
+}
+
+// accepted records what the pod workers made of a request.
+func (l *ledger) accepted(uid types.UID, answer podkill.Answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[uid]; ok {
+		e.begun = e.begun || answer == podkill.Begun
+	}
+}
+
+// refused takes back a request that the pod workers have not accepted, since the agent stops.
+func (l *ledger) refused(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.entries[uid]
@@ -66,38 +97,83 @@ func (l *ledger) ended(uid types.UID, err error, now time.Time) {
 		return
 	}
 	e.running--
-	switch {
-	case e.State == snapshot.Stopped:
-	case err == nil:
-		e.State, e.Changed = snapshot.Stopped, now
-	case e.running == 0:
-		e.State, e.Changed = snapshot.Failed, now
+	if e.running == 0 {
+		delete(l.entries, uid)
 	}
 }
 
-// sweep drops what is over and reports whether that was anything. A kill that has failed may have done its work all the same, later; while
-// the runtime is silent it is not given up before it can have. cleanedUp must not call back.
-func (l *ledger) sweep(now time.Time, silent bool, cleanedUp func(*v1.Pod) bool) bool {
+// ended records that one kill request has ended. The pod is stopped when any of them says so, and has failed when the last one ends
+// with an error. An overdue pod goes on terminating: it is stopping until sweep finds it stopped. The result is true once for a pod, when
+// it has stopped and an eviction began its termination.
+func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	changed := false
+	e, ok := l.entries[uid]
+	if !ok {
+		return false
+	}
+	e.running--
+	switch {
+	case e.State == snapshot.Stopped:
+	case ending.Outcome == podkill.Stopped:
+		e.State, e.Changed = snapshot.Stopped, now
+		return e.begun
+	case e.running == 0 && ending.Outcome != podkill.Overdue:
+		e.State, e.Changed = snapshot.Failed, now
+	}
+	return false
+}
+
+// lives answers what has become of pods. Its functions must not call back.
+type lives struct {
+	// stopped is true when no container of the pod can run any more, cleanedUp when nothing of it is left.
+	stopped   func(types.UID) bool
+	cleanedUp func(*v1.Pod) bool
+}
+
+// sweep finds overdue pods that have stopped, returns those whose termination an eviction began, and drops entries that are over;
+// changed is true when there was any of either. A kill that has failed may have done its work all the same, later; while the runtime is
+// silent it is not given up before it can have.
+func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, evicted []*policy.Victim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for uid, e := range l.entries {
-		age := now.Sub(e.Changed)
-		done := e.State != snapshot.Stopping && e.running == 0 && cleanedUp(e.pod)
+		if e.running > 0 {
+			continue
+		}
+		if e.State == snapshot.Stopping && pods.stopped(uid) {
+			e.State, e.Changed, changed = snapshot.Stopped, now, true
+			if e.begun {
+				evicted = append(evicted, e.victim)
+			}
+		}
+		done := e.State != snapshot.Stopping && pods.cleanedUp(e.victim.Pod.Object)
 		if done {
 			l.lastRelease = now
 			released(&e.Expected)
 		}
-		if silent && e.State == snapshot.Failed {
-			age = min(age, now.Sub(e.Deadline)-policy.SilentPatience)
-		}
-		forgotten := e.running == 0 && (e.State == snapshot.Failed && age >= retryAfter || e.State == snapshot.Stopped && age >= forgetAfter)
-		if done || forgotten {
+		if done || e.forgotten(now, silent) {
 			delete(l.entries, uid)
 			changed = true
 		}
 	}
-	return changed
+	slices.SortFunc(evicted, func(a, b *policy.Victim) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
+	return changed, evicted
+}
+
+// forgotten is true when an entry without a request has been waited for long enough, so that the pod may be evicted again.
+func (e *entry) forgotten(now time.Time, silent bool) bool {
+	switch age := now.Sub(e.Changed); e.State {
+	case snapshot.Stopping:
+		return now.Sub(e.Deadline) >= forgetOverdue
+	case snapshot.Stopped:
+		return age >= forgetAfter
+	default:
+		if silent {
+			age = min(age, now.Sub(e.Deadline)-policy.SilentPatience)
+		}
+		return age >= retryAfter
+	}
 }
 
 // view is the ledger as a value, in the order of UIDs.

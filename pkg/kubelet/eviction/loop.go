@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -41,7 +42,7 @@ func (m *Manager) Run(ctx context.Context) {
 	m.loop.next = m.config.Clock.Now()
 	timer := m.config.Clock.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -50,12 +51,13 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-m.asked:
 			m.lookSoon()
 		case f := <-m.loop.collector.results:
-			m.loop.collecting.ended(m.config.Clock.Now())
+			m.loop.collecting.ended(m.config.Clock.Now(), f.err == nil)
 			m.lookAt(ctx, f)
 		case f := <-m.loop.collector.besides:
 			m.loop.collecting.beside = time.Time{}
 			// Otherwise the collection has come to its end, and knows more.
-			if m.loop.collecting.overdue(m.config.Clock.Now()) {
+			if now := m.config.Clock.Now(); m.loop.collecting.overdue(now) {
+				m.missing(&f, now)
 				m.lookAt(ctx, f)
 			}
 		case <-m.nudge:
@@ -99,8 +101,12 @@ func (m *Manager) lookSoon() {
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
 	now := m.config.Clock.Now()
-	if m.ledger.sweep(now, m.loop.last.silent, m.config.PodCleanedUp) {
+	changed, evicted := m.ledger.sweep(now, m.loop.last.silent, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	if changed {
 		m.lookNow()
+	}
+	for _, v := range evicted {
+		m.report.ended(ctx, v, podkill.Ending{Outcome: podkill.Stopped}, true)
 	}
 	l := &m.loop
 	if l.gate != nil && l.gate.due(now) {
@@ -172,6 +178,7 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	m.publish(ctx, &d)
 	l.blind.report(ctx, &m.report, &d)
 	l.blind.hear(ctx, &m.report, s)
+	l.blind.watch(ctx, &m.report, l.gate, s.Taken)
 	l.rehearsals.report(ctx, &m.report, &d)
 	m.apply(ctx, s, &d)
 	next := s.Taken.Add(nextLook(&d, l.rules.Timing.Period))
@@ -195,9 +202,13 @@ func nextLook(d *policy.Decision, period time.Duration) time.Duration {
 func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
 	// A collection that was overtaken by a look without it must not turn back time.
 	m.loop.taken = later(f.taken, m.loop.taken)
-	s := &snapshot.Snapshot{Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view(), RuntimeSilent: f.silent}
+	s := &snapshot.Snapshot{
+		Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view(),
+		RuntimeSilent: f.silent, PodsAwaited: f.awaited,
+	}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
+	m.ledger.observe(s.Pods, f.layout)
 	return s
 }
 
@@ -227,7 +238,7 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 		thresholds, replaced := policy.Effective(l.configured, layout)
 		l.rules.Thresholds = thresholds
 		if l.gate != nil {
-			l.gate.armed = time.Time{}
+			l.gate.armAt = time.Time{}
 		}
 		if len(replaced) > 0 {
 			klog.FromContext(ctx).Info("Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals", replaced)

@@ -85,6 +85,7 @@ func New(c Config) (*Manager, error) {
 		results: make(chan figures, 1), besides: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
+	m.loop.collecting.progress.now = c.Clock.Now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
 	m.loop.meter, m.loop.cause = newMeter(), byTimer
 	m.loop.gate = newGate(c.Memory, c.Clock.Now)

@@ -11,7 +11,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 func expect[T any](t *testing.T, what string, got, want T) {
@@ -84,12 +89,57 @@ func TestFailedKillBringsTheNextVictim(t *testing.T) {
 		n.add("a", 9*gi)
 		n.add("b", 8*gi)
 		n.available(100 * mi)
-		n.killTakes, n.killErrs["a"] = 10*time.Second, errors.New("timed out")
+		n.killTakes, n.killErrs["a"] = 9*time.Second, errors.New("timed out")
 		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
 			wait(40 * time.Second)
 			expect(t, "kills", n.killed(), []string{"a/1", "b/1"})
 		})
 	})
+}
+
+// A pod that ends long after the pod workers' time-out has not failed: its release is waited for until half a minute after its grace
+// period, and its eviction counts when it has ended.
+func TestALateVictimIsEnough(t *testing.T) {
+	_ = legacyregistry.Register(metrics.Evictions)
+	for _, test := range []struct {
+		takes time.Duration
+		kills []string
+	}{
+		{28 * time.Second, []string{"a/1"}},
+		{40 * time.Second, []string{"a/1", "b/1"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode()
+			n.add("a", 9*gi)
+			n.add("b", 8*gi)
+			n.add("c", 7*gi)
+			n.available(100 * mi)
+			n.killTakes = test.takes
+			before := shown(t, "kubelet_evictions", "memory.available")
+			run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
+				wait(29 * time.Second)
+				expect(t, "kills while the first one is on time", n.killed(), []string{"a/1"})
+				wait(time.Minute)
+				expect(t, "kills in the end", n.killed(), test.kills)
+			})
+			if counted := shown(t, "kubelet_evictions", "memory.available") - before; counted != float64(len(test.kills)) {
+				t.Errorf("a kill of %v: %v evictions are counted, want %d", test.takes, counted, len(test.kills))
+			}
+		})
+	}
+}
+
+// A pod that is hastened is asked to stop at that moment: the next victim waits as long as after any other request.
+func TestHasteningIsANewRequest(t *testing.T) {
+	l, now := newLedger(), time.Unix(1e9, 0)
+	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 600}, now)
+	later := now.Add(time.Minute)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 1, Hard: true, Hasten: true}, later)
+	inFlight, _ := l.view()
+	if f := inFlight[0]; !f.Started.Equal(later) || !f.Deadline.Equal(later.Add(time.Second)) {
+		t.Errorf("started %v, deadline %v; it was hastened at %v", f.Started, f.Deadline, later)
+	}
 }
 
 func TestOneEvictionUntilItsRoomIsBack(t *testing.T) {

@@ -28,6 +28,11 @@ var (
 		Help:           "1 while the container runtime does not tell what pods use, so that nobody is evicted for file systems.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	countersFailed = metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           "plimsoll_eviction_memory_counters_failed",
+		Help:           "1 while the kernel's memory counters cannot be read, so that memory is read once in a period.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	reactionSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "plimsoll_eviction_reaction_seconds",
 		Help:           "Time from the first look at which a threshold could act to the request to stop a pod because of it.",
@@ -36,7 +41,8 @@ var (
 	}, []string{"signal"})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(decisionsTotal, looksTotal, releasedTotal, pendingRelease, signalBlind, runtimeSilent, reactionSeconds)
+		legacyregistry.MustRegister(decisionsTotal, looksTotal, releasedTotal, pendingRelease, signalBlind,
+			runtimeSilent, countersFailed, reactionSeconds)
 	})
 )
 

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -158,7 +159,7 @@ func TestCountingIsAnOption(t *testing.T) {
 		reader := &counting{kernel: &kernel{node: n}}
 		c.Memory = reader
 		o := DefaultOptions()
-		o.MemoryFormula, o.CountSwap, o.CountHugepages = Reclaimable, true, true
+		o.MemoryFormula, o.CountSwap, o.CountHugepages = v1alpha1.Reclaimable, true, true
 		c.Options = &o
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(15 * time.Second)

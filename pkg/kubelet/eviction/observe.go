@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -23,10 +24,10 @@ type figures struct {
 	memory *snapshot.MemoryReading
 	// direct: memory is newer than the summary, which may be an old one.
 	direct bool
-	// differs: memory is counted in another way than the summary counts it.
-	differs bool
 	// silent: the container runtime does not tell what pods use.
 	silent bool
+	// awaited: it is slow to tell, and these figures of pods are those of the last collection.
+	awaited bool
 	// images are those of each pod that nobody else uses, nil where they do not matter.
 	images map[types.UID]snapshot.Value[snapshot.Bytes]
 }
@@ -49,7 +50,7 @@ func (q *question) wantsPods(f *figures) bool {
 }
 
 func (o *Options) counting() snapshot.Counting {
-	return snapshot.Counting{Reclaimable: o.MemoryFormula == Reclaimable, Swap: o.CountSwap, Hugepages: o.CountHugepages}
+	return snapshot.Counting{Reclaimable: o.MemoryFormula == v1alpha1.Reclaimable, Swap: o.CountSwap, Hugepages: o.CountHugepages}
 }
 
 // collector gets figures beside the loop, one collection at a time. Beside a collection that hangs it gets what of them can be had.
@@ -68,13 +69,14 @@ type collector struct {
 // collect is one collection. It blocks as long as its sources do; when it is given up, ctx ends for those that heed it.
 func (c *collector) collect(ctx context.Context, q question) figures {
 	var f figures
-	f.layout = c.layout.current(ctx, c.now())
+	begun := c.now()
+	f.layout = c.layout.current(ctx, begun)
 	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil && c.parts != nil {
 		f.summary, f.silent = c.pieces(ctx, f.layout)
 	}
 	if c.memory != nil && q.wantsPods(&f) {
 		r := c.memory.ReadMemory(q.how)
-		f.memory, f.differs = &r, !q.how.Stock()
+		f.memory = &r
 	}
 	if c.images != nil && f.layout.MeasureOf(snapshot.ImageDevice).Images {
 		var err error
@@ -82,26 +84,43 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell who uses which image")
 		}
 	}
-	f.taken = c.now()
+	if f.taken = c.now(); f.err == nil && c.parts != nil && f.taken.Sub(begun) >= shortPatience {
+		c.renew(ctx, &f)
+	}
 	return f
+}
+
+// renew replaces what needs no runtime in a summary that took long: it may have been read at the beginning, and looks
+// beside the collection have seen newer figures.
+func (c *collector) renew(ctx context.Context, f *figures) {
+	node, local := &f.summary.Node, &c.local(ctx, f.layout).Node
+	if local.Fs != nil {
+		node.Fs = local.Fs
+	}
+	if local.Rlimit != nil {
+		node.Rlimit = local.Rlimit
+	}
+	if local.Runtime != nil {
+		node.Runtime = local.Runtime
+	}
 }
 
 // beside is as much as can be had without the container runtime, for which a collection waits.
 func (c *collector) beside(ctx context.Context, q question) figures {
-	f := figures{err: errCollecting, layout: q.layout, silent: true}
+	f := figures{err: errCollecting, layout: q.layout}
 	if c.parts != nil {
 		f.summary = c.local(ctx, q.layout)
 	}
 	if c.memory != nil {
 		r := c.memory.ReadMemory(q.how)
-		f.memory, f.differs = &r, !q.how.Stock()
+		f.memory = &r
 	}
 	f.taken = c.now()
 	return f
 }
 
-// observations merges the sources: the summary, and for memory what was read directly where the summary has nothing, is old, or
-// counts something else than configured.
+// observations merges the sources: the summary, and for memory what was read directly. That is newer, counts as configured, and goes
+// with what was read of the pods at the same time.
 func (f *figures) observations() [snapshot.NumSignals]snapshot.Observation {
 	signals := snapshot.FromSummary(f.summary)
 	if f.err != nil {
@@ -113,14 +132,15 @@ func (f *figures) observations() [snapshot.NumSignals]snapshot.Observation {
 		}
 	}
 	if f.memory != nil {
-		f.standIn(&signals[snapshot.MemoryAvailable], f.memory.Node)
-		f.standIn(&signals[snapshot.AllocatableMemoryAvailable], f.memory.Pods)
+		replace(&signals[snapshot.MemoryAvailable], f.memory.Node)
+		replace(&signals[snapshot.AllocatableMemoryAvailable], f.memory.Pods)
 	}
 	return signals
 }
 
-func (f *figures) standIn(o *snapshot.Observation, direct snapshot.Observation) {
-	if direct.Known() && (f.direct || f.differs || !o.Known()) {
+// replace takes what was read directly, if it could be read.
+func replace(o *snapshot.Observation, direct snapshot.Observation) {
+	if direct.Known() {
 		*o = direct
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -16,7 +17,7 @@ type Options struct {
 	// MonitoringPeriod is the time between two looks when nothing happens (kubernetes issue 104339).
 	MonitoringPeriod time.Duration
 	// MemoryFormula says what counts as available memory, CountSwap and CountHugepages what else belongs to it.
-	MemoryFormula  MemoryFormula
+	MemoryFormula  v1alpha1.AvailableMemory
 	CountSwap      bool
 	CountHugepages bool
 	// WorstGrowth is how fast memory may be used up, in bytes per second. It is an assumption and not a measurement, since
@@ -27,48 +28,63 @@ type Options struct {
 	WaitForRoom time.Duration
 	// KillTime, Settling and Patience are those of policy.Timing.
 	KillTime, Settling, Patience time.Duration
-	// LocalStorageLimits says what becomes of pods that break limits of their own on local storage.
-	LocalStorageLimits LimitMode
+	// LocalStorageLimits says what becomes of pods that break limits of their own on local storage. It counts only where
+	// localStorageCapacityIsolation of the KubeletConfiguration is on.
+	LocalStorageLimits v1alpha1.LocalStorageLimits
 	// DryRun lists the thresholds that only say what they would do.
 	DryRun []policy.ThresholdID
 	// Protection says which pods may influence whether and when they are evicted.
 	Protection policy.Protection
 }
 
-// MemoryFormula is a way to count available memory.
-type MemoryFormula string
-
-// The formulas.
-const (
-	// WorkingSet is stock's: capacity less the working set, which is usage without inactive file pages.
-	WorkingSet MemoryFormula = "WorkingSet"
-	// Reclaimable counts inactive file pages and half of the active ones as available, without dirty ones, unless the kernel
-	// has trouble to reclaim them (kubernetes issue 43916).
-	Reclaimable MemoryFormula = "Reclaimable"
-)
-
-// LimitMode says what becomes of pods that break limits of their own.
-type LimitMode string
-
-// The modes. Limits are looked at only where localStorageCapacityIsolation of the KubeletConfiguration is on.
-const (
-	EnforceLimits LimitMode = "Enforce"
-	DryRunLimits  LimitMode = "DryRun"
-	IgnoreLimits  LimitMode = "Off"
-)
-
 // DefaultOptions behave as the stock kubelet does.
-func DefaultOptions() Options {
-	timing := policy.DefaultTiming()
+func DefaultOptions() Options { return OptionsFrom(v1alpha1.Default()) }
+
+// OptionsFrom returns what a configuration says. It must have been defaulted and be valid.
+func OptionsFrom(c *v1alpha1.NodePressureConfiguration) Options {
 	return Options{
-		MonitoringPeriod:   timing.Period,
-		MemoryFormula:      WorkingSet,
-		WorstGrowth:        2 << 30,
-		WaitForRoom:        time.Minute,
-		KillTime:           timing.KillTime,
-		Settling:           timing.Settling,
-		Patience:           timing.Patience,
-		LocalStorageLimits: EnforceLimits,
+		MonitoringPeriod:   c.MonitoringPeriod.Duration,
+		MemoryFormula:      c.Memory.Available,
+		CountSwap:          c.Memory.CountSwap,
+		CountHugepages:     c.Memory.CountHugepages,
+		WorstGrowth:        c.Memory.WorstGrowthPerSecond.Value(),
+		WaitForRoom:        c.Admission.WaitForRoom.Duration,
+		KillTime:           c.Eviction.KillTime.Duration,
+		Settling:           c.Eviction.Settling.Duration,
+		Patience:           c.Eviction.Patience.Duration,
+		LocalStorageLimits: c.Eviction.LocalStorageLimits,
+		DryRun:             dryRunFrom(c.DryRun),
+		Protection:         protectionFrom(&c.Protection),
+	}
+}
+
+func dryRunFrom(list []v1alpha1.ThresholdReference) []policy.ThresholdID {
+	var ids []policy.ThresholdID
+	for _, t := range list {
+		signal, ok := snapshot.ParseSignal(string(t.Signal))
+		if !ok {
+			continue // Validation accepts the same signals; a test compares them.
+		}
+		if t.Kind != v1alpha1.Soft {
+			ids = append(ids, policy.ThresholdID{Signal: signal})
+		}
+		if t.Kind != v1alpha1.Hard {
+			ids = append(ids, policy.ThresholdID{Signal: signal, Soft: true})
+		}
+	}
+	return ids
+}
+
+// protectionFrom returns the zero value when no namespace is listed, since no pod can be protected then.
+func protectionFrom(c *v1alpha1.ProtectionConfiguration) policy.Protection {
+	if len(c.Namespaces) == 0 {
+		return policy.Protection{}
+	}
+	return policy.Protection{
+		Namespaces: c.Namespaces,
+		MaxPods:    int(*c.MaxProtectedPods),
+		MaxMemory:  snapshot.Bytes(c.MaxProtectedMemory.Value()),
+		MaxDelay:   c.MaxDelay.Duration,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -200,7 +201,9 @@ func TestWorstGrowthSetsThePace(t *testing.T) {
 }
 
 func TestLimitModes(t *testing.T) {
-	for mode, want := range map[LimitMode][2]bool{EnforceLimits: {true, false}, DryRunLimits: {true, true}, IgnoreLimits: {false, false}} {
+	for mode, want := range map[v1alpha1.LocalStorageLimits][2]bool{
+		v1alpha1.LimitsEnforced: {true, false}, v1alpha1.LimitsDryRun: {true, true}, v1alpha1.LimitsOff: {false, false},
+	} {
 		o := optionsWith(func(o *Options) { o.LocalStorageLimits = mode })
 		for _, on := range []bool{true, false} {
 			rules := (&Config{LocalStorageCapacityIsolation: on}).rules(&o)
@@ -209,12 +212,8 @@ func TestLimitModes(t *testing.T) {
 	}
 }
 
-// The default options are the timing of the policy.
-func TestDefaultOptions(t *testing.T) {
+func TestDefaultOptionsProtectNoPod(t *testing.T) {
 	o := DefaultOptions()
-	if got := o.timing(); got != policy.DefaultTiming() {
-		t.Errorf("timing %+v", got)
-	}
 	if !reflect.DeepEqual(o.Protection, policy.Protection{}) || o.DryRun != nil {
 		t.Errorf("%+v is not stock", o)
 	}

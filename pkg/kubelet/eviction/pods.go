@@ -3,8 +3,10 @@ package eviction
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -36,6 +38,8 @@ type builder struct {
 type slot struct {
 	facts *snapshot.Facts
 	stats *statsapi.PodStats
+	// end is when the grace period of a pod that was deleted ends; zero for others.
+	end time.Time
 	// seen is the last round in which the pod was active, joined that in which it was wanted.
 	seen, joined int
 }
@@ -46,7 +50,7 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 		return nil
 	}
 	b.round++
-	count := b.reserve(active, which)
+	count := b.reserve(active, f.taken, which)
 	if count == 0 {
 		return nil
 	}
@@ -57,7 +61,9 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 		if s.joined != b.round {
 			continue
 		}
-		pod := snapshot.Pod{Facts: s.facts, Stats: s.stats, Images: f.images[s.facts.UID], Terminating: b.termination(s.facts.Object)}
+		pod := snapshot.Pod{
+			Facts: s.facts, Stats: s.stats, Images: f.images[s.facts.UID], Terminating: b.termination(s),
+		}
 		if f.memory != nil {
 			pod.Cgroup = f.memory.ByPod[s.facts.UID]
 		}
@@ -67,14 +73,14 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 }
 
 // reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when there are many.
-func (b *builder) reserve(active []*v1.Pod, which wanted) (count int) {
+func (b *builder) reserve(active []*v1.Pod, now time.Time, which wanted) (count int) {
 	if b.byUID == nil || len(b.byUID) > 2*len(active)+64 {
 		b.byUID, b.byObject = make(map[string]*slot, len(active)), make(map[*v1.Pod]*slot, len(active))
 	}
 	for _, pod := range active {
 		s, ok := b.byObject[pod]
 		if !ok {
-			s = b.meet(pod)
+			s = b.meet(pod, now)
 		}
 		s.seen = b.round
 		if which == everyPod || s.facts.Limits != nil {
@@ -86,13 +92,18 @@ func (b *builder) reserve(active []*v1.Pod, which wanted) (count int) {
 }
 
 // meet takes in a pod that is new, or of which there is a new object.
-func (b *builder) meet(pod *v1.Pod) *slot {
+func (b *builder) meet(pod *v1.Pod, now time.Time) *slot {
 	s, ok := b.byUID[string(pod.UID)]
+	var deletedBefore *metav1.Time
 	if ok {
+		deletedBefore = s.facts.Object.DeletionTimestamp
 		delete(b.byObject, s.facts.Object)
 	} else {
 		s = &slot{}
 		b.byUID[string(pod.UID)] = s
+	}
+	if !pod.DeletionTimestamp.Equal(deletedBefore) {
+		s.end = endOfGrace(pod, now)
 	}
 	b.byObject[pod] = s
 	s.facts = snapshot.NewFacts(pod, b.podLevel)
@@ -125,12 +136,26 @@ func (b *builder) sort(active int) {
 	slices.SortFunc(b.sorted, func(x, y *slot) int { return cmp.Compare(x.facts.UID, y.facts.UID) })
 }
 
-// termination: the deletion timestamp is when the grace period ends, not when the deletion was asked for.
-func (b *builder) termination(pod *v1.Pod) *snapshot.Termination {
+// endOfGrace is when the grace period of a pod ends that is seen with this deletion for the first time. Its deletion
+// timestamp says when that is, by the API server's time of day, and not when the deletion was asked for. A clock that
+// is wrong by more than the grace period is noticed; and one that is set later moves nothing, since from here on the
+// agent's own clock counts.
+func endOfGrace(pod *v1.Pod, now time.Time) time.Time {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	left := pod.DeletionTimestamp.Sub(now)
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		left = min(left, time.Duration(min(*grace, maxGraceSeconds))*time.Second)
+	}
+	return now.Add(left)
+}
+
+func (b *builder) termination(s *slot) *snapshot.Termination {
 	switch {
-	case pod.DeletionTimestamp != nil:
-		return &snapshot.Termination{Deadline: pod.DeletionTimestamp.Time}
-	case b.requested != nil && b.requested(pod.UID):
+	case !s.end.IsZero():
+		return &snapshot.Termination{Deadline: s.end}
+	case b.requested != nil && b.requested(s.facts.UID):
 		return &snapshot.Termination{}
 	}
 	return nil

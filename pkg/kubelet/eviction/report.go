@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -43,7 +44,7 @@ func (r *reporter) starved(ctx context.Context, s *snapshot.Snapshot, d *policy.
 			r.recorder.Eventf(r.node, v1.EventTypeWarning, eventThresholdMet, "Attempting to reclaim %s", st.Resource())
 		}
 		if o := s.Signals[st.Signal]; st.Outcome == policy.Evict && !o.At.IsZero() {
-			metrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(d.At.Sub(o.At).Seconds())
+			metrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(max(0, d.At.Sub(o.At).Seconds()))
 		}
 	}
 }
@@ -58,26 +59,33 @@ func (r *reporter) due(sig snapshot.Signal, now time.Time) bool {
 	return true
 }
 
-// evicting is said before the pod is stopped.
-func (r *reporter) evicting(ctx context.Context, v *policy.Victim) {
-	pod, reason := v.Pod.Object, eventEvicted
-	if v.Hasten {
-		reason = eventHastened
+// evicting reports a request that the pod workers have accepted. Only one that began the termination is an eviction;
+// one that made a pod terminate sooner is reported as that, and one that changed nothing is not worth an event.
+func (r *reporter) evicting(ctx context.Context, v *policy.Victim, answer podkill.Answer) {
+	pod := v.Pod.Object
+	if reason, worth := eventReasons[answer]; worth {
+		r.recorder.AnnotatedEventf(pod, v.Annotations, v1.EventTypeWarning, reason, "%s", v.Message)
 	}
-	r.recorder.AnnotatedEventf(pod, v.Annotations, v1.EventTypeWarning, reason, "%s", v.Message)
 	klog.FromContext(ctx).Info("Eviction manager: evicting pod", "pod", klog.KObj(pod), "podUID", pod.UID, "cause", v.Metric,
-		"graceSeconds", v.GraceSeconds, "hastened", v.Hasten, "message", v.Message)
+		"graceSeconds", v.GraceSeconds, "answer", answer, "message", v.Message)
 }
 
-// evicted counts what has died. A pod that was being stopped already is not an eviction.
-func (r *reporter) evicted(ctx context.Context, v *policy.Victim, err error) {
-	logger := klog.FromContext(ctx)
-	if err != nil {
-		logger.Error(err, "Eviction manager: pod failed to evict", "pod", klog.KObj(v.Pod.Object))
-		return
-	}
-	logger.Info("Eviction manager: pod is evicted successfully", "pod", klog.KObj(v.Pod.Object))
-	if !v.Hasten {
+// eventReasons are the reasons of events about accepted requests.
+var eventReasons = map[podkill.Answer]string{podkill.Begun: eventEvicted, podkill.Hastened: eventHastened}
+
+// ended reports the end of a request. evicted is true when it is the end of a pod whose termination an eviction began:
+// those are counted.
+func (r *reporter) ended(ctx context.Context, v *policy.Victim, ending podkill.Ending, evicted bool) {
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(v.Pod.Object), "podUID", v.Pod.UID)
+	if evicted {
 		metrics.Evictions.WithLabelValues(v.Metric).Inc()
+	}
+	switch ending.Outcome {
+	case podkill.Stopped:
+		logger.Info("Eviction manager: pod is evicted successfully")
+	case podkill.Overdue:
+		logger.Info("Eviction manager: evicted pod is still terminating", "graceSeconds", v.GraceSeconds)
+	case podkill.Failed:
+		logger.Info("Eviction manager: stopped waiting for the end of a pod", "reason", ending.Err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -17,7 +18,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 // scene is what both managers see in one step of a sequence.
@@ -62,7 +65,7 @@ type stage struct {
 	split     bool
 	// mu is for what kills write, which go side by side with ours.
 	mu      sync.Mutex
-	victims []string
+	victims []victim
 	notes   map[string]string
 	// kills, when set, replaces the book-keeping of kills.
 	kills func(*v1.Pod)
@@ -121,17 +124,25 @@ func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus fun
 		s.statuses = map[string]v1.PodStatus{}
 	}
 	s.statuses[pod.Name] = status
-	s.victims = append(s.victims, fmt.Sprintf("%s grace=%d evict=%v %s %s %q %s", pod.Name, *graceSeconds, evict, status.Phase, status.Reason, status.Message, s.notes[pod.Name]))
+	s.victims = append(s.victims, victim{
+		pod: pod.Name, how: fmt.Sprintf("grace=%d evict=%v %s %s %q", *graceSeconds, evict, status.Phase, status.Reason, status.Message),
+	})
 	if s.scene.unkillable[pod.Name] {
 		return errors.New("cannot be killed")
 	}
 	return nil
 }
 
+// victim is a pod that was told to stop, and on which terms.
+type victim struct{ pod, how string }
+
 // take is called when nothing is under way any more. Kills of one round have no order: ours go side by side.
 func (s *stage) take(m pressures) acts {
-	slices.Sort(s.victims)
-	a := acts{conditions: conditionsOf(m), victims: slices.Clone(s.victims), reclaimed: fmt.Sprint(s.reclaims)}
+	a := acts{conditions: conditionsOf(m), reclaimed: fmt.Sprint(s.reclaims)}
+	for _, v := range s.victims {
+		a.victims = append(a.victims, v.pod+" "+v.how+" "+s.notes[v.pod])
+	}
+	slices.Sort(a.victims)
 	s.victims, s.reclaims = nil, nil
 	return a
 }
@@ -210,10 +221,11 @@ func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error
 	o.dedicated, o.split, o.notes = dedicated, split, map[string]string{}
 	c.Summary, c.DiskInfo, c.Reclaimer = &o.stage, &o.stage, &o.stage
 	c.Recorder, c.NodeRef, c.Clock = &notes{stage: &o.stage}, &v1.ObjectReference{}, o.clock
-	c.Kill = func(_ context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
-		return o.kill(pod, evict, grace, set)
-	}
+	c.Kill = fakekill.Waiting(func(_ context.Context, r podkill.Request) error {
+		return o.kill(r.Pod, r.Evict, r.GracePeriodSeconds, r.Disruption.Apply)
+	})
 	c.ActivePods = func() []*v1.Pod { return o.scene.pods }
+	c.PodStopped = func(types.UID) bool { return false }
 	c.PodCleanedUp = func(pod *v1.Pod) bool { return !o.scene.unkillable[pod.Name] }
 	var err error
 	o.manager, err = New(c)
@@ -224,7 +236,7 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.scene = sc
 	o.clock.SetTime(now)
 	m := o.manager
-	m.ledger.sweep(now, false, m.config.PodCleanedUp)
+	m.ledger.sweep(now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	m.look(ctx, m.loop.collector.collect(ctx, question{}))
 	m.work.Wait()
 	if len(o.reclaims) > 0 {

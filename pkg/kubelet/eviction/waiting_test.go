@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
 // entrance is the admission of a node with this eviction manager: a gate with a room, and a chain that is the manager alone.
@@ -36,19 +36,21 @@ func (e *entrance) SetPodStatus(_ klog.Logger, pod *v1.Pod, status v1.PodStatus)
 	return status, true
 }
 
-func (e *entrance) GetPods(context.Context) ([]*kubecontainer.Pod, error) { return nil, nil }
+func (e *entrance) State(types.UID) (podlifecycle.State, bool) { return podlifecycle.State{}, false }
 
 func (e *entrance) GetContainerResourceAllocation(types.UID, string) (v1.ResourceRequirements, bool) {
 	return v1.ResourceRequirements{}, false
 }
 
-func (e *entrance) Making(types.UID) bool { return false }
-func (e *entrance) Forget(types.UID)      {}
+func (e *entrance) Making(types.UID) bool            { return false }
+func (e *entrance) Begin(context.Context, types.UID) {}
+func (e *entrance) Forget(types.UID)                 {}
 
 func newEntrance(m *Manager, n *node) *entrance {
 	e := &entrance{manager: m, statuses: map[types.UID]v1.PodStatus{}}
 	e.room = admission.NewRoom(admission.RoomConfig{
 		Pressure: m, Victims: e, Status: e, Recorder: n, Clock: clock.RealClock{},
+		Active: func() []*v1.Pod { return nil }, GoingDown: func() bool { return false },
 		Bound: func() time.Duration { return min(m.Options().WaitForRoom, m.config.PressureTransitionPeriod) },
 	})
 	e.gate = admission.NewGate(e, admission.NewReadmission(e, e), e.room, admission.NewRejector(n, e))
@@ -76,7 +78,7 @@ func TestD17DaemonSetsDoNotLoop(t *testing.T) {
 			generation := 0
 			turn := func() bool {
 				pod := daemon(generation)
-				if e.gate.Admit(t.Context(), nil, pod) {
+				if e.gate.Admit(t.Context(), pod) {
 					return true
 				}
 				if e.statuses[pod.UID].Phase == v1.PodFailed {

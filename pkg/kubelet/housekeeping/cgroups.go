@@ -10,8 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// orphanCgroups removes the cgroups of pods that cannot run any more. Removing kills what is left in the cgroup and may take
-// long, so it is done in the background, for each pod once at a time.
+// orphanCgroups removes the cgroups of pods that cannot run any more. Removing kills what is left in the cgroup and may
+// take long, so it is done in the background, for each pod once at a time.
 type orphanCgroups struct {
 	cgroups func() PodCgroups
 	disk    *Disk
@@ -34,7 +34,8 @@ func (t *orphanCgroups) Do(ctx context.Context, r *round) error {
 		switch {
 		case r.mayRun(uid):
 		case t.disk.VolumesExist(ctx, uid):
-			// Memory-backed volumes would be charged to the parent if the cgroup went first. Meanwhile nothing in it should take much CPU.
+			// Memory-backed volumes would be charged to the parent if the cgroup went first. Meanwhile nothing in it should take
+			// much CPU.
 			logger.V(3).Info("Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", "podUID", uid)
 			if err := cgroups.ReduceCPULimits(logger, name); err != nil {
 				logger.Info("Failed to reduce cpu time for pod pending volume cleanup", "podUID", uid, "err", err)

@@ -13,18 +13,25 @@ type Cleaner struct {
 	observer observer
 	tasks    []task
 	cgroups  *orphanCgroups
+	// statuses and restarts are those of the tasks that RestartPods does.
+	statuses statuses
+	restarts restarts
 }
 
 // New builds a Cleaner; nothing is started.
 func New(c Config) *Cleaner {
 	cgroups := &orphanCgroups{cgroups: c.Cgroups, disk: c.Disk}
-	return &Cleaner{observer: observer{c}, tasks: tasks(c, cgroups), cgroups: cgroups}
+	return &Cleaner{
+		observer: observer{c}, tasks: tasks(c, cgroups), cgroups: cgroups, statuses: statuses{c.Statuses},
+		restarts: restartsOf(c),
+	}
 }
 
-// CleanUp does one round. Only to be called once every source has reported: until then pods that are wanted look like orphans.
-// While it runs the pod workers must not be given new pods. It returns quickly: what takes time is left to the pod workers and
-// to background removal of cgroups. An error says what could not be done in this round; the next one tries again. Without a view
-// of the runtime or the cgroups nothing is removed at all, except what the pod workers decided already.
+// CleanUp does one round. Only to be called once every source has reported: until then pods that are wanted look like
+// orphans. While it runs the pod workers must not be given new pods. It returns quickly: what takes time is left to the
+// pod workers and to background removal of cgroups. An error says what could not be done in this round; the next one
+// tries again. Without a view of the runtime or the cgroups nothing is removed at all, except what the pod workers
+// decided already.
 func (c *Cleaner) CleanUp(ctx context.Context) error {
 	r, err := c.observer.observe(ctx)
 	if err != nil {
@@ -41,7 +48,19 @@ func (c *Cleaner) CleanUp(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Wait returns when no cgroup is being removed in the background any more. To be called when CleanUp is not called any more.
+// RestartPods does what of a round is safe before every source has reported, and must not wait for it, because a static
+// pod may be the API server that has not answered yet: it starts pods again that are wanted again, and drives static
+// pods to their end that are not wanted any more, which others of their name wait for. Only statuses are removed, so
+// that none of an earlier life ends the next one. It does not ask the runtime. The same goroutine calls it as CleanUp.
+func (c *Cleaner) RestartPods(ctx context.Context) error {
+	r := &round{}
+	r.pods, r.mirrorPods, r.orphanedMirrors = c.observer.Pods.GetPodsAndMirrorPods()
+	r.known = c.observer.Workers.SyncStaticPods(r.pods)
+	return errors.Join(c.statuses.Do(ctx, r), c.restarts.Do(ctx, r))
+}
+
+// Wait returns when no cgroup is being removed in the background any more. To be called when CleanUp is not called any
+// more.
 func (c *Cleaner) Wait() { c.cgroups.wait() }
 
 // task is one kind of leftover and what is done about it. A task that fails does not keep the others from running.
@@ -66,9 +85,9 @@ func tasks(c Config, cgroups *orphanCgroups) []task {
 		mirrorPods{client: c.Mirrors, holders: c.MirrorHolders},
 		// Counted after the pod workers have dropped what has ended, and before restarts, which do not change what is wanted.
 		countPods{c.Active},
-		// The three that give pods to the workers. Restarts come first: a pod that is wanted and still has containers from an earlier
-		// life is started, which takes over its containers, and not killed as an orphan by the last of them.
-		restarts{pods: c.Pods, workers: c.Workers, active: c.Active, waiting: c.Waiting},
+		// The three that give pods to the workers. Restarts come first: a pod that is wanted and still has containers from an
+		// earlier life is started, which takes over its containers, and not killed as an orphan by the last of them.
+		restartsOf(c),
 		endedPods{c.Workers},
 		runtimeOrphans{c.Workers},
 		// After them, so that the metric shows them.

@@ -41,14 +41,17 @@ func busyNode(t testing.TB) *node {
 		"gone":  {State: podlifecycle.WorkTerminated, HasConfig: true, Orphan: true},
 	}
 	n.running = []*kubecontainer.Pod{runtimePod("runs"), runtimePod("unknown"), runtimePod("again"), runtimePod("going")}
-	n.cgroups = map[types.UID]cm.CgroupName{"runs": {"c-runs"}, "going": {"c-going"}, "again": {"c-again"}, "unknown": {"c-unknown"}, "mounted": {"c-mounted"}}
+	n.cgroups = map[types.UID]cm.CgroupName{
+		"runs": {"c-runs"}, "going": {"c-going"}, "again": {"c-again"}, "unknown": {"c-unknown"}, "mounted": {"c-mounted"},
+	}
 	n.mounted.Insert("mounted")
 	return n
 }
 
 var wholeRound = []string{
 	"cgroups", "pods", "known", "refresh runtime 1000", "running",
-	"probes [going runs]", "statuses [again held mirror rejected runs]", "allocations [again held rejected runs]", "userns",
+	"probes [going runs]", "statuses [again held mirror rejected runs]", "allocations [again held rejected runs]",
+	"userns",
 	"delete mirror a_ns", "delete mirror z_ns",
 	"create again", "finish rejected", "kill orphan unknown grace=1",
 	"throttle c-mounted", "backoff",
@@ -60,6 +63,19 @@ func TestRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, n, wholeRound...)
+}
+
+// Before every source has reported pods are started again and nothing is removed, nor is the runtime asked.
+func TestRestartPods(t *testing.T) {
+	n := busyNode(t)
+	dir := mkdir(t, n.layout.Pod("nobody's"))
+	if err := New(n.config()).RestartPods(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, n, "pods", "known static", "statuses [again held mirror rejected runs]", "create again")
+	if !exists(dir) {
+		t.Error("a directory was removed")
+	}
 }
 
 func TestFailuresOfARound(t *testing.T) {
@@ -184,18 +200,24 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.
+# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active and which are being ` +
+		`considered when admitting new pods. static is true if the pod is not from the apiserver.
 # TYPE kubelet_active_pods gauge
 kubelet_active_pods{static=""} 2
 kubelet_active_pods{static="true"} 1
-# HELP kubelet_desired_pods [ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.
+# HELP kubelet_desired_pods [ALPHA] The number of pods the kubelet is being instructed to run. ` +
+		`static is true if the pod is not from the apiserver.
 # TYPE kubelet_desired_pods gauge
 kubelet_desired_pods{static=""} 3
 kubelet_desired_pods{static="true"} 1
-# HELP kubelet_mirror_pods [ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)
+# HELP kubelet_mirror_pods [ALPHA] The number of mirror pods the kubelet will try to create ` +
+		`(one per admitted static pod)
 # TYPE kubelet_mirror_pods gauge
 kubelet_mirror_pods 1
-# HELP kubelet_working_pods [ALPHA] Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static. An orphaned pod has been removed from local configuration or force deleted in the API and consumes resources that are not otherwise visible.
+# HELP kubelet_working_pods [ALPHA] Number of pods the kubelet is actually running, broken down by lifecycle phase, ` +
+		`whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static. ` +
+		`An orphaned pod has been removed from local configuration or force deleted in the API and consumes resources ` +
+		`that are not otherwise visible.
 # TYPE kubelet_working_pods gauge
 kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1
 kubelet_working_pods{config="desired",lifecycle="sync",static="true"} 1

@@ -26,14 +26,15 @@ type Config struct {
 	MirrorHolders MirrorHolders
 	// Active picks the pods that hold resources of the node.
 	Active ActiveFilter
-	// Waiting is true for a pod that admission holds back for now; such a pod has no worker and is not given one. May be nil.
+	// Waiting is true for a pod that admission holds back for now; such a pod has no worker and is not given one. May be
+	// nil.
 	Waiting func(types.UID) bool
 	// Runtime is the cache of what runs.
 	Runtime RuntimeCache
 	// Disk is where pods keep their directories.
 	Disk *Disk
-	// Cgroups returns the pod cgroups; nil when pods have none (cgroupsPerQOS is off). It is called in every round: what it returns
-	// knows the QoS cgroups only after the container manager has started.
+	// Cgroups returns the pod cgroups; nil when pods have none (cgroupsPerQOS is off). It is called in every round: what
+	// it returns knows the QoS cgroups only after the container manager has started.
 	Cgroups func() PodCgroups
 	// Probes, Statuses, Allocations and UserNamespaces forget pods.
 	Probes         Probes
@@ -48,9 +49,11 @@ type Config struct {
 
 // Workers are the pod workers. No call waits for a pod.
 type Workers interface {
-	// SyncKnownPods tells them which pods are wanted, has them end the others and returns those that still have a worker. The map
-	// belongs to the caller.
+	// SyncKnownPods tells them which pods are wanted, has them end the others and returns those that still have a worker.
+	// The map belongs to the caller.
 	SyncKnownPods(desired []*v1.Pod) map[types.UID]podworkers.KnownPod
+	// SyncStaticPods is as much of SyncKnownPods as can be done before every source has reported.
+	SyncStaticPods(desired []*v1.Pod) map[types.UID]podworkers.KnownPod
 	Updater
 }
 
@@ -71,7 +74,8 @@ type MirrorDeleter interface {
 	DeleteMirrorPod(ctx context.Context, podFullName string, uid *types.UID) (bool, error)
 }
 
-// MirrorHolders says whether the static pod of a mirror pod is still being stopped. Until then the mirror shows its end.
+// MirrorHolders says whether the static pod of a mirror pod is still being stopped. Until then the mirror shows its
+// end.
 type MirrorHolders interface {
 	IsPodForMirrorPodTerminatingByFullName(fullName string) bool
 }

@@ -10,7 +10,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// deletorQueue bounds how many containers wait to be removed. What does not fit is left to the container garbage collector.
+// deletorQueue bounds how many containers wait to be removed. What does not fit is left to the container garbage
+// collector.
 const deletorQueue = 50
 
 // ContainerRemover removes containers that do not run.
@@ -18,16 +19,16 @@ type ContainerRemover interface {
 	DeleteContainer(ctx context.Context, id kubecontainer.ContainerID) error
 }
 
-// ContainerDeletor removes dead containers as soon as they are not needed any more, so that they need not wait for the periodic
-// garbage collection. The methods may be called from any goroutine.
+// ContainerDeletor removes dead containers as soon as they are not needed any more, so that they need not wait for the
+// periodic garbage collection. The methods may be called from any goroutine.
 type ContainerDeletor struct {
 	remover ContainerRemover
 	keep    int
 	queue   chan kubecontainer.ContainerID
 }
 
-// NewContainerDeletor keeps the given number of dead containers for each container of a pod that may still restart. Nothing is
-// removed until Run is called.
+// NewContainerDeletor keeps the given number of dead containers for each container of a pod that may still restart.
+// Nothing is removed until Run is called.
 func NewContainerDeletor(remover ContainerRemover, keep int) *ContainerDeletor {
 	return &ContainerDeletor{remover: remover, keep: keep, queue: make(chan kubecontainer.ContainerID, deletorQueue)}
 }
@@ -46,8 +47,8 @@ func (d *ContainerDeletor) Run(ctx context.Context) {
 	}
 }
 
-// Delete queues the older dead containers of the pod for removal: those with the name of the container exitedID if that is not
-// empty, else those of all names together; all dead containers if all is set. It does not wait.
+// Delete queues the older dead containers of the pod for removal: those with the name of the container exitedID if that
+// is not empty, else those of all names together; all dead containers if all is set. It does not wait.
 func (d *ContainerDeletor) Delete(ctx context.Context, status *kubecontainer.PodStatus, exitedID string, all bool) {
 	dead := deadContainers(status)
 	keep := d.keep
@@ -71,7 +72,8 @@ func (d *ContainerDeletor) Delete(ctx context.Context, status *kubecontainer.Pod
 	}
 }
 
-// deadContainers returns the containers that have ended, the newest first; of two created at once that with the smaller ID first.
+// deadContainers returns the containers that have ended, the newest first; of two created at once that with the smaller
+// ID first.
 func deadContainers(status *kubecontainer.PodStatus) []*kubecontainer.Status {
 	var dead []*kubecontainer.Status
 	for _, c := range status.ContainerStatuses {
@@ -86,7 +88,9 @@ func deadContainers(status *kubecontainer.PodStatus) []*kubecontainer.Status {
 }
 
 // sameName returns those of dead that have the name of container id, none if the pod has no such container.
-func sameName(ctx context.Context, status *kubecontainer.PodStatus, dead []*kubecontainer.Status, id string) []*kubecontainer.Status {
+func sameName(
+	ctx context.Context, status *kubecontainer.PodStatus, dead []*kubecontainer.Status, id string,
+) []*kubecontainer.Status {
 	i := slices.IndexFunc(status.ContainerStatuses, func(c *kubecontainer.Status) bool { return c.ID.ID == id })
 	if i < 0 {
 		klog.FromContext(ctx).Info("Container not found in pod's containers", "containerID", id)
@@ -113,8 +117,8 @@ type DeadContainers struct {
 	Deletor   *ContainerDeletor
 }
 
-// Exited is called when container exitedID of the pod has ended; it removes the dead ones before it, or all of a pod that is
-// evicted, or deleted and stopped.
+// Exited is called when container exitedID of the pod has ended; it removes the dead ones before it, or all of a pod
+// that is evicted, or deleted and stopped.
 func (d DeadContainers) Exited(ctx context.Context, uid types.UID, exitedID string) {
 	status, err := d.Statuses.Get(uid)
 	if err != nil {

@@ -21,7 +21,10 @@ func (r *remover) DeleteContainer(_ context.Context, id kubecontainer.ContainerI
 }
 
 func dead(id, name string, created int64) *kubecontainer.Status {
-	return &kubecontainer.Status{ID: kubecontainer.ContainerID{ID: id}, Name: name, CreatedAt: time.Unix(created, 0), State: kubecontainer.ContainerStateExited}
+	return &kubecontainer.Status{
+		ID: kubecontainer.ContainerID{ID: id}, Name: name, CreatedAt: time.Unix(created, 0),
+		State: kubecontainer.ContainerStateExited,
+	}
 }
 
 func TestContainerDeletor(t *testing.T) {
@@ -65,7 +68,9 @@ func TestContainerDeletor(t *testing.T) {
 }
 
 func TestContainerDeletorOrderIsTotal(t *testing.T) {
-	status := &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{dead("c", "x", 1), dead("a", "x", 1), dead("b", "x", 1)}}
+	status := &kubecontainer.PodStatus{
+		ContainerStatuses: []*kubecontainer.Status{dead("c", "x", 1), dead("a", "x", 1), dead("b", "x", 1)},
+	}
 	for range 5 {
 		got := deadContainers(status)
 		if got[0].ID.ID != "a" || got[1].ID.ID != "b" || got[2].ID.ID != "c" {
@@ -91,7 +96,8 @@ func TestContainerDeletorDoesNotWait(t *testing.T) {
 type cache struct{ err error }
 
 func (c cache) Get(types.UID) (*kubecontainer.PodStatus, error) {
-	return &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{dead("a1", "a", 1), dead("a2", "a", 2)}}, c.err
+	return &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{dead("a1", "a", 1), dead("a2", "a", 2)}},
+		c.err
 }
 
 type content bool

@@ -45,17 +45,20 @@ func staticLabel(isStatic bool) string {
 	return ""
 }
 
-// countWork sets the metric of what the workers have in hand. Every combination is set in every round, so that none keeps an old
-// value.
+// countWork sets the metric of what the workers have in hand. Every combination is set in every round, so that none
+// keeps an old value.
 type countWork struct{}
 
 func (countWork) Name() string { return "worker counts" }
 
 func (countWork) Do(_ context.Context, r *round) error {
 	counts := make(map[workLabels]int)
-	for _, work := range []podlifecycle.Work{podlifecycle.WorkSync, podlifecycle.WorkTerminating, podlifecycle.WorkTerminated} {
+	for _, work := range []podlifecycle.Work{
+		podlifecycle.WorkSync, podlifecycle.WorkTerminating, podlifecycle.WorkTerminated,
+	} {
 		for _, k := range []podworkers.KnownPod{
-			{HasConfig: true}, {HasConfig: true, Static: true}, {HasConfig: true, Orphan: true}, {HasConfig: true, Orphan: true, Static: true}, {Orphan: true},
+			{HasConfig: true}, {HasConfig: true, Static: true}, {HasConfig: true, Orphan: true},
+			{HasConfig: true, Orphan: true, Static: true}, {Orphan: true},
 		} {
 			k.State = work
 			counts[labelsOf(k)] = 0

@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// CSI volumes are mounted one directory deeper than all others. (Package csi of stock has these names; importing it would make a
-// third of the agent a dependency of this package.)
+// CSI volumes are mounted one directory deeper than all others. (Package csi of stock has these names; importing it
+// would make a third of the agent a dependency of this package.)
 const (
 	csiPlugin   = "kubernetes.io/csi"
 	csiMountDir = "mount"
@@ -58,8 +58,8 @@ func (d *Disk) ListPodsFromDisk() ([]types.UID, error) {
 	return uids, nil
 }
 
-// VolumesExist is true while a volume of the pod is mounted, as far as the volume manager or the disk can tell, and when the disk
-// cannot be read. A volume plugin that mounts nothing is seen by the volume manager only.
+// VolumesExist is true while a volume of the pod is mounted, as far as the volume manager or the disk can tell, and
+// when the disk cannot be read. A volume plugin that mounts nothing is seen by the volume manager only.
 func (d *Disk) VolumesExist(ctx context.Context, uid types.UID) bool {
 	if d.volumes.HasPossiblyMountedVolumesForPod(volumetypes.UniquePodName(uid)) {
 		return true
@@ -94,8 +94,8 @@ func (d *Disk) mountedVolumes(uid types.UID) ([]string, error) {
 	return mounted, nil
 }
 
-// volumePaths are the places where volumes of the pod are mounted, or were: <volumes>/<plugin>/<volume>, for CSI the directory
-// "mount" below that, if there is one.
+// volumePaths are the places where volumes of the pod are mounted, or were: <volumes>/<plugin>/<volume>, for CSI the
+// directory "mount" below that, if there is one.
 func (d *Disk) volumePaths(uid types.UID) ([]string, error) {
 	root := d.layout.PodVolumes(uid)
 	plugins, err := subdirs(root)
@@ -151,8 +151,8 @@ func (d *Disk) subpathPaths(uid types.UID) ([]string, error) {
 	return found, nil
 }
 
-// subdirs returns the names in dir, none if it does not exist. Anything but a directory in it is an error: it was not put there by
-// the agent, and a symbolic link could lead out of the pod's directory.
+// subdirs returns the names in dir, none if it does not exist. Anything but a directory in it is an error: it was not
+// put there by the agent, and a symbolic link could lead out of the pod's directory.
 func subdirs(dir string) ([]string, error) {
 	self, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,8 @@ func subdirs(dir string) ([]string, error) {
 	return out, nil
 }
 
-// names returns the names in dir without looking at what they are: the entries may be mounts of servers that do not answer.
+// names returns the names in dir without looking at what they are: the entries may be mounts of servers that do not
+// answer.
 func names(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -50,8 +50,9 @@ type StaticPods struct {
 	Reconcile func(ctx context.Context, pod, mirrorPod *v1.Pod)
 }
 
-// RegisterStaticPods waits until the node is registered and then creates the mirror pods, without waiting for the pods' next
-// synchronization: the scheduler must see what they use before it sends pods here. It returns when that is done or ctx ends.
+// RegisterStaticPods waits until the node is registered and then creates the mirror pods, without waiting for the pods'
+// next synchronization: the scheduler must see what they use before it sends pods here. It returns when that is done or
+// ctx ends.
 func RegisterStaticPods(ctx context.Context, s StaticPods) {
 	logger := klog.FromContext(ctx)
 	err := wait.PollUntilContextCancel(ctx, nodePollPeriod, true, func(ctx context.Context) (bool, error) {

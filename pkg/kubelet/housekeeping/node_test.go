@@ -97,6 +97,11 @@ func (n *node) SyncKnownPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
 	return n.known
 }
 
+func (n *node) SyncStaticPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
+	_ = n.did("known static")
+	return n.known
+}
+
 func (n *node) UpdatePod(_ context.Context, u podworkers.Update) {
 	switch {
 	case u.RunningPod != nil:

@@ -37,9 +37,9 @@ func (r *round) mayRun(uid types.UID) bool {
 // observer gathers the facts of a round.
 type observer struct{ Config }
 
-// observe reads the world in an order that makes mistakes harmless: what exists is read before what is wanted, as far as a pod that
-// appears in between would look like an orphan, and the runtime is read last, past its cache, because pods the workers have just
-// dropped must not be taken for running.
+// observe reads the world in an order that makes mistakes harmless: what exists is read before what is wanted, as far
+// as a pod that appears in between would look like an orphan, and the runtime is read last, past its cache, because
+// pods the workers have just dropped must not be taken for running.
 func (o observer) observe(ctx context.Context) (*round, error) {
 	r := &round{}
 	if o.Cgroups != nil {

@@ -17,14 +17,16 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// orphanDirs removes the directories of pods that are neither wanted nor running. Data of users may be mounted below them, so
-// nothing is removed before the volume manager, the volume directories and the mount table all say that nothing is mounted there,
-// volume directories are only removed while they are empty, and no removal crosses a mount point.
+// orphanDirs removes the directories of pods that are neither wanted nor running. Data of users may be mounted below
+// them, so nothing is removed before the volume manager, the volume directories and the mount table all say that
+// nothing is mounted there, volume directories are only removed while they are empty, and no removal crosses a mount
+// point.
 type orphanDirs struct{ disk *Disk }
 
 func (orphanDirs) Name() string { return "orphaned pod directories" }
 
-// errMounted says that an orphan's volumes are still there. That is the usual state of a pod that has just been stopped.
+// errMounted says that an orphan's volumes are still there. That is the usual state of a pod that has just been
+// stopped.
 var errMounted = errors.New("volumes are not cleaned up")
 
 func (t orphanDirs) Do(ctx context.Context, r *round) error {
@@ -102,8 +104,8 @@ func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTabl
 	return t.removeRest(uid)
 }
 
-// removeVolumes removes the directories of volumes, which must be empty: a file in one is data that was written while the volume
-// was not mounted, or is on a volume after all.
+// removeVolumes removes the directories of volumes, which must be empty: a file in one is data that was written while
+// the volume was not mounted, or is on a volume after all.
 func (t orphanDirs) removeVolumes(uid types.UID) error {
 	volumes, err := t.disk.volumePaths(uid)
 	if err != nil {
@@ -152,8 +154,8 @@ func (t orphanDirs) requireNotMounted(dir string) error {
 	return nil
 }
 
-// removeRest removes what is left, files included, and the pod's directory. Its volumes directory is gone by then; should it be
-// there again, everything stays.
+// removeRest removes what is left, files included, and the pod's directory. Its volumes directory is gone by then;
+// should it be there again, everything stays.
 func (t orphanDirs) removeRest(uid types.UID) error {
 	dir := t.disk.layout.Pod(uid)
 	if _, err := os.Lstat(t.disk.layout.PodVolumes(uid)); !errors.Is(err, os.ErrNotExist) {
@@ -166,7 +168,8 @@ func (t orphanDirs) removeRest(uid types.UID) error {
 	var failed []error
 	for _, e := range entries {
 		if err := removeall.RemoveAllOneFilesystem(t.disk.mounter, filepath.Join(dir, e.Name())); err != nil {
-			failed = append(failed, fmt.Errorf("error occurred when trying to remove subdir %q: %w", filepath.Join(dir, e.Name()), err))
+			failed = append(failed,
+				fmt.Errorf("error occurred when trying to remove subdir %q: %w", filepath.Join(dir, e.Name()), err))
 		}
 	}
 	if len(failed) > 0 {
@@ -178,8 +181,9 @@ func (t orphanDirs) removeRest(uid types.UID) error {
 	return nil
 }
 
-// mountTable is the kernel's list of mounts, read once per round and only if there is an orphan. Unlike a look at single paths it
-// sees bind mounts of files and of directories of the same file system on every kernel, and never waits for a server.
+// mountTable is the kernel's list of mounts, read once per round and only if there is an orphan. Unlike a look at
+// single paths it sees bind mounts of files and of directories of the same file system on every kernel, and never waits
+// for a server.
 type mountTable struct {
 	mounter mount.Interface
 	root    string

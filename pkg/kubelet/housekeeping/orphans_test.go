@@ -80,7 +80,9 @@ func TestOrphanDirectories(t *testing.T) {
 			n.mounter.MountPoints = []mount.MountPoint{{Path: mkdir(t, emptyDir(n, "uid", "mem"))}}
 		}},
 		{name: "CSI volume is mounted", stays: true, make: func(t *testing.T, n *node) {
-			n.mounter.MountPoints = []mount.MountPoint{{Path: mkdir(t, n.layout.PodVolume("uid", "kubernetes.io~csi", "pvc"), "mount")}}
+			n.mounter.MountPoints = []mount.MountPoint{
+				{Path: mkdir(t, n.layout.PodVolume("uid", "kubernetes.io~csi", "pvc"), "mount")},
+			}
 		}},
 		{name: "mount cannot be checked", stays: true, make: func(t *testing.T, n *node) {
 			n.mounter.MountCheckErrors = map[string]error{mkdir(t, emptyDir(n, "uid", "nfs")): errTest}
@@ -88,18 +90,21 @@ func TestOrphanDirectories(t *testing.T) {
 		{name: "file is mounted", stays: true, make: func(t *testing.T, n *node) {
 			n.mounter.MountPoints = []mount.MountPoint{{Path: write(t, n.layout.PodContainer("uid", "c"), "log")}}
 		}},
-		{name: "data in a volume that is not mounted", stays: true, error: "failed to rmdir() volume at path", make: func(t *testing.T, n *node) {
-			write(t, emptyDir(n, "uid", "cache"), "file")
-		}},
+		{name: "data in a volume that is not mounted", stays: true, error: "failed to rmdir() volume at path",
+			make: func(t *testing.T, n *node) {
+				write(t, emptyDir(n, "uid", "cache"), "file")
+			}},
 		{name: "file among the plugins", stays: true, make: func(t *testing.T, n *node) {
 			write(t, n.layout.PodVolumes("uid"), "stray")
 		}},
-		{name: "file among the volumes", stays: true, error: "failed to rmdir() volume at path", make: func(t *testing.T, n *node) {
-			write(t, n.layout.PodVolumes("uid"), "kubernetes.io~empty-dir", "stray")
-		}},
-		{name: "data in a subpath", stays: true, error: "failed to remove subpath at path", make: func(t *testing.T, n *node) {
-			write(t, n.layout.PodVolumeSubpaths("uid"), "cache", "c", "0", "file")
-		}},
+		{name: "file among the volumes", stays: true, error: "failed to rmdir() volume at path",
+			make: func(t *testing.T, n *node) {
+				write(t, n.layout.PodVolumes("uid"), "kubernetes.io~empty-dir", "stray")
+			}},
+		{name: "data in a subpath", stays: true, error: "failed to remove subpath at path",
+			make: func(t *testing.T, n *node) {
+				write(t, n.layout.PodVolumeSubpaths("uid"), "cache", "c", "0", "file")
+			}},
 		{name: "subpaths cannot be read", stays: true, error: "not a directory", make: func(t *testing.T, n *node) {
 			write(t, n.layout.PodVolumeSubpaths("uid"), "stray")
 		}},
@@ -139,7 +144,8 @@ func TestManyErrorsBecomeOne(t *testing.T) {
 		write(t, emptyDir(n, types.UID(fmt.Sprint(i)), "v"), "file")
 	}
 	err := clean(t, n)
-	if err == nil || strings.Count(err.Error(), "orphaned pod ") != 2 || !strings.Contains(err.Error(), "and 4 similar errors") {
+	if err == nil || strings.Count(err.Error(), "orphaned pod ") != 2 ||
+		!strings.Contains(err.Error(), "and 4 similar errors") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,8 +196,8 @@ func (s sight) IsLikelyNotMountPoint(path string) (bool, error) {
 	return s.FakeMounter.IsLikelyNotMountPoint(path)
 }
 
-// Whatever lies about in the directories of orphans: nothing at or below a mount point is removed, nor anything of a pod that is
-// wanted, and what is mounted nowhere and holds no data is gone in the end.
+// Whatever lies about in the directories of orphans: nothing at or below a mount point is removed, nor anything of a
+// pod that is wanted, and what is mounted nowhere and holds no data is gone in the end.
 func TestNothingBelowAMountIsRemoved(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		root, err := os.MkdirTemp(t.TempDir(), "")
@@ -226,11 +232,14 @@ func TestNothingBelowAMountIsRemoved(t *testing.T) {
 	})
 }
 
-// drawTree fills a pod's directory with files at random depths in the places that pods have, and returns them with an empty directory.
+// drawTree fills a pod's directory with files at random depths in the places that pods have, and returns them with an
+// empty directory.
 func drawTree(r *rapid.T, t *testing.T, n *node, uid types.UID) []string {
 	places := []string{
-		n.layout.PodVolumes(uid), n.layout.PodVolume(uid, "kubernetes.io~empty-dir", "v"), n.layout.PodVolume(uid, "kubernetes.io~csi", "pvc"),
-		n.layout.PodVolumeSubpaths(uid), n.layout.PodPlugins(uid), n.layout.PodContainer(uid, "c"), n.layout.PodVolumeDevices(uid), n.layout.Pod(uid),
+		n.layout.PodVolumes(uid), n.layout.PodVolume(uid, "kubernetes.io~empty-dir", "v"),
+		n.layout.PodVolume(uid, "kubernetes.io~csi", "pvc"),
+		n.layout.PodVolumeSubpaths(uid), n.layout.PodPlugins(uid), n.layout.PodContainer(uid, "c"),
+		n.layout.PodVolumeDevices(uid), n.layout.Pod(uid),
 	}
 	name := rapid.SampledFrom([]string{"a", "b", "mount", "volumes", "0"})
 	var files []string

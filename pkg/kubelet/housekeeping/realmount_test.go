@@ -14,7 +14,8 @@ import (
 
 func pathsBelow(root string) paths.Layout { return paths.New(root, filepath.Join(root, "logs")) }
 
-// With the real mounter: bind mounts within one file system, of a directory and of a file, are left alone until they are unmounted.
+// With the real mounter: bind mounts within one file system, of a directory and of a file, are left alone until they
+// are unmounted.
 func TestRealMountsAreLeftAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root; the property test covers the rest")

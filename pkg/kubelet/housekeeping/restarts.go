@@ -16,14 +16,19 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// restarts gives pods to the workers that are wanted, admitted and unknown to them. That happens when a pod was deleted and made
-// again with the same UID while the workers still had the first one in hand: usual for static pods with a fixed UID, a mistake of
-// somebody's for all others. Admission is not asked again. A pod that admission holds back is not one of them.
+// restarts gives pods to the workers that are wanted, admitted and unknown to them. That happens when a pod was deleted
+// and made again with the same UID while the workers still had the first one in hand: usual for static pods with a
+// fixed UID, a mistake of somebody's for all others. Admission is not asked again. A pod that admission holds back is
+// not one of them.
 type restarts struct {
 	pods    Pods
 	workers Updater
 	active  ActiveFilter
 	waiting func(types.UID) bool
+}
+
+func restartsOf(c Config) restarts {
+	return restarts{pods: c.Pods, workers: c.Workers, active: c.Active, waiting: c.Waiting}
 }
 
 func (restarts) Name() string { return "pods to be restarted" }
@@ -35,7 +40,8 @@ func (t restarts) Do(ctx context.Context, r *round) error {
 		if _, known := r.known[wanted.UID]; known || (t.waiting != nil && t.waiting(wanted.UID)) {
 			continue
 		}
-		logger.V(3).Info("Pod will be restarted because it is in the desired set and not known to the pod workers (likely due to UID reuse)",
+		logger.V(3).Info(
+			"Pod will be restarted because it is in the desired set and not known to the pod workers (likely due to UID reuse)",
 			"pod", klog.KObj(wanted), "podUID", wanted.UID)
 		pod, mirrorPod, wasMirror := t.pods.GetPodAndMirrorPod(wanted)
 		if pod == nil || wasMirror {
@@ -56,8 +62,8 @@ func (t restarts) Do(ctx context.Context, r *round) error {
 	return nil
 }
 
-// endedPods takes pods through the rest of their life that are being deleted, have ended, and are unknown to the workers, such as
-// pods that were rejected at admission. Nobody else would let the API server delete them.
+// endedPods takes pods through the rest of their life that are being deleted, have ended, and are unknown to the
+// workers, such as pods that were rejected at admission. Nobody else would let the API server delete them.
 type endedPods struct{ workers Updater }
 
 func (endedPods) Name() string { return "ended pods without a worker" }
@@ -73,7 +79,8 @@ func (t endedPods) Do(ctx context.Context, r *round) error {
 		if known || running.Has(pod.UID) || !deletedAfterEnd(pod) {
 			continue
 		}
-		klog.FromContext(ctx).V(3).Info("Handling termination and deletion of the pod to pod workers", "pod", klog.KObj(pod), "podUID", pod.UID)
+		klog.FromContext(ctx).V(3).Info("Handling termination and deletion of the pod to pod workers", "pod", klog.KObj(pod),
+			"podUID", pod.UID)
 		t.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
 	}
 	return nil

@@ -1,6 +1,7 @@
 // Package netutil keeps the iptables chains that the agent makes for others. The agent itself needs none of them:
 //
-//   - KUBE-IPTABLES-HINT in the mangle table shows other components whether the host uses iptables-legacy or iptables-nft;
+//   - KUBE-IPTABLES-HINT in the mangle table shows other components whether the host uses iptables-legacy or
+//     iptables-nft;
 //   - KUBE-FIREWALL in the filter table drops packets to 127.0.0.0/8 from elsewhere, which route_localnet would let in
 //     (kubernetes issue 90259). kube-proxy makes an identical rule; the two must not differ.
 //
@@ -46,8 +47,8 @@ type family interface {
 	Monitor(canary iptables.Chain, tables []iptables.Table, reload func(), interval time.Duration, stop <-chan struct{})
 }
 
-// Run makes the chains in every IP family of this host and makes them anew when they are flushed. It returns when ctx has
-// ended; the chains stay, only the canaries are removed. Failure is logged and costs nothing but the chains.
+// Run makes the chains in every IP family of this host and makes them anew when they are flushed. It returns when ctx
+// has ended; the chains stay, only the canaries are removed. Failure is logged and costs nothing but the chains.
 func Run(ctx context.Context) {
 	families := map[v1.IPFamily]family{}
 	for name, client := range iptables.NewBestEffort() {
@@ -67,7 +68,8 @@ func run(ctx context.Context, families map[v1.IPFamily]family) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
 		if err := ensure(f); err != nil {
-			logger.Error(err, "Failed to initialize iptables rules; some functionality may be missing.", "protocol", f.Protocol())
+			logger.Error(err, "Failed to initialize iptables rules; some functionality may be missing.",
+				"protocol", f.Protocol())
 			continue
 		}
 		logger.Info("Initialized iptables rules.", "protocol", f.Protocol())

@@ -50,14 +50,18 @@ func (h *host) EnsureChain(table iptables.Table, chain iptables.Chain) (bool, er
 	return h.FakeIPTables.EnsureChain(table, chain)
 }
 
-func (h *host) EnsureRule(position iptables.RulePosition, table iptables.Table, chain iptables.Chain, args ...string) (bool, error) {
+func (h *host) EnsureRule(
+	position iptables.RulePosition, table iptables.Table, chain iptables.Chain, args ...string,
+) (bool, error) {
 	if err := h.note(fmt.Sprintf("rule %s %s %s %s", position, table, chain, strings.Join(args, " "))); err != nil {
 		return false, err
 	}
 	return h.FakeIPTables.EnsureRule(position, table, chain, args...)
 }
 
-func (h *host) Monitor(_ iptables.Chain, tables []iptables.Table, reload func(), _ time.Duration, stop <-chan struct{}) {
+func (h *host) Monitor(
+	_ iptables.Chain, tables []iptables.Table, reload func(), _ time.Duration, stop <-chan struct{},
+) {
 	h.watched = tables
 	for {
 		select {
@@ -77,7 +81,8 @@ var rulesV4 = []string{
 	"chain filter KUBE-FIREWALL",
 	"rule -I filter OUTPUT -j KUBE-FIREWALL",
 	"rule -I filter INPUT -j KUBE-FIREWALL",
-	"rule -A filter KUBE-FIREWALL -m comment --comment block incoming localnet connections --dst 127.0.0.0/8 ! --src 127.0.0.0/8 " +
+	"rule -A filter KUBE-FIREWALL -m comment --comment block incoming localnet connections --dst 127.0.0.0/8 ! --src " +
+		"127.0.0.0/8 " +
 		"-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
 }
 

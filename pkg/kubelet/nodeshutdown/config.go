@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 // ErrGoingDown is why there is no lock any more: the machine is going down already.
@@ -38,7 +39,7 @@ type Announcements struct {
 
 // Pods are the pods of the node and what can be done with them.
 type Pods struct {
-	// Active are the pods that may have running containers.
+	// Active are the pods that may have running containers, without those that wait for their admission.
 	Active func() []*v1.Pod
 	// Ready is true when every source has told its pods.
 	Ready func() bool
@@ -46,8 +47,8 @@ type Pods struct {
 	Terminating func(types.UID) bool
 	// Readmitted is true while the admission of a pod is under way that ran here before the agent was started.
 	Readmitted func(*v1.Pod) bool
-	// Kill stops a pod on the terms of podworkers.Workers.KillPod, and returns when it is stopped.
-	Kill func(ctx context.Context, pod *v1.Pod, evict bool, gracePeriod *int64, setStatus func(*v1.PodStatus)) error
+	// Kill has the pod workers stop a pod.
+	Kill podkill.Func
 	// Unmounted returns when no volume of the pods is mounted any more, or with an error when ctx ends.
 	Unmounted func(ctx context.Context, pods []*v1.Pod) error
 	// Restart starts pods again that were stopped for a shutdown that was cancelled. They may still be terminating.

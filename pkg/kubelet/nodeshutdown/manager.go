@@ -22,6 +22,9 @@ var errShuttingDown = errors.New("node is shutting down")
 type Manager struct {
 	cfg Config
 
+	// work counts the goroutines that Start began.
+	work sync.WaitGroup
+
 	mu sync.Mutex
 	// down is true from the announcement that the machine goes down until it is withdrawn.
 	down bool
@@ -46,8 +49,12 @@ func (m *Manager) Start(ctx context.Context) {
 	m.showLast(ctx)
 	w := &watch{Manager: m, periods: m.cfg.Periods}
 	w.connect(ctx, true)
-	go w.run(ctx)
+	m.work.Go(func() { w.run(ctx) })
 }
+
+// Wait returns when nothing that Start began is under way any more. That is so soon after the context of Start has
+// ended; pods that are being stopped then go on stopping.
+func (m *Manager) Wait() { m.work.Wait() }
 
 // ShutdownStatus is an error while the machine goes down.
 func (m *Manager) ShutdownStatus() error {
@@ -59,13 +66,14 @@ func (m *Manager) ShutdownStatus() error {
 	return nil
 }
 
-// Admit implements lifecycle.PodAdmitHandler: no pod enters a machine that goes down. When the agent was started while it was going down, the
-// pods that it finds running are let in, to be stopped in order, and those that start again with the node, not to be failed.
+// Admit implements lifecycle.PodAdmitHandler: no pod enters a machine that goes down. A pod that ran before the agent was started does not enter:
+// it is here, and rejecting it would fail it although the shutdown may be cancelled. When the agent was started while the machine was going down,
+// pods that start again with the node are let in too, not to be failed.
 func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	m.mu.Lock()
 	down, late := m.down, m.late
 	m.mu.Unlock()
-	if !down || late && (plan.Returns(attrs.Pod) || m.cfg.Pods.Readmitted(attrs.Pod)) {
+	if !down || m.cfg.Pods.Readmitted(attrs.Pod) || late && plan.Returns(attrs.Pod) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
 	return lifecycle.PodAdmitResult{Reason: ReasonNotAdmitted, Message: "Pod was rejected as the node is shutting down."}

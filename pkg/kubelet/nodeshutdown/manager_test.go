@@ -32,6 +32,10 @@ func TestShutdown(t *testing.T) {
 		if w.admits(aPod("new", 0, 0)) || w.admits(static(aPod("new", 0, 0))) {
 			t.Error("a pod is admitted while the machine goes down")
 		}
+		ran := static(aPod("ran", 0, 0))
+		if w.readmitted[ran.UID] = true; !w.admits(ran) {
+			t.Error("a pod that ran before the agent was started is rejected, and fails although the shutdown may be cancelled")
+		}
 		w.sleep(100)
 		w.expect("0 node down=true", "0 kill a-quick 20", "0 kill a-slow 20", "1 stopped a-quick", "5 stopped a-slow", "7 unmounted [a-quick a-slow]",
 			"7 kill deaf 5", "17 unlock 1", "67 stopped deaf")
@@ -56,7 +60,7 @@ func checkFailed(t *testing.T, status v1.PodStatus) {
 
 func TestSucceededStays(t *testing.T) {
 	status := v1.PodStatus{Phase: v1.PodSucceeded}
-	failed(aPod("done", 0, 0))(&status)
+	failed(aPod("done", 0, 0)).Apply(&status)
 	if status.Phase != v1.PodSucceeded || status.Reason != "Terminated" {
 		t.Errorf("status %+v", status)
 	}

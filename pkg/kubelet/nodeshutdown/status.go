@@ -2,7 +2,8 @@ package nodeshutdown
 
 import (
 	v1 "k8s.io/api/core/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 // What the API shows of a pod that was stopped because the machine goes down; both are stock's.
@@ -11,20 +12,11 @@ const (
 	messageTerminated = "Pod was terminated in response to imminent node shutdown."
 )
 
-// failed amends the status of a pod that does not start again: it is Failed, unless it has succeeded before, so that its controller
-// makes another, and the disruption is no fault of the pod's own (KEP-3329).
-func failed(pod *v1.Pod) func(*v1.PodStatus) {
-	return func(status *v1.PodStatus) {
-		if status.Phase != v1.PodSucceeded {
-			status.Phase = v1.PodFailed
-		}
-		status.Reason, status.Message = reasonTerminated, messageTerminated
-		podutil.UpdatePodCondition(status, &v1.PodCondition{
-			Type:               v1.DisruptionTarget,
-			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.DisruptionTarget),
-			Status:             v1.ConditionTrue,
-			Reason:             v1.PodReasonTerminationByKubelet,
-			Message:            messageTerminated,
-		})
+// failed is what the status says of a pod that does not start again: it is Failed, unless its containers have ended
+// well, so that its controller makes another, and the disruption is no fault of the pod's own (KEP-3329).
+func failed(pod *v1.Pod) *podkill.Disruption {
+	return &podkill.Disruption{
+		Phase: v1.PodFailed, KeepSucceeded: true, Reason: reasonTerminated, Message: messageTerminated,
+		Conditions: []v1.PodCondition{podkill.Target(pod, messageTerminated)},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 // lookAgain is how often an agent that was started while the machine goes down looks for pods that have come since.
@@ -36,7 +37,8 @@ func (s *stopping) begin(agent context.Context, late bool) {
 	s.groups, s.asked = make(chan struct{}), sets.New[types.UID]()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(agent)
-	go func() {
+	m.work.Go(func() {
+		defer s.kills.Wait()
 		defer close(s.groups)
 		start := m.cfg.Clock.Now()
 		m.keep(ctx, times{StartTime: start})
@@ -50,7 +52,7 @@ func (s *stopping) begin(agent context.Context, late bool) {
 		if agent.Err() == nil {
 			m.keep(ctx, times{StartTime: start, EndTime: m.cfg.Clock.Now()})
 		}
-	}()
+	})
 }
 
 func (s *stopping) over() bool {
@@ -62,7 +64,8 @@ func (s *stopping) over() bool {
 	}
 }
 
-// end breaks the stopping off and returns the pods that are to be started again. Kills go on, nobody waits for them.
+// end breaks the stopping off and returns the pods that are to be started again. Pods that are being stopped go on
+// stopping.
 func (s *stopping) end() []*v1.Pod {
 	s.cancel()
 	<-s.groups
@@ -113,18 +116,19 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	var own sync.WaitGroup
 	for _, pod := range group.Pods {
 		s.asked.Insert(pod.UID)
-		amend := failed(pod)
+		disruption := failed(pod)
 		if s.returns(pod) {
-			amend, s.returning = nil, append(s.returning, pod)
+			disruption, s.returning = nil, append(s.returning, pod)
 		}
+		grace := group.Grace(pod)
 		own.Add(1)
 		s.kills.Go(func() {
 			defer own.Done()
-			s.kill(ctx, pod, group.Grace(pod), amend)
+			s.kill(ctx, podkill.Request{Pod: pod, GracePeriodSeconds: &grace, Disruption: disruption})
 		})
 	}
 	done := make(chan struct{})
-	go func() {
+	s.work.Go(func() {
 		defer close(done)
 		own.Wait()
 		if inTime.Err() != nil {
@@ -133,7 +137,7 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 		if err := s.cfg.Pods.Unmounted(inTime, group.Pods); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Volumes of pods that were stopped for the shutdown are not unmounted", "pods", klog.KObjSlice(group.Pods))
 		}
-	}()
+	})
 	timer := s.cfg.Clock.NewTimer(time.Duration(group.Seconds) * time.Second)
 	defer timer.Stop()
 	select {
@@ -145,12 +149,13 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	}
 }
 
-func (s *stopping) kill(ctx context.Context, pod *v1.Pod, grace int64, amend func(*v1.PodStatus)) {
-	logger := klog.FromContext(ctx)
-	logger.V(1).Info("Shutdown manager killing pod with gracePeriod", "pod", klog.KObj(pod), "gracePeriod", grace, "returns", amend == nil)
-	if err := s.cfg.Pods.Kill(ctx, pod, false, &grace, amend); err != nil {
-		logger.V(1).Info("Shutdown manager failed killing pod", "pod", klog.KObj(pod), "err", err)
+func (s *stopping) kill(ctx context.Context, r podkill.Request) {
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(r.Pod))
+	logger.V(1).Info("Shutdown manager killing pod with gracePeriod", "gracePeriod", *r.GracePeriodSeconds, "returns", r.Disruption == nil)
+	_, ended := s.cfg.Pods.Kill(ctx, r)
+	if ending := <-ended; ending.Outcome != podkill.Stopped {
+		logger.V(1).Info("Shutdown manager failed killing pod", "outcome", ending.Outcome, "err", ending.Err)
 		return
 	}
-	logger.V(1).Info("Shutdown manager finished killing pod", "pod", klog.KObj(pod))
+	logger.V(1).Info("Shutdown manager finished killing pod")
 }

@@ -165,7 +165,7 @@ func (w *watch) goDown(ctx context.Context, late bool) {
 		stop.returning = w.stop.returning
 	}
 	w.setDown(true, late)
-	go w.cfg.SyncNode(ctx)
+	w.work.Go(func() { w.cfg.SyncNode(ctx) })
 	stop.begin(ctx, late)
 	w.stop = stop
 }
@@ -194,7 +194,7 @@ func (w *watch) stayed(ctx context.Context) {
 	}
 	w.forgetEnded()
 	w.setDown(false, false)
-	go w.cfg.SyncNode(ctx)
+	w.work.Go(func() { w.cfg.SyncNode(ctx) })
 	if len(returning) > 0 {
 		w.cfg.Pods.Restart(ctx, returning)
 	}

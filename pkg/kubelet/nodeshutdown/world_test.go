@@ -24,6 +24,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 var errTest = errors.New("as the test wants it")
@@ -71,6 +73,7 @@ func play(t *testing.T, periods []plan.Period, scenario func(w *world)) {
 		w.Manager = New(w.config(periods))
 		scenario(w)
 		w.end()
+		w.Wait()
 		synctest.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -91,7 +94,7 @@ func (w *world) config(periods []plan.Period) Config {
 			return w, w.absent
 		},
 		Pods: Pods{
-			Active: w.active, Ready: func() bool { return is(w, &w.ready) }, Kill: w.kill, Unmounted: w.unmounted,
+			Active: w.active, Ready: func() bool { return is(w, &w.ready) }, Kill: fakekill.Waiting(w.kill), Unmounted: w.unmounted,
 			Terminating: func(uid types.UID) bool { return is(w, &w.terminating)[uid] },
 			Readmitted:  func(pod *v1.Pod) bool { return w.readmitted[pod.UID] },
 			Restart:     func(_ context.Context, pods []*v1.Pod) { w.note("restart %s", uids(pods)) },
@@ -182,15 +185,14 @@ func (w *world) active() []*v1.Pod {
 	return slices.Clone(w.pods)
 }
 
-func (w *world) kill(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, amend func(*v1.PodStatus)) error {
-	w.note("kill %s %d", pod.UID, *grace)
-	if evict {
+func (w *world) kill(ctx context.Context, r podkill.Request) error {
+	pod := r.Pod
+	w.note("kill %s %d", pod.UID, *r.GracePeriodSeconds)
+	if r.Evict {
 		w.t.Errorf("%s is evicted", pod.UID)
 	}
 	status := v1.PodStatus{Phase: v1.PodRunning}
-	if amend != nil {
-		amend(&status)
-	}
+	r.Disruption.Apply(&status)
 	w.mu.Lock()
 	w.status[pod.UID] = status
 	takes := w.takes[pod.UID]

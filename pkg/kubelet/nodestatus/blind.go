@@ -35,9 +35,9 @@ var wordings = map[v1.NodeConditionType]map[v1.ConditionStatus]wording{
 	},
 }
 
-// sighted lets a pressure condition say which of its signals cannot be seen, and since when. It never becomes Unknown, since that
-// would lift the taint while a disk is full: what is True stays so and keeps its reason; what is False stays False with a reason
-// of its own. When the signals are back the condition says again what stock says.
+// sighted lets a pressure condition say which of its signals cannot be seen, and since when. It never becomes Unknown,
+// since that would lift the taint while a disk is full: what is True stays so and keeps its reason; what is False stays
+// False with a reason of its own. When the signals are back the condition says again what stock says.
 func (u *Updater) sighted(t v1.NodeConditionType, set stock.Setter) stock.Setter {
 	return func(ctx context.Context, node *v1.Node) error {
 		if err := set(ctx, node); err != nil || u.cfg.Blind == nil {
@@ -63,7 +63,8 @@ func describe(c *v1.NodeCondition, signals []string, since time.Time) {
 	if !blind {
 		return
 	}
-	c.Message += fmt.Sprintf(" as far as is known: %s%s%s", strings.Join(signals, ", "), unseen, since.UTC().Format(time.RFC3339))
+	c.Message += fmt.Sprintf(" as far as is known: %s%s%s", strings.Join(signals, ", "), unseen,
+		since.UTC().Format(time.RFC3339))
 	if c.Status == v1.ConditionFalse {
 		c.Reason = reasonBlind
 	}

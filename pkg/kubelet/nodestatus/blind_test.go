@@ -63,12 +63,17 @@ func TestBlindConditions(t *testing.T) {
 
 // TestBlindWordsOfAnEarlierRunGo: the agent was restarted while it was blind, and sees now.
 func TestBlindWordsOfAnEarlierRunGo(t *testing.T) {
-	c := v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: reasonBlind, Message: "kubelet has no disk pressure as far as is known: x cannot be seen since y"}
+	c := v1.NodeCondition{
+		Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: reasonBlind,
+		Message: "kubelet has no disk pressure as far as is known: x cannot be seen since y",
+	}
 	describe(&c, nil, time.Time{})
 	if c.Reason != "KubeletHasNoDiskPressure" || c.Message != "kubelet has no disk pressure" {
 		t.Errorf("%+v", c)
 	}
-	foreign := v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "X", Message: "what somebody else wrote"}
+	foreign := v1.NodeCondition{
+		Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "X", Message: "what somebody else wrote",
+	}
 	if describe(&foreign, nil, time.Time{}); foreign.Message != "what somebody else wrote" {
 		t.Errorf("%+v", foreign)
 	}

@@ -28,7 +28,9 @@ func conditionsChanged(before, after []v1.NodeCondition) bool {
 // withoutHeartbeat is a copy ordered by type, with heartbeat times erased.
 func withoutHeartbeat(conditions []v1.NodeCondition) []v1.NodeCondition {
 	plain := slices.Clone(conditions)
-	slices.SortStableFunc(plain, func(a, b v1.NodeCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	slices.SortStableFunc(plain, func(a, b v1.NodeCondition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
 	for i := range plain {
 		plain[i].LastHeartbeatTime = metav1.Time{}
 	}

@@ -24,8 +24,8 @@ type twin struct {
 	stock     *oracle
 }
 
-// TestSameAsStock registers and reports with both and expects the same Node, events, marked volumes and number of patches.
-// The lister does not lag here: what ours does better then is tested elsewhere.
+// TestSameAsStock registers and reports with both and expects the same Node, events, marked volumes and number of
+// patches. The lister does not lag here: what ours does better then is tested elsewhere.
 func TestSameAsStock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newTwin(t)
@@ -67,12 +67,16 @@ func (d *twin) change(t *rapid.T) {
 	down := rapid.SampledFrom([]error{nil, errors.New("runtime is down")}).Draw(t, "runtime")
 	shutdown := rapid.SampledFrom([]error{nil, errors.New("node is shutting down")}).Draw(t, "shutdown")
 	inUse := rapid.SliceOfN(rapid.SampledFrom([]v1.UniqueVolumeName{"a", "b"}), 0, 2).Draw(t, "volumes")
-	images := []kubecontainer.Image{{ID: "i", RepoTags: rapid.SliceOfN(rapid.StringMatching("[a-z]{3}"), 0, 8).Draw(t, "tags"), Size: 5}}
+	images := []kubecontainer.Image{
+		{ID: "i", RepoTags: rapid.SliceOfN(rapid.StringMatching("[a-z]{3}"), 0, 8).Draw(t, "tags"), Size: 5},
+	}
 	for _, w := range []*world{d.w, d.stockW} {
-		w.memory, w.disk, w.pid, w.runtimeErr, w.shutdownErr, w.inUse, w.images = memory, disk, pid, down, shutdown, inUse, images
+		w.memory, w.disk, w.pid, w.runtimeErr, w.shutdownErr, w.inUse, w.images = memory, disk, pid, down, shutdown, inUse,
+			images
 	}
 	if rapid.Bool().Draw(t, "edit") {
-		cordoned, labels := rapid.Bool().Draw(t, "cordoned"), drawMap(t, "labels", v1.LabelOSStable, v1.LabelArchStable, "theirs")
+		cordoned, labels := rapid.Bool().Draw(t, "cordoned"),
+			drawMap(t, "labels", v1.LabelOSStable, v1.LabelArchStable, "theirs")
 		cidrs := rapid.SampledFrom([][]string{nil, {"10.0.0.0/24"}, {"10.1.0.0/24", "fd00::/64"}}).Draw(t, "CIDRs")
 		for _, s := range []*apiServer{d.s, d.stockS} {
 			s.edit(func(n *v1.Node) { n.Spec.Unschedulable, n.Labels, n.Spec.PodCIDRs = cordoned, labels, cidrs })
@@ -115,13 +119,15 @@ func drawNode(t *rapid.T) *v1.Node {
 		Annotations: drawMap(t, "annotations", volumeutil.ControllerManagedAttachAnnotation, "theirs"),
 	}}
 	if rapid.Bool().Draw(t, "has capacity") {
-		node.Status.Capacity = drawResources(t, "capacity", "cpu", "example.com/gpu", "other.com/x", "hugepages-2Mi", "hugepages-1Gi")
+		node.Status.Capacity = drawResources(t, "capacity", "cpu", "example.com/gpu", "other.com/x", "hugepages-2Mi",
+			"hugepages-1Gi")
 	}
 	if rapid.Bool().Draw(t, "has allocatable") {
 		node.Status.Allocatable = drawResources(t, "allocatable", "cpu", "example.com/gpu", "hugepages-2Mi", "hugepages-1Gi")
 	}
 	for _, kind := range []v1.NodeConditionType{v1.NodeReady, v1.NodeMemoryPressure, "Theirs"} {
-		if status := rapid.SampledFrom([]v1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, string(kind)); status != "" {
+		if status := rapid.SampledFrom([]v1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t,
+			string(kind)); status != "" {
 			node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{
 				Type: kind, Status: status, Reason: "R", LastTransitionTime: metav1.NewTime(time.Unix(5, 0)),
 			})

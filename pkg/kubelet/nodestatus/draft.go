@@ -36,7 +36,8 @@ func (u *Updater) newDraft(ctx context.Context, base *v1.Node) *draft {
 	return d
 }
 
-// rebase takes over what may have been written since base was read: pressure, as whole statuses are written one after the other.
+// rebase takes over what may have been written since base was read: pressure, as whole statuses are written one after
+// the other.
 func (d *draft) rebase(onto *v1.Node) {
 	d.base.Status.Conditions = slices.Clone(onto.Status.Conditions)
 	d.node.Status.Conditions = slices.Clone(onto.Status.Conditions)

@@ -28,13 +28,14 @@ func (u *Updater) events() eventSink {
 	}
 }
 
-// noEvents is for a node that is described and not published: an event about it would tell of a transition that nobody sees.
+// noEvents is for a node that is described and not published: an event about it would tell of a transition that nobody
+// sees.
 func noEvents() eventSink {
 	return eventSink{status: func(klog.Logger, string, string) {}, plain: func(string, string, string) {}}
 }
 
-// schedulability returns a function that tells when the node was cordoned or uncordoned since its last call. It is safe for
-// concurrent use.
+// schedulability returns a function that tells when the node was cordoned or uncordoned since its last call. It is safe
+// for concurrent use.
 func schedulability(sink eventSink) func(logger klog.Logger, node *v1.Node) {
 	var mu sync.Mutex
 	cordoned := false

@@ -26,7 +26,8 @@ import (
 
 const testNode = "10.1.2.3" // as a host name it is the node's address at the same time, without DNS
 
-// apiServer holds at most one node, counts its versions, and keeps every patch. Its lister shows what was last delivered.
+// apiServer holds at most one node, counts its versions, and keeps every patch. Its lister shows what was last
+// delivered.
 type apiServer struct {
 	*fake.Clientset
 

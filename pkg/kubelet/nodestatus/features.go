@@ -11,8 +11,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Declared are the features this node declares (KEP-5328): found once at start, reported with the status, and matched against
-// what pods require at admission and resize.
+// Declared are the features this node declares (KEP-5328): found once at start, reported with the status, and matched
+// against what pods require at admission and resize.
 type Declared struct {
 	// Names are sorted and never nil.
 	Names []string
@@ -21,8 +21,8 @@ type Declared struct {
 	Version *version.Version
 }
 
-// DiscoverFeatures finds the declared features from the feature gates, the binary's version, and what the runtime said it can;
-// nil means that it has not answered. It fails if the binary carries no version that can be read.
+// DiscoverFeatures finds the declared features from the feature gates, the binary's version, and what the runtime said
+// it can; nil means that it has not answered. It fails if the binary carries no version that can be read.
 func DiscoverFeatures(runtime *kubecontainer.RuntimeFeatures) (Declared, error) {
 	own, err := version.Parse(binaryversion.Get().GitVersion)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestForeignPartsAreUntouched lets others write to the node in any order with our registrations, heartbeats and pressure
-// publications, with a lister that lags, and expects their last word on everything that is theirs.
+// TestForeignPartsAreUntouched lets others write to the node in any order with our registrations, heartbeats and
+// pressure publications, with a lister that lags, and expects their last word on everything that is theirs.
 func TestForeignPartsAreUntouched(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := newAPIServer(nil), newWorld()
@@ -40,7 +40,8 @@ func TestForeignPartsAreUntouched(t *testing.T) {
 }
 
 func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign) *Updater {
-	switch rapid.SampledFrom([]string{"they", "heartbeat", "pressure", "restart", "lag", "deliver", "world"}).Draw(t, "step") {
+	switch rapid.SampledFrom([]string{"they", "heartbeat", "pressure", "restart", "lag", "deliver", "world"}).Draw(t,
+		"step") {
 	case "they":
 		s.edit(func(n *v1.Node) { theirs.write(t, n) })
 	case "heartbeat":
@@ -89,14 +90,17 @@ func (f *foreign) write(t *rapid.T, node *v1.Node) {
 		}
 		return m
 	}
-	*f = foreign{labels: pairs("labels"), annotations: pairs("annotations"), unschedulable: rapid.Bool().Draw(t, "cordoned")}
+	*f = foreign{
+		labels: pairs("labels"), annotations: pairs("annotations"), unschedulable: rapid.Bool().Draw(t, "cordoned"),
+	}
 	for _, k := range keys.Draw(t, "taints") {
 		f.taints = append(f.taints, v1.Taint{Key: theirPrefix + k, Effect: v1.TaintEffectNoExecute})
 	}
 	for _, k := range keys.Draw(t, "conditions") {
 		f.conditions = append(f.conditions, v1.NodeCondition{
 			Type: v1.NodeConditionType(theirPrefix + k), Status: v1.ConditionStatus(values.Draw(t, "status")),
-			Message: values.Draw(t, "message"), LastHeartbeatTime: metav1.NewTime(time.Unix(rapid.Int64Range(1, 9).Draw(t, "time"), 0)),
+			Message:           values.Draw(t, "message"),
+			LastHeartbeatTime: metav1.NewTime(time.Unix(rapid.Int64Range(1, 9).Draw(t, "time"), 0)),
 		})
 	}
 	for _, k := range keys.Draw(t, "attached") {
@@ -104,7 +108,8 @@ func (f *foreign) write(t *rapid.T, node *v1.Node) {
 	}
 	f.capacity = v1.ResourceList{}
 	for _, k := range keys.Draw(t, "resources") {
-		f.capacity[v1.ResourceName(theirPrefix+k)] = *resource.NewQuantity(rapid.Int64Range(0, 9).Draw(t, "amount"), resource.DecimalSI)
+		f.capacity[v1.ResourceName(theirPrefix+k)] = *resource.NewQuantity(rapid.Int64Range(0, 9).Draw(t, "amount"),
+			resource.DecimalSI)
 	}
 	f.replaceIn(node)
 }
@@ -114,7 +119,9 @@ func (f *foreign) replaceIn(node *v1.Node) {
 	node.Annotations = replaceTheirs(node.Annotations, f.annotations)
 	node.Spec.Taints, node.Spec.Unschedulable = f.taints, f.unschedulable
 	node.Status.VolumesAttached = f.attached
-	node.Status.Conditions = slices.DeleteFunc(slices.Clone(node.Status.Conditions), func(c v1.NodeCondition) bool { return isTheirs(string(c.Type)) })
+	node.Status.Conditions = slices.DeleteFunc(slices.Clone(node.Status.Conditions), func(c v1.NodeCondition) bool {
+		return isTheirs(string(c.Type))
+	})
 	// In front, so that ours move.
 	node.Status.Conditions = append(slices.Clone(f.conditions), node.Status.Conditions...)
 	capacity := maps.Clone(node.Status.Capacity)

@@ -7,10 +7,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// SyncNow computes the status and reports it if there is something to report. It returns when that is done or has failed; a
-// failure is logged, and the next heartbeat tries again. A node that is not registered is registered first, with one attempt.
-// Without an API server it does nothing. It may be called by anybody at any time, but does not belong on a path that must not
-// wait: see PressureChanged.
+// SyncNow computes the status and reports it if there is something to report. It returns when that is done or has
+// failed; a failure is logged, and the next heartbeat tries again. A node that is not registered is registered first,
+// with one attempt. Without an API server it does nothing. It may be called by anybody at any time, but does not belong
+// on a path that must not wait: see PressureChanged.
 func (u *Updater) SyncNow(ctx context.Context) {
 	if u.reportsNothing() {
 		return
@@ -64,8 +64,9 @@ func (u *Updater) reportDue() bool {
 	return u.cfg.Clock.Since(u.report.last) >= u.cfg.Reporting.ReportFrequency+u.report.delay
 }
 
-// spreadNextReport delays the next report of an unchanged status by up to half the frequency in either direction after a change
-// or a start, which may have hit many nodes in the same moment. After a report that was merely due the distance stays regular.
+// spreadNextReport delays the next report of an unchanged status by up to half the frequency in either direction after
+// a change or a start, which may have hit many nodes in the same moment. After a report that was merely due the
+// distance stays regular.
 func (u *Updater) spreadNextReport(changed bool) {
 	u.report.delay = 0
 	if changed || u.report.last.IsZero() {

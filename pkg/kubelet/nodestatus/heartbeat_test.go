@@ -39,13 +39,15 @@ func TestHeartbeatPatchesOnlyWhenChangedOrDue(t *testing.T) {
 		if n := len(s.sent()); n != 3 {
 			t.Fatalf("%d patches after a change", n)
 		}
-		if c := condition(s.current(), v1.NodeMemoryPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasInsufficientMemory" {
+		if c := condition(s.current(), v1.NodeMemoryPressure); c.Status != v1.ConditionTrue ||
+			c.Reason != "KubeletHasInsufficientMemory" {
 			t.Errorf("memory pressure %v", c)
 		}
 	})
 }
 
-// TestHeartbeatSpreadsReports: after a change, and at start, the next report comes at a random distance, then regularly.
+// TestHeartbeatSpreadsReports: after a change, and at start, the next report comes at a random distance, then
+// regularly.
 func TestHeartbeatSpreadsReports(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	u := newUpdater(t, s, w)

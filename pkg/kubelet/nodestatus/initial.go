@@ -40,14 +40,16 @@ func (r *Registration) nodeLabels(logger klog.Logger) map[string]string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
 		if fallback, ok := labels[key]; ok {
-			logger.Info("The node label will overwrite the default setting", "labelKey", key, "labelValue", r.Labels[key], "default", fallback)
+			logger.Info("The node label will overwrite the default setting", "labelKey", key, "labelValue", r.Labels[key],
+				"default", fallback)
 		}
 		labels[key] = r.Labels[key]
 	}
 	return labels
 }
 
-// nodeTaints are the user's and, with an external cloud provider, the one its controller removes once it knows the node.
+// nodeTaints are the user's and, with an external cloud provider, the one its controller removes once it knows the
+// node.
 func (r *Registration) nodeTaints() []v1.Taint {
 	taints := slices.Clone(r.Taints)
 	if r.ExternalCloudProvider {

@@ -95,8 +95,8 @@ type Images interface {
 	GetImageList() ([]kubecontainer.Image, error)
 }
 
-// Volumes is the volume manager's list of volumes in use. The attach/detach controller does not detach a volume that the Node
-// lists, and the volume manager does not mount an attachable volume before it is listed.
+// Volumes is the volume manager's list of volumes in use. The attach/detach controller does not detach a volume that
+// the Node lists, and the volume manager does not mount an attachable volume before it is listed.
 type Volumes interface {
 	ReconcilerStatesHasBeenSynced() bool
 	GetVolumesInUse() []v1.UniqueVolumeName

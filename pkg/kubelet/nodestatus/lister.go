@@ -13,9 +13,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartLister starts watching the Node of this name, and no other, until ctx ends. The second result says whether the watch
-// has delivered. Without a client the lister is empty and counts as delivered.
-func StartLister(ctx context.Context, client clientset.Interface, name types.NodeName) (corelisters.NodeLister, cache.InformerSynced) {
+// StartLister starts watching the Node of this name, and no other, until ctx ends. The second result says whether the
+// watch has delivered. Without a client the lister is empty and counts as delivered.
+func StartLister(
+	ctx context.Context, client clientset.Interface, name types.NodeName,
+) (corelisters.NodeLister, cache.InformerSynced) {
 	logger := klog.FromContext(ctx)
 	if client == nil {
 		logger.Info("Kubelet is running in standalone mode, will skip API server sync")

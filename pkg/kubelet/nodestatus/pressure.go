@@ -10,9 +10,10 @@ import (
 // minPressureInterval bounds how often pressure is published beside the heartbeat.
 const minPressureInterval = time.Second
 
-// PressureChanged asks for the pressure conditions to be published at once. It does not block; calls that come while one is
-// being published, or less than a second later, become one. Before Run it is remembered. Meant for a condition that becomes
-// true; one that becomes false can wait for the heartbeat, which keeps a flapping condition from flapping on the Node.
+// PressureChanged asks for the pressure conditions to be published at once. It does not block; calls that come while
+// one is being published, or less than a second later, become one. Before Run it is remembered. Meant for a condition
+// that becomes true; one that becomes false can wait for the heartbeat, which keeps a flapping condition from flapping
+// on the Node.
 func (u *Updater) PressureChanged() {
 	select {
 	case u.bell <- struct{}{}:
@@ -36,8 +37,8 @@ func (u *Updater) publishPressureWhenAsked(ctx context.Context) {
 	}
 }
 
-// tryPublishPressure patches the three conditions and nothing else. It does not count as a report: the other conditions keep
-// their heartbeat times.
+// tryPublishPressure patches the three conditions and nothing else. It does not count as a report: the other conditions
+// keep their heartbeat times.
 func (u *Updater) tryPublishPressure(ctx context.Context, try int) error {
 	listed, err := u.read(ctx, try)
 	if err != nil {

@@ -128,7 +128,8 @@ func TestHeartbeatThatOvertookPressure(t *testing.T) {
 		close(release)
 		<-done
 		got := condition(s.current(), v1.NodeMemoryPressure)
-		if diff := cmp.Diff(published.LastTransitionTime.Time, got.LastTransitionTime.Time); diff != "" || got.Status != v1.ConditionTrue {
+		if diff := cmp.Diff(published.LastTransitionTime.Time, got.LastTransitionTime.Time); diff != "" ||
+			got.Status != v1.ConditionTrue {
 			t.Errorf("published %v, then %v", published, got)
 		}
 		if n := w.count("NodeHasInsufficientMemory"); n != 1 {
@@ -189,7 +190,8 @@ func TestRestoreComesBeforeAnyStatus(t *testing.T) {
 
 			w = newWorld()
 			w.onRestore = func(c []v1.NodeCondition) {
-				w.memory = condition(&v1.Node{Status: v1.NodeStatus{Conditions: c}}, v1.NodeMemoryPressure).Status == v1.ConditionTrue
+				node := &v1.Node{Status: v1.NodeStatus{Conditions: c}}
+				w.memory = condition(node, v1.NodeMemoryPressure).Status == v1.ConditionTrue
 			}
 			u := newUpdater(t, s, w)
 			switch path {

@@ -8,7 +8,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// ownedLabels are put right on a node that exists already, if this agent has a value for them. All others are left alone.
+// ownedLabels are put right on a node that exists already, if this agent has a value for them. All others are left
+// alone.
 var ownedLabels = []string{
 	v1.LabelHostname,
 	v1.LabelOSStable, kubeletapis.LabelOS,
@@ -19,8 +20,8 @@ var ownedLabels = []string{
 	v1.LabelWindowsBuild,
 }
 
-// reconciled returns existing with what a restarted agent has to put right before its first report. zeroExtended says that
-// extended resources are not to be had until the device plugins have registered again.
+// reconciled returns existing with what a restarted agent has to put right before its first report. zeroExtended says
+// that extended resources are not to be had until the device plugins have registered again.
 func reconciled(initial, existing *v1.Node, zeroExtended bool) *v1.Node {
 	node := existing.DeepCopy()
 	reconcileAttachDetach(initial, node)

@@ -147,7 +147,8 @@ func TestRegisterReconcilesExistingNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := s.current()
-	if node.Labels[v1.LabelHostname] != testNode || node.Labels["theirs"] != "x" || node.Labels[v1.LabelTopologyZone] != "z" {
+	if node.Labels[v1.LabelHostname] != testNode || node.Labels["theirs"] != "x" ||
+		node.Labels[v1.LabelTopologyZone] != "z" {
 		t.Errorf("labels %v", node.Labels)
 	}
 	if diff := cmp.Diff(map[string]string{"theirs": "y"}, node.Annotations); diff != "" {

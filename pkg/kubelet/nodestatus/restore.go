@@ -12,10 +12,10 @@ import (
 
 const restoreRetryPeriod = 200 * time.Millisecond
 
-// RestoreAtStart asks the API server for the Node and hands its conditions to Restore. It reports whether nothing is left to
-// restore: that is done, or there is no such Node, or no API server by configuration. While the API server cannot be asked it
-// tries again until patience has passed; then the first heartbeat that succeeds restores, which may be long after pods and the
-// eviction manager have started. Call it before those.
+// RestoreAtStart asks the API server for the Node and hands its conditions to Restore. It reports whether nothing is
+// left to restore: that is done, or there is no such Node, or no API server by configuration. While the API server
+// cannot be asked it tries again until patience has passed; then the first heartbeat that succeeds restores, which may
+// be long after pods and the eviction manager have started. Call it before those.
 func (u *Updater) RestoreAtStart(ctx context.Context, patience time.Duration) bool {
 	if u.reportsNothing() {
 		return true
@@ -33,7 +33,8 @@ func (u *Updater) RestoreAtStart(ctx context.Context, patience time.Duration) bo
 			return true
 		}
 		if !pause(ctx, restoreRetryPeriod) {
-			klog.FromContext(ctx).Error(err, "Pressure conditions of an earlier run are not known yet; the first heartbeat will take them over")
+			klog.FromContext(ctx).Error(err,
+				"Pressure conditions of an earlier run are not known yet; the first heartbeat will take them over")
 			return false
 		}
 	}

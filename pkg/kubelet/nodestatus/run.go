@@ -10,8 +10,8 @@ import (
 // jitter spreads the heartbeats of nodes that were started together.
 const jitter = 0.04
 
-// Run registers the node and keeps its status current until ctx ends; then it returns, after all it started has ended. In
-// standalone mode it only waits for ctx. Call it once.
+// Run registers the node and keeps its status current until ctx ends; then it returns, after all it started has ended.
+// In standalone mode it only waits for ctx. Call it once.
 func (u *Updater) Run(ctx context.Context) {
 	if u.reportsNothing() {
 		<-ctx.Done()

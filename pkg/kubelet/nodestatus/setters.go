@@ -16,8 +16,9 @@ import (
 // versionPatience is how long the runtime may take to tell its version; it does so from memory.
 const versionPatience = 5 * time.Second
 
-// setters fill in the status of a node in the order facts, pressure, rest. Facts may ask the runtime and DNS and can be slow;
-// the others answer from memory. Ready must be the last condition, and it looks at the capacity that the facts set.
+// setters fill in the status of a node in the order facts, pressure, rest. Facts may ask the runtime and DNS and can be
+// slow; the others answer from memory. Ready must be the last condition, and it looks at the capacity that the facts
+// set.
 type setters struct {
 	facts    []stock.Setter
 	pressure []stock.Setter
@@ -63,8 +64,8 @@ func (u *Updater) factSetters(sink eventSink) []stock.Setter {
 	}
 }
 
-// runtimeVersion asks the runtime, but does not wait long: one that hangs must not keep everybody from reading that the node is not
-// Ready. The version is then reported as Unknown.
+// runtimeVersion asks the runtime, but does not wait long: one that hangs must not keep everybody from reading that the
+// node is not Ready. The version is then reported as Unknown.
 func (c *Config) runtimeVersion(ctx context.Context) (kubecontainer.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
@@ -81,7 +82,8 @@ func declaredFeatures(names []string) stock.Setter {
 	}
 }
 
-// apply runs the setters on node. One that fails leaves its fields as they were or half set; the others count all the same.
+// apply runs the setters on node. One that fails leaves its fields as they were or half set; the others count all the
+// same.
 func apply(ctx context.Context, node *v1.Node, list []stock.Setter) {
 	logger := klog.FromContext(ctx)
 	for i, set := range list {

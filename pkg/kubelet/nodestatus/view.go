@@ -27,8 +27,8 @@ type ViewConfig struct {
 	Client Client
 }
 
-// View answers what the agent knows of its own node. It is safe for concurrent use. Nodes it returns are shared: copy before
-// modifying.
+// View answers what the agent knows of its own node. It is safe for concurrent use. Nodes it returns are shared: copy
+// before modifying.
 type View struct {
 	cfg ViewConfig
 
@@ -50,8 +50,8 @@ func (v *View) Ref() *v1.ObjectReference {
 
 func (v *View) standalone() bool { return v.cfg.Client == nil }
 
-// Lookup returns the Node as the API server has it, with the delay of the cache; in standalone mode what it would be created
-// as. The error is the lister's, IsNotFound before the node is registered or the cache is filled.
+// Lookup returns the Node as the API server has it, with the delay of the cache; in standalone mode what it would be
+// created as. The error is the lister's, IsNotFound before the node is registered or the cache is filled.
 func (v *View) Lookup(ctx context.Context) (*v1.Node, error) {
 	if v.standalone() {
 		return v.describe(ctx)
@@ -134,7 +134,8 @@ func newerNode(ctx context.Context, listed, seen *v1.Node) *v1.Node {
 func (v *View) LastObservedAddresses(ctx context.Context) []v1.NodeAddress {
 	node, err := v.Lookup(ctx)
 	if err != nil || node == nil {
-		klog.FromContext(ctx).V(4).Info("Failed to obtain node from local cache", "node", klog.KRef("", string(v.cfg.Name)), "err", err)
+		klog.FromContext(ctx).V(4).Info("Failed to obtain node from local cache", "node", klog.KRef("", string(v.cfg.Name)),
+			"err", err)
 		return nil
 	}
 	return node.Status.Addresses

@@ -14,8 +14,8 @@ import (
 const (
 	// maxTries bounds the attempts of one round; all but the first read the node from the API server.
 	maxTries = 5
-	// maxOwnWriteAge bounds how long an own write can overrule the lister. A lister that lags longer has lost its watch, or
-	// the API server was restored from a backup and counts from an older version.
+	// maxOwnWriteAge bounds how long an own write can overrule the lister. A lister that lags longer has lost its watch,
+	// or the API server was restored from a backup and counts from an older version.
 	maxOwnWriteAge = 30 * time.Second
 )
 
@@ -43,9 +43,9 @@ func (u *Updater) retry(ctx context.Context, attempt func(ctx context.Context, t
 	return fmt.Errorf("update node status exceeds retry count: %w", err)
 }
 
-// read returns the node to compute from: the lister's at first, as most rounds succeed with it and the reads of all nodes would
-// be most of the API server's load; from the API server when retrying. The first node read is handed to Restore. The caller
-// must not hold writing.
+// read returns the node to compute from: the lister's at first, as most rounds succeed with it and the reads of all
+// nodes would be most of the API server's load; from the API server when retrying. The first node read is handed to
+// Restore. The caller must not hold writing.
 func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
 	node, err := u.readFrom(ctx, try)
 	if err != nil {
@@ -67,7 +67,8 @@ func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
 	return u.cfg.Heartbeat.CoreV1().Nodes().Get(ctx, string(u.Name()), metav1.GetOptions{})
 }
 
-// orOwn is freshest for callers that do not hold writing. From a stale node a field that changed back would not be patched back.
+// orOwn is freshest for callers that do not hold writing. From a stale node a field that changed back would not be
+// patched back.
 func (u *Updater) orOwn(ctx context.Context, node *v1.Node) *v1.Node {
 	u.writing.Lock()
 	defer u.writing.Unlock()

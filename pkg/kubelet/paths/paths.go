@@ -1,5 +1,5 @@
-// Package paths names every directory and file the agent keeps on disk. The names are stock's, because either kubelet must be
-// able to take a node over from the other; what is ours alone lies under Layout.Own.
+// Package paths names every directory and file the agent keeps on disk. The names are stock's, because either kubelet
+// must be able to take a node over from the other; what is ours alone lies under Layout.Own.
 package paths
 
 import (
@@ -50,7 +50,8 @@ func (l Layout) PluginsRegistry() string {
 
 // VolumeDevicePlugin is where a block volume plugin keeps global map paths.
 func (l Layout) VolumeDevicePlugin(name string) string {
-	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsDirName, name, kubeletconfig.DefaultKubeletVolumeDevicesDirName)
+	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsDirName, name,
+		kubeletconfig.DefaultKubeletVolumeDevicesDirName)
 }
 
 // PodResources holds the socket of the PodResources API.
@@ -62,9 +63,6 @@ func (l Layout) PodResources() string {
 func (l Layout) PodsAPI() string {
 	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsAPIDirName)
 }
-
-// VolumeDevicePlugins is where block volume plugins keep their global data: the plugins directory itself.
-func (l Layout) VolumeDevicePlugins() string { return l.Plugins() }
 
 // Checkpoints holds container checkpoints (KEP-2008).
 func (l Layout) Checkpoints() string {

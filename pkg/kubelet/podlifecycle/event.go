@@ -25,7 +25,7 @@ type Kill struct {
 	Grace *int64
 	// Waiter is answered when the containers have stopped; 0 is nobody.
 	Waiter WaiterID
-	// Amends is true when the request brings a function that amends the reported status.
+	// Amends is true when the request brings a disruption that is written into the reported status.
 	Amends bool
 	// Resumed, unless CauseNone, is why an earlier run of the agent began the termination that goes on now. It counts before all other
 	// causes: a pod that was evicted and then deleted was evicted.

@@ -133,7 +133,7 @@ func (s State) applyTerms(r request) (State, Accept, []Command) {
 	var accept Accept
 	if r.kill != nil {
 		override = r.kill.Grace
-		accept.Amend = r.kill.Amends && s.Termination.Cause.byAgent() && !s.Termination.Amended
+		accept.Amend = r.kill.Amends && s.Termination.Cause.ByAgent() && !s.Termination.Amended
 		s.Termination.Amended = s.Termination.Amended || accept.Amend
 	}
 	before := s.Termination.Grace

@@ -76,5 +76,5 @@ var causeNames = [...]string{"none", "deletion", "completed", "kill", "eviction"
 
 func (c Cause) String() string { return causeNames[c] }
 
-// byAgent is true for terminations that the agent itself began: only those may amend the pod's reported status.
-func (c Cause) byAgent() bool { return c == CauseKill || c == CauseEviction }
+// ByAgent is true for terminations that the agent itself began: only those may amend the pod's reported status.
+func (c Cause) ByAgent() bool { return c == CauseKill || c == CauseEviction }

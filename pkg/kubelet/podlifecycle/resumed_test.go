@@ -27,7 +27,7 @@ func TestResumedTermination(t *testing.T) {
 			t.Fatalf("phase %v", s.Phase)
 		}
 		if s.Phase == Terminating {
-			if s.Termination.Cause != cause || s.Termination.Grace > left || s.Termination.Hastened || s.Termination.Amended != cause.byAgent() {
+			if s.Termination.Cause != cause || s.Termination.Grace > left || s.Termination.Hastened || s.Termination.Amended != cause.ByAgent() {
 				t.Fatalf("termination %+v", s.Termination)
 			}
 		}

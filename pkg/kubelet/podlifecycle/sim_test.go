@@ -167,7 +167,7 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 		p.payload = true
 		if cmd.Amend {
 			p.amended++
-			m.check(p.amended == 1 && s.Termination.Cause.byAgent(), "amendment %d with cause %v", p.amended, s.Termination.Cause)
+			m.check(p.amended == 1 && s.Termination.Cause.ByAgent(), "amendment %d with cause %v", p.amended, s.Termination.Cause)
 		}
 	case Replay:
 		m.check(!p.payload && p.applied, "replay with payload=%t applied=%t", p.payload, p.applied)

@@ -17,14 +17,16 @@ const (
 const exitCodeUnknown = 137
 
 const (
-	messageVanished        = "The container could not be located when the pod was deleted.  The container used to be Running"
+	messageVanished = "The container could not be located when the pod was deleted.  The container used to be " +
+		"Running"
 	messageRemovedInPlace  = "The container is removed because RestartAllContainers in place"
 	messageNotLocated      = "The container could not be located when the pod was terminated"
 	messageInitUnavailable = "Unable to get init container status from container runtime and pod has been initialized, " +
 		"treat it as exited normally"
 )
 
-// absent is the status of a container that the runtime knows nothing of: it was not created yet, or it has been removed.
+// absent is the status of a container that the runtime knows nothing of: it was not created yet, or it has been
+// removed.
 func (c *converter) absent(spec *v1.Container, previous *v1.ContainerStatus) v1.ContainerStatus {
 	s := c.waitingFromTheStart(spec)
 	if previous == nil {
@@ -72,8 +74,8 @@ func removedInPlace(s, previous *v1.ContainerStatus) {
 	s.RestartCount = previous.RestartCount + 1
 }
 
-// vanished is for a container that ran when last seen. It gets a termination, because a container that only waits would take the
-// whole pod back to Pending. Unless the pod is being deleted the container is going to be restarted.
+// vanished is for a container that ran when last seen. It gets a termination, because a container that only waits would
+// take the whole pod back to Pending. Unless the pod is being deleted the container is going to be restarted.
 func (c *converter) vanished(s *v1.ContainerStatus) {
 	s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 		Reason:   kubecontainer.ContainerReasonStatusUnknown,

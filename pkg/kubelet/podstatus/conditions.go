@@ -10,8 +10,8 @@ import (
 	utilpod "k8s.io/kubernetes/pkg/util/pod"
 )
 
-// setConditions sets all conditions: first those that others own, as the API server shows them, then ours. Readiness gates are read
-// from what is there when Ready is made, so that one has to come after the foreign ones.
+// setConditions sets all conditions: first those that others own, as the API server shows them, then ours. Readiness
+// gates are read from what is there when Ready is made, so that one has to come after the foreign ones.
 func (g *generation) setConditions(out *v1.PodStatus) {
 	conditions := append(g.foreignConditions(), g.resizeConditions()...)
 	// DisruptionTarget is written once, when a disruption begins, and cannot be derived again.
@@ -31,8 +31,8 @@ func (g *generation) foreignConditions() []v1.PodCondition {
 	return kept
 }
 
-// resizeConditions keep the generation they were made for, since a pending resize may be of an older one. Only when generations are
-// not tracked at all it is cleared.
+// resizeConditions keep the generation they were made for, since a pending resize may be of an older one. Only when
+// generations are not tracked at all it is cleared.
 func (g *generation) resizeConditions() []v1.PodCondition {
 	if g.Terminal {
 		return nil

@@ -9,8 +9,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// setContainerStatuses makes the three lists of container statuses. Init containers come in the order of the specification, in
-// which they run, the others ordered by name.
+// setContainerStatuses makes the three lists of container statuses. Init containers come in the order of the
+// specification, in which they run, the others ordered by name.
 func (g *generation) setContainerStatuses(out *v1.PodStatus) {
 	shared := converter{
 		generation:     g,

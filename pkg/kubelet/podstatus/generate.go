@@ -6,8 +6,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Generate makes the status of a pod, and notes for the log. The same input gives the same status. It may be called concurrently,
-// also for the same pod, as far as the lookups allow it.
+// Generate makes the status of a pod, and notes for the log. The same input gives the same status. It may be called
+// concurrently, also for the same pod, as far as the lookups allow it.
 func Generate(in Input) (v1.PodStatus, []Note) {
 	if in.Runtime == nil {
 		in.Runtime = &kubecontainer.PodStatus{ID: in.Pod.UID, Name: in.Pod.Name, Namespace: in.Pod.Namespace}

@@ -44,7 +44,8 @@ func runtime(records ...*kubecontainer.Status) *kubecontainer.PodStatus {
 
 func running(name string) *kubecontainer.Status {
 	return &kubecontainer.Status{
-		ID: id(name, 0), Name: name, State: kubecontainer.ContainerStateRunning, CreatedAt: start, StartedAt: start, Image: "image",
+		ID: id(name, 0), Name: name, State: kubecontainer.ContainerStateRunning, CreatedAt: start, StartedAt: start,
+		Image: "image",
 	}
 }
 
@@ -136,6 +137,7 @@ func wantCondition(t *testing.T, s v1.PodStatus, c v1.PodConditionType, want v1.
 func wantWaiting(t *testing.T, s v1.ContainerStatus, reason string, restarts int32) {
 	t.Helper()
 	if s.State.Waiting == nil || s.State.Waiting.Reason != reason || s.RestartCount != restarts {
-		t.Errorf("container %s: %+v after %d restarts, want waiting with reason %q after %d", s.Name, s.State, s.RestartCount, reason, restarts)
+		t.Errorf("container %s: %+v after %d restarts, want waiting with reason %q after %d", s.Name, s.State, s.RestartCount,
+			reason, restarts)
 	}
 }

@@ -38,8 +38,8 @@ type Eviction struct {
 
 // Network is what is known about the node's addresses.
 type Network struct {
-	// HostIPs are the node's addresses, primary first, at most two. Empty means that the node is not known yet, or that there is no
-	// API server: host addresses are then not reported.
+	// HostIPs are the node's addresses, primary first, at most two. Empty means that the node is not known yet, or that
+	// there is no API server: host addresses are then not reported.
 	HostIPs []net.IP
 	// NodeIPs are the configured addresses; the first one decides which family of pod addresses comes first.
 	NodeIPs []net.IP

@@ -7,9 +7,9 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// SortPodIPs picks the addresses of a pod that are reported: the first of the node's primary family, then the first of the other
-// family, each in its canonical spelling. The primary family is that of the first node address, IPv4 when there is none. What is
-// not an address is left out.
+// SortPodIPs picks the addresses of a pod that are reported: the first of the node's primary family, then the first of
+// the other family, each in its canonical spelling. The primary family is that of the first node address, IPv4 when
+// there is none. What is not an address is left out.
 func SortPodIPs(nodeIPs []net.IP, podIPs []string) []string {
 	families := []utilnet.IPFamily{utilnet.IPv4, utilnet.IPv6}
 	if len(nodeIPs) > 0 && utilnet.IPFamilyOf(nodeIPs[0]) != utilnet.IPv4 {
@@ -43,8 +43,8 @@ func (g *generation) setPodIPs(out *v1.PodStatus) {
 	}
 }
 
-// setHostIPs reports the node's addresses. A pod in the host's network has them as its own too: its first address never changes
-// once set, but a second one is added when the node becomes dual-stack (kubernetes/kubernetes#105320).
+// setHostIPs reports the node's addresses. A pod in the host's network has them as its own too: its first address never
+// changes once set, but a second one is added when the node becomes dual-stack (kubernetes/kubernetes#105320).
 func (g *generation) setHostIPs(out *v1.PodStatus) {
 	host := g.Network.HostIPs
 	if len(host) == 0 {

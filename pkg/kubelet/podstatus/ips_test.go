@@ -27,7 +27,10 @@ func TestSortPodIPs(t *testing.T) {
 		{"none", nil, nil, []string{}},
 		{"IPv4 first by default", nil, []string{"fd00::1", "10.0.0.1"}, []string{"10.0.0.1", "fd00::1"}},
 		{"IPv6 node", ips("fd00::9"), []string{"10.0.0.1", "fd00::1"}, []string{"fd00::1", "10.0.0.1"}},
-		{"first of each family", ips("10.9.9.9"), []string{"10.0.0.2", "10.0.0.1", "fd00::2", "fd00::1"}, []string{"10.0.0.2", "fd00::2"}},
+		{
+			"first of each family", ips("10.9.9.9"), []string{"10.0.0.2", "10.0.0.1", "fd00::2", "fd00::1"},
+			[]string{"10.0.0.2", "fd00::2"},
+		},
 		{"spelling", nil, []string{"FD00:0::1", "010.0.0.1"}, []string{"10.0.0.1", "fd00::1"}},
 		{"nonsense", nil, []string{"", "x", "fd00::1"}, []string{"fd00::1"}},
 	} {

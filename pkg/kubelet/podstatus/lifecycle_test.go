@@ -36,7 +36,8 @@ func TestCrashLoop(t *testing.T) {
 	delete(n.failures, "a")
 	s = n.see(runtime(nth(1, running("a")), exited("a", 1)))
 	got := s.ContainerStatuses[0]
-	if got.RestartCount != 1 || got.State.Running == nil || got.LastTerminationState.Terminated == nil || got.ContainerID != "test://a-1" {
+	if got.RestartCount != 1 || got.State.Running == nil || got.LastTerminationState.Terminated == nil ||
+		got.ContainerID != "test://a-1" {
 		t.Errorf("after the restart: %+v", got)
 	}
 	wantCondition(t, s, v1.PodReady, v1.ConditionTrue)
@@ -76,7 +77,8 @@ func TestInitAndSidecar(t *testing.T) {
 	}
 }
 
-// TestForgottenInit is a static pod after a restart of the agent: nothing is known of its init container but that it must be done.
+// TestForgottenInit is a static pod after a restart of the agent: nothing is known of its init container but that it
+// must be done.
 func TestForgottenInit(t *testing.T) {
 	p := pod(container("main"))
 	p.Spec.InitContainers = []v1.Container{container("init"), sidecar("side")}
@@ -101,7 +103,8 @@ func TestVanished(t *testing.T) {
 			s := n.see(runtime(running("b")))
 			wantPhase(t, s, v1.PodRunning)
 			wantWaiting(t, s.ContainerStatuses[0], podstatus.ContainerCreating, restarts)
-			if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Reason != "ContainerStatusUnknown" || last.ExitCode != 137 {
+			if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
+				last.Reason != "ContainerStatusUnknown" || last.ExitCode != 137 {
 				t.Errorf("last termination is %+v", last)
 			}
 		}
@@ -165,7 +168,9 @@ func TestConditionsOfOthersStay(t *testing.T) {
 		{Type: "example.com/gate", Status: v1.ConditionFalse},
 		{Type: v1.PodReady, Status: v1.ConditionTrue},
 	}
-	n.in.Previous.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet"}}
+	n.in.Previous.Conditions = []v1.PodCondition{
+		{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet"},
+	}
 	s := n.see(runtime(running("a")))
 	wantCondition(t, s, "example.com/gate", v1.ConditionFalse)
 	wantCondition(t, s, v1.DisruptionTarget, v1.ConditionTrue)

@@ -10,8 +10,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// volumeMounts reports how the volumes of a container are mounted (KEP-3857). The runtime does not know the names of volumes, so
-// this comes from the specification, once, and is carried over from status to status.
+// volumeMounts reports how the volumes of a container are mounted (KEP-3857). The runtime does not know the names of
+// volumes, so this comes from the specification, once, and is carried over from status to status.
 func (c *converter) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
 	var mounts []v1.VolumeMountStatus
 	for i := range spec.VolumeMounts {
@@ -20,7 +20,9 @@ func (c *converter) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
 		if m.ReadOnly {
 			mode, err := recursiveReadOnlyMode(m, c.RecursiveReadOnly)
 			if err != nil {
-				c.note(Note{Problem: true, Text: "Failed to resolve recursive read-only mode", Container: spec.Name, Volume: m.Name, Err: err})
+				c.note(Note{
+					Problem: true, Text: "Failed to resolve recursive read-only mode", Container: spec.Name, Volume: m.Name, Err: err,
+				})
 			}
 			s.RecursiveReadOnly = &mode
 		}
@@ -67,8 +69,9 @@ func (g *generation) imageVolumes() sets.Set[string] {
 	return names
 }
 
-// setImageVolumeRefs adds the digested reference of images that are mounted as volumes (KEP-5365). A reference that cannot be found
-// now stays as it was reported before. The mounts of s must not be shared with another status; what they point to is replaced.
+// setImageVolumeRefs adds the digested reference of images that are mounted as volumes (KEP-5365). A reference that
+// cannot be found now stays as it was reported before. The mounts of s must not be shared with another status; what
+// they point to is replaced.
 func (c *converter) setImageVolumeRefs(s *v1.ContainerStatus, record *kubecontainer.Status) {
 	for i := range s.VolumeMounts {
 		m := &s.VolumeMounts[i]
@@ -77,7 +80,9 @@ func (c *converter) setImageVolumeRefs(s *v1.ContainerStatus, record *kubecontai
 		}
 		ref, err := c.imageRef(record, m.Name)
 		if err != nil {
-			c.note(Note{Problem: true, Text: "Cannot get the digest of an image volume", Container: s.Name, Volume: m.Name, Err: err})
+			c.note(Note{
+				Problem: true, Text: "Cannot get the digest of an image volume", Container: s.Name, Volume: m.Name, Err: err,
+			})
 			continue
 		}
 		m.VolumeStatus = &v1.VolumeStatus{Image: &v1.ImageVolumeStatus{ImageRef: ref}}

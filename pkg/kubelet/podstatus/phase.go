@@ -6,11 +6,12 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// ReasonWaiting is the reason in the status of a pod that waits to enter the node. A status is generated for pods that have entered;
-// that they are Pending for other reasons then (an image is pulled) must not look like waiting.
+// ReasonWaiting is the reason in the status of a pod that waits to enter the node. A status is generated for pods that
+// have entered; that they are Pending for other reasons then (an image is pulled) must not look like waiting.
 const ReasonWaiting = "WaitingForRoom"
 
-// setPhase sets phase, reason and message. A terminal phase, once reported by us or shown by the API server, is never left.
+// setPhase sets phase, reason and message. A terminal phase, once reported by us or shown by the API server, is never
+// left.
 func (g *generation) setPhase(out *v1.PodStatus) {
 	out.Phase = g.keepTerminal(g.phaseOfContainers(out))
 	if out.Phase == g.Previous.Phase {
@@ -29,12 +30,17 @@ func (g *generation) setPhase(out *v1.PodStatus) {
 	}
 }
 
-// shutdownReason is that of pods which are stopped because the machine goes down; it is stock's.
-const shutdownReason = "Terminated"
+// Reasons of pods that the agent stops through no fault of their own; they are stock's.
+const (
+	// reasonShutdown: the machine goes down.
+	reasonShutdown = "Terminated"
+	// reasonPreempted: a critical pod needs the room.
+	reasonPreempted = "Preempting"
+)
 
-// keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one. A failure for a reason
-// (evicted, preempted, past its deadline) also stands against containers that ended well when they were told to: stock reports such a
-// pod as Succeeded, so that nobody learns of the eviction and a Job counts it as done.
+// keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one. A failure
+// for a reason (evicted, past its deadline) also stands against containers that ended well when they were stopped:
+// stock reports such a pod as Succeeded, so that the eviction is not visible and a Job counts the pod as done.
 func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
 	if g.endedByAgent() {
 		return v1.PodFailed
@@ -51,10 +57,18 @@ func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
 	return phase
 }
 
-// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason. The shutdown of the node
-// does not count: it is nothing against a pod that has done what it had to do in time, as with stock.
+// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason. A
+// shutdown of the node and a preemption do not count: they are nothing against a pod whose containers have all ended
+// well, as with stock (ADR 13).
 func (g *generation) endedByAgent() bool {
-	return g.Previous.Phase == v1.PodFailed && g.Previous.Reason != "" && g.Previous.Reason != shutdownReason
+	if g.Previous.Phase != v1.PodFailed {
+		return false
+	}
+	switch g.Previous.Reason {
+	case "", reasonShutdown, reasonPreempted:
+		return false
+	}
+	return true
 }
 
 // phaseOfContainers is the phase as the container statuses alone give it.
@@ -62,13 +76,15 @@ func (g *generation) phaseOfContainers(out *v1.PodStatus) v1.PodPhase {
 	rules := restartRules{spec: &g.Pod.Spec, features: g.Features}
 	t := tallyContainers(rules, out)
 	started := kubecontainer.HasAnyActiveRegularContainerStarted(&g.Pod.Spec, g.Runtime)
-	// Static pods have no terminal phase of their own: the file that defines them is still there (kubernetes/kubernetes#116484).
+	// Static pods have no terminal phase of their own: the file that defines them is still there
+	// (kubernetes/kubernetes#116484).
 	final := g.Terminal && !kubetypes.IsStaticPod(g.Pod)
 	return t.phase(started, final)
 }
 
-// phase decides from the counts. started is true when a regular container of the present sandbox has been started: sidecars that
-// restart afterwards do not take the pod back to Pending. final is true when nothing will be restarted, whatever the policy says.
+// phase decides from the counts. started is true when a regular container of the present sandbox has been started:
+// sidecars that restart afterwards do not take the pod back to Pending. final is true when nothing will be restarted,
+// whatever the policy says.
 func (t tally) phase(started, final bool) v1.PodPhase {
 	switch {
 	case t.initFailedForGood > 0:

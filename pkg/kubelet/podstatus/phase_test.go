@@ -29,16 +29,22 @@ func TestPhase(t *testing.T) {
 		{name: "both ended well", policy: onFailure, records: both(exited("a", 0), exited("b", 0)), want: v1.PodSucceeded},
 		{name: "one failed, restart", policy: onFailure, records: both(exited("a", 0), exited("b", 1)), want: v1.PodRunning},
 		{name: "one failed", policy: never, records: both(exited("a", 0), exited("b", 1)), want: v1.PodFailed},
-		{name: "stopped for good", policy: always, records: both(exited("a", 0), exited("b", 0)), terminal: true, want: v1.PodSucceeded},
+		{
+			name: "stopped for good", policy: always, records: both(exited("a", 0), exited("b", 0)), terminal: true,
+			want: v1.PodSucceeded,
+		},
 		{name: "killed", policy: always, records: both(exited("a", 0), exited("b", 137)), terminal: true, want: v1.PodFailed},
-		{name: "static pod has no end", policy: always, records: both(exited("a", 0), exited("b", 137)), terminal: true, static: true,
-			want: v1.PodRunning},
-		{name: "init runs", policy: always, init: []v1.Container{container("i")}, records: []*kubecontainer.Status{running("i")},
-			want: v1.PodPending},
+		{name: "static pod has no end", policy: always, records: both(exited("a", 0), exited("b", 137)), terminal: true,
+			static: true,
+			want:   v1.PodRunning},
+		{name: "init runs", policy: always, init: []v1.Container{container("i")},
+			records: []*kubecontainer.Status{running("i")},
+			want:    v1.PodPending},
 		{name: "init failed, again", policy: onFailure, init: []v1.Container{container("i")},
 			records: []*kubecontainer.Status{exited("i", 1)}, want: v1.PodPending},
-		{name: "init failed", policy: never, init: []v1.Container{container("i")}, records: []*kubecontainer.Status{exited("i", 1)},
-			want: v1.PodFailed},
+		{name: "init failed", policy: never, init: []v1.Container{container("i")},
+			records: []*kubecontainer.Status{exited("i", 1)},
+			want:    v1.PodFailed},
 		{name: "sidecar outlives all", policy: never, init: []v1.Container{sidecar("s")},
 			records: append(both(exited("a", 0), exited("b", 0)), running("s")), want: v1.PodRunning},
 		{name: "sidecar ended badly with the pod", policy: never, init: []v1.Container{sidecar("s")},
@@ -98,7 +104,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestRestartRule is a container of a pod that never restarts, with a rule that restarts it after one exit code (KEP-5307).
+// TestRestartRule is a container of a pod that never restarts, with a rule that restarts it after one exit code
+// (KEP-5307).
 func TestRestartRule(t *testing.T) {
 	c := container("a")
 	never := v1.ContainerRestartPolicyNever
@@ -116,8 +123,8 @@ func TestRestartRule(t *testing.T) {
 	}
 }
 
-// TestPhaseWithoutRestartRules is a container that ended well, and vanished while it waited: without rules per container the pod's
-// policy OnFailure takes it for one that restarts.
+// TestPhaseWithoutRestartRules is a container that ended well, and vanished while it waited: without rules per
+// container the pod's policy OnFailure takes it for one that restarts.
 func TestPhaseWithoutRestartRules(t *testing.T) {
 	for policy, want := range map[v1.RestartPolicy]v1.PodPhase{
 		v1.RestartPolicyAlways: v1.PodRunning, v1.RestartPolicyOnFailure: v1.PodRunning, v1.RestartPolicyNever: v1.PodFailed,
@@ -135,8 +142,8 @@ func TestPhaseWithoutRestartRules(t *testing.T) {
 	}
 }
 
-// Why a pod waited for room is over when it has entered, although it is still Pending: its image is being pulled. It is not taken
-// over from the API server either.
+// Why a pod waited for room is over when it has entered, although it is still Pending: its image is being pulled. It is
+// not taken over from the API server either.
 func TestPodThatHasEnteredDoesNotWaitForRoom(t *testing.T) {
 	p := pod(container("a"))
 	p.Status = v1.PodStatus{Phase: v1.PodPending, Reason: podstatus.ReasonWaiting, Message: "There is pressure."}

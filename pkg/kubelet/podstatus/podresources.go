@@ -25,8 +25,8 @@ func (g *generation) allocatedPodResources() *v1.ResourceRequirements {
 	return resources
 }
 
-// enforcedPodResources reads the pod's cgroup. A memory request is not kept in any cgroup: it is what is allocated until something
-// else has been reported.
+// enforcedPodResources reads the pod's cgroup. A memory request is not kept in any cgroup: it is what is allocated
+// until something else has been reported.
 func (g *generation) enforcedPodResources() *v1.ResourceRequirements {
 	resources := g.podLevelResources()
 	requests := reported{into: nonNil(resources.Requests)}

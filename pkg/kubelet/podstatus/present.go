@@ -58,8 +58,8 @@ func (c *converter) state(record *kubecontainer.Status, previous *v1.ContainerSt
 	}
 }
 
-// lost is true for a container that ran when last seen and that the runtime cannot find out about now. It must not be taken for one
-// that waits for its first start, or a pod that runs once might run twice.
+// lost is true for a container that ran when last seen and that the runtime cannot find out about now. It must not be
+// taken for one that waits for its first start, or a pod that runs once might run twice.
 func lost(record *kubecontainer.Status, previous *v1.ContainerStatus) bool {
 	return record.State == kubecontainer.ContainerStateUnknown && previous != nil && previous.State.Running != nil
 }
@@ -72,7 +72,8 @@ func (c *converter) endNotSeen() *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{Reason: reason, Message: messageNotLocated, ExitCode: exitCodeUnknown}
 }
 
-// carryOver takes from the previous status what the runtime does not know, or has forgotten with a container that was removed.
+// carryOver takes from the previous status what the runtime does not know, or has forgotten with a container that was
+// removed.
 func (c *converter) carryOver(s *v1.ContainerStatus, record *kubecontainer.Status, previous *v1.ContainerStatus) {
 	// The mounts of a container never change, and the runtime does not know the names of volumes.
 	s.VolumeMounts = slices.Clone(previous.VolumeMounts)
@@ -93,8 +94,8 @@ func (c *converter) carryOver(s *v1.ContainerStatus, record *kubecontainer.Statu
 	}
 }
 
-// carryTermination keeps the last termination. After a normal restart the runtime still has the container before, which is better
-// and used instead; a restart of all containers in place removes them.
+// carryTermination keeps the last termination. After a normal restart the runtime still has the container before, which
+// is better and used instead; a restart of all containers in place removes them.
 func carryTermination(s, previous *v1.ContainerStatus) {
 	switch {
 	case previous.ContainerID != s.ContainerID && previous.State.Terminated != nil:

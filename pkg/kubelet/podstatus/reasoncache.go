@@ -6,8 +6,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// reasonCacheSize is the number of containers whose last start error is kept, about ten for each of 100 pods. The cache is a
-// convenience: an entry that is pushed out costs a waiting reason until the next start attempt, nothing more.
+// reasonCacheSize is the number of containers whose last start error is kept, about ten for each of 100 pods. The cache
+// is a convenience: an entry that is pushed out costs a waiting reason until the next start attempt, nothing more.
 const reasonCacheSize = 1000
 
 // Reason is why a container could not be started.
@@ -18,8 +18,8 @@ type Reason struct {
 	Message string
 }
 
-// ReasonCache remembers the last start error of each container, so that it can be shown as the reason of a waiting container.
-// It is safe for concurrent use and does not survive a restart.
+// ReasonCache remembers the last start error of each container, so that it can be shown as the reason of a waiting
+// container. It is safe for concurrent use and does not survive a restart.
 type ReasonCache struct {
 	entries *lru.Cache
 }
@@ -43,8 +43,8 @@ func (c *ReasonCache) Add(pod types.UID, container string, err error, message st
 	c.entries.Add(reasonKey{pod, container}, Reason{Err: err, Message: message})
 }
 
-// Update takes over the outcome of one synchronization of a pod with the runtime: a failed start is recorded, a successful one
-// clears the record. Results of other actions are ignored.
+// Update takes over the outcome of one synchronization of a pod with the runtime: a failed start is recorded, a
+// successful one clears the record. Results of other actions are ignored.
 func (c *ReasonCache) Update(pod types.UID, result kubecontainer.PodSyncResult) {
 	for _, r := range result.SyncResults {
 		if r.Action != kubecontainer.StartContainer {

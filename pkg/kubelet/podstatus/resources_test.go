@@ -28,13 +28,16 @@ func TestResize(t *testing.T) {
 	n := newNode(t, p)
 	enforce := func(cpu string) *kubecontainer.Status {
 		r := running("a")
-		r.Resources = &kubecontainer.ContainerResources{CPURequest: quantity(cpu), CPULimit: quantity(cpu), MemoryLimit: quantity("64Mi")}
+		r.Resources = &kubecontainer.ContainerResources{
+			CPURequest: quantity(cpu), CPULimit: quantity(cpu), MemoryLimit: quantity("64Mi"),
+		}
 		return r
 	}
 	want := func(s v1.PodStatus, allocated, actual string) {
 		t.Helper()
 		got := s.ContainerStatuses[0]
-		if !got.AllocatedResources.Cpu().Equal(resource.MustParse(allocated)) || !got.Resources.Requests.Cpu().Equal(resource.MustParse(actual)) ||
+		if !got.AllocatedResources.Cpu().Equal(resource.MustParse(allocated)) ||
+			!got.Resources.Requests.Cpu().Equal(resource.MustParse(actual)) ||
 			!got.Resources.Limits.Cpu().Equal(resource.MustParse(actual)) {
 			t.Errorf("allocated %v, resources %+v; want %s and %s", got.AllocatedResources, got.Resources, allocated, actual)
 		}
@@ -73,7 +76,9 @@ func TestPodLevelResources(t *testing.T) {
 	reads := 0
 	n.in.Lookups.PodCgroup = func() podstatus.CgroupResources {
 		reads++
-		return podstatus.CgroupResources{CPURequest: quantity("500m"), CPULimit: quantity("1500m"), MemoryLimit: quantity("96Mi")}
+		return podstatus.CgroupResources{
+			CPURequest: quantity("500m"), CPULimit: quantity("1500m"), MemoryLimit: quantity("96Mi"),
+		}
 	}
 	s := n.see(runtime())
 	if reads != 0 || !equality.Semantic.DeepEqual(s.Resources, p.Spec.Resources) {
@@ -82,7 +87,8 @@ func TestPodLevelResources(t *testing.T) {
 	p.Status.Phase = v1.PodRunning
 	s = n.see(runtime(running("a")))
 	want := &v1.ResourceRequirements{Requests: list("500m", "64Mi"), Limits: list("1500m", "96Mi")}
-	if !equality.Semantic.DeepEqual(s.Resources, want) || !equality.Semantic.DeepEqual(s.AllocatedResources, list("1", "64Mi")) {
+	if !equality.Semantic.DeepEqual(s.Resources, want) ||
+		!equality.Semantic.DeepEqual(s.AllocatedResources, list("1", "64Mi")) {
 		t.Errorf("resources are %+v, allocated %v", s.Resources, s.AllocatedResources)
 	}
 	// A cgroup that cannot be read leaves what was reported.
@@ -92,7 +98,8 @@ func TestPodLevelResources(t *testing.T) {
 	}
 }
 
-// TestImageVolumeOfNewestContainer holds the image of the container that runs against the one before it, which stock reports.
+// TestImageVolumeOfNewestContainer holds the image of the container that runs against the one before it, which stock
+// reports.
 func TestImageVolumeOfNewestContainer(t *testing.T) {
 	c := container("a")
 	c.VolumeMounts = []v1.VolumeMount{{Name: "image", MountPath: "/image"}}

@@ -5,8 +5,8 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// RestartingAllContainers is the reason of containers that were removed because a container's restart rule asked for a restart of
-// the whole pod in place (KEP-5532).
+// RestartingAllContainers is the reason of containers that were removed because a container's restart rule asked for a
+// restart of the whole pod in place (KEP-5532).
 const RestartingAllContainers = "RestartingAllContainers"
 
 // restartRules say whether a container that has ended is started again.
@@ -15,7 +15,8 @@ type restartRules struct {
 	features Features
 }
 
-// restarts is true when a container that ended like this is started again. waiting tells that it is waiting for that already.
+// restarts is true when a container that ended like this is started again. waiting tells that it is waiting for that
+// already.
 func (r restartRules) restarts(c *v1.Container, end *v1.ContainerStateTerminated, waiting bool) bool {
 	if !r.features.ContainerRestartRules {
 		return r.restartsByPodPolicy(end, waiting)

@@ -17,8 +17,8 @@ type tally struct {
 	// Sidecars and regular containers:
 	running, waiting, unknown int
 
-	// Regular containers that have ended, how many of them will stay so, and how many ended well. One that waits for its restart
-	// has ended, but not well.
+	// Regular containers that have ended, how many of them will stay so, and how many ended well. One that waits for its
+	// restart has ended, but not well.
 	stopped, stoppedForGood, succeeded int
 }
 
@@ -62,8 +62,8 @@ func (t *tally) addInit(rules restartRules, c *v1.Container, s *v1.ContainerStat
 	}
 }
 
-// addSidecar counts a restartable init container. One that has ended, or waits for its restart, does not matter: its end is not
-// the pod's end.
+// addSidecar counts a restartable init container. One that has ended, or waits for its restart, does not matter: its
+// end is not the pod's end.
 func (t *tally) addSidecar(s *v1.ContainerStatus) {
 	end, waiting := lastEnd(s)
 	switch {
@@ -108,7 +108,8 @@ func (t *tally) addStopped(restarts, succeeded bool) {
 	}
 }
 
-// lastEnd returns how a container that does not run has ended, nil if it never has (or runs), and whether it is waiting now.
+// lastEnd returns how a container that does not run has ended, nil if it never has (or runs), and whether it is waiting
+// now.
 func lastEnd(s *v1.ContainerStatus) (end *v1.ContainerStateTerminated, waiting bool) {
 	switch {
 	case s == nil, s.State.Running != nil:

@@ -6,18 +6,22 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// finishedInit is true for an init container that is through and will not run again. One that the runtime has forgotten must have
-// succeeded if a regular container was created after it; its status may be lost with a static pod, or when it never reached the API
-// server. While all containers are being restarted in place this says nothing: the regular container is one from before. (Stock
-// concludes it even then, and counts a restart with each status until the last container is removed.)
+// finishedInit is true for an init container that is through and will not run again. One that the runtime has forgotten
+// must have succeeded if a regular container was created after it; its status may be lost with a static pod, or when it
+// never reached the API server. While all containers are being restarted in place this says nothing: the regular
+// container is one from before. (Stock concludes it even then, and counts a restart with each status until the last
+// container is removed.)
 func (c *converter) finishedInit(spec *v1.Container, s *v1.ContainerStatus) bool {
 	if record := c.Runtime.FindContainerStatusByName(spec.Name); record != nil {
 		return record.State == kubecontainer.ContainerStateExited && record.ExitCode == 0
 	}
-	if c.podRestarting || podutil.IsRestartableInitContainer(spec) || s.State.Waiting == nil || !c.anyRegularContainerCreated() {
+	if c.podRestarting || podutil.IsRestartableInitContainer(spec) || s.State.Waiting == nil ||
+		!c.anyRegularContainerCreated() {
 		return false
 	}
-	s.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed", Message: messageInitUnavailable}}
+	s.State = v1.ContainerState{
+		Terminated: &v1.ContainerStateTerminated{Reason: "Completed", Message: messageInitUnavailable},
+	}
 	return true
 }
 
@@ -31,8 +35,8 @@ func (c *converter) anyRegularContainerCreated() bool {
 	return false
 }
 
-// explainWaiting shows a container whose last start failed as waiting, with the reason of that failure. Without a known reason the
-// state stays as it is, since it says more than a bare Waiting would.
+// explainWaiting shows a container whose last start failed as waiting, with the reason of that failure. Without a known
+// reason the state stays as it is, since it says more than a bare Waiting would.
 func (c *converter) explainWaiting(spec *v1.Container, s *v1.ContainerStatus) {
 	if c.Lookups.StartError == nil || !c.isStartedNext(spec) {
 		return

@@ -22,9 +22,9 @@ func cleanUpSteps(c Config) []step[*cleanUpPass] {
 		// First: the final state of the containers should not wait for volumes.
 		publishFinal{generator: c.Generator, statuses: c.Statuses, returning: c.Returning},
 		// The volume manager unmounts once the pod workers have reported the end of the containers; here we wait for it.
-		awaitUnmount{c.Volumes},
+		unlessIdle{awaitUnmount{c.Volumes}, c.Unmounting},
 		// After the volume manager's word: what it does not know (mounts of an earlier run) has to be gone as well.
-		awaitVolumePaths{c.VolumePaths},
+		unlessIdle{awaitVolumePaths{c.VolumePaths}, c.Unmounting},
 		// After unmounting, which may read the objects.
 		unregisterSources{registries(c)},
 		// After unmounting: memory-backed volumes are charged to the pod's cgroup, and to its parent once it is gone.

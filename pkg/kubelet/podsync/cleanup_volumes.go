@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // volumePathsPeriod is how often the disk is looked at for volumes that are left.
@@ -43,4 +44,21 @@ func (s awaitVolumePaths) Run(ctx context.Context, p *cleanUpPass) (verdict, err
 	}
 	logger.V(3).Info("Pod termination cleaned up volume paths", "pod", klog.KObj(p.pod), "podUID", p.pod.UID)
 	return proceed, nil
+}
+
+// unlessIdle leaves the step out for a static pod while the volume manager unmounts nothing: until every source of pods has reported, since
+// volumes of a silent source's pods would look like orphans. What waits for the end of the static pod, its successor or its own next life, may
+// be the API server, which is that source. The volumes are taken over by the next life, or unmounted once all sources have reported.
+type unlessIdle struct {
+	step[*cleanUpPass]
+	unmounting func() bool
+}
+
+func (s unlessIdle) Run(ctx context.Context, p *cleanUpPass) (verdict, error) {
+	if s.unmounting != nil && kubetypes.IsStaticPod(p.pod) && !s.unmounting() {
+		klog.FromContext(ctx).V(2).Info("Not waiting for volumes of the static pod, nothing is unmounted before all sources have reported",
+			"step", s.Name(), "pod", klog.KObj(p.pod), "podUID", p.pod.UID)
+		return proceed, nil
+	}
+	return s.step.Run(ctx, p)
 }

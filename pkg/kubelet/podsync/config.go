@@ -52,6 +52,8 @@ type Config struct {
 	Volumes Volumes
 	// VolumePaths tells whether volumes of a pod are left on disk.
 	VolumePaths VolumePaths
+	// Unmounting is false while the volume manager unmounts nothing because not every source of pods has reported; nil is always true.
+	Unmounting func() bool
 	// Probes is the probe manager.
 	Probes Probes
 	// Reasons keeps why containers could not be started.

@@ -21,6 +21,8 @@ var errCannotHasten = errors.New("a termination in flight cannot be hastened")
 type hasten struct {
 	observer PodObserver
 	stopper  ContainerStopper
+	// timeout bounds how long the runtime is asked what runs.
+	timeout time.Duration
 }
 
 func (h hasten) run(ctx context.Context, req TerminateRequest) error {
@@ -28,7 +30,7 @@ func (h hasten) run(ctx context.Context, req TerminateRequest) error {
 		return errCannotHasten
 	}
 	begin := time.Now()
-	status, err := observe(ctx, h.observer, req.Pod)
+	status, err := h.status(ctx, req)
 	if err != nil {
 		return fmt.Errorf("hastening the termination: %w", err)
 	}
@@ -40,6 +42,18 @@ func (h hasten) run(ctx context.Context, req TerminateRequest) error {
 	// Sidecars serve the others to their end (KEP-753); they get what is left.
 	elapsed := int64(time.Since(begin) / time.Second)
 	return h.stop(ctx, sidecars, max(*req.GracePeriod-elapsed, 0))
+}
+
+// status returns what the runtime says of the pod. When it does not answer soon, the status given has to do: no container
+// is started any more, and the escalation kills in time what that status does not show.
+func (h hasten) status(ctx context.Context, req TerminateRequest) (*kubecontainer.PodStatus, error) {
+	asking, done := context.WithTimeout(ctx, h.timeout)
+	defer done()
+	status, err := observe(asking, h.observer, req.Pod)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil && req.Status != nil {
+		return req.Status, nil
+	}
+	return status, err
 }
 
 // runningByTurn returns the IDs of the containers that run, those of sidecars apart.

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 // SyncRequest asks to bring the runtime in line with a pod's specification. The request is owned by the callee for the
@@ -37,6 +39,7 @@ type TerminateRequest struct {
 	Status *kubecontainer.PodStatus
 	// GracePeriod in seconds overrides the pod's own when not nil.
 	GracePeriod *int64
-	// SetStatus, if not nil, amends the status that is reported while the pod terminates (an eviction's reason, for example).
-	SetStatus func(*v1.PodStatus)
+	// Disruption, if not nil, is written into the status that is reported while the pod terminates (an eviction's reason,
+	// for example).
+	Disruption *podkill.Disruption
 }

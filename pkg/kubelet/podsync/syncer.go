@@ -45,7 +45,7 @@ func New(c Config) *Syncer {
 		cleanUp:   cleanUpSteps(c),
 		escalator: escalator,
 		orphan:    orphanKill{kill: newKiller(c), events: events{c.Recorder}, escalator: escalator},
-		hasten:    hasten{observer: c.Runtime, stopper: c.Stopper},
+		hasten:    hasten{observer: c.Runtime, stopper: c.Stopper, timeout: escalator.look.timeout},
 		mirrors:   mirrors{client: c.Mirrors, node: c.Node},
 		tracer:    tracer,
 	}

@@ -24,7 +24,7 @@ func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 	ev := events{c.Recorder}
 	return []step[*terminatePass]{
 		// First, before the long wait for containers to stop: who watches should see at once that the pod goes, and why.
-		publishTerminating{generator: c.Generator, statuses: c.Statuses},
+		publishTerminating{generator: c.Generator, statuses: c.Statuses, timeout: e.look.timeout},
 		// Before the kill: a container that is shutting down fails its liveness probe, and must not be restarted for it. Readiness
 		// goes on: it takes the pod out of its services.
 		stopLivenessProbes{c.Probes},

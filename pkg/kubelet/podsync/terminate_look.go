@@ -3,6 +3,7 @@ package podsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,8 +33,28 @@ func (s lookAgain) Run(ctx context.Context, p *terminatePass) (verdict, error) {
 	return proceed, nil
 }
 
-// observe reads a pod's status from the runtime. Of a pod that the runtime does not know it returns one with nothing in it.
+// observe reads a pod's status from the runtime, see read. It returns when ctx ends, also when the observer does not: the
+// runtime manager fills a status up with resources from a checkpoint, and waits for the disk while that is written.
 func observe(ctx context.Context, observer PodObserver, pod *v1.Pod) (*kubecontainer.PodStatus, error) {
+	type answer struct {
+		status *kubecontainer.PodStatus
+		err    error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		status, err := read(ctx, observer, pod)
+		answered <- answer{status, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.status, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading the pod's status: %w", ctx.Err())
+	}
+}
+
+// read reads a pod's status from the runtime. Of a pod that the runtime does not know it returns one with nothing in it.
+func read(ctx context.Context, observer PodObserver, pod *v1.Pod) (*kubecontainer.PodStatus, error) {
 	found, err := observer.GetPod(ctx, pod.UID)
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {
 		found, err = &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Timestamp: time.Now()}, nil

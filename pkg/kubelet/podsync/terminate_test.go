@@ -10,7 +10,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 const (
@@ -133,20 +136,31 @@ type liar struct{ runtimeOf }
 
 func (liar) KillPod(context.Context, *v1.Pod, kubecontainer.Pod, *int64) error { return nil }
 
+// publishedStatuses notes the statuses beside the world's calls.
+type publishedStatuses struct {
+	StatusManager
+	published []v1.PodStatus
+}
+
+func (p *publishedStatuses) SetPodStatus(logger klog.Logger, pod *v1.Pod, s v1.PodStatus) (v1.PodStatus, bool) {
+	p.published = append(p.published, s)
+	return p.StatusManager.SetPodStatus(logger, pod, s)
+}
+
 func TestTerminateAmendsTheFirstStatusAndKeepsAddresses(t *testing.T) {
 	w := newWorld()
 	w.inRuntime = runtimeStatus(container("a", up))
 	given := *w.inRuntime
 	given.IPs = []string{"10.0.0.7"}
 	grace := int64(5)
-	var first v1.PodStatus
+	statuses := &publishedStatuses{StatusManager: w}
 	c := w.config()
-	err := New(c).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: &given, GracePeriod: &grace, SetStatus: func(s *v1.PodStatus) {
-		s.Reason = "Evicted"
-		first = *s
-	}})
-	if err != nil || first.Reason != "Evicted" {
-		t.Fatalf("got %v, %+v", err, first)
+	c.Statuses = statuses
+	err := New(c).Terminate(context.Background(), TerminateRequest{
+		Pod: testPod(), Status: &given, GracePeriod: &grace, Disruption: &podkill.Disruption{Reason: "Evicted"},
+	})
+	if err != nil || len(statuses.published) == 0 || statuses.published[0].Reason != "Evicted" {
+		t.Fatalf("got %v, %+v", err, statuses.published)
 	}
 	if got := w.take(); !slices.Contains(got, "kill [a] grace=5") {
 		t.Errorf("got %q", got)
@@ -313,6 +327,34 @@ func TestCleanUpStopsWaitingWhenTheContextEnds(t *testing.T) {
 	})
 }
 
+// Before all sources have reported nothing is unmounted. Only a static pod does not wait for that: the source that has not reported may be its
+// own next life, or its successor.
+func TestStaticPodDoesNotWaitForVolumesThatAreNotUnmounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod        *v1.Pod
+		unmounting bool
+		waits      bool
+	}{
+		"static, not all sources have reported":   {staticPod(), false, false},
+		"static, all sources have reported":       {staticPod(), true, true},
+		"ordinary, not all sources have reported": {testPod(), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			c := w.config()
+			c.Unmounting = func() bool { return tc.unmounting }
+			if err := New(c).CleanUp(t.Context(), tc.pod, w.inRuntime); err != nil {
+				t.Fatal(err)
+			}
+			want := wholeCleanUp
+			if !tc.waits {
+				want = slices.Delete(slices.Clone(wholeCleanUp), 2, 4)
+			}
+			expect(t, w, want...)
+		})
+	}
+}
+
 func TestCleanUpWithoutPodCgroups(t *testing.T) {
 	w := newWorld()
 	c := w.config()
@@ -321,4 +363,97 @@ func TestCleanUpWithoutPodCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, w, slices.Delete(slices.Clone(wholeCleanUp), 6, 7)...)
+}
+
+// lockedRuntime is a runtime manager that waits, in whatever context, for a lock before it says how a pod is: stock's does
+// while another pod's resources are written to disk.
+type lockedRuntime struct {
+	hardRuntime
+	unlocked chan struct{}
+}
+
+func (r lockedRuntime) GetPodStatus(ctx context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
+	<-r.unlocked
+	return r.hardRuntime.GetPodStatus(ctx, pod)
+}
+
+// hangingDisk returns a world in which the runtime manager waits for a disk, and what lets it go on.
+func hangingDisk() (h *hardWorld, s *Syncer, goOn func()) {
+	h = newHardWorld()
+	r := lockedRuntime{hardRuntime{runtimeOf{h.world}, h}, make(chan struct{})}
+	c := h.config()
+	c.Runtime, c.Stopper, c.Processes = r, r, hardProcesses{h}
+	return h, New(c), func() { close(r.unlocked) }
+}
+
+func TestAKillDoesNotWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s, goOn := hangingDisk()
+		time.AfterFunc(12*time.Second, func() {
+			h.leave()
+			h.ends()
+			goOn()
+		})
+		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+			t.Fatal(err)
+		}
+		expectTimeline(t, h, "5s kill pod")
+	})
+}
+
+// A termination that is hastened while the disk hangs is hastened by the status given.
+func TestHasteningDoesNotWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s, goOn := hangingDisk()
+		defer goOn()
+		h.onStop = h.ends
+		request := requestOf(h)
+		request.GracePeriod = new(int64(1))
+		if err := s.Hasten(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		expectTimeline(t, h, "5s stop id-a 1")
+	})
+}
+
+// slowGenerator cannot say how a pod is before ready is closed: stock's managers of devices wait for a disk.
+type slowGenerator struct {
+	*world
+	ready chan struct{}
+}
+
+func (g slowGenerator) Generate(ctx context.Context, pod *v1.Pod, s *kubecontainer.PodStatus, terminal bool) v1.PodStatus {
+	<-g.ready
+	return g.world.Generate(ctx, pod, s, terminal)
+}
+
+// A pod whose status cannot be computed is stopped all the same, and the reason of its termination is published with the
+// status that it had.
+func TestAKillDoesNotWaitForTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHardWorld()
+		h.published["uid"] = v1.PodStatus{PodIP: "10.0.0.1"}
+		generator := slowGenerator{h.world, make(chan struct{})}
+		c := h.config()
+		r := hardRuntime{runtimeOf{h.world}, h}
+		c.Runtime, c.Stopper, c.Processes, c.Generator = r, r, hardProcesses{h}, generator
+		statuses := &publishedStatuses{StatusManager: c.Statuses}
+		c.Statuses = statuses
+		time.AfterFunc(12*time.Second, func() {
+			h.leave()
+			h.ends()
+			close(generator.ready)
+		})
+		request := requestOf(h)
+		request.Disruption = &podkill.Disruption{Reason: "Evicted"}
+		if err := New(c).Terminate(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		expectTimeline(t, h, "5s kill pod")
+		// The last one is that of the end.
+		if got := statuses.published; len(got) != 2 || got[0].Reason != "Evicted" || got[0].PodIP != "10.0.0.1" {
+			t.Errorf("published before the kill: %+v", got)
+		}
+		synctest.Wait()
+	})
 }

@@ -26,7 +26,8 @@ type Statuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// Allocations replace the resources in a pod's specification by those that were allocated.
+// Allocations replace the resources in a pod's specification by those that were allocated. They must not wait for a disk:
+// eviction decides with the answer.
 type Allocations interface {
 	UpdatePodFromAllocation(pod *v1.Pod) (*v1.Pod, bool)
 }

@@ -88,8 +88,8 @@ func (w *Workers) resumption(update *Update) (Update, bool) {
 	grace := record.Remaining(w.cfg.Clock.Now())
 	kill := &KillOptions{Evict: record.Cause == terminations.Eviction, GracePeriod: &grace, resumed: resumable[record.Cause]}
 	// A terminal phase at the API server is final.
-	if record.Amendment != nil && !podutil.IsPodPhaseTerminal(update.Pod.Status.Phase) {
-		kill.SetStatus = record.Amendment.Apply
+	if !podutil.IsPodPhaseTerminal(update.Pod.Status.Phase) {
+		kill.Disruption = record.Disruption
 	}
 	return Update{UpdateType: kubetypes.SyncPodKill, Pod: update.Pod, MirrorPod: update.MirrorPod, Kill: kill}, true
 }

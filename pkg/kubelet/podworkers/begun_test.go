@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
@@ -28,16 +28,16 @@ func keeping(store *terminations.Store) func(*Config) {
 
 // evict are the terms of an eviction.
 func evict(grace int64) *KillOptions {
-	return &KillOptions{Evict: true, GracePeriod: &grace, SetStatus: func(s *v1.PodStatus) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, "Evicted", "low on memory"
-		s.Conditions = append(s.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+	return &KillOptions{Evict: true, GracePeriod: &grace, Disruption: &podkill.Disruption{
+		Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory",
+		Conditions: []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
 	}}
 }
 
 // begunBefore is what an earlier run of the agent has begun, with so much time left.
 func begunBefore(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
 	return terminations.Record{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Amendment: terminations.AmendmentOf(evict(0).SetStatus),
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Disruption: evict(0).Disruption,
 		GraceSeconds: 600, Requested: time.Now().Add(left - 600*time.Second), Deadline: time.Now().Add(left),
 	}
 }
@@ -117,8 +117,8 @@ func describeKept(store *terminations.Store, uid types.UID, began time.Time) str
 		return ""
 	}
 	text := fmt.Sprintf("%s %d %v+%v", r.Cause, r.GraceSeconds, r.Requested.Sub(began), r.Deadline.Sub(r.Requested))
-	if r.Amendment != nil {
-		text += " " + r.Amendment.Reason
+	if r.Disruption != nil {
+		text += " " + r.Disruption.Reason
 	}
 	return text
 }
@@ -150,9 +150,7 @@ func TestResumed(t *testing.T) {
 				store.Keep(begunBefore(pod, c.cause, c.left))
 				var status v1.PodStatus
 				n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
-					if request.SetStatus != nil {
-						request.SetStatus(&status)
-					}
+					request.Disruption.Apply(&status)
 					return nil
 				}
 				if !n.IsPodTerminationRequested(pod.UID) {
@@ -186,7 +184,7 @@ func TestResumedIsNotProlonged(t *testing.T) {
 		n.create(pod)
 		n.after(10 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, pod)
-		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) || got.Amendment == nil {
+		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) || got.Disruption == nil {
 			t.Errorf("was %+v, is %+v", before, got)
 		}
 	}, keeping(store))
@@ -216,7 +214,7 @@ func TestResumedWhileItsContainersRun(t *testing.T) {
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
 		store.Keep(begunBefore(pod, terminations.Eviction, 7*time.Second))
 		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
-			if request.SetStatus != nil {
+			if request.Disruption != nil {
 				t.Error("the final phase is amended")
 			}
 			n.SyncKnownPods([]*v1.Pod{pod})
@@ -315,27 +313,26 @@ func TestSecondLifeIsNotStopped(t *testing.T) {
 	}, keeping(store))
 }
 
-// Each shortening by an eviction is told once.
-func TestHasteningIsTold(t *testing.T) {
+// A request hastens a termination when it makes its grace period shorter, not when it repeats it.
+func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		pod := newPod("p")
 		n.start(pod)
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
-		n.send(kubetypes.SyncPodUpdate, deleted(pod, 1800)) // not by an eviction
+		n.send(kubetypes.SyncPodUpdate, deleted(pod, 1800))
+		var got []podkill.Answer
 		for _, grace := range []int64{1800, 60, 60, 90, 1, 1} {
-			n.send(kubetypes.SyncPodKill, deleted(pod, 1800), evict(grace))
+			answer, _ := n.KillPod(context.Background(), podkill.Request{Pod: deleted(pod, 1800), Evict: true, GracePeriodSeconds: &grace})
+			got = append(got, answer)
 			synctest.Wait()
 		}
-		var got []string
-		for _, event := range n.events.all() {
-			if strings.Contains(event, eventHastened) {
-				got = append(got, event)
-			}
+		want := []podkill.Answer{podkill.Joined, podkill.Hastened, podkill.Joined, podkill.Joined, podkill.Hastened, podkill.Joined}
+		if !slices.Equal(got, want) {
+			t.Errorf("answers %v, want %v", got, want)
 		}
-		text := "Normal TerminationHastened The pod is terminating already; its grace period is shortened from %d to %d seconds by an eviction"
-		if want := []string{fmt.Sprintf(text, 1800, 60), fmt.Sprintf(text, 60, 1)}; !slices.Equal(got, want) {
-			t.Errorf("events\n%q, want\n%q", got, want)
+		if events := n.events.all(); len(events) != 0 {
+			t.Errorf("events %q: the sender of the requests writes them", events)
 		}
 	})
 }

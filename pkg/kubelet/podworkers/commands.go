@@ -3,6 +3,7 @@ package podworkers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
@@ -15,8 +16,8 @@ import (
 type consequences struct {
 	// update came with the event, nil if none.
 	update *Update
-	// err is how the operation failed that the event reports.
-	err error
+	// backoff is how long a worker waits before it tries again, if the event makes it try again.
+	backoff time.Duration
 	// job is where a Run command puts what to do.
 	job *job
 }
@@ -57,7 +58,7 @@ func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequenc
 	case podlifecycle.Answer:
 		w.waiters.answer(command.Waiters)
 	case podlifecycle.Requeue:
-		w.cfg.Queue.Enqueue(p.uid, w.delay(command.After, c.err))
+		w.cfg.Queue.Enqueue(p.uid, w.delay(command.After, c.backoff))
 	case podlifecycle.StopWorker:
 		w.retire(p)
 	case podlifecycle.Forget:
@@ -69,7 +70,7 @@ func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequenc
 // accept makes an update the pending one, with the resources that were allocated to the pod.
 func (w *Workers) accept(p *worker, update Update, amend bool) {
 	if amend {
-		p.amend = update.Kill.SetStatus
+		p.disruption = update.Kill.Disruption
 	}
 	if w.cfg.Allocation != nil && update.Pod != nil {
 		update.Pod, _ = w.cfg.Allocation.UpdatePodFromAllocation(update.Pod)
@@ -86,7 +87,7 @@ func (w *Workers) retire(p *worker) {
 		}
 		p.pending = nil
 	}
-	p.amend = nil
+	p.disruption = nil
 	p.cancel()
 }
 
@@ -102,7 +103,7 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 	case podlifecycle.OpTerminate, podlifecycle.OpTerminateRuntime:
 		p.terminating, p.cancelTerminate = context.WithCancel(p.ctx)
 		j.ctx = p.terminating
-		j.grace, j.amend = run.Grace, p.amend
+		j.grace, j.disruption = run.Grace, p.disruption
 	default: // the worker's own context will do
 	}
 	if run.First && j.update.Pod != nil {
@@ -120,7 +121,7 @@ func (w *Workers) hasten(p *worker, grace int64) {
 		return
 	}
 	ctx := p.terminating
-	request := podsync.TerminateRequest{Pod: p.active.Pod, GracePeriod: &grace, SetStatus: p.amend}
+	request := podsync.TerminateRequest{Pod: p.active.Pod, GracePeriod: &grace, Disruption: p.disruption}
 	w.group.Go(func() {
 		logger := klog.FromContext(ctx)
 		status, err := w.cfg.PodCache.Get(p.uid)

@@ -55,7 +55,8 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventType, reason, messageFormat string, args ...any)
 }
 
-// Allocation knows which resources a pod was given. UpdatePodFromAllocation must not wait for an admission: it is called under a lock.
+// Allocation knows which resources a pod was given. UpdatePodFromAllocation must not wait, neither for an admission nor for
+// a disk: it is called under a lock.
 type Allocation interface {
 	UpdatePodFromAllocation(pod *v1.Pod) (*v1.Pod, bool)
 }

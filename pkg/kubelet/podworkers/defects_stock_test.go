@@ -254,3 +254,23 @@ func TestD28BesideStock(t *testing.T) {
 		}
 	})
 }
+
+// A pod that has ended for the API server and runs, as one that was rejected after a restart does: it is not stopped when the status cache has no
+// entry for it yet.
+func TestRanAtTheStartBesideStock(t *testing.T) {
+	besideStock(t, func(n *node, s *stockNode) {
+		pod := completed(newPod("a"))
+		n.SetRunning([]*kubecontainer.Pod{{ID: pod.UID}})
+		n.start(pod)
+		s.start(pod)
+		// The cache is filled just after.
+		n.cache.Set(pod.UID, running(pod), nil, time.Now())
+		n.after(time.Minute)
+		n.wantCalls("terminate a 30", "clean up a")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.terminated) > 0 {
+			t.Error(stockIsCured)
+		}
+	})
+}

@@ -13,20 +13,29 @@ import (
 // networkNotReady stands in errors of pods that wait for the node's network, which is expected soon.
 const networkNotReady = "network is not ready"
 
-// delay returns how long to wait before a pod is looked at again; err is how its last operation failed, nil if it did not.
-func (w *Workers) delay(after podlifecycle.Delay, err error) time.Duration {
-	switch {
-	case after == podlifecycle.DelayNone:
+// delay returns how long to wait before a pod is looked at again; backoff is the time before a failed operation is tried
+// again.
+func (w *Workers) delay(after podlifecycle.Delay, backoff time.Duration) time.Duration {
+	switch after {
+	case podlifecycle.DelayNone:
 		return 0
-	case after == podlifecycle.DelayResync:
-		return wait.Jitter(w.cfg.ResyncInterval, jitterFactor)
-	case err != nil && strings.Contains(err.Error(), networkNotReady):
-		return wait.Jitter(networkNotReadyPeriod, jitterFactor)
+	case podlifecycle.DelayResync:
+		backoff = w.cfg.ResyncInterval
+	case podlifecycle.DelayBackoff:
+	}
+	return wait.Jitter(backoff, jitterFactor)
+}
+
+// backoff returns the time before an operation is tried again; err is how it failed, nil if it could not begin. An error
+// is read whole and may be long, so it must not be passed under a lock.
+func (w *Workers) backoff(err error) time.Duration {
+	if err != nil && strings.Contains(err.Error(), networkNotReady) {
+		return networkNotReadyPeriod
 	}
 	backoff := w.cfg.BackoffPeriod
 	if until, set := kubecontainer.MinBackoffExpiration(err); set {
 		// The error knows until when nothing can change. Waiting beyond that would add to the back-off.
-		backoff = min(max(until.Sub(w.cfg.Clock.Now()), 0), w.cfg.ResyncInterval)
+		backoff = max(until.Sub(w.cfg.Clock.Now()), 0)
 	}
-	return wait.Jitter(min(backoff, w.cfg.ResyncInterval), jitterFactor)
+	return min(backoff, w.cfg.ResyncInterval)
 }

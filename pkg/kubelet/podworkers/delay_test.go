@@ -37,7 +37,7 @@ func TestDelay(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := New(Config{ResyncInterval: resync, BackoffPeriod: backoff, Clock: clocktesting.NewFakeClock(now)})
 			for range 50 {
-				if got := w.delay(test.after, test.err); got < test.want || got > test.want+test.want/2 {
+				if got := w.delay(test.after, w.backoff(test.err)); got < test.want || got > test.want+test.want/2 {
 					t.Fatalf("%v, want %v and at most half more", got, test.want)
 				}
 			}

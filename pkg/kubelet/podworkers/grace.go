@@ -1,13 +1,6 @@
 package podworkers
 
-import (
-	"time"
-
-	v1 "k8s.io/api/core/v1"
-)
-
-// eventHastened is the reason of the event of a pod that was terminating already and is to end sooner, for an eviction.
-const eventHastened = "TerminationHastened"
+import "time"
 
 // maxGrace in seconds bounds what is reckoned with: a hundred years.
 const maxGrace = 100 * 365 * 24 * 60 * 60
@@ -32,14 +25,5 @@ func (g *granted) grant(seconds int64, now time.Time) {
 	g.grace = seconds
 }
 
-// shortened is true if the grace period was longer before; 0 is none.
-func (g *granted) shortened(before int64) bool { return before != 0 && g.grace < before }
-
-// noteHastened tells users of a pod that was terminating already, with the given grace period, and is asked to die sooner by an eviction.
-func (w *Workers) noteHastened(p *worker, update *Update, earlier int64) {
-	if update.Pod == nil || update.Kill == nil || !update.Kill.Evict || !p.shortened(earlier) {
-		return
-	}
-	w.cfg.Recorder.Eventf(update.Pod, v1.EventTypeNormal, eventHastened,
-		"The pod is terminating already; its grace period is shortened from %d to %d seconds by an eviction", earlier, p.grace)
-}
+// shortened is true when a grace period in seconds has become shorter; 0 is none.
+func shortened(before, after int64) bool { return before != 0 && after < before }

@@ -19,9 +19,9 @@ func (w *Workers) keep(p *worker, update *Update, state podlifecycle.State, earl
 		return
 	}
 	record, kept := w.cfg.Terminations.Get(p.uid)
-	asked := update.Kill != nil && (cause != terminations.Deletion || p.shortened(earlier))
+	asked := update.Kill != nil && (cause != terminations.Deletion || shortened(earlier, p.grace))
 	sooner := p.deadline.Before(record.Deadline)
-	amended := p.amend != nil && record.Amendment == nil
+	amended := p.disruption != nil && record.Disruption == nil
 	if kept && !sooner && !amended || !kept && !asked {
 		return
 	}
@@ -35,7 +35,7 @@ func (w *Workers) keep(p *worker, update *Update, state podlifecycle.State, earl
 		record.Deadline = p.deadline
 	}
 	if amended {
-		record.Amendment = terminations.AmendmentOf(p.amend)
+		record.Disruption = p.disruption
 	}
 	if !w.cfg.Terminations.Keep(record) {
 		klog.FromContext(p.ctx).Info("Too many terminations are kept already, this one will not survive a restart", "pod", p.name, "podUID", p.uid)

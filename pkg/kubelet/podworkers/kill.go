@@ -7,9 +7,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
@@ -19,31 +22,111 @@ var ErrKillTimeout = errors.New("timeout waiting to kill pod")
 // ErrStopped is returned when the agent stops while a pod is being killed.
 var ErrStopped = errors.New("the pod workers have stopped")
 
-// KillPod stops a pod and waits until none of its containers runs, at most for max(10 s, 1.5 × grace period). It returns at once
-// for a pod that has stopped already. gracePeriod in seconds overrides the pod's own if not nil, setStatus amends the reported status
-// if not nil (see KillOptions). ErrKillTimeout, ErrStopped and the end of ctx end the waiting, not the killing.
-func (w *Workers) KillPod(ctx context.Context, pod *v1.Pod, evict bool, gracePeriod *int64, setStatus func(*v1.PodStatus)) error {
+// KillPod asks for the stop of a pod, on the terms of podkill.Func. A pod that does not stop within max(10 s, 1.5 ×
+// grace period) is overdue: an event about it says so, and it goes on terminating.
+func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 	done := make(chan struct{})
-	waiter := w.update(ctx, Update{
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return podkill.Refused, podkill.Ended(gaveUp(ctx))
+	}
+	received := w.update(ctx, Update{
 		UpdateType: kubetypes.SyncPodKill,
-		Pod:        pod,
-		Kill:       &KillOptions{Completed: done, Evict: evict, SetStatus: setStatus, GracePeriod: gracePeriod},
+		Pod:        r.Pod,
+		Kill: &KillOptions{
+			Completed: done, Evict: r.Evict, Disruption: r.Disruption, GracePeriod: r.GracePeriodSeconds,
+		},
 	})
-	timeout := w.cfg.Clock.NewTimer(killTimeout(pod, gracePeriod))
-	defer timeout.Stop()
+	if received.answer == podkill.Refused {
+		return podkill.Refused, podkill.Ended(podkill.Ending{Err: ErrStopped})
+	}
+	ended := make(chan podkill.Ending, 1)
+	timeout := w.cfg.Clock.NewTimer(killTimeout(r.Pod, r.GracePeriodSeconds))
+	w.group.Go(func() {
+		defer timeout.Stop()
+		ended <- w.awaitEnd(ctx, r.Pod, received.waiter, waits{stopped: done, timeout: timeout.C()})
+	})
+	return received.answer, ended
+}
+
+// EverythingTried is true for a pod whose containers have not stopped although the last rung of the ladder was climbed
+// (package escalation), or although the ladder has not even begun when it should have ended: then the operation that
+// comes before the kill does not return; or although the ladder has not gone on for as long as it may take to its end,
+// and a grace period: then what comes after the kill does not end, such as giving back the pod's devices.
+func (w *Workers) EverythingTried(uid types.UID) bool {
+	overdue := map[types.UID]escalation.Overdue{}
+	if w.cfg.Overdue != nil {
+		overdue = w.cfg.Overdue()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, known := w.workers[uid]
+	state, _ := w.cfg.Store.State(uid)
+	if !known || state.Phase != podlifecycle.Terminating {
+		return false
+	}
+	now, longest := w.cfg.Clock.Now(), escalation.DefaultLimits().Longest()
+	if o, begun := overdue[uid]; begun {
+		grace := time.Duration(min(p.grace, maxGrace)) * time.Second
+		return o.Rung == escalation.Report || now.After(o.Seen.Add(grace+longest))
+	}
+	return !p.deadline.IsZero() && now.After(p.deadline.Add(longest))
+}
+
+// waits are what ends the waiting for a pod, besides a context.
+type waits struct {
+	stopped <-chan struct{}
+	timeout <-chan time.Time
+}
+
+// awaitEnd returns how a request ended.
+func (w *Workers) awaitEnd(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID, ends waits) podkill.Ending {
 	select {
-	case <-done:
-		return nil
-	case <-timeout.C():
+	case <-ends.stopped:
+		return podkill.Ending{Outcome: podkill.Stopped}
+	case <-ends.timeout:
 		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
-		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.ExceededGracePeriod, "Container runtime did not kill the pod within specified grace period.")
-		return ErrKillTimeout
+		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.ExceededGracePeriod,
+			"Container runtime did not kill the pod within specified grace period.")
+		return podkill.Ending{Outcome: podkill.Overdue, Err: ErrKillTimeout}
 	case <-w.running.Done():
-		return ErrStopped
+		return podkill.Ending{Outcome: podkill.Failed, Err: ErrStopped}
 	case <-ctx.Done():
 		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
-		return fmt.Errorf("waiting to kill pod: %w", context.Cause(ctx))
+		return gaveUp(ctx)
 	}
+}
+
+// gaveUp is the ending of a request whose context has ended.
+func gaveUp(ctx context.Context) podkill.Ending {
+	return podkill.Ending{Outcome: podkill.Failed, Err: fmt.Errorf("waiting to kill pod: %w", context.Cause(ctx))}
+}
+
+// answer compares the states of a pod before and after a request to stop it, which came with the given specification.
+func answer(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
+	earlier := before.Termination.Grace
+	if !before.TerminationRequested() {
+		earlier = deletionGrace(pod)
+	}
+	switch {
+	case after.Phase >= podlifecycle.Terminated:
+		return podkill.Over
+	case !before.TerminationRequested() && after.Termination.Cause.ByAgent():
+		return podkill.Begun
+	case shortened(earlier, after.Termination.Grace):
+		return podkill.Hastened
+	}
+	return podkill.Joined
+}
+
+// deletionGrace is the grace period in seconds with which the API server has deleted the pod, 0 if it has not, or with
+// none.
+func deletionGrace(pod *v1.Pod) int64 {
+	if pod == nil || pod.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return *pod.DeletionGracePeriodSeconds
 }
 
 // killTimeout leaves the runtime time for its own work beside the grace period.
@@ -58,7 +141,7 @@ func killTimeout(pod *v1.Pod, gracePeriod *int64) time.Duration {
 	return max(minimumKillTimeout, grace+grace/2)
 }
 
-// withdraw takes a waiter back, so that those who gave up do not pile up on a pod that cannot be killed.
+// withdraw drops a waiter, so that those who gave up do not pile up on a pod that cannot be killed.
 func (w *Workers) withdraw(pod *v1.Pod, waiter podlifecycle.WaiterID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

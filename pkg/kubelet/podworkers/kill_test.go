@@ -8,11 +8,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
 // overhead is what stopping takes beside the grace period. It keeps the end of a termination apart from the PLEG's full seconds.
@@ -29,7 +33,13 @@ func slowly(ctx context.Context, request podsync.TerminateRequest) error {
 }
 
 func (n *node) kill(pod *v1.Pod, evict bool, grace *int64) error {
-	return n.KillPod(context.Background(), pod, evict, grace, nil)
+	return n.stop(context.Background(), podkill.Request{Pod: pod, Evict: evict, GracePeriodSeconds: grace}).Err
+}
+
+// stop returns the second answer to a request.
+func (n *node) stop(ctx context.Context, r podkill.Request) podkill.Ending {
+	_, ended := n.KillPod(ctx, r)
+	return <-ended
 }
 
 func TestKillPodWaitsForTheContainers(t *testing.T) {
@@ -46,6 +56,42 @@ func TestKillPodWaitsForTheContainers(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
+}
+
+// Everything was tried with a pod that is on the last rung of the ladder; or that should be, and of which the ladder
+// knows nothing.
+func TestEverythingTried(t *testing.T) {
+	overdue := map[types.UID]escalation.Overdue{}
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		want := func(when string, want bool) {
+			t.Helper()
+			if got := n.EverythingTried(pod.UID); got != want {
+				t.Errorf("%s: %v", when, got)
+			}
+		}
+		want("before anything is known", false)
+		n.start(pod)
+		want("while it runs", false)
+		finish := make(chan struct{})
+		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-finish; return nil }
+		n.KillPod(context.Background(), podkill.Request{Pod: pod})
+		n.after(30*time.Second + escalation.DefaultLimits().Longest())
+		want("at the end of the longest ladder", false)
+		n.after(time.Second)
+		want("after it", true)
+		overdue[pod.UID] = escalation.Overdue{Rung: escalation.KillCgroup, Seen: time.Now()}
+		want("while the ladder is at work, which has begun late", false)
+		n.after(30*time.Second + escalation.DefaultLimits().Longest())
+		want("at the time of the last rung, when the grace period has begun again", false)
+		n.after(time.Second)
+		want("after it, with a termination that goes on although the containers are dead", true)
+		overdue[pod.UID] = escalation.Overdue{Rung: escalation.Report}
+		want("on the last rung", true)
+		close(finish)
+		n.after(2 * time.Second)
+		want("when it has stopped", false)
+	}, func(c *Config) { c.Overdue = func() map[types.UID]escalation.Overdue { return overdue } })
 }
 
 func TestKillPodTimesOut(t *testing.T) {
@@ -95,8 +141,8 @@ func TestKillPodEndsWithItsContext(t *testing.T) {
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := n.KillPod(ctx, pod, false, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+		if end := n.stop(ctx, podkill.Request{Pod: pod}); !errors.Is(end.Err, context.DeadlineExceeded) || end.Outcome != podkill.Failed {
+			t.Errorf("%v, %v", end.Outcome, end.Err)
 		}
 		n.wantPhase(pod, podlifecycle.Terminating)
 	})
@@ -249,20 +295,22 @@ func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
 		n.after(2 * time.Second)
 		amended := false
 		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
-			amended = amended || request.SetStatus != nil
+			amended = amended || request.Disruption != nil
 			return untilCancelled(ctx)
 		}
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 30))
 		synctest.Wait()
 		for range 1000 {
-			err := n.KillPod(context.Background(), pod, true, new(int64(0)), func(*v1.PodStatus) {})
+			err := n.stop(context.Background(), podkill.Request{
+				Pod: pod, Evict: true, GracePeriodSeconds: new(int64(0)), Disruption: &podkill.Disruption{Reason: "Evicted"},
+			}).Err
 			if !errors.Is(err, ErrKillTimeout) {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		state := n.state(pod)
-		if len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || n.workers[pod.UID].amend != nil || amended {
+		if len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || n.workers[pod.UID].disruption != nil || amended {
 			t.Errorf("%d waiters, %d channels, amended %t", len(state.Waiters), len(n.waiters.channels), amended)
 		}
 		if state.Evicted() || !state.Termination.Hastened || n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
@@ -279,17 +327,14 @@ func TestTheFirstAmendmentOfAnEvictionCounts(t *testing.T) {
 		n.after(2 * time.Second)
 		var reasons []string
 		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
-			var status v1.PodStatus
-			request.SetStatus(&status)
-			reasons = append(reasons, status.Reason)
+			reasons = append(reasons, request.Disruption.Reason)
 			return slowly(ctx, request)
 		}
-		reason := func(text string) func(*v1.PodStatus) {
-			return func(status *v1.PodStatus) { status.Reason = text }
-		}
-		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, SetStatus: reason("first")})
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, Disruption: &podkill.Disruption{Reason: "first"}})
 		n.after(time.Second)
-		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, SetStatus: reason("second"), GracePeriod: new(int64(2))})
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{
+			Evict: true, Disruption: &podkill.Disruption{Reason: "second"}, GracePeriod: new(int64(2)),
+		})
 		n.after(5 * time.Second)
 		if len(reasons) != 2 || reasons[0] != "first" || reasons[1] != "first" {
 			t.Errorf("reasons %q", reasons)
@@ -449,5 +494,118 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 			t.Error(err)
 		}
 		close(release)
+	})
+}
+
+// The first answer says at once what the lifecycle made of a request, the second one how it ended.
+func TestARequestIsAnsweredTwice(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(n *node, pod *v1.Pod) *v1.Pod
+		answer podkill.Answer
+		ending podkill.Outcome
+	}{
+		"a pod that runs": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); return pod },
+			answer: podkill.Begun, ending: podkill.Stopped,
+		},
+		"a pod that no worker has seen": {
+			before: func(_ *node, pod *v1.Pod) *v1.Pod { return pod },
+			answer: podkill.Begun, ending: podkill.Stopped,
+		},
+		"a pod that is being stopped, more slowly": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.start(pod)
+				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(20))})
+				return pod
+			},
+			answer: podkill.Hastened, ending: podkill.Stopped,
+		},
+		"a pod that is being stopped, as fast": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.start(pod)
+				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(5))})
+				return pod
+			},
+			answer: podkill.Joined, ending: podkill.Stopped,
+		},
+		"a pod whose deletion its worker has not seen, with more time": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); return deleted(pod, 30) },
+			answer: podkill.Hastened, ending: podkill.Stopped,
+		},
+		"a pod whose deletion its worker has not seen, with less time": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); return deleted(pod, 2) },
+			answer: podkill.Joined, ending: podkill.Stopped,
+		},
+		"a pod that an earlier run of the agent began to stop": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.cfg.Terminations.Keep(begunBefore(pod, terminations.Eviction, 3*time.Second))
+				return pod
+			},
+			answer: podkill.Joined, ending: podkill.Stopped,
+		},
+		"a pod that has finished": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.start(pod)
+				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(1))})
+				n.after(5 * time.Second)
+				n.wantPhase(pod, podlifecycle.Finished)
+				return pod
+			},
+			answer: podkill.Over, ending: podkill.Stopped,
+		},
+		"a pod whose containers do not end": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
+				n.start(pod)
+				return pod
+			},
+			answer: podkill.Begun, ending: podkill.Overdue,
+		},
+		"the agent stops meanwhile": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod {
+				n.start(pod)
+				n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error {
+					n.Workers.stop()
+					return untilCancelled(ctx)
+				}
+				return pod
+			},
+			answer: podkill.Begun, ending: podkill.Failed,
+		},
+		"the agent has stopped": {
+			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); n.Workers.stop(); return pod },
+			answer: podkill.Refused, ending: podkill.Failed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.script.onTerminate = slowly
+				pod := test.before(n, newPod("a"))
+				begin := time.Now()
+				answer, ended := n.KillPod(context.Background(), podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: new(int64(5))})
+				if answer != test.answer || !time.Now().Equal(begin) {
+					t.Errorf("the first answer is %v after %v, want %v at once", answer, time.Since(begin), test.answer)
+				}
+				ending := <-ended
+				if ending.Outcome != test.ending || (ending.Err == nil) != (test.ending == podkill.Stopped) {
+					t.Errorf("the second answer is %v (%v), want %v", ending.Outcome, ending.Err, test.ending)
+				}
+			}, keeping(kept()))
+		})
+	}
+}
+
+// A request whose context has ended is refused, and the pod runs on.
+func TestARequestOfAnEndedContextIsRefused(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		answer, ended := n.KillPod(ctx, podkill.Request{Pod: pod, Evict: true})
+		if ending := <-ended; answer != podkill.Refused || ending.Outcome != podkill.Failed || !errors.Is(ending.Err, context.Canceled) {
+			t.Errorf("%v, %v (%v)", answer, ending.Outcome, ending.Err)
+		}
+		n.wantPhase(pod, podlifecycle.Syncing)
 	})
 }

@@ -26,17 +26,39 @@ type KnownPod struct {
 // returned as new. Pods that are not desired are stopped, and driven to their end from here. It may be called only once all sources
 // have been read: afterwards a pod that no worker knows counts as stopped.
 func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cfg.Store.MarkSynced()
+	known := w.reconcile(desired, func(podlifecycle.State, bool) bool { return true })
+	w.forgetBegun(desired)
+	return known
+}
+
+// SyncStaticPods is SyncKnownPods as far as it can be done before all sources have been read. A pod that is not desired is stopped and driven
+// to its end only if it is static: its source, the only one that can have its UID, has been read, or it would have no worker. One that has not
+// started is left to its worker: it may run from an earlier run of the agent, and no caller looks for that here.
+func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reconcile(desired, func(s podlifecycle.State, wanted bool) bool {
+		return wanted || s.Static && (s.Marks.Started || s.Phase == podlifecycle.Finished)
+	})
+}
+
+// reconcile compares those workers with the desired pods for which sure is true: that the pod is wanted or not is known for certain. It returns
+// all workers that there are then. Workers.mu must be held.
+func (w *Workers) reconcile(desired []*v1.Pod, sure func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
 	wanted := sets.New[types.UID]()
 	for _, pod := range desired {
 		wanted.Insert(pod.UID)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cfg.Store.MarkSynced()
 	known := map[types.UID]KnownPod{}
 	for _, uid := range w.cfg.Store.UIDs() {
 		p := w.workers[uid]
-		state := w.step(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())}, consequences{})
+		state, _ := w.cfg.Store.State(uid)
+		if sure(state, wanted.Has(uid)) {
+			state = w.step(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())}, consequences{})
+		}
 		if _, kept := w.workers[uid]; !kept {
 			continue
 		}
@@ -46,6 +68,5 @@ func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 		}
 		known[uid] = pod
 	}
-	w.forgetBegun(desired)
 	return known
 }

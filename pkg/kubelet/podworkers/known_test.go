@@ -95,3 +95,40 @@ func TestOrphanThatHasNotStartedIsForgotten(t *testing.T) {
 		n.wantCalls("sync a create")
 	})
 }
+
+// Before all sources have been read only what is certain is done: a finished pod that is wanted again is forgotten, a static pod that its source
+// has dropped is driven to its end, and a pod of another source is left alone, running or not.
+func TestSyncStaticPods(t *testing.T) {
+	bubble(t, func(n *node) {
+		failures := 2
+		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
+			if failures--; request.Pod.Name == "dropped" && failures >= 0 {
+				return errors.New("no")
+			}
+			return nil
+		}
+		dropped, again, silent, ended := staticPod("dropped", "d"), staticPod("again", "r"), newPod("silent"), newPod("ended")
+		for _, pod := range []*v1.Pod{dropped, again, silent, ended} {
+			n.start(pod)
+		}
+		for _, pod := range []*v1.Pod{dropped, again, ended} {
+			n.send(kubetypes.SyncPodKill, pod)
+		}
+		n.create(again)
+		n.after(3 * time.Second)
+		for range 4 {
+			n.SyncStaticPods([]*v1.Pod{again})
+			n.after(2 * time.Second)
+		}
+		want := map[types.UID]KnownPod{
+			silent.UID: {State: podlifecycle.WorkSync, HasConfig: true, Orphan: true},
+			ended.UID:  {State: podlifecycle.WorkTerminated, HasConfig: true, Orphan: true},
+		}
+		if got := n.SyncStaticPods([]*v1.Pod{again}); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if n.cfg.Store.ShouldPodContentBeRemoved("unknown") {
+			t.Error("a pod that no source has named yet counts as stopped")
+		}
+	})
+}

@@ -64,9 +64,7 @@ func (m *machine) Terminate(ctx context.Context, request podsync.TerminateReques
 		m.t.Errorf("%s gets %d s at %v, its time ends at %v", uid, *request.GracePeriod, time.Now(), latest)
 	}
 	status := v1.PodStatus{Phase: v1.PodRunning}
-	if request.SetStatus != nil {
-		request.SetStatus(&status)
-	}
+	request.Disruption.Apply(&status)
 	m.reported[uid] = status
 	takes := time.Duration(0)
 	if m.running.Has(uid) {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
@@ -19,9 +19,9 @@ type job struct {
 	op     podlifecycle.Operation
 	update Update
 	ctx    context.Context
-	// grace in seconds and amend are for terminations.
-	grace *int64
-	amend func(*v1.PodStatus)
+	// grace in seconds and disruption are for terminations.
+	grace      *int64
+	disruption *podkill.Disruption
 }
 
 // result is what came of a job.
@@ -46,7 +46,10 @@ func (w *Workers) run(p *worker) {
 		if p.ctx.Err() != nil {
 			return
 		}
-		j := w.nextJob(p, w.nameUsed(p))
+		j, registered := w.nextJob(p, w.nameUsed(p))
+		if !registered {
+			return
+		}
 		if j.op == podlifecycle.OpNone {
 			continue
 		}
@@ -57,17 +60,25 @@ func (w *Workers) run(p *worker) {
 	}
 }
 
-// nextJob asks the lifecycle what to do; the zero job is nothing. nameUsed says that the pod may not start now.
-func (w *Workers) nextJob(p *worker, nameUsed bool) job {
+// registered is false once the pod was forgotten, also when its UID has another worker since. Such a worker may still wait
+// for the runtime; what comes of it is not about the present life of the pod. The caller holds Workers.mu.
+func (w *Workers) registered(p *worker) bool { return w.workers[p.uid] == p }
+
+// nextJob asks the lifecycle what to do; the zero job is nothing. nameUsed says that the pod may not start now. False
+// ends the worker.
+func (w *Workers) nextJob(p *worker, nameUsed bool) (job, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.registered(p) {
+		return job{}, false
+	}
 	var j job
 	taken := podlifecycle.WorkTaken{NameUsed: nameUsed}
 	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {
 		taken.Stopped = w.runtimeStopped(p.uid)
 	}
-	w.step(p, taken, consequences{job: &j})
-	return j
+	w.step(p, taken, consequences{job: &j, backoff: w.backoff(nil)})
+	return j, true
 }
 
 // perform does a job and says how it ended.
@@ -132,7 +143,7 @@ func (w *Workers) terminate(p *worker, j job) error {
 		Pod:         j.update.Pod,
 		Status:      status,
 		GracePeriod: j.grace,
-		SetStatus:   j.amend,
+		Disruption:  j.disruption,
 	})
 	p.lastOperation = w.cfg.Clock.Now()
 	return err
@@ -170,17 +181,10 @@ func (w *Workers) report(p *worker, j job, r result) {
 	if j.update.Pod != nil {
 		returned.Pod = factsOf(j.update.Pod)
 	}
-	w.mu.Lock()
-	p.concluded(r, w.cfg.Clock.Now())
-	if p.cancelTerminate != nil {
-		p.cancelTerminate()
-		p.inTerminate = false
+	state, registered := w.record(p, returned, r)
+	if !registered {
+		return
 	}
-	state := w.step(p, returned, consequences{err: r.err})
-	if state.Phase >= podlifecycle.Terminated {
-		p.amend = nil
-	}
-	w.mu.Unlock()
 	if r.after != nil {
 		r.after()
 	}
@@ -189,6 +193,30 @@ func (w *Workers) report(p *worker, j job, r result) {
 		label = "terminated"
 	}
 	observeDuration(label, j.update.StartTime)
+}
+
+// record passes the end of an operation to the lifecycle; false if the worker was forgotten. The error, which may be long,
+// is read before the lock is taken.
+func (w *Workers) record(p *worker, returned podlifecycle.Returned, r result) (podlifecycle.State, bool) {
+	backoff, message := w.backoff(r.err), ""
+	if r.outcome == podlifecycle.Failed {
+		message = messageOf(r.err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.registered(p) {
+		return podlifecycle.State{}, false
+	}
+	p.concluded(r.outcome, message, w.cfg.Clock.Now())
+	if p.cancelTerminate != nil {
+		p.cancelTerminate()
+		p.inTerminate = false
+	}
+	state := w.step(p, returned, consequences{backoff: backoff})
+	if state.Phase >= podlifecycle.Terminated {
+		p.disruption = nil
+	}
+	return state, true
 }
 
 // observeDuration records the time since an update arrived, if it says when.

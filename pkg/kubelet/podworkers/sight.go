@@ -50,12 +50,12 @@ func (s *sight) begins(op podlifecycle.Operation) {
 	s.does(stepStatus)
 }
 
-// concluded notes how an operation ended.
-func (p *worker) concluded(r result, now time.Time) {
+// concluded notes how an operation ended; message is what is kept of the error when it failed.
+func (p *worker) concluded(outcome podlifecycle.Outcome, message string, now time.Time) {
 	p.step.Store(nil)
-	switch r.outcome {
+	switch outcome {
 	case podlifecycle.Failed:
-		p.failure = failure{at: now, err: r.err, count: p.failure.count + 1}
+		p.failure = failure{at: now, message: message, count: p.failure.count + 1}
 	case podlifecycle.Cancelled:
 	default:
 		p.failure.count = 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -198,4 +199,23 @@ func TestEarlierStaticPodThatDoesNotStopAtOnce(t *testing.T) {
 		n.after(time.Second)
 		n.wantPhase(successor, podlifecycle.Syncing)
 	}, func(c *Config) { c.Earlier = earlier })
+}
+
+// The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is to be stopped before
+// the cache has an entry for it: one that has ended for the API server, and a static pod that its source drops before its turn.
+func TestPodThatRanAtTheStartIsStoppedThoughTheCacheIsNotFilledYet(t *testing.T) {
+	bubble(t, func(n *node) {
+		ended, static := newPod("ended"), staticPod("static", "s")
+		n.SetRunning([]*kubecontainer.Pod{{ID: ended.UID}, {ID: static.UID}})
+		n.create(completed(ended))
+		n.create(static)
+		n.send(kubetypes.SyncPodKill, static)
+		n.after(3 * time.Second)
+		n.script.mu.Lock()
+		defer n.script.mu.Unlock()
+		slices.Sort(n.script.calls)
+		if want := []string{"clean up ended", "clean up static", "terminate ended 30", "terminate static 30"}; !slices.Equal(n.script.calls, want) {
+			t.Errorf("calls %q, want %q", n.script.calls, want)
+		}
+	})
 }

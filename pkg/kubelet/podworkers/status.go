@@ -12,10 +12,23 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// runtimeStopped is true when the runtime was last seen to run nothing of the pod.
+// SetRunning records what the runtime ran when the agent started. Until the status cache has an entry for such a pod, the pod counts as running.
+// It must be called before the first pod is given to the workers: the cache is filled pod by pod, and the first ones come before that is done.
+func (w *Workers) SetRunning(pods []*kubecontainer.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pod := range pods {
+		w.ranAtStart.Insert(pod.ID)
+	}
+}
+
+// runtimeStopped is true when the runtime was last seen to run nothing of the pod. Workers.mu must be held.
 func (w *Workers) runtimeStopped(uid types.UID) bool {
 	status, err := w.cfg.PodCache.Get(uid)
 	if err != nil || status == nil {
+		return false
+	}
+	if len(status.ContainerStatuses)+len(status.SandboxStatuses) == 0 && w.ranAtStart.Has(uid) {
 		return false
 	}
 	for _, container := range status.ContainerStatuses {

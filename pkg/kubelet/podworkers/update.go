@@ -9,6 +9,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
@@ -34,9 +35,9 @@ type KillOptions struct {
 	Completed chan<- struct{}
 	// Evict is true when the pod is stopped to free resources: its content may be removed at once.
 	Evict bool
-	// SetStatus, if not nil, amends the status that is reported while the pod terminates. It counts only if this request began the
-	// termination, or no amendment came with the one that did.
-	SetStatus func(*v1.PodStatus)
+	// Disruption, if not nil, is written into the status that is reported while the pod terminates. It counts only if this
+	// request began the termination, or if the request that began it brought none.
+	Disruption *podkill.Disruption
 	// GracePeriod in seconds overrides the pod's own. It can shorten what was accepted before, never lengthen it.
 	GracePeriod *int64
 	// resumed is why an earlier run of the agent has begun the termination that this request goes on with, CauseNone if there was none.

@@ -27,7 +27,8 @@ type Listing struct {
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// View is what can be seen of one pod worker. Of the pod's specification it holds the name and nothing else.
+// View is what can be seen of one pod worker. Of the pod's specification it holds the name, and what LastError repeats of
+// it (ADR 12).
 type View struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -94,37 +95,46 @@ func overdueView(o escalation.Overdue, found bool) *OverdueView {
 // ErrorView is how an operation failed.
 type ErrorView struct {
 	Time time.Time `json:"time"`
-	// Message is shortened, and what the pod's specification gives to containers (commands, arguments, environment) is taken out.
+	// Message is the beginning of the error's text, one line of at most 4 KiB. It may repeat the pod's specification and
+	// the output of hooks.
 	Message string `json:"message"`
 	// Failures counts failed operations since the last one that succeeded; 0 means that all is well again.
 	Failures int `json:"failures"`
 }
 
-// Views shows all pod workers. It waits for no worker and not for the runtime.
+// Views shows all pod workers. It waits for no worker and not for the runtime. The pod workers are not locked while the
+// listing is put in order.
 func (w *Workers) Views() Listing {
 	var overdue map[types.UID]escalation.Overdue
 	if w.cfg.Overdue != nil {
 		overdue = w.cfg.Overdue()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	listing := Listing{Time: w.cfg.Clock.Now(), Workers: make([]View, 0, len(w.workers))}
-	names := w.staticPods()
-	for uid, p := range w.workers {
-		if state, known := w.cfg.Store.State(uid); known {
-			v := p.view(state, names.before(uid, state), listing.Time)
-			if o, found := overdue[uid]; v.Termination != nil {
-				v.Termination.Overdue = overdueView(o, found)
-			}
-			listing.Workers = append(listing.Workers, v)
-		}
-	}
+	listing := w.views()
 	slices.SortFunc(listing.Workers, func(a, b View) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	if len(listing.Workers) > maxViews {
 		listing.Omitted = len(listing.Workers) - maxViews
 		listing.Workers = listing.Workers[:maxViews]
+	}
+	for _, v := range listing.Workers {
+		if o, found := overdue[v.UID]; v.Termination != nil {
+			v.Termination.Overdue = overdueView(o, found)
+		}
+	}
+	return listing
+}
+
+// views shows all pod workers in no order.
+func (w *Workers) views() Listing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	listing := Listing{Time: w.cfg.Clock.Now(), Workers: make([]View, 0, len(w.workers))}
+	names := w.staticPods()
+	for uid, p := range w.workers {
+		if state, known := w.cfg.Store.State(uid); known {
+			listing.Workers = append(listing.Workers, p.view(state, names.before(uid, state), listing.Time))
+		}
 	}
 	return listing
 }
@@ -137,7 +147,7 @@ func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) View {
 		Since: Since{
 			Seen: s.Times.Seen, Started: s.Times.Started, Requested: s.Times.Requested, Terminated: s.Times.Terminated, Finished: s.Times.Finished,
 		},
-		LastError: p.failure.view(p.config()),
+		LastError: p.failure.view(),
 	}
 	if s.Doing != podlifecycle.OpNone {
 		v.Since.Operation = p.began

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
@@ -22,8 +23,8 @@ type worker struct {
 	cancel context.CancelFunc
 	// pending is what the worker will look at next, active what it looked at last. Each is nil if there is none.
 	pending, active *Update
-	// amend is the accepted status amendment.
-	amend func(*v1.PodStatus)
+	// disruption is what was accepted of what the status is to say; nil is nothing.
+	disruption *podkill.Disruption
 	granted
 	sight
 	flight

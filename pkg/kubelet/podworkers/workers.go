@@ -6,9 +6,11 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
@@ -25,17 +27,20 @@ type Workers struct {
 	mu      sync.Mutex
 	workers map[types.UID]*worker
 	waiters waiters
+	// ranAtStart are the pods that ran when the agent started.
+	ranAtStart sets.Set[types.UID]
 }
 
 // New returns workers without any pod. Nothing runs until the first update.
 func New(cfg Config) *Workers {
 	running, stop := context.WithCancel(context.Background())
 	return &Workers{
-		cfg:     cfg.withDefaults(),
-		running: running,
-		stop:    stop,
-		workers: map[types.UID]*worker{},
-		waiters: newWaiters(),
+		cfg:        cfg.withDefaults(),
+		running:    running,
+		stop:       stop,
+		workers:    map[types.UID]*worker{},
+		waiters:    newWaiters(),
+		ranAtStart: sets.New[types.UID](),
 	}
 }
 
@@ -60,27 +65,33 @@ func (w *Workers) Stop(ctx context.Context) error {
 // UpdatePod gives a pod to its worker, or asks it to stop the pod. It does not wait for the worker; of several updates that come while the worker
 // is busy it sees only the last one, but no kill is lost. Updates of a pod that has finished are ignored.
 func (w *Workers) UpdatePod(ctx context.Context, update Update) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.update(ctx, update)
 }
 
-// update returns the identity under which update.Kill.Completed waits, 0 if it does not.
-func (w *Workers) update(ctx context.Context, update Update) podlifecycle.WaiterID {
+// received is what became of an update.
+type received struct {
+	answer podkill.Answer
+	// waiter is the identity under which the update's Kill.Completed waits, 0 if it does not.
+	waiter podlifecycle.WaiterID
+}
+
+// update gives an update to the pod's worker, which is made if there is none. Workers.mu must be held.
+func (w *Workers) update(ctx context.Context, update Update) received {
 	who := update.identity()
 	logger := klog.FromContext(ctx).WithValues("pod", who.name, "podUID", who.uid, "updateType", update.UpdateType)
 	if update.Pod == nil && update.UpdateType != kubetypes.SyncPodKill {
 		logger.Info("Pod update is ignored, runtime pods can only be killed")
-		return 0
+		return received{}
 	}
 	if update.Pod != nil && update.RunningPod != nil {
 		logger.Info("Pod update brought a running pod beside the pod, which is ignored")
 		update.RunningPod = nil
 	}
-
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.running.Err() != nil {
 		logger.V(4).Info("Pod update is ignored, the pod workers have stopped")
-		return 0
+		return received{}
 	}
 	p, known := w.workers[who.uid]
 	if !known {
@@ -92,7 +103,7 @@ func (w *Workers) update(ctx context.Context, update Update) podlifecycle.Waiter
 			w.tell(logger, p, again) //nolint:contextcheck // see below
 			if update.UpdateType != kubetypes.SyncPodKill {
 				// What it brings the request has brought already.
-				return 0
+				return received{answer: podkill.Joined}
 			}
 		}
 	}
@@ -100,15 +111,15 @@ func (w *Workers) update(ctx context.Context, update Update) podlifecycle.Waiter
 	return w.tell(logger, p, update)
 }
 
-// tell passes an update on to the pod's worker, and returns who waits for it.
-func (w *Workers) tell(logger klog.Logger, p *worker, update Update) podlifecycle.WaiterID {
+// tell passes an update on to the pod's worker.
+func (w *Workers) tell(logger klog.Logger, p *worker, update Update) received {
 	kill, waiter := w.terms(update.Kill)
+	before, _ := w.cfg.Store.State(p.uid)
 	earlier := p.grace
 	state := w.step(p, w.event(p, &update, kill), consequences{update: &update})
 	w.keep(p, &update, state, earlier)
-	w.noteHastened(p, &update, earlier)
 	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
-	return waiter
+	return received{answer: answer(before, state, update.Pod), waiter: waiter}
 }
 
 // event translates an update. A running pod is replaced by the specification that the worker has, if it has one.
@@ -141,7 +152,7 @@ func (w *Workers) terms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.Wai
 		Evict:   kill.Evict,
 		Grace:   kill.GracePeriod,
 		Waiter:  waiter,
-		Amends:  kill.SetStatus != nil,
+		Amends:  kill.Disruption != nil,
 		Resumed: kill.resumed,
 	}, waiter
 }

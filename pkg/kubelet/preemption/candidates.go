@@ -41,12 +41,15 @@ type candidate struct {
 	pod *v1.Pod
 }
 
-// candidates lists the pods that may go for the preemptor. A static pod never comes back once it was stopped, so it may not.
-func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need) map[types.UID]candidate {
+// candidates lists those of the other pods that may go for the preemptor. A static pod never comes back once it was
+// stopped, so it may not; stopping a pod that waits for its own admission frees nothing; a pod that outlives
+// everything that was tried gives nothing back.
+func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need, others []*v1.Pod) map[types.UID]candidate {
 	out := map[types.UID]candidate{}
-	for _, pod := range h.pods.Allocated() {
-		releasing := h.lifecycle.IsPodTerminationRequested(pod.UID)
-		if pod.UID == preemptor.UID || !releasing && (kubetypes.IsStaticPod(pod) || !kubetypes.Preemptable(preemptor, pod)) {
+	for _, pod := range others {
+		releasing := h.Lifecycle.IsPodTerminationRequested(pod.UID)
+		mayGo := !kubetypes.IsStaticPod(pod) && kubetypes.Preemptable(preemptor, pod)
+		if h.Pods.Waits(pod.UID) || !releasing && !mayGo || releasing && h.EverythingTried(pod.UID) {
 			continue
 		}
 		requests := map[v1.ResourceName]int64{}

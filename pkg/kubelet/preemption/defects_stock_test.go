@@ -15,7 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	stock "k8s.io/kubernetes/pkg/kubelet/preemption"
+	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 // The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's handler and to ours, and
@@ -42,7 +47,7 @@ func byStock(t *testing.T, n *node, milli int64) outcome {
 		o.stopped = append(o.stopped, pod.Name)
 		return nil
 	}
-	h := stock.NewCriticalPodAdmissionHandler(n.Allocated, kill, record.NewFakeRecorder(10))
+	h := stock.NewCriticalPodAdmissionHandler(func() []*v1.Pod { return n.pods }, kill, record.NewFakeRecorder(10))
 	remain, err := h.HandleAdmissionFailure(t.Context(), newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
 	o.admitted = len(remain) == 0 && err == nil
 	return o
@@ -50,7 +55,8 @@ func byStock(t *testing.T, n *node, milli int64) outcome {
 
 func byOurs(t *testing.T, n *node, milli int64) outcome {
 	t.Helper()
-	remain, err := ask(t, NewHandler(n, n, n.kill, record.NewFakeRecorder(10)), newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
+	h := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
+	remain, err := ask(t, h, n, newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
 	return outcome{admitted: len(remain) == 0 && err == nil, stopped: n.stopped}
 }
 
@@ -121,11 +127,11 @@ func TestBesideStock(t *testing.T) {
 }
 
 // slowly is kill after a wait.
-func (n *node) slowly(wait func()) KillFunc {
-	return func(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
+func (n *node) slowly(wait func()) podkill.Func {
+	return fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
 		wait()
-		return n.kill(ctx, pod, evict, grace, set)
-	}
+		return n.kill(ctx, r)
+	})
 }
 
 // TestD25BesideStock: two victims with a grace of an hour. Stock's answer comes when both have stopped, one after the other.
@@ -141,14 +147,53 @@ func TestD25BesideStock(t *testing.T) {
 		}
 		begin = time.Now()
 		n := &node{pods: victims()}
-		ours := NewHandler(n, n, n.slowly(wait), record.NewFakeRecorder(10))
-		if remain, err := ours.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); len(remain) != 1 || err != nil || time.Since(begin) != 0 {
+		ours := newHandler(n, n.slowly(wait), record.NewFakeRecorder(10))
+		remain, err := fail(t, ours, n, critical, missingCPU(200))
+		if len(remain) != 1 || err != nil || time.Since(begin) != 0 {
 			t.Errorf("ours: %v, %v after %v", remain, err, time.Since(begin))
 		}
 		wait()
 		synctest.Wait()
 		if ours.Making("critical") || len(n.stopped) != 2 {
 			t.Errorf("ours: stopped %v after an hour", n.stopped)
+		}
+	})
+}
+
+// TestD50BesideStock: a pod ends between the listing of the pods and the choice of victims. Stock lists them a second
+// time for the choice.
+func TestD50BesideStock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, ending := newPod("other", 0, "400m"), newPod("ending", 0, "600m")
+		critical := newPod("critical", scheduling.SystemCriticalPriority, "400m")
+		judge := func(h lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
+			room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("10")}
+			node := &v1.Node{Status: v1.NodeStatus{Allocatable: room, Capacity: room}}
+			return lifecycle.NewPredicateAdmitHandler(
+				func(context.Context, bool) (*v1.Node, error) { return node, nil }, h,
+				func(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil })
+		}
+		listed := []*v1.Pod{other, ending}
+		attrs := &lifecycle.PodAdmitAttributes{Pod: critical, OtherPods: listed, Operation: lifecycle.AddOperation}
+
+		var stopped []string
+		kill := func(pod *v1.Pod, _ bool, _ *int64, _ func(*v1.PodStatus)) error {
+			stopped = append(stopped, pod.Name)
+			return nil
+		}
+		now := func() []*v1.Pod { return []*v1.Pod{other} }
+		judge(stock.NewCriticalPodAdmissionHandler(now, kill, record.NewFakeRecorder(10))).Admit(attrs)
+		if want := []string{"other"}; !slices.Equal(stopped, want) {
+			t.Errorf("stock, which does not show the defect any more, stops %v, not %v", stopped, want)
+		}
+
+		n := &node{going: []types.UID{"ending"}}
+		ours := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
+		ours.Predicates(judge).Admit(attrs)
+		ours.Begin(t.Context(), "critical")
+		synctest.Wait()
+		if len(n.stopped) != 0 || !slices.Equal(n.awaited, []string{"ending"}) || ours.Making("critical") {
+			t.Errorf("ours stops %v and awaits %v", n.stopped, n.awaited)
 		}
 	})
 }

@@ -20,6 +20,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 func newPod(name string, priority int32, cpu string) *v1.Pod {
@@ -41,6 +44,7 @@ type node struct {
 	mu       sync.Mutex
 	pods     []*v1.Pod
 	going    []types.UID
+	waiting  []types.UID
 	old      []types.UID
 	stuck    []types.UID
 	stopped  []string
@@ -48,22 +52,51 @@ type node struct {
 	statuses []v1.PodStatus
 }
 
-func (n *node) Allocated() []*v1.Pod                         { return n.pods }
-func (n *node) Readmitted(pod *v1.Pod) bool                  { return slices.Contains(n.old, pod.UID) }
-func (n *node) IsPodTerminationRequested(uid types.UID) bool { return slices.Contains(n.going, uid) }
+func (n *node) Waits(uid types.UID) bool    { return slices.Contains(n.waiting, uid) }
+func (n *node) Readmitted(pod *v1.Pod) bool { return slices.Contains(n.old, pod.UID) }
 
-func (n *node) kill(_ context.Context, pod *v1.Pod, evict bool, _ *int64, setStatus func(*v1.PodStatus)) error {
+func (n *node) IsPodTerminationRequested(uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.going, uid)
+}
+
+// CouldHaveRunningContainers is asked about victims that are overdue.
+func (n *node) CouldHaveRunningContainers(uid types.UID) bool { return true }
+
+// newHandler returns a handler for which everything was tried with those of the node's pods that are stuck.
+func newHandler(n *node, kill podkill.Func, recorder record.EventRecorder) *Handler {
+	stuck := func(uid types.UID) bool { return slices.Contains(n.stuck, uid) }
+	return NewHandler(Config{
+		Pods: n, Lifecycle: n, Kill: kill, Recorder: recorder, EverythingTried: stuck, Over: func() {},
+	})
+}
+
+// fail plays the predicates and the room: the pod lacks something beside the pods of the node, and has a place to wait.
+func fail(
+	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
+) ([]lifecycle.PredicateFailureReason, error) {
+	t.Helper()
+	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods, Operation: lifecycle.AddOperation}
+	remain, err := judgement{h, attrs}.HandleAdmissionFailure(t.Context(), pod, reasons)
+	h.Begin(t.Context(), pod.UID)
+	return remain, err
+}
+
+func (n *node) kill(_ context.Context, r podkill.Request) error {
+	pod := r.Pod
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if slices.Contains(n.stuck, pod.UID) {
+		n.going = append(n.going, pod.UID)
 		return errors.New("timed out")
 	}
-	if !evict {
+	if !r.Evict {
 		n.awaited = append(n.awaited, pod.Name)
 		return nil
 	}
 	status := v1.PodStatus{}
-	setStatus(&status)
+	r.Disruption.Apply(&status)
 	n.statuses = append(n.statuses, status)
 	n.stopped = append(n.stopped, pod.Name)
 	slices.Sort(n.stopped)
@@ -74,24 +107,27 @@ func missingCPU(milli int64) []lifecycle.PredicateFailureReason {
 	return []lifecycle.PredicateFailureReason{&lifecycle.InsufficientResourceError{ResourceName: v1.ResourceCPU, Requested: milli}}
 }
 
-// ask plays the predicates: they ask once, and again when the victims have stopped, unless there is room then.
-func ask(t *testing.T, h *Handler, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason) (remain []lifecycle.PredicateFailureReason, err error) {
+// ask plays the predicates and the room for as long as room is being made: what is missing is the same until an
+// attempt has stopped all its victims.
+func ask(
+	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
+) (remain []lifecycle.PredicateFailureReason, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		remain, err = h.HandleAdmissionFailure(t.Context(), pod, reasons)
-		e := h.efforts[pod.UID]
-		if e == nil {
-			return
-		}
-		if len(remain) != len(reasons) || err != nil {
-			t.Errorf("while room is being made: %v, %v", remain, err)
-		}
-		synctest.Wait()
-		if h.Making(pod.UID) || h.Failed(pod.UID) != (e.err != nil) {
-			t.Error("still at it when all victims have stopped")
-		}
-		if remain = nil; e.err != nil {
-			remain, err = h.HandleAdmissionFailure(t.Context(), pod, reasons)
+		remain, err = fail(t, h, n, pod, reasons)
+		for failed := 0; h.Making(pod.UID); failed = len(h.preemptors[pod.UID].failed) {
+			if len(remain) != len(reasons) || err != nil {
+				t.Errorf("while room is being made: %v, %v", remain, err)
+			}
+			synctest.Wait()
+			if h.Making(pod.UID) {
+				t.Fatal("the attempt is not over when its victims have stopped or failed")
+			}
+			if len(h.preemptors[pod.UID].failed) == failed {
+				remain = nil
+				return
+			}
+			remain, err = fail(t, h, n, pod, reasons)
 		}
 	})
 	return remain, err
@@ -102,14 +138,11 @@ func TestD25NothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{pods: []*v1.Pod{newPod("slow", 0, "100m"), newPod("slower", 1, "100m")}}
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
-		kill := func(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, set func(*v1.PodStatus)) error {
-			time.Sleep(time.Hour)
-			return n.kill(ctx, pod, evict, grace, set)
-		}
-		h := NewHandler(n, n, kill, record.NewFakeRecorder(10))
+		kill := n.slowly(func() { time.Sleep(time.Hour) })
+		h := newHandler(n, kill, record.NewFakeRecorder(10))
 		begin := time.Now()
 		for range 3 {
-			if remain, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); len(remain) != 1 || err != nil {
+			if remain, err := fail(t, h, n, critical, missingCPU(200)); len(remain) != 1 || err != nil {
 				t.Errorf("%v, %v", remain, err)
 			}
 			synctest.Wait()
@@ -129,7 +162,7 @@ func TestD25NothingWaits(t *testing.T) {
 			t.Error("still leaving when it has stopped")
 		}
 		h.Forget("critical")
-		if len(h.efforts) != 0 {
+		if len(h.preemptors) != 0 {
 			t.Error("not forgotten")
 		}
 	})
@@ -183,8 +216,8 @@ func TestHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tc.node
-			h := NewHandler(n, n, n.kill, record.NewFakeRecorder(10))
-			remain, err := ask(t, h, tc.pod, tc.reasons)
+			h := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
+			remain, err := ask(t, h, n, tc.pod, tc.reasons)
 			if tc.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// decode reads one YAML or JSON document into the value that target points to. It is strict, and says all that is wrong at once:
-// fields that do not exist or are there twice, and values of the wrong type, each with its path and line.
+// decode reads one YAML or JSON document into the value that target points to. It is strict, and says all that is wrong
+// at once: fields that do not exist or are there twice, and values of the wrong type, each with its path and line.
 //
-// The decoders of the API machinery would name the path of the first two only, and for duplicates in YAML not even that.
+// The decoders of the API machinery would name the path of the first two only, and for duplicates in YAML not even
+// that.
 func decode(data []byte, target any) error {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
@@ -48,8 +49,8 @@ func told(errs field.ErrorList) error {
 
 type decoder struct{ errs field.ErrorList }
 
-// value decodes a node into v. Types that decode JSON themselves, and those that are no structs, lists or pointers, are left to
-// the JSON decoder.
+// value decodes a node into v. Types that decode JSON themselves, and those that are no structs, lists or pointers, are
+// left to the JSON decoder.
 func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
 	_, ownJSON := v.Addr().Interface().(json.Unmarshaler)
 	switch {

@@ -18,8 +18,8 @@ import (
 const (
 	// DefaultPath is where the file is looked for. There need not be one.
 	DefaultPath = "/etc/plimsoll/pressure.yaml"
-	// PathVariable is the environment variable that names another place. It must be an absolute path of a file that exists when the
-	// agent starts: who names a file expects it to be read.
+	// PathVariable is the environment variable that names another place. It must be an absolute path of a file that exists
+	// when the agent starts: who names a file expects it to be read.
 	PathVariable = "PLIMSOLL_PRESSURE_CONFIG"
 	// maxSize bounds what is read, in bytes.
 	maxSize = 1 << 20
@@ -46,8 +46,8 @@ type Loaded struct {
 	Hash string
 }
 
-// Load reads, defaults and validates a file. Without a file the defaults hold. An error names the file, and each field that is
-// wrong with its path, its value and what is allowed.
+// Load reads, defaults and validates a file. Without a file the defaults hold. An error names the file, and each field
+// that is wrong with its path, its value and what is allowed.
 func Load(file string) (Loaded, error) {
 	data, err := read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func (l *Loaded) Options() eviction.Options {
 	if l.Config == nil {
 		return eviction.DefaultOptions()
 	}
-	return options(l.Config)
+	return eviction.OptionsFrom(l.Config)
 }
 
 // LoadAtStart is Load for a file that has to exist when it was named explicitly.
@@ -91,7 +91,8 @@ func read(file string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSize {
-		return nil, fmt.Errorf("%s: must be a regular file of at most %d bytes, not %d bytes of %s", file, maxSize, info.Size(), info.Mode())
+		return nil, fmt.Errorf("%s: must be a regular file of at most %d bytes, not %d bytes of %s", file, maxSize,
+			info.Size(), info.Mode())
 	}
 	return os.ReadFile(file)
 }

@@ -27,8 +27,8 @@ const (
 	header  = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\n"
 )
 
-// refused are texts after the header that must be refused, and what the error says. Those with bySchema are refused by the schema
-// too; the others break rules that a schema cannot know.
+// refused are texts after the header that must be refused, and what the error says. Those with bySchema are refused by
+// the schema too; the others break rules that a schema cannot know.
 var refused = []struct {
 	text     string
 	bySchema bool
@@ -37,7 +37,10 @@ var refused = []struct {
 	{"monitorPeriod: 5s\n", true, []string{"monitorPeriod", "line 3", "no such field"}},
 	{"protection:\n  namespace: [a]\n", true, []string{"protection.namespace", "line 4", "no such field"}},
 	{"dryRun:\n- signal: pid.available\n  sort: Hard\n", true, []string{"dryRun[0].sort", "line 5"}},
-	{"eviction:\n  killTime: 3s\n  patience: 1m\n  killTime: 4s\n", false, []string{"eviction.killTime", "line 6", "twice"}},
+	{
+		"eviction:\n  killTime: 3s\n  patience: 1m\n  killTime: 4s\n", false,
+		[]string{"eviction.killTime", "line 6", "twice"},
+	},
 	{"kind: NodePressureConfiguration\n", false, []string{"kind", "line 3", "twice"}},
 	{"monitoringPeriod: 10\n", true, []string{"monitoringPeriod", `"10"`, "line 3", `a duration like "10s"`}},
 	{"monitoringPeriod: ten\n", true, []string{"monitoringPeriod", `"ten"`}},
@@ -74,13 +77,15 @@ func TestFaultsAreNamed(t *testing.T) {
 
 func TestWholeFileIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                  "empty",
-		"# nothing\n":                       "empty",
-		"- a\n":                             "an object",
-		"{":                                 "line 1",
-		header + "---\n" + header:           "more than one document",
-		"kind: NodePressureConfiguration\n": `apiVersion: Unsupported value: "": supported values: "nodepressure.plimsoll.dev/v1alpha1"`,
-		"apiVersion: nodepressure.plimsoll.dev/v1\nkind: KubeletConfiguration\n":      `kind: Unsupported value: "KubeletConfiguration"`,
+		"":                        "empty",
+		"# nothing\n":             "empty",
+		"- a\n":                   "an object",
+		"{":                       "line 1",
+		header + "---\n" + header: "more than one document",
+		"kind: NodePressureConfiguration\n": `apiVersion: Unsupported value: "": ` +
+			`supported values: "nodepressure.plimsoll.dev/v1alpha1"`,
+		"apiVersion: nodepressure.plimsoll.dev/v1\nkind: KubeletConfiguration\n": `kind: ` +
+			`Unsupported value: "KubeletConfiguration"`,
 		"apiVersion: nodepressure.plimsoll.dev/v2\nkind: NodePressureConfiguration\n": `"nodepressure.plimsoll.dev/v2"`,
 	} {
 		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -100,7 +105,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 
 // A file full of faults is refused as fast as any.
 func TestFaultsAreBounded(t *testing.T) {
-	for _, text := range []string{header + strings.Repeat("x: 1\n", 20000), header + "dryRun: [" + strings.Repeat("x,", 20000) + "]\n",
+	for _, text := range []string{header + strings.Repeat("x: 1\n", 20000),
+		header + "dryRun: [" + strings.Repeat("x,", 20000) + "]\n",
 		header + "dryRun: [" + strings.Repeat("{signal: x},", 20000) + "]\n"} {
 		_, err := parse([]byte(text))
 		if err == nil || !strings.HasSuffix(err.Error(), "; and more") || len(err.Error()) > 10000 {
@@ -110,7 +116,10 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestHeaderAloneIsTheDefaults(t *testing.T) {
-	for _, text := range []string{header, header + "memory:\ndryRun:\nmonitoringPeriod: null\n", `{"apiVersion": "nodepressure.plimsoll.dev/v1alpha1", "kind": "NodePressureConfiguration"}`} {
+	for _, text := range []string{
+		header, header + "memory:\ndryRun:\nmonitoringPeriod: null\n",
+		`{"apiVersion": "nodepressure.plimsoll.dev/v1alpha1", "kind": "NodePressureConfiguration"}`,
+	} {
 		c, err := parse([]byte(text))
 		if err != nil || !equality.Semantic.DeepEqual(c, v1alpha1.Default()) {
 			t.Errorf("%q: %v, %+v", text, err, c)
@@ -233,11 +242,13 @@ func TestEveryFieldReachesTheOptions(t *testing.T) {
 	l := Loaded{Config: c}
 	want := eviction.Options{
 		MonitoringPeriod: 2 * time.Second,
-		MemoryFormula:    eviction.Reclaimable, CountSwap: true, CountHugepages: true, WorstGrowth: 4 << 30,
-		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: eviction.DryRunLimits,
+		MemoryFormula:    v1alpha1.Reclaimable, CountSwap: true, CountHugepages: true, WorstGrowth: 4 << 30,
+		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: v1alpha1.LimitsDryRun,
 		DryRun: []policy.ThresholdID{{Signal: snapshot.MemoryAvailable, Soft: true}, {Signal: snapshot.NodeFsAvailable},
 			{Signal: snapshot.PIDAvailable}, {Signal: snapshot.PIDAvailable, Soft: true}},
-		Protection: policy.Protection{Namespaces: []string{"kube-system", "team-*"}, MaxPods: 3, MaxMemory: 1 << 30, MaxDelay: time.Minute},
+		Protection: policy.Protection{
+			Namespaces: []string{"kube-system", "team-*"}, MaxPods: 3, MaxMemory: 1 << 30, MaxDelay: time.Minute,
+		},
 	}
 	if got := l.Options(); !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v, want\n%+v", got, want)
@@ -252,9 +263,9 @@ func TestEveryFieldReachesTheOptions(t *testing.T) {
 }
 
 func TestSignalsAreThoseThatAreKnown(t *testing.T) {
-	known := map[string]bool{}
+	known := map[v1alpha1.Signal]bool{}
 	for _, s := range snapshot.AllSignals() {
-		known[s.String()] = true
+		known[v1alpha1.Signal(s.String())] = true
 	}
 	for _, name := range v1alpha1.Signals() {
 		if !known[name] {
@@ -264,23 +275,6 @@ func TestSignalsAreThoseThatAreKnown(t *testing.T) {
 	}
 	if len(known) > 0 {
 		t.Errorf("%v cannot be configured", known)
-	}
-}
-
-func TestModesAreThoseOfTheManager(t *testing.T) {
-	for api, mode := range map[v1alpha1.LocalStorageLimits]eviction.LimitMode{
-		v1alpha1.LimitsEnforced: eviction.EnforceLimits, v1alpha1.LimitsDryRun: eviction.DryRunLimits, v1alpha1.LimitsOff: eviction.IgnoreLimits,
-	} {
-		if string(api) != string(mode) {
-			t.Errorf("%s is %s", api, mode)
-		}
-	}
-	for api, formula := range map[v1alpha1.AvailableMemory]eviction.MemoryFormula{
-		v1alpha1.WorkingSet: eviction.WorkingSet, v1alpha1.Reclaimable: eviction.Reclaimable,
-	} {
-		if string(api) != string(formula) {
-			t.Errorf("%s is %s", api, formula)
-		}
 	}
 }
 
@@ -301,16 +295,19 @@ func TestWhereTheFileIs(t *testing.T) {
 	if file, named, err := Path(lookup("", false)); file != DefaultPath || named || err != nil {
 		t.Errorf("without the variable: %s, %v, %v", file, named, err)
 	}
-	if _, err := LoadAtStart(lookup(missing, true)); err == nil || !strings.Contains(err.Error(), PathVariable) || !strings.Contains(err.Error(), missing) {
+	if _, err := LoadAtStart(lookup(missing, true)); err == nil || !strings.Contains(err.Error(), PathVariable) ||
+		!strings.Contains(err.Error(), missing) {
 		t.Errorf("a file that was named and is not there: %v", err)
 	}
-	if _, err := LoadAtStart(lookup("pressure.yaml", true)); err == nil || !strings.Contains(err.Error(), `"pressure.yaml": must be an absolute path`) {
+	if _, err := LoadAtStart(lookup("pressure.yaml", true)); err == nil ||
+		!strings.Contains(err.Error(), `"pressure.yaml": must be an absolute path`) {
 		t.Errorf("a relative path: %v", err)
 	}
 	if err := os.WriteFile(missing, []byte(header+full), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = LoadAtStart(lookup(missing, true)); err != nil || len(l.Hash) != 64 || l.Config.Admission.WaitForRoom.Duration != 0 {
+	if l, err = LoadAtStart(lookup(missing, true)); err != nil || len(l.Hash) != 64 ||
+		l.Config.Admission.WaitForRoom.Duration != 0 {
 		t.Errorf("%v, %+v", err, l)
 	}
 }
@@ -324,7 +321,8 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, maxSize+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "1048576 bytes") {
+	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), large) ||
+		!strings.Contains(err.Error(), "1048576 bytes") {
 		t.Errorf("a large file: %v", err)
 	}
 }

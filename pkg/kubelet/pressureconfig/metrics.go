@@ -11,7 +11,8 @@ import (
 
 var (
 	configHash = gauge("plimsoll_pressure_config_hash",
-		"The first 48 bits of the SHA-256 of the pressure configuration that holds; 0 for the defaults that hold without a file.")
+		"The first 48 bits of the SHA-256 of the pressure configuration that holds; 0 for the defaults that hold without "+
+			"a file.")
 	lastLoadFailed = gauge("plimsoll_pressure_config_last_load_failed",
 		"1 when the last attempt to load the pressure configuration failed, so that an older one holds, else 0.")
 	lastLoadSuccess = gauge("plimsoll_pressure_config_last_load_success_timestamp_seconds",

@@ -20,11 +20,11 @@ const (
 )
 
 const (
-	// pollPeriod is how often the file is read when nothing says that it has changed: its directory may not exist yet, or lie on a
-	// file system that reports nothing.
+	// pollPeriod is how often the file is read when nothing says that it has changed: its directory may not exist yet, or
+	// lie on a file system that reports nothing.
 	pollPeriod = 30 * time.Second
-	// settle is for how long the file should be left alone until it is read: it may be written in pieces. A directory in which
-	// something happens all the time puts that off for maxSettle.
+	// settle is for how long the file should be left alone until it is read: it may be written in pieces. A directory in
+	// which something happens all the time puts that off for maxSettle.
 	settle    = 200 * time.Millisecond
 	maxSettle = 2 * time.Second
 	// maxFault bounds what an event says of faults, in bytes; the log has all of it.
@@ -49,7 +49,8 @@ type Reloader struct {
 func (r *Reloader) Run(ctx context.Context) {
 	registerMetrics()
 	measureSuccess(r.Loaded, r.Clock.Now())
-	klog.FromContext(ctx).Info("Pressure configuration: in force", "file", r.Loaded.File, "hash", r.Loaded.Hash, "defaults", r.Loaded.Hash == "")
+	klog.FromContext(ctx).Info("Pressure configuration: in force", "file", r.Loaded.File, "hash", r.Loaded.Hash,
+		"defaults", r.Loaded.Hash == "")
 	w := newWatch(ctx, r.Loaded.File)
 	defer w.close()
 	timer := r.Clock.NewTimer(settle)
@@ -71,7 +72,8 @@ func (r *Reloader) Run(ctx context.Context) {
 			timer.Reset(settle)
 			continue
 		case err := <-w.errors():
-			klog.FromContext(ctx).Error(err, "Pressure configuration: watching the file failed, it is read from time to time", "file", r.Loaded.File)
+			klog.FromContext(ctx).Error(err, "Pressure configuration: watching the file failed, it is read from time to time",
+				"file", r.Loaded.File)
 			w.close()
 		case <-timer.C():
 		}
@@ -92,8 +94,10 @@ func (r *Reloader) reload(ctx context.Context) {
 			return
 		}
 		r.failed = err.Error()
-		logger.Error(err, "Pressure configuration: refused, the one before stays in force", "file", r.Loaded.File, "hashInForce", r.Loaded.Hash)
-		r.Recorder.Eventf(r.NodeRef, v1.EventTypeWarning, eventInvalid, "The pressure configuration is refused, the one before stays in force: %s", shortened(err))
+		logger.Error(err, "Pressure configuration: refused, the one before stays in force", "file", r.Loaded.File,
+			"hashInForce", r.Loaded.Hash)
+		r.Recorder.Eventf(r.NodeRef, v1.EventTypeWarning, eventInvalid,
+			"The pressure configuration is refused, the one before stays in force: %s", shortened(err))
 		return
 	}
 	recovered := r.failed != ""
@@ -112,7 +116,8 @@ func (r *Reloader) reload(ctx context.Context) {
 	if loaded.Hash == "" {
 		origin = "the defaults, since there is no file " + r.Loaded.File
 	}
-	logger.Info("Pressure configuration: reloaded", "file", r.Loaded.File, "hash", loaded.Hash, "defaults", loaded.Hash == "")
+	logger.Info("Pressure configuration: reloaded", "file", r.Loaded.File, "hash", loaded.Hash,
+		"defaults", loaded.Hash == "")
 	r.Recorder.Eventf(r.NodeRef, v1.EventTypeNormal, eventReloaded, "A new pressure configuration is in force: %s", origin)
 }
 

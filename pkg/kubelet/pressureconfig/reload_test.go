@@ -256,7 +256,10 @@ func TestBusyDirectory(t *testing.T) {
 func TestFaultsAreToldOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
 	recorder := record.NewFakeRecorder(10)
-	r := &Reloader{Loaded: Loaded{File: file}, Apply: func(eviction.Options) { t.Error("applied") }, Recorder: recorder, Clock: clock.RealClock{}}
+	r := &Reloader{
+		Loaded: Loaded{File: file}, Apply: func(eviction.Options) { t.Error("applied") }, Recorder: recorder,
+		Clock: clock.RealClock{},
+	}
 	for i, text := range []string{"half", "half", period("1ms"), period("1ms"), period("1ms")} {
 		write(t, file, text)
 		r.reload(t.Context())
@@ -269,7 +272,8 @@ func TestFaultsAreToldOnce(t *testing.T) {
 func TestEventsAreBounded(t *testing.T) {
 	for _, n := range []int{1, 2, maxFaults, maxFaults + 1, 100000} {
 		_, err := parse([]byte(header + strings.Repeat("ä: 1\n", n)))
-		if text := shortened(err); len(text) > maxFault+50 || !utf8.ValidString(text) || (len(err.Error()) <= maxFault) != (text == err.Error()) {
+		if text := shortened(err); len(text) > maxFault+50 || !utf8.ValidString(text) ||
+			(len(err.Error()) <= maxFault) != (text == err.Error()) {
 			t.Errorf("%d faults: %q", n, text)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watch reports changes in the directory of a file, and in that of what the file is a link to. Directories are watched and not the
-// file: it may be replaced by renaming, and in a mounted ConfigMap it is a link by way of a link (..data) that is replaced.
+// watch reports changes in the directory of a file, and in that of what the file is a link to. Directories are watched
+// and not the file: it may be replaced by renaming, and in a mounted ConfigMap it is a link by way of a link (..data)
+// that is replaced.
 type watch struct {
 	file    string
 	watcher *fsnotify.Watcher
@@ -20,7 +21,8 @@ type watch struct {
 func newWatch(ctx context.Context, file string) *watch {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pressure configuration: no notifications of the file, it is read from time to time", "file", file)
+		klog.FromContext(ctx).Error(err, "Pressure configuration: no notifications of the file, it is read from time to time",
+			"file", file)
 		watcher = nil
 	}
 	w := &watch{file: file, watcher: watcher, dirs: map[string]bool{}}

@@ -41,21 +41,23 @@ func (m *Manager) newCollection(ctx context.Context) (*collection, error) {
 	return c, nil
 }
 
-// dropInvalid leaves out images without an ID, which cannot be removed; as stock, where handlers are told apart it says so.
+// dropInvalid leaves out images without an ID, which cannot be removed; as stock, where handlers are told apart it says
+// so.
 func (c *collection) dropInvalid() {
 	c.images = slices.DeleteFunc(c.images, func(i plan.Image) bool {
 		if i.Key.ID != "" || !c.m.config.Features.RuntimeClassInImageCRI {
 			return false
 		}
 		if !i.InUse && !i.Pinned {
-			c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.InvalidImageID, "ImageID is not valid, skipping, image: %v", i.Key.ID)
+			c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.InvalidImageID,
+				"ImageID is not valid, skipping, image: %v", i.Key.ID)
 		}
 		return true
 	})
 }
 
-// free removes images, the least recently used first, each after a look at what is still missing, in bytes; until that is nothing,
-// no image is left that may go, or ctx ends. An image that cannot be removed is passed over.
+// free removes images, the least recently used first, each after a look at what is still missing, in bytes; until that
+// is nothing, no image is left that may go, or ctx ends. An image that cannot be removed is passed over.
 func (c *collection) free(ctx context.Context, missing func(context.Context) (int64, error)) error {
 	var failures []error
 	for {
@@ -87,7 +89,8 @@ func (c *collection) freeOld(ctx context.Context) error {
 	if len(failures) == 0 {
 		return nil
 	}
-	return fmt.Errorf("wanted to free images older than %v, encountered errors in image deletion: %w", c.m.config.Policy.Images.MaxAge, errors.Join(failures...))
+	return fmt.Errorf("wanted to free images older than %v, encountered errors in image deletion: %w",
+		c.m.config.Policy.Images.MaxAge, errors.Join(failures...))
 }
 
 // remove removes one image, unless a pod has come to want it since the node was looked at.
@@ -98,9 +101,11 @@ func (c *collection) remove(ctx context.Context, r plan.Removal) error {
 		c.images[i].InUse = true
 		return nil
 	}
-	klog.FromContext(ctx).Info("Removing image to free bytes", "imageID", image.ID, "size", image.Size, "runtimeHandler", image.Spec.RuntimeHandler,
+	klog.FromContext(ctx).Info("Removing image to free bytes", "imageID", image.ID, "size", image.Size,
+		"runtimeHandler", image.Spec.RuntimeHandler,
 		"reason", r.Reason, "lastUsed", r.Image.LastUsed)
-	if err := c.m.config.Images.RemoveImage(ctx, kubecontainer.ImageSpec{Image: image.ID, RuntimeHandler: image.Spec.RuntimeHandler}); err != nil {
+	if err := c.m.config.Images.RemoveImage(ctx,
+		kubecontainer.ImageSpec{Image: image.ID, RuntimeHandler: image.Spec.RuntimeHandler}); err != nil {
 		c.images[i].Broken = true
 		return err
 	}

@@ -32,7 +32,8 @@ type Containers interface {
 	DeleteContainer(ctx context.Context, id kubecontainer.ContainerID) error
 }
 
-// Collector removes everything that is left of pods which run no more, as stock does it at once: containers, sandboxes, logs.
+// Collector removes everything that is left of pods which run no more, as stock does it at once: containers, sandboxes,
+// logs.
 type Collector interface {
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
@@ -110,13 +111,15 @@ func (c *Config) validate() error {
 	}
 	err := errors.Join(
 		percent("HighThresholdPercent", c.Policy.HighPercent), percent("LowThresholdPercent", c.Policy.LowPercent),
-		missing("Images", c.Images == nil), missing("Containers", c.Containers == nil), missing("Collector", c.Collector == nil),
+		missing("Images", c.Images == nil), missing("Containers", c.Containers == nil),
+		missing("Collector", c.Collector == nil),
 		missing("Fates", c.Fates == nil), missing("Active", c.Active == nil), missing("SourcesReady", c.SourcesReady == nil),
 		missing("Pulling", c.Pulling == nil), missing("Measure", c.Measure == nil), missing("Stats", c.Stats == nil),
 		missing("Recorder", c.Recorder == nil), missing("Tracer", c.Tracer == nil), missing("Clock", c.Clock == nil),
 	)
 	if err == nil && c.Policy.LowPercent > c.Policy.HighPercent {
-		err = fmt.Errorf("LowThresholdPercent %d can not be higher than HighThresholdPercent %d", c.Policy.LowPercent, c.Policy.HighPercent)
+		err = fmt.Errorf("LowThresholdPercent %d can not be higher than HighThresholdPercent %d", c.Policy.LowPercent,
+			c.Policy.HighPercent)
 	}
 	return err
 }

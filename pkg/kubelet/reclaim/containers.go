@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 )
 
-// dead lists the containers that have ended, and how the runtime manager names them. Those in an unknown state may be running, and
-// those that were made and not started are about to be; neither is listed.
+// dead lists the containers that have ended, and how the runtime manager names them. Those in an unknown state may be
+// running, and those that were made and not started are about to be; neither is listed.
 func (m *Manager) dead(ctx context.Context) ([]plan.Container, map[string]kubecontainer.ContainerID, error) {
 	pods, err := m.config.Containers.GetPods(ctx, true)
 	if err != nil {
@@ -26,7 +26,9 @@ func (m *Manager) dead(ctx context.Context) ([]plan.Container, map[string]kubeco
 				continue
 			}
 			ids[c.ID.ID] = c.ID
-			list = append(list, plan.Container{ID: c.ID.ID, Pod: pod.ID, Name: c.Name, Created: time.Unix(0, c.CreatedAt), Fate: m.fate(pod.ID)})
+			list = append(list, plan.Container{
+				ID: c.ID.ID, Pod: pod.ID, Name: c.Name, Created: time.Unix(0, c.CreatedAt), Fate: m.fate(pod.ID),
+			})
 		}
 	}
 	return list, ids, nil

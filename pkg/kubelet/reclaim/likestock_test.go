@@ -55,7 +55,9 @@ func (s stockRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.P
 	return s.w.GetPods(ctx, all)
 }
 
-func (s stockRuntime) GetContainerStatus(ctx context.Context, uid types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
+func (s stockRuntime) GetContainerStatus(
+	ctx context.Context, uid types.UID, id kubecontainer.ContainerID,
+) (*kubecontainer.Status, error) {
 	return s.w.GetContainerStatus(ctx, uid, id)
 }
 
@@ -79,7 +81,10 @@ type play struct {
 }
 
 func newPlay(t *testing.T, seed int64, mutate func(*Config)) *play {
-	p := &play{Rand: rand.New(rand.NewSource(seed)), theirs: newWorld(), ours: newWorld(), began: time.Now(), seen: map[string]time.Time{}, used: map[string]bool{}, rules: map[string]bool{}}
+	p := &play{
+		Rand: rand.New(rand.NewSource(seed)), theirs: newWorld(), ours: newWorld(), began: time.Now(),
+		seen: map[string]time.Time{}, used: map[string]bool{}, rules: map[string]bool{},
+	}
 	p.policy.HighPercent = 50 + p.Intn(45)
 	p.policy.LowPercent = max(0, p.policy.HighPercent-p.Intn(30))
 	p.policy.Images.MinAge = time.Duration(p.Intn(600)) * time.Second
@@ -87,9 +92,11 @@ func newPlay(t *testing.T, seed int64, mutate func(*Config)) *play {
 		p.policy.Images.MaxAge = time.Duration(10+p.Intn(3000)) * time.Second
 	}
 	var err error
-	p.stock, err = stock.NewImageGCManager(stockRuntime{w: p.theirs}, p.theirs, nil, p.theirs, &v1.ObjectReference{Kind: "Node"}, stock.ImageGCPolicy{
-		HighThresholdPercent: p.policy.HighPercent, LowThresholdPercent: p.policy.LowPercent, MinAge: p.policy.Images.MinAge, MaxAge: p.policy.Images.MaxAge,
-	}, noop.NewTracerProvider())
+	p.stock, err = stock.NewImageGCManager(stockRuntime{w: p.theirs}, p.theirs, nil, p.theirs,
+		&v1.ObjectReference{Kind: "Node"}, stock.ImageGCPolicy{
+			HighThresholdPercent: p.policy.HighPercent, LowThresholdPercent: p.policy.LowPercent, MinAge: p.policy.Images.MinAge,
+			MaxAge: p.policy.Images.MaxAge,
+		}, noop.NewTracerProvider())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +171,8 @@ func (p *play) look() {
 	}
 	stats, _, _ := p.ours.ImageFsStats(context.Background())
 	capacity, available := int64(*stats.CapacityBytes), int64(*stats.AvailableBytes)
-	if 100-int(available*100/capacity) >= p.policy.HighPercent && capacity*int64(100-p.policy.LowPercent)/100 <= available {
+	if 100-int(available*100/capacity) >= p.policy.HighPercent &&
+		capacity*int64(100-p.policy.LowPercent)/100 <= available {
 		rule(notMissing)
 	}
 }
@@ -172,7 +180,9 @@ func (p *play) look() {
 // collect is what one collection of a manager does.
 func (p *play) collect(c collector, w *world) string {
 	counts := func() (sum [2]float64) {
-		for i, reason := range []string{stock.ImageGarbageCollectedTotalReasonAge, stock.ImageGarbageCollectedTotalReasonSpace} {
+		for i, reason := range []string{
+			stock.ImageGarbageCollectedTotalReasonAge, stock.ImageGarbageCollectedTotalReasonSpace,
+		} {
 			sum[i], _ = testutil.GetCounterMetricValue(metrics.ImageGarbageCollectedTotal.WithLabelValues(reason))
 		}
 		return sum
@@ -181,7 +191,8 @@ func (p *play) collect(c collector, w *world) string {
 	before := counts()
 	err := c.GarbageCollect(context.Background(), p.began)
 	after := counts()
-	return fmt.Sprintf("removed %q, error %v, events %q, by age %v, for space %v", w.removed, err != nil, w.events, after[0]-before[0], after[1]-before[1])
+	return fmt.Sprintf("removed %q, error %v, events %q, by age %v, for space %v", w.removed, err != nil, w.events,
+		after[0]-before[0], after[1]-before[1])
 }
 
 // runPlay returns the first difference that no rule explains, and the rules that were touched.

@@ -15,14 +15,16 @@ import (
 )
 
 const (
-	// detectPeriod is how often it is looked who uses which image, listPeriod how often the list of images is read; both as stock.
+	// detectPeriod is how often it is looked who uses which image, listPeriod how often the list of images is read; both
+	// as stock.
 	detectPeriod = 5 * time.Minute
 	listPeriod   = 30 * time.Second
 	// scope names the spans; stock's, so that traces can be compared.
 	scope = "k8s.io/kubernetes/pkg/kubelet/images"
 )
 
-// Manager removes images and containers that nobody uses. Its methods may be called from any goroutine. Run is called once.
+// Manager removes images and containers that nobody uses. Its methods may be called from any goroutine. Run is called
+// once.
 type Manager struct {
 	config Config
 	tracer trace.Tracer
@@ -49,7 +51,9 @@ func New(c Config) (*Manager, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return &Manager{config: c, tracer: c.Tracer.Tracer(scope), turn: make(chan struct{}, 1), records: map[plan.Key]history{}}, nil
+	return &Manager{
+		config: c, tracer: c.Tracer.Tracer(scope), turn: make(chan struct{}, 1), records: map[plan.Key]history{},
+	}, nil
 }
 
 // Run watches what images there are and who uses them, until ctx ends. It removes nothing.

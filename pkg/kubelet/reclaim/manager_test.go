@@ -153,10 +153,13 @@ func TestClaims(t *testing.T) {
 		"id":     {ID: "sha256:4444444444444444444444444444444444444444444444444444444444444444"},
 	}
 	for name, want := range map[string]string{
-		"busybox": "hub", "busybox:1.36": "hub", "docker.io/busybox": "hub", "docker.io/library/busybox:latest": "hub", "library/busybox": "hub",
-		"busybox:2": "", "quay.io/busybox": "", "example.com/library/busybox:latest": "",
-		"registry.k8s.io/pause" + digest: "digest", "registry.k8s.io/pause:3.10" + digest: "digest", "registry.k8s.io/pause:3.10": "", "other.io/pause" + digest: "",
-		"alpine:3": "mirror", "tools/alpine:3": "mirror", "quay.io/tools/alpine:3": "mirror", "docker.io/alpine:3": "", "alpine": "",
+		"busybox": "hub", "busybox:1.36": "hub", "docker.io/busybox": "hub", "docker.io/library/busybox:latest": "hub",
+		"library/busybox": "hub",
+		"busybox:2":       "", "quay.io/busybox": "", "example.com/library/busybox:latest": "",
+		"registry.k8s.io/pause" + digest: "digest", "registry.k8s.io/pause:3.10" + digest: "digest",
+		"registry.k8s.io/pause:3.10": "", "other.io/pause" + digest: "",
+		"alpine:3": "mirror", "tools/alpine:3": "mirror", "quay.io/tools/alpine:3": "mirror", "docker.io/alpine:3": "",
+		"alpine": "",
 		"sha256:4444444444444444444444444444444444444444444444444444444444444444": "id",
 		"4444444444444444444444444444444444444444444444444444444444444444":        "id",
 		"": "", "UPPER:CASE": "", "://": "",
@@ -174,7 +177,9 @@ func TestClaims(t *testing.T) {
 func TestImagesOfAPod(t *testing.T) {
 	pod := podOf("pod", "main")
 	pod.Spec.InitContainers = []v1.Container{{Image: "init"}}
-	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: "debug"}}}
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{
+		{EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: "debug"}},
+	}
 	pod.Spec.Volumes = []v1.Volume{{}, {VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "volume"}}}}
 	got := imagesOf(pod)
 	slices.Sort(got)
@@ -224,7 +229,9 @@ type pullService struct {
 	began, end chan struct{}
 }
 
-func (s pullService) PullImage(_ context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (s pullService) PullImage(
+	_ context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	s.began <- struct{}{}
 	<-s.end
 	return "ref of " + image.Image, errors.New("failed")
@@ -259,7 +266,9 @@ func (f imageFs) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, 
 	if f == "away" {
 		return nil, errors.New("away")
 	}
-	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: string(f)}}}}, nil
+	return &runtimeapi.ImageFsInfoResponse{
+		ImageFilesystems: []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: string(f)}}},
+	}, nil
 }
 
 func TestMeasureDisks(t *testing.T) {
@@ -281,7 +290,8 @@ func TestMeasureDisks(t *testing.T) {
 			t.Errorf("%+v: %+v, error %v", test, got, err)
 		}
 	}
-	if _, err := MeasureDisks(root+"/x", imageFs(root))(t.Context(), snapshot.NodeDevice); !errors.Is(err, os.ErrNotExist) {
+	if _, err := MeasureDisks(root+"/x", imageFs(root))(t.Context(), snapshot.NodeDevice); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -11,8 +11,9 @@ import (
 )
 
 var reclaims = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name:           "plimsoll_node_reclaims_total",
-	Help:           "Attempts to free space on a device of the node before pods are evicted, by device (node, image) and outcome (enough, not_enough, failed).",
+	Name: "plimsoll_node_reclaims_total",
+	Help: "Attempts to free space on a device of the node before pods are evicted, by device (node, image) " +
+		"and outcome (enough, not_enough, failed).",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"device", "outcome"})
 

@@ -13,10 +13,10 @@ import (
 
 var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
 
-// GarbageCollect removes images that nobody has used for the maximal age, and, when the image file system is fuller than the upper
-// percentage, as many more as bring it to the lower one, going by their sizes; as stock's. began is when the agent started: before
-// the maximal age has passed since, the age of no image is known. It waits for its turn. The error says also when there was not
-// enough to remove.
+// GarbageCollect removes images that nobody has used for the maximal age, and, when the image file system is fuller
+// than the upper percentage, as many more as bring it to the lower one, going by their sizes; as stock's. began is when
+// the agent started: before the maximal age has passed since, the age of no image is known. It waits for its turn. The
+// error says also when there was not enough to remove.
 func (m *Manager) GarbageCollect(ctx context.Context, began time.Time) error {
 	ctx, span := m.tracer.Start(ctx, "Images/GarbageCollect")
 	defer span.End()
@@ -40,7 +40,8 @@ func (m *Manager) GarbageCollect(ctx context.Context, began time.Time) error {
 	return errors.Join(aged, err)
 }
 
-// toLowPercent frees what lies between the use of the file system and the lower percentage, once it is above the upper one.
+// toLowPercent frees what lies between the use of the file system and the lower percentage, once it is above the upper
+// one.
 func (c *collection) toLowPercent(ctx context.Context) error {
 	capacity, available, err := c.imageFs(ctx)
 	if err != nil {
@@ -52,20 +53,23 @@ func (c *collection) toLowPercent(ctx context.Context) error {
 		return nil
 	}
 	need := capacity*int64(100-p.LowPercent)/100 - available
-	klog.FromContext(ctx).Info("Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
+	klog.FromContext(ctx).Info(
+		"Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
 		"usage", used, "highThreshold", p.HighPercent, "amountToFree", need, "lowThreshold", p.LowPercent)
 	before := c.freed
 	err = c.free(ctx, func(context.Context) (int64, error) { return need - (c.freed - before), nil })
 	freed := c.freed - before
 	if err != nil {
-		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", need, freed, err)
+		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", need, freed,
+			err)
 	}
 	if freed >= need {
 		return nil
 	}
 	message := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
-		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", used, size(capacity), freed)
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", used, size(capacity),
+		freed)
 	c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.FreeDiskSpaceFailed, "%s", message)
 	return errors.New(message)
 }
@@ -87,7 +91,8 @@ func (c *collection) imageFs(ctx context.Context) (capacity, available int64, er
 		available = capacity
 	}
 	if capacity == 0 {
-		c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.InvalidDiskCapacity, "%s", errNoCapacity.Error())
+		c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.InvalidDiskCapacity, "%s",
+			errNoCapacity.Error())
 		return 0, 0, errNoCapacity
 	}
 	return capacity, available, nil

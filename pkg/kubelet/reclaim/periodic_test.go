@@ -27,7 +27,8 @@ func TestPeriodicCollectionSaysWhenItCouldNotFreeEnough(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, m *Manager) {
 		w.capacity, w.system = 1<<20, 1<<20
 		err := m.GarbageCollect(t.Context(), time.Now())
-		want := "Insufficient free disk space on the node's image filesystem (100% of 1.0 MiB used). Failed to free sufficient space by deleting unused images (freed 600 bytes). " +
+		want := "Insufficient free disk space on the node's image filesystem (100% of 1.0 MiB used). Failed to free " +
+			"sufficient space by deleting unused images (freed 600 bytes). " +
 			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v", err)
@@ -73,7 +74,10 @@ func TestPeriodicCollectionNeedsFigures(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB", 5 << 50: "5120.0 TiB"} {
+	for bytes, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB",
+		5 << 50: "5120.0 TiB",
+	} {
 		if got := size(bytes); got != want {
 			t.Errorf("%d is %q, want %q", bytes, got, want)
 		}

@@ -12,8 +12,8 @@ import (
 // viewAge is how old a view of the node may be for ranking pods by their images.
 const viewAge = 30 * time.Second
 
-// PodImages tells for each pod that uses images how many bytes of them nobody else uses: what could be removed if the pod went.
-// Pinned images and those that are being pulled are nobody's. The view is at most half a minute old.
+// PodImages tells for each pod that uses images how many bytes of them nobody else uses: what could be removed if the
+// pod went. Pinned images and those that are being pulled are nobody's. The view is at most half a minute old.
 func (m *Manager) PodImages(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error) {
 	s, err := m.recent(ctx)
 	if err != nil {

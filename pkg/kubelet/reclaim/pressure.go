@@ -18,18 +18,19 @@ import (
 // limit is how long one attempt may take. Evictions do not wait that long; what it frees later counts all the same.
 const limit = 2 * time.Minute
 
-// Reclaim frees what eviction asks for and no more: one container or image at a time, and after each the file system itself says
-// whether it is enough. What costs users least goes first:
+// Reclaim frees what eviction asks for and no more: one container or image at a time, and after each the file system
+// itself says whether it is enough. What costs users least goes first:
 //
 //  1. containers of pods that are gone, and runs of containers beyond those that are kept (they also hold images)
 //  2. unused images, the least recently used first
 //  3. containers of pods that have ended but can still be asked for their logs
 //  4. the images that only those held
-//  5. when all that was not enough, what stock removes besides: sandboxes, containers in an unknown state, logs without a pod
+//  5. when all that was not enough, what stock removes besides: sandboxes, containers in an unknown state, logs without
+//     a pod
 //
-// Containers go only where writable layers lie on the device, images only where images do; see the request. It waits for its turn
-// and ends with ctx, or after two minutes. An error means that it was not known what is in use, or that the space could not be
-// measured, and that then nothing was removed; or that single removals failed.
+// Containers go only where writable layers lie on the device, images only where images do; see the request. It waits
+// for its turn and ends with ctx, or after two minutes. An error means that it was not known what is in use, or that
+// the space could not be measured, and that then nothing was removed; or that single removals failed.
 func (m *Manager) Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v", limit))
 	defer cancel()
@@ -45,10 +46,12 @@ func (m *Manager) Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapsho
 	a.got.More = enough && a.got.Containers+a.got.Images > 0
 	a.got.Freed = a.last - a.first
 	count(q.Device, enough, err)
-	klog.FromContext(ctx).Info("Reclaimed", "device", q.Device, "signal", q.Signal, "target", q.Target, "available", a.last,
+	klog.FromContext(ctx).Info("Reclaimed", "device", q.Device, "signal", q.Signal, "target", q.Target,
+		"available", a.last,
 		"freed", a.got.Freed, "containers", a.got.Containers, "images", a.got.Images, "enough", enough, "err", err)
 	if err != nil {
-		m.config.Recorder.Eventf(m.config.NodeRef, v1.EventTypeWarning, events.ImageGCFailed, "Freeing %s of the %s: %v", q.Signal.Resource(), q.Device, err)
+		m.config.Recorder.Eventf(m.config.NodeRef, v1.EventTypeWarning, events.ImageGCFailed, "Freeing %s of the %s: %v",
+			q.Signal.Resource(), q.Device, err)
 	}
 	return a.got, err
 }
@@ -131,7 +134,8 @@ func (a *attempt) missing(ctx context.Context) (int64, error) {
 	return a.q.Target - a.last, nil
 }
 
-// missingOfImages is missing in bytes: how many inodes an image has nobody says, so that for inodes any number may be needed.
+// missingOfImages is missing in bytes: how many inodes an image has nobody says, so that for inodes any number may be
+// needed.
 func (a *attempt) missingOfImages(ctx context.Context) (int64, error) {
 	missing, err := a.missing(ctx)
 	if err == nil && missing > 0 && a.q.Inodes() {

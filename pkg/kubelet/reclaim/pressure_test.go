@@ -85,11 +85,14 @@ func TestReclaimOfInodesGoesOneByOne(t *testing.T) {
 
 func TestWhatIsInUseStays(t *testing.T) {
 	for name, use := range map[string]func(w *world){
-		"a container":                func(w *world) { w.runs("pod", "c", "a", 0) },
-		"the last run of one":        func(w *world) { w.runs("pod", "c", "a", time.Hour) },
-		"a pod that is starting":     func(w *world) { w.active = []*v1.Pod{podOf("pod", "a")} },
-		"a pull":                     func(w *world) { w.pulling = []string{"a:latest"} },
-		"a volume of a container":    func(w *world) { w.runs("pod", "c", "c", 0); w.fails["volume of pod-c"] = errors.New("sha256:a") },
+		"a container":            func(w *world) { w.runs("pod", "c", "a", 0) },
+		"the last run of one":    func(w *world) { w.runs("pod", "c", "a", time.Hour) },
+		"a pod that is starting": func(w *world) { w.active = []*v1.Pod{podOf("pod", "a")} },
+		"a pull":                 func(w *world) { w.pulling = []string{"a:latest"} },
+		"a volume of a container": func(w *world) {
+			w.runs("pod", "c", "c", 0)
+			w.fails["volume of pod-c"] = errors.New("sha256:a")
+		},
 		"the runtime, which pins it": func(w *world) { w.images[0].Pinned = true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +133,8 @@ func TestContainersThatVanish(t *testing.T) {
 		w.runs("gone", "c", "a", time.Hour)
 		w.runs("gone", "d", "a", time.Hour)
 		w.fates["gone"] = plan.Gone
-		w.fails["GetContainerStatus"] = fmt.Errorf("runtime container status: %w", status.Error(codes.NotFound, "no such container"))
+		w.fails["GetContainerStatus"] = fmt.Errorf("runtime container status: %w",
+			status.Error(codes.NotFound, "no such container"))
 		w.fails["gone-c-1h0m0s"] = errors.New("no such container")
 		got := reclaimed(t, m, wants(450))
 		expect(t, "removed", w.removed, []string{"gone-d-1h0m0s", "sha256:b"})
@@ -171,7 +175,8 @@ func TestUnknownUseRemovesNothing(t *testing.T) {
 				got.Missing = 0
 				expect(t, "got", got, snapshot.Reclaimed{})
 				expect(t, "removed", w.removed, []string(nil))
-				if !errors.Is(err, broken) || len(w.events) != 1 || !strings.HasPrefix(w.events[0], "ImageGCFailed: Freeing ephemeral-storage of the node device: ") {
+				if !errors.Is(err, broken) || len(w.events) != 1 ||
+					!strings.HasPrefix(w.events[0], "ImageGCFailed: Freeing ephemeral-storage of the node device: ") {
 					t.Errorf("error %v, events %v", err, w.events)
 				}
 			})
@@ -234,8 +239,8 @@ func TestContainersStayWhileItIsNotKnownWhoseTheyAre(t *testing.T) {
 	})
 }
 
-// On the image device of a split file system there are no containers; those that nobody has a use for go all the same, since they
-// hold images.
+// On the image device of a split file system there are no containers; those that nobody has a use for go all the same,
+// since they hold images.
 func TestOnlyWhatIsAskedForGoes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, m *Manager) {
 		w.runs("job", "c", "b", time.Hour)

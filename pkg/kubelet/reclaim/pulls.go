@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pulls is the runtime's image service, and knows what is being pulled through it. What stock's pull manager writes down of pulls is
-// private to it, and outlives pulls that failed.
+// Pulls is the runtime's image service, and knows what is being pulled through it. What stock's pull manager writes
+// down of pulls is private to it, and outlives pulls that failed.
 type Pulls struct {
 	internalapi.ImageManagerService
 
@@ -25,7 +25,9 @@ func TrackPulls(service internalapi.ImageManagerService) *Pulls {
 }
 
 // PullImage pulls an image; until it returns the image counts as being pulled.
-func (p *Pulls) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+func (p *Pulls) PullImage(
+	ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	name := image.GetImage()
 	p.change(name, 1)
 	defer p.change(name, -1)

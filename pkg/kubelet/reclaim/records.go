@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 )
 
-// observe writes into the table what was seen, forgets images that are gone, and returns those that are there in the order of the
-// runtime's list. An image in use was last used when it was seen.
+// observe writes into the table what was seen, forgets images that are gone, and returns those that are there in the
+// order of the runtime's list. An image in use was last used when it was seen.
 func (m *Manager) observe(s *sighting) []plan.Image {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,8 +76,8 @@ func (m *Manager) publish(images []kubecontainer.Image) {
 	m.list.Store(&sorted)
 }
 
-// GetImageList is the list of images as it was read last, the biggest first; empty before the first time. The caller must not
-// modify it. The error is always nil; it is there for stock's interface.
+// GetImageList is the list of images as it was read last, the biggest first; empty before the first time. The caller
+// must not modify it. The error is always nil; it is there for stock's interface.
 func (m *Manager) GetImageList() ([]kubecontainer.Image, error) {
 	if list := m.list.Load(); list != nil {
 		return *list, nil

@@ -66,7 +66,8 @@ func (m *Manager) sight(ctx context.Context) (*sighting, error) {
 	return s, nil
 }
 
-// volumes are the images that containers have as volumes, by ID or by digest. A container that is gone meanwhile has none.
+// volumes are the images that containers have as volumes, by ID or by digest. A container that is gone meanwhile has
+// none.
 func (m *Manager) volumes(ctx context.Context, pods []*kubecontainer.Pod) (map[types.UID][]string, error) {
 	names := map[types.UID][]string{}
 	if !m.config.Features.ImageVolume {
@@ -91,7 +92,8 @@ func (m *Manager) volumes(ctx context.Context, pods []*kubecontainer.Pod) (map[t
 	return names, nil
 }
 
-// usersOf lists the pods that use an image, each once, in no particular order. A pull that is under way counts as nobody.
+// usersOf lists the pods that use an image, each once, in no particular order. A pull that is under way counts as
+// nobody.
 func (s *sighting) usersOf(image *kubecontainer.Image) []types.UID {
 	var users []types.UID
 	for _, h := range s.held[image.ID] {

@@ -18,8 +18,8 @@ type ImageFs interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// MeasureDisks measures by statfs(2): the node's device where root is, which is the kubelet's directory, the image device where the
-// runtime says that its images are.
+// MeasureDisks measures by statfs(2): the node's device where root is, which is the kubelet's directory, the image
+// device where the runtime says that its images are.
 func MeasureDisks(root string, images ImageFs) Measure {
 	return func(ctx context.Context, d snapshot.Device) (Space, error) {
 		path := root

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// world is a fake node: a runtime with images and containers on one file system, and the pods. Its methods may be called from any
-// goroutine; tests change its fields while nothing runs.
+// world is a fake node: a runtime with images and containers on one file system, and the pods. Its methods may be
+// called from any goroutine; tests change its fields while nothing runs.
 type world struct {
 	mu         sync.Mutex
 	images     []image
@@ -65,11 +65,17 @@ type image struct {
 }
 
 func newWorld(images ...image) *world {
-	return &world{images: images, capacity: 1000, inodes: 1000, fates: map[types.UID]plan.Fate{}, fails: map[string]error{}}
+	return &world{
+		images: images, capacity: 1000, inodes: 1000, fates: map[types.UID]plan.Fate{}, fails: map[string]error{},
+	}
 }
 
 func img(name string, bytes int64) image {
-	return image{Image: kubecontainer.Image{ID: "sha256:" + name, RepoTags: []string{"docker.io/library/" + name + ":latest"}, Size: bytes}, takes: bytes, inodes: 10}
+	return image{
+		Image: kubecontainer.Image{
+			ID: "sha256:" + name, RepoTags: []string{"docker.io/library/" + name + ":latest"}, Size: bytes,
+		}, takes: bytes, inodes: 10,
+	}
 }
 
 func (w *world) ListImages(context.Context) ([]kubecontainer.Image, error) {
@@ -84,7 +90,9 @@ func (w *world) ListImages(context.Context) ([]kubecontainer.Image, error) {
 
 func (w *world) RemoveImage(_ context.Context, spec kubecontainer.ImageSpec) error {
 	return w.remove(spec.Image, func() {
-		w.images = slices.DeleteFunc(w.images, func(i image) bool { return i.ID == spec.Image && i.Spec.RuntimeHandler == spec.RuntimeHandler })
+		w.images = slices.DeleteFunc(w.images, func(i image) bool {
+			return i.ID == spec.Image && i.Spec.RuntimeHandler == spec.RuntimeHandler
+		})
 	})
 }
 
@@ -120,7 +128,9 @@ func (w *world) GetPods(_ context.Context, all bool) ([]*kubecontainer.Pod, erro
 	return slices.Clone(w.pods), w.fails["GetPods"]
 }
 
-func (w *world) GetContainerStatus(_ context.Context, _ types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
+func (w *world) GetContainerStatus(
+	_ context.Context, _ types.UID, id kubecontainer.ContainerID,
+) (*kubecontainer.Status, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := &kubecontainer.Status{ID: id}
@@ -134,7 +144,9 @@ func (w *world) DeleteContainer(_ context.Context, id kubecontainer.ContainerID)
 	return w.remove(id.ID, func() {
 		for i, pod := range w.pods {
 			c := *pod
-			c.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c *kubecontainer.Container) bool { return c.ID == id })
+			c.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c *kubecontainer.Container) bool {
+				return c.ID == id
+			})
 			w.pods[i] = &c
 		}
 	})
@@ -202,7 +214,10 @@ func (w *world) config() Config {
 		Pulling:      func() []string { w.mu.Lock(); defer w.mu.Unlock(); return w.pulling },
 		SourcesReady: func() bool { return !w.notReady },
 		Measure:      w.measure, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
-		Policy:   Policy{HighPercent: 90, LowPercent: 80, Images: plan.Policy{MinAge: 2 * time.Minute}, Containers: plan.ContainerPolicy{Keep: 1}},
+		Policy: Policy{
+			HighPercent: 90, LowPercent: 80, Images: plan.Policy{MinAge: 2 * time.Minute},
+			Containers: plan.ContainerPolicy{Keep: 1},
+		},
 		Hooks:    []stock.PostImageGCHook{w.hook},
 		Features: Features{RuntimeClassInImageCRI: true, ImageVolume: true},
 	}
@@ -220,7 +235,8 @@ func (w *world) manager(t *testing.T) *Manager {
 // runs adds a container to a pod. One that has ended was made that long ago.
 func (w *world) runs(pod types.UID, name, of string, ended time.Duration) {
 	c := &kubecontainer.Container{
-		ID: kubecontainer.ContainerID{Type: "fake", ID: string(pod) + "-" + name}, Name: name, ImageID: "sha256:" + of, State: kubecontainer.ContainerStateRunning,
+		ID: kubecontainer.ContainerID{Type: "fake", ID: string(pod) + "-" + name}, Name: name, ImageID: "sha256:" + of,
+		State: kubecontainer.ContainerStateRunning,
 	}
 	if ended > 0 {
 		c.State, c.CreatedAt = kubecontainer.ContainerStateExited, time.Now().Add(-ended).UnixNano()
@@ -251,7 +267,9 @@ func (w *world) used(m *Manager, names ...string) {
 
 // wants is the request that so many bytes be available.
 func wants(bytes int64) policy.ReclaimRequest {
-	return policy.ReclaimRequest{Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true, Target: bytes}
+	return policy.ReclaimRequest{
+		Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true, Target: bytes,
+	}
 }
 
 func expect[T any](t *testing.T, what string, got, want T) {

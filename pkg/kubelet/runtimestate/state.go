@@ -20,7 +20,8 @@ var (
 	errDown        = errors.New("container runtime is down")
 )
 
-// HealthCheck reports whether a part of the agent is well, and if not why. It must be quick and must not call the runtime.
+// HealthCheck reports whether a part of the agent is well, and if not why. It must be quick and must not call the
+// runtime.
 type HealthCheck func() (bool, error)
 
 type namedCheck struct {
@@ -100,8 +101,8 @@ func (s *State) PodCIDR() string {
 	return s.podCIDR
 }
 
-// SetRuntimeHandlers records the handlers of the runtime. They are kept ordered by name, so that the node status does not change
-// when only their order does.
+// SetRuntimeHandlers records the handlers of the runtime. They are kept ordered by name, so that the node status does
+// not change when only their order does.
 func (s *State) SetRuntimeHandlers(handlers []kubecontainer.RuntimeHandler) {
 	sorted := slices.Clone(handlers)
 	slices.SortStableFunc(sorted, func(a, b kubecontainer.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
@@ -131,8 +132,8 @@ func (s *State) RuntimeFeatures() *kubecontainer.RuntimeFeatures {
 	return s.features
 }
 
-// RuntimeErrors is nil when the runtime was found ready not longer ago than maxSilence, says that it is ready, and all health checks
-// pass. The checks are called without a lock.
+// RuntimeErrors is nil when the runtime was found ready not longer ago than maxSilence, says that it is ready, and all
+// health checks pass. The checks are called without a lock.
 func (s *State) RuntimeErrors() error {
 	s.mu.RLock()
 	lastSync, runtimeErr, checks := s.lastSync, s.errs.runtime, s.checks
@@ -170,7 +171,8 @@ func (s *State) StorageErrors() error {
 	return asError([]error{s.errs.storage})
 }
 
-// asError joins errors as stock prints them, without nil ones. It keeps an empty aggregate from becoming an error that is not nil.
+// asError joins errors as stock prints them, without nil ones. It keeps an empty aggregate from becoming an error that
+// is not nil.
 func asError(errs []error) error {
 	if aggregate := utilerrors.NewAggregate(errs); aggregate != nil {
 		return aggregate

@@ -23,8 +23,9 @@ type Runtime interface {
 type UpdaterConfig struct {
 	Runtime Runtime
 	State   *State
-	// OnFirstReady, if not nil, is called once, when the runtime is ready for the first time, before that is recorded in State. It
-	// holds up further updates until it returns. What the agent cannot live without it must report by its own means.
+	// OnFirstReady, if not nil, is called once, when the runtime is ready for the first time, before that is recorded in
+	// State. It holds up further updates until it returns. What the agent cannot live without it must report by its own
+	// means.
 	OnFirstReady func(context.Context)
 }
 
@@ -53,8 +54,8 @@ func (u *Updater) ExpectReady() {
 	u.expectReady = true
 }
 
-// Update asks the runtime once. It may be called from several goroutines; calls take turns. When the runtime gives no answer the
-// state stays as it is, and the runtime counts as down once it has been silent for too long.
+// Update asks the runtime once. It may be called from several goroutines; calls take turns. When the runtime gives no
+// answer the state stays as it is, and the runtime counts as down once it has been silent for too long.
 func (u *Updater) Update(ctx context.Context) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,9 +78,11 @@ func (u *Updater) Update(ctx context.Context) {
 	}
 }
 
-// check returns an error when the runtime does not report the condition as true. The text ends in the condition as the runtime
-// reports it, because it becomes part of the node's Ready condition.
-func (u *Updater) check(logger klog.Logger, status *kubecontainer.RuntimeStatus, t kubecontainer.RuntimeConditionType, text string) error {
+// check returns an error when the runtime does not report the condition as true. The text ends in the condition as the
+// runtime reports it, because it becomes part of the node's Ready condition.
+func (u *Updater) check(
+	logger klog.Logger, status *kubecontainer.RuntimeStatus, t kubecontainer.RuntimeConditionType, text string,
+) error {
 	condition := status.GetRuntimeCondition(t)
 	if condition != nil && condition.Status {
 		return nil

@@ -40,13 +40,14 @@ func TestUpdate(t *testing.T) {
 		rt := &fakeRuntime{err: errors.New("connection refused")}
 		state := runtimestate.New(30 * time.Second)
 		firsts := 0
-		u := runtimestate.NewUpdater(runtimestate.UpdaterConfig{Runtime: rt, State: state, OnFirstReady: func(context.Context) {
-			firsts++
-			wantError(t, state.RuntimeErrors(), "container runtime status check may not have completed yet")
-			if len(state.RuntimeHandlers()) != 1 {
-				t.Error("handlers are not there yet for what starts now")
-			}
-		}})
+		u := runtimestate.NewUpdater(runtimestate.UpdaterConfig{Runtime: rt, State: state,
+			OnFirstReady: func(context.Context) {
+				firsts++
+				wantError(t, state.RuntimeErrors(), "container runtime status check may not have completed yet")
+				if len(state.RuntimeHandlers()) != 1 {
+					t.Error("handlers are not there yet for what starts now")
+				}
+			}})
 		ctx := t.Context()
 		u.Update(ctx)
 		wantError(t, state.NetworkErrors(), "network state unknown")

@@ -33,7 +33,8 @@ type fakeAuth struct {
 
 func newAuth(allowed func(authorizer.Attributes) bool) *fakeAuth {
 	a := &fakeAuth{allowed: allowed}
-	a.AuthInterface = stockserver.NewKubeletAuth(authenticator.RequestFunc(a.authenticate), stockserver.NewNodeAuthorizerAttributesGetter("n"),
+	a.AuthInterface = stockserver.NewKubeletAuth(authenticator.RequestFunc(a.authenticate),
+		stockserver.NewNodeAuthorizerAttributesGetter("n"),
 		authorizer.AuthorizerFunc(a.authorize), dynamiccertificates.NewUnionCAContentProvider())
 	return a
 }
@@ -117,8 +118,8 @@ func allFeatures(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, zpagesfeatures.ComponentStatusz, true)
 }
 
-// No path of the secure handler is served to somebody unknown (401) or somebody without the right (403); and whoever has the
-// right gets through to the handler.
+// No path of the secure handler is served to somebody unknown (401) or somebody without the right (403); and whoever
+// has the right gets through to the handler.
 func TestEveryEndpointIsGuarded(t *testing.T) {
 	allFeatures(t)
 	for name, config := range map[string]*kubeletconfig.KubeletConfiguration{
@@ -128,7 +129,8 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			auth := newAuth(func(authorizer.Attributes) bool { return true })
-			handler := stockserver.NewServer(t.Context(), newWorld(testPod("x", "x", false)).host(), analyzer{}, nil, flags{}, auth, config)
+			handler := stockserver.NewServer(t.Context(), newWorld(testPod("x", "x", false)).host(), analyzer{}, nil, flags{},
+				auth, config)
 			paths := endpoints(t, &handler)
 			if len(paths) < 20 {
 				t.Fatalf("only %d endpoints found: the test looks at the wrong thing", len(paths))

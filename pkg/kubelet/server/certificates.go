@@ -41,8 +41,8 @@ type Certificates struct {
 	clients *dynamiccertificates.DynamicServingCertificateController
 }
 
-// NewCertificates reads the files once and starts nothing. It must not be called twice in a process with RequestFromAPI: the
-// certificate manager registers metrics.
+// NewCertificates reads the files once and starts nothing. It must not be called twice in a process with
+// RequestFromAPI: the certificate manager registers metrics.
 func NewCertificates(cfg CertificatesConfig) (*Certificates, error) {
 	c := &Certificates{tls: &tls.Config{
 		MinVersion:       cfg.Options.MinVersion,
@@ -86,13 +86,15 @@ func (c *Certificates) serving(cfg CertificatesConfig) (func() *tls.Certificate,
 	files := cfg.Options.CertFile != "" && cfg.Options.KeyFile != ""
 	switch {
 	case cfg.RequestFromAPI:
-		c.manager, err = kubeletcertificate.NewKubeletServerCertificateManager(cfg.Client, cfg.Kubelet, cfg.NodeName, cfg.Addresses, cfg.Directory)
+		c.manager, err = kubeletcertificate.NewKubeletServerCertificateManager(cfg.Client, cfg.Kubelet, cfg.NodeName,
+			cfg.Addresses, cfg.Directory)
 		if err != nil {
 			return nil, fmt.Errorf("failed to initialize certificate manager: %w", err)
 		}
 		return c.manager.Current, nil
 	case files && cfg.ReloadFiles:
-		c.manager, err = kubeletcertificate.NewKubeletServerCertificateDynamicFileManager(cfg.Options.CertFile, cfg.Options.KeyFile)
+		c.manager, err = kubeletcertificate.NewKubeletServerCertificateDynamicFileManager(cfg.Options.CertFile,
+			cfg.Options.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("failed to initialize file based certificate manager: %w", err)
 		}

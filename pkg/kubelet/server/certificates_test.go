@@ -35,7 +35,8 @@ func TestCertificatesThatAreNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, reload := range []bool{false, true} {
-		if _, err := NewCertificates(CertificatesConfig{Options: options, ReloadFiles: reload}); err == nil || !strings.Contains(err.Error(), options.KeyFile) {
+		if _, err := NewCertificates(CertificatesConfig{Options: options, ReloadFiles: reload}); err == nil ||
+			!strings.Contains(err.Error(), options.KeyFile) {
 			t.Errorf("reload %v: got %v, want the name of the missing file", reload, err)
 		}
 	}
@@ -49,7 +50,8 @@ func TestCertificatesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// Clients are asked for a certificate but may come without; the bundle is read at once, so that a wrong one is found at start.
+// Clients are asked for a certificate but may come without; the bundle is read at once, so that a wrong one is found at
+// start.
 func TestClientCA(t *testing.T) {
 	options := selfSigned(t)
 	options.ClientCAFile = options.CertFile
@@ -76,7 +78,8 @@ func TestClientCA(t *testing.T) {
 		}
 	}
 	options.ClientCAFile = "/no/such/ca"
-	if _, err := NewCertificates(CertificatesConfig{Options: options}); err == nil || !strings.Contains(err.Error(), "/no/such/ca") {
+	if _, err := NewCertificates(CertificatesConfig{Options: options}); err == nil ||
+		!strings.Contains(err.Error(), "/no/such/ca") {
 		t.Errorf("got %v, want the name of the missing file", err)
 	}
 }
@@ -88,7 +91,9 @@ func TestCertificatesRunEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificates, err := NewCertificates(CertificatesConfig{Options: options, ReloadFiles: true, ReloadClientCA: true, ClientCA: bundle})
+	certificates, err := NewCertificates(CertificatesConfig{
+		Options: options, ReloadFiles: true, ReloadClientCA: true, ClientCA: bundle,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

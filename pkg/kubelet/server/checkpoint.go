@@ -10,9 +10,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CheckpointContainer writes the state of a running container to an archive in the checkpoint directory. It fills in where
-// request asks for it: the caller reads the archive's path from request.Location afterwards.
-func (h *Host) CheckpointContainer(ctx context.Context, uid types.UID, fullName, name string, request *runtimeapi.CheckpointContainerRequest) error {
+// CheckpointContainer writes the state of a running container to an archive in the checkpoint directory. It fills in
+// where request asks for it: the caller reads the archive's path from request.Location afterwards.
+func (h *Host) CheckpointContainer(
+	ctx context.Context, uid types.UID, fullName, name string, request *runtimeapi.CheckpointContainerRequest,
+) error {
 	container, err := h.runningContainer(ctx, fullName, uid, name)
 	if err != nil {
 		return err

@@ -10,11 +10,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/images"
 )
 
-// GetKubeletContainerLogs copies the log of one container to stdout and stderr, either of which is nil when it was not asked
-// for. With options.Follow it returns when the container has ended or ctx is done.
+// GetKubeletContainerLogs copies the log of one container to stdout and stderr, either of which is nil when it was not
+// asked for. With options.Follow it returns when the container has ended or ctx is done.
 //
 //nolint:revive // the stock server has this many parameters
-func (h *Host) GetKubeletContainerLogs(ctx context.Context, fullName, container string, options *v1.PodLogOptions, stdout, stderr io.Writer) error {
+func (h *Host) GetKubeletContainerLogs(
+	ctx context.Context, fullName, container string, options *v1.PodLogOptions, stdout, stderr io.Writer,
+) error {
 	pod, err := h.loggedPod(fullName)
 	if err != nil {
 		return err
@@ -54,8 +56,8 @@ func (h *Host) loggedPod(fullName string) (*v1.Pod, error) {
 	return pod, nil
 }
 
-// loggedContainer chooses the attempt of a container whose log is meant: the running one, else the last that ended; with
-// previous, the one before.
+// loggedContainer chooses the attempt of a container whose log is meant: the running one, else the last that ended;
+// with previous, the one before.
 func loggedContainer(pod string, status *v1.PodStatus, name string, previous bool) (kubecontainer.ContainerID, error) {
 	container := containerStatus(status, name)
 	if container == nil {
@@ -84,7 +86,9 @@ func loggedContainer(pod string, status *v1.PodStatus, name string, previous boo
 }
 
 func containerStatus(status *v1.PodStatus, name string) *v1.ContainerStatus {
-	for _, list := range [][]v1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{
+		status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses,
+	} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]

@@ -11,14 +11,18 @@ import (
 )
 
 //go:linkname stockLoggedContainer k8s.io/kubernetes/pkg/kubelet.(*Kubelet).validateContainerLogStatus
-func stockLoggedContainer(kubelet unsafe.Pointer, pod string, status *v1.PodStatus, name string, previous bool) (kubecontainer.ContainerID, error)
+func stockLoggedContainer(
+	kubelet unsafe.Pointer, pod string, status *v1.PodStatus, name string, previous bool,
+) (kubecontainer.ContainerID, error)
 
 // The choice of the container whose log is meant, and every message, equal stock's.
 func TestLoggedContainerEqualsStock(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(rt *rapid.T) {
 		status := &v1.PodStatus{}
-		for _, list := range []*[]v1.ContainerStatus{&status.ContainerStatuses, &status.InitContainerStatuses, &status.EphemeralContainerStatuses} {
+		for _, list := range []*[]v1.ContainerStatus{
+			&status.ContainerStatuses, &status.InitContainerStatuses, &status.EphemeralContainerStatuses,
+		} {
 			for range rapid.IntRange(0, 2).Draw(rt, "containers") {
 				*list = append(*list, drawStatus(rt, rapid.SampledFrom(names).Draw(rt, "name")))
 			}
@@ -41,7 +45,9 @@ func drawStatus(rt *rapid.T, name string) v1.ContainerStatus {
 		case 2:
 			s.Terminated = &v1.ContainerStateTerminated{ContainerID: id()}
 		case 3:
-			s.Waiting = &v1.ContainerStateWaiting{Reason: rapid.SampledFrom([]string{"", "ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff"}).Draw(rt, "reason")}
+			s.Waiting = &v1.ContainerStateWaiting{
+				Reason: rapid.SampledFrom([]string{"", "ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff"}).Draw(rt, "reason"),
+			}
 		}
 		return s
 	}

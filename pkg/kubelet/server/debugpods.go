@@ -27,8 +27,8 @@ type WorkerViews interface {
 	Views() podworkers.Listing
 }
 
-// debugPods answers debugPodsPath and leaves everything else to next. Stock's container takes no handlers from outside, so the path is
-// guarded here: by the same authenticator and authorizer, asked what stock's filter asks for /pods.
+// debugPods answers debugPodsPath and leaves everything else to next. Stock's container takes no handlers from outside,
+// so the path is guarded here: by the same authenticator and authorizer, asked what stock's filter asks for /pods.
 type debugPods struct {
 	views   WorkerViews
 	auth    stockserver.AuthInterface
@@ -53,10 +53,13 @@ func (d *debugPods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httplog.WithLogging(http.HandlerFunc(d.serve), httplog.DefaultStacktracePred).ServeHTTP(w, r)
 }
 
-// countedMethods are those that stock's metrics name; the rest is "other", so that a client cannot make up label values.
-var countedMethods = sets.New(http.MethodOptions, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodTrace, http.MethodConnect)
+// countedMethods are those that stock's metrics name; the rest is "other", so that a client cannot make up label
+// values.
+var countedMethods = sets.New(http.MethodOptions, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+	http.MethodDelete, http.MethodTrace, http.MethodConnect)
 
-// count counts a request among those of stock's handlers below /debug. The returned function is called when it has been answered.
+// count counts a request among those of stock's handlers below /debug. The returned function is called when it has been
+// answered.
 func count(method string) func() {
 	if !countedMethods.Has(method) {
 		method = "other"
@@ -123,8 +126,9 @@ func wantedFormat(r *http.Request) string {
 	return "json"
 }
 
-// mayReadPods asks whether the sender of r may read this node's pods, and answers 200 or the status and words that stock's filter gives
-// on /pods: the right to nodes/pods is enough with fine-grained authorization (KEP-2862), else it is nodes/proxy.
+// mayReadPods asks whether the sender of r may read this node's pods, and answers 200 or the status and words that
+// stock's filter gives on /pods: the right to nodes/pods is enough with fine-grained authorization (KEP-2862), else it
+// is nodes/proxy.
 func mayReadPods(ctx context.Context, auth stockserver.AuthInterface, r *http.Request) (status int, why string) {
 	logger := klog.FromContext(ctx)
 	who, known, err := auth.AuthenticateRequest(r)

@@ -31,19 +31,26 @@ func (o *oneStuckPod) Views() podworkers.Listing {
 	ago := func(d time.Duration) time.Time { return viewTime.Add(-d) }
 	return podworkers.Listing{Time: viewTime, Workers: []podworkers.View{
 		{
-			Namespace: "a", Name: "stuck", UID: "u1", Phase: "Terminating", Operation: "terminate", WaitsFor: "containers to stop",
-			Since: podworkers.Since{Seen: ago(time.Hour), Started: ago(time.Hour), Requested: ago(time.Minute)},
+			Namespace: "a", Name: "stuck", UID: "u1", Phase: "Terminating", Operation: "terminate",
+			WaitsFor: "containers to stop",
+			Since:    podworkers.Since{Seen: ago(time.Hour), Started: ago(time.Hour), Requested: ago(time.Minute)},
 			Termination: &podworkers.TerminationView{
-				Cause: "eviction", GraceSeconds: 30, Deadline: ago(30 * time.Second), Begun: true, Hastened: true, Waiters: 2, Stuck: true,
+				Cause: "eviction", GraceSeconds: 30, Deadline: ago(30 * time.Second), Begun: true, Hastened: true, Waiters: 2,
+				Stuck: true,
 			},
 			LastError: &podworkers.ErrorView{Time: ago(5 * time.Second), Message: "the runtime\tsays no", Failures: 3},
 		},
-		{Namespace: "b", Name: "well", UID: "u2", Static: true, Phase: "Syncing", Operation: "none", Since: podworkers.Since{Seen: ago(90 * time.Second)}},
+		{
+			Namespace: "b", Name: "well", UID: "u2", Static: true, Phase: "Syncing", Operation: "none",
+			Since: podworkers.Since{Seen: ago(90 * time.Second)},
+		},
 	}, Omitted: 7}
 }
 
 // debugHandler is the handler of the secure port.
-func debugHandler(t *testing.T, views WorkerViews, auth stockserver.AuthInterface, config *kubeletconfig.KubeletConfiguration) http.Handler {
+func debugHandler(
+	t *testing.T, views WorkerViews, auth stockserver.AuthInterface, config *kubeletconfig.KubeletConfiguration,
+) http.Handler {
 	t.Helper()
 	stock := stockserver.NewServer(t.Context(), newWorld().host(), analyzer{}, nil, flags{}, auth, config)
 	stock.InstallTracingFilter(oteltrace.NewTracerProvider())
@@ -83,7 +90,8 @@ func TestDebugPodsIsGuardedAsPods(t *testing.T) {
 				if ours.Code != theirs.Code {
 					t.Errorf("%s: %d, on /pods %d", what, ours.Code, theirs.Code)
 				}
-				if ours.Code != http.StatusOK && ours.Code != http.StatusMethodNotAllowed && ours.Body.String() != theirs.Body.String() {
+				if ours.Code != http.StatusOK && ours.Code != http.StatusMethodNotAllowed &&
+					ours.Body.String() != theirs.Body.String() {
 					t.Errorf("%s: %q, on /pods %q", what, ours.Body, theirs.Body)
 				}
 				if !reflect.DeepEqual(essence(auth.asked), essence(asked)) {
@@ -105,7 +113,8 @@ func essence(asked []authorizer.Attributes) []string {
 	var all []string
 	for _, a := range asked {
 		all = append(all, strings.Join([]string{
-			a.GetUser().GetName(), a.GetVerb(), a.GetAPIVersion(), a.GetResource(), a.GetName(), a.GetSubresource(), a.GetNamespace(), fmt.Sprint(a.IsResourceRequest()),
+			a.GetUser().GetName(), a.GetVerb(), a.GetAPIVersion(), a.GetResource(), a.GetName(), a.GetSubresource(),
+			a.GetNamespace(), fmt.Sprint(a.IsResourceRequest()),
 		}, " "))
 	}
 	return all
@@ -132,7 +141,8 @@ func TestDebugPodsWithoutADecision(t *testing.T) {
 // With the debugging handlers off nobody sees anything, and only those who may are told why.
 func TestDebugPodsOff(t *testing.T) {
 	views := &oneStuckPod{}
-	handler := debugHandler(t, views, newAuth(func(authorizer.Attributes) bool { return true }), &kubeletconfig.KubeletConfiguration{})
+	handler := debugHandler(t, views, newAuth(func(authorizer.Attributes) bool { return true }),
+		&kubeletconfig.KubeletConfiguration{})
 	for token, want := range map[string]int{"": 401, "nobody": 403, "reader": 405} {
 		theirs := request(t, handler, endpoint{"GET", "/runningpods/"}, token).Code
 		if got := request(t, handler, endpoint{"GET", "/debug/pods"}, token).Code; got != want || got != theirs {
@@ -174,25 +184,32 @@ func TestDebugPodsFormats(t *testing.T) {
 		return recorder
 	}
 	for _, tc := range []struct{ query, accept, want string }{
-		{"", "", "application/json"}, {"", "*/*", "application/json"}, {"", "application/json, text/plain", "application/json"},
-		{"?format=json", "text/plain", "application/json"}, {"?format=text", "", "text/plain; charset=utf-8"}, {"", "text/plain;q=1", "text/plain; charset=utf-8"},
+		{"", "", "application/json"}, {"", "*/*", "application/json"},
+		{"", "application/json, text/plain", "application/json"},
+		{"?format=json", "text/plain", "application/json"}, {"?format=text", "", "text/plain; charset=utf-8"},
+		{"", "text/plain;q=1", "text/plain; charset=utf-8"},
 	} {
 		answer := get(tc.query, tc.accept)
 		if got := answer.Header().Get("Content-Type"); got != tc.want || answer.Code != 200 {
 			t.Errorf("%q, Accept %q: %d %s, want %s", tc.query, tc.accept, answer.Code, got, tc.want)
 		}
 	}
-	if answer := get("?format=yaml", ""); answer.Code != 400 || !strings.Contains(answer.Body.String(), `format: "yaml": allowed are json and text`) {
+	if answer := get("?format=yaml", ""); answer.Code != 400 ||
+		!strings.Contains(answer.Body.String(), `format: "yaml": allowed are json and text`) {
 		t.Errorf("unknown format: %d %s", answer.Code, answer.Body)
 	}
 	var listing podworkers.Listing
-	if err := json.Unmarshal(get("", "").Body.Bytes(), &listing); err != nil || !reflect.DeepEqual(listing, (&oneStuckPod{}).Views()) {
+	if err := json.Unmarshal(get("", "").Body.Bytes(), &listing); err != nil ||
+		!reflect.DeepEqual(listing, (&oneStuckPod{}).Views()) {
 		t.Errorf("decoded %+v: %v", listing, err)
 	}
 	want := strings.Join([]string{
-		"NAMESPACE  NAME   UID  STATIC  PHASE        FOR    DOING      WAITS FOR           CAUSE     GRACE  DEADLINE IN  HASTENED  WAITERS  STUCK  LAST ERROR",
-		`a          stuck  u1   false   Terminating  1m0s   terminate  containers to stop  eviction  30s    -30s         true      2        true   5s ago, 3 in a row: "the runtime\tsays no"`,
-		"b          well   u2   true    Syncing      1m30s  none       -                   -         -      -            -         -        -      -",
+		"NAMESPACE  NAME   UID  STATIC  PHASE        FOR    DOING      WAITS FOR           " +
+			"CAUSE     GRACE  DEADLINE IN  HASTENED  WAITERS  STUCK  LAST ERROR",
+		"a          stuck  u1   false   Terminating  1m0s   terminate  containers to stop  " +
+			`eviction  30s    -30s         true      2        true   5s ago, 3 in a row: "the runtime\tsays no"`,
+		"b          well   u2   true    Syncing      1m30s  none       -                   " +
+			"-         -      -            -         -        -      -",
 		"and 7 more", "",
 	}, "\n")
 	if got := get("?format=text", "").Body.String(); got != want {

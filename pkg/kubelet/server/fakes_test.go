@@ -73,7 +73,9 @@ func (w *fakeWorld) GetPods(context.Context, bool) ([]*kubecontainer.Pod, error)
 	return w.running, nil
 }
 
-func (w *fakeWorld) GetContainerLogs(_ context.Context, _ *v1.Pod, id kubecontainer.ContainerID, _ *v1.PodLogOptions, stdout, _ io.Writer) error {
+func (w *fakeWorld) GetContainerLogs(
+	_ context.Context, _ *v1.Pod, id kubecontainer.ContainerID, _ *v1.PodLogOptions, stdout, _ io.Writer,
+) error {
 	w.logged = id
 	if stdout != nil {
 		_, _ = io.WriteString(stdout, "a line\n")
@@ -94,7 +96,9 @@ func (w *fakeWorld) ListPodSandboxMetrics(context.Context) ([]*runtimeapi.PodSan
 	return nil, nil
 }
 
-func (w *fakeWorld) GetExec(_ context.Context, id kubecontainer.ContainerID, cmd []string, _, _, _, tty bool) (*url.URL, error) {
+func (w *fakeWorld) GetExec(
+	_ context.Context, id kubecontainer.ContainerID, cmd []string, _, _, _, tty bool,
+) (*url.URL, error) {
 	return w.stream("exec", id.ID, tty)
 }
 
@@ -111,7 +115,9 @@ func (w *fakeWorld) stream(kind, id string, tty bool) (*url.URL, error) {
 	return &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/" + kind + "/" + id}, nil
 }
 
-func (w *fakeWorld) RunInContainer(_ context.Context, id kubecontainer.ContainerID, _ []string, _ time.Duration) ([]byte, error) {
+func (w *fakeWorld) RunInContainer(
+	_ context.Context, id kubecontainer.ContainerID, _ []string, _ time.Duration,
+) ([]byte, error) {
 	w.calls = append(w.calls, "run "+id.ID)
 	return []byte("output"), nil
 }
@@ -120,7 +126,9 @@ func (w *fakeWorld) VersionInfo() (*cadvisorapi.VersionInfo, error) {
 	return &cadvisorapi.VersionInfo{KernelVersion: "6"}, nil
 }
 
-func (w *fakeWorld) GetRequestedContainersInfo(name string, _ cadvisorv2.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
+func (w *fakeWorld) GetRequestedContainersInfo(
+	name string, _ cadvisorv2.RequestOptions,
+) (map[string]*cadvisorapi.ContainerInfo, error) {
 	return map[string]*cadvisorapi.ContainerInfo{name: {}}, nil
 }
 
@@ -185,12 +193,15 @@ func testPod(name, uid string, static bool) *v1.Pod {
 func mirrorOf(static *v1.Pod, uid string) *v1.Pod {
 	mirror := static.DeepCopy()
 	mirror.UID = types.UID(uid)
-	mirror.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: "api", kubetypes.ConfigMirrorAnnotationKey: "hash"}
+	mirror.Annotations = map[string]string{
+		kubetypes.ConfigSourceAnnotationKey: "api", kubetypes.ConfigMirrorAnnotationKey: "hash",
+	}
 	return mirror
 }
 
 func runningPod(pod *v1.Pod, containerID string) *kubecontainer.Pod {
-	return &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Containers: []*kubecontainer.Container{
-		{ID: kubecontainer.ContainerID{Type: "t", ID: containerID}, Name: "c"},
-	}}
+	return &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,
+		Containers: []*kubecontainer.Container{
+			{ID: kubecontainer.ContainerID{Type: "t", ID: containerID}, Name: "c"},
+		}}
 }

@@ -25,7 +25,9 @@ type PodIdentity interface {
 // ContainerRuntime lists what really runs, and reads and checkpoints containers.
 type ContainerRuntime interface {
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
-	GetContainerLogs(ctx context.Context, pod *v1.Pod, id kubecontainer.ContainerID, options *v1.PodLogOptions, stdout, stderr io.Writer) error
+	GetContainerLogs(
+		ctx context.Context, pod *v1.Pod, id kubecontainer.ContainerID, options *v1.PodLogOptions, stdout, stderr io.Writer,
+	) error
 	CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error
 }
 
@@ -68,8 +70,8 @@ type HostConfig struct {
 	Now func() time.Time
 }
 
-// Host answers everything the kubelet API asks. It holds no state of its own; all methods may be called at any time after the
-// runtime was reached once.
+// Host answers everything the kubelet API asks. It holds no state of its own; all methods may be called at any time
+// after the runtime was reached once.
 type Host struct {
 	*StatsHost
 	cfg HostConfig

@@ -67,7 +67,8 @@ func TestAttachTakesTerminalFromPod(t *testing.T) {
 		{"p_ns", "u", "other", "container other not found in pod p_ns"},
 		{"", "u", "c", "pod  not found"},
 	} {
-		if _, err := w.host().GetAttach(t.Context(), tc.fullName, types.UID(tc.uid), tc.container, remotecommand.Options{}); err == nil || err.Error() != tc.want {
+		if _, err := w.host().GetAttach(t.Context(), tc.fullName, types.UID(tc.uid), tc.container,
+			remotecommand.Options{}); err == nil || err.Error() != tc.want {
 			t.Errorf("attach to %v: %v, want %q", tc, err, tc.want)
 		}
 	}
@@ -83,7 +84,8 @@ func TestPortForward(t *testing.T) {
 	if got := strings.Join(w.calls, ","); got != "portforward static-uid" {
 		t.Errorf("reached %q", got)
 	}
-	if _, err := w.host().GetPortForward(t.Context(), "gone", "ns", "", portforward.V4Options{}); err == nil || err.Error() != `pod not found ("gone_ns")` {
+	if _, err := w.host().GetPortForward(t.Context(), "gone", "ns", "", portforward.V4Options{}); err == nil ||
+		err.Error() != `pod not found ("gone_ns")` {
 		t.Errorf("pod that does not run: %v", err)
 	}
 }
@@ -96,10 +98,12 @@ func TestCheckpointNamesItsArchive(t *testing.T) {
 	if err := w.host().CheckpointContainer(t.Context(), "u", "p_ns", "c", request); err != nil {
 		t.Fatal(err)
 	}
-	if request.Location != "/checkpoints/checkpoint-p_ns-c-2026-01-02T03:04:05Z.tar" || request.ContainerId != "id" || w.checkpoint != request {
+	if request.Location != "/checkpoints/checkpoint-p_ns-c-2026-01-02T03:04:05Z.tar" || request.ContainerId != "id" ||
+		w.checkpoint != request {
 		t.Errorf("asked for %+v", request)
 	}
-	if err := w.host().CheckpointContainer(t.Context(), "u", "p_ns", "other", request); err == nil || err.Error() != "container other not found" {
+	if err := w.host().CheckpointContainer(t.Context(), "u", "p_ns", "other", request); err == nil ||
+		err.Error() != "container other not found" {
 		t.Errorf("missing container: %v", err)
 	}
 }
@@ -114,7 +118,10 @@ func TestContainerLogs(t *testing.T) {
 		want     string
 		wantErr  string
 	}{
-		{name: "status manager knows", fullName: "s_ns", statuses: map[types.UID]v1.PodStatus{"static-uid": runningStatus("known")}, want: "known"},
+		{
+			name: "status manager knows", fullName: "s_ns",
+			statuses: map[types.UID]v1.PodStatus{"static-uid": runningStatus("known")}, want: "known",
+		},
 		{name: "just started", fullName: "s_ns", want: "from-spec"},
 		{name: "unknown", fullName: "gone_ns", wantErr: `pod "gone" cannot be found - no logs available`},
 		{name: "no full name", fullName: "x", wantErr: "unable to parse pod full name"},

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// idleTimeout is how long a client may keep an unused connection; http.DefaultTransport drops its side at the same time.
+	// idleTimeout is how long a client may keep an unused connection; http.DefaultTransport drops its side at the same
+	// time.
 	idleTimeout = 90 * time.Second
 	// streamTimeout ends even the longest log follow.
 	streamTimeout = 4 * time.Hour

@@ -40,8 +40,8 @@ func (systemJournal) copy(ctx context.Context, w io.Writer, services []string, o
 	return err
 }
 
-// journalArguments builds the command line. Service names have passed checkServiceName, and every value is attached to its
-// option, so that none can be read as an option itself; boot is a number.
+// journalArguments builds the command line. Service names have passed checkServiceName, and every value is attached to
+// its option, so that none can be read as an option itself; boot is a number.
 func journalArguments(services []string, o logOptions) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if o.since != nil {

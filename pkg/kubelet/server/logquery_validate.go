@@ -18,8 +18,8 @@ const (
 	maxServiceNameLength = 256
 )
 
-// unsafeInUnitName matches every character that could mean something to the journal's command line. A service name comes from
-// the network, so only characters known to be harmless pass.
+// unsafeInUnitName matches every character that could mean something to the journal's command line. A service name
+// comes from the network, so only characters known to be harmless pass.
 var unsafeInUnitName = regexp.MustCompile(`[^a-zA-Z0-9_.:@-]`)
 
 var queryPath = field.NewPath("query")
@@ -77,8 +77,8 @@ func (q *logQuery) checkTarget(dir string) field.ErrorList {
 	return nil
 }
 
-// existsBelow looks a file up without ever leaving dir, not even by a symbolic link. A leading slash means dir: the slash is
-// how a query says that it names a file, and the documented form is query=/<file>, which stock v1.36 refuses.
+// existsBelow looks a file up without ever leaving dir, not even by a symbolic link. A leading slash means dir: the
+// slash is how a query says that it names a file, and the documented form is query=/<file>, which stock v1.36 refuses.
 func existsBelow(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 var podColumns = []string{
-	"NAMESPACE", "NAME", "UID", "STATIC", "PHASE", "FOR", "DOING", "WAITS FOR", "CAUSE", "GRACE", "DEADLINE IN", "HASTENED", "WAITERS", "STUCK", "LAST ERROR",
+	"NAMESPACE", "NAME", "UID", "STATIC", "PHASE", "FOR", "DOING", "WAITS FOR", "CAUSE", "GRACE", "DEADLINE IN",
+	"HASTENED", "WAITERS", "STUCK", "LAST ERROR",
 }
 
 // writeTable writes the workers for people. Times are relative to that of the listing.
@@ -38,7 +39,8 @@ func writeTable(w io.Writer, l podworkers.Listing) error {
 
 func workerCells(v podworkers.View, now time.Time) []string {
 	cells := []string{
-		plain(v.Namespace), plain(v.Name), plain(string(v.UID)), strconv.FormatBool(v.Static), v.Phase, age(phaseBegan(v.Since), now), v.Operation, v.WaitsFor,
+		plain(v.Namespace), plain(v.Name), plain(string(v.UID)), strconv.FormatBool(v.Static), v.Phase,
+		age(phaseBegan(v.Since), now), v.Operation, v.WaitsFor,
 	}
 	t := v.Termination
 	if t == nil {

@@ -56,7 +56,8 @@ func leafOf(t *testing.T, file string) []byte {
 	return certs[0].Raw
 }
 
-// A serving certificate that is replaced on disk is served without a restart, if the gate says so. A broken one changes nothing.
+// A serving certificate that is replaced on disk is served without a restart, if the gate says so. A broken one changes
+// nothing.
 func TestServingCertificateIsReloaded(t *testing.T) {
 	options, renewed := selfSigned(t), selfSigned(t)
 	first, second := leafOf(t, options.CertFile), leafOf(t, renewed.CertFile)
@@ -101,7 +102,8 @@ func clientAuth(bundle *dynamiccertificates.DynamicFileCAContent) stockserver.Au
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	return stockserver.NewKubeletAuth(authenticator.Request(certificates), stockserver.NewNodeAuthorizerAttributesGetter("n"), allow, bundle)
+	return stockserver.NewKubeletAuth(authenticator.Request(certificates),
+		stockserver.NewNodeAuthorizerAttributesGetter("n"), allow, bundle)
 }
 
 // clientCertificate is a key pair that is its own authority, and the file that says so.
@@ -113,8 +115,9 @@ func clientCertificate(t *testing.T) (pair tls.Certificate, file string) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "client"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -127,8 +130,8 @@ func clientCertificate(t *testing.T) (pair tls.Certificate, file string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }
 
-// A client CA bundle that is replaced on disk decides who gets in without a restart: the new authority's client does, the old one's
-// does not any more.
+// A client CA bundle that is replaced on disk decides who gets in without a restart: the new authority's client does,
+// the old one's does not any more.
 func TestClientCAIsReloaded(t *testing.T) {
 	cfg := testServers(t)
 	cfg.Kubelet.ReadOnlyPort, cfg.Kubelet.HealthzPort = 0, 0
@@ -141,7 +144,9 @@ func TestClientCAIsReloaded(t *testing.T) {
 	}
 	go bundle.Run(t.Context(), 1)
 	cfg.Auth = clientAuth(bundle)
-	certificates, err := NewCertificates(CertificatesConfig{Options: options, Kubelet: cfg.Kubelet, ReloadFiles: true, ReloadClientCA: true, ClientCA: cfg.Auth})
+	certificates, err := NewCertificates(CertificatesConfig{
+		Options: options, Kubelet: cfg.Kubelet, ReloadFiles: true, ReloadClientCA: true, ClientCA: cfg.Auth,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,9 +65,9 @@ type service struct {
 	serve func(context.Context) error
 }
 
-// Run opens every listener, then serves until ctx ends. A listener that cannot be opened, or that fails later, ends all of
-// them, and its error is returned; none is returned when ctx ends. The health port is the exception: it is retried for ever,
-// because it must not take a working node down.
+// Run opens every listener, then serves until ctx ends. A listener that cannot be opened, or that fails later, ends all
+// of them, and its error is returned; none is returned when ctx ends. The health port is the exception: it is retried
+// for ever, because it must not take a working node down.
 func (s *Servers) Run(ctx context.Context) error {
 	services, err := s.open(ctx)
 	if err != nil {

@@ -128,7 +128,8 @@ func TestTakenPort(t *testing.T) {
 	}
 	defer taken.Close()
 	err = NewServers(cfg).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "read-only port") || !strings.Contains(err.Error(), "address already in use") {
+	if err == nil || !strings.Contains(err.Error(), "read-only port") ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := net.Dial("tcp", at(cfg.Kubelet.Port, "")); err == nil {
@@ -201,12 +202,14 @@ func TestPodResourcesSocket(t *testing.T) {
 		Pods: pods, Devices: pods, Cpus: pods, Memory: pods, DynamicResources: pods,
 	}}
 	stop := run(t, NewServers(cfg))
-	connection, err := grpc.NewClient("unix://"+filepath.Join(dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix://"+filepath.Join(dir, "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	answer, err := podresourcesapi.NewPodResourcesListerClient(connection).List(t.Context(), &podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	answer, err := podresourcesapi.NewPodResourcesListerClient(connection).List(t.Context(),
+		&podresourcesapi.ListPodResourcesRequest{}, grpc.WaitForReady(true))
 	if err != nil || len(answer.PodResources) != 1 || answer.PodResources[0].Name != "p" {
 		t.Errorf("listed %v, %v", answer, err)
 	}
@@ -223,8 +226,11 @@ func selfSigned(t *testing.T) *stockserver.TLSOptions {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	options := &stockserver.TLSOptions{CertFile: filepath.Join(dir, "crt"), KeyFile: filepath.Join(dir, "key"), MinVersion: tls.VersionTLS12}
-	if err := errors.Join(os.WriteFile(options.CertFile, cert, 0o600), os.WriteFile(options.KeyFile, key, 0o600)); err != nil {
+	options := &stockserver.TLSOptions{
+		CertFile: filepath.Join(dir, "crt"), KeyFile: filepath.Join(dir, "key"), MinVersion: tls.VersionTLS12,
+	}
+	if err := errors.Join(os.WriteFile(options.CertFile, cert, 0o600),
+		os.WriteFile(options.KeyFile, key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return options

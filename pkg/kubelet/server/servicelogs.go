@@ -16,7 +16,8 @@ import (
 // logQueryTimeout bounds one query over all its services.
 const logQueryTimeout = 30 * time.Second
 
-// writeServices answers a query for services. Once the answer has begun there is no way to report an error but in its text.
+// writeServices answers a query for services. Once the answer has begun there is no way to report an error but in its
+// text.
 func (s *systemLogs) writeServices(w http.ResponseWriter, req *http.Request, query *logQuery) {
 	ctx, cancel := context.WithTimeout(req.Context(), logQueryTimeout)
 	defer cancel()
@@ -46,7 +47,8 @@ func (s *systemLogs) copyServices(ctx context.Context, w io.Writer, query *logQu
 		}
 	}
 	if len(journaled) > 0 {
-		if err := s.journal.copy(ctx, w, journaled, query.options); err != nil && (query.options.boot == nil || *query.options.boot == 0) {
+		if err := s.journal.copy(ctx, w, journaled, query.options); err != nil &&
+			(query.options.boot == nil || *query.options.boot == 0) {
 			fmt.Fprint(w, "\nerror: journal output not available\n")
 		}
 	}
@@ -59,7 +61,8 @@ func (s *systemLogs) copyServices(ctx context.Context, w io.Writer, query *logQu
 	}
 }
 
-// copyFile writes the log file of a service: <service>, <service>.log or <service>/<service>.log, whichever exists first.
+// copyFile writes the log file of a service: <service>, <service>.log or <service>/<service>.log, whichever exists
+// first.
 func (s *systemLogs) copyFile(ctx context.Context, w io.Writer, service string) {
 	if err := ctx.Err(); err != nil {
 		fmt.Fprintf(w, "\ncontext error: %v\n", err)

@@ -46,31 +46,37 @@ func newSigner(t *testing.T) *signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(2 * time.Hour), KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(2 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &signer{t: t, client: clientThatNames(), key: key, ca: parsed(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+	return &signer{
+		t: t, client: clientThatNames(), key: key,
+		ca: parsed(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+	}
 }
 
-// clientThatNames gives names to certificate requests, as the API server does. It keeps the newest request only: it takes no notice
-// of the field selectors by which the kubelet asks for its own.
+// clientThatNames gives names to certificate requests, as the API server does. It keeps the newest request only: it
+// takes no notice of the field selectors by which the kubelet asks for its own.
 func clientThatNames() clientset.Interface {
 	client, count := fake.NewClientset(), 0
-	client.PrependReactor("create", "certificatesigningrequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		resource := action.GetResource()
-		request := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
-		if count > 0 {
-			if err := client.Tracker().Delete(resource, "", fmt.Sprintf("%s%d", request.GenerateName, count)); err != nil {
-				return true, nil, err
+	client.PrependReactor("create", "certificatesigningrequests",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			resource := action.GetResource()
+			request := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
+			if count > 0 {
+				if err := client.Tracker().Delete(resource, "", fmt.Sprintf("%s%d", request.GenerateName, count)); err != nil {
+					return true, nil, err
+				}
 			}
-		}
-		count++
-		request.Name, request.UID = fmt.Sprintf("%s%d", request.GenerateName, count), types.UID(fmt.Sprint(count))
-		return true, request, client.Tracker().Create(resource, request, "")
-	})
+			count++
+			request.Name, request.UID = fmt.Sprintf("%s%d", request.GenerateName, count), types.UID(fmt.Sprint(count))
+			return true, request, client.Tracker().Create(resource, request, "")
+		})
 	return client
 }
 
@@ -84,7 +90,9 @@ func (s *signer) sign(ctx context.Context, notBefore, notAfter time.Time) *certi
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Certificate) == 0 })
+		i := slices.IndexFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool {
+			return len(r.Status.Certificate) == 0
+		})
 		if i < 0 {
 			return fmt.Errorf("none of %d is open", len(list.Items))
 		}
@@ -96,13 +104,17 @@ func (s *signer) sign(ctx context.Context, notBefore, notAfter time.Time) *certi
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: request.Subject, NotBefore: notBefore, NotAfter: notAfter,
-		DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: request.Subject, NotBefore: notBefore,
+		NotAfter: notAfter,
+		DNSNames: request.DNSNames, IPAddresses: request.IPAddresses,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.ca, request.PublicKey, s.key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	open.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: v1.ConditionTrue}}
+	open.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{Type: certificatesv1.CertificateApproved, Status: v1.ConditionTrue},
+	}
 	open.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	if _, err := requests.UpdateStatus(ctx, open, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -110,16 +122,18 @@ func (s *signer) sign(ctx context.Context, notBefore, notAfter time.Time) *certi
 	return open
 }
 
-// With serverTLSBootstrap the serving certificate comes from the API server for the node's name and addresses, is renewed before it
-// expires, and is kept on disk where stock keeps it. Until the first one is there nobody can connect. The manager registers metrics,
-// so this can be done once in a process.
+// With serverTLSBootstrap the serving certificate comes from the API server for the node's name and addresses, is
+// renewed before it expires, and is kept on disk where stock keeps it. Until the first one is there nobody can connect.
+// The manager registers metrics, so this can be done once in a process.
 func TestServingCertificateByRequest(t *testing.T) {
 	control, dir := newSigner(t), t.TempDir()
 	certificates, err := NewCertificates(CertificatesConfig{
 		Options: &stockserver.TLSOptions{}, Kubelet: &kubeletconfig.KubeletConfiguration{}, RequestFromAPI: true,
 		Client: control.client, NodeName: "here", Directory: dir,
 		Addresses: func() []v1.NodeAddress {
-			return []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: loopback.String()}, {Type: v1.NodeHostName, Address: "here.example"}}
+			return []v1.NodeAddress{
+				{Type: v1.NodeInternalIP, Address: loopback.String()}, {Type: v1.NodeHostName, Address: "here.example"},
+			}
 		},
 	})
 	if err != nil {
@@ -148,7 +162,8 @@ func TestServingCertificateByRequest(t *testing.T) {
 		}
 		return nil
 	})
-	if want.Subject.CommonName != "system:node:here" || !slices.Equal(want.DNSNames, []string{"here.example"}) || !want.IPAddresses[0].Equal(loopback) {
+	if want.Subject.CommonName != "system:node:here" || !slices.Equal(want.DNSNames, []string{"here.example"}) ||
+		!want.IPAddresses[0].Equal(loopback) {
 		t.Errorf("certificate is for %v, %v, %v", want.Subject, want.DNSNames, want.IPAddresses)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "kubelet-server-current.pem")); err != nil {

@@ -26,8 +26,10 @@ func (s *Servers) podResources(ctx context.Context) (*service, error) {
 	if cfg == nil {
 		return nil, nil
 	}
-	grpcServer := grpc.NewServer(apisgrpc.WithRateLimiter(ctx, "podresources", podresources.DefaultQPS, podresources.DefaultBurstTokens))
-	podresourcesalpha.RegisterPodResourcesListerServer(grpcServer, podresources.NewV1alpha1PodResourcesServer(cfg.Providers))
+	grpcServer := grpc.NewServer(apisgrpc.WithRateLimiter(ctx, "podresources", podresources.DefaultQPS,
+		podresources.DefaultBurstTokens))
+	podresourcesalpha.RegisterPodResourcesListerServer(grpcServer,
+		podresources.NewV1alpha1PodResourcesServer(cfg.Providers))
 	podresourcesapi.RegisterPodResourcesListerServer(grpcServer, podresources.NewV1PodResourcesServer(ctx, cfg.Providers))
 	return listenLocal(ctx, "PodResources API", cfg.Directory, podresources.Socket, grpcServer)
 }

@@ -20,7 +20,8 @@ type PodLookup interface {
 	GetPodByUID(types.UID) (*v1.Pod, bool)
 }
 
-// PodStatuses knows the latest status of each pod, which for static pods is newer than what their specification carries.
+// PodStatuses knows the latest status of each pod, which for static pods is newer than what their specification
+// carries.
 type PodStatuses interface {
 	GetPodStatus(types.UID) (v1.PodStatus, bool)
 }
@@ -61,7 +62,9 @@ type Cgroups interface {
 
 // RawStats reads containers straight from cAdvisor.
 type RawStats interface {
-	GetRequestedContainersInfo(name string, options cadvisorv2.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error)
+	GetRequestedContainersInfo(
+		name string, options cadvisorv2.RequestOptions,
+	) (map[string]*cadvisorapi.ContainerInfo, error)
 }
 
 // StatsHostConfig is what a StatsHost is made of.
@@ -75,8 +78,8 @@ type StatsHostConfig struct {
 	Node func(context.Context) (*v1.Node, error)
 }
 
-// StatsHost answers what the stats endpoints and the resource analyzer ask about the node. It exists apart from Host because
-// the analyzer, and so eviction, needs it long before there is anything to serve.
+// StatsHost answers what the stats endpoints and the resource analyzer ask about the node. It exists apart from Host
+// because the analyzer, and so eviction, needs it long before there is anything to serve.
 type StatsHost struct {
 	StatsSource
 	cfg StatsHostConfig
@@ -84,15 +87,15 @@ type StatsHost struct {
 
 var _ serverstats.Provider = &StatsHost{}
 
-// NewStatsHost returns a host without a stats source: the stock provider needs the resource analyzer, which needs this host.
-// UseStats closes the circle.
+// NewStatsHost returns a host without a stats source: the stock provider needs the resource analyzer, which needs this
+// host. UseStats closes the circle.
 func NewStatsHost(cfg StatsHostConfig) *StatsHost { return &StatsHost{cfg: cfg} }
 
 // UseStats sets where measurements come from. It must be called once, before the first measurement is asked for.
 func (h *StatsHost) UseStats(source StatsSource) { h.StatsSource = source }
 
-// GetPods returns every pod bound to this node, mirror pods included. Static pods carry the status the agent last gave them,
-// since nothing else writes it into their specification. The pods must not be modified.
+// GetPods returns every pod bound to this node, mirror pods included. Static pods carry the status the agent last gave
+// them, since nothing else writes it into their specification. The pods must not be modified.
 func (h *StatsHost) GetPods() []*v1.Pod {
 	pods := h.cfg.Pods.GetPods()
 	for i, pod := range pods {
@@ -131,6 +134,8 @@ func (h *StatsHost) GetNodeConfig() cm.NodeConfig { return h.cfg.Cgroups.GetNode
 func (h *StatsHost) GetPodCgroupRoot() string { return h.cfg.Cgroups.GetPodCgroupRoot() }
 
 // GetRequestedContainersInfo passes a query on to cAdvisor.
-func (h *StatsHost) GetRequestedContainersInfo(name string, options cadvisorv2.RequestOptions) (map[string]*cadvisorapi.ContainerInfo, error) {
+func (h *StatsHost) GetRequestedContainersInfo(
+	name string, options cadvisorv2.RequestOptions,
+) (map[string]*cadvisorapi.ContainerInfo, error) {
 	return h.cfg.Raw.GetRequestedContainersInfo(name, options)
 }

@@ -11,8 +11,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// runningPod finds a pod in the runtime by either of its UIDs, or by full name when no UID is given. A pod that does not run
-// comes back empty.
+// runningPod finds a pod in the runtime by either of its UIDs, or by full name when no UID is given. A pod that does
+// not run comes back empty.
 func (h *Host) runningPod(ctx context.Context, fullName string, uid types.UID) (kubecontainer.Pod, error) {
 	running, err := h.cfg.Runtime.GetPods(ctx, false)
 	if err != nil {
@@ -23,7 +23,9 @@ func (h *Host) runningPod(ctx context.Context, fullName string, uid types.UID) (
 }
 
 // runningContainer finds a container that runs; nil when there is none of that name.
-func (h *Host) runningContainer(ctx context.Context, fullName string, uid types.UID, name string) (*kubecontainer.Container, error) {
+func (h *Host) runningContainer(
+	ctx context.Context, fullName string, uid types.UID, name string,
+) (*kubecontainer.Container, error) {
 	pod, err := h.runningPod(ctx, fullName, uid)
 	if err != nil {
 		return nil, err
@@ -32,7 +34,9 @@ func (h *Host) runningContainer(ctx context.Context, fullName string, uid types.
 }
 
 // executable is runningContainer for exec and run, which report a missing container in the same words.
-func (h *Host) executable(ctx context.Context, fullName string, uid types.UID, name string) (kubecontainer.ContainerID, error) {
+func (h *Host) executable(
+	ctx context.Context, fullName string, uid types.UID, name string,
+) (kubecontainer.ContainerID, error) {
 	container, err := h.runningContainer(ctx, fullName, uid, name)
 	if err != nil {
 		return kubecontainer.ContainerID{}, err
@@ -44,7 +48,9 @@ func (h *Host) executable(ctx context.Context, fullName string, uid types.UID, n
 }
 
 // RunInContainer runs a command to its end and returns what it wrote to both streams. There is no time limit but ctx.
-func (h *Host) RunInContainer(ctx context.Context, fullName string, uid types.UID, name string, cmd []string) ([]byte, error) {
+func (h *Host) RunInContainer(
+	ctx context.Context, fullName string, uid types.UID, name string, cmd []string,
+) ([]byte, error) {
 	id, err := h.executable(ctx, fullName, uid, name)
 	if err != nil {
 		return nil, err
@@ -55,7 +61,9 @@ func (h *Host) RunInContainer(ctx context.Context, fullName string, uid types.UI
 // GetExec returns where the runtime serves an exec session.
 //
 //nolint:revive // the stock server has this many parameters
-func (h *Host) GetExec(ctx context.Context, fullName string, uid types.UID, name string, cmd []string, o remotecommand.Options) (*url.URL, error) {
+func (h *Host) GetExec(
+	ctx context.Context, fullName string, uid types.UID, name string, cmd []string, o remotecommand.Options,
+) (*url.URL, error) {
 	id, err := h.executable(ctx, fullName, uid, name)
 	if err != nil {
 		return nil, err
@@ -65,7 +73,9 @@ func (h *Host) GetExec(ctx context.Context, fullName string, uid types.UID, name
 
 // GetAttach returns where the runtime serves an attach session. Whether there is a terminal comes from the pod's
 // specification and not from the request: a process keeps what it was started with.
-func (h *Host) GetAttach(ctx context.Context, fullName string, uid types.UID, name string, o remotecommand.Options) (*url.URL, error) {
+func (h *Host) GetAttach(
+	ctx context.Context, fullName string, uid types.UID, name string, o remotecommand.Options,
+) (*url.URL, error) {
 	container, err := h.runningContainer(ctx, fullName, uid, name)
 	if err != nil {
 		return nil, err
@@ -85,7 +95,9 @@ func (h *Host) GetAttach(ctx context.Context, fullName string, uid types.UID, na
 }
 
 // GetPortForward returns where the runtime serves a port-forward session.
-func (h *Host) GetPortForward(ctx context.Context, name, namespace string, uid types.UID, o portforward.V4Options) (*url.URL, error) {
+func (h *Host) GetPortForward(
+	ctx context.Context, name, namespace string, uid types.UID, o portforward.V4Options,
+) (*url.URL, error) {
 	fullName := kubecontainer.BuildPodFullName(name, namespace)
 	pod, err := h.runningPod(ctx, fullName, uid)
 	if err != nil {

@@ -7,9 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// NodeLogDir is where the node's own logs are; nothing outside it is ever served.
-const NodeLogDir = "/var/log/"
-
 // systemLogs serves the files of a log directory and, with queries, what services wrote to the journal (KEP-2258).
 type systemLogs struct {
 	dir     string
@@ -17,8 +14,9 @@ type systemLogs struct {
 	journal journal
 }
 
-// NewSystemLogs serves dir (NodeLogDir) below /logs/. queries says whether log queries are answered, which needs both the
-// feature gate NodeLogQuery and enableSystemLogQuery; without, a request for them is a request for a file.
+// NewSystemLogs serves the files of dir below /logs/, and what symbolic links in dir lead to, as stock does. queries
+// says whether log queries are answered, which needs both the feature gate NodeLogQuery and enableSystemLogQuery;
+// without them such a request is one for a file.
 func NewSystemLogs(dir string, queries bool) http.Handler {
 	logs := &systemLogs{dir: dir, files: http.FileServer(http.Dir(dir)), journal: systemJournal{}}
 	if !queries {

@@ -12,8 +12,8 @@ type MountedVolumes interface {
 	GetMountedVolumesForPod(volumetypes.UniquePodName) kubecontainer.VolumeMap
 }
 
-// ListVolumesForPod returns the mounted file system volumes of a pod by their name in the pod, and whether there are any. A
-// volume that was found on disk after a restart has no mounter until it is mounted again; it is left out.
+// ListVolumesForPod returns the mounted file system volumes of a pod by their name in the pod, and whether there are
+// any. A volume that was found on disk after a restart has no mounter until it is mounted again; it is left out.
 func (h *StatsHost) ListVolumesForPod(uid types.UID) (map[string]volume.Volume, bool) {
 	found := map[string]volume.Volume{}
 	for name, info := range h.cfg.Volumes.GetMountedVolumesForPod(volumetypes.UniquePodName(uid)) {

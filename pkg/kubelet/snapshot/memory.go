@@ -42,7 +42,7 @@ type MemoryCounters struct {
 // CertainRelease is what certainly comes back when the pod ends: its anonymous memory, and the files in its volumes in memory.
 // Page cache stays, and the kernel may need it. It is unknown when the anonymous memory is.
 func (p *Pod) CertainRelease() Value[Bytes] {
-	v := p.anonymous()
+	v := p.AnonymousMemory()
 	if !v.Known || p.Stats == nil || p.Facts == nil {
 		return v
 	}
@@ -57,8 +57,9 @@ func (p *Pod) CertainRelease() Value[Bytes] {
 	return v
 }
 
-// anonymous memory is told by the pod's cgroup, else by the summary, which calls it RSS.
-func (p *Pod) anonymous() Value[Bytes] {
+// AnonymousMemory is what comes back as soon as no process of the pod runs any more. The pod's cgroup says it, else the summary, which
+// calls it RSS.
+func (p *Pod) AnonymousMemory() Value[Bytes] {
 	if p.Cgroup != nil && p.Cgroup.Anonymous.Known {
 		return p.Cgroup.Anonymous
 	}

@@ -26,6 +26,9 @@ type Snapshot struct {
 	// RuntimeSilent: the container runtime does not tell what pods use, since it hangs or fails. What a pod has on disks is not
 	// known then, and does not come free; pods are stopped late, past the runtime (package escalation).
 	RuntimeSilent bool
+	// PodsAwaited: the container runtime is slow, and has not told yet what pods use at this time. What pods have on
+	// disks is as it told last.
+	PodsAwaited bool
 }
 
 // Pod is a pod and what it uses. Usage is derived from the sources on demand, since most rounds need none of it.
@@ -52,7 +55,7 @@ type Memory struct {
 
 // Termination says how long a pod that is already being stopped may take.
 type Termination struct {
-	// Deadline is when its grace period ends; zero when that is not known.
+	// Deadline is when its grace period ends, by the agent's clock; zero when that is not known.
 	Deadline time.Time
 }
 
@@ -68,7 +71,7 @@ type InFlight struct {
 	Started, Changed time.Time
 	// Deadline is when the pod's grace period ends.
 	Deadline time.Time
-	// Expected is an upper bound of what its end gives back, as it was known at the beginning.
+	// Expected is an upper bound of what its end gives back: the most that it was seen to use since it was asked to stop.
 	Expected Release
 }
 
@@ -101,7 +104,9 @@ func (s InFlightState) String() string {
 type Release struct {
 	// Memory is an upper bound, the working set. CertainMemory is what comes back in any case; what is unknown counts as nothing.
 	Memory, CertainMemory Bytes
-	PIDs                  PIDs
+	// AnonymousMemory is the part of both that comes back with the last process of the pod.
+	AnonymousMemory Bytes
+	PIDs            PIDs
 	// Devices is indexed by Device.
 	Devices [NumDevices]FsRelease
 }

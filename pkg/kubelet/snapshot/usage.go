@@ -55,7 +55,10 @@ func (p *Pod) Inodes(m Measure) Value[Inodes] {
 
 // Release is an upper bound of what the pod's end gives back. What is unknown counts as nothing.
 func (p *Pod) Release(l Layout) Release {
-	r := Release{Memory: p.Memory().Amount, CertainMemory: p.CertainRelease().Amount, PIDs: p.PIDs().Amount}
+	r := Release{
+		Memory: p.Memory().Amount, CertainMemory: p.CertainRelease().Amount, AnonymousMemory: p.AnonymousMemory().Amount,
+		PIDs: p.PIDs().Amount,
+	}
 	for d := range NumDevices {
 		if m := l.MeasureOf(d); m.Any() && (d == NodeDevice || l.DedicatedImageFs) {
 			r.Devices[d] = FsRelease{Bytes: p.Disk(m).Amount, Inodes: p.Inodes(m).Amount}

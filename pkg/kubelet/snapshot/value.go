@@ -33,7 +33,8 @@ type Observation struct {
 	// Available may be negative: a limit that was lowered, more PIDs than the maximum.
 	Available int64
 	Capacity  int64
-	// At is when the figures were true; zero when the source does not say.
+	// At is when the figures were true by the source's clock, which may be the time of day and be set; zero when it
+	// does not say.
 	At time.Time
 	// Err says why there are no figures; nil means that the others are valid.
 	Err error

@@ -32,7 +32,7 @@ type Lifecycle interface {
 
 // Gate admits a new pod beside the active ones, or rejects it and says so to the API server.
 type Gate interface {
-	Admit(ctx context.Context, active []*v1.Pod, pod *v1.Pod) bool
+	Admit(ctx context.Context, pod *v1.Pod) bool
 }
 
 // Room says which pods admission lets wait. Such a pod has no worker and is given none.
@@ -57,7 +57,6 @@ type HandlersConfig struct {
 	Lifecycle    Lifecycle
 	Gate         Gate
 	Room         Room
-	Active       func() []*v1.Pod
 	Resizes      *Resizes
 	Certificates Observer
 	SourcesReady config.SourcesReady
@@ -97,9 +96,11 @@ func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolve
 		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
 		return
 	}
-	// A pod that is terminating keeps its resources until its worker lets go of them; one that has ended needs none.
-	if !h.Lifecycle.IsPodTerminationRequested(pod.UID) && !podutil.IsPodPhaseTerminal(pod.Status.Phase) {
-		if !h.Gate.Admit(ctx, h.Active(), pod.Pod) {
+	// A pod that is terminating keeps its resources until its worker lets go of them; one that has ended needs none, nor
+	// does one that was deleted while no agent was there.
+	ends := pod.DeletionTimestamp != nil || podutil.IsPodPhaseTerminal(pod.Status.Phase)
+	if !ends && !h.Lifecycle.IsPodTerminationRequested(pod.UID) {
+		if !h.Gate.Admit(ctx, pod.Pod) {
 			return
 		}
 		h.Resizes.PodAdmitted(pod.Pod)
@@ -150,6 +151,7 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	for _, pod := range pods {
 		h.Certificates.ForgetPod(ctx, pod)
+		waited := h.Room.Holds(pod.UID)
 		h.Room.Free(pod.UID)
 		h.Pods.RemovePod(pod)
 		h.Resizes.Allocations.RemovePod(pod.UID)
@@ -159,6 +161,9 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		case mirror.changed:
 			// The mirror pod is gone: its static pod's worker makes a new one.
 			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, nil)
+		case waited && kubetypes.IsStaticPod(pod.Pod):
+			// It was not admitted, and nothing of it is here. When its file comes back it is judged as a new pod; a worker
+			// would have it started again without admission.
 		case !h.SourcesReady.AllReady() && !kubetypes.IsStaticPod(pod.Pod):
 			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source, which has just
 			// spoken; and its successor, which waits for its end, may be the API server that is another source.

@@ -48,8 +48,8 @@ func (w *world) IsPodTerminationRequested(uid types.UID) bool {
 	return slices.Contains(w.stopping, uid)
 }
 
-func (w *world) Admit(_ context.Context, active []*v1.Pod, pod *v1.Pod) bool {
-	w.admitted = append(w.admitted, fmt.Sprintf("%s beside %d", pod.UID, len(active)))
+func (w *world) Admit(_ context.Context, pod *v1.Pod) bool {
+	w.admitted = append(w.admitted, fmt.Sprintf("%s beside %d", pod.UID, len(w.Pods.GetPods())))
 	return !slices.Contains(w.refused, pod.UID)
 }
 
@@ -62,7 +62,6 @@ func newWorld(sourcesReady bool) *world {
 	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return sourcesReady })
 	w.Handlers = NewHandlers(HandlersConfig{
 		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Room: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
-		Active:               func() []*v1.Pod { return pods.GetPods() },
 		Resizes:              &Resizes{Allocations: forgetful{}},
 		RemoveDeadContainers: func(_ context.Context, uid types.UID) { w.removed = append(w.removed, uid) },
 	})

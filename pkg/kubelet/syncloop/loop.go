@@ -56,6 +56,8 @@ type Config struct {
 	Status        status.Manager
 	// CleanUp is one round of housekeeping.
 	CleanUp func(ctx context.Context) error
+	// RestartPods is the part of it that does not wait until all sources are ready.
+	RestartPods func(ctx context.Context) error
 	// ContainerDied is told which container of which pod has ended, so that dead containers can be removed.
 	ContainerDied func(ctx context.Context, uid types.UID, containerID string)
 	// Due returns the UIDs of the pods whose work is due. Each is returned once.
@@ -194,15 +196,17 @@ func (l *Loop) probed(ctx context.Context, u results.Update, probe, status strin
 	}
 }
 
-// housekeep cleans up, once every source has reported: before, pods of a silent source would look like orphans.
+// housekeep cleans up, once every source has reported: before, pods of a silent source would look like orphans. Pods that their own source
+// wants again are started again all the same: one of them may be the API server, the source that has not reported.
 func (l *Loop) housekeep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
+	work := l.CleanUp
 	if !l.SourcesReady.AllReady() {
-		logger.V(4).Info("SyncLoop (housekeeping, skipped): sources aren't ready yet")
-		return
+		logger.V(4).Info("SyncLoop (housekeeping, only restarts): sources aren't ready yet")
+		work = l.RestartPods
 	}
 	start := time.Now()
-	if err := l.CleanUp(ctx); err != nil {
+	if err := work(ctx); err != nil {
 		logger.Error(err, "Failed cleaning pods")
 	}
 	if took := time.Since(start); took > slowHousekeeping {

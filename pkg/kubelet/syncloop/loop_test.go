@@ -40,8 +40,10 @@ type running struct {
 	due      list[types.UID]
 	down     atomic.Bool
 	cleaned  atomic.Int32
-	died     list[string]
-	ended    error
+	// restarted counts the rounds in which pods are only started again.
+	restarted atomic.Int32
+	died      list[string]
+	ended     error
 }
 
 func start(t *testing.T, sourcesReady bool) *running {
@@ -59,6 +61,7 @@ func start(t *testing.T, sourcesReady bool) *running {
 		SourcesReady:  r.SourcesReady,
 		Status:        r.statuses,
 		CleanUp:       func(context.Context) error { r.cleaned.Add(1); return nil },
+		RestartPods:   func(context.Context) error { r.restarted.Add(1); return nil },
 		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died.add(string(uid) + "/" + id) },
 		Due:           r.due.take,
 		ShouldSync:    func(pod *v1.Pod) bool { return pod.Name == "overdue" },
@@ -116,8 +119,8 @@ func TestLoop(t *testing.T) {
 		"housekeeping": func(t *testing.T, r *running) {
 			<-time.After(3 * housekeepingPeriod)
 			synctest.Wait()
-			if n := r.cleaned.Load(); n != 3 {
-				t.Errorf("cleaned %d times in three periods", n)
+			if n, restarts := r.cleaned.Load(), r.restarted.Load(); n != 3 || restarts != 0 {
+				t.Errorf("cleaned %d times in three periods, and %d times only restarts", n, restarts)
 			}
 		},
 		"nothing happens while the runtime is down": func(t *testing.T, r *running) {
@@ -152,8 +155,12 @@ func TestHousekeepingWaitsForAllSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, false)
 		<-time.After(10 * housekeepingPeriod)
+		synctest.Wait()
 		if r.cleaned.Load() != 0 {
 			t.Error("cleaned up while a source was silent: its pods would have looked like orphans")
+		}
+		if n := r.restarted.Load(); n != 10 {
+			t.Errorf("looked for pods to be started again %d times in ten periods", n)
 		}
 	})
 }

@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 const (
@@ -24,21 +26,21 @@ const (
 
 // file is a Record as it stands in a file.
 type file struct {
-	Version      int        `json:"version"`
-	UID          types.UID  `json:"uid"`
-	Namespace    string     `json:"namespace"`
-	Name         string     `json:"name"`
-	Cause        Cause      `json:"cause"`
-	Status       *Amendment `json:"status,omitempty"`
-	GraceSeconds int64      `json:"graceSeconds"`
-	Requested    time.Time  `json:"requested"`
-	Deadline     time.Time  `json:"deadline"`
+	Version      int                 `json:"version"`
+	UID          types.UID           `json:"uid"`
+	Namespace    string              `json:"namespace"`
+	Name         string              `json:"name"`
+	Cause        Cause               `json:"cause"`
+	Status       *podkill.Disruption `json:"status,omitempty"`
+	GraceSeconds int64               `json:"graceSeconds"`
+	Requested    time.Time           `json:"requested"`
+	Deadline     time.Time           `json:"deadline"`
 }
 
 // encode returns a record as it stands in a file. Only what decode takes is written.
 func encode(r Record) ([]byte, error) {
 	f := file{
-		Version: version, UID: r.UID, Namespace: r.Namespace, Name: r.Name, Cause: r.Cause, Status: r.Amendment,
+		Version: version, UID: r.UID, Namespace: r.Namespace, Name: r.Name, Cause: r.Cause, Status: r.Disruption,
 		GraceSeconds: r.GraceSeconds, Requested: r.Requested.UTC(), Deadline: r.Deadline.UTC(),
 	}
 	data, err := json.Marshal(f)
@@ -75,7 +77,7 @@ func decode(data []byte) (Record, error) {
 		return Record{}, errs.ToAggregate()
 	}
 	return Record{
-		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Cause: f.Cause, Amendment: f.Status,
+		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Cause: f.Cause, Disruption: f.Status,
 		GraceSeconds: f.GraceSeconds, Requested: f.Requested, Deadline: f.Deadline,
 	}, nil
 }
@@ -113,17 +115,17 @@ func (f *file) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("deadline"), f.Deadline, "must not be before requested"))
 	}
 	if f.Status != nil {
-		errs = append(errs, f.Status.validate(field.NewPath("status"))...)
+		errs = append(errs, validateDisruption(f.Status, field.NewPath("status"))...)
 	}
 	return errs
 }
 
-func (a *Amendment) validate(path *field.Path) field.ErrorList {
+func validateDisruption(d *podkill.Disruption, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if phases := []v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}; !slices.Contains(phases, a.Phase) {
-		errs = append(errs, field.NotSupported(path.Child("phase"), a.Phase, phases))
+	if phases := []v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}; !slices.Contains(phases, d.Phase) {
+		errs = append(errs, field.NotSupported(path.Child("phase"), d.Phase, phases))
 	}
-	for i, c := range a.Conditions {
+	for i, c := range d.Conditions {
 		at := path.Child("conditions").Index(i)
 		if c.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), "the type of the condition"))

@@ -1,6 +1,8 @@
 package terminations
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -18,7 +22,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func evicted(uid types.UID) Record {
 	return Record{
 		UID: uid, Namespace: "ns", Name: "name-" + string(uid), Cause: Eviction, GraceSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
-		Amendment: &Amendment{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory.", Conditions: []v1.PodCondition{{
+		Disruption: &podkill.Disruption{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory.", Conditions: []v1.PodCondition{{
 			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, LastTransitionTime: metav1.NewTime(noon),
 		}}},
 	}
@@ -30,13 +34,13 @@ func drawRecord(t *rapid.T, uid types.UID) Record {
 	r.Cause = rapid.SampledFrom([]Cause{Eviction, Kill, Deletion}).Draw(t, "cause")
 	r.GraceSeconds = rapid.Int64Range(1, 1<<40).Draw(t, "grace")
 	r.Deadline = noon.Add(time.Duration(rapid.Int64Range(0, 1<<55).Draw(t, "deadline")))
-	if rapid.Bool().Draw(t, "noAmendment") {
-		r.Amendment = nil
+	if rapid.Bool().Draw(t, "noDisruption") {
+		r.Disruption = nil
 		return r
 	}
-	r.Amendment.Phase = rapid.SampledFrom([]v1.PodPhase{"", v1.PodFailed, v1.PodSucceeded}).Draw(t, "phase")
-	r.Amendment.Message = strings.ToValidUTF8(rapid.String().Draw(t, "message"), "?")
-	r.Amendment.KeepSucceeded = rapid.Bool().Draw(t, "keepSucceeded")
+	r.Disruption.Phase = rapid.SampledFrom([]v1.PodPhase{"", v1.PodFailed, v1.PodSucceeded}).Draw(t, "phase")
+	r.Disruption.Message = strings.ToValidUTF8(rapid.String().Draw(t, "message"), "?")
+	r.Disruption.KeepSucceeded = rapid.Bool().Draw(t, "keepSucceeded")
 	return r
 }
 
@@ -59,11 +63,11 @@ func same(a, b Record) bool {
 		return false
 	}
 	a.Requested, a.Deadline, b.Requested, b.Deadline = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return apiequality.Semantic.DeepEqual(a.Amendment, b.Amendment) && withoutAmendment(a) == withoutAmendment(b)
+	return apiequality.Semantic.DeepEqual(a.Disruption, b.Disruption) && withoutDisruption(a) == withoutDisruption(b)
 }
 
-func withoutAmendment(r Record) Record {
-	r.Amendment = nil
+func withoutDisruption(r Record) Record {
+	r.Disruption = nil
 	return r
 }
 
@@ -121,7 +125,7 @@ func TestErrorsNameTheField(t *testing.T) {
 func TestOnlyUsableRecordsAreWritten(t *testing.T) {
 	for name, spoil := range map[string]func(*Record){
 		"no grace":      func(r *Record) { r.GraceSeconds = 0 },
-		"too large":     func(r *Record) { r.Amendment.Message = strings.Repeat("x", maxSize) },
+		"too large":     func(r *Record) { r.Disruption.Message = strings.Repeat("x", maxSize) },
 		"far too late":  func(r *Record) { r.Deadline = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"unknown cause": func(r *Record) { r.Cause = "" },
 	} {
@@ -146,8 +150,8 @@ func FuzzDecode(f *testing.F) {
 		if left := r.Remaining(noon); left < 1 || left > r.GraceSeconds {
 			t.Errorf("remaining %d of %d", left, r.GraceSeconds)
 		}
-		if r.Amendment != nil {
-			r.Amendment.Apply(&v1.PodStatus{})
+		if r.Disruption != nil {
+			r.Disruption.Apply(&v1.PodStatus{})
 		}
 		again, err := encode(r)
 		if err != nil {
@@ -173,5 +177,52 @@ func TestRemaining(t *testing.T) {
 		if got := r.Remaining(noon.Add(c.after)); got != c.want {
 			t.Errorf("after %v of 30 s there remain %d s, want %d", c.after, got, c.want)
 		}
+	}
+}
+
+// Records written while an amendment of the status was still a function, recovered from what it did to two statuses,
+// are read as before.
+func TestRecordsOfClosuresAreRead(t *testing.T) {
+	condition := func(message string) []v1.PodCondition {
+		return []v1.PodCondition{{
+			Type: v1.DisruptionTarget, ObservedGeneration: 3, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message,
+			LastTransitionTime: metav1.NewTime(time.Date(2026, 11, 22, 11, 17, 49, 0, time.UTC)),
+		}}
+	}
+	const (
+		low      = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. "
+		shutdown = "Pod was terminated in response to imminent node shutdown."
+	)
+	for name, want := range map[string]struct {
+		cause      Cause
+		disruption *podkill.Disruption
+	}{
+		"evicted": {Eviction, &podkill.Disruption{Phase: v1.PodFailed, Reason: "Evicted", Message: low, Conditions: condition(low)}},
+		"preempted": {Eviction, &podkill.Disruption{
+			Phase: v1.PodFailed, Reason: "Preempting", Message: "Preempted in order to admit critical pod",
+			Conditions: condition("Pod was preempted by Kubelet to accommodate a critical pod."),
+		}},
+		"shutdown": {Kill, &podkill.Disruption{
+			Phase: v1.PodFailed, Reason: "Terminated", Message: shutdown, Conditions: condition(shutdown), KeepSucceeded: true,
+		}},
+		"deleted": {Deletion, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", "by-closure", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decode(data)
+			record := Record{
+				UID: "0f6a7a0e-7b1c-4a7e-9d2c-6b0a7c1d2e3f", Namespace: "default", Name: name, Cause: want.cause, Disruption: want.disruption,
+				GraceSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
+			}
+			if err != nil || !same(got, record) {
+				t.Errorf("%s\nis read as %+v (%v), want %+v", data, got, err, record)
+			}
+			if again, err := encode(got); err != nil || string(again) != string(data) {
+				t.Errorf("written again it is\n%s (%v), was\n%s", again, err, data)
+			}
+		})
 	}
 }

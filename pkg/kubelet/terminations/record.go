@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
 // Cause is why a termination was begun. Its values stand in files.
@@ -23,8 +25,8 @@ type Record struct {
 	UID             types.UID
 	Namespace, Name string
 	Cause           Cause
-	// Amendment is what the request adds to the pod's status, nil if nothing.
-	Amendment *Amendment
+	// Disruption is what the pod's status says about the stop, nil if nothing.
+	Disruption *podkill.Disruption
 	// GraceSeconds is the accepted grace period, at least 1.
 	GraceSeconds int64
 	// Requested is when the termination was requested first, Deadline when the grace period that was accepted last is over.

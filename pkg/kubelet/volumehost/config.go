@@ -37,7 +37,9 @@ type ConfigMaps interface {
 
 // Tokens makes service account tokens and keeps them until they need a refresh.
 type Tokens interface {
-	GetServiceAccountToken(namespace, name string, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	GetServiceAccountToken(
+		namespace, name string, tr *authenticationv1.TokenRequest,
+	) (*authenticationv1.TokenRequest, error)
 	DeleteServiceAccountToken(podUID types.UID)
 }
 
@@ -49,7 +51,9 @@ type TrustBundles interface {
 
 // PodCertificates holds the certificates issued for pods (KEP-4317): key and chain.
 type PodCertificates interface {
-	GetPodCertificateCredentialBundle(ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int) ([]byte, []byte, error)
+	GetPodCertificateCredentialBundle(
+		ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int,
+	) ([]byte, []byte, error)
 }
 
 // Objects are the sources of what volumes are filled with.

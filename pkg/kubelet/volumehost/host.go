@@ -45,9 +45,11 @@ func newCSIDrivers(cfg Config) csiDrivers {
 	return csiDrivers{factory: factory, lister: watch.Lister(), synced: watch.Informer().HasSynced}
 }
 
-// InitPlugins initializes the plugins with this host and returns their manager. prober finds further plugins while the agent runs; nil
-// means none. Call it once, when everything in Config works. The error names every plugin that failed.
-func (h *Host) InitPlugins(plugins []volume.VolumePlugin, prober volume.DynamicPluginProber) (*volume.VolumePluginMgr, error) {
+// InitPlugins initializes the plugins with this host and returns their manager. prober finds further plugins while the
+// agent runs; nil means none. Call it once, when everything in Config works. The error names every plugin that failed.
+func (h *Host) InitPlugins(
+	plugins []volume.VolumePlugin, prober volume.DynamicPluginProber,
+) (*volume.VolumePluginMgr, error) {
 	if err := h.plugins.InitPlugins(plugins, prober, h); err != nil {
 		return nil, fmt.Errorf("could not initialize volume plugins: %w", err)
 	}

@@ -46,14 +46,18 @@ func (f fakeNodes) Node(context.Context) (*v1.Node, error) {
 type fakeObjects struct{ deleted []types.UID }
 
 func (fakeObjects) GetSecret(namespace, name string) (*v1.Secret, error) {
-	return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"k": []byte("s")}}, nil
+	return &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"k": []byte("s")},
+	}, nil
 }
 
 func (fakeObjects) GetConfigMap(namespace, name string) (*v1.ConfigMap, error) {
 	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, nil
 }
 
-func (fakeObjects) GetServiceAccountToken(_, name string, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (fakeObjects) GetServiceAccountToken(
+	_, name string, tr *authenticationv1.TokenRequest,
+) (*authenticationv1.TokenRequest, error) {
 	tr.Status.Token = name
 	return tr, nil
 }
@@ -67,7 +71,9 @@ func (fakeObjects) GetTrustAnchorsBySigner(signer string, _ *metav1.LabelSelecto
 	return []byte(signer), nil
 }
 
-func (fakeObjects) GetPodCertificateCredentialBundle(_ context.Context, namespace, podName, podUID, volumeName string, index int) ([]byte, []byte, error) {
+func (fakeObjects) GetPodCertificateCredentialBundle(
+	_ context.Context, namespace, podName, podUID, volumeName string, index int,
+) ([]byte, []byte, error) {
 	return []byte(strings.Join([]string{namespace, podName, podUID, volumeName}, "/")), []byte{byte(index)}, nil
 }
 
@@ -77,7 +83,9 @@ func newHost(t *testing.T, edit ...func(*Config)) *Host {
 	cfg := Config{
 		Layout: paths.New(t.TempDir(), t.TempDir()), Client: fake.NewClientset(), Nodes: fakeNodes{node: &v1.Node{}},
 		Recorder: record.NewFakeRecorder(1), StorageError: func(error) {},
-		Mounts: Mounts{Mounter: mount.NewFakeMounter(nil), HostUtil: hostutil.NewFakeHostUtil(nil), Subpather: &subpath.FakeSubpath{}},
+		Mounts: Mounts{
+			Mounter: mount.NewFakeMounter(nil), HostUtil: hostutil.NewFakeHostUtil(nil), Subpather: &subpath.FakeSubpath{},
+		},
 		Objects: Objects{
 			Secrets: objects, ConfigMaps: objects, Tokens: objects, TrustBundles: objects, PodCertificates: objects,
 		},
@@ -133,7 +141,11 @@ func TestInitPluginsAndMountThroughWrapper(t *testing.T) {
 		t.Errorf("renamed the caller's volume to %q", outer.Name)
 	}
 	// A real plugin on top of it: a secret.
-	spec := volume.NewSpecFromVolume(&v1.Volume{Name: "s", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "x", DefaultMode: ptr.To[int32](0o644)}}})
+	spec := volume.NewSpecFromVolume(&v1.Volume{
+		Name: "s", VolumeSource: v1.VolumeSource{
+			Secret: &v1.SecretVolumeSource{SecretName: "x", DefaultMode: ptr.To[int32](0o644)},
+		},
+	})
 	plugin, err := mgr.FindPluginBySpec(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +165,8 @@ func TestWrapperWithoutPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := volume.Spec{Volume: &v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}}
-	if _, err := h.NewWrapperMounter("x", spec, &v1.Pod{}); err == nil || !strings.HasPrefix(err.Error(), "can't use volume plugins for wrapped_x") {
+	if _, err := h.NewWrapperMounter("x", spec, &v1.Pod{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "can't use volume plugins for wrapped_x") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := h.NewWrapperUnmounter("x", spec, "u"); err == nil {
@@ -205,7 +218,8 @@ func TestObjectsArePassedOn(t *testing.T) {
 	if c, err := h.GetConfigMapFunc()("ns", "c"); err != nil || c.Name != "c" {
 		t.Errorf("config map %v, error %v", c, err)
 	}
-	if tr, err := h.GetServiceAccountTokenFunc()("ns", "sa", &authenticationv1.TokenRequest{}); err != nil || tr.Status.Token != "sa" {
+	if tr, err := h.GetServiceAccountTokenFunc()("ns", "sa", &authenticationv1.TokenRequest{}); err != nil ||
+		tr.Status.Token != "sa" {
 		t.Errorf("token %v, error %v", tr, err)
 	}
 	h.DeleteServiceAccountTokenFunc()("u")
@@ -226,7 +240,8 @@ func TestObjectsArePassedOn(t *testing.T) {
 
 func TestStandalone(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Client, c.Objects.Secrets, c.Objects.ConfigMaps = nil, nil, nil })
-	if h.GetKubeClient() != nil || h.GetInformerFactory() != nil || h.CSIDriverLister() != nil || h.CSIDriversSynced() != nil {
+	if h.GetKubeClient() != nil || h.GetInformerFactory() != nil || h.CSIDriverLister() != nil ||
+		h.CSIDriversSynced() != nil {
 		t.Error("not nil")
 	}
 	if _, err := h.GetSecretFunc()("ns", "s"); !errors.Is(err, errStandalone) {
@@ -266,7 +281,8 @@ func TestWaitForCacheSync(t *testing.T) {
 func TestTools(t *testing.T) {
 	var got error
 	h := newHost(t, func(c *Config) { c.StorageError = func(err error) { got = err } })
-	if h.GetMounter() == nil || h.GetHostUtil() == nil || h.GetSubpather() == nil || h.GetEventRecorder() == nil || h.GetKubeClient() == nil {
+	if h.GetMounter() == nil || h.GetHostUtil() == nil || h.GetSubpather() == nil || h.GetEventRecorder() == nil ||
+		h.GetKubeClient() == nil {
 		t.Error("a tool is missing")
 	}
 	h.SetKubeletError(errStandalone)

@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The interfaces of the volume library carry no context. None of the look-ups here waits for the API server; a description
-// of the node, in standalone mode or before it is registered, asks the runtime, whose client has time-outs.
+// The interfaces of the volume library carry no context. None of the look-ups here waits for the API server; a
+// description of the node, in standalone mode or before it is registered, asks the runtime, whose client has time-outs.
 
 // GetNodeName is the name of the Node object.
 func (h *Host) GetNodeName() types.NodeName { return h.cfg.Nodes.Name() }
 
-// GetNodeAllocatable is the node's allocatable: the size of a tmpfs without a limit, and the divisor of the downward API.
+// GetNodeAllocatable is the node's allocatable: the size of a tmpfs without a limit, and the divisor of the downward
+// API.
 func (h *Host) GetNodeAllocatable() (v1.ResourceList, error) {
 	node, err := h.cfg.Nodes.Node(context.Background())
 	if err != nil {
@@ -23,7 +24,8 @@ func (h *Host) GetNodeAllocatable() (v1.ResourceList, error) {
 	return node.Status.Allocatable, nil
 }
 
-// GetNodeLabels are the labels of the Node object, for the topology of CSI drivers. They are shared and must not be modified.
+// GetNodeLabels are the labels of the Node object, for the topology of CSI drivers. They are shared and must not be
+// modified.
 func (h *Host) GetNodeLabels() (map[string]string, error) {
 	node, err := h.lookup()
 	if err != nil {

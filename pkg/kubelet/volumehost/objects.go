@@ -29,7 +29,9 @@ func (h *Host) GetConfigMapFunc() func(namespace, name string) (*v1.ConfigMap, e
 }
 
 // GetServiceAccountTokenFunc returns how to get a token for a service account; it is cached until it needs a refresh.
-func (h *Host) GetServiceAccountTokenFunc() func(namespace, name string, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (h *Host) GetServiceAccountTokenFunc() func(
+	namespace, name string, tr *authenticationv1.TokenRequest,
+) (*authenticationv1.TokenRequest, error) {
 	return h.cfg.Objects.Tokens.GetServiceAccountToken
 }
 
@@ -43,14 +45,21 @@ func (h *Host) GetTrustAnchorsByName(name string, allowMissing bool) ([]byte, er
 	return h.cfg.Objects.TrustBundles.GetTrustAnchorsByName(name, allowMissing)
 }
 
-// GetTrustAnchorsBySigner returns the joined anchors of all ClusterTrustBundles of a signer that the selector matches, in PEM.
-func (h *Host) GetTrustAnchorsBySigner(signer string, selector *metav1.LabelSelector, allowMissing bool) ([]byte, error) {
+// GetTrustAnchorsBySigner returns the joined anchors of all ClusterTrustBundles of a signer that the selector matches,
+// in PEM.
+func (h *Host) GetTrustAnchorsBySigner(
+	signer string, selector *metav1.LabelSelector, allowMissing bool,
+) ([]byte, error) {
 	return h.cfg.Objects.TrustBundles.GetTrustAnchorsBySigner(signer, selector, allowMissing)
 }
 
-// GetPodCertificateCredentialBundle returns private key and certificate chain of one source of a pod's projected volume.
+// GetPodCertificateCredentialBundle returns private key and certificate chain of one source of a pod's projected
+// volume.
 //
 //nolint:revive // volume plugins have this many parameters
-func (h *Host) GetPodCertificateCredentialBundle(ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int) ([]byte, []byte, error) {
-	return h.cfg.Objects.PodCertificates.GetPodCertificateCredentialBundle(ctx, namespace, podName, podUID, volumeName, sourceIndex)
+func (h *Host) GetPodCertificateCredentialBundle(
+	ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int,
+) ([]byte, []byte, error) {
+	return h.cfg.Objects.PodCertificates.GetPodCertificateCredentialBundle(ctx, namespace, podName, podUID, volumeName,
+		sourceIndex)
 }

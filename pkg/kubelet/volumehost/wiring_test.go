@@ -34,7 +34,8 @@ func TestCSIPluginWithoutAPIServer(t *testing.T) {
 		c.Client = nil
 		c.StorageError = func(err error) { storage = append(storage, err) }
 	})
-	if _, err := h.InitPlugins(append(csi.ProbeVolumePlugins(), nfs.ProbeVolumePlugins(volume.VolumeConfig{})...), nil); err != nil {
+	if _, err := h.InitPlugins(append(csi.ProbeVolumePlugins(), nfs.ProbeVolumePlugins(volume.VolumeConfig{})...),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(storage) != 0 {

@@ -74,7 +74,10 @@ func TestImageHoldsItsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	layer := untar(t, blob(manifest.Layers[0]))
-	for name, want := range map[string]string{"usr/bin/program": "binary", "bin/p": "-> /usr/bin/program", "etc/passwd": "root\n", "usr/": "", "usr/bin/": "", "tmp/": ""} {
+	for name, want := range map[string]string{
+		"usr/bin/program": "binary", "bin/p": "-> /usr/bin/program", "etc/passwd": "root\n", "usr/": "", "usr/bin/": "",
+		"tmp/": "",
+	} {
 		if got, found := layer[name]; !found || string(got) != want {
 			t.Errorf("%s holds %q (%v), want %q", name, got, found, want)
 		}
@@ -119,7 +122,9 @@ func TestStampFollowsTheModule(t *testing.T) {
 }
 
 func TestRoughly(t *testing.T) {
-	for d, want := range map[time.Duration]string{time.Millisecond: "1 s", 45 * time.Second: "45 s", 100 * time.Second: "2 min", 8 * time.Minute: "8 min"} {
+	for d, want := range map[time.Duration]string{
+		time.Millisecond: "1 s", 45 * time.Second: "45 s", 100 * time.Second: "2 min", 8 * time.Minute: "8 min",
+	} {
 		if got := roughly(d); got != want {
 			t.Errorf("roughly(%v) = %q, want %q", d, got, want)
 		}

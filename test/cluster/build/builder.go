@@ -38,7 +38,8 @@ func (b Builder) Build(ctx context.Context, parts []Part) error {
 	defer unlock()
 	missing, estimate := b.missing(parts)
 	if missing > 0 {
-		fmt.Fprintf(b.Log, "Building %d of %d programs: about %s on two cores if the Go build cache is empty, less otherwise.\n",
+		fmt.Fprintf(b.Log, "Building %d of %d programs: about %s on two cores if the Go build cache is empty, less "+
+			"otherwise.\n",
 			missing, len(parts), roughly(estimate))
 	}
 	for i, part := range parts {

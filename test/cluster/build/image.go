@@ -127,7 +127,8 @@ func (i Image) layer() ([]byte, error) {
 		w.entry(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: i.Links[name], Mode: 0o777}, nil)
 	}
 	for _, name := range sortedKeys(i.Content) {
-		w.entry(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(i.Content[name]))}, []byte(i.Content[name]))
+		w.entry(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(i.Content[name]))},
+			[]byte(i.Content[name]))
 	}
 	if w.err != nil {
 		return nil, w.err

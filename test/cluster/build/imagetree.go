@@ -11,7 +11,9 @@ import (
 
 // leftOut are the parts of a root file system that no image needs: what the
 // kernel provides, and what only people read.
-var leftOut = []string{"dev", "proc", "sys", "run", "var/cache/apt", "var/lib/apt", "usr/share/doc", "usr/share/man", "usr/share/locale"}
+var leftOut = []string{
+	"dev", "proc", "sys", "run", "var/cache/apt", "var/lib/apt", "usr/share/doc", "usr/share/man", "usr/share/locale",
+}
 
 // tree adds everything below root with its modes and owners.
 func (w *layerWriter) tree(root string) {

@@ -91,7 +91,8 @@ func InstallPackages(ctx context.Context, log io.Writer) error {
 		return nil
 	}
 	if !program("apt-get")() {
-		return fmt.Errorf("this machine lacks %s (names of Debian packages), and there is no apt-get to install them", strings.Join(missing, ", "))
+		return fmt.Errorf("this machine lacks %s (names of Debian packages), and there is no apt-get to install them",
+			strings.Join(missing, ", "))
 	}
 	fmt.Fprintf(log, "Installing with apt (about a minute): %s\n", strings.Join(missing, " "))
 	if err := apt(ctx, "update", "-qq"); err != nil {

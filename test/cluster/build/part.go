@@ -79,9 +79,15 @@ func ClusterParts() []Part {
 		kubernetesPart("kube-scheduler", 5*time.Second),
 		kubernetesPart("kubectl", 23*time.Second),
 		{Name: "containerd", Module: containerdModule, Package: containerdSource + "containerd", Cold: 45 * time.Second},
-		{Name: "containerd-shim-runc-v2", Module: containerdModule, Package: containerdSource + "containerd-shim-runc-v2", Cold: 5 * time.Second},
+		{
+			Name: "containerd-shim-runc-v2", Module: containerdModule, Package: containerdSource + "containerd-shim-runc-v2",
+			Cold: 5 * time.Second,
+		},
 		{Name: "ctr", Module: containerdModule, Package: containerdSource + "ctr", Cold: 5 * time.Second},
-		{Name: "runc", Module: "hack/parts/runc", Package: "github.com/opencontainers/runc", Tags: "seccomp", Cgo: true, Cold: 15 * time.Second},
+		{
+			Name: "runc", Module: "hack/parts/runc", Package: "github.com/opencontainers/runc", Tags: "seccomp", Cgo: true,
+			Cold: 15 * time.Second,
+		},
 		{Name: "pause", Module: ".", Package: "./test/images/pause", Own: true, Cold: time.Second},
 		{Name: "hog", Module: ".", Package: "./test/images/hog", Own: true, Cold: time.Second},
 	}
@@ -94,7 +100,9 @@ func NodeSuite() Part { return suite("e2e_node", 2*time.Minute) }
 func ClusterSuite() Part { return suite("e2e", 4*time.Minute) }
 
 func suite(name string, cold time.Duration) Part {
-	return Part{Name: name + ".test", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/" + name, Test: true, Cold: cold}
+	return Part{
+		Name: name + ".test", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/" + name, Test: true, Cold: cold,
+	}
 }
 
 // ConformanceParts are what both suites need beside ClusterParts.
@@ -105,7 +113,10 @@ func ConformanceParts() []Part {
 	return []Part{
 		{Name: "ginkgo", Module: kubernetesModule, Package: "github.com/onsi/ginkgo/v2/ginkgo", Cold: 5 * time.Second},
 		{Name: "agnhost", Module: kubernetesModule, Package: "k8s.io/kubernetes/test/images/agnhost", Cold: 20 * time.Second},
-		{Name: "crane", Module: "hack/parts/registry", Package: "github.com/google/go-containerregistry/cmd/crane", Cold: 4 * time.Second},
+		{
+			Name: "crane", Module: "hack/parts/registry", Package: "github.com/google/go-containerregistry/cmd/crane",
+			Cold: 4 * time.Second,
+		},
 		own("nonewprivs", "./test/images/nonewprivs"),
 		own("nmeter", "./test/images/nmeter"),
 		own("fakesystemd", "./test/cmd/fakesystemd"),

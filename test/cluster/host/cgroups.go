@@ -184,7 +184,8 @@ func processesBelow(dir string) ([]int, error) {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) && !errors.Is(err, syscall.EOPNOTSUPP) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) &&
+			!errors.Is(err, syscall.EOPNOTSUPP) {
 			return err
 		}
 		for line := range strings.Lines(string(data)) {

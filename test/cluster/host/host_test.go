@@ -77,7 +77,8 @@ func TestChainsAndRules(t *testing.T) {
 }
 
 func TestIsShimOf(t *testing.T) {
-	args := strings.Split("/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-address\x00/x/containerd.sock\x00", "\x00")
+	args := strings.Split("/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-address\x00/x/containerd.sock\x00",
+		"\x00")
 	if !isShimOf(args, "/x/containerd.sock") || isShimOf(args, "/y/containerd.sock") || isShimOf([]string{""}, "/x") {
 		t.Error("a shim belongs to the containerd whose socket it names")
 	}
@@ -86,7 +87,9 @@ func TestIsShimOf(t *testing.T) {
 func TestProcessIsFoundAndStopped(t *testing.T) {
 	dir := t.TempDir()
 	processes := Processes{LogDir: dir, RunDir: dir}
-	started, err := processes.Start(Command{Name: "idle", Path: "/bin/sh", Args: []string{"-c", "echo up; exec sleep 600"}})
+	started, err := processes.Start(Command{
+		Name: "idle", Path: "/bin/sh", Args: []string{"-c", "echo up; exec sleep 600"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +114,9 @@ func TestProcessIsFoundAndStopped(t *testing.T) {
 func TestProcessThatIgnoresTermIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	processes := Processes{LogDir: dir, RunDir: dir}
-	proc, err := processes.Start(Command{Name: "stubborn", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; while true; do sleep 1; done"}})
+	proc, err := processes.Start(Command{
+		Name: "stubborn", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; while true; do sleep 1; done"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +146,10 @@ func TestRemoveTree(t *testing.T) {
 
 func TestFootprintIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "footprint.json")
-	before := Footprint{Sysctls: map[string]string{"vm/panic_on_oom": "0"}, Absent: []string{"/opt/cni"}, Chains: []string{"iptables nat CNI-X"}}
+	before := Footprint{
+		Sysctls: map[string]string{"vm/panic_on_oom": "0"}, Absent: []string{"/opt/cni"},
+		Chains: []string{"iptables nat CNI-X"},
+	}
 	if err := before.Save(file); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +157,8 @@ func TestFootprintIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.Sysctls["vm/panic_on_oom"] != "0" || !slices.Equal(after.Absent, before.Absent) || !slices.Equal(after.Chains, before.Chains) {
+	if after.Sysctls["vm/panic_on_oom"] != "0" || !slices.Equal(after.Absent, before.Absent) ||
+		!slices.Equal(after.Chains, before.Chains) {
 		t.Errorf("loaded %+v", after)
 	}
 	if _, err := LoadFootprint(file + "x"); !errors.Is(err, fs.ErrNotExist) {

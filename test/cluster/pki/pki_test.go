@@ -42,7 +42,9 @@ func TestIssuedCertificateIsTrustedForServerAndClient(t *testing.T) {
 	roots.AddCert(parse(t, authority.Pair()))
 	for _, name := range []string{"a", "10.0.0.1"} {
 		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-			_, err := cert.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+			_, err := cert.Verify(x509.VerifyOptions{
+				DNSName: name, Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
+			})
 			if err != nil {
 				t.Errorf("verify for %q, usage %v: %v", name, usage, err)
 			}

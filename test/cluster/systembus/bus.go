@@ -27,9 +27,11 @@ const (
 )
 
 // config lets everybody own and say anything: the bus is private.
-const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><listen>%s</listen><auth>EXTERNAL</auth>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/><allow own="*"/><allow user="*"/></policy></busconfig>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/>
+<allow own="*"/><allow user="*"/></policy></busconfig>
 `
 
 // Bus is a bus that runs, at first without anybody on it.
@@ -61,13 +63,16 @@ func Start(ctx context.Context, dir string, log io.Writer) (*Bus, error) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, bus.address), 0o644); err != nil {
 		return nil, fmt.Errorf("configure the system bus: %w", err)
 	}
-	process, err := processes.Start(host.Command{Name: daemon, Path: daemon, Args: []string{"--config-file=" + file, "--nofork", "--nopidfile"}})
+	process, err := processes.Start(host.Command{
+		Name: daemon, Path: daemon, Args: []string{"--config-file=" + file, "--nofork", "--nopidfile"},
+	})
 	if err == nil {
 		err = bus.connect(ctx, process)
 	}
 	if err != nil {
 		said, _ := os.ReadFile(processes.LogFile(daemon))
-		return nil, errors.Join(fmt.Errorf("start the system bus: %w; its log: %s", err, said), end(context.WithoutCancel(ctx)))
+		return nil, errors.Join(fmt.Errorf("start the system bus: %w; its log: %s", err, said),
+			end(context.WithoutCancel(ctx)))
 	}
 	bus.ends = append(bus.ends, end, func(context.Context) error { return bus.connection.Close() })
 	return bus, nil

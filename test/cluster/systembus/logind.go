@@ -101,7 +101,8 @@ func (l *Logind) Held() (bool, error) {
 // it is too late.
 func (l *Logind) inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	if l.properties.GetMust(logindIface, preparingProperty).(bool) {
-		return 0, dbus.NewError(logindName+".OperationInProgress", []any{"The operation inhibition has been requested for is already running"})
+		return 0, dbus.NewError(logindName+".OperationInProgress",
+			[]any{"The operation inhibition has been requested for is already running"})
 	}
 	var ends [2]int
 	// Our end does not block, so that it can be watched.

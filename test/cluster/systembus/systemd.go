@@ -81,12 +81,15 @@ func (m *manager) unitByPID(pid uint32) (dbus.ObjectPath, *dbus.Error) {
 			return systemdPath + "/unit/" + dbus.ObjectPath(systemd.PathBusEscape(name)), nil
 		}
 	}
-	return "", dbus.NewError(systemdName+".NoUnitForPID", []any{fmt.Sprintf("PID %d does not belong to any loaded unit.", pid)})
+	return "", dbus.NewError(systemdName+".NoUnitForPID",
+		[]any{fmt.Sprintf("PID %d does not belong to any loaded unit.", pid)})
 }
 
 // enqueue answers with the object of a job that does the work. How the job
 // ended is announced to everybody.
-func (m *manager) enqueue(ctx context.Context, name string, work func(Service, context.Context) error) (dbus.ObjectPath, *dbus.Error) {
+func (m *manager) enqueue(
+	ctx context.Context, name string, work func(Service, context.Context) error,
+) (dbus.ObjectPath, *dbus.Error) {
 	unit, known := m.units[name]
 	if !known {
 		return "", dbus.NewError(systemdName+".NoSuchUnit", []any{fmt.Sprintf("Unit %s not found.", name)})

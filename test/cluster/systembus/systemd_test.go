@@ -33,7 +33,8 @@ func (s *service) Stop(context.Context) error {
 func TestUnitOfProcess(t *testing.T) {
 	m := &manager{units: map[string]Service{unitName: &service{pid: 42}, "other.service": &service{}}}
 	path, refused := m.unitByPID(42)
-	if want := dbus.ObjectPath("/org/freedesktop/systemd1/unit/containerd_2de2e_2eservice"); refused != nil || path != want || !path.IsValid() {
+	if want := dbus.ObjectPath("/org/freedesktop/systemd1/unit/containerd_2de2e_2eservice"); refused != nil ||
+		path != want || !path.IsValid() {
 		t.Errorf("process 42 is of %q, %v, want %q", path, refused, want)
 	}
 	for _, pid := range []uint32{0, 41} {
@@ -47,10 +48,11 @@ func TestJobsAnnounceHowTheyEnd(t *testing.T) {
 	var log strings.Builder
 	unit := &service{}
 	var said []any
-	m := &manager{units: map[string]Service{unitName: unit}, log: &log, emit: func(path dbus.ObjectPath, name string, values ...any) error {
-		said = append([]any{path, name}, values...)
-		return nil
-	}}
+	m := &manager{units: map[string]Service{unitName: unit}, log: &log,
+		emit: func(path dbus.ObjectPath, name string, values ...any) error {
+			said = append([]any{path, name}, values...)
+			return nil
+		}}
 	for i, c := range []struct {
 		work   func(Service, context.Context) error
 		err    error
@@ -81,7 +83,8 @@ func TestJobsAnnounceHowTheyEnd(t *testing.T) {
 
 func TestUnknownUnit(t *testing.T) {
 	m := &manager{units: map[string]Service{unitName: &service{}}}
-	if job, refused := m.enqueue(t.Context(), "docker.service", Service.Stop); refused == nil || refused.Name != "org.freedesktop.systemd1.NoSuchUnit" {
+	if job, refused := m.enqueue(t.Context(), "docker.service", Service.Stop); refused == nil ||
+		refused.Name != "org.freedesktop.systemd1.NoSuchUnit" {
 		t.Errorf("job %q, %v", job, refused)
 	}
 }

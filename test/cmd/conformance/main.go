@@ -25,26 +25,36 @@ type options struct {
 	procs   int
 	kubelet string
 	// stock says whether stock is run: "run", "kept" or "only".
-	stock     string
-	least     float64
-	anew      bool
-	table     bool
-	keepStock bool
+	stock      string
+	least      float64
+	anew       bool
+	table      bool
+	keepStock  bool
+	unselected bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.suite, "suite", "nodeconformance", "which `part` of the suites")
-	flag.StringVar(&o.focus, "focus", "", "instead of the part's own, a `regexp` of the names to run; nothing is left out that another part runs")
+	flag.StringVar(&o.focus, "focus", "",
+		"instead of the part's own, a `regexp` of the names to run; nothing is left out that another part runs")
 	flag.StringVar(&o.skip, "skip", "", "instead of the part's own, a `regexp` of the names to leave out")
-	flag.StringVar(&o.shard, "shard", "", "run only `i/n`, the i-th of n shares, on a machine of its own perhaps; its results are kept in results-iofn.json, and all such files in one folder are read together")
+	flag.StringVar(&o.shard, "shard", "",
+		"run only `i/n`, the i-th of n shares, on a machine of its own perhaps; its results are kept in "+
+			"results-iofn.json, and all such files in one folder are read together")
 	flag.IntVar(&o.procs, "procs", 0, "instead of the part's own, how many specs run at the same time")
-	flag.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"), "test this kubelet `binary` instead of the repository's")
-	flag.StringVar(&o.stock, "stock", "kept", "`how` to get the results of the stock kubelet: run, kept (from an earlier run or the repository), or only (run stock and nothing else)")
+	flag.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"),
+		"test this kubelet `binary` instead of the repository's")
+	flag.StringVar(&o.stock, "stock", "kept",
+		"`how` to get the results of the stock kubelet: run, kept (from an earlier run or the repository), or only (run "+
+			"stock and nothing else)")
 	flag.Float64Var(&o.least, "least", 100, "`percent` of the specs that pass with stock that must pass")
 	flag.BoolVar(&o.anew, "anew", false, "forget the results of earlier runs of what is run")
 	flag.BoolVar(&o.table, "table", false, "run nothing, compare what is kept")
-	flag.BoolVar(&o.keepStock, "keep-stock", false, "run nothing, write what passed with stock to test/conformance/stock, to be committed")
+	flag.BoolVar(&o.keepStock, "keep-stock", false,
+		"run nothing, write what passed with stock to test/conformance/stock, to be committed")
+	flag.BoolVar(&o.unselected, "unselected", false,
+		"run nothing, write which specs no part has, and why, to test/conformance/unselected")
 	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -78,7 +88,8 @@ func (o options) ours() (conformance.Suite, error) {
 		return conformance.Suite{}, fmt.Errorf("-shard: %w", err)
 	}
 	suite := conformance.Suite{
-		Selection: selection, Shard: shard, Anew: o.anew, Root: root, Dir: filepath.Join(root, cluster.OutputDir, "conformance"),
+		Selection: selection, Shard: shard, Anew: o.anew, Root: root,
+		Dir:     filepath.Join(root, cluster.OutputDir, "conformance"),
 		Kubelet: o.kubelet, Party: "ours", Log: os.Stdout,
 	}
 	if suite.Kubelet == "" {

@@ -21,6 +21,8 @@ func run(ctx context.Context, o options) error {
 	switch {
 	case o.keepStock:
 		return keepStock(stock)
+	case o.unselected:
+		return ours.WriteUnselected(ctx)
 	case o.table:
 		return o.showKept(stock, ours)
 	}
@@ -105,6 +107,7 @@ func keepStock(stock conformance.Suite) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d specs passed with stock, there were %d before.\n", file, count, len(conformance.KnownStock(stock.Name)))
+	fmt.Printf("%s: %d specs passed with stock, there were %d before.\n", file, count,
+		len(conformance.KnownStock(stock.Name)))
 	return nil
 }

@@ -40,8 +40,10 @@ var commands = map[string]struct {
 }
 
 func main() {
-	kubelet := flag.String("kubelet", os.Getenv("PLIMSOLL_KUBELET"), "run this kubelet `binary` instead of building the repository's")
-	cgroupRoot := flag.String("cgroup-root", os.Getenv("PLIMSOLL_CGROUP_ROOT"), "keep the pods in this control `group`, to run beside another kubelet")
+	kubelet := flag.String("kubelet", os.Getenv("PLIMSOLL_KUBELET"),
+		"run this kubelet `binary` instead of building the repository's")
+	cgroupRoot := flag.String("cgroup-root", os.Getenv("PLIMSOLL_CGROUP_ROOT"),
+		"keep the pods in this control `group`, to run beside another kubelet")
 	only := flag.String("only", "", "stop only the cluster of this `name`: "+strings.Join(cluster.Names, " or "))
 	flag.Usage = usage
 	flag.Parse()

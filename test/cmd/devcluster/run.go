@@ -50,7 +50,8 @@ KUBECONFIG=%[1]s
 Try next:
   . %[2]s
   kubectl get nodes,pods -A
-  kubectl create deployment web --image=localhost/busybox:1 -- sh -c 'echo hello >/tmp/index.html; httpd -f -p 8080 -h /tmp'
+  kubectl create deployment web --image=localhost/busybox:1 -- \
+    sh -c 'echo hello >/tmp/index.html; httpd -f -p 8080 -h /tmp'
   kubectl exec deploy/web -- hostname
   kubectl port-forward deploy/web 8080:8080       # then: curl localhost:8080
   make demo                                       # real memory pressure, and an eviction

@@ -15,6 +15,10 @@ func Default() *NodePressureConfiguration {
 }
 
 // SetDefaults fills in what is absent. A value that is there stays, also a wrong one.
+//
+// The period and the patience are those of the stock kubelet: its monitoring period, and the time that it waits for the
+// clean-up of an evicted pod. killTime is a second of grace and the time that a runtime takes. settling is stock's
+// transition period of pressure conditions.
 func SetDefaults(c *NodePressureConfiguration) {
 	duration(&c.MonitoringPeriod, 10*time.Second)
 

@@ -98,7 +98,10 @@ func parseComment(text string) fieldComment {
 }
 
 // fields calls f for every field below a struct, with its comment and its path in JSON.
-func fields(all map[string]map[string]fieldComment, typ reflect.Type, path string, f func(path string, index []int, field reflect.StructField, c fieldComment), index ...int) {
+func fields(
+	all map[string]map[string]fieldComment, typ reflect.Type, path string,
+	f func(path string, index []int, field reflect.StructField, c fieldComment), index ...int,
+) {
 	for i := range typ.NumField() {
 		field := typ.Field(i)
 		if field.Anonymous {
@@ -114,7 +117,10 @@ func fields(all map[string]map[string]fieldComment, typ reflect.Type, path strin
 }
 
 func schemaOf(all map[string]map[string]fieldComment, typ reflect.Type) *document {
-	s := &document{Type: "object", Properties: map[string]*document{}, AdditionalProperties: new(false), Description: all[typ.Name()][""].text}
+	s := &document{
+		Type: "object", Properties: map[string]*document{}, AdditionalProperties: new(false),
+		Description: all[typ.Name()][""].text,
+	}
 	for i := range typ.NumField() {
 		field := typ.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -301,9 +307,16 @@ func TestCommentsSayTheValues(t *testing.T) {
 		comment fieldComment
 		set     func(*NodePressureConfiguration, string)
 	}{
-		"memory.available":            {all["MemoryConfiguration"]["Available"], func(c *NodePressureConfiguration, v string) { c.Memory.Available = AvailableMemory(v) }},
-		"eviction.localStorageLimits": {all["EvictionConfiguration"]["LocalStorageLimits"], func(c *NodePressureConfiguration, v string) { c.Eviction.LocalStorageLimits = LocalStorageLimits(v) }},
-		"dryRun[0].signal":            {all["ThresholdReference"]["Signal"], func(c *NodePressureConfiguration, v string) { c.DryRun = []ThresholdReference{{Signal: v}} }},
+		"memory.available": {all["MemoryConfiguration"]["Available"], func(c *NodePressureConfiguration, v string) {
+			c.Memory.Available = AvailableMemory(v)
+		}},
+		"eviction.localStorageLimits": {all["EvictionConfiguration"]["LocalStorageLimits"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Eviction.LocalStorageLimits = LocalStorageLimits(v)
+			}},
+		"dryRun[0].signal": {all["ThresholdReference"]["Signal"], func(c *NodePressureConfiguration, v string) {
+			c.DryRun = []ThresholdReference{{Signal: Signal(v)}}
+		}},
 		"dryRun[0].kind": {all["ThresholdReference"]["Kind"], func(c *NodePressureConfiguration, v string) {
 			c.DryRun = []ThresholdReference{{Signal: "pid.available", Kind: ThresholdKind(v)}}
 		}},
@@ -338,13 +351,15 @@ func TestDocumentationListsTheFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields(comments(t), reflect.TypeFor[NodePressureConfiguration](), "", func(path string, _ []int, field reflect.StructField, comment fieldComment) {
-		row := fmt.Sprintf("| `%s` | %s", path, comment.byDefault)
-		if field.Type.Kind() != reflect.Struct && !strings.Contains(string(text), row) {
-			t.Errorf("docs/pressure.md has no row %q", row)
-		}
-		if bounds := comment.least + " to " + comment.most; !strings.Contains(string(text), bounds) && !strings.Contains(comment.least+comment.most, "Pi") {
-			t.Errorf("docs/pressure.md does not say the range of %s, %s", path, bounds)
-		}
-	})
+	fields(comments(t), reflect.TypeFor[NodePressureConfiguration](), "",
+		func(path string, _ []int, field reflect.StructField, comment fieldComment) {
+			row := fmt.Sprintf("| `%s` | %s", path, comment.byDefault)
+			if field.Type.Kind() != reflect.Struct && !strings.Contains(string(text), row) {
+				t.Errorf("docs/pressure.md has no row %q", row)
+			}
+			if bounds := comment.least + " to " + comment.most; !strings.Contains(string(text), bounds) &&
+				!strings.Contains(comment.least+comment.most, "Pi") {
+				t.Errorf("docs/pressure.md does not say the range of %s, %s", path, bounds)
+			}
+		})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns everything that is wrong with a configuration after defaulting: the path of the field, its value, and what is
-// allowed.
+// Validate returns everything that is wrong with a configuration after defaulting: the path of the field, its value,
+// and what is allowed.
 func Validate(c *NodePressureConfiguration) field.ErrorList {
 	v := &validator{}
 	v.duration(field.NewPath("monitoringPeriod"), c.MonitoringPeriod, time.Second, 5*time.Minute)
@@ -28,7 +29,7 @@ func Validate(c *NodePressureConfiguration) field.ErrorList {
 type validator struct{ errs field.ErrorList }
 
 func (v *validator) memory(p *field.Path, m *MemoryConfiguration) {
-	oneOf(v, p.Child("available"), m.Available, WorkingSet, Reclaimable)
+	oneOf(v, p.Child("available"), m.Available, availableMemories)
 	v.quantity(p.Child("worstGrowthPerSecond"), m.WorstGrowthPerSecond, "16Mi", "1Ti")
 }
 
@@ -36,16 +37,11 @@ func (v *validator) eviction(p *field.Path, e *EvictionConfiguration) {
 	v.duration(p.Child("killTime"), e.KillTime, 100*time.Millisecond, time.Minute)
 	v.duration(p.Child("settling"), e.Settling, 0, time.Hour)
 	v.duration(p.Child("patience"), e.Patience, time.Second, 10*time.Minute)
-	oneOf(v, p.Child("localStorageLimits"), e.LocalStorageLimits, LimitsEnforced, LimitsDryRun, LimitsOff)
+	oneOf(v, p.Child("localStorageLimits"), e.LocalStorageLimits, localStorageLimits)
 	if len(v.errs) == 0 && e.Patience.Duration < e.KillTime.Duration {
-		v.invalid(p.Child("patience"), e.Patience.Duration.String(), fmt.Sprintf("must be at least killTime, which is %s", e.KillTime.Duration))
+		v.invalid(p.Child("patience"), e.Patience.Duration.String(),
+			fmt.Sprintf("must be at least killTime, which is %s", e.KillTime.Duration))
 	}
-}
-
-// Signals are the signals that thresholds may be about.
-func Signals() []string {
-	return []string{"memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
-		"imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"}
 }
 
 func (v *validator) dryRun(p *field.Path, list []ThresholdReference) {
@@ -56,9 +52,9 @@ func (v *validator) dryRun(p *field.Path, list []ThresholdReference) {
 			v.errs = append(v.errs, field.Required(at.Child("signal"), fmt.Sprintf("must be one of %v", Signals())))
 			continue
 		}
-		oneOf(v, at.Child("signal"), t.Signal, Signals()...)
+		oneOf(v, at.Child("signal"), t.Signal, Signals())
 		if t.Kind != "" {
-			oneOf(v, at.Child("kind"), t.Kind, Hard, Soft)
+			oneOf(v, at.Child("kind"), t.Kind, thresholdKinds)
 		}
 		if seen[t] {
 			v.errs = append(v.errs, field.Duplicate(at, fmt.Sprintf("%s %s", t.Signal, t.Kind)))
@@ -105,13 +101,10 @@ func inRange[T cmp.Ordered](v *validator, p *field.Path, n, least, most T) {
 	}
 }
 
-func oneOf[T ~string](v *validator, p *field.Path, value T, allowed ...T) {
-	for _, a := range allowed {
-		if value == a {
-			return
-		}
+func oneOf[T ~string](v *validator, p *field.Path, value T, allowed []T) {
+	if !slices.Contains(allowed, value) {
+		v.errs = append(v.errs, field.NotSupported(p, value, allowed))
 	}
-	v.errs = append(v.errs, field.NotSupported(p, value, allowed))
 }
 
 func (v *validator) invalid(p *field.Path, value any, detail string) {

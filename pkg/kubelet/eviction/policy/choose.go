@@ -1,44 +1,54 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // demand is what the victims of one need must cover.
 type demand struct {
-	// base must come free now.
-	base int64
-	// rest is how fast memory goes that no candidate could give back: pods that cannot be evicted, and the system.
-	rest     float64
+	// base must come free now. It is negative when what is in flight frees more than is missing at this instant.
+	base     int64
 	killTime time.Duration
 	settling time.Duration
 }
 
 // choose is the fewest pods of a ranking that cover the demand, in the order of the ranking.
 //
-// Two horizons are looked at. Until a kill has taken effect everything grows on: that much is needed in any case. Beyond that,
-// the node should stay clear for some time; but that is a guess, and only pods that use more than they asked for are evicted
-// for it. Choosing a pod that grows covers its own growth, so a leak is found however many small pods stand before it (D23).
+// Two horizons are looked at. Until a kill has taken effect every candidate grows on: that much is needed in any case. Beyond
+// that, the node should stay clear for some time; but that is a guess, and only pods that use more than they asked for are
+// evicted for it. Choosing a pod that grows covers its own growth, so a leak is found however many small pods stand before it
+// (D23). Growth of anything else (the system, critical pods) enters no need: evicting pods does not end it.
 func choose(list []candidate, d demand) []candidate {
-	first := 0
-	for first < len(list) && list[first].first {
-		first++
+	within := slices.IndexFunc(list, candidate.isWithin)
+	if within < 0 {
+		within = len(list)
 	}
-	offenders := list[:first]
-	if settled := d.need(offenders, d.settling, list[first:]); covers(offenders, settled, d.settling) {
-		return fewest(offenders, settled, d.settling)
+	offenders := list[:within]
+	settled := max(d.settling, d.killTime)
+	if need := d.need(offenders, settled, list[within:]); covers(offenders, need, settled) {
+		return fewest(offenders, need, settled)
 	}
-	return fewest(list, d.need(list, d.killTime, nil), d.killTime)
+	return fewest(list, d.urgent(list), d.killTime)
 }
+
+// urgent is how much must be covered until a kill has taken effect, when all pods of the list grow on.
+func (d demand) urgent(list []candidate) int64 { return d.need(list, d.killTime, nil) }
 
 // need is how much must be covered when grown pods grow on for the horizon, and others only until a kill takes effect.
 func (d demand) need(grown []candidate, horizon time.Duration, others []candidate) int64 {
-	n := saturatingAdd(d.base, over(d.rest, d.killTime))
-	for i := range grown {
-		n = saturatingAdd(n, over(grown[i].rate, horizon))
+	return saturatingAdd(d.base, saturatingAdd(over(together(grown), horizon), over(together(others), d.killTime)))
+}
+
+// together is how fast the pods grow steadily, all of them. It is not more than they have grown together in any window: pods whose use
+// goes up and down do not grow, though each of them does when it is looked at for a short time.
+func together(list []candidate) (sum float64) {
+	net := unmeasured
+	for i := range list {
+		sum += list[i].growth.steady()
+		net.add(&list[i].growth)
 	}
-	for i := range others {
-		n = saturatingAdd(n, over(others[i].rate, d.killTime))
-	}
-	return n
+	return min(sum, net.worst())
 }
 
 // gain is what evicting the pod contributes within the horizon: what it holds, and what it would have come to hold.
@@ -46,7 +56,7 @@ func (c *candidate) gain(horizon time.Duration) int64 {
 	if !c.known {
 		return 0
 	}
-	return saturatingAdd(max(0, c.usage), over(c.rate, horizon))
+	return saturatingAdd(max(0, c.usage), over(c.growth.steady(), horizon))
 }
 
 func covers(list []candidate, need int64, horizon time.Duration) bool {
@@ -83,12 +93,6 @@ func fewest(list []candidate, need int64, horizon time.Duration) []candidate {
 			kept = append(kept, list[i])
 		}
 	}
-	reverse(kept)
+	slices.Reverse(kept)
 	return kept
-}
-
-func reverse(list []candidate) {
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
-	}
 }

@@ -44,12 +44,16 @@ func decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 // look remembers how new the figures are.
 func (m *Memory) look(s *snapshot.Snapshot) {
 	for sig := range m.signals {
-		o, last := &s.Signals[sig], &m.signals[sig]
-		last.unused = false
-		if o.Known() && o.At.After(last.seen) {
-			last.seen = o.At
-		}
+		m.signals[sig] = m.signals[sig].look(&s.Signals[sig], s.Taken)
 	}
+}
+
+// taken is when the figures of a signal, which must be known, were true by the agent's clock.
+func (r *round) taken(sig snapshot.Signal) time.Time { return r.memory.signals[sig].taken }
+
+// fresh reports whether figures are new.
+func (r *round) fresh(sig snapshot.Signal) bool {
+	return r.before.fresh(sig, r.snapshot.Signals[sig], r.taken(sig))
 }
 
 func (r *round) serveAll() {

@@ -11,6 +11,7 @@
 //	forecast    how fast pods grow, so that the need is not only that of this instant
 //	rank        the order in which pods would be evicted: stock's, made total
 //	choose      the fewest of them that cover the need
+//	tempo       how many of those are evicted at once
 //	serve       one need: wait, reclaim from the node, or evict
 //	decide      all of it together
 //

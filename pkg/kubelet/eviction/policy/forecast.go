@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -25,14 +26,18 @@ type history struct {
 type sample struct {
 	taken     time.Time
 	available snapshot.Observation
-	pods      []podSample
+	// system is what is used of the node and by none of the pods.
+	system int64
+	pods   []podSample
 }
 
 type podSample struct {
 	uid   types.UID
 	usage int64
-	// at is the time in nanoseconds since 1970: samples are kept of every pod.
-	at int64
+	// at is the figure's date in nanoseconds since 1970, which says no more than whether two figures are the same;
+	// age is how old it was when the sample was taken. Samples are kept of every pod, so both are small.
+	at  int64
+	age time.Duration
 }
 
 // with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
@@ -92,6 +97,7 @@ func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
 
 func newSample(s *snapshot.Snapshot, readings []reading) *sample {
 	n := &sample{taken: s.Taken, available: s.Signals[snapshot.MemoryAvailable], pods: make([]podSample, 0, len(readings))}
+	n.system = systemUsage(n.available, readings) - leftBehind(s)
 	for i := range readings {
 		n.pods = append(n.pods, readings[i].podSample)
 	}
@@ -109,7 +115,8 @@ func readingsOf(s *snapshot.Snapshot) []reading {
 	list := make([]reading, 0, len(s.Pods))
 	for i := range s.Pods {
 		if v := s.Pods[i].Memory(); v.Known {
-			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), timeOr(v.At, s.Taken).UnixNano()}, i})
+			at := timeOr(v.At, s.Taken)
+			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), at.UnixNano(), s.Taken.Sub(at)}, i})
 		}
 	}
 	byUID := func(a, b reading) int { return cmp.Compare(a.uid, b.uid) }
@@ -126,52 +133,109 @@ func timeOr(t, otherwise time.Time) time.Time {
 	return t
 }
 
-// growth is how fast memory is being used up, in bytes per second, never negative.
+// rate is how fast memory comes to be used, in bytes per second, measured over windows that end now and begin with a sample each. It is
+// negative where memory was given back, so that fluctuations of several pods do not add up. A window without a figure is not a number.
+type rate [sampleCount]float64
+
+var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+
+// steady is the smallest of the windows: a burst at its start, and a leak that has stopped, are not extrapolated.
+func (r *rate) steady() float64 {
+	least := math.Inf(1)
+	for _, window := range r {
+		if window < least {
+			least = window
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return max(0, least)
+}
+
+// worst is the largest of the windows, at least 0.
+func (r *rate) worst() (most float64) {
+	for _, window := range r {
+		if window > most {
+			most = window
+		}
+	}
+	return most
+}
+
+// add adds another rate window by window.
+func (r *rate) add(o *rate) {
+	for i, window := range o {
+		switch {
+		case math.IsNaN(window):
+		case math.IsNaN(r[i]):
+			r[i] = window
+		default:
+			r[i] += window
+		}
+	}
+}
+
+// growth is how fast memory is being used up.
 type growth struct {
 	// pods has a rate per pod of the snapshot, at the same place; nil when none is known.
-	pods []float64
-	// node is how fast the node's available memory shrinks over the long run, worst over the worst stretch of it. Either may be
-	// less than the pods' sum (something else gives back) or more.
-	node, worst float64
+	pods []rate
+	// system is what all else takes: what is used of the node and by none of the pods. Pods that end do not count for it.
+	system rate
 }
 
 // of is the rate of the pod at a place in the snapshot.
-func (g *growth) of(i int) float64 {
+func (g *growth) of(i int) rate {
 	if g.pods == nil {
-		return 0
+		return unmeasured
 	}
-	return max(0, g.pods[i])
+	return g.pods[i]
 }
 
-// unmeasured is the rate of a pod for which there is no earlier sample.
-const unmeasured = -1
-
-// growthAt measures against the oldest sample that knows the pod. A pod's rate is the smaller one of the long and the short
-// window: a burst at its start, and a leak that has stopped, are not extrapolated.
+// growthAt measures against every sample that knows the pod.
 func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
-	g := growth{pods: make([]float64, len(s.Pods))}
+	g := growth{pods: make([]rate, len(s.Pods)), system: unmeasured}
 	for i := range g.pods {
 		g.pods[i] = unmeasured
 	}
-	available, first := s.Signals[snapshot.MemoryAvailable], true
-	for _, then := range h.samples {
+	available := s.Signals[snapshot.MemoryAvailable]
+	system := systemUsage(available, current) - leftBehind(s)
+	for window, then := range h.samples {
 		if then == nil || !then.taken.Before(s.Taken) {
 			continue
 		}
 		if a, b := then.available, available; a.Known() && b.Known() {
-			rate := max(0, -rateOf(b.Available-a.Available, b.Time(s.Taken).Sub(a.Time(then.taken))))
-			if first || rate < g.node {
-				g.node = rate
+			older := s.Taken.Sub(b.Time(s.Taken)) - then.taken.Sub(a.Time(then.taken))
+			if between, ok := elapsed(s.Taken.Sub(then.taken), older); ok || a.At.Equal(b.At) {
+				g.system[window] = max(0, rateOf(system-then.system, between))
 			}
-			g.worst, first = max(g.worst, rate), false
 		}
-		then.fold(current, g.pods)
+		then.fold(current, s.Taken.Sub(then.taken), func(i int, grown float64) { g.pods[i][window] = grown })
 	}
 	return g
 }
 
-// fold merges the rates since this sample into rates, keeping the smaller one. Both lists are in the order of UIDs.
-func (n *sample) fold(current []reading, rates []float64) {
+// systemUsage is what is used of the node's memory and by none of the pods.
+func systemUsage(available snapshot.Observation, pods []reading) int64 {
+	used := saturatingAdd(available.Capacity, -available.Available)
+	for i := range pods {
+		used = saturatingAdd(used, -pods[i].usage)
+	}
+	return used
+}
+
+// elapsed is the time between two figures of samples that were taken this far apart, where the second figure was that
+// much older at its sample than the first at its own. Each age is a difference of times of day at one moment, so it
+// does not matter whether the clock was set between the samples. ok is false when it was set between a figure and its
+// sample.
+func elapsed(samples, older time.Duration) (between time.Duration, ok bool) {
+	between = samples - older
+	return between, between > 0 && older >= -oldest
+}
+
+// fold reports the rate of each pod since this sample, which was taken that long ago, with its place in the snapshot. Both lists are in
+// the order of UIDs.
+func (n *sample) fold(current []reading, ago time.Duration, report func(index int, grown float64)) {
 	old := n.pods
 	for i := range current {
 		p := &current[i]
@@ -187,13 +251,11 @@ func (n *sample) fold(current []reading, rates []float64) {
 			continue
 		}
 		old = old[1:]
-		if p.at <= before.at {
+		between, ok := elapsed(ago, p.age-before.age)
+		if !ok || p.at == before.at {
 			continue
 		}
-		rate := max(0, rateOf(p.usage-before.usage, time.Duration(p.at-before.at)))
-		if have := rates[p.index]; have == unmeasured || rate < have {
-			rates[p.index] = rate
-		}
+		report(p.index, rateOf(p.usage-before.usage, between))
 	}
 }
 
@@ -208,4 +270,17 @@ func rateOf(delta int64, elapsed time.Duration) float64 {
 func over(rate float64, d time.Duration) int64 {
 	const bound = 1 << 52
 	return int64(min(rate*d.Seconds(), bound))
+}
+
+// leftBehind is what victims whose containers have ended still keep in files in memory, until their volumes are gone. They are no pods of
+// the snapshot any more.
+func leftBehind(s *snapshot.Snapshot) (sum int64) {
+	for i := range s.InFlight {
+		f := &s.InFlight[i]
+		isHere := func(p snapshot.Pod) bool { return p.UID == f.UID }
+		if f.State == snapshot.Stopped && !slices.ContainsFunc(s.Pods, isHere) {
+			sum = saturatingAdd(sum, max(0, int64(f.Expected.CertainMemory-f.Expected.AnonymousMemory)))
+		}
+	}
+	return sum
 }

@@ -73,12 +73,48 @@ func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bo
 	}
 }
 
-// certain is what of its usage the pod gives back in any case. Disks, inodes and PIDs are given back whole.
-func (g group) certain(p *snapshot.Pod, usage int64) int64 {
-	if g != memoryGroup {
-		return usage
+// returns is what the end of a pod gives back, in the unit of a group.
+type returns struct {
+	// amount is an upper bound, certain what comes back in any case, processes what of both is back as soon as no process of the
+	// pod runs any more.
+	amount, certain, processes int64
+	known                      bool
+}
+
+// withoutProcesses is what is still to come when no process of the pod runs any more: files in memory, page cache, disks.
+func (b returns) withoutProcesses() returns {
+	b.amount, b.certain = max(0, b.amount-b.processes), max(0, b.certain-b.processes)
+	return b
+}
+
+// returns is what the end of the pod gives back by its present figures. Disks, inodes and PIDs are given back whole.
+func (g group) returns(p *snapshot.Pod, l snapshot.Layout) returns {
+	amount, known := g.usage(p, l)
+	b := returns{amount: amount, certain: amount, known: known}
+	switch g {
+	case memoryGroup:
+		b.certain, b.processes = int64(p.CertainRelease().Amount), int64(p.AnonymousMemory().Amount)
+	case pidGroup:
+		b.processes = amount
+	default:
 	}
-	return int64(p.CertainRelease().Amount)
+	return b
+}
+
+// expected is the group's part of what the end of a pod gives back, as it was known when the pod was asked to stop.
+func (g group) expected(r snapshot.Release) returns {
+	switch g {
+	case memoryGroup:
+		return returns{amount: int64(r.Memory), certain: int64(r.CertainMemory), processes: int64(r.AnonymousMemory), known: true}
+	case pidGroup:
+		return returns{amount: int64(r.PIDs), certain: int64(r.PIDs), processes: int64(r.PIDs), known: true}
+	case nodeInodesGroup, imageInodesGroup:
+		n := int64(r.Devices[g.device()].Inodes)
+		return returns{amount: n, certain: n, known: true}
+	default:
+		n := int64(r.Devices[g.device()].Bytes)
+		return returns{amount: n, certain: n, known: true}
+	}
 }
 
 // request is what the pod is entitled to. There are no requests for PIDs and inodes, nor for images.
@@ -93,19 +129,5 @@ func (g group) request(p *snapshot.Pod, l snapshot.Layout) int64 {
 		return int64(p.StorageRequest)
 	default:
 		return 0
-	}
-}
-
-// released is the group's part of what the end of a pod gives back.
-func (g group) released(r snapshot.Release) int64 {
-	switch g {
-	case memoryGroup:
-		return int64(r.Memory)
-	case pidGroup:
-		return int64(r.PIDs)
-	case nodeInodesGroup, imageInodesGroup:
-		return int64(r.Devices[g.device()].Inodes)
-	default:
-		return int64(r.Devices[g.device()].Bytes)
 	}
 }

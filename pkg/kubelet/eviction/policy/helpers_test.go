@@ -12,6 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -107,8 +108,16 @@ func reclaiming(t Threshold, amount string) Threshold {
 	return t
 }
 
+func defaultTiming() Timing {
+	c := v1alpha1.Default()
+	return Timing{
+		Period: c.MonitoringPeriod.Duration, KillTime: c.Eviction.KillTime.Duration,
+		Settling: c.Eviction.Settling.Duration, Patience: c.Eviction.Patience.Duration,
+	}
+}
+
 func rulesOf(thresholds ...Threshold) *Rules {
-	return &Rules{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60, Timing: DefaultTiming()}
+	return &Rules{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60, Timing: defaultTiming()}
 }
 
 func layoutOf(dedicated, split bool) snapshot.Layout {
@@ -128,6 +137,7 @@ type world struct {
 	release time.Time
 	reclaim []snapshot.Reclaim
 	silent  bool
+	awaited bool
 }
 
 func newWorld(t *testing.T, rules *Rules, pods ...spec) *world {
@@ -146,6 +156,7 @@ func (w *world) missing(sig snapshot.Signal) *world {
 
 func (w *world) snapshot() *snapshot.Snapshot {
 	s := &snapshot.Snapshot{Taken: w.now, Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight, LastRelease: w.release, Reclaims: w.reclaim, RuntimeSilent: w.silent}
+	s.PodsAwaited = w.awaited
 	for sig, o := range w.signals {
 		s.Signals[sig] = o
 	}

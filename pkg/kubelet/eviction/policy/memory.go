@@ -17,6 +17,8 @@ type Memory struct {
 	signals    [snapshot.NumSignals]signalMemory
 	// judged is what last became of the question which pod has to go, to which a need of the group comes after all else was tried.
 	judged [numGroups]judgement
+	// evicted is when a pod was last evicted for a need of the group; zero for never.
+	evicted [numGroups]time.Time
 	// acting is since when thresholds of the group may act without a break; zero when none does.
 	acting [numGroups]time.Time
 	past   history
@@ -36,12 +38,56 @@ type judgement struct {
 	silent bool
 }
 
-// signalMemory remembers how new the figures of a signal were.
+// signalMemory remembers the figures of a signal that were looked at last. Their source may date them by the time of
+// day, which can be set at any time. So the date is compared with the agent's time of day once, at the first look at
+// the figures; the age that results gives their time on the monotonic clock, which is compared with all other times.
 type signalMemory struct {
-	// seen is the time of the newest figures that were looked at.
-	seen time.Time
+	// at is their date by their source, taken their time on the monotonic clock, first when they were first looked at.
+	at, taken, first time.Time
+	// newest is the latest time at which figures were true that were looked at.
+	newest time.Time
 	// unused: those figures were new, and nothing was begun because of them only since something else was in flight.
 	unused bool
+}
+
+// oldest is the greatest age of figures that is used. Sources measure about every ten seconds; a greater age, or a
+// negative one, comes from a clock that was set.
+const oldest = 30 * time.Second
+
+// look is the memory after a look at figures.
+func (m signalMemory) look(o *snapshot.Observation, now time.Time) signalMemory {
+	m.unused = false
+	if !o.Known() || m.has(o) {
+		return m
+	}
+	m.taken = m.date(o.At, now)
+	m.at, m.first, m.newest = o.At, now, latest(m.newest, m.taken)
+	return m
+}
+
+// has reports whether the figures are the ones that were looked at last. Those without a date never are.
+func (m *signalMemory) has(o *snapshot.Observation) bool { return !o.At.IsZero() && o.At.Equal(m.at) }
+
+// date is when figures that were not seen before were true. Without a date that can be used they are as old as
+// they can be: the source showed others before, and measured these after it had begun to show those.
+func (m *signalMemory) date(at, now time.Time) time.Time {
+	age := now.Sub(at)
+	switch {
+	case at.IsZero():
+		return now
+	case age >= 0 && age <= oldest:
+		return now.Add(-age)
+	case m.first.IsZero():
+		return now
+	}
+	return m.first
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // WithConditions is the memory of an agent that takes over conditions which are True on the Node at start. They hold for the
@@ -76,8 +122,9 @@ func (m *Memory) clockOf(i int, t *Threshold) clock {
 	return newClock(t)
 }
 
-// fresh tells whether the figures of a signal are newer than those of the last look, or were not used then.
-func (m *Memory) fresh(sig snapshot.Signal, o snapshot.Observation) bool {
-	last := m.signals[sig]
-	return last.unused || o.At.IsZero() || last.seen.IsZero() || o.At.After(last.seen)
+// fresh reports whether the figures of a signal are others than those of the last look and no older, or were not used
+// then. m is the memory of before the look at them, taken when they were true.
+func (m *Memory) fresh(sig snapshot.Signal, o snapshot.Observation, taken time.Time) bool {
+	last := &m.signals[sig]
+	return last.unused || !last.has(&o) && !taken.Before(last.newest)
 }

@@ -22,6 +22,8 @@ type need struct {
 	signals []snapshot.Signal
 }
 
+func (n *need) has(sig snapshot.Signal) bool { return slices.Contains(n.signals, sig) }
+
 // needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold hides
 // the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its grace.
 func needs(s *snapshot.Snapshot, thresholds []Threshold, clocks []clock) []need {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,35 +14,51 @@ import (
 // Whoever were evicted meanwhile would die no sooner than the first one, and in vain if that is enough.
 const SilentPatience = 3 * time.Minute
 
+// busy says why a pod must not be chosen.
+type busy uint8
+
+const (
+	// counted: it is being stopped, and what it gives back is part of what is pending.
+	counted busy = iota + 1
+	// uncounted: its kill has failed or takes too long.
+	uncounted
+)
+
 // pending is what is on its way for a need.
 type pending struct {
 	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod has
 	// filled may stay.
 	amount, certain int64
-	// newest is when the last of them was begun.
+	// newest is when the last of those was asked to stop that give something back or are stopped for this need.
 	newest time.Time
 	// failed is when a kill last failed.
 	failed time.Time
-	// busy are the pods that must not be chosen: counted ones, those whose kill failed a moment ago, and those that take too long.
-	busy map[types.UID]bool
+	busy   map[types.UID]busy
 	// slow are the pods that are being stopped with more grace than the need can wait for.
 	slow map[types.UID]bool
 }
 
 // pendingFor sorts out what is in flight. A hard need does not wait for a pod that was given longer than a kill takes: such a
-// pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872).
-func pendingFor(n *need, s *snapshot.Snapshot, t Timing) pending {
-	p := pending{}
-	if len(s.InFlight) == 0 && !anyTerminating(s.Pods) {
+// pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872). Pods that this round evicts for a limit of
+// their own are in flight too.
+func (r *round) pendingFor(n *need) pending {
+	p, s, t := pending{}, r.snapshot, r.rules.Timing
+	limits := r.decision.LocalStorage
+	if len(s.InFlight) == 0 && len(limits) == 0 && !anyTerminating(s.Pods) {
 		return p
 	}
-	p.busy, p.slow = map[types.UID]bool{}, map[types.UID]bool{}
+	p.busy, p.slow = map[types.UID]busy{}, map[types.UID]bool{}
 	pods := make(map[types.UID]*snapshot.Pod, len(s.Pods))
 	for i := range s.Pods {
 		pods[s.Pods[i].UID] = &s.Pods[i]
 	}
+	for i := range limits {
+		p.expect(limits[i].Pod.UID, n.group.returns(limits[i].Pod, s.Layout))
+	}
 	for i := range s.InFlight {
-		p.addInFlight(n, s, &s.InFlight[i], pods[s.InFlight[i].UID], t)
+		if f := &s.InFlight[i]; p.busy[f.UID] == 0 {
+			p.addInFlight(n, s, f, pods[f.UID], t)
+		}
 	}
 	for i := range s.Pods {
 		p.addTerminating(n, s, &s.Pods[i], t)
@@ -64,22 +81,36 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 	}
 	switch {
 	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)):
-		p.busy[f.UID] = true
+		p.busy[f.UID] = uncounted
 	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
 		p.slow[f.UID] = true
 	default:
-		amount := n.group.released(f.Expected)
-		certain := amount
-		if n.group == memoryGroup {
-			certain = int64(f.Expected.CertainMemory)
-		}
+		back := n.group.expected(f.Expected)
 		if pod != nil {
-			if now, known := n.group.usage(pod, s.Layout); known {
-				amount, certain = now, n.group.certain(pod, now)
+			if now := n.group.returns(pod, s.Layout); now.known {
+				back = now
 			}
 		}
-		p.expect(f.UID, amount, certain, f.Started)
+		if f.State == snapshot.Stopped && n.seenAfter(f.Changed, s) {
+			back = back.withoutProcesses()
+		}
+		p.expect(f.UID, back)
+		if g, ok := groupOf(f.Signal, s.Layout); back.amount > 0 || (f.Signal != snapshot.NoSignal && ok && g == n.group) {
+			p.newest = later(p.newest, f.Started)
+		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// seenAfter tells whether all figures that the need is about are from after a time.
+func (n *need) seenAfter(t time.Time, s *snapshot.Snapshot) bool {
+	return !slices.ContainsFunc(n.signals, func(sig snapshot.Signal) bool { return !s.Signals[sig].Time(s.Taken).After(t) })
 }
 
 // overdue tells whether a kill has failed or takes too long.
@@ -101,7 +132,7 @@ func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
 
 // addTerminating counts pods that somebody else is already stopping, when their end is near.
 func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) {
-	if pod.Terminating == nil || p.busy[pod.UID] || p.slow[pod.UID] {
+	if pod.Terminating == nil || p.busy[pod.UID] != 0 || p.slow[pod.UID] {
 		return
 	}
 	left := pod.Terminating.Deadline.Sub(s.Taken)
@@ -113,16 +144,12 @@ func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Po
 	case pod.Terminating.Deadline.IsZero() || left > near:
 		p.slow[pod.UID] = true
 	case -left < t.Patience:
-		amount, _ := n.group.usage(pod, s.Layout)
-		p.expect(pod.UID, amount, n.group.certain(pod, amount), time.Time{})
+		p.expect(pod.UID, n.group.returns(pod, s.Layout))
 	}
 }
 
-func (p *pending) expect(uid types.UID, amount, certain int64, started time.Time) {
-	p.busy[uid] = true
-	p.amount = saturatingAdd(p.amount, max(0, amount))
-	p.certain = saturatingAdd(p.certain, max(0, min(certain, amount)))
-	if started.After(p.newest) {
-		p.newest = started
-	}
+func (p *pending) expect(uid types.UID, back returns) {
+	p.busy[uid] = counted
+	p.amount = saturatingAdd(p.amount, max(0, back.amount))
+	p.certain = saturatingAdd(p.certain, max(0, min(back.certain, back.amount)))
 }

@@ -14,7 +14,7 @@ func TestTwoFiguresOfRelease(t *testing.T) {
 		certain int64
 		again   time.Duration
 	}{
-		"anonymous memory": {2 * gi, DefaultTiming().KillTime},
+		"anonymous memory": {2 * gi, defaultTiming().KillTime},
 		"page cache":       {100 * mi, pollUrgent},
 		"nobody knows":     {0, pollUrgent},
 	} {

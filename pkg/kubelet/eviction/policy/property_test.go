@@ -132,7 +132,7 @@ func TestVictimsAreASubsetOfStocks(t *testing.T) {
 		}
 		list := candidates(n, s, &pending{}, growth{})
 		base := rapid.Int64Range(1, 40).Draw(t, "need") * 50 * mi
-		chosen := choose(list, demand{base: base, killTime: DefaultTiming().KillTime, settling: DefaultTiming().Settling})
+		chosen := choose(list, demand{base: base, killTime: defaultTiming().KillTime, settling: defaultTiming().Settling})
 		stock, sum := map[string]bool{}, int64(0)
 		for i := 0; i < len(list) && sum < base; i++ {
 			stock[list[i].pod.Object.Name] = true

@@ -49,18 +49,25 @@ func (r *round) protect(n *need, list []candidate, st *Starved) []candidate {
 
 func isSpared(c candidate) bool { return c.spared }
 
+// choice is which pods cover a need, and how many were passed over for them that opted out.
+type choice struct {
+	pods []candidate
+	// urgent is how much they have to cover until a kill has taken effect.
+	urgent int64
+	spared int
+}
+
 // choose finds the pods that cover the need. If pods would be among them that opted out, others go instead as long as they can
 // cover it; when they cannot, or when the need has been passing over such pods for longer than MaxDelay, nobody is spared: no pod
 // may let the node run into the kernel's OOM killer.
-func (r *round) choose(n *need, list []candidate, base int64, g growth) ([]candidate, demand, int) {
-	everyone := r.demandOf(base, list, g)
-	chosen := choose(list, everyone)
-	if !slices.ContainsFunc(chosen, isSpared) || r.sparedLongEnough(n) {
-		return chosen, everyone, 0
+func (r *round) choose(n *need, list []candidate, d demand) choice {
+	all := choice{pods: choose(list, d), urgent: d.urgent(list)}
+	if !slices.ContainsFunc(all.pods, isSpared) || r.sparedLongEnough(n) {
+		return all
 	}
 	others := slices.DeleteFunc(slices.Clone(list), isSpared)
-	if d := r.demandOf(base, others, g); covers(others, d.need(others, d.killTime, nil), d.killTime) {
-		return choose(others, d), d, len(list) - len(others)
+	if urgent := d.urgent(others); covers(others, urgent, d.killTime) {
+		return choice{pods: choose(others, d), urgent: urgent, spared: len(list) - len(others)}
 	}
 	last := others
 	for i := range list {
@@ -68,12 +75,7 @@ func (r *round) choose(n *need, list []candidate, base int64, g growth) ([]candi
 			last = append(last, list[i])
 		}
 	}
-	return choose(last, everyone), everyone, 0
-}
-
-func (r *round) demandOf(base int64, list []candidate, g growth) demand {
-	t := &r.rules.Timing
-	return demand{base: base, rest: r.rest(list, g), killTime: t.KillTime, settling: t.Settling}
+	return choice{pods: choose(last, d), urgent: all.urgent}
 }
 
 // sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for it one after

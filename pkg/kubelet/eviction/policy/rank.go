@@ -12,8 +12,8 @@ type candidate struct {
 	pod *snapshot.Pod
 	// usage is meaningless when it is not known.
 	usage, request int64
-	// rate is how fast usage grows per second, memory only.
-	rate float64
+	// growth is how fast usage grows, memory only.
+	growth rate
 	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
 	preference    int
 	spared, known bool
@@ -24,16 +24,19 @@ type candidate struct {
 	slow bool
 }
 
+// isWithin: the pod neither uses more than it asked for nor is being stopped.
+func (c candidate) isWithin() bool { return !c.first && !c.slow }
+
 // candidates are the pods that may be evicted for the need, in the order in which they would go.
 func candidates(n *need, s *snapshot.Snapshot, p *pending, g growth) []candidate {
 	list := make([]candidate, 0, len(s.Pods))
 	share := farAboveShare(n, s)
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if pod.Critical || p.busy[pod.UID] || (p.slow[pod.UID] && !n.hard) {
+		if pod.Critical || p.busy[pod.UID] != 0 || (p.slow[pod.UID] && !n.hard) {
 			continue
 		}
-		c := candidate{pod: pod, request: n.group.request(pod, s.Layout), rate: g.of(i), slow: p.slow[pod.UID]}
+		c := candidate{pod: pod, request: n.group.request(pod, s.Layout), growth: g.of(i), slow: p.slow[pod.UID]}
 		c.usage, c.known = n.group.usage(pod, s.Layout)
 		if n.group == pidGroup {
 			c.first = c.known && c.usage > share
@@ -58,15 +61,18 @@ func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
 
 // rank orders candidates, the next victim first:
 //
-//  1. pods that use more than they asked for (PIDs: far more than a share), before others
-//  2. lower priority before higher
-//  3. known usage before unknown: what is unknown is not the worst (kubernetes issue 123591)
-//  4. greater preference before smaller, where the owner of the node lets pods have one
-//  5. more usage above the request before less
-//  6. the UID, so that the order is total and does not depend on that of the input
+//  1. pods that are being stopped already, before others: to hasten them costs nobody who is to stay
+//  2. pods that use more than they asked for (PIDs: far more than a share), before others
+//  3. lower priority before higher
+//  4. known usage before unknown: what is unknown is not the worst (kubernetes issue 123591)
+//  5. greater preference before smaller, where the owner of the node lets pods have one
+//  6. more usage above the request before less
+//  7. the UID, so that the order is total and does not depend on that of the input
 func rank(list []candidate) {
 	slices.SortFunc(list, func(a, b candidate) int {
 		switch {
+		case a.slow != b.slow:
+			return trueFirst(a.slow)
 		case a.first != b.first:
 			return trueFirst(a.first)
 		case a.pod.Priority != b.pod.Priority:

@@ -27,7 +27,7 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	if n.measured {
 		return "", false
 	}
-	if s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
+	if r.taken(n.signal).Before(last.Finished) {
 		return AwaitFigures, true
 	}
 	if last.Got.More {
@@ -60,7 +60,7 @@ func (r *round) measure(n *need) {
 	}
 	s := r.snapshot
 	last := reclaimOf(s, &request)
-	if last.Running || last.Got.Missing <= 0 || !s.Signals[n.signal].Time(s.Taken).Before(last.Finished) {
+	if last.Running || last.Got.Missing <= 0 || !r.taken(n.signal).Before(last.Finished) {
 		return
 	}
 	if last.Finished.Before(r.memory.acting[n.group]) || !last.Finished.After(r.before.judged[n.group].at) || last.Finished.Before(s.LastRelease) {

@@ -34,14 +34,3 @@ type Timing struct {
 	// stopped, for the clean-up of one that was stopped, for a node-level reclaim.
 	Patience time.Duration
 }
-
-// DefaultTiming is stock's period and clean-up time-out. KillTime is a second of grace and the time a runtime takes; Settling is
-// stock's transition period, the time after which a node that was relieved says so.
-func DefaultTiming() Timing {
-	return Timing{
-		Period:   10 * time.Second,
-		KillTime: 3 * time.Second,
-		Settling: 5 * time.Minute,
-		Patience: 30 * time.Second,
-	}
-}

@@ -22,7 +22,7 @@ type round struct {
 func (r *round) serve(n *need) (began bool) {
 	r.measure(n)
 	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount}
-	p := pendingFor(n, r.snapshot, r.rules.Timing)
+	p := r.pendingFor(n)
 	st.InFlight, st.Certain = p.amount, p.certain
 	st.Outcome, began = r.settle(n, &p, &st)
 	r.keepFresh(n, &st)
@@ -34,42 +34,61 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	if !n.measured && !r.figuresAreNew(n) {
 		return AwaitFigures, false
 	}
-	if p.amount >= n.amount {
+	g := r.growthOf(n)
+	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
+	d := r.demandOf(n.amount - p.amount)
+	if d.base <= 0 && d.urgent(list) <= 0 {
 		return AwaitRelease, false
 	}
 	if outcome, wait := r.reclaimFirst(n); wait {
 		return outcome, outcome == ReclaimNode
 	}
 	if r.snapshot.RuntimeSilent && n.group.disk() {
-		// Nobody can tell who fills the disk, and whoever is stopped now gives nothing of it back until the runtime answers.
+		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime answers.
 		r.judge(n, true)
 		return AwaitFigures, false
 	}
-	g := r.growthOf(n)
-	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
+	if r.snapshot.PodsAwaited && n.group.disk() {
+		r.keepUnused(n)
+		return AwaitFigures, false
+	}
 	if len(list) == 0 {
 		r.judge(n, true)
 		return NoCandidate, false
 	}
-	hurry := r.hurry(n, g)
-	if !hurry && r.mustWait(p) {
+	return r.evict(n, p, st, list, d)
+}
+
+// evict begins the eviction of as many of the candidates as the need requires at this moment; of none while others have to show
+// first what they bring.
+func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d demand) (Outcome, bool) {
+	t := r.tempoOf(n, p, list)
+	if !t.hurry && t.wait {
 		return AwaitTurn, false
 	}
-	chosen, d, spared := r.choose(n, list, n.amount-p.amount, g)
-	st.Chosen, st.Spared = len(chosen), st.Spared+spared
-	for _, c := range r.now(chosen, d, hurry) {
-		r.decision.Victims = append(r.decision.Victims, r.victim(n, &c))
+	c := r.choose(n, list, d)
+	st.Chosen, st.Spared = len(c.pods), st.Spared+c.spared
+	now := t.now(c, d)
+	if len(now) == 0 {
+		return AwaitTurn, false
+	}
+	for i := range now {
+		r.decision.Victims = append(r.decision.Victims, r.victim(n, &now[i]))
 	}
 	r.evictedFor(n)
 	return Evict, true
+}
+
+func (r *round) demandOf(base int64) demand {
+	t := &r.rules.Timing
+	return demand{base: base, killTime: t.KillTime, settling: t.Settling}
 }
 
 // figuresAreNew: a threshold acts on figures that no earlier look has used, and that were taken after the last release: those
 // from before do not show what it brought.
 func (r *round) figuresAreNew(n *need) bool {
 	for _, sig := range n.signals {
-		o := r.snapshot.Signals[sig]
-		if r.before.fresh(sig, o) && !o.Time(r.snapshot.Taken).Before(r.snapshot.LastRelease) {
+		if r.fresh(sig) && !r.taken(sig).Before(r.snapshot.LastRelease) {
 			return true
 		}
 	}
@@ -83,8 +102,12 @@ func (r *round) keepFresh(n *need, st *Starved) {
 	default:
 		return
 	}
+	r.keepUnused(n)
+}
+
+func (r *round) keepUnused(n *need) {
 	for _, sig := range n.signals {
-		if r.before.fresh(sig, r.snapshot.Signals[sig]) {
+		if r.fresh(sig) {
 			r.memory.signals[sig].unused = true
 		}
 	}
@@ -100,47 +123,6 @@ func (r *round) growthOf(n *need) growth {
 		r.growth = &g
 	}
 	return *r.growth
-}
-
-// rest is how fast memory goes that is not used by a candidate.
-func (r *round) rest(list []candidate, g growth) float64 {
-	rest := g.node
-	for i := range list {
-		rest -= list[i].rate
-	}
-	return max(0, rest)
-}
-
-// hurry: at the present rate memory is used up before a kill takes effect, so that there is no time to go one by one.
-func (r *round) hurry(n *need, g growth) bool {
-	if n.group != memoryGroup || !n.hard || g.worst <= 0 {
-		return false
-	}
-	left := r.snapshot.Signals[n.signal].Available
-	return float64(left)/g.worst < r.rules.Timing.KillTime.Seconds()
-}
-
-// mustWait: kills go one by one, so that each shows what it brings. A kill that has failed brings the next victim, but a broken
-// killer is not run through all pods in a moment.
-func (r *round) mustWait(p *pending) bool {
-	t, now := &r.rules.Timing, r.snapshot.Taken
-	return (!p.newest.IsZero() && now.Sub(p.newest) < t.Patience) || (!p.failed.IsZero() && now.Sub(p.failed) < t.KillTime)
-}
-
-// now is the part of the chosen pods that is evicted in this round: the first one, and in a hurry as many as are needed to
-// outlive the time a kill takes.
-func (r *round) now(chosen []candidate, d demand, hurry bool) []candidate {
-	if !hurry || len(chosen) == 0 {
-		return chosen[:min(1, len(chosen))]
-	}
-	need := d.need(chosen, d.killTime, nil)
-	var sum int64
-	for i := range chosen {
-		if sum = saturatingAdd(sum, chosen[i].gain(d.killTime)); sum >= need {
-			return chosen[:i+1]
-		}
-	}
-	return chosen
 }
 
 func (r *round) victim(n *need, c *candidate) Victim {
@@ -175,6 +157,7 @@ func (r *round) judge(n *need, nobody bool) {
 
 func (r *round) evictedFor(n *need) {
 	r.judge(n, false)
+	r.memory.evicted[n.group] = r.snapshot.Taken
 	for i := range r.memory.clocks {
 		c := &r.memory.clocks[i]
 		if g, ok := groupOf(c.signal, r.snapshot.Layout); ok && g == n.group && c.acts() && c.soft == !n.hard {

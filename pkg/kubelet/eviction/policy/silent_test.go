@@ -31,6 +31,30 @@ func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
 	w.evicts(w.after(time.Second), "writer")
 }
 
+// TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome: while the runtime is slow the node gives what it has, once,
+// and the figures of the disk are not used up when those of pods come, whenever they were taken.
+func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
+	w.awaited = true
+	figures := func() {
+		w.signals[snapshot.NodeFsAvailable] = snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: w.now}
+	}
+	figures()
+	d := w.after(time.Second)
+	w.condition(d, v1.NodeDiskPressure, true)
+	w.outcome(d, ReclaimNode)
+	w.now = w.now.Add(time.Second)
+	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
+	for range 30 {
+		figures()
+		d = w.after(time.Second)
+		w.outcome(d, AwaitFigures)
+		w.evicts(d)
+	}
+	w.awaited = false
+	w.evicts(w.after(time.Second), "writer")
+}
+
 // TestWhatFailedInSilenceIsDoneAnew: the runtime answers again a moment after the reclaim has failed because it did not.
 func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
 	for _, failure := range []error{errors.New("the runtime does not answer"), nil} {

@@ -30,6 +30,8 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
 // node is what a manager stops pods on. It notes what is asked of it.
@@ -131,16 +133,16 @@ func startOurs(t *testing.T, n *node, s settings, dir string) manager {
 		Periods: periods, Connect: func() (nodeshutdown.Logind, error) { return Connect(clock.RealClock{}) },
 		Pods: nodeshutdown.Pods{
 			Active: n.active, Unmounted: n.WaitForAllPodsUnmount, Ready: func() bool { return true },
-			Kill: func(ctx context.Context, pod *v1.Pod, evict bool, grace *int64, amend func(*v1.PodStatus)) error {
+			Kill: fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
 				done := make(chan error, 1)
-				go func() { done <- n.kill(pod, evict, grace, amend) }()
+				go func() { done <- n.kill(r.Pod, r.Evict, r.GracePeriodSeconds, r.Disruption.Apply) }()
 				select {
 				case err := <-done:
 					return err
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-			},
+			}),
 			Terminating: func(types.UID) bool { return false }, Readmitted: func(*v1.Pod) bool { return false },
 			Restart: func(context.Context, []*v1.Pod) {},
 		},

@@ -63,7 +63,8 @@ type Config struct {
 	Reasons  *podstatus.ReasonCache
 	Probes   Probes
 	Devices  Devices
-	// PodCgroups is asked anew each time, because the cgroup tree's layout is complete only once the container manager has started.
+	// PodCgroups is asked anew each time, because the cgroup tree's layout is complete only once the container manager has
+	// started.
 	PodCgroups     func() PodCgroups
 	Images         Images
 	RuntimeClasses RuntimeClasses

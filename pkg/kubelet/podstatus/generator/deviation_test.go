@@ -9,13 +9,15 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// TestImageOfNewestContainer is where we differ from stock on purpose: a container was restarted after the image that it mounts as
-// a volume had changed. Stock reports the image of the container before, and writes it into the previous status, which the status
-// manager shares with all its readers.
+// TestImageOfNewestContainer is where we differ from stock on purpose: a container was restarted after the image that
+// it mounts as a volume had changed. Stock reports the image of the container before, and writes it into the previous
+// status, which the status manager shares with all its readers.
 func TestImageOfNewestContainer(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ImageVolumeWithDigest, true)
 	record := func(n int, state kubecontainer.State, image string) *kubecontainer.Status {
@@ -32,7 +34,9 @@ func TestImageOfNewestContainer(t *testing.T) {
 		runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
 			record(1, kubecontainer.ContainerStateRunning, "new"), record(0, kubecontainer.ContainerStateExited, "old"),
 		}},
-		previous: &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", VolumeMounts: []v1.VolumeMountStatus{{Name: "image"}}}}},
+		previous: &v1.PodStatus{
+			ContainerStatuses: []v1.ContainerStatus{{Name: "a", VolumeMounts: []v1.VolumeMountStatus{{Name: "image"}}}},
+		},
 	}
 	for _, side := range []struct {
 		name     string
@@ -54,9 +58,9 @@ func TestImageOfNewestContainer(t *testing.T) {
 	}
 }
 
-// TestInitRemovedInPlace is where we differ from stock on purpose, too: all containers are being restarted in place, the init container
-// has been removed already, and the container that triggered it is still there, since it is removed last. Stock takes the init
-// container for completed and counts one more restart with each status.
+// TestInitRemovedInPlace is where we differ from stock on purpose, too: all containers are being restarted in place,
+// the init container has been removed already, and the container that triggered it is still there, since it is removed
+// last. Stock takes the init container for completed and counts one more restart with each status.
 func TestInitRemovedInPlace(t *testing.T) {
 	trigger := v1.Container{Name: "a", RestartPolicyRules: []v1.ContainerRestartRule{{
 		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
@@ -85,14 +89,15 @@ func TestInitRemovedInPlace(t *testing.T) {
 			s.previous = &status
 			init := status.InitContainerStatuses[0]
 			if init.RestartCount != want || (init.State.Waiting != nil) != side.waiting {
-				t.Errorf("%s, status %d: %d restarts, state %v; want %d, waiting %t", side.name, i, init.RestartCount, init.State, want, side.waiting)
+				t.Errorf("%s, status %d: %d restarts, state %v; want %d, waiting %t", side.name, i, init.RestartCount, init.State,
+					want, side.waiting)
 			}
 		}
 	}
 }
 
-// TestEvictionIsNoSuccess is where we differ from stock on purpose as well: a pod that was evicted and whose process then ends well was
-// evicted all the same. Stock reports it as Succeeded.
+// TestEvictionIsNoSuccess is where we differ from stock on purpose as well: a pod that was evicted and whose process
+// then ends well was evicted all the same. Stock reports it as Succeeded.
 func TestEvictionIsNoSuccess(t *testing.T) {
 	s := scenario{
 		pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "a"}}}},
@@ -110,21 +115,32 @@ func TestEvictionIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestShutdownIsNoFailure is where we are as stock: a pod that is stopped because the machine goes down, and whose process ends well, has
-// succeeded; one whose process does not has failed for that reason.
-func TestShutdownIsNoFailure(t *testing.T) {
-	for code, want := range map[int]v1.PodStatus{0: {Phase: v1.PodSucceeded}, 137: {Phase: v1.PodFailed, Reason: "Terminated", Message: "shutdown"}} {
-		s := scenario{
-			pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "a"}}}},
-			runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
-				{Name: "a", State: kubecontainer.ContainerStateExited, ExitCode: code, ID: kubecontainer.ContainerID{Type: "x", ID: "y"}},
-			}},
-			previous: &v1.PodStatus{Phase: v1.PodFailed, Reason: "Terminated", Message: "shutdown"},
-			terminal: true,
-		}
-		for name, got := range map[string]v1.PodStatus{"stock": stock(t, s.copy()), "ours": ours(s.copy())} {
-			if got.Phase != want.Phase || got.Reason != want.Reason || got.Message != want.Message {
-				t.Errorf("exit code %d, %s: %s, %q, %q", code, name, got.Phase, got.Reason, got.Message)
+// TestDisruptionIsNoFailure is where we are as stock: a pod that is stopped because the machine goes down, or since a
+// critical pod needs its room, and whose process ends well, has succeeded; one whose process does not has failed for
+// that reason. The condition stays.
+func TestDisruptionIsNoFailure(t *testing.T) {
+	for _, reason := range []string{"Terminated", events.PreemptContainer} {
+		for code, want := range map[int]v1.PodStatus{
+			0: {Phase: v1.PodSucceeded}, 137: {Phase: v1.PodFailed, Reason: reason, Message: "disrupted"},
+		} {
+			s := scenario{
+				pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "a"}}}},
+				runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{{
+					Name: "a", State: kubecontainer.ContainerStateExited, ExitCode: code,
+					ID: kubecontainer.ContainerID{Type: "x", ID: "y"},
+				}}},
+				previous: &v1.PodStatus{
+					Phase: v1.PodFailed, Reason: reason, Message: "disrupted",
+					Conditions: []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
+				},
+				terminal: true,
+			}
+			for name, got := range map[string]v1.PodStatus{"stock": stock(t, s.copy()), "ours": ours(s.copy())} {
+				_, target := podutil.GetPodCondition(&got, v1.DisruptionTarget)
+				if got.Phase != want.Phase || got.Reason != want.Reason || got.Message != want.Message || target == nil {
+					t.Errorf("%s, exit code %d, %s: %s, %q, %q, condition %v", reason, code, name, got.Phase, got.Reason, got.Message,
+						target)
+				}
 			}
 		}
 	}

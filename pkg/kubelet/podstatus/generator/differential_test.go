@@ -12,6 +12,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/events"
 	"pgregory.net/rapid"
 )
 
@@ -63,10 +64,12 @@ func TestSameAsStock(t *testing.T) {
 	}
 }
 
-// failedForAReason is true when the agent has reported that the pod failed, and why.
+// failedForAReason is true when the agent has reported that the pod failed, and why, for a reason that also counts
+// against containers that end well.
 func (s scenario) failedForAReason() bool {
 	previous := s.previousStatus()
-	return previous.Phase == v1.PodFailed && previous.Reason != ""
+	return previous.Phase == v1.PodFailed &&
+		!slices.Contains([]string{"", "Terminated", events.PreemptContainer}, previous.Reason)
 }
 
 func (s scenario) previousStatus() *v1.PodStatus {
@@ -122,9 +125,10 @@ func (s *scenario) withoutForgottenInits() {
 	})
 }
 
-// TestSettles makes status after status of a runtime that does not change: it must come to rest, or the API server would get an
-// update with each synchronization, and restart counts would grow by themselves. Start errors are left out: one that stays recorded for
-// an init container which the runtime has forgotten makes the status alternate, in stock too, but a start that goes well clears it.
+// TestSettles makes status after status of a runtime that does not change: it must come to rest, or the API server
+// would get an update with each synchronization, and restart counts would grow by themselves. Start errors are left
+// out: one that stays recorded for an init container which the runtime has forgotten makes the status alternate, in
+// stock too, but a start that goes well clears it.
 func TestSettles(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := dice{rt}.scenario()

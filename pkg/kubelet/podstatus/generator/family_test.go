@@ -18,8 +18,9 @@ func TestHostAddressOfOtherFamily(t *testing.T) {
 		before, now string
 		event       string
 	}{
-		{"10.0.0.1", "fd00::1", "Warning HostIPsIPFamilyMismatch Kubelet detected an IPv4 node IP (10.0.0.1), but the cloud provider selected " +
-			"an IPv6 node IP (fd00::1); pass an explicit `--node-ip` to kubelet to fix this."},
+		{"10.0.0.1", "fd00::1",
+			"Warning HostIPsIPFamilyMismatch Kubelet detected an IPv4 node IP (10.0.0.1), but the cloud provider selected " +
+				"an IPv6 node IP (fd00::1); pass an explicit `--node-ip` to kubelet to fix this."},
 		{"10.0.0.1", "10.0.0.2", ""},
 		{"fd00::1", "fd00::1", ""},
 		{"", "fd00::1", ""},

@@ -19,10 +19,12 @@ type Generator struct {
 // New returns a generator. It starts nothing.
 func New(cfg Config) *Generator { return &Generator{cfg: cfg} }
 
-// Generate makes the status of a pod from what the runtime reports. It is meant for pod workers, while they synchronize, terminate
-// or clean up that pod. The pod must carry its allocated resources. terminal is true once no container of it will be started any
-// more; the status manager's conditions about a resize of the pod are then cleared.
-func (g *Generator) Generate(ctx context.Context, pod *v1.Pod, runtime *kubecontainer.PodStatus, terminal bool) v1.PodStatus {
+// Generate makes the status of a pod from what the runtime reports. It is meant for pod workers, while they
+// synchronize, terminate or clean up that pod. The pod must carry its allocated resources. terminal is true once no
+// container of it will be started any more; the status manager's conditions about a resize of the pod are then cleared.
+func (g *Generator) Generate(
+	ctx context.Context, pod *v1.Pod, runtime *kubecontainer.PodStatus, terminal bool,
+) v1.PodStatus {
 	logger := klog.FromContext(ctx)
 	logger.V(3).Info("Generating pod status", "pod", klog.KObj(pod), "podIsTerminal", terminal)
 	previous, found := g.cfg.Statuses.GetPodStatus(pod.UID)
@@ -86,7 +88,8 @@ func (g *Generator) recursiveReadOnly(ctx context.Context, pod *v1.Pod) bool {
 	logger := klog.FromContext(ctx)
 	name, err := g.cfg.RuntimeClasses.LookupRuntimeHandler(pod.Spec.RuntimeClassName)
 	if err != nil {
-		logger.Error(err, "Failed to look up the runtime handler", "pod", klog.KObj(pod), "runtimeClassName", pod.Spec.RuntimeClassName)
+		logger.Error(err, "Failed to look up the runtime handler", "pod", klog.KObj(pod),
+			"runtimeClassName", pod.Spec.RuntimeClassName)
 		return false
 	}
 	handlers := g.cfg.RuntimeHandlers()

@@ -42,7 +42,8 @@ func (g *Generator) podCgroup(ctx context.Context, pod *v1.Pod) podstatus.Cgroup
 	read := func(name v1.ResourceName) *cm.ResourceConfig {
 		config, err := cgroups.GetPodCgroupConfig(pod, name)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to read the pod's cgroup configuration", "pod", klog.KObj(pod), "resource", name)
+			klog.FromContext(ctx).Error(err, "Failed to read the pod's cgroup configuration", "pod", klog.KObj(pod),
+				"resource", name)
 			return nil
 		}
 		return config

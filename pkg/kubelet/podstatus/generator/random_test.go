@@ -49,7 +49,8 @@ func (d dice) scenario() scenario {
 	if d.yes("evict") && d.yes("evict2") {
 		s.evict = &lifecycle.ShouldEvictResponse{Evict: d.yes("evicts"), Reason: "DeadlineExceeded", Message: "too long"}
 	}
-	s.node = pick(d, "node", nil, node("10.0.0.1"), node("fd00::1"), node("10.0.0.1", "fd00::1"), node("fd00::1", "10.0.0.1"))
+	s.node = pick(d, "node", nil, node("10.0.0.1"), node("fd00::1"), node("10.0.0.1", "fd00::1"),
+		node("fd00::1", "10.0.0.1"))
 	if d.yes("resizing") {
 		s.resizeConditions = []*v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, ObservedGeneration: 2}}
 	}
@@ -58,7 +59,9 @@ func (d dice) scenario() scenario {
 
 func (d dice) pod() *v1.Pod {
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: "uid", Name: "pod", Namespace: "ns", Generation: 3, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			UID: "uid", Name: "pod", Namespace: "ns", Generation: 3, Annotations: map[string]string{},
+		},
 		Spec: v1.PodSpec{
 			RestartPolicy:  pick(d, "policy", v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever),
 			HostNetwork:    d.yes("hostNetwork"),
@@ -121,7 +124,8 @@ func (d dice) container(name string) v1.Container {
 				Name: volume, MountPath: "/" + volume, ReadOnly: d.yes("ro"),
 				RecursiveReadOnly: pick(d, "rro", nil, ptr.To(v1.RecursiveReadOnlyDisabled), ptr.To(v1.RecursiveReadOnlyIfPossible),
 					ptr.To(v1.RecursiveReadOnlyEnabled), ptr.To(v1.RecursiveReadOnlyMode("odd"))),
-				MountPropagation: pick(d, "propagation", nil, ptr.To(v1.MountPropagationNone), ptr.To(v1.MountPropagationBidirectional)),
+				MountPropagation: pick(d, "propagation", nil, ptr.To(v1.MountPropagationNone),
+					ptr.To(v1.MountPropagationBidirectional)),
 			})
 		}
 	}
@@ -162,7 +166,8 @@ func (d dice) quantity(what string, from ...string) *resource.Quantity {
 // runtime draws up to three containers of each name, the newest first as the runtime lists them, or not in order.
 func (d dice) runtime(pod *v1.Pod) *kubecontainer.PodStatus {
 	status := &kubecontainer.PodStatus{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
-	status.IPs = pick(d, "ips", nil, []string{"10.1.0.1"}, []string{"fd01::1", "10.1.0.1"}, []string{"010.1.0.1", "odd", "fd01::1"})
+	status.IPs = pick(d, "ips", nil, []string{"10.1.0.1"}, []string{"fd01::1", "10.1.0.1"},
+		[]string{"010.1.0.1", "odd", "fd01::1"})
 	age := 0
 	for _, name := range append(containerNames(pod), "unknown-container") {
 		for range d.upTo(3, "records") {
@@ -206,10 +211,14 @@ func (d dice) record(name string, age int) *kubecontainer.Status {
 		ExitCode: pick(d, "exit", 0, 1, 42), Image: "img", ImageRef: "img@sha", Reason: "Error", Message: "said",
 		RestartCount: d.upTo(3, "restarts"),
 		StopSignal:   pick(d, "signal", nil, ptr.To(v1.SIGTERM)),
-		Mounts:       []kubecontainer.Mount{{Name: "data"}, {Name: "image", Image: &runtimeapi.ImageSpec{Image: pick(d, "img", "", "img")}}},
+		Mounts: []kubecontainer.Mount{
+			{Name: "data"}, {Name: "image", Image: &runtimeapi.ImageSpec{Image: pick(d, "img", "", "img")}},
+		},
 	}
 	if d.yes("user") {
-		r.User = &kubecontainer.ContainerUser{Linux: &kubecontainer.LinuxContainerUser{UID: 7, SupplementalGroups: []int64{1}}}
+		r.User = &kubecontainer.ContainerUser{
+			Linux: &kubecontainer.LinuxContainerUser{UID: 7, SupplementalGroups: []int64{1}},
+		}
 	}
 	if d.yes("resources") {
 		r.Resources = &kubecontainer.ContainerResources{
@@ -222,13 +231,14 @@ func (d dice) record(name string, age int) *kubecontainer.Status {
 func (d dice) podStatus(pod *v1.Pod) v1.PodStatus {
 	s := v1.PodStatus{
 		Phase:  pick(d, "phase", "", v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodSucceeded, v1.PodFailed),
-		Reason: pick(d, "reason", "", "Why"), Message: pick(d, "message", "", "because"),
+		Reason: pick(d, "reason", "", "Why", "Terminated", "Preempting"), Message: pick(d, "message", "", "because"),
 	}
 	for _, t := range []v1.PodConditionType{v1.DisruptionTarget, v1.PodReady, v1.PodInitialized, "example.com/gate",
 		v1.PodResizePending, v1.AllContainersRestarting, v1.PodReadyToStartContainers} {
 		if d.yes("condition") {
 			s.Conditions = append(s.Conditions, v1.PodCondition{
-				Type: t, Status: pick(d, "conditionStatus", v1.ConditionTrue, v1.ConditionFalse), ObservedGeneration: int64(d.upTo(1, "observed")),
+				Type: t, Status: pick(d, "conditionStatus", v1.ConditionTrue, v1.ConditionFalse),
+				ObservedGeneration: int64(d.upTo(1, "observed")),
 			})
 		}
 	}
@@ -267,7 +277,8 @@ func (d dice) state() v1.ContainerState {
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{}}
 	case 2:
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-			ExitCode: pick[int32](d, "oldExit", 0, 1, 42), Reason: pick(d, "oldReason", "Error", podstatus.RestartingAllContainers),
+			ExitCode: pick[int32](d, "oldExit", 0, 1, 42),
+			Reason:   pick(d, "oldReason", "Error", podstatus.RestartingAllContainers),
 		}}
 	default:
 		return v1.ContainerState{}

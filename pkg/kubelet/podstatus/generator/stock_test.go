@@ -24,10 +24,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 )
 
-// The stock function that makes a pod status. It is a method of a kubelet that is otherwise empty: only what it reads is set.
+// The stock function that makes a pod status. It is a method of a kubelet that is otherwise empty: only what it reads
+// is set.
 //
 //go:linkname stockGenerate k8s.io/kubernetes/pkg/kubelet.(*Kubelet).generateAPIPodStatus
-func stockGenerate(kl *kubelet.Kubelet, ctx context.Context, pod *v1.Pod, runtime *kubecontainer.PodStatus, terminal bool) v1.PodStatus
+func stockGenerate(
+	kl *kubelet.Kubelet, ctx context.Context, pod *v1.Pod, runtime *kubecontainer.PodStatus, terminal bool,
+) v1.PodStatus
 
 const nodeName = "node"
 

@@ -39,16 +39,17 @@ type ContainerPolicy struct {
 	MinAge time.Duration
 }
 
-// Containers lists the containers that may go, in the order in which they should. Those that nobody has a use for come first, as
-// garbage: of pods that are gone, then, of pods that live, those beyond what the policy keeps. Then come those of pods that have
-// ended. Each of the three is in the order of their creation, then by ID. The last run of a container of a pod that lives stays:
-// its logs say why it ended.
+// Containers lists the containers that may go, in the order in which they should. Those that nobody has a use for come
+// first, as garbage: of pods that are gone, then, of pods that live, those beyond what the policy keeps. Then come
+// those of pods that have ended. Each of the three is in the order of their creation, then by ID. The last run of a
+// container of a pod that lives stays: its logs say why it ended.
 func Containers(dead []Container, p ContainerPolicy, now time.Time) (garbage, ended []Container) {
 	var surplus []Container
 	runs := map[unit]int{}
 	// The newest come first here, so that what is beyond the number to keep is the oldest.
 	for _, c := range slices.Backward(oldestFirst(dead)) {
-		if now.Sub(c.Created) < p.MinAge {
+		// The age of a container that is dated ahead of now is unknown: the clock was set back after it was made.
+		if age := now.Sub(c.Created); age >= 0 && age < p.MinAge {
 			continue
 		}
 		switch c.Fate {

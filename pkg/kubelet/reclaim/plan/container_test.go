@@ -39,8 +39,22 @@ func TestContainersGoInTheOrderOfTheirUse(t *testing.T) {
 	if got, want := ids(ended), []string{"job-old", "job-new"}; !slices.Equal(got, want) {
 		t.Errorf("of pods that have ended %v, want %v", got, want)
 	}
-	if garbage, _ = Containers(dead, ContainerPolicy{Keep: -1}, start); slices.ContainsFunc(garbage, func(c Container) bool { return c.Fate == Lives }) {
+	if garbage, _ = Containers(dead, ContainerPolicy{Keep: -1}, start); slices.ContainsFunc(garbage,
+		func(c Container) bool {
+			return c.Fate == Lives
+		}) {
 		t.Errorf("all are kept of pods that live: %v", ids(garbage))
+	}
+}
+
+// TestContainersFromTheFutureMayGo: the clock was set back since the runtime dated them, so that nobody knows how old
+// they are.
+func TestContainersFromTheFutureMayGo(t *testing.T) {
+	dead := []Container{{ID: "dated-ahead", Pod: "gone", Name: "c", Created: start.Add(time.Hour), Fate: Gone}}
+	for _, minAge := range []time.Duration{0, time.Minute} {
+		if garbage, _ := Containers(dead, ContainerPolicy{MinAge: minAge}, start); len(garbage) != 1 {
+			t.Errorf("minimal age %v: garbage %v", minAge, ids(garbage))
+		}
 	}
 }
 
@@ -57,7 +71,9 @@ func TestContainersDependOnNoOrderAndKeepTheNewest(t *testing.T) {
 		p := ContainerPolicy{Keep: rapid.IntRange(-1, 2).Draw(t, "keep")}
 		garbage, ended := Containers(dead, p, start)
 		shuffled := slices.Clone(dead)
-		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) {
+			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+		})
 		if g, e := Containers(shuffled, p, start); !slices.Equal(g, garbage) || !slices.Equal(e, ended) {
 			t.Fatalf("%v %v, permuted %v %v", ids(garbage), ids(ended), ids(g), ids(e))
 		}
@@ -71,7 +87,8 @@ func TestContainersDependOnNoOrderAndKeepTheNewest(t *testing.T) {
 			}
 			newer := 0
 			for _, other := range dead {
-				if other.Pod == c.Pod && other.Name == c.Name && (other.Created.After(c.Created) || other.Created.Equal(c.Created) && other.ID > c.ID) {
+				if other.Pod == c.Pod && other.Name == c.Name &&
+					(other.Created.After(c.Created) || other.Created.Equal(c.Created) && other.ID > c.ID) {
 					newer++
 				}
 			}

@@ -10,8 +10,8 @@ import (
 // Everything is a need that no removal can cover: all that may go is listed.
 const Everything int64 = math.MaxInt64
 
-// Key identifies an image. Handler is the runtime handler that it was pulled for, empty where the runtime does not tell them apart
-// (KEP-4216).
+// Key identifies an image. Handler is the runtime handler that it was pulled for, empty where the runtime does not tell
+// them apart (KEP-4216).
 type Key struct{ ID, Handler string }
 
 // Image is an image on the node, as far as its removal is concerned.
@@ -19,7 +19,8 @@ type Image struct {
 	Key Key
 	// Bytes is its size as the runtime counts it. Layers that images share count for each of them.
 	Bytes int64
-	// FirstDetected is when it was first seen, LastUsed when it was last seen in use; zero when never since the agent started.
+	// FirstDetected is when it was first seen, LastUsed when it was last seen in use; zero when never since the agent
+	// started.
 	FirstDetected, LastUsed time.Time
 	// InUse: a container has it, or a pod that is starting wants it, or it is being pulled.
 	InUse bool
@@ -33,7 +34,8 @@ type Image struct {
 type Policy struct {
 	// MinAge is how long an image stays after it was first seen whatever the need is (imageMinimumGCAge).
 	MinAge time.Duration
-	// MaxAge is after what time without use an image goes although there is room (imageMaximumGCAge, KEP-4210); zero for never.
+	// MaxAge is after what time without use an image goes although there is room (imageMaximumGCAge, KEP-4210); zero for
+	// never.
 	MaxAge time.Duration
 }
 
@@ -54,8 +56,8 @@ type Removal struct {
 	Reason Reason
 }
 
-// ForSpace lists the images to remove for the given need in bytes: the least recently used first, and no more of them than it
-// takes, going by their sizes. The order is total:
+// ForSpace lists the images to remove for the given need in bytes: the least recently used first, and no more of them
+// than it takes, going by their sizes. The order is total:
 //
 //  1. never used before used, and the earlier used before the later
 //  2. first seen earlier
@@ -76,8 +78,8 @@ func ForSpace(images []Image, need int64, p Policy, now time.Time) []Removal {
 	return list
 }
 
-// ForAge lists the images that nobody has used for longer than MaxAge, in the order of ForSpace. One that was never used is as old
-// as its detection.
+// ForAge lists the images that nobody has used for longer than MaxAge, in the order of ForSpace. One that was never
+// used is as old as its detection.
 func ForAge(images []Image, p Policy, now time.Time) []Removal {
 	if p.MaxAge == 0 {
 		return nil

@@ -78,7 +78,9 @@ func TestImagesGoByLastUseAndTheInputsOrderDoesNotMatter(t *testing.T) {
 		p := Policy{MaxAge: time.Duration(rapid.IntRange(0, 4).Draw(t, "maxAge")) * time.Minute}
 		need := rapid.Int64Range(0, 1000).Draw(t, "need")
 		shuffled := slices.Clone(images)
-		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) {
+			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+		})
 		for name, pair := range map[string][2][]Removal{
 			"space": {ForSpace(images, need, p, start), ForSpace(shuffled, need, p, start)},
 			"age":   {ForAge(images, p, start), ForAge(shuffled, p, start)},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	PodsCgroup string
 	// Now is the clock that readings are stamped with.
 	Now func() time.Time
+	// Logger is told when cgroups of pods are not recognized; the zero value discards that.
+	Logger klog.Logger
 }
 
 // Memory reads memory. It may be used from several goroutines; readings are taken one at a time.
@@ -31,13 +34,19 @@ type Memory struct {
 	files files
 	names names
 	root  string
-	pods  string
+	// pods is the cgroup of all pods, cgroups the names of those below it.
+	pods    string
+	cgroups cgroupNames
 	// processes is where the cgroup tree is that counts processes.
 	processes string
 	meminfo   string
 	stalls    string
 	capacity  int64
 	now       func() time.Time
+	logger    klog.Logger
+	// unrecognized are the cgroups of this reading that lie where pods do and are not named as theirs; reported are
+	// those of the reading before.
+	unrecognized, reported []string
 }
 
 // errUnlimited: a cgroup without a limit has no amount that is available in it.
@@ -57,7 +66,11 @@ func NewMemory(o Options) (*Memory, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Memory{names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now}
+	registerMetrics()
+	m := &Memory{
+		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now,
+		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
+	}
 	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
 		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
 	}
@@ -99,30 +112,45 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
+	m.unrecognized = m.unrecognized[:0]
 	m.readPods(m.pods, r.ByPod, how)
+	m.reportUnrecognized()
 	how = m.inForce(how)
 	r.Pods = m.podsObservation(how)
 	r.Node = m.nodeObservation(how)
 	return r
 }
 
+// readPods reads the pods in a cgroup. A foreign cgroup beside them does no harm; where there are only foreign ones,
+// the cgroups of pods have other names than expected.
 func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how snapshot.Counting) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
+	var others []string
+	recognized := false
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if uid, ok := podUID(e.Name()); ok {
+		uid, isPod := m.cgroups.podUID(e.Name())
+		isClass := !isPod && m.cgroups.isQOSClass(e.Name())
+		recognized = recognized || isPod || isClass
+		switch {
+		case isPod:
 			if p, ok := m.readPod(path, how); ok {
 				byPod[types.UID(uid)] = p
 			}
-		} else if isQOSClass(e.Name()) {
+		case isClass:
 			m.readPods(path, byPod, how)
+		default:
+			others = append(others, path)
 		}
+	}
+	if !recognized {
+		m.unrecognized = append(m.unrecognized, others...)
 	}
 }
 

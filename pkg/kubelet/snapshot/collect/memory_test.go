@@ -132,12 +132,21 @@ func TestNothingToRead(t *testing.T) {
 }
 
 func TestPodUID(t *testing.T) {
-	for name, want := range map[string]string{
-		"pod0a-1b": "0a-1b", "pod": "", "burstable": "", "kubepods-pod0a_1b.slice": "0a-1b",
-		"kubepods-besteffort-pod0a_1b.slice": "0a-1b", "kubepods-besteffort.slice": "", "system.slice": "",
+	for podsCgroup, names := range map[string]map[string]string{
+		"/kubepods": {"pod0a-1b": "0a-1b", "pod": "", "burstable": "", "kubepods-pod0a_1b.slice": ""},
+		"/kubepods.slice": {
+			"kubepods-pod0a_1b.slice": "0a-1b", "kubepods-besteffort-pod0a_1b.slice": "0a-1b", "kubepods-pod.slice": "",
+			"kubepods-besteffort.slice": "", "system.slice": "", "pod0a-1b": "", "other-pod0a_1b.slice": "",
+			"kubepods-pod0a_1b": "",
+		},
+		"/a.slice/a-kubepods.slice": {
+			"a-kubepods-burstable-pod0a_1b.slice": "0a-1b", "kubepods-burstable-pod0a_1b.slice": "",
+		},
 	} {
-		if got, ok := podUID(name); got != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v", name, got, ok)
+		for name, want := range names {
+			if got, ok := namesBelow(podsCgroup).podUID(name); ok != (want != "") || (ok && got != want) {
+				t.Errorf("below %s, %s: %q, %v", podsCgroup, name, got, ok)
+			}
 		}
 	}
 }

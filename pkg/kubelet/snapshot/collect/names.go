@@ -1,6 +1,10 @@
 package collect
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
 
 // names are the files and keys of a cgroup version.
 type names struct {
@@ -29,30 +33,57 @@ var (
 	}
 )
 
-// podUID finds the UID of a pod in the name of its cgroup: "pod<uid>" with the cgroupfs driver, and with the systemd driver
-// "kubepods-burstable-pod<uid>.slice" where the dashes of the UID are written as underscores.
-func podUID(name string) (string, bool) {
-	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
-		i := strings.LastIndex(slice, "-pod")
-		if i < 0 || !strings.HasPrefix(slice, "kubepods") {
-			return "", false
-		}
-		return nonEmpty(strings.ReplaceAll(slice[i+len("-pod"):], "_", "-"))
+// cgroupNames recognizes cgroups below the cgroup of all pods. With the systemd driver the name of a slice begins with
+// that of its parent, so that all of them begin with the name of the pods' cgroup, which depends on cgroupRoot of the
+// KubeletConfiguration.
+type cgroupNames struct {
+	// parent is the name of the pods' cgroup without its suffix; used with the systemd driver only.
+	parent  string
+	systemd bool
+}
+
+const slice = ".slice"
+
+var qosClasses = [...]string{"burstable", "besteffort"}
+
+// namesBelow derives the names from the path of the pods' cgroup, as "/kubepods" or "/a.slice/a-kubepods.slice".
+func namesBelow(podsCgroup string) cgroupNames {
+	parent, systemd := strings.CutSuffix(path.Base(podsCgroup), slice)
+	return cgroupNames{parent: parent, systemd: systemd}
+}
+
+// podUID is the UID of a pod by the name of its cgroup: "pod<uid>" with the cgroupfs driver, and with the systemd
+// driver, where the dashes of the UID are underscores, for example "kubepods-burstable-pod<uid>.slice".
+func (n cgroupNames) podUID(name string) (string, bool) {
+	if !n.systemd {
+		uid, ok := strings.CutPrefix(name, "pod")
+		return uid, ok && uid != ""
 	}
-	uid, ok := strings.CutPrefix(name, "pod")
+	own, ok := n.ownPart(name)
 	if !ok {
 		return "", false
 	}
-	return nonEmpty(uid)
+	for _, class := range qosClasses {
+		own = strings.TrimPrefix(own, class+"-")
+	}
+	uid, ok := strings.CutPrefix(own, "pod")
+	return strings.ReplaceAll(uid, "_", "-"), ok && uid != ""
 }
 
-func nonEmpty(s string) (string, bool) { return s, s != "" }
-
-// isQOSClass tells whether a cgroup holds the pods of a QoS class.
-func isQOSClass(name string) bool {
-	switch name {
-	case "burstable", "besteffort", "kubepods-burstable.slice", "kubepods-besteffort.slice":
-		return true
+// isQOSClass reports whether a cgroup holds the pods of a QoS class.
+func (n cgroupNames) isQOSClass(name string) bool {
+	if n.systemd {
+		var ok bool
+		if name, ok = n.ownPart(name); !ok {
+			return false
+		}
 	}
-	return false
+	return slices.Contains(qosClasses[:], name)
+}
+
+// ownPart is what the name of a slice adds to the name of the pods' cgroup.
+func (n cgroupNames) ownPart(name string) (string, bool) {
+	name, isSlice := strings.CutSuffix(name, slice)
+	own, isBelow := strings.CutPrefix(name, n.parent+"-")
+	return own, isSlice && isBelow
 }

@@ -1,0 +1,378 @@
+package admission_test
+
+import (
+	"context"
+
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/queue"
+	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
+)
+
+// world is a node with room for ten CPUs: the real sync loop's handlers, gate, room, preemption, pod workers and
+// predicates, beside a runtime that stops pods when the test says so. It must live in a synctest bubble.
+type world struct {
+	*syncloop.Handlers
+	// stop ends preemption; ended is closed when that is so.
+	ctx     context.Context
+	stop    context.CancelFunc
+	ended   chan struct{}
+	store   *podlifecycle.Store
+	workers *podworkers.Workers
+	room    *admission.Room
+	victims *preemption.Handler
+	chain   lifecycle.PodAdmitHandlers
+	// asked is told of every request to stop a pod that was accepted and began its termination, begun of every attempt
+	// to make room that is to begin, rejected of every pod that is rejected.
+	asked    func(podkill.Request)
+	begun    func(uid types.UID, begin func())
+	rejected func(*v1.Pod, v1.PodStatus)
+	// listed is called after a list of the active pods was taken; judging when the chain has been given its list,
+	// before it judges by it.
+	listed, judging func()
+	// verdict is the answer of pressure, bound is for how long a pod may wait for the end of pressure.
+	verdict func(*v1.Pod) policy.Verdict
+	bound   time.Duration
+
+	mu sync.Mutex
+	// takes is for how long a pod stops; pods that are not in it stop at once.
+	takes    map[types.UID]time.Duration
+	statuses map[types.UID]v1.PodStatus
+	// ends end the stopping of pods before its time.
+	ends map[types.UID]chan struct{}
+	// terminated are the pods whose containers were told to stop, in this order; since has the time of each.
+	terminated []types.UID
+	since      map[types.UID]time.Time
+	shutdown   bool
+}
+
+const never = 1000 * time.Hour
+
+// play runs the scenario in a bubble.
+func play(t *testing.T, scenario func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		scenario(w)
+		w.stop()
+		<-w.ended
+		if err := w.workers.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		store: podlifecycle.NewStore(), listed: func() {}, judging: func() {},
+		verdict: func(*v1.Pod) policy.Verdict { return policy.Admitted },
+		asked:   func(podkill.Request) {}, begun: func(_ types.UID, begin func()) { begin() },
+		rejected: func(*v1.Pod, v1.PodStatus) {},
+		takes:    map[types.UID]time.Duration{}, ends: map[types.UID]chan struct{}{}, since: map[types.UID]time.Time{},
+		statuses: map[types.UID]v1.PodStatus{},
+	}
+	w.ctx, w.stop = context.WithCancel(t.Context())
+	cache := kubecontainer.NewCache()
+	cache.UpdateTime(time.Now().Add(never))
+	recorder := noEvents{}
+	w.workers = podworkers.New(podworkers.Config{
+		Store: w.store, Syncer: w, Runtime: w, PodCache: cache, Queue: queue.NewBasicWorkQueue(clock.RealClock{}),
+		Recorder: recorder,
+		Overdue:  w.overdue, ResyncInterval: time.Minute, BackoffPeriod: time.Second,
+	})
+	pods := kubepod.NewBasicPodManager()
+	view := podview.New(pods, w.store, w)
+	readmission := admission.NewReadmission(w, w.store)
+	readmission.SetRunning(nil)
+	w.room = admission.NewRoom(admission.RoomConfig{
+		Pressure: w, Status: w, Recorder: recorder, Clock: clock.RealClock{}, Victims: victimsOf{w},
+		Active:    func() []*v1.Pod { defer w.listed(); return view.Active() },
+		GoingDown: func() bool { return w.shutdown }, Bound: func() time.Duration { return w.bound },
+	})
+	w.victims = preemption.NewHandler(preemption.Config{
+		Pods: preemptionPods{w.room, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
+		EverythingTried: w.workers.EverythingTried, Over: w.room.Call,
+	})
+	w.ended = make(chan struct{})
+	go func() {
+		defer close(w.ended)
+		w.victims.Run(w.ctx)
+	}()
+	predicates := admission.NewHandover(
+		w.victims.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
+			return lifecycle.NewPredicateAdmitHandler(node, failed, noPlugins)
+		}), w.room, w.victims)
+	roomFirst := admission.NewRoomFirst(predicates, w.victims)
+	w.chain = admission.Chain{RoomFirst: roomFirst, Predicates: predicates, Shutdown: w}.Handlers()
+	gate := admission.NewGate(w, readmission, w.room, admission.NewRejector(recorder, w))
+	w.Handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
+		Pods: pods, Workers: w.workers, Lifecycle: w.workers, Gate: gate, Room: w.room,
+		SourcesReady:         config.NewSourcesReady(func(sets.Set[string]) bool { return true }),
+		Certificates:         &podcertificate.NoOpManager{},
+		Resizes:              &syncloop.Resizes{Allocations: forgetful{}},
+		RemoveDeadContainers: func(context.Context, types.UID) {},
+	})
+	return w
+}
+
+type victimsOf struct{ w *world }
+
+func (v victimsOf) Making(uid types.UID) bool { return v.w.victims.Making(uid) }
+func (v victimsOf) Begin(ctx context.Context, uid types.UID) {
+	v.w.begun(uid, func() { v.w.victims.Begin(ctx, uid) })
+}
+func (v victimsOf) Forget(uid types.UID) { v.w.victims.Forget(uid) }
+
+// killPod passes a request of preemption on to the pod workers.
+func (w *world) killPod(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+	answer, ended := w.workers.KillPod(ctx, r)
+	if answer == podkill.Begun {
+		w.asked(r)
+	}
+	return answer, ended
+}
+
+type preemptionPods struct {
+	room        *admission.Room
+	readmission *admission.Readmission
+}
+
+func (p preemptionPods) Waits(uid types.UID) bool    { return p.room.Holds(uid) }
+func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.readmission.Readmitted(pod) }
+
+func node(context.Context, bool) (*v1.Node, error) {
+	room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("10"), v1.ResourcePods: resource.MustParse("1k")}
+	return &v1.Node{Status: v1.NodeStatus{Allocatable: room, Capacity: room}}, nil
+}
+
+func noPlugins(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
+
+// forgetful is an allocation manager in which nothing is resized.
+type forgetful struct{ allocation.Manager }
+
+func (forgetful) RemovePod(types.UID) {}
+
+// noEvents is an event recorder.
+type noEvents struct{ record.EventRecorder }
+
+func (noEvents) Event(runtime.Object, string, string, string)          {}
+func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
+
+// AddPod runs the chain as stock's allocation manager does.
+func (w *world) AddPod(active []*v1.Pod, pod *v1.Pod) (bool, string, string) {
+	w.judging()
+	others := slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool { return p.UID == pod.UID })
+	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others, Operation: lifecycle.AddOperation}
+	for _, handler := range w.chain {
+		if result := handler.Admit(attrs); !result.Admit {
+			return false, result.Reason, result.Message
+		}
+	}
+	return true, "", ""
+}
+
+// Admit implements lifecycle.PodAdmitHandler as the shutdown manager does.
+func (w *world) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	return lifecycle.PodAdmitResult{Admit: !w.shutdown, Reason: "NodeShutdown"}
+}
+
+// Judge implements admission.Pressure.
+func (w *world) Judge(pod *v1.Pod) (policy.Verdict, string) { return w.verdict(pod), "" }
+
+func (w *world) GetContainerResourceAllocation(types.UID, string) (v1.ResourceRequirements, bool) {
+	return v1.ResourceRequirements{}, false
+}
+
+func (w *world) SetPodStatus(_ klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool) {
+	if status.Phase == v1.PodFailed {
+		w.rejected(pod, status)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.statuses[pod.UID] = status
+	return status, true
+}
+
+func (w *world) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	status, ok := w.statuses[uid]
+	return status, ok
+}
+
+// Sync implements podworkers.Syncer: containers run at once.
+func (w *world) Sync(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
+	return podsync.SyncResult{}, nil
+}
+
+// Terminate implements podworkers.Syncer.
+func (w *world) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
+	w.mu.Lock()
+	w.terminated = append(w.terminated, request.Pod.UID)
+	w.since[request.Pod.UID] = time.Now()
+	takes, end := w.takes[request.Pod.UID], make(chan struct{})
+	w.ends[request.Pod.UID] = end
+	w.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-end:
+	case <-time.After(takes):
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.since, request.Pod.UID)
+	delete(w.ends, request.Pod.UID)
+	return nil
+}
+
+// ladderEnd is when the last rung of the ladder is climbed, after the end of the grace period.
+var ladderEnd = escalation.DefaultLimits().Longest() - escalation.DefaultLimits().Absence
+
+// overdue is what podsync says of pods that do not stop, with a runtime that answers.
+func (w *world) overdue() map[types.UID]escalation.Overdue {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := map[types.UID]escalation.Overdue{}
+	limits := escalation.DefaultLimits()
+	for uid, since := range w.since {
+		if late := time.Since(since.Add(grace)); late >= ladderEnd {
+			found[uid] = escalation.Overdue{Rung: escalation.Report}
+		} else if late >= limits.Slack+limits.Margin {
+			found[uid] = escalation.Overdue{Rung: escalation.Tell, Seen: time.Now()}
+		}
+	}
+	return found
+}
+
+func (w *world) CleanUp(context.Context, *v1.Pod, *kubecontainer.PodStatus) error { return nil }
+
+func (w *world) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error { return nil }
+
+// grace is the grace period of every pod.
+const grace = 10 * time.Second
+
+// sized is a pod that asks for that many thousandths of a CPU.
+func sized(name string, milli int64) *v1.Pod {
+	priority, grace := int32(0), int64(grace.Seconds())
+	requests := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", UID: types.UID(name),
+			Annotations: map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.ApiserverSource},
+		},
+		Spec: v1.PodSpec{Priority: &priority, TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
+			Name: "c", Resources: v1.ResourceRequirements{Requests: requests},
+		}}},
+	}
+}
+
+// critical is a pod for which others may be stopped.
+func critical(name string, milli int64) *v1.Pod {
+	pod := sized(name, milli)
+	*pod.Spec.Priority = scheduling.SystemCriticalPriority
+	return pod
+}
+
+// add brings pods one after the other.
+func (w *world) add(pods ...*v1.Pod) {
+	for _, pod := range pods {
+		w.Add(w.ctx, []*v1.Pod{pod})
+	}
+	synctest.Wait()
+}
+
+// end ends the stopping of a pod that is terminating.
+func (w *world) end(uid types.UID) {
+	w.mu.Lock()
+	if end := w.ends[uid]; end != nil {
+		close(end)
+		delete(w.ends, uid)
+	}
+	w.mu.Unlock()
+	synctest.Wait()
+}
+
+// kill stops a pod for a reason that has nothing to do with preemption.
+func (w *world) kill(pod *v1.Pod) {
+	w.workers.UpdatePod(w.ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
+	synctest.Wait()
+}
+
+// delete is what the API server says of a pod that is deleted.
+func (w *world) delete(pod *v1.Pod) {
+	deleted := pod.DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.Now())
+	deleted.DeletionGracePeriodSeconds = pod.Spec.TerminationGracePeriodSeconds
+	w.Update(w.ctx, []*v1.Pod{deleted})
+	synctest.Wait()
+}
+
+// pass lets time pass; once in a second the sync loop asks for the pods that wait.
+func (w *world) pass(seconds int) {
+	for range seconds {
+		<-time.After(time.Second)
+		synctest.Wait()
+		w.AskAgain(w.ctx)
+		synctest.Wait()
+	}
+}
+
+func (w *world) stopped() []types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.terminated)
+}
+
+// runs is true when the pod was admitted and is not terminating.
+func (w *world) runs(pod *v1.Pod) bool {
+	state, _ := w.store.State(pod.UID)
+	return state.Phase == podlifecycle.Syncing
+}
+
+func (w *world) wantStopped(t *testing.T, want ...types.UID) {
+	t.Helper()
+	if got := w.stopped(); !slices.Equal(got, want) {
+		t.Errorf("stopped: %v, want %v", got, want)
+	}
+}
+
+func (w *world) wantRuns(t *testing.T, pod *v1.Pod) {
+	t.Helper()
+	if !w.runs(pod) {
+		status, _ := w.GetPodStatus(pod.UID)
+		t.Errorf("pod %s does not run: %v %s %s", pod.Name, status.Phase, status.Reason, status.Message)
+	}
+}

@@ -1,0 +1,101 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+)
+
+// evictionsCounted is the metric of evictions for a lack of memory.
+func evictionsCounted(t *testing.T) float64 {
+	t.Helper()
+	metrics.Register()
+	value, err := testutil.GetCounterMetricValue(metrics.Evictions.WithLabelValues("memory.available"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// answering is a node whose pod workers give the same two answers to every request.
+func answering(n *node, answer podkill.Answer, ending podkill.Ending) podkill.Func {
+	return func(_ context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.kills = append(n.kills, r.Pod.Name)
+		return answer, podkill.Ended(ending)
+	}
+}
+
+// A request that the pod workers refuse, since the agent stops, is no eviction: no event, no metric, and no other pod
+// is tried.
+func TestARefusedRequestIsNoEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("a", 9*gi)
+		n.add("b", 8*gi)
+		n.available(100 * mi)
+		c := n.config(t, hard("1Gi"))
+		c.Kill = answering(n, podkill.Refused, podkill.Ending{Err: errors.New("the agent stops")})
+		before := evictionsCounted(t)
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			for _, name := range n.killed() {
+				expect(t, "the pod that is tried", name, "a")
+			}
+			expect(t, "events", n.eventsOf("Evicted"), []string{})
+			expect(t, "evictions counted", evictionsCounted(t)-before, 0)
+			expect(t, "the ledger is empty", m.ledger.empty(), true)
+		})
+	})
+}
+
+// The event comes once the pod workers have accepted the request, with the reason that fits what they made of it.
+func TestTheEventOfAnEvictionFollowsTheAnswer(t *testing.T) {
+	for answer, want := range map[podkill.Answer]struct{ evicted, hastened int }{
+		podkill.Begun: {evicted: 1}, podkill.Hastened: {hastened: 1}, podkill.Joined: {}, podkill.Over: {},
+	} {
+		t.Run(answer.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode()
+				n.add("a", 9*gi)
+				n.available(100 * mi)
+				c := n.config(t, hard("1Gi"))
+				accept := answering(n, answer, podkill.Ending{Outcome: podkill.Stopped})
+				c.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+					expect(t, "events before the answer", len(n.eventsOf("Evicted"))+len(n.eventsOf("EvictionHastened")), 0)
+					return accept(ctx, r)
+				}
+				before := evictionsCounted(t)
+				run(t, n, c, func(_ *Manager, wait func(time.Duration)) {
+					wait(5 * time.Second)
+					expect(t, "kills", n.killed(), []string{"a"})
+					expect(t, "evicted", len(n.eventsOf("Evicted")), want.evicted)
+					expect(t, "hastened", len(n.eventsOf("EvictionHastened")), want.hastened)
+					expect(t, "evictions counted", evictionsCounted(t)-before, float64(want.evicted))
+				})
+			})
+		})
+	}
+}
+
+// A manager that is stopped while its victim is being stopped evicts no other pod.
+func TestAManagerThatStopsEvictsNoOtherPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("a", 9*gi)
+		n.add("b", 8*gi)
+		n.available(100 * mi)
+		n.killTakes = time.Hour
+		run(t, n, n.config(t, hard("1Gi")), func(_ *Manager, wait func(time.Duration)) { wait(5 * time.Second) })
+		expect(t, "kills", n.killed(), []string{"a/1"})
+		expect(t, "events", len(n.eventsOf("Evicted")), 1)
+	})
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package eviction
+
+// modelRuns is the number of runs of TestModelOfTheNode, which takes ten times as long under the race detector.
+const modelRuns = 100

@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// clocks are those of a machine: one that only moves forward, and the time of day, which can be set.
+type clocks struct {
+	boot    time.Time
+	passed  time.Duration
+	setting time.Duration
+}
+
+func newClocks() *clocks { return &clocks{boot: time.Now()} }
+
+// now is what time.Now returns: both clocks in one.
+func (c *clocks) now() time.Time {
+	t := c.boot.Add(c.passed)
+	// A time that has both keeps the seconds of the time of day in the upper bits of its first word. No function of
+	// package time sets one without the other.
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(int64(c.setting/time.Second) << 30)
+	return t
+}
+
+// timeOfDay is what another process says when it is asked for the time.
+func (c *clocks) timeOfDay() time.Time { return c.now().Round(0) }
+
+func TestClocksOfTheTestBehaveAsThoseOfAMachine(t *testing.T) {
+	c := newClocks()
+	before, said := c.now(), c.timeOfDay()
+	c.passed, c.setting = time.Minute, -time.Hour
+	if got := c.now().Sub(before); got != time.Minute {
+		t.Errorf("%v have passed", got)
+	}
+	if got := c.timeOfDay().Sub(said); got != time.Minute-time.Hour {
+		t.Errorf("the time of day has moved by %v", got)
+	}
+}
+
+// disk is a node whose image disk stays too full, with figures of the runtime, which are taken every ten seconds and
+// carry the time of day. Each pod that is evicted is gone a few seconds later, and each reclaim brings nothing.
+type disk struct {
+	*clocks
+	// offset is by how much the runtime's time of day differs from the agent's.
+	offset   time.Duration
+	rules    *Rules
+	memory   Memory
+	measured time.Duration
+	figures  snapshot.Observation
+	pods     []spec
+	release  time.Time
+	reclaims []snapshot.Reclaim
+	leaving  types.UID
+	leaves   time.Duration
+	// released is when the last pod has left, as passed time.
+	released time.Duration
+}
+
+func newDisk() *disk {
+	rules := rulesOf(threshold(snapshot.ImageFsAvailable, "10Gi"))
+	d := &disk{clocks: newClocks(), rules: rules, measured: -time.Hour, released: -time.Hour}
+	for i := range 30 {
+		d.pods = append(d.pods, spec{name: fmt.Sprintf("writer-%03d", i), disk: gi})
+	}
+	return d
+}
+
+// look decides after a time, and reports whether that began anything.
+func (d *disk) look(after time.Duration) Decision {
+	d.passed += after
+	if d.passed-d.measured >= 10*time.Second {
+		d.measured = d.passed
+		d.figures = snapshot.Observation{Available: gi, Capacity: 100 * gi, At: d.timeOfDay().Add(d.offset)}
+	}
+	if d.leaving != "" && d.passed >= d.leaves {
+		d.pods = slices.DeleteFunc(d.pods, func(s spec) bool { return types.UID(s.name) == d.leaving })
+		d.leaving, d.release, d.released = "", d.now(), d.passed
+	}
+	s := &snapshot.Snapshot{
+		Taken: d.now(), Signals: snapshot.Unobserved(), Layout: layoutOf(true, false),
+		LastRelease: d.release, Reclaims: d.reclaims,
+	}
+	s.Signals[snapshot.ImageFsAvailable] = d.figures
+	for _, p := range d.pods {
+		s.Pods = append(s.Pods, p.pod(s.Taken))
+	}
+	if d.leaving != "" {
+		s.InFlight = []snapshot.InFlight{{UID: d.leaving, Started: s.Taken, Deadline: s.Taken}}
+	}
+	var decision Decision
+	decision, d.memory = Decide(s, d.rules, d.memory)
+	if len(decision.Reclaims) > 0 {
+		d.reclaims = []snapshot.Reclaim{{Device: snapshot.ImageDevice, Started: d.now(), Finished: d.now()}}
+	}
+	if len(decision.Victims) > 0 {
+		d.leaving, d.leaves = decision.Victims[0].Pod.UID, d.passed+3*time.Second
+	}
+	return decision
+}
+
+// TestADiskIsServedHoweverTheClockIsSet: something is begun within a minute, whatever is done to the time of day; and
+// no pod is evicted because of figures from before the last one has left.
+func TestADiskIsServedHoweverTheClockIsSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDisk()
+		hours := rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "hours by which the runtime's clock is off")
+		d.offset = time.Duration(hours) * time.Hour
+		last := d.passed
+		for range 60 {
+			if rapid.IntRange(0, 9).Draw(t, "is the clock set?") == 0 {
+				step := time.Duration(rapid.IntRange(30, 7200).Draw(t, "by seconds")) * time.Second
+				d.setting += step * time.Duration(rapid.SampledFrom([]int{-1, 1}).Draw(t, "to"))
+			}
+			decision := d.look(time.Duration(rapid.IntRange(500, 10000).Draw(t, "milliseconds")) * time.Millisecond)
+			if len(decision.Victims) > 0 && d.measured < d.released {
+				t.Fatalf("at %v a pod was evicted for figures of %v, though another one left at %v",
+					d.passed, d.measured, d.released)
+			}
+			if len(decision.Victims)+len(decision.Reclaims) > 0 {
+				last = d.passed
+			}
+			if since := d.passed - last; since > time.Minute {
+				t.Fatalf("nothing was begun for %v: %+v", since, decision.Starved)
+			}
+		}
+	})
+}
+
+// TestAClockThatIsSetBackAnHour is the case of a time service that corrects the clock, step by step.
+func TestAClockThatIsSetBackAnHour(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		d := newDisk()
+		for range 3 {
+			d.look(10 * time.Second)
+		}
+		d.setting = step
+		evicted := 0
+		for range 12 {
+			evicted += len(d.look(10 * time.Second).Victims)
+		}
+		if evicted < 3 {
+			t.Errorf("clock set by %v: %d pods were evicted in two minutes", step, evicted)
+		}
+	}
+}
+
+// TestGrowthIsMeasuredHoweverTheClockIsSet: figures of pods and of the node carry the time of day.
+func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
+	for _, step := range []time.Duration{0, -time.Hour, time.Hour, -time.Minute, time.Minute} {
+		c := newClocks()
+		var h history
+		snap := func() *snapshot.Snapshot {
+			used := int64(c.passed/time.Second) * 10 * mi
+			s := &snapshot.Snapshot{Taken: c.now(), Signals: snapshot.Unobserved()}
+			available := snapshot.Observation{Available: 2*gi - used, Capacity: 32 * gi, At: c.timeOfDay()}
+			s.Signals[snapshot.MemoryAvailable] = available
+			pod := spec{name: "leak", memory: gi + used}.pod(s.Taken)
+			pod.Stats.Memory.Time.Time = c.timeOfDay()
+			s.Pods = []snapshot.Pod{pod}
+			return s
+		}
+		rules := rulesOf(threshold(snapshot.MemoryAvailable, "1Gi"))
+		for i := range 20 {
+			c.passed += time.Second
+			if i == 15 {
+				c.setting = step
+			}
+			h = h.with(snap(), rules.Thresholds, nil)
+		}
+		c.passed += time.Second
+		s := snap()
+		g := h.growthAt(s, readingsOf(s))
+		pod := g.of(0)
+		rates := map[string]float64{"the pod": pod.steady(), "the pod at worst": pod.worst()}
+		if system := g.system.worst(); system > float64(mi) {
+			t.Errorf("clock set by %v: the system grows by %.1f MiB/s, want 0", step, system/float64(mi))
+		}
+		for what, got := range rates {
+			if got < float64(9*mi) || got > float64(11*mi) {
+				t.Errorf("clock set by %v: %s grows by %.1f MiB/s, want 10", step, what, got/float64(mi))
+			}
+		}
+	}
+}

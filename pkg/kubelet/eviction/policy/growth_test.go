@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// grow moves the world through looks of one second, in which memory is used up at rates in bytes per second: by the system, and by
+// the pods that are named.
+func (w *world) grow(looks int, system int64, pods map[string]int64) (d Decision) {
+	for range looks {
+		free := w.signals[snapshot.MemoryAvailable].Available - system
+		for i := range w.pods {
+			w.pods[i].memory += pods[w.pods[i].name]
+			free -= pods[w.pods[i].name]
+		}
+		d = w.available(snapshot.MemoryAvailable, free).after(time.Second)
+	}
+	return d
+}
+
+func smallPods(n int) (list []spec) {
+	for i := range n {
+		list = append(list, spec{name: fmt.Sprintf("small-%02d", i), request: 100 * mi, memory: 40 * mi})
+	}
+	return list
+}
+
+// stopping is a pod that was asked to stop just now.
+func (w *world) stopping(name string, state snapshot.InFlightState, release snapshot.Release) {
+	w.flight = append(w.flight, snapshot.InFlight{UID: snapshot.NewFacts(spec{name: name}.object(), true).UID, Signal: snapshot.MemoryAvailable,
+		Hard: true, State: state, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second), Expected: release})
+}
+
+// TestGrowthThatNoCandidateCanGiveBack: a host process, or a critical pod, takes memory fast. Evicting pods does not end that, so that
+// pods within their requests go one at a time, one in a monitoring period.
+func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		system int64
+		pods   map[string]int64
+	}{
+		"host process": {system: 350 * mi},
+		"critical pod": {pods: map[string]int64{"critical": 350 * mi}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(20)...)
+			w.pods = append(w.pods, spec{name: "critical", static: true, memory: gi})
+			w.available(snapshot.MemoryAvailable, 99*mi+4*350*mi).after(time.Second)
+			w.evicts(w.grow(3, test.system, test.pods))
+			w.evicts(w.grow(1, test.system, test.pods), "small-00")
+			// The first victim is gone at once, and the deficit grows on.
+			w.pods = w.pods[1:]
+			w.release = w.now
+			for range 9 {
+				w.evicts(w.grow(1, test.system, test.pods))
+			}
+			w.evicts(w.grow(1, test.system, test.pods), "small-01")
+		})
+	}
+}
+
+// TestADeficitThatTheSystemHasLeftIsPaced: a host process takes memory fast, and keeps what it has. Pods within their requests go one in
+// a monitoring period also when it has stopped growing, and when one of them grows a little.
+func TestADeficitThatTheSystemHasLeftIsPaced(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), smallPods(20)...)
+	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
+	w.evicts(w.grow(1, 0, nil))
+	w.evicts(w.grow(1, 350*mi, nil), "small-00")
+	// The first victim is gone at once, and the deficit stays.
+	w.pods = w.pods[1:]
+	w.release = w.now
+	for range 9 {
+		w.evicts(w.grow(1, 0, map[string]int64{"small-19": mi}))
+	}
+	w.evicts(w.grow(1, 0, map[string]int64{"small-19": mi}), "small-19")
+}
+
+// TestACandidatesGrowthIsNotPaced: beside a host process that takes more, a pod within its request takes memory so fast that it alone
+// uses up what is left. Its eviction ends that, so it does not wait for its turn.
+func TestACandidatesGrowthIsNotPaced(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(5)...)
+	w.pods = append(w.pods, spec{name: "leak", priority: 1, request: 8 * gi, memory: gi})
+	rates := map[string]int64{"leak": 100 * mi}
+	w.available(snapshot.MemoryAvailable, 99*mi+4*350*mi).after(time.Second)
+	w.evicts(w.grow(3, 250*mi, rates))
+	w.memory.evicted[memoryGroup] = w.now
+	w.evicts(w.grow(1, 250*mi, rates), "leak")
+}
+
+// TestAVictimTakesItsGrowthAlong: a leak is in flight and goes on growing; what else is needed is not sized by that.
+func TestAVictimTakesItsGrowthAlong(t *testing.T) {
+	w := newWorld(t, rulesOf(reclaiming(threshold(snapshot.MemoryAvailable, "100Mi"), "1200Mi")))
+	for i := range 14 {
+		w.pods = append(w.pods, spec{name: fmt.Sprintf("other-%02d", i), priority: 10, memory: 60 * mi})
+	}
+	w.pods = append(w.pods, spec{name: "leak", memory: 800 * mi})
+	leak := map[string]int64{"leak": 100 * mi}
+	w.available(snapshot.MemoryAvailable, 99*mi+4*100*mi).after(time.Second)
+	w.grow(3, 0, leak)
+	w.stopping("leak", snapshot.Stopping, snapshot.Release{})
+	d := w.grow(1, 0, leak)
+	// 1301 Mi less 99 Mi are missing, and the leak gives back 1200 Mi. A little more is needed than is in flight, and there is time.
+	w.outcome(d, AwaitTurn)
+	w.evicts(d)
+}
+
+// TestWaitingForAReleaseForeseesGrowth: what is in flight covers what is missing at this instant, but another pod takes far more until
+// it arrives.
+func TestWaitingForAReleaseForeseesGrowth(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
+		spec{name: "dying", memory: 120 * mi}, spec{name: "leak", memory: gi})
+	leak := map[string]int64{"leak": 500 * mi}
+	w.available(snapshot.MemoryAvailable, 60*mi+2*500*mi).after(time.Second)
+	w.grow(1, 0, leak)
+	w.stopping("dying", snapshot.Stopping, snapshot.Release{})
+	w.evicts(w.grow(1, 0, leak), "leak")
+}
+
+// TestWhatIsBackIsNotExpected: the containers of a victim are dead, its volume does not unmount. Its anonymous memory is back and part
+// of what is available; only files in memory and page cache are still to come. Figures from before its end show nothing of that.
+func TestWhatIsBackIsNotExpected(t *testing.T) {
+	for name, test := range map[string]struct {
+		seen    time.Duration
+		victims []string
+	}{
+		"figures from after its end":  {time.Second, []string{"leak"}},
+		"figures from before its end": {-time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), spec{name: "leak", memory: gi})
+			w.now = w.now.Add(time.Hour)
+			w.stopping("stopped", snapshot.Stopped, snapshot.Release{Memory: 2 << 30, CertainMemory: 2 << 30, AnonymousMemory: 2<<30 - 50<<20})
+			w.flight[0].Started = w.now.Add(-time.Minute)
+			w.signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 0, Capacity: 32 * gi, At: w.now.Add(test.seen)}
+			w.evicts(w.after(2*time.Second), test.victims...)
+		})
+	}
+}
+
+// TestInAHurryTheWholeGrowthCounts: a leak of high priority takes memory fast, and two pods of lower priority together hold enough for
+// as long as a kill takes. The first of them alone would not outlast that.
+func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
+		spec{name: "one", memory: 500 * mi}, spec{name: "two", memory: 499 * mi}, spec{name: "leak", priority: 1, memory: 100 * mi})
+	w.rules.Timing.Settling = 0
+	w.available(snapshot.MemoryAvailable, 10*mi+300*mi).after(time.Second)
+	w.evicts(w.grow(1, 0, map[string]int64{"leak": 300 * mi}), "one", "two")
+}
+
+// TestShortSettlingKeepsTheForecastOfAKill: pods over their requests grow on until a kill takes effect, however short settling is.
+func TestShortSettlingKeepsTheForecastOfAKill(t *testing.T) {
+	for _, settling := range []time.Duration{0, time.Second, 3 * time.Second} {
+		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")))
+		w.rules.Timing.Settling = settling
+		for i := range 30 {
+			w.pods = append(w.pods, spec{name: fmt.Sprintf("small-%02d", i), request: 9 * mi, memory: 10 * mi})
+		}
+		w.pods = append(w.pods, spec{name: "leak", priority: 1, memory: gi})
+		leak := map[string]int64{"leak": 200 * mi}
+		w.available(snapshot.MemoryAvailable, 99*mi+4*200*mi).after(time.Second)
+		w.evicts(w.grow(3, 0, leak))
+		w.evicts(w.grow(1, 0, leak), "leak")
+	}
+}
+
+// TestAPodBeyondItsOwnLimitIsInFlight: it is evicted for its limit, so that it is not a victim of the node's need too, and what it gives
+// back counts.
+func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
+	for name, test := range map[string]struct {
+		holds   int64
+		victims []string
+	}{
+		"it holds enough": {2 * gi, nil},
+		"it does not":     {100 * mi, []string{"other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "other", priority: 1, memory: 3 * gi})
+			w.rules.LocalStorageLimits = true
+			s := w.available(snapshot.MemoryAvailable, 100*mi).snapshot()
+			violator := violatorPod("violator", 10*mi, 20*mi)
+			violator.Cgroup = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(test.holds), s.Taken)}
+			s.Pods = append(s.Pods, violator)
+			d, _ := Decide(s, w.rules, Memory{})
+			if got := names(d.LocalStorage); fmt.Sprint(got) != "[violator]" {
+				t.Errorf("local storage %v", got)
+			}
+			w.evicts(d, test.victims...)
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func TestWhatAPodLeavesBehindIsNoGrowthOfTheSystem(t *testing.T) {
+	for name, leaves := range map[string]bool{"still listed": false, "not listed, volume there": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), smallPods(10)...)
+			w.pods = append(w.pods, spec{name: "victim", memory: gi})
+			growing := map[string]int64{}
+			for i := range 10 {
+				growing[fmt.Sprintf("small-%02d", i)] = 15 * mi
+				w.pods[i].request = gi
+			}
+			w.available(snapshot.MemoryAvailable, 100*mi+7*150*mi).after(time.Second)
+			w.grow(4, 0, growing)
+			release := snapshot.Release{Memory: snapshot.Bytes(gi), CertainMemory: snapshot.Bytes(gi)}
+			w.stopping("victim", snapshot.Stopping, release)
+			w.memory.evicted[memoryGroup] = w.now
+			w.flight[0].State = snapshot.Stopped
+			if leaves {
+				w.pods = w.pods[:10]
+			}
+			w.grow(2, 0, growing)
+			d := w.grow(1, 0, growing)
+			t.Logf("left %d Mi, %+v, victims %v", w.signals[snapshot.MemoryAvailable].Available/mi, d.Starved, names(d.Victims))
+			if len(d.Victims) == 0 {
+				t.Error("nobody goes")
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package podkill
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+)
+
+// disruptions stand beside the functions with which stock writes the same into a status.
+var disruptions = map[string]struct {
+	ours  Disruption
+	stock func(*v1.PodStatus)
+}{
+	"eviction": {
+		ours: Disruption{
+			Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory", Conditions: []v1.PodCondition{target("low on memory")},
+		},
+		stock: func(s *v1.PodStatus) {
+			s.Phase, s.Reason, s.Message = v1.PodFailed, "Evicted", "low on memory"
+			podutil.UpdatePodCondition(s, new(target("low on memory")))
+		},
+	},
+	"shutdown": {
+		ours: Disruption{
+			Phase: v1.PodFailed, Reason: "Terminated", Message: "shutdown", Conditions: []v1.PodCondition{target("shutdown")},
+			KeepSucceeded: true,
+		},
+		stock: func(s *v1.PodStatus) {
+			if s.Phase != v1.PodSucceeded {
+				s.Phase = v1.PodFailed
+			}
+			s.Reason, s.Message = "Terminated", "shutdown"
+			podutil.UpdatePodCondition(s, new(target("shutdown")))
+		},
+	},
+}
+
+func target(message string) v1.PodCondition {
+	return Target(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 7}}, message)
+}
+
+var statuses = []v1.PodStatus{
+	{},
+	{Phase: v1.PodRunning, Reason: "old", Message: "old"},
+	{Phase: v1.PodSucceeded},
+	{Phase: v1.PodFailed, Conditions: []v1.PodCondition{
+		{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.DisruptionTarget, Status: v1.ConditionFalse},
+	}},
+	{Phase: v1.PodFailed, Conditions: []v1.PodCondition{
+		{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1e9, 0)},
+	}},
+}
+
+// What is applied is what stock's functions do, but for the time of a transition that happens now: the status manager
+// sets that.
+func TestDisruptionDoesWhatStockDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the time stands still
+		now := metav1.Now()
+		for name, d := range disruptions {
+			for _, status := range statuses {
+				want, got := *status.DeepCopy(), *status.DeepCopy()
+				d.stock(&want)
+				for i := range want.Conditions {
+					if want.Conditions[i].LastTransitionTime.Equal(&now) {
+						want.Conditions[i].LastTransitionTime = metav1.Time{}
+					}
+				}
+				d.ours.Apply(&got)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s of %+v (-stock +ours):\n%s", name, status, diff)
+				}
+				again := *got.DeepCopy()
+				d.ours.Apply(&again)
+				if diff := cmp.Diff(got, again); diff != "" {
+					t.Errorf("%s twice of %+v (-once +twice):\n%s", name, status, diff)
+				}
+			}
+		}
+	})
+}
+
+func TestNoDisruptionChangesNothing(t *testing.T) {
+	for _, status := range statuses {
+		got := *status.DeepCopy()
+		(*Disruption)(nil).Apply(&got)
+		if diff := cmp.Diff(status, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestDisruptionIsPlainData(t *testing.T) {
+	for name, d := range disruptions {
+		data, err := json.Marshal(d.ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Disruption
+		if err := json.Unmarshal(data, &got); err != nil || !cmp.Equal(got, d.ours) {
+			t.Errorf("%s: %s is read as %+v (%v)", name, data, got, err)
+		}
+	}
+}

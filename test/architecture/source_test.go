@@ -1,0 +1,198 @@
+package architecture
+
+import (
+	"errors"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../../"
+
+// pkg is a package as it is built for Linux, without its tests.
+type pkg struct {
+	// name is its directory below the root of the module.
+	name    string
+	imports []string
+	files   []*ast.File
+}
+
+// program returns the packages of the program. Sources are read here and not by the go command, so that "go test" does
+// not take a result from its cache after they have changed.
+func program(t *testing.T) []pkg {
+	t.Helper()
+	return append(packagesBelow(t, "cmd"), packagesBelow(t, "pkg")...)
+}
+
+func packagesBelow(t *testing.T, dir string) (pkgs []pkg) {
+	t.Helper()
+	linux := build.Default
+	linux.GOOS = "linux"
+	err := filepath.WalkDir(root+dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if entry.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		listed, err := linux.ImportDir(path, 0)
+		if err != nil {
+			if none := (*build.NoGoError)(nil); errors.As(err, &none) {
+				return nil
+			}
+			return err
+		}
+		if len(listed.GoFiles) == 0 {
+			return nil
+		}
+		p := pkg{name: strings.TrimPrefix(filepath.ToSlash(path), root), imports: listed.Imports}
+		for _, file := range listed.GoFiles {
+			p.files = append(p.files, parse(t, filepath.Join(path, file), nil))
+		}
+		pkgs = append(pkgs, p)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pkgs) == 0 {
+		t.Fatalf("there are no packages below %s", dir)
+	}
+	return pkgs
+}
+
+// packageOf returns a package with one file.
+func packageOf(t *testing.T, name, text string) pkg {
+	t.Helper()
+	f := parse(t, "file.go", "package p; "+text)
+	p := pkg{name: name, files: []*ast.File{f}}
+	for _, spec := range f.Imports {
+		p.imports = append(p.imports, pathOf(spec))
+	}
+	return p
+}
+
+func parse(t *testing.T, name string, text any) *ast.File {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func pathOf(spec *ast.ImportSpec) string {
+	path, _ := strconv.Unquote(spec.Path.Value) // the parser has accepted it
+	return path
+}
+
+// usesOf lists the names of the package path that a file refers to; "." is among them if it imports all of them without
+// a name.
+func usesOf(f *ast.File, path string) (names []string) {
+	locals := localNames(f, path)
+	if slices.Contains(locals, ".") {
+		names = append(names, ".")
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(locals, x.Name) {
+				names = append(names, selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// localNames lists the names by which a file refers to a package. It is empty if the file does not import the package.
+func localNames(f *ast.File, path string) (names []string) {
+	for _, spec := range f.Imports {
+		switch {
+		case pathOf(spec) != path:
+		case spec.Name != nil:
+			names = append(names, spec.Name.Name)
+		default:
+			names = append(names, path[strings.LastIndex(path, "/")+1:])
+		}
+	}
+	return names
+}
+
+func startsGoroutine(f *ast.File) bool {
+	return contains(f, func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok })
+}
+
+func callsMethod(f *ast.File, name string) bool {
+	return contains(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		return ok && selector.Sel.Name == name
+	})
+}
+
+func contains(f *ast.File, is func(ast.Node) bool) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		found = found || is(n)
+		return !found
+	})
+	return found
+}
+
+// In tests time passes in bubbles of testing/synctest only: a test that sleeps outside of one is slow, or flaky, or
+// both.
+func TestSleepOnlyInBubbles(t *testing.T) {
+	for _, dir := range []string{"cmd", "pkg", "test"} {
+		for _, file := range testFilesBelow(t, dir) {
+			f := parse(t, file, nil)
+			if slices.Contains(usesOf(f, "time"), "Sleep") && len(localNames(f, "testing/synctest")) == 0 {
+				t.Errorf("%s sleeps outside of a bubble: await a condition", file)
+			}
+		}
+	}
+}
+
+func testFilesBelow(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root+dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatalf("there are no tests below %s", dir)
+	}
+	return files
+}
+
+// Two packages that remove images, each by its own view of the node, would remove what the other one keeps.
+func TestImagesAreRemovedInOnePlace(t *testing.T) {
+	found := 0
+	for _, p := range program(t) {
+		for _, f := range p.files {
+			switch calls := callsMethod(f, "RemoveImage"); {
+			case !calls:
+			case p.name == "pkg/kubelet/reclaim":
+				found++
+			default:
+				t.Errorf("%s removes images; only pkg/kubelet/reclaim does", p.name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no package removes images")
+	}
+}
