@@ -107,8 +107,10 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		PodStopped:                    func(uid types.UID) bool { return !b.pods.lifecycle.CouldHaveRunningContainers(uid) },
 		PodCleanedUp:                  b.pods.view.Finished,
 		Readmitted:                    b.pressure.readmission.Readmitted,
-		OnConditionChange:             func() { b.node.updater.PressureChanged() },
-		OnRelief:                      func() { b.pressure.room.Call() },
+		Sinks: []eviction.Sink{
+			eviction.OnConditionTrue("node-status", func() { b.node.updater.PressureChanged() }),
+			eviction.OnRelief("admission", func() { b.pressure.room.Call() }),
+		},
 		Recorder:                      b.Observability.Recorder,
 		NodeRef:                       b.nodeRef,
 		Clock:                         b.clock,

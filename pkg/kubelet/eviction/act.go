@@ -5,42 +5,53 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// apply carries out a decision. Everything that takes time is begun here and goes on beside the loop.
-func (m *Manager) apply(ctx context.Context, s *snapshot.Snapshot, d *policy.Decision) {
-	m.report.starved(ctx, s, d)
+// act carries out a decision. Everything that takes time is begun here and goes on beside the loop.
+func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 	for i := range d.Reclaims {
-		m.reclaim(ctx, d.Reclaims[i])
+		m.reclaim(ctx, d.Number, d.Reclaims[i])
 	}
-	for _, victims := range [][]policy.Victim{d.LocalStorage, d.Victims} {
-		for i := range victims {
-			m.evict(ctx, victims[i])
-		}
+	for i := range d.Victims {
+		m.evict(ctx, d.Number, &d.Victims[i])
 	}
 }
 
-// evict begins one eviction. It is reported once the pod workers have accepted the request.
-func (m *Manager) evict(ctx context.Context, v policy.Victim) {
-	m.ledger.begin(&v, m.config.Clock.Now())
+// evict begins one eviction.
+func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
+	m.ledger.begin(v, decision, m.config.Clock.Now())
 	m.work.Go(func() {
-		answer, ended := m.config.Kill(ctx, killRequest(&v))
+		answer, ended := m.config.Kill(ctx, killRequest(v))
+		now := m.config.Clock.Now()
 		if answer == podkill.Refused {
 			m.ledger.refused(v.Pod.UID)
+			m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillRefused, Victim: v, Answer: answer})
 			return
 		}
 		m.ledger.accepted(v.Pod.UID, answer)
-		reacted(&v, m.config.Clock.Now())
-		m.report.evicting(ctx, &v, answer)
+		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillAccepted, Victim: v, Answer: answer})
 		ending := <-ended
-		m.report.ended(ctx, &v, ending, m.ledger.ended(v.Pod.UID, ending, m.config.Clock.Now()))
+		now = m.config.Clock.Now()
+		evicted := m.ledger.ended(v.Pod.UID, ending, now)
+		m.sinks.result(ctx, &Result{
+			Decision: decision, At: now, Kind: resultOf(ending), Victim: v, Evicted: evicted, Err: ending.Err,
+		})
 		m.Wake()
 	})
+}
+
+// resultOf is what an ending means for the victim.
+func resultOf(e podkill.Ending) ResultKind {
+	switch e.Outcome {
+	case podkill.Stopped:
+		return PodStopped
+	case podkill.Overdue:
+		return PodOverdue
+	}
+	return KillFailed
 }
 
 // killRequest asks the pod workers to evict the victim.
@@ -52,43 +63,12 @@ func killRequest(v *policy.Victim) podkill.Request {
 	}}
 }
 
-// publish makes the conditions visible and tells when one has become True, and when what kept pods out is over.
-func (m *Manager) publish(ctx context.Context, d *policy.Decision) {
-	before := *m.conditions.Load()
-	if slices.EqualFunc(before, d.Conditions[:], policy.Condition.Equal) {
-		return
+// publish makes the conditions of a round visible to readers.
+func (m *Manager) publish(r *Round) {
+	r.Before = *m.conditions.Load()
+	if !slices.EqualFunc(r.Before, r.Decision.Conditions[:], policy.Condition.Equal) {
+		m.conditions.Store(new(slices.Clone(r.Decision.Conditions[:])))
 	}
-	now := slices.Clone(d.Conditions[:])
-	m.conditions.Store(&now)
-	began, relieved := false, false
-	for i := range now {
-		was := conditionIn(before, now[i].Type)
-		if now[i].True != was.True {
-			klog.FromContext(ctx).Info("Eviction manager: node condition changed", "condition", now[i].Type, "status", now[i].True)
-		}
-		began = began || (now[i].True && !was.True)
-		relieved = relieved || (was.True && !now[i].True) || (was.HardMet && !now[i].HardMet) || (was.Restored && !now[i].Restored)
-	}
-	if began && m.config.OnConditionChange != nil {
-		m.config.OnConditionChange()
-	}
-	if relieved && m.config.OnRelief != nil {
-		m.config.OnRelief()
-	}
-}
-
-// conditionIn is the condition of that type, one that is False when it is not among them.
-func conditionIn(conditions []policy.Condition, t v1.NodeConditionType) policy.Condition {
-	for i := range conditions {
-		if conditions[i].Type == t {
-			return conditions[i]
-		}
-	}
-	return policy.Condition{Type: t}
-}
-
-func isTrue(conditions []policy.Condition, t v1.NodeConditionType) bool {
-	return conditionIn(conditions, t).True
 }
 
 // EvictionIsTold tells from the status that the API server has of a pod whether it was evicted and says how its containers ended.

@@ -1,6 +1,8 @@
 package eviction
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
@@ -53,4 +55,20 @@ func (m *Manager) IsUnderDiskPressure() bool {
 // IsUnderPIDPressure tells whether the node has the condition PIDPressure.
 func (m *Manager) IsUnderPIDPressure() bool {
 	return isTrue(*m.conditions.Load(), v1.NodePIDPressure)
+}
+
+// Blind lists the signals of a pressure condition that have been unknown for a while, and since when the first of them
+// has been; none while all are known. The condition stays what it was: what is unknown is never a reason to change it.
+func (m *Manager) Blind(t v1.NodeConditionType) (signals []string, since time.Time) {
+	now := m.config.Clock.Now()
+	for _, c := range *m.conditions.Load() {
+		if c.Type != t || !isUnknown(&c, now) {
+			continue
+		}
+		for _, sig := range c.Blind {
+			signals = append(signals, sig.String())
+		}
+		return signals, c.BlindSince
+	}
+	return nil, time.Time{}
 }

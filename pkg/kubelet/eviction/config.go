@@ -93,12 +93,8 @@ type Config struct {
 	Readmitted func(*v1.Pod) bool
 	// TerminationRequested tells whether a pod is being stopped. Without it only the pod's deletion timestamp counts.
 	TerminationRequested func(types.UID) bool
-	// OnConditionChange is called by the manager's goroutine when a node condition has become True, so that it can be published
-	// at once. It must not block.
-	OnConditionChange func()
-	// OnRelief is called by the manager's goroutine when a hard threshold is met no longer or a node condition has ended, so that
-	// pods which wait can be asked again at once. It must not block.
-	OnRelief func()
+	// Sinks receive decisions and results, beside those that write events, log and metrics.
+	Sinks []Sink
 	// Features are the gates that matter here; nil reads them when the manager is made.
 	Features *Features
 }

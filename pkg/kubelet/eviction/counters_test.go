@@ -110,10 +110,10 @@ func TestAFailureOfTheCountersThatLastsIsReported(t *testing.T) {
 			wait(5 * time.Second)
 			f.fail(always, 0)
 			wait(20 * time.Second)
-			expect(t, "events after 20 seconds", n.eventsOf(eventUnwatched), []string(nil))
+			expect(t, "events after 20 seconds", n.eventsOf(eventCountersUnreadable), []string(nil))
 			expect(t, "metric", shown(t, "plimsoll_eviction_memory_counters_failed"), 1.0)
 			wait(10 * time.Minute)
-			expect(t, "events after ten minutes", len(n.eventsOf(eventUnwatched)), 1)
+			expect(t, "events after ten minutes", len(n.eventsOf(eventCountersUnreadable)), 1)
 			if tried := f.attempts(); tried < 60 || tried > 80 {
 				t.Errorf("the counters were tried %d times in ten minutes", tried)
 			}
@@ -123,7 +123,7 @@ func TestAFailureOfTheCountersThatLastsIsReported(t *testing.T) {
 			n.grows("leak", gi)
 			wait(12*time.Second + 50*time.Millisecond)
 			expect(t, "kills 50 ms after the crossing", n.killed(), []string{"leak/1"})
-			expect(t, "events", len(n.eventsOf(eventUnwatched)), 1)
+			expect(t, "events", len(n.eventsOf(eventCountersUnreadable)), 1)
 		})
 	})
 }

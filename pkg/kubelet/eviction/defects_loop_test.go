@@ -190,7 +190,7 @@ func TestD10HangingRuntimeBesideStock(t *testing.T) {
 			wait(time.Minute)
 			expect(t, "kills", s.killed(), []string{"hog/1"})
 			expect(t, "pressure", m.IsUnderMemoryPressure() && m.IsUnderDiskPressure(), true)
-			expect(t, "it is said", len(s.eventsOf(eventSilent)), 1)
+			expect(t, "it is said", len(s.eventsOf(eventRuntimeSilent)), 1)
 		})
 	})
 }

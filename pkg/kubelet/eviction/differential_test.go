@@ -406,7 +406,7 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 		o.after(sc, want)
 		if want.String() != got.String() || wantAnswer != gotAnswer {
 			if len(o.v.rules) == 0 {
-				o.v.unexplained = fmt.Sprintf("seed %d step %d\nstock: %v\n       %s\nours:  %v\n       %s\n       starved %+v\n%s", seed, step, want, wantAnswer, got, gotAnswer, ours.manager.LastDecision().Starved, p)
+				o.v.unexplained = fmt.Sprintf("seed %d step %d\nstock: %v\n       %s\nours:  %v\n       %s\n       starved %+v\n%s", seed, step, want, wantAnswer, got, gotAnswer, ours.manager.last.Load().Decision.Starved, p)
 			}
 			return o.v
 		}

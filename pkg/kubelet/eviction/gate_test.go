@@ -132,7 +132,7 @@ func TestD10DirectReadingStandsInForTheSummary(t *testing.T) {
 			wait(5 * time.Second)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
-			expect(t, "outcome", len(m.LastDecision().Starved), 0)
+			expect(t, "outcome", len(m.last.Load().Decision.Starved), 0)
 		})
 	})
 }

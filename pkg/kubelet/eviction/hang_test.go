@@ -144,7 +144,7 @@ func TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs(t *testing.T) {
 				blind, _ := m.Blind(condition)
 				expect(t, "blind signals of "+string(condition), blind, []string(nil))
 			}
-			expect(t, "it is said that nobody is evicted for disks", len(s.eventsOf(eventSilent)), 1)
+			expect(t, "it is said that nobody is evicted for disks", len(s.eventsOf(eventRuntimeSilent)), 1)
 			expect(t, "metric", shown(t, "plimsoll_eviction_runtime_silent"), 1.0)
 			expect(t, "collections at a time", s.collections.most.Load(), int32(1))
 			if calls := s.collections.calls.Load(); calls > 40 {
@@ -171,7 +171,7 @@ func TestD10ImagesOfTheirOwnAreBlindWhileTheRuntimeHangs(t *testing.T) {
 			wait(2 * time.Minute)
 			blind, _ := m.Blind(v1.NodeDiskPressure)
 			expect(t, "blind", blind, []string{"imagefs.available", "containerfs.available"})
-			expect(t, "events", len(s.eventsOf(eventBlind)), 1)
+			expect(t, "events", len(s.eventsOf(eventSignalUnknown)), 1)
 			answers()
 			wait(15 * time.Second)
 			blind, _ = m.Blind(v1.NodeDiskPressure)

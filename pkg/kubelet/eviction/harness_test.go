@@ -376,7 +376,7 @@ func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
 		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
-		OnConditionChange: func() { n.mu.Lock(); n.changes++; n.mu.Unlock() },
+		Sinks: []Sink{OnConditionTrue("changes", func() { n.mu.Lock(); n.changes++; n.mu.Unlock() })},
 	}
 }
 

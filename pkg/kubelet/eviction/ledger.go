@@ -35,8 +35,9 @@ type ledger struct {
 
 type entry struct {
 	snapshot.InFlight
-	// victim is what the pod was first evicted as.
-	victim *policy.Victim
+	// victim is what the pod was first evicted as, decision the number of that decision.
+	victim   *policy.Victim
+	decision uint64
 	// begun: an eviction began the pod's termination; otherwise it was terminating before.
 	begun bool
 	// running is how many kill requests have not ended: a second one hastens the first.
@@ -46,18 +47,18 @@ type entry struct {
 func newLedger() *ledger { return &ledger{entries: map[types.UID]*entry{}} }
 
 // begin enters an eviction, or notes that a pod which is in the ledger gets less time.
-func (l *ledger) begin(v *policy.Victim, now time.Time) {
+func (l *ledger) begin(v *policy.Victim, decision uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	deadline := now.Add(time.Duration(min(v.GraceSeconds, maxGraceSeconds)) * time.Second)
 	e, ok := l.entries[v.Pod.UID]
 	if !ok {
-		e = &entry{victim: v, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
+		e = &entry{victim: v, decision: decision, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
 		l.entries[v.Pod.UID] = e
 	}
 	e.running++
-	e.Signal, e.Expected, e.State, e.Started, e.Changed = v.Signal, v.Expected, snapshot.Stopping, now, now
-	e.Hard = e.Hard || v.Hard
+	e.Signal, e.Expected, e.State, e.Started, e.Changed = v.Cause.Signal, v.Expected, snapshot.Stopping, now, now
+	e.Hard = e.Hard || v.Cause.Hard()
 	if deadline.Before(e.Deadline) {
 		e.Deadline = deadline
 	}
@@ -131,10 +132,10 @@ type lives struct {
 	cleanedUp func(*v1.Pod) bool
 }
 
-// sweep finds overdue pods that have stopped, returns those whose termination an eviction began, and drops entries that are over;
-// changed is true when there was any of either. A kill that has failed may have done its work all the same, later; while the runtime is
+// sweep finds overdue pods that have stopped, and pods that are cleaned up, and drops entries that are over; changed is
+// true when there was any of them. A kill that has failed may have done its work all the same, later; while the runtime is
 // silent it is not given up before it can have.
-func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, evicted []*policy.Victim) {
+func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, results []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, e := range l.entries {
@@ -143,22 +144,34 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, ev
 		}
 		if e.State == snapshot.Stopping && pods.stopped(uid) {
 			e.State, e.Changed, changed = snapshot.Stopped, now, true
-			if e.begun {
-				evicted = append(evicted, e.victim)
-			}
+			results = append(results, e.result(PodStopped, now))
 		}
 		done := e.State != snapshot.Stopping && pods.cleanedUp(e.victim.Pod.Object)
 		if done {
 			l.lastRelease = now
-			released(&e.Expected)
+			results = append(results, e.result(PodReleased, now))
 		}
 		if done || e.forgotten(now, silent) {
 			delete(l.entries, uid)
 			changed = true
 		}
 	}
-	slices.SortFunc(evicted, func(a, b *policy.Victim) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
-	return changed, evicted
+	// A pod that is found stopped and cleaned up has two results, in this order already.
+	slices.SortStableFunc(results, func(a, b Result) int { return cmp.Compare(a.Victim.Pod.UID, b.Victim.Pod.UID) })
+	return changed, results
+}
+
+// result is what has become of the pod of an entry.
+func (e *entry) result(kind ResultKind, now time.Time) Result {
+	r := Result{Decision: e.decision, At: now, Kind: kind, Victim: e.victim}
+	switch kind {
+	case PodStopped:
+		r.Evicted = e.begun
+	case PodReleased:
+		r.Released = e.Expected
+	default:
+	}
+	return r
 }
 
 // forgotten is true when an entry without a request has been waited for long enough, so that the pod may be evicted again.

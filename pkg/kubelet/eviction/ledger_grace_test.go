@@ -16,7 +16,7 @@ import (
 func TestVeryLongGraceEndsInTheFuture(t *testing.T) {
 	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
 	l, now := newLedger(), time.Unix(1e9, 0)
-	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: math.MaxInt64}, now)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: math.MaxInt64}, 1, now)
 	inFlight, _ := l.view()
 	if end := inFlight[0].Deadline; !end.After(now) {
 		t.Errorf("the grace period is over at %v, now is %v", end, now)

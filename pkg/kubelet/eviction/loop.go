@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -29,6 +28,7 @@ const (
 func (m *Manager) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Eviction manager: starting control loop")
+	m.sinks.start(ctx)
 	defer m.drain()
 	defer func() {
 		if m.loop.kernel != nil {
@@ -78,18 +78,18 @@ func (m *Manager) hasWork() bool {
 }
 
 func (m *Manager) lookNow() {
-	m.loop.next, m.loop.cause = m.config.Clock.Now(), byEvent
+	m.loop.next, m.loop.trigger = m.config.Clock.Now(), TriggerEvent
 	m.loop.again = m.loop.collecting.underWay()
 }
 
 // lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon. While a condition
 // merely lingers its end is known beforehand, and what the gate watches it will notice itself.
 func (m *Manager) lookSoon() {
-	l, d := &m.loop, m.decision.Load()
+	l, last := &m.loop, m.last.Load()
 	blocked := func(c policy.Condition) bool {
 		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.gate.watches())
 	}
-	if d == nil || !slices.ContainsFunc(d.Conditions[:], blocked) {
+	if last == nil || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
 		return
 	}
 	if soon := l.taken.Add(max(askedPause, collectShare*l.collecting.took)); soon.Before(l.next) {
@@ -101,12 +101,12 @@ func (m *Manager) lookSoon() {
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
 	now := m.config.Clock.Now()
-	changed, evicted := m.ledger.sweep(now, m.loop.last.silent, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	changed, results := m.ledger.sweep(now, m.loop.last.silent, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	if changed {
 		m.lookNow()
 	}
-	for _, v := range evicted {
-		m.report.ended(ctx, v, podkill.Ending{Outcome: podkill.Stopped}, true)
+	for i := range results {
+		m.sinks.result(ctx, &results[i])
 	}
 	l := &m.loop
 	if l.gate != nil && l.gate.due(now) {
@@ -131,13 +131,13 @@ func (m *Manager) watch(ctx context.Context) {
 		l.kernel.arm(ctx, l.gate, m.config.Clock.Now())
 	}
 	if r := l.gate.check(); r != nil {
-		f, cause := l.last, l.cause
+		f, trigger := l.last, l.trigger
 		f.memory, f.direct, f.taken = r, true, m.config.Clock.Now()
-		if l.cause = byCounters; l.nudged {
-			l.cause = byKernel
+		if l.trigger = TriggerCounters; l.nudged {
+			l.trigger = TriggerKernel
 		}
 		m.look(ctx, f)
-		l.cause = cause
+		l.trigger = trigger
 	}
 	l.nudged = false
 }
@@ -167,28 +167,26 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	if held := m.restored.Swap(nil); held != nil {
 		l.memory = l.memory.WithConditions(*held, s.Taken)
 	}
-	d, memory := policy.Decide(s, &l.rules, l.memory)
-	l.memory = memory
-	m.decision.Store(&d)
+	r := &Round{Trigger: l.trigger, Snapshot: s}
+	r.Decision, l.memory = policy.Decide(s, &l.rules, l.memory)
+	l.trigger = TriggerTimer
 	if l.gate != nil {
-		l.gate.hold(&d)
+		l.gate.hold(&r.Decision)
+		r.CountersErr, r.CountersErrSince = l.gate.failure, l.gate.failedSince
 	}
-	l.meter.looked(l.cause, s, &d)
-	l.cause = byTimer
-	m.publish(ctx, &d)
-	l.blind.report(ctx, &m.report, &d)
-	l.blind.hear(ctx, &m.report, s)
-	l.blind.watch(ctx, &m.report, l.gate, s.Taken)
-	l.rehearsals.report(ctx, &m.report, &d)
-	m.apply(ctx, s, &d)
-	next := s.Taken.Add(nextLook(&d, l.rules.Timing.Period))
+	m.last.Store(r)
+	m.publish(r)
+	r.Notices = l.notices.of(r, l.rules.Timing.Period)
+	m.sinks.round(ctx, r)
+	m.act(ctx, &r.Decision)
+	next := s.Taken.Add(nextLook(&r.Decision, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {
 		// A look between collections does not put off the next one.
 		next = l.next
 	}
 	l.next = next
 	if l.again && !l.collecting.underWay() && !f.direct {
-		l.again, l.next, l.cause = false, s.Taken, byEvent
+		l.again, l.next, l.trigger = false, s.Taken, TriggerEvent
 	}
 }
 
@@ -246,10 +244,16 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	}
 }
 
-// drain waits for what was begun, but not for something that hangs.
+// drain waits for what was begun and for the sinks, but not for something that hangs.
 func (m *Manager) drain() {
 	done := make(chan struct{})
 	go func() { m.work.Wait(); close(done) }()
+	m.await(done)
+	m.await(m.sinks.close())
+}
+
+// await waits for done, at most stopPatience.
+func (m *Manager) await(done <-chan struct{}) {
 	timer := m.config.Clock.NewTimer(stopPatience)
 	defer timer.Stop()
 	select {

@@ -31,10 +31,10 @@ type Manager struct {
 	restored atomic.Pointer[[]v1.NodeConditionType]
 	// options are those that hold; newOptions wait for the loop to take them over.
 	options, newOptions atomic.Pointer[Options]
-	// decision is what was decided last.
-	decision atomic.Pointer[policy.Decision]
+	// last is the last round; nil before the first.
+	last     atomic.Pointer[Round]
 	loop     loopState
-	report   reporter
+	sinks    *sinks
 	reclaims reclaimer
 }
 
@@ -50,12 +50,9 @@ type loopState struct {
 	memory  policy.Memory
 	layout  snapshot.Layout
 	builder builder
-	blind   blindness
-	// rehearsals are what was said of thresholds in dry run.
-	rehearsals rehearsals
-	meter      meter
-	// cause is what makes the manager look next; nudged says that the kernel wants the counters to be looked at.
-	cause     string
+	notices noticer
+	// trigger is what triggers the next round; nudged says that the kernel wants the counters to be looked at.
+	trigger   Trigger
 	nudged    bool
 	collector collector
 	// collecting is what is under way to get figures.
@@ -87,12 +84,15 @@ func New(c Config) (*Manager, error) {
 	}
 	m.loop.collecting.progress.now = c.Clock.Now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
-	m.loop.meter, m.loop.cause = newMeter(), byTimer
+	m.loop.trigger = TriggerTimer
 	m.loop.gate = newGate(c.Memory, c.Clock.Now)
 	if c.KernelMemcgNotification && m.loop.gate != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
 	}
-	m.report = reporter{recorder: c.Recorder, node: c.NodeRef}
+	m.sinks = newSinks(append([]Sink{
+		&eventSink{recorder: c.Recorder, node: c.NodeRef, period: func() time.Duration { return m.options.Load().MonitoringPeriod }},
+		logSink{}, newMetricsSink(),
+	}, c.Sinks...)...)
 	if c.Options == nil {
 		c.Options = new(DefaultOptions())
 	}
@@ -128,9 +128,6 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	m.conditions.Store(&published)
 	m.Wake()
 }
-
-// LastDecision is what was decided last and why; nil before the first look. The caller must not modify it.
-func (m *Manager) LastDecision() *policy.Decision { return m.decision.Load() }
 
 // Wake makes the manager look at the node at once.
 func (m *Manager) Wake() { signal(m.wake) }

@@ -133,9 +133,9 @@ func TestALateVictimIsEnough(t *testing.T) {
 func TestHasteningIsANewRequest(t *testing.T) {
 	l, now := newLedger(), time.Unix(1e9, 0)
 	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
-	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 600}, now)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 600}, 1, now)
 	later := now.Add(time.Minute)
-	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 1, Hard: true, Hasten: true}, later)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 1, Cause: policy.Cause{Kind: policy.HardThreshold}, Hasten: true}, 1, later)
 	inFlight, _ := l.view()
 	if f := inFlight[0]; !f.Started.Equal(later) || !f.Deadline.Equal(later.Add(time.Second)) {
 		t.Errorf("started %v, deadline %v; it was hastened at %v", f.Started, f.Deadline, later)
@@ -222,7 +222,7 @@ func TestHangingSummaryKeepsConditions(t *testing.T) {
 				blind += len(c.Blind)
 			}
 			expect(t, "blind signals", blind, 1)
-			expect(t, "events", n.eventsOf("EvictionSignalUnknown"), []string{"Cannot tell [memory.available] since 2000-01-01T00:00:25Z; MemoryPressure stays true"})
+			expect(t, "events", n.eventsOf("EvictionSignalUnknown"), []string{"Signals [memory.available] are unknown since 2000-01-01T00:00:25Z; MemoryPressure stays true"})
 		})
 	})
 }

@@ -1,11 +1,12 @@
 package eviction
 
 import (
+	"context"
 	"sync"
-	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	stockmetrics "k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -15,8 +16,8 @@ import (
 var (
 	decisionsTotal = counterVec("plimsoll_eviction_decisions_total",
 		"Decisions about starved resources by outcome; Nothing when no resource was starved.", "outcome")
-	looksTotal = counterVec("plimsoll_eviction_looks_total",
-		"Looks at the node by what caused them: timer, event, counters or kernel.", "cause")
+	roundsTotal = counterVec("plimsoll_eviction_rounds_total",
+		"Rounds of observing and deciding by what triggered them: timer, event, counters or kernel.", "trigger")
 	releasedTotal = counterVec("plimsoll_eviction_released_bytes_total",
 		"Upper bound of what evicted pods have given back, counted when all of a pod was cleaned up.", "resource")
 	pendingRelease = gaugeVec("plimsoll_eviction_pending_release_bytes",
@@ -25,7 +26,7 @@ var (
 		"1 while there are no figures for a signal that has a threshold.", "signal")
 	runtimeSilent = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "plimsoll_eviction_runtime_silent",
-		Help:           "1 while the container runtime does not tell what pods use, so that nobody is evicted for file systems.",
+		Help:           "1 while the container runtime does not report pod stats, so that no pod is evicted for file systems.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	countersFailed = metrics.NewGauge(&metrics.GaugeOpts{
@@ -40,9 +41,16 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"signal"})
 
+	sinkFailures = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "plimsoll_eviction_sink_failures_total",
+		Help: "Rounds and results that were not handled by a sink (events, log, metrics, ...), since its queue was full or it " +
+			"panicked.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"sink", "reason"})
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(decisionsTotal, looksTotal, releasedTotal, pendingRelease, signalBlind,
-			runtimeSilent, countersFailed, reactionSeconds)
+		legacyregistry.MustRegister(decisionsTotal, roundsTotal, releasedTotal, pendingRelease, signalBlind,
+			runtimeSilent, countersFailed, reactionSeconds, sinkFailures)
 	})
 )
 
@@ -54,47 +62,104 @@ func gaugeVec(name, help string, label string) *metrics.GaugeVec {
 	return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, []string{label})
 }
 
-// outcomeNothing is counted for a decision with no resource starved.
+// outcomeNothing is counted for a decision with no resource scarce.
 const outcomeNothing = "Nothing"
 
-// What makes the manager look at the node.
-const (
-	byTimer    = "timer"    // the period, or the time a decision has named
-	byEvent    = "event"    // a kill or a reclaim has ended, a pod was cleaned up, or somebody asked for it
-	byCounters = "counters" // the memory counters have shown that a threshold was crossed
-	byKernel   = "kernel"   // the same, seen because of a notification of the kernel
-)
-
-// meter keeps what makes measuring a quiet round free: metrics that are looked up once, and what they were last set to. It belongs
-// to the loop.
-type meter struct {
+// metricsSink measures rounds and results.
+type metricsSink struct {
+	// Metrics of quiet rounds are looked up once, and set when they have changed.
 	quiet   metrics.CounterMetric
-	looks   map[string]metrics.CounterMetric
+	rounds  map[Trigger]metrics.CounterMetric
 	pending [len(releasedResources)]int64
+	blind   [snapshot.NumSignals]bool
+	silent  bool
+	failed  bool
+	dryRun  dryRunCounter
 }
 
-func newMeter() meter {
+func newMetricsSink() *metricsSink {
 	registerMetrics()
-	m := meter{quiet: decisionsTotal.WithLabelValues(outcomeNothing), looks: map[string]metrics.CounterMetric{}}
-	for _, cause := range []string{byTimer, byEvent, byCounters, byKernel} {
-		m.looks[cause] = looksTotal.WithLabelValues(cause)
+	m := &metricsSink{quiet: decisionsTotal.WithLabelValues(outcomeNothing), rounds: map[Trigger]metrics.CounterMetric{}}
+	for _, t := range []Trigger{TriggerTimer, TriggerEvent, TriggerCounters, TriggerKernel} {
+		m.rounds[t] = roundsTotal.WithLabelValues(string(t))
 	}
 	return m
 }
 
-// looked counts one look and what was decided.
-func (m *meter) looked(cause string, s *snapshot.Snapshot, d *policy.Decision) {
-	m.looks[cause].Inc()
+// Name implements Sink.
+func (*metricsSink) Name() string { return "metrics" }
+
+// Round implements Sink.
+func (m *metricsSink) Round(_ context.Context, r *Round) {
+	d := &r.Decision
+	m.rounds[r.Trigger].Inc()
 	if len(d.Starved) == 0 {
 		m.quiet.Inc()
 	}
 	for i := range d.Starved {
-		decisionsTotal.WithLabelValues(string(d.Starved[i].Outcome)).Inc()
+		st := &d.Starved[i]
+		decisionsTotal.WithLabelValues(string(st.Outcome)).Inc()
+		if o := r.Snapshot.Signals[st.Signal]; st.Outcome == policy.Evict && !o.At.IsZero() {
+			stockmetrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(max(0, d.At.Sub(o.At).Seconds()))
+		}
 	}
-	m.inFlight(s.InFlight)
+	m.inFlight(r.Snapshot.InFlight)
+	m.signals(d)
+	set(runtimeSilent, &m.silent, r.Snapshot.RuntimeSilent)
+	set(countersFailed, &m.failed, r.CountersErr != nil)
+	m.dryRun.count(&d.DryRun)
 }
 
-func (m *meter) inFlight(list []snapshot.InFlight) {
+// Result implements Sink.
+func (m *metricsSink) Result(_ context.Context, r *Result) {
+	v := r.Victim
+	switch r.Kind {
+	case KillAccepted:
+		if !v.Since.IsZero() {
+			reactionSeconds.WithLabelValues(v.Cause.Signal.String()).Observe(max(0, r.At.Sub(v.Since).Seconds()))
+		}
+	case PodStopped:
+		if r.Evicted {
+			stockmetrics.Evictions.WithLabelValues(v.Cause.Name()).Inc()
+		}
+	case PodReleased:
+		for j, amount := range amounts(&r.Released) {
+			if amount > 0 {
+				releasedTotal.WithLabelValues(releasedResources[j]).Add(float64(amount))
+			}
+		}
+	case KillRefused, PodOverdue, KillFailed, ReclaimEnded:
+	}
+}
+
+// set sets a gauge to 1 or 0 when its value has changed.
+func set(gauge metrics.GaugeMetric, shown *bool, value bool) {
+	if value == *shown {
+		return
+	}
+	*shown = value
+	if value {
+		gauge.Set(1)
+	} else {
+		gauge.Set(0)
+	}
+}
+
+func (m *metricsSink) signals(d *policy.Decision) {
+	var blind [snapshot.NumSignals]bool
+	for i := range d.Conditions {
+		for _, sig := range d.Conditions[i].Blind {
+			blind[sig] = true
+		}
+	}
+	for sig := range blind {
+		if blind[sig] != m.blind[sig] {
+			set(signalBlind.WithLabelValues(snapshot.Signal(sig).String()), &m.blind[sig], blind[sig])
+		}
+	}
+}
+
+func (m *metricsSink) inFlight(list []snapshot.InFlight) {
 	var sums [len(releasedResources)]int64
 	for i := range list {
 		if list[i].State == snapshot.Failed {
@@ -117,20 +182,4 @@ var releasedResources = [...]string{"memory", "nodefs", "imagefs"}
 
 func amounts(r *snapshot.Release) [len(releasedResources)]int64 {
 	return [...]int64{int64(r.Memory), int64(r.Devices[snapshot.NodeDevice].Bytes), int64(r.Devices[snapshot.ImageDevice].Bytes)}
-}
-
-// released counts a pod of which nothing is left.
-func released(r *snapshot.Release) {
-	for j, amount := range amounts(r) {
-		if amount > 0 {
-			releasedTotal.WithLabelValues(releasedResources[j]).Add(float64(amount))
-		}
-	}
-}
-
-// reacted measures one eviction for a signal.
-func reacted(v *policy.Victim, now time.Time) {
-	if !v.Since.IsZero() {
-		reactionSeconds.WithLabelValues(v.Signal.String()).Observe(max(0, now.Sub(v.Since).Seconds()))
-	}
 }

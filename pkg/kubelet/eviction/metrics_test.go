@@ -60,7 +60,7 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 			}
 		}
 		read()
-		looks := shown(t, "plimsoll_eviction_looks_total", byEvent)
+		looks := shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))
 		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
 			wait(10 * time.Second)
 			expect(t, "evicted, not cleaned up", read(), []float64{1, 1, 0, float64(10 * gi)})
@@ -69,12 +69,12 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 			n.mu.Unlock()
 			wait(10 * time.Second)
 			expect(t, "cleaned up", read(), []float64{0, 0, float64(10 * gi), 0})
-			expect(t, "looks because of events", shown(t, "plimsoll_eviction_looks_total", byEvent)-looks >= 2, true)
+			expect(t, "looks because of events", shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))-looks >= 2, true)
 			quiet := shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)
-			timer := shown(t, "plimsoll_eviction_looks_total", byTimer)
+			timer := shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))
 			wait(time.Minute)
 			expect(t, "quiet decisions in a minute", shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)-quiet, 6)
-			expect(t, "looks by the timer in a minute", shown(t, "plimsoll_eviction_looks_total", byTimer)-timer, 6)
+			expect(t, "looks by the timer in a minute", shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))-timer, 6)
 		})
 	})
 }
@@ -87,16 +87,16 @@ func TestLooksAreCountedByWhatCausedThem(t *testing.T) {
 		c := n.config(t, hard("100Mi"))
 		c.Memory = &kernel{node: n}
 		n.uncleaned["leak"] = true
-		counters, kernel := shown(t, "plimsoll_eviction_looks_total", byCounters), shown(t, "plimsoll_eviction_looks_total", byKernel)
+		counters, kernel := shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters)), shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Second)
 			n.available(50 * mi)
 			m.Nudge()
 			wait(time.Millisecond)
-			expect(t, "looks because of the kernel", shown(t, "plimsoll_eviction_looks_total", byKernel)-kernel, 1)
-			expect(t, "looks because of the counters", shown(t, "plimsoll_eviction_looks_total", byCounters)-counters, 0)
+			expect(t, "looks because of the kernel", shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))-kernel, 1)
+			expect(t, "looks because of the counters", shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters, 0)
 			wait(5 * time.Second)
-			expect(t, "looks while the threshold stays met", shown(t, "plimsoll_eviction_looks_total", byCounters)-counters > 0, true)
+			expect(t, "looks while the threshold stays met", shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters > 0, true)
 		})
 	})
 }

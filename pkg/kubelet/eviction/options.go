@@ -133,7 +133,6 @@ func (m *Manager) adopt(o Options) {
 	if l.gate != nil {
 		l.gate.adopt(&o)
 	}
-	m.report.every = o.MonitoringPeriod
 	m.options.Store(&o)
 }
 

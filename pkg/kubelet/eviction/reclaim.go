@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/klog/v2"
-
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -54,16 +52,15 @@ func (r *reclaimer) view() []snapshot.Reclaim {
 }
 
 // reclaim begins to free what the node itself can give.
-func (m *Manager) reclaim(ctx context.Context, q policy.ReclaimRequest) {
+func (m *Manager) reclaim(ctx context.Context, decision uint64, q policy.ReclaimRequest) {
 	if !m.reclaims.begin(&q, m.config.Clock.Now()) {
 		return
 	}
 	m.work.Go(func() {
 		got, err := m.config.Reclaimer.Reclaim(ctx, q)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Eviction manager: node-level reclaim was not complete", "signal", q.Signal, "device", q.Device)
-		}
-		m.reclaims.end(&q, m.config.Clock.Now(), got, err)
+		now := m.config.Clock.Now()
+		m.reclaims.end(&q, now, got, err)
+		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: ReclaimEnded, Reclaim: &q, Reclaimed: got, Err: err})
 		m.Wake()
 	})
 }

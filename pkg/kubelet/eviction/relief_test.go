@@ -74,7 +74,7 @@ func latency(t *testing.T, m *Manager, called <-chan struct{}, pod *v1.Pod) time
 // caller is what makes the sync loop ask at once.
 func caller(c *Config) (called chan struct{}) {
 	called = make(chan struct{}, 100)
-	c.OnRelief = func() { called <- struct{}{} }
+	c.Sinks = append(c.Sinks, OnRelief("waiting pods", func() { called <- struct{}{} }))
 	return called
 }
 

@@ -91,7 +91,7 @@ func TestASlowRuntimeIsNotSilent(t *testing.T) {
 					collection := time.Duration(test.requests) * test.each
 					// It is known after a few collections how slow the runtime is.
 					wait(3*collection + time.Minute)
-					events := len(s.eventsOf(eventSilent)) + len(s.eventsOf(eventBlind))
+					events := len(s.eventsOf(eventRuntimeSilent)) + len(s.eventsOf(eventSignalUnknown))
 					s.mu.Lock()
 					if test.images {
 						s.node.images.used = 95 * gi
@@ -108,7 +108,7 @@ func TestASlowRuntimeIsNotSilent(t *testing.T) {
 					blind, _ := m.Blind(v1.NodeDiskPressure)
 					expect(t, "blind signals", blind, []string(nil))
 					expect(t, "silence is shown", shown(t, "plimsoll_eviction_runtime_silent"), 0.0)
-					expect(t, "events", len(s.eventsOf(eventSilent))+len(s.eventsOf(eventBlind))-events, 0)
+					expect(t, "events", len(s.eventsOf(eventRuntimeSilent))+len(s.eventsOf(eventSignalUnknown))-events, 0)
 					s.set(0, 0, 0)
 				})
 			})

@@ -238,11 +238,19 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	m := o.manager
 	m.ledger.sweep(now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	m.look(ctx, m.loop.collector.collect(ctx, question{}))
-	m.work.Wait()
+	o.settle(ctx)
 	if len(o.reclaims) > 0 {
 		o.clock.SetTime(now.Add(time.Millisecond))
 		m.look(ctx, m.loop.collector.collect(ctx, question{}))
-		m.work.Wait()
+		o.settle(ctx)
 	}
 	return o.take(m)
+}
+
+// settle waits for what a round has begun, and lets the sinks handle it.
+func (o *ourManager) settle(ctx context.Context) {
+	o.manager.work.Wait()
+	for _, w := range o.manager.sinks.workers {
+		w.drain(ctx)
+	}
 }

@@ -20,6 +20,8 @@ func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 	holding, dry := rules.rehearsed()
 	d, next := decide(s, holding, m)
 	d.DryRun, next.rehearsal = rehearse(s, dry, m.rehearsal)
+	next.number = m.number + 1
+	d.Number = next.number
 	return d, next
 }
 
@@ -33,7 +35,7 @@ func decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
 	next.look(s)
 	r := &round{snapshot: s, rules: rules, memory: &next, before: &m, decision: &d}
 	if rules.LocalStorageLimits {
-		d.LocalStorage = localStorage(s, rules.Timing)
+		d.Victims = localStorage(s, rules.Timing)
 	}
 	r.serveAll()
 	r.schedule()

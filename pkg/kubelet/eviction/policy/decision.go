@@ -8,8 +8,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Decision is what should be done about one snapshot, and why. It shares pods with the snapshot and is not changed afterwards.
+// Decision is what should be done about one snapshot, and why. It shares pods with the snapshot and is not changed
+// afterwards.
 type Decision struct {
+	// Number counts the decisions of the agent since its start, from 1. What becomes of a decision is reported under it.
+	Number uint64
 	// At is the snapshot's time.
 	At time.Time
 	// Conditions has one entry per type of ConditionTypes, in that order.
@@ -17,10 +20,9 @@ type Decision struct {
 	// Starved says for each need what was found and what is done about it, the most urgent one first. It is empty when no
 	// threshold may act.
 	Starved []Starved
-	// Victims are to be evicted now, in this order, side by side.
+	// Victims are to be evicted now, side by side: first those that exceed a limit of local storage, in the order of UIDs,
+	// then those evicted for a threshold, in the order of their ranking.
 	Victims []Victim
-	// LocalStorage are the pods that broke limits of their own, to be evicted as well.
-	LocalStorage []Victim
 	// Reclaims are the node-level reclaims to begin before pods have to go.
 	Reclaims []ReclaimRequest
 	// LookAgain is when there is a reason to look before the configured period is over; zero when there is none.
@@ -68,12 +70,9 @@ const (
 
 // Victim is a pod to evict.
 type Victim struct {
-	Pod *snapshot.Pod
-	// Signal is NoSignal for a broken limit; Metric is the name under which either is counted.
-	Signal snapshot.Signal
-	Metric string
-	Hard   bool
-	// Since is when a threshold of the need could first act; zero for a broken limit.
+	Pod   *snapshot.Pod
+	Cause Cause
+	// Since is when a threshold of the need could first act; zero for a limit.
 	Since time.Time
 	// GraceSeconds is what the pod gets to end.
 	GraceSeconds int64
@@ -85,6 +84,47 @@ type Victim struct {
 	Message     string
 	Annotations map[string]string
 }
+
+// Cause is what a pod is evicted for: a threshold of the node, or a limit of the pod itself.
+type Cause struct {
+	Kind CauseKind
+	// Signal is that of the threshold, NoSignal for a limit.
+	Signal snapshot.Signal
+	// Limit is the name of the limit that the pod exceeds, empty for a threshold.
+	Limit string
+}
+
+// CauseKind is the kind of a cause. Its values are labels of metrics.
+type CauseKind string
+
+// The kinds of causes.
+const (
+	// HardThreshold: the node is below a hard eviction threshold.
+	HardThreshold CauseKind = "hard"
+	// SoftThreshold: the node is below a soft eviction threshold for longer than its grace period.
+	SoftThreshold CauseKind = "soft"
+	// LocalStorageLimit: the pod uses more local storage than a limit of it allows.
+	LocalStorageLimit CauseKind = "limit"
+)
+
+// thresholdCause is the cause of an eviction for a threshold.
+func thresholdCause(signal snapshot.Signal, hard bool) Cause {
+	if hard {
+		return Cause{Kind: HardThreshold, Signal: signal}
+	}
+	return Cause{Kind: SoftThreshold, Signal: signal}
+}
+
+// Name is the name under which evictions for the cause are counted: the signal, or the limit.
+func (c Cause) Name() string {
+	if c.Kind == LocalStorageLimit {
+		return c.Limit
+	}
+	return c.Signal.String()
+}
+
+// Hard reports whether pods get no time to end: hard thresholds and limits.
+func (c Cause) Hard() bool { return c.Kind != SoftThreshold }
 
 // ReclaimRequest asks for what the node itself can give back on a device.
 type ReclaimRequest struct {
@@ -111,6 +151,9 @@ func (d *Decision) Condition(t v1.NodeConditionType) Condition {
 
 // Resource is what is being reclaimed for the need, by the name shown to users.
 func (s *Starved) Resource() v1.ResourceName { return s.Signal.Resource() }
+
+// Cause is the cause of evictions for the need.
+func (s *Starved) Cause() Cause { return thresholdCause(s.Signal, s.Hard) }
 
 // Acting tells whether something is done or waited for, so that users should hear of it.
 func (s *Starved) Acting() bool {

@@ -22,8 +22,8 @@ func TestD1HardWinsOverSoft(t *testing.T) {
 	w.evicts(w.after(time.Second))
 	d := w.available(snapshot.MemoryAvailable, 500*mi).after(2 * time.Minute)
 	w.evicts(d, "hog")
-	if v := d.Victims[0]; !v.Hard || v.GraceSeconds != 1 {
-		t.Errorf("hard %v, grace %d; want a hard eviction with 1 s", v.Hard, v.GraceSeconds)
+	if v := d.Victims[0]; !v.Cause.Hard() || v.GraceSeconds != 1 {
+		t.Errorf("hard %v, grace %d; want a hard eviction with 1 s", v.Cause.Hard(), v.GraceSeconds)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	violator := violatorPod("violator", 10*mi, 20*mi)
 	s.Pods = append(s.Pods, violator)
 	d, memory := Decide(s, w.rules, Memory{})
-	if got := names(d.LocalStorage); fmt.Sprint(got) != "[violator]" {
+	if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
 		t.Errorf("local storage %v", got)
 	}
 	w.evicts(d, "hog")
@@ -90,8 +90,8 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	s2.Taken = s.Taken.Add(20 * time.Second)
 	s2.InFlight = []snapshot.InFlight{{UID: "violator", State: snapshot.Failed, Started: s.Taken, Changed: s.Taken.Add(10 * time.Second)}}
 	d, _ = Decide(&s2, w.rules, memory)
-	if len(d.LocalStorage) != 0 {
-		t.Errorf("local storage %v again at once", names(d.LocalStorage))
+	if len(exceeding(d.Victims)) != 0 {
+		t.Errorf("local storage %v again at once", names(exceeding(d.Victims)))
 	}
 	w.evicts(d, "hog")
 }
@@ -180,8 +180,8 @@ func TestD11AbsentFieldsBreakNothing(t *testing.T) {
 		pod.Stats.EphemeralStorage = nil
 		s.Pods = append(s.Pods, pod)
 	}
-	if d, _ := Decide(s, w.rules, Memory{}); len(d.LocalStorage) != 0 {
-		t.Errorf("evicted %v", names(d.LocalStorage))
+	if d, _ := Decide(s, w.rules, Memory{}); len(exceeding(d.Victims)) != 0 {
+		t.Errorf("evicted %v", names(exceeding(d.Victims)))
 	}
 }
 
@@ -295,8 +295,8 @@ func TestD31SoftWithoutGraceStaysSoft(t *testing.T) {
 	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)), spec{name: "hog", memory: gi, grace: &forty})
 	d := w.available(snapshot.MemoryAvailable, mi).after(time.Second)
 	w.evicts(d, "hog")
-	if v := d.Victims[0]; v.Hard || v.GraceSeconds != 40 {
-		t.Errorf("hard %v, grace %d", v.Hard, v.GraceSeconds)
+	if v := d.Victims[0]; v.Cause.Hard() || v.GraceSeconds != 40 {
+		t.Errorf("hard %v, grace %d", v.Cause.Hard(), v.GraceSeconds)
 	}
 	if d.Condition(v1.NodeMemoryPressure).HardMet {
 		t.Error("no hard threshold is met")

@@ -9,10 +9,14 @@ import (
 // DryRun is what the thresholds in dry run would do, and limits of pods in dry run. Nothing of it is carried out, and it has no
 // influence on anything else in the decision: neither on conditions, nor on what is done for other thresholds.
 type DryRun struct {
-	Starved      []Starved
-	Victims      []Victim
-	LocalStorage []Victim
-	Reclaims     []ReclaimRequest
+	Starved  []Starved
+	Victims  []Victim
+	Reclaims []ReclaimRequest
+}
+
+// Reclaiming reports whether a node-level reclaim for the signal would begin.
+func (d *DryRun) Reclaiming(signal snapshot.Signal) bool {
+	return slices.ContainsFunc(d.Reclaims, func(q ReclaimRequest) bool { return q.Signal == signal })
 }
 
 // rehearsed splits rules in two: those that hold, and those that are only rehearsed, which is nil when there is nothing of the kind.
@@ -41,5 +45,5 @@ func rehearse(s *snapshot.Snapshot, dry *Rules, m *Memory) (DryRun, *Memory) {
 		m = &Memory{}
 	}
 	d, next := decide(s, dry, *m)
-	return DryRun{Starved: d.Starved, Victims: d.Victims, LocalStorage: d.LocalStorage, Reclaims: d.Reclaims}, &next
+	return DryRun{Starved: d.Starved, Victims: d.Victims, Reclaims: d.Reclaims}, &next
 }

@@ -67,11 +67,11 @@ func TestDryRunOfLocalStorageLimits(t *testing.T) {
 	rules.LocalStorageLimits, rules.LocalStorageDryRun = true, true
 	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(), Pods: []snapshot.Pod{violatorPod("limited", mi, 2*mi)}}
 	d, _ := Decide(s, rules, Memory{})
-	if len(d.LocalStorage) != 0 || len(d.DryRun.LocalStorage) != 1 {
-		t.Errorf("evicted %d, in dry run %d; want 0 and 1", len(d.LocalStorage), len(d.DryRun.LocalStorage))
+	if len(d.Victims) != 0 || len(exceeding(d.DryRun.Victims)) != 1 {
+		t.Errorf("evicted %d, in dry run %d; want 0 and 1", len(d.Victims), len(d.DryRun.Victims))
 	}
 	rules.LocalStorageLimits = false
-	if d, _ := Decide(s, rules, Memory{}); len(d.LocalStorage)+len(d.DryRun.LocalStorage) != 0 {
+	if d, _ := Decide(s, rules, Memory{}); len(d.Victims)+len(d.DryRun.Victims) != 0 {
 		t.Error("limits are off, and still looked at")
 	}
 }
@@ -91,7 +91,7 @@ func TestEverythingInDryRunCommandsNothing(t *testing.T) {
 			s.Pods = append(s.Pods, violatorPod("limited", mi, 2*mi))
 			var d Decision
 			d, m = Decide(s, rules, m)
-			if len(d.Victims)+len(d.LocalStorage)+len(d.Reclaims)+len(d.Starved) > 0 {
+			if len(d.Victims)+len(d.Reclaims)+len(d.Starved) > 0 {
 				t.Fatalf("a command in dry run: %+v", d)
 			}
 			for _, c := range d.Conditions {

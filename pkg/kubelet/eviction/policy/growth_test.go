@@ -184,7 +184,7 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 			violator.Cgroup = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(test.holds), s.Taken)}
 			s.Pods = append(s.Pods, violator)
 			d, _ := Decide(s, w.rules, Memory{})
-			if got := names(d.LocalStorage); fmt.Sprint(got) != "[violator]" {
+			if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
 				t.Errorf("local storage %v", got)
 			}
 			w.evicts(d, test.victims...)

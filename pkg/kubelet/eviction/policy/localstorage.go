@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Names under which evictions for broken limits are counted in the metric of evictions.
+// Names of limits, which are labels of the metric of evictions.
 const (
 	EmptyDirLimit         = "emptydirfs.limit"
 	PodStorageLimit       = "ephemeralpodfs.limit"
@@ -30,13 +30,13 @@ func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
 		if pod.Limits == nil || pod.Critical || pod.Stats == nil || beingStopped(s, pod, t) {
 			continue
 		}
-		metric, message := brokenLimit(pod)
-		if metric == "" {
+		limit, message := exceededLimit(pod)
+		if limit == "" {
 			continue
 		}
 		victims = append(victims, Victim{
-			Pod: pod, Metric: metric, Hard: true, GraceSeconds: immediateGrace, Message: message,
-			Expected: pod.Release(s.Layout), Hasten: pod.Terminating != nil,
+			Pod: pod, Cause: Cause{Kind: LocalStorageLimit, Limit: limit}, GraceSeconds: immediateGrace,
+			Message: message, Expected: pod.Release(s.Layout), Hasten: pod.Terminating != nil,
 		})
 	}
 	slices.SortFunc(victims, func(a, b Victim) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
@@ -54,8 +54,9 @@ func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 	return pod.Terminating != nil && !pod.Terminating.Deadline.IsZero() && pod.Terminating.Deadline.Sub(s.Taken) <= t.Patience
 }
 
-// brokenLimit names the first limit that the pod breaks: of a volume, of the pod, of a container. An absent figure breaks none.
-func brokenLimit(pod *snapshot.Pod) (metric, message string) {
+// exceededLimit names the first limit that the pod exceeds: of a volume, of the pod, of a container. An absent figure
+// exceeds none.
+func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 	for i := range pod.Limits.EmptyDirs {
 		l := &pod.Limits.EmptyDirs[i]
 		if volumeUsage(pod.Stats, l.Name).Cmp(l.Limit) > 0 {

@@ -76,16 +76,16 @@ func TestLocalStorageLimits(t *testing.T) {
 			// Writable layers count also where images have a device of their own (D30).
 			d, _ := Decide(&snapshot.Snapshot{Taken: start, Layout: layoutOf(true, false), Pods: []snapshot.Pod{pod}}, rules, Memory{})
 			if test.metric == "" {
-				if len(d.LocalStorage) != 0 {
-					t.Fatalf("evicted: %+v", d.LocalStorage)
+				if len(d.Victims) != 0 {
+					t.Fatalf("evicted: %+v", d.Victims)
 				}
 				return
 			}
-			if len(d.LocalStorage) != 1 {
+			if len(d.Victims) != 1 {
 				t.Fatal("not evicted")
 			}
-			if v := d.LocalStorage[0]; v.Metric != test.metric || v.Message != test.message || v.GraceSeconds != 1 {
-				t.Errorf("%q %q grace %d", v.Metric, v.Message, v.GraceSeconds)
+			if v := d.Victims[0]; v.Cause.Name() != test.metric || v.Message != test.message || v.GraceSeconds != 1 {
+				t.Errorf("%q %q grace %d", v.Cause.Name(), v.Message, v.GraceSeconds)
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 // Memory is what one decision hands to the next. The zero value is that of an agent that has just started. It is a value:
 // Decide returns a new one and leaves the old as it was.
 type Memory struct {
+	// number is that of the last decision.
+	number     uint64
 	clocks     []clock
 	conditions [len(ConditionTypes)]conditionMemory
 	signals    [snapshot.NumSignals]signalMemory

@@ -43,7 +43,8 @@ type pending struct {
 // their own are in flight too.
 func (r *round) pendingFor(n *need) pending {
 	p, s, t := pending{}, r.snapshot, r.rules.Timing
-	limits := r.decision.LocalStorage
+	// At most one need begins evictions in a round, so that until then all victims are those of limits.
+	limits := r.decision.Victims
 	if len(s.InFlight) == 0 && len(limits) == 0 && !anyTerminating(s.Pods) {
 		return p
 	}

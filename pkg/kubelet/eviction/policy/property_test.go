@@ -176,18 +176,18 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 				if v.Pod.Critical {
 					t.Fatalf("%s is critical", v.Pod.Object.Name)
 				}
-				o := s.Signals[v.Signal]
+				o := s.Signals[v.Cause.Signal]
 				if !o.Known() {
-					t.Fatalf("evicted for %s, which nobody has seen", v.Signal)
+					t.Fatalf("evicted for %s, which nobody has seen", v.Cause.Signal)
 				}
-				if g, _ := groupOf(v.Signal, s.Layout); g.disk() && s.RuntimeSilent {
-					t.Fatalf("evicted for %s, and nobody knows who fills it", v.Signal)
+				if g, _ := groupOf(v.Cause.Signal, s.Layout); g.disk() && s.RuntimeSilent {
+					t.Fatalf("evicted for %s, and nobody knows who fills it", v.Cause.Signal)
 				}
 				met := slices.ContainsFunc(rules.Thresholds, func(th Threshold) bool {
-					return th.Signal == v.Signal && th.Soft != v.Hard && th.met(o, true)
+					return th.Signal == v.Cause.Signal && th.Soft != v.Cause.Hard() && th.met(o, true)
 				})
 				if !met {
-					t.Fatalf("evicted for %s, which is not met", v.Signal)
+					t.Fatalf("evicted for %s, which is not met", v.Cause.Signal)
 				}
 			}
 		}

@@ -170,7 +170,7 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 				t.Fatalf("asks for %+v", q)
 			}
 			for _, v := range d.Victims {
-				if v.Signal == q.Signal {
+				if v.Cause.Signal == q.Signal {
 					t.Fatalf("%s is reclaimed and %s is evicted for it", q.Signal, v.Pod.Object.Name)
 				}
 			}

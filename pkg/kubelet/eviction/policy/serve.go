@@ -128,7 +128,7 @@ func (r *round) growthOf(n *need) growth {
 func (r *round) victim(n *need, c *candidate) Victim {
 	t := &r.rules.Thresholds[n.trigger]
 	v := Victim{
-		Pod: c.pod, Signal: n.signal, Metric: n.signal.String(), Hard: n.hard, Hasten: c.slow,
+		Pod: c.pod, Cause: thresholdCause(n.signal, n.hard), Hasten: c.slow,
 		Since: r.memory.acting[n.group], GraceSeconds: r.grace(n, c.pod), Expected: c.pod.Release(r.snapshot.Layout),
 	}
 	v.Message, v.Annotations = explain(t, r.figures(n), c.pod)
