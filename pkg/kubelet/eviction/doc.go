@@ -13,6 +13,8 @@
 //	loop       when to look, and one look
 //	ledger     what was begun and is not over
 //	act        evictions and node-level reclaim
-//	report     events, metrics, logs, node conditions
+//	round      a decision with what it was made from, and results: what becomes of its parts, under its number
+//	notices    what of a round is worth telling users
+//	sinks      events, log, metrics and what else receives rounds and results, each with a queue and a goroutine
 //	admit      answers to pods that want to enter
 package eviction

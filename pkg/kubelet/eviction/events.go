@@ -41,18 +41,19 @@ func (s *eventSink) Round(_ context.Context, r *Round) {
 }
 
 func (s *eventSink) notice(n *Notice) {
+	warn := v1.EventTypeWarning
 	switch n.Kind {
 	case Reclaiming:
-		s.warn(eventThresholdMet, "Attempting to reclaim %s", n.Need.Resource())
+		s.recorder.Eventf(s.node, warn, eventThresholdMet, "Attempting to reclaim %s", n.Need.Resource())
 	case SignalsUnknown:
-		s.warn(eventSignalUnknown, "Signals %v are unknown since %s; %s stays %v", n.Condition.Blind, n.since(),
-			n.Condition.Type, n.Condition.True)
+		s.recorder.Eventf(s.node, warn, eventSignalUnknown, "Signals %v are unknown since %s; %s stays %v", n.Condition.Blind,
+			n.since(), n.Condition.Type, n.Condition.True)
 	case RuntimeSilent:
-		s.warn(eventRuntimeSilent,
+		s.recorder.Eventf(s.node, warn, eventRuntimeSilent,
 			"The container runtime has not reported pod stats since %s; no pod is evicted for file systems", n.since())
 	case CountersUnreadable:
-		s.warn(eventCountersUnreadable, "Memory counters cannot be read since %s, memory is only read every %v: %v",
-			n.since(), s.period(), n.Err)
+		s.recorder.Eventf(s.node, warn, eventCountersUnreadable,
+			"Memory counters cannot be read since %s, memory is only read every %v: %v", n.since(), s.period(), n.Err)
 	case DryRunVictim:
 		c, first := n.Victim.Cause, ""
 		if n.AfterReclaim {
@@ -65,10 +66,6 @@ func (s *eventSink) notice(n *Notice) {
 }
 
 func (n *Notice) since() string { return n.Since.UTC().Format(time.RFC3339) }
-
-func (s *eventSink) warn(reason, format string, args ...any) {
-	s.recorder.Eventf(s.node, v1.EventTypeWarning, reason, format, args...)
-}
 
 // Result implements Sink. Only a request that began the termination is an eviction; one that made a pod terminate sooner
 // is reported as that, and one that changed nothing is not worth an event.

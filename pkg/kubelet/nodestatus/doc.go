@@ -46,7 +46,7 @@
 //
 // What was built before the Updater reaches it through closures over its variable, which is set before anything runs:
 //
-//	eviction:  OnConditionChange:  func() { updater.PressureChanged() }
+//	eviction:  OnConditionTrue("node-status", func() { updater.PressureChanged() })
 //	shutdown:  SyncNodeStatusFunc: func(ctx context.Context) { updater.SyncNow(ctx) }
 //	predicate: lifecycle.NewPredicateAdmitHandler(view.CachedNode, …)
 //	cm.Start:  node, err := view.Node(ctx); cm.Start(ctx, node, …, view.Node, …)
