@@ -138,3 +138,22 @@ func TestModelReleaseGrowsWithItsPod(t *testing.T) {
 		expect(t, "evicted", n.evicted(time.Minute), []string{"leak"})
 	})
 }
+
+// TestModelSoftThresholdWaitsForADeletedPod: a pod that covers what a soft threshold misses has been deleted, and has
+// 45 s of its grace period left. Victims of the threshold get up to a minute, so none would be gone much sooner.
+func TestModelSoftThresholdWaitsForADeletedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := smallNode(100 * mi)
+		const soft = gi
+		n.settings.soft = float64(soft)
+		n.settings.config.Soft = map[string]string{"memory.available": fmt.Sprint(soft)}
+		n.settings.config.SoftGracePeriods = map[string]string{"memory.available": "10s"}
+		deleted := n.add("deleted", gi)
+		deleted.ending = time.Minute
+		n.add("other", 2*gi)
+		n.leaves(600 * mi)
+		n.after(5*time.Second, "a pod is deleted", func() { n.deletes(deleted, 50*time.Second) })
+		playFound(t, n)
+		expect(t, "nobody is evicted", len(n.orders), 0)
+	})
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -61,10 +62,25 @@ func (r *round) pendingFor(n *need) pending {
 			p.addInFlight(n, s, f, pods[f.UID], t)
 		}
 	}
+	near := r.near(n)
 	for i := range s.Pods {
-		p.addTerminating(n, s, &s.Pods[i], t)
+		p.addTerminating(n, s, &s.Pods[i], near, t.Patience)
 	}
 	return p
+}
+
+// near is how long a pod that somebody else stops may still take and be waited for: for a hard need as long as a kill
+// takes, for a soft one as long as a victim of its own might. Such a victim would free nothing sooner.
+func (r *round) near(n *need) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Second)
+	limit := r.rules.MaxPodGracePeriodSeconds
+	switch {
+	case n.hard:
+		return r.rules.Timing.KillTime
+	case limit < 0 || limit > longest:
+		return math.MaxInt64
+	}
+	return max(r.rules.Timing.Patience, time.Duration(limit)*time.Second)
 }
 
 func anyTerminating(pods []snapshot.Pod) bool {
@@ -131,20 +147,16 @@ func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
 	return s.RuntimeSilent && s.Taken.Sub(f.Deadline) < SilentPatience
 }
 
-// addTerminating counts pods that somebody else is already stopping, when their end is near.
-func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) {
+// addTerminating counts a pod that somebody else is already stopping, when its end is near.
+func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, near, patience time.Duration) {
 	if pod.Terminating == nil || p.busy[pod.UID] != 0 || p.slow[pod.UID] {
 		return
 	}
 	left := pod.Terminating.Deadline.Sub(s.Taken)
-	near := t.Patience
-	if n.hard {
-		near = t.KillTime
-	}
 	switch {
 	case pod.Terminating.Deadline.IsZero() || left > near:
 		p.slow[pod.UID] = true
-	case -left < t.Patience:
+	case -left < patience:
 		p.expect(pod.UID, n.group.returns(pod, s.Layout))
 	}
 }

@@ -30,3 +30,29 @@ func TestTwoFiguresOfRelease(t *testing.T) {
 		})
 	}
 }
+
+// TestASoftNeedWaitsForAPodThatOthersStop: a deleted pod covers a soft need. Another pod would be given as much grace
+// as the configuration allows, so that it is not evicted while the deleted one has no more than that left.
+func TestASoftNeedWaitsForAPodThatOthersStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit   int64
+		left    time.Duration
+		victims []string
+	}{
+		"as long as a victim may take":            {60, time.Minute, nil},
+		"longer":                                  {60, 61 * time.Second, []string{"other"}},
+		"late, within patience":                   {60, -29 * time.Second, nil},
+		"late, beyond patience":                   {60, -30 * time.Second, []string{"other"}},
+		"within patience though victims get none": {0, 30 * time.Second, nil},
+		"longer though victims get none":          {0, 31 * time.Second, []string{"other"}},
+		"victims get their own grace":             {-1, time.Hour, nil},
+		"more than a duration holds":              {1 << 62, time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)),
+				spec{name: "other", memory: 2 * gi}, spec{name: "deleted", memory: 600 * mi, terminatingIn: test.left})
+			w.rules.MaxPodGracePeriodSeconds = test.limit
+			w.evicts(w.available(snapshot.MemoryAvailable, 500*mi).after(time.Second), test.victims...)
+		})
+	}
+}
