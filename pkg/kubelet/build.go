@@ -7,6 +7,8 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/utils/clock"
@@ -91,6 +93,12 @@ type build struct {
 	node      nodeParts
 	servers   serverParts
 }
+
+// gates are the feature gates of the process, which stock's managers read themselves. They are set before New is called
+// and do not change afterwards. Only the composition reads them: parts get plain values.
+var gates featuregate.FeatureGate = utilfeature.DefaultFeatureGate
+
+func enabled(gate featuregate.Feature) bool { return gates.Enabled(gate) }
 
 func (b *build) setupFailed(err error) {
 	b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeWarning, events.KubeletSetupFailed, "%s", err.Error())

@@ -51,7 +51,7 @@ func (b *build) declareFeatures(ctx context.Context) (err error) {
 	} else if status != nil {
 		b.volumes.state.SetRuntimeFeatures(status.Features)
 	}
-	b.admission.declared, err = nodestatus.DiscoverFeatures(b.volumes.state.RuntimeFeatures())
+	b.admission.declared, err = nodestatus.DiscoverFeatures(gates, b.volumes.state.RuntimeFeatures())
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
@@ -59,6 +60,7 @@ func (b *build) registration() nodestatus.Registration {
 		Labels: b.Flags.NodeLabels, Taints: b.Config.RegisterWithTaints,
 		ControllerAttachDetach: b.Config.EnableControllerAttachDetach,
 		ExternalCloudProvider:  cloudprovider.IsExternal(b.Flags.CloudProvider),
+		GetOnExistsOnly:        enabled(features.KubeletRegistrationGetOnExistsOnly),
 	}
 }
 

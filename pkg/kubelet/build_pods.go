@@ -6,8 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -40,9 +38,6 @@ type podParts struct {
 type probeResults struct {
 	liveness, readiness, startup results.Manager
 }
-
-// enabled reads a feature gate of the process. Gates are set before New is called and do not change after.
-func enabled(gate featuregate.Feature) bool { return utilfeature.DefaultFeatureGate.Enabled(gate) }
 
 func (b *build) makePods(context.Context) error {
 	p := &b.pods

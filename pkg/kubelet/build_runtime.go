@@ -101,14 +101,14 @@ func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
 func (b *build) containerSpec() containerspec.Config {
 	machine := b.Machine
 	cfg := containerspec.Config{
-		Layout: b.layout, Features: containerspec.CurrentFeatures(), ClusterDomain: b.Config.ClusterDomain, NodeIPs: b.Identity.NodeIPs,
+		Layout: b.layout, Features: containerspec.FeaturesFrom(gates), ClusterDomain: b.Config.ClusterDomain, NodeIPs: b.Identity.NodeIPs,
 		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager, DNS: b.runtime.dns,
 		UserNamespaces: b.volumes.userNamespaces, HostFiles: machine.HostUtil, Subpaths: machine.Subpather,
 		RuntimeHandlers:     b.volumes.state.RuntimeHandlers,
 		Node:                b.sources.view.Node,
 		HostIPs:             b.sources.view.HostIPs,
 		RequestPodReinspect: b.reinspect,
-		OnPodSandboxReady:   containerspec.SandboxReady(b.pods.status),
+		OnPodSandboxReady:   containerspec.SandboxReady(b.pods.status, enabled(features.PodReadyToStartContainersCondition)),
 	}
 	cfg.PodCPUAndMemoryStats = b.podStats
 	if !b.Clients.Standalone() {

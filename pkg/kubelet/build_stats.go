@@ -82,10 +82,7 @@ func (b *build) reclaimer() reclaim.Config {
 			Images:      plan.Policy{MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration},
 			Containers:  plan.ContainerPolicy{Keep: int(flags.MaxPerPodContainerCount), MinAge: flags.MinimumGCAge.Duration},
 		},
-		Hooks: b.runtime.imageGCHooks,
-		Features: reclaim.Features{
-			RuntimeClassInImageCRI: enabled(features.RuntimeClassInImageCriAPI),
-			ImageVolume:            enabled(features.ImageVolume),
-		},
+		Hooks:    b.runtime.imageGCHooks,
+		Features: reclaim.FeaturesFrom(gates),
 	}
 }

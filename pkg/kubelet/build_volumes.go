@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 	"k8s.io/kubernetes/pkg/kubelet/userns"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
@@ -44,7 +45,10 @@ func (b *build) makeVolumes(ctx context.Context) error {
 	if b.Config.UserNamespaces != nil {
 		idsPerPod = b.Config.UserNamespaces.IDsPerPod
 	}
-	ranges := containerspec.UserNamespaceHost{Layout: b.layout, RuntimeHandlers: v.state.RuntimeHandlers, MaxPods: int(b.Config.MaxPods)}
+	ranges := containerspec.UserNamespaceHost{
+		Layout: b.layout, RuntimeHandlers: v.state.RuntimeHandlers, MaxPods: int(b.Config.MaxPods),
+		Enabled: enabled(features.UserNamespacesSupport),
+	}
 	v.userNamespaces, err = userns.MakeUserNsManager(b.logger(ctx), ranges, idsPerPod)
 	return err
 }

@@ -97,7 +97,7 @@ func (b *build) statusGenerator() *generator.Generator {
 		NodeIPs:         b.Identity.NodeIPs,
 		Evictors:        []generator.Evictor{b.workers.deadline},
 		Recorder:        b.Observability.Recorder,
-		Features:        generator.FeaturesFromGates(),
+		Features:        generator.FeaturesFrom(gates),
 	}
 	if !b.Clients.Standalone() {
 		cfg.RuntimeClasses, cfg.HostIPs = b.objects.runtimeClasses, b.sources.view.HostIPs
@@ -115,7 +115,7 @@ func (b *build) syncer() podsync.Config {
 		Requeue:  b.requeue,
 		Relist:   b.relist,
 		Recorder: b.Observability.Recorder, Tracer: b.Observability.TracerProvider.Tracer(instrumentationScope),
-		Features: podsync.FeaturesFromGates(),
+		Features: podsync.FeaturesFrom(gates),
 	}
 	if b.objects.secrets != nil {
 		cfg.Secrets, cfg.ConfigMaps = b.objects.secrets, b.objects.configMaps

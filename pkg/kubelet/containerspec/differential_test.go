@@ -41,7 +41,7 @@ func TestSameAsStockWithoutFeatures(t *testing.T) {
 	gate := utilfeature.DefaultFeatureGate
 	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, gate, version.MustParse("1.32"))
 	featuregatetesting.SetFeatureGateDuringTest(t, gate, features.RecursiveReadOnlyMounts, false)
-	if got := containerspec.CurrentFeatures(); got != (containerspec.Features{}) {
+	if got := containerspec.FeaturesFrom(gate); got != (containerspec.Features{}) {
 		t.Fatalf("still on: %+v", got)
 	}
 	compareMany(t)

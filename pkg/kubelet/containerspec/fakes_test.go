@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -99,7 +100,7 @@ func (w *world) makePodDir(t testing.TB) {
 func (w *world) config() containerspec.Config {
 	return containerspec.Config{
 		Layout:              w.layout(),
-		Features:            containerspec.CurrentFeatures(),
+		Features:            containerspec.FeaturesFrom(utilfeature.DefaultFeatureGate),
 		ClusterDomain:       "cluster.local",
 		NodeIPs:             w.nodeIPs,
 		Resources:           w,

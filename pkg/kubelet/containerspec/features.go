@@ -1,7 +1,7 @@
 package containerspec
 
 import (
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 )
 
@@ -19,14 +19,13 @@ type Features struct {
 	RecursiveReadOnlyMounts bool
 }
 
-// CurrentFeatures reads the process-wide feature gate. Call it once the gate is final.
-func CurrentFeatures() Features {
-	gate := utilfeature.DefaultFeatureGate
+// FeaturesFrom reads the gates.
+func FeaturesFrom(gates featuregate.FeatureGate) Features {
 	return Features{
-		EnvFiles:                gate.Enabled(features.EnvFiles),
-		HostnameOverride:        gate.Enabled(features.HostnameOverride),
-		ImageVolume:             gate.Enabled(features.ImageVolume),
-		PodLevelResources:       gate.Enabled(features.PodLevelResources),
-		RecursiveReadOnlyMounts: gate.Enabled(features.RecursiveReadOnlyMounts),
+		EnvFiles:                gates.Enabled(features.EnvFiles),
+		HostnameOverride:        gates.Enabled(features.HostnameOverride),
+		ImageVolume:             gates.Enabled(features.ImageVolume),
+		PodLevelResources:       gates.Enabled(features.PodLevelResources),
+		RecursiveReadOnlyMounts: gates.Enabled(features.RecursiveReadOnlyMounts),
 	}
 }

@@ -5,10 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/features"
 	utilpod "k8s.io/kubernetes/pkg/util/pod"
 )
 
@@ -26,9 +24,11 @@ type PodStatuses interface {
 // It works in the caller's goroutine, the pod's worker. Stock starts one of its own, whose read of the status and later
 // write can undo what the worker wrote between them; the status manager does not block, so there is nothing to gain
 // from that.
-func SandboxReady(statuses PodStatuses) func(ctx context.Context, pod *v1.Pod) error {
+//
+// enabled is the gate PodReadyToStartContainersCondition; without it the function does nothing.
+func SandboxReady(statuses PodStatuses, enabled bool) func(ctx context.Context, pod *v1.Pod) error {
 	return func(ctx context.Context, pod *v1.Pod) error {
-		if !utilfeature.DefaultFeatureGate.Enabled(features.PodReadyToStartContainersCondition) {
+		if !enabled {
 			return nil
 		}
 		logger := klog.FromContext(ctx)

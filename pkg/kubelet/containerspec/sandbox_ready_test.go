@@ -6,10 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
 )
@@ -50,7 +47,7 @@ func TestSandboxReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &statuses{known: test.known}
-			if err := containerspec.SandboxReady(s)(context.Background(), pod); err != nil {
+			if err := containerspec.SandboxReady(s, true)(context.Background(), pod); err != nil {
 				t.Fatal(err)
 			}
 			if len(s.set) != 1 || s.set[0].Reason != test.reason || len(s.set[0].Conditions) != test.count {
@@ -68,10 +65,8 @@ func TestSandboxReady(t *testing.T) {
 }
 
 func TestSandboxReadyWithoutTheCondition(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate,
-		features.PodReadyToStartContainersCondition, false)
 	s := &statuses{}
-	if err := containerspec.SandboxReady(s)(context.Background(), basicPod()); err != nil || len(s.set) > 0 {
+	if err := containerspec.SandboxReady(s, false)(context.Background(), basicPod()); err != nil || len(s.set) > 0 {
 		t.Fatalf("set %v, %v", s.set, err)
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
 )
 
 const (
@@ -32,9 +30,9 @@ type idTools struct {
 	run        func(path string, args ...string) ([]byte, error)
 }
 
-func hostIDTools() idTools {
+func hostIDTools(enabled bool) idTools {
 	return idTools{
-		enabled:    utilfeature.DefaultFeatureGate.Enabled(features.UserNamespacesSupport),
+		enabled:    enabled,
 		lookupUser: func(name string) error { _, err := user.Lookup(name); return err },
 		lookPath:   exec.LookPath,
 		run:        func(path string, args ...string) ([]byte, error) { return exec.Command(path, args...).Output() },

@@ -19,6 +19,8 @@ type UserNamespaceHost struct {
 	RuntimeHandlers func() []kubecontainer.RuntimeHandler
 	// MaxPods is how many ID ranges the node must have room for.
 	MaxPods int
+	// Enabled is the gate UserNamespacesSupport. Without it /etc/subuid and /etc/subgid are not read.
+	Enabled bool
 }
 
 // GetPodDir returns the directory in which the pod's ID range is kept across restarts.
@@ -62,7 +64,7 @@ func (u UserNamespaceHost) HandlerSupportsUserNamespaces(name string) (bool, err
 // GetKubeletMappings returns first ID and number of IDs to make ranges from: those that /etc/subuid and /etc/subgid
 // give the user "kubelet", the same for both, else everything above the first range.
 func (u UserNamespaceHost) GetKubeletMappings(logger klog.Logger, idsPerPod uint32) (uint32, uint32, error) {
-	first, length, err := subordinateIDs(logger, hostIDTools())
+	first, length, err := subordinateIDs(logger, hostIDTools(u.Enabled))
 	if errors.Is(err, errNoSubordinateIDs) {
 		return idsPerPod, uint32(1<<32 - uint64(idsPerPod)), nil
 	}

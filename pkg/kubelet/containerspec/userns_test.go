@@ -19,6 +19,7 @@ func (w *world) userNamespaceHost() containerspec.UserNamespaceHost {
 		Layout:          w.layout(),
 		RuntimeHandlers: func() []kubecontainer.RuntimeHandler { return w.handlers },
 		MaxPods:         110,
+		Enabled:         true,
 	}
 }
 

@@ -21,6 +21,8 @@ type Registration struct {
 	ControllerAttachDetach bool
 	// ExternalCloudProvider adds the taint that the cloud controller removes, and leaves the addresses to it.
 	ExternalCloudProvider bool
+	// GetOnExistsOnly is the gate KubeletRegistrationGetOnExistsOnly: a Node whose creation is forbidden is not read.
+	GetOnExistsOnly bool
 }
 
 // Reporting is what the status says by configuration, and how often.
@@ -34,7 +36,7 @@ type Reporting struct {
 	MaxImages                     int32
 	LocalStorageCapacityIsolation bool
 	Endpoints                     v1.NodeDaemonEndpoints
-	// DeclaredFeatures are reported if the gate NodeDeclaredFeatures is on and they are not nil; see DiscoverFeatures.
+	// DeclaredFeatures are reported unless they are nil, as without the gate NodeDeclaredFeatures; see DiscoverFeatures.
 	DeclaredFeatures []string
 	// UpdateFrequency is how often the status is computed.
 	UpdateFrequency time.Duration

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/version"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	binaryversion "k8s.io/component-base/version"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
@@ -23,12 +22,12 @@ type Declared struct {
 
 // DiscoverFeatures finds the declared features from the feature gates, the binary's version, and what the runtime said
 // it can; nil means that it has not answered. It fails if the binary carries no version that can be read.
-func DiscoverFeatures(runtime *kubecontainer.RuntimeFeatures) (Declared, error) {
+func DiscoverFeatures(features featuregate.FeatureGate, runtime *kubecontainer.RuntimeFeatures) (Declared, error) {
 	own, err := version.Parse(binaryversion.Get().GitVersion)
 	if err != nil {
 		return Declared{}, fmt.Errorf("the version of this binary: %w", err)
 	}
-	node := ndf.NodeConfiguration{FeatureGates: gates{utilfeature.DefaultFeatureGate}, Version: own}
+	node := ndf.NodeConfiguration{FeatureGates: gates{features}, Version: own}
 	if runtime != nil {
 		node.RuntimeFeatures.UserNamespacesHostNetwork = runtime.UserNamespacesHostNetwork
 	}

@@ -10,10 +10,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
 )
 
 const (
@@ -66,7 +64,7 @@ func (u *Updater) createOrReconcile(ctx context.Context, initial *v1.Node) error
 		u.cfg.Startup.RecordRegisteredNewNode()
 		return nil
 	}
-	if !mayExist(err) {
+	if !u.mayExist(err) {
 		return fmt.Errorf("creating the node: %w", err)
 	}
 	existing, err := nodes.Get(ctx, string(u.Name()), metav1.GetOptions{})
@@ -82,9 +80,9 @@ func (u *Updater) createOrReconcile(ctx context.Context, initial *v1.Node) error
 
 // mayExist reports whether a node could be there although it could not be created. Who may not create may still update,
 // unless the gate says to take the refusal at its word.
-func mayExist(createErr error) bool {
+func (u *Updater) mayExist(createErr error) bool {
 	if apierrors.IsForbidden(createErr) {
-		return !utilfeature.DefaultFeatureGate.Enabled(features.KubeletRegistrationGetOnExistsOnly)
+		return !u.cfg.Registration.GetOnExistsOnly
 	}
 	return apierrors.IsAlreadyExists(createErr)
 }

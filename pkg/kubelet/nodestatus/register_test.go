@@ -97,14 +97,16 @@ func TestRegisterWhenCreateFails(t *testing.T) {
 	existing := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testNode}}
 	forbidden := apierrors.NewForbidden(v1.Resource("nodes"), testNode, errors.New("no"))
 	tests := []struct {
-		name     string
-		existing *v1.Node
-		create   error
-		get      error
-		ok       bool
+		name            string
+		existing        *v1.Node
+		create          error
+		get             error
+		getOnExistsOnly bool
+		ok              bool
 	}{
 		{name: "exists", existing: existing, ok: true},
 		{name: "forbidden, exists", existing: existing, create: forbidden, ok: true},
+		{name: "forbidden, not read", existing: existing, create: forbidden, getOnExistsOnly: true},
 		{name: "forbidden, does not exist", create: forbidden},
 		{name: "exists, cannot be read", existing: existing, get: forbidden},
 		{name: "server error", existing: existing, create: apierrors.NewInternalError(errors.New("oops"))},
@@ -118,7 +120,7 @@ func TestRegisterWhenCreateFails(t *testing.T) {
 			if tt.get != nil {
 				s.fail("get", tt.get)
 			}
-			u := newUpdater(t, s, w)
+			u := newUpdater(t, s, w, func(c *Config) { c.Registration.GetOnExistsOnly = tt.getOnExistsOnly })
 			if err := u.register(t.Context()); (err == nil) != tt.ok || u.report.registered != tt.ok {
 				t.Errorf("error %v, registered %v", err, u.report.registered)
 			}

@@ -6,9 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	stock "k8s.io/kubernetes/pkg/kubelet/nodestatus"
 )
@@ -75,7 +73,7 @@ func (c *Config) runtimeVersion(ctx context.Context) (kubecontainer.Version, err
 // declaredFeatures reports the features found at start (KEP-5328); they do not change while the agent runs.
 func declaredFeatures(names []string) stock.Setter {
 	return func(_ context.Context, node *v1.Node) error {
-		if names != nil && utilfeature.DefaultFeatureGate.Enabled(features.NodeDeclaredFeatures) {
+		if names != nil {
 			node.Status.DeclaredFeatures = names
 		}
 		return nil

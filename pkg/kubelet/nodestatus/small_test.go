@@ -12,9 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/component-base/version"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
@@ -101,11 +99,11 @@ func TestDiscoverFeatures(t *testing.T) {
 	if err := version.SetDynamicVersion(version.Get().GitVersion); err != nil {
 		t.Logf("version %q cannot be set: %v", version.Get().GitVersion, err)
 	}
-	without, err := DiscoverFeatures(nil)
+	without, err := DiscoverFeatures(utilfeature.DefaultFeatureGate, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := DiscoverFeatures(&kubecontainer.RuntimeFeatures{UserNamespacesHostNetwork: true})
+	with, err := DiscoverFeatures(utilfeature.DefaultFeatureGate, &kubecontainer.RuntimeFeatures{UserNamespacesHostNetwork: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,14 +114,13 @@ func TestDiscoverFeatures(t *testing.T) {
 	}
 }
 
-func TestDeclaredFeaturesAreReportedIfTheGateIsOn(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.NodeDeclaredFeatures, on)
+func TestDeclaredFeaturesAreReportedUnlessThereAreNone(t *testing.T) {
+	for _, declared := range [][]string{{"F"}, nil} {
 		s := newAPIServer(nil)
-		u := newUpdater(t, s, newWorld(), func(c *Config) { c.Reporting.DeclaredFeatures = []string{"F"} })
+		u := newUpdater(t, s, newWorld(), func(c *Config) { c.Reporting.DeclaredFeatures = declared })
 		u.SyncNow(t.Context())
-		if got := slices.Contains(s.current().Status.DeclaredFeatures, "F"); got != on {
-			t.Errorf("gate %v: %v", on, s.current().Status.DeclaredFeatures)
+		if got := s.current().Status.DeclaredFeatures; !slices.Equal(got, declared) {
+			t.Errorf("%v, want %v", got, declared)
 		}
 	}
 }

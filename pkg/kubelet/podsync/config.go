@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
@@ -72,7 +72,7 @@ type Config struct {
 	Recorder record.EventRecorderLogger
 	// Tracer makes a span per phase; nil makes none.
 	Tracer trace.Tracer
-	// Features are the gates that switch steps on; see FeaturesFromGates.
+	// Features are the gates that switch steps on.
 	Features Features
 }
 
@@ -84,9 +84,9 @@ type Features struct {
 	DynamicResourceAllocation            bool
 }
 
-// FeaturesFromGates reads the gates of the process. To be called after the gates are set, when the agent is composed.
-func FeaturesFromGates() Features {
-	on := utilfeature.DefaultFeatureGate.Enabled
+// FeaturesFrom reads the gates.
+func FeaturesFrom(gates featuregate.FeatureGate) Features {
+	on := gates.Enabled
 	return Features{
 		InPlacePodVerticalScaling:            on(features.InPlacePodVerticalScaling),
 		ContainerRestartRules:                on(features.ContainerRestartRules),

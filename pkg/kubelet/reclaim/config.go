@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	stock "k8s.io/kubernetes/pkg/kubelet/images"
 	"k8s.io/utils/clock"
@@ -94,6 +96,14 @@ type Features struct {
 	RuntimeClassInImageCRI bool
 	// ImageVolume: images can be volumes.
 	ImageVolume bool
+}
+
+// FeaturesFrom reads the gates.
+func FeaturesFrom(gates featuregate.FeatureGate) Features {
+	return Features{
+		RuntimeClassInImageCRI: gates.Enabled(features.RuntimeClassInImageCriAPI),
+		ImageVolume:            gates.Enabled(features.ImageVolume),
+	}
 }
 
 func (c *Config) validate() error {

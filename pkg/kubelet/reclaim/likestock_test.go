@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	stock "k8s.io/kubernetes/pkg/kubelet/images"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
@@ -102,10 +101,7 @@ func newPlay(t *testing.T, seed int64, mutate func(*Config)) *play {
 	}
 	c := p.ours.config()
 	c.Policy = p.policy
-	c.Features = Features{
-		RuntimeClassInImageCRI: utilfeature.DefaultFeatureGate.Enabled(features.RuntimeClassInImageCriAPI),
-		ImageVolume:            utilfeature.DefaultFeatureGate.Enabled(features.ImageVolume),
-	}
+	c.Features = FeaturesFrom(utilfeature.DefaultFeatureGate)
 	if mutate != nil {
 		mutate(&c)
 	}

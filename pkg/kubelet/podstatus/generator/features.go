@@ -1,7 +1,7 @@
 package generator
 
 import (
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
@@ -14,9 +14,9 @@ type Features struct {
 	ResourceHealthStatus bool
 }
 
-// FeaturesFromGates reads the process's feature gates. Call it after they have been set.
-func FeaturesFromGates() Features {
-	on := utilfeature.DefaultFeatureGate.Enabled
+// FeaturesFrom reads the gates. They must be those of the process, which stock's helpers read themselves.
+func FeaturesFrom(gates featuregate.FeatureGate) Features {
+	on := gates.Enabled
 	return Features{
 		ResourceHealthStatus: on(features.ResourceHealthStatus),
 		Features: podstatus.Features{

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -80,7 +81,7 @@ func ours(s scenario) v1.PodStatus {
 		RuntimeClasses:  runtimeclass.NewManager(fake.NewClientset()),
 		RuntimeHandlers: func() []kubecontainer.RuntimeHandler { return s.handlers },
 		NodeIPs:         s.nodeIPs,
-		Features:        generator.FeaturesFromGates(),
+		Features:        generator.FeaturesFrom(utilfeature.DefaultFeatureGate),
 	}
 	if s.evict != nil {
 		cfg.Evictors = []generator.Evictor{evictorFunc(s.shouldEvict)}
