@@ -9,8 +9,6 @@ import (
 	inuserns "github.com/moby/sys/userns"
 	"github.com/opencontainers/selinux/go-selinux"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig"
@@ -29,8 +27,6 @@ import (
 )
 
 const (
-	containerGCPeriod = time.Minute
-	imageGCPeriod     = 5 * time.Minute
 	// containerLogLinks holds the symbolic links to container logs that log shippers read.
 	containerLogLinks = "/var/log/containers"
 	// restorePatience is how long the start waits for the Node's conditions. Not long: the API server may be a static pod of this node.
@@ -54,8 +50,8 @@ func (b *build) components() []component {
 		starts("resource analyzer", b.stats.analyzer.Start),
 		starts("cgroup check", b.checkCgroups),
 		starts("pod CIDR", b.tellPodCIDR),
-		runs("container garbage collection", b.collectContainers),
-		runs("image garbage collection", b.collectImages),
+		runs("container garbage collection", b.garbage.images.CollectContainers),
+		runs("image garbage collection", b.garbage.images.CollectImages),
 		runs("dead container removal", b.garbage.dead.Run),
 		starts("allocation manager", b.pods.allocations.Run),
 		runs("volume manager", func(ctx context.Context) { b.volumes.manager.Run(ctx, b.sources.ready) }),
@@ -183,35 +179,6 @@ func (b *build) checkCgroups(ctx context.Context) {
 	if err := nodestatus.CheckCgroups(b.Observability.Recorder, b.nodeRef, version); err != nil {
 		b.logger(ctx).V(2).Info("Warning: cgroup check", "error", err)
 	}
-}
-
-func (b *build) collectContainers(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := b.garbage.containers.GarbageCollect(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Container garbage collection failed")
-			b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeWarning, events.ContainerGCFailed, "%s", err.Error())
-		}
-	}, containerGCPeriod)
-}
-
-// collectImages runs unless it could never remove anything. A first failure is normal: statistics may not be there yet.
-func (b *build) collectImages(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	if b.Config.ImageGCHighThresholdPercent == 100 && b.Config.ImageMaximumGCAge.Duration == 0 {
-		logger.V(2).Info("Image garbage collection is off: imageGCHighThresholdPercent is 100 and imageMaximumGCAge is 0")
-		return
-	}
-	began, failedBefore := time.Now(), false
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := b.garbage.images.GarbageCollect(ctx, began)
-		if err != nil {
-			logger.Error(err, "Image garbage collection failed", "again", failedBefore)
-		}
-		if err != nil && failedBefore {
-			b.Observability.Recorder.Event(b.nodeRef, v1.EventTypeWarning, events.ImageGCFailed, err.Error())
-		}
-		failedBefore = err != nil
-	}, imageGCPeriod)
 }
 
 // stopWorkers waits for the end of the agent and then for the operations that are under way. Workers start with their first pod.

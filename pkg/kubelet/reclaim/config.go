@@ -34,9 +34,11 @@ type Containers interface {
 	DeleteContainer(ctx context.Context, id kubecontainer.ContainerID) error
 }
 
-// Collector removes everything that is left of pods which run no more, as stock does it at once: containers, sandboxes,
-// logs.
+// Collector is stock's container garbage collector.
 type Collector interface {
+	// GarbageCollect removes dead containers and sandboxes beyond what its policy keeps.
+	GarbageCollect(ctx context.Context) error
+	// DeleteAllUnusedContainers removes all that is left of pods that have ended: containers, sandboxes, logs.
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 

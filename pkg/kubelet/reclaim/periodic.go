@@ -7,11 +7,49 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
+const (
+	// imagePeriod and containerPeriod are the pauses between two collections; stock's.
+	imagePeriod     = 5 * time.Minute
+	containerPeriod = time.Minute
+)
+
 var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
+
+// CollectContainers removes dead containers and sandboxes as the collector's policy says, every minute until ctx ends.
+func (m *Manager) CollectContainers(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := m.config.Collector.GarbageCollect(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Container garbage collection failed")
+			m.config.Recorder.Eventf(m.config.NodeRef, v1.EventTypeWarning, events.ContainerGCFailed, "%s", err.Error())
+		}
+	}, containerPeriod)
+}
+
+// CollectImages calls GarbageCollect every five minutes until ctx ends. It returns at once if the policy can never
+// remove an image. The first of several errors is only logged: statistics may be missing at the start.
+func (m *Manager) CollectImages(ctx context.Context) {
+	logger, policy := klog.FromContext(ctx), m.config.Policy
+	if policy.HighPercent == 100 && policy.Images.MaxAge == 0 {
+		logger.V(2).Info("Image garbage collection is off: imageGCHighThresholdPercent is 100 and imageMaximumGCAge is 0")
+		return
+	}
+	began, failedBefore := m.config.Clock.Now(), false
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		err := m.GarbageCollect(ctx, began)
+		if err != nil {
+			logger.Error(err, "Image garbage collection failed", "again", failedBefore)
+		}
+		if err != nil && failedBefore {
+			m.config.Recorder.Event(m.config.NodeRef, v1.EventTypeWarning, events.ImageGCFailed, err.Error())
+		}
+		failedBefore = err != nil
+	}, imagePeriod)
+}
 
 // GarbageCollect removes images that nobody has used for the maximal age, and, when the image file system is fuller
 // than the upper percentage, as many more as bring it to the lower one, going by their sizes; as stock's. began is when

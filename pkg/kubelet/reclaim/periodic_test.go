@@ -1,7 +1,9 @@
 package reclaim
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,4 +84,67 @@ func TestSize(t *testing.T) {
 			t.Errorf("%d is %q, want %q", bytes, got, want)
 		}
 	}
+}
+
+// runFor runs a loop for a time and waits for its end.
+func runFor(t *testing.T, d time.Duration, loop func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	loop(ctx)
+	if ctx.Err() == nil {
+		t.Error("the loop has ended before its context")
+	}
+}
+
+func TestCollectContainersEveryMinute(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		runFor(t, 150*time.Second, m.CollectContainers)
+		w.fails["GarbageCollect"] = errors.New("no runtime")
+		runFor(t, 30*time.Second, m.CollectContainers)
+		expect(t, "collections", w.collected, 4)
+		expect(t, "events", w.events, []string{"ContainerGCFailed: no runtime"})
+	})
+}
+
+func TestCollectImagesEveryFiveMinutes(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		var before []string
+		time.AfterFunc(time.Minute, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.system = 300
+		})
+		time.AfterFunc(4*time.Minute, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			before = slices.Clone(w.removed)
+		})
+		runFor(t, 6*time.Minute, m.CollectImages)
+		expect(t, "removed within four minutes", before, []string(nil))
+		expect(t, "removed within six minutes", w.removed, []string{"sha256:a"})
+	})
+}
+
+// The first of several errors has no event: statistics may be missing when the agent starts.
+func TestCollectImagesReportsAnErrorThatFollowsAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		w.fails["ImageFsStats"] = errors.New("no stats")
+		runFor(t, 4*time.Minute, m.CollectImages)
+		expect(t, "events after one error", w.events, []string(nil))
+		runFor(t, 6*time.Minute, m.CollectImages)
+		expect(t, "events after two errors", w.events, []string{"ImageGCFailed: no stats"})
+	})
+}
+
+// With an upper percentage of 100 and no maximal age nothing can be removed.
+func TestCollectImagesSwitchedOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, m *Manager) {
+		m.config.Policy.HighPercent = 100
+		w.fails["ImageFsStats"] = errors.New("no stats")
+		m.CollectImages(t.Context())
+		m.config.Policy.Images.MaxAge = time.Hour
+		runFor(t, 6*time.Minute, m.CollectImages)
+		expect(t, "events, all from the loop with a maximal age", w.events, []string{"ImageGCFailed: no stats"})
+	})
 }

@@ -54,8 +54,10 @@ type world struct {
 
 	removed []string
 	swept   int
-	events  []string
-	hooked  [][]string
+	// collected counts the periodic collections of containers.
+	collected int
+	events    []string
+	hooked    [][]string
 }
 
 // image is one on the node. takes is what its removal frees, its size when negative.
@@ -150,6 +152,13 @@ func (w *world) DeleteContainer(_ context.Context, id kubecontainer.ContainerID)
 			w.pods[i] = &c
 		}
 	})
+}
+
+func (w *world) GarbageCollect(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.collected++
+	return w.fails["GarbageCollect"]
 }
 
 func (w *world) DeleteAllUnusedContainers(context.Context) error {
