@@ -59,7 +59,7 @@ func killRequest(v *policy.Victim) podkill.Request {
 	grace := v.GraceSeconds
 	return podkill.Request{Pod: v.Pod.Object, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
 		Phase: v1.PodFailed, Reason: policy.ReasonEvicted, Message: v.Message,
-		Conditions: []v1.PodCondition{podkill.Target(v.Pod.Object, v.Message)},
+		Conditions: []v1.PodCondition{podkill.DisruptionTarget(v.Pod.Object, v.Message)},
 	}}
 }
 

@@ -60,7 +60,7 @@ func TestARefusedRequestIsNoEviction(t *testing.T) {
 // The event comes once the pod workers have accepted the request, with the reason that fits what they made of it.
 func TestTheEventOfAnEvictionFollowsTheAnswer(t *testing.T) {
 	for answer, want := range map[podkill.Answer]struct{ evicted, hastened int }{
-		podkill.Begun: {evicted: 1}, podkill.Hastened: {hastened: 1}, podkill.Joined: {}, podkill.Over: {},
+		podkill.Begun: {evicted: 1}, podkill.Hastened: {hastened: 1}, podkill.Unchanged: {}, podkill.AlreadyStopped: {},
 	} {
 		t.Run(answer.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,6 +17,6 @@ const (
 func failed(pod *v1.Pod) *podkill.Disruption {
 	return &podkill.Disruption{
 		Phase: v1.PodFailed, KeepSucceeded: true, Reason: reasonTerminated, Message: messageTerminated,
-		Conditions: []v1.PodCondition{podkill.Target(pod, messageTerminated)},
+		Conditions: []v1.PodCondition{podkill.DisruptionTarget(pod, messageTerminated)},
 	}
 }

@@ -5,31 +5,30 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// Disruption is what the status of a pod says about its stop by the agent. It is a plain value: package terminations
-// writes it to files, which later releases have to read.
+// Disruption is the part of a pod's status that explains why the agent stops the pod. It is plain data: package
+// terminations writes it to files, which later releases have to read.
 type Disruption struct {
-	// Phase is set while the pod terminates, unless empty.
+	// Phase is the phase of the pod while it terminates; empty leaves the phase as it is.
 	Phase   v1.PodPhase `json:"phase,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
-	// Conditions are added, or take the place of those of the same type.
+	// Conditions are added to the status; each replaces an existing condition of the same type.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
-	// KeepSucceeded is true when Phase does not count for a pod whose containers have all ended well: that pod is
-	// Succeeded.
+	// KeepSucceeded keeps a pod Succeeded whose containers have all exited with code 0, whatever Phase is.
 	KeepSucceeded bool `json:"keepSucceeded,omitempty"`
 }
 
-// Target is the condition DisruptionTarget of a pod that the agent stops (KEP-3329).
-func Target(pod *v1.Pod, message string) v1.PodCondition {
+// DisruptionTarget returns the condition DisruptionTarget (KEP-3329) of a pod that the agent stops.
+func DisruptionTarget(pod *v1.Pod, message string) v1.PodCondition {
 	return v1.PodCondition{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message,
 		ObservedGeneration: pod.Generation,
 	}
 }
 
-// Apply writes the disruption into a status. Nil writes nothing. It may be called more than once, and for several
-// statuses at the same time. A condition that had the same status before keeps its transition time; the status manager
-// sets the others.
+// Apply writes the disruption into a status; a nil disruption changes nothing. Apply may be called repeatedly, and
+// concurrently for different statuses. A condition whose status does not change keeps its transition time; the status
+// manager sets the transition time of the others.
 func (d *Disruption) Apply(status *v1.PodStatus) {
 	if d == nil {
 		return

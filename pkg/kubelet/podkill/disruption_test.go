@@ -11,14 +11,15 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// disruptions stand beside the functions with which stock writes the same into a status.
+// disruptions pairs each disruption with the function by which stock writes the same into a status.
 var disruptions = map[string]struct {
 	ours  Disruption
 	stock func(*v1.PodStatus)
 }{
 	"eviction": {
 		ours: Disruption{
-			Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory", Conditions: []v1.PodCondition{target("low on memory")},
+			Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory",
+			Conditions: []v1.PodCondition{target("low on memory")},
 		},
 		stock: func(s *v1.PodStatus) {
 			s.Phase, s.Reason, s.Message = v1.PodFailed, "Evicted", "low on memory"
@@ -41,7 +42,7 @@ var disruptions = map[string]struct {
 }
 
 func target(message string) v1.PodCondition {
-	return Target(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 7}}, message)
+	return DisruptionTarget(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 7}}, message)
 }
 
 var statuses = []v1.PodStatus{
@@ -56,10 +57,10 @@ var statuses = []v1.PodStatus{
 	}},
 }
 
-// What is applied is what stock's functions do, but for the time of a transition that happens now: the status manager
-// sets that.
-func TestDisruptionDoesWhatStockDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the time stands still
+// Apply has the effect of stock's functions, except for the time of a transition that happens now, which the status
+// manager sets.
+func TestApplyEqualsStock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // time does not advance in the bubble
 		now := metav1.Now()
 		for name, d := range disruptions {
 			for _, status := range statuses {
@@ -84,7 +85,7 @@ func TestDisruptionDoesWhatStockDoes(t *testing.T) {
 	})
 }
 
-func TestNoDisruptionChangesNothing(t *testing.T) {
+func TestApplyOfNilChangesNothing(t *testing.T) {
 	for _, status := range statuses {
 		got := *status.DeepCopy()
 		(*Disruption)(nil).Apply(&got)
@@ -94,7 +95,7 @@ func TestNoDisruptionChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDisruptionIsPlainData(t *testing.T) {
+func TestDisruptionSurvivesJSON(t *testing.T) {
 	for name, d := range disruptions {
 		data, err := json.Marshal(d.ours)
 		if err != nil {

@@ -52,7 +52,7 @@ func TestEndOfADisruptedPod(t *testing.T) {
 	disruption := func(reason string, keepSucceeded bool) *podkill.Disruption {
 		return &podkill.Disruption{
 			Phase: v1.PodFailed, Reason: reason, Message: "disrupted", KeepSucceeded: keepSucceeded,
-			Conditions: []v1.PodCondition{podkill.Target(testPod(), "disrupted")},
+			Conditions: []v1.PodCondition{podkill.DisruptionTarget(testPod(), "disrupted")},
 		}
 	}
 	for name, test := range map[string]struct {

@@ -327,7 +327,7 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 			got = append(got, answer)
 			synctest.Wait()
 		}
-		want := []podkill.Answer{podkill.Joined, podkill.Hastened, podkill.Joined, podkill.Joined, podkill.Hastened, podkill.Joined}
+		want := []podkill.Answer{podkill.Unchanged, podkill.Hastened, podkill.Unchanged, podkill.Unchanged, podkill.Hastened, podkill.Unchanged}
 		if !slices.Equal(got, want) {
 			t.Errorf("answers %v, want %v", got, want)
 		}

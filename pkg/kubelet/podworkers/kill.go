@@ -111,13 +111,13 @@ func answer(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
 	}
 	switch {
 	case after.Phase >= podlifecycle.Terminated:
-		return podkill.Over
+		return podkill.AlreadyStopped
 	case !before.TerminationRequested() && after.Termination.Cause.ByAgent():
 		return podkill.Begun
 	case shortened(earlier, after.Termination.Grace):
 		return podkill.Hastened
 	}
-	return podkill.Joined
+	return podkill.Unchanged
 }
 
 // deletionGrace is the grace period in seconds with which the API server has deleted the pod, 0 if it has not, or with

@@ -526,7 +526,7 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(5))})
 				return pod
 			},
-			answer: podkill.Joined, ending: podkill.Stopped,
+			answer: podkill.Unchanged, ending: podkill.Stopped,
 		},
 		"a pod whose deletion its worker has not seen, with more time": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); return deleted(pod, 30) },
@@ -534,14 +534,14 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 		},
 		"a pod whose deletion its worker has not seen, with less time": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); return deleted(pod, 2) },
-			answer: podkill.Joined, ending: podkill.Stopped,
+			answer: podkill.Unchanged, ending: podkill.Stopped,
 		},
 		"a pod that an earlier run of the agent began to stop": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
 				n.cfg.Terminations.Keep(begunBefore(pod, terminations.Eviction, 3*time.Second))
 				return pod
 			},
-			answer: podkill.Joined, ending: podkill.Stopped,
+			answer: podkill.Unchanged, ending: podkill.Stopped,
 		},
 		"a pod that has finished": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
@@ -551,7 +551,7 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 				n.wantPhase(pod, podlifecycle.Finished)
 				return pod
 			},
-			answer: podkill.Over, ending: podkill.Stopped,
+			answer: podkill.AlreadyStopped, ending: podkill.Stopped,
 		},
 		"a pod whose containers do not end": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {

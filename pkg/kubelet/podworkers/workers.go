@@ -103,7 +103,7 @@ func (w *Workers) update(ctx context.Context, update Update) received {
 			w.tell(logger, p, again) //nolint:contextcheck // see below
 			if update.UpdateType != kubetypes.SyncPodKill {
 				// What it brings the request has brought already.
-				return received{answer: podkill.Joined}
+				return received{answer: podkill.Unchanged}
 			}
 		}
 	}

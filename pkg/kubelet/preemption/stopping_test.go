@@ -79,7 +79,7 @@ func TestAnAgentThatStopsPreemptsNoOtherPod(t *testing.T) {
 func TestTheEventComesWhenTheRequestIsAccepted(t *testing.T) {
 	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
 	for answer, want := range map[podkill.Answer]int{
-		podkill.Begun: 1, podkill.Hastened: 0, podkill.Joined: 0, podkill.Over: 0,
+		podkill.Begun: 1, podkill.Hastened: 0, podkill.Unchanged: 0, podkill.AlreadyStopped: 0,
 	} {
 		t.Run(answer.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

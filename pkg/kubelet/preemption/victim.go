@@ -36,7 +36,7 @@ func (h *Handler) preempt(ctx context.Context, preemptor *v1.Pod, victim candida
 	pod := victim.pod
 	answer, ended := h.Kill(ctx, podkill.Request{Pod: pod, Evict: true, Disruption: &podkill.Disruption{
 		Phase: v1.PodFailed, KeepSucceeded: true, Reason: events.PreemptContainer, Message: message,
-		Conditions: []v1.PodCondition{podkill.Target(pod, conditionMessage)},
+		Conditions: []v1.PodCondition{podkill.DisruptionTarget(pod, conditionMessage)},
 	}})
 	if answer == podkill.Begun {
 		h.Recorder.Eventf(pod, v1.EventTypeWarning, events.PreemptContainer, message)
