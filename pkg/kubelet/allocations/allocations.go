@@ -1,13 +1,13 @@
-// Package allocations keeps the resources that were allocated to each pod (KEP-1287) in memory, and a checkpoint of
-// them on disk.
+// Package allocations keeps the resources that are allocated to each pod (KEP-1287) in memory, and a checkpoint of them
+// on disk.
 //
 // In stock's allocation manager the writer of the checkpoint holds a lock while the file is written and synced, and
-// every reader takes the same lock: eviction, which asks for the active pods with their allocations, and the pod
-// workers would wait for the disk. Here stock's manager keeps its state in memory, and each change is copied to the
-// checkpoint before the call that made it returns, after all locks that readers take are released.
+// every reader takes the same lock. Eviction, which lists the active pods with their allocations, and the pod workers
+// would wait for the disk. Here stock's manager keeps its state in memory, and each call that changes an allocation
+// writes the checkpoint before it returns, after it has released all locks that readers take.
 //
-// What stock guarantees holds: an admission or a resize is on disk before the pod is synchronized because of it, the
-// file is stock's in name and format, and when the disk cannot be written the pod is admitted or resized all the same.
+// Stock's guarantees hold: the checkpoint is written before a pod is synchronized because of an admission or a resize,
+// the file has stock's name and format, and a pod is admitted or resized even if the checkpoint cannot be written.
 package allocations
 
 import (
@@ -29,33 +29,33 @@ import (
 // CheckpointName is the name of the checkpoint in the kubelet's root directory.
 const CheckpointName = "allocated_pods_state"
 
-// Manager is an allocation.Manager whose methods that read never wait for a disk. Methods that admit a pod, or allocate
-// other resources to it, wait until the checkpoint is written.
+// Manager is an allocation.Manager whose methods for reading never wait for disk I/O. Its methods that admit a pod, or
+// change an allocation, return after the checkpoint is written.
 type Manager struct {
 	// Manager keeps the allocations in memory.
 	allocation.Manager
-	// writing is held while the checkpoint is written, so that an older allocation does not replace a newer one. No
-	// method that only reads takes it.
+	// writing serializes writes of the checkpoint, so that an older allocation does not replace a newer one. Methods that
+	// only read do not take it.
 	writing    sync.Mutex
 	checkpoint state.State
 }
 
-// Config is what a Manager works with. All fields are required.
+// Config is what a Manager is made of. All fields are required.
 type Config struct {
-	// Checkpoint is what is on disk. Its content is the state that the manager begins with.
+	// Checkpoint is the state on disk. The manager starts with its content.
 	Checkpoint state.State
 	Status     status.Manager
-	// Sync has a pod synchronized after it was resized, when the new allocation is on disk.
+	// Sync requests the synchronization of a pod after it was resized. It is called when the checkpoint is written.
 	Sync func(pod *v1.Pod)
-	// ActivePods are the pods that use resources of the node.
+	// ActivePods returns the pods that use resources of the node.
 	ActivePods func() []*v1.Pod
 	PodByUID   func(uid types.UID) (*v1.Pod, bool)
-	// SourcesReady tells whether all sources of pods have been read. No resize is decided before.
+	// SourcesReady is true when all sources of pods have been read. No resize is decided before.
 	SourcesReady config.SourcesReady
 	Recorder     record.EventRecorderLogger
 }
 
-// New returns a manager with the allocations of the checkpoint. Nothing is started.
+// New returns a manager with the allocations of the checkpoint. It starts no goroutine.
 func New(c Config) (*Manager, error) {
 	m := &Manager{checkpoint: c.Checkpoint}
 	resized := func(pod *v1.Pod) {
@@ -71,7 +71,8 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// AddPod is allocation.Manager.AddPod. A pod that is admitted is on disk when it returns, unless the disk fails.
+// AddPod is allocation.Manager.AddPod. The allocation of an admitted pod is in the checkpoint when AddPod returns,
+// unless the write fails.
 func (m *Manager) AddPod(activePods []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string) {
 	if ok, reason, message = m.Manager.AddPod(activePods, pod); ok {
 		m.save(pod)
@@ -79,21 +80,21 @@ func (m *Manager) AddPod(activePods []*v1.Pod, pod *v1.Pod) (ok bool, reason, me
 	return ok, reason, message
 }
 
-// SetAllocatedResources is allocation.Manager.SetAllocatedResources. After an error the allocation holds, and is on
-// disk with the next change of any pod.
+// SetAllocatedResources is allocation.Manager.SetAllocatedResources. If the write fails, the allocation is valid
+// nevertheless, and the next write for any pod includes it.
 func (m *Manager) SetAllocatedResources(pod *v1.Pod) error {
 	return errors.Join(m.Manager.SetAllocatedResources(pod), m.write(pod))
 }
 
-// save writes a pod's allocation to the checkpoint. A failure is logged only, since the pod is admitted already.
+// save writes the allocation of a pod to the checkpoint. It only logs a failure, since the pod is admitted already.
 func (m *Manager) save(pod *v1.Pod) {
 	if err := m.write(pod); err != nil {
-		klog.Background().Error(err, "Allocation was not saved", "pod", klog.KObj(pod), "podUID", pod.UID)
+		klog.Background().Error(err, "Failed to write allocation to checkpoint", "pod", klog.KObj(pod), "podUID", pod.UID)
 	}
 }
 
-// write copies the present allocation of a pod to the checkpoint. Pods that were removed since the last write leave it
-// at the same time: a removal alone is not worth a write, as with stock.
+// write copies the current allocation of a pod to the checkpoint, and deletes from it the pods that were removed since
+// the last write. As with stock, a removal alone causes no write.
 func (m *Manager) write(pod *v1.Pod) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -111,7 +112,7 @@ func (m *Manager) write(pod *v1.Pod) error {
 	return m.checkpoint.SetPodResourceInfo(klog.Background(), pod.UID, info)
 }
 
-// allocated returns what the pod was allocated, false if it has no allocation.
+// allocated returns the allocation of the pod, false if it has none.
 func (m *Manager) allocated(pod *v1.Pod) (state.PodResourceInfo, bool) {
 	podLevel, known := m.GetPodLevelResourceAllocation(pod.UID)
 	info := state.PodResourceInfo{PodLevelResources: podLevel, ContainerResources: map[string]v1.ResourceRequirements{}}
@@ -123,7 +124,7 @@ func (m *Manager) allocated(pod *v1.Pod) (state.PodResourceInfo, bool) {
 	return info, known
 }
 
-// podWith returns a pod whose allocation, as the manager takes it from a specification, is info.
+// podWith returns a pod from whose specification the manager reads info as the allocation.
 func podWith(uid types.UID, info state.PodResourceInfo) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.UID = uid

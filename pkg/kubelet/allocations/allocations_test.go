@@ -35,7 +35,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// newPod returns a pod that asks for that many thousandths of a CPU, once for a container and once for a sidecar.
+// newPod returns a pod that requests milliCPU for the pod, for its container and for a sidecar.
 func newPod(name string, milliCPU int64) *v1.Pod {
 	always := v1.ContainerRestartPolicyAlways
 	amount := *resource.NewMilliQuantity(milliCPU, resource.DecimalSI)
@@ -52,7 +52,7 @@ func newPod(name string, milliCPU int64) *v1.Pod {
 	}
 }
 
-// node are the pods of a node and a manager of their allocations.
+// node is the set of pods of a node.
 type node struct {
 	pods map[types.UID]*v1.Pod
 }
@@ -87,7 +87,7 @@ func (n *node) manager(t require, checkpoint state.State, sync func(*v1.Pod)) *M
 	return m
 }
 
-// require is what helpers use of a test.
+// require is the part of a test that helpers use; *testing.T and *rapid.T implement it.
 type require interface {
 	Helper()
 	Fatal(args ...any)
@@ -103,7 +103,7 @@ func checkpointIn(t require, dir string) state.State {
 	return checkpoint
 }
 
-// hangingDisk is a checkpoint in which every call waits, once hang is set, until the channel is closed.
+// hangingDisk is a checkpoint whose calls block, once hang is set, until hang is closed.
 type hangingDisk struct {
 	state.State
 	hang chan struct{}
@@ -130,33 +130,33 @@ func (d *hangingDisk) SetPodResourceInfo(logger klog.Logger, uid types.UID, info
 	return d.State.SetPodResourceInfo(logger, uid, info)
 }
 
-// instantly does all that pod workers ask for.
-type instantly struct{}
+// instantSyncer implements the operations of the pod workers; each returns at once.
+type instantSyncer struct{}
 
-func (instantly) Sync(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
+func (instantSyncer) Sync(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
 	return podsync.SyncResult{}, nil
 }
-func (instantly) Terminate(context.Context, podsync.TerminateRequest) error              { return nil }
-func (instantly) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error          { return nil }
-func (instantly) CleanUp(context.Context, *v1.Pod, *kubecontainer.PodStatus) error       { return nil }
-func (instantly) Eventf(_ runtime.Object, eventType, reason, format string, args ...any) {}
-func (instantly) GetPods() []*v1.Pod                                                     { return nil }
+func (instantSyncer) Terminate(context.Context, podsync.TerminateRequest) error              { return nil }
+func (instantSyncer) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error          { return nil }
+func (instantSyncer) CleanUp(context.Context, *v1.Pod, *kubecontainer.PodStatus) error       { return nil }
+func (instantSyncer) Eventf(_ runtime.Object, eventType, reason, format string, args ...any) {}
+func (instantSyncer) GetPods() []*v1.Pod                                                     { return nil }
 
-// While the disk hangs under an admission, the pods that eviction looks at are listed with their allocations, and a pod
-// is stopped.
-func TestNobodyWaitsForACheckpointThatHangs(t *testing.T) {
+// While an admission waits for a checkpoint that hangs, the active pods can be listed with their allocations, and a pod
+// can be stopped.
+func TestHangingCheckpointBlocksNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runs, comes := newPod("runs", 100), newPod("comes", 50)
-		n := &node{pods: map[types.UID]*v1.Pod{runs.UID: runs}}
+		running, added := newPod("running", 100), newPod("added", 50)
+		n := &node{pods: map[types.UID]*v1.Pod{running.UID: running}}
 		disk := &hangingDisk{State: state.NewStateMemory(nil)}
 		m := n.manager(t, disk, func(*v1.Pod) {})
-		m.AddPod(nil, runs)
-		n.pods[runs.UID] = newPod("runs", 200) // a resize that was not decided
+		m.AddPod(nil, running)
+		n.pods[running.UID] = newPod("running", 200) // a resize that is not decided yet
 
 		disk.hang = make(chan struct{})
 		admitted := make(chan bool, 1)
 		go func() {
-			ok, _, _ := m.AddPod(n.active(), comes)
+			ok, _, _ := m.AddPod(n.active(), added)
 			admitted <- ok
 		}()
 		synctest.Wait()
@@ -167,18 +167,19 @@ func TestNobodyWaitsForACheckpointThatHangs(t *testing.T) {
 		lifecycle := podlifecycle.NewStore()
 		view := podview.New(configured(n.active), lifecycle, statuses()).WithAllocations(m)
 		if got := cpuOf(view.Allocated()[0]); got != 100 {
-			t.Errorf("the active pod is listed with %d thousandths of a CPU, want the allocated 100", got)
+			t.Errorf("the active pod has %dm CPU, want the allocated 100m", got)
 		}
 
 		cache := kubecontainer.NewCache()
 		cache.UpdateTime(time.Now().Add(time.Hour))
 		workers := podworkers.New(podworkers.Config{
-			Store: lifecycle, Syncer: instantly{}, Runtime: instantly{}, PodCache: cache, Recorder: instantly{}, Allocation: m,
-			Queue: queue.NewBasicWorkQueue(clock.RealClock{}), ResyncInterval: time.Minute, BackoffPeriod: time.Minute,
+			Store: lifecycle, Syncer: instantSyncer{}, Runtime: instantSyncer{}, PodCache: cache, Recorder: instantSyncer{},
+			Allocation: m,
+			Queue:      queue.NewBasicWorkQueue(clock.RealClock{}), ResyncInterval: time.Minute, BackoffPeriod: time.Minute,
 		})
-		workers.UpdatePod(t.Context(), podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: runs})
+		workers.UpdatePod(t.Context(), podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: running})
 		synctest.Wait()
-		if !lifecycle.IsPodKnownTerminated(runs.UID) {
+		if !lifecycle.IsPodKnownTerminated(running.UID) {
 			t.Error("the pod is not stopped")
 		}
 
@@ -198,8 +199,8 @@ func (c configured) GetPods() []*v1.Pod { return c() }
 
 func cpuOf(pod *v1.Pod) int64 { return pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() }
 
-// An allocation is on disk before the pod is synchronized with it.
-func TestAResizeIsOnDiskBeforeThePodIsSynchronized(t *testing.T) {
+// The checkpoint has the new allocation before the pod is synchronized with it.
+func TestResizeIsInCheckpointBeforeSync(t *testing.T) {
 	dir := t.TempDir()
 	pod := newPod("a", 100)
 	n := &node{pods: map[types.UID]*v1.Pod{pod.UID: pod}}
@@ -214,7 +215,7 @@ func TestAResizeIsOnDiskBeforeThePodIsSynchronized(t *testing.T) {
 	m.PushPendingResize(pod.UID)
 	m.RetryPendingResizes(allocation.TriggerReasonPodUpdated)
 	if diff := cmp.Diff([]int64{200}, onDisk); diff != "" {
-		t.Errorf("on disk when the pod is synchronized: %s", diff)
+		t.Errorf("in the checkpoint when the pod is synchronized (-want +got):\n%s", diff)
 	}
 }
 
@@ -225,22 +226,22 @@ func (brokenDisk) SetPodResourceInfo(klog.Logger, types.UID, state.PodResourceIn
 	return errors.New("no space left on device")
 }
 
-// As with stock, a disk that cannot be written costs the record, not the pod.
-func TestADiskThatCannotBeWrittenKeepsNoPodOut(t *testing.T) {
+// As with stock, a checkpoint that cannot be written does not prevent the admission of the pod.
+func TestFailedCheckpointDoesNotRejectPods(t *testing.T) {
 	pod := newPod("a", 100)
 	m := (&node{}).manager(t, brokenDisk{state.NewStateMemory(nil)}, func(*v1.Pod) {})
 	if ok, reason, message := m.AddPod(nil, pod); !ok {
 		t.Errorf("the pod is not admitted: %s: %s", reason, message)
 	}
 	if err := m.SetAllocatedResources(newPod("a", 200)); err == nil {
-		t.Error("the error is lost")
+		t.Error("SetAllocatedResources returns no error")
 	}
 	if got, _ := m.UpdatePodFromAllocation(pod); cpuOf(got) != 200 {
-		t.Errorf("allocated are %d thousandths of a CPU, want 200", cpuOf(got))
+		t.Errorf("allocated are %dm CPU, want 200m", cpuOf(got))
 	}
 }
 
-// Whatever happens to pods, and whenever the agent starts again, allocations and the file are those of stock's manager.
+// For any sequence of changes and restarts of the agent, allocations and checkpoint are equal to those of stock.
 func TestLikeStock(t *testing.T) {
 	dirs := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -307,7 +308,7 @@ func TestLikeStock(t *testing.T) {
 	})
 }
 
-// file is the checkpoint in that directory, empty if there is none.
+// file returns the content of the checkpoint in dir, empty if it does not exist.
 func file(t require, dir string) string {
 	content, err := os.ReadFile(filepath.Join(dir, CheckpointName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

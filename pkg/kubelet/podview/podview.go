@@ -1,6 +1,6 @@
-// Package podview answers which of the configured pods use the node. It combines what no single part knows: the pod manager
-// (what is configured), the pod lifecycle (what may have running containers), the status manager (what has ended) and the
-// allocation manager (what resources were promised).
+// Package podview lists the configured pods that use resources of the node. It combines four sources: the pod manager
+// (configured pods), the pod lifecycle (pods that may have running containers), the status manager (pods in a terminal
+// phase) and the allocation manager (allocated resources).
 package podview
 
 import (
@@ -9,25 +9,25 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// Configured are the pods the sources want, mirror pods left out.
+// Configured lists the pods of all sources, without mirror pods.
 type Configured interface {
 	GetPods() []*v1.Pod
 }
 
-// Lifecycle is what the pod workers know of a pod.
+// Lifecycle is the state of a pod in the pod workers.
 type Lifecycle interface {
 	IsPodKnownTerminated(uid types.UID) bool
 	IsPodTerminationRequested(uid types.UID) bool
 	ShouldPodBeFinished(uid types.UID) bool
 }
 
-// Statuses are the statuses the agent last reported.
+// Statuses is the cache of the statuses that the agent last reported.
 type Statuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// Allocations replace the resources in a pod's specification by those that were allocated. They must not wait for a disk:
-// eviction decides with the answer.
+// Allocations replaces the resources in a pod's specification by the allocated ones. It must not wait for disk I/O,
+// since eviction decisions depend on it.
 type Allocations interface {
 	UpdatePodFromAllocation(pod *v1.Pod) (*v1.Pod, bool)
 }
@@ -40,20 +40,20 @@ type View struct {
 	allocations Allocations
 }
 
-// New returns a view over the given parts. allocations may be nil while in-place resize is off.
+// New returns a view without allocations: Allocated returns the pods as they are configured.
 func New(configured Configured, lifecycle Lifecycle, statuses Statuses) *View {
 	return &View{configured: configured, lifecycle: lifecycle, statuses: statuses}
 }
 
-// WithAllocations returns the same view with Allocated reading from a.
+// WithAllocations returns a copy of the view whose method Allocated reads from a.
 func (v *View) WithAllocations(a Allocations) *View {
 	out := *v
 	out.allocations = a
 	return &out
 }
 
-// Active returns the configured pods that hold resources of the node: not those that are known to have terminated, nor those in a
-// terminal phase, unless their containers are still being stopped.
+// Active returns the configured pods that hold resources of the node. It leaves out pods that have terminated, and pods
+// in a terminal phase unless their containers are still being stopped.
 func (v *View) Active() []*v1.Pod {
 	return v.FilterActive(v.configured.GetPods())
 }
@@ -69,7 +69,8 @@ func (v *View) FilterActive(pods []*v1.Pod) []*v1.Pod {
 	return active
 }
 
-// Allocated returns the active pods with the resources that were allocated to them in place of those they ask for.
+// Allocated returns the active pods, with the resources that were allocated to them in place of those in their
+// specification.
 func (v *View) Allocated() []*v1.Pod {
 	pods := v.Active()
 	if v.allocations == nil {
@@ -81,11 +82,12 @@ func (v *View) Allocated() []*v1.Pod {
 	return pods
 }
 
-// Finished is true when nothing of the pod is left on the node: containers, volumes and cgroups are gone.
+// Finished is true when the containers, volumes and cgroups of the pod are gone from the node.
 func (v *View) Finished(pod *v1.Pod) bool { return v.lifecycle.ShouldPodBeFinished(pod.UID) }
 
-// Terminal is true when the source or the agent itself has put the pod into a terminal phase. It is for the code that feeds
-// the pod workers; everyone else asks the lifecycle.
+// Terminal is true when the pod is in a terminal phase, either at its source or in the status that the agent reported.
+// It is for code that passes pods to the pod workers; other code should ask the lifecycle, since the containers of such
+// a pod may still be running.
 func (v *View) Terminal(pod *v1.Pod) bool {
 	if podutil.IsPodPhaseTerminal(pod.Status.Phase) {
 		return true
