@@ -16,20 +16,20 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// uptime keeps terminations over restarts of the agent, but not those that are begun only because the machine goes down: at the next boot
-// such a pod can start again, unless the API server has seen its end by then. It would be failed for nothing otherwise, where stock starts it.
+// uptime stores no termination that is begun only because the machine shuts down: after the next boot such a pod starts
+// again as with stock, unless the API server has its terminal phase by then.
 type uptime struct {
 	podworkers.Terminations
 	// goingDown is an error while the machine shuts down.
 	goingDown func() error
 }
 
-// Keep says that it keeps what it leaves out: there was room.
-func (u uptime) Keep(record terminations.Record) bool {
+// Save returns true for a record that it does not store: the limit is not reached.
+func (u uptime) Save(record terminations.Record) bool {
 	if record.Cause == terminations.Kill && u.goingDown() != nil {
 		return true
 	}
-	return u.Terminations.Keep(record)
+	return u.Terminations.Save(record)
 }
 
 // terminations are what the pod workers keep.

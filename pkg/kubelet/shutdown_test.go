@@ -36,7 +36,7 @@ func TestShutdownIsNotKept(t *testing.T) {
 		if down = nil; tc.down {
 			down = errors.New("node is shutting down")
 		}
-		if !u.Keep(terminations.Record{UID: tc.uid, Cause: tc.cause}) {
+		if !u.Save(terminations.Record{UID: tc.uid, Cause: tc.cause}) {
 			t.Errorf("%s: no room", tc.uid)
 		}
 		if _, got := u.Get(tc.uid); got != tc.want {

@@ -100,7 +100,7 @@ func (w *world) begin(t *testing.T) *agent {
 	})
 	a.kept.Load(t.Context())
 	a.promised = sets.New[types.UID]()
-	a.kept.Retain(func(r terminations.Record) bool { a.promised.Insert(r.UID); return true })
+	a.kept.DeleteFunc(func(r terminations.Record) bool { a.promised.Insert(r.UID); return false })
 	work := queue.NewBasicWorkQueue(clock.RealClock{})
 	a.workers = podworkers.New(podworkers.Config{
 		Store: a.store, Syncer: a, Runtime: a, PodCache: a.cache, Queue: work, Recorder: &record.FakeRecorder{},
@@ -463,11 +463,11 @@ type notWhileGoingDown struct {
 	a *agent
 }
 
-func (n notWhileGoingDown) Keep(record terminations.Record) bool {
+func (n notWhileGoingDown) Save(record terminations.Record) bool {
 	if record.Cause == terminations.Kill && n.a.shutdown.ShutdownStatus() != nil {
 		return true
 	}
-	return n.Terminations.Keep(record)
+	return n.Terminations.Save(record)
 }
 
 func (a *agent) terminations() podworkers.Terminations { return notWhileGoingDown{a.kept, a} }

@@ -14,12 +14,12 @@ import (
 
 // Terminations keeps what the agent has begun, over a restart. Its methods must not block: they are called under a lock.
 type Terminations interface {
-	// Keep replaces what is kept of a pod; false if there is no room.
-	Keep(record terminations.Record) bool
-	// Get returns what is kept of a pod, also since an earlier run of the agent.
+	// Save stores a record, in place of an earlier one of the same pod. It returns false if it cannot.
+	Save(record terminations.Record) bool
+	// Get returns the record of a pod, which may be one of an earlier run of the agent.
 	Get(uid types.UID) (terminations.Record, bool)
-	// Retain forgets what keep is false for.
-	Retain(keep func(terminations.Record) bool)
+	// DeleteFunc deletes the records for which del returns true.
+	DeleteFunc(del func(terminations.Record) bool)
 }
 
 // causes are those of terminations that are kept. The others begin again by themselves: with the pod's deletion, with its absence from the

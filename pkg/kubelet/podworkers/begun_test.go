@@ -38,7 +38,7 @@ func evict(grace int64) *KillOptions {
 func begunBefore(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
 	return terminations.Record{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Disruption: evict(0).Disruption,
-		GraceSeconds: 600, Requested: time.Now().Add(left - 600*time.Second), Deadline: time.Now().Add(left),
+		GracePeriodSeconds: 600, Requested: time.Now().Add(left - 600*time.Second), Deadline: time.Now().Add(left),
 	}
 }
 
@@ -116,7 +116,7 @@ func describeKept(store *terminations.Store, uid types.UID, began time.Time) str
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("%s %d %v+%v", r.Cause, r.GraceSeconds, r.Requested.Sub(began), r.Deadline.Sub(r.Requested))
+	text := fmt.Sprintf("%s %d %v+%v", r.Cause, r.GracePeriodSeconds, r.Requested.Sub(began), r.Deadline.Sub(r.Requested))
 	if r.Disruption != nil {
 		text += " " + r.Disruption.Reason
 	}
@@ -147,7 +147,7 @@ func TestResumed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			store := kept()
 			bubble(t, func(n *node) {
-				store.Keep(begunBefore(pod, c.cause, c.left))
+				store.Save(begunBefore(pod, c.cause, c.left))
 				var status v1.PodStatus
 				n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
 					request.Disruption.Apply(&status)
@@ -180,7 +180,7 @@ func TestResumedIsNotProlonged(t *testing.T) {
 		pod := newPod("p")
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		before := begunBefore(pod, terminations.Eviction, 90*time.Second)
-		store.Keep(before)
+		store.Save(before)
 		n.create(pod)
 		n.after(10 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, pod)
@@ -195,7 +195,7 @@ func TestResumedAfterItsEnd(t *testing.T) {
 	store := kept()
 	bubble(t, func(n *node) {
 		pod := completed(newPod("p"))
-		store.Keep(begunBefore(pod, terminations.Eviction, time.Minute))
+		store.Save(begunBefore(pod, terminations.Eviction, time.Minute))
 		n.create(pod)
 		n.after(2 * time.Second)
 		n.wantCalls("clean up p")
@@ -212,7 +212,7 @@ func TestResumedWhileItsContainersRun(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := completed(newPod("p"))
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
-		store.Keep(begunBefore(pod, terminations.Eviction, 7*time.Second))
+		store.Save(begunBefore(pod, terminations.Eviction, 7*time.Second))
 		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
 			if request.Disruption != nil {
 				t.Error("the final phase is amended")
@@ -238,7 +238,7 @@ func TestNotResumedIfStartedSince(t *testing.T) {
 		status := running(pod)
 		status.ContainerStatuses[0].StartedAt = record.Requested.Add(startMargin + time.Second)
 		n.cache.Set(pod.UID, status, nil, time.Now())
-		store.Keep(record)
+		store.Save(record)
 		if n.IsPodTerminationRequested(pod.UID) {
 			t.Error("the pod is not admitted")
 		}
@@ -251,9 +251,9 @@ func TestNotResumedIfStartedSince(t *testing.T) {
 func TestOthersAreNotStopped(t *testing.T) {
 	store := kept()
 	bubble(t, func(n *node) {
-		store.Keep(begunBefore(newPod("p"), terminations.Eviction, time.Minute))
+		store.Save(begunBefore(newPod("p"), terminations.Eviction, time.Minute))
 		static := staticPod("s", "s1")
-		store.Keep(begunBefore(static, terminations.Kill, time.Minute))
+		store.Save(begunBefore(static, terminations.Kill, time.Minute))
 		n.start(newPod("q"))
 		n.start(static)
 		n.wantCalls("sync q create", "sync s create")
@@ -271,11 +271,11 @@ func TestForgotten(t *testing.T) {
 			n.start(pod)
 			n.send(kubetypes.SyncPodKill, pod, evict(20))
 		}
-		store.Keep(begunBefore(unseen, terminations.Eviction, time.Minute))
+		store.Save(begunBefore(unseen, terminations.Eviction, time.Minute))
 		has := func(want ...string) {
 			t.Helper()
 			var got []string
-			store.Retain(func(r terminations.Record) bool { got = append(got, r.Name); return true })
+			store.DeleteFunc(func(r terminations.Record) bool { got = append(got, r.Name); return false })
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("kept are %q, want %q", got, want)
@@ -342,7 +342,7 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 func TestOvertakenIsForgotten(t *testing.T) {
 	pod, store := newPod("p"), kept()
 	bubble(t, func(n *node) {
-		store.Keep(begunBefore(pod, terminations.Eviction, -time.Hour))
+		store.Save(begunBefore(pod, terminations.Eviction, -time.Hour))
 		again := running(pod)
 		again.ContainerStatuses[0].StartedAt = time.Now().Add(-time.Minute)
 		n.cache.Set(pod.UID, again, nil, time.Now())
@@ -369,7 +369,7 @@ func TestOvertakenWithAnEmptyCache(t *testing.T) {
 		var running []*kubecontainer.Pod
 		for _, pod := range []*v1.Pod{overtaken, stopping} {
 			record := begunBefore(pod, terminations.Eviction, -time.Hour)
-			store.Keep(record)
+			store.Save(record)
 			made := record.Requested.Add(startMargin + time.Second)
 			if pod == stopping {
 				made = record.Requested.Add(-time.Second)

@@ -30,14 +30,14 @@ func (w *Workers) keep(p *worker, update *Update, state podlifecycle.State, earl
 			UID: p.uid, Namespace: p.name.Namespace, Name: p.name.Name, Cause: cause, Requested: w.cfg.Clock.Now(), Deadline: p.deadline,
 		}
 	}
-	record.GraceSeconds = state.Termination.Grace
+	record.GracePeriodSeconds = state.Termination.Grace
 	if sooner {
 		record.Deadline = p.deadline
 	}
 	if amended {
 		record.Disruption = p.disruption
 	}
-	if !w.cfg.Terminations.Keep(record) {
+	if !w.cfg.Terminations.Save(record) {
 		klog.FromContext(p.ctx).Info("Too many terminations are kept already, this one will not survive a restart", "pod", p.name, "podUID", p.uid)
 	}
 }
@@ -51,20 +51,20 @@ func (w *Workers) forgetBegun(desired []*v1.Pod) {
 	for _, pod := range desired {
 		pods[pod.UID] = pod
 	}
-	w.cfg.Terminations.Retain(func(r terminations.Record) bool {
-		pod, wanted := pods[r.UID]
-		if !wanted {
-			return false
+	w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool {
+		pod, configured := pods[r.UID]
+		if !configured {
+			return true
 		}
 		state, known := w.cfg.Store.State(r.UID)
 		stopped := !known || state.Phase >= podlifecycle.Terminated
-		return !stopped || !podutil.IsPodPhaseTerminal(pod.Status.Phase)
+		return stopped && podutil.IsPodPhaseTerminal(pod.Status.Phase)
 	})
 }
 
 // forgetLife forgets the termination of a life that is over. Should the UID come again it is another life.
 func (w *Workers) forgetLife(uid types.UID) {
 	if w.cfg.Terminations != nil {
-		w.cfg.Terminations.Retain(func(r terminations.Record) bool { return r.UID != uid })
+		w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool { return r.UID == uid })
 	}
 }

@@ -538,7 +538,7 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 		},
 		"a pod that an earlier run of the agent began to stop": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
-				n.cfg.Terminations.Keep(begunBefore(pod, terminations.Eviction, 3*time.Second))
+				n.cfg.Terminations.Save(begunBefore(pod, terminations.Eviction, 3*time.Second))
 				return pod
 			},
 			answer: podkill.Unchanged, ending: podkill.Stopped,

@@ -21,9 +21,9 @@ func (w *Workers) ForgetOvertaken(running []*kubecontainer.Pod) {
 	for _, pod := range running {
 		pods[pod.ID] = pod
 	}
-	w.cfg.Terminations.Retain(func(r terminations.Record) bool {
+	w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool {
 		pod, runs := pods[r.UID]
-		return !runs || !slices.ContainsFunc(pod.Containers, func(c *kubecontainer.Container) bool {
+		return runs && slices.ContainsFunc(pod.Containers, func(c *kubecontainer.Container) bool {
 			return c.State == kubecontainer.ContainerStateRunning && time.Unix(0, c.CreatedAt).After(r.Requested.Add(startMargin))
 		})
 	})

@@ -227,10 +227,10 @@ func (m *machine) note() {
 	disk.Load(klog.NewContext(m.t.Context(), klog.Logger{}))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	disk.Retain(func(r terminations.Record) bool {
+	disk.DeleteFunc(func(r terminations.Record) bool {
 		// Beside the grace period: what is left of a second, and the wait for the runtime's status.
 		m.promised[r.UID] = r.Deadline.Add(time.Second + defaultStatusWait)
-		return true
+		return false
 	})
 }
 
@@ -305,7 +305,7 @@ func (m *machine) check(a *agent) {
 	}
 	if len(m.onDisk()) > 0 {
 		kept := slices.Collect(func(yield func(types.UID) bool) {
-			a.store.Retain(func(r terminations.Record) bool { yield(r.UID); return true })
+			a.store.DeleteFunc(func(r terminations.Record) bool { yield(r.UID); return false })
 		})
 		if len(kept) != len(m.onDisk()) {
 			m.t.Errorf("on disk are %d files, kept are %q", len(m.onDisk()), kept)

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// version is the only version of the format so far. Fields that are not known are ignored, so that a release may add some (a fence)
-	// within a version; what an earlier one must not overlook needs a new version.
+	// version is the only version of the format so far. Unknown fields are ignored, so that a release may add fields
+	// within a version; a field that earlier releases must not ignore needs a new version.
 	version = 1
-	// maxSize in bytes is far above what a record needs. A file that is larger is not one of ours.
+	// maxSize is the size limit of a file in bytes, far above the size of any record.
 	maxSize = 64 << 10
 )
 
-// file is a Record as it stands in a file.
+// file is the JSON form of a Record.
 type file struct {
 	Version      int                 `json:"version"`
 	UID          types.UID           `json:"uid"`
@@ -37,11 +37,11 @@ type file struct {
 	Deadline     time.Time           `json:"deadline"`
 }
 
-// encode returns a record as it stands in a file. Only what decode takes is written.
+// encode returns the JSON form of a record, or an error if decode would reject it.
 func encode(r Record) ([]byte, error) {
 	f := file{
 		Version: version, UID: r.UID, Namespace: r.Namespace, Name: r.Name, Cause: r.Cause, Status: r.Disruption,
-		GraceSeconds: r.GraceSeconds, Requested: r.Requested.UTC(), Deadline: r.Deadline.UTC(),
+		GraceSeconds: r.GracePeriodSeconds, Requested: r.Requested.UTC(), Deadline: r.Deadline.UTC(),
 	}
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -51,12 +51,12 @@ func encode(r Record) ([]byte, error) {
 	return data, err
 }
 
-// decode reads a record. Errors name the field, its value and what is allowed.
+// decode reads a record. An error names the invalid field, its value and the valid values.
 func decode(data []byte) (Record, error) {
 	if len(data) > maxSize {
-		return Record{}, fmt.Errorf("size: %d bytes, allowed are %d", len(data), maxSize)
+		return Record{}, fmt.Errorf("size: %d bytes, must be at most %d", len(data), maxSize)
 	}
-	// The version comes first: of a later one nothing else can be said.
+	// The version is checked first: the other fields of a later version are unknown.
 	var v struct {
 		Version *int `json:"version"`
 	}
@@ -78,7 +78,7 @@ func decode(data []byte) (Record, error) {
 	}
 	return Record{
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Cause: f.Cause, Disruption: f.Status,
-		GraceSeconds: f.GraceSeconds, Requested: f.Requested, Deadline: f.Deadline,
+		GracePeriodSeconds: f.GraceSeconds, Requested: f.Requested, Deadline: f.Deadline,
 	}, nil
 }
 
@@ -87,12 +87,12 @@ func parse(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if err := decoder.Decode(into); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
-			return fmt.Errorf("%s: a %s, allowed is %s", wrong.Field, wrong.Value, wrong.Type)
+			return fmt.Errorf("%s: a %s, must be of type %s", wrong.Field, wrong.Value, wrong.Type)
 		}
-		return fmt.Errorf("the file is no JSON object of a termination: %w", err)
+		return fmt.Errorf("not a JSON object of a termination: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the file goes on after the object, at byte %d", decoder.InputOffset())
+		return fmt.Errorf("data after the JSON object, at byte %d", decoder.InputOffset())
 	}
 	return nil
 }
@@ -122,15 +122,17 @@ func (f *file) validate() field.ErrorList {
 
 func validateDisruption(d *podkill.Disruption, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if phases := []v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}; !slices.Contains(phases, d.Phase) {
+	phases := []v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}
+	if !slices.Contains(phases, d.Phase) {
 		errs = append(errs, field.NotSupported(path.Child("phase"), d.Phase, phases))
 	}
+	statuses := []v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse, v1.ConditionUnknown}
 	for i, c := range d.Conditions {
 		at := path.Child("conditions").Index(i)
 		if c.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), "the type of the condition"))
 		}
-		if statuses := []v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse, v1.ConditionUnknown}; !slices.Contains(statuses, c.Status) {
+		if !slices.Contains(statuses, c.Status) {
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, statuses))
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -18,21 +19,26 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// evicted is the record of an eviction with 30 s of grace, at noon.
-func evicted(uid types.UID) Record {
+// evictionRecord returns the record of an eviction at noon, with a grace period of 30 s.
+func evictionRecord(uid types.UID) Record {
 	return Record{
-		UID: uid, Namespace: "ns", Name: "name-" + string(uid), Cause: Eviction, GraceSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
-		Disruption: &podkill.Disruption{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory.", Conditions: []v1.PodCondition{{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, LastTransitionTime: metav1.NewTime(noon),
-		}}},
+		UID: uid, Namespace: "ns", Name: "name-" + string(uid), Cause: Eviction,
+		GracePeriodSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
+		Disruption: &podkill.Disruption{
+			Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory.",
+			Conditions: []v1.PodCondition{{
+				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet,
+				LastTransitionTime: metav1.NewTime(noon),
+			}},
+		},
 	}
 }
 
 func drawRecord(t *rapid.T, uid types.UID) Record {
-	r := evicted(uid)
+	r := evictionRecord(uid)
 	r.Name = rapid.StringMatching(`[a-z0-9.-]{0,20}`).Draw(t, "name")
 	r.Cause = rapid.SampledFrom([]Cause{Eviction, Kill, Deletion}).Draw(t, "cause")
-	r.GraceSeconds = rapid.Int64Range(1, 1<<40).Draw(t, "grace")
+	r.GracePeriodSeconds = rapid.Int64Range(1, 1<<40).Draw(t, "grace")
 	r.Deadline = noon.Add(time.Duration(rapid.Int64Range(0, 1<<55).Draw(t, "deadline")))
 	if rapid.Bool().Draw(t, "noDisruption") {
 		r.Disruption = nil
@@ -44,102 +50,97 @@ func drawRecord(t *rapid.T, uid types.UID) Record {
 	return r
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestDecodeReadsWhatEncodeWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawRecord(t, "uid-1")
 		data, err := encode(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := decode(data); err != nil || !same(got, want) {
-			t.Fatalf("%s\nis read as %+v (%v), was %+v", data, got, err, want)
+		if got, err := decode(data); err != nil || !equal(got, want) {
+			t.Fatalf("%s\nis decoded as %+v (%v), want %+v", data, got, err, want)
 		}
 	})
 }
 
-// same compares records; times are compared as times.
-func same(a, b Record) bool {
-	if !a.Requested.Equal(b.Requested) || !a.Deadline.Equal(b.Deadline) {
-		return false
-	}
-	a.Requested, a.Deadline, b.Requested, b.Deadline = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return apiequality.Semantic.DeepEqual(a.Disruption, b.Disruption) && withoutDisruption(a) == withoutDisruption(b)
-}
+// equal compares records; times are compared by Time.Equal.
+func equal(a, b Record) bool { return cmp.Equal(a, b, cmpopts.EquateEmpty()) }
 
-func withoutDisruption(r Record) Record {
-	r.Disruption = nil
-	return r
-}
-
-// Files of this release have to be read by all later ones.
-const written = `{"version":1,"uid":"u1","namespace":"ns","name":"name-u1","cause":"eviction","status":{"phase":"Failed","reason":"Evicted",` +
-	`"message":"The node was low on resource: memory.","conditions":[{"type":"DisruptionTarget","status":"True","lastProbeTime":null,` +
-	`"lastTransitionTime":"2026-03-01T12:00:00Z","reason":"TerminationByKubelet"}]},"graceSeconds":30,"requested":"2026-03-01T12:00:00Z",` +
-	`"deadline":"2026-03-01T12:00:30Z"}`
+// Later releases have to read the files of this release.
+const writtenRecord = `{"version":1,"uid":"u1","namespace":"ns","name":"name-u1","cause":"eviction",` +
+	`"status":{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory.",` +
+	`"conditions":[{"type":"DisruptionTarget","status":"True","lastProbeTime":null,` +
+	`"lastTransitionTime":"2026-03-01T12:00:00Z","reason":"TerminationByKubelet"}]},` +
+	`"graceSeconds":30,"requested":"2026-03-01T12:00:00Z","deadline":"2026-03-01T12:00:30Z"}`
 
 func TestFormat(t *testing.T) {
-	data, err := encode(evicted("u1"))
-	if err != nil || string(data) != written {
-		t.Errorf("the format has changed (%v): it is now\n%s", err, data)
+	data, err := encode(evictionRecord("u1"))
+	if err != nil || string(data) != writtenRecord {
+		t.Errorf("the format has changed (%v); it is\n%s", err, data)
 	}
-	later := strings.Replace(written, `"version":1`, `"version":1,"fence":{"memory":1}`, 1)
-	if got, err := decode([]byte(later)); err != nil || !same(got, evicted("u1")) {
+	later := strings.Replace(writtenRecord, `"version":1`, `"version":1,"fence":{"memory":1}`, 1)
+	if got, err := decode([]byte(later)); err != nil || !equal(got, evictionRecord("u1")) {
 		t.Errorf("a field of a later release is not ignored: %+v, %v", got, err)
 	}
 }
 
-func TestErrorsNameTheField(t *testing.T) {
+func TestDecodeErrorsNameTheField(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"empty":            {written, ``, "no JSON object"},
-		"cut off":          {`"deadline":"2026-03-01T12:00:30Z"}`, ``, "no JSON object"},
-		"array":            {written, `[]`, "no JSON object"},
-		"null":             {written, `null`, "version: Required value"},
+		"empty":            {writtenRecord, ``, "not a JSON object"},
+		"truncated":        {`"deadline":"2026-03-01T12:00:30Z"}`, ``, "not a JSON object"},
+		"array":            {writtenRecord, `[]`, "not a JSON object"},
+		"null":             {writtenRecord, `null`, "version: Required value"},
 		"no version":       {`"version":1,`, ``, "version: Required value"},
 		"later version":    {`"version":1`, `"version":2`, `version: Unsupported value: 2: supported values: "1"`},
-		"version in words": {`"version":1`, `"version":"one"`, "version: a string, allowed is int"},
-		"goes on":          {`12:00:30Z"}`, `12:00:30Z"} {}`, "goes on after the object"},
+		"version a string": {`"version":1`, `"version":"one"`, "version: a string, must be of type int"},
+		"trailing data":    {`12:00:30Z"}`, `12:00:30Z"} {}`, "data after the JSON object"},
 		"no UID":           {`"uid":"u1"`, `"uid":""`, "uid: Required value"},
-		"other cause":      {`"eviction"`, `"boredom"`, `cause: Unsupported value: "boredom": supported values: "eviction", "kill", "deletion"`},
-		"no grace":         {`"graceSeconds":30`, `"graceSeconds":0`, "graceSeconds: Invalid value: 0: must be at least 1"},
-		"grace too large":  {`"graceSeconds":30`, `"graceSeconds":1e30`, "graceSeconds: a number 1e30, allowed is int64"},
-		"no time":          {`"requested":"2026-03-01T12:00:00Z",`, ``, "requested: Required value"},
-		"time in words":    {`"requested":"2026-03-01T12:00:00Z"`, `"requested":"noon"`, `"noon"`},
-		"deadline before":  {`12:00:30Z`, `11:59:59Z`, "deadline: Invalid value"},
-		"other phase":      {`"Failed"`, `"Gone"`, `status.phase: Unsupported value: "Gone"`},
-		"condition":        {`"status":"True"`, `"status":"Maybe"`, `status.conditions[0].status: Unsupported value: "Maybe"`},
-		"condition type":   {`"DisruptionTarget"`, `""`, "status.conditions[0].type: Required value"},
-		"too large":        {written, written + strings.Repeat(" ", maxSize), "size: "},
+		"other cause": {
+			`"eviction"`, `"boredom"`, `cause: Unsupported value: "boredom": supported values: "eviction", "kill", "deletion"`,
+		},
+		"no grace":        {`"graceSeconds":30`, `"graceSeconds":0`, "graceSeconds: Invalid value: 0: must be at least 1"},
+		"grace too large": {`"graceSeconds":30`, `"graceSeconds":1e30`, "graceSeconds: a number 1e30, must be of type int64"},
+		"no time":         {`"requested":"2026-03-01T12:00:00Z",`, ``, "requested: Required value"},
+		"time a word":     {`"requested":"2026-03-01T12:00:00Z"`, `"requested":"noon"`, `"noon"`},
+		"deadline before": {`12:00:30Z`, `11:59:59Z`, "deadline: Invalid value"},
+		"other phase":     {`"Failed"`, `"Gone"`, `status.phase: Unsupported value: "Gone"`},
+		"condition":       {`"status":"True"`, `"status":"Maybe"`, `status.conditions[0].status: Unsupported value: "Maybe"`},
+		"condition type":  {`"DisruptionTarget"`, `""`, "status.conditions[0].type: Required value"},
+		"too large":       {writtenRecord, writtenRecord + strings.Repeat(" ", maxSize), "size: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Replace(written, c.old, c.new, 1)
-			if text == written {
+			text := strings.Replace(writtenRecord, c.old, c.new, 1)
+			if text == writtenRecord {
 				t.Fatal("nothing was replaced")
 			}
 			if _, err := decode([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the error is %v, want one with %q", err, c.want)
+				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
 	}
 }
 
-func TestOnlyUsableRecordsAreWritten(t *testing.T) {
-	for name, spoil := range map[string]func(*Record){
-		"no grace":      func(r *Record) { r.GraceSeconds = 0 },
+func TestEncodeRejectsInvalidRecords(t *testing.T) {
+	for name, invalidate := range map[string]func(*Record){
+		"no grace":      func(r *Record) { r.GracePeriodSeconds = 0 },
 		"too large":     func(r *Record) { r.Disruption.Message = strings.Repeat("x", maxSize) },
 		"far too late":  func(r *Record) { r.Deadline = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"unknown cause": func(r *Record) { r.Cause = "" },
 	} {
-		r := evicted("u1")
-		spoil(&r)
+		r := evictionRecord("u1")
+		invalidate(&r)
 		if data, err := encode(r); err == nil {
-			t.Errorf("%s: written as %.200s", name, data)
+			t.Errorf("%s: encoded as %.200s", name, data)
 		}
 	}
 }
 
-// FuzzDecode: whatever is in a file, it is refused, or it is a record that can be used, and written and read again.
+// FuzzDecode checks that decode returns either an error, or a valid record that can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{written, `{}`, `null`, `{"version":2}`, `{"version":1,"status":{"conditions":[{}]}}`, strings.ToUpper(written)} {
+	for _, seed := range []string{
+		writtenRecord, `{}`, `null`, `{"version":2}`, `{"version":1,"status":{"conditions":[{}]}}`,
+		strings.ToUpper(writtenRecord),
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -147,45 +148,48 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if left := r.Remaining(noon); left < 1 || left > r.GraceSeconds {
-			t.Errorf("remaining %d of %d", left, r.GraceSeconds)
+		if left := r.Remaining(noon); left < 1 || left > r.GracePeriodSeconds {
+			t.Errorf("remaining %d of %d", left, r.GracePeriodSeconds)
 		}
 		if r.Disruption != nil {
 			r.Disruption.Apply(&v1.PodStatus{})
 		}
 		again, err := encode(r)
 		if err != nil {
-			// What is escaped on the way may grow beyond what is allowed.
+			// Escaping may increase the size beyond the limit.
 			if len(data) > maxSize/8 {
 				return
 			}
-			t.Fatalf("%+v is read and cannot be written: %v", r, err)
+			t.Fatalf("%+v is decoded and cannot be encoded: %v", r, err)
 		}
-		if back, err := decode(again); err != nil || !same(back, r) {
-			t.Errorf("%+v\nbecomes %+v: %v", r, back, err)
+		if back, err := decode(again); err != nil || !equal(back, r) {
+			t.Errorf("%+v\nis decoded as %+v: %v", r, back, err)
 		}
 	})
 }
 
 func TestRemaining(t *testing.T) {
-	r := evicted("u1")
+	r := evictionRecord("u1")
 	for _, c := range []struct {
 		after time.Duration
 		want  int64
-	}{{0, 30}, {time.Millisecond, 30}, {time.Second, 29}, {1500 * time.Millisecond, 29}, {29 * time.Second, 1}, {29500 * time.Millisecond, 1},
+	}{{0, 30}, {time.Millisecond, 30}, {time.Second, 29}, {1500 * time.Millisecond, 29}, {29 * time.Second, 1}, {
+		29500 * time.Millisecond, 1,
+	},
 		{30 * time.Second, 1}, {time.Hour, 1}, {-time.Hour, 30}} {
 		if got := r.Remaining(noon.Add(c.after)); got != c.want {
-			t.Errorf("after %v of 30 s there remain %d s, want %d", c.after, got, c.want)
+			t.Errorf("%v after the request %d s of 30 s remain, want %d s", c.after, got, c.want)
 		}
 	}
 }
 
-// Records written while an amendment of the status was still a function, recovered from what it did to two statuses,
-// are read as before.
-func TestRecordsOfClosuresAreRead(t *testing.T) {
+// Records of the version before podkill.Disruption, which were derived from the effect of a closure on two statuses,
+// are decoded to the same values.
+func TestRecordsOfTheClosureVersionAreRead(t *testing.T) {
 	condition := func(message string) []v1.PodCondition {
 		return []v1.PodCondition{{
-			Type: v1.DisruptionTarget, ObservedGeneration: 3, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message,
+			Type: v1.DisruptionTarget, ObservedGeneration: 3, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet,
+			Message:            message,
 			LastTransitionTime: metav1.NewTime(time.Date(2026, 11, 22, 11, 17, 49, 0, time.UTC)),
 		}}
 	}
@@ -197,7 +201,9 @@ func TestRecordsOfClosuresAreRead(t *testing.T) {
 		cause      Cause
 		disruption *podkill.Disruption
 	}{
-		"evicted": {Eviction, &podkill.Disruption{Phase: v1.PodFailed, Reason: "Evicted", Message: low, Conditions: condition(low)}},
+		"evicted": {
+			Eviction, &podkill.Disruption{Phase: v1.PodFailed, Reason: "Evicted", Message: low, Conditions: condition(low)},
+		},
 		"preempted": {Eviction, &podkill.Disruption{
 			Phase: v1.PodFailed, Reason: "Preempting", Message: "Preempted in order to admit critical pod",
 			Conditions: condition("Pod was preempted by Kubelet to accommodate a critical pod."),
@@ -214,14 +220,15 @@ func TestRecordsOfClosuresAreRead(t *testing.T) {
 			}
 			got, err := decode(data)
 			record := Record{
-				UID: "0f6a7a0e-7b1c-4a7e-9d2c-6b0a7c1d2e3f", Namespace: "default", Name: name, Cause: want.cause, Disruption: want.disruption,
-				GraceSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
+				UID: "0f6a7a0e-7b1c-4a7e-9d2c-6b0a7c1d2e3f", Namespace: "default", Name: name, Cause: want.cause,
+				Disruption:         want.disruption,
+				GracePeriodSeconds: 30, Requested: noon, Deadline: noon.Add(30 * time.Second),
 			}
-			if err != nil || !same(got, record) {
-				t.Errorf("%s\nis read as %+v (%v), want %+v", data, got, err, record)
+			if err != nil || !equal(got, record) {
+				t.Errorf("%s\nis decoded as %+v (%v), want %+v", data, got, err, record)
 			}
 			if again, err := encode(got); err != nil || string(again) != string(data) {
-				t.Errorf("written again it is\n%s (%v), was\n%s", again, err, data)
+				t.Errorf("encoded again it is\n%s (%v), was\n%s", again, err, data)
 			}
 		})
 	}

@@ -11,11 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A history of what was asked of a store whose agent dies at some operation on the disk.
+// history is the sequence of calls of a store whose process crashes at some file system operation.
 type history struct {
 	store *Store
 	now   map[types.UID]*Record
-	// possible is, for each pod, what the disk may say: what it said for certain last, and everything since.
+	// possible lists, for each pod, the records that the disk may have: the last one that was certainly written, and all
+	// later ones. A nil record stands for no file.
 	possible map[types.UID][]*Record
 }
 
@@ -26,13 +27,13 @@ func (h *history) set(uid types.UID, r *Record) {
 
 func (h *history) step(t *rapid.T) {
 	uid := types.UID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "uid"))
-	switch rapid.IntRange(0, 3).Draw(t, "what") {
+	switch rapid.IntRange(0, 3).Draw(t, "operation") {
 	case 0, 1:
 		r := drawRecord(t, uid)
-		h.store.Keep(r)
+		h.store.Save(r)
 		h.set(uid, &r)
 	case 2:
-		h.store.Retain(func(r Record) bool { return r.UID != uid })
+		h.store.DeleteFunc(func(r Record) bool { return r.UID == uid })
 		h.set(uid, nil)
 	case 3:
 		if h.store.flush(klog.Background()) == nil {
@@ -43,9 +44,10 @@ func (h *history) step(t *rapid.T) {
 	}
 }
 
-// Wherever the agent dies: what was written is read by the next run, whole; nothing is read that was not kept, or that is known to be gone.
-func TestAgentDiesAtAnyOperation(t *testing.T) {
-	root, died := t.TempDir(), 0
+// After a crash at any operation the next run reads complete records only, each of which was saved, and none that was
+// certainly deleted.
+func TestCrashAtAnyOperation(t *testing.T) {
+	root, crashed := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp(root, "*")
 		if err != nil {
@@ -54,29 +56,29 @@ func TestAgentDiesAtAnyOperation(t *testing.T) {
 		dir = filepath.Join(dir, "terminations")
 		h := &history{now: map[types.UID]*Record{}, possible: map[types.UID][]*Record{"a": {nil}, "b": {nil}, "c": {nil}}}
 		for range rapid.IntRange(1, 4).Draw(t, "runs") {
-			d := &disk{dieAt: rapid.IntRange(0, 40).Draw(t, "dieAt"), late: rapid.Bool().Draw(t, "late")}
+			d := &faultyDisk{crashAt: rapid.IntRange(0, 40).Draw(t, "crashAt"), late: rapid.Bool().Draw(t, "late")}
 			h.store = New(Config{Directory: dir, Filesystem: d})
 			h.store.Load(t.Context())
 			h.checkLoaded(t)
 			for range rapid.IntRange(0, 20).Draw(t, "steps") {
 				h.step(t)
 			}
-			if d.dieAt != 0 && d.done > d.dieAt {
-				died++
+			if d.crashAt != 0 && d.done > d.crashAt {
+				crashed++
 			}
 		}
 		h.store = New(Config{Directory: dir})
 		h.store.Load(t.Context())
 		h.checkLoaded(t)
-		checkTidy(t, dir)
+		checkNoOtherFiles(t, dir)
 	})
-	if died == 0 {
-		t.Error("no agent has died")
+	if crashed == 0 {
+		t.Error("no run has crashed")
 	}
-	t.Logf("%d agents died", died)
+	t.Logf("%d runs crashed", crashed)
 }
 
-// checkLoaded holds what was read against what may be, and takes it for certain from here on.
+// checkLoaded compares the loaded records with the possible ones; from here on the loaded ones are certain.
 func (h *history) checkLoaded(t *rapid.T) {
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		var found *Record
@@ -84,16 +86,16 @@ func (h *history) checkLoaded(t *rapid.T) {
 			found = &r
 		}
 		if !slices.ContainsFunc(h.possible[uid], func(r *Record) bool {
-			return r == nil && found == nil || r != nil && found != nil && same(*r, *found)
+			return r == nil && found == nil || r != nil && found != nil && equal(*r, *found)
 		}) {
-			t.Fatalf("read of %s: %+v; possible are %+v", uid, found, h.possible[uid])
+			t.Fatalf("%s is loaded as %+v, possible are %+v", uid, found, h.possible[uid])
 		}
 		h.now[uid], h.possible[uid] = found, []*Record{found}
 	}
 }
 
-// checkTidy holds that nothing is left beside records.
-func checkTidy(t *rapid.T, dir string) {
+// checkNoOtherFiles checks that the directory has no files other than records.
+func checkNoOtherFiles(t *rapid.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,28 +12,28 @@ import (
 
 const (
 	suffix = ".json"
-	// rejectedSuffix marks a file that could not be read as a record.
+	// rejectedSuffix is the suffix of files that are not valid records.
 	rejectedSuffix = ".rejected"
-	// temporaryPrefix is how file stores name what they have not finished.
+	// temporaryPrefix is the prefix of incomplete files of utilstore.FileStore.
 	temporaryPrefix = "."
 )
 
 func fileName(uid types.UID) string { return string(uid) + suffix }
 
-// uidOf returns whose record the file is, false if it is no record.
+// uidOf returns the UID of the pod whose record the file is, false if its name is not that of a record.
 func uidOf(name string) (types.UID, bool) {
 	uid, ok := strings.CutSuffix(name, suffix)
 	return types.UID(uid), ok && !strings.HasPrefix(name, temporaryPrefix)
 }
 
-// directory is where the files are. It is made when it is first needed, and again should somebody remove it.
+// directory is the directory of the records. It is created at the first write, and again if it was deleted meanwhile.
 type directory struct {
 	path  string
 	fs    utilfs.Filesystem
 	files utilstore.Store
 }
 
-// open returns the files, by a store that writes each as a whole or not at all.
+// open returns a file store, which writes each file atomically.
 func (d *directory) open() (utilstore.Store, error) {
 	if d.files == nil {
 		files, err := utilstore.NewFileStore(d.path, d.fs)
@@ -45,7 +45,7 @@ func (d *directory) open() (utilstore.Store, error) {
 	return d.files, nil
 }
 
-// write replaces a file. Without an error it survives the loss of power.
+// write replaces a file. If it returns no error, the file is durable: it survives a power failure.
 func (d *directory) write(uid types.UID, data []byte) error {
 	files, err := d.open()
 	if err != nil {
@@ -54,10 +54,10 @@ func (d *directory) write(uid types.UID, data []byte) error {
 	if err := files.Write(fileName(uid), data); err != nil {
 		return err
 	}
-	return d.sync()
+	return d.syncRenames()
 }
 
-// remove removes a file; it is no error if there is none.
+// remove deletes a file; it is no error if the file does not exist.
 func (d *directory) remove(uid types.UID) error {
 	files, err := d.open()
 	if err != nil {
@@ -66,8 +66,8 @@ func (d *directory) remove(uid types.UID) error {
 	return files.Delete(fileName(uid))
 }
 
-// sync makes the renames in the directory last.
-func (d *directory) sync() error {
+// syncRenames makes the renames in the directory durable.
+func (d *directory) syncRenames() error {
 	dir, err := os.Open(d.path)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (d *directory) sync() error {
 	return err
 }
 
-// reject sets a file aside, so that it is not read again and somebody can look at it.
+// reject renames a file so that it is not read again, and is kept for inspection.
 func (d *directory) reject(name string) error {
 	path := filepath.Join(d.path, name)
 	return d.fs.Rename(path, path+rejectedSuffix)

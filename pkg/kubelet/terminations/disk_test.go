@@ -9,57 +9,57 @@ import (
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
 )
 
-var errDead = errors.New("the agent is dead")
+var errCrashed = errors.New("the process has crashed")
 
-// disk is a real file system on which the agent dies at a given operation, or which is full.
-type disk struct {
+// faultyDisk is a real file system on which the process crashes at a given operation, or every write fails.
+type faultyDisk struct {
 	utilfs.DefaultFs
 	mu sync.Mutex
-	// dieAt is the number of the operation that is the last, from 1; it has its effect if late is true.
-	dieAt int
-	late  bool
-	done  int
-	// failure is what everything that writes fails with.
+	// crashAt is the number of the last operation, counted from 1; that operation has an effect if late is true.
+	crashAt int
+	late    bool
+	done    int
+	// failure is the error of every write, nil for none.
 	failure error
 }
 
-// do does an operation, unless the agent is dead.
-func (d *disk) do(operation func() error) error {
+// do executes an operation, unless the process has crashed.
+func (d *faultyDisk) do(operation func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.done++
 	switch {
-	case d.dieAt != 0 && (d.done > d.dieAt || d.done == d.dieAt && !d.late):
-		return errDead
+	case d.crashAt != 0 && (d.done > d.crashAt || d.done == d.crashAt && !d.late):
+		return errCrashed
 	case d.failure != nil:
 		return d.failure
 	}
 	err := operation()
-	if d.dieAt != 0 && d.done == d.dieAt {
-		return errDead
+	if d.crashAt != 0 && d.done == d.crashAt {
+		return errCrashed
 	}
 	return err
 }
 
-func (d *disk) fail(err error) {
+func (d *faultyDisk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failure = err
 }
 
-func (d *disk) MkdirAll(path string, mode os.FileMode) error {
+func (d *faultyDisk) MkdirAll(path string, mode os.FileMode) error {
 	return d.do(func() error { return d.DefaultFs.MkdirAll(path, mode) })
 }
 
-func (d *disk) Rename(from, to string) error {
+func (d *faultyDisk) Rename(from, to string) error {
 	return d.do(func() error { return d.DefaultFs.Rename(from, to) })
 }
 
-func (d *disk) Remove(name string) error {
+func (d *faultyDisk) Remove(name string) error {
 	return d.do(func() error { return d.DefaultFs.Remove(name) })
 }
 
-func (d *disk) TempFile(dir, prefix string) (file utilfs.File, err error) {
+func (d *faultyDisk) TempFile(dir, prefix string) (file utilfs.File, err error) {
 	err = d.do(func() error {
 		file, err = d.DefaultFs.TempFile(dir, prefix)
 		return err
@@ -72,10 +72,10 @@ func (d *disk) TempFile(dir, prefix string) (file utilfs.File, err error) {
 
 type diskFile struct {
 	utilfs.File
-	disk *disk
+	disk *faultyDisk
 }
 
-// Write writes half of it if it does not come to its end.
+// Write writes the first half of b if the operation fails.
 func (f *diskFile) Write(b []byte) (int, error) {
 	err := f.disk.do(func() error {
 		_, err := f.File.Write(b)

@@ -1,11 +1,11 @@
-// Package terminations keeps on disk which pods the agent has begun to stop, so that it goes on with that after a restart. The API
-// server shows nothing of an eviction until the containers are gone: without a record the next run of the agent would start such a
-// pod again, and nobody would learn that it was evicted.
+// Package terminations stores on disk which pods the agent has begun to terminate, so that it resumes the terminations
+// after a restart. The API server shows nothing of an eviction until the containers have stopped: without a record the
+// next run of the agent would start the containers again, and the eviction would never be reported.
 //
-//	pod workers ──Keep──► Store (memory) ──Run──► <root-dir>/plimsoll/terminations/<uid>.json
+//	pod workers ──Save──► Store (memory) ──Run──► <root-dir>/plimsoll/terminations/<uid>.json
 //	            ◄──Get───               ◄──Load──
 //
-// A record is written beside the kill and never before it: Keep, Get and Retain touch memory only, Run follows with the disk and tries
-// again as long as it is full or read-only. What Run has not written yet when the agent dies is lost; the pod is then treated as one
-// that was never asked to stop.
+// Stopping a pod never waits for its record: Save, Get and DeleteFunc access memory only, and Run writes the changes to
+// disk. Run retries as long as the disk is full or read-only. Changes that are not written when the process ends are
+// lost; the next run then treats the pod as one whose termination was never requested.
 package terminations

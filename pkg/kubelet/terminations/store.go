@@ -8,38 +8,39 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// defaultLimit is how many terminations are kept: more than there are pods on a node.
+// defaultLimit is greater than the number of pods on a node.
 const defaultLimit = 1024
 
-// Config is what a Store works with.
+// Config is what a Store is made of.
 type Config struct {
-	// Directory is where the files are; it need not exist.
+	// Directory is the path of the records; it need not exist.
 	Directory string
 	// Filesystem is optional.
 	Filesystem utilfs.Filesystem
 	// Clock is optional.
 	Clock clock.Clock
-	// Limit is how many terminations are kept at most; 0 is the default. Those that come later are not kept.
+	// Limit is the maximum number of records; 0 is the default.
 	Limit int
 }
 
-// Store holds the terminations that are kept. All methods but Load and Run return at once and may be called by any goroutine.
+// Store holds the records of terminations. All methods except Load and Run access memory only, and may be called from
+// any goroutine.
 type Store struct {
 	clock clock.Clock
 	limit int
-	// dir belongs to whoever runs Load, then to Run.
+	// dir is used by Load, and after that by Run only.
 	dir directory
-	// wake holds a token while the disk may differ from records.
+	// wake has a token while the disk may differ from records.
 	wake chan struct{}
 
 	mu      sync.Mutex
 	records map[types.UID]Record
-	// changed has the number of the last change of each record that the disk does not know of.
+	// changed has the number of the last change of each record that differs on disk.
 	changed map[types.UID]uint64
 	changes uint64
 }
 
-// New returns an empty store. It touches nothing.
+// New returns an empty store. It does not access the disk.
 func New(c Config) *Store {
 	if c.Filesystem == nil {
 		c.Filesystem = &utilfs.DefaultFs{}
@@ -60,19 +61,20 @@ func New(c Config) *Store {
 	}
 }
 
-// Keep keeps a termination, in place of what was kept of the pod. It is false when there are too many already.
-func (s *Store) Keep(r Record) bool {
+// Save stores a record, in place of an earlier one of the same pod. It returns false, and stores nothing, if the limit
+// is reached.
+func (s *Store) Save(r Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.records[r.UID]; !known && len(s.records) >= s.limit {
 		return false
 	}
 	s.records[r.UID] = r
-	s.touch(r.UID)
+	s.markChanged(r.UID)
 	return true
 }
 
-// Get returns what is kept of a pod, by this run of the agent or an earlier one.
+// Get returns the record of a pod, which may be one of an earlier run of the agent.
 func (s *Store) Get(uid types.UID) (Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,20 +82,20 @@ func (s *Store) Get(uid types.UID) (Record, bool) {
 	return r, ok
 }
 
-// Retain forgets the terminations for which keep is false. It must not call the store.
-func (s *Store) Retain(keep func(Record) bool) {
+// DeleteFunc deletes the records for which del returns true. del must not call the store.
+func (s *Store) DeleteFunc(del func(Record) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, r := range s.records {
-		if !keep(r) {
+		if del(r) {
 			delete(s.records, uid)
-			s.touch(uid)
+			s.markChanged(uid)
 		}
 	}
 }
 
-// touch notes that the disk has to follow.
-func (s *Store) touch(uid types.UID) {
+// markChanged records that the pod's file has to be written or deleted.
+func (s *Store) markChanged(uid types.UID) {
 	s.changes++
 	s.changed[uid] = s.changes
 	select {

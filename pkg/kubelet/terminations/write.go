@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// A disk that cannot be written to is tried again after firstRetry, doubled up to lastRetry.
+	// Failed writes are retried after firstRetry; the interval doubles up to lastRetry.
 	firstRetry, lastRetry = time.Second, time.Minute
 )
 
-// Run writes what changes until ctx ends, and once more then. It must be called once.
+// Run writes changes to disk until ctx ends, and those that are left once more after that. It must be called once.
 func (s *Store) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	// pause is 0 while all is well.
+	// pause is the time until the next retry, 0 if the last write succeeded.
 	for pause := time.Duration(0); ; {
-		ended := s.wait(ctx, pause)
+		ended := s.awaitChange(ctx, pause)
 		err := s.flush(logger)
 		switch {
 		case err == nil && pause > 0:
-			logger.Info("Terminations are kept on disk again", "directory", s.dir.path)
+			logger.Info("Writing terminations to disk succeeded again", "directory", s.dir.path)
 			pause = 0
 		case err != nil && pause == 0:
-			logger.Error(err, "Terminations cannot be kept on disk and would not survive a restart of the agent; trying again", "directory", s.dir.path)
+			logger.Error(err, "Failed to write terminations to disk, they will not be resumed after a restart; retrying",
+				"directory", s.dir.path)
 			pause = firstRetry
 		case err != nil:
 			pause = min(2*pause, lastRetry)
@@ -41,8 +42,9 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// wait returns when there is something to write, when the pause is over (0 is none), or when ctx ends: true.
-func (s *Store) wait(ctx context.Context, pause time.Duration) (ended bool) {
+// awaitChange returns when there are changes to write, or after pause unless it is 0. It returns true when ctx has
+// ended.
+func (s *Store) awaitChange(ctx context.Context, pause time.Duration) (ended bool) {
 	var over <-chan time.Time
 	if pause > 0 {
 		timer := s.clock.NewTimer(pause)
@@ -58,20 +60,20 @@ func (s *Store) wait(ctx context.Context, pause time.Duration) (ended bool) {
 	return false
 }
 
-// flush makes the disk follow, as far as it can.
+// flush writes all changes to disk. After an error it goes on with the other changes.
 func (s *Store) flush(logger klog.Logger) error {
 	var failed []error
 	for _, c := range s.pending() {
-		err := s.follow(c)
-		if errors.As(err, new(unusable)) {
-			logger.Error(err, "A termination cannot be kept on disk", "podUID", c.uid)
+		err := s.persist(c)
+		if errors.As(err, new(permanentError)) {
+			logger.Error(err, "Termination cannot be written to disk", "podUID", c.uid)
 			err = nil
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		s.followed(c)
+		s.persisted(c)
 	}
 	if len(failed) > 1 {
 		return fmt.Errorf("%w (and %d others)", failed[0], len(failed)-1)
@@ -79,14 +81,14 @@ func (s *Store) flush(logger klog.Logger) error {
 	return errors.Join(failed...)
 }
 
-// change is what the disk does not know of: a record, or that there is none any more.
+// change is a record that differs on disk; record is nil if the file has to be deleted.
 type change struct {
 	uid    types.UID
 	number uint64
 	record *Record
 }
 
-// pending returns the changes, in order of their UIDs.
+// pending returns the changes that are not on disk, sorted by UID.
 func (s *Store) pending() []change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,12 +103,12 @@ func (s *Store) pending() []change {
 	return changes
 }
 
-// unusable is an error that trying again does not help.
-type unusable struct{ error }
+// permanentError is an error that a retry cannot resolve.
+type permanentError struct{ error }
 
-func (s *Store) follow(c change) error {
+func (s *Store) persist(c change) error {
 	if err := utilstore.ValidateKey(fileName(c.uid)); err != nil {
-		return unusable{err}
+		return permanentError{err}
 	}
 	if c.record == nil {
 		if err := s.dir.remove(c.uid); err != nil {
@@ -116,7 +118,7 @@ func (s *Store) follow(c change) error {
 	}
 	data, err := encode(*c.record)
 	if err != nil {
-		return unusable{err}
+		return permanentError{err}
 	}
 	if err := s.dir.write(c.uid, data); err != nil {
 		return fmt.Errorf("writing the record of pod %s: %w", c.uid, err)
@@ -124,8 +126,8 @@ func (s *Store) follow(c change) error {
 	return nil
 }
 
-// followed notes that the disk knows of a change, unless there is a later one.
-func (s *Store) followed(c change) {
+// persisted marks a change as written, unless the record has changed again since.
+func (s *Store) persisted(c change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changed[c.uid] == c.number {
