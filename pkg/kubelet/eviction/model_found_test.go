@@ -139,15 +139,19 @@ func TestModelReleaseGrowsWithItsPod(t *testing.T) {
 	})
 }
 
+// hasSoft adds a soft memory threshold of 1 GiB that acts after 10 s.
+func (n *modelNode) hasSoft() {
+	n.settings.soft = float64(gi)
+	n.settings.config.Soft = map[string]string{"memory.available": fmt.Sprint(gi)}
+	n.settings.config.SoftGracePeriods = map[string]string{"memory.available": "10s"}
+}
+
 // TestModelSoftThresholdWaitsForADeletedPod: a pod that covers what a soft threshold misses has been deleted, and has
 // 45 s of its grace period left. Victims of the threshold get up to a minute, so none would be gone much sooner.
 func TestModelSoftThresholdWaitsForADeletedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := smallNode(100 * mi)
-		const soft = gi
-		n.settings.soft = float64(soft)
-		n.settings.config.Soft = map[string]string{"memory.available": fmt.Sprint(soft)}
-		n.settings.config.SoftGracePeriods = map[string]string{"memory.available": "10s"}
+		n.hasSoft()
 		deleted := n.add("deleted", gi)
 		deleted.ending = time.Minute
 		n.add("other", 2*gi)
@@ -155,5 +159,25 @@ func TestModelSoftThresholdWaitsForADeletedPod(t *testing.T) {
 		n.after(5*time.Second, "a pod is deleted", func() { n.deletes(deleted, 50*time.Second) })
 		playFound(t, n)
 		expect(t, "nobody is evicted", len(n.orders), 0)
+	})
+}
+
+// TestModelFailedHasteningLeavesAPodDying: the same, and a moment of hard pressure hastens the deleted pod in vain. It
+// goes on with its grace period, and still covers what the soft threshold misses.
+func TestModelFailedHasteningLeavesAPodDying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := smallNode(100 * mi)
+		n.hasSoft()
+		deleted := n.add("deleted", gi)
+		deleted.ending, deleted.failures, deleted.fails = time.Minute, 1, 500*time.Millisecond
+		n.add("other", 2*gi)
+		n.leaves(600 * mi)
+		n.after(5*time.Second, "a pod is deleted", func() { n.deletes(deleted, 50*time.Second) })
+		n.after(8*time.Second, "the system takes memory", func() { n.systemGrows(float64(600 * mi)) })
+		n.after(9*time.Second, "the system takes no more", func() { n.systemGrows(0) })
+		n.after(10*time.Second, "the system gives back", func() { n.systemGrows(float64(-600 * mi)) })
+		n.after(11*time.Second, "the system gives back no more", func() { n.systemGrows(0) })
+		playFound(t, n)
+		expect(t, "evicted", n.evicted(time.Minute), []string{"deleted"})
 	})
 }

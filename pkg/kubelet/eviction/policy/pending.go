@@ -43,7 +43,7 @@ type pending struct {
 // pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872). Pods that this round evicts for a limit of
 // their own are in flight too.
 func (r *round) pendingFor(n *need) pending {
-	p, s, t := pending{}, r.snapshot, r.rules.Timing
+	p, s := pending{}, r.snapshot
 	// At most one need begins evictions in a round, so that until then all victims are those of limits.
 	limits := r.decision.Victims
 	if len(s.InFlight) == 0 && len(limits) == 0 && !anyTerminating(s.Pods) {
@@ -59,28 +59,27 @@ func (r *round) pendingFor(n *need) pending {
 	}
 	for i := range s.InFlight {
 		if f := &s.InFlight[i]; p.busy[f.UID] == 0 {
-			p.addInFlight(n, s, f, pods[f.UID], t)
+			p.addInFlight(n, s, f, pods[f.UID], r.rules)
 		}
 	}
-	near := r.near(n)
 	for i := range s.Pods {
-		p.addTerminating(n, s, &s.Pods[i], near, t.Patience)
+		p.addTerminating(n, s, &s.Pods[i], r.rules)
 	}
 	return p
 }
 
 // near is how long a pod that somebody else stops may still take and be waited for: for a hard need as long as a kill
 // takes, for a soft one as long as a victim of its own might. Such a victim would free nothing sooner.
-func (r *round) near(n *need) time.Duration {
+func (n *need) near(rules *Rules) time.Duration {
 	const longest = math.MaxInt64 / int64(time.Second)
-	limit := r.rules.MaxPodGracePeriodSeconds
+	limit := rules.MaxPodGracePeriodSeconds
 	switch {
 	case n.hard:
-		return r.rules.Timing.KillTime
+		return rules.Timing.KillTime
 	case limit < 0 || limit > longest:
 		return math.MaxInt64
 	}
-	return max(r.rules.Timing.Patience, time.Duration(limit)*time.Second)
+	return max(rules.Timing.Patience, time.Duration(limit)*time.Second)
 }
 
 func anyTerminating(pods []snapshot.Pod) bool {
@@ -92,12 +91,15 @@ func anyTerminating(pods []snapshot.Pod) bool {
 	return false
 }
 
-func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFlight, pod *snapshot.Pod, t Timing) {
-	if f.State == snapshot.Failed && f.Changed.After(p.failed) {
+// addInFlight sorts out one pod that was asked to stop. One that others stop as well ends as they have asked it, also
+// when the request to stop it sooner has failed.
+func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFlight, pod *snapshot.Pod, rules *Rules) {
+	failed, t := f.State == snapshot.Failed, rules.Timing
+	if failed && f.Changed.After(p.failed) {
 		p.failed = f.Changed
 	}
 	switch {
-	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)):
+	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && !(failed && n.endsInTime(pod, s.Taken, rules)):
 		p.busy[f.UID] = uncounted
 	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
 		p.slow[f.UID] = true
@@ -148,17 +150,26 @@ func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
 }
 
 // addTerminating counts a pod that somebody else is already stopping, when its end is near.
-func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, near, patience time.Duration) {
+func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, rules *Rules) {
 	if pod.Terminating == nil || p.busy[pod.UID] != 0 || p.slow[pod.UID] {
 		return
 	}
-	left := pod.Terminating.Deadline.Sub(s.Taken)
-	switch {
-	case pod.Terminating.Deadline.IsZero() || left > near:
-		p.slow[pod.UID] = true
-	case -left < patience:
+	switch deadline := pod.Terminating.Deadline; {
+	case n.endsInTime(pod, s.Taken, rules):
 		p.expect(pod.UID, n.group.returns(pod, s.Layout))
+	case deadline.IsZero() || deadline.After(s.Taken):
+		p.slow[pod.UID] = true
 	}
+}
+
+// endsInTime reports whether somebody else stops the pod, which may be nil, and its end is near. One that is late counts
+// until patience is over.
+func (n *need) endsInTime(pod *snapshot.Pod, now time.Time, rules *Rules) bool {
+	if pod == nil || pod.Terminating == nil || pod.Terminating.Deadline.IsZero() {
+		return false
+	}
+	left := pod.Terminating.Deadline.Sub(now)
+	return left <= n.near(rules) && -left < rules.Timing.Patience
 }
 
 func (p *pending) expect(uid types.UID, back returns) {

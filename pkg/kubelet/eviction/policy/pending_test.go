@@ -56,3 +56,33 @@ func TestASoftNeedWaitsForAPodThatOthersStop(t *testing.T) {
 		})
 	}
 }
+
+// TestAFailedHasteningLeavesAPodDying: a pod that covers the need was deleted, and hastening it has failed. Its grace
+// period goes on, so that it counts when that ends in time; but it is not asked again at once.
+func TestAFailedHasteningLeavesAPodDying(t *testing.T) {
+	for name, test := range map[string]struct {
+		soft    bool
+		left    time.Duration
+		victims []string
+	}{
+		"soft threshold":                  {true, time.Minute, nil},
+		"hard threshold":                  {false, time.Second, nil},
+		"hard threshold that cannot wait": {false, time.Minute, []string{"other"}},
+		"hard threshold, late":            {false, -29 * time.Second, nil},
+		"hard threshold, beyond patience": {false, -30 * time.Second, []string{"other"}},
+		"nobody else stops it":            {false, 0, []string{"other"}},
+		"nobody else stops it, soft":      {true, 0, []string{"other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limit := threshold(snapshot.MemoryAvailable, "1Gi")
+			if test.soft {
+				limit = soft(limit, 0)
+			}
+			w := newWorld(t, rulesOf(limit),
+				spec{name: "other", memory: 2 * gi}, spec{name: "deleted", priority: 1, memory: 600 * mi, terminatingIn: test.left})
+			w.available(snapshot.MemoryAvailable, 500*mi)
+			w.stopping("deleted", snapshot.Failed, snapshot.Release{})
+			w.evicts(w.after(w.rules.Timing.KillTime), test.victims...)
+		})
+	}
+}
