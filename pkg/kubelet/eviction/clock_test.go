@@ -74,4 +74,9 @@ func TestTheEndOfAGracePeriodDoesNotMoveWithTheClock(t *testing.T) {
 	expect(t, "end five seconds later", end(same, start.Add(5*time.Second)), 20*time.Second)
 	expect(t, "end when less is left", end(deleted(start.Add(10*time.Second), 10), start), 10*time.Second)
 	expect(t, "end by a fast clock of the API server", end(deleted(start.Add(time.Hour), 30), start), 30*time.Second)
+
+	pod = plainPod("running")
+	b.pods([]*v1.Pod{pod}, &figures{taken: start.Add(-4 * time.Second)}, everyPod)
+	expect(t, "end by a clock that was set forward", end(deleted(start.Add(-time.Hour), 30), start), 26*time.Second)
+	expect(t, "end when it is deleted once more", end(deleted(start.Add(-2*time.Hour), 2), start), -2*time.Hour)
 }

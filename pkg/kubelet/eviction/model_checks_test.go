@@ -179,10 +179,32 @@ func (n *modelNode) scarcest() float64 {
 // below is by how much a hard memory threshold is met now; negative when none is.
 func (n *modelNode) below() float64 { return n.settings.hard - n.scarcest() }
 
+// surely is true for pods of which every manager counts what they give back as on its way, possibly for those of which
+// it may.
+func (n *modelNode) surely(hard bool) func(*modelPod) bool {
+	return func(p *modelPod) bool { return n.counted(p, hard, -n.unsure(p)) }
+}
+
+func (n *modelNode) possibly(hard bool) func(*modelPod) bool {
+	return func(p *modelPod) bool { return n.counted(p, hard, n.unsure(p)) }
+}
+
+// unsure is by how much the end of a pod's grace period may seem sooner or later than it is. The deletion of a pod is
+// dated by the wall clock; when that is set before the deletion is seen, it is only known between which looks it was.
+func (n *modelNode) unsure(p *modelPod) time.Duration {
+	look := n.settings.timing.Period + n.summaryTook
+	unseen := func(t time.Time) bool { return !t.Before(p.deletedAt) && !t.After(p.deletedAt.Add(look)) }
+	if p.deletedUntil.IsZero() || !p.deadline.Equal(p.deletedUntil) || !slices.ContainsFunc(n.steppedAt, unseen) {
+		return 0
+	}
+	return look
+}
+
 // counted is true when what the pod gives back is on its way: before this instant we asked it to stop, or others did,
 // that has not failed, and the pod has neither outlived its grace period and patience nor, once its containers have
-// ended, been waited for that long. A hard need does not count a pod that was given longer than a kill takes.
-func (n *modelNode) counted(p *modelPod, hard bool) bool {
+// ended, been waited for that long. A hard need does not count a pod that was given longer than a kill takes. The end
+// of the grace period may be off by so much either way.
+func (n *modelNode) counted(p *modelPod, hard bool, off time.Duration) bool {
 	t := &n.settings.timing
 	deadline := p.deadline
 	if last := p.lastOrder(); last != nil {
@@ -198,17 +220,19 @@ func (n *modelNode) counted(p *modelPod, hard bool) bool {
 		return false
 	case p.dead():
 		return len(p.orders) > 0 && n.at.Sub(p.deadAt) < t.Patience
-	case hard && deadline.Sub(n.at) > t.KillTime:
+	case hard && deadline.Sub(n.at) > t.KillTime+off:
 		return false
 	}
-	return n.at.Sub(deadline) < t.Patience
+	return n.at.Sub(deadline) < t.Patience+off
 }
 
 // inFlight is how much memory is on its way, and when the newest request for it was made. Of a pod whose containers
 // have ended only the content of its volumes and page cache are.
-func (n *modelNode) inFlight(hard bool, amount func(*modelPod) float64) (sum float64, newest time.Time) {
+func (n *modelNode) inFlight(
+	counted func(*modelPod) bool, amount func(*modelPod) float64,
+) (sum float64, newest time.Time) {
 	for _, p := range n.pods {
-		if !n.counted(p, hard) {
+		if !counted(p) {
 			continue
 		}
 		back := amount(p)

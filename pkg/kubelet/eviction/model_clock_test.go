@@ -39,6 +39,12 @@ func (c modelClock) Now() time.Time {
 	return stepped(time.Now(), c.node.step)
 }
 
+// steps sets the wall clock.
+func (n *modelNode) steps(by time.Duration) {
+	n.step += by
+	n.steppedAt = append(n.steppedAt, n.at)
+}
+
 // stamp is what a source outside of the agent writes down as the time of its figures: the wall clock's.
 func (n *modelNode) stamp() metav1.Time { return metav1.NewTime(stepped(n.at, n.step).Round(0)) }
 

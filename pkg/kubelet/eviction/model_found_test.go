@@ -69,7 +69,7 @@ func TestModelClockThatIsSetLeavesMemoryWatched(t *testing.T) {
 				n := smallNode(gi)
 				n.add("hog", 4*gi)
 				n.leaves(2 * gi)
-				n.after(15*time.Second, "the wall clock steps", func() { n.step = step })
+				n.after(15*time.Second, "the wall clock steps", func() { n.steps(step) })
 				n.after(22*time.Second, "the system takes memory", func() { n.systemGrows(float64(500 * mi)) })
 				n.after(25*time.Second, "the system takes no more", func() { n.systemGrows(0) })
 				playFound(t, n)
@@ -180,4 +180,27 @@ func TestModelFailedHasteningLeavesAPodDying(t *testing.T) {
 		playFound(t, n)
 		expect(t, "evicted", n.evicted(time.Minute), []string{"deleted"})
 	})
+}
+
+// TestModelClockThatIsSetAfterADeletion: the deletion of a pod is dated by the wall clock, which is set before the
+// manager sees it. The pod's grace period ends no earlier than if it had been deleted when it was last seen without a
+// deletion, so that the pod counts as on its way and nobody else goes.
+func TestModelClockThatIsSetAfterADeletion(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Minute, time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := smallNode(gi)
+				deleted := n.add("deleted", 2*gi)
+				deleted.takes = 20 * time.Second
+				n.add("other", 2*gi)
+				n.leaves(2 * gi)
+				n.after(13*time.Second, "a pod is deleted", func() { n.deletes(deleted, 8*time.Second) })
+				n.after(14*time.Second, "the wall clock steps", func() { n.steps(step) })
+				n.after(25*time.Second, "the system takes memory", func() { n.systemGrows(float64(500 * mi)) })
+				n.after(28*time.Second, "the system takes no more", func() { n.systemGrows(0) })
+				playFound(t, n)
+				expect(t, "nobody is evicted", len(n.orders), 0)
+			})
+		})
+	}
 }

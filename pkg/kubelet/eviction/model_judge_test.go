@@ -73,7 +73,7 @@ func (n *modelNode) judgeKill(earlier []*modelOrder, o *modelOrder) {
 func (n *modelNode) judgeMemory(all, memory []*modelOrder) {
 	hard := memory[0].grace <= time.Second
 	need := max(1, n.deficit(!hard))
-	inFlight, newest := n.inFlight(hard, (*modelPod).uses)
+	inFlight, newest := n.inFlight(n.surely(hard), (*modelPod).uses)
 	within := 0
 	for _, o := range memory {
 		if !o.pod.exceeds() && !o.joins {
@@ -156,7 +156,8 @@ func (n *modelNode) judgeTurn(hard bool, newest time.Time) {
 	if newest.IsZero() || n.at.Sub(newest) >= t.Patience {
 		return
 	}
-	rate := n.highest(func(p *modelPod) bool { return p.here() && !p.critical && !n.counted(p, hard) })
+	counted := n.surely(hard)
+	rate := n.highest(func(p *modelPod) bool { return p.here() && !p.critical && !counted(p) })
 	if free := n.scarcest(); !hard || free > rate*t.KillTime.Seconds()*1.1+modelSlack {
 		n.fail(turn, "another pod went %v ago, and %s are not used up within %v at %s/s",
 			n.at.Sub(newest), mib(free), t.KillTime, mib(rate))
@@ -179,7 +180,7 @@ func (n *modelNode) judgeHurry(all []*modelOrder) {
 	if staying <= n.others() || n.available() > (staying+leaving)*killTime*0.8 || slices.ContainsFunc(n.pods, atOnce) {
 		return
 	}
-	have, _ := n.inFlight(true, (*modelPod).uses)
+	have, _ := n.inFlight(n.possibly(true), (*modelPod).uses)
 	for _, o := range all {
 		have += o.pod.uses()
 	}
@@ -192,7 +193,7 @@ func (n *modelNode) judgeHurry(all []*modelOrder) {
 
 // noteCover records whether what is in flight with the victims of this instant is certain to cover the deficit.
 func (n *modelNode) noteCover(all []*modelOrder, hard bool, need float64) {
-	have, _ := n.inFlight(hard, (*modelPod).certain)
+	have, _ := n.inFlight(n.surely(hard), (*modelPod).certain)
 	reliable := true
 	for _, o := range all {
 		have += o.pod.certain()
@@ -205,9 +206,9 @@ func (n *modelNode) noteCover(all []*modelOrder, hard bool, need float64) {
 func (n *modelNode) judgeDisk(all, disk []*modelOrder) {
 	victim := disk[0].pod
 	need := max(1, n.diskDeficit())
-	back := 0.0
+	back, counted := 0.0, n.surely(true)
 	for _, p := range n.pods {
-		if !n.counted(p, true) {
+		if !counted(p) {
 			continue
 		}
 		back += min(p.disk, p.sampled.disk)

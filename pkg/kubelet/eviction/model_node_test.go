@@ -21,9 +21,11 @@ const modelSampling = 10 * time.Second
 type modelNode struct {
 	mu        sync.Mutex
 	began, at time.Time
-	// step is by how much the wall clock has been stepped. Monotonic time, timers and time-outs are not concerned.
-	step     time.Duration
-	settings modelSettings
+	// step is by how much the wall clock has been stepped, steppedAt when. Monotonic time, timers and time-outs are not
+	// concerned.
+	step      time.Duration
+	steppedAt []time.Time
+	settings  modelSettings
 
 	capacity, podsLimit float64
 	system, systemRate  float64
@@ -109,6 +111,8 @@ type modelPod struct {
 	// dying: the pod is being stopped, until diesAt, by eviction or since it was deleted.
 	dying, deleted   bool
 	deadline, diesAt time.Time
+	// deletedAt is when it was deleted, deletedUntil when the grace period of that ends.
+	deletedAt, deletedUntil time.Time
 	// deadAt is when its containers have ended, cacheAt when its page cache is dropped, cleanAt when its volumes are
 	// gone.
 	deadAt, cacheAt, cleanAt time.Time
@@ -315,10 +319,11 @@ func (n *modelNode) deletes(p *modelPod, grace time.Duration) {
 	if p.dead() || p.dying {
 		return
 	}
-	p.deleted = true
+	p.deleted, p.deletedAt, p.deletedUntil = true, n.at, n.at.Add(grace)
 	n.stop(p, grace)
 	p.object = p.object.DeepCopy()
 	p.object.DeletionTimestamp = new(metav1.NewTime(stepped(n.at.Add(grace), n.step).Round(0)))
+	p.object.DeletionGracePeriodSeconds = new(int64(grace / time.Second))
 }
 
 // stop begins to stop a pod, or leaves it less time.

@@ -99,7 +99,7 @@ func (d *modelDraw) clockSteps() {
 	if d.one(2) {
 		step = -step
 	}
-	d.event(d.at(), fmt.Sprintf("the wall clock steps by %v", step), func(n *modelNode) { n.step += step })
+	d.event(d.at(), fmt.Sprintf("the wall clock steps by %v", step), func(n *modelNode) { n.steps(step) })
 }
 
 func (d *modelDraw) readerFails() {

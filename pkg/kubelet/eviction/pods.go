@@ -31,7 +31,9 @@ type builder struct {
 	byObject map[*v1.Pod]*slot
 	// sorted are the slots of the last round in the order of UIDs.
 	sorted []*slot
+	// round is the number of the present round, looked when the one before it was.
 	round  int
+	looked time.Time
 }
 
 // slot is what is kept of a pod from round to round; stats are those of the present one.
@@ -51,6 +53,7 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 	}
 	b.round++
 	count := b.reserve(active, f.taken, which)
+	b.looked = f.taken
 	if count == 0 {
 		return nil
 	}
@@ -95,15 +98,19 @@ func (b *builder) reserve(active []*v1.Pod, now time.Time, which wanted) (count 
 func (b *builder) meet(pod *v1.Pod, now time.Time) *slot {
 	s, ok := b.byUID[string(pod.UID)]
 	var deletedBefore *metav1.Time
+	var undeleted time.Time
 	if ok {
 		deletedBefore = s.facts.Object.DeletionTimestamp
+		if deletedBefore == nil && s.seen == b.round-1 {
+			undeleted = b.looked
+		}
 		delete(b.byObject, s.facts.Object)
 	} else {
 		s = &slot{}
 		b.byUID[string(pod.UID)] = s
 	}
 	if !pod.DeletionTimestamp.Equal(deletedBefore) {
-		s.end = endOfGrace(pod, now)
+		s.end = endOfGrace(pod, undeleted, now)
 	}
 	b.byObject[pod] = s
 	s.facts = snapshot.NewFacts(pod, b.podLevel)
@@ -137,16 +144,21 @@ func (b *builder) sort(active int) {
 }
 
 // endOfGrace is when the grace period of a pod ends that is seen with this deletion for the first time. Its deletion
-// timestamp says when that is, by the API server's time of day, and not when the deletion was asked for. A clock that
-// is wrong by more than the grace period is noticed; and one that is set later moves nothing, since from here on the
-// agent's own clock counts.
-func endOfGrace(pod *v1.Pod, now time.Time) time.Time {
+// timestamp says when that is, by the API server's time of day, and not when the deletion was asked for. The grace
+// period itself is known, and the agent counts it from when it learns of the deletion: that is now at the latest, and
+// not before the pod was last seen without a deletion (undeleted; zero if it never was). So a clock that is wrong is
+// noticed; and one that is set later moves nothing, since from here on the agent's own clock counts.
+func endOfGrace(pod *v1.Pod, undeleted, now time.Time) time.Time {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
 	left := pod.DeletionTimestamp.Sub(now)
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
-		left = min(left, time.Duration(min(*grace, maxGraceSeconds))*time.Second)
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+		grace := time.Duration(min(*seconds, maxGraceSeconds)) * time.Second
+		if !undeleted.IsZero() {
+			left = max(left, undeleted.Sub(now)+grace)
+		}
+		left = min(left, grace)
 	}
 	return now.Add(left)
 }
