@@ -20,60 +20,62 @@ const (
 	outside // tests and tools
 )
 
-// rings assigns every package of the program. A package that is missing fails the test: decide where it belongs.
+// rings assigns every package of the program to a ring and says in a line what the package does. A package that is
+// missing fails the test: decide where it belongs. docs/architecture.md shows this table; after a change run
+// "go test ./test/architecture -update".
 var rings = []struct {
 	pkg  string
 	ring int
-	why  string
+	what string
 }{
-	{"pkg/apis/pressure/v1alpha1", pure, "an API type can be imported by anybody"},
-	{"pkg/kubelet/podlifecycle", pure, "the truth about each pod must be testable without one"},
-	{"pkg/kubelet/podstatus", pure, "a status is a function of what is known"},
-	{"pkg/kubelet/snapshot", pure, "facts, immutable"},
-	{"pkg/kubelet/eviction/policy", pure, "who is evicted, and why, can be replayed from a snapshot"},
-	{"pkg/kubelet/preemption/plan", pure, "the victims can be compared with the optimum"},
 	{
-		"pkg/kubelet/escalation", pure,
-		"what is done about a pod that does not stop, and when, can be tested without waiting",
+		"pkg/apis/pressure/v1alpha1", pure,
+		"the configuration file of our own: fields, values, defaults, validation",
 	},
+	{"pkg/kubelet/podlifecycle", pure, "the state machine of a pod, and the store of the states of all pods"},
+	{"pkg/kubelet/podstatus", pure, "computes the status of a pod from what the runtime reports"},
+	{"pkg/kubelet/snapshot", pure, "usage and capacity of node and pods at one time, as values"},
+	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
+	{"pkg/kubelet/preemption/plan", pure, "chooses the victims that make a critical pod fit"},
+	{"pkg/kubelet/escalation", pure, "decides what is done next about a pod that the runtime does not stop in time"},
 	{
 		"pkg/kubelet/nodeshutdown/plan", pure,
-		"in which order pods are stopped, and which of them return, can be tested without a shutdown",
+		"decides in which groups pods are stopped when the machine shuts down, and with how much time",
 	},
-	{"pkg/kubelet/reclaim/plan", pure, "which images and containers go can be compared with stock's choice"},
-	{"pkg/kubelet/paths", contract, "names of files that stock shares with us"},
+	{"pkg/kubelet/reclaim/plan", pure, "decides which images and dead containers are removed"},
+	{"pkg/kubelet/paths", contract, "names of all files and directories"},
+	{"pkg/kubelet/podkill", contract, "requests to stop a pod, and their answers"},
+	{"pkg/kubelet/podview", contract, "which pods use resources of the node"},
+	{"pkg/kubelet/podsync", driver, "sets a pod up, stops it, and releases what it held, step by step"},
+	{"pkg/kubelet/podsync/deadline", driver, "ends pods that run longer than their activeDeadlineSeconds"},
+	{"pkg/kubelet/terminations", driver, "records terminations on disk, so that they survive a restart of the agent"},
+	{"pkg/kubelet/podworkers", driver, "runs one goroutine per pod, which carries out what podlifecycle commands"},
+	{"pkg/kubelet/admission", driver, "admit handlers in order, and the pods that wait for their admission"},
+	{"pkg/kubelet/preemption", driver, "has the victims of a critical pod stopped, and waits for them"},
+	{"pkg/kubelet/eviction", driver, "the loop around eviction/policy: collects stats, carries decisions out"},
+	{"pkg/kubelet/nodeshutdown", driver, "stops the pods in order when the machine shuts down"},
+	{"pkg/kubelet/syncloop", driver, "turns events of sources, runtime and probes into updates of the pod workers"},
 	{
-		"pkg/kubelet/podkill", contract,
-		"requests to stop a pod and their answers, for those that send them and for the pod workers",
+		"pkg/kubelet/housekeeping", driver,
+		"removes what belongs to no pod: workers, directories, cgroups, mirror pods, dead containers",
 	},
-	{"pkg/kubelet/podview", contract, "questions about pods, answered from what it is given"},
-	{"pkg/kubelet/podsync", driver, "carries out what the lifecycle commands"},
-	{"pkg/kubelet/podsync/deadline", driver, "ends pods whose time is over"},
-	{"pkg/kubelet/terminations", driver, "what the agent has begun, on disk over a restart"},
-	{"pkg/kubelet/podworkers", driver, "drives the lifecycle; imports podsync for the words of its requests"},
-	{"pkg/kubelet/admission", driver, "puts the admit handlers in order"},
-	{"pkg/kubelet/preemption", driver, "carries out a plan through the pod workers"},
-	{"pkg/kubelet/eviction", driver, "the loop around the policy"},
-	{"pkg/kubelet/nodeshutdown", driver, "stops the pods when the machine goes down"},
-	{"pkg/kubelet/syncloop", driver, "turns events into updates of the pod workers"},
-	{"pkg/kubelet/housekeeping", driver, "removes what belongs to no pod"},
-	{"pkg/kubelet/eviction/notify", driver, "the kernel's notifications, which wake the eviction loop"},
-	{"pkg/kubelet/reclaim", driver, "removes images, which nobody else does, and dead containers when there is need"},
-	{"pkg/kubelet/snapshot/collect", adapter, "reads statistics and cgroup files"},
-	{"pkg/kubelet/podstatus/generator", adapter, "collects the facts of a status from stock managers"},
-	{"pkg/kubelet/nodeshutdown/logind", adapter, "speaks to the login manager"},
-	{"pkg/kubelet/allocations", adapter, "stock's allocation manager, whose readers wait for no disk"},
-	{"pkg/kubelet/cgroupkill", adapter, "kills past the runtime: cgroup files and pidfds"},
-	{"pkg/kubelet/containerspec", adapter, "the runtime manager's helper"},
-	{"pkg/kubelet/nodestatus", adapter, "the Node object"},
-	{"pkg/kubelet/netutil", adapter, "iptables"},
-	{"pkg/kubelet/runtimestate", adapter, "the runtime's state"},
-	{"pkg/kubelet/server", adapter, "HTTP and gRPC"},
-	{"pkg/kubelet/pressureconfig", adapter, "reads the file of our own settings"},
-	{"pkg/kubelet/volumehost", adapter, "what volume plugins see"},
-	{"pkg/kubelet", composition, "puts everything together"},
-	{"cmd/kubelet", composition, "the program"},
-	{"cmd/kubelet/app", composition, "settings and the outer world"},
+	{"pkg/kubelet/eviction/notify", driver, "kernel notifications of memory usage, which wake the eviction loop"},
+	{"pkg/kubelet/reclaim", driver, "removes unused images and dead containers; nothing else removes images"},
+	{"pkg/kubelet/snapshot/collect", adapter, "reads memory from cgroup files and /proc/meminfo"},
+	{"pkg/kubelet/podstatus/generator", adapter, "collects from stock's managers what podstatus computes with"},
+	{"pkg/kubelet/nodeshutdown/logind", adapter, "D-Bus client of the login manager of systemd"},
+	{"pkg/kubelet/allocations", adapter, "stock's allocation manager, with reads from memory"},
+	{"pkg/kubelet/cgroupkill", adapter, "kills the processes of a cgroup without the container runtime"},
+	{"pkg/kubelet/containerspec", adapter, "what a container is started with: environment, mounts, devices, DNS"},
+	{"pkg/kubelet/nodestatus", adapter, "registers the Node and updates its status"},
+	{"pkg/kubelet/netutil", adapter, "keeps stock's iptables chains"},
+	{"pkg/kubelet/runtimestate", adapter, "whether the container runtime is up, its handlers and features"},
+	{"pkg/kubelet/server", adapter, "the HTTP and gRPC servers"},
+	{"pkg/kubelet/pressureconfig", adapter, "reads our configuration file, at start and after each change"},
+	{"pkg/kubelet/volumehost", adapter, "the interface of the agent to volume plugins"},
+	{"pkg/kubelet", composition, "builds all parts from settings and clients, starts and stops them"},
+	{"cmd/kubelet", composition, "the main function"},
+	{"cmd/kubelet/app", composition, "flags, configuration files, clients, checks at start"},
 }
 
 // forbidden imports hold for the program, not for tests.
@@ -161,8 +163,15 @@ func ringOf(name string) (int, bool) {
 }
 
 func TestRings(t *testing.T) {
+	var names []string
 	for _, p := range program(t) {
+		names = append(names, p.name)
 		report(t, importsFurtherOut(p))
+	}
+	for _, r := range rings {
+		if !slices.Contains(names, r.pkg) {
+			t.Errorf("there is no package %s: remove its row", r.pkg)
+		}
 	}
 }
 

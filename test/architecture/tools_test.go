@@ -1,7 +1,6 @@
 package architecture
 
 import (
-	"os"
 	"strings"
 	"testing"
 )
@@ -18,11 +17,7 @@ func TestGeneratorsMatchTheLibraries(t *testing.T) {
 // required returns the version of a module that a module file requires.
 func required(t *testing.T, file, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(root + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(t, file)) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == path {
 			return words[1]
 		}

@@ -22,43 +22,16 @@
 // A write is computed from the newer of the lister's node and the answer to the last own write: the lister lags, and
 // from a stale node a condition would transition twice.
 //
-// # Composition
+// # Order
 //
-// The View comes early, because volume host, admission and certificates need it; the Updater comes last, because it
-// needs all the others. Making the Updater completes the View: until then a node that is not in the API server is an
-// error.
+// The View is made before the parts that read the Node, the Updater after all parts that it reports on. Making the
+// Updater completes the View: until then a node that is not in the API server is an error. A client that is missing
+// must be a nil interface.
 //
-//	lister, nodeHasSynced := nodestatus.StartLister(ctx, deps.Clients.Kube, name) // also without a client
-//	view := nodestatus.NewView(nodestatus.ViewConfig{Name: name, Lister: lister, Client: kube})
-//	machine, err := nodestatus.NewMachine(deps.Machine.CAdvisor)                  // error: stop
-//	declared, err := nodestatus.DiscoverFeatures(runtimeFeatures)                 // with the gate NodeDeclaredFeatures
-//	…
-//	updater := nodestatus.New(nodestatus.Config{
-//		View: view, Client: kube, Heartbeat: heartbeat, OnHeartbeatFailure: deps.Clients.OnHeartbeatFailure,
-//		Registration: nodestatus.Registration{…}, Reporting: nodestatus.Reporting{…, DeclaredFeatures: declared.Names},
-//		Machine: machine, Resources: cm, ContainerManager: cm, Runtime: containerRuntime, State: runtimeState,
-//		RuntimeUp: runtimeUpdater, Pressure: evictionManager, Images: imageGCManager, Volumes: volumeManager,
-//		Shutdown: shutdownManager, Startup: deps.Observability.NodeStartup, Recorder: recorder, Clock: clock.RealClock{},
-//		Restore: evictionManager.Restore, OnStartupOver: runtimeUpdater.ExpectReady,
-//	})
-//
-// A nil client must be a nil interface: convert a clientset only if it is there.
-//
-// What was built before the Updater reaches it through closures over its variable, which is set before anything runs:
-//
-//	eviction:  OnConditionTrue("node-status", func() { updater.PressureChanged() })
-//	shutdown:  SyncNodeStatusFunc: func(ctx context.Context) { updater.SyncNow(ctx) }
-//	predicate: lifecycle.NewPredicateAdmitHandler(view.CachedNode, …)
-//	cm.Start:  node, err := view.Node(ctx); cm.Start(ctx, node, …, view.Node, …)
-//	certificates: view.LastObservedAddresses; pod status, downward API, DNS: view.HostIPs
-//	declared features admission:
-//	  lifecycle.NewDeclaredFeaturesAdmitHandler(ndf.DefaultFramework, declared.Set, declared.Version)
-//
-// Order of running: UpdatePodCIDR with the configured pod CIDR; CheckCgroups; RestoreAtStart with a patience of some
-// seconds, before the runtime is watched (the first answer of the runtime starts the eviction manager) and before the
-// sync loop; then Run in a goroutine, before the runtime-up loop. Run also calls RuntimeUp.Update, which must therefore
-// be safe to call concurrently. Run returns when its context has ended and all its goroutines have; SyncNow still works
-// then, with another context (a shutdown publishes NotReady).
+// RestoreAtStart is called before the runtime is watched, since eviction starts with the first answer of the runtime,
+// and before the sync loop. Run starts before the runtime is watched, and also calls RuntimeUp.Update, which must
+// therefore be safe for concurrent use. Run returns when its context has ended and all its goroutines have; SyncNow
+// still works then, with another context (a shutdown publishes NotReady).
 //
 // Restore is called at most once, with the conditions of the first Node object that is read and before any status is
 // computed from it: the pressure that was true when the agent stopped is taken over instead of being cleared. It is not

@@ -4,28 +4,7 @@
 // functions. Some of stock's helpers that it calls read the process's feature gates themselves, so Features must agree
 // with those.
 //
-// # Who calls what
-//
-// Pod synchronization calls the Generator of the subpackage generator, which collects the Input from the managers,
-// reads the feature gates once, calls Generate and logs the notes. The composition builds it like this and hands it to
-// podsync as its Status:
-//
-//	gen := generator.New(generator.Config{
-//		Statuses:        statusManager,             // status.Manager
-//		Resizes:         statusManager,
-//		Probes:          probeManager,              // prober.Manager
-//		Devices:         containerManager,          // cm.ContainerManager
-//		PodCgroups:      func() generator.PodCgroups { return containerManager.NewPodContainerManager() },
-//		Images:          runtime,                   // the kuberuntime manager
-//		RuntimeClasses:  runtimeClasses,            // nil in standalone mode
-//		RuntimeHandlers: state.RuntimeHandlers,     // runtimestate.State
-//		Reasons:         reasons,                   // NewReasonCache(), shared with podsync
-//		HostIPs:         nodeUpdater.HostIPs,       // nil in standalone mode
-//		NodeIPs:         deps.Identity.NodeIPs,
-//		Evictors:        []generator.Evictor{activeDeadline},
-//		Features:        generator.FeaturesFromGates(),
-//	})
-//	status := gen.Generate(ctx, pod, runtimeStatus, terminal)
+// Package generator collects the Input from the managers and calls Generate.
 //
 // The pod that is passed must carry its allocated resources, not the desired ones (allocation manager's
 // UpdatePodFromAllocation; pod workers do that), because the allocated ones are what is reported and compared with.

@@ -1,3 +1,3 @@
-// Package generator collects from the managers what a pod status is made of, has podstatus make it, and logs what was
-// noted. The package comment of podstatus shows how the composition builds it.
+// Package generator collects from the managers what a pod status is made of, has podstatus compute it, and logs the
+// notes.
 package generator
