@@ -102,13 +102,7 @@ func (c *Cluster) PodMemory() int64 { return c.machine.podMemory() }
 func (c *Cluster) StartKubelet(ctx context.Context, tune func(*kubeletv1beta1.KubeletConfiguration)) error {
 	first := c.config.Tune
 	defer func() { c.config.Tune = first }()
-	c.config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
-		for _, change := range []func(*kubeletv1beta1.KubeletConfiguration){first, tune} {
-			if change != nil {
-				change(config)
-			}
-		}
-	}
+	c.config.Tune = Tuned(first, tune)
 	if err := c.writeKubeletConfig(); err != nil {
 		return err
 	}

@@ -76,6 +76,18 @@ type Config struct {
 	Log io.Writer
 }
 
+// Tuned returns a function that applies changes to a kubelet's configuration one after the other. A change that is nil
+// is left out.
+func Tuned(changes ...func(*kubeletv1beta1.KubeletConfiguration)) func(*kubeletv1beta1.KubeletConfiguration) {
+	return func(config *kubeletv1beta1.KubeletConfiguration) {
+		for _, change := range changes {
+			if change != nil {
+				change(config)
+			}
+		}
+	}
+}
+
 // podsCgroup is the control group of all pods.
 func (c Config) podsCgroup() string { return filepath.Join("/", c.CgroupRoot, "kubepods") }
 

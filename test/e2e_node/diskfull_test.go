@@ -84,10 +84,11 @@ func spaceWithImageDisk(t *testing.T) *space {
 	t.Helper()
 	config := clusterConfig
 	config.ImageDisk = imageDisk
-	config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
+	// The pod that fills the disk takes longer than the usual transition period to use up what was reclaimed.
+	config.Tune = cluster.Tuned(config.Tune, transitionPeriod(30*time.Second), func(config *kubeletv1beta1.KubeletConfiguration) {
 		config.EvictionHard["imagefs.available"] = fmt.Sprintf("%dMi", diskThreshold/mebibyte)
 		config.ImageMinimumGCAge = metav1.Duration{Duration: time.Second}
-	}
+	})
 	return spaceOn(t, config)
 }
 

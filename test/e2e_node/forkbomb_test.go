@@ -44,7 +44,6 @@ func TestForkBomb(t *testing.T) {
 	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
 		config.PodPidsLimit = new(int64(bombLimit))
 		config.EvictionHard["pid.available"] = strconv.FormatInt(threshold, 10)
-		config.EvictionPressureTransitionPeriod.Duration = 10 * time.Second
 	})
 	pod := kit.Pod("bomb", bomb)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", bomb}

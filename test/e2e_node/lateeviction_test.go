@@ -12,9 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -38,9 +36,7 @@ eviction:
 )
 
 // shortTransition ends conditions of the node soon after their thresholds are no longer met.
-func shortTransition(config *kubeletv1beta1.KubeletConfiguration) {
-	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Second}
-}
+var shortTransition = transitionPeriod(time.Second)
 
 // TestEvictionVictimThatStopsLateIsTheOnlyOne halts the runtime's shim of a pod that is evicted, and that alone
 // uses more memory than is missing. No other pod is evicted, neither when the kubelet no longer waits for the kill,

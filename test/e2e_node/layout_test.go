@@ -81,13 +81,12 @@ func spaceWithTwoDisks(t *testing.T) *space {
 	t.Helper()
 	config := clusterConfig
 	config.ImageDisk, config.NodeDisk = imageDisk, nodeDisk
-	config.Tune = func(config *kubeletv1beta1.KubeletConfiguration) {
+	config.Tune = cluster.Tuned(config.Tune, func(config *kubeletv1beta1.KubeletConfiguration) {
 		config.EvictionHard["nodefs.available"] = fmt.Sprintf("%dMi", nodeThreshold/mebibyte)
 		config.EvictionHard["imagefs.available"] = fmt.Sprintf("%dMi", diskThreshold/mebibyte)
-		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 5 * time.Second}
 		config.ImageMinimumGCAge = metav1.Duration{Duration: time.Second}
 		config.VolumeStatsAggPeriod = metav1.Duration{Duration: time.Second}
-	}
+	})
 	return spaceOn(t, config)
 }
 

@@ -11,6 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
@@ -74,10 +78,27 @@ func prepare(ctx context.Context) (cluster.Config, error) {
 	}
 	layout := cluster.NewLayout(root, cluster.TestName)
 	builder = build.Builder{Root: root, Out: layout.Bin, Log: os.Stderr}
-	config := cluster.Config{Layout: layout, Kubelet: os.Getenv("PLIMSOLL_KUBELET"), CgroupRoot: os.Getenv("PLIMSOLL_CGROUP_ROOT"), Log: os.Stderr}
+	config := cluster.Config{
+		Layout: layout, Kubelet: os.Getenv("PLIMSOLL_KUBELET"), CgroupRoot: os.Getenv("PLIMSOLL_CGROUP_ROOT"),
+		Tune: shortPeriods, Log: os.Stderr,
+	}
 	err = builder.All(ctx, layout.Images, config.Kubelet == "")
 	if config.Kubelet == "" {
 		config.Kubelet = layout.Program("kubelet")
 	}
 	return config, err
+}
+
+// shortPeriods shortens periods of the kubelet for which tests would otherwise wait. A test whose result depends on one
+// of them sets it itself.
+func shortPeriods(config *kubeletv1beta1.KubeletConfiguration) {
+	// A pressure condition ends this long after its threshold was last met.
+	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 5 * time.Second}
+}
+
+// transitionPeriod returns a function that sets how long a pressure condition stays after its threshold was last met.
+func transitionPeriod(period time.Duration) func(*kubeletv1beta1.KubeletConfiguration) {
+	return func(config *kubeletv1beta1.KubeletConfiguration) {
+		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: period}
+	}
 }

@@ -58,6 +58,8 @@ func (s *space) restartKubelet(tune func(*kubeletv1beta1.KubeletConfiguration)) 
 func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
+	// Long enough for the pods that are created while the condition lasts.
+	s.restartKubelet(transitionPeriod(20 * time.Second))
 	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
 	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("50m", "64Mi")}
 	burstable.Spec.Containers[0].Resources.Requests = kit.Memory("64Mi")
@@ -129,9 +131,7 @@ func (s *space) evictionEvent(ctx context.Context, name string) error {
 func TestKubeletCrashUnderPressure(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
-		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 10 * time.Minute}
-	})
+	s.restartKubelet(transitionPeriod(10 * time.Minute))
 	s.startMany(20)
 	before := s.fingerprint()
 	evicted := s.pressure()
@@ -139,9 +139,7 @@ func TestKubeletCrashUnderPressure(t *testing.T) {
 
 	s.must(node.KillKubelet(s.ctx))
 	watch := s.watchPressure()
-	s.must(node.StartKubelet(s.ctx, func(config *kubeletv1beta1.KubeletConfiguration) {
-		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 90 * time.Second}
-	}))
+	s.must(node.StartKubelet(s.ctx, transitionPeriod(90*time.Second)))
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
 	s.stays(30*time.Second, func() error { return s.sameAs(before) })
 	if lost := watch(); lost != nil {

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -36,9 +35,7 @@ const (
 func TestDaemonSetWaitsWhileThereIsNoRoom(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
-		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: longestWait}
-	})
+	s.restartKubelet(transitionPeriod(longestWait))
 	s.must(kit.MemoryPressure(s.ctx, s.client, false))
 	critical := holding("critical", node.PodMemory()*3/4/mebibyte+100)
 	critical.Spec.PriorityClassName = "system-node-critical"
