@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +19,14 @@ import (
 
 const mebibyte = 1 << 20
 
-// hog is a pod that would fill all memory of the pods if nobody stopped it.
+// hogRate is how fast a hog grows, in MiB per second.
+const hogRate = 25
+
+// hog is a pod that would use up all memory of the pods. It takes half of it at once and reaches the threshold, which
+// is at three quarters, 20 s later (15 s on the smallest machine), when the kubelet has statistics of it.
 func hog(name string) *v1.Pod {
-	limit := 2 * node.PodMemory() / mebibyte
-	pod := kit.HogPod(name, "--start=200", "--rate=25", "--limit="+strconv.FormatInt(limit, 10))
+	memory := node.PodMemory() / mebibyte
+	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", memory/2), fmt.Sprintf("--rate=%d", hogRate), fmt.Sprintf("--limit=%d", 2*memory))
 	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
 	return pod
 }
