@@ -185,9 +185,10 @@ func TestDevicesSurviveRestarts(t *testing.T) {
 	s.expect("device that was given back", s.sh(s.ready(podWithThing("fourth")), "echo $THINGS"), device)
 }
 
-// TestDevicesOfAPluginThatIsGone are offered no more once it is gone for good, and the pods that have them run on.
+// TestDevicesOfAPluginThatIsGone ends a device plugin. The node no longer offers its devices, and the pods that have
+// them run on. No other parallel test has a device plugin.
 func TestDevicesOfAPluginThatIsGone(t *testing.T) {
-	s := newSpace(t)
+	s := parallelSpace(t)
 	plugin := s.startDevicePlugin("left", "right")
 	s.things(2)
 	s.ready(podWithThing("owner"))

@@ -118,10 +118,11 @@ func (s *space) halt(pid int) (goOn func()) {
 	return goOn
 }
 
-// TestHungShim: the runtime's helper hangs, so that no request to stop the container comes to an end. The processes are killed all the same,
-// the pod is not reported as stopped, and goes away once the runtime has noticed.
+// TestHungShim halts the shim of a pod, so that no request to stop its container comes to an end. The processes are
+// killed all the same. The pod is not reported as stopped, and is deleted once the runtime has seen that they ended.
+// Meanwhile the runtime does not answer requests for statistics of all containers: no other parallel test needs them.
 func TestHungShim(t *testing.T) {
-	s := newSpace(t)
+	s := parallelSpace(t)
 	pod := s.ready(quickPod("hung"))
 	s.tellLog(pod)
 	pid := s.mainPID(pod)
@@ -142,9 +143,10 @@ func TestHungShim(t *testing.T) {
 	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
 }
 
-// TestFrozenPod: somebody has frozen the pod's cgroup. On cgroup v1 no signal ends its processes before they are thawed.
+// TestFrozenPod freezes the cgroup of a pod and deletes the pod. On cgroup v1 no signal ends the processes before the
+// kubelet has thawed the cgroup.
 func TestFrozenPod(t *testing.T) {
-	s := newSpace(t)
+	s := parallelSpace(t)
 	pod := s.ready(quickPod("frozen"))
 	s.tellLog(pod)
 	pid := s.mainPID(pod)

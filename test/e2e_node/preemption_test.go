@@ -38,7 +38,7 @@ func TestCriticalPodGetsRoom(t *testing.T) {
 }
 
 func TestPodThatDoesNotFitIsRejected(t *testing.T) {
-	s := newSpace(t)
+	s := parallelSpace(t)
 	got, err := kit.Node(s.ctx, s.client)
 	s.must(err)
 	tooLarge := requesting("too-large", got.Status.Allocatable.Memory().Value()/mebibyte+64)
