@@ -97,6 +97,8 @@ func newRampage(t *testing.T) *rampage {
 	r.s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
 		// How soon a full emptyDir is noticed.
 		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second}
+		// The default: a change that the kubelet has missed is not soon repaired by the next synchronization.
+		config.SyncFrequency = metav1.Duration{Duration: time.Minute}
 	})
 	r.s.configMap(chaos.SettingsName, map[string]string{"color": "red"})
 	if info, err := os.Stat(node.KubeletLog()); err == nil {

@@ -94,6 +94,12 @@ func prepare(ctx context.Context) (cluster.Config, error) {
 func shortPeriods(config *kubeletv1beta1.KubeletConfiguration) {
 	// A pressure condition ends this long after its threshold was last met.
 	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 5 * time.Second}
+	// The Node's status shows devices and images this long after they have changed. A status that has not changed is
+	// reported as often as by default.
+	config.NodeStatusUpdateFrequency = metav1.Duration{Duration: 3 * time.Second}
+	config.NodeStatusReportFrequency = metav1.Duration{Duration: 5 * time.Minute}
+	// The files of a volume follow a changed ConfigMap when the pod is synchronized next.
+	config.SyncFrequency = metav1.Duration{Duration: 10 * time.Second}
 }
 
 // transitionPeriod returns a function that sets how long a pressure condition stays after its threshold was last met.
