@@ -11,6 +11,9 @@
 // under them. It prints what repeats its run: PLIMSOLL_CHAOS_SEED is a number,
 // PLIMSOLL_CHAOS_TIME how long it goes on, two minutes by default.
 //
+// PLIMSOLL_SOAK=1 has some tests wait longer, and PLIMSOLL_LEAK_ROUNDS has
+// TestOneLeakOneEviction repeat its leaks.
+//
 // Tests that change the node (pressure, restarts of the kubelet) run one after
 // the other; all others run in parallel after them, each in its own namespace.
 package e2enode

@@ -155,7 +155,7 @@ func TestTerminationSurvivesACrash(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
 	pod := counted(dir, "stubborn", "trap '' TERM; while true; do sleep 1; done")
-	pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(10))
 	created, pid := s.running(s.create(pod))
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, created.Name, metav1.DeleteOptions{}))
 	pause(s.ctx, 2*time.Second)

@@ -142,9 +142,9 @@ func TestKubeletCrashUnderPressure(t *testing.T) {
 
 	s.must(node.KillKubelet(s.ctx))
 	watch := s.watchPressure()
-	s.must(node.StartKubelet(s.ctx, transitionPeriod(90*time.Second)))
+	s.must(node.StartKubelet(s.ctx, transitionPeriod(inSoak(90*time.Second, 45*time.Second))))
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
-	s.stays(30*time.Second, func() error { return s.sameAs(before) })
+	s.stays(inSoak(30*time.Second, 15*time.Second), func() error { return s.sameAs(before) })
 	if lost := watch(); lost != nil {
 		t.Errorf("the restart lifted the pressure: %v", lost)
 	}

@@ -5,6 +5,8 @@ package e2enode
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +17,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
+
+// takeover is for how long a test looks at the pods that a kubelet has found: it synchronizes each at once, and its slow
+// loops, those of the pods' and the Node's status, come round every 10 s.
+const takeover = 12 * time.Second
 
 // TestStockTakesOverAndGivesBack swaps the kubelet for the upstream one of the
 // same release and back, under running pods.
@@ -31,20 +37,20 @@ func TestStockTakesOverAndGivesBack(t *testing.T) {
 		s.must(node.StopKubelet(s.ctx))
 		node.SetKubelet(kubelet)
 		s.must(node.StartKubelet(s.ctx, nil))
-		s.stays(20*time.Second, func() error { return s.sameAs(before) })
+		s.stays(inSoak(20*time.Second, takeover), func() error { return s.sameAs(before) })
 	}
 }
 
-// TestContainerThatEndsWhileNoKubeletRuns is noticed by the next one.
+// TestContainerThatEndsWhileNoKubeletRuns has a container end after the kubelet was killed. The next kubelet reports it.
 func TestContainerThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s := newSpace(t)
-	short := s.wait(s.create(kit.Pod("short", "sleep 10")), podTimeout, ended("Running"))
-	pid, err := node.ContainerPID(s.ctx, short.Status.ContainerStatuses[0].ContainerID)
-	s.must(err)
+	dir := t.TempDir()
+	short, pid := s.running(s.create(counted(dir, "short", "while ! [ -e /starts/now ]; do sleep 0.2; done")))
 	s.must(node.KillKubelet(s.ctx))
+	s.must(os.WriteFile(filepath.Join(dir, "now"), nil, 0o644))
 	s.eventually(podTimeout, func(context.Context) error { return gone(pid) })
 	s.must(node.StartKubelet(s.ctx, nil))
-	s.wait(short, podTimeout, ended("Succeeded"))
+	s.wait(short, podTimeout, ended(v1.PodSucceeded))
 }
 
 // gone is nil once the process of that id is gone.

@@ -15,13 +15,13 @@ import (
 
 const (
 	// slowGrace is the grace period, in seconds, of a victim that makes use of all of it.
-	slowGrace = 45
+	slowGrace = 30
 	// promptly is how long an idle pod that nothing is in the way of takes to be Ready at most. It is much less
 	// than the grace period.
-	promptly = 15 * time.Second
+	promptly = 10 * time.Second
 )
 
-// TestSlowVictimBlocksNobody binds a critical pod to a full node. The victim that has to make room for it takes 45
+// TestSlowVictimBlocksNobody binds a critical pod to a full node. The victim that has to make room for it takes 30
 // s to stop. The critical pod waits for that; a pod that is bound to the node meanwhile does not, and neither does
 // one that is deleted. Stock stands still until the victim is gone. Meanwhile the kubelet is restarted: neither the
 // one that ends nor the one that starts preempts another pod.

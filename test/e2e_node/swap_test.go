@@ -40,7 +40,7 @@ func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
 	}
 	for _, kubelet := range []string{own, stock, own} {
 		s.swapFor(kubelet, plugin)
-		s.stays(15*time.Second, func() error { return s.sameAs(before) })
+		s.stays(inSoak(15*time.Second, takeover), func() error { return s.sameAs(before) })
 		s.holds("device", device)
 		s.expect("CPU of the pod that owns one", s.cpusOf(s.get("exclusive-cpu")), cpu)
 		s.expect("CPU limit of the resized pod", s.sh(s.get("resized"), cpuLimit), "150m")

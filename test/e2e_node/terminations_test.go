@@ -19,11 +19,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// gently makes the kubelet evict softly at once, and give pods up to 40 s.
+// softGrace is how many seconds a pod that is evicted softly has to end: time for a kubelet to be killed and another one
+// to be started.
+const softGrace = 20
+
+// gently makes the kubelet evict softly at once, and give pods up to softGrace.
 func gently(config *kubeletv1beta1.KubeletConfiguration) {
 	config.EvictionSoft = map[string]string{"memory.available": "99.9%"}
 	config.EvictionSoftGracePeriod = map[string]string{"memory.available": "2s"}
-	config.EvictionMaxPodGracePeriod = 40
+	config.EvictionMaxPodGracePeriod = softGrace
 }
 
 // begunEviction is what the kubelet keeps of an eviction on disk.
@@ -58,7 +62,7 @@ func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 		}
 		return json.Unmarshal(data, &begun)
 	})
-	if begun.Cause != "eviction" || begun.GraceSeconds != 40 {
+	if begun.Cause != "eviction" || begun.GraceSeconds != softGrace {
 		s.t.Errorf("begun is %+v", begun)
 	}
 	return created, begun
@@ -107,6 +111,8 @@ func TestEvictionGoesOnAfterACrash(t *testing.T) {
 	stubborn := kit.IdlePod("stubborn")
 	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
 	pod, begun := s.evictSoftly(stubborn)
+	// A whole grace period from now on would end too late.
+	pause(s.ctx, time.Until(begun.Deadline)-8*time.Second)
 	s.must(node.StartKubelet(s.ctx, nil))
 	after := s.endedSoftly(pod, begun)
 	ended := after.Status.ContainerStatuses[0].State.Terminated.FinishedAt

@@ -20,14 +20,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-const (
-	// shortage is for how long a hard threshold stays met, longestWait for how long a pod may wait at most: the transition period of
-	// conditions bounds it.
-	shortage    = 45 * time.Second
-	longestWait = time.Minute
-	// reasonWaiting is the reason of pods that wait for room, in their status and in events.
-	reasonWaiting = "WaitingForRoom"
-)
+// reasonWaiting is the reason of pods that wait for room, in their status and in events.
+const reasonWaiting = "WaitingForRoom"
 
 // TestDaemonSetWaitsWhileThereIsNoRoom keeps a hard threshold met with a critical pod, which nobody may evict. The pod of a DaemonSet
 // that comes meanwhile waits, and runs when the critical pod is gone. Stock lets it in since it tolerates the taint, evicts it, and is
@@ -35,6 +29,9 @@ const (
 func TestDaemonSetWaitsWhileThereIsNoRoom(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
+	// For how long a hard threshold stays met: in 30 s the DaemonSet controller, which backs off, makes four pods if each
+	// is evicted. A pod waits no longer than the transition period of conditions.
+	shortage, longestWait := inSoak(45*time.Second, 30*time.Second), inSoak(time.Minute, 45*time.Second)
 	s.restartKubelet(transitionPeriod(longestWait))
 	s.must(kit.MemoryPressure(s.ctx, s.client, false))
 	critical := holding("critical", node.PodMemory()*3/4/mebibyte+100)
