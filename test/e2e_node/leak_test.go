@@ -20,9 +20,9 @@ const (
 	smallPods    = 30
 	smallRequest = 1
 	smallUse     = 6
-	// leakHeadroom is how much memory, in MiB, is left above the threshold when
-	// the leak begins to grow.
-	leakHeadroom = 60
+	// leakHeadroom is how much memory, in MiB, is left above the threshold when the leak begins to grow. A leak of 1 MiB
+	// per second gets slowLeakHeadroom, which it uses up in half a minute.
+	leakHeadroom, slowLeakHeadroom = 60, 30
 	// leakDelay is how long the leak stays as it is first, so that it has been
 	// seen like all others when it grows.
 	leakDelay = 20 * time.Second
@@ -72,6 +72,9 @@ func (s *space) oneLeak(rate int, before map[string]string) {
 	s.must(err)
 	// The threshold is a quarter of the pods' memory.
 	start := (node.PodMemory()*3/4-used)/mebibyte - leakHeadroom
+	if rate == 1 {
+		start += leakHeadroom - slowLeakHeadroom
+	}
 	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+leakDelay.String(), fmt.Sprintf("--rate=%d", rate),
 		fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
 	leak.Spec.PriorityClassName = "leaks"
