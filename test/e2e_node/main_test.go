@@ -20,10 +20,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// node is the cluster that all tests of this package share.
+// node is the cluster that all tests of this package share. useCluster replaces it.
 var node *cluster.Cluster
 
-// clusterConfig is what it was started with.
+// clusterConfig is the configuration of the standard cluster.
 var clusterConfig cluster.Config
 
 // processes is held by whoever ends and starts processes of the node beside the
@@ -56,7 +56,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if node, err = cluster.Start(ctx, config); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, node.Stop(context.Background())) }()
+	defer func() { err = errors.Join(err, stopCluster(context.Background())) }()
 	// A signal ends the tests, not the clean-up.
 	completed := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")

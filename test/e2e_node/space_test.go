@@ -36,8 +36,15 @@ type space struct {
 	name   string
 }
 
-// newSpace makes a namespace that is deleted when the test ends.
+// newSpace makes a namespace of the standard cluster that is deleted when the test ends.
 func newSpace(t *testing.T) *space {
+	t.Helper()
+	useCluster(t, standard)
+	return newNamespace(t)
+}
+
+// newNamespace is newSpace on the cluster that runs.
+func newNamespace(t *testing.T) *space {
 	t.Helper()
 	s := &space{t: t, ctx: t.Context(), client: node.Client()}
 	created, err := s.client.CoreV1().Namespaces().Create(s.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
@@ -56,6 +63,28 @@ func newSpace(t *testing.T) *space {
 		return err
 	})
 	return s
+}
+
+// watch calls holds again and again; the returned function ends that and returns the first error.
+func (s *space) watch(holds func(context.Context) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	lost := make(chan error, 1)
+	go func() {
+		ticker := time.NewTicker(200 * time.Millisecond)
+		defer ticker.Stop()
+		var first error
+		for ctx.Err() == nil {
+			if err := holds(ctx); err != nil && ctx.Err() == nil && first == nil {
+				first = err
+			}
+			<-ticker.C
+		}
+		lost <- first
+	}()
+	return func() error {
+		cancel()
+		return <-lost
+	}
 }
 
 // parallelSpace is newSpace for a test that leaves the node as it is.

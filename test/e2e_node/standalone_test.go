@@ -68,6 +68,7 @@ func (s *space) podOfKubelet(ctx context.Context, name string) (*v1.Pod, error) 
 
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
+	useCluster(t, standard)
 	for _, path := range []string{"/pods", "/stats/summary", "/metrics", "/configz", "/containerLogs/a/b/c", "/exec/a/b/c"} {
 		code, body, err := node.KubeletGet(t.Context(), path, false)
 		if err != nil {

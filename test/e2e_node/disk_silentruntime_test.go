@@ -5,26 +5,24 @@ package e2enode
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestDiskPressureIsSeenWhileTheRuntimeHangs fills the node's disk while containerd answers nobody. The condition comes all the same, it
-// is said that nobody can tell who fills the disk, and nobody is evicted for it. The condition goes when containerd tells again how
-// full the disk of images is.
+// TestDiskPressureIsSeenWhileTheRuntimeHangs fills the node's disk while containerd does not answer. DiskPressure becomes
+// True all the same, an event reports that the runtime is silent, and no pod is evicted: what each uses on the disk is not
+// known. DiskPressure becomes False when containerd answers again how full the disk of images is.
 func TestDiskPressureIsSeenWhileTheRuntimeHangs(t *testing.T) {
-	s := spaceWithTwoDisks(t)
+	s := spaceOnSmallDisks(t)
 	s.ready(kit.IdlePodThat("neighbour", ""))
 	before, begin := s.fingerprint(), time.Now()
 	containerd, err := node.ContainerdPID()
 	s.must(err)
 	goOn := s.halt(containerd)
 
-	ballast := filepath.Join(node.Layout().KubeletRoot(), "ballast")
-	s.must(fill(ballast, s.availableOn(node.Layout().KubeletRoot())-nodeThreshold/2))
+	ballast := s.fill(node.Layout().KubeletRoot(), s.availableToVolumes()-nodeThreshold/2)
 	s.eventually(time.Minute, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, true) })
 	s.eventually(time.Minute, func(ctx context.Context) error {
 		return s.nodeEvent(ctx, begin, "EvictionRuntimeSilent", "nobody is evicted for file systems")
