@@ -22,8 +22,9 @@ func TestFullImageDisk(t *testing.T) {
 	user.Spec.Containers[0].Image = filler("used")
 	user = s.ready(user)
 	s.importFiller("first")
-	// The pod that fills the disk takes longer than the usual transition period to use up what was reclaimed.
-	s.restartKubelet(transitionPeriod(30 * time.Second))
+	// The pod that fills the disk takes longer than the usual transition period to use up what was reclaimed: an image
+	// holds 80 MiB, and the kubelet looks at the disk every 2 s.
+	s.withPressureConfig(pressureHeader, transitionPeriod(20*time.Second))
 	s.importFiller("second")
 	s.eventually(time.Minute, func(ctx context.Context) error { return s.listed(ctx, filler("second")) })
 	s.remove(user)
