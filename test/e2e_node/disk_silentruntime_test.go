@@ -25,7 +25,7 @@ func TestDiskPressureIsSeenWhileTheRuntimeHangs(t *testing.T) {
 	ballast := s.fill(node.Layout().KubeletRoot(), s.availableToVolumes()-nodeThreshold/2)
 	s.eventually(time.Minute, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, true) })
 	s.eventually(time.Minute, func(ctx context.Context) error {
-		return s.nodeEvent(ctx, begin, "EvictionRuntimeSilent", "nobody is evicted for file systems")
+		return s.nodeEvent(ctx, begin, "EvictionRuntimeSilent", "no pod is evicted for file systems")
 	})
 	s.must(os.Remove(ballast))
 	goOn()
