@@ -165,10 +165,10 @@ func (m *Manager) look(ctx context.Context, f figures) {
 	m.effective(ctx, f.layout)
 	s := m.snapshot(&f)
 	if held := m.restored.Swap(nil); held != nil {
-		l.memory = l.memory.WithConditions(*held, s.Taken)
+		l.state = l.state.WithConditions(*held, s.Taken)
 	}
 	r := &Round{Trigger: l.trigger, Snapshot: s}
-	r.Decision, l.memory = policy.Decide(s, &l.rules, l.memory)
+	r.Decision, l.state = policy.Decide(s, &l.rules, l.state)
 	l.trigger = TriggerTimer
 	if l.gate != nil {
 		l.gate.hold(&r.Decision)

@@ -47,7 +47,7 @@ type loopState struct {
 
 	gate    *gate
 	kernel  *notifications
-	memory  policy.Memory
+	state   policy.State
 	layout  snapshot.Layout
 	builder builder
 	notices noticer

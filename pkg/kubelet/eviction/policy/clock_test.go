@@ -53,7 +53,7 @@ type disk struct {
 	// offset is by how much the runtime's time of day differs from the agent's.
 	offset   time.Duration
 	rules    *Rules
-	memory   Memory
+	state    State
 	measured time.Duration
 	figures  snapshot.Observation
 	pods     []spec
@@ -97,7 +97,7 @@ func (d *disk) look(after time.Duration) Decision {
 		s.InFlight = []snapshot.InFlight{{UID: d.leaving, Started: s.Taken, Deadline: s.Taken}}
 	}
 	var decision Decision
-	decision, d.memory = Decide(s, d.rules, d.memory)
+	decision, d.state = Decide(s, d.rules, d.state)
 	if len(decision.Reclaims) > 0 {
 		d.reclaims = []snapshot.Reclaim{{Device: snapshot.ImageDevice, Started: d.now(), Finished: d.now()}}
 	}

@@ -35,43 +35,45 @@ func (c Condition) Equal(o Condition) bool {
 		c.BlindSince.Equal(o.BlindSince) && slices.Equal(c.Blind, o.Blind)
 }
 
-// conditionMemory is what is remembered of a condition.
-type conditionMemory struct {
-	holds bool
-	since time.Time
-	// lastMet is when a threshold of it was last met; zero means never.
-	lastMet time.Time
-	// restored: taken over from the Node and none of it was confirmed yet by a look at each of its signals.
-	restored bool
+// conditionState is the state of a condition.
+type conditionState struct {
+	True bool `json:"true,omitempty"`
+	// LastTransition is when it became what it is; zero if that was before the agent started.
+	LastTransition time.Time `json:"lastTransition,omitzero"`
+	// LastMet is when a threshold of it was last met; zero for never.
+	LastMet time.Time `json:"lastMet,omitzero"`
+	// Restored: it was taken over from the Node, and not each of its signals was observed since.
+	Restored bool `json:"restored,omitempty"`
 }
 
-// conditionOf derives one condition and what to remember of it from the clocks.
-func conditionOf(i int, mem conditionMemory, clocks []clock, s *snapshot.Snapshot, period time.Duration) (Condition, conditionMemory) {
+// conditionOf derives one condition and its state from the states of the thresholds.
+func conditionOf(i int, state conditionState, thresholds []thresholdState, s *snapshot.Snapshot,
+	period time.Duration) (Condition, conditionState) {
 	c := Condition{Type: ConditionTypes[i]}
-	pressing, unseen := false, false
-	for j := range clocks {
-		k := &clocks[j]
-		if k.signal.Condition() != c.Type || (k.known == neverSeen && inodeless(k.signal, s)) {
+	pressing, unobserved := false, false
+	for j := range thresholds {
+		t := &thresholds[j]
+		if t.Signal.Condition() != c.Type || (t.LastKnown == neverObserved && inodeless(t.Signal, s)) {
 			continue
 		}
-		pressing = pressing || k.pressing()
-		unseen = unseen || k.known == neverSeen
-		c.HardMet = c.HardMet || (!k.soft && k.state == met)
-		if k.state == blind {
-			c.Blind = appendSignal(c.Blind, k.signal)
-			c.BlindSince = earlier(c.BlindSince, k.blindSince)
+		pressing = pressing || t.pressing()
+		unobserved = unobserved || t.LastKnown == neverObserved
+		c.HardMet = c.HardMet || (!t.Soft && t.Status == met)
+		if t.Status == unknown {
+			c.Blind = appendSignal(c.Blind, t.Signal)
+			c.BlindSince = earlier(c.BlindSince, t.UnknownSince)
 		}
 	}
-	mem.restored = mem.restored && unseen
-	if pressing || mem.restored {
-		mem.lastMet = s.Taken
+	state.Restored = state.Restored && unobserved
+	if pressing || state.Restored {
+		state.LastMet = s.Taken
 	}
-	now := pressing || mem.restored || (!mem.lastMet.IsZero() && s.Taken.Sub(mem.lastMet) < period)
-	if now != mem.holds {
-		mem.holds, mem.since = now, s.Taken
+	now := pressing || state.Restored || (!state.LastMet.IsZero() && s.Taken.Sub(state.LastMet) < period)
+	if now != state.True {
+		state.True, state.LastTransition = now, s.Taken
 	}
-	c.True, c.Since, c.Restored = mem.holds, mem.since, mem.restored
-	return c, mem
+	c.True, c.Since, c.Restored = state.True, state.LastTransition, state.Restored
+	return c, state
 }
 
 // inodeless tells, of a signal about inodes, that its file system tells its space and has no inodes to tell, as ZFS. To wait for

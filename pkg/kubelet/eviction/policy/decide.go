@@ -9,63 +9,62 @@ import (
 // pollUrgent is how often to look while a hard threshold is met and something is in flight.
 const pollUrgent = time.Second
 
-// Decide decides about one snapshot. It is a function of its arguments: the order of pods and of other lists in the snapshot
-// makes no difference, and none of the arguments is changed. Snapshots must come in the order of their times.
+// Decide decides about one snapshot. It is a function of its arguments: the order of pods and of other lists in the
+// snapshot makes no difference, and none of the arguments is changed. Snapshots must come in the order of their times.
+// The second result is the state for the next snapshot.
 //
-// At most one need begins something in a round; a need that only waits does not hold up the next. Broken local storage limits
-// are served besides.
+// At most one need begins something in a round; a need that only waits does not hold up the next. Broken local storage
+// limits are served besides.
 //
-// Thresholds in dry run are decided about apart from all others, so that they change nothing.
-func Decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
-	holding, dry := rules.rehearsed()
-	d, next := decide(s, holding, m)
-	d.DryRun, next.rehearsal = rehearse(s, dry, m.rehearsal)
-	next.number = m.number + 1
-	d.Number = next.number
-	return d, next
+// Thresholds in dry run are decided about apart from all others, with a state of their own, so that they change
+// nothing.
+func Decide(s *snapshot.Snapshot, rules *Rules, state State) (Decision, State) {
+	enforced, dryRun := rules.split()
+	d, next := decide(s, enforced, &state.Enforced)
+	dry, nextDry := decideDryRun(s, dryRun, state.DryRun)
+	d.Number, d.DryRun = state.Number+1, dry
+	return d, State{Number: d.Number, Enforced: next, DryRun: nextDry}
 }
 
-func decide(s *snapshot.Snapshot, rules *Rules, m Memory) (Decision, Memory) {
+func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rulesState) {
 	d := Decision{At: s.Taken}
-	next := m
-	next.clocks = m.clocksFor(s, rules.Thresholds)
+	next := *last
+	next.Thresholds = last.thresholdsAfter(s, rules.Thresholds)
 	for i := range ConditionTypes {
-		d.Conditions[i], next.conditions[i] = conditionOf(i, m.conditions[i], next.clocks, s, rules.PressureTransitionPeriod)
+		d.Conditions[i], next.Conditions[i] = conditionOf(i, last.Conditions[i], next.Thresholds, s,
+			rules.PressureTransitionPeriod)
 	}
-	next.look(s)
-	r := &round{snapshot: s, rules: rules, memory: &next, before: &m, decision: &d}
+	for sig := range next.Signals {
+		next.Signals[sig] = last.Signals[sig].observe(&s.Signals[sig], s.Taken)
+	}
+	r := &round{snapshot: s, rules: rules, next: &next, last: last, decision: &d}
 	if rules.LocalStorageLimits {
 		d.Victims = localStorage(s, rules.Timing)
 	}
 	r.serveAll()
 	r.schedule()
-	next.past = m.past.with(s, rules.Thresholds, r.readings)
+	next.MemorySamples = last.MemorySamples.with(s, rules.Thresholds, r.readings)
 	return d, next
 }
 
-// look remembers how new the figures are.
-func (m *Memory) look(s *snapshot.Snapshot) {
-	for sig := range m.signals {
-		m.signals[sig] = m.signals[sig].look(&s.Signals[sig], s.Taken)
-	}
-}
+// taken returns when the observation of a signal, which must be known, was true by the agent's clock.
+func (r *round) taken(sig snapshot.Signal) time.Time { return r.next.Signals[sig].Taken }
 
-// taken is when the figures of a signal, which must be known, were true by the agent's clock.
-func (r *round) taken(sig snapshot.Signal) time.Time { return r.memory.signals[sig].taken }
-
-// fresh reports whether figures are new.
+// fresh reports whether the observation of a signal is new.
 func (r *round) fresh(sig snapshot.Signal) bool {
-	return r.before.fresh(sig, r.snapshot.Signals[sig], r.taken(sig))
+	return r.last.fresh(sig, r.snapshot.Signals[sig], r.taken(sig))
 }
 
 func (r *round) serveAll() {
-	list := needs(r.snapshot, r.rules.Thresholds, r.memory.clocks)
-	r.memory.acting = [numGroups]time.Time{}
+	list := needs(r.snapshot, r.rules.Thresholds, r.next.Thresholds)
+	for g := range r.next.Needs {
+		r.next.Needs[g].ActingSince = time.Time{}
+	}
 	for i := range list {
 		g := list[i].group
-		r.memory.acting[g] = r.before.acting[g]
-		if r.memory.acting[g].IsZero() {
-			r.memory.acting[g] = r.snapshot.Taken
+		r.next.Needs[g].ActingSince = r.last.Needs[g].ActingSince
+		if r.next.Needs[g].ActingSince.IsZero() {
+			r.next.Needs[g].ActingSince = r.snapshot.Taken
 		}
 	}
 	for i := range list {
@@ -100,15 +99,14 @@ func (r *round) awaitRelease(st *Starved) {
 // schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by those who
 // carry it out, so that only what is urgent is polled.
 func (r *round) schedule() {
-	for i := range r.memory.conditions {
-		if c := &r.memory.conditions[i]; c.holds && c.lastMet.Before(r.snapshot.Taken) {
-			r.sooner(c.lastMet.Add(r.rules.PressureTransitionPeriod).Sub(r.snapshot.Taken))
+	for i := range r.next.Conditions {
+		if c := &r.next.Conditions[i]; c.True && c.LastMet.Before(r.snapshot.Taken) {
+			r.sooner(c.LastMet.Add(r.rules.PressureTransitionPeriod).Sub(r.snapshot.Taken))
 		}
 	}
-	for i := range r.memory.clocks {
-		c := &r.memory.clocks[i]
-		if c.state == met && !c.active {
-			r.sooner(c.remaining(&r.rules.Thresholds[i]))
+	for i := range r.next.Thresholds {
+		if t := &r.next.Thresholds[i]; t.Status == met && !t.Active {
+			r.sooner(t.remaining(&r.rules.Thresholds[i]))
 		}
 	}
 	settling := len(r.snapshot.InFlight) > 0 || r.snapshot.Taken.Sub(r.snapshot.LastRelease) < r.rules.Timing.Patience

@@ -80,7 +80,7 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	s := w.available(snapshot.MemoryAvailable, 100*mi).snapshot()
 	violator := violatorPod("violator", 10*mi, 20*mi)
 	s.Pods = append(s.Pods, violator)
-	d, memory := Decide(s, w.rules, Memory{})
+	d, state := Decide(s, w.rules, State{})
 	if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
 		t.Errorf("local storage %v", got)
 	}
@@ -89,7 +89,7 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	s2 := *s
 	s2.Taken = s.Taken.Add(20 * time.Second)
 	s2.InFlight = []snapshot.InFlight{{UID: "violator", State: snapshot.Failed, Started: s.Taken, Changed: s.Taken.Add(10 * time.Second)}}
-	d, _ = Decide(&s2, w.rules, memory)
+	d, _ = Decide(&s2, w.rules, state)
 	if len(exceeding(d.Victims)) != 0 {
 		t.Errorf("local storage %v again at once", names(exceeding(d.Victims)))
 	}
@@ -180,7 +180,7 @@ func TestD11AbsentFieldsBreakNothing(t *testing.T) {
 		pod.Stats.EphemeralStorage = nil
 		s.Pods = append(s.Pods, pod)
 	}
-	if d, _ := Decide(s, w.rules, Memory{}); len(exceeding(d.Victims)) != 0 {
+	if d, _ := Decide(s, w.rules, State{}); len(exceeding(d.Victims)) != 0 {
 		t.Errorf("evicted %v", names(exceeding(d.Victims)))
 	}
 }
@@ -317,7 +317,7 @@ func TestD32SlowSoftEvictionDoesNotBlockHard(t *testing.T) {
 func TestD36RestoredConditionsHold(t *testing.T) {
 	rules := rulesOf(threshold(snapshot.MemoryAvailable, "1Gi"), threshold(snapshot.NodeFsAvailable, "1Gi"))
 	w := newWorld(t, rules)
-	w.memory = w.memory.WithConditions([]v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure}, start)
+	w.state = w.state.WithConditions([]v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure}, start)
 	w.available(snapshot.MemoryAvailable, 20*gi)
 	d := w.after(4 * time.Minute)
 	w.condition(d, v1.NodeMemoryPressure, true)
@@ -334,7 +334,7 @@ func TestD36RestoredConditionsHold(t *testing.T) {
 // TestAFileSystemWithoutInodesHoldsNothing: it never tells them, which is neither a reason to hold a condition nor to complain.
 func TestAFileSystemWithoutInodesHoldsNothing(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "1Gi"), threshold(snapshot.NodeFsInodesFree, "1k")))
-	w.memory = w.memory.WithConditions([]v1.NodeConditionType{v1.NodeDiskPressure}, start)
+	w.state = w.state.WithConditions([]v1.NodeConditionType{v1.NodeDiskPressure}, start)
 	w.signals[snapshot.NodeFsInodesFree] = snapshot.Observation{Err: snapshot.ErrNotReported}
 	// While its space is not told either, nobody knows.
 	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, true)

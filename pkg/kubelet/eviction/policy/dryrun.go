@@ -19,31 +19,31 @@ func (d *DryRun) Reclaiming(signal snapshot.Signal) bool {
 	return slices.ContainsFunc(d.Reclaims, func(q ReclaimRequest) bool { return q.Signal == signal })
 }
 
-// rehearsed splits rules in two: those that hold, and those that are only rehearsed, which is nil when there is nothing of the kind.
-func (r *Rules) rehearsed() (holding, dry *Rules) {
+// split divides rules into those that are enforced and those in dry run, which are nil if there are none.
+func (r *Rules) split() (enforced, dryRun *Rules) {
 	isDry := func(t Threshold) bool { return t.DryRun }
 	limits := r.LocalStorageLimits && r.LocalStorageDryRun
 	if !limits && !slices.ContainsFunc(r.Thresholds, isDry) {
 		return r, nil
 	}
-	h, d := *r, *r
-	h.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), isDry)
-	h.LocalStorageLimits = r.LocalStorageLimits && !limits
+	e, d := *r, *r
+	e.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), isDry)
+	e.LocalStorageLimits = r.LocalStorageLimits && !limits
 	d.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), func(t Threshold) bool { return !t.DryRun })
 	d.LocalStorageLimits = limits
-	d.rehearsal = true
-	return &h, &d
+	d.dryRun = true
+	return &e, &d
 }
 
-// rehearse decides as if the thresholds in dry run were all there is, with a memory of its own. Since nothing is carried out, the
-// same is found again with each look for as long as the need lasts.
-func rehearse(s *snapshot.Snapshot, dry *Rules, m *Memory) (DryRun, *Memory) {
-	if dry == nil {
+// decideDryRun decides as if there were only the rules in dry run, from a state of their own. Since nothing is carried
+// out, each decision finds the same as the one before for as long as the need lasts.
+func decideDryRun(s *snapshot.Snapshot, dryRun *Rules, last *rulesState) (DryRun, *rulesState) {
+	if dryRun == nil {
 		return DryRun{}, nil
 	}
-	if m == nil {
-		m = &Memory{}
+	if last == nil {
+		last = &rulesState{}
 	}
-	d, next := decide(s, dry, *m)
+	d, next := decide(s, dryRun, last)
 	return DryRun{Starved: d.Starved, Victims: d.Victims, Reclaims: d.Reclaims}, &next
 }

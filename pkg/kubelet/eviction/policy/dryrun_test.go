@@ -66,12 +66,12 @@ func TestDryRunOfLocalStorageLimits(t *testing.T) {
 	rules := rulesOf()
 	rules.LocalStorageLimits, rules.LocalStorageDryRun = true, true
 	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(), Pods: []snapshot.Pod{violatorPod("limited", mi, 2*mi)}}
-	d, _ := Decide(s, rules, Memory{})
+	d, _ := Decide(s, rules, State{})
 	if len(d.Victims) != 0 || len(exceeding(d.DryRun.Victims)) != 1 {
 		t.Errorf("evicted %d, in dry run %d; want 0 and 1", len(d.Victims), len(d.DryRun.Victims))
 	}
 	rules.LocalStorageLimits = false
-	if d, _ := Decide(s, rules, Memory{}); len(d.Victims)+len(d.DryRun.Victims) != 0 {
+	if d, _ := Decide(s, rules, State{}); len(d.Victims)+len(d.DryRun.Victims) != 0 {
 		t.Error("limits are off, and still looked at")
 	}
 }
@@ -85,7 +85,7 @@ func TestEverythingInDryRunCommandsNothing(t *testing.T) {
 		}
 		rules.LocalStorageLimits, rules.LocalStorageDryRun = true, true
 		pods := anySpecs(t, 8)
-		var m Memory
+		var m State
 		for step := range 4 {
 			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			s.Pods = append(s.Pods, violatorPod("limited", mi, 2*mi))
@@ -117,20 +117,19 @@ func TestDryRunChangesNothingForOthers(t *testing.T) {
 			with.Thresholds = append(with.Thresholds, th)
 		}
 		pods := anySpecs(t, 8)
-		var m1, m2 Memory
+		var m1, m2 State
 		for step := range 4 {
 			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			var d1, d2 Decision
 			d1, m1 = Decide(s, with, m1)
 			d2, m2 = Decide(s, without, m2)
 			d1.DryRun = DryRun{}
-			remembered := m1
-			remembered.rehearsal = nil
-			// An empty list of clocks may be nil or not.
-			if len(remembered.clocks)+len(m2.clocks) == 0 {
-				remembered.clocks = m2.clocks
+			enforced := m1.Enforced
+			// An empty list of thresholds may be nil or not.
+			if len(enforced.Thresholds)+len(m2.Enforced.Thresholds) == 0 {
+				enforced.Thresholds = m2.Enforced.Thresholds
 			}
-			if !reflect.DeepEqual(d1, d2) || !reflect.DeepEqual(remembered, m2) {
+			if !reflect.DeepEqual(d1, d2) || !reflect.DeepEqual(enforced, m2.Enforced) {
 				t.Fatalf("with thresholds in dry run:\n%+v\nwithout them:\n%+v", d1, d2)
 			}
 		}

@@ -18,27 +18,53 @@ const (
 	sampleCount = 4
 )
 
-// history holds a few samples of memory usage, the newest first. Growth is worked out from it only when something is starved.
-type history struct {
-	samples [sampleCount]*sample
+// history holds a few samples of memory usage, the newest first. Growth is derived from it only when something is
+// starved. Samples are not modified.
+type history [sampleCount]*sample
+
+// sample is the memory usage of one snapshot.
+type sample struct {
+	Taken  time.Time    `json:"taken"`
+	System systemSample `json:"system,omitzero"`
+	// Pods are the pods whose usage is known, in the order of UIDs.
+	Pods []podSample `json:"pods,omitempty"`
 }
 
-type sample struct {
-	taken     time.Time
-	available snapshot.Observation
-	// system is what is used of the node and by none of the pods.
-	system int64
-	pods   []podSample
+// systemSample is what is used of the node and by none of the pods.
+type systemSample struct {
+	// Known is false if the memory of the node was unknown.
+	Known bool `json:"known"`
+	// Usage is in bytes. It is derived from memory.available, whose date and age these are.
+	Usage int64 `json:"usageBytes"`
+	dated
 }
 
 type podSample struct {
-	uid   types.UID
-	usage int64
-	// at is the figure's date in nanoseconds since 1970, which says no more than whether two figures are the same;
-	// age is how old it was when the sample was taken. Samples are kept of every pod, so both are small.
-	at  int64
-	age time.Duration
+	UID types.UID `json:"uid"`
+	// Usage is the working set in bytes.
+	Usage int64 `json:"usageBytes"`
+	dated
 }
+
+// dated says when something was observed. There is one for each pod of a sample, so it is small.
+type dated struct {
+	// Date is the date by the source, in nanoseconds since 1970, zero if the source does not say. It only serves to see
+	// whether two observations are the same.
+	Date int64 `json:"dateUnixNanoseconds,omitempty"`
+	// Age is how old the observation was when the sample was taken, by the source's date.
+	Age time.Duration `json:"ageNanoseconds,omitempty"`
+}
+
+// dateOf compares the date of an observation with the time of day when it was taken over.
+func dateOf(at, now time.Time) dated {
+	if at.IsZero() {
+		return dated{}
+	}
+	return dated{Date: at.UnixNano(), Age: now.Sub(at)}
+}
+
+// same reports whether two observations of one thing are the same observation.
+func (d dated) same(o dated) bool { return d.Date != 0 && d.Date == o.Date }
 
 // with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
 // use it up leaves enough samples on its way.
@@ -46,7 +72,7 @@ func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, readings []r
 	if !nearby(s, thresholds) {
 		return history{}
 	}
-	if newest := h.samples[0]; newest != nil && s.Taken.Sub(newest.taken) < sampleEvery {
+	if newest := h[0]; newest != nil && s.Taken.Sub(newest.Taken) < sampleEvery {
 		return h
 	}
 	if readings == nil {
@@ -54,12 +80,12 @@ func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, readings []r
 	}
 	// Each place hands its sample on when the next one's is old enough to be replaced by it.
 	moving, distance := newSample(s, readings), sampleEvery
-	for i := range h.samples {
-		have := h.samples[i]
-		if have != nil && moving.taken.Sub(have.taken) < distance {
+	for i := range h {
+		have := h[i]
+		if have != nil && moving.Taken.Sub(have.Taken) < distance {
 			break
 		}
-		h.samples[i], moving = moving, have
+		h[i], moving = moving, have
 		if moving == nil {
 			break
 		}
@@ -96,12 +122,23 @@ func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
 }
 
 func newSample(s *snapshot.Snapshot, readings []reading) *sample {
-	n := &sample{taken: s.Taken, available: s.Signals[snapshot.MemoryAvailable], pods: make([]podSample, 0, len(readings))}
-	n.system = systemUsage(n.available, readings) - leftBehind(s)
+	n := &sample{Taken: s.Taken, System: newSystemSample(s, readings), Pods: make([]podSample, 0, len(readings))}
 	for i := range readings {
-		n.pods = append(n.pods, readings[i].podSample)
+		n.Pods = append(n.Pods, readings[i].podSample)
 	}
 	return n
+}
+
+func newSystemSample(s *snapshot.Snapshot, readings []reading) systemSample {
+	available := &s.Signals[snapshot.MemoryAvailable]
+	if !available.Known() {
+		return systemSample{}
+	}
+	usage := saturatingAdd(available.Capacity, -available.Available)
+	for i := range readings {
+		usage = saturatingAdd(usage, -readings[i].Usage)
+	}
+	return systemSample{Known: true, Usage: usage - leftBehind(s), dated: dateOf(available.At, s.Taken)}
 }
 
 // reading is a sample of a pod and its place in the snapshot.
@@ -115,22 +152,14 @@ func readingsOf(s *snapshot.Snapshot) []reading {
 	list := make([]reading, 0, len(s.Pods))
 	for i := range s.Pods {
 		if v := s.Pods[i].Memory(); v.Known {
-			at := timeOr(v.At, s.Taken)
-			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), at.UnixNano(), s.Taken.Sub(at)}, i})
+			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), dateOf(v.At, s.Taken)}, i})
 		}
 	}
-	byUID := func(a, b reading) int { return cmp.Compare(a.uid, b.uid) }
+	byUID := func(a, b reading) int { return cmp.Compare(a.UID, b.UID) }
 	if !slices.IsSortedFunc(list, byUID) {
 		slices.SortFunc(list, byUID)
 	}
 	return list
-}
-
-func timeOr(t, otherwise time.Time) time.Time {
-	if t.IsZero() {
-		return otherwise
-	}
-	return t
 }
 
 // rate is how fast memory comes to be used, in bytes per second, measured over windows that end now and begin with a sample each. It is
@@ -198,64 +227,54 @@ func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
 	for i := range g.pods {
 		g.pods[i] = unmeasured
 	}
-	available := s.Signals[snapshot.MemoryAvailable]
-	system := systemUsage(available, current) - leftBehind(s)
-	for window, then := range h.samples {
-		if then == nil || !then.taken.Before(s.Taken) {
+	system := newSystemSample(s, current)
+	for window, then := range h {
+		if then == nil || !then.Taken.Before(s.Taken) {
 			continue
 		}
-		if a, b := then.available, available; a.Known() && b.Known() {
-			older := s.Taken.Sub(b.Time(s.Taken)) - then.taken.Sub(a.Time(then.taken))
-			if between, ok := elapsed(s.Taken.Sub(then.taken), older); ok || a.At.Equal(b.At) {
-				g.system[window] = max(0, rateOf(system-then.system, between))
+		ago := s.Taken.Sub(then.Taken)
+		if before := &then.System; before.Known && system.Known {
+			if between, ok := elapsed(ago, before.dated, system.dated); ok || system.same(before.dated) {
+				g.system[window] = max(0, rateOf(system.Usage-before.Usage, between))
 			}
 		}
-		then.fold(current, s.Taken.Sub(then.taken), func(i int, grown float64) { g.pods[i][window] = grown })
+		then.fold(current, ago, func(i int, grown float64) { g.pods[i][window] = grown })
 	}
 	return g
 }
 
-// systemUsage is what is used of the node's memory and by none of the pods.
-func systemUsage(available snapshot.Observation, pods []reading) int64 {
-	used := saturatingAdd(available.Capacity, -available.Available)
-	for i := range pods {
-		used = saturatingAdd(used, -pods[i].usage)
-	}
-	return used
-}
-
-// elapsed is the time between two figures of samples that were taken this far apart, where the second figure was that
-// much older at its sample than the first at its own. Each age is a difference of times of day at one moment, so it
-// does not matter whether the clock was set between the samples. ok is false when it was set between a figure and its
-// sample.
-func elapsed(samples, older time.Duration) (between time.Duration, ok bool) {
+// elapsed returns the time between two observations whose samples were taken this far apart. Each age is a difference
+// of times of day at one moment, so it does not matter whether the clock was set between the samples. ok is false if
+// it was set between an observation and its sample.
+func elapsed(samples time.Duration, first, second dated) (between time.Duration, ok bool) {
+	older := second.Age - first.Age
 	between = samples - older
-	return between, between > 0 && older >= -oldest
+	return between, between > 0 && older >= -maxObservationAge
 }
 
-// fold reports the rate of each pod since this sample, which was taken that long ago, with its place in the snapshot. Both lists are in
-// the order of UIDs.
+// fold reports the rate of each pod since this sample, which was taken that long ago, with its place in the snapshot.
+// Both lists are in the order of UIDs.
 func (n *sample) fold(current []reading, ago time.Duration, report func(index int, grown float64)) {
-	old := n.pods
+	old := n.Pods
 	for i := range current {
 		p := &current[i]
 		// Mostly the pods are the same, so that the first comparison is enough.
-		for len(old) > 0 && old[0].uid != p.uid && old[0].uid < p.uid {
+		for len(old) > 0 && old[0].UID != p.UID && old[0].UID < p.UID {
 			old = old[1:]
 		}
 		if len(old) == 0 {
 			return
 		}
 		before := &old[0]
-		if before.uid != p.uid {
+		if before.UID != p.UID {
 			continue
 		}
 		old = old[1:]
-		between, ok := elapsed(ago, p.age-before.age)
-		if !ok || p.at == before.at {
+		between, ok := elapsed(ago, before.dated, p.dated)
+		if !ok || p.same(before.dated) {
 			continue
 		}
-		report(p.index, rateOf(p.usage-before.usage, between))
+		report(p.index, rateOf(p.Usage-before.Usage, between))
 	}
 }
 

@@ -127,7 +127,7 @@ func anyRules(t *rapid.T) *Rules {
 // makes no difference.
 func decideOnAnything(t *rapid.T) {
 	rules, now := anyRules(t), start
-	var m1, m2 Memory
+	var m1, m2 State
 	for range rapid.IntRange(1, 5).Draw(t, "looks") {
 		now = now.Add(time.Duration(anyElapsed.Draw(t, "elapsed")))
 		a := anything(t, now)

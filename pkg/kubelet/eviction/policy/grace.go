@@ -6,91 +6,95 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// minClear is the shortest time for which a signal must be clear until the grace clock of its threshold is reset.
-const minClear = 30 * time.Second
+// minNotMet is the shortest time for which a threshold must not be met until its grace period starts again.
+const minNotMet = 30 * time.Second
 
-type clockState uint8
+// thresholdStatus is what an observation says about a threshold.
+type thresholdStatus uint8
 
 const (
-	neverSeen clockState = iota
-	blind
-	clear
+	neverObserved thresholdStatus = iota
+	// unknown: the signal could not be observed.
+	unknown
+	notMet
 	met
 )
 
-// clock follows one threshold from look to look.
+// thresholdState follows one threshold from snapshot to snapshot.
 //
-// The grace clock runs between two looks that both found the threshold met. It pauses while the signal is clear or missing, so
-// that a single good sample does not save a pod that has been over the line for an hour (D16 of the list of stock's defects).
-// It goes back to zero when the signal was clear for max(30 s, grace/4), at once when it is clear by the minimum reclaim too,
-// and at once when it is clear after the threshold has evicted: then the eviction has done what it was for.
-type clock struct {
-	signal snapshot.Signal
-	soft   bool
+// The grace period runs between two snapshots that both found the threshold met. It pauses while the threshold is not
+// met or the signal is unknown, so that a single good sample does not spare a pod when the threshold has been met for
+// an hour (D16 of the list of stock's defects). It starts again when the threshold was not met for max(30 s,
+// grace/4), at once when the minimum reclaim is available too, and at once when the threshold is not met after it has
+// evicted: then the eviction has done what it was for.
+type thresholdState struct {
+	Signal snapshot.Signal `json:"signal"`
+	Soft   bool            `json:"soft,omitempty"`
 
-	state clockState
-	// looked is the time of the last look.
-	looked time.Time
-	// known is the last state that was not blind.
-	known clockState
-	// elapsed is how much of the grace period is used up; clearFor how long the signal has been clear.
-	elapsed, clearFor time.Duration
-	// active: met, and the grace period is over.
-	active bool
-	// acted: it evicted a pod since it became active.
-	acted bool
-	// blindSince is when the signal was first missing, zero while it is there.
-	blindSince time.Time
+	// Status is that of the last snapshot, LastKnown the last status that was not unknown.
+	Status    thresholdStatus `json:"status"`
+	LastKnown thresholdStatus `json:"lastKnown"`
+	// Updated is the time of the last snapshot.
+	Updated time.Time `json:"updated,omitzero"`
+	// GracePeriodElapsed is how much of the grace period is over, NotMetFor for how long the threshold has not been met.
+	GracePeriodElapsed time.Duration `json:"gracePeriodElapsedNanoseconds,omitempty"`
+	NotMetFor          time.Duration `json:"notMetForNanoseconds,omitempty"`
+	// Active: it is met, and the grace period is over.
+	Active bool `json:"active,omitempty"`
+	// Evicted: a pod was evicted for it since it became active.
+	Evicted bool `json:"evicted,omitempty"`
+	// UnknownSince is since when the signal is unknown, zero while it is known.
+	UnknownSince time.Time `json:"unknownSince,omitzero"`
 }
 
-func newClock(t *Threshold) clock { return clock{signal: t.Signal, soft: t.Soft} }
-
-// step is the clock after one more look.
-func (c clock) step(t *Threshold, o snapshot.Observation, now time.Time) clock {
-	since := max(0, now.Sub(c.looked))
-	before := c.state
-	c.looked = now
+// observe returns the state after one more snapshot.
+func (s thresholdState) observe(t *Threshold, o snapshot.Observation, now time.Time) thresholdState {
+	since := max(0, now.Sub(s.Updated))
+	before := s.Status
+	s.Updated = now
 	if !o.Known() {
-		return c.missing(now)
+		return s.missing(now)
 	}
-	c.blindSince = time.Time{}
-	if t.met(o, c.active) {
+	s.UnknownSince = time.Time{}
+	if t.met(o, s.Active) {
 		if before == met {
-			c.elapsed += since
+			s.GracePeriodElapsed += since
 		}
-		c.state, c.known, c.clearFor = met, met, 0
-		c.active = c.elapsed >= t.GracePeriod
-		return c
+		s.Status, s.LastKnown, s.NotMetFor = met, met, 0
+		s.Active = s.GracePeriodElapsed >= t.GracePeriod
+		return s
 	}
-	if before == clear {
-		c.clearFor += since
+	if before == notMet {
+		s.NotMetFor += since
 	}
-	c.state, c.known, c.active = clear, clear, false
+	s.Status, s.LastKnown, s.Active = notMet, notMet, false
 	resolved := t.MinReclaim != nil && t.target(o.Capacity) > t.floor(o.Capacity) && !t.met(o, true)
-	if c.acted || resolved || c.clearFor >= max(minClear, t.GracePeriod/4) {
-		c.elapsed, c.acted = 0, false
+	if s.Evicted || resolved || s.NotMetFor >= max(minNotMet, t.GracePeriod/4) {
+		s.GracePeriodElapsed, s.Evicted = 0, false
 	}
-	return c
+	return s
 }
 
-// missing keeps what is known. Nothing is evicted for a signal that is not there, so the clock is not active, but a threshold
-// that was met continues as met when the signal is back.
-func (c clock) missing(now time.Time) clock {
-	c.state = blind
-	if c.blindSince.IsZero() {
-		c.blindSince = now
+// missing keeps what is known. Nothing is evicted for a signal that is unknown, so the threshold is not active; but one
+// that was met continues as met when the signal is known again.
+func (s thresholdState) missing(now time.Time) thresholdState {
+	s.Status = unknown
+	if s.UnknownSince.IsZero() {
+		s.UnknownSince = now
 	}
-	return c
+	return s
 }
 
-// pressing tells whether the node condition should be True because of this threshold: it is met, or it was when it was last
-// seen and nobody knows whether it still is.
-func (c clock) pressing() bool {
-	return c.state == met || (c.state == blind && c.known == met)
+// pressing reports whether the node condition should be True because of this threshold: it is met, or it was met when
+// its signal was last known.
+func (s thresholdState) pressing() bool {
+	return s.Status == met || (s.Status == unknown && s.LastKnown == met)
 }
 
-// acts tells whether the threshold may evict now.
-func (c clock) acts() bool { return c.state == met && c.active }
+// acts reports whether pods may be evicted for the threshold now.
+func (s thresholdState) acts() bool { return s.Status == met && s.Active }
 
 // remaining is how much of the grace period is left while the threshold is met.
-func (c clock) remaining(t *Threshold) time.Duration { return max(0, t.GracePeriod-c.elapsed) }
+func (s thresholdState) remaining(t *Threshold) time.Duration {
+	return max(0, t.GracePeriod-s.GracePeriodElapsed)
+}

@@ -86,7 +86,7 @@ func TestACandidatesGrowthIsNotPaced(t *testing.T) {
 	rates := map[string]int64{"leak": 100 * mi}
 	w.available(snapshot.MemoryAvailable, 99*mi+4*350*mi).after(time.Second)
 	w.evicts(w.grow(3, 250*mi, rates))
-	w.memory.evicted[memoryGroup] = w.now
+	w.state.Enforced.Needs[memoryGroup].LastEviction = w.now
 	w.evicts(w.grow(1, 250*mi, rates), "leak")
 }
 
@@ -183,7 +183,7 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 			violator := violatorPod("violator", 10*mi, 20*mi)
 			violator.Cgroup = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(test.holds), s.Taken)}
 			s.Pods = append(s.Pods, violator)
-			d, _ := Decide(s, w.rules, Memory{})
+			d, _ := Decide(s, w.rules, State{})
 			if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
 				t.Errorf("local storage %v", got)
 			}

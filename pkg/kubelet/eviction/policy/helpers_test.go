@@ -130,7 +130,7 @@ type world struct {
 	*testing.T
 	now     time.Time
 	rules   *Rules
-	memory  Memory
+	state   State
 	signals map[snapshot.Signal]snapshot.Observation
 	layout  snapshot.Layout
 	pods    []spec
@@ -171,7 +171,7 @@ func (w *world) snapshot() *snapshot.Snapshot {
 func (w *world) after(d time.Duration) Decision {
 	w.now = w.now.Add(d)
 	var decision Decision
-	decision, w.memory = Decide(w.snapshot(), w.rules, w.memory)
+	decision, w.state = Decide(w.snapshot(), w.rules, w.state)
 	return decision
 }
 

@@ -23,7 +23,7 @@ func TestWhatAPodLeavesBehindIsNoGrowthOfTheSystem(t *testing.T) {
 			w.grow(4, 0, growing)
 			release := snapshot.Release{Memory: snapshot.Bytes(gi), CertainMemory: snapshot.Bytes(gi)}
 			w.stopping("victim", snapshot.Stopping, release)
-			w.memory.evicted[memoryGroup] = w.now
+			w.state.Enforced.Needs[memoryGroup].LastEviction = w.now
 			w.flight[0].State = snapshot.Stopped
 			if leaves {
 				w.pods = w.pods[:10]

@@ -74,7 +74,8 @@ func TestLocalStorageLimits(t *testing.T) {
 			rules := rulesOf()
 			rules.LocalStorageLimits = true
 			// Writable layers count also where images have a device of their own (D30).
-			d, _ := Decide(&snapshot.Snapshot{Taken: start, Layout: layoutOf(true, false), Pods: []snapshot.Pod{pod}}, rules, Memory{})
+			s := &snapshot.Snapshot{Taken: start, Layout: layoutOf(true, false), Pods: []snapshot.Pod{pod}}
+			d, _ := Decide(s, rules, State{})
 			if test.metric == "" {
 				if len(d.Victims) != 0 {
 					t.Fatalf("evicted: %+v", d.Victims)

@@ -26,10 +26,10 @@ func (n *need) has(sig snapshot.Signal) bool { return slices.Contains(n.signals,
 
 // needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold hides
 // the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its grace.
-func needs(s *snapshot.Snapshot, thresholds []Threshold, clocks []clock) []need {
+func needs(s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState) []need {
 	var found []need
-	for i := range clocks {
-		if !clocks[i].acts() {
+	for i := range states {
+		if !states[i].acts() {
 			continue
 		}
 		g, ok := groupOf(thresholds[i].Signal, s.Layout)

@@ -86,7 +86,7 @@ func shuffled[T any](list []T, seed int64) []T {
 func TestOrderOfInputMakesNoDifference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
-		var m1, m2 Memory
+		var m1, m2 State
 		for step := range 4 {
 			a := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			b := *a
@@ -108,7 +108,7 @@ func TestOrderOfInputMakesNoDifference(t *testing.T) {
 func TestDecideChangesNoneOfItsArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 6), rulesOf(anyThresholds(t)...)
-		m := Memory{}
+		m := State{}
 		for step := range 3 {
 			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			d1, m1 := Decide(s, rules, m)
@@ -167,7 +167,7 @@ func position(list []candidate, c candidate) int {
 func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
-		var m Memory
+		var m State
 		for step := range 5 {
 			s := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			var d Decision
@@ -200,7 +200,7 @@ func TestCalmNodesNeedNoPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rulesOf(anyThresholds(t)...)
 		rules.LocalStorageLimits = rapid.Bool().Draw(t, "limits")
-		var all, few Memory
+		var all, few State
 		for step := range 4 {
 			now := start.Add(time.Duration(step) * 15 * time.Second)
 			s := anySnapshot(t, now, anySpecs(t, 4))

@@ -19,13 +19,14 @@ type Protection struct {
 	MaxDelay time.Duration
 }
 
-// forgetSparing is when a need that returns begins to spare pods anew.
-const forgetSparing = 10 * time.Minute
+// optOutForgotten is after how long a need that returns begins to pass over pods anew.
+const optOutForgotten = 10 * time.Minute
 
-// sparing remembers that pods which opted out were, or should have been, passed over.
-type sparing struct {
-	// since is the first time in a row, last the newest.
-	since, last time.Time
+// optOutState records when pods that opted out were passed over, or should have been.
+type optOutState struct {
+	// First is the first time in a row, Last the newest.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
 // protect takes the wishes of pods into account. Soft thresholds leave those alone that opted out; for hard ones they are marked.
@@ -81,10 +82,10 @@ func (r *round) choose(n *need, list []candidate, d demand) choice {
 // sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for it one after
 // the other, is one need.
 func (r *round) sparedLongEnough(n *need) bool {
-	s, now := &r.memory.sparing[n.group], r.snapshot.Taken
-	if s.since.IsZero() || now.Sub(s.last) >= forgetSparing {
-		s.since = now
+	s, now := &r.next.Needs[n.group].OptOut, r.snapshot.Taken
+	if s.First.IsZero() || now.Sub(s.Last) >= optOutForgotten {
+		s.First = now
 	}
-	s.last = now
-	return now.Sub(s.since) >= r.rules.Protection.MaxDelay
+	s.Last = now
+	return now.Sub(s.First) >= r.rules.Protection.MaxDelay
 }

@@ -18,7 +18,7 @@ func (w *world) decided(d time.Duration, wishes map[string][2]string) Decision {
 		wishing(s.Pods[i], wish[0], wish[1])
 	}
 	var decision Decision
-	decision, w.memory = Decide(s, w.rules, w.memory)
+	decision, w.state = Decide(s, w.rules, w.state)
 	return decision
 }
 
@@ -96,8 +96,8 @@ func TestNobodyOptsOutOfHardThresholdsForEver(t *testing.T) {
 		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: rapid.Int64Range(0, 19).Draw(t, "available") * 100 * mi, Capacity: 32 * gi}
 		plain := *rules
 		plain.Protection = Protection{}
-		d1, _ := Decide(s, rules, Memory{})
-		d2, _ := Decide(s, &plain, Memory{})
+		d1, _ := Decide(s, rules, State{})
+		d2, _ := Decide(s, &plain, State{})
 		if len(d1.Starved) != len(d2.Starved) || d1.Starved[0].Outcome != d2.Starved[0].Outcome {
 			t.Fatalf("%+v, and without wishes %+v", d1.Starved, d2.Starved)
 		}
@@ -118,7 +118,7 @@ func TestSparingStillCoversTheNeed(t *testing.T) {
 		rules := rulesOf()
 		rules.Protection = Protection{Namespaces: []string{"*"}, MaxPods: 5, MaxMemory: 100 * snapshot.Bytes(gi), MaxDelay: time.Minute}
 		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable}, hard: true}
-		r := &round{snapshot: s, rules: rules, memory: &Memory{}, before: &Memory{}, decision: &Decision{}}
+		r := &round{snapshot: s, rules: rules, last: &rulesState{}, next: &rulesState{}, decision: &Decision{}}
 		list := r.protect(n, candidates(n, s, &pending{}, growth{}), &Starved{})
 		if len(list) == 0 {
 			return

@@ -2,14 +2,14 @@ package policy
 
 import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
-// reclaimFirst sees to it that the node gives what it can before a pod has to go: when the need begins, and again each time
-// the question which pod has to go was asked. wait is false when that has been done, or cannot help.
+// reclaimFirst requests node-level reclaim before a pod is evicted: when the need begins, and again each time after
+// victims were selected. wait is false if that has been done, or cannot help.
 func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	request, ok := reclaimFor(n, r.snapshot.Layout)
 	if !ok {
 		return "", false
 	}
-	if r.rules.rehearsal {
+	if r.rules.dryRun {
 		// What it would bring is never seen; so it is said, and said too who would go if it brought nothing.
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return "", false
@@ -20,7 +20,7 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		// A reclaim that hangs must not hold up evictions.
 		return AwaitReclaim, s.Taken.Sub(last.Started) < r.rules.Timing.Patience
 	}
-	if last.Finished.IsZero() || last.Finished.Before(r.memory.acting[n.group]) || r.isDueAgain(n, &last) {
+	if last.Finished.IsZero() || last.Finished.Before(r.next.Needs[n.group].ActingSince) || r.isDueAgain(n, &last) {
 		r.decision.Reclaims = append(r.decision.Reclaims, request)
 		return ReclaimNode, true
 	}
@@ -38,24 +38,25 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 	return "", false
 }
 
-// isDueAgain tells whether the node is asked once more, since the question which pod has to go was asked after it was asked last. While
-// there is nobody who may go, that is not done with each look, which may come every second, but no more often than stock does. What
-// has failed while the runtime was silent is done anew before a pod goes.
+// isDueAgain reports whether node-level reclaim is repeated, since victims were selected after its last end. While
+// there is no candidate, that is not done in each round, of which there may be one per second, but no more often than
+// stock does it. A reclaim that failed while the runtime was silent is repeated before a pod is evicted.
 func (r *round) isDueAgain(n *need, last *snapshot.Reclaim) bool {
-	j := r.before.judged[n.group]
-	if !last.Finished.Before(j.at) {
+	attempt := &r.last.Needs[n.group].LastSelection
+	if !last.Finished.Before(attempt.Time) {
 		return false
 	}
-	heardAgain := j.silent && !r.snapshot.RuntimeSilent
-	return !j.nobody || (heardAgain && last.Err != nil) || r.snapshot.Taken.Sub(last.Finished) >= r.rules.Timing.Period
+	runtimeIsBack := attempt.RuntimeSilent && !r.snapshot.RuntimeSilent
+	return !attempt.NoCandidate || (runtimeIsBack && last.Err != nil) ||
+		r.snapshot.Taken.Sub(last.Finished) >= r.rules.Timing.Period
 }
 
-// measure takes over what a reclaim that was not enough has left, when that is newer than the figures: the figures of a file
-// system may be as old as the period, and a disk that fills up does not wait. It counts until the question which pod has to go was
-// asked, and not beyond a release.
+// measure takes over what a reclaim that was not enough has left, if that is newer than the observation: the stats of
+// a file system may be as old as the period, and a disk that fills up does not wait. It counts until victims are
+// selected, and not beyond a release.
 func (r *round) measure(n *need) {
 	request, ok := reclaimFor(n, r.snapshot.Layout)
-	if !ok || r.rules.rehearsal {
+	if !ok || r.rules.dryRun {
 		return
 	}
 	s := r.snapshot
@@ -63,7 +64,9 @@ func (r *round) measure(n *need) {
 	if last.Running || last.Got.Missing <= 0 || !r.taken(n.signal).Before(last.Finished) {
 		return
 	}
-	if last.Finished.Before(r.memory.acting[n.group]) || !last.Finished.After(r.before.judged[n.group].at) || last.Finished.Before(s.LastRelease) {
+	before, now := &r.last.Needs[n.group], &r.next.Needs[n.group]
+	if last.Finished.Before(now.ActingSince) || !last.Finished.After(before.LastSelection.Time) ||
+		last.Finished.Before(s.LastRelease) {
 		return
 	}
 	n.amount, n.measured = last.Got.Missing, true

@@ -128,7 +128,7 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 					s.Pods[i].Images = snapshot.Known(snapshot.Bytes(bytes), w.now)
 				}
 			}
-			d, _ := Decide(s, w.rules, Memory{})
+			d, _ := Decide(s, w.rules, State{})
 			w.evicts(d, test.want)
 			if v := d.Victims; test.known && test.signal == snapshot.ImageFsAvailable && len(v) == 1 {
 				if got := v[0].Expected.Devices[snapshot.ImageDevice].Bytes; fmt.Sprint(got) != fmt.Sprint(5*gi) {
@@ -155,7 +155,7 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 			}
 		}
 		rules := rulesOf(anyThresholds(t)...)
-		_, m := Decide(s, rules, Memory{})
+		_, m := Decide(s, rules, State{})
 		later := *s
 		later.Taken = start.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "later")) * time.Second)
 		d, _ := Decide(&later, rules, m)

@@ -17,8 +17,8 @@ type Rules struct {
 	Timing             Timing
 	Protection         Protection
 
-	// rehearsal: nothing of the decision is carried out, so that nothing is waited for that it would bring.
-	rehearsal bool
+	// dryRun: the decision is not carried out, so that it does not wait for anything that this would bring.
+	dryRun bool
 }
 
 // Timing holds durations that are not about a threshold.

@@ -6,13 +6,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// round is one call of Decide: what it reads, and the memory that it writes.
+// round is one decision: what it reads, and the state that it writes.
 type round struct {
 	snapshot *snapshot.Snapshot
 	rules    *Rules
-	memory   *Memory
-	before   *Memory
-	decision *Decision
+	// last is the state that the decision begins with, next the one that it makes.
+	last, next *rulesState
+	decision   *Decision
 	// growth is worked out at most once, when it is first asked for, from the readings of all pods.
 	growth   *growth
 	readings []reading
@@ -45,7 +45,7 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	}
 	if r.snapshot.RuntimeSilent && n.group.disk() {
 		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime answers.
-		r.judge(n, true)
+		r.selected(n, true)
 		return AwaitFigures, false
 	}
 	if r.snapshot.PodsAwaited && n.group.disk() {
@@ -53,7 +53,7 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		return AwaitFigures, false
 	}
 	if len(list) == 0 {
-		r.judge(n, true)
+		r.selected(n, true)
 		return NoCandidate, false
 	}
 	return r.evict(n, p, st, list, d)
@@ -108,7 +108,7 @@ func (r *round) keepFresh(n *need, st *Starved) {
 func (r *round) keepUnused(n *need) {
 	for _, sig := range n.signals {
 		if r.fresh(sig) {
-			r.memory.signals[sig].unused = true
+			r.next.Signals[sig].Unused = true
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (r *round) growthOf(n *need) growth {
 	}
 	if r.growth == nil {
 		r.readings = readingsOf(r.snapshot)
-		g := r.before.past.growthAt(r.snapshot, r.readings)
+		g := r.last.MemorySamples.growthAt(r.snapshot, r.readings)
 		r.growth = &g
 	}
 	return *r.growth
@@ -129,7 +129,8 @@ func (r *round) victim(n *need, c *candidate) Victim {
 	t := &r.rules.Thresholds[n.trigger]
 	v := Victim{
 		Pod: c.pod, Cause: thresholdCause(n.signal, n.hard), Hasten: c.slow,
-		Since: r.memory.acting[n.group], GraceSeconds: r.grace(n, c.pod), Expected: c.pod.Release(r.snapshot.Layout),
+		Since: r.next.Needs[n.group].ActingSince, GraceSeconds: r.grace(n, c.pod),
+		Expected: c.pod.Release(r.snapshot.Layout),
 	}
 	v.Message, v.Annotations = explain(t, r.figures(n), c.pod)
 	return v
@@ -150,18 +151,20 @@ func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	return min(limit, *own)
 }
 
-// judge remembers that the question which pod has to go was asked.
-func (r *round) judge(n *need, nobody bool) {
-	r.memory.judged[n.group] = judgement{at: r.snapshot.Taken, nobody: nobody, silent: r.snapshot.RuntimeSilent}
+// selected records an attempt to select victims.
+func (r *round) selected(n *need, noCandidate bool) {
+	r.next.Needs[n.group].LastSelection = selection{
+		Time: r.snapshot.Taken, NoCandidate: noCandidate, RuntimeSilent: r.snapshot.RuntimeSilent,
+	}
 }
 
 func (r *round) evictedFor(n *need) {
-	r.judge(n, false)
-	r.memory.evicted[n.group] = r.snapshot.Taken
-	for i := range r.memory.clocks {
-		c := &r.memory.clocks[i]
-		if g, ok := groupOf(c.signal, r.snapshot.Layout); ok && g == n.group && c.acts() && c.soft == !n.hard {
-			c.acted = true
+	r.selected(n, false)
+	r.next.Needs[n.group].LastEviction = r.snapshot.Taken
+	for i := range r.next.Thresholds {
+		t := &r.next.Thresholds[i]
+		if g, ok := groupOf(t.Signal, r.snapshot.Layout); ok && g == n.group && t.acts() && t.Soft == !n.hard {
+			t.Evicted = true
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestNodeIsNotAskedWithEachLook(t *testing.T) {
 		rules.Timing.Period = time.Duration(rapid.IntRange(1, 60).Draw(t, "period")) * time.Second
 		now, finished, reclaims := start, time.Time{}, []snapshot.Reclaim(nil)
 		silent := rapid.Bool().Draw(t, "silent")
-		var m Memory
+		var m State
 		asked := 0
 		for range 200 {
 			now = now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(t, "pace")) * time.Millisecond)

@@ -44,8 +44,8 @@ func (r *round) tempoOf(n *need, p *pending, list []candidate) tempo {
 	t.notable = others.worst() / notableShare
 	t.growing = candidates.steady() > 0 && together(list) >= t.notable
 	// The worst of the others counts: a node that is full leaves no room to go on growing.
-	t.paced = others.worst() > together(list) && !r.rules.rehearsal
-	if last := r.before.evicted[n.group]; !last.IsZero() {
+	t.paced = others.worst() > together(list) && !r.rules.dryRun
+	if last := r.last.Needs[n.group].LastEviction; !last.IsZero() {
 		t.due = now.Sub(last) >= timing.Period
 	}
 	return t

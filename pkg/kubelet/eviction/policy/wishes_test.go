@@ -161,7 +161,7 @@ func anyProtection(t *rapid.T) Protection {
 func TestWishesCountForNothingWithoutConfiguration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 8), rulesOf(anyThresholds(t)...)
-		var m1, m2 Memory
+		var m1, m2 State
 		for step := range 3 {
 			plain := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			annotated := *plain
@@ -185,7 +185,7 @@ func TestOrderOfInputMakesNoDifferenceToWishes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 10), rulesOf(anyThresholds(t)...)
 		rules.Protection = anyProtection(t)
-		var m1, m2 Memory
+		var m1, m2 State
 		for step := range 4 {
 			a := anySnapshot(t, start.Add(time.Duration(step)*15*time.Second), pods)
 			anyWishes(t, a)
@@ -221,7 +221,7 @@ func TestPreferenceKeepsPrioritiesAndOffenders(t *testing.T) {
 		}
 		rules := rulesOf()
 		rules.Protection = Protection{Namespaces: []string{"*"}}
-		r := &round{snapshot: s, rules: rules, memory: &Memory{}, before: &Memory{}, decision: &Decision{}}
+		r := &round{snapshot: s, rules: rules, last: &rulesState{}, next: &rulesState{}, decision: &Decision{}}
 		list := candidates(n, s, &pending{}, growth{})
 		before := class(list)
 		list = r.protect(n, list, &Starved{})

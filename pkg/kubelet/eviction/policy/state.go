@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// State is what one decision passes on to the next. The zero value is the state of an agent that has just started. It
+// is a plain value: Decide returns a new one and leaves the old one unchanged.
+type State struct {
+	// Number is that of the last decision, zero before the first.
+	Number uint64 `json:"number,omitempty"`
+	// Enforced is the state of the rules that are enforced.
+	Enforced rulesState `json:"enforced,omitzero"`
+	// DryRun is the state of the rules in dry run, nil if there are none.
+	DryRun *rulesState `json:"dryRun,omitempty"`
+}
+
+// rulesState is the state of one set of rules. The values that its pointers and slices refer to are never modified.
+type rulesState struct {
+	// Thresholds are in the order of the rules.
+	Thresholds []thresholdState `json:"thresholds,omitempty"`
+	// Conditions are in the order of ConditionTypes.
+	Conditions [len(ConditionTypes)]conditionState `json:"conditions,omitzero"`
+	Signals    [snapshot.NumSignals]signalState    `json:"signals,omitzero"`
+	Needs      [numGroups]needState                `json:"needs,omitzero"`
+	// MemorySamples are samples of memory usage.
+	MemorySamples history `json:"memorySamples,omitzero"`
+}
+
+// needState is the state of what is served by the evictions of one group.
+type needState struct {
+	// ActingSince is since when thresholds of the group may act without interruption; zero while none may.
+	ActingSince time.Time `json:"actingSince,omitzero"`
+	// LastEviction is when a pod was last evicted for the group; zero for never.
+	LastEviction time.Time `json:"lastEviction,omitzero"`
+	// LastSelection is the last attempt to select victims, after everything else was tried.
+	LastSelection selection `json:"lastSelection,omitzero"`
+	// OptOut is how long pods that opted out have been passed over.
+	OptOut optOutState `json:"optOut,omitzero"`
+}
+
+// selection is an attempt to select victims.
+type selection struct {
+	// Time is when it was made; zero for never.
+	Time time.Time `json:"time,omitzero"`
+	// NoCandidate: no pod could be evicted, so that node-level reclaim is all that is left to try.
+	NoCandidate bool `json:"noCandidate,omitempty"`
+	// RuntimeSilent: the container runtime did not answer.
+	RuntimeSilent bool `json:"runtimeSilent,omitempty"`
+}
+
+// signalState is the state of the newest observation of a signal. Its source may date it by the time of day, which
+// can be set at any time. So the date is compared with the agent's time of day once, when the observation is first
+// seen; the age that results gives its time on the monotonic clock, which is compared with all other times.
+type signalState struct {
+	// Date is the date by the source.
+	Date time.Time `json:"date,omitzero"`
+	// Taken is when it was true, on the monotonic clock, FirstSeen the time of the first snapshot with it.
+	Taken     time.Time `json:"taken,omitzero"`
+	FirstSeen time.Time `json:"firstSeen,omitzero"`
+	// Newest is the latest Taken of all observations of the signal.
+	Newest time.Time `json:"newest,omitzero"`
+	// Unused: the observation was new, and was not acted upon only because something else was in flight.
+	Unused bool `json:"unused,omitempty"`
+}
+
+// maxObservationAge is the greatest age of an observation that is believed. Sources measure about every ten seconds; a
+// greater age, or a negative one, comes from a clock that was set.
+const maxObservationAge = 30 * time.Second
+
+// observe returns the state after a snapshot.
+func (st signalState) observe(o *snapshot.Observation, now time.Time) signalState {
+	st.Unused = false
+	if !o.Known() || st.has(o) {
+		return st
+	}
+	st.Taken = st.takenAt(o.At, now)
+	st.Date, st.FirstSeen, st.Newest = o.At, now, latest(st.Newest, st.Taken)
+	return st
+}
+
+// has reports whether the observation is the one that was seen last. One without a date never is.
+func (st *signalState) has(o *snapshot.Observation) bool {
+	return !o.At.IsZero() && o.At.Equal(st.Date)
+}
+
+// takenAt returns when an observation that was not seen before was true. Without a usable date it is as old as it can
+// be: the source reported another one before, and made this one after it had begun to report that.
+func (st *signalState) takenAt(at, now time.Time) time.Time {
+	age := now.Sub(at)
+	switch {
+	case at.IsZero():
+		return now
+	case age >= 0 && age <= maxObservationAge:
+		return now.Add(-age)
+	case st.FirstSeen.IsZero():
+		return now
+	}
+	return st.FirstSeen
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// WithConditions returns the state of an agent that takes over conditions which are True on the Node when it starts.
+// They stay True for the transition period, and until each signal behind them was observed once.
+func (s State) WithConditions(conditions []v1.NodeConditionType, now time.Time) State {
+	for i, t := range ConditionTypes {
+		if slices.Contains(conditions, t) {
+			s.Enforced.Conditions[i] = conditionState{True: true, LastMet: now, Restored: true}
+		}
+	}
+	return s
+}
+
+// thresholdsAfter returns the states of the thresholds after a snapshot. A threshold is found again by signal and
+// kind if the rules have changed.
+func (r *rulesState) thresholdsAfter(s *snapshot.Snapshot, thresholds []Threshold) []thresholdState {
+	states := make([]thresholdState, len(thresholds))
+	for i := range thresholds {
+		t := &thresholds[i]
+		states[i] = r.threshold(i, t).observe(t, s.Signals[t.Signal], s.Taken)
+	}
+	return states
+}
+
+// threshold returns the state of the threshold with index i.
+func (r *rulesState) threshold(i int, t *Threshold) thresholdState {
+	same := func(s thresholdState) bool { return s.Signal == t.Signal && s.Soft == t.Soft }
+	if i < len(r.Thresholds) && same(r.Thresholds[i]) {
+		return r.Thresholds[i]
+	}
+	if j := slices.IndexFunc(r.Thresholds, same); j >= 0 {
+		return r.Thresholds[j]
+	}
+	return thresholdState{Signal: t.Signal, Soft: t.Soft}
+}
+
+// fresh reports whether an observation differs from the last one and is no older, or was not used then. r is the state
+// before it was seen, taken when it was true.
+func (r *rulesState) fresh(sig snapshot.Signal, o snapshot.Observation, taken time.Time) bool {
+	last := &r.Signals[sig]
+	return last.Unused || !last.has(&o) && !taken.Before(last.Newest)
+}
