@@ -22,10 +22,10 @@ func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 
 // evict begins one eviction.
 func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
-	m.ledger.begin(v, decision, m.config.Clock.Now())
+	m.ledger.begin(v, decision, m.clock.now())
 	m.work.Go(func() {
 		answer, ended := m.config.Kill(ctx, killRequest(v))
-		now := m.config.Clock.Now()
+		now := m.clock.now()
 		if answer == podkill.Refused {
 			m.ledger.refused(v.Pod.UID)
 			m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillRefused, Victim: v, Answer: answer})
@@ -34,7 +34,7 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		m.ledger.accepted(v.Pod.UID, answer)
 		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillAccepted, Victim: v, Answer: answer})
 		ending := <-ended
-		now = m.config.Clock.Now()
+		now = m.clock.now()
 		evicted := m.ledger.ended(v.Pod.UID, ending, now)
 		m.sinks.result(ctx, &Result{
 			Decision: decision, At: now, Kind: resultOf(ending), Victim: v, Evicted: evicted, Err: ending.Err,

@@ -58,9 +58,10 @@ func (m *Manager) IsUnderPIDPressure() bool {
 }
 
 // Blind lists the signals of a pressure condition that have been unknown for a while, and since when the first of them
-// has been; none while all are known. The condition stays what it was: what is unknown is never a reason to change it.
+// has been, by the wall clock; none while all are known. The condition stays what it was: what is unknown is never a
+// reason to change it.
 func (m *Manager) Blind(t v1.NodeConditionType) (signals []string, since time.Time) {
-	now := m.config.Clock.Now()
+	now := m.clock.now()
 	for _, c := range *m.conditions.Load() {
 		if c.Type != t || !isUnknown(&c, now) {
 			continue
@@ -68,7 +69,8 @@ func (m *Manager) Blind(t v1.NodeConditionType) (signals []string, since time.Ti
 		for _, sig := range c.Blind {
 			signals = append(signals, sig.String())
 		}
-		return signals, c.BlindSince
+		// A condition with unknown signals comes from a round.
+		return signals, m.last.Load().Decision.WallTimeOf(c.BlindSince)
 	}
 	return nil, time.Time{}
 }

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
 // TestAnImageDiskIsServedAfterTheClockWasSet: its figures are dated by the runtime. Before and after the clock is set
@@ -43,40 +47,105 @@ func TestAnImageDiskIsServedAfterTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAGracePeriodDoesNotMoveWithTheClock: a deletion is dated by the API server's time of day. The agent
-// counts from when it first saw the pod deleted, and never more than the grace period.
+// TestTheAgentsClock: times by the monotonic clock measure what has passed, whatever is done to the wall clock. All
+// times are plain, so that nothing is lost when they are written.
+func TestTheAgentsClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &settableClock{}
+		c := newAgentClock(source)
+		first := c.moment()
+		expect(t, "the wall time at the start", first.wallTime, first.taken)
+		<-time.After(time.Minute)
+		source.step = -time.Hour
+		second := c.moment()
+		expect(t, "time that has passed", second.taken.Sub(first.taken), time.Minute)
+		expect(t, "the same by the wall clock", second.wallTime.Sub(first.wallTime), time.Minute-time.Hour)
+		expect(t, "now", c.now(), second.taken)
+		d := policy.Decision{At: second.taken, WallTime: second.wallTime}
+		expect(t, "the first time, for people", d.WallTimeOf(first.taken), first.taken.Add(-time.Hour))
+		d.WallTime = d.WallTime.Add(300 * time.Millisecond)
+		expect(t, "the same when the clocks have drifted apart", d.WallTimeOf(first.taken), first.taken.Add(-time.Hour))
+		for _, at := range []time.Time{second.taken, second.wallTime} {
+			text, err := at.MarshalText()
+			var read time.Time
+			if err := errors.Join(err, read.UnmarshalText(text)); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, "a time that was written and read", read, at)
+		}
+	})
+}
+
+// TestPeopleAreToldTheWallTime: signals have been unknown since the clock was set; events and the node's condition
+// say so by the clock as it is set now.
+func TestPeopleAreToldTheWallTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.available(gi)
+		c := n.config(t, hard("100Mi"))
+		source := &settableClock{}
+		c.Clock = source
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			source.step = -time.Hour
+			n.mu.Lock()
+			n.summaryErr = errors.New("no summary")
+			n.mu.Unlock()
+			lost := time.Now()
+			wait(time.Minute)
+			signals, since := m.Blind(v1.NodeMemoryPressure)
+			expect(t, "unknown signals", signals, []string{"memory.available"})
+			if late := since.Sub(lost.Add(source.step)); late < 0 || late > 11*time.Second {
+				t.Errorf("unknown since %v, want at most 11s after %v", since, lost.Add(source.step))
+			}
+			want := "Signals [memory.available] are unknown since " + since.Format(time.RFC3339) +
+				"; MemoryPressure stays false"
+			expect(t, "events", n.eventsOf(eventSignalUnknown), []string{want})
+		})
+	})
+}
+
+// settableClock is a machine's clock whose wall clock is set by step.
+type settableClock struct {
+	clock.RealClock
+	step time.Duration
+}
+
+func (c *settableClock) Now() time.Time { return stepped(time.Now(), c.step) }
+
+func realClock() *agentClock { return new(newAgentClock(clock.RealClock{})) }
+
+// TestTheEndOfAGracePeriodDoesNotMoveWithTheClock: a deletion is dated by the API server's wall clock. The agent counts
+// from when it first saw the pod deleted, and never more than the grace period.
 func TestTheEndOfAGracePeriodDoesNotMoveWithTheClock(t *testing.T) {
-	start := time.Now()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	pod := plainPod("deleted")
-	b, f := builder{}, &figures{}
+	b, f, setting := builder{}, &figures{}, time.Duration(0)
 	end := func(pod *v1.Pod, now time.Time) time.Duration {
 		t.Helper()
-		f.taken = now
+		f.moment = moment{taken: now, wallTime: now.Add(setting)}
 		pods := b.pods([]*v1.Pod{pod}, f, everyPod)
 		if len(pods) != 1 || pods[0].Terminating == nil {
 			t.Fatalf("%+v", pods)
 		}
-		deadline := pods[0].Terminating.Deadline
-		//nolint:staticcheck // whether there is a monotonic part is what is asked, and Equal does not say
-		if deadline == deadline.Round(0) {
-			t.Error("the end is a time of day, which may be set")
-		}
-		return deadline.Sub(start)
+		return pods[0].Terminating.Deadline.Sub(start)
 	}
 	deleted := func(end time.Time, grace int64) *v1.Pod {
 		pod = pod.DeepCopy()
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: end.Round(0)}, &grace
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: end}, &grace
 		return pod
 	}
 	expect(t, "end", end(deleted(start.Add(20*time.Second), 30), start), 20*time.Second)
 	same := pod.DeepCopy()
 	same.Labels = map[string]string{"some": "update"}
-	expect(t, "end five seconds later", end(same, start.Add(5*time.Second)), 20*time.Second)
+	setting = time.Hour
+	expect(t, "end after the clock was set", end(same, start.Add(5*time.Second)), 20*time.Second)
+	setting = 0
 	expect(t, "end when less is left", end(deleted(start.Add(10*time.Second), 10), start), 10*time.Second)
 	expect(t, "end by a fast clock of the API server", end(deleted(start.Add(time.Hour), 30), start), 30*time.Second)
 
 	pod = plainPod("running")
-	b.pods([]*v1.Pod{pod}, &figures{taken: start.Add(-4 * time.Second)}, everyPod)
+	b.pods([]*v1.Pod{pod}, &figures{moment: moment{taken: start.Add(-4 * time.Second)}}, everyPod)
 	expect(t, "end by a clock that was set forward", end(deleted(start.Add(-time.Hour), 30), start), 26*time.Second)
 	expect(t, "end when it is deleted once more", end(deleted(start.Add(-2*time.Hour), 2), start), -2*time.Hour)
 }

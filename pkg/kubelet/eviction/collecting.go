@@ -130,7 +130,7 @@ func (m *Manager) lookBeside(ctx context.Context, now time.Time) {
 
 // memoryOnly is what can be known while nothing else comes.
 func (m *Manager) memoryOnly(now time.Time) figures {
-	f := figures{taken: now, err: errCollecting, layout: m.loop.layout}
+	f := figures{moment: m.clock.moment(), err: errCollecting, layout: m.loop.layout}
 	m.missing(&f, now)
 	if m.config.Memory != nil {
 		r := m.config.Memory.ReadMemory(m.options.Load().counting())

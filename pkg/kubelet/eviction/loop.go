@@ -39,7 +39,7 @@ func (m *Manager) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	m.loop.next = m.config.Clock.Now()
+	m.loop.next = m.clock.now()
 	timer := m.config.Clock.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -51,19 +51,19 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-m.asked:
 			m.lookSoon()
 		case f := <-m.loop.collector.results:
-			m.loop.collecting.ended(m.config.Clock.Now(), f.err == nil)
+			m.loop.collecting.ended(m.clock.now(), f.err == nil)
 			m.lookAt(ctx, f)
 		case f := <-m.loop.collector.besides:
 			m.loop.collecting.beside = time.Time{}
 			// Otherwise the collection has come to its end, and knows more.
-			if now := m.config.Clock.Now(); m.loop.collecting.overdue(now) {
+			if now := m.clock.now(); m.loop.collecting.overdue(now) {
 				m.missing(&f, now)
 				m.lookAt(ctx, f)
 			}
 		case <-m.nudge:
 			if m.loop.gate != nil {
 				m.loop.nudged = true
-				m.loop.gate.hurry(m.config.Clock.Now())
+				m.loop.gate.hurry(m.clock.now())
 			}
 		case <-timer.C():
 		}
@@ -78,7 +78,7 @@ func (m *Manager) hasWork() bool {
 }
 
 func (m *Manager) lookNow() {
-	m.loop.next, m.loop.trigger = m.config.Clock.Now(), TriggerEvent
+	m.loop.next, m.loop.trigger = m.clock.now(), TriggerEvent
 	m.loop.again = m.loop.collecting.underWay()
 }
 
@@ -100,7 +100,7 @@ func (m *Manager) lookSoon() {
 // tick begins a collection when it is time for one, and looks on without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
-	now := m.config.Clock.Now()
+	now := m.clock.now()
 	changed, results := m.ledger.sweep(now, m.loop.last.silent, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	if changed {
 		m.lookNow()
@@ -128,11 +128,11 @@ func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.gate.arm(l.rules.Thresholds)
 	if l.kernel != nil {
-		l.kernel.arm(ctx, l.gate, m.config.Clock.Now())
+		l.kernel.arm(ctx, l.gate, m.clock.now())
 	}
 	if r := l.gate.check(); r != nil {
 		f, trigger := l.last, l.trigger
-		f.memory, f.direct, f.taken = r, true, m.config.Clock.Now()
+		f.memory, f.direct, f.moment = r, true, m.clock.moment()
 		if l.trigger = TriggerCounters; l.nudged {
 			l.trigger = TriggerKernel
 		}
@@ -145,15 +145,15 @@ func (m *Manager) watch(ctx context.Context) {
 // untilTick is the time to sleep. Clean-up is polled while something is in flight.
 func (m *Manager) untilTick() time.Duration {
 	l := &m.loop
-	wait := l.next.Sub(m.config.Clock.Now())
+	wait := l.next.Sub(m.clock.now())
 	if l.collecting.underWay() {
-		wait = l.collecting.until(l.next).Sub(m.config.Clock.Now())
+		wait = l.collecting.until(l.next).Sub(m.clock.now())
 	}
 	if !m.ledger.empty() {
 		wait = min(wait, pollLedger)
 	}
 	if l.gate != nil {
-		wait = min(wait, l.gate.next.Sub(m.config.Clock.Now()))
+		wait = min(wait, l.gate.next.Sub(m.clock.now()))
 	}
 	return max(wait, 0)
 }
@@ -199,10 +199,12 @@ func nextLook(d *policy.Decision, period time.Duration) time.Duration {
 
 func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
 	// A collection that was overtaken by a look without it must not turn back time.
-	m.loop.taken = later(f.taken, m.loop.taken)
+	if !f.taken.Before(m.loop.taken) {
+		m.loop.moment = f.moment
+	}
 	s := &snapshot.Snapshot{
-		Taken: m.loop.taken, Layout: f.layout, Signals: f.observations(), Reclaims: m.reclaims.view(),
-		RuntimeSilent: f.silent, PodsAwaited: f.awaited,
+		Taken: m.loop.taken, WallTime: m.loop.wallTime, Layout: f.layout, Signals: f.observations(),
+		Reclaims: m.reclaims.view(), RuntimeSilent: f.silent, PodsAwaited: f.awaited,
 	}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))

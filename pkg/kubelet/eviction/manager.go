@@ -16,6 +16,8 @@ import (
 // from any goroutine.
 type Manager struct {
 	config Config
+	// clock makes all times.
+	clock  agentClock
 	ledger *ledger
 	// wake makes the loop look at once; it holds one token so that bursts become one look.
 	wake chan struct{}
@@ -59,8 +61,8 @@ type loopState struct {
 	collecting collecting
 	// last are the newest figures that were collected, whole or in part.
 	last figures
-	// taken is the time of the last snapshot.
-	taken time.Time
+	// moment is that of the last snapshot.
+	moment
 	// next is when to look again, again that something happened while a collection was under way.
 	next  time.Time
 	again bool
@@ -74,18 +76,18 @@ func New(c Config) (*Manager, error) {
 	if c.Features == nil {
 		c.Features = featuresNow()
 	}
-	m := &Manager{config: c, ledger: newLedger()}
+	m := &Manager{config: c, clock: newAgentClock(c.Clock), ledger: newLedger()}
 	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
 	m.loop.collector = collector{
-		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, now: c.Clock.Now,
+		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, clock: &m.clock,
 		results: make(chan figures, 1), besides: make(chan figures, 1),
 		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
 	}
-	m.loop.collecting.progress.now = c.Clock.Now
+	m.loop.collecting.progress.now = m.clock.now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
 	m.loop.trigger = TriggerTimer
-	m.loop.gate = newGate(c.Memory, c.Clock.Now)
+	m.loop.gate = newGate(c.Memory, m.clock.now)
 	if c.KernelMemcgNotification && m.loop.gate != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
 	}
@@ -118,7 +120,7 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 		held = append(held, t)
 		if !isTrue(published, t) {
 			published = slices.DeleteFunc(published, func(c policy.Condition) bool { return c.Type == t })
-			published = append(published, policy.Condition{Type: t, True: true, Restored: true, Since: conditions[i].LastTransitionTime.Time})
+			published = append(published, policy.Condition{Type: t, True: true, Restored: true})
 		}
 	}
 	if len(held) == 0 {

@@ -100,7 +100,7 @@ func (m *metricsSink) Round(_ context.Context, r *Round) {
 		st := &d.Starved[i]
 		decisionsTotal.WithLabelValues(string(st.Outcome)).Inc()
 		if o := r.Snapshot.Signals[st.Signal]; st.Outcome == policy.Evict && !o.At.IsZero() {
-			stockmetrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(max(0, d.At.Sub(o.At).Seconds()))
+			stockmetrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(max(0, d.WallTime.Sub(o.At).Seconds()))
 		}
 	}
 	m.inFlight(r.Snapshot.InFlight)

@@ -21,7 +21,7 @@ type Notice struct {
 	Kind NoticeKind
 	// Condition is the node condition of the notice, for SignalsUnknown, SignalsKnown and ConditionChanged.
 	Condition policy.Condition
-	// Since is when it began, for SignalsUnknown, RuntimeSilent and CountersUnreadable.
+	// Since is when it began, by the wall clock, for SignalsUnknown, RuntimeSilent and CountersUnreadable.
 	Since time.Time
 	// Need is the need of Reclaiming.
 	Need *policy.Starved
@@ -74,7 +74,13 @@ func (n *noticer) of(r *Round, period time.Duration) []Notice {
 	list = n.unknownSignals(list, r)
 	list = n.silence(list, r)
 	list = n.unreadable(list, r)
-	return n.dryRuns(list, r)
+	list = n.dryRuns(list, r)
+	for i := range list {
+		if since := &list[i].Since; !since.IsZero() {
+			*since = r.Decision.WallTimeOf(*since)
+		}
+	}
+	return list
 }
 
 func (n *noticer) conditions(list []Notice, r *Round) []Notice {

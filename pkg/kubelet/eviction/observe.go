@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -15,7 +14,8 @@ import (
 
 // figures is what one collection brought: everything that may take long to get.
 type figures struct {
-	taken time.Time
+	// moment is when it had come to its end.
+	moment
 	// summary is what could be had of it when there is an err as well.
 	summary *statsapi.Summary
 	err     error
@@ -62,14 +62,14 @@ type collector struct {
 	memory           MemoryReader
 	images           func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
 	layout           layouter
-	now              func() time.Time
+	clock            *agentClock
 	results, besides chan figures
 }
 
 // collect is one collection. It blocks as long as its sources do; when it is given up, ctx ends for those that heed it.
 func (c *collector) collect(ctx context.Context, q question) figures {
 	var f figures
-	begun := c.now()
+	begun := c.clock.now()
 	f.layout = c.layout.current(ctx, begun)
 	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil && c.parts != nil {
 		f.summary, f.silent = c.pieces(ctx, f.layout)
@@ -84,7 +84,7 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell who uses which image")
 		}
 	}
-	if f.taken = c.now(); f.err == nil && c.parts != nil && f.taken.Sub(begun) >= shortPatience {
+	if f.moment = c.clock.moment(); f.err == nil && c.parts != nil && f.taken.Sub(begun) >= shortPatience {
 		c.renew(ctx, &f)
 	}
 	return f
@@ -115,7 +115,7 @@ func (c *collector) beside(ctx context.Context, q question) figures {
 		r := c.memory.ReadMemory(q.how)
 		f.memory = &r
 	}
-	f.taken = c.now()
+	f.moment = c.clock.moment()
 	return f
 }
 

@@ -102,7 +102,7 @@ func TestWhatFailedIsNamed(t *testing.T) {
 	n := newNode()
 	n.images = &diskState{capacity: gi}
 	b := &broken{node: n, images: true}
-	c := collector{summary: b, parts: b, pods: b.list, layout: layouter{info: n}, now: time.Now}
+	c := collector{summary: b, parts: b, pods: b.list, layout: layouter{info: n}, clock: realClock()}
 	f := c.collect(t.Context(), question{})
 	signals := f.observations()
 	if o := signals[snapshot.NodeFsAvailable]; !o.Known() {

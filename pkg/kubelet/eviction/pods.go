@@ -52,7 +52,7 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 		return nil
 	}
 	b.round++
-	count := b.reserve(active, f.taken, which)
+	count := b.reserve(active, f.moment, which)
 	b.looked = f.taken
 	if count == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 }
 
 // reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when there are many.
-func (b *builder) reserve(active []*v1.Pod, now time.Time, which wanted) (count int) {
+func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int) {
 	if b.byUID == nil || len(b.byUID) > 2*len(active)+64 {
 		b.byUID, b.byObject = make(map[string]*slot, len(active)), make(map[*v1.Pod]*slot, len(active))
 	}
@@ -95,7 +95,7 @@ func (b *builder) reserve(active []*v1.Pod, now time.Time, which wanted) (count 
 }
 
 // meet takes in a pod that is new, or of which there is a new object.
-func (b *builder) meet(pod *v1.Pod, now time.Time) *slot {
+func (b *builder) meet(pod *v1.Pod, now moment) *slot {
 	s, ok := b.byUID[string(pod.UID)]
 	var deletedBefore *metav1.Time
 	var undeleted time.Time
@@ -143,24 +143,25 @@ func (b *builder) sort(active int) {
 	slices.SortFunc(b.sorted, func(x, y *slot) int { return cmp.Compare(x.facts.UID, y.facts.UID) })
 }
 
-// endOfGrace is when the grace period of a pod ends that is seen with this deletion for the first time. Its deletion
-// timestamp says when that is, by the API server's time of day, and not when the deletion was asked for. The grace
-// period itself is known, and the agent counts it from when it learns of the deletion: that is now at the latest, and
-// not before the pod was last seen without a deletion (undeleted; zero if it never was). So a clock that is wrong is
-// noticed; and one that is set later moves nothing, since from here on the agent's own clock counts.
-func endOfGrace(pod *v1.Pod, undeleted, now time.Time) time.Time {
+// endOfGrace returns when the grace period ends of a pod that is seen with this deletion for the first time. Its
+// deletion timestamp says when that is, by the API server's wall clock, and not when the deletion was requested. The
+// grace period itself is known, and the agent counts it from when it learns of the deletion: that is now at the
+// latest, and not before the pod was last seen without a deletion (undeleted; zero if it never was). So a clock that
+// is wrong is noticed; and one that is set later changes nothing, since from here on the agent's monotonic clock
+// counts.
+func endOfGrace(pod *v1.Pod, undeleted time.Time, now moment) time.Time {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	left := pod.DeletionTimestamp.Sub(now)
+	left := pod.DeletionTimestamp.Sub(now.wallTime)
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
 		grace := time.Duration(min(*seconds, maxGraceSeconds)) * time.Second
 		if !undeleted.IsZero() {
-			left = max(left, undeleted.Sub(now)+grace)
+			left = max(left, undeleted.Sub(now.taken)+grace)
 		}
 		left = min(left, grace)
 	}
-	return now.Add(left)
+	return now.taken.Add(left)
 }
 
 func (b *builder) termination(s *slot) *snapshot.Termination {

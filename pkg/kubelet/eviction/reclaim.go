@@ -53,12 +53,12 @@ func (r *reclaimer) view() []snapshot.Reclaim {
 
 // reclaim begins to free what the node itself can give.
 func (m *Manager) reclaim(ctx context.Context, decision uint64, q policy.ReclaimRequest) {
-	if !m.reclaims.begin(&q, m.config.Clock.Now()) {
+	if !m.reclaims.begin(&q, m.clock.now()) {
 		return
 	}
 	m.work.Go(func() {
 		got, err := m.config.Reclaimer.Reclaim(ctx, q)
-		now := m.config.Clock.Now()
+		now := m.clock.now()
 		m.reclaims.end(&q, now, got, err)
 		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: ReclaimEnded, Reclaim: &q, Reclaimed: got, Err: err})
 		m.Wake()

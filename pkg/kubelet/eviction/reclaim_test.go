@@ -109,7 +109,8 @@ func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
 		n := newNode()
 		asked := 0
 		layout := snapshot.Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: split}
-		c := collector{summary: n, now: time.Now, layout: layouter{layout: layout, dedicated: true, detected: time.Now(), split: true, info: n},
+		c := collector{summary: n, clock: realClock(),
+			layout: layouter{layout: layout, dedicated: true, detected: time.Now(), split: true, info: n},
 			images: func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error) {
 				asked++
 				return map[types.UID]snapshot.Value[snapshot.Bytes]{"pod": snapshot.Known(snapshot.Bytes(7), time.Now())}, nil

@@ -122,7 +122,7 @@ func TestALongCollectionHasTheNewestFiguresOfTheNode(t *testing.T) {
 		s := &slowness{silence: newSilence(), requests: 4, each: time.Second}
 		s.full(50 * gi)
 		s.forks(10)
-		c := collector{summary: s, parts: s, pods: s.list, layout: layouter{info: s}, now: time.Now}
+		c := collector{summary: s, parts: s, pods: s.list, layout: layouter{info: s}, clock: realClock()}
 		time.AfterFunc(2*time.Second, func() { s.full(5 * gi); s.forks(20) })
 		f := c.collect(t.Context(), question{})
 		if f.err != nil {

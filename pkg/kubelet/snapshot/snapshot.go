@@ -9,8 +9,10 @@ import (
 
 // Snapshot is what was known at one instant. It is immutable, together with everything it points to.
 type Snapshot struct {
-	// Taken is the time of the snapshot by the agent's clock: "now" for every decision made from it.
+	// Taken is when the snapshot was taken: "now" for all decisions made from it.
 	Taken time.Time
+	// WallTime is the same instant by the wall clock. Only dates of sources are compared with it.
+	WallTime time.Time
 	// Signals holds one observation per signal, indexed by Signal.
 	Signals [NumSignals]Observation
 	Layout  Layout
@@ -55,7 +57,7 @@ type Memory struct {
 
 // Termination says how long a pod that is already being stopped may take.
 type Termination struct {
-	// Deadline is when its grace period ends, by the agent's clock; zero when that is not known.
+	// Deadline is when its grace period ends; zero if that is not known.
 	Deadline time.Time
 }
 

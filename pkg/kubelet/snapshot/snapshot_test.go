@@ -39,7 +39,7 @@ func TestFromSummary(t *testing.T) {
 		ContainerFsAvailable: {3000, 30000}, ContainerFsInodesFree: {3001, 3002},
 	}
 	for _, sig := range AllSignals() {
-		if w := (Observation{Available: want[sig][0], Capacity: want[sig][1], At: at.Time}); got[sig] != w {
+		if w := (Observation{Available: want[sig][0], Capacity: want[sig][1], At: WallTime(at.Time)}); got[sig] != w {
 			t.Errorf("%s: %+v, want %+v", sig, got[sig], w)
 		}
 	}

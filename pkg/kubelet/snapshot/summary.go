@@ -95,7 +95,8 @@ func pidObservation(r *statsapi.RlimitStats) Observation {
 	return observation(*r.MaxPID-*r.NumOfRunningProcesses, *r.MaxPID, r.Time.Time)
 }
 
-func observation(available, capacity int64, at time.Time) Observation {
+func observation(available, capacity int64, date time.Time) Observation {
+	at := WallTime(date)
 	if capacity < 0 {
 		return Observation{At: at, Err: ErrImplausible}
 	}

@@ -79,7 +79,7 @@ func fold[T Amount](p *Pod, m Measure, field func(*statsapi.FsStats) *uint64, un
 		if n := field(fs); n != nil && *n <= maxPlausible {
 			sum.Amount = min(sum.Amount+unit(*n), unit(maxPlausible))
 			sum.Known = true
-			sum.At = earliest(sum.At, fs.Time.Time)
+			sum.At = earliest(sum.At, WallTime(fs.Time.Time))
 		}
 	}
 	for i := range p.Stats.Containers {

@@ -27,7 +27,7 @@ func Decide(s *snapshot.Snapshot, rules *Rules, state State) (Decision, State) {
 }
 
 func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rulesState) {
-	d := Decision{At: s.Taken}
+	d := Decision{At: s.Taken, WallTime: s.WallTime}
 	next := *last
 	next.Thresholds = last.thresholdsAfter(s, rules.Thresholds)
 	for i := range ConditionTypes {
@@ -35,7 +35,7 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 			rules.PressureTransitionPeriod)
 	}
 	for sig := range next.Signals {
-		next.Signals[sig] = last.Signals[sig].observe(&s.Signals[sig], s.Taken)
+		next.Signals[sig] = last.Signals[sig].observe(&s.Signals[sig], s)
 	}
 	r := &round{snapshot: s, rules: rules, next: &next, last: last, decision: &d}
 	if rules.LocalStorageLimits {

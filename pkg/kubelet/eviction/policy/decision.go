@@ -13,8 +13,8 @@ import (
 type Decision struct {
 	// Number counts the decisions of the agent since its start, from 1. What becomes of a decision is reported under it.
 	Number uint64
-	// At is the snapshot's time.
-	At time.Time
+	// At is the snapshot's time, WallTime the same by the wall clock.
+	At, WallTime time.Time
 	// Conditions has one entry per type of ConditionTypes, in that order.
 	Conditions [len(ConditionTypes)]Condition
 	// Starved says for each need what was found and what is done about it, the most urgent one first. It is empty when no
@@ -138,6 +138,13 @@ type ReclaimRequest struct {
 
 // Inodes tells whether the unit is inodes, not bytes.
 func (q *ReclaimRequest) Inodes() bool { return q.Signal.Resource() == snapshot.ResourceInodes }
+
+// WallTimeOf returns a time of the decision or its snapshot by the wall clock as it was set when the decision was
+// made, for people. It is the same in each decision until the clock is set: a difference between both clocks of less
+// than half a second is ignored.
+func (d *Decision) WallTimeOf(t time.Time) time.Time {
+	return t.Add(d.WallTime.Sub(d.At).Round(time.Second))
+}
 
 // Condition finds one condition.
 func (d *Decision) Condition(t v1.NodeConditionType) Condition {

@@ -55,12 +55,12 @@ type dated struct {
 	Age time.Duration `json:"ageNanoseconds,omitempty"`
 }
 
-// dateOf compares the date of an observation with the time of day when it was taken over.
-func dateOf(at, now time.Time) dated {
-	if at.IsZero() {
+// dateOf compares the date of an observation with the wall time of the snapshot.
+func dateOf(date, wallTime time.Time) dated {
+	if date.IsZero() {
 		return dated{}
 	}
-	return dated{Date: at.UnixNano(), Age: now.Sub(at)}
+	return dated{Date: date.UnixNano(), Age: wallTime.Sub(date)}
 }
 
 // same reports whether two observations of one thing are the same observation.
@@ -138,7 +138,7 @@ func newSystemSample(s *snapshot.Snapshot, readings []reading) systemSample {
 	for i := range readings {
 		usage = saturatingAdd(usage, -readings[i].Usage)
 	}
-	return systemSample{Known: true, Usage: usage - leftBehind(s), dated: dateOf(available.At, s.Taken)}
+	return systemSample{Known: true, Usage: usage - leftBehind(s), dated: dateOf(available.At, s.WallTime)}
 }
 
 // reading is a sample of a pod and its place in the snapshot.
@@ -152,7 +152,7 @@ func readingsOf(s *snapshot.Snapshot) []reading {
 	list := make([]reading, 0, len(s.Pods))
 	for i := range s.Pods {
 		if v := s.Pods[i].Memory(); v.Known {
-			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), dateOf(v.At, s.Taken)}, i})
+			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), dateOf(v.At, s.WallTime)}, i})
 		}
 	}
 	byUID := func(a, b reading) int { return cmp.Compare(a.UID, b.UID) }

@@ -78,7 +78,10 @@ func anyInFlight(t *rapid.T, uid types.UID, now time.Time) snapshot.InFlight {
 }
 
 func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
-	s := &snapshot.Snapshot{Taken: now, Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	s := &snapshot.Snapshot{
+		Taken: now, WallTime: wallTime(now),
+		Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split")),
+	}
 	s.RuntimeSilent = rapid.IntRange(0, 3).Draw(t, "silent") == 0
 	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
 	for _, sig := range snapshot.AllSignals() {
@@ -87,7 +90,7 @@ func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 			s.Signals[sig].Err = errors.New("unknown")
 		}
 		if rapid.Bool().Draw(t, "dated") {
-			s.Signals[sig].At = now.Add(-time.Duration(anyElapsed.Draw(t, "age")))
+			s.Signals[sig].At = wallTime(now).Add(-time.Duration(anyElapsed.Draw(t, "age")))
 		}
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {

@@ -134,7 +134,9 @@ func TestWhatIsBackIsNotExpected(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.stopping("stopped", snapshot.Stopped, snapshot.Release{Memory: 2 << 30, CertainMemory: 2 << 30, AnonymousMemory: 2<<30 - 50<<20})
 			w.flight[0].Started = w.now.Add(-time.Minute)
-			w.signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 0, Capacity: 32 * gi, At: w.now.Add(test.seen)}
+			w.signals[snapshot.MemoryAvailable] = snapshot.Observation{
+				Available: 0, Capacity: 32 * gi, At: wallTime(w.now.Add(test.seen)),
+			}
 			w.evicts(w.after(2*time.Second), test.victims...)
 		})
 	}

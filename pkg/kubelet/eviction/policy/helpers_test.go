@@ -24,6 +24,10 @@ const (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// wallTime is a time of the monotonic clock by the wall clock. They differ, so that it is noticed when a time of one is
+// compared with a time of the other.
+func wallTime(t time.Time) time.Time { return t.Add(-1000 * time.Hour) }
+
 // spec describes a pod and its usage; a negative usage is an absent one.
 type spec struct {
 	name          string
@@ -156,8 +160,10 @@ func (w *world) missing(sig snapshot.Signal) *world {
 }
 
 func (w *world) snapshot() *snapshot.Snapshot {
-	s := &snapshot.Snapshot{Taken: w.now, Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight, LastRelease: w.release, Reclaims: w.reclaim, RuntimeSilent: w.silent}
-	s.PodsAwaited = w.awaited
+	s := &snapshot.Snapshot{
+		Taken: w.now, WallTime: wallTime(w.now), Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight,
+		LastRelease: w.release, Reclaims: w.reclaim, RuntimeSilent: w.silent, PodsAwaited: w.awaited,
+	}
 	for sig, o := range w.signals {
 		s.Signals[sig] = o
 	}

@@ -59,7 +59,7 @@ func (r *round) pendingFor(n *need) pending {
 	}
 	for i := range s.InFlight {
 		if f := &s.InFlight[i]; p.busy[f.UID] == 0 {
-			p.addInFlight(n, s, f, pods[f.UID], r.rules)
+			r.addInFlight(n, &p, f, pods[f.UID])
 		}
 	}
 	for i := range s.Pods {
@@ -91,15 +91,16 @@ func anyTerminating(pods []snapshot.Pod) bool {
 	return false
 }
 
-// addInFlight sorts out one pod that was asked to stop. One that others stop as well ends as they have asked it, also
-// when the request to stop it sooner has failed.
-func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFlight, pod *snapshot.Pod, rules *Rules) {
-	failed, t := f.State == snapshot.Failed, rules.Timing
+// addInFlight sorts out one pod that was asked to stop; pod is nil if it is no active pod any more. One that others
+// stop as well ends as they have asked it, also when the request to stop it sooner has failed.
+func (r *round) addInFlight(n *need, p *pending, f *snapshot.InFlight, pod *snapshot.Pod) {
+	s, t := r.snapshot, r.rules.Timing
+	failed := f.State == snapshot.Failed
 	if failed && f.Changed.After(p.failed) {
 		p.failed = f.Changed
 	}
 	switch {
-	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && !(failed && n.endsInTime(pod, s.Taken, rules)):
+	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && !(failed && n.endsInTime(pod, s.Taken, r.rules)):
 		p.busy[f.UID] = uncounted
 	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
 		p.slow[f.UID] = true
@@ -110,7 +111,7 @@ func (p *pending) addInFlight(n *need, s *snapshot.Snapshot, f *snapshot.InFligh
 				back = now
 			}
 		}
-		if f.State == snapshot.Stopped && n.seenAfter(f.Changed, s) {
+		if f.State == snapshot.Stopped && r.seenAfter(n, f.Changed) {
 			back = back.withoutProcesses()
 		}
 		p.expect(f.UID, back)
@@ -127,9 +128,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// seenAfter tells whether all figures that the need is about are from after a time.
-func (n *need) seenAfter(t time.Time, s *snapshot.Snapshot) bool {
-	return !slices.ContainsFunc(n.signals, func(sig snapshot.Signal) bool { return !s.Signals[sig].Time(s.Taken).After(t) })
+// seenAfter reports whether all observations that the need is about are from after a time.
+func (r *round) seenAfter(n *need, t time.Time) bool {
+	return !slices.ContainsFunc(n.signals, func(sig snapshot.Signal) bool { return !r.taken(sig).After(t) })
 }
 
 // overdue tells whether a kill has failed or takes too long.

@@ -63,7 +63,10 @@ func anySignals(t *rapid.T) [snapshot.NumSignals]snapshot.Observation {
 }
 
 func anySnapshot(t *rapid.T, now time.Time, pods []spec) *snapshot.Snapshot {
-	s := &snapshot.Snapshot{Taken: now, Signals: anySignals(t), Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split"))}
+	s := &snapshot.Snapshot{
+		Taken: now, WallTime: wallTime(now), Signals: anySignals(t),
+		Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split")),
+	}
 	s.RuntimeSilent = rapid.IntRange(0, 5).Draw(t, "silent") == 0
 	for _, p := range pods {
 		s.Pods = append(s.Pods, p.pod(now))

@@ -58,7 +58,7 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "small", disk: gi}, spec{name: "writer", disk: 9 * gi})
-			old := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: w.now}
+			old := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: wallTime(w.now)}
 			w.signals[snapshot.NodeFsAvailable] = old
 			w.outcome(w.after(time.Second), ReclaimNode)
 			w.now = w.now.Add(time.Second)

@@ -37,7 +37,8 @@ func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
 	w.awaited = true
 	figures := func() {
-		w.signals[snapshot.NodeFsAvailable] = snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: w.now}
+		stats := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: wallTime(w.now)}
+		w.signals[snapshot.NodeFsAvailable] = stats
 	}
 	figures()
 	d := w.after(time.Second)
@@ -115,8 +116,12 @@ func TestNodeIsNotAskedWithEachLook(t *testing.T) {
 		asked := 0
 		for range 200 {
 			now = now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(t, "pace")) * time.Millisecond)
-			s := &snapshot.Snapshot{Taken: now, Signals: snapshot.Unobserved(), Layout: layoutOf(false, false), Reclaims: reclaims, RuntimeSilent: silent}
-			s.Signals[snapshot.NodeFsAvailable] = snapshot.Observation{Available: gi, Capacity: 32 * gi, At: now}
+			s := &snapshot.Snapshot{
+				Taken: now, WallTime: wallTime(now), Signals: snapshot.Unobserved(), Layout: layoutOf(false, false),
+				Reclaims: reclaims, RuntimeSilent: silent,
+			}
+			stats := snapshot.Observation{Available: gi, Capacity: 32 * gi, At: wallTime(now)}
+			s.Signals[snapshot.NodeFsAvailable] = stats
 			var d Decision
 			d, m = Decide(s, rules, m)
 			if len(d.Reclaims) == 0 {

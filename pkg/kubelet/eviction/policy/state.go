@@ -73,14 +73,14 @@ type signalState struct {
 // greater age, or a negative one, comes from a clock that was set.
 const maxObservationAge = 30 * time.Second
 
-// observe returns the state after a snapshot.
-func (st signalState) observe(o *snapshot.Observation, now time.Time) signalState {
+// observe returns the state after a snapshot with an observation of the signal.
+func (st signalState) observe(o *snapshot.Observation, s *snapshot.Snapshot) signalState {
 	st.Unused = false
 	if !o.Known() || st.has(o) {
 		return st
 	}
-	st.Taken = st.takenAt(o.At, now)
-	st.Date, st.FirstSeen, st.Newest = o.At, now, latest(st.Newest, st.Taken)
+	st.Taken = st.takenAt(o.At, s)
+	st.Date, st.FirstSeen, st.Newest = o.At, s.Taken, latest(st.Newest, st.Taken)
 	return st
 }
 
@@ -91,15 +91,15 @@ func (st *signalState) has(o *snapshot.Observation) bool {
 
 // takenAt returns when an observation that was not seen before was true. Without a usable date it is as old as it can
 // be: the source reported another one before, and made this one after it had begun to report that.
-func (st *signalState) takenAt(at, now time.Time) time.Time {
-	age := now.Sub(at)
+func (st *signalState) takenAt(date time.Time, s *snapshot.Snapshot) time.Time {
+	age := s.WallTime.Sub(date)
 	switch {
-	case at.IsZero():
-		return now
+	case date.IsZero():
+		return s.Taken
 	case age >= 0 && age <= maxObservationAge:
-		return now.Add(-age)
+		return s.Taken.Add(-age)
 	case st.FirstSeen.IsZero():
-		return now
+		return s.Taken
 	}
 	return st.FirstSeen
 }

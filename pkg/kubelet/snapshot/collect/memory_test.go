@@ -85,7 +85,7 @@ func TestReadMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.files["meminfo"] = meminfoFile
 			root := tree(t, test.files)
-			now := time.Unix(1000, 0)
+			now := time.Unix(1000, 0).UTC()
 			m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: test.podsCgroup, Now: func() time.Time { return now }})
 			if err != nil {
 				t.Fatal(err)
