@@ -96,3 +96,11 @@ func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.b.pressure.readm
 
 // enteredPods are the active pods with what was allocated to them, without those that wait to enter.
 func (b *build) enteredPods() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Allocated()) }
+
+// enteredPod is the one of enteredPods that has the UID.
+func (b *build) enteredPod(uid types.UID) (*v1.Pod, bool) {
+	if b.pressure.room.Holds(uid) {
+		return nil, false
+	}
+	return b.pods.view.AllocatedByUID(uid)
+}

@@ -104,6 +104,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Reclaimer:                     b.garbage.images,
 		PodImages:                     b.garbage.images.PodImages,
 		ActivePods:                    b.enteredPods,
+		PodByUID:                      b.enteredPod,
 		PodStopped:                    func(uid types.UID) bool { return !b.pods.lifecycle.CouldHaveRunningContainers(uid) },
 		PodCleanedUp:                  b.pods.view.Finished,
 		Readmitted:                    b.pressure.readmission.Readmitted,
@@ -111,9 +112,9 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 			eviction.OnConditionTrue("node-status", func() { b.node.updater.PressureChanged() }),
 			eviction.OnRelief("admission", func() { b.pressure.room.Call() }),
 		},
-		Recorder:                      b.Observability.Recorder,
-		NodeRef:                       b.nodeRef,
-		Clock:                         b.clock,
+		Recorder: b.Observability.Recorder,
+		NodeRef:  b.nodeRef,
+		Clock:    b.clock,
 	})
 }
 

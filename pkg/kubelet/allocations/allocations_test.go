@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,14 @@ func TestHangingCheckpointBlocksNoReader(t *testing.T) {
 type configured func() []*v1.Pod
 
 func (c configured) GetPods() []*v1.Pod { return c() }
+
+func (c configured) GetPodByUID(uid types.UID) (*v1.Pod, bool) {
+	i := slices.IndexFunc(c(), func(pod *v1.Pod) bool { return pod.UID == uid })
+	if i < 0 {
+		return nil, false
+	}
+	return c()[i], true
+}
 
 func cpuOf(pod *v1.Pod) int64 { return pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() }
 

@@ -20,11 +20,17 @@ func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 	}
 }
 
-// evict begins one eviction.
+// evict begins one eviction. A pod that is gone since the snapshot was taken gives back what it used without being
+// evicted: no request is made and no entry of the ledger; one from an earlier request goes on.
 func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
+	pod, ok := m.config.PodByUID(v.Pod.UID)
+	if !ok {
+		m.sinks.result(ctx, &Result{Decision: decision, At: m.clock.now(), Kind: PodGone, Victim: v})
+		return
+	}
 	m.ledger.begin(v, decision, m.clock.now())
 	m.work.Go(func() {
-		answer, ended := m.config.Kill(ctx, killRequest(v))
+		answer, ended := m.config.Kill(ctx, killRequest(pod, v))
 		now := m.clock.now()
 		if answer == podkill.Refused {
 			m.ledger.refused(v.Pod.UID)
@@ -55,11 +61,11 @@ func resultOf(e podkill.Ending) ResultKind {
 }
 
 // killRequest asks the pod workers to evict the victim.
-func killRequest(v *policy.Victim) podkill.Request {
+func killRequest(pod *v1.Pod, v *policy.Victim) podkill.Request {
 	grace := v.GraceSeconds
-	return podkill.Request{Pod: v.Pod.Object, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
+	return podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
 		Phase: v1.PodFailed, Reason: policy.ReasonEvicted, Message: v.Message,
-		Conditions: []v1.PodCondition{podkill.DisruptionTarget(v.Pod.Object, v.Message)},
+		Conditions: []v1.PodCondition{podkill.DisruptionTarget(pod, v.Message)},
 	}}
 }
 

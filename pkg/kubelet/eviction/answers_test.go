@@ -3,10 +3,13 @@ package eviction
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
@@ -84,6 +87,44 @@ func TestTheEventOfAnEvictionFollowsTheAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pod that is gone between the snapshot and the eviction is not evicted: no request, no event, no metric, no entry of
+// the ledger. The sinks learn of it, and another pod is evicted if there is need.
+func TestAPodThatIsGoneIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("a", 9*gi)
+		n.add("b", 8*gi)
+		n.available(100 * mi)
+		c := n.config(t, hard("1Gi"))
+		c.Memory = &kernel{node: n}
+		s := &sinkRecorder{}
+		c.Sinks = []Sink{s}
+		var entries []int
+		var m *Manager
+		c.PodByUID = func(uid types.UID) (*v1.Pod, bool) {
+			if uid == "a" {
+				n.mu.Lock()
+				delete(n.pods, "a")
+				n.mu.Unlock()
+				n.available(100 * mi)
+			}
+			inFlight, _ := m.ledger.view()
+			entries = append(entries, len(inFlight))
+			return n.byUID(uid)
+		}
+		before := evictionsCounted(t)
+		run(t, n, c, func(running *Manager, wait func(time.Duration)) {
+			m = running
+			wait(time.Second)
+			expect(t, "kills", n.killed(), []string{"b/1"})
+			expect(t, "events", len(n.eventsOf("Evicted")), 1)
+			expect(t, "evictions counted", evictionsCounted(t)-before, 1)
+			expect(t, "entries of the ledger before each eviction", entries, []int{0, 0})
+			expect(t, "the first result", s.seen()[0], fmt.Sprint(s.evicting(t), " ", PodGone))
+		})
+	})
 }
 
 // A manager that is stopped while its victim is being stopped evicts no other pod.

@@ -54,10 +54,12 @@ type Config struct {
 	// Kill is called a second time for a pod whose grace period becomes shorter.
 	Kill       podkill.Func
 	ActivePods func() []*v1.Pod
+	// PodByUID returns the pod that ActivePods lists with that UID, and false when it lists none any more.
+	PodByUID func(types.UID) (*v1.Pod, bool)
 	// PodStopped is true when no container of a pod runs any more, nor will.
 	PodStopped func(types.UID) bool
-	// PodCleanedUp tells whether cgroups and volumes of a stopped pod are gone.
-	PodCleanedUp func(*v1.Pod) bool
+	// PodCleanedUp is true when the cgroups and volumes of a stopped pod are gone.
+	PodCleanedUp func(types.UID) bool
 	Reclaimer    Reclaimer
 	Recorder     record.EventRecorder
 	NodeRef      *v1.ObjectReference
@@ -129,8 +131,9 @@ func (c *Config) validate() error {
 	return errors.Join(
 		missing("Summary", c.Summary == nil), missing("DiskInfo", c.DiskInfo == nil),
 		missing("PodFigures beside Parts", (c.PodFigures == nil) != (c.Parts == nil)),
-		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil),
-		missing("PodStopped", c.PodStopped == nil), missing("PodCleanedUp", c.PodCleanedUp == nil), missing("Reclaimer", c.Reclaimer == nil),
+		missing("Kill", c.Kill == nil), missing("ActivePods", c.ActivePods == nil), missing("PodByUID", c.PodByUID == nil),
+		missing("PodStopped", c.PodStopped == nil), missing("PodCleanedUp", c.PodCleanedUp == nil),
+		missing("Reclaimer", c.Reclaimer == nil),
 		missing("Recorder", c.Recorder == nil), missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
 	)
 }

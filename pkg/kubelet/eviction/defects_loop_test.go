@@ -84,7 +84,7 @@ func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, w
 	s.Manager, s.admit = stock.NewManager(s.world, config, kill, s.world, s.world, n, &v1.ObjectReference{Kind: "Node", Name: "node"}, clock.RealClock{}, false)
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
-	s.Start(ctx, s.world, n.active, n.cleanedUp, 10*time.Second)
+	s.Start(ctx, s.world, n.active, func(pod *v1.Pod) bool { return n.cleanedUp(pod.UID) }, 10*time.Second)
 	play(s, func(d time.Duration) { <-time.After(d); synctest.Wait() })
 	s.world.over.Store(true)
 	<-time.After(3 * time.Hour)

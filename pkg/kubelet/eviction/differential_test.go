@@ -33,11 +33,16 @@ type notes struct{ stage *stage }
 func (n *notes) Event(apiruntime.Object, string, string, string)          {}
 func (n *notes) Eventf(apiruntime.Object, string, string, string, ...any) {}
 func (n *notes) AnnotatedEventf(o apiruntime.Object, annotations map[string]string, kind, reason, f string, a ...any) {
-	if pod, ok := o.(*v1.Pod); ok {
-		n.stage.mu.Lock()
-		defer n.stage.mu.Unlock()
-		n.stage.notes[pod.Name] = fmt.Sprintf("%s %s %v", kind, reason, annotations)
+	var name string
+	switch o := o.(type) {
+	case *v1.Pod: // stock's
+		name = o.Name
+	case *v1.ObjectReference:
+		name = o.Name
 	}
+	n.stage.mu.Lock()
+	defer n.stage.mu.Unlock()
+	n.stage.notes[name] = fmt.Sprintf("%s %s %v", kind, reason, annotations)
 }
 
 // play is one random sequence: a configuration, pods, and what the node looks like step by step.

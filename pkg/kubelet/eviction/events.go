@@ -60,7 +60,7 @@ func (s *eventSink) notice(n *Notice) {
 			first = "reclaim from the node first and, if that is not enough, "
 		}
 		s.recorder.Eventf(s.node, v1.EventTypeNormal, eventDryRun, "Dry run of %s (%s): would %sevict pod %s/%s because: %s",
-			c.Name(), c.Kind, first, n.Victim.Pod.Object.Namespace, n.Victim.Pod.Object.Name, n.Victim.Message)
+			c.Name(), c.Kind, first, n.Victim.Pod.Namespace, n.Victim.Pod.Name, n.Victim.Message)
 	case ConditionChanged, SignalsKnown, RuntimeAnswers, CountersReadable: // Only logged.
 	}
 }
@@ -75,6 +75,7 @@ func (s *eventSink) Result(_ context.Context, r *Result) {
 	}
 	reason := map[podkill.Answer]string{podkill.Begun: eventEvicted, podkill.Hastened: eventHastened}[r.Answer]
 	if reason != "" {
-		s.recorder.AnnotatedEventf(r.Victim.Pod.Object, r.Victim.Annotations, v1.EventTypeWarning, reason, "%s", r.Victim.Message)
+		s.recorder.AnnotatedEventf(r.Victim.Pod.Reference(), r.Victim.Annotations, v1.EventTypeWarning, reason, "%s",
+			r.Victim.Message)
 	}
 }

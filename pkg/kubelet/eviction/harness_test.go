@@ -343,10 +343,20 @@ func (n *node) active() []*v1.Pod {
 	return list
 }
 
-func (n *node) cleanedUp(pod *v1.Pod) bool {
+func (n *node) byUID(uid types.UID) (*v1.Pod, bool) { return podByUID(n.active(), uid) }
+
+func podByUID(pods []*v1.Pod, uid types.UID) (*v1.Pod, bool) {
+	i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid })
+	if i < 0 {
+		return nil, false
+	}
+	return pods[i], true
+}
+
+func (n *node) cleanedUp(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.pods[pod.Name].stopped && !n.uncleaned[pod.Name]
+	return n.pods[string(uid)].stopped && !n.uncleaned[string(uid)]
 }
 
 func (n *node) killed() []string {
@@ -372,7 +382,7 @@ func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active,
+		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active, PodByUID: n.byUID,
 		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
 		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
@@ -129,7 +128,7 @@ func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evi
 type lives struct {
 	// stopped is true when no container of the pod can run any more, cleanedUp when nothing of it is left.
 	stopped   func(types.UID) bool
-	cleanedUp func(*v1.Pod) bool
+	cleanedUp func(types.UID) bool
 }
 
 // sweep finds overdue pods that have stopped, and pods that are cleaned up, and drops entries that are over; changed is
@@ -146,7 +145,7 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			e.State, e.Changed, changed = snapshot.Stopped, now, true
 			results = append(results, e.result(PodStopped, now))
 		}
-		done := e.State != snapshot.Stopping && pods.cleanedUp(e.victim.Pod.Object)
+		done := e.State != snapshot.Stopping && pods.cleanedUp(uid)
 		if done {
 			l.lastRelease = now
 			results = append(results, e.result(PodReleased, now))

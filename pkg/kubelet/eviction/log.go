@@ -50,7 +50,7 @@ func logNotice(logger klog.Logger, n *Notice, decision uint64) {
 	case DryRunVictim:
 		v := n.Victim
 		logger.Info("Eviction manager: dry run, pod would be evicted", "decision", decision,
-			"pod", klog.KObj(v.Pod.Object), "podUID", v.Pod.UID, "cause", v.Cause.Name(), "kind", v.Cause.Kind,
+			"pod", klog.KRef(v.Pod.Namespace, v.Pod.Name), "podUID", v.Pod.UID, "cause", v.Cause.Name(), "kind", v.Cause.Kind,
 			"message", v.Message)
 	}
 }
@@ -68,7 +68,7 @@ func (logSink) Result(ctx context.Context, r *Result) {
 	if r.Kind == PodReleased {
 		logger = logger.V(2)
 	}
-	pod, uid := klog.KObj(v.Pod.Object), v.Pod.UID
+	pod, uid := klog.KRef(v.Pod.Namespace, v.Pod.Name), v.Pod.UID
 	switch r.Kind {
 	case KillAccepted:
 		logger.Info("Eviction manager: evicting pod", "decision", r.Decision, "pod", pod, "podUID", uid,
@@ -84,6 +84,8 @@ func (logSink) Result(ctx context.Context, r *Result) {
 	case KillRefused:
 		logger.Info("Eviction manager: the agent stops, pod is not evicted", "decision", r.Decision, "pod", pod,
 			"podUID", uid)
+	case PodGone:
+		logger.Info("Eviction manager: pod is gone and is not evicted", "decision", r.Decision, "pod", pod, "podUID", uid)
 	case PodReleased:
 		logger.Info("Eviction manager: pod is cleaned up", "decision", r.Decision, "pod", pod, "podUID", uid)
 	case ReclaimEnded: // above

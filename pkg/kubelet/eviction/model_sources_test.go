@@ -186,9 +186,15 @@ func (n *modelNode) ended(uid types.UID) bool {
 	return n.byUID[uid].dead()
 }
 
-func (n *modelNode) cleanedUp(pod *v1.Pod) bool {
+func (n *modelNode) activePod(uid types.UID) (*v1.Pod, bool) {
 	defer n.locked()()
-	return n.byUID[pod.UID].clean
+	p := n.byUID[uid]
+	return p.object, p.here()
+}
+
+func (n *modelNode) cleanedUp(uid types.UID) bool {
+	defer n.locked()()
+	return n.byUID[uid].clean
 }
 
 func (n *modelNode) stopping(uid types.UID) bool {

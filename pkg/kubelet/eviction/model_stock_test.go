@@ -47,7 +47,8 @@ func (n *modelNode) driveStock(t *testing.T) {
 	node := &v1.ObjectReference{Kind: "Node", Name: "node"}
 	m, _ := stock.NewManager(s, config, n.kill, s, s, n, node, modelClock{node: n}, true)
 	ctx, cancel := context.WithCancel(context.Background())
-	m.Start(ctx, s, n.active, n.cleanedUp, DefaultOptions().MonitoringPeriod)
+	cleanedUp := func(pod *v1.Pod) bool { return n.cleanedUp(pod.UID) }
+	m.Start(ctx, s, n.active, cleanedUp, DefaultOptions().MonitoringPeriod)
 	n.play()
 	s.over.Store(true)
 	<-time.After(time.Hour)

@@ -138,8 +138,8 @@ func (n *modelNode) drive(t *testing.T) {
 	}
 	m, err := New(Config{
 		Summary: n, DiskInfo: n, Memory: n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
-		Kill: n.killer, ActivePods: n.active, PodStopped: n.ended, PodCleanedUp: n.cleanedUp,
-		TerminationRequested: n.stopping, LocalStorageCapacityIsolation: true,
+		Kill: n.killer, ActivePods: n.active, PodByUID: n.activePod, PodStopped: n.ended,
+		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, LocalStorageCapacityIsolation: true,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Thresholds: parsed,
 		PressureTransitionPeriod: modelTransition, MaxPodGracePeriodSeconds: modelMaxGrace,
 	})

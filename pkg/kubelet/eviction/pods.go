@@ -38,8 +38,10 @@ type builder struct {
 
 // slot is what is kept of a pod from round to round; stats are those of the present one.
 type slot struct {
-	facts *snapshot.Facts
-	stats *statsapi.PodStats
+	// object is the present API object.
+	object *v1.Pod
+	facts  *snapshot.Facts
+	stats  *statsapi.PodStats
 	// end is when the grace period of a pod that was deleted ends; zero for others.
 	end time.Time
 	// seen is the last round in which the pod was active, joined that in which it was wanted.
@@ -100,11 +102,11 @@ func (b *builder) meet(pod *v1.Pod, now moment) *slot {
 	var deletedBefore *metav1.Time
 	var undeleted time.Time
 	if ok {
-		deletedBefore = s.facts.Object.DeletionTimestamp
+		deletedBefore = s.object.DeletionTimestamp
 		if deletedBefore == nil && s.seen == b.round-1 {
 			undeleted = b.looked
 		}
-		delete(b.byObject, s.facts.Object)
+		delete(b.byObject, s.object)
 	} else {
 		s = &slot{}
 		b.byUID[string(pod.UID)] = s
@@ -113,7 +115,7 @@ func (b *builder) meet(pod *v1.Pod, now moment) *slot {
 		s.end = endOfGrace(pod, undeleted, now)
 	}
 	b.byObject[pod] = s
-	s.facts = snapshot.NewFacts(pod, b.podLevel)
+	s.object, s.facts = pod, snapshot.NewFacts(pod, b.podLevel)
 	return s
 }
 

@@ -90,6 +90,8 @@ type ResultKind string
 
 // The kinds of results.
 const (
+	// PodGone: the pod was gone when it was to be evicted; no request was made.
+	PodGone ResultKind = "PodGone"
 	// KillRefused: the pod workers did not accept the request, since the agent stops.
 	KillRefused ResultKind = "KillRefused"
 	// KillAccepted: the pod workers terminate the pod.

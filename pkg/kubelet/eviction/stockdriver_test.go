@@ -225,8 +225,9 @@ func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error
 		return o.kill(r.Pod, r.Evict, r.GracePeriodSeconds, r.Disruption.Apply)
 	})
 	c.ActivePods = func() []*v1.Pod { return o.scene.pods }
+	c.PodByUID = func(uid types.UID) (*v1.Pod, bool) { return podByUID(o.scene.pods, uid) }
 	c.PodStopped = func(types.UID) bool { return false }
-	c.PodCleanedUp = func(pod *v1.Pod) bool { return !o.scene.unkillable[pod.Name] }
+	c.PodCleanedUp = func(uid types.UID) bool { return !o.scene.unkillable[string(uid)] }
 	var err error
 	o.manager, err = New(c)
 	return o, err

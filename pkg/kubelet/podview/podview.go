@@ -12,6 +12,7 @@ import (
 // Configured lists the pods of all sources, without mirror pods.
 type Configured interface {
 	GetPods() []*v1.Pod
+	GetPodByUID(uid types.UID) (*v1.Pod, bool)
 }
 
 // Lifecycle is the state of a pod in the pod workers.
@@ -82,8 +83,20 @@ func (v *View) Allocated() []*v1.Pod {
 	return pods
 }
 
+// AllocatedByUID returns the pod with that UID as Allocated does, and false if Allocated does not return it.
+func (v *View) AllocatedByUID(uid types.UID) (*v1.Pod, bool) {
+	pod, ok := v.configured.GetPodByUID(uid)
+	if !ok || !v.active(pod) {
+		return nil, false
+	}
+	if v.allocations != nil {
+		pod, _ = v.allocations.UpdatePodFromAllocation(pod)
+	}
+	return pod, true
+}
+
 // Finished is true when the containers, volumes and cgroups of the pod are gone from the node.
-func (v *View) Finished(pod *v1.Pod) bool { return v.lifecycle.ShouldPodBeFinished(pod.UID) }
+func (v *View) Finished(uid types.UID) bool { return v.lifecycle.ShouldPodBeFinished(uid) }
 
 // Terminal is true when the pod is in a terminal phase, either at its source or in the status that the agent reported.
 // It is for code that passes pods to the pod workers; other code should ask the lifecycle, since the containers of such

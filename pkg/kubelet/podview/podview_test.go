@@ -19,6 +19,14 @@ type sources struct {
 
 func (s *sources) GetPods() []*v1.Pod { return slices.Clone(s.pods) }
 
+func (s *sources) GetPodByUID(uid types.UID) (*v1.Pod, bool) {
+	i := slices.IndexFunc(s.pods, func(pod *v1.Pod) bool { return pod.UID == uid })
+	if i < 0 {
+		return nil, false
+	}
+	return s.pods[i], true
+}
+
 func (s *sources) IsPodKnownTerminated(uid types.UID) bool { return slices.Contains(s.terminated, uid) }
 
 func (s *sources) IsPodTerminationRequested(uid types.UID) bool {
@@ -40,8 +48,9 @@ func (s *sources) UpdatePodFromAllocation(pod *v1.Pod) (*v1.Pod, bool) {
 	return out, true
 }
 
-func TestActive(t *testing.T) {
-	s := &sources{
+// podsOfEachKind has a pod for each reason to be active or not.
+func podsOfEachKind() *sources {
+	return &sources{
 		pods: []*v1.Pod{
 			fixture.Pod("running"),
 			fixture.InPhase(fixture.Pod("failed"), v1.PodFailed),
@@ -54,10 +63,27 @@ func TestActive(t *testing.T) {
 		terminal:    []types.UID{"uid-rejected-by-the-agent"},
 		resized:     "uid-running",
 	}
+}
+
+func TestActive(t *testing.T) {
+	s := podsOfEachKind()
 	view := New(s, s, s)
 	active := []string{"running", "failed-and-terminating"}
 	fixture.ExpectEqual(t, "active pods", fixture.Names(view.Active()), active)
 	fixture.ExpectEqual(t, "allocated pods without allocations", fixture.Names(view.Allocated()), active)
 	fixture.ExpectEqual(t, "allocated pods", fixture.Names(view.WithAllocations(s).Allocated()),
 		[]string{"allocated", "failed-and-terminating"})
+}
+
+func TestAllocatedByUIDFindsThePodsThatAllocatedLists(t *testing.T) {
+	s := podsOfEachKind()
+	for _, view := range []*View{New(s, s, s), New(s, s, s).WithAllocations(s)} {
+		var found []*v1.Pod
+		for _, pod := range append(s.pods, fixture.Pod("unknown")) {
+			if got, ok := view.AllocatedByUID(pod.UID); ok {
+				found = append(found, got)
+			}
+		}
+		fixture.ExpectEqual(t, "pods found by UID", found, view.Allocated())
+	}
 }

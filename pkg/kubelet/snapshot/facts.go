@@ -1,34 +1,64 @@
 package snapshot
 
 import (
+	"math"
+	"strings"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// Facts is what a pod's API object says, worked out once per object since it costs more than a whole quiet round.
+// AnnotationPrefix is that of the annotations by which pods ask for something about pressure.
+const AnnotationPrefix = "pressure.plimsoll.dev/"
+
+// Facts is what a pod's API object says, as plain values. They are derived once per object, since that costs more than
+// a whole quiet round, and are shared by the snapshots of all rounds: nothing in them may be modified.
 type Facts struct {
-	UID types.UID
-	// Object is the API object itself; it is shared and must not be modified.
-	Object   *v1.Pod
-	Priority int32
+	UID             types.UID
+	Namespace, Name string
+	ResourceVersion string
+	// Created is when the API server took the pod in, by its time of day.
+	Created time.Time
+	// OwnerKind is the kind of the pod's controller, empty without one.
+	OwnerKind string
+	Priority  int32
+	QOS       v1.PodQOSClass
+	// Static pods come from a file or a URL, not from the API server.
+	Static bool
 	// Critical pods (static, mirror, or of a system priority) are never evicted: static pods would not come back, and the
 	// others keep the node working (kubernetes issue 40573).
-	Critical       bool
+	Critical bool
+	// GracePeriodSeconds is the termination grace period, nil when the pod names none.
+	GracePeriodSeconds *int64
+	// MemoryRequest and StorageRequest are those of the whole pod, with its overhead.
 	MemoryRequest  Bytes
 	StorageRequest Bytes
+	// PodLevelMemory is the memory request made for the pod as a whole, nil without one.
+	PodLevelMemory *Quantity
+	// Containers are the containers and after them the init containers, sidecars among these.
+	Containers []ContainerFacts
 	// Volumes are the names of those volumes whose content lies on the node.
 	Volumes []string
 	// MemoryVolumes are the names of emptyDir volumes in memory.
 	MemoryVolumes []string
 	// Limits is nil when the pod has no limit on local storage.
 	Limits *StorageLimits
-	// PodLevelMemory is the request made for the pod as a whole, nil without one.
-	PodLevelMemory *resource.Quantity
+	// Annotations are those with AnnotationPrefix, nil without any.
+	Annotations map[string]string
+}
+
+// ContainerFacts is what a container requests; zero where it requests nothing.
+type ContainerFacts struct {
+	Name                          string
+	MemoryRequest, StorageRequest Quantity
 }
 
 // StorageLimits are the limits on local storage that the agent itself has to enforce.
@@ -36,7 +66,7 @@ type StorageLimits struct {
 	// EmptyDirs lists the volumes with a size limit, in the order of the pod's volumes.
 	EmptyDirs []NamedLimit
 	// Pod is the sum of all containers' limits, nil when not limited.
-	Pod *resource.Quantity
+	Pod *Quantity
 	// Containers lists the containers and sidecars with a limit.
 	Containers []NamedLimit
 }
@@ -44,39 +74,119 @@ type StorageLimits struct {
 // NamedLimit is the limit of one volume or container.
 type NamedLimit struct {
 	Name  string
-	Limit resource.Quantity
+	Limit Quantity
 }
 
-// NewFacts reads a pod's API object. podLevelResources says whether requests of the pod as a whole count (the feature gate of
-// that name). The object must be the pod as it was admitted, and must not change afterwards.
+// Quantity is a configured amount. Messages show Text, which is printed as it was configured.
+type Quantity struct {
+	// Amount is rounded down. So a whole number of bytes is above Amount if and only if it is above what was configured.
+	Amount Bytes
+	Text   string
+}
+
+func newQuantity(q resource.Quantity) Quantity {
+	return Quantity{Amount: roundDown(&q), Text: q.String()}
+}
+
+// roundDown is the largest number of bytes that is not above a quantity, which must not be negative.
+func roundDown(q *resource.Quantity) Bytes {
+	if q.CmpInt64(math.MaxInt64) >= 0 {
+		return math.MaxInt64
+	}
+	n := q.Value() // rounded up
+	if q.CmpInt64(n) < 0 {
+		n--
+	}
+	return Bytes(n)
+}
+
+// NewFacts reads a pod's API object. podLevelResources says whether requests of the pod as a whole count (the feature
+// gate of that name). The object must be the pod as it was admitted.
 func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 	podLevel := podLevelResources && resourcehelper.IsPodLevelResourcesSet(pod)
 	requests := requestsOf(pod, podLevel)
 	f := &Facts{
-		UID:            pod.UID,
-		Object:         pod,
-		Priority:       corev1helpers.PodPriority(pod),
-		Critical:       kubetypes.IsCriticalPod(pod),
-		MemoryRequest:  requestOf(requests, pod, v1.ResourceMemory),
-		StorageRequest: requestOf(requests, pod, v1.ResourceEphemeralStorage),
-		Volumes:        localVolumes(pod),
-		MemoryVolumes:  memoryVolumes(pod),
-		Limits:         storageLimits(pod),
+		UID:             pod.UID,
+		Namespace:       pod.Namespace,
+		Name:            pod.Name,
+		ResourceVersion: pod.ResourceVersion,
+		Created:         pod.CreationTimestamp.Time,
+		Priority:        corev1helpers.PodPriority(pod),
+		QOS:             v1qos.GetPodQOS(pod),
+		Static:          kubetypes.IsStaticPod(pod),
+		Critical:        kubetypes.IsCriticalPod(pod),
+		MemoryRequest:   requestOf(requests, pod, v1.ResourceMemory),
+		StorageRequest:  requestOf(requests, pod, v1.ResourceEphemeralStorage),
+		Containers:      containerFacts(pod),
+		Volumes:         localVolumes(pod),
+		MemoryVolumes:   memoryVolumes(pod),
+		Limits:          storageLimits(pod),
+		Annotations:     ownAnnotations(pod),
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		f.OwnerKind = owner.Kind
+	}
+	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		f.GracePeriodSeconds = new(*seconds)
 	}
 	if podLevel {
 		if q, ok := pod.Spec.Resources.Requests[v1.ResourceMemory]; ok {
-			f.PodLevelMemory = &q
+			f.PodLevelMemory = new(newQuantity(q))
 		}
 	}
 	return f
 }
 
+// Reference is what events about the pod refer to.
+func (f *Facts) Reference() *v1.ObjectReference {
+	return &v1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: f.Name, UID: f.UID, ResourceVersion: f.ResourceVersion,
+	}
+}
+
 // Grace is the pod's own termination grace period in seconds, 30 when it names none.
 func (f *Facts) Grace() int64 {
-	if g := f.Object.Spec.TerminationGracePeriodSeconds; g != nil {
-		return *g
+	if f.GracePeriodSeconds != nil {
+		return *f.GracePeriodSeconds
 	}
 	return v1.DefaultTerminationGracePeriodSeconds
+}
+
+// Container finds a container or an init container by its name, nil when there is none.
+func (f *Facts) Container(name string) *ContainerFacts {
+	for i := range f.Containers {
+		if f.Containers[i].Name == name {
+			return &f.Containers[i]
+		}
+	}
+	return nil
+}
+
+func containerFacts(pod *v1.Pod) []ContainerFacts {
+	list := make([]ContainerFacts, 0, len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
+	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			requests := containers[i].Resources.Requests
+			list = append(list, ContainerFacts{
+				Name:           containers[i].Name,
+				MemoryRequest:  newQuantity(requests[v1.ResourceMemory]),
+				StorageRequest: newQuantity(requests[v1.ResourceEphemeralStorage]),
+			})
+		}
+	}
+	return list
+}
+
+func ownAnnotations(pod *v1.Pod) (own map[string]string) {
+	for key, text := range pod.Annotations {
+		if strings.HasPrefix(key, AnnotationPrefix) {
+			if own == nil {
+				own = map[string]string{}
+			}
+			own[key] = text
+		}
+	}
+	return own
 }
 
 func requestsOf(pod *v1.Pod, podLevel bool) v1.ResourceList {
@@ -86,7 +196,8 @@ func requestsOf(pod *v1.Pod, podLevel bool) v1.ResourceList {
 	})
 }
 
-// requestOf adds the pod's overhead only to a request that is not zero: a pod that asks for nothing stays entitled to nothing.
+// requestOf adds the pod's overhead only to a request that is not zero: a pod that requests nothing stays entitled to
+// nothing.
 func requestOf(requests v1.ResourceList, pod *v1.Pod, name v1.ResourceName) Bytes {
 	q, ok := requests[name]
 	if !ok || q.IsZero() {
@@ -125,11 +236,11 @@ func storageLimits(pod *v1.Pod) *StorageLimits {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() > 0 {
-			l.EmptyDirs = append(l.EmptyDirs, NamedLimit{v.Name, *v.EmptyDir.SizeLimit})
+			l.EmptyDirs = append(l.EmptyDirs, NamedLimit{v.Name, newQuantity(*v.EmptyDir.SizeLimit)})
 		}
 	}
 	if total, ok := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceEphemeralStorage]; ok {
-		l.Pod = &total
+		l.Pod = new(newQuantity(total))
 	}
 	l.Containers = containerLimits(pod)
 	if len(l.EmptyDirs) == 0 && l.Pod == nil && len(l.Containers) == 0 {
@@ -143,7 +254,7 @@ func containerLimits(pod *v1.Pod) []NamedLimit {
 	var limits []NamedLimit
 	add := func(c *v1.Container) {
 		if q, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && !q.IsZero() {
-			limits = append(limits, NamedLimit{c.Name, q})
+			limits = append(limits, NamedLimit{c.Name, newQuantity(q)})
 		}
 	}
 	for i := range pod.Spec.InitContainers {

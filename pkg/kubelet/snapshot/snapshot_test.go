@@ -1,15 +1,19 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/reference"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 )
@@ -165,6 +169,96 @@ func TestFacts(t *testing.T) {
 	}
 	if NewFacts(&v1.Pod{}, true).Limits != nil {
 		t.Error("a pod without limits has none")
+	}
+}
+
+// detailedPod says all that facts are derived from.
+func detailedPod() *v1.Pod {
+	pod := examplePod()
+	pod.ObjectMeta = metav1.ObjectMeta{
+		UID: "uid", Namespace: "ns", Name: "name", ResourceVersion: "123", CreationTimestamp: metav1.Unix(1e9, 0),
+		Annotations: map[string]string{
+			AnnotationPrefix + "opt-out": "memory", "kubernetes.io/config.source": "file", "secret": "not for decisions",
+		},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Node"}, {Kind: "ReplicaSet", Controller: new(true)}},
+	}
+	pod.Spec.Priority = new(int32(7))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(45))
+	pod.Spec.Resources = &v1.ResourceRequirements{
+		Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1024Mi")},
+	}
+	return pod
+}
+
+func TestFactsOfADetailedPod(t *testing.T) {
+	got := NewFacts(detailedPod(), true)
+	got.Limits, got.Volumes, got.MemoryVolumes = nil, nil, nil // TestFacts looks at these
+	none := Quantity{Text: "0"}
+	want := &Facts{
+		UID: "uid", Namespace: "ns", Name: "name", ResourceVersion: "123", Created: time.Unix(1e9, 0),
+		OwnerKind: "ReplicaSet", Priority: 7, QOS: v1.PodQOSBurstable, Static: true, Critical: true,
+		GracePeriodSeconds: new(int64(45)),
+		MemoryRequest:      1<<30 + 10, PodLevelMemory: &Quantity{Amount: 1 << 30, Text: "1Gi"},
+		Containers: []ContainerFacts{
+			{"c", Quantity{100, "100"}, none}, {"once", none, none}, {"sidecar", none, none},
+		},
+		Annotations: map[string]string{AnnotationPrefix + "opt-out": "memory"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if c := got.Container("sidecar"); c == nil || c.Name != "sidecar" || got.Container("ephemeral") != nil {
+		t.Errorf("containers by name: %+v, %+v", c, got.Container("ephemeral"))
+	}
+}
+
+// TestReference: events about a pod refer to what they would refer to if they were made from its object.
+func TestReference(t *testing.T) {
+	want, err := reference.GetReference(scheme.Scheme, detailedPod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, NewFacts(detailedPod(), true).Reference()); diff != "" {
+		t.Errorf("(-from the object +from the facts):\n%s", diff)
+	}
+}
+
+// TestFactsArePlainValues: they can be written and read again, and do not change with the object.
+func TestFactsArePlainValues(t *testing.T) {
+	object := detailedPod()
+	facts := NewFacts(object, true)
+	data, err := json.Marshal(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*object.Spec.TerminationGracePeriodSeconds = 1
+	object.Annotations[AnnotationPrefix+"opt-out"] = "pid"
+	object.Spec.Volumes[0].Name, object.Spec.Containers[0].Name = "other", "other"
+	object.Spec.Volumes[0].EmptyDir.SizeLimit.Set(1)
+	delete(object.Spec.Resources.Requests, v1.ResourceMemory)
+	again := &Facts{}
+	if err := json.Unmarshal(data, again); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(again, facts); diff != "" {
+		t.Errorf("(-written and read +after the object has changed):\n%s", diff)
+	}
+}
+
+// TestQuantity: a whole number of bytes is above Amount if and only if it is above the quantity.
+func TestQuantity(t *testing.T) {
+	for text, want := range map[string]Quantity{
+		"0": {0, "0"}, "1024Mi": {1 << 30, "1Gi"}, "1500m": {1, "1500m"}, "1": {1, "1"}, "999m": {0, "999m"},
+		"2000": {2000, "2k"}, "7Ei": {7 << 60, "7Ei"}, "100E": {math.MaxInt64, "100E"},
+		"0.5Gi": {1 << 29, "512Mi"},
+	} {
+		if got := newQuantity(resource.MustParse(text)); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+	// A sum in binary units prints without a suffix what would be read as one in decimal units.
+	if got := newQuantity(*resource.NewQuantity(2000, resource.BinarySI)); got != (Quantity{2000, "2000"}) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func (w *world) carryOut(d Decision) int {
 	}
 	w.flight = nil
 	for _, v := range d.Victims {
-		w.stopping(v.Pod.Object.Name, snapshot.Stopping, v.Expected)
+		w.stopping(v.Pod.Name, snapshot.Stopping, v.Expected)
 	}
 	return len(d.Victims)
 }

@@ -184,7 +184,7 @@ func (w *world) after(d time.Duration) Decision {
 func names(victims []Victim) []string {
 	list := []string{}
 	for _, v := range victims {
-		list = append(list, v.Pod.Object.Name)
+		list = append(list, v.Pod.Name)
 	}
 	return list
 }

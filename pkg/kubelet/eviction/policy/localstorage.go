@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -59,19 +58,21 @@ func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 	for i := range pod.Limits.EmptyDirs {
 		l := &pod.Limits.EmptyDirs[i]
-		if volumeUsage(pod.Stats, l.Name).Cmp(l.Limit) > 0 {
-			return EmptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", l.Name, l.Limit.String())
+		if volumeUsage(pod.Stats, l.Name) > l.Limit.Amount {
+			return EmptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", l.Name, l.Limit.Text)
 		}
 	}
-	if l := pod.Limits.Pod; l != nil && diskUsage(pod.Stats.EphemeralStorage).Cmp(*l) > 0 {
-		return PodStorageLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", l.String())
+	if l := pod.Limits.Pod; l != nil && diskUsage(pod.Stats.EphemeralStorage) > l.Amount {
+		return PodStorageLimit,
+			fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", l.Text)
 	}
 	for i := range pod.Stats.Containers {
 		stats := &pod.Stats.Containers[i]
 		for j := range pod.Limits.Containers {
 			l := &pod.Limits.Containers[j]
-			if l.Name == stats.Name && containerDisk(stats).Cmp(l.Limit) > 0 {
-				return ContainerStorageLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.Name, l.Limit.String())
+			if l.Name == stats.Name && containerDisk(stats) > l.Limit.Amount {
+				return ContainerStorageLimit,
+					fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.Name, l.Limit.Text)
 			}
 		}
 	}
@@ -79,24 +80,22 @@ func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 }
 
 // containerDisk is logs and writable layer, wherever the latter lies (kubernetes issue 139205).
-func containerDisk(c *statsapi.ContainerStats) *resource.Quantity {
-	sum := diskUsage(c.Logs)
-	sum.Add(*diskUsage(c.Rootfs))
-	return sum
+func containerDisk(c *statsapi.ContainerStats) snapshot.Bytes {
+	return diskUsage(c.Logs) + diskUsage(c.Rootfs)
 }
 
-func volumeUsage(stats *statsapi.PodStats, name string) *resource.Quantity {
+func volumeUsage(stats *statsapi.PodStats, name string) snapshot.Bytes {
 	for i := len(stats.VolumeStats) - 1; i >= 0; i-- {
 		if stats.VolumeStats[i].Name == name {
 			return diskUsage(&stats.VolumeStats[i].FsStats)
 		}
 	}
-	return &resource.Quantity{}
+	return 0
 }
 
-func diskUsage(fs *statsapi.FsStats) *resource.Quantity {
+func diskUsage(fs *statsapi.FsStats) snapshot.Bytes {
 	if fs == nil {
-		return &resource.Quantity{}
+		return 0
 	}
 	return bytesOf(fs.UsedBytes)
 }

@@ -38,19 +38,19 @@ func explain(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, m
 	}
 	if q := pod.PodLevelMemory; q != nil && starved == v1.ResourceMemory && pod.Stats.Memory != nil {
 		usage := bytesOf(pod.Stats.Memory.WorkingSetBytes)
-		text.WriteString(overRequest("Pod", pod.Object.Name, usage.String(), q.String(), starved))
-		notes[OffendingPodKey], notes[OffendingPodUsageKey] = pod.Object.Name, usage.String()
+		text.WriteString(overRequest("Pod", pod.Name, printed(usage), q.Text, starved))
+		notes[OffendingPodKey], notes[OffendingPodUsageKey] = pod.Name, printed(usage)
 	}
 	var names, usages []string
 	for i := range pod.Stats.Containers {
 		stats := &pod.Stats.Containers[i]
 		usage, ok := containerUsage(stats, starved)
-		request, found := containerRequest(pod.Object, stats.Name, starved)
-		if !ok || !found || usage.Cmp(request) <= 0 {
+		request, found := containerRequest(pod.Facts, stats.Name, starved)
+		if !ok || !found || usage <= request.Amount {
 			continue
 		}
-		text.WriteString(overRequest("Container", stats.Name, usage.String(), request.String(), starved))
-		names, usages = append(names, stats.Name), append(usages, usage.String())
+		text.WriteString(overRequest("Container", stats.Name, printed(usage), request.Text, starved))
+		names, usages = append(names, stats.Name), append(usages, printed(usage))
 	}
 	notes[OffendingContainersKey] = strings.Join(names, ",")
 	notes[OffendingContainersUsageKey] = strings.Join(usages, ",")
@@ -59,7 +59,7 @@ func explain(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, m
 }
 
 // containerUsage is known for memory and for disk space; nothing is said of containers for other resources.
-func containerUsage(c *statsapi.ContainerStats, what v1.ResourceName) (*resource.Quantity, bool) {
+func containerUsage(c *statsapi.ContainerStats, what v1.ResourceName) (snapshot.Bytes, bool) {
 	switch what {
 	case v1.ResourceMemory:
 		if c.Memory != nil && c.Memory.WorkingSetBytes != nil {
@@ -71,25 +71,31 @@ func containerUsage(c *statsapi.ContainerStats, what v1.ResourceName) (*resource
 			return bytesOf(&sum), true
 		}
 	}
-	return nil, false
+	return 0, false
 }
 
 // containerRequest looks among containers and init containers. Ephemeral containers cannot ask for anything and would always
 // be to blame.
-func containerRequest(pod *v1.Pod, name string, what v1.ResourceName) (resource.Quantity, bool) {
-	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return list[i].Resources.Requests[what], true
-			}
-		}
+func containerRequest(pod *snapshot.Facts, name string, what v1.ResourceName) (snapshot.Quantity, bool) {
+	c := pod.Container(name)
+	switch {
+	case c == nil:
+		return snapshot.Quantity{}, false
+	case what == v1.ResourceMemory:
+		return c.MemoryRequest, true
+	default:
+		return c.StorageRequest, true
 	}
-	return resource.Quantity{}, false
 }
 
-func bytesOf(n *uint64) *resource.Quantity {
+func bytesOf(n *uint64) snapshot.Bytes {
 	if n == nil {
-		return resource.NewQuantity(0, resource.BinarySI)
+		return 0
 	}
-	return resource.NewQuantity(int64(*n), resource.BinarySI)
+	return snapshot.Bytes(*n)
+}
+
+// printed is how stock prints an amount in a message.
+func printed(n snapshot.Bytes) string {
+	return resource.NewQuantity(int64(n), resource.BinarySI).String()
 }

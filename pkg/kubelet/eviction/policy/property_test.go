@@ -138,13 +138,13 @@ func TestVictimsAreASubsetOfStocks(t *testing.T) {
 		chosen := choose(list, demand{base: base, killTime: defaultTiming().KillTime, settling: defaultTiming().Settling})
 		stock, sum := map[string]bool{}, int64(0)
 		for i := 0; i < len(list) && sum < base; i++ {
-			stock[list[i].pod.Object.Name] = true
+			stock[list[i].pod.Name] = true
 			sum += list[i].gain(0)
 		}
 		var ours int64
 		for _, c := range chosen {
-			if !stock[c.pod.Object.Name] {
-				t.Fatalf("%s is evicted, stock would have spared it", c.pod.Object.Name)
+			if !stock[c.pod.Name] {
+				t.Fatalf("%s is evicted, stock would have spared it", c.pod.Name)
 			}
 			ours += c.gain(0)
 		}
@@ -153,7 +153,7 @@ func TestVictimsAreASubsetOfStocks(t *testing.T) {
 		}
 		for _, c := range chosen {
 			if len(chosen) > 1 && ours-c.gain(0) >= min(base, sum) {
-				t.Fatalf("%s need not die", c.pod.Object.Name)
+				t.Fatalf("%s need not die", c.pod.Name)
 			}
 		}
 		if !slices.IsSortedFunc(chosen, func(a, b candidate) int { return position(list, a) - position(list, b) }) {
@@ -177,7 +177,7 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 			d, m = Decide(s, rules, m)
 			for _, v := range d.Victims {
 				if v.Pod.Critical {
-					t.Fatalf("%s is critical", v.Pod.Object.Name)
+					t.Fatalf("%s is critical", v.Pod.Name)
 				}
 				o := s.Signals[v.Cause.Signal]
 				if !o.Known() {

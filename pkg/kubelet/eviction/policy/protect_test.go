@@ -14,7 +14,7 @@ func (w *world) decided(d time.Duration, wishes map[string][2]string) Decision {
 	w.now = w.now.Add(d)
 	s := w.snapshot()
 	for i := range s.Pods {
-		wish := wishes[s.Pods[i].Object.Name]
+		wish := wishes[s.Pods[i].Name]
 		wishing(s.Pods[i], wish[0], wish[1])
 	}
 	var decision Decision

@@ -124,7 +124,7 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			s := w.snapshot()
 			for i := range s.Pods {
-				if bytes, ok := images[s.Pods[i].Object.Name]; ok && test.known {
+				if bytes, ok := images[s.Pods[i].Name]; ok && test.known {
 					s.Pods[i].Images = snapshot.Known(snapshot.Bytes(bytes), w.now)
 				}
 			}
@@ -171,7 +171,7 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 			}
 			for _, v := range d.Victims {
 				if v.Cause.Signal == q.Signal {
-					t.Fatalf("%s is reclaimed and %s is evicted for it", q.Signal, v.Pod.Object.Name)
+					t.Fatalf("%s is reclaimed and %s is evicted for it", q.Signal, v.Pod.Name)
 				}
 			}
 		}

@@ -139,7 +139,7 @@ func (r *round) victim(n *need, c *candidate) Victim {
 // grace is one second for hard thresholds. For soft ones it is the pod's own, capped by configuration unless that is negative.
 func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	limit := r.rules.MaxPodGracePeriodSeconds
-	own := pod.Object.Spec.TerminationGracePeriodSeconds
+	own := pod.GracePeriodSeconds
 	switch {
 	case n.hard:
 		return immediateGrace

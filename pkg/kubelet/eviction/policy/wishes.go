@@ -19,10 +19,10 @@ import (
 const (
 	// PreferenceAnnotation is a whole number from -100 to 100, 0 when absent. Of pods that are equal in what counts more, the one
 	// with the greater number is evicted first.
-	PreferenceAnnotation = "pressure.plimsoll.dev/eviction-preference"
+	PreferenceAnnotation = snapshot.AnnotationPrefix + "eviction-preference"
 	// OptOutAnnotation lists, separated by commas, for which resources the pod would rather not be evicted: memory, pid, nodefs,
 	// imagefs, containerfs.
-	OptOutAnnotation = "pressure.plimsoll.dev/opt-out"
+	OptOutAnnotation = snapshot.AnnotationPrefix + "opt-out"
 	// MaxPreference is the greatest preference; the least is its negative.
 	MaxPreference = 100
 )
@@ -53,13 +53,13 @@ func (p *Protection) CheckWishes(pod *v1.Pod) error {
 	case !p.covers(pod.Namespace):
 		return fmt.Errorf("annotations %s and %s do not count in namespace %q, only in %q", PreferenceAnnotation, OptOutAnnotation, pod.Namespace, p.Namespaces)
 	}
-	_, preferenceErr := preferenceOf(pod)
-	_, optOutErr := optOutOf(pod)
+	_, preferenceErr := preferenceOf(pod.Annotations)
+	_, optOutErr := optOutOf(pod.Annotations)
 	return errors.Join(preferenceErr, optOutErr)
 }
 
-func preferenceOf(pod *v1.Pod) (int, error) {
-	text, ok := pod.Annotations[PreferenceAnnotation]
+func preferenceOf(annotations map[string]string) (int, error) {
+	text, ok := annotations[PreferenceAnnotation]
 	if !ok {
 		return 0, nil
 	}
@@ -70,8 +70,8 @@ func preferenceOf(pod *v1.Pod) (int, error) {
 	return n, nil
 }
 
-func optOutOf(pod *v1.Pod) ([]snapshot.Signal, error) {
-	text, ok := pod.Annotations[OptOutAnnotation]
+func optOutOf(annotations map[string]string) ([]snapshot.Signal, error) {
+	text, ok := annotations[OptOutAnnotation]
 	if !ok {
 		return nil, nil
 	}
@@ -96,19 +96,19 @@ func (p *Protection) wishes(pods []snapshot.Pod) map[types.UID]wish {
 	var optOuts []*snapshot.Pod
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Critical || len(pod.Object.Annotations) == 0 || !p.covers(pod.Object.Namespace) {
+		if pod.Critical || len(pod.Annotations) == 0 || !p.covers(pod.Namespace) {
 			continue
 		}
-		if n, err := preferenceOf(pod.Object); err == nil && n != 0 {
+		if n, err := preferenceOf(pod.Annotations); err == nil && n != 0 {
 			granted[pod.UID] = wish{preference: n}
 		}
-		if signals, err := optOutOf(pod.Object); err == nil && len(signals) > 0 {
+		if signals, err := optOutOf(pod.Annotations); err == nil && len(signals) > 0 {
 			optOuts = append(optOuts, pod)
 		}
 	}
 	for _, pod := range p.roomFor(optOuts) {
 		w := granted[pod.UID]
-		w.optOut, _ = optOutOf(pod.Object)
+		w.optOut, _ = optOutOf(pod.Annotations)
 		granted[pod.UID] = w
 	}
 	return granted
@@ -123,7 +123,7 @@ func (p *Protection) wishes(pods []snapshot.Pod) map[types.UID]wish {
 func (p *Protection) roomFor(pods []*snapshot.Pod) []*snapshot.Pod {
 	slices.SortFunc(pods, func(a, b *snapshot.Pod) int {
 		return cmp.Or(-cmp.Compare(a.Priority, b.Priority),
-			a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+			a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
 	})
 	var granted []*snapshot.Pod
 	memory := p.MaxMemory

@@ -20,7 +20,10 @@ import (
 func wishing(p snapshot.Pod, preference, optOut string) snapshot.Pod {
 	for key, text := range map[string]string{PreferenceAnnotation: preference, OptOutAnnotation: optOut} {
 		if text != "" {
-			p.Object.Annotations[key] = text
+			if p.Annotations == nil {
+				p.Annotations = map[string]string{}
+			}
+			p.Annotations[key] = text
 		}
 	}
 	return p
@@ -39,7 +42,8 @@ func TestCheckWishes(t *testing.T) {
 	}
 	here, elsewhere := Protection{Namespaces: []string{"ns"}}, Protection{Namespaces: []string{"x*"}}
 	for _, tc := range tests {
-		pod := wishing(spec{name: "p"}.pod(start), tc.preference, tc.optOut).Object
+		pod := spec{name: "p"}.object()
+		pod.Annotations = wishing(spec{name: "p"}.pod(start), tc.preference, tc.optOut).Annotations
 		err := here.CheckWishes(pod)
 		if (err == nil) != (tc.says == "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%q %q: %v, want %q", tc.preference, tc.optOut, err, tc.says)
@@ -66,7 +70,7 @@ func granted(p *Protection, pods ...snapshot.Pod) []types.UID {
 
 func TestOptingOutIsBounded(t *testing.T) {
 	aged := func(p snapshot.Pod, age time.Duration) snapshot.Pod {
-		p.Object.CreationTimestamp = metav1.NewTime(start.Add(-age))
+		p.Created = start.Add(-age)
 		return p
 	}
 	pods := []snapshot.Pod{
@@ -122,7 +126,7 @@ func TestOptOutFollowsTheLayout(t *testing.T) {
 		{"nodefs", layoutOf(true, true), imageBytesGroup, false},
 	}
 	for _, tc := range tests {
-		signals, err := optOutOf(wishing(spec{name: "p"}.pod(start), "", tc.word).Object)
+		signals, err := optOutOf(wishing(spec{name: "p"}.pod(start), "", tc.word).Annotations)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,17 +139,18 @@ func TestOptOutFollowsTheLayout(t *testing.T) {
 
 func anyWishes(t *rapid.T, s *snapshot.Snapshot) {
 	for i := range s.Pods {
-		object := s.Pods[i].Object.DeepCopy()
-		object.Namespace = rapid.SampledFrom([]string{"ns", "nn", "other"}).Draw(t, "namespace")
+		facts := *s.Pods[i].Facts
+		facts.Annotations = map[string]string{}
+		facts.Namespace = rapid.SampledFrom([]string{"ns", "nn", "other"}).Draw(t, "namespace")
 		for key, values := range map[string][]string{
 			PreferenceAnnotation: {"", "-100", "-1", "0", "5", "100", "x"},
 			OptOutAnnotation:     {"", "memory", "nodefs,imagefs", "memory,pid,nodefs,imagefs,containerfs", "pid,memory,nodefs", "?"},
 		} {
 			if text := rapid.SampledFrom(values).Draw(t, key); text != "" {
-				object.Annotations[key] = text
+				facts.Annotations[key] = text
 			}
 		}
-		s.Pods[i].Object = object
+		s.Pods[i].Facts = &facts
 	}
 }
 
