@@ -38,7 +38,8 @@ type Starved struct {
 	Hard   bool
 	// Amount must come free, InFlight is on its way at most, Certain of that in any case, all in the unit of the signal.
 	Amount, InFlight, Certain int64
-	// Chosen is how many pods cover the rest, the ones that are evicted now among them.
+	// Chosen is how many pods cover the rest. The ones that are evicted now are among them, unless all of those have to
+	// await their turn and a pod that exceeds its request goes meanwhile.
 	Chosen int
 	// Spared is how many pods were passed over that opted out.
 	Spared  int

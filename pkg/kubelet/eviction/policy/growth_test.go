@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -191,5 +192,49 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 			}
 			w.evicts(d, test.victims...)
 		})
+	}
+}
+
+// TestAtAPaceASmallOffenderGoes: a host process has taken memory, and a pod within its request was evicted a moment ago.
+// The next one has to wait, though it alone would be enough. Small pods that exceed their requests go meanwhile, one by
+// one, and do not make it wait for longer.
+func TestAtAPaceASmallOffenderGoes(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+		spec{name: "first", request: 500 * mi, memory: 400 * mi}, spec{name: "second", request: 500 * mi, memory: 399 * mi})
+	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
+	w.evicts(w.grow(1, 0, nil))
+	w.evicts(w.grow(1, 350*mi, nil), "first")
+	w.pods = append(w.pods[1:], spec{name: "large", request: 10 * mi, memory: 30 * mi}, spec{name: "small", request: 10 * mi, memory: 20 * mi})
+	w.release = w.now
+	w.evicts(w.grow(1, 0, nil), "large")
+	w.stopping("large", snapshot.Stopping, snapshot.Release{})
+	w.evicts(w.grow(1, 0, nil))
+	w.pods, w.flight, w.release = slices.Delete(w.pods, 1, 2), nil, w.now
+	w.evicts(w.grow(1, 0, nil), "small")
+	w.pods, w.release = w.pods[:1], w.now
+	w.evicts(w.grow(6, 0, nil))
+	w.evicts(w.grow(1, 0, nil), "second")
+}
+
+// TestAtAPaceNoOffenderGoesForNothing: pods that opted out, and pods of which nothing is known, do not go meanwhile.
+func TestAtAPaceNoOffenderGoesForNothing(t *testing.T) {
+	t1 := tempo{}
+	within := candidate{known: true, usage: 1, request: 2}
+	for name, test := range map[string]struct {
+		candidate
+		want int
+	}{
+		"exceeds its request":    {candidate{known: true, usage: 2, request: 1, first: true}, 1},
+		"within its request":     {within, 0},
+		"opted out":              {candidate{known: true, usage: 2, request: 1, first: true, spared: true}, 0},
+		"being stopped":          {candidate{known: true, usage: 1, request: 2, slow: true}, 1},
+		"being stopped, unknown": {candidate{slow: true}, 0},
+	} {
+		if got := t1.meanwhile([]candidate{within, test.candidate}, time.Second); len(got) != test.want {
+			t.Errorf("%s: %d pods", name, len(got))
+		}
+	}
+	if got := (&tempo{wait: true}).meanwhile([]candidate{{known: true, usage: 2, first: true}}, time.Second); len(got) != 0 {
+		t.Errorf("beside another one: %d pods", len(got))
 	}
 }

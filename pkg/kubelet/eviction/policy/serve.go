@@ -69,6 +69,10 @@ func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d dema
 	c := r.choose(n, list, d)
 	st.Chosen, st.Spared = len(c.pods), st.Spared+c.spared
 	now := t.now(c, d)
+	awaited := len(now) == 0
+	if awaited {
+		now = t.meanwhile(list, d.killTime)
+	}
 	if len(now) == 0 {
 		return AwaitTurn, false
 	}
@@ -76,6 +80,10 @@ func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d dema
 		r.decision.Victims = append(r.decision.Victims, r.victim(n, &now[i]))
 	}
 	r.evictedFor(n)
+	if awaited {
+		// The pace of the others goes on.
+		r.next.Needs[n.group].LastEviction = r.last.Needs[n.group].LastEviction
+	}
 	return Evict, true
 }
 

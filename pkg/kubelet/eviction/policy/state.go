@@ -36,7 +36,8 @@ type rulesState struct {
 type needState struct {
 	// ActingSince is since when thresholds of the group may act without interruption; zero while none may.
 	ActingSince time.Time `json:"actingSince,omitzero"`
-	// LastEviction is when a pod was last evicted for the group; zero for never.
+	// LastEviction is when a pod was last evicted for the group, other than while its choice awaited its turn; zero for
+	// never.
 	LastEviction time.Time `json:"lastEviction,omitzero"`
 	// LastSelection is the last attempt to select victims, after everything else was tried.
 	LastSelection selection `json:"lastSelection,omitzero"`

@@ -115,6 +115,20 @@ func (t *tempo) atPace(now []candidate, grown int64, killTime time.Duration) (ke
 	return kept
 }
 
+// meanwhile is the pod that goes while all that were chosen have to await their turn because of their pace: the first of
+// the ranking that exceeds its request. It was spared since it is not enough, and those that are enough cannot go yet.
+func (t *tempo) meanwhile(list []candidate, killTime time.Duration) []candidate {
+	if t.wait {
+		return nil
+	}
+	for i := range list {
+		if c := &list[i]; !c.isWithin() && !c.spared && c.gain(killTime) > 0 {
+			return list[i : i+1]
+		}
+	}
+	return nil
+}
+
 // prefix is the shortest part of the list, from its beginning, that covers the need; all of it when that does not.
 func prefix(list []candidate, need int64, horizon time.Duration) []candidate {
 	var sum int64
