@@ -16,9 +16,9 @@ import (
 const (
 	// retryAfter is how long a pod whose kill failed is left alone.
 	retryAfter = 30 * time.Second
-	// forgetOverdue is how long after the end of its grace period a pod that does not stop is left alone. By then it has been killed
-	// past the runtime, or that has failed (package escalation), and another pod was evicted in its place.
-	forgetOverdue = policy.SilentPatience + retryAfter
+	// abandonOverdue is how long after the end of its grace period a pod that does not stop is left alone. By then it has
+	// been killed past the runtime, or that has failed (package escalation), and another pod was evicted in its place.
+	abandonOverdue = policy.SilentPatience + retryAfter
 	// forgetAfter is when a stopped pod that is never cleaned up leaves the ledger. It has stopped counting long before.
 	forgetAfter = 10 * time.Minute
 	// maxGraceSeconds bounds what is reckoned with: a hundred years. The API allows more than a time.Duration holds.
@@ -41,6 +41,9 @@ type entry struct {
 	begun bool
 	// running is how many kill requests have not ended: a second one hastens the first.
 	running int
+	// abandoned: the pod is so late that it is not waited for any more. It is not in flight and may be evicted again, but
+	// it is still terminating, and is in flight again when it has stopped.
+	abandoned bool
 }
 
 func newLedger() *ledger { return &ledger{entries: map[types.UID]*entry{}} }
@@ -54,6 +57,9 @@ func (l *ledger) begin(v *policy.Victim, decision uint64, now time.Time) {
 	if !ok {
 		e = &entry{victim: v, decision: decision, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
 		l.entries[v.Pod.UID] = e
+	}
+	if e.abandoned {
+		e.abandoned, e.Deadline, e.Hard = false, deadline, false
 	}
 	e.running++
 	e.Signal, e.Expected, e.State, e.Started, e.Changed = v.Cause.Signal, v.Expected, snapshot.Stopping, now, now
@@ -131,9 +137,9 @@ type lives struct {
 	cleanedUp func(types.UID) bool
 }
 
-// sweep finds overdue pods that have stopped, and pods that are cleaned up, and drops entries that are over; changed is
-// true when there was any of them. A kill that has failed may have done its work all the same, later; while the runtime is
-// silent it is not given up before it can have.
+// sweep finds overdue pods that have stopped, and pods that are cleaned up, abandons overdue pods that do not stop, and
+// drops entries that are over; changed is true when there was any of them. A kill that has failed may have done its work
+// all the same, later; while the runtime is silent it is not given up before it can have.
 func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, results []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +148,7 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			continue
 		}
 		if e.State == snapshot.Stopping && pods.stopped(uid) {
-			e.State, e.Changed, changed = snapshot.Stopped, now, true
+			e.State, e.Changed, e.abandoned, changed = snapshot.Stopped, now, false, true
 			results = append(results, e.result(PodStopped, now))
 		}
 		done := e.State != snapshot.Stopping && pods.cleanedUp(uid)
@@ -150,7 +156,11 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			l.lastRelease = now
 			results = append(results, e.result(PodReleased, now))
 		}
-		if done || e.forgotten(now, silent) {
+		switch {
+		case e.abandoned || !done && !e.waitedEnough(now, silent):
+		case e.State == snapshot.Stopping:
+			e.abandoned, changed = true, true
+		default:
 			delete(l.entries, uid)
 			changed = true
 		}
@@ -173,11 +183,12 @@ func (e *entry) result(kind ResultKind, now time.Time) Result {
 	return r
 }
 
-// forgotten is true when an entry without a request has been waited for long enough, so that the pod may be evicted again.
-func (e *entry) forgotten(now time.Time, silent bool) bool {
+// waitedEnough is true when an entry without a request has been waited for long enough, so that the pod may be evicted
+// again.
+func (e *entry) waitedEnough(now time.Time, silent bool) bool {
 	switch age := now.Sub(e.Changed); e.State {
 	case snapshot.Stopping:
-		return now.Sub(e.Deadline) >= forgetOverdue
+		return now.Sub(e.Deadline) >= abandonOverdue
 	case snapshot.Stopped:
 		return age >= forgetAfter
 	default:
@@ -188,19 +199,27 @@ func (e *entry) forgotten(now time.Time, silent bool) bool {
 	}
 }
 
-// view is the ledger as a value, in the order of UIDs.
+// view is what is in flight as a value, in the order of UIDs.
 func (l *ledger) view() (inFlight []snapshot.InFlight, lastRelease time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {
-		inFlight = append(inFlight, e.InFlight)
+		if !e.abandoned {
+			inFlight = append(inFlight, e.InFlight)
+		}
 	}
 	slices.SortFunc(inFlight, func(a, b snapshot.InFlight) int { return cmp.Compare(a.UID, b.UID) })
 	return inFlight, l.lastRelease
 }
 
+// empty is true when nothing is in flight.
 func (l *ledger) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.entries) == 0
+	for _, e := range l.entries {
+		if !e.abandoned {
+			return false
+		}
+	}
+	return true
 }

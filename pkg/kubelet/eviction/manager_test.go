@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -125,6 +126,47 @@ func TestALateVictimIsEnough(t *testing.T) {
 			if counted := shown(t, "kubelet_evictions", "memory.available") - before; counted != float64(len(test.kills)) {
 				t.Errorf("a kill of %v: %v evictions are counted, want %d", test.takes, counted, len(test.kills))
 			}
+		})
+	}
+}
+
+// A pod that stops long after everything was tried counts as evicted, once, whether it was asked again meanwhile or not.
+func TestAVeryLateVictimCounts(t *testing.T) {
+	_ = legacyregistry.Register(metrics.Evictions)
+	for name, kills := range map[string][]string{
+		"the pressure ends before": {"a/1"},
+		"the pressure lasts":       {"a/1", "a/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode()
+				n.add("a", 9*gi)
+				n.available(100 * mi)
+				n.killTakes = 5 * time.Minute
+				c := n.config(t, hard("1Gi"))
+				kill, asked := c.Kill, 0
+				c.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+					answer, ended := kill(ctx, r)
+					if asked++; asked > 1 {
+						answer = podkill.Unchanged
+					}
+					return answer, ended
+				}
+				before := shown(t, "kubelet_evictions", "memory.available")
+				run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+					wait(time.Minute)
+					if len(kills) == 1 {
+						n.available(20 * gi)
+					}
+					wait(3 * time.Minute)
+					expect(t, "kills", n.killed(), kills)
+					wait(time.Minute + 10*time.Second)
+					expect(t, "pods in the ledger", len(m.ledger.entries), 0)
+				})
+				if counted := shown(t, "kubelet_evictions", "memory.available") - before; counted != 1 {
+					t.Errorf("%v evictions are counted", counted)
+				}
+			})
 		})
 	}
 }
