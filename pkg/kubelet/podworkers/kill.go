@@ -80,22 +80,31 @@ type waits struct {
 	timeout <-chan time.Time
 }
 
-// awaitEnd returns how a request ended.
+// awaitEnd returns how a request ended. A pod that has stopped has stopped, whatever else is over at the same time.
 func (w *Workers) awaitEnd(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID, ends waits) podkill.Ending {
+	var ending podkill.Ending
 	select {
 	case <-ends.stopped:
 		return podkill.Ending{Outcome: podkill.Stopped}
 	case <-ends.timeout:
 		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
-		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.ExceededGracePeriod,
-			"Container runtime did not kill the pod within specified grace period.")
-		return podkill.Ending{Outcome: podkill.Overdue, Err: ErrKillTimeout}
+		ending = podkill.Ending{Outcome: podkill.Overdue, Err: ErrKillTimeout}
 	case <-w.running.Done():
-		return podkill.Ending{Outcome: podkill.Failed, Err: ErrStopped}
+		ending = podkill.Ending{Outcome: podkill.Failed, Err: ErrStopped}
 	case <-ctx.Done():
 		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
-		return gaveUp(ctx)
+		ending = gaveUp(ctx)
 	}
+	select {
+	case <-ends.stopped:
+		return podkill.Ending{Outcome: podkill.Stopped}
+	default:
+	}
+	if ending.Outcome == podkill.Overdue {
+		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.ExceededGracePeriod,
+			"Container runtime did not kill the pod within specified grace period.")
+	}
+	return ending
 }
 
 // gaveUp is the ending of a request whose context has ended.

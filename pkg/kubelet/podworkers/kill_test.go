@@ -134,6 +134,31 @@ func TestKillPodTimesOut(t *testing.T) {
 	}
 }
 
+// A pod that has stopped by the time at which its request is over is neither overdue, nor has its stop failed.
+func TestAPodThatHasStoppedIsNotOverdue(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := newPod("a")
+		n.start(pod)
+		stopped, expired := make(chan struct{}), make(chan time.Time)
+		close(stopped)
+		close(expired)
+		cancelled, cancel := context.WithCancel(context.Background())
+		cancel()
+		wrong := map[string]int{}
+		for range 50 { // of the cases that are ready, a select takes any
+			if n.awaitEnd(context.Background(), pod, 0, waits{stopped: stopped, timeout: expired}).Outcome != podkill.Stopped {
+				wrong["time-out"]++
+			}
+			if n.awaitEnd(cancelled, pod, 0, waits{stopped: stopped}).Outcome != podkill.Stopped {
+				wrong["context"]++
+			}
+		}
+		if events := n.events.all(); len(wrong) != 0 || len(events) != 0 {
+			t.Errorf("wrong endings %v, %d events", wrong, len(events))
+		}
+	})
+}
+
 func TestKillPodEndsWithItsContext(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
