@@ -55,7 +55,7 @@ func TestPodsAreFoundBelowAnyCgroupRoot(t *testing.T) {
 }
 
 // TestCgroupsThatAreNotRecognizedAreReported: once for each change, with their number as a metric. A foreign cgroup
-// beside those of pods is none of them.
+// beside those of pods is none of them, wherever it lies.
 func TestCgroupsThatAreNotRecognizedAreReported(t *testing.T) {
 	files := emptyNode()
 	files["kubepods/foreign/memory.current"] = "1\n"
@@ -95,4 +95,6 @@ func TestCgroupsThatAreNotRecognizedAreReported(t *testing.T) {
 	add("kubepods/burstable/pod3")
 	step("a pod beside it", 0, 1)
 	step("no change", 0, 0)
+	add("kubepods/besteffort/foreign")
+	step("a foreign cgroup alone in another QoS class", 0, 0)
 }

@@ -44,8 +44,9 @@ type Memory struct {
 	capacity  int64
 	now       func() time.Time
 	logger    klog.Logger
-	// unrecognized are the cgroups of this reading that lie where pods do and are not named as theirs; reported are
-	// those of the reading before.
+	// recognized is the number of cgroups of pods in this reading, unrecognized are those that lie where pods do and
+	// are not named as theirs; reported are those that were last reported.
+	recognized             int
 	unrecognized, reported []string
 }
 
@@ -112,7 +113,7 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
-	m.unrecognized = m.unrecognized[:0]
+	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
 	m.readPods(m.pods, r.ByPod, how)
 	m.reportUnrecognized()
 	how = m.inForce(how)
@@ -121,8 +122,7 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
-// readPods reads the pods in a cgroup. A foreign cgroup beside them does no harm; where there are only foreign ones,
-// the cgroups of pods have other names than expected.
+// readPods reads the pods in a cgroup. A foreign cgroup beside them does no harm.
 func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how snapshot.Counting) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -140,6 +140,7 @@ func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how 
 		recognized = recognized || isPod || isClass
 		switch {
 		case isPod:
+			m.recognized++
 			if p, ok := m.readPod(path, how); ok {
 				byPod[types.UID(uid)] = p
 			}

@@ -10,7 +10,7 @@ import (
 
 var podCgroupsUnrecognized = metrics.NewGauge(&metrics.GaugeOpts{
 	Name:           "plimsoll_pod_cgroups_unrecognized",
-	Help:           "Cgroups below that of all pods which cannot be assigned to a pod while none beside them can.",
+	Help:           "Cgroups below that of all pods which cannot be assigned to a pod while none can.",
 	StabilityLevel: metrics.ALPHA,
 })
 
@@ -19,8 +19,13 @@ var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(podCgro
 // logged is how many names of cgroups a log line has at most.
 const logged = 5
 
-// reportUnrecognized logs the unrecognized cgroups of a reading when they are not those of the reading before.
+// reportUnrecognized logs the unrecognized cgroups of a reading when they are not those of the reading before. Where
+// cgroups of pods are recognized, the others are foreign; where there are only others, the cgroups of pods have other
+// names than expected.
 func (m *Memory) reportUnrecognized() {
+	if m.recognized > 0 {
+		m.unrecognized = m.unrecognized[:0]
+	}
 	if slices.Equal(m.unrecognized, m.reported) {
 		return
 	}
