@@ -104,6 +104,28 @@ func TestStaticPodReplacedWhileTheRuntimeFails(t *testing.T) {
 	}
 }
 
+// The runtime is down while a static pod is moved away. Its retry, its return and the look for restarts all fall on the
+// turns that the loop makes when the runtime is back, in any order: so the story is played often.
+func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
+	for range 50 {
+		etcdRestore(t, func(t *testing.T, w *world, a *agent) {
+			w.put(a, "etcd", 0)
+			w.change(func() { w.down = true })
+			time.Sleep(2 * backoffPeriod)
+			w.put(a, "etcd", 1)
+			time.Sleep(time.Second)
+			w.change(func() { w.down = false })
+			w.await(t, "etcd is not to be stopped any more", func() bool {
+				return !a.store.IsPodTerminationRequested("etcd-1")
+			})
+			w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // A static pod that was replaced while no agent was there comes back as it was, just when the new agent stops it.
 func TestStaticPodThatReplacesItsOwnSuccessor(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {

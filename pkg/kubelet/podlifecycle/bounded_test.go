@@ -41,6 +41,7 @@ func boundedEvents(static bool) []Event {
 		Returned{Outcome: Failed, Pod: pod},
 		Returned{Outcome: Succeeded, Pod: pod},
 		Returned{Outcome: Completed, Pod: pod},
+		RetryDue{},
 		WaiterLeft{Waiter: 2},
 	}
 }
@@ -105,7 +106,7 @@ func (b *bounded) possible(s State, ev Event) bool {
 		return idle && (ev.NameFree || s.Static && s.Phase == Known && s.Pending)
 	case Returned:
 		return s.Doing != OpNone && (ev.Outcome != Completed || s.Doing == OpSync)
-	case Reconciled, WaiterLeft:
+	case Reconciled, RetryDue, WaiterLeft:
 		return s.Phase != Unknown
 	}
 	return true

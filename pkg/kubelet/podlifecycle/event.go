@@ -103,6 +103,10 @@ type Reconciled struct {
 	Config *PodFacts
 }
 
+// RetryDue says that the delay of a Requeue is over and that no source names the pod, so that no specification can be
+// sent.
+type RetryDue struct{}
+
 // WaiterLeft says that somebody has given up waiting. What was asked for goes on.
 type WaiterLeft struct{ Waiter WaiterID }
 
@@ -111,6 +115,7 @@ func (RuntimePodFound) event() {}
 func (WorkTaken) event()       {}
 func (Returned) event()        {}
 func (Reconciled) event()      {}
+func (RetryDue) event()        {}
 func (WaiterLeft) event()      {}
 
 // UID is a pod's identity. Table keeps one State for each.

@@ -85,7 +85,8 @@ func (m *sim) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"create": m.update(UpdateCreate), "change": m.update(UpdateChange), "resync": m.update(UpdateSync), "kill": m.update(UpdateKill),
 		"delete": m.deleted, "force delete": m.forceDeleted, "evict": m.evicted, "kill with less grace": m.hurried,
-		"same UID again": m.createdAgain, "replace static pod": m.replaced, "mirror pod": m.mirrored,
+		"same UID again": m.createdAgain, "moved away and back": m.movedWhileTheRuntimeIsDown,
+		"replace static pod": m.replaced, "mirror pod": m.mirrored, "retry": m.retry,
 		"runtime pod": m.foundInRuntime, "orphan": m.orphaned, "reconcile": m.reconciled, "agent restarts": m.agentRestarts,
 		"worker": m.worker, "busy worker": m.busyWorker, "workers go on": m.workersGoOn, "spurious wake": m.spuriousWake, "waiter leaves": m.waiterLeaves,
 	}
@@ -124,6 +125,26 @@ func (m *sim) spuriousWake(t *rapid.T) {
 	if p := m.pod(drawUID(t)); p.alive {
 		p.wake = true
 	}
+}
+
+// retry is what the sync loop does when a Requeue falls due, now and then one of an earlier life: it sends the
+// specification if a source names the pod.
+func (m *sim) retry(t *rapid.T) {
+	uid := m.drawKnown(t)
+	if !m.pod(uid).requeued && rapid.IntRange(0, 3).Draw(t, "of an earlier life") != 0 {
+		t.Skip()
+	}
+	m.fallsDue(uid, rapid.Bool().Draw(t, "named"))
+}
+
+// fallsDue lets a Requeue fall due; named is true when a source names the pod.
+func (m *sim) fallsDue(uid UID, named bool) {
+	m.pod(uid).requeued = false
+	if named {
+		m.send(uid, Updated{Type: UpdateSync, Pod: simPods[uid]})
+		return
+	}
+	m.send(uid, RetryDue{})
 }
 
 func (m *sim) waiterLeaves(t *rapid.T) {

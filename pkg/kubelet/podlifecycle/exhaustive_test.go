@@ -51,6 +51,7 @@ func smallWorld() []labelled {
 	add("not desired", Reconciled{})
 	add("not desired", Reconciled{Config: &PodFacts{SpecGrace: graces[2]}})
 	add("desired", Reconciled{Desired: true})
+	add("retry due", RetryDue{})
 	add("waiter leaves", WaiterLeft{Waiter: 1})
 	return events
 }

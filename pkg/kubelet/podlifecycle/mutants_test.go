@@ -154,6 +154,25 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
+	{name: "a failed termination is not tried again", fault: func(s step) (State, []Command) {
+		if ev, ok := s.event.(Returned); ok && ev.Outcome == Failed && s.after.Phase >= Terminating {
+			s.cmds = without[Requeue](s.cmds)
+		}
+		return s.after, s.cmds
+	}},
+	{name: "a retry is lost that falls due while no source names the pod (D51)", fault: func(s step) (State, []Command) {
+		if _, due := s.event.(RetryDue); due {
+			return s.before, nil
+		}
+		return s.after, s.cmds
+	}},
+	{name: "a due pod is synced without a source", keepsPromises: true, fault: func(s step) (State, []Command) {
+		if _, due := s.event.(RetryDue); due && s.before.Phase == Syncing && s.before.Doing == OpNone {
+			after, replay := s.before.replay()
+			return after, append(replay, Wake{})
+		}
+		return s.after, s.cmds
+	}},
 	{name: "a running sync is not cancelled", fault: func(s step) (State, []Command) {
 		return s.after, without[CancelSync](s.cmds)
 	}},

@@ -16,6 +16,8 @@ func (s State) Next(ev Event, now time.Time) (State, []Command) {
 		return s.returned(ev, now)
 	case Reconciled:
 		return s.reconciled(ev, now)
+	case RetryDue:
+		return s.retryDue()
 	case WaiterLeft:
 		return s.waiterLeft(ev), nil
 	}

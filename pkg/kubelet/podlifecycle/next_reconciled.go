@@ -3,7 +3,7 @@ package podlifecycle
 import "time"
 
 // reconciled compares the pod with the configuration. Only pods that left it, and finished pods whose UID is wanted again, are
-// touched. Nobody else would drive an orphan to its end, so it is woken each time.
+// touched. An orphan is woken each time, so that it ends without waiting for the delay after a failure.
 func (s State) reconciled(ev Reconciled, now time.Time) (State, []Command) {
 	if s.Phase == Unknown || ev.Desired && !s.Marks.RestartRequested {
 		return s, nil

@@ -63,6 +63,20 @@ func (s State) again(after Delay) (State, []Command) {
 	return s, cmds
 }
 
+// retryDue repeats the operation of a pod that is being stopped. Until the pod is finished its end depends on no
+// source: one that names the pod again only asks for the next life (RestartRequested), which begins after this one. A
+// pod that nobody has asked to stop is not synced without a source.
+func (s State) retryDue() (State, []Command) {
+	if !s.TerminationRequested() || s.Phase == Finished || s.Doing != OpNone {
+		return s, nil
+	}
+	s, cmds := s.replay()
+	if s.Pending {
+		cmds = append(cmds, Wake{})
+	}
+	return s, cmds
+}
+
 // replay makes the last update pending again unless a newer one is.
 func (s State) replay() (State, []Command) {
 	if s.Pending || !s.Marks.Started {

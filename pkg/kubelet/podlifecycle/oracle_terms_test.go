@@ -13,6 +13,8 @@ func (l life) gives(i int) bool {
 		return over < Terminated
 	case Reconciled:
 		return !ev.Desired && over < Finished && l[:i].started() != never
+	case RetryDue:
+		return over >= Terminating && over < Finished && l[:i].started() != never && l[:i].doing() == OpNone
 	case Returned:
 		return l.succeeded(i, OpTerminate) || l.succeeded(i, OpSync) && ev.Outcome == Completed
 	}

@@ -96,11 +96,13 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 	returned, ended := ev.(Returned)
 	reconciled, isReconciled := ev.(Reconciled)
 	_, taken := ev.(WorkTaken)
+	_, due := ev.(RetryDue)
 	_, update := ev.(Updated)
 	_, found := ev.(RuntimePodFound)
 	finished := after.finished() == last
 	news := (update || found) && after.gives(last)
 	pending := after.pending()
+	retried := due && before.phase() >= Terminating && before.doing() == OpNone
 
 	order(last == 0, "StartWorker")
 	order(before.doing() == OpSync && !ended && before.requested() != after.requested(), "CancelSync")
@@ -121,7 +123,7 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 	order(blocked || ended && returned.Outcome < Succeeded && before.doing() != OpNone, "Requeue {backoff}")
 	order(ended && after.succeeded(last, OpSync) && returned.Outcome == Succeeded, "Requeue {resync}")
 	order(ended && after.gives(last), "Requeue {none}")
-	order(pending && (news || ended || isReconciled && !reconciled.Desired), "Wake")
+	order(pending && (news || ended || retried || isReconciled && !reconciled.Desired), "Wake")
 	return orders
 }
 

@@ -70,6 +70,9 @@ func mustBeMet() []string {
 			names = append(names, nameOf(State{Phase: phase}, Reconciled{}), nameOf(State{Phase: phase}, Reconciled{Desired: true}))
 		}
 	}
+	for phase := Known; phase <= Finished; phase++ {
+		names = append(names, nameOf(State{Phase: phase}, RetryDue{}))
+	}
 	for doing := OpSync; doing <= OpCleanUp; doing++ {
 		for outcome := Failed; outcome <= Succeeded; outcome++ {
 			names = append(names, nameOf(State{Doing: doing}, Returned{Outcome: outcome}))
@@ -88,6 +91,28 @@ func TestFailuresNeverFinish(t *testing.T) {
 		m.settle(Failed)
 		if after := m.dump(); after != before {
 			t.Fatalf("not at rest:%s\nthen%s", before, after)
+		}
+	})
+}
+
+// After any history a pod that has to be stopped ends by its own retries alone, once operations succeed: no source
+// names it and housekeeping does not come, which waits for all sources.
+func TestTerminationsEndWithoutAnySource(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newSim(t)
+		t.Repeat(m.actions())
+		for range 3 { // one for the containers, one to clean up, one for an operation that was cancelled
+			m.settle(Succeeded)
+			for _, uid := range m.table.UIDs() {
+				if m.pod(uid).requeued {
+					m.fallsDue(uid, false)
+				}
+			}
+		}
+		m.settle(Succeeded)
+		for _, uid := range m.table.UIDs() {
+			s, _ := m.table.State(uid)
+			m.check(!s.TerminationRequested() || s.Phase == Finished, "%s does not end:%s", uid, m.dump())
 		}
 	})
 }
@@ -112,8 +137,8 @@ func TestStaticReplacementEndsWithTheLast(t *testing.T) {
 		for range 20 {
 			for _, uid := range m.table.UIDs() {
 				m.turn(uid, Succeeded, WorkTaken{Stopped: true}, facts)
-				if s, _ := m.table.State(uid); s.Phase == Terminating || s.Phase == Terminated {
-					m.send(uid, Updated{Type: UpdateSync, Pod: facts}) // what failed is sent again by the sync loop
+				if m.pod(uid).requeued && uid != last {
+					m.fallsDue(uid, false) // no source names those that were replaced
 				}
 			}
 		}

@@ -19,7 +19,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the machine says into test
 //
 // Events: create, update, sync, kill (static, deleting, completed, stopped, spec=S, deletion=S; terms: evict, grace=S, waiter=N, amends),
 // runtime (config, and the terms of a kill), work (stopped), succeeded, failed, cancelled, completed (spec=S), desired, orphan (spec=S),
-// left (waiter=N), synced, ask, mirror (name=NAME). The full name of a pod is its letters: a1 and a2 are both "a".
+// due, left (waiter=N), synced, ask, mirror (name=NAME). The full name of a pod is its letters: a1 and a2 are both "a".
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(files) == 0 {
@@ -142,6 +142,8 @@ func (a scriptArgs) event(t *testing.T, name string, uid UID) Event {
 		return Returned{Outcome: outcomes[name], Pod: pod}
 	case "desired", "orphan":
 		return Reconciled{Desired: name == "desired", Config: config}
+	case "due":
+		return RetryDue{}
 	case "left":
 		return WaiterLeft{Waiter: WaiterID(*a["waiter"])}
 	}

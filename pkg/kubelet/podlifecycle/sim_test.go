@@ -53,6 +53,8 @@ type simPod struct {
 	ended            bool
 	// well is true when the last operation succeeded.
 	well bool
+	// requeued is true from a Requeue until it falls due.
+	requeued bool
 }
 
 func newSim(t *rapid.T) *sim {
@@ -195,6 +197,7 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 	case Forget:
 		m.check(s.Phase == Finished && p.doing == OpNone, "forgotten in %v while doing %v", s.Phase, p.doing)
 	case Requeue:
+		p.requeued = true
 	default:
 		m.check(false, "unknown command %#v", cmd)
 	}
@@ -238,6 +241,8 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 		m.check(blocked, "%s has work and nobody wakes its worker: %+v", uid, s)
 	}
 	m.check(s.Phase != Terminated || s.Doing != OpNone || s.Pending || !p.well, "%s has stopped, and nobody cleans up after it", uid)
+	left := s.TerminationRequested() && s.Phase != Finished && s.Doing == OpNone && !s.Pending
+	m.check(!left || p.requeued, "%s has to be stopped, and nobody tries it again: %+v", uid, s)
 	for _, waiter := range s.Waiters {
 		m.check(m.waiting[waiter] == uid, "machine keeps waiter %d", waiter)
 	}

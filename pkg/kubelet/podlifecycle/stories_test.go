@@ -46,6 +46,26 @@ func (m *sim) createdAgain(t *rapid.T) {
 	m.send(uid, Updated{Type: UpdateCreate, Pod: m.drawFacts(t, uid), Stopped: m.drawStopped(t, uid)})
 }
 
+// movedWhileTheRuntimeIsDown is a pod that leaves its source while operations fail. It comes back before its retry is
+// due, afterwards, or not at all.
+func (m *sim) movedWhileTheRuntimeIsDown(t *rapid.T) {
+	uid := m.drawKnown(t)
+	m.send(uid, Updated{Type: UpdateKill, Pod: simPods[uid]})
+	for range rapid.IntRange(1, 5).Draw(t, "turns") {
+		m.turn(uid, Failed, WorkTaken{}, simPods[uid])
+	}
+	back := rapid.IntRange(0, 2).Draw(t, "back")
+	if back == 1 {
+		m.send(uid, Updated{Type: UpdateCreate, Pod: simPods[uid]})
+	}
+	if p := m.pod(uid); p.requeued {
+		m.fallsDue(uid, back == 1)
+	}
+	if back == 2 {
+		m.send(uid, Updated{Type: UpdateCreate, Pod: simPods[uid]})
+	}
+}
+
 // replaced is a manifest that was changed: another UID under the same full name, the old one killed before or after.
 func (m *sim) replaced(t *rapid.T) {
 	old := rapid.SampledFrom([]UID{"s1", "s2", "s3"}).Draw(t, "old")

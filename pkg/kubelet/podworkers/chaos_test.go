@@ -177,7 +177,9 @@ func (h *history) resend() {
 	for _, uid := range h.node.queue.GetWork() {
 		if pod, ok := h.desired[uid]; ok {
 			h.node.send(kubetypes.SyncPodSync, pod)
+			continue
 		}
+		h.node.Retry(uid)
 	}
 }
 

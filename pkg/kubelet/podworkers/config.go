@@ -45,7 +45,8 @@ type StatusCache interface {
 	GetNewerThan(uid types.UID, minTime time.Time) (*kubecontainer.PodStatus, error)
 }
 
-// WorkQueue remembers pods that the sync loop has to send again after a delay. A later call for a pod replaces an earlier one.
+// WorkQueue remembers pods that the sync loop has to send again after a delay, or to pass to Retry if no source names
+// them then. A later call for a pod replaces an earlier one.
 type WorkQueue interface {
 	Enqueue(uid types.UID, delay time.Duration)
 }

@@ -4,7 +4,9 @@ package podworkers
 
 import (
 	"context"
+	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/util/queue"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
@@ -40,6 +43,9 @@ type stockNode struct {
 	// syncs and terminations are held until their channel is closed, if they have one.
 	syncs, terminations chan struct{}
 	terminated          []int64
+	// down makes terminations fail.
+	down bool
+	work queue.WorkQueue
 }
 
 func (s *stockNode) SyncPod(context.Context, kubetypes.SyncPodType, *v1.Pod, *v1.Pod, *kubecontainer.PodStatus) (bool, func(), error) {
@@ -52,11 +58,21 @@ func (s *stockNode) SyncPod(context.Context, kubetypes.SyncPodType, *v1.Pod, *v1
 func (s *stockNode) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64, _ func(*v1.PodStatus)) error {
 	s.mu.Lock()
 	s.terminated = append(s.terminated, ownGrace(pod, grace))
+	down := s.down
 	s.mu.Unlock()
+	if down {
+		return errors.New("no runtime")
+	}
 	if s.terminations != nil {
 		<-s.terminations
 	}
 	return nil
+}
+
+func (s *stockNode) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
 }
 
 func (s *stockNode) SyncTerminatingRuntimePod(context.Context, *kubecontainer.Pod) error { return nil }
@@ -69,9 +85,9 @@ func (s *stockNode) SyncTerminatedPod(context.Context, *v1.Pod, *kubecontainer.P
 func besideStock(t *testing.T, test func(n *node, s *stockNode)) {
 	t.Helper()
 	bubble(t, func(n *node) {
-		s := &stockNode{node: n}
-		work := queue.NewBasicWorkQueue(clock.RealClock{})
-		s.PodWorkers = newStockWorkers(s, &record.FakeRecorder{}, work, resync, backoff, n.cache, allocation.NewInMemoryManager(nil, nil, nil, nil, nil, nil))
+		s := &stockNode{node: n, work: queue.NewBasicWorkQueue(clock.RealClock{})}
+		manager := allocation.NewInMemoryManager(nil, nil, nil, nil, nil, nil)
+		s.PodWorkers = newStockWorkers(s, &record.FakeRecorder{}, s.work, resync, backoff, n.cache, manager)
 		test(n, s)
 		n.breakPLEG()
 		n.startPLEG()
@@ -92,6 +108,18 @@ func (s *stockNode) send(kind kubetypes.SyncPodType, pod *v1.Pod, kill ...*kubel
 
 func (s *stockNode) start(pod *v1.Pod) {
 	s.send(kubetypes.SyncPodCreate, pod)
+	synctest.Wait()
+}
+
+// syncLoop does once what stock's sync loop does with pods that are due (getPodsToSync). The given ones are those that
+// a source names.
+func (s *stockNode) syncLoop(pods ...*v1.Pod) {
+	due := s.work.GetWork()
+	for _, pod := range pods {
+		if slices.Contains(due, pod.UID) {
+			s.send(kubetypes.SyncPodSync, pod)
+		}
+	}
 	synctest.Wait()
 }
 
@@ -251,6 +279,45 @@ func TestD28BesideStock(t *testing.T) {
 		defer s.mu.Unlock()
 		if len(s.terminated) != 0 {
 			n.t.Errorf("%s: termination has begun", stockIsCured)
+		}
+	})
+}
+
+// TestD51BesideStock: a static pod is moved away while the runtime is down, and back after its retry was due. From then
+// on all sources are ready.
+func TestD51BesideStock(t *testing.T) {
+	besideStock(t, func(n *node, s *stockNode) {
+		pod := staticPod("a", "fixed")
+		n.start(pod)
+		s.start(pod)
+		n.after(2 * time.Second)
+		s.setDown(true)
+		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { return errors.New("no runtime") }
+		n.send(kubetypes.SyncPodKill, pod)
+		s.send(kubetypes.SyncPodKill, pod)
+		n.after(2 * backoff)
+		n.syncLoop()
+		s.syncLoop()
+		n.script.onTerminate = nil
+		s.setDown(false)
+		n.send(kubetypes.SyncPodCreate, pod)
+		s.send(kubetypes.SyncPodCreate, pod)
+		for range 3600 {
+			n.after(time.Second)
+			n.syncLoop(pod)
+			s.syncLoop(pod)
+			if len(n.SyncKnownPods([]*v1.Pod{pod})) == 0 {
+				n.create(pod)
+			}
+			if len(s.SyncKnownPods(klog.Background(), []*v1.Pod{pod})) == 0 {
+				s.start(pod)
+			}
+		}
+		if phase := n.phase(pod); phase != podlifecycle.Syncing {
+			n.t.Errorf("ours is %v", phase)
+		}
+		if len(s.terminated) != 1 || s.ShouldPodBeFinished(pod.UID) {
+			n.t.Errorf("%s: it has tried %d times to stop the pod", stockIsCured, len(s.terminated))
 		}
 	})
 }

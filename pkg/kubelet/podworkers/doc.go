@@ -1,7 +1,8 @@
 // Package podworkers drives package podlifecycle: a goroutine per pod UID that carries out what the lifecycle of the pod commands and
 // tells it what came of it. It decides nothing about a pod.
 //
-//	UpdatePod, KillPod, SyncKnownPods ──event──► podlifecycle.Store ──commands──► carryOut
+//	UpdatePod, KillPod, Retry,
+//	SyncKnownPods                     ──event──► podlifecycle.Store ──commands──► carryOut
 //	                                                  ▲                              │ Wake, Run, CancelSync, Hasten,
 //	                                                  │ WorkTaken, Returned          ▼ Answer, Requeue, Forget …
 //	                                              worker goroutine ◄─────────────────┘
@@ -15,6 +16,6 @@
 // A termination that the agent has asked for is kept on disk (begun.go, package terminations). The first update of its pod after a restart
 // becomes the request to go on with it.
 //
-// A worker whose operation failed waits to be sent the pod again: the sync loop does so when the work queue says so, and
-// SyncKnownPods for pods that are in no configuration any more.
+// A worker whose operation failed goes on when the pod is due by the work queue. Then the sync loop sends the pod again
+// (UpdatePod), or calls Retry if no source names it: the end of a pod waits for no source.
 package podworkers

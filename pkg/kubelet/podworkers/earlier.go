@@ -36,7 +36,8 @@ func (w *Workers) nameUsed(p *worker) bool {
 			continue
 		}
 		used = true
-		// One that did not stop is told again: nobody else would before all sources have reported, and this may be the API server.
+		// One that did not stop is told again, with what runs of it now: Retry repeats the termination of what ran at
+		// first.
 		if other, known := w.cfg.Store.State(pod.ID); !known || other.Marks.RuntimeOnly && other.Doing == podlifecycle.OpNone {
 			logger.Info("Stopping an earlier static pod of the same name", "pod", p.name, "podUID", p.uid, "earlierUID", pod.ID)
 			w.UpdatePod(p.ctx, Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod})

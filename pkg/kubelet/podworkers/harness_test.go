@@ -154,14 +154,14 @@ func (n *node) wantCalls(want ...string) {
 	}
 }
 
-// syncLoop sends the pods again that the work queue names, once.
+// syncLoop does once what the sync loop does with pods that are due. The given ones are those that a source names.
 func (n *node) syncLoop(pods ...*v1.Pod) {
 	for _, uid := range n.queue.GetWork() {
-		for _, pod := range pods {
-			if pod.UID == uid {
-				n.send(kubetypes.SyncPodSync, pod)
-			}
+		if i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid }); i >= 0 {
+			n.send(kubetypes.SyncPodSync, pods[i])
+			continue
 		}
+		n.Retry(uid)
 	}
 	synctest.Wait()
 }

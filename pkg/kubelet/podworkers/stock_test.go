@@ -172,7 +172,9 @@ func (p *pair) resend() {
 	for _, uid := range p.node.queue.GetWork() {
 		if pod, ok := p.desired[uid]; ok {
 			p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodSync, Pod: pod})
+			continue
 		}
+		p.node.Retry(uid)
 	}
 	for _, uid := range p.queue.GetWork() {
 		if pod, ok := p.desired[uid]; ok {

@@ -70,6 +70,21 @@ func (w *Workers) UpdatePod(ctx context.Context, update Update) {
 	w.update(ctx, update)
 }
 
+// Retry repeats what failed, of a pod that has to be stopped: for one that is due while no source names it, so that
+// UpdatePod cannot be called. Whether there is anything to repeat depends on the pod's life alone; a pod that need not
+// be stopped, or whose worker is busy, stays as it is. It does not wait for the worker.
+func (w *Workers) Retry(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, known := w.workers[uid]
+	if !known {
+		return
+	}
+	state := w.step(p, podlifecycle.RetryDue{}, consequences{})
+	klog.FromContext(p.ctx).V(4).Info("Pod is due and no source names it",
+		"pod", p.name, "podUID", uid, "phase", state.Phase, "pending", state.Pending)
+}
+
 // received is what became of an update.
 type received struct {
 	answer podkill.Answer

@@ -23,6 +23,8 @@ import (
 // Workers take a pod through its life.
 type Workers interface {
 	UpdatePod(ctx context.Context, update podworkers.Update)
+	// Retry repeats what failed, of a pod that has to be stopped and that no source names.
+	Retry(uid types.UID)
 }
 
 // Lifecycle says whether a pod is being stopped already.
@@ -66,8 +68,8 @@ type HandlersConfig struct {
 	RemoveDeadContainers func(ctx context.Context, uid types.UID)
 }
 
-// Handlers turns changes into updates of the pod workers. Add, Update, Remove and Reconcile are called by the loop only; the
-// Sync methods by anyone.
+// Handlers turns changes into updates of the pod workers. Add, Update, Remove, Reconcile and Retry are called by the
+// loop only; the Sync methods by anyone.
 type Handlers struct {
 	HandlersConfig
 }
@@ -226,6 +228,16 @@ func (h *Handlers) SyncIf(ctx context.Context, due func(*v1.Pod) bool) {
 	}
 	klog.FromContext(ctx).V(4).Info("SyncLoop (SYNC) pods", "total", len(pods), "pods", klog.KObjSlice(pods))
 	h.Sync(ctx, pods...)
+}
+
+// Retry passes those of the given pods that no source names (any more) to the workers, since there is no specification
+// to send. Such a pod may have running containers, or something else to release; only the workers can say.
+func (h *Handlers) Retry(uids []types.UID) {
+	for _, uid := range uids {
+		if _, named := h.Pods.GetPodByUID(uid); !named {
+			h.Workers.Retry(uid)
+		}
+	}
 }
 
 // resolved is a pod, or the mirror pod of a pod; changed is true for the one of the two that the caller came with.

@@ -44,6 +44,8 @@ func (w *world) UpdatePod(_ context.Context, u podworkers.Update) {
 	w.updates.add(line)
 }
 
+func (w *world) Retry(uid types.UID) { w.updates.add("retry " + string(uid)) }
+
 func (w *world) IsPodTerminationRequested(uid types.UID) bool {
 	return slices.Contains(w.stopping, uid)
 }

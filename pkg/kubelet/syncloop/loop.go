@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/resourceupdates"
 	"k8s.io/kubernetes/pkg/kubelet/config"
@@ -182,12 +183,12 @@ func (l *Loop) happened(ctx context.Context, e *pleg.PodLifecycleEvent) {
 	}
 }
 
+// syncDue hands each pod that is due to the workers, whether a source names it or not.
 func (l *Loop) syncDue(ctx context.Context) {
-	due := map[types.UID]bool{}
-	for _, uid := range l.Due() {
-		due[uid] = true
-	}
-	l.Handlers.SyncIf(ctx, func(pod *v1.Pod) bool { return due[pod.UID] || l.ShouldSync(pod) })
+	uids := l.Due()
+	due := sets.New(uids...)
+	l.Handlers.SyncIf(ctx, func(pod *v1.Pod) bool { return due.Has(pod.UID) || l.ShouldSync(pod) })
+	l.Handlers.Retry(uids)
 }
 
 func (l *Loop) probed(ctx context.Context, u results.Update, probe, status string) {

@@ -3,6 +3,7 @@ package syncloop
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -112,9 +113,20 @@ func TestLoop(t *testing.T) {
 			<-time.After(syncPeriod)
 			synctest.Wait()
 			updates := r.take()
-			if len(updates) != 2 {
-				t.Errorf("updates %q, want b and overdue", updates)
-			}
+			slices.Sort(updates)
+			expect(t, "updates", updates, []string{"sync b", "sync overdue"})
+		},
+		// Its termination may have failed.
+		"a pod that is due and that no source names": func(t *testing.T, r *running) {
+			pods := []*v1.Pod{aPod("a", 0)}
+			r.add(pods...)
+			r.pods <- kubetypes.PodUpdate{Op: kubetypes.REMOVE, Source: kubetypes.ApiserverSource, Pods: pods}
+			synctest.Wait()
+			expect(t, "updates", r.take(), []string{"kill a"})
+			r.due.add("a")
+			<-time.After(syncPeriod)
+			synctest.Wait()
+			expect(t, "updates", r.take(), []string{"retry a"})
 		},
 		"housekeeping": func(t *testing.T, r *running) {
 			<-time.After(3 * housekeepingPeriod)
