@@ -2,16 +2,12 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	inuserns "github.com/moby/sys/userns"
-	"github.com/opencontainers/selinux/go-selinux"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/events"
-	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/metrics/collectors"
 	"k8s.io/kubernetes/pkg/kubelet/oom"
@@ -19,6 +15,7 @@ import (
 	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/directories"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/netutil"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
@@ -38,7 +35,7 @@ func (b *build) components() []component {
 	standalone := b.Clients.Standalone()
 	list := []component{
 		starts("metrics", b.registerMetrics),
-		{name: "directories", start: b.makeDirectories},
+		{name: "directories", start: b.createDirectories},
 		// Before any pod is seen; it stops after the pod workers, so that what they began last is written.
 		starts("terminations begun before", b.workers.begun.Load),
 		runs("terminations", b.workers.begun.Run),
@@ -110,44 +107,11 @@ func (b *build) registerMetrics(context.Context) {
 	servermetrics.Register()
 }
 
-// makeDirectories makes the directories of the layout with stock's modes, and mounts below the root visible to containers. Our own
-// are not needed to start: a disk that has become full under stock must not keep the agent from running.
-func (b *build) makeDirectories(ctx context.Context) error {
-	type dir struct {
-		path string
-		mode os.FileMode
-	}
-	l := b.layout
-	dirs := []dir{{l.Root(), 0o750}, {l.PodLogs(), 0o750}, {l.Pods(), 0o750}, {l.Plugins(), 0o750}, {l.PluginsRegistry(), 0o750},
-		{l.PodResources(), 0o750}, {containerLogLinks, 0o755}}
-	if enabled(features.ContainerCheckpoint) {
-		dirs = append(dirs, dir{l.Checkpoints(), 0o700})
-	}
-	for _, d := range dirs {
-		if err := os.MkdirAll(d.path, d.mode); err != nil {
-			return fmt.Errorf("creating %s: %w", d.path, err)
-		}
-	}
-	if err := os.MkdirAll(l.Terminations(), 0o750); err != nil {
-		b.logger(ctx).Error(err, "No directory for the terminations that the agent begins; it is tried again when there is one to keep")
-	}
-	if err := b.Machine.HostUtil.MakeRShared(l.Root()); err != nil {
-		return fmt.Errorf("making %s a shared mount: %w", l.Root(), err)
-	}
-	b.labelPluginDirectories(ctx)
-	return nil
-}
-
-// labelPluginDirectories lets containerized plugins without privileges put their sockets there when SELinux is on.
-func (b *build) labelPluginDirectories(ctx context.Context) {
-	if !selinux.GetEnabled() {
-		return
-	}
-	for _, path := range []string{b.layout.PluginsRegistry(), b.layout.Plugins()} {
-		if err := selinux.SetFileLabel(path, kubeletconfig.KubeletPluginsDirSELinuxLabel); err != nil {
-			b.logger(ctx).Info("Unprivileged containerized plugins might not work, could not set the SELinux context", "path", path, "err", err)
-		}
-	}
+func (b *build) createDirectories(ctx context.Context) error {
+	return directories.Create(ctx, directories.Config{
+		Layout: b.layout, ContainerLogLinks: containerLogLinks, Checkpoints: enabled(features.ContainerCheckpoint),
+		MakeShared: b.Machine.HostUtil.MakeRShared,
+	})
 }
 
 // watchOOMs reports OOM kills of system processes as events. Without access to the kernel log the agent does not start, as stock,

@@ -67,6 +67,7 @@ var rings = []struct {
 	{"pkg/kubelet/allocations", adapter, "stock's allocation manager, with reads from memory"},
 	{"pkg/kubelet/cgroupkill", adapter, "kills the processes of a cgroup without the container runtime"},
 	{"pkg/kubelet/containerspec", adapter, "what a container is started with: environment, mounts, devices, DNS"},
+	{"pkg/kubelet/directories", adapter, "creates the directories of the agent at its start"},
 	{"pkg/kubelet/nodestatus", adapter, "registers the Node and updates its status"},
 	{"pkg/kubelet/netutil", adapter, "keeps stock's iptables chains"},
 	{"pkg/kubelet/runtimestate", adapter, "whether the container runtime is up, its handlers and features"},
