@@ -66,7 +66,10 @@ func (b *build) makeWorkers(context.Context) error {
 		syncer.Processes = processes
 	}
 	w.syncer = podsync.New(syncer)
-	w.begun = terminations.New(terminations.Config{Directory: b.layout.Terminations(), Clock: b.clock})
+	w.begun = terminations.New(terminations.Config{
+		Directory: b.layout.Terminations(), Clock: b.clock,
+		ShuttingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
+	})
 	w.workers = podworkers.New(b.podWorkers())
 	w.cleaner = housekeeping.New(b.cleaner())
 	return nil
@@ -140,7 +143,7 @@ func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
-		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.terminations(), Overdue: b.workers.syncer.Overdue,
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.begun, Overdue: b.workers.syncer.Overdue,
 		Earlier:        earlierStaticPods{sandboxes: b.Runtime.Runtime, pods: b.runtime.manager},
 		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}

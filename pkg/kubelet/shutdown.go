@@ -7,35 +7,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/features"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
-
-// uptime stores no termination that is begun only because the machine shuts down: after the next boot such a pod starts
-// again as with stock, unless the API server has its terminal phase by then.
-type uptime struct {
-	podworkers.Terminations
-	// goingDown is an error while the machine shuts down.
-	goingDown func() error
-}
-
-// Save returns true for a record that it does not store: the limit is not reached.
-func (u uptime) Save(record terminations.Record) bool {
-	if record.Cause == terminations.Kill && u.goingDown() != nil {
-		return true
-	}
-	return u.Terminations.Save(record)
-}
-
-// terminations are what the pod workers keep.
-func (b *build) terminations() podworkers.Terminations {
-	return uptime{Terminations: b.workers.begun, goingDown: func() error { return b.pressure.shutdown.ShutdownStatus() }}
-}
 
 // shutdownManager stops the pods when the machine goes down.
 func (b *build) shutdownManager() *nodeshutdown.Manager {
@@ -59,7 +35,7 @@ func (b *build) shutdownPods() nodeshutdown.Pods {
 	return nodeshutdown.Pods{
 		Active: func() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Active()) }, Ready: b.sources.ready.AllReady,
 		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
-		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: b.restartStopped,
+		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: func(ctx context.Context, stopped []*v1.Pod) { b.loop.handlers.Restart(ctx, stopped) },
 	}
 }
 
@@ -77,17 +53,6 @@ func (b *build) shutdownPeriods() []plan.Period {
 		periods = append(periods, plan.Period{Priority: p.Priority, Seconds: p.ShutdownGracePeriodSeconds})
 	}
 	return periods
-}
-
-// restartStopped has pods started again that were stopped for a shutdown that was cancelled. Their workers note that the pod is wanted again, and
-// housekeeping starts it when its end is complete. Admission is not asked again.
-func (b *build) restartStopped(ctx context.Context, pods []*v1.Pod) {
-	for _, stopped := range pods {
-		if pod, wanted := b.pods.manager.GetPodByUID(stopped.UID); wanted {
-			_, mirror, _ := b.pods.manager.GetPodAndMirrorPod(pod)
-			b.workers.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror})
-		}
-	}
 }
 
 // returning leads to the shutdown manager, which is built after the workers.

@@ -64,6 +64,7 @@ type agent struct {
 	shutdown *nodeshutdown.Manager
 	gate     *admission.Gate
 	again    *admission.Readmission
+	handlers *syncloop.Handlers
 	loop     *syncloop.Loop
 	statuses *statuses
 	ready    config.SourcesReady
@@ -88,7 +89,6 @@ type agent struct {
 func (w *world) begin(t *testing.T) *agent {
 	a := &agent{
 		t: t, w: w, store: podlifecycle.NewStore(), pods: kubepod.NewBasicPodManager(), cache: kubecontainer.NewCache(),
-		kept:     terminations.New(terminations.Config{Directory: filepath.Join(w.dir, "terminations")}),
 		statuses: &statuses{of: map[types.UID]v1.PodStatus{}},
 		updates:  make(chan kubetypes.PodUpdate, 50), events: make(chan *pleg.PodLifecycleEvent, 1000),
 		look:      make(chan chan struct{}),
@@ -98,26 +98,30 @@ func (w *world) begin(t *testing.T) *agent {
 	a.ready = config.NewSourcesReady(func(seen sets.Set[string]) bool {
 		return seen.HasAll(kubetypes.FileSource, kubetypes.ApiserverSource)
 	})
+	a.kept = terminations.New(terminations.Config{
+		Directory:    filepath.Join(w.dir, "terminations"),
+		ShuttingDown: func() bool { return a.shutdown.ShutdownStatus() != nil },
+	})
 	a.kept.Load(t.Context())
 	a.promised = sets.New[types.UID]()
 	a.kept.DeleteFunc(func(r terminations.Record) bool { a.promised.Insert(r.UID); return false })
 	work := queue.NewBasicWorkQueue(clock.RealClock{})
 	a.workers = podworkers.New(podworkers.Config{
 		Store: a.store, Syncer: a, Runtime: a, PodCache: a.cache, Queue: work, Recorder: &record.FakeRecorder{},
-		Terminations: a.terminations(), Earlier: a, ResyncInterval: resyncInterval, BackoffPeriod: backoffPeriod,
+		Terminations: a.kept, Earlier: a, ResyncInterval: resyncInterval, BackoffPeriod: backoffPeriod,
 	})
 	view := podview.New(a.pods, a.store, a.statuses)
 	a.shutdown = a.shutdownManager(view)
 	room := a.admit(view)
 	cleaner := a.cleaner(view, room)
-	handlers := syncloop.NewHandlers(syncloop.HandlersConfig{
+	a.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
 		Pods: a.pods, Workers: a.workers, Lifecycle: a.workers, Gate: a.gate, Room: room,
 		Resizes: &syncloop.Resizes{Allocations: noAllocations{}}, Certificates: &podcertificate.NoOpManager{},
 		SourcesReady:         a.ready,
 		RemoveDeadContainers: func(context.Context, types.UID) {},
 	})
 	a.loop = syncloop.New(syncloop.Config{
-		Inputs: syncloop.Inputs{Pods: a.updates, Runtime: a.events}, Handlers: handlers, RuntimeErrors: a.runtimeErrors,
+		Inputs: syncloop.Inputs{Pods: a.updates, Runtime: a.events}, Handlers: a.handlers, RuntimeErrors: a.runtimeErrors,
 		SourcesReady: a.ready, Status: noStatuses{}, CleanUp: cleaner.CleanUp, RestartPods: cleaner.RestartPods,
 		ContainerDied: func(context.Context, types.UID, string) {},
 		Due:           work.GetWork, ShouldSync: func(*v1.Pod) bool { return false }, ResyncInterval: resyncInterval,
@@ -457,21 +461,6 @@ func (a *agent) ForceUpdateIfOlder(ctx context.Context, _ time.Time) error {
 	return a.w.call(ctx, "list")
 }
 
-// notWhileGoingDown leaves out what is stopped only because the machine goes down, as the composition does.
-type notWhileGoingDown struct {
-	podworkers.Terminations
-	a *agent
-}
-
-func (n notWhileGoingDown) Save(record terminations.Record) bool {
-	if record.Cause == terminations.Kill && n.a.shutdown.ShutdownStatus() != nil {
-		return true
-	}
-	return n.Terminations.Save(record)
-}
-
-func (a *agent) terminations() podworkers.Terminations { return notWhileGoingDown{a.kept, a} }
-
 // admit makes the gate: what asks for nothing but that a pod that was here before is let in.
 func (a *agent) admit(view *podview.View) *admission.Room {
 	a.again = admission.NewReadmission(noAllocations{}, a.store)
@@ -510,20 +499,12 @@ func (a *agent) shutdownManager(view *podview.View) *nodeshutdown.Manager {
 		Pods: nodeshutdown.Pods{
 			Active: view.Active, Ready: a.ready.AllReady, Terminating: a.store.IsPodTerminationRequested,
 			Readmitted: func(pod *v1.Pod) bool { return a.again.Readmitted(pod) }, Kill: a.workers.KillPod,
-			Unmounted: func(context.Context, []*v1.Pod) error { return nil }, Restart: a.restartStopped,
+			Unmounted: func(context.Context, []*v1.Pod) error { return nil },
+			Restart:   func(ctx context.Context, stopped []*v1.Pod) { a.handlers.Restart(ctx, stopped) },
 		},
 		SyncNode: func(context.Context) {}, Recorder: &record.FakeRecorder{}, NodeRef: &v1.ObjectReference{},
 		Clock: clock.RealClock{},
 	})
-}
-
-// restartStopped is as in the composition.
-func (a *agent) restartStopped(ctx context.Context, pods []*v1.Pod) {
-	for _, stopped := range pods {
-		if pod, wanted := a.pods.GetPodByUID(stopped.UID); wanted {
-			a.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
-		}
-	}
 }
 
 // Grant, Inhibit and Watch implement nodeshutdown.Logind.

@@ -240,6 +240,17 @@ func (h *Handlers) Retry(uids []types.UID) {
 	}
 }
 
+// Restart has pods started again that were stopped, if their source still has them: when the worker has stopped and
+// forgotten the pod, housekeeping starts it. Admission is not asked again.
+func (h *Handlers) Restart(ctx context.Context, stopped []*v1.Pod) {
+	for _, pod := range stopped {
+		if pod, ok := h.Pods.GetPodByUID(pod.UID); ok {
+			_, mirror, _ := h.Pods.GetPodAndMirrorPod(pod)
+			h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror})
+		}
+	}
+}
+
 // resolved is a pod, or the mirror pod of a pod; changed is true for the one of the two that the caller came with.
 type resolved struct {
 	*v1.Pod

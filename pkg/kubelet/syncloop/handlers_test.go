@@ -258,3 +258,15 @@ func TestAPodThatEndsWhileItWaitsLeavesTheRoom(t *testing.T) {
 	expect(t, "admission", w.admitted, nil)
 	expect(t, "updates", w.take(), []string{"create a"})
 }
+
+// What was stopped for a shutdown that was cancelled starts again without admission, unless its source has removed it.
+func TestRestartStartsWhatIsStillWanted(t *testing.T) {
+	w := newWorld(true)
+	static := aStaticPod("static")
+	for _, pod := range []*v1.Pod{aPod("wanted", 0), static, mirrorOf(static)} {
+		w.Pods.AddPod(pod)
+	}
+	w.Restart(t.Context(), []*v1.Pod{static, aPod("removed", 0), aPod("wanted", 0)})
+	expect(t, "updates", w.take(), []string{"create static mirror mirror-of-static", "create wanted"})
+	expect(t, "admission", w.admitted, nil)
+}

@@ -21,13 +21,18 @@ type Config struct {
 	Clock clock.Clock
 	// Limit is the maximum number of records; 0 is the default.
 	Limit int
+	// ShuttingDown is optional. While it returns true, the machine shuts down, and records with the cause Kill are not
+	// stored: after the next boot such a pod starts again as with stock, unless the API server has its terminal phase by
+	// then.
+	ShuttingDown func() bool
 }
 
 // Store holds the records of terminations. All methods except Load and Run access memory only, and may be called from
 // any goroutine.
 type Store struct {
-	clock clock.Clock
-	limit int
+	clock        clock.Clock
+	limit        int
+	shuttingDown func() bool
 	// dir is used by Load, and after that by Run only.
 	dir directory
 	// wake has a token while the disk may differ from records.
@@ -51,19 +56,26 @@ func New(c Config) *Store {
 	if c.Limit == 0 {
 		c.Limit = defaultLimit
 	}
+	if c.ShuttingDown == nil {
+		c.ShuttingDown = func() bool { return false }
+	}
 	return &Store{
-		clock:   c.Clock,
-		limit:   c.Limit,
-		dir:     directory{path: c.Directory, fs: c.Filesystem},
-		wake:    make(chan struct{}, 1),
-		records: map[types.UID]Record{},
-		changed: map[types.UID]uint64{},
+		clock:        c.Clock,
+		limit:        c.Limit,
+		shuttingDown: c.ShuttingDown,
+		dir:          directory{path: c.Directory, fs: c.Filesystem},
+		wake:         make(chan struct{}, 1),
+		records:      map[types.UID]Record{},
+		changed:      map[types.UID]uint64{},
 	}
 }
 
 // Save stores a record, in place of an earlier one of the same pod. It returns false, and stores nothing, if the limit
-// is reached.
+// is reached. It returns true also for a record that it does not store because the machine shuts down.
 func (s *Store) Save(r Record) bool {
+	if r.Cause == Kill && s.shuttingDown() {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.records[r.UID]; !known && len(s.records) >= s.limit {

@@ -258,3 +258,28 @@ func TestReadOnlyDiskIsRead(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 }
+
+// While the machine shuts down only terminations with another cause than Kill are stored for the next boot.
+func TestKillsAreNotSavedDuringShutdown(t *testing.T) {
+	down := false
+	s := New(Config{Directory: t.TempDir(), ShuttingDown: func() bool { return down }})
+	for _, tc := range []struct {
+		uid   types.UID
+		cause Cause
+		down  bool
+		want  bool
+	}{
+		{"killed before", Kill, false, true},
+		{"shut down", Kill, true, false},
+		{"evicted", Eviction, true, true},
+		{"deleted", Deletion, true, true},
+	} {
+		down = tc.down
+		if !s.Save(Record{UID: tc.uid, Cause: tc.cause}) {
+			t.Errorf("%s: limit reached", tc.uid)
+		}
+		if _, got := s.Get(tc.uid); got != tc.want {
+			t.Errorf("%s: stored %v, want %v", tc.uid, got, tc.want)
+		}
+	}
+}
