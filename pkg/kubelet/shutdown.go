@@ -6,24 +6,23 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 )
 
 // shutdownManager stops the pods when the machine goes down.
 func (b *build) shutdownManager() *nodeshutdown.Manager {
+	gated := nodeshutdown.FeaturesFrom(gates)
 	cfg := nodeshutdown.Config{
-		Periods:  b.shutdownPeriods(),
+		Periods:  nodeshutdown.Periods(b.Config, gated),
 		Connect:  func() (nodeshutdown.Logind, error) { return logind.Connect(b.clock) },
 		Pods:     b.shutdownPods(),
 		SyncNode: func(ctx context.Context) { b.node.updater.SyncNow(ctx) },
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}
 	// As stock, which has neither the file nor the metrics without this gate.
-	if enabled(features.GracefulNodeShutdownBasedOnPodPriority) {
+	if gated.ByPriority {
 		cfg.StateFile = filepath.Join(b.layout.Root(), nodeshutdown.StateFileName)
 	}
 	return nodeshutdown.New(cfg)
@@ -37,22 +36,6 @@ func (b *build) shutdownPods() nodeshutdown.Pods {
 		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
 		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: func(ctx context.Context, stopped []*v1.Pod) { b.loop.handlers.Restart(ctx, stopped) },
 	}
-}
-
-// shutdownPeriods are none when the node is not to be shut down in order.
-func (b *build) shutdownPeriods() []plan.Period {
-	if !enabled(features.GracefulNodeShutdown) {
-		return nil
-	}
-	byPriority := b.Config.ShutdownGracePeriodByPodPriority
-	if !enabled(features.GracefulNodeShutdownBasedOnPodPriority) || len(byPriority) == 0 {
-		return plan.Legacy(b.Config.ShutdownGracePeriod.Duration, b.Config.ShutdownGracePeriodCriticalPods.Duration)
-	}
-	periods := make([]plan.Period, 0, len(byPriority))
-	for _, p := range byPriority {
-		periods = append(periods, plan.Period{Priority: p.Priority, Seconds: p.ShutdownGracePeriodSeconds})
-	}
-	return periods
 }
 
 // returning leads to the shutdown manager, which is built after the workers.

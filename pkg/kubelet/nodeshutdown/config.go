@@ -9,6 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/kubernetes/pkg/features"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
@@ -70,4 +73,37 @@ type Config struct {
 	// StateFile is where the times of the last shutdown are kept for the metrics; empty if neither is wanted.
 	StateFile string
 	Clock     clock.Clock
+}
+
+// Features are the feature gates of this package.
+type Features struct {
+	// Graceful (gate GracefulNodeShutdown): pods are stopped in order at all.
+	Graceful bool
+	// ByPriority (gate GracefulNodeShutdownBasedOnPodPriority): periods may be set by priority, and the times of the last
+	// shutdown are kept and shown.
+	ByPriority bool
+}
+
+// FeaturesFrom reads the gates.
+func FeaturesFrom(gates featuregate.FeatureGate) Features {
+	return Features{
+		Graceful:   gates.Enabled(features.GracefulNodeShutdown),
+		ByPriority: gates.Enabled(features.GracefulNodeShutdownBasedOnPodPriority),
+	}
+}
+
+// Periods returns the periods that the configuration sets; none if pods are not to be stopped in order.
+func Periods(c *kubeletconfig.KubeletConfiguration, f Features) []plan.Period {
+	if !f.Graceful {
+		return nil
+	}
+	byPriority := c.ShutdownGracePeriodByPodPriority
+	if !f.ByPriority || len(byPriority) == 0 {
+		return plan.Legacy(c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration)
+	}
+	periods := make([]plan.Period, 0, len(byPriority))
+	for _, p := range byPriority {
+		periods = append(periods, plan.Period{Priority: p.Priority, Seconds: p.ShutdownGracePeriodSeconds})
+	}
+	return periods
 }
