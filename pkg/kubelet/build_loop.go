@@ -2,14 +2,9 @@ package kubelet
 
 import (
 	"context"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/kubelet/events"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
@@ -31,8 +26,8 @@ func (b *build) makeSyncLoop(context.Context) error {
 			PodLevel:          enabled(features.InPlacePodLevelResourcesVerticalScaling),
 			PodLevelResources: enabled(features.PodLevelResources),
 		},
-		Certificates: b.objects.podCertificates, SourcesReady: b.sources.ready, Updated: b.checkDeclaredFeatures,
-		RemoveDeadContainers: b.removeDeadContainers,
+		Certificates: b.objects.podCertificates, SourcesReady: b.sources.ready, Updated: b.podUpdated(),
+		RemoveDeadContainers: dead.RemoveAll,
 	})
 	probes := b.pods.probes
 	b.loop.loop = syncloop.New(syncloop.Config{
@@ -55,34 +50,11 @@ func (b *build) makeSyncLoop(context.Context) error {
 	return nil
 }
 
-// removeDeadContainers removes all containers of an evicted pod, once the API server has its final status.
-func (b *build) removeDeadContainers(ctx context.Context, uid types.UID) {
-	if status, err := b.pods.cache.Get(uid); err == nil {
-		b.garbage.dead.Delete(ctx, status, "", true)
+// podUpdated is what is done about an update of a pod beside passing it on; nil if nothing is.
+func (b *build) podUpdated() func(ctx context.Context, old, pod *v1.Pod) {
+	if !enabled(features.NodeDeclaredFeatures) {
+		return nil
 	}
-}
-
-// checkDeclaredFeatures warns when an update of a running pod asks for something this node does not have (KEP-5328).
-func (b *build) checkDeclaredFeatures(ctx context.Context, old, pod *v1.Pod) {
-	if old == nil || !enabled(features.NodeDeclaredFeatures) {
-		return
-	}
-	logger, framework, declared := klog.FromContext(ctx), ndf.DefaultFramework, b.admission.declared
-	required, err := framework.InferForPodUpdate(
-		&ndf.PodInfo{Spec: &old.Spec, Status: &old.Status}, &ndf.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, declared.Version)
-	if err != nil || required.IsEmpty() {
-		if err != nil {
-			logger.Error(err, "Cannot tell which node features the updated pod needs", "pod", klog.KObj(pod))
-		}
-		return
-	}
-	match, err := framework.MatchNodeFeatureSet(required, declared.Set)
-	if err != nil {
-		logger.Error(err, "Cannot match the updated pod with the node's features", "pod", klog.KObj(pod))
-		return
-	}
-	if !match.IsMatch {
-		b.Observability.Recorder.WithLogger(logger).Eventf(pod, v1.EventTypeWarning, events.FailedNodeDeclaredFeaturesCheck,
-			"Pod requires node features that are not available: %s", strings.Join(match.UnsatisfiedRequirements, ", "))
-	}
+	declared, recorder := b.admission.declared, b.Observability.Recorder
+	return func(ctx context.Context, old, pod *v1.Pod) { declared.CheckUpdate(ctx, recorder, old, pod) }
 }

@@ -126,3 +126,10 @@ func (d DeadContainers) Exited(ctx context.Context, uid types.UID, exitedID stri
 	}
 	d.Deletor.Delete(ctx, status, exitedID, d.Lifecycle.ShouldPodContentBeRemoved(uid))
 }
+
+// RemoveAll removes all dead containers of a pod whose final status the API server has.
+func (d DeadContainers) RemoveAll(ctx context.Context, uid types.UID) {
+	if status, err := d.Statuses.Get(uid); err == nil {
+		d.Deletor.Delete(ctx, status, "", true)
+	}
+}

@@ -117,3 +117,16 @@ func TestDeadContainers(t *testing.T) {
 		}
 	}
 }
+
+func TestRemoveAll(t *testing.T) {
+	for _, tc := range []struct {
+		cache cache
+		want  int
+	}{{cache{}, 2}, {cache{errTest}, 0}} {
+		d := NewContainerDeletor(&remover{}, 1)
+		DeadContainers{Statuses: tc.cache, Lifecycle: content(false), Deletor: d}.RemoveAll(context.Background(), "uid")
+		if len(d.queue) != tc.want {
+			t.Errorf("%+v: %d queued", tc, len(d.queue))
+		}
+	}
+}

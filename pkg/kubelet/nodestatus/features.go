@@ -1,13 +1,19 @@
 package nodestatus
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/featuregate"
 	binaryversion "k8s.io/component-base/version"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
 // Declared are the features this node declares (KEP-5328): found once at start, reported with the status, and matched
@@ -40,6 +46,32 @@ func DiscoverFeatures(features featuregate.FeatureGate, runtime *kubecontainer.R
 		return Declared{}, fmt.Errorf("features of this node: %w", err)
 	}
 	return Declared{Names: names, Set: set, Version: own}, nil
+}
+
+// CheckUpdate sends a warning event if the update of a running pod requires features that the node does not have.
+func (d Declared) CheckUpdate(ctx context.Context, recorder record.EventRecorderLogger, old, pod *v1.Pod) {
+	if old == nil {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	required, err := ndf.DefaultFramework.InferForPodUpdate(
+		&ndf.PodInfo{Spec: &old.Spec, Status: &old.Status}, &ndf.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, d.Version)
+	if err != nil {
+		logger.Error(err, "Failed to infer the node features that the updated pod requires", "pod", klog.KObj(pod))
+		return
+	}
+	if required.IsEmpty() {
+		return
+	}
+	match, err := ndf.DefaultFramework.MatchNodeFeatureSet(required, d.Set)
+	if err != nil {
+		logger.Error(err, "Failed to match the updated pod with the features of the node", "pod", klog.KObj(pod))
+		return
+	}
+	if !match.IsMatch {
+		recorder.WithLogger(logger).Eventf(pod, v1.EventTypeWarning, events.FailedNodeDeclaredFeaturesCheck,
+			"Pod requires node features that are not available: %s", strings.Join(match.UnsatisfiedRequirements, ", "))
+	}
 }
 
 // gates asks feature gates by plain strings.

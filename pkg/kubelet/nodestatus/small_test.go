@@ -11,8 +11,12 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
+	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
@@ -110,6 +114,41 @@ func TestDiscoverFeatures(t *testing.T) {
 	for _, d := range []Declared{without, with} {
 		if d.Names == nil || !slices.IsSorted(d.Names) || d.Version == nil {
 			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// An update that the node lacks a feature for has an event; stock's text.
+func TestCheckUpdate(t *testing.T) {
+	const feature = "InPlacePodLevelResourcesVerticalScaling"
+	own := utilversion.MustParse("1.36.0")
+	declares := func(names ...string) Declared {
+		set, err := ndf.DefaultFramework.MapSorted(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Declared{Version: own, Set: set}
+	}
+	before := &v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{}}}
+	after := before.DeepCopy()
+	after.Spec.Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+	missing := "Warning FailedNodeDeclaredFeaturesCheck Pod requires node features that are not available: " + feature
+	for _, tc := range []struct {
+		name     string
+		declared Declared
+		old, pod *v1.Pod
+		want     string
+	}{
+		{"new pod", declares(), nil, after, ""},
+		{"nothing required", declares(), before, before, ""},
+		{"declared", declares(feature), before, after, ""},
+		{"not declared", declares(), before, after, missing},
+	} {
+		recorder := record.NewFakeRecorder(1)
+		tc.declared.CheckUpdate(t.Context(), recorder, tc.old, tc.pod)
+		close(recorder.Events)
+		if got := <-recorder.Events; got != tc.want {
+			t.Errorf("%s: event %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
