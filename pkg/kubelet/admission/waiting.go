@@ -24,7 +24,7 @@ import (
 
 const (
 	// ReasonWaiting is the reason of the event and of the status of a pod that waits.
-	ReasonWaiting = podstatus.ReasonWaiting
+	ReasonWaiting = podstatus.ReasonWaitingForRoom
 	// mostWaiting bounds how many pods wait at a time. A node has few DaemonSets; what comes beyond is rejected at once.
 	mostWaiting = 64
 )

@@ -5,7 +5,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Waiting reasons of containers that the runtime does not know (yet).
+// Reasons of waiting containers that the runtime has not created, or has removed.
 const (
 	// PodInitializing is the reason of all containers of a pod that has init containers.
 	PodInitializing = "PodInitializing"
@@ -13,7 +13,7 @@ const (
 	ContainerCreating = "ContainerCreating"
 )
 
-// exitCodeUnknown stands for the exit code of a container whose end nobody saw. It counts as a failure.
+// exitCodeUnknown is the exit code of a container whose exit was not observed. It counts as a failure.
 const exitCodeUnknown = 137
 
 const (
@@ -25,10 +25,9 @@ const (
 		"treat it as exited normally"
 )
 
-// absent is the status of a container that the runtime knows nothing of: it was not created yet, or it has been
-// removed.
+// absent returns the status of a container that the runtime does not list: it was not created yet, or it was removed.
 func (c *converter) absent(spec *v1.Container, previous *v1.ContainerStatus) v1.ContainerStatus {
-	s := c.waitingFromTheStart(spec)
+	s := c.initialStatus(spec)
 	if previous == nil {
 		return s
 	}
@@ -48,8 +47,8 @@ func (c *converter) absent(spec *v1.Container, previous *v1.ContainerStatus) v1.
 	return s
 }
 
-// waitingFromTheStart is the status of a container before anything was seen of it.
-func (c *converter) waitingFromTheStart(spec *v1.Container) v1.ContainerStatus {
+// initialStatus returns the status of a container that has not been created.
+func (c *converter) initialStatus(spec *v1.Container) v1.ContainerStatus {
 	reason := ContainerCreating
 	if len(c.Pod.Spec.InitContainers) > 0 {
 		reason = PodInitializing
@@ -62,7 +61,7 @@ func (c *converter) waitingFromTheStart(spec *v1.Container) v1.ContainerStatus {
 	}
 }
 
-// removedInPlace is for a container that was removed for a restart of all containers: it waits, and says why.
+// removedInPlace changes the status of a container that was removed for a restart of all containers to waiting.
 func removedInPlace(s, previous *v1.ContainerStatus) {
 	s.State.Terminated = nil
 	s.State.Waiting = &v1.ContainerStateWaiting{Reason: RestartingAllContainers, Message: messageRemovedInPlace}
@@ -74,8 +73,9 @@ func removedInPlace(s, previous *v1.ContainerStatus) {
 	s.RestartCount = previous.RestartCount + 1
 }
 
-// vanished is for a container that ran when last seen. It gets a termination, because a container that only waits would
-// take the whole pod back to Pending. Unless the pod is being deleted the container is going to be restarted.
+// vanished changes the status of a container that was running before. It sets a last termination, because a container
+// that only waits would change the phase of the pod back to Pending. Unless the pod is being deleted, the restart of
+// the container is counted.
 func (c *converter) vanished(s *v1.ContainerStatus) {
 	s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 		Reason:   kubecontainer.ContainerReasonStatusUnknown,

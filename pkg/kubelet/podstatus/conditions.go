@@ -10,11 +10,11 @@ import (
 	utilpod "k8s.io/kubernetes/pkg/util/pod"
 )
 
-// setConditions sets all conditions: first those that others own, as the API server shows them, then ours. Readiness
-// gates are read from what is there when Ready is made, so that one has to come after the foreign ones.
+// setConditions sets the conditions of other owners, as the API server shows them, then those of the kubelet. The order
+// matters because the condition Ready depends on readiness gates.
 func (g *generation) setConditions(out *v1.PodStatus) {
 	conditions := append(g.foreignConditions(), g.resizeConditions()...)
-	// DisruptionTarget is written once, when a disruption begins, and cannot be derived again.
+	// DisruptionTarget is set once, when the disruption begins, and cannot be computed again.
 	if _, c := podutil.GetPodConditionFromList(g.Previous.Conditions, v1.DisruptionTarget); c != nil {
 		conditions = utilpod.ReplaceOrAppendPodCondition(conditions, c)
 	}
@@ -31,8 +31,8 @@ func (g *generation) foreignConditions() []v1.PodCondition {
 	return kept
 }
 
-// resizeConditions keep the generation they were made for, since a pending resize may be of an older one. Only when
-// generations are not tracked at all it is cleared.
+// resizeConditions keep their observed generation, since a pending resize may be one of an earlier generation. It is
+// cleared only when generations are not tracked at all.
 func (g *generation) resizeConditions() []v1.PodCondition {
 	if g.Terminal {
 		return nil
@@ -51,7 +51,7 @@ func (g *generation) resizeConditions() []v1.PodCondition {
 func (g *generation) ownConditions(existing []v1.PodCondition, out *v1.PodStatus) []v1.PodCondition {
 	all := slices.Concat(out.InitContainerStatuses, out.ContainerStatuses)
 	if all == nil {
-		// Nil would mean that nothing is known.
+		// Nil would mean that the container statuses are unknown.
 		all = []v1.ContainerStatus{}
 	}
 	var own []v1.PodCondition

@@ -9,8 +9,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// setContainerStatuses makes the three lists of container statuses. Init containers come in the order of the
-// specification, in which they run, the others ordered by name.
+// setContainerStatuses sets the three lists of container statuses: init containers in the order of the specification,
+// in which they run, the others sorted by name.
 func (g *generation) setContainerStatuses(out *v1.PodStatus) {
 	shared := converter{
 		generation:     g,
@@ -30,7 +30,7 @@ func (g *generation) setContainerStatuses(out *v1.PodStatus) {
 	sortByName(out.EphemeralContainerStatuses)
 }
 
-// converter makes statuses of the containers of one list.
+// converter computes the statuses of the containers of one list.
 type converter struct {
 	*generation
 	runtimeRecords map[string]records
@@ -50,7 +50,7 @@ func (c *converter) list(containers []v1.Container, previous []v1.ContainerStatu
 	return statuses
 }
 
-// one makes the status of one container. previous is nil if there was none.
+// one computes the status of one container. previous is nil if it had none.
 func (c *converter) one(spec *v1.Container, previous *v1.ContainerStatus) v1.ContainerStatus {
 	seen := c.runtimeRecords[spec.Name]
 	var s v1.ContainerStatus
@@ -59,16 +59,16 @@ func (c *converter) one(spec *v1.Container, previous *v1.ContainerStatus) v1.Con
 	} else {
 		s = c.present(seen, spec, previous)
 	}
-	if c.init && c.finishedInit(spec, &s) {
+	if c.init && c.initSucceeded(spec, &s) {
 		return s
 	}
 	c.explainWaiting(spec, &s)
 	return s
 }
 
-// records are the two latest containers of a name; the second is where the last termination comes from.
+// records are the two latest containers with the same name; previous is the source of the last termination.
 type records struct {
-	newest, before *kubecontainer.Status
+	newest, previous *kubecontainer.Status
 }
 
 func recordsByName(runtime *kubecontainer.PodStatus) map[string]records {
@@ -80,8 +80,8 @@ func recordsByName(runtime *kubecontainer.PodStatus) map[string]records {
 		switch {
 		case r.newest == nil:
 			r.newest = record
-		case r.before == nil:
-			r.before = record
+		case r.previous == nil:
+			r.previous = record
 		}
 		byName[record.Name] = r
 	}

@@ -6,8 +6,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Generate makes the status of a pod, and notes for the log. The same input gives the same status. It may be called
-// concurrently, also for the same pod, as far as the lookups allow it.
+// Generate computes the status of a pod, and notes for the log. It is deterministic. It may be called concurrently,
+// also for the same pod, if the lookups may.
 func Generate(in Input) (v1.PodStatus, []Note) {
 	if in.Runtime == nil {
 		in.Runtime = &kubecontainer.PodStatus{ID: in.Pod.UID, Name: in.Pod.Name, Namespace: in.Pod.Namespace}
@@ -17,9 +17,9 @@ func Generate(in Input) (v1.PodStatus, []Note) {
 	g.setPodIPs(&out)
 	g.setContainerStatuses(&out)
 	g.setPodResources(&out)
-	// The phase looks at the containers only, before probes have their say about started and ready.
+	// The phase depends on the container states only, not on the probes that set started and ready.
 	g.setPhase(&out)
-	// Conditions look at started and ready, so probes come before them.
+	// Conditions depend on started and ready, so the probes come first.
 	if in.Lookups.Probes != nil {
 		in.Lookups.Probes(&out)
 	}

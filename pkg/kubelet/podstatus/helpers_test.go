@@ -22,7 +22,7 @@ var allFeatures = podstatus.Features{
 	PodReadyToStartContainersCondition:      true,
 }
 
-// pod has the given regular containers and restarts them always.
+// pod returns a pod with the given containers and restart policy Always.
 func pod(containers ...v1.Container) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: "uid", Name: "pod", Namespace: "ns", Generation: 1},
@@ -37,7 +37,7 @@ func sidecar(name string) v1.Container {
 	return v1.Container{Name: name, Image: "image", RestartPolicy: &always}
 }
 
-// runtime lists container records and counts all of them as belonging to the present sandbox.
+// runtime lists containers, all of which belong to the current sandbox.
 func runtime(records ...*kubecontainer.Status) *kubecontainer.PodStatus {
 	return &kubecontainer.PodStatus{ContainerStatuses: records, ActiveContainerStatuses: records}
 }
@@ -59,7 +59,7 @@ func exited(name string, code int) *kubecontainer.Status {
 	return s
 }
 
-// nth makes a record the nth incarnation of its container, counted from 0.
+// nth makes s the container after n restarts.
 func nth(n int, s *kubecontainer.Status) *kubecontainer.Status {
 	s.ID, s.RestartCount = id(s.Name, n), n
 	s.CreatedAt = start.Add(time.Duration(n) * time.Minute)
@@ -70,37 +70,37 @@ func id(name string, n int) kubecontainer.ContainerID {
 	return kubecontainer.ContainerID{Type: "test", ID: name + "-" + string(rune('0'+n))}
 }
 
-// node plays a kubelet: each status it makes is the previous one of the next.
-type node struct {
+// statusSequence computes successive statuses of a pod: each is the previous one of the next.
+type statusSequence struct {
 	t        *testing.T
 	in       podstatus.Input
 	failures map[string]*podstatus.Reason
 }
 
-func newNode(t *testing.T, p *v1.Pod) *node {
-	n := &node{t: t, failures: map[string]*podstatus.Reason{}}
+func newSequence(t *testing.T, p *v1.Pod) *statusSequence {
+	n := &statusSequence{t: t, failures: map[string]*podstatus.Reason{}}
 	n.in = podstatus.Input{Pod: p, Features: allFeatures, Lookups: podstatus.Lookups{
 		StartError: func(name string) (*podstatus.Reason, bool) { r, ok := n.failures[name]; return r, ok },
-		Probes:     everythingThatRunsIsReady,
+		Probes:     markRunningReady,
 	}}
 	return n
 }
 
-// see makes the next status from what the runtime reports.
-func (n *node) see(r *kubecontainer.PodStatus) v1.PodStatus {
+// next computes the next status from the given state of the runtime.
+func (n *statusSequence) next(r *kubecontainer.PodStatus) v1.PodStatus {
 	n.t.Helper()
 	n.in.Runtime = r
 	status, notes := podstatus.Generate(n.in)
 	for _, note := range notes {
 		if note.Problem {
-			n.t.Errorf("problem noted: %+v", note)
+			n.t.Errorf("problem: %+v", note)
 		}
 	}
 	n.in.Previous = status
 	return status
 }
 
-func everythingThatRunsIsReady(s *v1.PodStatus) {
+func markRunningReady(s *v1.PodStatus) {
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
 			isRunning := list[i].State.Running != nil
@@ -119,22 +119,22 @@ func conditionStatus(s v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
 	return ""
 }
 
-func wantPhase(t *testing.T, s v1.PodStatus, phase v1.PodPhase) {
+func expectPhase(t *testing.T, s v1.PodStatus, phase v1.PodPhase) {
 	t.Helper()
 	if s.Phase != phase {
 		t.Errorf("phase is %q, want %q", s.Phase, phase)
 	}
 }
 
-func wantCondition(t *testing.T, s v1.PodStatus, c v1.PodConditionType, want v1.ConditionStatus) {
+func expectCondition(t *testing.T, s v1.PodStatus, c v1.PodConditionType, want v1.ConditionStatus) {
 	t.Helper()
 	if got := conditionStatus(s, c); got != want {
 		t.Errorf("condition %s is %q, want %q", c, got, want)
 	}
 }
 
-// wantWaiting checks the waiting reason of a container and its restart count.
-func wantWaiting(t *testing.T, s v1.ContainerStatus, reason string, restarts int32) {
+// expectWaiting checks the waiting reason of a container and its restart count.
+func expectWaiting(t *testing.T, s v1.ContainerStatus, reason string, restarts int32) {
 	t.Helper()
 	if s.State.Waiting == nil || s.State.Waiting.Reason != reason || s.RestartCount != restarts {
 		t.Errorf("container %s: %+v after %d restarts, want waiting with reason %q after %d", s.Name, s.State, s.RestartCount,

@@ -9,49 +9,50 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Input is everything a pod status is made from. Nothing in it is modified.
+// Input is everything that a pod status depends on. Generate does not modify it.
 type Input struct {
-	// Pod is the pod with its allocated resources; Pod.Status is what the API server shows.
+	// Pod is the pod with its allocated resources; Pod.Status is the status that the API server has.
 	Pod *v1.Pod
-	// Runtime is what the runtime reports, newest container first. Nil means that it knows nothing of the pod.
+	// Runtime is the pod in the runtime, newest container first. Nil means that the runtime has nothing of the pod.
 	Runtime *kubecontainer.PodStatus
 	// Previous is the status manager's last status of the pod, or Pod.Status when it has none.
 	Previous v1.PodStatus
-	// Terminal is true once no container of the pod will be started any more.
+	// Terminal is true when no container of the pod runs or will be started.
 	Terminal bool
-	// Evict, if not nil, fails the pod with this reason and message (the active deadline, for example).
+	// Evict, if not nil, fails the pod with this reason and message (for example when its active deadline is exceeded).
 	Evict *Eviction
 
 	Network  Network
 	Features Features
 	Lookups  Lookups
-	// RecursiveReadOnly says whether the pod's runtime handler supports recursive read-only mounts.
+	// RecursiveReadOnly is true if the pod's runtime handler supports recursive read-only mounts.
 	RecursiveReadOnly bool
-	// ResizeConditions are the status manager's conditions about a resize of the pod. They are ignored when Terminal.
+	// ResizeConditions are the status manager's conditions about a resize of the pod. They are ignored if Terminal is
+	// true.
 	ResizeConditions []*v1.PodCondition
 }
 
-// Eviction is why the agent itself ends a pod.
+// Eviction is the reason why the agent fails a pod.
 type Eviction struct {
 	Reason, Message string
 }
 
-// Network is what is known about the node's addresses.
+// Network holds the node's addresses.
 type Network struct {
-	// HostIPs are the node's addresses, primary first, at most two. Empty means that the node is not known yet, or that
-	// there is no API server: host addresses are then not reported.
+	// HostIPs are the node's addresses, primary first, at most two. Empty means that the node is not registered yet, or
+	// that there is no API server: the status then has no host addresses.
 	HostIPs []net.IP
-	// NodeIPs are the configured addresses; the first one decides which family of pod addresses comes first.
+	// NodeIPs are the configured addresses. The family of the first one is the primary family of pod addresses.
 	NodeIPs []net.IP
 }
 
-// Lookups are asked while a status is made. Each may be nil, which means that there is nothing to be found.
+// Lookups are functions that Generate calls. Each may be nil, which means that there is nothing to look up.
 type Lookups struct {
-	// StartError is why the last start of a container of the pod failed.
+	// StartError returns why the last start of a container of the pod failed.
 	StartError func(container string) (*Reason, bool)
-	// ImageRef is the digested reference of an image that is mounted as a volume. It must not change its argument.
+	// ImageRef returns the digested reference of an image that is mounted as a volume. It must not change its argument.
 	ImageRef func(*runtimeapi.ImageSpec) (string, error)
-	// PodCgroup is what the pod's cgroup enforces. It is asked only for pods that run.
+	// PodCgroup returns the resources that the pod's cgroup enforces. It is called only for running pods.
 	PodCgroup func() CgroupResources
 	// Probes sets started and ready of all container statuses.
 	Probes func(*v1.PodStatus)
@@ -59,12 +60,12 @@ type Lookups struct {
 	Devices func(*v1.PodStatus)
 }
 
-// CgroupResources are the settings of a cgroup in terms of the API. What is nil is not set or could not be read.
+// CgroupResources are the settings of a cgroup in terms of the API. A value that is not set or cannot be read is nil.
 type CgroupResources struct {
 	CPURequest, CPULimit, MemoryLimit *resource.Quantity
 }
 
-// Features are the feature gates that change a pod status; each is named after its gate.
+// Features are the feature gates on which a pod status depends; each field has the name of its gate.
 type Features struct {
 	ContainerRestartRules                   bool
 	RestartAllContainersOnContainerExits    bool
@@ -76,15 +77,15 @@ type Features struct {
 	PodReadyToStartContainersCondition      bool
 }
 
-// Note is something seen while a status was made that belongs in a log.
+// Note is an observation of Generate that the caller logs.
 type Note struct {
-	// Text is a constant sentence; what varies is in the other fields.
+	// Text is a constant message; the variable parts are in the other fields.
 	Text string
-	// Problem is true when somebody should look at it.
+	// Problem is true for an error.
 	Problem bool
-	// Container and Volume say what the note is about, if it is about one.
+	// Container and Volume name the subject of the note, if it has one.
 	Container, Volume string
-	// Phase is the phase that was refused or replaced, if the note is about one.
+	// Phase is the phase that was rejected or replaced, if the note is about one.
 	Phase v1.PodPhase
 	Err   error
 }

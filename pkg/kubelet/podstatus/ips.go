@@ -7,9 +7,9 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// SortPodIPs picks the addresses of a pod that are reported: the first of the node's primary family, then the first of
-// the other family, each in its canonical spelling. The primary family is that of the first node address, IPv4 when
-// there is none. What is not an address is left out.
+// SortPodIPs returns the addresses of a pod that are reported: the first of the node's primary family, then the first
+// of the other family, each in its canonical form. The primary family is that of the first node address, IPv4 if there
+// is none. Strings that are not addresses are ignored.
 func SortPodIPs(nodeIPs []net.IP, podIPs []string) []string {
 	families := []utilnet.IPFamily{utilnet.IPv4, utilnet.IPv6}
 	if len(nodeIPs) > 0 && utilnet.IPFamilyOf(nodeIPs[0]) != utilnet.IPv4 {
@@ -33,7 +33,7 @@ func firstOfFamily(addresses []string, family utilnet.IPFamily) net.IP {
 	return nil
 }
 
-// setPodIPs reports the addresses that the runtime gave the pod.
+// setPodIPs sets the addresses of the pod's sandbox.
 func (g *generation) setPodIPs(out *v1.PodStatus) {
 	for _, ip := range SortPodIPs(g.Network.NodeIPs, g.Runtime.IPs) {
 		out.PodIPs = append(out.PodIPs, v1.PodIP{IP: ip})
@@ -43,8 +43,8 @@ func (g *generation) setPodIPs(out *v1.PodStatus) {
 	}
 }
 
-// setHostIPs reports the node's addresses. A pod in the host's network has them as its own too: its first address never
-// changes once set, but a second one is added when the node becomes dual-stack (kubernetes/kubernetes#105320).
+// setHostIPs sets the node's addresses. They are also the addresses of a pod in the host's network: its first address
+// never changes once set, but a second one is added when the node becomes dual-stack (kubernetes/kubernetes#105320).
 func (g *generation) setHostIPs(out *v1.PodStatus) {
 	host := g.Network.HostIPs
 	if len(host) == 0 {

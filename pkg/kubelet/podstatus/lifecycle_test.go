@@ -13,96 +13,96 @@ import (
 
 // TestCrashLoop follows one container through a failed pull, a crash, the back-off and the restart.
 func TestCrashLoop(t *testing.T) {
-	n := newNode(t, pod(container("a")))
-	wantWaiting(t, n.see(runtime()).ContainerStatuses[0], podstatus.ContainerCreating, 0)
+	n := newSequence(t, pod(container("a")))
+	expectWaiting(t, n.next(runtime()).ContainerStatuses[0], podstatus.ContainerCreating, 0)
 
 	n.failures["a"] = &podstatus.Reason{Err: errors.New("ErrImagePull"), Message: "no such image"}
-	s := n.see(runtime())
-	wantWaiting(t, s.ContainerStatuses[0], "ErrImagePull", 0)
+	s := n.next(runtime())
+	expectWaiting(t, s.ContainerStatuses[0], "ErrImagePull", 0)
 	if s.ContainerStatuses[0].State.Waiting.Message != "no such image" {
 		t.Errorf("message is lost: %+v", s.ContainerStatuses[0].State.Waiting)
 	}
 	delete(n.failures, "a")
-	n.see(runtime(running("a")))
+	n.next(runtime(running("a")))
 
 	n.failures["a"] = &podstatus.Reason{Err: errors.New("CrashLoopBackOff")}
-	s = n.see(runtime(exited("a", 1)))
-	wantWaiting(t, s.ContainerStatuses[0], "CrashLoopBackOff", 0)
-	wantPhase(t, s, v1.PodRunning)
+	s = n.next(runtime(exited("a", 1)))
+	expectWaiting(t, s.ContainerStatuses[0], "CrashLoopBackOff", 0)
+	expectPhase(t, s, v1.PodRunning)
 	if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 1 {
 		t.Errorf("last termination is %+v", last)
 	}
 
 	delete(n.failures, "a")
-	s = n.see(runtime(nth(1, running("a")), exited("a", 1)))
+	s = n.next(runtime(nth(1, running("a")), exited("a", 1)))
 	got := s.ContainerStatuses[0]
 	if got.RestartCount != 1 || got.State.Running == nil || got.LastTerminationState.Terminated == nil ||
 		got.ContainerID != "test://a-1" {
 		t.Errorf("after the restart: %+v", got)
 	}
-	wantCondition(t, s, v1.PodReady, v1.ConditionTrue)
+	expectCondition(t, s, v1.PodReady, v1.ConditionTrue)
 }
 
-// TestInitAndSidecar follows a pod with an init container and a sidecar to the point where both have done their work.
+// TestInitAndSidecar follows a pod with an init container and a sidecar until both have completed.
 func TestInitAndSidecar(t *testing.T) {
 	p := pod(container("main"))
 	p.Spec.InitContainers = []v1.Container{container("z-init"), sidecar("a-side")}
-	n := newNode(t, p)
+	n := newSequence(t, p)
 
-	s := n.see(runtime(running("z-init")))
-	wantPhase(t, s, v1.PodPending)
-	wantWaiting(t, s.ContainerStatuses[0], podstatus.PodInitializing, 0)
-	wantCondition(t, s, v1.PodInitialized, v1.ConditionFalse)
+	s := n.next(runtime(running("z-init")))
+	expectPhase(t, s, v1.PodPending)
+	expectWaiting(t, s.ContainerStatuses[0], podstatus.PodInitializing, 0)
+	expectCondition(t, s, v1.PodInitialized, v1.ConditionFalse)
 	if s.InitContainerStatuses[0].Name != "z-init" || s.InitContainerStatuses[1].Name != "a-side" {
 		t.Errorf("init containers are not in the order of the specification: %+v", s.InitContainerStatuses)
 	}
 
-	s = n.see(runtime(running("a-side"), exited("z-init", 0)))
-	wantPhase(t, s, v1.PodPending)
-	wantCondition(t, s, v1.PodInitialized, v1.ConditionTrue)
+	s = n.next(runtime(running("a-side"), exited("z-init", 0)))
+	expectPhase(t, s, v1.PodPending)
+	expectCondition(t, s, v1.PodInitialized, v1.ConditionTrue)
 
-	s = n.see(runtime(running("main"), running("a-side"), exited("z-init", 0)))
-	wantPhase(t, s, v1.PodRunning)
-	wantCondition(t, s, v1.PodReady, v1.ConditionTrue)
+	s = n.next(runtime(running("main"), running("a-side"), exited("z-init", 0)))
+	expectPhase(t, s, v1.PodRunning)
+	expectCondition(t, s, v1.PodReady, v1.ConditionTrue)
 
 	// The sidecar restarts: not ready, but still running.
-	s = n.see(runtime(running("main"), exited("a-side", 1), exited("z-init", 0)))
-	wantPhase(t, s, v1.PodRunning)
-	wantCondition(t, s, v1.ContainersReady, v1.ConditionFalse)
+	s = n.next(runtime(running("main"), exited("a-side", 1), exited("z-init", 0)))
+	expectPhase(t, s, v1.PodRunning)
+	expectCondition(t, s, v1.ContainersReady, v1.ConditionFalse)
 
-	// The init container was removed from the runtime: it stays completed.
-	s = n.see(runtime(running("main"), running("a-side")))
+	// The init container was removed from the runtime: its status stays completed.
+	s = n.next(runtime(running("main"), running("a-side")))
 	if end := s.InitContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 0 {
 		t.Errorf("the init container is %+v", s.InitContainerStatuses[0].State)
 	}
 }
 
-// TestForgottenInit is a static pod after a restart of the agent: nothing is known of its init container but that it
-// must be done.
-func TestForgottenInit(t *testing.T) {
+// TestInitContainerRemovedBeforeRestartOfTheAgent: the init container of a static pod must have completed if a regular
+// container runs, although the runtime does not list it and no earlier status is available after the restart.
+func TestInitContainerRemovedBeforeRestartOfTheAgent(t *testing.T) {
 	p := pod(container("main"))
 	p.Spec.InitContainers = []v1.Container{container("init"), sidecar("side")}
-	s := newNode(t, p).see(runtime(running("main")))
+	s := newSequence(t, p).next(runtime(running("main")))
 	if end := s.InitContainerStatuses[0].State.Terminated; end == nil || end.Reason != "Completed" {
 		t.Errorf("the init container is %+v", s.InitContainerStatuses[0].State)
 	}
-	wantWaiting(t, s.InitContainerStatuses[1], podstatus.PodInitializing, 0)
+	expectWaiting(t, s.InitContainerStatuses[1], podstatus.PodInitializing, 0)
 }
 
-// TestVanished is a container that ran and that the runtime does not know any more.
-func TestVanished(t *testing.T) {
+// TestRunningContainerDisappears: the runtime does not list a container any more that was running.
+func TestRunningContainerDisappears(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
-		n := newNode(t, pod(container("a"), container("b")))
-		n.see(runtime(running("a"), running("b")))
+		n := newSequence(t, pod(container("a"), container("b")))
+		n.next(runtime(running("a"), running("b")))
 		restarts := int32(1)
 		if deleted {
 			n.in.Pod.DeletionTimestamp = &metav1.Time{Time: start}
 			restarts = 0
 		}
 		for range 2 {
-			s := n.see(runtime(running("b")))
-			wantPhase(t, s, v1.PodRunning)
-			wantWaiting(t, s.ContainerStatuses[0], podstatus.ContainerCreating, restarts)
+			s := n.next(runtime(running("b")))
+			expectPhase(t, s, v1.PodRunning)
+			expectWaiting(t, s.ContainerStatuses[0], podstatus.ContainerCreating, restarts)
 			if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
 				last.Reason != "ContainerStatusUnknown" || last.ExitCode != 137 {
 				t.Errorf("last termination is %+v", last)
@@ -111,16 +111,16 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestLost is a container whose state the runtime cannot tell, after it ran: it must not look as if it had never run.
-func TestLost(t *testing.T) {
+// TestRunningContainerGetsUnknownState: its status must not be that of a container that has never run.
+func TestRunningContainerGetsUnknownState(t *testing.T) {
 	p := pod(container("a"))
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	n := newNode(t, p)
-	n.see(runtime(running("a")))
+	n := newSequence(t, p)
+	n.next(runtime(running("a")))
 	unknown := running("a")
 	unknown.State = kubecontainer.ContainerStateUnknown
-	s := n.see(runtime(unknown))
-	wantPhase(t, s, v1.PodFailed)
+	s := n.next(runtime(unknown))
+	expectPhase(t, s, v1.PodFailed)
 	if end := s.ContainerStatuses[0].State.Terminated; end == nil || end.Reason != "ContainerStatusUnknown" {
 		t.Errorf("the state is %+v", s.ContainerStatuses[0].State)
 	}
@@ -137,23 +137,23 @@ func TestRestartAllContainers(t *testing.T) {
 	}}
 	p := pod(trigger, container("b"))
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	n := newNode(t, p)
-	wantCondition(t, n.see(runtime(running("a"), running("b"))), v1.AllContainersRestarting, v1.ConditionFalse)
+	n := newSequence(t, p)
+	expectCondition(t, n.next(runtime(running("a"), running("b"))), v1.AllContainersRestarting, v1.ConditionFalse)
 
-	s := n.see(runtime(exited("a", 42), running("b")))
-	wantPhase(t, s, v1.PodRunning)
-	wantCondition(t, s, v1.AllContainersRestarting, v1.ConditionTrue)
+	s := n.next(runtime(exited("a", 42), running("b")))
+	expectPhase(t, s, v1.PodRunning)
+	expectCondition(t, s, v1.AllContainersRestarting, v1.ConditionTrue)
 
-	s = n.see(runtime())
-	wantPhase(t, s, v1.PodRunning)
+	s = n.next(runtime())
+	expectPhase(t, s, v1.PodRunning)
 	for _, c := range s.ContainerStatuses {
-		wantWaiting(t, c, podstatus.RestartingAllContainers, 1)
+		expectWaiting(t, c, podstatus.RestartingAllContainers, 1)
 	}
-	wantCondition(t, s, v1.AllContainersRestarting, v1.ConditionFalse)
-	wantCondition(t, s, v1.PodInitialized, v1.ConditionTrue)
+	expectCondition(t, s, v1.AllContainersRestarting, v1.ConditionFalse)
+	expectCondition(t, s, v1.PodInitialized, v1.ConditionTrue)
 
-	s = n.see(runtime(running("a"), running("b")))
-	wantPhase(t, s, v1.PodRunning)
+	s = n.next(runtime(running("a"), running("b")))
+	expectPhase(t, s, v1.PodRunning)
 	for _, c := range s.ContainerStatuses {
 		if c.RestartCount != 1 || c.State.Running == nil {
 			t.Errorf("after the restart: %+v", c)
@@ -161,8 +161,8 @@ func TestRestartAllContainers(t *testing.T) {
 	}
 }
 
-func TestConditionsOfOthersStay(t *testing.T) {
-	n := newNode(t, pod(container("a")))
+func TestConditionsOfOtherOwnersArePreserved(t *testing.T) {
+	n := newSequence(t, pod(container("a")))
 	n.in.Pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 	n.in.Pod.Status.Conditions = []v1.PodCondition{
 		{Type: "example.com/gate", Status: v1.ConditionFalse},
@@ -171,9 +171,9 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	n.in.Previous.Conditions = []v1.PodCondition{
 		{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet"},
 	}
-	s := n.see(runtime(running("a")))
-	wantCondition(t, s, "example.com/gate", v1.ConditionFalse)
-	wantCondition(t, s, v1.DisruptionTarget, v1.ConditionTrue)
-	wantCondition(t, s, v1.ContainersReady, v1.ConditionTrue)
-	wantCondition(t, s, v1.PodReady, v1.ConditionFalse)
+	s := n.next(runtime(running("a")))
+	expectCondition(t, s, "example.com/gate", v1.ConditionFalse)
+	expectCondition(t, s, v1.DisruptionTarget, v1.ConditionTrue)
+	expectCondition(t, s, v1.ContainersReady, v1.ConditionTrue)
+	expectCondition(t, s, v1.PodReady, v1.ConditionFalse)
 }

@@ -10,8 +10,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// volumeMounts reports how the volumes of a container are mounted (KEP-3857). The runtime does not know the names of
-// volumes, so this comes from the specification, once, and is carried over from status to status.
+// volumeMounts returns the status of a container's volume mounts (KEP-3857). The runtime has no names of volumes, so
+// the mounts are taken from the specification once, and from the previous status later.
 func (c *converter) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
 	var mounts []v1.VolumeMountStatus
 	for i := range spec.VolumeMounts {
@@ -33,29 +33,29 @@ func (c *converter) volumeMounts(spec *v1.Container) []v1.VolumeMountStatus {
 
 // recursiveReadOnlyMode is the effective mode of a read-only mount: Enabled or Disabled. With an error it is Disabled.
 func recursiveReadOnlyMode(m *v1.VolumeMount, supported bool) (v1.RecursiveReadOnlyMode, error) {
-	wanted := v1.RecursiveReadOnlyDisabled
+	requested := v1.RecursiveReadOnlyDisabled
 	if m.RecursiveReadOnly != nil {
-		wanted = *m.RecursiveReadOnly
+		requested = *m.RecursiveReadOnly
 	}
 	shared := m.MountPropagation != nil && *m.MountPropagation != v1.MountPropagationNone
 	switch {
-	case wanted == v1.RecursiveReadOnlyDisabled:
+	case requested == v1.RecursiveReadOnlyDisabled:
 		return v1.RecursiveReadOnlyDisabled, nil
 	case shared:
 		return v1.RecursiveReadOnlyDisabled,
-			fmt.Errorf("mode %q does not go with mount propagation %q", wanted, *m.MountPropagation)
-	case wanted == v1.RecursiveReadOnlyIfPossible && !supported:
+			fmt.Errorf("mode %q is not compatible with mount propagation %q", requested, *m.MountPropagation)
+	case requested == v1.RecursiveReadOnlyIfPossible && !supported:
 		return v1.RecursiveReadOnlyDisabled, nil
-	case wanted == v1.RecursiveReadOnlyEnabled && !supported:
+	case requested == v1.RecursiveReadOnlyEnabled && !supported:
 		return v1.RecursiveReadOnlyDisabled, errors.New("the runtime handler does not support recursive read-only mounts")
-	case wanted == v1.RecursiveReadOnlyEnabled, wanted == v1.RecursiveReadOnlyIfPossible:
+	case requested == v1.RecursiveReadOnlyEnabled, requested == v1.RecursiveReadOnlyIfPossible:
 		return v1.RecursiveReadOnlyEnabled, nil
 	default:
-		return v1.RecursiveReadOnlyDisabled, fmt.Errorf("unknown recursive read-only mode %q", wanted)
+		return v1.RecursiveReadOnlyDisabled, fmt.Errorf("unknown recursive read-only mode %q", requested)
 	}
 }
 
-// imageVolumes are the names of the volumes whose content is an image; nil when they are not reported.
+// imageVolumes returns the names of the volumes whose source is an image; nil if their images are not reported.
 func (g *generation) imageVolumes() sets.Set[string] {
 	if !g.Features.ImageVolumeWithDigest {
 		return nil
@@ -69,9 +69,9 @@ func (g *generation) imageVolumes() sets.Set[string] {
 	return names
 }
 
-// setImageVolumeRefs adds the digested reference of images that are mounted as volumes (KEP-5365). A reference that
-// cannot be found now stays as it was reported before. The mounts of s must not be shared with another status; what
-// they point to is replaced.
+// setImageVolumeRefs sets the digested references of images that are mounted as volumes (KEP-5365). If a lookup fails,
+// the reference of the previous status stays. The mounts of s must not be shared with another status, since their
+// volume statuses are replaced.
 func (c *converter) setImageVolumeRefs(s *v1.ContainerStatus, record *kubecontainer.Status) {
 	for i := range s.VolumeMounts {
 		m := &s.VolumeMounts[i]

@@ -6,17 +6,17 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// ReasonWaiting is the reason in the status of a pod that waits to enter the node. A status is generated for pods that
-// have entered; that they are Pending for other reasons then (an image is pulled) must not look like waiting.
-const ReasonWaiting = "WaitingForRoom"
+// ReasonWaitingForRoom is the reason in the status of a pod that waits for admission to the node. Generate removes it,
+// because a status is generated for admitted pods only, which may be Pending for other reasons (an image is pulled).
+const ReasonWaitingForRoom = "WaitingForRoom"
 
-// setPhase sets phase, reason and message. A terminal phase, once reported by us or shown by the API server, is never
-// left.
+// setPhase sets phase, reason and message. A terminal phase that was reported before, or that the API server has, is
+// final.
 func (g *generation) setPhase(out *v1.PodStatus) {
-	out.Phase = g.keepTerminal(g.phaseOfContainers(out))
+	out.Phase = g.terminalPhase(g.phaseOfContainers(out))
 	if out.Phase == g.Previous.Phase {
 		for _, earlier := range []*v1.PodStatus{&g.Previous, &g.Pod.Status} {
-			if earlier.Reason != ReasonWaiting {
+			if earlier.Reason != ReasonWaitingForRoom {
 				out.Reason, out.Message = firstNonEmpty(out.Reason, earlier.Reason), firstNonEmpty(out.Message, earlier.Message)
 			}
 		}
@@ -30,19 +30,20 @@ func (g *generation) setPhase(out *v1.PodStatus) {
 	}
 }
 
-// Reasons of pods that the agent stops through no fault of their own; they are stock's.
+// Stock's reasons in the statuses of pods that the agent stops for reasons outside of the pod.
 const (
-	// reasonShutdown: the machine goes down.
+	// reasonShutdown: the machine shuts down.
 	reasonShutdown = "Terminated"
-	// reasonPreempted: a critical pod needs the room.
+	// reasonPreempted: the pod was preempted for a critical pod.
 	reasonPreempted = "Preempting"
 )
 
-// keepTerminal returns the terminal phase that was reported before, if the containers alone do not give one. A failure
-// for a reason (evicted, past its deadline) also stands against containers that ended well when they were stopped:
-// stock reports such a pod as Succeeded, so that the eviction is not visible and a Job counts the pod as done.
-func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
-	if g.endedByAgent() {
+// terminalPhase returns the terminal phase that was reported before, if the container states alone do not give one. A
+// pod that the agent failed for a reason such as Evicted or DeadlineExceeded stays Failed even if its containers exit
+// with code 0. Stock reports such a pod as Succeeded: the eviction is not visible, and a Job counts the pod as
+// completed.
+func (g *generation) terminalPhase(phase v1.PodPhase) v1.PodPhase {
+	if g.failedByAgent() {
 		return v1.PodFailed
 	}
 	if isTerminal(phase) {
@@ -50,17 +51,16 @@ func (g *generation) keepTerminal(phase v1.PodPhase) v1.PodPhase {
 	}
 	for _, earlier := range []v1.PodPhase{g.Previous.Phase, g.Pod.Status.Phase} {
 		if isTerminal(earlier) {
-			g.note(Note{Text: "Terminal phase is kept although the containers do not show it", Phase: phase})
+			g.note(Note{Text: "Keeping terminal phase that the container states do not show", Phase: phase})
 			return earlier
 		}
 	}
 	return phase
 }
 
-// endedByAgent is true when the agent has failed the pod and said why: no container's end comes with a reason. A
-// shutdown of the node and a preemption do not count: they are nothing against a pod whose containers have all ended
-// well, as with stock (ADR 13).
-func (g *generation) endedByAgent() bool {
+// failedByAgent is true when the agent has failed the pod with a reason of its own. Node shutdown and preemption do not
+// count: as with stock, a pod whose containers all exit with code 0 is then Succeeded (ADR 13).
+func (g *generation) failedByAgent() bool {
 	if g.Previous.Phase != v1.PodFailed {
 		return false
 	}
@@ -71,21 +71,21 @@ func (g *generation) endedByAgent() bool {
 	return true
 }
 
-// phaseOfContainers is the phase as the container statuses alone give it.
+// phaseOfContainers returns the phase that results from the container statuses alone.
 func (g *generation) phaseOfContainers(out *v1.PodStatus) v1.PodPhase {
 	rules := restartRules{spec: &g.Pod.Spec, features: g.Features}
-	t := tallyContainers(rules, out)
+	t := countContainers(rules, out)
 	started := kubecontainer.HasAnyActiveRegularContainerStarted(&g.Pod.Spec, g.Runtime)
-	// Static pods have no terminal phase of their own: the file that defines them is still there
+	// A static pod has no terminal phase of its own: the manifest that defines it still exists
 	// (kubernetes/kubernetes#116484).
 	final := g.Terminal && !kubetypes.IsStaticPod(g.Pod)
 	return t.phase(started, final)
 }
 
-// phase decides from the counts. started is true when a regular container of the present sandbox has been started:
-// sidecars that restart afterwards do not take the pod back to Pending. final is true when nothing will be restarted,
-// whatever the policy says.
-func (t tally) phase(started, final bool) v1.PodPhase {
+// phase computes the phase from the counts. started is true when a regular container of the current sandbox has been
+// started: sidecars that restart afterwards do not change the phase back to Pending. final is true when no container
+// will be restarted, whatever the restart policy is.
+func (t containerCounts) phase(started, final bool) v1.PodPhase {
 	switch {
 	case t.initFailedForGood > 0:
 		return v1.PodFailed

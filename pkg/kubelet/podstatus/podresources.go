@@ -5,7 +5,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// setPodResources reports what is allocated to the pod as a whole and what it really has (KEP-5419).
+// setPodResources sets the pod-level resources: the allocated and the enforced ones (KEP-5419).
 func (g *generation) setPodResources(out *v1.PodStatus) {
 	if !g.Features.InPlacePodLevelResourcesVerticalScaling {
 		return
@@ -25,33 +25,33 @@ func (g *generation) allocatedPodResources() *v1.ResourceRequirements {
 	return resources
 }
 
-// enforcedPodResources reads the pod's cgroup. A memory request is not kept in any cgroup: it is what is allocated
-// until something else has been reported.
+// enforcedPodResources returns the settings of the pod's cgroup. No cgroup has a setting for a memory request, so the
+// allocated one is reported unless there is another one in the previous status.
 func (g *generation) enforcedPodResources() *v1.ResourceRequirements {
 	resources := g.podLevelResources()
-	requests := reported{into: nonNil(resources.Requests)}
-	limits := reported{into: nonNil(resources.Limits)}
+	requests := reportedResources{list: nonNil(resources.Requests)}
+	limits := reportedResources{list: nonNil(resources.Limits)}
 	if old := g.Previous.Resources; old != nil && g.Previous.Phase == v1.PodRunning {
-		requests.before, limits.before = old.Requests, old.Limits
+		requests.previous, limits.previous = old.Requests, old.Limits
 	}
 	var enforced CgroupResources
 	if g.Lookups.PodCgroup != nil {
 		enforced = g.Lookups.PodCgroup()
 	}
-	requests.set(v1.ResourceCPU, enforced.CPURequest, leastCPURequestMilli)
-	if _, ok := requests.into[v1.ResourceMemory]; !ok {
+	requests.set(v1.ResourceCPU, enforced.CPURequest, minCPURequestMilli)
+	if _, ok := requests.list[v1.ResourceMemory]; !ok {
 		if q, ok := g.podRequests()[v1.ResourceMemory]; ok {
-			requests.into[v1.ResourceMemory] = q
+			requests.list[v1.ResourceMemory] = q
 		}
 	}
-	requests.keep(v1.ResourceMemory)
-	limits.set(v1.ResourceCPU, enforced.CPULimit, leastCPULimitMilli)
-	limits.set(v1.ResourceMemory, enforced.MemoryLimit, noLeast)
-	resources.Requests, resources.Limits = requests.into, limits.into
+	requests.setPrevious(v1.ResourceMemory)
+	limits.set(v1.ResourceCPU, enforced.CPULimit, minCPULimitMilli)
+	limits.set(v1.ResourceMemory, enforced.MemoryLimit, noMinimum)
+	resources.Requests, resources.Limits = requests.list, limits.list
 	return resources
 }
 
-// podLevelResources is a copy of the resources in the pod's specification; empty when there are none.
+// podLevelResources returns a copy of the resources in the pod's specification, empty if it has none.
 func (g *generation) podLevelResources() *v1.ResourceRequirements {
 	if g.Pod.Spec.Resources == nil {
 		return &v1.ResourceRequirements{}

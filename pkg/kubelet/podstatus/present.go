@@ -8,24 +8,24 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// present is the status of a container that the runtime knows.
+// present returns the status of a container that the runtime lists.
 func (c *converter) present(seen records, spec *v1.Container, previous *v1.ContainerStatus) v1.ContainerStatus {
 	record := seen.newest
 	s := v1.ContainerStatus{
 		Name:         record.Name,
 		RestartCount: int32(record.RestartCount),
 		Image:        record.Image,
-		// The digested reference is what has always been published as the image's ID.
+		// The API field for the image's ID has always had the digested reference.
 		ImageID:     record.ImageRef,
 		ContainerID: record.ID.String(),
 		State:       c.state(record, previous),
 	}
 	if previous != nil {
-		c.carryOver(&s, record, previous)
+		c.takeFromPrevious(&s, record, previous)
 	}
 	c.setImageVolumeRefs(&s, record)
-	if seen.before != nil {
-		s.LastTerminationState = c.state(seen.before, previous)
+	if seen.previous != nil {
+		s.LastTerminationState = c.state(seen.previous, previous)
 	}
 	s.Resources = containerResources(spec, &s, record, previous)
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
@@ -51,20 +51,20 @@ func (c *converter) state(record *kubecontainer.Status, previous *v1.ContainerSt
 			ContainerID: record.ID.String(),
 		}}
 	case lost(record, previous):
-		return v1.ContainerState{Terminated: c.endNotSeen()}
+		return v1.ContainerState{Terminated: c.unknownTermination()}
 	default:
-		// Created but not started, or in a state the runtime cannot name: it is on its way to run.
+		// Created and not started, or in an unknown state: it is reported as waiting.
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
 	}
 }
 
-// lost is true for a container that ran when last seen and that the runtime cannot find out about now. It must not be
-// taken for one that waits for its first start, or a pod that runs once might run twice.
+// lost is true for a container that was running before and whose state the runtime cannot determine now. If it were
+// reported as waiting for its first start, a pod with restart policy Never might run twice.
 func lost(record *kubecontainer.Status, previous *v1.ContainerStatus) bool {
 	return record.State == kubecontainer.ContainerStateUnknown && previous != nil && previous.State.Running != nil
 }
 
-func (c *converter) endNotSeen() *v1.ContainerStateTerminated {
+func (c *converter) unknownTermination() *v1.ContainerStateTerminated {
 	reason := kubecontainer.ContainerReasonStatusUnknown
 	if c.podRestarting {
 		reason = RestartingAllContainers
@@ -72,10 +72,12 @@ func (c *converter) endNotSeen() *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{Reason: reason, Message: messageNotLocated, ExitCode: exitCodeUnknown}
 }
 
-// carryOver takes from the previous status what the runtime does not know, or has forgotten with a container that was
-// removed.
-func (c *converter) carryOver(s *v1.ContainerStatus, record *kubecontainer.Status, previous *v1.ContainerStatus) {
-	// The mounts of a container never change, and the runtime does not know the names of volumes.
+// takeFromPrevious copies from the previous status what the runtime does not report, or does not report any more after
+// a container was removed.
+func (c *converter) takeFromPrevious(
+	s *v1.ContainerStatus, record *kubecontainer.Status, previous *v1.ContainerStatus,
+) {
+	// The mounts of a container never change, and the runtime has no names of volumes.
 	s.VolumeMounts = slices.Clone(previous.VolumeMounts)
 	running := record.State == kubecontainer.ContainerStateRunning
 	if running && !c.Features.ChangeContainerStatusOnKubeletRestart {
@@ -86,17 +88,17 @@ func (c *converter) carryOver(s *v1.ContainerStatus, record *kubecontainer.Statu
 		if running && previous.State.Terminated != nil && previous.RestartCount >= int32(record.RestartCount) {
 			s.RestartCount = previous.RestartCount + 1
 		}
-		carryTermination(s, previous)
+		keepLastTermination(s, previous)
 	}
 	if lost(record, previous) {
-		// The runtime's count does not have this end in it.
+		// The runtime's count does not include this termination.
 		s.RestartCount = previous.RestartCount + 1
 	}
 }
 
-// carryTermination keeps the last termination. After a normal restart the runtime still has the container before, which
-// is better and used instead; a restart of all containers in place removes them.
-func carryTermination(s, previous *v1.ContainerStatus) {
+// keepLastTermination sets the last termination of the previous status. After a normal restart the runtime still lists
+// the previous container, which replaces it; a restart of all containers in place removes that container.
+func keepLastTermination(s, previous *v1.ContainerStatus) {
 	switch {
 	case previous.ContainerID != s.ContainerID && previous.State.Terminated != nil:
 		s.LastTerminationState.Terminated = previous.State.Terminated
@@ -105,7 +107,7 @@ func carryTermination(s, previous *v1.ContainerStatus) {
 	}
 }
 
-// containerUser is who the first process of the container runs as, if the runtime says so (KEP-3619).
+// containerUser returns the identity of the container's first process, if the runtime reports it (KEP-3619).
 func containerUser(record *kubecontainer.Status) *v1.ContainerUser {
 	if record.User == nil {
 		return nil

@@ -6,20 +6,20 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// reasonCacheSize is the number of containers whose last start error is kept, about ten for each of 100 pods. The cache
-// is a convenience: an entry that is pushed out costs a waiting reason until the next start attempt, nothing more.
+// reasonCacheSize is the maximum number of start errors, about ten for each of 100 pods. If an entry is evicted, its
+// waiting reason is missing until the next attempt to start the container.
 const reasonCacheSize = 1000
 
 // Reason is why a container could not be started.
 type Reason struct {
-	// Err carries the short reason (ErrImagePull, CrashLoopBackOff, …) as its text. It is never nil.
+	// Err has the reason (ErrImagePull, CrashLoopBackOff, …) as its text. It is never nil.
 	Err error
-	// Message is for people.
+	// Message is the human-readable explanation.
 	Message string
 }
 
-// ReasonCache remembers the last start error of each container, so that it can be shown as the reason of a waiting
-// container. It is safe for concurrent use and does not survive a restart.
+// ReasonCache stores the last start error of each container, which is the reason of a waiting container. It is safe for
+// concurrent use, and does not survive a restart.
 type ReasonCache struct {
 	entries *lru.Cache
 }
@@ -34,7 +34,7 @@ func NewReasonCache() *ReasonCache {
 	return &ReasonCache{entries: lru.New(reasonCacheSize)}
 }
 
-// Add records that a container could not be started. A nil err forgets the container instead.
+// Add records that a container could not be started. A nil err removes the record instead.
 func (c *ReasonCache) Add(pod types.UID, container string, err error, message string) {
 	if err == nil {
 		c.Remove(pod, container)
@@ -43,8 +43,8 @@ func (c *ReasonCache) Add(pod types.UID, container string, err error, message st
 	c.entries.Add(reasonKey{pod, container}, Reason{Err: err, Message: message})
 }
 
-// Update takes over the outcome of one synchronization of a pod with the runtime: a failed start is recorded, a
-// successful one clears the record. Results of other actions are ignored.
+// Update records the results of one synchronization of a pod with the runtime: a failed start is recorded, a successful
+// one removes the record. Results of other actions are ignored.
 func (c *ReasonCache) Update(pod types.UID, result kubecontainer.PodSyncResult) {
 	for _, r := range result.SyncResults {
 		if r.Action != kubecontainer.StartContainer {
@@ -56,7 +56,7 @@ func (c *ReasonCache) Update(pod types.UID, result kubecontainer.PodSyncResult) 
 	}
 }
 
-// Remove forgets a container.
+// Remove removes the record of a container.
 func (c *ReasonCache) Remove(pod types.UID, container string) {
 	c.entries.Remove(reasonKey{pod, container})
 }

@@ -26,18 +26,18 @@ func TestReasonCache(t *testing.T) {
 	c.Update("uid", result(kubecontainer.KillContainer, "a", cause))
 	c.Update("uid", result(kubecontainer.StartContainer, 7, cause))
 	if _, ok := c.Get("uid", "a"); ok {
-		t.Error("only failed starts of containers are to be kept")
+		t.Error("the cache has a reason other than a failed start of a container")
 	}
 	c.Update("uid", result(kubecontainer.StartContainer, "a", cause))
 	if r, ok := c.Get("uid", "a"); !ok || !errors.Is(r.Err, cause) || r.Message != "message" {
 		t.Errorf("got %+v, %t", r, ok)
 	}
 	if _, ok := c.Get("other", "a"); ok {
-		t.Error("another pod's container has the reason")
+		t.Error("the reason is returned for another pod")
 	}
 	c.Update("uid", result(kubecontainer.StartContainer, "a", nil))
 	if _, ok := c.Get("uid", "a"); ok {
-		t.Error("a start that went well did not clear the reason")
+		t.Error("a successful start did not clear the reason")
 	}
 	c.Add("uid", "a", cause, "")
 	c.Remove("uid", "a")

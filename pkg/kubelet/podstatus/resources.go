@@ -6,19 +6,19 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// The smallest CPU settings that a cgroup can express, in thousandths of a CPU. When both what is allocated and what is
-// enforced are at or below them, the allocated value is reported, so that the two compare as equal.
+// The minimum CPU settings of a cgroup, in thousandths of a CPU. If both the allocated and the enforced quantity are at
+// or below the minimum, the allocated one is reported, so that the two compare as equal.
 const (
-	leastCPURequestMilli = 2
-	leastCPULimitMilli   = 10
-	noLeast              = -1
+	minCPURequestMilli = 2
+	minCPULimitMilli   = 10
+	noMinimum          = -1
 )
 
-// containerResources is what a container really has (KEP-1287): what the runtime enforces, where it says so; else what
-// was reported for the same running container before; else what is allocated. Only what is allocated at all is
-// reported, and a container that does not run has what is allocated.
-func containerResources(spec *v1.Container, s *v1.ContainerStatus, record *kubecontainer.Status,
-	previous *v1.ContainerStatus,
+// containerResources returns the resources of a container (KEP-1287): the ones that the runtime enforces; if it does
+// not report them, those of the previous status of the same running container; else the allocated ones. Only allocated
+// resources are reported, and a container that does not run has the allocated quantities.
+func containerResources(
+	spec *v1.Container, s *v1.ContainerStatus, record *kubecontainer.Status, previous *v1.ContainerStatus,
 ) *v1.ResourceRequirements {
 	resources := spec.Resources.DeepCopy()
 	if record.State != kubecontainer.ContainerStateRunning {
@@ -28,22 +28,22 @@ func containerResources(spec *v1.Container, s *v1.ContainerStatus, record *kubec
 	if record.Resources != nil {
 		enforced = *record.Resources
 	}
-	before := reportedBefore(s, previous)
+	before := previousResources(s, previous)
 	if resources.Limits != nil {
-		limits := reported{into: resources.Limits, before: before.Limits}
-		limits.set(v1.ResourceCPU, enforced.CPULimit, leastCPULimitMilli)
-		limits.set(v1.ResourceMemory, enforced.MemoryLimit, noLeast)
+		limits := reportedResources{list: resources.Limits, previous: before.Limits}
+		limits.set(v1.ResourceCPU, enforced.CPULimit, minCPULimitMilli)
+		limits.set(v1.ResourceMemory, enforced.MemoryLimit, noMinimum)
 	}
 	if resources.Requests != nil {
-		requests := reported{into: resources.Requests, before: before.Requests}
-		requests.set(v1.ResourceCPU, enforced.CPURequest, leastCPURequestMilli)
-		requests.set(v1.ResourceMemory, enforced.MemoryRequest, noLeast)
+		requests := reportedResources{list: resources.Requests, previous: before.Requests}
+		requests.set(v1.ResourceCPU, enforced.CPURequest, minCPURequestMilli)
+		requests.set(v1.ResourceMemory, enforced.MemoryRequest, noMinimum)
 	}
 	return resources
 }
 
-// reportedBefore are the resources of the previous status, if it was about the same container while it ran.
-func reportedBefore(s, previous *v1.ContainerStatus) v1.ResourceRequirements {
+// previousResources returns the resources of the previous status, if it was that of the same container while it ran.
+func previousResources(s, previous *v1.ContainerStatus) v1.ResourceRequirements {
 	if previous == nil || previous.Resources == nil || previous.State.Running == nil ||
 		previous.ContainerID != s.ContainerID {
 		return v1.ResourceRequirements{}
@@ -51,26 +51,26 @@ func reportedBefore(s, previous *v1.ContainerStatus) v1.ResourceRequirements {
 	return *previous.Resources
 }
 
-// reported fills a list of resources that starts as what is allocated.
-type reported struct {
-	into, before v1.ResourceList
+// reportedResources fills a list of resources that has the allocated quantities at the beginning.
+type reportedResources struct {
+	list, previous v1.ResourceList
 }
 
-// set reports the enforced quantity, or if that is nil the one reported before. least is the smallest quantity that can
-// be enforced, in thousandths.
-func (r reported) set(name v1.ResourceName, enforced *resource.Quantity, least int64) {
+// set sets the enforced quantity, or the previous one if that is nil. least is the minimum that can be enforced, in
+// thousandths.
+func (r reportedResources) set(name v1.ResourceName, enforced *resource.Quantity, least int64) {
 	if enforced == nil {
-		r.keep(name)
+		r.setPrevious(name)
 		return
 	}
-	allocated := r.into[name]
+	allocated := r.list[name]
 	if enforced.MilliValue() > least || allocated.MilliValue() > least {
-		r.into[name] = enforced.DeepCopy()
+		r.list[name] = enforced.DeepCopy()
 	}
 }
 
-func (r reported) keep(name v1.ResourceName) {
-	if q, ok := r.before[name]; ok {
-		r.into[name] = q.DeepCopy()
+func (r reportedResources) setPrevious(name v1.ResourceName) {
+	if q, ok := r.previous[name]; ok {
+		r.list[name] = q.DeepCopy()
 	}
 }

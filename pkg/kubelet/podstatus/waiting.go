@@ -6,12 +6,12 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// finishedInit is true for an init container that is through and will not run again. One that the runtime has forgotten
-// must have succeeded if a regular container was created after it; its status may be lost with a static pod, or when it
-// never reached the API server. While all containers are being restarted in place this says nothing: the regular
-// container is one from before. (Stock concludes it even then, and counts a restart with each status until the last
+// initSucceeded is true for an init container that has completed and will not run again. One that the runtime does not
+// list must have succeeded if a regular container was created after it; its status may be lost with a static pod, or if
+// it never reached the API server. That does not hold while all containers are restarted in place, since the regular
+// container is then an earlier one. (Stock applies it even then, and counts a restart with each status until the last
 // container is removed.)
-func (c *converter) finishedInit(spec *v1.Container, s *v1.ContainerStatus) bool {
+func (c *converter) initSucceeded(spec *v1.Container, s *v1.ContainerStatus) bool {
 	if record := c.Runtime.FindContainerStatusByName(spec.Name); record != nil {
 		return record.State == kubecontainer.ContainerStateExited && record.ExitCode == 0
 	}
@@ -35,8 +35,8 @@ func (c *converter) anyRegularContainerCreated() bool {
 	return false
 }
 
-// explainWaiting shows a container whose last start failed as waiting, with the reason of that failure. Without a known
-// reason the state stays as it is, since it says more than a bare Waiting would.
+// explainWaiting changes the state of a container whose last start failed to waiting, with the reason of the failure.
+// Without a reason the state stays as it is.
 func (c *converter) explainWaiting(spec *v1.Container, s *v1.ContainerStatus) {
 	if c.Lookups.StartError == nil || !c.isStartedNext(spec) {
 		return

@@ -14,19 +14,19 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 )
 
-// Statuses is where the last status of a pod is found.
+// Statuses returns the last reported status of a pod.
 type Statuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// Resizes keeps the conditions about in-place resizes of pods.
+// Resizes stores the conditions about in-place resizes of pods.
 type Resizes interface {
 	GetPodResizeConditions(uid types.UID) []*v1.PodCondition
 	ClearPodResizePendingCondition(uid types.UID)
 	ClearPodResizeInProgressCondition(uid types.UID) (int64, bool)
 }
 
-// Probes sets started and ready of the containers in a status, and may run readiness probes early for it.
+// Probes sets started and ready of the containers in a status, and may start readiness probes early for that.
 type Probes interface {
 	UpdatePodStatus(ctx context.Context, pod *v1.Pod, status *v1.PodStatus)
 }
@@ -36,47 +36,47 @@ type Devices interface {
 	UpdateAllocatedResourcesStatus(pod *v1.Pod, status *v1.PodStatus)
 }
 
-// PodCgroups reads what a pod's cgroup enforces.
+// PodCgroups reads the settings of a pod's cgroup.
 type PodCgroups interface {
 	GetPodCgroupConfig(pod *v1.Pod, name v1.ResourceName) (*cm.ResourceConfig, error)
 }
 
-// Images finds the digested reference of an image.
+// Images returns the digested reference of an image.
 type Images interface {
 	GetImageRef(ctx context.Context, image kubecontainer.ImageSpec) (string, error)
 }
 
-// RuntimeClasses finds the runtime handler of a runtime class; the empty name is the default handler.
+// RuntimeClasses returns the runtime handler of a runtime class; the empty name is the default handler.
 type RuntimeClasses interface {
 	LookupRuntimeHandler(runtimeClass *string) (string, error)
 }
 
-// Evictor may end a pod by itself. It is asked for every status, and must answer at once.
+// Evictor may fail a pod. It is called for every status, and must not block.
 type Evictor interface {
 	ShouldEvict(pod *v1.Pod) lifecycle.ShouldEvictResponse
 }
 
-// Config is what a Generator works with. Only Statuses, Resizes and Reasons are required.
+// Config is what a Generator is made of. Only Statuses, Resizes and Reasons are required.
 type Config struct {
 	Statuses Statuses
 	Resizes  Resizes
 	Reasons  *podstatus.ReasonCache
 	Probes   Probes
 	Devices  Devices
-	// PodCgroups is asked anew each time, because the cgroup tree's layout is complete only once the container manager has
-	// started.
+	// PodCgroups is called for every status, because the layout of the cgroups is complete only after the container
+	// manager has started.
 	PodCgroups     func() PodCgroups
 	Images         Images
 	RuntimeClasses RuntimeClasses
-	// RuntimeHandlers are the handlers that the runtime reported last.
+	// RuntimeHandlers returns the handlers that the runtime reported last.
 	RuntimeHandlers func() []kubecontainer.RuntimeHandler
-	// HostIPs are the node's addresses, primary first. Nil in standalone mode: host addresses are then not reported.
+	// HostIPs returns the node's addresses, primary first. Nil in standalone mode: the status then has no host addresses.
 	HostIPs func(context.Context) ([]net.IP, error)
 	// NodeIPs are the addresses given by --node-ip.
 	NodeIPs []net.IP
-	// Evictors are asked in this order; the first that wants the pod ended decides.
+	// Evictors are called in this order; the first that fails the pod determines reason and message.
 	Evictors []Evictor
-	// Recorder is told when the node's address changes its family; may be nil.
+	// Recorder gets an event when the family of the node's address changes; may be nil.
 	Recorder record.EventRecorderLogger
 	Features Features
 }

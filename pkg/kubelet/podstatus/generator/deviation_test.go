@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// TestImageOfNewestContainer is where we differ from stock on purpose: a container was restarted after the image that
-// it mounts as a volume had changed. Stock reports the image of the container before, and writes it into the previous
-// status, which the status manager shares with all its readers.
+// TestImageOfNewestContainer shows an intended difference from stock: a container was restarted after the image that it
+// mounts as a volume had changed. Stock reports the image of the container before, and modifies the previous status,
+// which the status manager shares with all its readers.
 func TestImageOfNewestContainer(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ImageVolumeWithDigest, true)
 	record := func(n int, state kubecontainer.State, image string) *kubecontainer.Status {
@@ -58,9 +58,9 @@ func TestImageOfNewestContainer(t *testing.T) {
 	}
 }
 
-// TestInitRemovedInPlace is where we differ from stock on purpose, too: all containers are being restarted in place,
-// the init container has been removed already, and the container that triggered it is still there, since it is removed
-// last. Stock takes the init container for completed and counts one more restart with each status.
+// TestInitRemovedInPlace shows an intended difference from stock: all containers are restarted in place, the init
+// container has been removed already, and the container that triggered the restart still exists, since it is removed
+// last. Stock regards the init container as completed and counts one more restart with each status.
 func TestInitRemovedInPlace(t *testing.T) {
 	trigger := v1.Container{Name: "a", RestartPolicyRules: []v1.ContainerRestartRule{{
 		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
@@ -96,9 +96,9 @@ func TestInitRemovedInPlace(t *testing.T) {
 	}
 }
 
-// TestEvictionIsNoSuccess is where we differ from stock on purpose as well: a pod that was evicted and whose process
-// then ends well was evicted all the same. Stock reports it as Succeeded.
-func TestEvictionIsNoSuccess(t *testing.T) {
+// TestEvictedPodThatExitsWithZeroIsFailed shows an intended difference from stock, which reports such a pod as
+// Succeeded.
+func TestEvictedPodThatExitsWithZeroIsFailed(t *testing.T) {
 	s := scenario{
 		pod: &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "a"}}}},
 		runtime: &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
@@ -108,17 +108,17 @@ func TestEvictionIsNoSuccess(t *testing.T) {
 		terminal: true,
 	}
 	if got := stock(t, s.copy()); got.Phase != v1.PodSucceeded {
-		t.Errorf("stock reports %s now, so this is no difference any more", got.Phase)
+		t.Errorf("stock reports %s, which is no difference any more", got.Phase)
 	}
 	if got := ours(s.copy()); got.Phase != v1.PodFailed || got.Reason != "Evicted" || got.Message != s.previous.Message {
 		t.Errorf("ours: %s, %q, %q", got.Phase, got.Reason, got.Message)
 	}
 }
 
-// TestDisruptionIsNoFailure is where we are as stock: a pod that is stopped because the machine goes down, or since a
-// critical pod needs its room, and whose process ends well, has succeeded; one whose process does not has failed for
-// that reason. The condition stays.
-func TestDisruptionIsNoFailure(t *testing.T) {
+// TestDisruptedPodThatExitsWithZeroIsSucceeded: as with stock, a pod that is stopped by node shutdown or preemption is
+// Succeeded if its container exits with code 0, and is Failed with the reason of the disruption otherwise. The
+// condition DisruptionTarget stays.
+func TestDisruptedPodThatExitsWithZeroIsSucceeded(t *testing.T) {
 	for _, reason := range []string{"Terminated", events.PreemptContainer} {
 		for code, want := range map[int]v1.PodStatus{
 			0: {Phase: v1.PodSucceeded}, 137: {Phase: v1.PodFailed, Reason: reason, Message: "disrupted"},

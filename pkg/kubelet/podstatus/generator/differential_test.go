@@ -39,34 +39,34 @@ var gateSets = map[string]map[featuregate.Feature]bool{
 	},
 }
 
-// TestSameAsStock holds every pod status against the one that the stock kubelet makes of the same facts.
+// TestSameAsStock compares each status with the one that the stock kubelet generates from the same input.
 func TestSameAsStock(t *testing.T) {
 	for name, gates := range gateSets {
 		t.Run(name, func(t *testing.T) {
 			featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, gates)
 			rapid.Check(t, func(rt *rapid.T) {
-				s := dice{rt}.scenario()
-				s.withoutForgottenInits()
+				s := drawer{rt}.scenario()
+				s.dropRemovedInitContainers()
 				want := stock(t, s.copy())
 				got := ours(s.copy())
-				if s.failedForAReason() {
-					// Where we differ on purpose: TestEvictionIsNoSuccess. Only what the API server shows is stronger.
+				if s.failedByAgent() {
+					// An intended difference, see TestEvictedPodThatExitsWithZeroIsFailed. The phase at the API server has priority.
 					if s.pod.Status.Phase != v1.PodSucceeded && (got.Phase != v1.PodFailed || got.Reason == "") {
 						rt.Fatalf("the agent failed the pod, and its status is %s for reason %q", got.Phase, got.Reason)
 					}
 					return
 				}
 				if !equality.Semantic.DeepEqual(want, got) {
-					rt.Fatalf("our status differs from stock's (-stock +ours):\n%s", cmp.Diff(want, got))
+					rt.Fatalf("the status differs from stock's (-stock +ours):\n%s", cmp.Diff(want, got))
 				}
 			})
 		})
 	}
 }
 
-// failedForAReason is true when the agent has reported that the pod failed, and why, for a reason that also counts
-// against containers that end well.
-func (s scenario) failedForAReason() bool {
+// failedByAgent is true when the agent has reported that the pod failed, with a reason that also applies to a pod whose
+// containers exit with code 0.
+func (s scenario) failedByAgent() bool {
 	previous := s.previousStatus()
 	return previous.Phase == v1.PodFailed &&
 		!slices.Contains([]string{"", "Terminated", events.PreemptContainer}, previous.Reason)
@@ -79,11 +79,11 @@ func (s scenario) previousStatus() *v1.PodStatus {
 	return s.previous
 }
 
-// TestInputUnchanged makes sure that nothing that is shared with other readers is written to.
-func TestInputUnchanged(t *testing.T) {
+// TestInputIsNotModified checks that Generate does not write to objects that it shares with other readers.
+func TestInputIsNotModified(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, gateSets["all on"])
 	rapid.Check(t, func(rt *rapid.T) {
-		s := dice{rt}.scenario()
+		s := drawer{rt}.scenario()
 		before := s.copy()
 		ours(s)
 		if !equality.Semantic.DeepEqual(before.pod, s.pod) || !equality.Semantic.DeepEqual(before.previous, s.previous) ||
@@ -93,7 +93,7 @@ func TestInputUnchanged(t *testing.T) {
 	})
 }
 
-// copy keeps one side of a comparison from seeing what the other changes: stock writes into the previous status.
+// copy separates the two sides of a comparison, since stock modifies the previous status.
 func (s scenario) copy() scenario {
 	c := s
 	c.pod = s.pod.DeepCopy()
@@ -111,8 +111,8 @@ func (s scenario) copy() scenario {
 	return c
 }
 
-// withoutForgottenInits leaves out what we do differently on purpose; see TestInitRemovedInPlace.
-func (s *scenario) withoutForgottenInits() {
+// dropRemovedInitContainers removes the cause of an intended difference, see TestInitRemovedInPlace.
+func (s *scenario) dropRemovedInitContainers() {
 	previous := s.previous
 	if previous == nil {
 		previous = &s.pod.Status
@@ -125,13 +125,13 @@ func (s *scenario) withoutForgottenInits() {
 	})
 }
 
-// TestSettles makes status after status of a runtime that does not change: it must come to rest, or the API server
-// would get an update with each synchronization, and restart counts would grow by themselves. Start errors are left
-// out: one that stays recorded for an init container which the runtime has forgotten makes the status alternate, in
-// stock too, but a start that goes well clears it.
-func TestSettles(t *testing.T) {
+// TestStatusConverges generates successive statuses while the runtime does not change. The status must become constant;
+// otherwise every synchronization would update the API server, and restart counts would grow. Start errors are left
+// out: if one stays recorded for an init container that the runtime has removed, the status alternates, as in stock,
+// until a successful start clears the error.
+func TestStatusConverges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := dice{rt}.scenario()
+		s := drawer{rt}.scenario()
 		s.startResults = kubecontainer.PodSyncResult{}
 		var before v1.PodStatus
 		for range 4 {
@@ -142,7 +142,7 @@ func TestSettles(t *testing.T) {
 			s.previous = &status
 		}
 		if !equality.Semantic.DeepEqual(before, *s.previous) {
-			rt.Fatalf("the status goes on changing:\n%s", cmp.Diff(before, *s.previous))
+			rt.Fatalf("the status does not converge:\n%s", cmp.Diff(before, *s.previous))
 		}
 	})
 }

@@ -1,3 +1,2 @@
-// Package generator collects from the managers what a pod status is made of, has podstatus compute it, and logs the
-// notes.
+// Package generator collects the input of a pod status from the managers, calls podstatus.Generate, and logs its notes.
 package generator

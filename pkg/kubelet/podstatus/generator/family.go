@@ -6,10 +6,10 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// warnOfFamily tells users when the node's first address has become one of the other IP family: with an external cloud
-// provider the kubelet detects an address of its own first, and the provider may choose another. Stock has the same
-// event, and looks for the earlier address where it has not been filled in yet, so that it never writes it.
-func (g *Generator) warnOfFamily(logger klog.Logger, pod *v1.Pod, before, now string) {
+// warnOfFamilyChange sends an event when the IP family of the node's first address changes: with an external cloud
+// provider the kubelet first detects an address itself, and the provider may choose another one. Stock has the same
+// event and never sends it, because it reads the previous address where it is not set yet.
+func (g *Generator) warnOfFamilyChange(logger klog.Logger, pod *v1.Pod, before, now string) {
 	if g.cfg.Recorder == nil || before == "" || now == "" {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 )
 
-// The family of the node's address is told of when it changes, and only then.
+// The event is sent when the family of the node's address changes, and only then.
 func TestHostAddressOfOtherFamily(t *testing.T) {
 	tests := []struct {
 		before, now string
@@ -31,7 +31,7 @@ func TestHostAddressOfOtherFamily(t *testing.T) {
 			Statuses: statuses, Resizes: statuses, Reasons: podstatus.NewReasonCache(), Recorder: recorder,
 			HostIPs: func(context.Context) ([]net.IP, error) { return []net.IP{net.ParseIP(tc.now)}, nil },
 		})
-		g.Generate(quiet(), &v1.Pod{Status: v1.PodStatus{HostIP: tc.before}}, nil, false)
+		g.Generate(silentContext(), &v1.Pod{Status: v1.PodStatus{HostIP: tc.before}}, nil, false)
 		got := ""
 		select {
 		case got = <-recorder.Events:

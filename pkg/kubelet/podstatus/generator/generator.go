@@ -11,17 +11,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 )
 
-// Generator makes pod statuses. It is safe for concurrent use.
+// Generator generates pod statuses. It is safe for concurrent use.
 type Generator struct {
 	cfg Config
 }
 
-// New returns a generator. It starts nothing.
+// New returns a generator. It starts no goroutine.
 func New(cfg Config) *Generator { return &Generator{cfg: cfg} }
 
-// Generate makes the status of a pod from what the runtime reports. It is meant for pod workers, while they
-// synchronize, terminate or clean up that pod. The pod must carry its allocated resources. terminal is true once no
-// container of it will be started any more; the status manager's conditions about a resize of the pod are then cleared.
+// Generate returns the status of a pod whose state in the runtime is given. It is called by the worker of the pod,
+// while it synchronizes, terminates or cleans up the pod. The pod must have its allocated resources. terminal is true
+// when no container of the pod runs or will be started; the status manager's conditions about a resize are then
+// cleared.
 func (g *Generator) Generate(
 	ctx context.Context, pod *v1.Pod, runtime *kubecontainer.PodStatus, terminal bool,
 ) v1.PodStatus {
@@ -44,7 +45,7 @@ func (g *Generator) Generate(
 		ResizeConditions:  g.resizeConditions(pod, terminal),
 	})
 	logNotes(logger, pod, notes)
-	g.warnOfFamily(logger, pod, previous.HostIP, status.HostIP)
+	g.warnOfFamilyChange(logger, pod, previous.HostIP, status.HostIP)
 	logger.V(4).Info("Got phase for pod", "pod", klog.KObj(pod), "oldPhase", previous.Phase, "phase", status.Phase)
 	return status
 }
@@ -58,7 +59,7 @@ func (g *Generator) eviction(pod *v1.Pod) *podstatus.Eviction {
 	return nil
 }
 
-// hostIPs is nil while the node is not known.
+// hostIPs returns nil while the node is not registered.
 func (g *Generator) hostIPs(ctx context.Context) []net.IP {
 	if g.cfg.HostIPs == nil {
 		return nil

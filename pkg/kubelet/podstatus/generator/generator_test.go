@@ -13,31 +13,31 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 )
 
-// TestLeastConfig is a generator with nothing but what it cannot do without.
-func TestLeastConfig(t *testing.T) {
+// TestMinimalConfig uses a generator that has only the required fields.
+func TestMinimalConfig(t *testing.T) {
 	statuses := &fakeStatuses{}
 	g := generator.New(generator.Config{Statuses: statuses, Resizes: statuses, Reasons: podstatus.NewReasonCache()})
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
-	if s := g.Generate(quiet(), pod, nil, false); s.Phase != v1.PodPending || len(s.ContainerStatuses) != 1 {
+	if s := g.Generate(silentContext(), pod, nil, false); s.Phase != v1.PodPending || len(s.ContainerStatuses) != 1 {
 		t.Errorf("status is %+v", s)
 	}
 	if statuses.cleared != 0 {
 		t.Error("resize conditions of a pod that is not terminal were cleared")
 	}
-	g.Generate(quiet(), pod, nil, true)
+	g.Generate(silentContext(), pod, nil, true)
 	if statuses.cleared != 2 {
 		t.Errorf("%d resize conditions were cleared", statuses.cleared)
 	}
 }
 
-func TestUnknownNode(t *testing.T) {
+func TestNoHostIPsBeforeRegistration(t *testing.T) {
 	statuses := &fakeStatuses{}
 	g := generator.New(generator.Config{
 		Statuses: statuses, Resizes: statuses, Reasons: podstatus.NewReasonCache(),
 		HostIPs: func(context.Context) ([]net.IP, error) { return nil, errors.New("no node yet") },
 	})
 	pod := &v1.Pod{Spec: v1.PodSpec{HostNetwork: true}}
-	if s := g.Generate(quiet(), pod, nil, false); s.HostIP != "" || s.PodIP != "" {
+	if s := g.Generate(silentContext(), pod, nil, false); s.HostIP != "" || s.PodIP != "" {
 		t.Errorf("addresses are %q and %q", s.HostIP, s.PodIP)
 	}
 }
@@ -69,7 +69,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 		pod := &v1.Pod{Spec: v1.PodSpec{RuntimeClassName: &class, Containers: []v1.Container{{
 			Name: "a", VolumeMounts: []v1.VolumeMount{{Name: "v", ReadOnly: true, RecursiveReadOnly: &enabled}},
 		}}}}
-		s := g.Generate(quiet(), pod, nil, false)
+		s := g.Generate(silentContext(), pod, nil, false)
 		if got := *s.ContainerStatuses[0].VolumeMounts[0].RecursiveReadOnly; got != want {
 			t.Errorf("class %q: mode %q, want %q", class, got, want)
 		}

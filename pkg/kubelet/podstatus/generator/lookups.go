@@ -36,7 +36,7 @@ func (g *Generator) imageRef(ctx context.Context, image *runtimeapi.ImageSpec) (
 	return g.cfg.Images.GetImageRef(ctx, spec)
 }
 
-// podCgroup reads the pod's cgroup. What cannot be read stays nil, and what was reported before is then kept.
+// podCgroup reads the pod's cgroup. A value that cannot be read is nil; the value of the previous status is then kept.
 func (g *Generator) podCgroup(ctx context.Context, pod *v1.Pod) podstatus.CgroupResources {
 	cgroups := g.cfg.PodCgroups()
 	read := func(name v1.ResourceName) *cm.ResourceConfig {

@@ -22,16 +22,16 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// dice draws random parts of a scenario.
-type dice struct{ *rapid.T }
+// drawer draws random parts of a scenario.
+type drawer struct{ *rapid.T }
 
-func (d dice) yes(what string) bool { return rapid.Bool().Draw(d.T, what) }
+func (d drawer) yes(what string) bool { return rapid.Bool().Draw(d.T, what) }
 
-func (d dice) upTo(n int, what string) int { return rapid.IntRange(0, n).Draw(d.T, what) }
+func (d drawer) upTo(n int, what string) int { return rapid.IntRange(0, n).Draw(d.T, what) }
 
-func pick[T any](d dice, what string, from ...T) T { return rapid.SampledFrom(from).Draw(d.T, what) }
+func pick[T any](d drawer, what string, from ...T) T { return rapid.SampledFrom(from).Draw(d.T, what) }
 
-func (d dice) scenario() scenario {
+func (d drawer) scenario() scenario {
 	pod := d.pod()
 	s := scenario{
 		pod:          pod,
@@ -57,7 +57,7 @@ func (d dice) scenario() scenario {
 	return s
 }
 
-func (d dice) pod() *v1.Pod {
+func (d drawer) pod() *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: "uid", Name: "pod", Namespace: "ns", Generation: 3, Annotations: map[string]string{},
@@ -103,7 +103,7 @@ func (d dice) pod() *v1.Pod {
 	return pod
 }
 
-func (d dice) container(name string) v1.Container {
+func (d drawer) container(name string) v1.Container {
 	c := v1.Container{Name: name, Image: "image-of-" + name, Resources: d.resources()}
 	if d.yes("ownPolicy") {
 		c.RestartPolicy = ptr.To(pick(d, "containerPolicy",
@@ -132,11 +132,11 @@ func (d dice) container(name string) v1.Container {
 	return c
 }
 
-func (d dice) resources() v1.ResourceRequirements {
+func (d drawer) resources() v1.ResourceRequirements {
 	return v1.ResourceRequirements{Requests: d.resourceList(), Limits: d.resourceList()}
 }
 
-func (d dice) resourceList() v1.ResourceList {
+func (d drawer) resourceList() v1.ResourceList {
 	list := pick(d, "list", nil, v1.ResourceList{})
 	if list == nil {
 		return nil
@@ -150,21 +150,21 @@ func (d dice) resourceList() v1.ResourceList {
 	return list
 }
 
-func (d dice) cpu() *resource.Quantity {
+func (d drawer) cpu() *resource.Quantity {
 	return d.quantity("cpu", "0", "1m", "2m", "3m", "10m", "11m", "1")
 }
 
-func (d dice) memory() *resource.Quantity { return d.quantity("memory", "0", "1", "32Mi", "64Mi") }
+func (d drawer) memory() *resource.Quantity { return d.quantity("memory", "0", "1", "32Mi", "64Mi") }
 
-func (d dice) quantity(what string, from ...string) *resource.Quantity {
+func (d drawer) quantity(what string, from ...string) *resource.Quantity {
 	if !d.yes("has-" + what) {
 		return nil
 	}
 	return ptr.To(resource.MustParse(pick(d, what, from...)))
 }
 
-// runtime draws up to three containers of each name, the newest first as the runtime lists them, or not in order.
-func (d dice) runtime(pod *v1.Pod) *kubecontainer.PodStatus {
+// runtime draws up to three containers of each name, the newest first as in the list of the runtime, or in any order.
+func (d drawer) runtime(pod *v1.Pod) *kubecontainer.PodStatus {
 	status := &kubecontainer.PodStatus{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
 	status.IPs = pick(d, "ips", nil, []string{"10.1.0.1"}, []string{"fd01::1", "10.1.0.1"},
 		[]string{"010.1.0.1", "odd", "fd01::1"})
@@ -182,7 +182,7 @@ func (d dice) runtime(pod *v1.Pod) *kubecontainer.PodStatus {
 	seen := map[string]bool{}
 	for _, r := range status.ContainerStatuses {
 		if seen[r.Name] {
-			// Stock lets the image of an older container win over the newest one's.
+			// Stock reports the image of an older container.
 			r.Mounts = nil
 		}
 		seen[r.Name] = true
@@ -201,7 +201,7 @@ func (d dice) runtime(pod *v1.Pod) *kubecontainer.PodStatus {
 	return status
 }
 
-func (d dice) record(name string, age int) *kubecontainer.Status {
+func (d drawer) record(name string, age int) *kubecontainer.Status {
 	r := &kubecontainer.Status{
 		ID:   kubecontainer.ContainerID{Type: "test", ID: fmt.Sprintf("%s-%d", name, d.upTo(1, "id"))},
 		Name: name,
@@ -228,7 +228,7 @@ func (d dice) record(name string, age int) *kubecontainer.Status {
 	return r
 }
 
-func (d dice) podStatus(pod *v1.Pod) v1.PodStatus {
+func (d drawer) podStatus(pod *v1.Pod) v1.PodStatus {
 	s := v1.PodStatus{
 		Phase:  pick(d, "phase", "", v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodSucceeded, v1.PodFailed),
 		Reason: pick(d, "reason", "", "Why", "Terminated", "Preempting"), Message: pick(d, "message", "", "because"),
@@ -251,7 +251,7 @@ func (d dice) podStatus(pod *v1.Pod) v1.PodStatus {
 	return s
 }
 
-func (d dice) containerStatuses(containers []v1.Container) []v1.ContainerStatus {
+func (d drawer) containerStatuses(containers []v1.Container) []v1.ContainerStatus {
 	var statuses []v1.ContainerStatus
 	for i := range containers {
 		if !d.yes("known") {
@@ -269,7 +269,7 @@ func (d dice) containerStatuses(containers []v1.Container) []v1.ContainerStatus 
 	return statuses
 }
 
-func (d dice) state() v1.ContainerState {
+func (d drawer) state() v1.ContainerState {
 	switch d.upTo(3, "oldState") {
 	case 0:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
@@ -285,7 +285,7 @@ func (d dice) state() v1.ContainerState {
 	}
 }
 
-func (d dice) startResults(pod *v1.Pod) kubecontainer.PodSyncResult {
+func (d drawer) startResults(pod *v1.Pod) kubecontainer.PodSyncResult {
 	var result kubecontainer.PodSyncResult
 	for _, name := range containerNames(pod) {
 		if d.yes("startError") {
@@ -297,7 +297,7 @@ func (d dice) startResults(pod *v1.Pod) kubecontainer.PodSyncResult {
 	return result
 }
 
-func (d dice) cgroup() map[v1.ResourceName]*cm.ResourceConfig {
+func (d drawer) cgroup() map[v1.ResourceName]*cm.ResourceConfig {
 	configs := map[v1.ResourceName]*cm.ResourceConfig{}
 	if d.yes("cgroupMemory") {
 		configs[v1.ResourceMemory] = &cm.ResourceConfig{Memory: ptr.To(pick[int64](d, "memoryMax", -1, 0, 1<<26))}

@@ -32,7 +32,7 @@ type scenario struct {
 
 func (s scenario) shouldEvict(*v1.Pod) lifecycle.ShouldEvictResponse { return *s.evict }
 
-// managers are fakes of what a pod status is asked from. Only what is called is there; anything else panics.
+// managers are fakes of the managers that the generator calls. Other methods panic.
 type managers struct {
 	statuses   *fakeStatuses
 	probes     fakeProbes
@@ -70,7 +70,7 @@ func (f *fakeStatuses) ClearPodResizeInProgressCondition(types.UID) (int64, bool
 	return 0, true
 }
 
-// fakeProbes finds containers started that run, and ready those whose name does not end in "1".
+// fakeProbes sets started for running containers, and ready for those whose name does not end in "1".
 type fakeProbes struct{ prober.Manager }
 
 func (fakeProbes) UpdatePodStatus(_ context.Context, _ *v1.Pod, status *v1.PodStatus) {

@@ -25,8 +25,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 )
 
-// The stock function that makes a pod status. It is a method of a kubelet that is otherwise empty: only what it reads
-// is set.
+// stockGenerate is the stock function that generates a pod status. It is a method of a kubelet with only the fields set
+// that it reads.
 //
 //go:linkname stockGenerate k8s.io/kubernetes/pkg/kubelet.(*Kubelet).generateAPIPodStatus
 func stockGenerate(
@@ -62,7 +62,7 @@ func stock(t testing.TB, s scenario) v1.PodStatus {
 		set(t, kl, "nodeLister", corelisters.NewNodeLister(indexer))
 		set(t, kl, "nodeName", types.NodeName(nodeName))
 	}
-	return stockGenerate(kl, quiet(), s.pod, s.runtime, s.terminal)
+	return stockGenerate(kl, silentContext(), s.pod, s.runtime, s.terminal)
 }
 
 // ours runs one scenario through the generator.
@@ -89,7 +89,7 @@ func ours(s scenario) v1.PodStatus {
 	if s.node != nil {
 		cfg.HostIPs = func(context.Context) ([]net.IP, error) { return utilnode.GetNodeHostIPs(s.node) }
 	}
-	return generator.New(cfg).Generate(quiet(), s.pod, s.runtime, s.terminal)
+	return generator.New(cfg).Generate(silentContext(), s.pod, s.runtime, s.terminal)
 }
 
 func set[T any](t testing.TB, kl *kubelet.Kubelet, name string, value T) {
@@ -122,5 +122,5 @@ func node(addresses ...string) *v1.Node {
 	return n
 }
 
-// quiet is a context whose logger drops everything: random pods give a lot to complain about.
-func quiet() context.Context { return klog.NewContext(context.Background(), klog.Logger{}) }
+// silentContext returns a context whose logger discards everything, since random pods cause many error messages.
+func silentContext() context.Context { return klog.NewContext(context.Background(), klog.Logger{}) }

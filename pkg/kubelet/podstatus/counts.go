@@ -5,25 +5,25 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// tally counts containers by what they mean for the pod's phase. Ephemeral containers mean nothing.
-type tally struct {
-	// initPending are init containers that have still to end.
+// containerCounts counts containers by their effect on the pod's phase. Ephemeral containers have none.
+type containerCounts struct {
+	// initPending are init containers that have not terminated.
 	initPending int
-	// initFailedForGood are init containers that failed and will not be tried again.
+	// initFailedForGood are init containers that failed and will not be restarted.
 	initFailedForGood int
-	// sidecarPending are restartable init containers that have not started yet, or are not known to have.
+	// sidecarPending are restartable init containers that have not started, as far as the status shows.
 	sidecarPending int
 
 	// Sidecars and regular containers:
 	running, waiting, unknown int
 
-	// Regular containers that have ended, how many of them will stay so, and how many ended well. One that waits for its
-	// restart has ended, but not well.
+	// Regular containers that have terminated, those of them that will not be restarted, and those that exited with code
+	// 0. A container that waits for its restart is stopped, but not succeeded.
 	stopped, stoppedForGood, succeeded int
 }
 
-func tallyContainers(rules restartRules, status *v1.PodStatus) tally {
-	var t tally
+func countContainers(rules restartRules, status *v1.PodStatus) containerCounts {
+	var t containerCounts
 	for i := range rules.spec.InitContainers {
 		c := &rules.spec.InitContainers[i]
 		s := statusOf(c.Name, status)
@@ -52,8 +52,8 @@ func statusOf(name string, status *v1.PodStatus) *v1.ContainerStatus {
 	return nil
 }
 
-func (t *tally) addInit(rules restartRules, c *v1.Container, s *v1.ContainerStatus) {
-	end, waiting := lastEnd(s)
+func (t *containerCounts) addInit(rules restartRules, c *v1.Container, s *v1.ContainerStatus) {
+	end, waiting := lastTermination(s)
 	switch {
 	case end == nil:
 		t.initPending++
@@ -62,10 +62,9 @@ func (t *tally) addInit(rules restartRules, c *v1.Container, s *v1.ContainerStat
 	}
 }
 
-// addSidecar counts a restartable init container. One that has ended, or waits for its restart, does not matter: its
-// end is not the pod's end.
-func (t *tally) addSidecar(s *v1.ContainerStatus) {
-	end, waiting := lastEnd(s)
+// addSidecar counts a restartable init container. One that has terminated has no effect on the phase.
+func (t *containerCounts) addSidecar(s *v1.ContainerStatus) {
+	end, waiting := lastTermination(s)
 	switch {
 	case s == nil:
 		t.unknown++
@@ -84,8 +83,8 @@ func (t *tally) addSidecar(s *v1.ContainerStatus) {
 	}
 }
 
-func (t *tally) addRegular(rules restartRules, c *v1.Container, s *v1.ContainerStatus) {
-	end, waiting := lastEnd(s)
+func (t *containerCounts) addRegular(rules restartRules, c *v1.Container, s *v1.ContainerStatus) {
+	end, waiting := lastTermination(s)
 	switch {
 	case s != nil && s.State.Running != nil:
 		t.running++
@@ -98,7 +97,7 @@ func (t *tally) addRegular(rules restartRules, c *v1.Container, s *v1.ContainerS
 	}
 }
 
-func (t *tally) addStopped(restarts, succeeded bool) {
+func (t *containerCounts) addStopped(restarts, succeeded bool) {
 	t.stopped++
 	if !restarts {
 		t.stoppedForGood++
@@ -108,9 +107,9 @@ func (t *tally) addStopped(restarts, succeeded bool) {
 	}
 }
 
-// lastEnd returns how a container that does not run has ended, nil if it never has (or runs), and whether it is waiting
-// now.
-func lastEnd(s *v1.ContainerStatus) (end *v1.ContainerStateTerminated, waiting bool) {
+// lastTermination returns the last termination of a container that does not run, nil if there is none or if it runs,
+// and whether it is waiting.
+func lastTermination(s *v1.ContainerStatus) (end *v1.ContainerStateTerminated, waiting bool) {
 	switch {
 	case s == nil, s.State.Running != nil:
 		return nil, false
