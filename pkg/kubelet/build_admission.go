@@ -65,22 +65,22 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 	}
 	b.admission.victims = preemption.NewHandler(preemption.Config{
 		Pods: preemptionPods{b}, Lifecycle: b.pods.lifecycle, Kill: b.workers.workers.KillPod,
-		EverythingTried: b.workers.workers.EverythingTried, Over: b.pressure.room.Call, Recorder: b.Observability.Recorder,
+		EverythingTried: b.workers.workers.EverythingTried, OnAttemptEnd: b.pressure.room.RequestRetry, Recorder: b.Observability.Recorder,
 	})
-	predicates := admission.NewHandover(
+	predicates := admission.NewBeforeAndAfterPreemption(
 		b.admission.victims.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
 			return lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, failed, containers.UpdatePluginResources)
 		}), b.pressure.room, b.admission.victims)
 	chain := admission.Chain{
-		Resize:      allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
-		Pressure:    b.pressure.eviction,
-		Sysctls:     sysctls,
-		Resources:   containers.GetAllocateResourcesPodAdmitHandler(),
-		Predicates:  predicates,
-		RoomFirst:   admission.NewRoomFirst(predicates, b.admission.victims),
-		AppArmor:    lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
-		PodFeatures: lifecycle.NewPodFeaturesAdmitHandler(),
-		Shutdown:    b.pressure.shutdown,
+		Resize:          allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
+		Pressure:        b.pressure.eviction,
+		Sysctls:         sysctls,
+		Resources:       containers.GetAllocateResourcesPodAdmitHandler(),
+		Predicates:      predicates,
+		EarlyPreemption: admission.NewEarlyPreemption(predicates, b.admission.victims),
+		AppArmor:        lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
+		PodFeatures:     lifecycle.NewPodFeaturesAdmitHandler(),
+		Shutdown:        b.pressure.shutdown,
 	}
 	if enabled(features.NodeDeclaredFeatures) {
 		chain.DeclaredFeatures = lifecycle.NewDeclaredFeaturesAdmitHandler(ndf.DefaultFramework, b.admission.declared.Set, b.admission.declared.Version)
@@ -91,15 +91,15 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 // preemptionPods answers what preemption asks about pods.
 type preemptionPods struct{ b *build }
 
-func (p preemptionPods) Waits(uid types.UID) bool    { return p.b.pressure.room.Holds(uid) }
-func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.b.pressure.readmission.Readmitted(pod) }
+func (p preemptionPods) IsWaiting(uid types.UID) bool { return p.b.pressure.room.IsWaiting(uid) }
+func (p preemptionPods) Readmitted(pod *v1.Pod) bool  { return p.b.pressure.readmission.Readmitted(pod) }
 
 // enteredPods are the active pods with what was allocated to them, without those that wait to enter.
-func (b *build) enteredPods() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Allocated()) }
+func (b *build) enteredPods() []*v1.Pod { return b.pressure.room.Exclude(b.pods.view.Allocated()) }
 
 // enteredPod is the one of enteredPods that has the UID.
 func (b *build) enteredPod(uid types.UID) (*v1.Pod, bool) {
-	if b.pressure.room.Holds(uid) {
+	if b.pressure.room.IsWaiting(uid) {
 		return nil, false
 	}
 	return b.pods.view.AllocatedByUID(uid)

@@ -19,7 +19,7 @@ type loopParts struct {
 func (b *build) makeSyncLoop(context.Context) error {
 	dead := housekeeping.DeadContainers{Statuses: b.pods.cache, Lifecycle: b.pods.lifecycle, Deletor: b.garbage.dead}
 	b.loop.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
-		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers, Gate: b.admission.gate, Room: b.pressure.room,
+		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers, Gate: b.admission.gate, Waiting: b.pressure.room,
 		Resizes: &syncloop.Resizes{
 			Allocations: b.pods.allocations, Status: b.pods.status,
 			Enabled:           enabled(features.InPlacePodVerticalScaling),
@@ -34,7 +34,7 @@ func (b *build) makeSyncLoop(context.Context) error {
 		Inputs: syncloop.Inputs{
 			Pods: b.sources.pods.Updates(), Runtime: b.runtime.events, Devices: b.Machine.ContainerManager.Updates(),
 			Liveness: probes.liveness.Updates(), Readiness: probes.readiness.Updates(), Startup: probes.startup.Updates(),
-			Room: b.pressure.room.Calls(),
+			RetryWaiting: b.pressure.room.RetryRequested(),
 		},
 		Handlers:       b.loop.handlers,
 		RuntimeErrors:  b.volumes.state.RuntimeErrors,

@@ -19,7 +19,7 @@ import (
 type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
-	room        *admission.Room
+	room        *admission.WaitingPods
 	shutdown    *nodeshutdown.Manager
 }
 
@@ -30,26 +30,26 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
-	p.room = b.waitingRoom()
+	p.room = b.newWaitingPods()
 	p.shutdown = b.shutdownManager()
 	return nil
 }
 
-// waitingRoom keeps the pods that wait for the end of pressure.
-func (b *build) waitingRoom() *admission.Room {
-	return admission.NewRoom(admission.RoomConfig{
+// newWaitingPods returns the owner of the pods that wait for admission.
+func (b *build) newWaitingPods() *admission.WaitingPods {
+	return admission.NewWaitingPods(admission.WaitingPodsConfig{
 		Pressure: b.pressure.eviction, Victims: victimsOf{b}, Status: b.pods.status, Recorder: b.Observability.Recorder, Clock: b.clock,
-		Active: b.pods.view.Active, GoingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
-		Bound: func() time.Duration {
+		Active: b.pods.view.Active, ShuttingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
+		MaxWait: func() time.Duration {
 			return min(b.pressure.eviction.Options().WaitForRoom, b.Config.EvictionPressureTransitionPeriod.Duration)
 		},
 	})
 }
 
-// victimsOf leads to preemption, which is built after the room.
+// victimsOf calls preemption, which is built after the waiting pods.
 type victimsOf struct{ b *build }
 
-func (v victimsOf) Making(uid types.UID) bool                { return v.b.admission.victims.Making(uid) }
+func (v victimsOf) InProgress(uid types.UID) bool            { return v.b.admission.victims.InProgress(uid) }
 func (v victimsOf) Begin(ctx context.Context, uid types.UID) { v.b.admission.victims.Begin(ctx, uid) }
 func (v victimsOf) Forget(uid types.UID)                     { v.b.admission.victims.Forget(uid) }
 
@@ -110,7 +110,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Readmitted:                    b.pressure.readmission.Readmitted,
 		Sinks: []eviction.Sink{
 			eviction.OnConditionTrue("node-status", func() { b.node.updater.PressureChanged() }),
-			eviction.OnRelief("admission", func() { b.pressure.room.Call() }),
+			eviction.OnRelief("admission", func() { b.pressure.room.RequestRetry() }),
 		},
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,

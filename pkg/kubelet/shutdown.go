@@ -32,7 +32,7 @@ func (b *build) shutdownManager() *nodeshutdown.Manager {
 // would end their wait, and a cancelled shutdown start them without admission.
 func (b *build) shutdownPods() nodeshutdown.Pods {
 	return nodeshutdown.Pods{
-		Active: func() []*v1.Pod { return b.pressure.room.Without(b.pods.view.Active()) }, Ready: b.sources.ready.AllReady,
+		Active: func() []*v1.Pod { return b.pressure.room.Exclude(b.pods.view.Active()) }, Ready: b.sources.ready.AllReady,
 		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
 		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: func(ctx context.Context, stopped []*v1.Pod) { b.loop.handlers.Restart(ctx, stopped) },
 	}

@@ -18,8 +18,8 @@ func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
 		b.pods.manager.AddPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: name, Name: string(name), Namespace: "default"}})
 	}
 	waiting, _ := b.pods.manager.GetPodByUID("waits")
-	b.pressure.room.Victims = alwaysMaking{}
-	if !b.pressure.room.HoldForVictims(t.Context(), waiting, nil, "full") {
+	b.pressure.room.Victims = preemptionInProgress{}
+	if !b.pressure.room.WaitForVictims(t.Context(), waiting, nil, "full") {
 		t.Fatal("it does not wait")
 	}
 	var stopped []types.UID
@@ -31,9 +31,9 @@ func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
 	}
 }
 
-// alwaysMaking has room made for every pod.
-type alwaysMaking struct{}
+// preemptionInProgress has an attempt for every pod.
+type preemptionInProgress struct{}
 
-func (alwaysMaking) Making(types.UID) bool            { return true }
-func (alwaysMaking) Begin(context.Context, types.UID) {}
-func (alwaysMaking) Forget(types.UID)                 {}
+func (preemptionInProgress) InProgress(types.UID) bool        { return true }
+func (preemptionInProgress) Begin(context.Context, types.UID) {}
+func (preemptionInProgress) Forget(types.UID)                 {}

@@ -115,7 +115,7 @@ func (w *world) begin(t *testing.T) *agent {
 	room := a.admit(view)
 	cleaner := a.cleaner(view, room)
 	a.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
-		Pods: a.pods, Workers: a.workers, Lifecycle: a.workers, Gate: a.gate, Room: room,
+		Pods: a.pods, Workers: a.workers, Lifecycle: a.workers, Gate: a.gate, Waiting: room,
 		Resizes: &syncloop.Resizes{Allocations: noAllocations{}}, Certificates: &podcertificate.NoOpManager{},
 		SourcesReady:         a.ready,
 		RemoveDeadContainers: func(context.Context, types.UID) {},
@@ -462,12 +462,12 @@ func (a *agent) ForceUpdateIfOlder(ctx context.Context, _ time.Time) error {
 }
 
 // admit makes the gate: what asks for nothing but that a pod that was here before is let in.
-func (a *agent) admit(view *podview.View) *admission.Room {
+func (a *agent) admit(view *podview.View) *admission.WaitingPods {
 	a.again = admission.NewReadmission(noAllocations{}, a.store)
-	room := admission.NewRoom(admission.RoomConfig{
+	room := admission.NewWaitingPods(admission.WaitingPodsConfig{
 		Pressure: calm{}, Victims: calm{}, Status: a.statuses, Recorder: &record.FakeRecorder{}, Clock: clock.RealClock{},
-		Active: view.Active, GoingDown: func() bool { return a.shutdown.ShutdownStatus() != nil },
-		Bound: func() time.Duration { return 0 },
+		Active: view.Active, ShuttingDown: func() bool { return a.shutdown.ShutdownStatus() != nil },
+		MaxWait: func() time.Duration { return 0 },
 	})
 	a.gate = admission.NewGate(a, a.again, room, admission.NewRejector(&record.FakeRecorder{}, a.statuses))
 	return room
@@ -532,13 +532,13 @@ func (a *agent) announce(goingDown bool) {
 	a.announced <- goingDown
 }
 
-func (a *agent) cleaner(view *podview.View, room *admission.Room) *housekeeping.Cleaner {
+func (a *agent) cleaner(view *podview.View, room *admission.WaitingPods) *housekeeping.Cleaner {
 	layout := paths.New(filepath.Join(a.w.dir, "root"), filepath.Join(a.w.dir, "logs"))
 	if err := os.MkdirAll(layout.Pods(), 0o750); err != nil {
 		a.t.Fatal(err)
 	}
 	return housekeeping.New(housekeeping.Config{
-		Pods: a.pods, Workers: a.workers, Mirrors: nothing{}, MirrorHolders: a.store, Active: view, Waiting: room.Holds,
+		Pods: a.pods, Workers: a.workers, Mirrors: nothing{}, MirrorHolders: a.store, Active: view, Waiting: room.IsWaiting,
 		Runtime: a, Disk: housekeeping.NewDisk(layout, mount.NewFakeMounter(nil), nothing{}), Probes: nothing{},
 		Statuses: a.statuses, Allocations: nothing{}, UserNamespaces: nothing{}, BackOff: nothing{}, Clock: clock.RealClock{},
 	})
@@ -597,7 +597,7 @@ func (noLock) Close() error { return nil }
 type calm struct{}
 
 func (calm) Judge(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
-func (calm) Making(types.UID) bool                  { return false }
+func (calm) InProgress(types.UID) bool              { return false }
 func (calm) Begin(context.Context, types.UID)       {}
 func (calm) Forget(types.UID)                       {}
 

@@ -1,9 +1,10 @@
-// Package admission decides whether a pod that was bound to this node may start, and tells the API server when it may not.
+// Package admission decides whether a pod that was bound to this node may start, and reports a rejection to the API
+// server.
 //
-// The chain of admit handlers itself is run by stock's allocation manager, which keeps the pods' allocated resources; this
-// package puts the chain together (chain.go), knows which pods ran here before the agent was restarted (readmission.go), keeps
-// those that wait (waiting.go), counts room that changes hands once (handover.go), and turns a refusal into an event, a failed status
-// and a metric (reject.go).
+// Stock's allocation manager runs the chain of admit handlers, because it keeps the pods' allocated resources. This
+// package composes the chain (chain.go), recognizes pods that ran here before the agent was restarted (readmission.go),
+// keeps the pods that wait for admission (waiting.go), runs the predicates before and after a preemption
+// (preemption.go), and turns a refusal into an event, a failed status and a metric (reject.go).
 package admission
 
 import (
@@ -14,54 +15,55 @@ import (
 
 // Allocator runs the chain of admit handlers and records what was allocated. Stock's allocation.Manager implements it.
 type Allocator interface {
-	// AddPod answers whether the pod is admitted beside the active ones, or a one-word reason and a message.
+	// AddPod reports whether the pod is admitted in addition to the active ones. If it is refused, reason is one word.
 	AddPod(active []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string)
 }
 
-// Gate admits, rejects, or lets wait. Its methods are called by the sync loop only, and none of them waits.
+// Gate admits a pod, rejects it, or lets it wait. Only the sync loop may call its methods; none of them blocks.
 type Gate struct {
 	allocator   Allocator
 	readmission *Readmission
-	room        *Room
+	waiting     *WaitingPods
 	rejector    *Rejector
 }
 
-// NewGate returns a gate over the allocator's chain. The handlers in the chain ask the same readmission.
-func NewGate(allocator Allocator, readmission *Readmission, room *Room, rejector *Rejector) *Gate {
-	return &Gate{allocator: allocator, readmission: readmission, room: room, rejector: rejector}
+// NewGate returns a gate over the allocator's chain. The handlers of the chain have to use the same readmission.
+func NewGate(allocator Allocator, readmission *Readmission, waiting *WaitingPods, rejector *Rejector) *Gate {
+	return &Gate{allocator: allocator, readmission: readmission, waiting: waiting, rejector: rejector}
 }
 
-// Admit runs the chain for a pod that is new to this process, or has waited. When it is refused, the refusal is published and
-// false returned; false as well while the pod waits: then the room holds it, and the caller asks again later.
+// Admit runs the chain for a pod that is new to this process or has waited, and returns whether the pod was admitted.
+// It reports a rejection to the API server. It also returns false when the pod has to wait; the caller tries again
+// later.
 func (g *Gate) Admit(ctx context.Context, pod *v1.Pod) bool {
-	if !g.room.Holds(pod.UID) {
-		// A pod that waits did not run before.
+	if !g.waiting.IsWaiting(pod.UID) {
+		// A waiting pod did not run before.
 		done := g.readmission.begin(pod)
 		defer done()
 	}
-	if g.room.Hold(ctx, pod) {
+	if g.waiting.ShouldWait(ctx, pod) {
 		return false
 	}
-	return g.judge(ctx, pod)
+	return g.runHandlers(ctx, pod)
 }
 
-// judge runs the chain. The other pods are listed only now: whatever the pod has waited for is over, and what has ended
-// until then is not in the list. A refusal is worth nothing when one of them has ended meanwhile, or when room was being
-// made for the pod and is not any more.
-func (g *Gate) judge(ctx context.Context, pod *v1.Pod) bool {
+// runHandlers runs the chain with a list of competing pods that is read only now, so that pods which have ended while
+// the pod waited do not count. A refusal has no effect if a competing pod has ended since the list was read, or if a
+// preemption attempt for the pod has ended since: then the chain runs again.
+func (g *Gate) runHandlers(ctx context.Context, pod *v1.Pod) bool {
 	for {
-		making, beside := g.room.Victims.Making(pod.UID), g.room.Beside(pod)
-		ok, reason, message := g.allocator.AddPod(beside, pod)
+		inProgress, competing := g.waiting.Victims.InProgress(pod.UID), g.waiting.Competing(pod)
+		ok, reason, message := g.allocator.AddPod(competing, pod)
 		switch {
 		case ok:
-			g.room.Free(pod.UID)
+			g.waiting.Release(pod.UID)
 			return true
-		case g.room.ended(beside):
-		case g.room.HoldForVictims(ctx, pod, beside, message):
+		case g.waiting.anyEnded(competing):
+		case g.waiting.WaitForVictims(ctx, pod, competing, message):
 			return false
-		case making && !g.room.Victims.Making(pod.UID):
+		case inProgress && !g.waiting.Victims.InProgress(pod.UID):
 		default:
-			g.room.Free(pod.UID)
+			g.waiting.Release(pod.UID)
 			g.rejector.Reject(ctx, pod, reason, message)
 			countRejection(reason)
 			return false

@@ -28,39 +28,40 @@ func pod(uid types.UID) *v1.Pod {
 	}
 }
 
-// node is what a gate works on: an allocator that asks the readmission as a handler of the chain would, a runtime, a checkpoint, a worker.
+// node implements what a gate uses: an allocator whose chain checks the readmission, a runtime, a checkpoint, and pod
+// workers.
 type node struct {
 	readmission  *Readmission
 	runs         []*kubecontainer.Pod
 	checkpointed types.UID
-	// known is the state of the worker of the pod called a, if it has one.
-	known    *podlifecycle.State
-	refuse   string
+	// worker is the state of the worker of pod a, if it has one.
+	worker   *podlifecycle.State
+	reason   string
 	seen     map[types.UID]bool
 	statuses map[types.UID]v1.PodStatus
-	// making are the pods for which others are being stopped.
-	making map[types.UID]bool
-	// begun are the pods for which stopping others was begun.
+	// inProgress are the pods for which preemption is in progress.
+	inProgress map[types.UID]bool
+	// begun are the pods for which an attempt was begun.
 	begun []types.UID
 	// active are the pods that use the node.
 	active []*v1.Pod
 }
 
-func (n *node) Making(uid types.UID) bool              { return n.making[uid] }
+func (n *node) InProgress(uid types.UID) bool          { return n.inProgress[uid] }
 func (n *node) Begin(_ context.Context, uid types.UID) { n.begun = append(n.begun, uid) }
-func (n *node) Forget(uid types.UID)                   { delete(n.making, uid) }
+func (n *node) Forget(uid types.UID)                   { delete(n.inProgress, uid) }
 func (n *node) Active() []*v1.Pod                      { return n.active }
 
 func (n *node) AddPod(_ []*v1.Pod, pod *v1.Pod) (bool, string, string) {
 	n.seen[pod.UID] = n.readmission.Readmitted(pod)
-	return n.refuse == "", n.refuse, "because"
+	return n.reason == "", n.reason, "because"
 }
 
 func (n *node) State(uid types.UID) (podlifecycle.State, bool) {
-	if n.known == nil || uid != "a" {
+	if n.worker == nil || uid != "a" {
 		return podlifecycle.State{}, false
 	}
-	return *n.known, true
+	return *n.worker, true
 }
 
 func (n *node) GetContainerResourceAllocation(uid types.UID, container string) (v1.ResourceRequirements, bool) {
@@ -77,36 +78,38 @@ func newGate(n *node) (*Gate, *record.FakeRecorder) {
 	n.readmission = NewReadmission(n, n)
 	n.readmission.SetRunning(n.runs)
 	recorder := record.NewFakeRecorder(10)
-	room := NewRoom(RoomConfig{
-		Pressure: calm{}, Victims: n, Status: n, Recorder: recorder, Clock: clock.RealClock{},
-		Active: n.Active, GoingDown: func() bool { return false }, Bound: func() time.Duration { return 0 },
+	waiting := NewWaitingPods(WaitingPodsConfig{
+		Pressure: noPressure{}, Victims: n, Status: n, Recorder: recorder, Clock: clock.RealClock{},
+		Active: n.Active, ShuttingDown: func() bool { return false }, MaxWait: func() time.Duration { return 0 },
 	})
-	return NewGate(n, n.readmission, room, NewRejector(recorder, n)), recorder
+	return NewGate(n, n.readmission, waiting, NewRejector(recorder, n)), recorder
 }
 
-// calm has no pressure.
-type calm struct{}
+// noPressure admits every pod.
+type noPressure struct{}
 
-func (calm) Judge(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
+func (noPressure) Judge(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
 
 func container(state kubecontainer.State) *kubecontainer.Container {
 	return &kubecontainer.Container{State: state}
 }
 
 func TestReadmission(t *testing.T) {
+	type containers = []*kubecontainer.Container
 	running, exited := container(kubecontainer.ContainerStateRunning), container(kubecontainer.ContainerStateExited)
+	runs := func(pod kubecontainer.Pod) node { return node{runs: []*kubecontainer.Pod{&pod}} }
 	for name, tc := range map[string]struct {
 		node node
 		want bool
 	}{
 		"a new pod":                        {node{}, false},
-		"a container runs":                 {node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{exited, running}}}}, true},
-		"only its sandbox is up":           {node{runs: []*kubecontainer.Pod{{ID: "a", Sandboxes: []*kubecontainer.Container{running}}}}, true},
-		"everything of it has ended":       {node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{exited}}}}, false},
-		"another pod runs":                 {node{runs: []*kubecontainer.Pod{{ID: "b", Containers: []*kubecontainer.Container{running}}}}, false},
+		"a container runs":                 {runs(kubecontainer.Pod{ID: "a", Containers: containers{exited, running}}), true},
+		"only its sandbox runs":            {runs(kubecontainer.Pod{ID: "a", Sandboxes: containers{running}}), true},
+		"all containers have ended":        {runs(kubecontainer.Pod{ID: "a", Containers: containers{exited}}), false},
+		"another pod runs":                 {runs(kubecontainer.Pod{ID: "b", Containers: containers{running}}), false},
 		"it was admitted before a restart": {node{checkpointed: "a"}, true},
-		"it has a worker":                  {node{known: &podlifecycle.State{Phase: podlifecycle.Syncing}}, true},
-		"its worker stops it":              {node{known: &podlifecycle.State{Phase: podlifecycle.Terminating}}, false},
+		"it has a worker":                  {node{worker: &podlifecycle.State{Phase: podlifecycle.Syncing}}, true},
+		"its worker stops it":              {node{worker: &podlifecycle.State{Phase: podlifecycle.Terminating}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tc.node
@@ -116,15 +119,16 @@ func TestReadmission(t *testing.T) {
 				t.Errorf("readmitted %v, want %v", n.seen["a"], tc.want)
 			}
 			if n.readmission.Readmitted(pod("a")) {
-				t.Error("it is still readmitted after its admission: a resize would be waved through")
+				t.Error("it is still readmitted after its admission: a resize would be admitted without a check")
 			}
 		})
 	}
 }
 
-// A pod that ran before the agent was started is readmitted once. Should its UID come again after its end it is a new pod.
+// A pod that ran before the agent was started is readmitted once. If its UID is used again later, that is a new pod.
 func TestReadmissionIsForTheFirstAdmissionOnly(t *testing.T) {
-	n := node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{container(kubecontainer.ContainerStateRunning)}}}}
+	running := container(kubecontainer.ContainerStateRunning)
+	n := node{runs: []*kubecontainer.Pod{{ID: "a", Containers: []*kubecontainer.Container{running}}}}
 	gate, _ := newGate(&n)
 	for i, want := range []bool{true, false} {
 		if gate.Admit(t.Context(), pod("a")); n.seen["a"] != want {
@@ -133,27 +137,28 @@ func TestReadmissionIsForTheFirstAdmissionOnly(t *testing.T) {
 	}
 }
 
-// Before the runtime has listed its pods one that runs could be rejected: the sync loop must not begin.
+// Before the runtime has listed its pods, a running pod could be rejected: the sync loop must not start.
 func TestReadmissionIsUnhealthyUntilTheRuntimeHasListedItsPods(t *testing.T) {
 	n := &node{}
 	r := NewReadmission(n, n)
 	if ok, err := r.Healthy(); ok || err == nil {
-		t.Errorf("healthy before the runtime has answered: %v", err)
+		t.Errorf("healthy before the runtime has listed its pods: %v", err)
 	}
 	r.SetRunning(nil)
 	if ok, err := r.Healthy(); !ok || err != nil {
-		t.Errorf("not healthy although the runtime has answered: %v", err)
+		t.Errorf("not healthy after the runtime has listed its pods: %v", err)
 	}
 }
 
 func TestRefusalIsPublished(t *testing.T) {
-	n := node{refuse: lifecycle.OutOfCPU}
+	n := node{reason: lifecycle.OutOfCPU}
 	gate, recorder := newGate(&n)
 	if gate.Admit(t.Context(), pod("a")) {
 		t.Fatal("admitted")
 	}
 	status := n.statuses["a"]
-	if status.Phase != v1.PodFailed || status.Reason != "OutOfcpu" || status.Message != "Pod was rejected: because" || status.QOSClass != v1.PodQOSBurstable {
+	if status.Phase != v1.PodFailed || status.Reason != "OutOfcpu" || status.Message != "Pod was rejected: because" ||
+		status.QOSClass != v1.PodQOSBurstable {
 		t.Errorf("status %+v", status)
 	}
 	if event := <-recorder.Events; event != "Warning OutOfcpu because" {
@@ -163,7 +168,8 @@ func TestRefusalIsPublished(t *testing.T) {
 
 func TestRejectionLabelIsBounded(t *testing.T) {
 	for reason, want := range map[string]string{
-		"Evicted": "Evicted", "OutOfmemory": "OutOfmemory", "OutOfexample.com/gpu": "OutOfExtendedResources", "whatever": "Other", "": "Other",
+		"Evicted": "Evicted", "OutOfmemory": "OutOfmemory", "OutOfexample.com/gpu": "OutOfExtendedResources",
+		"whatever": "Other", "": "Other",
 	} {
 		if got := rejectionLabel(reason); got != want {
 			t.Errorf("%q is counted as %q, want %q", reason, got, want)
@@ -177,41 +183,42 @@ func (named) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	return lifecycle.PodAdmitResult{}
 }
 
-// fixed answers what it is told to.
-type fixed struct{ answer lifecycle.PodAdmitResult }
+// fixedResult always returns the same result.
+type fixedResult struct{ result lifecycle.PodAdmitResult }
 
-// attempts are the states of attempts to make room.
-type attempts struct{ making, failed bool }
+// attempts implements Attempts.
+type attempts struct{ inProgress, failed bool }
 
-func (a attempts) Making(types.UID) bool { return a.making }
-func (a attempts) Failed(types.UID) bool { return a.failed }
+func (a attempts) InProgress(types.UID) bool { return a.inProgress }
+func (a attempts) Failed(types.UID) bool     { return a.failed }
 
-func (f fixed) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult { return f.answer }
+func (f fixedResult) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult { return f.result }
 
-// TestD38RoomIsMadeBeforeResourcesAreAllocated: what the predicates say ahead of their turn counts while room is being made, and when
-// that has failed.
-func TestD38RoomIsMadeBeforeResourcesAreAllocated(t *testing.T) {
+// TestD38PreemptionPrecedesAllocation: the early result of the predicates counts while an attempt is in progress, and
+// when one has failed.
+func TestD38PreemptionPrecedesAllocation(t *testing.T) {
 	critical, ordinary := pod("critical"), pod("ordinary")
 	priority := int32(2_000_000_000)
 	critical.Spec.Priority = &priority
-	type answer = lifecycle.PodAdmitResult
-	full, failed, yes := answer{Reason: lifecycle.OutOfCPU}, answer{Reason: lifecycle.UnexpectedAdmissionError}, answer{Admit: true}
+	type result = lifecycle.PodAdmitResult
+	full, failed := result{Reason: lifecycle.OutOfCPU}, result{Reason: lifecycle.UnexpectedAdmissionError}
+	admitted := result{Admit: true}
 	for name, tc := range map[string]struct {
 		pod        *v1.Pod
-		predicates answer
+		predicates result
 		attempts   attempts
-		want       answer
+		want       result
 	}{
-		"there is room":                        {critical, yes, attempts{}, yes},
-		"room is being made":                   {critical, full, attempts{making: true}, full},
-		"room could not be made":               {critical, failed, attempts{failed: true}, failed},
-		"there is room although that failed":   {critical, yes, attempts{failed: true}, yes},
-		"what preemption cannot help with":     {critical, answer{Reason: "NodeAffinity"}, attempts{}, yes},
-		"nobody is there who could be stopped": {critical, failed, attempts{}, yes},
-		"an ordinary pod that does not fit in": {ordinary, full, attempts{}, yes},
+		"it fits":                           {critical, admitted, attempts{}, admitted},
+		"an attempt is in progress":         {critical, full, attempts{inProgress: true}, full},
+		"an attempt has failed":             {critical, failed, attempts{failed: true}, failed},
+		"it fits after a failed attempt":    {critical, admitted, attempts{failed: true}, admitted},
+		"preemption cannot help":            {critical, result{Reason: "NodeAffinity"}, attempts{}, admitted},
+		"there are no victims":              {critical, failed, attempts{}, admitted},
+		"an ordinary pod that does not fit": {ordinary, full, attempts{}, admitted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := NewRoomFirst(fixed{tc.predicates}, tc.attempts)
+			h := NewEarlyPreemption(fixedResult{tc.predicates}, tc.attempts)
 			if got := h.Admit(&lifecycle.PodAdmitAttributes{Pod: tc.pod}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
@@ -221,19 +228,22 @@ func TestD38RoomIsMadeBeforeResourcesAreAllocated(t *testing.T) {
 
 func TestChainOrder(t *testing.T) {
 	chain := Chain{
-		Shutdown: named("shutdown"), DeclaredFeatures: named("declared"), PodFeatures: named("features"), AppArmor: named("apparmor"),
-		Predicates: named("predicates"), Resources: named("resources"), Sysctls: named("sysctls"), RoomFirst: named("room"), Pressure: named("pressure"), Resize: named("resize"),
+		Shutdown: named("shutdown"), DeclaredFeatures: named("declared"), PodFeatures: named("features"),
+		AppArmor: named("apparmor"), Predicates: named("predicates"), Resources: named("resources"),
+		EarlyPreemption: named("early"), Sysctls: named("sysctls"), Pressure: named("pressure"), Resize: named("resize"),
 	}
 	var order []string
 	for _, h := range chain.Handlers() {
 		order = append(order, string(h.(named)))
 	}
-	want := []string{"resize", "pressure", "sysctls", "room", "resources", "predicates", "apparmor", "features", "declared", "shutdown"}
+	want := []string{
+		"resize", "pressure", "sysctls", "early", "resources", "predicates", "apparmor", "features", "declared", "shutdown",
+	}
 	if !slices.Equal(order, want) {
 		t.Errorf("%v, want %v", order, want)
 	}
 	chain.DeclaredFeatures = nil
 	if n := len(chain.Handlers()); n != len(want)-1 {
-		t.Errorf("%d handlers, a missing one is not left out", n)
+		t.Errorf("%d handlers: a nil handler is not left out", n)
 	}
 }

@@ -21,17 +21,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
 )
 
-// TestPreemptionModel plays random histories to the real parts of a node on virtual time: critical pods that come and
-// are deleted, victims that end at once, late, on a rung of the ladder or never, and while a pod is being judged,
-// shutdowns that are cancelled, more pods that wait than there are places, and the stop of the agent. What must
-// hold is in the complaints of the model.
+// TestPreemptionModel applies random histories to the real parts of a node on virtual time: critical pods that arrive
+// and are deleted, victims that end at once, late, in an escalation step, never, or while the admit handlers run,
+// shutdowns that are cancelled, more waiting pods than the limit, and the stop of the agent. The messages of model.fail
+// are the invariants.
 func TestPreemptionModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(rt, "history")
-		var complaints []string
-		synctest.Test(t, func(t *testing.T) { complaints = newModel(t).live(history) })
-		if len(complaints) > 0 {
-			rt.Fatalf("%s", complaints[0])
+		var failures []string
+		synctest.Test(t, func(t *testing.T) { failures = newModel(t).play(history) })
+		if len(failures) > 0 {
+			rt.Fatalf("%s", failures[0])
 		}
 	})
 }
@@ -39,30 +39,31 @@ func TestPreemptionModel(t *testing.T) {
 // capacity of the node in thousandths of a CPU.
 const capacity = 10_000
 
-// kinds of what may happen.
+// Kinds of steps.
 const (
-	ordinaryComes = iota
-	criticalComes
-	staticComes
-	manyCome
-	isDeleted
-	isRemoved
-	endsByItself
-	endsWhileListed
-	endsWhileJudged
-	goesDown
-	timePasses
+	ordinaryArrives = iota
+	criticalArrives
+	staticArrives
+	manyArrive
+	deleted
+	removed
+	ends
+	endsAfterList
+	endsDuringHandlers
+	shutdownToggles
+	timeAdvances
 	kinds
 )
 
-// step is one thing that happens.
+// step is one step of a history.
 type step struct {
 	Kind int
-	// Milli is the size of a pod that comes, Priority how much it matters among its like, Takes how long it stops.
-	Milli    int64
+	// MilliCPU is the request of a pod that arrives, Priority its priority among pods of its kind, StopTime how long it
+	// takes to stop.
+	MilliCPU int64
 	Priority int32
-	Takes    time.Duration
-	// Pod is the number of the pod that something happens to.
+	StopTime time.Duration
+	// Pod is the number of the pod that the step applies to.
 	Pod     int
 	Seconds int
 }
@@ -71,36 +72,36 @@ func drawStep(t *rapid.T) step {
 	kind := rapid.IntRange(0, kinds+6).Draw(t, "kind")
 	switch {
 	case kind >= kinds+3:
-		kind = ordinaryComes
+		kind = ordinaryArrives
 	case kind >= kinds:
-		kind = criticalComes
-	case kind == manyCome && rapid.IntRange(0, 9).Draw(t, "many") > 0:
-		kind = timePasses
+		kind = criticalArrives
+	case kind == manyArrive && rapid.IntRange(0, 9).Draw(t, "many") > 0:
+		kind = timeAdvances
 	}
-	takes := []time.Duration{0, 3 * time.Second, grace, 16 * time.Second, 28 * time.Second, 42 * time.Second, never}
+	stopTimes := []time.Duration{0, 3 * time.Second, grace, 16 * time.Second, 28 * time.Second, 42 * time.Second, never}
 	return step{
 		Kind:     kind,
-		Milli:    500 * rapid.Int64Range(1, 12).Draw(t, "size"),
+		MilliCPU: 500 * rapid.Int64Range(1, 12).Draw(t, "size"),
 		Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
-		Takes:    rapid.SampledFrom(takes).Draw(t, "takes"),
+		StopTime: rapid.SampledFrom(stopTimes).Draw(t, "stopTime"),
 		Pod:      rapid.IntRange(0, 30).Draw(t, "pod"),
 		Seconds:  rapid.IntRange(1, 50).Draw(t, "seconds"),
 	}
 }
 
-// model is a world with a second opinion about what has to be done in it.
+// model is a world with a second implementation of the decisions, and checks on what the first one does.
 type model struct {
 	*world
 	pods []*v1.Pod
-	// gone are the pods that were deleted or removed from their source.
+	// gone are the pods that were deleted, or removed from their source.
 	gone, removed map[types.UID]bool
-	complaints    []string
-	// making is the pod for which an attempt begins at this moment, and taken the priorities of the pods that are
+	failures      []string
+	// preemptor is the pod whose attempt begins at this moment, victimPriorities the priorities of the pods that are
 	// stopped for it.
-	making  types.UID
-	taken   []int32
-	stopped bool
-	// idle counts for how many seconds a pod waits although its room is there, stalled although nothing is being stopped.
+	preemptor        types.UID
+	victimPriorities []int32
+	stopped          bool
+	// idle counts the seconds for which a pod waits although it would fit, stalled those in which nothing is stopping.
 	idle, stalled map[types.UID]int
 }
 
@@ -109,81 +110,81 @@ func newModel(t *testing.T) *model {
 		world: newWorld(t), gone: map[types.UID]bool{}, removed: map[types.UID]bool{},
 		idle: map[types.UID]int{}, stalled: map[types.UID]int{},
 	}
-	m.begun, m.asked, m.rejected = m.begins, m.stops, m.rejects
+	m.onBegin, m.onKill, m.onReject = m.checkBegin, m.checkKill, m.checkReject
 	return m
 }
 
-func (m *model) complain(format string, args ...any) {
-	m.complaints = append(m.complaints, fmt.Sprintf(format, args...))
+func (m *model) fail(format string, args ...any) {
+	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// live plays a history, gives what is under way time to end, and stops the agent.
-func (m *model) live(history []step) []string {
+// play applies a history, waits until attempts have ended, and stops the agent.
+func (m *model) play(history []step) []string {
 	for _, s := range history {
-		m.happen(s)
+		m.apply(s)
 	}
 	m.shutdown = false
 	m.elapse(70)
-	m.happen(step{Kind: criticalComes, Milli: 3000, Priority: 2})
+	m.apply(step{Kind: criticalArrives, MilliCPU: 3000, Priority: 2})
 	m.stopped = true
 	m.stop()
 	<-m.ended
 	m.AskAgain(m.ctx)
-	m.comes(critical("too-late", 2000), 0)
+	m.arrive(critical("too-late", 2000), 0)
 	if err := m.workers.Stop(context.Background()); err != nil {
-		m.complain("%v", err)
+		m.fail("%v", err)
 	}
 	m.AskAgain(m.ctx)
-	return m.complaints
+	return m.failures
 }
 
-func (m *model) happen(s step) {
+func (m *model) apply(s step) {
 	name := fmt.Sprintf("pod-%02d", len(m.pods))
 	var pod *v1.Pod
 	if len(m.pods) > 0 {
 		pod = m.pods[s.Pod%len(m.pods)]
 	}
 	switch {
-	case s.Kind == ordinaryComes || s.Kind == staticComes:
-		p := sized(name, s.Milli)
+	case s.Kind == ordinaryArrives || s.Kind == staticArrives:
+		p := newPod(name, s.MilliCPU)
 		*p.Spec.Priority = s.Priority
-		if s.Kind == staticComes {
+		if s.Kind == staticArrives {
 			p.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource
 		}
-		m.comes(p, s.Takes)
-	case s.Kind == criticalComes:
-		m.comes(important(name, s), s.Takes)
-	case s.Kind == manyCome:
+		m.arrive(p, s.StopTime)
+	case s.Kind == criticalArrives:
+		m.arrive(important(name, s), s.StopTime)
+	case s.Kind == manyArrive:
 		for i := range 60 + s.Pod%10 {
-			m.comes(critical(fmt.Sprintf("%s-%02d", name, i), 10), s.Takes)
+			m.arrive(critical(fmt.Sprintf("%s-%02d", name, i), 10), s.StopTime)
 		}
-	case s.Kind == goesDown:
+	case s.Kind == shutdownToggles:
 		m.shutdown = !m.shutdown
-	case s.Kind == timePasses:
+	case s.Kind == timeAdvances:
 		m.elapse(s.Seconds)
 	case pod == nil || m.gone[pod.UID]:
-	case s.Kind == isDeleted:
+	case s.Kind == deleted:
 		m.gone[pod.UID] = true
 		m.delete(pod)
-		m.leaves(pod)
-	case s.Kind == isRemoved:
+		m.checkRemoved(pod)
+	case s.Kind == removed:
 		m.gone[pod.UID], m.removed[pod.UID] = true, true
 		m.Remove(m.ctx, []*v1.Pod{pod})
 		synctest.Wait()
-		m.leaves(pod)
-	case s.Kind == endsByItself:
+		m.checkRemoved(pod)
+	case s.Kind == ends:
 		if m.runs(pod) {
 			m.kill(pod)
 		}
-	case s.Kind == endsWhileListed:
-		m.listed = m.once(&m.listed, pod)
-	case s.Kind == endsWhileJudged:
-		m.judging = m.once(&m.judging, pod)
+	case s.Kind == endsAfterList:
+		m.onList = m.once(&m.onList, pod)
+	case s.Kind == endsDuringHandlers:
+		m.onHandlers = m.once(&m.onHandlers, pod)
 	}
 }
 
 func important(name string, s step) *v1.Pod {
-	p := critical(name, s.Milli)
+	p := critical(name, s.MilliCPU)
 	*p.Spec.Priority = scheduling.SystemCriticalPriority + s.Priority/2
 	return p
 }
@@ -195,25 +196,25 @@ func (m *model) once(hook *func(), pod *v1.Pod) func() {
 		*hook = func() {}
 		for _, p := range append([]*v1.Pod{pod}, m.pods...) {
 			if m.phase(p.UID) == podlifecycle.Terminating {
-				m.end(p.UID)
+				m.finishStopping(p.UID)
 				return
 			}
 		}
 	}
 }
 
-func (m *model) comes(pod *v1.Pod, takes time.Duration) {
+func (m *model) arrive(pod *v1.Pod, takes time.Duration) {
 	m.mu.Lock()
-	m.takes[pod.UID] = takes
+	m.stopTime[pod.UID] = takes
 	m.mu.Unlock()
 	m.pods = append(m.pods, pod)
 	m.add(pod)
 }
 
-// leaves holds that nothing is done any more for a pod that is deleted or removed.
-func (m *model) leaves(pod *v1.Pod) {
-	if m.victims.Making(pod.UID) || slices.Contains(m.room.Waiting(), pod.UID) {
-		m.complain("room is being made for %s, which was deleted", pod.UID)
+// checkRemoved checks that nothing is done any more for a pod that was deleted or removed.
+func (m *model) checkRemoved(pod *v1.Pod) {
+	if m.victims.InProgress(pod.UID) || slices.Contains(m.waiting.UIDs(), pod.UID) {
+		m.fail("an attempt for %s is in progress, which was deleted", pod.UID)
 	}
 }
 
@@ -222,25 +223,25 @@ func (m *model) phase(uid types.UID) podlifecycle.Phase {
 	return state.Phase
 }
 
-// elapse lets time pass and holds that each pod that waits has a reason to.
+// elapse advances the time and checks that each waiting pod has a reason to wait.
 func (m *model) elapse(seconds int) {
 	for range seconds {
-		m.pass(1)
+		m.advance(1)
 		if m.shutdown {
 			continue
 		}
-		for _, uid := range m.room.Waiting() {
-			m.waits(m.podOf(uid))
+		for _, uid := range m.waiting.UIDs() {
+			m.checkWaiting(m.podOf(uid))
 		}
 	}
 }
 
-// The longest time in seconds that a pod may wait although its room is there, or although nothing is being stopped.
-// The second is as long as a request to stop a pod waits for its end, since a pod that is awaited may outlive
-// everything at the beginning of that.
+// The longest time in seconds for which a pod may wait although it would fit, or although nothing is stopping. The
+// second is as long as a stop request waits for the pod's end, because an awaited pod may be past the last escalation
+// step at its beginning.
 const longestIdle, longestStall = 2, 18
 
-func (m *model) waits(pod *v1.Pod) {
+func (m *model) checkWaiting(pod *v1.Pod) {
 	missing := m.missing(pod)
 	count := func(counter map[types.UID]int, waits bool) int {
 		if !waits {
@@ -251,10 +252,10 @@ func (m *model) waits(pod *v1.Pod) {
 		return counter[pod.UID]
 	}
 	if count(m.idle, missing <= 0) > longestIdle {
-		m.complain("%s waits although its room is there", pod.UID)
+		m.fail("%s waits although it would fit", pod.UID)
 	}
-	if count(m.stalled, missing > 0 && !slices.ContainsFunc(m.pods, m.coming)) > longestStall {
-		m.complain("%s waits, and nothing is being stopped", pod.UID)
+	if count(m.stalled, missing > 0 && !slices.ContainsFunc(m.pods, m.willRelease)) > longestStall {
+		m.fail("%s waits, and nothing is stopping", pod.UID)
 	}
 }
 
@@ -262,57 +263,57 @@ func (m *model) podOf(uid types.UID) *v1.Pod {
 	return m.pods[slices.IndexFunc(m.pods, func(p *v1.Pod) bool { return p.UID == uid })]
 }
 
-func milliOf(pod *v1.Pod) int64 { return pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() }
+func milliCPU(pod *v1.Pod) int64 { return pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() }
 
-// others are the pods beside which a pod is judged: those that use the node, and those that wait, came before it and
-// need not go for it.
+// others are the pods that compete with a pod: those that use the node, and those that wait, arrived before it and
+// cannot be preempted by it.
 func (m *model) others(pod *v1.Pod) (using, waiting []*v1.Pod) {
-	line := m.room.Waiting()
-	place := slices.Index(line, pod.UID)
+	queue := m.waiting.UIDs()
+	own := slices.Index(queue, pod.UID)
 	for _, p := range m.pods {
-		at := slices.Index(line, p.UID)
+		at := slices.Index(queue, p.UID)
 		switch phase := m.phase(p.UID); {
-		case p.UID == pod.UID || m.removed[p.UID]: // what its source has removed does not count, as with stock
+		case p.UID == pod.UID || m.removed[p.UID]: // as with stock, a pod that its source has removed does not count
 		case phase >= podlifecycle.Known && phase <= podlifecycle.Terminating:
 			using = append(using, p)
-		case at >= 0 && (place < 0 || at < place) && !kubetypes.Preemptable(pod, p):
+		case at >= 0 && (own < 0 || at < own) && !kubetypes.Preemptable(pod, p):
 			waiting = append(waiting, p)
 		}
 	}
 	return using, waiting
 }
 
-// coming is true for a pod whose room will be free without a further victim.
-func (m *model) coming(pod *v1.Pod) bool {
+// willRelease is true for a pod that will free its resources without further action.
+func (m *model) willRelease(pod *v1.Pod) bool {
 	return m.phase(pod.UID) == podlifecycle.Terminating && m.overdue()[pod.UID].Rung != escalation.Report
 }
 
-// missing is what the pod lacks at this moment.
+// missing is how much CPU the pod lacks at this moment, in thousandths.
 func (m *model) missing(pod *v1.Pod) int64 {
 	using, waiting := m.others(pod)
-	missing := milliOf(pod) - capacity
+	missing := milliCPU(pod) - capacity
 	for _, p := range slices.Concat(using, waiting) {
-		missing += milliOf(p)
+		missing += milliCPU(p)
 	}
 	return missing
 }
 
-// optimum returns the priorities of the pods that must go for the pod at this moment; false when nothing helps.
+// optimum returns the priorities of the best victims for the pod at this moment; false when no set of victims suffices.
 func (m *model) optimum(pod *v1.Pod) ([]int32, bool) {
 	missing := m.missing(pod)
 	using, _ := m.others(pod)
 	priorities := map[types.UID]int32{}
 	var candidates []plan.Candidate
 	for _, p := range using {
-		coming := m.coming(p)
-		mayGo := !kubetypes.IsStaticPod(p) && kubetypes.Preemptable(pod, p)
-		if !coming && (m.phase(p.UID) == podlifecycle.Terminating || !mayGo) {
+		terminating := m.willRelease(p)
+		preemptable := !kubetypes.IsStaticPod(p) && kubetypes.Preemptable(pod, p)
+		if !terminating && (m.phase(p.UID) == podlifecycle.Terminating || !preemptable) {
 			continue
 		}
 		priorities[p.UID] = *p.Spec.Priority
 		candidates = append(candidates, plan.Candidate{
-			UID: p.UID, Priority: *p.Spec.Priority, QOS: v1.PodQOSBurstable, Releasing: coming,
-			Requests: map[v1.ResourceName]int64{v1.ResourceCPU: milliOf(p)},
+			UID: p.UID, Priority: *p.Spec.Priority, QOS: v1.PodQOSBurstable, Terminating: terminating,
+			Requests: map[v1.ResourceName]int64{v1.ResourceCPU: milliCPU(p)},
 		})
 	}
 	victims, ok := plan.Choose(plan.Need{v1.ResourceCPU: missing}, candidates)
@@ -323,57 +324,57 @@ func (m *model) optimum(pod *v1.Pod) ([]int32, bool) {
 	return cost, ok
 }
 
-// dearer orders sets of victims as package plan does: fewer of the highest priority first.
-func dearer(a, b []int32) bool {
+// costsMore orders sets of victims as package plan does: fewer of the highest priority first.
+func costsMore(a, b []int32) bool {
 	descending := func(s []int32) []int32 {
 		return slices.SortedFunc(slices.Values(s), func(x, y int32) int { return cmp.Compare(y, x) })
 	}
 	return slices.Compare(descending(a), descending(b)) > 0
 }
 
-// begins holds what must be so when pods are stopped for the given one.
-func (m *model) begins(uid types.UID, begin func()) {
+// checkBegin checks the beginning of an attempt for the given pod.
+func (m *model) checkBegin(uid types.UID, begin func()) {
 	best, possible := m.optimum(m.podOf(uid))
-	placed := m.room.HoldsForVictims(uid)
-	m.making, m.taken = uid, nil
+	waiting := m.waiting.IsWaitingForVictims(uid)
+	m.preemptor, m.victimPriorities = uid, nil
 	begin()
-	m.making = ""
+	m.preemptor = ""
 	switch {
-	case len(m.taken) == 0: // it only awaits pods, or goes on awaiting them
+	case len(m.victimPriorities) == 0: // it only awaits terminating pods
 	case m.gone[uid]:
-		m.complain("pods are stopped for %s, which was deleted", uid)
-	case !placed:
-		m.complain("pods are stopped for %s, which has no place", uid)
+		m.fail("pods are stopped for %s, which was deleted", uid)
+	case !waiting:
+		m.fail("pods are stopped for %s, which does not wait", uid)
 	case m.shutdown:
-		m.complain("pods are stopped for %s while the machine goes down", uid)
+		m.fail("pods are stopped for %s while the machine shuts down", uid)
 	case !possible:
-		m.complain("pods are stopped for %s, for which there can be no room", uid)
-	case dearer(m.taken, best):
-		m.complain("pods of the priorities %v are stopped for %s, %v are enough", m.taken, uid, best)
+		m.fail("pods are stopped for %s, for which no set of victims suffices", uid)
+	case costsMore(m.victimPriorities, best):
+		m.fail("pods of the priorities %v are stopped for %s, %v are enough", m.victimPriorities, uid, best)
 	}
 }
 
-// stops holds what must be so when a pod is stopped.
-func (m *model) stops(r podkill.Request) {
+// checkKill checks the request to stop a pod.
+func (m *model) checkKill(r podkill.Request) {
 	switch {
 	case m.stopped:
-		m.complain("%s is stopped when the agent stops", r.Pod.UID)
-	case m.making == "":
-		m.complain("%s is stopped, and no attempt to make room begins", r.Pod.UID)
+		m.fail("%s is stopped when the agent stops", r.Pod.UID)
+	case m.preemptor == "":
+		m.fail("%s is stoppedoutside the beginning of an attempt", r.Pod.UID)
 	default:
-		m.taken = append(m.taken, *r.Pod.Spec.Priority)
+		m.victimPriorities = append(m.victimPriorities, *r.Pod.Spec.Priority)
 	}
 }
 
-// rejects holds that nothing else would have been possible.
-func (m *model) rejects(pod *v1.Pod, status v1.PodStatus) {
+// checkReject checks that a rejection could not be avoided.
+func (m *model) checkReject(pod *v1.Pod, status v1.PodStatus) {
 	if m.shutdown || m.stopped || !kubetypes.IsCriticalPod(pod) {
 		return
 	}
 	if m.missing(pod) <= 0 {
-		m.complain("%s is rejected although its room is there: %s", pod.UID, status.Message)
+		m.fail("%s is rejected although it would fit: %s", pod.UID, status.Message)
 	}
-	if _, possible := m.optimum(pod); possible && len(m.room.Waiting()) < 64 {
-		m.complain("%s is rejected although room can be made: %s", pod.UID, status.Message)
+	if _, possible := m.optimum(pod); possible && len(m.waiting.UIDs()) < 64 {
+		m.fail("%s is rejected although there are victims: %s", pod.UID, status.Message)
 	}
 }

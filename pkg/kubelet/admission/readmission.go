@@ -23,15 +23,16 @@ type Lifecycle interface {
 	State(uid types.UID) (podlifecycle.State, bool)
 }
 
-// Readmission decides whether the pod whose admission is under way is on this node already, since before the agent was restarted or since
-// before its source dropped it for a moment. Such a pod has been admitted already: pressure, taints and lack of resources are no reason to
-// stop it now (kubernetes/kubernetes#83612, stock kills all BestEffort pods of a node that is restarted under memory pressure). Stock keeps
-// the resources of such pods in its allocation checkpoint for the same purpose.
+// Readmission reports whether the pod whose admission is under way is on this node already: from before the agent was
+// restarted, or from before its source removed it and added it again. Such a pod has been admitted before, so pressure,
+// taints and lack of resources are no reason to stop it now (kubernetes/kubernetes#83612: stock kills all BestEffort
+// pods of a node whose kubelet is restarted under memory pressure). Stock keeps the resources of such pods in its
+// allocation checkpoint for the same purpose.
 //
-// The runtime is not asked during an admission, since it may be slow and the sync loop waits for the answer: SetRunning is called once,
+// An admission does not query the runtime, which may be slow while the sync loop waits: SetRunning is called once,
 // before the first admission.
 //
-// It answers for one admission at a time: a later resize of the pod is no readmission.
+// It covers one admission at a time: a later resize of the pod is no readmission.
 type Readmission struct {
 	allocations Allocations
 	lifecycle   Lifecycle
@@ -47,7 +48,8 @@ func NewReadmission(allocations Allocations, lifecycle Lifecycle) *Readmission {
 	return &Readmission{allocations: allocations, lifecycle: lifecycle}
 }
 
-// SetRunning records the pods of the runtime. It must be called once, before any pod is admitted: what runs then was started before the agent.
+// SetRunning records the pods of the runtime. It must be called once, before any pod is admitted: pods that run at that
+// time were started by an earlier process.
 func (r *Readmission) SetRunning(pods []*kubecontainer.Pod) {
 	running := sets.New[types.UID]()
 	for _, pod := range pods {
@@ -62,7 +64,7 @@ func (r *Readmission) SetRunning(pods []*kubecontainer.Pod) {
 
 var errRunningUnknown = errors.New("the runtime has not listed its pods yet")
 
-// Healthy is false until SetRunning was called. No pod may be admitted before, since one that runs could be rejected.
+// Healthy is false until SetRunning was called. No pod may be admitted before, because a running pod could be rejected.
 func (r *Readmission) Healthy() (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,19 +81,20 @@ func (r *Readmission) Readmitted(pod *v1.Pod) bool {
 	return r.current != "" && r.current == pod.UID
 }
 
-// begin marks the pod when it is on this node already; the returned function ends its admission.
+// begin begins the admission of a pod, as a readmission if the pod is on this node already. The returned function ends
+// the admission.
 func (r *Readmission) begin(pod *v1.Pod) (end func()) {
-	here := r.allocated(pod) || r.syncing(pod.UID)
+	onNode := r.allocated(pod) || r.syncing(pod.UID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if here || r.running.Has(pod.UID) {
+	if onNode || r.running.Has(pod.UID) {
 		r.current = pod.UID
 	}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.current = ""
-		// From here on it has a worker, or it was rejected. Should its UID come again after its end it is another pod.
+		// From now on the pod has a worker, or it was rejected. If its UID is used again later, that is a new pod.
 		r.running.Delete(pod.UID)
 	}
 }
@@ -110,7 +113,7 @@ func (r *Readmission) syncing(uid types.UID) bool {
 	return known && !state.TerminationRequested()
 }
 
-// hasRunning is true when a container or a sandbox of the pod is up.
+// hasRunning is true when a container or a sandbox of the pod is running.
 func hasRunning(pod *kubecontainer.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Containers, pod.Sandboxes), func(c *kubecontainer.Container) bool {
 		return c.State == kubecontainer.ContainerStateRunning

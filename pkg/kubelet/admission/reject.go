@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 )
 
-// countedReasons are the values the label of the rejections metric may take, so that its cardinality stays bounded.
+// countedReasons are the label values of the rejections metric, fixed to bound its cardinality.
 var countedReasons = sets.New(
 	policy.ReasonEvicted,
 	lifecycle.AppArmorNotAdmittedReason,
@@ -50,13 +50,13 @@ type StatusSetter interface {
 	SetPodStatus(logger klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool)
 }
 
-// Rejector publishes that a pod will not run on this node.
+// Rejector reports to the API server that a pod was rejected.
 type Rejector struct {
 	recorder record.EventRecorder
 	status   StatusSetter
 }
 
-// NewRejector returns a rejector that reports to the given recorder and status manager.
+// NewRejector returns a rejector that writes to the given recorder and status manager.
 func NewRejector(recorder record.EventRecorder, status StatusSetter) *Rejector {
 	return &Rejector{recorder: recorder, status: status}
 }
@@ -82,7 +82,7 @@ func countRejection(reason string) {
 	metrics.AdmissionRejectionsTotal.WithLabelValues(rejectionLabel(reason)).Inc()
 }
 
-// rejectionLabel maps a reason to the bounded set of label values that stock uses.
+// rejectionLabel maps a reason to the fixed set of label values that stock uses.
 func rejectionLabel(reason string) string {
 	switch {
 	case countedReasons.Has(reason):

@@ -29,19 +29,20 @@ func (s noStatuses) RemoveOrphanedStatuses(_ klog.Logger, keep map[types.UID]boo
 
 func (w *world) cleaner() *housekeeping.Cleaner {
 	return housekeeping.New(housekeeping.Config{
-		Pods: w.Pods, Workers: w.workers, Active: podview.New(w.Pods, w.store, w), Statuses: noStatuses{w}, Waiting: w.room.Holds,
+		Pods: w.Pods, Workers: w.workers, Active: podview.New(w.Pods, w.store, w), Statuses: noStatuses{w},
+		Waiting: w.waiting.IsWaiting,
 	})
 }
 
-// TestAStaticPodThatWaitsIsNotStartedWithoutAdmission: its manifest is moved away and back while it waits for room.
+// TestAStaticPodThatWaitsIsNotStartedWithoutAdmission: its manifest is moved away and back while it waits.
 func TestAStaticPodThatWaitsIsNotStartedWithoutAdmission(t *testing.T) {
-	play(t, func(w *world) {
-		runs, static := sized("runs", 10000), critical("static", 4000)
+	runScenario(t, func(w *world) {
+		runs, static := newPod("runs", 10000), critical("static", 4000)
 		static.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource
-		w.takes["runs"] = never
+		w.stopTime["runs"] = never
 		w.add(runs, static)
 		w.wantStopped(t, "runs")
-		if !w.room.Holds("static") {
+		if !w.waiting.IsWaiting("static") {
 			t.Fatal("it does not wait")
 		}
 		cleaner := w.cleaner()
@@ -52,25 +53,25 @@ func TestAStaticPodThatWaitsIsNotStartedWithoutAdmission(t *testing.T) {
 			if err := cleaner.RestartPods(w.ctx); err != nil {
 				t.Fatal(err)
 			}
-			w.pass(2)
+			w.advance(2)
 		}
 		if state, _ := w.store.State("static"); state.Phase == podlifecycle.Syncing {
-			t.Error("it runs beside the pod that has not stopped, on a node that is full")
+			t.Error("it runs although the other pod has not stopped and the node is full")
 		}
 	})
 }
 
-// TestThePodThatIsWaitedForMayRunAgain: a static pod that stops late is moved back meanwhile, and runs again between two
-// looks at it.
-func TestThePodThatIsWaitedForMayRunAgain(t *testing.T) {
-	play(t, func(w *world) {
-		static, other, preemptor := sized("static", 4000), sized("other", 6000), critical("critical", 4000)
+// TestAwaitedStaticPodMayRunAgain: the manifest of a static pod that stops late is moved back meanwhile, so that the
+// pod runs again between two checks.
+func TestAwaitedStaticPodMayRunAgain(t *testing.T) {
+	runScenario(t, func(w *world) {
+		static, other, preemptor := newPod("static", 4000), newPod("other", 6000), critical("critical", 4000)
 		static.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource
-		w.takes["static"] = 30*time.Second + 100*time.Millisecond
+		w.stopTime["static"] = 30*time.Second + 100*time.Millisecond
 		w.add(static, other)
 		w.Remove(w.ctx, []*v1.Pod{static})
 		synctest.Wait()
-		w.add(static) // moved back: it is wanted again when it has stopped
+		w.add(static) // moved back: it starts again when it has stopped
 		w.add(preemptor)
 		w.wantStopped(t, "static")
 		cleaner := w.cleaner()
@@ -82,7 +83,7 @@ func TestThePodThatIsWaitedForMayRunAgain(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		w.pass(10)
+		w.advance(10)
 		w.wantStopped(t, "static", "other")
 		w.wantRuns(t, static)
 		w.wantRuns(t, preemptor)

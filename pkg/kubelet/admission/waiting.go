@@ -25,281 +25,284 @@ import (
 const (
 	// ReasonWaiting is the reason of the event and of the status of a pod that waits.
 	ReasonWaiting = podstatus.ReasonWaitingForRoom
-	// mostWaiting bounds how many pods wait at a time. A node has few DaemonSets; what comes beyond is rejected at once.
-	mostWaiting = 64
+	// maxWaiting is how many pods may wait at a time. A node has few DaemonSets; further pods are rejected at once.
+	maxWaiting = 64
 )
 
 var podsWaiting = metrics.NewGauge(&metrics.GaugeOpts{
 	Name:           "plimsoll_pods_waiting",
-	Help:           "Pods that wait for room on this node: for the end of pressure, or for pods that are being preempted.",
+	Help:           "Pods that wait for admission: for the end of pressure, or for preemption victims to stop.",
 	StabilityLevel: metrics.ALPHA,
 })
 
 var registerWaiting = sync.OnceFunc(func() { legacyregistry.MustRegister(podsWaiting) })
 
-// Pressure answers a pod that wants to enter, and says why.
+// Pressure checks a new pod against the node's pressure conditions. The message names the conditions.
 type Pressure interface {
 	Judge(pod *v1.Pod) (policy.Verdict, string)
 }
 
-// RoomConfig is what a Room works with. All fields are required.
-type RoomConfig struct {
+// WaitingPodsConfig is the configuration of WaitingPods. All fields are required.
+type WaitingPodsConfig struct {
 	Pressure Pressure
 	Status   StatusSetter
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
-	// Victims make room for critical pods.
+	// Victims stops pods of lower priority for critical pods.
 	Victims Victims
-	// Active lists the pods that use the node, or may, those that wait included.
+	// Active lists the pods that use the node or may use it, waiting pods included.
 	Active func() []*v1.Pod
-	// GoingDown is true while the machine shuts down.
-	GoingDown func() bool
-	// Bound is for how long a pod may wait; zero lets none wait. It is asked each time, so that it may change.
-	Bound func() time.Duration
+	// ShuttingDown is true while the machine shuts down.
+	ShuttingDown func() bool
+	// MaxWait is how long a pod may wait for the end of pressure; with zero no pod waits. It is called for each check, so
+	// that a reload of the configuration takes effect.
+	MaxWait func() time.Duration
 }
 
-// Victims are the pods that are stopped to make room for critical ones. That ends by itself.
+// Victims carries out preemption.
 type Victims interface {
-	// Making is true while room for the pod is planned or being made.
-	Making(uid types.UID) bool
-	// Begin has the victims stopped that are planned for the pod, until ctx ends. It does not block.
+	// InProgress is true while an attempt to preempt for the pod is planned or under way.
+	InProgress(uid types.UID) bool
+	// Begin starts to stop the victims that are planned for the pod. It does not block; ctx ends the attempt.
 	Begin(ctx context.Context, uid types.UID)
-	// Forget drops what is known of a pod that waits no longer.
+	// Forget ends the attempt for a pod that waits no longer, and drops its record.
 	Forget(uid types.UID)
 }
 
-// Room owns the pods that wait: for the end of pressure, when they would come straight back to this node if they were rejected
-// (kubernetes issues 65240 and 124388: rejected pods of DaemonSets pile up by the hundred); and critical ones for room that is
-// being made for them.
+// WaitingPods owns the pods that wait for admission. Two kinds of pods wait: those whose controller would create them
+// again for this node if they were rejected, until pressure ends (kubernetes issues 65240 and 124388: rejected pods of
+// DaemonSets pile up by the hundred); and critical pods, until their preemption victims have stopped.
 //
-// A pod that waits is Pending in the API, says why in its status, has no worker, and nothing of it is on the node. The resources
-// it asks for count as taken for those that come later. It is asked again by the sync loop each second, and at once when Call says
-// that something has changed; no goroutine waits for it.
-// After a restart of the agent it comes as a new pod and goes on waiting from where it was, by the start time in its status.
+// A waiting pod is Pending in the API with the cause in its status. It has no pod worker, and nothing on the node. Its
+// resource requests count for pods that come later. The sync loop checks it each second, and at once after
+// RequestRetry; no goroutine waits for it. After a restart of the agent it arrives as a new pod and continues to wait
+// from the start time in its status.
 //
-// Hold, HoldForVictims, Free and Waiting are for the sync loop; the others are safe for concurrent use.
-type Room struct {
-	RoomConfig
+// ShouldWait, WaitForVictims, Release and UIDs may be called by the sync loop only; the other methods are safe for
+// concurrent use.
+type WaitingPods struct {
+	WaitingPodsConfig
 	mu sync.Mutex
-	// pods in the order in which they came.
-	pods []waiter
-	// calls holds one token, so that bursts become one.
-	calls chan struct{}
+	// pods in the order of their arrival.
+	pods []waitingPod
+	// retry holds one token, so that a burst of requests becomes one.
+	retry chan struct{}
 }
 
-type waiter struct {
+type waitingPod struct {
 	uid   types.UID
 	since time.Time
-	// victims: it waits for others to stop.
-	victims bool
-	// beside are the pods beside which it was judged last, while it waits for others to stop.
-	beside []*v1.Pod
-	// judged: the chain of admit handlers has the word. The pod has its place until the chain has answered, but for
-	// everybody else it counts as one that does not wait: it may be running in a moment.
-	judged bool
+	// forVictims is true for a pod that waits until others have stopped.
+	forVictims bool
+	// competing are the pods that counted when the pod was refused last, if it waits for victims.
+	competing []*v1.Pod
+	// inAdmission is true while the admit handlers run for the pod. The pod keeps its place until they have returned, but
+	// IsWaiting is false for it, because it may be running a moment later.
+	inAdmission bool
 }
 
-// NewRoom returns an empty room.
-func NewRoom(c RoomConfig) *Room {
+// NewWaitingPods returns an empty WaitingPods.
+func NewWaitingPods(c WaitingPodsConfig) *WaitingPods {
 	registerWaiting()
-	return &Room{RoomConfig: c, calls: make(chan struct{}, 1)}
+	return &WaitingPods{WaitingPodsConfig: c, retry: make(chan struct{}, 1)}
 }
 
-// Call asks for those that wait to be asked at once, because what keeps them out may be over. It does not block.
-func (r *Room) Call() {
+// RequestRetry requests a check of the waiting pods at once, because the cause of their wait may be gone. It does not
+// block.
+func (w *WaitingPods) RequestRetry() {
 	select {
-	case r.calls <- struct{}{}:
+	case w.retry <- struct{}{}:
 	default:
 	}
 }
 
-// Calls delivers once after one or more calls of Call.
-func (r *Room) Calls() <-chan struct{} { return r.calls }
+// RetryRequested delivers once after one or more calls of RequestRetry.
+func (w *WaitingPods) RetryRequested() <-chan struct{} { return w.retry }
 
-// Hold reports whether the pod has to wait. It is asked for new pods, and again for those that wait: false means that
-// the chain of admit handlers has the word, because pressure is no reason any more to keep the pod out, or because it
-// has waited long enough. The caller has to call Free or HoldForVictims after the chain has answered.
-func (r *Room) Hold(ctx context.Context, pod *v1.Pod) bool {
-	w, known := r.find(pod.UID)
-	if known && r.GoingDown() {
-		// The chain would reject the pod, and the controller of a DaemonSet would make another for this node. After a
-		// shutdown that is cancelled the pod is judged as ever.
+// ShouldWait reports whether the pod has to wait, for new pods and for those that wait already. False means that the
+// admit handlers have to run: pressure does not keep the pod out any more, or the pod has waited for as long as it may.
+// The caller has to call Release or WaitForVictims after the handlers have returned.
+func (w *WaitingPods) ShouldWait(ctx context.Context, pod *v1.Pod) bool {
+	p, known := w.find(pod.UID)
+	if known && w.ShuttingDown() {
+		// The admit handlers would reject the pod, and a DaemonSet would create another for this node. After a shutdown that
+		// is cancelled the pod is checked as before.
 		return true
 	}
-	verdict, why := r.Pressure.Judge(pod)
-	now, bound := r.Clock.Now(), r.Bound()
+	verdict, cause := w.Pressure.Judge(pod)
+	now, maxWait := w.Clock.Now(), w.MaxWait()
 	if !known {
-		w = waiter{uid: pod.UID, since: waitsSince(pod, now)}
+		p = waitingPod{uid: pod.UID, since: waitingSince(pod, now)}
 	}
-	waits := verdict == policy.Waits && now.Sub(w.since) < bound
-	if w.victims {
-		// It is judged again when its victims have stopped, and when any pod has: its room may have come by itself.
-		waits = r.Victims.Making(pod.UID) && !r.ended(w.beside)
+	waits := verdict == policy.Waits && now.Sub(p.since) < maxWait
+	if p.forVictims {
+		// The admit handlers run again when its victims have stopped, and when any competing pod has: that may suffice.
+		waits = w.Victims.InProgress(pod.UID) && !w.anyEnded(p.competing)
 	}
 	switch {
 	case waits:
-		return known || r.enter(ctx, w, pod, fmt.Sprintf("%sThe pod waits for at most %v and is rejected then.", why, bound))
+		message := fmt.Sprintf("%sThe pod waits for at most %v and is rejected then.", cause, maxWait)
+		return known || w.enqueue(ctx, p, pod, message)
 	case known:
-		r.judge(pod.UID)
+		w.startAdmission(pod.UID)
 	}
 	return false
 }
 
-// ended is true when one of the pods uses the node no more.
-func (r *Room) ended(pods []*v1.Pod) bool {
+// anyEnded is true when one of the pods does not use the node any more.
+func (w *WaitingPods) anyEnded(pods []*v1.Pod) bool {
 	active := sets.New[types.UID]()
-	for _, p := range r.Active() {
+	for _, p := range w.Active() {
 		active.Insert(p.UID)
 	}
 	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return !active.Has(p.UID) })
 }
 
-// HoldForVictims reports whether the pod, which the chain has just refused beside the given pods and for the given
-// reason, has to wait until others have stopped to make room for it. They are stopped only when the pod has its place
-// here, and when the machine does not go down.
-func (r *Room) HoldForVictims(ctx context.Context, pod *v1.Pod, beside []*v1.Pod, why string) bool {
-	if r.GoingDown() || !r.Victims.Making(pod.UID) {
+// WaitForVictims reports whether the pod, which the admit handlers have just refused with the given competing pods and
+// for the given cause, has to wait for preemption victims. Victims are stopped only after the pod has its place here,
+// and not while the machine shuts down.
+func (w *WaitingPods) WaitForVictims(ctx context.Context, pod *v1.Pod, competing []*v1.Pod, cause string) bool {
+	if w.ShuttingDown() || !w.Victims.InProgress(pod.UID) {
 		return false
 	}
-	w := waiter{uid: pod.UID, since: r.Clock.Now(), victims: true, beside: beside}
-	if !r.enter(ctx, w, pod, why+". Pods that matter less are being stopped to make room.") {
+	p := waitingPod{uid: pod.UID, since: w.Clock.Now(), forVictims: true, competing: competing}
+	if !w.enqueue(ctx, p, pod, cause+". Pods of lower priority are being stopped to free resources.") {
 		return false
 	}
-	r.Victims.Begin(ctx, pod.UID)
+	w.Victims.Begin(ctx, pod.UID)
 	return true
 }
 
-// waitsSince: a pod that was waiting when the agent was restarted says so in its status.
-func waitsSince(pod *v1.Pod, now time.Time) time.Time {
+// waitingSince returns the start time of a pod whose status says that it waited before the agent was restarted, else
+// now.
+func waitingSince(pod *v1.Pod, now time.Time) time.Time {
 	if s := &pod.Status; s.Reason == ReasonWaiting && s.StartTime != nil && s.StartTime.Time.Before(now) {
 		return s.StartTime.Time
 	}
 	return now
 }
 
-// tell makes it visible that and why a pod waits, once.
-func (r *Room) tell(ctx context.Context, pod *v1.Pod, message string) {
-	klog.FromContext(ctx).Info("Pod waits for room", "pod", klog.KObj(pod), "podUID", pod.UID, "message", message)
+// report writes the log line, the event and the status of a pod that begins to wait.
+func (w *WaitingPods) report(ctx context.Context, pod *v1.Pod, message string) {
+	klog.FromContext(ctx).Info("Pod waits for admission", "pod", klog.KObj(pod), "podUID", pod.UID, "message", message)
 	if pod.Status.Reason != ReasonWaiting {
-		r.Recorder.Event(pod, v1.EventTypeNormal, ReasonWaiting, message)
+		w.Recorder.Event(pod, v1.EventTypeNormal, ReasonWaiting, message)
 	}
 	status := *pod.Status.DeepCopy()
 	status.Phase, status.Reason, status.Message = v1.PodPending, ReasonWaiting, message
 	status.QOSClass = v1qos.GetPodQOS(pod)
-	r.Status.SetPodStatus(klog.FromContext(ctx), pod, status)
+	w.Status.SetPodStatus(klog.FromContext(ctx), pod, status)
 }
 
-func (r *Room) find(uid types.UID) (waiter, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := r.position(uid); i < len(r.pods) {
-		return r.pods[i], true
+func (w *WaitingPods) find(uid types.UID) (waitingPod, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := w.index(uid); i >= 0 {
+		return w.pods[i], true
 	}
-	return waiter{}, false
+	return waitingPod{}, false
 }
 
-// position is the place of a pod, or one behind the last. The caller holds mu.
-func (r *Room) position(uid types.UID) int {
-	if i := slices.IndexFunc(r.pods, func(w waiter) bool { return w.uid == uid }); i >= 0 {
-		return i
-	}
-	return len(r.pods)
+// index returns the place of a pod, -1 if it does not wait. The caller holds mu.
+func (w *WaitingPods) index(uid types.UID) int {
+	return slices.IndexFunc(w.pods, func(p waitingPod) bool { return p.uid == uid })
 }
 
-// enter is false when too many wait already.
-func (r *Room) enter(ctx context.Context, w waiter, pod *v1.Pod, message string) bool {
-	earlier, _ := r.find(pod.UID)
-	if !r.add(w) {
-		klog.FromContext(ctx).Info("Too many pods wait for room already", "pod", klog.KObj(pod), "most", mostWaiting)
+// enqueue returns false when maxWaiting pods wait already.
+func (w *WaitingPods) enqueue(ctx context.Context, p waitingPod, pod *v1.Pod, message string) bool {
+	before, _ := w.find(pod.UID)
+	if !w.set(p) {
+		klog.FromContext(ctx).Info("Too many pods wait for admission", "pod", klog.KObj(pod), "limit", maxWaiting)
 		return false
 	}
-	if !earlier.victims {
-		r.tell(ctx, pod, message)
+	if !before.forVictims {
+		w.report(ctx, pod, message)
 	}
 	return true
 }
 
-// add gives the pod a place, or changes for what it waits at the place that it has.
-func (r *Room) add(w waiter) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := r.position(w.uid); i < len(r.pods) {
-		r.pods[i] = w
+// set appends the pod, or replaces its entry at the same place. It returns false when there is no place.
+func (w *WaitingPods) set(p waitingPod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := w.index(p.uid); i >= 0 {
+		w.pods[i] = p
 		return true
 	}
-	if len(r.pods) >= mostWaiting {
+	if len(w.pods) >= maxWaiting {
 		return false
 	}
-	r.pods = append(r.pods, w)
-	podsWaiting.Set(float64(len(r.pods)))
+	w.pods = append(w.pods, p)
+	podsWaiting.Set(float64(len(w.pods)))
 	return true
 }
 
-// judge gives the chain the word about a pod that waits.
-func (r *Room) judge(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pods[r.position(uid)].judged = true
+// startAdmission marks a waiting pod as one for which the admit handlers run.
+func (w *WaitingPods) startAdmission(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pods[w.index(uid)].inAdmission = true
 }
 
-// Free lets go of a pod that was admitted or rejected, or that is deleted or gone. What is being done to make room for
-// it ends.
-func (r *Room) Free(uid types.UID) {
-	r.Victims.Forget(uid)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pods = slices.DeleteFunc(r.pods, func(w waiter) bool { return w.uid == uid })
-	podsWaiting.Set(float64(len(r.pods)))
+// Release removes a pod that was admitted, rejected or deleted, and ends its preemption attempt.
+func (w *WaitingPods) Release(uid types.UID) {
+	w.Victims.Forget(uid)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pods = slices.DeleteFunc(w.pods, func(p waitingPod) bool { return p.uid == uid })
+	podsWaiting.Set(float64(len(w.pods)))
 }
 
-// HoldsForVictims reports whether the pod waits for others to stop.
-func (r *Room) HoldsForVictims(uid types.UID) bool {
-	w, waits := r.find(uid)
-	return waits && w.victims
+// IsWaitingForVictims reports whether the pod waits for preemption victims.
+func (w *WaitingPods) IsWaitingForVictims(uid types.UID) bool {
+	p, waits := w.find(uid)
+	return waits && p.forVictims
 }
 
-// Holds reports whether the pod waits, and is not being judged at this moment.
-func (r *Room) Holds(uid types.UID) bool {
-	w, waits := r.find(uid)
-	return waits && !w.judged
+// IsWaiting reports whether the pod waits. It is false while the admit handlers run for the pod.
+func (w *WaitingPods) IsWaiting(uid types.UID) bool {
+	p, waits := w.find(uid)
+	return waits && !p.inAdmission
 }
 
-// Waiting lists the pods that wait, in the order in which they came.
-func (r *Room) Waiting() []types.UID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	uids := make([]types.UID, 0, len(r.pods))
-	for _, w := range r.pods {
-		uids = append(uids, w.uid)
+// UIDs lists the waiting pods in the order of their arrival.
+func (w *WaitingPods) UIDs() []types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uids := make([]types.UID, 0, len(w.pods))
+	for _, p := range w.pods {
+		uids = append(uids, p.uid)
 	}
 	return uids
 }
 
-// Without is the pods without those that wait. Eviction and preemption look at these: to stop a pod that waits frees nothing.
-func (r *Room) Without(pods []*v1.Pod) []*v1.Pod {
-	if len(r.Waiting()) == 0 {
+// Exclude returns the pods without those that wait. Eviction and preemption choose from these, because stopping a
+// waiting pod frees nothing.
+func (w *WaitingPods) Exclude(pods []*v1.Pod) []*v1.Pod {
+	if len(w.UIDs()) == 0 {
 		return pods
 	}
-	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return r.Holds(p.UID) })
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return w.IsWaiting(p.UID) })
 }
 
-// Beside lists the active pods whose resources count as taken for the given one: not those that came to the room after
-// it, nor those that wait and would have to make room for it. Pods for which room is being made count also when they
-// came later, unless the given one waits for such room itself.
-func (r *Room) Beside(pod *v1.Pod) []*v1.Pod {
-	active := r.Active()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.pods) == 0 {
+// Competing lists the active pods whose requests count against the given one. Waiting pods that arrived after it do not
+// count, nor those that it may preempt. Waiting preemptors count even if they arrived later, unless the given pod is a
+// waiting preemptor itself.
+func (w *WaitingPods) Competing(pod *v1.Pod) []*v1.Pod {
+	active := w.Active()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pods) == 0 {
 		return active
 	}
-	own := r.position(pod.UID)
-	heir := own < len(r.pods) && r.pods[own].victims
+	own := w.index(pod.UID)
+	preemptor := own >= 0 && w.pods[own].forVictims
 	return slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool {
-		i := r.position(p.UID)
-		if i == len(r.pods) || i == own {
+		i := w.index(p.UID)
+		if i < 0 || i == own {
 			return false
 		}
-		return i > own && (heir || !r.pods[i].victims) || kubetypes.Preemptable(pod, p)
+		later := own >= 0 && i > own
+		return later && (preemptor || !w.pods[i].forVictims) || kubetypes.Preemptable(pod, p)
 	})
 }

@@ -18,42 +18,42 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
-// squeezed is a node under pressure: the allocator, the statuses and the judge of a gate.
-type squeezed struct {
+// pressuredNode is a node under pressure: the allocator, the statuses and the pressure check of a gate.
+type pressuredNode struct {
 	*node
 	verdict policy.Verdict
-	bound   time.Duration
+	maxWait time.Duration
 	clock   *clocktesting.FakePassiveClock
 	gate    *Gate
-	room    *Room
+	waiting *WaitingPods
 	events  *record.FakeRecorder
-	// full: there are not enough CPUs; asked is how often the chain was run.
-	full  bool
-	asked int
-	// judged is called when the chain has answered, if not nil.
-	judged func()
-	// goingDown: the machine shuts down.
-	goingDown bool
-	// beside are the pods that the chain was shown last.
-	beside []string
+	// full: there are not enough CPUs; runs is how often the handlers ran.
+	full bool
+	runs int
+	// afterHandlers is called after the handlers have run, if not nil.
+	afterHandlers func()
+	// shuttingDown: the machine shuts down.
+	shuttingDown bool
+	// competing are the pods that the handlers got last.
+	competing []string
 }
 
-func (s *squeezed) Judge(*v1.Pod) (policy.Verdict, string) {
+func (s *pressuredNode) Judge(*v1.Pod) (policy.Verdict, string) {
 	if s.verdict == policy.Admitted {
 		return policy.Admitted, ""
 	}
 	return s.verdict, "The node had condition: [MemoryPressure]. "
 }
 
-// AddPod refuses as the chain of admit handlers does while there is pressure.
-func (s *squeezed) AddPod(active []*v1.Pod, _ *v1.Pod) (bool, string, string) {
-	s.beside = nil
-	s.asked++
-	if s.judged != nil {
-		defer s.judged()
+// AddPod refuses as the handlers do under pressure.
+func (s *pressuredNode) AddPod(active []*v1.Pod, _ *v1.Pod) (bool, string, string) {
+	s.competing = nil
+	s.runs++
+	if s.afterHandlers != nil {
+		defer s.afterHandlers()
 	}
 	for _, p := range active {
-		s.beside = append(s.beside, p.Name)
+		s.competing = append(s.competing, p.Name)
 	}
 	if s.verdict != policy.Admitted {
 		return false, policy.ReasonEvicted, "The node had condition: [MemoryPressure]. "
@@ -64,27 +64,30 @@ func (s *squeezed) AddPod(active []*v1.Pod, _ *v1.Pod) (bool, string, string) {
 	return true, "", ""
 }
 
-func squeeze() *squeezed {
-	s := &squeezed{node: &node{}, verdict: policy.Waits, bound: time.Minute, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+func newPressuredNode() *pressuredNode {
+	s := &pressuredNode{
+		node: &node{}, verdict: policy.Waits, maxWait: time.Minute,
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)),
+	}
 	s.restart()
 	return s
 }
 
-// restart begins with nothing in memory.
-func (s *squeezed) restart() {
+// restart restarts the agent: nothing is in memory.
+func (s *pressuredNode) restart() {
 	s.seen, s.statuses = map[types.UID]bool{}, map[types.UID]v1.PodStatus{}
 	s.events = record.NewFakeRecorder(100)
 	s.readmission = NewReadmission(s, s)
-	s.room = NewRoom(RoomConfig{
-		Pressure: s, Victims: s, Status: s, Recorder: s.events, Clock: s.clock,
-		Active: s.Active, GoingDown: func() bool { return s.goingDown }, Bound: func() time.Duration { return s.bound },
+	s.waiting = NewWaitingPods(WaitingPodsConfig{
+		Pressure: s, Victims: s, Status: s, Recorder: s.events, Clock: s.clock, Active: s.Active,
+		ShuttingDown: func() bool { return s.shuttingDown }, MaxWait: func() time.Duration { return s.maxWait },
 	})
-	s.gate = NewGate(s, s.readmission, s.room, NewRejector(s.events, s))
+	s.gate = NewGate(s, s.readmission, s.waiting, NewRejector(s.events, s))
 }
 
-func (s *squeezed) pass(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+func (s *pressuredNode) advance(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
-func (s *squeezed) told() (list []string) {
+func (s *pressuredNode) drainEvents() (list []string) {
 	for {
 		select {
 		case e := <-s.events.Events:
@@ -95,216 +98,220 @@ func (s *squeezed) told() (list []string) {
 	}
 }
 
-func TestAPodWaitsVisiblyAndEntersWhenThereIsRoom(t *testing.T) {
-	s := squeeze()
+func TestPodWaitsUntilPressureEnds(t *testing.T) {
+	s := newPressuredNode()
 	p := pod("a")
 	for range 3 {
 		if s.gate.Admit(t.Context(), p) {
 			t.Fatal("admitted under pressure")
 		}
-		s.pass(time.Second)
+		s.advance(time.Second)
 	}
 	status := s.statuses["a"]
 	message := "The node had condition: [MemoryPressure]. The pod waits for at most 1m0s and is rejected then."
 	if status.Phase != v1.PodPending || status.Reason != "WaitingForRoom" || status.Message != message {
 		t.Errorf("status %+v", status)
 	}
-	if got, want := s.told(), []string{"Normal WaitingForRoom " + message}; !slices.Equal(got, want) {
+	if got, want := s.drainEvents(), []string{"Normal WaitingForRoom " + message}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
-	if !s.room.Holds("a") || !slices.Equal(s.room.Waiting(), []types.UID{"a"}) {
+	if !s.waiting.IsWaiting("a") || !slices.Equal(s.waiting.UIDs(), []types.UID{"a"}) {
 		t.Error("it does not wait")
 	}
 	if n, err := testutil.GetGaugeMetricValue(podsWaiting); err != nil || n != 1 {
-		t.Errorf("the metric says %v, %v", n, err)
+		t.Errorf("metric %v, %v", n, err)
 	}
 	s.verdict = policy.Admitted
-	if !s.gate.Admit(t.Context(), p) || s.room.Holds("a") {
+	if !s.gate.Admit(t.Context(), p) || s.waiting.IsWaiting("a") {
 		t.Error("not admitted when the pressure is over")
 	}
 	if n, err := testutil.GetGaugeMetricValue(podsWaiting); err != nil || n != 0 {
-		t.Errorf("the metric says %v, %v", n, err)
+		t.Errorf("metric %v, %v", n, err)
 	}
 }
 
-func TestAtTheEndOfItsTimeAPodIsRejectedAsStockDoes(t *testing.T) {
-	s := squeeze()
+func TestPodIsRejectedAfterMaxWait(t *testing.T) {
+	s := newPressuredNode()
 	p := pod("a")
 	s.gate.Admit(t.Context(), p)
-	s.pass(time.Minute - 1)
+	s.advance(time.Minute - 1)
 	if s.gate.Admit(t.Context(), p); s.statuses["a"].Phase != v1.PodPending {
 		t.Errorf("rejected before its time: %+v", s.statuses["a"])
 	}
-	s.pass(1)
+	s.advance(1)
 	s.gate.Admit(t.Context(), p)
-	if status := s.statuses["a"]; status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
+	message := "Pod was rejected: The node had condition: [MemoryPressure]. "
+	if status := s.statuses["a"]; status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message != message {
 		t.Errorf("status %+v", status)
 	}
-	if s.room.Holds("a") {
+	if s.waiting.IsWaiting("a") {
 		t.Error("it still waits")
 	}
 }
 
-func TestWhoMayNotWaitIsRejectedAtOnce(t *testing.T) {
-	for name, change := range map[string]func(*squeezed){
-		"its controller finds another node": func(s *squeezed) { s.verdict = policy.Rejected },
-		"waiting is switched off":           func(s *squeezed) { s.bound = 0 },
-		"too many wait": func(s *squeezed) {
-			for i := range mostWaiting {
+func TestPodThatMayNotWaitIsRejectedAtOnce(t *testing.T) {
+	for name, change := range map[string]func(*pressuredNode){
+		"its controller finds another node": func(s *pressuredNode) { s.verdict = policy.Rejected },
+		"waiting is switched off":           func(s *pressuredNode) { s.maxWait = 0 },
+		"too many wait": func(s *pressuredNode) {
+			for i := range maxWaiting {
 				s.gate.Admit(t.Context(), pod(types.UID(fmt.Sprint("earlier-", i))))
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := squeeze()
+			s := newPressuredNode()
 			change(s)
 			s.gate.Admit(t.Context(), pod("a"))
-			if status := s.statuses["a"]; status.Phase != v1.PodFailed || s.room.Holds("a") {
+			if status := s.statuses["a"]; status.Phase != v1.PodFailed || s.waiting.IsWaiting("a") {
 				t.Errorf("status %+v", status)
 			}
 		})
 	}
 }
 
-func TestARestartNeitherForgetsNorProlongsTheWait(t *testing.T) {
-	s := squeeze()
+func TestRestartKeepsWaitingSince(t *testing.T) {
+	s := newPressuredNode()
 	p := pod("a")
 	s.gate.Admit(t.Context(), p)
 	// What the API server keeps; the start time is filled in by the status manager.
 	p.Status = s.statuses["a"]
 	p.Status.StartTime = &metav1.Time{Time: s.clock.Now()}
-	s.pass(40 * time.Second)
+	s.advance(40 * time.Second)
 	s.restart()
-	if s.gate.Admit(t.Context(), p); !s.room.Holds("a") {
+	if s.gate.Admit(t.Context(), p); !s.waiting.IsWaiting("a") {
 		t.Fatal("it does not wait after the restart")
 	}
-	if told := s.told(); len(told) != 0 {
-		t.Errorf("told again: %q", told)
+	if events := s.drainEvents(); len(events) != 0 {
+		t.Errorf("events again: %q", events)
 	}
-	s.pass(20 * time.Second)
+	s.advance(20 * time.Second)
 	if s.gate.Admit(t.Context(), p); s.statuses["a"].Phase != v1.PodFailed {
 		t.Errorf("the restart has prolonged the wait: %+v", s.statuses["a"])
 	}
 }
 
-// TestACriticalPodWaitsForItsVictims: the chain refuses it while others are being stopped for it.
+// TestACriticalPodWaitsForItsVictims: the handlers refuse it while its victims are being stopped.
 func TestACriticalPodWaitsForItsVictims(t *testing.T) {
 	for _, enough := range []bool{true, false} {
-		s := squeeze()
+		s := newPressuredNode()
 		s.verdict, s.full = policy.Admitted, true
-		s.making = map[types.UID]bool{"a": true}
+		s.inProgress = map[types.UID]bool{"a": true}
 		p := pod("a")
 		for range 3 {
 			s.gate.Admit(t.Context(), p)
-			s.pass(time.Hour)
+			s.advance(time.Hour)
 		}
-		message := "Node didn't have enough resource: cpu. Pods that matter less are being stopped to make room."
-		if status := s.statuses["a"]; !s.room.Holds("a") || status.Phase != v1.PodPending || status.Reason != "WaitingForRoom" || status.Message != message {
+		message := "Node didn't have enough resource: cpu. Pods of lower priority are being stopped to free resources."
+		status := s.statuses["a"]
+		if !s.waiting.IsWaiting("a") || status.Phase != v1.PodPending || status.Reason != "WaitingForRoom" ||
+			status.Message != message {
 			t.Errorf("status %+v", status)
 		}
-		if told := s.told(); len(told) != 1 || s.asked != 1 {
-			t.Errorf("events %q, the chain was run %d times", told, s.asked)
+		if events := s.drainEvents(); len(events) != 1 || s.runs != 1 {
+			t.Errorf("events %q, the handlers ran %d times", events, s.runs)
 		}
-		s.making, s.full = nil, !enough
-		if got := s.gate.Admit(t.Context(), p); got != enough || s.room.Holds("a") {
+		s.inProgress, s.full = nil, !enough
+		if got := s.gate.Admit(t.Context(), p); got != enough || s.waiting.IsWaiting("a") {
 			t.Errorf("admitted %v, want %v", got, enough)
 		}
-		if status := s.statuses["a"]; !enough && (status.Phase != v1.PodFailed || status.Reason != "OutOfcpu") {
+		status = s.statuses["a"]
+		if !enough && (status.Phase != v1.PodFailed || status.Reason != "OutOfcpu") {
 			t.Errorf("status %+v", status)
 		}
 	}
 }
 
-// TestAPodThatIsRefusedAgainKeepsItsPlace: its victims have stopped, somebody else has the room, and others are
-// stopped for it. While it is being judged it counts as one that may run in a moment.
-func TestAPodThatIsRefusedAgainKeepsItsPlace(t *testing.T) {
-	s := squeeze()
+// TestRefusedPodKeepsItsPlace: its victims have stopped, another pod has got the resources, and further victims are
+// stopped for it. While the handlers run for it, it does not count as waiting.
+func TestRefusedPodKeepsItsPlace(t *testing.T) {
+	s := newPressuredNode()
 	s.verdict, s.full = policy.Admitted, true
-	s.making = map[types.UID]bool{"first": true, "second": true}
+	s.inProgress = map[types.UID]bool{"first": true, "second": true}
 	s.gate.Admit(t.Context(), pod("first"))
 	s.gate.Admit(t.Context(), pod("second"))
-	s.making["first"] = false
-	if s.room.Hold(t.Context(), pod("first")) || s.room.Holds("first") {
-		t.Error("it waits while it is being judged")
+	s.inProgress["first"] = false
+	if s.waiting.ShouldWait(t.Context(), pod("first")) || s.waiting.IsWaiting("first") {
+		t.Error("it waits while the handlers run")
 	}
-	s.making["first"] = true
-	if !s.room.HoldForVictims(t.Context(), pod("first"), nil, "full") || !s.room.HoldsForVictims("first") {
+	s.inProgress["first"] = true
+	if !s.waiting.WaitForVictims(t.Context(), pod("first"), nil, "full") || !s.waiting.IsWaitingForVictims("first") {
 		t.Error("it does not wait")
 	}
-	if got, want := s.room.Waiting(), []types.UID{"first", "second"}; !slices.Equal(got, want) {
+	if got, want := s.waiting.UIDs(), []types.UID{"first", "second"}; !slices.Equal(got, want) {
 		t.Errorf("%v wait, want %v", got, want)
 	}
 	if want := []types.UID{"first", "second", "first"}; !slices.Equal(s.begun, want) {
-		t.Errorf("room was made for %v, want %v", s.begun, want)
+		t.Errorf("attempts for %v, want %v", s.begun, want)
 	}
-	if told := s.told(); len(told) != 2 {
-		t.Errorf("events %q, want one for each pod", told)
+	if events := s.drainEvents(); len(events) != 2 {
+		t.Errorf("events %q, want one for each pod", events)
 	}
 }
 
-// TestARefusalFromBeforeTheEndOfAPodDoesNotCount: a pod ends while another is being judged, which is judged again.
-func TestARefusalFromBeforeTheEndOfAPodDoesNotCount(t *testing.T) {
-	s := squeeze()
+// TestAdmissionIsRepeatedWhenAPodEndsMeanwhile: a pod ends while the handlers run for another; they run again.
+func TestAdmissionIsRepeatedWhenAPodEndsMeanwhile(t *testing.T) {
+	s := newPressuredNode()
 	s.verdict, s.full, s.active = policy.Admitted, true, []*v1.Pod{pod("ends")}
-	s.judged = func() { s.active, s.full = nil, false }
-	if !s.gate.Admit(t.Context(), pod("a")) || s.asked != 2 {
-		t.Errorf("not admitted when it was judged %d times", s.asked)
+	s.afterHandlers = func() { s.active, s.full = nil, false }
+	if !s.gate.Admit(t.Context(), pod("a")) || s.runs != 2 {
+		t.Errorf("not admitted after the handlers ran %d times", s.runs)
 	}
 }
 
-// TestWhileTheMachineGoesDown: pods that wait go on waiting, and no pod is stopped for one that comes.
-func TestWhileTheMachineGoesDown(t *testing.T) {
-	s := squeeze()
+// TestNoAdmissionDuringShutdown: waiting pods go on waiting, and no victim is stopped for a new pod.
+func TestNoAdmissionDuringShutdown(t *testing.T) {
+	s := newPressuredNode()
 	s.gate.Admit(t.Context(), pod("waits"))
-	s.goingDown, s.verdict, s.full = true, policy.Admitted, true
-	s.making = map[types.UID]bool{"critical": true}
-	s.pass(time.Hour)
+	s.shuttingDown, s.verdict, s.full = true, policy.Admitted, true
+	s.inProgress = map[types.UID]bool{"critical": true}
+	s.advance(time.Hour)
 	for range 3 {
 		s.gate.Admit(t.Context(), pod("waits"))
 	}
-	if !s.room.Holds("waits") || s.asked != 0 {
-		t.Error("a pod that waits is judged")
+	if !s.waiting.IsWaiting("waits") || s.runs != 0 {
+		t.Error("the handlers ran for a waiting pod")
 	}
 	if s.gate.Admit(t.Context(), pod("critical")); len(s.begun) != 0 || s.statuses["critical"].Phase != v1.PodFailed {
 		t.Errorf("others are stopped for %v, which is %s", s.begun, s.statuses["critical"].Phase)
 	}
-	s.goingDown, s.full = false, false
-	if !s.gate.Admit(t.Context(), pod("waits")) || s.asked != 2 {
-		t.Error("not judged after the shutdown was cancelled")
+	s.shuttingDown, s.full = false, false
+	if !s.gate.Admit(t.Context(), pod("waits")) || s.runs != 2 {
+		t.Error("the handlers did not run after the shutdown was cancelled")
 	}
 }
 
 func TestAnAdmittedPodDoesNotWaitForVictimsAnyMore(t *testing.T) {
-	s := squeeze()
-	s.verdict, s.making = policy.Admitted, map[types.UID]bool{"a": true}
-	if !s.gate.Admit(t.Context(), pod("a")) || s.room.Holds("a") || len(s.making) != 0 {
-		t.Error("it waits although there is room")
+	s := newPressuredNode()
+	s.verdict, s.inProgress = policy.Admitted, map[types.UID]bool{"a": true}
+	if !s.gate.Admit(t.Context(), pod("a")) || s.waiting.IsWaiting("a") || len(s.inProgress) != 0 {
+		t.Error("it waits although it fits")
 	}
 }
 
-func TestABurstOfCallsIsOne(t *testing.T) {
-	s := squeeze()
+func TestRetryRequestsAreCoalesced(t *testing.T) {
+	s := newPressuredNode()
 	for range 3 {
-		s.room.Call()
+		s.waiting.RequestRetry()
 	}
-	if n := len(s.room.Calls()); n != 1 {
-		t.Errorf("%d calls are waiting", n)
+	if n := len(s.waiting.RetryRequested()); n != 1 {
+		t.Errorf("%d requests are pending", n)
 	}
 }
 
-func TestFreeForgetsAtOnce(t *testing.T) {
-	s := squeeze()
+func TestRelease(t *testing.T) {
+	s := newPressuredNode()
 	s.gate.Admit(t.Context(), pod("a"))
-	s.room.Free("a")
-	if s.room.Holds("a") || len(s.room.Waiting()) != 0 {
+	s.waiting.Release("a")
+	if s.waiting.IsWaiting("a") || len(s.waiting.UIDs()) != 0 {
 		t.Error("it still waits")
 	}
 }
 
-// TestReservations: what waiting pods ask for is taken for those that come later, and not for those that came earlier, nor for
-// critical ones.
-func TestReservations(t *testing.T) {
-	s := squeeze()
+// TestCompeting: requests of waiting pods count for pods that arrive later, and not for those that arrived earlier, nor
+// for critical ones.
+func TestCompeting(t *testing.T) {
+	s := newPressuredNode()
 	runs, first, second, newcomer, critical := pod("runs"), pod("first"), pod("second"), pod("newcomer"), pod("critical")
 	priority := int32(2_000_000_000)
 	critical.Spec.Priority = &priority
@@ -320,19 +327,19 @@ func TestReservations(t *testing.T) {
 		{newcomer, "runs first second newcomer critical"}, {critical, "runs newcomer critical"},
 	} {
 		var got []string
-		for _, p := range s.room.Beside(test.pod) {
+		for _, p := range s.waiting.Competing(test.pod) {
 			got = append(got, p.Name)
 		}
 		if strings.Join(got, " ") != test.want {
-			t.Errorf("%s is admitted beside %v, want %s", test.pod.Name, got, test.want)
+			t.Errorf("%s competes with %v, want %s", test.pod.Name, got, test.want)
 		}
 	}
-	if n := len(s.room.Without(active)); n != 3 || len(active) != 5 {
+	if n := len(s.waiting.Exclude(active)); n != 3 || len(active) != 5 {
 		t.Errorf("%d pods are left for eviction", n)
 	}
 	s.verdict = policy.Admitted
 	s.gate.Admit(t.Context(), first)
-	if got := strings.Join(s.beside, " "); got != "runs first newcomer critical" {
-		t.Errorf("the chain saw %s", got)
+	if got := strings.Join(s.competing, " "); got != "runs first newcomer critical" {
+		t.Errorf("the handlers got %s", got)
 	}
 }

@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"context"
-
 	"slices"
 	"sync"
 	"testing"
@@ -41,38 +40,38 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
 )
 
-// world is a node with room for ten CPUs: the real sync loop's handlers, gate, room, preemption, pod workers and
-// predicates, beside a runtime that stops pods when the test says so. It must live in a synctest bubble.
+// world is a node with ten CPUs: the real handlers of the sync loop, gate, waiting pods, preemption, pod workers and
+// predicates, with a fake runtime. It must be used in a synctest bubble.
 type world struct {
 	*syncloop.Handlers
-	// stop ends preemption; ended is closed when that is so.
+	// stop ends preemption; ended is closed afterwards.
 	ctx     context.Context
 	stop    context.CancelFunc
 	ended   chan struct{}
 	store   *podlifecycle.Store
 	workers *podworkers.Workers
-	room    *admission.Room
+	waiting *admission.WaitingPods
 	victims *preemption.Handler
 	chain   lifecycle.PodAdmitHandlers
-	// asked is told of every request to stop a pod that was accepted and began its termination, begun of every attempt
-	// to make room that is to begin, rejected of every pod that is rejected.
-	asked    func(podkill.Request)
-	begun    func(uid types.UID, begin func())
-	rejected func(*v1.Pod, v1.PodStatus)
-	// listed is called after a list of the active pods was taken; judging when the chain has been given its list,
-	// before it judges by it.
-	listed, judging func()
-	// verdict is the answer of pressure, bound is for how long a pod may wait for the end of pressure.
+	// onKill is called for every stop request that was accepted and began a termination, onBegin for every attempt that is
+	// to begin, onReject for every pod that is rejected.
+	onKill   func(podkill.Request)
+	onBegin  func(uid types.UID, begin func())
+	onReject func(*v1.Pod, v1.PodStatus)
+	// onList is called after the active pods were listed, onHandlers when the handlers have got their list, before they
+	// use it.
+	onList, onHandlers func()
+	// verdict is the result of the pressure check, maxWait is how long a pod may wait for the end of pressure.
 	verdict func(*v1.Pod) policy.Verdict
-	bound   time.Duration
+	maxWait time.Duration
 
 	mu sync.Mutex
-	// takes is for how long a pod stops; pods that are not in it stop at once.
-	takes    map[types.UID]time.Duration
+	// stopTime is how long a pod takes to stop; pods that are not in it stop at once.
+	stopTime map[types.UID]time.Duration
 	statuses map[types.UID]v1.PodStatus
-	// ends end the stopping of pods before its time.
-	ends map[types.UID]chan struct{}
-	// terminated are the pods whose containers were told to stop, in this order; since has the time of each.
+	// finish ends the stopping of pods before their stopTime.
+	finish map[types.UID]chan struct{}
+	// terminated are the pods that were stopped, in this order; since has the time of each.
 	terminated []types.UID
 	since      map[types.UID]time.Time
 	shutdown   bool
@@ -80,8 +79,8 @@ type world struct {
 
 const never = 1000 * time.Hour
 
-// play runs the scenario in a bubble.
-func play(t *testing.T, scenario func(*world)) {
+// runScenario runs the scenario in a synctest bubble.
+func runScenario(t *testing.T, scenario func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -96,11 +95,11 @@ func play(t *testing.T, scenario func(*world)) {
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		store: podlifecycle.NewStore(), listed: func() {}, judging: func() {},
+		store: podlifecycle.NewStore(), onList: func() {}, onHandlers: func() {},
 		verdict: func(*v1.Pod) policy.Verdict { return policy.Admitted },
-		asked:   func(podkill.Request) {}, begun: func(_ types.UID, begin func()) { begin() },
-		rejected: func(*v1.Pod, v1.PodStatus) {},
-		takes:    map[types.UID]time.Duration{}, ends: map[types.UID]chan struct{}{}, since: map[types.UID]time.Time{},
+		onKill:  func(podkill.Request) {}, onBegin: func(_ types.UID, begin func()) { begin() },
+		onReject: func(*v1.Pod, v1.PodStatus) {},
+		stopTime: map[types.UID]time.Duration{}, finish: map[types.UID]chan struct{}{}, since: map[types.UID]time.Time{},
 		statuses: map[types.UID]v1.PodStatus{},
 	}
 	w.ctx, w.stop = context.WithCancel(t.Context())
@@ -116,32 +115,32 @@ func newWorld(t *testing.T) *world {
 	view := podview.New(pods, w.store, w)
 	readmission := admission.NewReadmission(w, w.store)
 	readmission.SetRunning(nil)
-	w.room = admission.NewRoom(admission.RoomConfig{
+	w.waiting = admission.NewWaitingPods(admission.WaitingPodsConfig{
 		Pressure: w, Status: w, Recorder: recorder, Clock: clock.RealClock{}, Victims: victimsOf{w},
-		Active:    func() []*v1.Pod { defer w.listed(); return view.Active() },
-		GoingDown: func() bool { return w.shutdown }, Bound: func() time.Duration { return w.bound },
+		Active:       func() []*v1.Pod { defer w.onList(); return view.Active() },
+		ShuttingDown: func() bool { return w.shutdown }, MaxWait: func() time.Duration { return w.maxWait },
 	})
 	w.victims = preemption.NewHandler(preemption.Config{
-		Pods: preemptionPods{w.room, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
-		EverythingTried: w.workers.EverythingTried, Over: w.room.Call,
+		Pods: preemptionPods{w.waiting, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
+		EverythingTried: w.workers.EverythingTried, OnAttemptEnd: w.waiting.RequestRetry,
 	})
 	w.ended = make(chan struct{})
 	go func() {
 		defer close(w.ended)
 		w.victims.Run(w.ctx)
 	}()
-	predicates := admission.NewHandover(
+	predicates := admission.NewBeforeAndAfterPreemption(
 		w.victims.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
 			return lifecycle.NewPredicateAdmitHandler(node, failed, noPlugins)
-		}), w.room, w.victims)
-	roomFirst := admission.NewRoomFirst(predicates, w.victims)
-	w.chain = admission.Chain{RoomFirst: roomFirst, Predicates: predicates, Shutdown: w}.Handlers()
-	gate := admission.NewGate(w, readmission, w.room, admission.NewRejector(recorder, w))
+		}), w.waiting, w.victims)
+	early := admission.NewEarlyPreemption(predicates, w.victims)
+	w.chain = admission.Chain{EarlyPreemption: early, Predicates: predicates, Shutdown: w}.Handlers()
+	gate := admission.NewGate(w, readmission, w.waiting, admission.NewRejector(recorder, w))
 	w.Handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
-		Pods: pods, Workers: w.workers, Lifecycle: w.workers, Gate: gate, Room: w.room,
+		Pods: pods, Workers: w.workers, Lifecycle: w.workers, Gate: gate, Waiting: w.waiting,
 		SourcesReady:         config.NewSourcesReady(func(sets.Set[string]) bool { return true }),
 		Certificates:         &podcertificate.NoOpManager{},
-		Resizes:              &syncloop.Resizes{Allocations: forgetful{}},
+		Resizes:              &syncloop.Resizes{Allocations: noResizes{}},
 		RemoveDeadContainers: func(context.Context, types.UID) {},
 	})
 	return w
@@ -149,9 +148,9 @@ func newWorld(t *testing.T) *world {
 
 type victimsOf struct{ w *world }
 
-func (v victimsOf) Making(uid types.UID) bool { return v.w.victims.Making(uid) }
+func (v victimsOf) InProgress(uid types.UID) bool { return v.w.victims.InProgress(uid) }
 func (v victimsOf) Begin(ctx context.Context, uid types.UID) {
-	v.w.begun(uid, func() { v.w.victims.Begin(ctx, uid) })
+	v.w.onBegin(uid, func() { v.w.victims.Begin(ctx, uid) })
 }
 func (v victimsOf) Forget(uid types.UID) { v.w.victims.Forget(uid) }
 
@@ -159,30 +158,30 @@ func (v victimsOf) Forget(uid types.UID) { v.w.victims.Forget(uid) }
 func (w *world) killPod(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 	answer, ended := w.workers.KillPod(ctx, r)
 	if answer == podkill.Begun {
-		w.asked(r)
+		w.onKill(r)
 	}
 	return answer, ended
 }
 
 type preemptionPods struct {
-	room        *admission.Room
+	waiting     *admission.WaitingPods
 	readmission *admission.Readmission
 }
 
-func (p preemptionPods) Waits(uid types.UID) bool    { return p.room.Holds(uid) }
-func (p preemptionPods) Readmitted(pod *v1.Pod) bool { return p.readmission.Readmitted(pod) }
+func (p preemptionPods) IsWaiting(uid types.UID) bool { return p.waiting.IsWaiting(uid) }
+func (p preemptionPods) Readmitted(pod *v1.Pod) bool  { return p.readmission.Readmitted(pod) }
 
 func node(context.Context, bool) (*v1.Node, error) {
-	room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("10"), v1.ResourcePods: resource.MustParse("1k")}
-	return &v1.Node{Status: v1.NodeStatus{Allocatable: room, Capacity: room}}, nil
+	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("10"), v1.ResourcePods: resource.MustParse("1k")}
+	return &v1.Node{Status: v1.NodeStatus{Allocatable: capacity, Capacity: capacity}}, nil
 }
 
 func noPlugins(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
 
-// forgetful is an allocation manager in which nothing is resized.
-type forgetful struct{ allocation.Manager }
+// noResizes is an allocation manager without resizes.
+type noResizes struct{ allocation.Manager }
 
-func (forgetful) RemovePod(types.UID) {}
+func (noResizes) RemovePod(types.UID) {}
 
 // noEvents is an event recorder.
 type noEvents struct{ record.EventRecorder }
@@ -192,7 +191,7 @@ func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
 
 // AddPod runs the chain as stock's allocation manager does.
 func (w *world) AddPod(active []*v1.Pod, pod *v1.Pod) (bool, string, string) {
-	w.judging()
+	w.onHandlers()
 	others := slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool { return p.UID == pod.UID })
 	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others, Operation: lifecycle.AddOperation}
 	for _, handler := range w.chain {
@@ -217,7 +216,7 @@ func (w *world) GetContainerResourceAllocation(types.UID, string) (v1.ResourceRe
 
 func (w *world) SetPodStatus(_ klog.Logger, pod *v1.Pod, status v1.PodStatus) (v1.PodStatus, bool) {
 	if status.Phase == v1.PodFailed {
-		w.rejected(pod, status)
+		w.onReject(pod, status)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,33 +241,33 @@ func (w *world) Terminate(ctx context.Context, request podsync.TerminateRequest)
 	w.mu.Lock()
 	w.terminated = append(w.terminated, request.Pod.UID)
 	w.since[request.Pod.UID] = time.Now()
-	takes, end := w.takes[request.Pod.UID], make(chan struct{})
-	w.ends[request.Pod.UID] = end
+	stopTime, end := w.stopTime[request.Pod.UID], make(chan struct{})
+	w.finish[request.Pod.UID] = end
 	w.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-end:
-	case <-time.After(takes):
+	case <-time.After(stopTime):
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.since, request.Pod.UID)
-	delete(w.ends, request.Pod.UID)
+	delete(w.finish, request.Pod.UID)
 	return nil
 }
 
-// ladderEnd is when the last rung of the ladder is climbed, after the end of the grace period.
-var ladderEnd = escalation.DefaultLimits().Longest() - escalation.DefaultLimits().Absence
+// lastStepAfter is when the last escalation step is taken, after the end of the grace period.
+var lastStepAfter = escalation.DefaultLimits().Longest() - escalation.DefaultLimits().Absence
 
-// overdue is what podsync says of pods that do not stop, with a runtime that answers.
+// overdue is what podsync reports of pods that do not stop, with a responsive runtime.
 func (w *world) overdue() map[types.UID]escalation.Overdue {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := map[types.UID]escalation.Overdue{}
 	limits := escalation.DefaultLimits()
 	for uid, since := range w.since {
-		if late := time.Since(since.Add(grace)); late >= ladderEnd {
+		if late := time.Since(since.Add(grace)); late >= lastStepAfter {
 			found[uid] = escalation.Overdue{Rung: escalation.Report}
 		} else if late >= limits.Slack+limits.Margin {
 			found[uid] = escalation.Overdue{Rung: escalation.Tell, Seen: time.Now()}
@@ -284,8 +283,8 @@ func (w *world) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error {
 // grace is the grace period of every pod.
 const grace = 10 * time.Second
 
-// sized is a pod that asks for that many thousandths of a CPU.
-func sized(name string, milli int64) *v1.Pod {
+// newPod is a pod that requests that many thousandths of a CPU.
+func newPod(name string, milli int64) *v1.Pod {
 	priority, grace := int32(0), int64(grace.Seconds())
 	requests := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
 	return &v1.Pod{
@@ -299,14 +298,14 @@ func sized(name string, milli int64) *v1.Pod {
 	}
 }
 
-// critical is a pod for which others may be stopped.
+// critical is a pod that may preempt others.
 func critical(name string, milli int64) *v1.Pod {
-	pod := sized(name, milli)
+	pod := newPod(name, milli)
 	*pod.Spec.Priority = scheduling.SystemCriticalPriority
 	return pod
 }
 
-// add brings pods one after the other.
+// add adds pods one after the other.
 func (w *world) add(pods ...*v1.Pod) {
 	for _, pod := range pods {
 		w.Add(w.ctx, []*v1.Pod{pod})
@@ -314,24 +313,24 @@ func (w *world) add(pods ...*v1.Pod) {
 	synctest.Wait()
 }
 
-// end ends the stopping of a pod that is terminating.
-func (w *world) end(uid types.UID) {
+// finishStopping stops a terminating pod at once.
+func (w *world) finishStopping(uid types.UID) {
 	w.mu.Lock()
-	if end := w.ends[uid]; end != nil {
+	if end := w.finish[uid]; end != nil {
 		close(end)
-		delete(w.ends, uid)
+		delete(w.finish, uid)
 	}
 	w.mu.Unlock()
 	synctest.Wait()
 }
 
-// kill stops a pod for a reason that has nothing to do with preemption.
+// kill stops a pod for another reason than preemption.
 func (w *world) kill(pod *v1.Pod) {
 	w.workers.UpdatePod(w.ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod})
 	synctest.Wait()
 }
 
-// delete is what the API server says of a pod that is deleted.
+// delete delivers the update of a pod that was deleted in the API.
 func (w *world) delete(pod *v1.Pod) {
 	deleted := pod.DeepCopy()
 	deleted.DeletionTimestamp = new(metav1.Now())
@@ -340,8 +339,8 @@ func (w *world) delete(pod *v1.Pod) {
 	synctest.Wait()
 }
 
-// pass lets time pass; once in a second the sync loop asks for the pods that wait.
-func (w *world) pass(seconds int) {
+// advance advances the time; once a second the sync loop checks the waiting pods.
+func (w *world) advance(seconds int) {
 	for range seconds {
 		<-time.After(time.Second)
 		synctest.Wait()
@@ -362,7 +361,7 @@ func (w *world) runs(pod *v1.Pod) bool {
 	return state.Phase == podlifecycle.Syncing
 }
 
-// wantStopped checks which pods were stopped until now, in any order: victims of one attempt are stopped side by side.
+// wantStopped checks which pods were stopped so far, in any order: victims of one attempt are stopped in parallel.
 func (w *world) wantStopped(t *testing.T, want ...types.UID) {
 	t.Helper()
 	if got := w.stopped(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {

@@ -22,7 +22,7 @@ import (
 type entrance struct {
 	manager  *Manager
 	gate     *admission.Gate
-	room     *admission.Room
+	room     *admission.WaitingPods
 	statuses map[types.UID]v1.PodStatus
 }
 
@@ -42,16 +42,16 @@ func (e *entrance) GetContainerResourceAllocation(types.UID, string) (v1.Resourc
 	return v1.ResourceRequirements{}, false
 }
 
-func (e *entrance) Making(types.UID) bool            { return false }
+func (e *entrance) InProgress(types.UID) bool        { return false }
 func (e *entrance) Begin(context.Context, types.UID) {}
 func (e *entrance) Forget(types.UID)                 {}
 
 func newEntrance(m *Manager, n *node) *entrance {
 	e := &entrance{manager: m, statuses: map[types.UID]v1.PodStatus{}}
-	e.room = admission.NewRoom(admission.RoomConfig{
+	e.room = admission.NewWaitingPods(admission.WaitingPodsConfig{
 		Pressure: m, Victims: e, Status: e, Recorder: n, Clock: clock.RealClock{},
-		Active: func() []*v1.Pod { return nil }, GoingDown: func() bool { return false },
-		Bound: func() time.Duration { return min(m.Options().WaitForRoom, m.config.PressureTransitionPeriod) },
+		Active: func() []*v1.Pod { return nil }, ShuttingDown: func() bool { return false },
+		MaxWait: func() time.Duration { return min(m.Options().WaitForRoom, m.config.PressureTransitionPeriod) },
 	})
 	e.gate = admission.NewGate(e, admission.NewReadmission(e, e), e.room, admission.NewRejector(n, e))
 	return e
@@ -103,8 +103,8 @@ func TestD17DaemonSetsDoNotLoop(t *testing.T) {
 			if seconds > 2 || !m.IsUnderMemoryPressure() {
 				t.Errorf("admitted after %d s; the condition lingers: %v", seconds, m.IsUnderMemoryPressure())
 			}
-			if len(e.room.Waiting()) != 0 {
-				t.Errorf("%v still wait", e.room.Waiting())
+			if len(e.room.UIDs()) != 0 {
+				t.Errorf("%v still wait", e.room.UIDs())
 			}
 		})
 	})

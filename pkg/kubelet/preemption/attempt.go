@@ -19,28 +19,28 @@ import (
 type preemptor struct {
 	// attempt is planned or under way, nil if there is none.
 	attempt *attempt
-	// failed are the victims of earlier attempts that did not stop, with the reason of each. None of them is chosen again.
+	// failed are the victims of earlier attempts that did not stop, with their errors. They are not chosen again.
 	failed map[types.UID]error
 }
 
-// attempt carries out one plan. When it is over the pod is judged again, beside the pods that there are then.
+// attempt carries out one plan. After its end the pod goes through admission again, with a new list of other pods.
 type attempt struct {
 	pod        *v1.Pod
 	candidates map[types.UID]candidate
 	victims    plan.Victims
-	// cancel ends the attempt; nil until it has begun.
+	// cancel ends the attempt. It is nil until the attempt has begun.
 	cancel context.CancelFunc
 }
 
 func (a *attempt) begun() bool { return a != nil && a.cancel != nil }
 
-// has is true for a pod that is being stopped, or waited for, in this attempt.
-func (a *attempt) has(uid types.UID) bool {
+// isVictim is true for a pod that this attempt stops or awaits.
+func (a *attempt) isVictim(uid types.UID) bool {
 	return a.begun() && (slices.Contains(a.victims.Await, uid) || slices.Contains(a.victims.Stop, uid))
 }
 
-// plan plans an attempt to make room for the pod, which lacks need beside the other pods; an attempt that has begun
-// stays. The error says why there can be no room.
+// plan plans an attempt for the pod, which lacks need while the other pods hold their requests. An attempt that has
+// begun is kept. The error is the reason why no set of victims suffices.
 func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	p.attempt = nil
 	candidates := h.candidates(pod, need, others)
 	maps.DeleteFunc(candidates, func(uid types.UID, _ candidate) bool { return p.failed[uid] != nil })
-	victims, ok := plan.Choose(need, values(candidates))
+	victims, ok := plan.Choose(need, sortedCandidates(candidates))
 	if !ok {
 		none := fmt.Errorf("preemption: no set of running pods frees %s", need)
 		return errors.Join(append([]error{none}, p.failures()...)...)
@@ -64,7 +64,7 @@ func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	return nil
 }
 
-// failures are the reasons why victims did not stop, by the victims' UIDs.
+// failures are the errors of victims that did not stop, ordered by UID.
 func (p *preemptor) failures() []error {
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(p.failed)) {
@@ -73,8 +73,8 @@ func (p *preemptor) failures() []error {
 	return errs
 }
 
-// Begin carries out what is planned for the pod, if anything is. It requests the stop of the victims and does not wait
-// for it. The attempt ends with Forget and with Run.
+// Begin begins the planned attempt for the pod, if there is one. It requests the stop of the victims and does not wait
+// for it. Forget ends the attempt, and so does the end of Run.
 func (h *Handler) Begin(ctx context.Context, uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,22 +85,22 @@ func (h *Handler) Begin(ctx context.Context, uid types.UID) {
 	a := p.attempt
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(h.running, a.cancel) //nolint:contextcheck // the attempt ends with the handler too
-	requests := h.request(ctx, a)
+	requests := h.requestStops(ctx, a)
 	h.work.Go(func() {
 		defer a.cancel()
 		defer unlink()
-		failed, err := h.await(ctx, requests)
+		failed, err := h.awaitAll(ctx, requests)
 		if errors.Is(err, errAborted) {
-			// The pod was forgotten, or goes on waiting for the next run of the agent.
+			// Forget was called for the pod, or the agent stops and the pod waits for the next process.
 			return
 		}
 		h.conclude(ctx, a, failed)
 	})
 }
 
-// request requests the stop of all victims, and the notice of the end of those that are terminating anyway. The
-// requests are made before another pod is judged, so that it counts the victims as pods that are going.
-func (h *Handler) request(ctx context.Context, a *attempt) []request {
+// requestStops requests the stop of the victims, and the endings of those that are terminating already. It returns
+// before the next admission, which therefore counts all victims as terminating.
+func (h *Handler) requestStops(ctx context.Context, a *attempt) []request {
 	requests := make([]request, 0, len(a.victims.Await)+len(a.victims.Stop))
 	for _, uid := range a.victims.Await {
 		requests = append(requests, h.join(ctx, a.candidates[uid]))
@@ -111,7 +111,7 @@ func (h *Handler) request(ctx context.Context, a *attempt) []request {
 	return requests
 }
 
-// conclude ends the attempt and notes which of its victims have failed, unless the pod was forgotten meanwhile.
+// conclude ends the attempt and records the victims that did not stop, unless Forget was called meanwhile.
 func (h *Handler) conclude(ctx context.Context, a *attempt, failed map[types.UID]error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,16 +125,16 @@ func (h *Handler) conclude(ctx context.Context, a *attempt, failed map[types.UID
 		err := errors.Join(p.failures()...)
 		klog.FromContext(ctx).Error(err, "Preemption victims did not stop", "pod", klog.KObj(a.pod), "podUID", a.pod.UID)
 	}
-	h.Over()
+	h.OnAttemptEnd()
 }
 
-// errAborted ends an attempt without a result, since the agent stops or the pod was forgotten: it says nothing about a
-// victim, nor about the pod that needs the room.
-var errAborted = errors.New("the attempt to make room was aborted")
+// errAborted ends an attempt without a result, because the agent stops or Forget was called. It is neither a failure of
+// a victim nor of the preemptor.
+var errAborted = errors.New("preemption attempt aborted")
 
-// await waits for all victims side by side, and returns those that outlive everything that is tried. The error is
-// errAborted.
-func (h *Handler) await(ctx context.Context, requests []request) (failed map[types.UID]error, err error) {
+// awaitAll waits for all victims in parallel, and returns those that are still terminating after the last escalation
+// step. The error is errAborted.
+func (h *Handler) awaitAll(ctx context.Context, requests []request) (failed map[types.UID]error, err error) {
 	var (
 		mu sync.Mutex
 		wg sync.WaitGroup
@@ -142,7 +142,7 @@ func (h *Handler) await(ctx context.Context, requests []request) (failed map[typ
 	failed = map[types.UID]error{}
 	for _, r := range requests {
 		wg.Go(func() {
-			failure := h.end(ctx, r)
+			failure := h.awaitVictim(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
 )
 
-// split separates what preemption can help with from what it cannot.
-func split(reasons []lifecycle.PredicateFailureReason) (plan.Need, []lifecycle.PredicateFailureReason) {
+// splitReasons separates missing resources, which preemption can free, from other reasons.
+func splitReasons(reasons []lifecycle.PredicateFailureReason) (plan.Need, []lifecycle.PredicateFailureReason) {
 	need := plan.Need{}
 	var others []lifecycle.PredicateFailureReason
 	for _, reason := range reasons {
@@ -35,21 +35,21 @@ func isTaint(reason lifecycle.PredicateFailureReason) bool {
 	return ok && failure.PredicateName == tainttoleration.Name
 }
 
-// candidate keeps the pod beside what the plan needs to know.
+// candidate is a candidate of the plan with its pod.
 type candidate struct {
 	plan.Candidate
 	pod *v1.Pod
 }
 
-// candidates lists those of the other pods that may go for the preemptor. A static pod never comes back once it was
-// stopped, so it may not; stopping a pod that waits for its own admission frees nothing; a pod that outlives
-// everything that was tried gives nothing back.
+// candidates lists those of the other pods that may be stopped for the preemptor or are terminating already. It leaves
+// out static pods, which are never started again after they were stopped; pods that wait for their own admission, which
+// hold nothing; and pods that are still terminating after the last escalation step, which release nothing.
 func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need, others []*v1.Pod) map[types.UID]candidate {
 	out := map[types.UID]candidate{}
 	for _, pod := range others {
-		releasing := h.Lifecycle.IsPodTerminationRequested(pod.UID)
-		mayGo := !kubetypes.IsStaticPod(pod) && kubetypes.Preemptable(preemptor, pod)
-		if h.Pods.Waits(pod.UID) || !releasing && !mayGo || releasing && h.EverythingTried(pod.UID) {
+		terminating := h.Lifecycle.IsPodTerminationRequested(pod.UID)
+		preemptable := !kubetypes.IsStaticPod(pod) && kubetypes.Preemptable(preemptor, pod)
+		if h.Pods.IsWaiting(pod.UID) || !terminating && !preemptable || terminating && h.EverythingTried(pod.UID) {
 			continue
 		}
 		requests := map[v1.ResourceName]int64{}
@@ -57,13 +57,14 @@ func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need, others []*v1.Pod
 			requests[name] = resource.GetResourceRequest(pod, name)
 		}
 		out[pod.UID] = candidate{pod: pod, Candidate: plan.Candidate{
-			UID: pod.UID, Priority: corev1helpers.PodPriority(pod), QOS: v1qos.GetPodQOS(pod), Requests: requests, Releasing: releasing,
+			UID: pod.UID, Priority: corev1helpers.PodPriority(pod), QOS: v1qos.GetPodQOS(pod), Requests: requests,
+			Terminating: terminating,
 		}}
 	}
 	return out
 }
 
-func values(candidates map[types.UID]candidate) []plan.Candidate {
+func sortedCandidates(candidates map[types.UID]candidate) []plan.Candidate {
 	out := make([]plan.Candidate, 0, len(candidates))
 	for _, c := range candidates {
 		out = append(out, c.Candidate)

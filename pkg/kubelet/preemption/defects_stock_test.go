@@ -23,10 +23,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
-// The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's handler and to ours, and
-// fails also when stock does not show the defect any more: then the row goes.
+// The tests of this file are named after the rows of docs/defects.md. Each runs its scenario with stock's handler and
+// with ours, and also fails when stock does not show the defect any more: then the row has to be removed.
 
-// outcome is what an admission of a critical pod that lacks CPU led to.
+// outcome is the result of the admission of a critical pod that lacks CPU.
 type outcome struct {
 	admitted bool
 	stopped  []string
@@ -36,8 +36,8 @@ func (o outcome) String() string {
 	return fmt.Sprintf("admitted %v, stopped %v", o.admitted, o.stopped)
 }
 
-// byStock plays a node to stock's handler. Pods that are being deleted are among the active ones there too.
-func byStock(t *testing.T, n *node, milli int64) outcome {
+// stockOutcome runs stock's handler on a node. As in stock, pods that are being deleted are among the active ones.
+func stockOutcome(t *testing.T, n *node, milli int64) outcome {
 	t.Helper()
 	o := outcome{stopped: []string{}}
 	kill := func(pod *v1.Pod, _ bool, _ *int64, _ func(*v1.PodStatus)) error {
@@ -48,15 +48,17 @@ func byStock(t *testing.T, n *node, milli int64) outcome {
 		return nil
 	}
 	h := stock.NewCriticalPodAdmissionHandler(func() []*v1.Pod { return n.pods }, kill, record.NewFakeRecorder(10))
-	remain, err := h.HandleAdmissionFailure(t.Context(), newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
+	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
+	remain, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(milli))
 	o.admitted = len(remain) == 0 && err == nil
 	return o
 }
 
-func byOurs(t *testing.T, n *node, milli int64) outcome {
+func ourOutcome(t *testing.T, n *node, milli int64) outcome {
 	t.Helper()
 	h := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
-	remain, err := ask(t, h, n, newPod("critical", scheduling.SystemCriticalPriority, "100m"), missingCPU(milli))
+	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
+	remain, err := failUntilDecided(t, h, n, critical, missingCPU(milli))
 	return outcome{admitted: len(remain) == 0 && err == nil, stopped: n.stopped}
 }
 
@@ -84,7 +86,10 @@ func TestBesideStock(t *testing.T) {
 	}{
 		"D18 a high priority, and a class of higher quality": {
 			func() *node {
-				return &node{pods: []*v1.Pod{burstable(newPod("burstable", 1e9, "100m"), "1Mi"), guaranteed(newPod("guaranteed", -1000, "100m"), "1Mi")}}
+				return &node{pods: []*v1.Pod{
+					burstable(newPod("burstable", 1e9, "100m"), "1Mi"),
+					guaranteed(newPod("guaranteed", -1000, "100m"), "1Mi"),
+				}}
 			},
 			"admitted true, stopped [burstable]", "admitted true, stopped [guaranteed]",
 		},
@@ -104,57 +109,65 @@ func TestBesideStock(t *testing.T) {
 		},
 		"D21 eight cores and little memory, or just what is needed": {
 			func() *node {
-				return &node{pods: []*v1.Pod{burstable(newPod("a-8-cores", 0, "8"), "10Mi"), burstable(newPod("b-100m", 0, "100m"), "20Mi")}}
+				return &node{pods: []*v1.Pod{
+					burstable(newPod("a-8-cores", 0, "8"), "10Mi"), burstable(newPod("b-100m", 0, "100m"), "20Mi"),
+				}}
 			},
 			"admitted true, stopped [a-8-cores]", "admitted true, stopped [b-100m]",
 		},
-		"D21 another pod is going anyway": {
+		"D21 another pod is terminating already": {
 			func() *node {
-				return &node{pods: []*v1.Pod{burstable(newPod("healthy", 0, "100m"), "10Mi"), terminating(burstable(newPod("going", 0, "100m"), "20Mi"))}, going: []types.UID{"going"}}
+				return &node{pods: []*v1.Pod{
+					burstable(newPod("healthy", 0, "100m"), "10Mi"),
+					terminating(burstable(newPod("terminating", 0, "100m"), "20Mi")),
+				}, terminating: []types.UID{"terminating"}}
 			},
 			"admitted true, stopped [healthy]", "admitted true, stopped []",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := byStock(t, test.node(), 100).String(); got != test.stock {
+			if got := stockOutcome(t, test.node(), 100).String(); got != test.stock {
 				t.Errorf("stock, which does not show the defect any more: %s, not %s", got, test.stock)
 			}
-			if got := byOurs(t, test.node(), 100).String(); got != test.ours {
+			if got := ourOutcome(t, test.node(), 100).String(); got != test.ours {
 				t.Errorf("ours: %s, want %s", got, test.ours)
 			}
 		})
 	}
 }
 
-// slowly is kill after a wait.
-func (n *node) slowly(wait func()) podkill.Func {
+// killAfter is kill after a wait.
+func (n *node) killAfter(wait func()) podkill.Func {
 	return fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
 		wait()
 		return n.kill(ctx, r)
 	})
 }
 
-// TestD25BesideStock: two victims with a grace of an hour. Stock's answer comes when both have stopped, one after the other.
+// TestD25BesideStock: two victims with a grace period of an hour. Stock returns when both have stopped, one after the
+// other.
 func TestD25BesideStock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		victims := func() []*v1.Pod { return []*v1.Pod{newPod("slow", 0, "100m"), newPod("slower", 0, "100m")} }
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
 		wait := func() { <-time.After(time.Hour) }
 		begin := time.Now()
-		h := stock.NewCriticalPodAdmissionHandler(victims, func(*v1.Pod, bool, *int64, func(*v1.PodStatus)) error { wait(); return nil }, record.NewFakeRecorder(10))
-		if _, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(200)); err != nil || time.Since(begin) != 2*time.Hour {
+		kill := func(*v1.Pod, bool, *int64, func(*v1.PodStatus)) error { wait(); return nil }
+		h := stock.NewCriticalPodAdmissionHandler(victims, kill, record.NewFakeRecorder(10))
+		_, err := h.HandleAdmissionFailure(t.Context(), critical, missingCPU(200))
+		if err != nil || time.Since(begin) != 2*time.Hour {
 			t.Errorf("stock does not show the defect any more: %v after %v", err, time.Since(begin))
 		}
 		begin = time.Now()
 		n := &node{pods: victims()}
-		ours := newHandler(n, n.slowly(wait), record.NewFakeRecorder(10))
-		remain, err := fail(t, ours, n, critical, missingCPU(200))
+		ours := newHandler(n, n.killAfter(wait), record.NewFakeRecorder(10))
+		remain, err := failAdmission(t, ours, n, critical, missingCPU(200))
 		if len(remain) != 1 || err != nil || time.Since(begin) != 0 {
 			t.Errorf("ours: %v, %v after %v", remain, err, time.Since(begin))
 		}
 		wait()
 		synctest.Wait()
-		if ours.Making("critical") || len(n.stopped) != 2 {
+		if ours.InProgress("critical") || len(n.stopped) != 2 {
 			t.Errorf("ours: stopped %v after an hour", n.stopped)
 		}
 	})
@@ -166,9 +179,9 @@ func TestD50BesideStock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other, ending := newPod("other", 0, "400m"), newPod("ending", 0, "600m")
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "400m")
-		judge := func(h lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
-			room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("10")}
-			node := &v1.Node{Status: v1.NodeStatus{Allocatable: room, Capacity: room}}
+		predicates := func(h lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
+			capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("10")}
+			node := &v1.Node{Status: v1.NodeStatus{Allocatable: capacity, Capacity: capacity}}
 			return lifecycle.NewPredicateAdmitHandler(
 				func(context.Context, bool) (*v1.Node, error) { return node, nil }, h,
 				func(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil })
@@ -182,17 +195,17 @@ func TestD50BesideStock(t *testing.T) {
 			return nil
 		}
 		now := func() []*v1.Pod { return []*v1.Pod{other} }
-		judge(stock.NewCriticalPodAdmissionHandler(now, kill, record.NewFakeRecorder(10))).Admit(attrs)
+		predicates(stock.NewCriticalPodAdmissionHandler(now, kill, record.NewFakeRecorder(10))).Admit(attrs)
 		if want := []string{"other"}; !slices.Equal(stopped, want) {
 			t.Errorf("stock, which does not show the defect any more, stops %v, not %v", stopped, want)
 		}
 
-		n := &node{going: []types.UID{"ending"}}
+		n := &node{terminating: []types.UID{"ending"}}
 		ours := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
-		ours.Predicates(judge).Admit(attrs)
+		ours.Predicates(predicates).Admit(attrs)
 		ours.Begin(t.Context(), "critical")
 		synctest.Wait()
-		if len(n.stopped) != 0 || !slices.Equal(n.awaited, []string{"ending"}) || ours.Making("critical") {
+		if len(n.stopped) != 0 || !slices.Equal(n.awaited, []string{"ending"}) || ours.InProgress("critical") {
 			t.Errorf("ours stops %v and awaits %v", n.stopped, n.awaited)
 		}
 	})

@@ -1,6 +1,6 @@
-// Package preemption makes room for a critical pod that does not fit on the node, by stopping pods that matter less.
-// Package plan chooses them; Handler turns an admission failure into a plan, and has the victims stopped by the pod
-// workers. It admits nothing: the pod is judged again when its victims have stopped.
+// Package preemption stops pods of lower priority so that a critical pod fits on the node. Package plan chooses the
+// victims; Handler turns an admission failure into a plan and requests their stop from the pod workers. It does not
+// admit the pod: admission runs again when the victims have stopped.
 package preemption
 
 import (
@@ -14,57 +14,57 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
-// Pods answers questions about pods.
+// Pods reports how far pods are with their admission.
 type Pods interface {
-	// Waits is true for a pod that waits for its admission: nothing of it is on the node.
-	Waits(uid types.UID) bool
+	// IsWaiting is true for a pod that waits for its admission: nothing of it is on the node.
+	IsWaiting(uid types.UID) bool
 	// Readmitted is true for a pod that ran on this node before the agent was restarted.
 	Readmitted(pod *v1.Pod) bool
 }
 
-// Lifecycle answers how far pods are on their way.
+// Lifecycle reports how far pods are with their termination.
 type Lifecycle interface {
 	IsPodTerminationRequested(uid types.UID) bool
 	CouldHaveRunningContainers(uid types.UID) bool
 }
 
-// Config is what a Handler works with. All fields are required.
+// Config is the configuration of a Handler. All fields are required.
 type Config struct {
 	Pods      Pods
 	Lifecycle Lifecycle
 	Kill      podkill.Func
 	Recorder  record.EventRecorder
-	// EverythingTried is true for a pod that is still terminating after everything was tried to stop it.
+	// EverythingTried is true for a pod that is still terminating after the last escalation step.
 	EverythingTried func(uid types.UID) bool
-	// Over is called when an attempt to make room is over, so that the pod is judged again at once. It must not block,
-	// nor call the Handler.
-	Over func()
+	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must
+	// neither block nor call the Handler.
+	OnAttemptEnd func()
 }
 
-// Handler makes room for critical pods. It never blocks: victims stop beside it, and the pod is judged again when they
-// have (stock stands still for as long as the slowest victim takes, with the lock of all admissions held). No victim
-// is stopped before Begin: what a failed admission leads to is a plan. All methods are safe for concurrent use.
+// Handler preempts pods for critical pods. A failed admission leads to a plan; Begin starts an attempt, which stops the
+// victims. Except for Run no method blocks; admission of the preemptor runs again after the end of the attempt. (Stock
+// blocks all admissions until the slowest victim has stopped.) All methods are safe for concurrent use.
 type Handler struct {
 	Config
 
-	// running ends when the agent stops, work counts the goroutines that end with it.
+	// running ends when the agent stops; work counts the goroutines of attempts.
 	running context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
 
 	mu sync.Mutex
-	// preemptors are the pods for which room is being made, or was to be made.
+	// preemptors are the pods with an attempt, planned, under way or ended, until Forget.
 	preemptors map[types.UID]*preemptor
 }
 
-// NewHandler returns a handler without any plan. It works until Run returns.
+// NewHandler returns a handler without attempts. It begins attempts until Run has ended.
 func NewHandler(cfg Config) *Handler {
 	running, stop := context.WithCancel(context.Background())
 	return &Handler{Config: cfg, running: running, stop: stop, preemptors: map[types.UID]*preemptor{}}
 }
 
-// Run waits until ctx ends, and then for what the handler does beside its callers. It must end before the pod workers do: after it no
-// victim is stopped. To be called once.
+// Run waits until ctx ends, and then for the attempts that are under way. After it no victim is stopped. It must end
+// before the pod workers are stopped, and may be called once.
 func (h *Handler) Run(ctx context.Context) {
 	<-ctx.Done()
 	h.mu.Lock()
@@ -73,27 +73,27 @@ func (h *Handler) Run(ctx context.Context) {
 	h.work.Wait()
 }
 
-// Making reports whether room for the pod is planned or being made at this moment.
-func (h *Handler) Making(uid types.UID) bool {
+// InProgress reports whether an attempt for the pod is planned or under way.
+func (h *Handler) InProgress(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.preemptors[uid]
 	return p != nil && p.attempt != nil
 }
 
-// Leaving reports whether the pod is being stopped at this moment to make room for another.
-func (h *Handler) Leaving(uid types.UID) bool {
+// IsVictim reports whether an attempt that is under way stops or awaits the pod.
+func (h *Handler) IsVictim(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.preemptors {
-		if p.attempt.has(uid) {
+		if p.attempt.isVictim(uid) {
 			return true
 		}
 	}
 	return false
 }
 
-// Failed reports whether victims of an earlier attempt to make room for the pod have not stopped.
+// Failed reports whether victims of an earlier attempt for the pod did not stop.
 func (h *Handler) Failed(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,8 +101,8 @@ func (h *Handler) Failed(uid types.UID) bool {
 	return p != nil && len(p.failed) > 0
 }
 
-// Forget drops what is known of a pod that was admitted, rejected or deleted, and ends its attempt: no further victim
-// is stopped for it. Victims that are being stopped go on to stop.
+// Forget ends the attempt for a pod that was admitted, rejected or deleted, and drops its record. No further victim is
+// stopped for it; terminations that have begun continue.
 func (h *Handler) Forget(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

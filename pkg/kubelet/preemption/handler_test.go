@@ -39,46 +39,46 @@ func static(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// node is a node full of pods, with a record of who was stopped.
+// node is a node full of pods, with a record of the stopped ones.
 type node struct {
-	mu       sync.Mutex
-	pods     []*v1.Pod
-	going    []types.UID
-	waiting  []types.UID
-	old      []types.UID
-	stuck    []types.UID
-	stopped  []string
-	awaited  []string
-	statuses []v1.PodStatus
+	mu          sync.Mutex
+	pods        []*v1.Pod
+	terminating []types.UID
+	waiting     []types.UID
+	readmitted  []types.UID
+	stuck       []types.UID
+	stopped     []string
+	awaited     []string
+	statuses    []v1.PodStatus
 }
 
-func (n *node) Waits(uid types.UID) bool    { return slices.Contains(n.waiting, uid) }
-func (n *node) Readmitted(pod *v1.Pod) bool { return slices.Contains(n.old, pod.UID) }
+func (n *node) IsWaiting(uid types.UID) bool { return slices.Contains(n.waiting, uid) }
+func (n *node) Readmitted(pod *v1.Pod) bool  { return slices.Contains(n.readmitted, pod.UID) }
 
 func (n *node) IsPodTerminationRequested(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Contains(n.going, uid)
+	return slices.Contains(n.terminating, uid)
 }
 
-// CouldHaveRunningContainers is asked about victims that are overdue.
+// CouldHaveRunningContainers is true for every pod.
 func (n *node) CouldHaveRunningContainers(uid types.UID) bool { return true }
 
-// newHandler returns a handler for which everything was tried with those of the node's pods that are stuck.
+// newHandler returns a handler. The node's stuck pods are past the last escalation step.
 func newHandler(n *node, kill podkill.Func, recorder record.EventRecorder) *Handler {
 	stuck := func(uid types.UID) bool { return slices.Contains(n.stuck, uid) }
 	return NewHandler(Config{
-		Pods: n, Lifecycle: n, Kill: kill, Recorder: recorder, EverythingTried: stuck, Over: func() {},
+		Pods: n, Lifecycle: n, Kill: kill, Recorder: recorder, EverythingTried: stuck, OnAttemptEnd: func() {},
 	})
 }
 
-// fail plays the predicates and the room: the pod lacks something beside the pods of the node, and has a place to wait.
-func fail(
+// failAdmission does what the predicates and the waiting pods do: admission fails, and the attempt begins.
+func failAdmission(
 	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
 ) ([]lifecycle.PredicateFailureReason, error) {
 	t.Helper()
 	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods, Operation: lifecycle.AddOperation}
-	remain, err := judgement{h, attrs}.HandleAdmissionFailure(t.Context(), pod, reasons)
+	remain, err := failureHandler{h, attrs}.HandleAdmissionFailure(t.Context(), pod, reasons)
 	h.Begin(t.Context(), pod.UID)
 	return remain, err
 }
@@ -88,7 +88,7 @@ func (n *node) kill(_ context.Context, r podkill.Request) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if slices.Contains(n.stuck, pod.UID) {
-		n.going = append(n.going, pod.UID)
+		n.terminating = append(n.terminating, pod.UID)
 		return errors.New("timed out")
 	}
 	if !r.Evict {
@@ -104,62 +104,63 @@ func (n *node) kill(_ context.Context, r podkill.Request) error {
 }
 
 func missingCPU(milli int64) []lifecycle.PredicateFailureReason {
-	return []lifecycle.PredicateFailureReason{&lifecycle.InsufficientResourceError{ResourceName: v1.ResourceCPU, Requested: milli}}
+	missing := &lifecycle.InsufficientResourceError{ResourceName: v1.ResourceCPU, Requested: milli}
+	return []lifecycle.PredicateFailureReason{missing}
 }
 
-// ask plays the predicates and the room for as long as room is being made: what is missing is the same until an
-// attempt has stopped all its victims.
-func ask(
+// failUntilDecided calls failAdmission for as long as an attempt is in progress: the missing amounts are the same until
+// an attempt has stopped all its victims.
+func failUntilDecided(
 	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
 ) (remain []lifecycle.PredicateFailureReason, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		remain, err = fail(t, h, n, pod, reasons)
-		for failed := 0; h.Making(pod.UID); failed = len(h.preemptors[pod.UID].failed) {
+		remain, err = failAdmission(t, h, n, pod, reasons)
+		for failed := 0; h.InProgress(pod.UID); failed = len(h.preemptors[pod.UID].failed) {
 			if len(remain) != len(reasons) || err != nil {
-				t.Errorf("while room is being made: %v, %v", remain, err)
+				t.Errorf("while an attempt is in progress: %v, %v", remain, err)
 			}
 			synctest.Wait()
-			if h.Making(pod.UID) {
-				t.Fatal("the attempt is not over when its victims have stopped or failed")
+			if h.InProgress(pod.UID) {
+				t.Fatal("the attempt has not ended although its victims have stopped or failed")
 			}
 			if len(h.preemptors[pod.UID].failed) == failed {
 				remain = nil
 				return
 			}
-			remain, err = fail(t, h, n, pod, reasons)
+			remain, err = failAdmission(t, h, n, pod, reasons)
 		}
 	})
 	return remain, err
 }
 
-// TestD25NothingWaits: a victim takes an hour to stop.
-func TestD25NothingWaits(t *testing.T) {
+// TestD25AdmissionDoesNotBlock: a victim takes an hour to stop.
+func TestD25AdmissionDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{pods: []*v1.Pod{newPod("slow", 0, "100m"), newPod("slower", 1, "100m")}}
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
-		kill := n.slowly(func() { time.Sleep(time.Hour) })
+		kill := n.killAfter(func() { time.Sleep(time.Hour) })
 		h := newHandler(n, kill, record.NewFakeRecorder(10))
 		begin := time.Now()
 		for range 3 {
-			if remain, err := fail(t, h, n, critical, missingCPU(200)); len(remain) != 1 || err != nil {
+			if remain, err := failAdmission(t, h, n, critical, missingCPU(200)); len(remain) != 1 || err != nil {
 				t.Errorf("%v, %v", remain, err)
 			}
 			synctest.Wait()
 		}
-		if time.Since(begin) != 0 || !h.Making("critical") {
+		if time.Since(begin) != 0 || !h.InProgress("critical") {
 			t.Errorf("waited %v", time.Since(begin))
 		}
-		if !h.Leaving("slow") || !h.Leaving("slower") || h.Leaving("critical") {
-			t.Error("who is being stopped is not known to be leaving")
+		if !h.IsVictim("slow") || !h.IsVictim("slower") || h.IsVictim("critical") {
+			t.Error("the victims of the attempt are not victims")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if h.Making("critical") || len(n.stopped) != 2 {
-			t.Errorf("stopped %v after an hour, side by side", n.stopped)
+		if h.InProgress("critical") || len(n.stopped) != 2 {
+			t.Errorf("stopped %v after an hour, want both", n.stopped)
 		}
-		if h.Leaving("slow") {
-			t.Error("still leaving when it has stopped")
+		if h.IsVictim("slow") {
+			t.Error("still a victim after it has stopped")
 		}
 		h.Forget("critical")
 		if len(h.preemptors) != 0 {
@@ -181,43 +182,47 @@ func TestHandler(t *testing.T) {
 		awaited []string
 		err     string
 	}{
-		"an ordinary pod gets no room": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}}, pod: newPod("b", 10, "100m"), reasons: missingCPU(100), remain: missingCPU(100),
+		"an ordinary pod does not preempt": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}}, pod: newPod("b", 10, "100m"),
+			reasons: missingCPU(100), remain: missingCPU(100),
 		},
-		"a critical pod gets room": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}}, pod: critical, reasons: missingCPU(100), stopped: []string{"b"},
+		"a critical pod preempts": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}}, pod: critical,
+			reasons: missingCPU(100), stopped: []string{"b"},
 		},
 		"what preemption cannot help with is returned alone": {
 			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}}, pod: critical, reasons: append(missingCPU(100), affinity),
 			remain: []lifecycle.PredicateFailureReason{affinity},
 		},
 		"D19: a victim that does not stop is replaced by another": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}, stuck: []types.UID{"b"}}, pod: critical,
-			reasons: missingCPU(100), stopped: []string{"a"},
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", -1, "100m")}, stuck: []types.UID{"b"}},
+			pod:  critical, reasons: missingCPU(100), stopped: []string{"a"},
 		},
-		"D19: no admission without room": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, stuck: []types.UID{"a"}}, pod: critical, reasons: missingCPU(100), err: "default/a: timed out",
+		"D19: no admission when no victim stops": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, stuck: []types.UID{"a"}}, pod: critical,
+			reasons: missingCPU(100), err: "default/a: timed out",
 		},
 		"D20: static pods stay": {
-			node: &node{pods: []*v1.Pod{static(newPod("a", 0, "100m"))}}, pod: critical, reasons: missingCPU(100), err: "no set of running pods frees [cpu: 100]",
+			node: &node{pods: []*v1.Pod{static(newPod("a", 0, "100m"))}}, pod: critical,
+			reasons: missingCPU(100), err: "no set of running pods frees [cpu: 100]",
 		},
-		"D21: waits for who is going anyway": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", 10, "100m")}, going: []types.UID{"b"}}, pod: critical,
-			reasons: missingCPU(100), awaited: []string{"b"},
+		"D21: waits for a terminating pod": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m"), newPod("b", 10, "100m")}, terminating: []types.UID{"b"}},
+			pod:  critical, reasons: missingCPU(100), awaited: []string{"b"},
 		},
-		"a pod that ran here before keeps its place": {
-			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, old: []types.UID{"b"}}, pod: newPod("b", 0, "100m"),
+		"a pod that ran here before is admitted": {
+			node: &node{pods: []*v1.Pod{newPod("a", 0, "100m")}, readmitted: []types.UID{"b"}}, pod: newPod("b", 0, "100m"),
 			reasons: append(missingCPU(100), taint),
 		},
 		"unless the node does not match it any more": {
-			node: &node{old: []types.UID{"b"}}, pod: newPod("b", 0, "100m"), reasons: append(missingCPU(100), affinity),
+			node: &node{readmitted: []types.UID{"b"}}, pod: newPod("b", 0, "100m"), reasons: append(missingCPU(100), affinity),
 			remain: []lifecycle.PredicateFailureReason{affinity},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := tc.node
 			h := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
-			remain, err := ask(t, h, n, tc.pod, tc.reasons)
+			remain, err := failUntilDecided(t, h, n, tc.pod, tc.reasons)
 			if tc.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
@@ -229,7 +234,8 @@ func TestHandler(t *testing.T) {
 			}
 			for _, status := range n.statuses {
 				_, condition := podutil.GetPodCondition(&status, v1.DisruptionTarget)
-				if status.Phase != v1.PodFailed || status.Reason != "Preempting" || condition == nil || condition.Reason != v1.PodReasonTerminationByKubelet {
+				if status.Phase != v1.PodFailed || status.Reason != "Preempting" || condition == nil ||
+					condition.Reason != v1.PodReasonTerminationByKubelet {
 					t.Errorf("status of a victim: %+v", status)
 				}
 			}

@@ -17,7 +17,7 @@ import (
 
 // A victim whose containers all end well is Succeeded, as upstream's specs of critical pods demand; a container that
 // does not makes it Failed. Both keep the condition.
-func TestAVictimThatEndsWellHasSucceeded(t *testing.T) {
+func TestVictimThatExitsWithZeroIsSucceeded(t *testing.T) {
 	victim := newPod("victim", 0, "100m")
 	victim.Status.Phase = v1.PodRunning
 	var request podkill.Request
@@ -29,7 +29,7 @@ func TestAVictimThatEndsWellHasSucceeded(t *testing.T) {
 		}
 		h := newHandler(n, kill, record.NewFakeRecorder(10))
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
-		if _, err := fail(t, h, n, critical, missingCPU(100)); err != nil {
+		if _, err := failAdmission(t, h, n, critical, missingCPU(100)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -17,8 +17,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
-// manyPods are candidates, of which one is enough for the critical pod.
-func manyPods(count int) *node {
+// nodeWithPods has candidates, one of which suffices for the critical pod.
+func nodeWithPods(count int) *node {
 	n := &node{}
 	for i := range count {
 		n.pods = append(n.pods, newPod(fmt.Sprintf("p%02d", i), 0, "100m"))
@@ -37,9 +37,9 @@ func preemptions(t *testing.T) float64 {
 	return value
 }
 
-// An agent that stops while a critical pod waits for its victim preempts no other pod, writes no event about a pod that
-// runs on, and gives no verdict on the critical pod.
-func TestAnAgentThatStopsPreemptsNoOtherPod(t *testing.T) {
+// If the agent stops while a critical pod waits for its victim, it preempts no other pod, writes no event for a pod
+// that continues to run, and does not decide about the critical pod.
+func TestNoPreemptionAfterStop(t *testing.T) {
 	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
 	for name, test := range map[string]struct {
 		answer podkill.Answer
@@ -50,22 +50,22 @@ func TestAnAgentThatStopsPreemptsNoOtherPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, recorder, requests := manyPods(40), record.NewFakeRecorder(100), 0
+				n, recorder, requests := nodeWithPods(40), record.NewFakeRecorder(100), 0
 				kill := func(context.Context, podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 					requests++
 					return test.answer, podkill.Ended(podkill.Ending{Outcome: podkill.Failed, Err: context.Canceled})
 				}
 				before := preemptions(t)
 				h := newHandler(n, kill, recorder)
-				if _, err := fail(t, h, n, critical, missingCPU(100)); err != nil {
+				if _, err := failAdmission(t, h, n, critical, missingCPU(100)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				if requests != 1 || len(recorder.Events) != test.events {
 					t.Errorf("%d requests, %d events, want 1 and %d", requests, len(recorder.Events), test.events)
 				}
-				if !h.Making("critical") || h.Failed("critical") {
-					t.Error("the critical pod is given up")
+				if !h.InProgress("critical") || h.Failed("critical") {
+					t.Error("the attempt is not in progress, or has failed")
 				}
 				if counted := preemptions(t) - before; counted != 0 {
 					t.Errorf("%v preemptions are counted", counted)
@@ -75,15 +75,15 @@ func TestAnAgentThatStopsPreemptsNoOtherPod(t *testing.T) {
 	}
 }
 
-// The event comes once the pod workers have accepted the request, and only for a pod that was not being stopped anyway.
-func TestTheEventComesWhenTheRequestIsAccepted(t *testing.T) {
+// The event is written when the pod workers have accepted the request, and only for a pod that was not terminating.
+func TestEventFollowsAcceptedRequest(t *testing.T) {
 	critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
 	for answer, want := range map[podkill.Answer]int{
 		podkill.Begun: 1, podkill.Hastened: 0, podkill.Unchanged: 0, podkill.AlreadyStopped: 0,
 	} {
 		t.Run(answer.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, recorder := manyPods(1), record.NewFakeRecorder(10)
+				n, recorder := nodeWithPods(1), record.NewFakeRecorder(10)
 				kill := func(context.Context, podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 					if len(recorder.Events) > 0 {
 						t.Errorf("before the request: %s", <-recorder.Events)
@@ -92,25 +92,25 @@ func TestTheEventComesWhenTheRequestIsAccepted(t *testing.T) {
 				}
 				before := preemptions(t)
 				h := newHandler(n, kill, recorder)
-				if _, err := fail(t, h, n, critical, missingCPU(100)); err != nil {
+				if _, err := failAdmission(t, h, n, critical, missingCPU(100)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				if len(recorder.Events) != want || preemptions(t)-before != float64(want) {
 					t.Errorf("%d events, %v preemptions counted, want %d", len(recorder.Events), preemptions(t)-before, want)
 				}
-				if h.Making("critical") || h.Failed("critical") {
-					t.Error("the critical pod has room and does not get it")
+				if h.InProgress("critical") || h.Failed("critical") {
+					t.Error("the attempt is in progress, or has failed")
 				}
 			})
 		})
 	}
 }
 
-// Run returns when nothing is done beside its callers any more, although a victim would take an hour to stop.
-func TestRunWaitsForWhatTheHandlerDoes(t *testing.T) {
+// Run returns when no attempt is under way any more, although a victim would take an hour to stop.
+func TestRunWaitsForAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := manyPods(2)
+		n := nodeWithPods(2)
 		returned := false
 		kill := fakekill.Waiting(func(ctx context.Context, _ podkill.Request) error {
 			<-ctx.Done()
@@ -123,18 +123,18 @@ func TestRunWaitsForWhatTheHandlerDoes(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { h.Run(ctx); close(ended) }()
 		critical := newPod("critical", scheduling.SystemCriticalPriority, "100m")
-		if _, err := fail(t, h, n, critical, missingCPU(100)); err != nil {
+		if _, err := failAdmission(t, h, n, critical, missingCPU(100)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		cancel()
 		<-ended
-		if !returned || !h.Making("critical") {
-			t.Errorf("the victim's end was awaited: %v; the pod is given up: %v", returned, !h.Making("critical"))
+		if !returned || !h.InProgress("critical") {
+			t.Errorf("the victim's end was awaited: %v; the attempt was dropped: %v", returned, !h.InProgress("critical"))
 		}
 		late := newPod("late", scheduling.SystemCriticalPriority, "100m")
-		if _, err := fail(t, h, n, late, missingCPU(100)); err != nil || !h.Making("late") {
-			t.Errorf("a pod that comes too late: %v, waits %v", err, h.Making("late"))
+		if _, err := failAdmission(t, h, n, late, missingCPU(100)); err != nil || !h.InProgress("late") {
+			t.Errorf("a late pod: %v, in progress %v", err, h.InProgress("late"))
 		}
 	})
 }

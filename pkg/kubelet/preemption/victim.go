@@ -15,23 +15,23 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
 )
 
-// overduePeriod is the time between two looks at a victim that is overdue.
-const overduePeriod = time.Second
+// overduePollInterval is the time between two checks of an overdue victim.
+const overduePollInterval = time.Second
 
-// What users see; equal to stock's.
+// Messages of the event and of the condition, equal to stock's.
 const (
 	message          = "Preempted in order to admit critical pod"
 	conditionMessage = "Pod was preempted by Kubelet to accommodate a critical pod."
 )
 
-// request is a request to stop a victim, with the first answer.
+// request is a request to stop a victim, with its first answer.
 type request struct {
 	victim candidate
 	answer podkill.Answer
 	ended  <-chan podkill.Ending
 }
 
-// preempt requests the stop of a victim, and says so when the pod workers have accepted the request.
+// preempt requests the stop of a victim, and writes an event when the pod workers have accepted the request.
 func (h *Handler) preempt(ctx context.Context, preemptor *v1.Pod, victim candidate) request {
 	pod := victim.pod
 	answer, ended := h.Kill(ctx, podkill.Request{Pod: pod, Evict: true, Disruption: &podkill.Disruption{
@@ -46,15 +46,15 @@ func (h *Handler) preempt(ctx context.Context, preemptor *v1.Pod, victim candida
 	return request{victim, answer, ended}
 }
 
-// join requests nothing of a pod that is terminating anyway, but to be told when it has stopped.
+// join returns a request with the ending of a pod that is terminating already, and changes nothing about the pod.
 func (h *Handler) join(ctx context.Context, victim candidate) request {
 	answer, ended := h.Kill(ctx, podkill.Request{Pod: victim.pod})
 	return request{victim, answer, ended}
 }
 
-// end waits until a victim has stopped, and counts it if it was stopped for this.
-func (h *Handler) end(ctx context.Context, r request) error {
-	if err := h.failure(ctx, r.victim.UID, <-r.ended); err != nil {
+// awaitVictim waits until a victim has stopped, and counts a preemption if the request began its termination.
+func (h *Handler) awaitVictim(ctx context.Context, r request) error {
+	if err := h.awaitStopped(ctx, r.victim.UID, <-r.ended); err != nil {
 		return err
 	}
 	if r.answer == podkill.Begun {
@@ -64,20 +64,19 @@ func (h *Handler) end(ctx context.Context, r request) error {
 	return nil
 }
 
-// failure returns why a victim has not stopped, nil when it has. A victim that is overdue is still being stopped, by
-// rougher means from rung to rung of the ladder (package escalation). It has failed when it outlives the last rung,
-// and not before: its room is on its way.
-func (h *Handler) failure(ctx context.Context, uid types.UID, ending podkill.Ending) error {
+// awaitStopped returns nil when a victim has stopped. The termination of an overdue victim continues with the steps of
+// package escalation; it has failed only when the pod is still terminating after the last step.
+func (h *Handler) awaitStopped(ctx context.Context, uid types.UID, ending podkill.Ending) error {
 	switch ending.Outcome {
 	case podkill.Stopped:
 		return nil
 	case podkill.Failed:
 		return fmt.Errorf("%w: %w", errAborted, ending.Err)
-	default: // it is overdue
+	default: // podkill.Overdue
 	}
-	ticker := time.NewTicker(overduePeriod)
+	ticker := time.NewTicker(overduePollInterval)
 	defer ticker.Stop()
-	// A static pod that is wanted again may run again before the next look.
+	// A static pod whose manifest is back may run again before the next check.
 	for h.Lifecycle.IsPodTerminationRequested(uid) && h.Lifecycle.CouldHaveRunningContainers(uid) {
 		if h.EverythingTried(uid) {
 			return ending.Err

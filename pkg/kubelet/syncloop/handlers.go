@@ -37,13 +37,13 @@ type Gate interface {
 	Admit(ctx context.Context, pod *v1.Pod) bool
 }
 
-// Room says which pods admission lets wait. Such a pod has no worker and is given none.
-type Room interface {
-	Holds(uid types.UID) bool
-	// Free lets go of a pod that need not be asked again.
-	Free(uid types.UID)
-	// Waiting lists them in the order in which they came.
-	Waiting() []types.UID
+// WaitingPods are the pods that wait for admission. Such a pod has no worker and gets none.
+type WaitingPods interface {
+	IsWaiting(uid types.UID) bool
+	// Release removes a pod for which admission need not be tried again.
+	Release(uid types.UID)
+	// UIDs lists them in the order of their arrival.
+	UIDs() []types.UID
 }
 
 // Observer is told which pods this node has; it must not block.
@@ -58,7 +58,7 @@ type HandlersConfig struct {
 	Workers      Workers
 	Lifecycle    Lifecycle
 	Gate         Gate
-	Room         Room
+	Waiting      WaitingPods
 	Resizes      *Resizes
 	Certificates Observer
 	SourcesReady config.SourcesReady
@@ -108,17 +108,17 @@ func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolve
 		h.Resizes.PodAdmitted(pod.Pod)
 	} else {
 		// It may have ended while it waited: somebody else has set its status.
-		h.Room.Free(pod.UID)
+		h.Waiting.Release(pod.UID)
 	}
 	h.update(ctx, start, kubetypes.SyncPodCreate, pod.Pod, mirror.Pod)
 }
 
 // AskAgain asks admission again for the pods that wait, those that came first before others.
 func (h *Handlers) AskAgain(ctx context.Context) {
-	for _, uid := range h.Room.Waiting() {
+	for _, uid := range h.Waiting.UIDs() {
 		pod, ok := h.Pods.GetPodByUID(uid)
 		if !ok || h.Lifecycle.IsPodTerminationRequested(uid) {
-			h.Room.Free(uid)
+			h.Waiting.Release(uid)
 			continue
 		}
 		if pod, mirror, ok := h.resolve(ctx, pod); ok {
@@ -142,7 +142,7 @@ func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
 			h.Updated(ctx, old, pod.Pod)
 		}
 		if pod.DeletionTimestamp != nil {
-			h.Room.Free(pod.UID)
+			h.Waiting.Release(pod.UID)
 		}
 		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
 	}
@@ -153,8 +153,8 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	for _, pod := range pods {
 		h.Certificates.ForgetPod(ctx, pod)
-		waited := h.Room.Holds(pod.UID)
-		h.Room.Free(pod.UID)
+		waited := h.Waiting.IsWaiting(pod.UID)
+		h.Waiting.Release(pod.UID)
 		h.Pods.RemovePod(pod)
 		h.Resizes.Allocations.RemovePod(pod.UID)
 		pod, mirror, ok := h.resolve(ctx, pod)
@@ -269,7 +269,7 @@ func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror reso
 
 // update gives the pod to its worker, unless it waits for admission.
 func (h *Handlers) update(ctx context.Context, start time.Time, kind kubetypes.SyncPodType, pod, mirror *v1.Pod) {
-	if h.Room.Holds(pod.UID) {
+	if h.Waiting.IsWaiting(pod.UID) {
 		return
 	}
 	h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kind, Pod: pod, MirrorPod: mirror, StartTime: start})

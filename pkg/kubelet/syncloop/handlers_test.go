@@ -30,9 +30,9 @@ type world struct {
 	waiting  []types.UID
 }
 
-func (w *world) Holds(uid types.UID) bool { return slices.Contains(w.waiting, uid) }
-func (w *world) Waiting() []types.UID     { return slices.Clone(w.waiting) }
-func (w *world) Free(uid types.UID) {
+func (w *world) IsWaiting(uid types.UID) bool { return slices.Contains(w.waiting, uid) }
+func (w *world) UIDs() []types.UID            { return slices.Clone(w.waiting) }
+func (w *world) Release(uid types.UID) {
 	w.waiting = slices.DeleteFunc(w.waiting, func(u types.UID) bool { return u == uid })
 }
 
@@ -63,7 +63,7 @@ func newWorld(sourcesReady bool) *world {
 	pods := kubepod.NewBasicPodManager()
 	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return sourcesReady })
 	w.Handlers = NewHandlers(HandlersConfig{
-		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Room: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
+		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Waiting: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
 		Resizes:              &Resizes{Allocations: forgetful{}},
 		RemoveDeadContainers: func(_ context.Context, uid types.UID) { w.removed = append(w.removed, uid) },
 	})
@@ -252,7 +252,7 @@ func TestAPodThatEndsWhileItWaitsLeavesTheRoom(t *testing.T) {
 	failed.Status.Phase = v1.PodFailed
 	w.Reconcile(t.Context(), []*v1.Pod{failed})
 	w.AskAgain(t.Context())
-	if w.Holds("a") {
+	if w.IsWaiting("a") {
 		t.Error("it is in the room for ever")
 	}
 	expect(t, "admission", w.admitted, nil)

@@ -43,8 +43,8 @@ type Inputs struct {
 	Liveness  <-chan results.Update
 	Readiness <-chan results.Update
 	Startup   <-chan results.Update
-	// Room delivers when the pods that admission lets wait should be asked at once; it may be nil.
-	Room <-chan struct{}
+	// RetryWaiting delivers when admission should be tried again at once for the pods that wait for it; it may be nil.
+	RetryWaiting <-chan struct{}
 }
 
 // Config is what a Loop works with.
@@ -116,7 +116,7 @@ func (l *Loop) turn(ctx context.Context, syncTick, housekeepingTick <-chan time.
 	case <-syncTick:
 		l.syncDue(ctx)
 		l.Handlers.AskAgain(ctx)
-	case <-l.Inputs.Room:
+	case <-l.Inputs.RetryWaiting:
 		l.Handlers.AskAgain(ctx)
 	case u := <-l.Inputs.Liveness:
 		if u.Result == results.Failure {

@@ -51,7 +51,7 @@ func start(t *testing.T, sourcesReady bool) *running {
 	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate), events: make(chan *pleg.PodLifecycleEvent),
 		probes: make(chan results.Update), room: make(chan struct{}), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, Room: r.room},
+		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.room},
 		Handlers: r.Handlers,
 		RuntimeErrors: func() error {
 			if r.down.Load() {

@@ -1,4 +1,4 @@
-// Package plan chooses which pods must go so that a critical pod fits: a pure function from what is needed and who could go.
+// Package plan chooses the victims of a preemption: a pure function of the missing resources and the candidates.
 package plan
 
 import (
@@ -15,20 +15,20 @@ import (
 // ephemeral-storage, a count for everything else.
 type Need map[v1.ResourceName]int64
 
-// Candidate is a pod that may be stopped for the one that waits. Whether it may is decided by the caller.
+// Candidate is a pod that may be stopped for the preemptor. The caller decides which pods are candidates.
 type Candidate struct {
 	UID      types.UID
 	Priority int32
 	QOS      v1.PodQOSClass
 	// Requests of the pod in the units of Need; resources that are not needed may be left out.
 	Requests map[v1.ResourceName]int64
-	// Releasing is true for a pod that is being stopped already: its room comes for nothing and is counted first.
-	Releasing bool
+	// Terminating is true for a pod that is being stopped already: it costs nothing and is counted first.
+	Terminating bool
 }
 
-// Victims is a plan: stopping all of Stop and waiting for all of Await makes the room.
+// Victims is a plan: when all pods of Stop were stopped and all pods of Await have ended, the need is covered.
 type Victims struct {
-	// Await are pods that are going anyway, ordered by UID. All of them are named only when at least one is needed.
+	// Await are the terminating pods that release something of the need, ordered by UID.
 	Await []types.UID
 	// Stop are the pods to stop, the least important first.
 	Stop []types.UID
@@ -36,16 +36,17 @@ type Victims struct {
 
 // Choose returns the cheapest set of candidates that covers the need, and false when no set does.
 //
-// A set is cheaper than another (stock-compatible where stock is sane; kubernetes/kubernetes#135857 where it is not):
-//  1. when it takes fewer pods of the highest priority it touches, and so on down the priorities: the lowest priority goes first;
-//  2. then, within each priority, when it takes fewer Guaranteed, then fewer Burstable, then fewer BestEffort pods;
-//  3. then when less is lost of the resources that are needed, each measured against its need;
-//  4. then by the victims' UIDs, so that the order is total.
+// One set is cheaper than another (as in stock, except for kubernetes/kubernetes#135857) if
+//  1. it has fewer pods of the highest priority that differs, so that pods of the lowest priority are stopped first;
+//  2. then, within each priority, it has fewer Guaranteed, then fewer Burstable, then fewer BestEffort pods;
+//  3. then its pods request less of the needed resources, each relative to its need;
+//  4. then its UIDs come first, so that the order is total.
 //
-// The result is exact up to ExactLimit candidates, and more when the search ends within its budget; beyond it is the best found.
+// The result is optimal for up to ExactLimit candidates, and for more if the search ends within its budget; otherwise
+// it is the best set that was found.
 func Choose(need Need, candidates []Candidate) (Victims, bool) {
 	p := newProblem(need, candidates)
-	if !p.coverable() {
+	if !p.feasible() {
 		return Victims{}, false
 	}
 	v := Victims{Await: p.await}
@@ -58,9 +59,9 @@ func Choose(need Need, candidates []Candidate) (Victims, bool) {
 // ExactLimit is the number of candidates up to which Choose always finds the optimum.
 const ExactLimit = 20
 
-// problem is Choose's working form: amounts as vectors over the needed resources, pods in the order in which they are preferred.
+// problem is the input of Choose as vectors over the needed resources, with the pods in ascending order of importance.
 type problem struct {
-	// need is what is left after the pods that are going anyway.
+	// need is what remains after the release of the terminating pods.
 	need  []int64
 	pods  []item
 	await []types.UID
@@ -75,7 +76,7 @@ type item struct {
 	loss int64
 }
 
-// tier says how much a pod matters: priority first, then QoS class.
+// tier orders pods by importance: priority first, then QoS class.
 type tier struct {
 	priority int32
 	qos      int
@@ -92,13 +93,13 @@ func newProblem(need Need, candidates []Candidate) *problem {
 	p := &problem{need: amounts}
 	full := slices.Clone(amounts)
 	for _, c := range candidates {
-		if c.Releasing {
-			p.release(c, names)
+		if c.Terminating {
+			p.subtract(c, names)
 			continue
 		}
 		it := item{uid: c.UID, tier: tier{c.Priority, qosRank[c.QOS]}, amount: vector(c.Requests, names)}
 		for k, a := range it.amount {
-			it.loss += lossOf(a, full[k])
+			it.loss += relativeLoss(a, full[k])
 		}
 		if it.loss > 0 {
 			p.pods = append(p.pods, it)
@@ -111,8 +112,8 @@ func newProblem(need Need, candidates []Candidate) *problem {
 	return p
 }
 
-// release subtracts the room of a pod that is going anyway.
-func (p *problem) release(c Candidate, names []v1.ResourceName) {
+// subtract subtracts the requests of a terminating pod from the need.
+func (p *problem) subtract(c Candidate, names []v1.ResourceName) {
 	helps := false
 	for k, a := range vector(c.Requests, names) {
 		helps = helps || a > 0
@@ -123,8 +124,8 @@ func (p *problem) release(c Candidate, names []v1.ResourceName) {
 	}
 }
 
-// coverable is true when stopping everyone would be enough.
-func (p *problem) coverable() bool {
+// feasible is true when stopping all candidates covers the need.
+func (p *problem) feasible() bool {
 	for k, n := range p.need {
 		for _, it := range p.pods {
 			n = max(0, n-it.amount[k])
@@ -136,7 +137,7 @@ func (p *problem) coverable() bool {
 	return true
 }
 
-// resources lists what is needed in a fixed order.
+// resources lists the needed resources and their amounts in a fixed order.
 func resources(need Need) ([]v1.ResourceName, []int64) {
 	var names []v1.ResourceName
 	for name, amount := range need {
@@ -160,8 +161,8 @@ func vector(requests map[v1.ResourceName]int64, names []v1.ResourceName) []int64
 	return out
 }
 
-// lossOf is amount ÷ need in millionths, bounded so that sums of thousands of pods stay far from overflow.
-func lossOf(amount, need int64) int64 {
+// relativeLoss is amount ÷ need in millionths, bounded so that sums over thousands of pods do not overflow.
+func relativeLoss(amount, need int64) int64 {
 	if need <= 0 || amount <= 0 {
 		return 0
 	}
@@ -169,7 +170,7 @@ func lossOf(amount, need int64) int64 {
 	return int64(min(float64(amount)/float64(need)*scale+1, bound))
 }
 
-// Without is what remains needed when the given amounts are free.
+// Without is what remains of the need when the given amounts are free.
 func (n Need) Without(amounts map[v1.ResourceName]int64) Need {
 	out := Need{}
 	for name, missing := range n {
@@ -178,7 +179,7 @@ func (n Need) Without(amounts map[v1.ResourceName]int64) Need {
 	return out
 }
 
-// First is the alphabetically first resource that is needed, empty when none is.
+// First is the alphabetically first needed resource, empty if there is none.
 func (n Need) First() v1.ResourceName {
 	if names, _ := resources(n); len(names) > 0 {
 		return names[0]

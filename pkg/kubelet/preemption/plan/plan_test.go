@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+var classes = []v1.PodQOSClass{v1.PodQOSBestEffort, v1.PodQOSBurstable, v1.PodQOSGuaranteed}
+
 func candidates(most int) *rapid.Generator[[]Candidate] {
 	return rapid.Custom(func(t *rapid.T) []Candidate {
 		out := make([]Candidate, rapid.IntRange(0, most).Draw(t, "pods"))
@@ -17,13 +19,13 @@ func candidates(most int) *rapid.Generator[[]Candidate] {
 			out[i] = Candidate{
 				UID:      types.UID(fmt.Sprintf("uid-%02d", i)),
 				Priority: rapid.SampledFrom([]int32{-10, 0, 0, 1000}).Draw(t, "priority"),
-				QOS:      rapid.SampledFrom([]v1.PodQOSClass{v1.PodQOSBestEffort, v1.PodQOSBurstable, v1.PodQOSGuaranteed}).Draw(t, "qos"),
+				QOS:      rapid.SampledFrom(classes).Draw(t, "qos"),
 				Requests: map[v1.ResourceName]int64{
 					v1.ResourceCPU:    rapid.Int64Range(0, 8).Draw(t, "cpu"),
 					v1.ResourceMemory: rapid.Int64Range(0, 8).Draw(t, "memory"),
 					v1.ResourcePods:   1,
 				},
-				Releasing: rapid.IntRange(0, 9).Draw(t, "releasing") == 0,
+				Terminating: rapid.IntRange(0, 9).Draw(t, "terminating") == 0,
 			}
 		}
 		return out
@@ -55,7 +57,7 @@ func bruteForce(p *problem) []int {
 				}
 			}
 		}
-		if p.met(rest) && (!found || p.compare(set, best) < 0) {
+		if p.covered(rest) && (!found || p.compare(set, best) < 0) {
 			best, found = set, true
 		}
 	}
@@ -67,8 +69,8 @@ func TestChooseIsOptimal(t *testing.T) {
 		need, pods := needs().Draw(t, "need"), candidates(10).Draw(t, "candidates")
 		p := newProblem(need, pods)
 		got, ok := Choose(need, pods)
-		if ok != p.coverable() {
-			t.Fatalf("Choose ok = %v, but coverable = %v", ok, p.coverable())
+		if ok != p.feasible() {
+			t.Fatalf("Choose ok = %v, but feasible = %v", ok, p.feasible())
 		}
 		if !ok {
 			return
@@ -114,12 +116,12 @@ func TestChooseBeyondTheExactLimitIsMinimalAndCovers(t *testing.T) {
 			}
 			return rest
 		}
-		if !p.met(left("")) {
-			t.Fatalf("stopping %v leaves %v open", got.Stop, left(""))
+		if !p.covered(left("")) {
+			t.Fatalf("stopping %v leaves a need of %v", got.Stop, left(""))
 		}
 		for _, uid := range got.Stop {
-			if p.met(left(uid)) {
-				t.Fatalf("%s of %v is stopped for nothing", uid, got.Stop)
+			if p.covered(left(uid)) {
+				t.Fatalf("%s of %v need not be stopped", uid, got.Stop)
 			}
 		}
 	})
@@ -128,6 +130,9 @@ func TestChooseBeyondTheExactLimitIsMinimalAndCovers(t *testing.T) {
 func TestChoose(t *testing.T) {
 	cpu := func(milli int64) map[v1.ResourceName]int64 {
 		return map[v1.ResourceName]int64{v1.ResourceCPU: milli, v1.ResourcePods: 1}
+	}
+	cpuAndMemory := func(milli, bytes int64) map[v1.ResourceName]int64 {
+		return map[v1.ResourceName]int64{v1.ResourceCPU: milli, v1.ResourceMemory: bytes}
 	}
 	for name, tc := range map[string]struct {
 		need        Need
@@ -146,20 +151,20 @@ func TestChoose(t *testing.T) {
 		"D21: least loss of what is needed": {
 			need: Need{v1.ResourceCPU: 100},
 			pods: []Candidate{
-				{UID: "a-8-cores", QOS: v1.PodQOSBurstable, Requests: map[v1.ResourceName]int64{v1.ResourceCPU: 8000, v1.ResourceMemory: 10}},
-				{UID: "b-100m", QOS: v1.PodQOSBurstable, Requests: map[v1.ResourceName]int64{v1.ResourceCPU: 100, v1.ResourceMemory: 20}},
+				{UID: "a-8-cores", QOS: v1.PodQOSBurstable, Requests: cpuAndMemory(8000, 10)},
+				{UID: "b-100m", QOS: v1.PodQOSBurstable, Requests: cpuAndMemory(100, 20)},
 			},
 			stop: []types.UID{"b-100m"},
 		},
-		"D21: room that is being freed already": {
+		"D21: resources that are being released already": {
 			need: Need{v1.ResourceCPU: 100},
 			pods: []Candidate{
 				{UID: "healthy", Priority: -5, Requests: cpu(100)},
-				{UID: "going", Priority: 100, Requests: cpu(100), Releasing: true},
+				{UID: "terminating", Priority: 100, Requests: cpu(100), Terminating: true},
 			},
-			await: []types.UID{"going"},
+			await: []types.UID{"terminating"},
 		},
-		"several small ones of lower priority rather than one that matters": {
+		"several small ones of lower priority rather than one of higher priority": {
 			need: Need{v1.ResourceCPU: 300},
 			pods: []Candidate{
 				{UID: "big", Priority: 10, Requests: cpu(1000)},
@@ -170,11 +175,14 @@ func TestChoose(t *testing.T) {
 		"fewest of equals": {
 			need: Need{v1.ResourceCPU: 300},
 			pods: []Candidate{
-				{UID: "a", Requests: cpu(100)}, {UID: "b", Requests: cpu(100)}, {UID: "c", Requests: cpu(100)}, {UID: "d", Requests: cpu(400)},
+				{UID: "a", Requests: cpu(100)}, {UID: "b", Requests: cpu(100)},
+				{UID: "c", Requests: cpu(100)}, {UID: "d", Requests: cpu(400)},
 			},
 			stop: []types.UID{"d"},
 		},
-		"not possible":        {need: Need{v1.ResourceCPU: 300}, pods: []Candidate{{UID: "a", Requests: cpu(100)}}, impossible: true},
+		"not possible": {
+			need: Need{v1.ResourceCPU: 300}, pods: []Candidate{{UID: "a", Requests: cpu(100)}}, impossible: true,
+		},
 		"nothing needed":      {need: Need{}, pods: []Candidate{{UID: "a", Requests: cpu(100)}}},
 		"negative and absent": {need: Need{v1.ResourceCPU: -5, v1.ResourceMemory: 0}},
 	} {
@@ -192,7 +200,9 @@ func BenchmarkChoose500(b *testing.B) {
 	for i := range pods {
 		pods[i] = Candidate{
 			UID: types.UID(fmt.Sprintf("uid-%03d", i)), Priority: int32(i % 7), QOS: v1.PodQOSBurstable,
-			Requests: map[v1.ResourceName]int64{v1.ResourceCPU: int64(50 + i%13*25), v1.ResourceMemory: int64(64+i%17*32) << 20, v1.ResourcePods: 1},
+			Requests: map[v1.ResourceName]int64{
+				v1.ResourceCPU: int64(50 + i%13*25), v1.ResourceMemory: int64(64+i%17*32) << 20, v1.ResourcePods: 1,
+			},
 		}
 	}
 	need := Need{v1.ResourceCPU: 2500, v1.ResourceMemory: 3 << 30, v1.ResourcePods: 1}

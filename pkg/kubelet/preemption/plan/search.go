@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// searchBudget bounds the branch and bound beyond ExactLimit candidates. 2^20 sets are the most there are at ExactLimit.
+// searchBudget bounds the number of branches for more than ExactLimit candidates. ExactLimit candidates have 2^20 sets.
 const searchBudget = 4_000
 
-// solve returns the indices of the pods to stop, ascending, that is: the least important first.
+// solve returns the indices of the pods to stop in ascending order, the least important first.
 func (p *problem) solve() []int {
-	if p.met(p.need) {
+	if p.covered(p.need) {
 		return nil
 	}
 	s := &search{p: p, best: p.greedy(), budget: searchBudget}
 	if len(p.pods) <= ExactLimit {
 		s.budget = 1 << (ExactLimit + 1)
 	}
-	s.sums()
-	s.walk(len(p.pods)-1, slices.Clone(p.need), nil)
+	s.computePrefixSums()
+	s.branch(len(p.pods)-1, slices.Clone(p.need), nil)
 	return s.best
 }
 
-func (p *problem) met(need []int64) bool {
+func (p *problem) covered(need []int64) bool {
 	for _, n := range need {
 		if n > 0 {
 			return false
@@ -31,8 +31,8 @@ func (p *problem) met(need []int64) bool {
 	return true
 }
 
-// greedy takes everyone and then, from the most important down, gives back whoever is not needed. Within a tier the one whose
-// loss is greatest is given back last when it is what allows to keep others: pods are given back by ascending size.
+// greedy starts with all pods and removes those that are not needed, the most important first; within a tier the one
+// with the smallest loss first, so that a large pod that spares several small ones remains.
 func (p *problem) greedy() []int {
 	order := make([]int, len(p.pods))
 	for i := range order {
@@ -49,7 +49,7 @@ func (p *problem) greedy() []int {
 			spare[k] += it.amount[k]
 		}
 	}
-	var keep []int
+	var chosen []int
 	for _, i := range order {
 		if fits(p.pods[i].amount, spare) {
 			for k, a := range p.pods[i].amount {
@@ -57,10 +57,10 @@ func (p *problem) greedy() []int {
 			}
 			continue
 		}
-		keep = append(keep, i)
+		chosen = append(chosen, i)
 	}
-	slices.Sort(keep)
-	return keep
+	slices.Sort(chosen)
+	return chosen
 }
 
 func fits(amount, spare []int64) bool {
@@ -72,48 +72,49 @@ func fits(amount, spare []int64) bool {
 	return true
 }
 
-// search is a branch and bound over the pods from the most important to the least: first without the pod, then with it.
+// search is a branch and bound over the pods from the most important to the least important: for each pod it tries the
+// sets without the pod first, then those with it.
 type search struct {
 	p      *problem
 	best   []int
 	budget int
-	// below[i][k] is the amount of resource k that pods 0..i have together.
-	below [][]int64
+	// prefixSums[i][k] is the amount of resource k that pods 0..i request together.
+	prefixSums [][]int64
 }
 
-func (s *search) sums() {
-	s.below = make([][]int64, len(s.p.pods))
+func (s *search) computePrefixSums() {
+	s.prefixSums = make([][]int64, len(s.p.pods))
 	acc := make([]int64, len(s.p.need))
 	for i, it := range s.p.pods {
 		for k, a := range it.amount {
 			acc[k] += a
 		}
-		s.below[i] = slices.Clone(acc)
+		s.prefixSums[i] = slices.Clone(acc)
 	}
 }
 
-// walk decides about pod i, with need still open and chosen (descending) taken so far.
-func (s *search) walk(i int, need []int64, chosen []int) {
+// branch tries pods i..0 for the need that remains after the pods chosen so far (descending).
+func (s *search) branch(i int, need []int64, chosen []int) {
 	if s.budget--; s.budget < 0 {
 		return
 	}
-	if s.p.met(need) {
-		s.offer(chosen)
+	if s.p.covered(need) {
+		s.consider(chosen)
 		return
 	}
-	if i < 0 || !fits(need, s.below[i]) || s.hopeless(chosen) {
+	if i < 0 || !fits(need, s.prefixSums[i]) || s.cannotImprove(chosen) {
 		return
 	}
-	s.walk(i-1, need, chosen)
+	s.branch(i-1, need, chosen)
 	rest := slices.Clone(need)
 	for k, a := range s.p.pods[i].amount {
 		rest[k] = max(0, rest[k]-a)
 	}
-	s.walk(i-1, rest, append(chosen[:len(chosen):len(chosen)], i))
+	s.branch(i-1, rest, append(chosen[:len(chosen):len(chosen)], i))
 }
 
-// offer takes the set when it is better than the best so far.
-func (s *search) offer(chosen []int) {
+// consider keeps the set if it is cheaper than the best one so far.
+func (s *search) consider(chosen []int) {
 	set := slices.Clone(chosen)
 	slices.Reverse(set)
 	if s.p.compare(set, s.best) < 0 {
@@ -121,9 +122,9 @@ func (s *search) offer(chosen []int) {
 	}
 }
 
-// hopeless is true when the pods chosen so far (descending) already make every completion worse than the best set: they touch a
-// tier more often than the best does, with all higher tiers equal.
-func (s *search) hopeless(chosen []int) bool {
+// cannotImprove is true when every set that contains the pods chosen so far (descending) is more expensive than the
+// best one: they have more pods of one tier than the best set, with all higher tiers equal.
+func (s *search) cannotImprove(chosen []int) bool {
 	for at, i := range chosen {
 		if at >= len(s.best) {
 			return true
@@ -135,7 +136,7 @@ func (s *search) hopeless(chosen []int) bool {
 	return false
 }
 
-// compare orders two ascending sets as the doc comment of Choose says; negative when a is cheaper.
+// compare orders two ascending sets by the rules of Choose; negative when a is cheaper.
 func (p *problem) compare(a, b []int) int {
 	for at := 1; at <= len(a) && at <= len(b); at++ {
 		if c := p.pods[a[len(a)-at]].tier.compare(p.pods[b[len(b)-at]].tier); c != 0 {
