@@ -36,12 +36,24 @@ func (w *Workers) nameUsed(p *worker) bool {
 			continue
 		}
 		used = true
-		// One that did not stop is told again, with what runs of it now: Retry repeats the termination of what ran at
-		// first.
-		if other, known := w.cfg.Store.State(pod.ID); !known || other.Marks.RuntimeOnly && other.Doing == podlifecycle.OpNone {
+		if w.stopEarlier(p, pod) {
 			logger.Info("Stopping an earlier static pod of the same name", "pod", p.name, "podUID", p.uid, "earlierUID", pod.ID)
-			w.UpdatePod(p.ctx, Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod})
 		}
 	}
 	return used
+}
+
+// stopEarlier has a running pod stopped before p starts. False if that pod has a specification, or is being stopped:
+// its source may have named it again since it was listed, and then it must not be stopped as one that no source has. So
+// nothing comes between the look and the request. One that did not stop is told again, with what runs of it now: Retry
+// repeats the termination of what ran at first.
+func (w *Workers) stopEarlier(p *worker, pod *kubecontainer.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	other, known := w.cfg.Store.State(pod.ID)
+	if known && (!other.Marks.RuntimeOnly || other.Doing != podlifecycle.OpNone) {
+		return false
+	}
+	w.update(p.ctx, Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod})
+	return true
 }

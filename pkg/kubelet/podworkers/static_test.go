@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
@@ -198,6 +201,41 @@ func TestEarlierStaticPodThatDoesNotStopAtOnce(t *testing.T) {
 		}
 		n.after(time.Second)
 		n.wantPhase(successor, podlifecycle.Syncing)
+	}, func(c *Config) { c.Earlier = earlier })
+}
+
+// The manifest of the earlier pod is moved back just when its successor has it stopped: the earlier one ends and starts
+// again, or is not stopped. It must not end as a pod that no source has, and stay so.
+func TestEarlierStaticPodThatIsNamedAgainJustThen(t *testing.T) {
+	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+	bubble(t, func(n *node) {
+		n.script.onTerminateOther = func(_ context.Context, pod *kubecontainer.Pod) error {
+			earlier.ends(pod.ID)
+			return nil
+		}
+		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
+			earlier.ends(request.Pod.UID)
+			return nil
+		}
+		old, successor := staticPod("a", "old"), staticPod("a", "new")
+		moveBack := sync.OnceFunc(func() {
+			n.create(old)
+			n.send(kubetypes.SyncPodKill, successor)
+		})
+		logger := funcr.New(func(_, args string) {
+			if strings.Contains(args, "Stopping an earlier static pod") {
+				moveBack()
+			}
+		}, funcr.Options{})
+		ctx := klog.NewContext(t.Context(), logger)
+		n.UpdatePod(ctx, Update{UpdateType: kubetypes.SyncPodCreate, Pod: successor})
+		for range 30 {
+			n.passes(time.Second, old)
+			if _, known := n.SyncKnownPods([]*v1.Pod{old})[old.UID]; !known {
+				n.create(old)
+			}
+		}
+		n.wantPhase(old, podlifecycle.Syncing)
 	}, func(c *Config) { c.Earlier = earlier })
 }
 
