@@ -201,6 +201,9 @@ func TestOnlyTheShutdownLetsReturn(t *testing.T) {
 			t.Error("an evicted pod returns")
 		}
 		w.sleep(2)
+		if status := w.status["evicted"]; status.Phase != v1.PodRunning || len(status.Conditions) > 0 {
+			t.Errorf("the shutdown has put an end to all further lives of a static pod: %+v", status)
+		}
 		w.announce(false)
 		if slices.Contains(w.did, "2 restart [evicted]") {
 			t.Error("an evicted pod is started again")

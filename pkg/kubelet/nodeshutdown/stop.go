@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
@@ -116,9 +117,15 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	var own sync.WaitGroup
 	for _, pod := range group.Pods {
 		s.asked.Insert(pod.UID)
-		disruption := failed(pod)
-		if s.returns(pod) {
-			disruption, s.returning = nil, append(s.returning, pod)
+		var disruption *podkill.Disruption
+		switch {
+		case s.returns(pod):
+			s.returning = append(s.returning, pod)
+		case !kubetypes.IsStaticPod(pod):
+			disruption = failed(pod)
+		default:
+			// It is being stopped already. Its file may be there again, and then the next life must not begin as a
+			// failed one.
 		}
 		grace := group.Grace(pod)
 		own.Add(1)
@@ -151,7 +158,8 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 
 func (s *stopping) kill(ctx context.Context, r podkill.Request) {
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(r.Pod))
-	logger.V(1).Info("Shutdown manager killing pod with gracePeriod", "gracePeriod", *r.GracePeriodSeconds, "returns", r.Disruption == nil)
+	logger.V(1).Info("Shutdown manager killing pod with gracePeriod",
+		"gracePeriod", *r.GracePeriodSeconds, "fails", r.Disruption != nil)
 	_, ended := s.cfg.Pods.Kill(ctx, r)
 	if ending := <-ended; ending.Outcome != podkill.Stopped {
 		logger.V(1).Info("Shutdown manager failed killing pod", "outcome", ending.Outcome, "err", ending.Err)
