@@ -26,7 +26,8 @@ func (b *build) makeSyncLoop(context.Context) error {
 			PodLevel:          enabled(features.InPlacePodLevelResourcesVerticalScaling),
 			PodLevelResources: enabled(features.PodLevelResources),
 		},
-		Certificates: b.objects.podCertificates, SourcesReady: b.sources.ready, Updated: b.podUpdated(),
+		Certificates: b.objects.podCertificates, SourcesReady: b.sources.ready, Statuses: b.pods.status,
+		Updated:              b.podUpdated(),
 		RemoveDeadContainers: dead.RemoveAll,
 	})
 	probes := b.pods.probes

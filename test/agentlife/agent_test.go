@@ -117,7 +117,7 @@ func (w *world) begin(t *testing.T) *agent {
 	a.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
 		Pods: a.pods, Workers: a.workers, Lifecycle: a.workers, Gate: a.gate, Waiting: room,
 		Resizes: &syncloop.Resizes{Allocations: noAllocations{}}, Certificates: &podcertificate.NoOpManager{},
-		SourcesReady:         a.ready,
+		SourcesReady: a.ready, Statuses: a.statuses,
 		RemoveDeadContainers: func(context.Context, types.UID) {},
 	})
 	a.loop = syncloop.New(syncloop.Config{
@@ -404,6 +404,10 @@ func (a *agent) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.
 	}
 	if a.promised.Has(request.Pod.UID) {
 		a.w.change(func() { a.w.fault("%s is started although its end is on disk", request.Pod.UID) })
+	}
+	if a.over(request.Pod.UID) {
+		// A terminal phase is never left.
+		return podsync.SyncResult{Terminal: true}, nil
 	}
 	a.w.start(request.Pod)
 	a.statuses.set(request.Pod.UID, v1.PodStatus{Phase: v1.PodRunning})

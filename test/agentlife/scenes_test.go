@@ -126,6 +126,33 @@ func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
 	}
 }
 
+// A static pod that was rejected has no life that would have to end first: moved away and back, however quickly, it is
+// judged as a new pod. As long as the machine goes down it is rejected again.
+func TestRejectedStaticPodMovedAwayAndBack(t *testing.T) {
+	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
+		a.announce(true)
+		w.awaitRunning(t)
+		for range 2 {
+			w.put(a, "dns", 0)
+			w.put(a, "dns", 1)
+			for range 20 {
+				time.Sleep(time.Second)
+				if running := join(w.runningUIDs()); running != "[]" {
+					t.Fatalf("%s run while the machine goes down", running)
+				}
+			}
+			if !a.over("dns-1") {
+				t.Fatal("dns is not rejected")
+			}
+		}
+		a.announce(false)
+		w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
+		w.put(a, "dns", 0)
+		w.put(a, "dns", 1)
+		w.awaitRunning(t, "dns-1", "etcd-1", "kube-apiserver-1")
+	})
+}
+
 // A static pod that was replaced while no agent was there comes back as it was, just when the new agent stops it.
 func TestStaticPodThatReplacesItsOwnSuccessor(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {

@@ -95,6 +95,18 @@ func TestRemovedStaticPodInStockSource(t *testing.T) {
 		"kl.podWorkers.UpdatePod")
 }
 
+// TestRejectedStaticPodInStockSource: the removal of a pod that was rejected makes a worker, which is not finished when
+// the pod comes back, so that admission is not asked; and only pods that have not ended are started again, though the
+// status is that of the rejection: it is kept as long as the pod is configured.
+func TestRejectedStaticPodInStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet.go", "HandlePodRemoves"), "kl.podManager.RemovePod(pod)",
+		"kl.deletePod(ctx, pod)")
+	inOrder(t, stockSource(t, "kubelet.go", "HandlePodAdditions"), "!kl.podWorkers.IsPodTerminationRequested(pod.UID)",
+		"kl.allocationManager.AddPod(", "kubetypes.SyncPodCreate")
+	inOrder(t, stockSource(t, "kubelet_pods.go", "HandlePodCleanups"), "kl.removeOrphanedPodStatuses(logger, allPods,",
+		"activePods := kl.filterOutInactivePods(allPods)", "range activePods", "kl.podWorkers.UpdatePod(")
+}
+
 // TestUnmountInStockSource: no volume is unmounted before all sources have reported, and a pod is finished only when
 // its volumes are unmounted.
 func TestUnmountInStockSource(t *testing.T) {

@@ -140,6 +140,7 @@ func newWorld(t *testing.T) *world {
 		Pods: pods, Workers: w.workers, Lifecycle: w.workers, Gate: gate, Waiting: w.waiting,
 		SourcesReady:         config.NewSourcesReady(func(sets.Set[string]) bool { return true }),
 		Certificates:         &podcertificate.NoOpManager{},
+		Statuses:             w,
 		Resizes:              &syncloop.Resizes{Allocations: noResizes{}},
 		RemoveDeadContainers: func(context.Context, types.UID) {},
 	})
@@ -230,6 +231,9 @@ func (w *world) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	status, ok := w.statuses[uid]
 	return status, ok
 }
+
+// RemoveOrphanedStatuses completes syncloop.Statuses. There are no static pods here.
+func (w *world) RemoveOrphanedStatuses(klog.Logger, map[types.UID]bool) {}
 
 // Sync implements podworkers.Syncer: containers run at once.
 func (w *world) Sync(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {

@@ -239,6 +239,30 @@ func TestEarlierStaticPodThatIsNamedAgainJustThen(t *testing.T) {
 	}, func(c *Config) { c.Earlier = earlier })
 }
 
+// A static pod that was rejected never had a worker. When its source drops it none is made, whose life would have to
+// end first if the pod comes again.
+func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
+	bubble(t, func(n *node) {
+		rejected, runs, ran := staticPod("a", "rejected"), staticPod("b", "runs"), staticPod("c", "ran")
+		n.cache.Set(runs.UID, running(runs), nil, time.Now())
+		n.SetRunning([]*kubecontainer.Pod{{ID: ran.UID}}) // the cache has no entry for it yet
+		for _, pod := range []*v1.Pod{rejected, runs, ran} {
+			n.send(kubetypes.SyncPodKill, pod)
+		}
+		if n.IsPodTerminationRequested(rejected.UID) {
+			t.Error("it would not be admitted")
+		}
+		for _, pod := range []*v1.Pod{runs, ran} {
+			if !n.IsPodTerminationRequested(pod.UID) {
+				t.Errorf("%s is not stopped", pod.UID)
+			}
+		}
+		done := make(chan struct{})
+		n.send(kubetypes.SyncPodKill, staticPod("d", "waited for"), &KillOptions{Completed: done})
+		<-done // who waits is answered all the same
+	})
+}
+
 // The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is to be stopped before
 // the cache has an entry for it: one that has ended for the API server, and a static pod that its source drops before its turn.
 func TestPodThatRanAtTheStartIsStoppedThoughTheCacheIsNotFilledYet(t *testing.T) {

@@ -109,6 +109,10 @@ func (w *Workers) update(ctx context.Context, update Update) received {
 		return received{}
 	}
 	p, known := w.workers[who.uid]
+	if !known && w.neverHere(update) {
+		logger.V(4).Info("Pod update is ignored, there is nothing to stop")
+		return received{}
+	}
 	if !known {
 		logger.V(4).Info("Pod is being synced for the first time")
 		p = newWorker(ctx, who, w.running)
@@ -124,6 +128,14 @@ func (w *Workers) update(ctx context.Context, update Update) received {
 	}
 	//nolint:contextcheck // what a worker does runs in the worker's context, not in that of whoever brings an update
 	return w.tell(logger, p, update)
+}
+
+// neverHere is true when the source of a static pod has dropped it, and nothing of it was or is here: it was rejected.
+// It gets no worker. One would stand for a life that has to end before the pod may come again, and then be started
+// without admission.
+func (w *Workers) neverHere(update Update) bool {
+	dropped := update.UpdateType == kubetypes.SyncPodKill && update.Pod != nil && update.Kill == nil
+	return dropped && kubetypes.IsStaticPod(update.Pod) && w.runtimeStopped(update.Pod.UID)
 }
 
 // tell passes an update on to the pod's worker.

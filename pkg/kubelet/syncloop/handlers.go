@@ -52,6 +52,13 @@ type Observer interface {
 	ForgetPod(ctx context.Context, pod *v1.Pod)
 }
 
+// Statuses are the statuses that the agent has reported.
+type Statuses interface {
+	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
+	// RemoveOrphanedStatuses forgets those of all pods for which keep is not true.
+	RemoveOrphanedStatuses(logger klog.Logger, keep map[types.UID]bool)
+}
+
 // HandlersConfig is what Handlers works with.
 type HandlersConfig struct {
 	Pods         kubepod.Manager
@@ -62,6 +69,7 @@ type HandlersConfig struct {
 	Resizes      *Resizes
 	Certificates Observer
 	SourcesReady config.SourcesReady
+	Statuses     Statuses
 	// Updated, if not nil, is told the old and the new version of every pod that a source has changed.
 	Updated func(ctx context.Context, old, pod *v1.Pod)
 	// RemoveDeadContainers removes what is left of an evicted pod's containers, in the background.
@@ -151,7 +159,9 @@ func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
 // Remove stops pods that their source no longer has.
 func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
+	staticEnded := false
 	for _, pod := range pods {
+		staticEnded = staticEnded || kubetypes.IsStaticPod(pod) && h.ended(pod.UID)
 		h.Certificates.ForgetPod(ctx, pod)
 		waited := h.Waiting.IsWaiting(pod.UID)
 		h.Waiting.Release(pod.UID)
@@ -175,7 +185,28 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 			h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod.Pod})
 		}
 	}
+	if staticEnded {
+		h.forgetStatuses(ctx)
+	}
 	h.Resizes.PodsRemoved()
+}
+
+// ended is true when the agent has reported the end of the pod, or has rejected it.
+func (h *Handlers) ended(uid types.UID) bool {
+	status, known := h.Statuses.GetPodStatus(uid)
+	return known && podutil.IsPodPhaseTerminal(status.Phase)
+}
+
+// forgetStatuses forgets the statuses of pods that no source names any more. It does not wait for housekeeping: when
+// the manifest of a static pod comes back before the next round, the end of the last life must not be that of the next
+// one.
+func (h *Handlers) forgetStatuses(ctx context.Context) {
+	keep := map[types.UID]bool{}
+	all, mirrors, _ := h.Pods.GetPodsAndMirrorPods()
+	for _, pod := range slices.Concat(all, mirrors) {
+		keep[pod.UID] = true
+	}
+	h.Statuses.RemoveOrphanedStatuses(klog.FromContext(ctx), keep)
 }
 
 // Reconcile takes in pods of which only the status has changed at the source.

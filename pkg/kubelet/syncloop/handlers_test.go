@@ -3,6 +3,7 @@ package syncloop
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/podcertificate"
@@ -28,6 +30,16 @@ type world struct {
 	removed  []types.UID
 	admitted []string
 	waiting  []types.UID
+	statuses map[types.UID]v1.PodPhase
+}
+
+func (w *world) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
+	phase, known := w.statuses[uid]
+	return v1.PodStatus{Phase: phase}, known
+}
+
+func (w *world) RemoveOrphanedStatuses(_ klog.Logger, keep map[types.UID]bool) {
+	maps.DeleteFunc(w.statuses, func(uid types.UID, _ v1.PodPhase) bool { return !keep[uid] })
 }
 
 func (w *world) IsWaiting(uid types.UID) bool { return slices.Contains(w.waiting, uid) }
@@ -63,7 +75,8 @@ func newWorld(sourcesReady bool) *world {
 	pods := kubepod.NewBasicPodManager()
 	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return sourcesReady })
 	w.Handlers = NewHandlers(HandlersConfig{
-		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Waiting: w, SourcesReady: ready, Certificates: &podcertificate.NoOpManager{},
+		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Waiting: w, SourcesReady: ready,
+		Certificates: &podcertificate.NoOpManager{}, Statuses: w,
 		Resizes:              &Resizes{Allocations: forgetful{}},
 		RemoveDeadContainers: func(_ context.Context, uid types.UID) { w.removed = append(w.removed, uid) },
 	})
@@ -194,6 +207,28 @@ func TestRemovedStaticPodDoesNotWaitForOtherSources(t *testing.T) {
 	w.take()
 	w.Remove(t.Context(), []*v1.Pod{static})
 	expect(t, "updates", w.take(), []string{"kill static"})
+}
+
+// What is known of the end of a static pod goes with its manifest. Before, the next life of the same UID would have
+// ended when it began. The status of a pod that is being stopped goes on.
+func TestTheEndOfAStaticPodIsForgottenWithItsManifest(t *testing.T) {
+	for phase, want := range map[v1.PodPhase][]types.UID{
+		v1.PodFailed:    {"api", "mirror-of-other", "other"},
+		v1.PodSucceeded: {"api", "mirror-of-other", "other"},
+		v1.PodRunning:   {"api", "mirror-of-other", "other", "static"},
+	} {
+		w, other := newWorld(false), aStaticPod("other")
+		pods := []*v1.Pod{aStaticPod("static"), other, mirrorOf(other), aPod("api", 0)}
+		w.Add(t.Context(), pods)
+		w.statuses = map[types.UID]v1.PodPhase{"static": phase}
+		for _, pod := range pods[1:] {
+			w.statuses[pod.UID] = v1.PodFailed
+		}
+		w.Remove(t.Context(), pods[:1])
+		if left := slices.Sorted(maps.Keys(w.statuses)); !slices.Equal(left, want) {
+			t.Errorf("%s: statuses of %v, want of %v", phase, left, want)
+		}
+	}
 }
 
 func TestReconcile(t *testing.T) {
