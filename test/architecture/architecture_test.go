@@ -35,6 +35,7 @@ var rings = []struct {
 	{"pkg/kubelet/podlifecycle", pure, "the state machine of a pod, and the store of the states of all pods"},
 	{"pkg/kubelet/podstatus", pure, "computes the status of a pod from what the runtime reports"},
 	{"pkg/kubelet/snapshot", pure, "usage and capacity of node and pods at one time, as values"},
+	{"pkg/kubelet/strictjson", pure, "decodes JSON that may come from anywhere, within limits"},
 	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
 	{"pkg/kubelet/preemption/plan", pure, "chooses the victims that make a critical pod fit"},
 	{"pkg/kubelet/escalation", pure, "decides what is done next about a pod that the runtime does not stop in time"},

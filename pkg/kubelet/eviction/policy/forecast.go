@@ -27,7 +27,7 @@ type sample struct {
 	Taken  time.Time    `json:"taken"`
 	System systemSample `json:"system,omitzero"`
 	// Pods are the pods whose usage is known, in the order of UIDs.
-	Pods []podSample `json:"pods,omitempty"`
+	Pods []podSample `json:"pods,omitzero"`
 }
 
 // systemSample is what is used of the node and by none of the pods.
@@ -45,6 +45,9 @@ type podSample struct {
 	Usage int64 `json:"usageBytes"`
 	dated
 }
+
+// compare orders samples by UID.
+func (p podSample) compare(o podSample) int { return cmp.Compare(p.UID, o.UID) }
 
 // dated says when something was observed. There is one for each pod of a sample, so it is small.
 type dated struct {
@@ -155,7 +158,7 @@ func readingsOf(s *snapshot.Snapshot) []reading {
 			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), dateOf(v.At, s.WallTime)}, i})
 		}
 	}
-	byUID := func(a, b reading) int { return cmp.Compare(a.UID, b.UID) }
+	byUID := func(a, b reading) int { return a.compare(b.podSample) }
 	if !slices.IsSortedFunc(list, byUID) {
 		slices.SortFunc(list, byUID)
 	}

@@ -119,15 +119,17 @@ func anyRules(t *rapid.T) *Rules {
 		if rapid.IntRange(0, 3).Draw(t, "minimum") == 0 {
 			thresholds[i].MinReclaim = &evictionapi.ThresholdValue{Percentage: anyPercent.Draw(t, "reclaim")}
 		}
+		thresholds[i].DryRun = rapid.IntRange(0, 3).Draw(t, "dry run") == 0
 	}
 	rules := rulesOf(thresholds...)
 	rules.LocalStorageLimits = true
+	rules.LocalStorageDryRun = rapid.Bool().Draw(t, "limits in dry run")
 	rules.MaxPodGracePeriodSeconds = rapid.Int64Range(-1, 1000).Draw(t, "grace")
 	return rules
 }
 
-// decideOnAnything: absent and absurd values, in any order. Nothing panics, what comes out is bounded, and the order of the input
-// makes no difference.
+// decideOnAnything: absent and absurd values, in any order. Nothing panics, what comes out is bounded, and neither the
+// order of the input makes a difference, nor that the state was written and read again.
 func decideOnAnything(t *rapid.T) {
 	rules, now := anyRules(t), start
 	var m1, m2 State
@@ -139,12 +141,15 @@ func decideOnAnything(t *rapid.T) {
 		b.Pods, b.InFlight, b.Reclaims = shuffled(a.Pods, seed), shuffled(a.InFlight, seed), shuffled(a.Reclaims, seed)
 		var d1, d2 Decision
 		d1, m1 = Decide(a, rules, m1)
-		d2, m2 = Decide(&b, rules, m2)
+		d2, m2 = Decide(&b, rules, recoded(t, m2))
 		checkBounds(t, a, &d1)
 		if got, want := explained(d2.Victims), explained(d1.Victims); !slices.Equal(got, want) {
 			t.Fatalf("victims %q, and %q for the same in another order", want, got)
 		}
 		d1.Victims, d2.Victims = nil, nil
+		if !reflect.DeepEqual(m1, m2) {
+			t.Fatalf("states differ:\n%+v\n%+v", m1, m2)
+		}
 		if !reflect.DeepEqual(d1, d2) {
 			t.Fatalf("decisions differ:\n%+v\n%+v", d1, d2)
 		}

@@ -173,11 +173,11 @@ func (w *world) snapshot() *snapshot.Snapshot {
 	return s
 }
 
-// after lets time pass and decides.
+// after lets time pass and decides, from a state that was written and read again.
 func (w *world) after(d time.Duration) Decision {
 	w.now = w.now.Add(d)
 	var decision Decision
-	decision, w.state = Decide(w.snapshot(), w.rules, w.state)
+	decision, w.state = Decide(w.snapshot(), w.rules, recoded(w, w.state))
 	return decision
 }
 

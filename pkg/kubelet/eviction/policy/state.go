@@ -23,14 +23,23 @@ type State struct {
 // rulesState is the state of one set of rules. The values that its pointers and slices refer to are never modified.
 type rulesState struct {
 	// Thresholds are in the order of the rules.
-	Thresholds []thresholdState `json:"thresholds,omitempty"`
-	// Conditions are in the order of ConditionTypes.
-	Conditions [len(ConditionTypes)]conditionState `json:"conditions,omitzero"`
-	Signals    [snapshot.NumSignals]signalState    `json:"signals,omitzero"`
-	Needs      [numGroups]needState                `json:"needs,omitzero"`
+	Thresholds []thresholdState `json:"thresholds,omitzero"`
+	Conditions conditionStates  `json:"conditions,omitzero"`
+	Signals    signalStates     `json:"signals,omitzero"`
+	Needs      needStates       `json:"needs,omitzero"`
 	// MemorySamples are samples of memory usage.
 	MemorySamples history `json:"memorySamples,omitzero"`
 }
+
+// Lists with a fixed length are encoded as objects, so that each element has a name.
+type (
+	// conditionStates are in the order of ConditionTypes.
+	conditionStates [len(ConditionTypes)]conditionState
+	// signalStates are indexed by signal.
+	signalStates [snapshot.NumSignals]signalState
+	// needStates are indexed by group.
+	needStates [numGroups]needState
+)
 
 // needState is the state of what is served by the evictions of one group.
 type needState struct {

@@ -257,7 +257,8 @@ func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counti
 	if err != nil {
 		return snapshot.Observation{Err: fmt.Errorf("%s: %w", filepath.Join(dir, m.names.stat), err)}
 	}
-	return snapshot.Observation{Available: limit - max(0, usage-c.spare(how)), Capacity: limit, At: snapshot.WallTime(m.now())}
+	available := limit - max(0, usage-c.spare(how))
+	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(m.now())}
 }
 
 // nodeUsage is the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.

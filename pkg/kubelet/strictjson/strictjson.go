@@ -1,0 +1,79 @@
+// Package strictjson decodes JSON that may come from anywhere. It refuses fields that the value does not have, and
+// documents that are larger than they can reasonably be, before memory is allocated for them. Each error names the
+// field.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Limits bound a document. Each of them must be set.
+type Limits struct {
+	// Bytes is the greatest length of a document, String that of a string in it.
+	Bytes, String int
+	// Depth is how deeply arrays and objects may be nested.
+	Depth int
+	// Elements is how many elements an array, or members an object may have. Fields are the names of those that may have
+	// more.
+	Elements int
+	Fields   map[string]int
+}
+
+// Unmarshal decodes a document into v.
+func Unmarshal(data []byte, v any, limits Limits) error {
+	if len(data) > limits.Bytes {
+		return fmt.Errorf("the document has %d bytes, more than %d", len(data), limits.Bytes)
+	}
+	if !json.Valid(data) {
+		return json.Unmarshal(data, v) // says where the syntax is wrong
+	}
+	if err := check(data, &limits); err != nil {
+		return err
+	}
+	return Decode(data, v)
+}
+
+// Decode is for methods UnmarshalJSON, which get a part of a document that was held against its limits.
+func Decode(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+// MarshalNamed encodes a list as an object with the elements that are not zero. name returns the name of the element
+// with an index.
+func MarshalNamed[T comparable](list []T, name func(int) string) ([]byte, error) {
+	var zero T
+	object := map[string]*T{}
+	for i := range list {
+		if list[i] != zero {
+			object[name(i)] = &list[i]
+		}
+	}
+	return json.Marshal(object)
+}
+
+// UnmarshalNamed decodes what MarshalNamed has encoded. Elements that are not there become zero.
+func UnmarshalNamed[T any](data []byte, list []T, name func(int) string) error {
+	object := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	clear(list)
+	for i := range list {
+		if element, ok := object[name(i)]; ok {
+			if err := Decode(element, &list[i]); err != nil {
+				return fmt.Errorf("%s: %w", name(i), err)
+			}
+			delete(object, name(i))
+		}
+	}
+	if len(object) > 0 {
+		return fmt.Errorf("unknown name %q", slices.Min(slices.Collect(maps.Keys(object))))
+	}
+	return nil
+}
