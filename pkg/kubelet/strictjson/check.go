@@ -21,6 +21,8 @@ func check(data []byte, limits *Limits) error {
 type checker struct {
 	limits *Limits
 	open   []level
+	// total is how many elements were read.
+	total int
 }
 
 // level is an array or an object that is open.
@@ -59,6 +61,7 @@ func (c *checker) next(data []byte, i *int) error {
 		if top.elements >= top.most {
 			return fmt.Errorf("%s: more than %d elements", pathOf(c.open[:len(c.open)-1]), top.most)
 		}
+		return c.count()
 	}
 	return nil
 }
@@ -72,6 +75,14 @@ func (c *checker) begin(object bool) error {
 		most = max(most, c.limits.Fields[string(c.open[len(c.open)-1].name)])
 	}
 	c.open = append(c.open, level{object: object, most: most})
+	return c.count()
+}
+
+// count counts the first element of an array or an object, which may be missing, and those after a comma.
+func (c *checker) count() error {
+	if c.total++; c.total > c.limits.Total {
+		return fmt.Errorf("%s: more than %d elements in the document", c.path(), c.limits.Total)
+	}
 	return nil
 }
 
@@ -84,10 +95,10 @@ func pathOf(open []level) string {
 		switch l := &open[i]; {
 		case !l.object:
 			path.WriteString("[" + strconv.Itoa(l.elements) + "]")
-		case i > 0:
-			path.WriteString("." + string(l.name))
-		default:
+		case i == 0:
 			path.Write(l.name)
+		case l.name != nil:
+			path.WriteString("." + string(l.name))
 		}
 	}
 	if path.Len() == 0 {

@@ -17,10 +17,10 @@ type Limits struct {
 	Bytes, String int
 	// Depth is how deeply arrays and objects may be nested.
 	Depth int
-	// Elements is how many elements an array, or members an object may have. Fields are the names of those that may have
-	// more.
-	Elements int
-	Fields   map[string]int
+	// Elements is how many elements an array, or members an object may have; Fields are the names of those that may have
+	// more. Total is how many there may be in the whole document.
+	Elements, Total int
+	Fields          map[string]int
 }
 
 // Unmarshal decodes a document into v.

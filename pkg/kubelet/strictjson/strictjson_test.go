@@ -31,7 +31,7 @@ type list struct {
 	Pods []inner `json:"pods,omitempty"`
 }
 
-var limits = Limits{Bytes: 1000, String: 20, Depth: 5, Elements: 4, Fields: map[string]int{"pods": 6}}
+var limits = Limits{Bytes: 1000, String: 20, Depth: 5, Elements: 4, Total: 30, Fields: map[string]int{"pods": 6}}
 
 func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	v := outer{
@@ -53,9 +53,13 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"a list":            {`{"lists":[{},{},{},{},{}]}`, "lists: more than 4 elements"},
-		"a larger list":     {`{"lists":[{},{"pods":[{},{},{},{},{},{},{}]}]}`, "lists[1].pods: more than 6 elements"},
-		"members":           {`{"a":1,"b":1,"c":1,"d":1,"e":1}`, "the document: more than 4 elements"},
+		"a list":        {`{"lists":[{},{},{},{},{}]}`, "lists: more than 4 elements"},
+		"a larger list": {`{"lists":[{},{"pods":[{},{},{},{},{},{},{}]}]}`, "lists[1].pods: more than 6 elements"},
+		"members":       {`{"a":1,"b":1,"c":1,"d":1,"e":1}`, "the document: more than 4 elements"},
+		"in total": {
+			`{"lists":[` + strings.Repeat(`{"pods":[{},{},{},{}]},`, 3) + `{}]}`,
+			"lists[2].pods[3]: more than 30 elements in the document",
+		},
 		"depth":             {`{"next":{"next":{"next":{"next":{"next":{}}}}}}`, "next.next.next: nested"},
 		"a string":          {`{"next":{"text":"` + strings.Repeat("x", 21) + `"}}`, "next.text: a string of 21 bytes"},
 		"a name":            {`{"` + strings.Repeat("x", 21) + `":1}`, "a string of 21 bytes"},

@@ -13,13 +13,10 @@ import (
 // A State is encoded by package encoding/json, without loss: what Decide does with a state that was written and read
 // again is the same as with the original.
 
-// MaxPods is how many pods an encoded state, or an encoded snapshot, may have: far more than a node can run.
-const MaxPods = 1 << 14
-
 // stateLimits are far above what a state can come to.
 var stateLimits = strictjson.Limits{
-	Bytes: 64 << 20, String: 1 << 10, Depth: 8, Elements: 2 * int(snapshot.NumSignals),
-	Fields: map[string]int{"pods": MaxPods},
+	Bytes: 16 << 20, String: 1 << 10, Depth: 8, Elements: 2 * int(snapshot.NumSignals), Total: 1 << 19,
+	Fields: map[string]int{"pods": snapshot.MaxPods},
 }
 
 // DecodeState decodes a state that may come from anywhere. An error names the field that is wrong.

@@ -88,12 +88,12 @@ func TestStateIsReadable(t *testing.T) {
 }
 
 func TestStatesThatAreRefused(t *testing.T) {
-	many := strings.Repeat(`{},`, MaxPods) + `{}`
+	many := strings.Repeat(`{},`, snapshot.MaxPods) + `{}`
 	samples := func(text string) string { return `{"enforced":{"memorySamples":[` + text + `]}}` }
 	thresholds := func(text string) string { return `{"enforced":{"thresholds":[` + text + `]}}` }
 	for name, test := range map[string]struct{ text, want string }{
-		"pods":             {samples(`{"pods":[` + many + `]}`), "enforced.memorySamples[0].pods: more than 16384"},
-		"more pods":        {samples(`{},{"pods":[` + many + `]}`), "enforced.memorySamples[1].pods: more than 16384"},
+		"pods":             {samples(`{"pods":[` + many + `]}`), "enforced.memorySamples[0].pods: more than 4096"},
+		"more pods":        {samples(`{},{"pods":[` + many + `]}`), "enforced.memorySamples[1].pods: more than 4096"},
 		"samples":          {samples(`{},{},{},{},{}`), "memorySamples must have at most 4"},
 		"a missing sample": {samples(`null`), "memorySamples must have"},
 		"order of pods":    {samples(`{"pods":[{"uid":"b"},{"uid":"a"}]}`), "memorySamples[0].pods is not in the order"},
@@ -137,7 +137,7 @@ func FuzzDecodeState(f *testing.F) {
 			return
 		}
 		for _, sample := range s.Enforced.MemorySamples {
-			if sample != nil && len(sample.Pods) > MaxPods {
+			if sample != nil && len(sample.Pods) > snapshot.MaxPods {
 				t.Fatalf("%d pods", len(sample.Pods))
 			}
 		}

@@ -2,6 +2,10 @@ package snapshot
 
 import "fmt"
 
+// MaxPods is how many pods an encoded snapshot, or an encoded state of package policy, may have: far more than a node
+// can run.
+const MaxPods = 1 << 12
+
 // MarshalText implements encoding.TextMarshaler: a signal is written as its name.
 func (s Signal) MarshalText() ([]byte, error) {
 	if s >= NumSignals {
