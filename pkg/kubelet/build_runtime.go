@@ -54,7 +54,7 @@ type runtimeParts struct {
 	manager      kuberuntime.KubeGenericRuntime
 	cache        kubecontainer.RuntimeCache
 	imageGCHooks []images.PostImageGCHook
-	pulls        *reclaim.Pulls
+	pulls        *reclaim.PullTracker
 	events       chan *pleg.PodLifecycleEvent
 	pleg         pleg.PodLifecycleEventGenerator
 	eventedPleg  pleg.PodLifecycleEventGenerator
@@ -120,7 +120,7 @@ func (b *build) containerSpec() containerspec.Config {
 
 func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 	cfg, flags, probes := b.Config, b.Flags, b.pods.probes
-	b.runtime.pulls = reclaim.TrackPulls(b.Runtime.Images)
+	b.runtime.pulls = reclaim.NewPullTracker(b.Runtime.Images)
 	b.runtime.manager, b.runtime.imageGCHooks, err = kuberuntime.NewKubeGenericRuntimeManager(ctx,
 		kubecontainer.FilterEventRecorder(b.Observability.Recorder), probes.liveness, probes.readiness, probes.startup,
 		b.layout.Root(), b.layout.PodLogs(), b.machineInfo, b.pods.lifecycle, cfg.MaxPods, kubecontainer.RealOS{}, b.runtime.helper, hookClient(),

@@ -72,7 +72,7 @@ func (b *build) makeGarbageCollection(context.Context) (err error) {
 func (b *build) reclaimer() reclaim.Config {
 	cfg, flags, manager := b.Config, b.Flags, b.runtime.manager
 	return reclaim.Config{
-		Images: manager, Containers: manager, Collector: b.garbage.containers, Fates: b.pods.lifecycle,
+		Images: manager, Containers: manager, Collector: b.garbage.containers, PodStates: b.pods.lifecycle,
 		Active: b.pods.view.Active, SourcesReady: b.sources.ready.AllReady, Pulling: b.runtime.pulls.Pulling,
 		Measure: reclaim.MeasureDisks(b.layout.Root(), manager), Stats: b.stats.provider,
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Tracer: b.Observability.TracerProvider, Clock: b.clock,
@@ -80,7 +80,7 @@ func (b *build) reclaimer() reclaim.Config {
 			HighPercent: int(cfg.ImageGCHighThresholdPercent),
 			LowPercent:  int(cfg.ImageGCLowThresholdPercent),
 			Images:      plan.Policy{MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration},
-			Containers:  plan.ContainerPolicy{Keep: int(flags.MaxPerPodContainerCount), MinAge: flags.MinimumGCAge.Duration},
+			Containers:  plan.ContainerPolicy{MaxPerContainer: int(flags.MaxPerPodContainerCount), MinAge: flags.MinimumGCAge.Duration},
 		},
 		Hooks:    b.runtime.imageGCHooks,
 		Features: reclaim.FeaturesFrom(gates),

@@ -462,7 +462,7 @@ func TestLikeStock(t *testing.T) {
 	}
 }
 
-func TestLikeStockNoticesMutants(t *testing.T) {
+func TestLikeStockDetectsMutants(t *testing.T) {
 	mutants := map[string]mutant{
 		"transition period": func(c *Config, _ *play) { c.PressureTransitionPeriod /= 2 },
 		"maximal grace":     func(c *Config, _ *play) { c.MaxPodGracePeriodSeconds += 7 },

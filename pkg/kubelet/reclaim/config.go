@@ -42,15 +42,15 @@ type Collector interface {
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 
-// Fates says what becomes of a pod.
-type Fates interface {
-	// ShouldPodContentBeRemoved: the pod was evicted or deleted, and has stopped.
+// PodStates reports how far pods are with their termination.
+type PodStates interface {
+	// ShouldPodContentBeRemoved is true for a pod that was evicted or deleted, and has stopped.
 	ShouldPodContentBeRemoved(uid types.UID) bool
-	// ShouldPodRuntimeBeRemoved: the pod has stopped and starts nothing again.
+	// ShouldPodRuntimeBeRemoved is true for a pod that has stopped and will not start a container again.
 	ShouldPodRuntimeBeRemoved(uid types.UID) bool
 }
 
-// Measure reads what is available on a device from its file system, at once and without a cache.
+// Measure reads the available space of a device from its file system, without a cache.
 type Measure func(ctx context.Context, d snapshot.Device) (Space, error)
 
 // Space is what is available on a file system.
@@ -58,17 +58,17 @@ type Space struct {
 	Bytes, Inodes int64
 }
 
-// Config is what a Manager needs; all fields are required, unless it is said otherwise.
+// Config is the configuration of a Manager. All fields are required, unless noted otherwise.
 type Config struct {
 	Images     Images
 	Containers Containers
 	Collector  Collector
-	Fates      Fates
+	PodStates  PodStates
 	// Active are the pods that may start containers.
 	Active func() []*v1.Pod
-	// SourcesReady: all sources of pods have reported. Before, a pod that is not known may still be wanted.
+	// SourcesReady is true when all sources of pods have reported. Before, an unknown pod may still be desired.
 	SourcesReady func() bool
-	// Pulling are the names of the images that are being pulled.
+	// Pulling lists the names of the images that are being pulled.
 	Pulling func() []string
 	Measure Measure
 	// Stats measure the image file system for the periodic collection.
@@ -79,14 +79,14 @@ type Config struct {
 	Clock    clock.PassiveClock
 
 	Policy Policy
-	// Hooks are told what images remain after some were removed; may be empty.
+	// Hooks are called with the remaining images after some were removed; may be empty.
 	Hooks    []stock.PostImageGCHook
 	Features Features
 }
 
-// Policy is what configuration says.
+// Policy is the part of the KubeletConfiguration that applies to images and dead containers.
 type Policy struct {
-	// When HighPercent of the image file system are used, images go until it is LowPercent.
+	// When HighPercent of the image file system are used, images are removed until LowPercent are used.
 	HighPercent, LowPercent int
 	Images                  plan.Policy
 	Containers              plan.ContainerPolicy
@@ -94,7 +94,7 @@ type Policy struct {
 
 // Features are feature gates of stock, as values.
 type Features struct {
-	// RuntimeClassInImageCRI: images are told apart by their runtime handler (gate RuntimeClassInImageCriApi).
+	// RuntimeClassInImageCRI: images are distinguished by runtime handler (gate RuntimeClassInImageCriApi).
 	RuntimeClassInImageCRI bool
 	// ImageVolume: images can be volumes.
 	ImageVolume bool
@@ -125,7 +125,8 @@ func (c *Config) validate() error {
 		percent("HighThresholdPercent", c.Policy.HighPercent), percent("LowThresholdPercent", c.Policy.LowPercent),
 		missing("Images", c.Images == nil), missing("Containers", c.Containers == nil),
 		missing("Collector", c.Collector == nil),
-		missing("Fates", c.Fates == nil), missing("Active", c.Active == nil), missing("SourcesReady", c.SourcesReady == nil),
+		missing("PodStates", c.PodStates == nil), missing("Active", c.Active == nil),
+		missing("SourcesReady", c.SourcesReady == nil),
 		missing("Pulling", c.Pulling == nil), missing("Measure", c.Measure == nil), missing("Stats", c.Stats == nil),
 		missing("Recorder", c.Recorder == nil), missing("Tracer", c.Tracer == nil), missing("Clock", c.Clock == nil),
 	)

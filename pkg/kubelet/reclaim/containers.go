@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 )
 
-// dead lists the containers that have ended, and how the runtime manager names them. Those in an unknown state may be
-// running, and those that were made and not started are about to be; neither is listed.
-func (m *Manager) dead(ctx context.Context) ([]plan.Container, map[string]kubecontainer.ContainerID, error) {
+// deadContainers lists the containers that have exited, with their IDs in the form of the runtime manager. It leaves
+// out containers in an unknown state, which may be running, and created ones, which are about to be started.
+func (m *Manager) deadContainers(ctx context.Context) ([]plan.Container, map[string]kubecontainer.ContainerID, error) {
 	pods, err := m.config.Containers.GetPods(ctx, true)
 	if err != nil {
 		return nil, nil, err
@@ -27,37 +27,37 @@ func (m *Manager) dead(ctx context.Context) ([]plan.Container, map[string]kubeco
 			}
 			ids[c.ID.ID] = c.ID
 			list = append(list, plan.Container{
-				ID: c.ID.ID, Pod: pod.ID, Name: c.Name, Created: time.Unix(0, c.CreatedAt), Fate: m.fate(pod.ID),
+				ID: c.ID.ID, Pod: pod.ID, Name: c.Name, Created: time.Unix(0, c.CreatedAt), PodState: m.podState(pod.ID),
 			})
 		}
 	}
 	return list, ids, nil
 }
 
-func (m *Manager) fate(uid types.UID) plan.Fate {
+func (m *Manager) podState(uid types.UID) plan.PodState {
 	switch {
 	case !m.config.SourcesReady():
-		return plan.Lives
-	case m.config.Fates.ShouldPodContentBeRemoved(uid):
-		return plan.Gone
-	case m.config.Fates.ShouldPodRuntimeBeRemoved(uid):
-		return plan.Ended
+		return plan.PodActive
+	case m.config.PodStates.ShouldPodContentBeRemoved(uid):
+		return plan.PodRemoved
+	case m.config.PodStates.ShouldPodRuntimeBeRemoved(uid):
+		return plan.PodTerminated
 	}
-	return plan.Lives
+	return plan.PodActive
 }
 
-// garbage removes containers that nobody has a use for, ended those of pods that have ended.
-func (a *attempt) garbage(ctx context.Context) error { return a.containers(ctx, false) }
-func (a *attempt) ended(ctx context.Context) error   { return a.containers(ctx, true) }
+// removeGarbage removes containers that are not needed any more, removeTerminated those of terminated pods.
+func (a *attempt) removeGarbage(ctx context.Context) error    { return a.removeContainers(ctx, false) }
+func (a *attempt) removeTerminated(ctx context.Context) error { return a.removeContainers(ctx, true) }
 
-func (a *attempt) containers(ctx context.Context, ofEnded bool) error {
-	dead, ids, err := a.m.dead(ctx)
+func (a *attempt) removeContainers(ctx context.Context, ofTerminated bool) error {
+	dead, ids, err := a.m.deadContainers(ctx)
 	if err != nil {
 		return err
 	}
-	list, ended := plan.Containers(dead, a.m.config.Policy.Containers, a.m.config.Clock.Now())
-	if ofEnded {
-		list = ended
+	list, terminated := plan.Containers(dead, a.m.config.Policy.Containers, a.m.config.Clock.Now())
+	if ofTerminated {
+		list = terminated
 	}
 	logger := klog.FromContext(ctx)
 	for _, c := range list {
@@ -66,11 +66,11 @@ func (a *attempt) containers(ctx context.Context, ofEnded bool) error {
 		}
 		logger.Info("Removing container to free space", "containerID", c.ID, "podUID", c.Pod, "containerName", c.Name)
 		if err := a.m.config.Containers.DeleteContainer(ctx, ids[c.ID]); err != nil {
-			// Somebody else may have removed it; what it holds shows in what is still missing.
+			// It may have been removed by another client of the runtime. The next measurement shows whether it was.
 			logger.Info("Failed to remove container", "containerID", c.ID, "err", err)
 			continue
 		}
-		a.got.Containers++
+		a.result.Containers++
 	}
 	return nil
 }

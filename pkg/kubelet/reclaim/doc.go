@@ -1,21 +1,22 @@
-// Package reclaim is the only part that removes images, and the one that frees room on the node's file systems before
-// pods have to go. It collects images from time to time, by age and when their file system fills up, and it frees what
-// eviction asks for. Both take turns, so that they never work from two views of the node.
+// Package reclaim removes images, and frees space on the node's file systems before pods are evicted. It collects
+// images periodically, by age and when their file system fills up, and reclaims what eviction requests. One lock
+// excludes the one from the other, so that both never work with two observations of the node.
 //
-// What it decides is in package plan. Everything that it knows of images is in one table: when each was first seen, and
-// when it was last in use. In use is an image
+// The decisions are in package plan. The manager records for each image when it was first detected and when it was last
+// used. An image is in use if
 //
-//   - that a container has, also one that has ended, also as a volume;
-//   - that an active pod names, so that what a pod that is starting has pulled is there when its container is made;
-//   - that is being pulled.
+//   - a container has it, as its image or as a volume, also if the container has exited;
+//   - an active pod refers to it, so that an image which was pulled for a starting pod is there when its container is
+//     created;
+//   - it is being pulled.
 //
-// When one of these cannot be told, nothing is removed.
+// If one of these cannot be determined, nothing is removed.
 //
 // # Dead containers
 //
-// Containers that have ended are removed one by one through the runtime manager's DeleteContainer, which does all that
-// its own collection does for each: the post-stop hook of the resource managers, the log with its rotated files, the
-// link of the log shippers, the container. The collection as a whole cannot be stopped when there is room enough, so
-// that it is only the last resort: it also removes sandboxes, containers in an unknown state and log directories
-// without a pod.
+// Dead containers are removed one by one through the runtime manager's DeleteContainer, which does for each what
+// stock's container garbage collection does: it calls the post-stop hook of the resource managers, removes the log with
+// its rotated files and the symlink for log shippers, and removes the container. The garbage collection as a whole
+// cannot be stopped once enough is free, so it is only the last resort: it also removes sandboxes, containers in an
+// unknown state and log directories without a pod.
 package reclaim

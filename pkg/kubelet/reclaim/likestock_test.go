@@ -32,11 +32,11 @@ var differences string
 
 const (
 	neverUsed  = "an image that was never used is as old as its detection"
-	oldFails   = "the age of one image does not stop the rest"
-	notMissing = "nothing goes when nothing is missing"
+	ageFails   = "the age of one image does not stop the rest"
+	notMissing = "nothing is removed if nothing is missing"
 )
 
-// stockRuntime is a world as stock's manager wants it.
+// stockRuntime is a world with the interface that stock's manager needs.
 type stockRuntime struct {
 	kubecontainer.Runtime
 	w *world
@@ -60,29 +60,29 @@ func (s stockRuntime) GetContainerStatus(
 	return s.w.GetContainerStatus(ctx, uid, id)
 }
 
-// collector is what both managers can do.
+// collector is implemented by both managers.
 type collector interface {
 	GarbageCollect(ctx context.Context, began time.Time) error
 }
 
-// play is one random node, which two managers collect images of.
-type play struct {
+// comparison is one random node, of which two managers collect the images.
+type comparison struct {
 	*rand.Rand
 	policy       Policy
 	theirs, ours *world
 	stock, own   collector
 	began        time.Time
-	// seen are the times at which images were first seen, used those that were ever in use.
-	seen  map[string]time.Time
-	used  map[string]bool
-	next  int
-	rules map[string]bool
+	// detected are the times at which images were first detected, used those that were ever in use.
+	detected map[string]time.Time
+	used     map[string]bool
+	next     int
+	rules    map[string]bool
 }
 
-func newPlay(t *testing.T, seed int64, mutate func(*Config)) *play {
-	p := &play{
+func newComparison(t *testing.T, seed int64, mutate func(*Config)) *comparison {
+	p := &comparison{
 		Rand: rand.New(rand.NewSource(seed)), theirs: newWorld(), ours: newWorld(), began: time.Now(),
-		seen: map[string]time.Time{}, used: map[string]bool{}, rules: map[string]bool{},
+		detected: map[string]time.Time{}, used: map[string]bool{}, rules: map[string]bool{},
 	}
 	p.policy.HighPercent = 50 + p.Intn(45)
 	p.policy.LowPercent = max(0, p.policy.HighPercent-p.Intn(30))
@@ -111,25 +111,26 @@ func newPlay(t *testing.T, seed int64, mutate func(*Config)) *play {
 	return p
 }
 
-// advance lets time pass and things happen. Not more than one image comes at a time, so that stock's order has no ties.
-func (p *play) advance() {
+// advance advances the time and changes the node. At most one image is added at a time, so that stock's order has no
+// ties.
+func (p *comparison) advance() {
 	time.Sleep(time.Duration(1+p.Intn(900)) * time.Second)
 	change := func(f func(w *world)) { f(p.theirs); f(p.ours) }
 	if p.Intn(4) > 0 {
 		p.next++
-		i := img(fmt.Sprintf("%02d", p.Intn(90)+p.next*100), p.Int63n(200))
-		i.Pinned, i.takes = p.Intn(12) == 0, i.takes*int64(1+p.Intn(2))/2
-		p.seen[i.ID] = time.Now()
+		i := newImage(fmt.Sprintf("%02d", p.Intn(90)+p.next*100), p.Int63n(200))
+		i.Pinned, i.used = p.Intn(12) == 0, i.used*int64(1+p.Intn(2))/2
+		p.detected[i.ID] = time.Now()
 		change(func(w *world) { w.images = append(w.images, i) })
 	}
-	// Their worlds differ only where a rule says so, after which the sequence is over.
+	// The two worlds differ only by a rule, after which the sequence ends.
 	if n := len(p.ours.images); n > 0 {
 		name, of := fmt.Sprint(p.Intn(5)), p.ours.images[p.Intn(n)].ID
 		running := p.Intn(3) == 0
 		change(func(w *world) {
 			w.pods = slices.DeleteFunc(w.pods, func(pod *kubecontainer.Pod) bool { return string(pod.ID) == name })
 			if running {
-				w.runs(types.UID(name), "c", strings.TrimPrefix(of, "sha256:"), 0)
+				w.addContainer(types.UID(name), "c", strings.TrimPrefix(of, "sha256:"), 0)
 			}
 		})
 	}
@@ -143,8 +144,8 @@ func (p *play) advance() {
 	})
 }
 
-// look notes the rules that inputs fall under.
-func (p *play) look() {
+// matchRules records the rules that apply to the input.
+func (p *comparison) matchRules() {
 	rule := func(name string) {
 		if !strings.Contains(differences, "## "+name+"\n") {
 			panic("not in DIFFERENCES.md: " + name)
@@ -158,11 +159,11 @@ func (p *play) look() {
 	}
 	aging := p.policy.Images.MaxAge > 0 && time.Since(p.began) > p.policy.Images.MaxAge
 	for _, i := range p.ours.images {
-		if aging && !p.used[i.ID] && time.Since(p.seen[i.ID]) <= p.policy.Images.MaxAge {
+		if aging && !p.used[i.ID] && time.Since(p.detected[i.ID]) <= p.policy.Images.MaxAge {
 			rule(neverUsed)
 		}
 		if aging && p.ours.fails[i.ID] != nil {
-			rule(oldFails)
+			rule(ageFails)
 		}
 	}
 	stats, _, _ := p.ours.ImageFsStats(context.Background())
@@ -173,8 +174,8 @@ func (p *play) look() {
 	}
 }
 
-// collect is what one collection of a manager does.
-func (p *play) collect(c collector, w *world) string {
+// collect describes the effects of one collection by a manager.
+func (p *comparison) collect(c collector, w *world) string {
 	counts := func() (sum [2]float64) {
 		for i, reason := range []string{
 			stock.ImageGarbageCollectedTotalReasonAge, stock.ImageGarbageCollectedTotalReasonSpace,
@@ -191,14 +192,14 @@ func (p *play) collect(c collector, w *world) string {
 		after[0]-before[0], after[1]-before[1])
 }
 
-// runPlay returns the first difference that no rule explains, and the rules that were touched.
-func runPlay(t *testing.T, seed int64, mutate func(*Config)) (difference string, rules map[string]bool) {
+// runComparison returns the first difference that no rule explains, and the rules that applied.
+func runComparison(t *testing.T, seed int64, mutate func(*Config)) (difference string, rules map[string]bool) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, seed, mutate)
+		p := newComparison(t, seed, mutate)
 		rules = p.rules
 		for step := range 30 {
 			p.advance()
-			p.look()
+			p.matchRules()
 			want, got := p.collect(p.stock, p.theirs), p.collect(p.own, p.ours)
 			if want == got {
 				continue
@@ -225,9 +226,9 @@ func sequences(t *testing.T) int64 {
 
 func TestLikeStock(t *testing.T) {
 	metrics.Register()
-	total, clean, touched := sequences(t), int64(0), map[string]int{}
+	total, clean, applied := sequences(t), int64(0), map[string]int{}
 	for seed := range total {
-		difference, rules := runPlay(t, seed, nil)
+		difference, rules := runComparison(t, seed, nil)
 		if difference != "" {
 			t.Fatalf("no rule explains this:\n%s", difference)
 		}
@@ -235,45 +236,45 @@ func TestLikeStock(t *testing.T) {
 			clean++
 		}
 		for r := range rules {
-			touched[r]++
+			applied[r]++
 		}
 	}
-	t.Logf("%d sequences, %d touched no rule", total, clean)
-	for _, r := range slices.Sorted(maps.Keys(touched)) {
-		t.Logf("%6d %s", touched[r], r)
+	t.Logf("%d sequences, %d had no rule", total, clean)
+	for _, r := range slices.Sorted(maps.Keys(applied)) {
+		t.Logf("%6d %s", applied[r], r)
 	}
 	if clean*100 < total*60 {
-		t.Errorf("only %d of %d sequences touched no rule", clean, total)
+		t.Errorf("only %d of %d sequences had no rule", clean, total)
 	}
-	for _, r := range []string{neverUsed, oldFails, notMissing} {
-		if touched[r] == 0 {
+	for _, r := range []string{neverUsed, ageFails, notMissing} {
+		if applied[r] == 0 {
 			t.Errorf("no sequence reached: %s", r)
 		}
 	}
 }
 
-func TestLikeStockNoticesMutants(t *testing.T) {
+func TestLikeStockDetectsMutants(t *testing.T) {
 	for name, mutate := range map[string]func(*Config){
 		"minimal age":      func(c *Config) { c.Policy.Images.MinAge += 5 * time.Minute },
 		"maximal age":      func(c *Config) { c.Policy.Images.MaxAge += c.Policy.Images.MaxAge },
 		"upper percentage": func(c *Config) { c.Policy.HighPercent++ },
 		"lower percentage": func(c *Config) { c.Policy.LowPercent = max(0, c.Policy.LowPercent-2) },
 		"containers": func(c *Config) {
-			c.Active = func() []*v1.Pod { return []*v1.Pod{podOf("pod", "100")} }
+			c.Active = func() []*v1.Pod { return []*v1.Pod{podWithImage("pod", "100")} }
 			c.Containers = noPods{c.Containers}
 		},
 		"order": func(c *Config) {
-			c.Images = youngest{c.Images}
+			c.Images = removesLastImage{c.Images}
 			c.Policy.Images = plan.Policy{MinAge: c.Policy.Images.MinAge}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range sequences(t) {
-				if difference, _ := runPlay(t, seed, mutate); difference != "" {
+				if difference, _ := runComparison(t, seed, mutate); difference != "" {
 					return
 				}
 			}
-			t.Error("nobody noticed")
+			t.Error("not detected")
 		})
 	}
 }
@@ -283,10 +284,10 @@ type noPods struct{ Containers }
 
 func (noPods) GetPods(context.Context, bool) ([]*kubecontainer.Pod, error) { return nil, nil }
 
-// youngest removes another image than it is told to.
-type youngest struct{ Images }
+// removesLastImage removes the last image instead of the given one.
+type removesLastImage struct{ Images }
 
-func (y youngest) RemoveImage(ctx context.Context, image kubecontainer.ImageSpec) error {
+func (y removesLastImage) RemoveImage(ctx context.Context, image kubecontainer.ImageSpec) error {
 	list, err := y.ListImages(ctx)
 	if err != nil {
 		return err

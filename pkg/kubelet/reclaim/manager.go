@@ -15,66 +15,65 @@ import (
 )
 
 const (
-	// detectPeriod is how often it is looked who uses which image, listPeriod how often the list of images is read; both
-	// as stock.
+	// detectPeriod is the time between two observations of the usage of images, listPeriod that between two readings of
+	// the list of images; both as in stock.
 	detectPeriod = 5 * time.Minute
 	listPeriod   = 30 * time.Second
-	// scope names the spans; stock's, so that traces can be compared.
-	scope = "k8s.io/kubernetes/pkg/kubelet/images"
+	// tracerName is stock's, so that traces can be compared.
+	tracerName = "k8s.io/kubernetes/pkg/kubelet/images"
 )
 
-// Manager removes images and containers that nobody uses. Its methods may be called from any goroutine. Run is called
-// once.
+// Manager removes unused images and containers. Its methods are safe for concurrent use. Run may be called once.
 type Manager struct {
 	config Config
 	tracer trace.Tracer
-	// turn holds a token while images may not be removed by anybody else.
-	turn chan struct{}
-	// list is the newest list of images, sorted.
-	list atomic.Pointer[[]kubecontainer.Image]
+	// locked holds a token while a collection is under way.
+	locked chan struct{}
+	// imageList is the newest list of images, sorted by size.
+	imageList atomic.Pointer[[]kubecontainer.Image]
 
 	mu      sync.Mutex
-	records map[plan.Key]history
-	// removed is when an image was last removed: a view from before does not know.
-	removed time.Time
-	// seen is the newest view of the node.
-	seen *sighting
+	records map[plan.Key]imageRecord
+	// lastRemoval is the time at which an image was last removed. An observation from before still has that image.
+	lastRemoval time.Time
+	// usage is the newest observation of the usage of images.
+	usage *imageUsage
 }
 
-// history is what is remembered of an image.
-type history struct {
-	first, last time.Time
+// imageRecord is what is recorded of an image.
+type imageRecord struct {
+	firstDetected, lastUsed time.Time
 }
 
-// New checks the configuration and makes a manager. Nothing is started.
+// New validates the configuration and returns a manager. It starts nothing.
 func New(c Config) (*Manager, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	return &Manager{
-		config: c, tracer: c.Tracer.Tracer(scope), turn: make(chan struct{}, 1), records: map[plan.Key]history{},
+		config: c, tracer: c.Tracer.Tracer(tracerName), locked: make(chan struct{}, 1), records: map[plan.Key]imageRecord{},
 	}, nil
 }
 
-// Run watches what images there are and who uses them, until ctx ends. It removes nothing.
+// Run updates the list of images and their usage until ctx ends. It removes nothing.
 func (m *Manager) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
-	work.Go(func() { wait.UntilWithContext(ctx, m.detect, detectPeriod) })
-	work.Go(func() { wait.UntilWithContext(ctx, m.refresh, listPeriod) })
+	work.Go(func() { wait.UntilWithContext(ctx, m.updateUsage, detectPeriod) })
+	work.Go(func() { wait.UntilWithContext(ctx, m.updateImageList, listPeriod) })
 }
 
-func (m *Manager) detect(ctx context.Context) {
-	s, err := m.sight(ctx)
+func (m *Manager) updateUsage(ctx context.Context) {
+	s, err := m.readUsage(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Info("Failed to monitor images", "err", err)
 		return
 	}
-	m.observe(s)
+	m.updateRecords(s)
 }
 
-// refresh reads the list for the node's status. That an image is there is noted at once, so that its age is right.
-func (m *Manager) refresh(ctx context.Context) {
+// updateImageList reads the list for the node's status. It also records new images, so that their age is exact.
+func (m *Manager) updateImageList(ctx context.Context) {
 	images, err := m.config.Images.ListImages(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Info("Failed to update image list", "err", err)
@@ -82,20 +81,20 @@ func (m *Manager) refresh(ctx context.Context) {
 	}
 	m.mu.Lock()
 	for i := range images {
-		m.note(m.keyOf(&images[i]), m.config.Clock.Now())
+		m.addRecord(m.keyOf(&images[i]), m.config.Clock.Now())
 	}
 	m.mu.Unlock()
-	m.publish(images)
+	m.setImageList(images)
 }
 
-// take waits for the turn. The caller gives it back with the function.
-func (m *Manager) take(ctx context.Context) (done func(), err error) {
+// lock waits until no collection is under way. The caller ends its own with unlock.
+func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case m.turn <- struct{}{}:
-		return func() { <-m.turn }, nil
+	case m.locked <- struct{}{}:
+		return func() { <-m.locked }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

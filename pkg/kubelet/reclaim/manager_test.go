@@ -17,9 +17,10 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewValidates(t *testing.T) {
 	_, err := New(Config{})
 	for _, want := range []string{"Images", "Active", "Measure", "Clock"} {
 		if err == nil || !strings.Contains(err.Error(), want+" is required") {
@@ -39,12 +40,12 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestRunKeepsTheListAndTheAges(t *testing.T) {
+func TestRunUpdatesListAndRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(img("small", 1), img("big", 2))
+		w := newWorld(newImage("small", 1), newImage("big", 2))
 		m := w.manager(t)
 		if list, _ := m.GetImageList(); len(list) > 0 {
-			t.Errorf("a list before the first look: %v", list)
+			t.Errorf("a list before the first reading: %v", list)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -55,18 +56,18 @@ func TestRunKeepsTheListAndTheAges(t *testing.T) {
 			t.Errorf("list %v, error %v", list, err)
 		}
 		w.mu.Lock()
-		w.images = append(w.images, img("new", 3))
-		w.fails["GetPods"] = errors.New("away")
+		w.images = append(w.images, newImage("new", 3))
+		w.fails["GetPods"] = errors.New("unavailable")
 		w.mu.Unlock()
 		time.Sleep(listPeriod + time.Second)
 		if list, _ = m.GetImageList(); len(list) != 3 || list[0].ID != "sha256:new" {
 			t.Errorf("list %v", list)
 		}
-		if age := time.Since(m.records[m.keyOf(&list[0])].first); age != time.Second {
-			t.Errorf("the new image is taken for %v old", age)
+		if age := time.Since(m.records[m.keyOf(&list[0])].firstDetected); age != time.Second {
+			t.Errorf("the age of the new image is %v", age)
 		}
 		w.mu.Lock()
-		w.fails["ListImages"] = errors.New("away too")
+		w.fails["ListImages"] = errors.New("unavailable too")
 		w.mu.Unlock()
 		time.Sleep(detectPeriod)
 		if list, _ = m.GetImageList(); len(list) != 3 {
@@ -77,16 +78,16 @@ func TestRunKeepsTheListAndTheAges(t *testing.T) {
 	})
 }
 
-// A view from before a removal must not bring back what was known of the image.
-func TestOldViewsForgetWhatWasRemoved(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
-		old, err := m.sight(t.Context())
+// An observation from before a removal must not restore the record of the image.
+func TestOldUsageDoesNotRestoreRecords(t *testing.T) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
+		old, err := m.readUsage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		reclaimed(t, m, wants(450))
-		m.observe(old)
+		mustReclaim(t, m, request(450))
+		m.updateRecords(old)
 		if r, ok := m.records[m.keyOf(&old.images[0])]; ok {
 			t.Errorf("a removed image has the record %v", r)
 		}
@@ -96,7 +97,7 @@ func TestOldViewsForgetWhatWasRemoved(t *testing.T) {
 	})
 }
 
-func TestHandlersTellImagesApart(t *testing.T) {
+func TestImagesOfRuntimeHandlers(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate    bool
 		handler string
@@ -109,7 +110,7 @@ func TestHandlersTellImagesApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				one, other := img("a", 100), img("a", 100)
+				one, other := newImage("a", 100), newImage("a", 100)
 				one.Spec.RuntimeHandler, other.Spec.RuntimeHandler = "runc", "kata"
 				w := newWorld(one, other)
 				c := w.config()
@@ -118,12 +119,12 @@ func TestHandlersTellImagesApart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.detect(t.Context())
+				m.updateUsage(t.Context())
 				time.Sleep(time.Hour)
-				w.runs("pod", "c", "a", 0)
+				w.addContainer("pod", "c", "a", 0)
 				w.pods[0].Containers[0].ImageRuntimeHandler = test.handler
-				reclaimed(t, m, wants(5000))
-				expect(t, "removed", len(w.removed), test.removed)
+				mustReclaim(t, m, request(5000))
+				fixture.ExpectEqual(t, "removed", len(w.removed), test.removed)
 			})
 		})
 	}
@@ -131,20 +132,20 @@ func TestHandlersTellImagesApart(t *testing.T) {
 
 func TestImagesWithoutIDStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(image{takes: 5}, img("a", 1))
+		w := newWorld(image{used: 5}, newImage("a", 1))
 		w.images[0].Spec.RuntimeHandler = "runc"
 		m := w.manager(t)
-		m.detect(t.Context())
+		m.updateUsage(t.Context())
 		time.Sleep(time.Hour)
-		reclaimed(t, m, wants(5000))
-		expect(t, "removed", w.removed, []string{"sha256:a"})
+		mustReclaim(t, m, request(5000))
+		fixture.ExpectEqual(t, "removed", w.removed, []string{"sha256:a"})
 		if !slices.Contains(w.events, "InvalidImageID: ImageID is not valid, skipping, image: ") {
 			t.Errorf("events %v", w.events)
 		}
 	})
 }
 
-func TestClaims(t *testing.T) {
+func TestReferences(t *testing.T) {
 	const digest = "@sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	images := map[string]kubecontainer.Image{
 		"hub":    {ID: "sha256:1", RepoTags: []string{"docker.io/library/busybox:latest", "docker.io/library/busybox:1.36"}},
@@ -164,37 +165,37 @@ func TestClaims(t *testing.T) {
 		"4444444444444444444444444444444444444444444444444444444444444444":        "id",
 		"": "", "UPPER:CASE": "", "://": "",
 	} {
-		c := claims{full: map[string][]types.UID{}, short: map[string][]types.UID{}}
+		c := references{byName: map[string][]types.UID{}, byShortName: map[string][]types.UID{}}
 		c.add(name, "pod")
 		for key, image := range images {
-			if got := len(c.of(&image)) > 0; got != (key == want) {
-				t.Errorf("%q claims %s: %v", name, key, got)
+			if got := len(c.users(&image)) > 0; got != (key == want) {
+				t.Errorf("%q refers to %s: %v", name, key, got)
 			}
 		}
 	}
 }
 
-func TestImagesOfAPod(t *testing.T) {
-	pod := podOf("pod", "main")
+func TestImageNames(t *testing.T) {
+	pod := podWithImage("pod", "main")
 	pod.Spec.InitContainers = []v1.Container{{Image: "init"}}
 	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{
 		{EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: "debug"}},
 	}
 	pod.Spec.Volumes = []v1.Volume{{}, {VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "volume"}}}}
-	got := imagesOf(pod)
+	got := imageNames(pod)
 	slices.Sort(got)
-	expect(t, "images", got, []string{"debug", "init", "main", "volume"})
+	fixture.ExpectEqual(t, "images", got, []string{"debug", "init", "main", "volume"})
 }
 
 func TestPodImages(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		w.images[2].Pinned = true
-		w.runs("alone", "c", "a", 0)
-		w.runs("alone", "d", "a", time.Hour)
-		w.runs("alone", "pinned", "c", 0)
-		w.runs("one", "c", "b", 0)
-		w.active = []*v1.Pod{podOf("starting", "b"), podOf("elsewhere", "d")}
-		look := func() map[types.UID]snapshot.Bytes {
+		w.addContainer("alone", "c", "a", 0)
+		w.addContainer("alone", "d", "a", time.Hour)
+		w.addContainer("alone", "pinned", "c", 0)
+		w.addContainer("one", "c", "b", 0)
+		w.active = []*v1.Pod{podWithImage("starting", "b"), podWithImage("elsewhere", "d")}
+		bytes := func() map[types.UID]snapshot.Bytes {
 			values, err := m.PodImages(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -207,23 +208,23 @@ func TestPodImages(t *testing.T) {
 			}
 			return pods
 		}
-		expect(t, "bytes", look(), map[types.UID]snapshot.Bytes{"alone": 100, "one": 0, "starting": 0})
+		fixture.ExpectEqual(t, "bytes", bytes(), map[types.UID]snapshot.Bytes{"alone": 100, "one": 0, "starting": 0})
 		w.active = nil
-		expect(t, "soon after", look()["one"], 0)
-		time.Sleep(viewAge)
-		expect(t, "later", look()["one"], 200)
-		time.Sleep(viewAge)
+		fixture.ExpectEqual(t, "soon after", bytes()["one"], 0)
+		time.Sleep(maxUsageAge)
+		fixture.ExpectEqual(t, "later", bytes()["one"], 200)
+		time.Sleep(maxUsageAge)
 		w.pulling = []string{"b"}
-		expect(t, "while it is pulled anew", look()["one"], 0)
-		time.Sleep(viewAge)
-		w.fails["GetPods"] = errors.New("away")
+		fixture.ExpectEqual(t, "while it is pulled anew", bytes()["one"], 0)
+		time.Sleep(maxUsageAge)
+		w.fails["GetPods"] = errors.New("unavailable")
 		if _, err := m.PodImages(t.Context()); err == nil {
-			t.Error("it is not known, and there is no error")
+			t.Error("the usage is unknown, and there is no error")
 		}
 	})
 }
 
-// pullService pulls until it is told to end.
+// pullService pulls until end is closed.
 type pullService struct {
 	internalapi.ImageManagerService
 	began, end chan struct{}
@@ -239,7 +240,7 @@ func (s pullService) PullImage(
 
 func TestPulls(t *testing.T) {
 	service := pullService{began: make(chan struct{}), end: make(chan struct{})}
-	p := TrackPulls(service)
+	p := NewPullTracker(service)
 	done := make(chan string)
 	for _, name := range []string{"b", "a", "b"} {
 		go func() {
@@ -248,23 +249,23 @@ func TestPulls(t *testing.T) {
 		}()
 		<-service.began
 	}
-	expect(t, "pulling", p.Pulling(), []string{"a", "b"})
+	fixture.ExpectEqual(t, "pulling", p.Pulling(), []string{"a", "b"})
 	close(service.end)
 	var ended []string
 	for range 3 {
 		ended = append(ended, <-done)
 	}
 	slices.Sort(ended)
-	expect(t, "ended", ended, []string{"ref of a failed", "ref of b failed", "ref of b failed"})
-	expect(t, "pulling in the end", len(p.Pulling()), 0)
+	fixture.ExpectEqual(t, "ended", ended, []string{"ref of a failed", "ref of b failed", "ref of b failed"})
+	fixture.ExpectEqual(t, "pulling in the end", len(p.Pulling()), 0)
 }
 
-// imageFs says that images are at a path.
+// imageFs reports a path of images.
 type imageFs string
 
 func (f imageFs) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
-	if f == "away" {
-		return nil, errors.New("away")
+	if f == "unavailable" {
+		return nil, errors.New("unavailable")
 	}
 	return &runtimeapi.ImageFsInfoResponse{
 		ImageFilesystems: []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: string(f)}}},
@@ -279,10 +280,10 @@ func TestMeasureDisks(t *testing.T) {
 		images imageFs
 		ok     bool
 	}{
-		{snapshot.NodeDevice, root, "away", true},
+		{snapshot.NodeDevice, root, "unavailable", true},
 		{snapshot.NodeDevice, root + "/not-there", imageFs(root), false},
 		{snapshot.ImageDevice, "/not-there", imageFs(root), true},
-		{snapshot.ImageDevice, root, "away", false},
+		{snapshot.ImageDevice, root, "unavailable", false},
 		{snapshot.ImageDevice, root, "", false},
 	} {
 		got, err := MeasureDisks(test.root, test.images)(t.Context(), test.device)

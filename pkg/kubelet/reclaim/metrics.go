@@ -17,10 +17,10 @@ var reclaims = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"device", "outcome"})
 
-// RegisterMetrics makes the metrics of this package visible. It may be called more than once.
+// RegisterMetrics registers the metrics of this package. It may be called more than once.
 var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(reclaims) })
 
-func count(d snapshot.Device, enough bool, err error) {
+func countReclaim(d snapshot.Device, enough bool, err error) {
 	outcome := "not_enough"
 	switch {
 	case enough:

@@ -51,36 +51,35 @@ func (m *Manager) CollectImages(ctx context.Context) {
 	}, imagePeriod)
 }
 
-// GarbageCollect removes images that nobody has used for the maximal age, and, when the image file system is fuller
-// than the upper percentage, as many more as bring it to the lower one, going by their sizes; as stock's. began is when
-// the agent started: before the maximal age has passed since, the age of no image is known. It waits for its turn. The
-// error says also when there was not enough to remove.
+// GarbageCollect removes images that were not used for the maximal age. If the use of the image file system has reached
+// the high percentage, it removes as many more as bring it to the low percentage by their sizes, as stock does. began
+// is when the agent started: until the maximal age has passed since, no image counts as unused for that long. It waits
+// until no other collection is under way. It also returns an error if not enough could be removed.
 func (m *Manager) GarbageCollect(ctx context.Context, began time.Time) error {
 	ctx, span := m.tracer.Start(ctx, "Images/GarbageCollect")
 	defer span.End()
-	done, err := m.take(ctx)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
-	c, err := m.newCollection(ctx)
+	defer unlock()
+	c, err := m.newImageCollection(ctx)
 	if err != nil {
 		return err
 	}
-	var aged error
+	var ageErr error
 	if maxAge := m.config.Policy.Images.MaxAge; maxAge != 0 && c.at.Sub(began) > maxAge {
-		aged = c.freeOld(ctx)
+		ageErr = c.freeUnused(ctx)
 	}
-	err = c.toLowPercent(ctx)
+	err = c.freeToLowPercent(ctx)
 	if c.removed > 0 {
-		c.finish(ctx)
+		c.runHooks(ctx)
 	}
-	return errors.Join(aged, err)
+	return errors.Join(ageErr, err)
 }
 
-// toLowPercent frees what lies between the use of the file system and the lower percentage, once it is above the upper
-// one.
-func (c *collection) toLowPercent(ctx context.Context) error {
+// freeToLowPercent frees space down to the low percentage, once the use of the file system has reached the high one.
+func (c *imageCollection) freeToLowPercent(ctx context.Context) error {
 	capacity, available, err := c.imageFs(ctx)
 	if err != nil {
 		return err
@@ -106,14 +105,14 @@ func (c *collection) toLowPercent(ctx context.Context) error {
 	}
 	message := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
-		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", used, size(capacity),
-		freed)
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
+		used, formatBytes(capacity), freed)
 	c.m.config.Recorder.Eventf(c.m.config.NodeRef, v1.EventTypeWarning, events.FreeDiskSpaceFailed, "%s", message)
 	return errors.New(message)
 }
 
-// imageFs are capacity and available bytes of the image file system. The capacity is more than zero without an error.
-func (c *collection) imageFs(ctx context.Context) (capacity, available int64, err error) {
+// imageFs returns capacity and available bytes of the image file system. Without an error the capacity is not zero.
+func (c *imageCollection) imageFs(ctx context.Context) (capacity, available int64, err error) {
 	stats, _, err := c.m.config.Stats.ImageFsStats(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -136,8 +135,8 @@ func (c *collection) imageFs(ctx context.Context) (capacity, available int64, er
 	return capacity, available, nil
 }
 
-// size prints bytes in the greatest unit of which there is at least one.
-func size(bytes int64) string {
+// formatBytes formats a number of bytes in the largest unit of which there is at least one.
+func formatBytes(bytes int64) string {
 	const step = 1024
 	if bytes < step {
 		return fmt.Sprintf("%d B", bytes)

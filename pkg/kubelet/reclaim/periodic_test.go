@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
 func TestPeriodicCollectionFreesDownToTheLowPercentage(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		began := time.Now()
 		w.system = 290
 		if err := m.GarbageCollect(t.Context(), began); err != nil || len(w.removed) > 0 {
@@ -20,13 +22,13 @@ func TestPeriodicCollectionFreesDownToTheLowPercentage(t *testing.T) {
 		if err := m.GarbageCollect(t.Context(), began); err != nil {
 			t.Error(err)
 		}
-		expect(t, "removed at 90 %", w.removed, []string{"sha256:a"})
-		expect(t, "remaining", w.hooked, [][]string{{"sha256:b", "sha256:c"}})
+		fixture.ExpectEqual(t, "removed at 90 %", w.removed, []string{"sha256:a"})
+		fixture.ExpectEqual(t, "remaining", w.remaining, [][]string{{"sha256:b", "sha256:c"}})
 	})
 }
 
-func TestPeriodicCollectionSaysWhenItCouldNotFreeEnough(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+func TestPeriodicCollectionReportsInsufficientSpace(t *testing.T) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		w.capacity, w.system = 1<<20, 1<<20
 		err := m.GarbageCollect(t.Context(), time.Now())
 		want := "Insufficient free disk space on the node's image filesystem (100% of 1.0 MiB used). Failed to free " +
@@ -35,12 +37,12 @@ func TestPeriodicCollectionSaysWhenItCouldNotFreeEnough(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v", err)
 		}
-		expect(t, "events", w.events, []string{"FreeDiskSpaceFailed: " + want})
+		fixture.ExpectEqual(t, "events", w.events, []string{"FreeDiskSpaceFailed: " + want})
 	})
 }
 
 func TestPeriodicCollectionByAge(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		// c was last used eleven minutes ago, b twelve, a thirteen.
 		m.config.Policy.Images.MaxAge = 11*time.Minute + time.Second
 		began := time.Now()
@@ -53,14 +55,14 @@ func TestPeriodicCollectionByAge(t *testing.T) {
 		if err := collect(); err == nil || !strings.Contains(err.Error(), "wanted to free images older than 11m1s") {
 			t.Errorf("error %v", err)
 		}
-		expect(t, "removed", w.removed, []string{"sha256:b"})
-		expect(t, "remaining", w.hooked, [][]string{{"sha256:a", "sha256:c"}})
+		fixture.ExpectEqual(t, "removed", w.removed, []string{"sha256:b"})
+		fixture.ExpectEqual(t, "remaining", w.remaining, [][]string{{"sha256:a", "sha256:c"}})
 	})
 }
 
-func TestPeriodicCollectionNeedsFigures(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
-		broken := errors.New("no figures")
+func TestPeriodicCollectionWithoutStats(t *testing.T) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
+		broken := errors.New("no stats")
 		w.fails["ImageFsStats"] = broken
 		if err := m.GarbageCollect(t.Context(), time.Now()); !errors.Is(err, broken) {
 			t.Errorf("error %v", err)
@@ -70,8 +72,8 @@ func TestPeriodicCollectionNeedsFigures(t *testing.T) {
 		if err := m.GarbageCollect(t.Context(), time.Now()); err == nil {
 			t.Error("a capacity of zero was accepted")
 		}
-		expect(t, "events", w.events, []string{"InvalidDiskCapacity: invalid capacity 0 on image filesystem"})
-		expect(t, "removed", w.removed, []string(nil))
+		fixture.ExpectEqual(t, "events", w.events, []string{"InvalidDiskCapacity: invalid capacity 0 on image filesystem"})
+		fixture.ExpectEqual(t, "removed", w.removed, []string(nil))
 	})
 }
 
@@ -80,7 +82,7 @@ func TestSize(t *testing.T) {
 		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB",
 		5 << 50: "5120.0 TiB",
 	} {
-		if got := size(bytes); got != want {
+		if got := formatBytes(bytes); got != want {
 			t.Errorf("%d is %q, want %q", bytes, got, want)
 		}
 	}
@@ -98,17 +100,17 @@ func runFor(t *testing.T, d time.Duration, loop func(context.Context)) {
 }
 
 func TestCollectContainersEveryMinute(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		runFor(t, 150*time.Second, m.CollectContainers)
 		w.fails["GarbageCollect"] = errors.New("no runtime")
 		runFor(t, 30*time.Second, m.CollectContainers)
-		expect(t, "collections", w.collected, 4)
-		expect(t, "events", w.events, []string{"ContainerGCFailed: no runtime"})
+		fixture.ExpectEqual(t, "collections", w.collected, 4)
+		fixture.ExpectEqual(t, "events", w.events, []string{"ContainerGCFailed: no runtime"})
 	})
 }
 
 func TestCollectImagesEveryFiveMinutes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		var before []string
 		time.AfterFunc(time.Minute, func() {
 			w.mu.Lock()
@@ -121,30 +123,30 @@ func TestCollectImagesEveryFiveMinutes(t *testing.T) {
 			before = slices.Clone(w.removed)
 		})
 		runFor(t, 6*time.Minute, m.CollectImages)
-		expect(t, "removed within four minutes", before, []string(nil))
-		expect(t, "removed within six minutes", w.removed, []string{"sha256:a"})
+		fixture.ExpectEqual(t, "removed within four minutes", before, []string(nil))
+		fixture.ExpectEqual(t, "removed within six minutes", w.removed, []string{"sha256:a"})
 	})
 }
 
 // The first of several errors has no event: statistics may be missing when the agent starts.
 func TestCollectImagesReportsAnErrorThatFollowsAnother(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		w.fails["ImageFsStats"] = errors.New("no stats")
 		runFor(t, 4*time.Minute, m.CollectImages)
-		expect(t, "events after one error", w.events, []string(nil))
+		fixture.ExpectEqual(t, "events after one error", w.events, []string(nil))
 		runFor(t, 6*time.Minute, m.CollectImages)
-		expect(t, "events after two errors", w.events, []string{"ImageGCFailed: no stats"})
+		fixture.ExpectEqual(t, "events after two errors", w.events, []string{"ImageGCFailed: no stats"})
 	})
 }
 
 // With an upper percentage of 100 and no maximal age nothing can be removed.
 func TestCollectImagesSwitchedOff(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, m *Manager) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		m.config.Policy.HighPercent = 100
 		w.fails["ImageFsStats"] = errors.New("no stats")
 		m.CollectImages(t.Context())
 		m.config.Policy.Images.MaxAge = time.Hour
 		runFor(t, 6*time.Minute, m.CollectImages)
-		expect(t, "events, all from the loop with a maximal age", w.events, []string{"ImageGCFailed: no stats"})
+		fixture.ExpectEqual(t, "events, all from the loop with a maximal age", w.events, []string{"ImageGCFailed: no stats"})
 	})
 }

@@ -15,74 +15,75 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// limit is how long one attempt may take. Evictions do not wait that long; what it frees later counts all the same.
-const limit = 2 * time.Minute
+// timeout is how long one attempt may take. Evictions do not wait that long; what is freed later counts as well.
+const timeout = 2 * time.Minute
 
-// Reclaim frees what eviction asks for and no more: one container or image at a time, and after each the file system
-// itself says whether it is enough. What costs users least goes first:
+// Reclaim frees what eviction requests and no more: it removes one container or image at a time, and measures the file
+// system after each. It removes first what users need least:
 //
-//  1. containers of pods that are gone, and runs of containers beyond those that are kept (they also hold images)
+//  1. containers of removed pods, and dead containers beyond the number that is kept (both also use images)
 //  2. unused images, the least recently used first
-//  3. containers of pods that have ended but can still be asked for their logs
-//  4. the images that only those held
-//  5. when all that was not enough, what stock removes besides: sandboxes, containers in an unknown state, logs without
-//     a pod
+//  3. containers of terminated pods, whose logs can still be read through the API
+//  4. images that only those containers used
+//  5. if that was not enough, what stock removes in addition: sandboxes, containers in an unknown state, logs without a
+//     pod
 //
-// Containers go only where writable layers lie on the device, images only where images do; see the request. It waits
-// for its turn and ends with ctx, or after two minutes. An error means that it was not known what is in use, or that
-// the space could not be measured, and that then nothing was removed; or that single removals failed.
+// It removes containers only if the request says that their writable layers are on the device, and images likewise. It
+// waits until no other collection is under way, and ends with ctx or after two minutes. An error means that the usage
+// of images or the available space was unknown, and nothing was removed from then on; or that single removals failed.
 func (m *Manager) Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %v", timeout))
 	defer cancel()
 	ctx, span := m.tracer.Start(ctx, "Images/Reclaim")
 	defer span.End()
-	done, err := m.take(ctx)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return snapshot.Reclaimed{}, err
 	}
-	defer done()
-	a := &attempt{m: m, q: q}
+	defer unlock()
+	a := &attempt{m: m, request: q}
 	enough, err := a.run(ctx)
-	a.got.More = enough && a.got.Containers+a.got.Images > 0
-	a.got.Freed = a.last - a.first
-	count(q.Device, enough, err)
+	a.result.More = enough && a.result.Containers+a.result.Images > 0
+	a.result.Freed = a.available - a.initial
+	countReclaim(q.Device, enough, err)
 	klog.FromContext(ctx).Info("Reclaimed", "device", q.Device, "signal", q.Signal, "target", q.Target,
-		"available", a.last,
-		"freed", a.got.Freed, "containers", a.got.Containers, "images", a.got.Images, "enough", enough, "err", err)
+		"available", a.available,
+		"freed", a.result.Freed, "containers", a.result.Containers, "images", a.result.Images, "enough", enough, "err", err)
 	if err != nil {
 		m.config.Recorder.Eventf(m.config.NodeRef, v1.EventTypeWarning, events.ImageGCFailed, "Freeing %s of the %s: %v",
 			q.Signal.Resource(), q.Device, err)
 	}
-	return a.got, err
+	return a.result, err
 }
 
-// attempt is one call of Reclaim, which has the turn.
+// attempt is one call of Reclaim, which holds the manager's lock.
 type attempt struct {
-	m   *Manager
-	q   policy.ReclaimRequest
-	got snapshot.Reclaimed
-	// first and last are what was available at the beginning and at the last look.
-	first, last int64
-	looked      bool
-	// seen is how many containers had been removed when the images were last gone through, less one; 0 before.
-	seen int
+	m       *Manager
+	request policy.ReclaimRequest
+	result  snapshot.Reclaimed
+	// initial and available are what the first and the last measurement found available.
+	initial, available int64
+	measured           bool
+	// imagesRemovedAfter is one more than the number of containers that had been removed when removeImages last ran, 0
+	// before its first run.
+	imagesRemovedAfter int
 }
 
-// run goes through the stages until there is enough.
+// run runs the stages until enough is free.
 func (a *attempt) run(ctx context.Context) (enough bool, err error) {
 	stages := []struct {
-		concerned bool
+		requested bool
 		run       func(context.Context) error
 	}{
-		{a.q.Containers || a.q.Images, a.garbage},
-		{a.q.Images, a.images},
-		{a.q.Containers, a.ended},
-		{a.q.Containers && a.q.Images, a.images},
-		{a.q.Containers, a.m.config.Collector.DeleteAllUnusedContainers},
+		{a.request.Containers || a.request.Images, a.removeGarbage},
+		{a.request.Images, a.removeImages},
+		{a.request.Containers, a.removeTerminated},
+		{a.request.Containers && a.request.Images, a.removeImages},
+		{a.request.Containers, a.m.config.Collector.DeleteAllUnusedContainers},
 	}
 	var errs []error
 	for _, stage := range stages {
-		if !stage.concerned {
+		if !stage.requested {
 			continue
 		}
 		missing, err := a.missing(ctx)
@@ -100,46 +101,45 @@ func (a *attempt) run(ctx context.Context) (enough bool, err error) {
 	return err == nil && missing <= 0, errors.Join(append(errs, err)...)
 }
 
-// images removes unused images. It does nothing when there can be no more of them than the last time.
-func (a *attempt) images(ctx context.Context) error {
-	if a.seen == a.got.Containers+1 {
+// removeImages removes unused images. It does nothing if no container was removed since its last run.
+func (a *attempt) removeImages(ctx context.Context) error {
+	if a.imagesRemovedAfter == a.result.Containers+1 {
 		return nil
 	}
-	a.seen = a.got.Containers + 1
-	c, err := a.m.newCollection(ctx)
+	a.imagesRemovedAfter = a.result.Containers + 1
+	c, err := a.m.newImageCollection(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.free(ctx, a.missingOfImages)
-	if a.got.Images += c.removed; c.removed > 0 {
-		c.finish(ctx)
+	err = c.free(ctx, a.missingBytes)
+	if a.result.Images += c.removed; c.removed > 0 {
+		c.runHooks(ctx)
 	}
 	return err
 }
 
-// missing is how much has to come free still, in the unit of the signal.
+// missing measures how much is still missing, in the unit of the signal.
 func (a *attempt) missing(ctx context.Context) (int64, error) {
-	space, err := a.m.config.Measure(ctx, a.q.Device)
-	if a.got.Missing = 0; err != nil {
-		return 0, fmt.Errorf("measuring the %s: %w", a.q.Device, err)
+	space, err := a.m.config.Measure(ctx, a.request.Device)
+	if a.result.Missing = 0; err != nil {
+		return 0, fmt.Errorf("measuring the %s: %w", a.request.Device, err)
 	}
-	a.last = space.Bytes
-	if a.q.Inodes() {
-		a.last = space.Inodes
+	a.available = space.Bytes
+	if a.request.Inodes() {
+		a.available = space.Inodes
 	}
-	if !a.looked {
-		a.first, a.looked = a.last, true
+	if !a.measured {
+		a.initial, a.measured = a.available, true
 	}
-	a.got.Missing = max(0, a.q.Target-a.last)
-	return a.q.Target - a.last, nil
+	a.result.Missing = max(0, a.request.Target-a.available)
+	return a.request.Target - a.available, nil
 }
 
-// missingOfImages is missing in bytes: how many inodes an image has nobody says, so that for inodes any number may be
-// needed.
-func (a *attempt) missingOfImages(ctx context.Context) (int64, error) {
+// missingBytes is missing in bytes. For inodes that number is unlimited, because the inodes of an image are unknown.
+func (a *attempt) missingBytes(ctx context.Context) (int64, error) {
 	missing, err := a.missing(ctx)
-	if err == nil && missing > 0 && a.q.Inodes() {
-		return plan.Everything, nil
+	if err == nil && missing > 0 && a.request.Inodes() {
+		return plan.Unlimited, nil
 	}
 	return missing, err
 }

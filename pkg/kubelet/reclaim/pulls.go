@@ -10,41 +10,41 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pulls is the runtime's image service, and knows what is being pulled through it. What stock's pull manager writes
-// down of pulls is private to it, and outlives pulls that failed.
-type Pulls struct {
+// PullTracker is the runtime's image service, and records which images are being pulled through it. The records of
+// stock's pull manager are private to it, and are kept after pulls that failed.
+type PullTracker struct {
 	internalapi.ImageManagerService
 
 	mu    sync.Mutex
-	count map[string]int
+	pulls map[string]int
 }
 
-// TrackPulls wraps an image service.
-func TrackPulls(service internalapi.ImageManagerService) *Pulls {
-	return &Pulls{ImageManagerService: service, count: map[string]int{}}
+// NewPullTracker wraps an image service.
+func NewPullTracker(service internalapi.ImageManagerService) *PullTracker {
+	return &PullTracker{ImageManagerService: service, pulls: map[string]int{}}
 }
 
-// PullImage pulls an image; until it returns the image counts as being pulled.
-func (p *Pulls) PullImage(
+// PullImage pulls an image. Until it returns, the image counts as being pulled.
+func (p *PullTracker) PullImage(
 	ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
 	name := image.GetImage()
-	p.change(name, 1)
-	defer p.change(name, -1)
+	p.add(name, 1)
+	defer p.add(name, -1)
 	return p.ImageManagerService.PullImage(ctx, image, auth, sandbox)
 }
 
-func (p *Pulls) change(name string, by int) {
+func (p *PullTracker) add(name string, by int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count[name] += by; p.count[name] == 0 {
-		delete(p.count, name)
+	if p.pulls[name] += by; p.pulls[name] == 0 {
+		delete(p.pulls, name)
 	}
 }
 
 // Pulling lists the names of the images that are being pulled, sorted.
-func (p *Pulls) Pulling() []string {
+func (p *PullTracker) Pulling() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.count))
+	return slices.Sorted(maps.Keys(p.pulls))
 }

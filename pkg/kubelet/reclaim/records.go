@@ -11,17 +11,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 )
 
-// observe writes into the table what was seen, forgets images that are gone, and returns those that are there in the
-// order of the runtime's list. An image in use was last used when it was seen.
-func (m *Manager) observe(s *sighting) []plan.Image {
+// updateRecords updates the records from an observation, deletes those of images that are gone, and returns the images
+// in the order of the runtime's list. An image in use was last used at the time of the observation.
+func (m *Manager) updateRecords(u *imageUsage) []plan.Image {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen = s
+	m.usage = u
 	before := m.records
-	m.records = make(map[plan.Key]history, len(s.images))
-	list := make([]plan.Image, 0, len(s.images))
-	for i := range s.images {
-		image := &s.images[i]
+	m.records = make(map[plan.Key]imageRecord, len(u.images))
+	list := make([]plan.Image, 0, len(u.images))
+	for i := range u.images {
+		image := &u.images[i]
 		key := m.keyOf(image)
 		if _, again := m.records[key]; again {
 			continue
@@ -29,39 +29,40 @@ func (m *Manager) observe(s *sighting) []plan.Image {
 		r, known := before[key]
 		switch {
 		case known:
-		case s.at.Before(m.removed):
-			// It may be one that was removed since.
+		case u.at.Before(m.lastRemoval):
+			// The image may have been removed since the observation.
 			continue
 		default:
-			r.first = s.at
+			r.firstDetected = u.at
 		}
-		inUse := len(s.usersOf(image)) > 0
+		inUse := len(u.usersOf(image)) > 0
 		if inUse {
-			r.last = s.at
+			r.lastUsed = u.at
 		}
 		m.records[key] = r
 		list = append(list, plan.Image{
-			Key: key, Bytes: image.Size, FirstDetected: r.first, LastUsed: r.last, InUse: inUse, Pinned: image.Pinned,
+			Key: key, Bytes: image.Size, FirstDetected: r.firstDetected, LastUsed: r.lastUsed, InUse: inUse,
+			Pinned: image.Pinned,
 		})
 	}
 	return list
 }
 
-// note makes an entry for an image that has none. The caller holds the lock.
-func (m *Manager) note(key plan.Key, now time.Time) {
+// addRecord adds a record of an image that has none. The caller holds mu.
+func (m *Manager) addRecord(key plan.Key, now time.Time) {
 	if _, known := m.records[key]; !known {
-		m.records[key] = history{first: now}
+		m.records[key] = imageRecord{firstDetected: now}
 	}
 }
 
-func (m *Manager) forget(key plan.Key) {
+func (m *Manager) deleteRecord(key plan.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.records, key)
-	m.removed = m.config.Clock.Now()
+	m.lastRemoval = m.config.Clock.Now()
 }
 
-// keyOf is how an image is told apart from others.
+// keyOf returns the key of an image.
 func (m *Manager) keyOf(image *kubecontainer.Image) plan.Key {
 	if !m.config.Features.RuntimeClassInImageCRI {
 		return plan.Key{ID: image.ID}
@@ -69,17 +70,17 @@ func (m *Manager) keyOf(image *kubecontainer.Image) plan.Key {
 	return plan.Key{ID: image.ID, Handler: image.Spec.RuntimeHandler}
 }
 
-// publish keeps the list for GetImageList.
-func (m *Manager) publish(images []kubecontainer.Image) {
+// setImageList sets the list that GetImageList returns.
+func (m *Manager) setImageList(images []kubecontainer.Image) {
 	sorted := slices.Clone(images)
 	sort.Sort(sliceutils.ByImageSize(sorted))
-	m.list.Store(&sorted)
+	m.imageList.Store(&sorted)
 }
 
-// GetImageList is the list of images as it was read last, the biggest first; empty before the first time. The caller
-// must not modify it. The error is always nil; it is there for stock's interface.
+// GetImageList returns the newest list of images, the largest first; it is empty before the first reading. The caller
+// must not modify it. The error is always nil.
 func (m *Manager) GetImageList() ([]kubecontainer.Image, error) {
-	if list := m.list.Load(); list != nil {
+	if list := m.imageList.Load(); list != nil {
 		return *list, nil
 	}
 	return nil, nil

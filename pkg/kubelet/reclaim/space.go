@@ -11,15 +11,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-var errNoImageFs = errors.New("the runtime does not say where its images are")
+var errNoImageFs = errors.New("the runtime does not report the path of its images")
 
-// ImageFs says where the runtime has its images.
+// ImageFs reports the path of the runtime's images.
 type ImageFs interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// MeasureDisks measures by statfs(2): the node's device where root is, which is the kubelet's directory, the image
-// device where the runtime says that its images are.
+// MeasureDisks measures by statfs(2): the node's device at root, the kubelet's directory; the image device at the path
+// that the runtime reports.
 func MeasureDisks(root string, images ImageFs) Measure {
 	return func(ctx context.Context, d snapshot.Device) (Space, error) {
 		path := root

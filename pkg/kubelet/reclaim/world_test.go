@@ -32,51 +32,51 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// world is a fake node: a runtime with images and containers on one file system, and the pods. Its methods may be
-// called from any goroutine; tests change its fields while nothing runs.
+// world is a fake node: a runtime with images and containers on one file system, and the pods. Its methods are safe for
+// concurrent use; tests change its fields while no goroutine runs.
 type world struct {
-	mu         sync.Mutex
-	images     []image
-	pods       []*kubecontainer.Pod
-	active     []*v1.Pod
-	pulling    []string
-	fates      map[types.UID]plan.Fate
-	notReady   bool
-	capacity   int64
-	system     int64
-	inodes     int64
-	removing   time.Duration
-	fails      map[string]error
-	measureErr error
+	mu          sync.Mutex
+	images      []image
+	pods        []*kubecontainer.Pod
+	active      []*v1.Pod
+	pulling     []string
+	podStates   map[types.UID]plan.PodState
+	notReady    bool
+	capacity    int64
+	system      int64
+	inodes      int64
+	removalTime time.Duration
+	fails       map[string]error
+	measureErr  error
 	// onRemove is called while an image or container is being removed.
 	onRemove func(id string)
-	busy     int
+	removals int
 
-	removed []string
-	swept   int
+	removed       []string
+	unusedDeleted int
 	// collected counts the periodic collections of containers.
 	collected int
 	events    []string
-	hooked    [][]string
+	remaining [][]string
 }
 
-// image is one on the node. takes is what its removal frees, its size when negative.
+// image is an image on the node. used is what its removal frees, in bytes and inodes.
 type image struct {
 	kubecontainer.Image
-	takes, inodes int64
+	used, inodes int64
 }
 
 func newWorld(images ...image) *world {
 	return &world{
-		images: images, capacity: 1000, inodes: 1000, fates: map[types.UID]plan.Fate{}, fails: map[string]error{},
+		images: images, capacity: 1000, inodes: 1000, podStates: map[types.UID]plan.PodState{}, fails: map[string]error{},
 	}
 }
 
-func img(name string, bytes int64) image {
+func newImage(name string, bytes int64) image {
 	return image{
 		Image: kubecontainer.Image{
 			ID: "sha256:" + name, RepoTags: []string{"docker.io/library/" + name + ":latest"}, Size: bytes,
-		}, takes: bytes, inodes: 10,
+		}, used: bytes, inodes: 10,
 	}
 }
 
@@ -100,20 +100,20 @@ func (w *world) RemoveImage(_ context.Context, spec kubecontainer.ImageSpec) err
 
 func (w *world) remove(id string, effect func()) error {
 	w.mu.Lock()
-	if w.busy++; w.busy > 1 {
-		panic("two removals at a time")
+	if w.removals++; w.removals > 1 {
+		panic("two removals at the same time")
 	}
-	takes, err, hook := w.removing, w.fails[id], w.onRemove
+	removalTime, err, hook := w.removalTime, w.fails[id], w.onRemove
 	w.mu.Unlock()
 	if hook != nil {
 		hook(id)
 	}
-	if takes > 0 {
-		<-time.After(takes)
+	if removalTime > 0 {
+		<-time.After(removalTime)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy--
+	w.removals--
 	if err == nil {
 		w.removed = append(w.removed, id)
 		effect()
@@ -125,7 +125,7 @@ func (w *world) GetPods(_ context.Context, all bool) ([]*kubecontainer.Pod, erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !all {
-		return nil, errors.New("containers that have ended are not asked for")
+		return nil, errors.New("GetPods does not include exited containers")
 	}
 	return slices.Clone(w.pods), w.fails["GetPods"]
 }
@@ -164,20 +164,24 @@ func (w *world) GarbageCollect(context.Context) error {
 func (w *world) DeleteAllUnusedContainers(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.swept++
+	w.unusedDeleted++
 	return nil
 }
 
-func (w *world) ShouldPodContentBeRemoved(uid types.UID) bool { return w.fates[uid] == plan.Gone }
-func (w *world) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return w.fates[uid] != plan.Lives }
+func (w *world) ShouldPodContentBeRemoved(uid types.UID) bool {
+	return w.podStates[uid] == plan.PodRemoved
+}
+func (w *world) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
+	return w.podStates[uid] != plan.PodActive
+}
 
 func (w *world) available() Space {
 	s := Space{Bytes: w.capacity - w.system, Inodes: w.inodes}
 	for _, i := range w.images {
-		s.Bytes, s.Inodes = s.Bytes-i.takes, s.Inodes-i.inodes
+		s.Bytes, s.Inodes = s.Bytes-i.used, s.Inodes-i.inodes
 	}
 	for _, pod := range w.pods {
-		// Each container holds ten bytes and one inode.
+		// Each container uses ten bytes and one inode.
 		s.Bytes, s.Inodes = s.Bytes-10*int64(len(pod.Containers)), s.Inodes-int64(len(pod.Containers))
 	}
 	return s
@@ -197,35 +201,38 @@ func (w *world) ImageFsStats(context.Context) (*statsapi.FsStats, *statsapi.FsSt
 	return fs, fs, w.fails["ImageFsStats"]
 }
 
-func (w *world) Event(_ runtime.Object, _, reason, message string) { w.note(reason + ": " + message) }
+func (w *world) Event(_ runtime.Object, _, reason, message string) {
+	w.addEvent(reason + ": " + message)
+}
 func (w *world) Eventf(_ runtime.Object, _, reason, f string, a ...any) {
-	w.note(reason + ": " + fmt.Sprintf(f, a...))
+	w.addEvent(reason + ": " + fmt.Sprintf(f, a...))
 }
 
 func (w *world) AnnotatedEventf(_ runtime.Object, _ map[string]string, _, reason, f string, a ...any) {
-	w.note(reason + ": " + fmt.Sprintf(f, a...))
+	w.addEvent(reason + ": " + fmt.Sprintf(f, a...))
 }
 
-func (w *world) note(event string) {
+func (w *world) addEvent(event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, event)
 }
 
 func (w *world) hook(_ context.Context, remaining []string, _ time.Time) {
-	w.hooked = append(w.hooked, slices.Sorted(slices.Values(remaining)))
+	w.remaining = append(w.remaining, slices.Sorted(slices.Values(remaining)))
 }
 
 func (w *world) config() Config {
 	return Config{
-		Images: w, Containers: w, Collector: w, Fates: w, Stats: w, Recorder: w, NodeRef: &v1.ObjectReference{Kind: "Node"},
+		Images: w, Containers: w, Collector: w, PodStates: w, Stats: w, Recorder: w,
+		NodeRef:      &v1.ObjectReference{Kind: "Node"},
 		Active:       func() []*v1.Pod { w.mu.Lock(); defer w.mu.Unlock(); return w.active },
 		Pulling:      func() []string { w.mu.Lock(); defer w.mu.Unlock(); return w.pulling },
 		SourcesReady: func() bool { return !w.notReady },
 		Measure:      w.measure, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
 		Policy: Policy{
 			HighPercent: 90, LowPercent: 80, Images: plan.Policy{MinAge: 2 * time.Minute},
-			Containers: plan.ContainerPolicy{Keep: 1},
+			Containers: plan.ContainerPolicy{MaxPerContainer: 1},
 		},
 		Hooks:    []stock.PostImageGCHook{w.hook},
 		Features: Features{RuntimeClassInImageCRI: true, ImageVolume: true},
@@ -241,8 +248,8 @@ func (w *world) manager(t *testing.T) *Manager {
 	return m
 }
 
-// runs adds a container to a pod. One that has ended was made that long ago.
-func (w *world) runs(pod types.UID, name, of string, ended time.Duration) {
+// addContainer adds a container to a pod. If ended is not zero, it has exited, and was created that long ago.
+func (w *world) addContainer(pod types.UID, name, of string, ended time.Duration) {
 	c := &kubecontainer.Container{
 		ID: kubecontainer.ContainerID{Type: "fake", ID: string(pod) + "-" + name}, Name: name, ImageID: "sha256:" + of,
 		State: kubecontainer.ContainerStateRunning,
@@ -258,32 +265,25 @@ func (w *world) runs(pod types.UID, name, of string, ended time.Duration) {
 	w.pods[i].Containers = append(w.pods[i].Containers, c)
 }
 
-// podOf is a pod that wants an image.
-func podOf(uid types.UID, name string) *v1.Pod {
+// podWithImage is a pod with one container of an image.
+func podWithImage(uid types.UID, name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.PodSpec{Containers: []v1.Container{{Image: name}}}}
 }
 
-// used makes the manager see that images were used, the first first, a minute apart; then lets time pass.
-func (w *world) used(m *Manager, names ...string) {
+// setUsed makes the manager observe the use of the images, one after the other, a minute apart, and advances the time.
+func (w *world) setUsed(m *Manager, names ...string) {
 	for _, name := range names {
-		w.runs("earlier", "c", name, 0)
-		m.detect(context.Background())
+		w.addContainer("earlier", "c", name, 0)
+		m.updateUsage(context.Background())
 		w.pods = slices.DeleteFunc(w.pods, func(p *kubecontainer.Pod) bool { return p.ID == "earlier" })
 		<-time.After(time.Minute)
 	}
 	<-time.After(10 * time.Minute)
 }
 
-// wants is the request that so many bytes be available.
-func wants(bytes int64) policy.ReclaimRequest {
+// request is the request to make that many bytes available.
+func request(bytes int64) policy.ReclaimRequest {
 	return policy.ReclaimRequest{
 		Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true, Target: bytes,
-	}
-}
-
-func expect[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }

@@ -8,66 +8,67 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Container is one that has ended.
+// Container is a dead container: one that has exited.
 type Container struct {
 	ID string
-	// Pod and Name say whose it is. Several with the same are the runs of one container.
+	// Dead containers with the same Pod and Name are earlier instances of one container in the pod's spec.
 	Pod     types.UID
 	Name    string
 	Created time.Time
-	// Fate is that of its pod.
-	Fate Fate
+	// PodState is the state of its pod.
+	PodState PodState
 }
 
-// Fate is what is known of the pod of a container that has ended.
-type Fate uint8
+// PodState is the state of the pod of a dead container.
+type PodState uint8
 
 const (
-	// Lives: the pod may start the container again, or it is not known what becomes of it.
-	Lives Fate = iota
-	// Ended: the pod will start nothing again, but it is still in the API, where somebody may ask for its logs.
-	Ended
-	// Gone: the pod was evicted, or was deleted and has stopped. Its containers go in any case.
-	Gone
+	// PodActive: the pod may start the container again, or its state is unknown.
+	PodActive PodState = iota
+	// PodTerminated: the pod will not start a container again, but it is still in the API, so its logs can be read.
+	PodTerminated
+	// PodRemoved: the pod was evicted, or was deleted and has stopped. Its containers are not needed.
+	PodRemoved
 )
 
-// ContainerPolicy says which containers that have ended stay.
+// ContainerPolicy says which dead containers are kept.
 type ContainerPolicy struct {
-	// Keep is how many stay of each container of a pod that lives, the newest ones; negative for all.
-	Keep int
-	// MinAge is how long one stays after it was made.
+	// MaxPerContainer is how many instances of each container of an active pod are kept, the newest ones; negative for
+	// all.
+	MaxPerContainer int
+	// MinAge is how long a dead container is kept after its creation.
 	MinAge time.Duration
 }
 
-// Containers lists the containers that may go, in the order in which they should. Those that nobody has a use for come
-// first, as garbage: of pods that are gone, then, of pods that live, those beyond what the policy keeps. Then come
-// those of pods that have ended. Each of the three is in the order of their creation, then by ID. The last run of a
-// container of a pod that lives stays: its logs say why it ended.
-func Containers(dead []Container, p ContainerPolicy, now time.Time) (garbage, ended []Container) {
+// Containers lists the containers that may be removed, in the order of removal. Garbage are the containers of removed
+// pods, then those of active pods beyond what the policy keeps; terminated are the containers of terminated pods. Each
+// of the three is ordered by creation, then by ID. The newest dead instance of a container of an active pod is kept if
+// the policy says so: its logs say why it ended.
+func Containers(dead []Container, p ContainerPolicy, now time.Time) (garbage, terminated []Container) {
 	var surplus []Container
-	runs := map[unit]int{}
-	// The newest come first here, so that what is beyond the number to keep is the oldest.
+	instances := map[containerName]int{}
+	// The newest come first, so that the oldest are beyond the number to keep.
 	for _, c := range slices.Backward(oldestFirst(dead)) {
-		// The age of a container that is dated ahead of now is unknown: the clock was set back after it was made.
+		// The age of a container whose creation is in the future is unknown: the clock was set back after it was created.
 		if age := now.Sub(c.Created); age >= 0 && age < p.MinAge {
 			continue
 		}
-		switch c.Fate {
-		case Gone:
+		switch c.PodState {
+		case PodRemoved:
 			garbage = append(garbage, c)
-		case Ended:
-			ended = append(ended, c)
+		case PodTerminated:
+			terminated = append(terminated, c)
 		default:
-			u := unit{c.Pod, c.Name}
-			if runs[u]++; p.Keep >= 0 && runs[u] > p.Keep {
+			name := containerName{c.Pod, c.Name}
+			if instances[name]++; p.MaxPerContainer >= 0 && instances[name] > p.MaxPerContainer {
 				surplus = append(surplus, c)
 			}
 		}
 	}
-	return append(oldestFirst(garbage), oldestFirst(surplus)...), oldestFirst(ended)
+	return append(oldestFirst(garbage), oldestFirst(surplus)...), oldestFirst(terminated)
 }
 
-type unit struct {
+type containerName struct {
 	pod  types.UID
 	name string
 }

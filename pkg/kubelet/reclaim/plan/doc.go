@@ -1,4 +1,3 @@
-// Package plan decides what is removed from a node to make room on its file systems: unused images, and containers that
-// have ended. It is pure: what is there, who uses it, what is needed and the time are values, and so is the answer.
-// Package reclaim carries it out.
+// Package plan decides which unused images and dead containers are removed to free space on a node's file systems. It
+// is pure: images, their usage, the need and the time are values. Package reclaim carries the decisions out.
 package plan

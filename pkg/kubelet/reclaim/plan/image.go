@@ -7,60 +7,60 @@ import (
 	"time"
 )
 
-// Everything is a need that no removal can cover: all that may go is listed.
-const Everything int64 = math.MaxInt64
+// Unlimited is a need that no removal can cover: every removable image is listed.
+const Unlimited int64 = math.MaxInt64
 
-// Key identifies an image. Handler is the runtime handler that it was pulled for, empty where the runtime does not tell
-// them apart (KEP-4216).
+// Key identifies an image. Handler is the runtime handler for which it was pulled, empty if images are not
+// distinguished by handler (KEP-4216).
 type Key struct{ ID, Handler string }
 
-// Image is an image on the node, as far as its removal is concerned.
+// Image is an image on the node, with what decides about its removal.
 type Image struct {
 	Key Key
-	// Bytes is its size as the runtime counts it. Layers that images share count for each of them.
+	// Bytes is its size as the runtime reports it. Layers that images share count for each of them.
 	Bytes int64
-	// FirstDetected is when it was first seen, LastUsed when it was last seen in use; zero when never since the agent
-	// started.
+	// FirstDetected is when it was first observed, LastUsed when it was last observed in use; zero if it was not used
+	// since the agent started.
 	FirstDetected, LastUsed time.Time
-	// InUse: a container has it, or a pod that is starting wants it, or it is being pulled.
+	// InUse: a container has it, or an active pod refers to it, or it is being pulled.
 	InUse bool
-	// Pinned: the runtime says that it must stay.
+	// Pinned: the runtime says that it must not be removed.
 	Pinned bool
-	// Broken: its removal was tried and failed.
-	Broken bool
+	// RemovalFailed: its removal was tried and failed.
+	RemovalFailed bool
 }
 
 // Policy are the ages that configuration sets for images.
 type Policy struct {
-	// MinAge is how long an image stays after it was first seen whatever the need is (imageMinimumGCAge).
+	// MinAge is how long an image is kept after it was first detected, whatever the need is (imageMinimumGCAge).
 	MinAge time.Duration
-	// MaxAge is after what time without use an image goes although there is room (imageMaximumGCAge, KEP-4210); zero for
-	// never.
+	// MaxAge is the time without use after which an image is removed even if no space is needed (imageMaximumGCAge,
+	// KEP-4210); zero for never.
 	MaxAge time.Duration
 }
 
-// Reason is why an image goes. The values are those of the label of stock's metric image_garbage_collected_total.
+// Reason is why an image is removed. The values are those of the label of stock's metric image_garbage_collected_total.
 type Reason string
 
 // The reasons.
 const (
-	// Age: nobody has used it for longer than MaxAge.
-	Age Reason = "age"
-	// Space: room is needed.
-	Space Reason = "space"
+	// ReasonAge: it was not used for longer than MaxAge.
+	ReasonAge Reason = "age"
+	// ReasonSpace: space is needed.
+	ReasonSpace Reason = "space"
 )
 
-// Removal is an image that goes, and why.
+// Removal is an image to remove, and why.
 type Removal struct {
 	Image  Image
 	Reason Reason
 }
 
-// ForSpace lists the images to remove for the given need in bytes: the least recently used first, and no more of them
-// than it takes, going by their sizes. The order is total:
+// ForSpace lists the images to remove for the given need in bytes, the least recently used first, and no more than
+// suffice by their sizes. The order is total:
 //
-//  1. never used before used, and the earlier used before the later
-//  2. first seen earlier
+//  1. never used images first, then by last use, the earliest first
+//  2. by first detection, the earliest first
 //  3. by ID, then by runtime handler
 //
 // An image that is in use, pinned, broken or younger than MinAge is never listed.
@@ -68,23 +68,23 @@ func ForSpace(images []Image, need int64, p Policy, now time.Time) []Removal {
 	if need <= 0 {
 		return nil
 	}
-	list := removals(images, Space, func(i *Image) bool { return now.Sub(i.FirstDetected) >= p.MinAge })
+	list := removals(images, ReasonSpace, func(i *Image) bool { return now.Sub(i.FirstDetected) >= p.MinAge })
 	var sum int64
 	for i := range list {
-		if sum = saturatingAdd(sum, list[i].Image.Bytes); sum >= need && need != Everything {
+		if sum = saturatingAdd(sum, list[i].Image.Bytes); sum >= need && need != Unlimited {
 			return list[:i+1]
 		}
 	}
 	return list
 }
 
-// ForAge lists the images that nobody has used for longer than MaxAge, in the order of ForSpace. One that was never
-// used is as old as its detection.
+// ForAge lists the images that were not used for longer than MaxAge, in the order of ForSpace. For an image that was
+// never used, the time since its first detection counts.
 func ForAge(images []Image, p Policy, now time.Time) []Removal {
 	if p.MaxAge == 0 {
 		return nil
 	}
-	return removals(images, Age, func(i *Image) bool { return now.Sub(i.unusedSince()) > p.MaxAge })
+	return removals(images, ReasonAge, func(i *Image) bool { return now.Sub(i.unusedSince()) > p.MaxAge })
 }
 
 func (i *Image) unusedSince() time.Time {
@@ -94,11 +94,11 @@ func (i *Image) unusedSince() time.Time {
 	return i.LastUsed
 }
 
-func removals(images []Image, why Reason, may func(*Image) bool) []Removal {
+func removals(images []Image, reason Reason, oldEnough func(*Image) bool) []Removal {
 	var list []Removal
 	for i := range images {
-		if img := &images[i]; !img.InUse && !img.Pinned && !img.Broken && may(img) {
-			list = append(list, Removal{Image: *img, Reason: why})
+		if img := &images[i]; !img.InUse && !img.Pinned && !img.RemovalFailed && oldEnough(img) {
+			list = append(list, Removal{Image: *img, Reason: reason})
 		}
 	}
 	slices.SortFunc(list, func(a, b Removal) int {
@@ -112,13 +112,13 @@ func removals(images []Image, why Reason, may func(*Image) bool) []Removal {
 	return list
 }
 
-// saturatingAdd is for figures that come from elsewhere: what is negative counts as nothing.
+// saturatingAdd adds sizes that the runtime reported: negative ones count as zero, and the sum does not overflow.
 func saturatingAdd(sum, n int64) int64 {
 	if n <= 0 {
 		return sum
 	}
-	if sum > Everything-n {
-		return Everything
+	if sum > Unlimited-n {
+		return Unlimited
 	}
 	return sum + n
 }

@@ -25,7 +25,7 @@ func anyImages(t *rapid.T) []Image {
 			FirstDetected: ago("first"),
 			InUse:         rapid.IntRange(0, 3).Draw(t, "use") == 0,
 			Pinned:        rapid.IntRange(0, 5).Draw(t, "pinned") == 0,
-			Broken:        rapid.IntRange(0, 5).Draw(t, "broken") == 0,
+			RemovalFailed: rapid.IntRange(0, 5).Draw(t, "broken") == 0,
 		}
 		if rapid.Bool().Draw(t, "used") {
 			list[i].LastUsed = ago("last")
@@ -34,11 +34,11 @@ func anyImages(t *rapid.T) []Image {
 	return list
 }
 
-func may(i *Image, p Policy) bool {
-	return !i.InUse && !i.Pinned && !i.Broken && start.Sub(i.FirstDetected) >= p.MinAge
+func removable(i *Image, p Policy) bool {
+	return !i.InUse && !i.Pinned && !i.RemovalFailed && start.Sub(i.FirstDetected) >= p.MinAge
 }
 
-func TestForSpaceTakesWhatIsNeededAndNoMore(t *testing.T) {
+func TestForSpaceListsWhatIsNeededAndNoMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		images, p := anyImages(t), Policy{MinAge: time.Duration(rapid.IntRange(0, 4).Draw(t, "minAge")) * time.Minute}
 		need := rapid.Int64Range(-5, 1000).Draw(t, "need")
@@ -50,29 +50,29 @@ func TestForSpaceTakesWhatIsNeededAndNoMore(t *testing.T) {
 		var sum, eligible int64
 		for i := range list {
 			if sum >= need {
-				t.Fatalf("%d bytes were enough for %d, and %v is listed too", sum, need, list[i])
+				t.Fatalf("%d bytes suffice for %d, and %v is listed as well", sum, need, list[i])
 			}
-			if !may(&list[i].Image, p) {
+			if !removable(&list[i].Image, p) {
 				t.Fatalf("%+v must stay", list[i])
 			}
 			sum += max(0, list[i].Image.Bytes)
 		}
 		count := 0
 		for i := range images {
-			if may(&images[i], p) {
+			if removable(&images[i], p) {
 				count, eligible = count+1, eligible+max(0, images[i].Bytes)
 			}
 		}
 		if sum < min(need, eligible) {
 			t.Fatalf("%d bytes are listed, needed %d of %d", sum, need, eligible)
 		}
-		if all := ForSpace(images, Everything, p, start); len(all) != count || !slices.Equal(all[:len(list)], list) {
-			t.Fatalf("everything is %v, for %d bytes %v", all, need, list)
+		if all := ForSpace(images, Unlimited, p, start); len(all) != count || !slices.Equal(all[:len(list)], list) {
+			t.Fatalf("without limit %v, for %d bytes %v", all, need, list)
 		}
 	})
 }
 
-func TestImagesGoByLastUseAndTheInputsOrderDoesNotMatter(t *testing.T) {
+func TestImageOrderIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		images := anyImages(t)
 		p := Policy{MaxAge: time.Duration(rapid.IntRange(0, 4).Draw(t, "maxAge")) * time.Minute}

@@ -16,34 +16,38 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim/plan"
 )
 
-// collection is one removal of images, from one view of the node. It belongs to who has the turn.
-type collection struct {
-	m    *Manager
-	at   time.Time
-	seen map[plan.Key]*kubecontainer.Image
-	// images are those that are there, in any state.
+// imageCollection is one collection of images, based on one observation of their usage. Its owner holds the manager's
+// lock.
+type imageCollection struct {
+	m             *Manager
+	at            time.Time
+	runtimeImages map[plan.Key]*kubecontainer.Image
+	// images are all images of the node.
 	images []plan.Image
-	// freed is the sum of the sizes of the removed ones, removed their number.
+	// freed is the sum of the sizes of the removed images, removed their number.
 	freed   int64
 	removed int
 }
 
-func (m *Manager) newCollection(ctx context.Context) (*collection, error) {
-	s, err := m.sight(ctx)
+func (m *Manager) newImageCollection(ctx context.Context) (*imageCollection, error) {
+	u, err := m.readUsage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &collection{m: m, at: s.at, images: m.observe(s), seen: make(map[plan.Key]*kubecontainer.Image, len(s.images))}
-	for i := range s.images {
-		c.seen[m.keyOf(&s.images[i])] = &s.images[i]
+	c := &imageCollection{
+		m: m, at: u.at, images: m.updateRecords(u),
+		runtimeImages: make(map[plan.Key]*kubecontainer.Image, len(u.images)),
+	}
+	for i := range u.images {
+		c.runtimeImages[m.keyOf(&u.images[i])] = &u.images[i]
 	}
 	c.dropInvalid()
 	return c, nil
 }
 
-// dropInvalid leaves out images without an ID, which cannot be removed; as stock, where handlers are told apart it says
-// so.
-func (c *collection) dropInvalid() {
+// dropInvalid drops images without an ID, which cannot be removed, if images are distinguished by runtime handler; with
+// an event, as in stock.
+func (c *imageCollection) dropInvalid() {
 	c.images = slices.DeleteFunc(c.images, func(i plan.Image) bool {
 		if i.Key.ID != "" || !c.m.config.Features.RuntimeClassInImageCRI {
 			return false
@@ -56,9 +60,9 @@ func (c *collection) dropInvalid() {
 	})
 }
 
-// free removes images, the least recently used first, each after a look at what is still missing, in bytes; until that
-// is nothing, no image is left that may go, or ctx ends. An image that cannot be removed is passed over.
-func (c *collection) free(ctx context.Context, missing func(context.Context) (int64, error)) error {
+// free removes images, the least recently used first, until missing returns no more bytes, no removable image is left,
+// or ctx ends. It calls missing before each removal, and skips images that cannot be removed.
+func (c *imageCollection) free(ctx context.Context, missing func(context.Context) (int64, error)) error {
 	var failures []error
 	for {
 		need, err := missing(ctx)
@@ -78,8 +82,8 @@ func (c *collection) free(ctx context.Context, missing func(context.Context) (in
 	}
 }
 
-// freeOld removes images that nobody has used for long.
-func (c *collection) freeOld(ctx context.Context) error {
+// freeUnused removes images that were not used for the maximal age.
+func (c *imageCollection) freeUnused(ctx context.Context) error {
 	var failures []error
 	for _, r := range plan.ForAge(c.images, c.m.config.Policy.Images, c.at) {
 		if err := c.remove(ctx, r); err != nil {
@@ -93,11 +97,11 @@ func (c *collection) freeOld(ctx context.Context) error {
 		c.m.config.Policy.Images.MaxAge, errors.Join(failures...))
 }
 
-// remove removes one image, unless a pod has come to want it since the node was looked at.
-func (c *collection) remove(ctx context.Context, r plan.Removal) error {
-	i := slices.IndexFunc(c.images, func(have plan.Image) bool { return have.Key == r.Image.Key })
-	image := c.seen[r.Image.Key]
-	if len(c.m.claims().of(image)) > 0 {
+// remove removes one image, unless a pod or a pull has begun to refer to it since the usage was observed.
+func (c *imageCollection) remove(ctx context.Context, r plan.Removal) error {
+	i := slices.IndexFunc(c.images, func(image plan.Image) bool { return image.Key == r.Image.Key })
+	image := c.runtimeImages[r.Image.Key]
+	if len(c.m.references().users(image)) > 0 {
 		c.images[i].InUse = true
 		return nil
 	}
@@ -106,19 +110,19 @@ func (c *collection) remove(ctx context.Context, r plan.Removal) error {
 		"reason", r.Reason, "lastUsed", r.Image.LastUsed)
 	if err := c.m.config.Images.RemoveImage(ctx,
 		kubecontainer.ImageSpec{Image: image.ID, RuntimeHandler: image.Spec.RuntimeHandler}); err != nil {
-		c.images[i].Broken = true
+		c.images[i].RemovalFailed = true
 		return err
 	}
 	c.images = slices.Delete(c.images, i, i+1)
 	c.freed += r.Image.Bytes
 	c.removed++
-	c.m.forget(r.Image.Key)
+	c.m.deleteRecord(r.Image.Key)
 	metrics.ImageGarbageCollectedTotal.WithLabelValues(string(r.Reason)).Inc()
 	return nil
 }
 
-// finish tells what remains, everything included that is in use.
-func (c *collection) finish(ctx context.Context) {
+// runHooks calls the hooks with all remaining images, those in use included.
+func (c *imageCollection) runHooks(ctx context.Context) {
 	ids := make([]string, 0, len(c.images))
 	for i := range c.images {
 		ids = append(ids, c.images[i].Key.ID)
