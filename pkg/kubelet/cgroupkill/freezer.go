@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// freezeTimeout is how long processes get to freeze; what cannot be frozen by then is killed all the same.
+	// freezeTimeout is how long freezing may take. Processes that are not frozen by then are killed nevertheless.
 	freezeTimeout = 100 * time.Millisecond
 	freezePeriod  = time.Millisecond
 )
 
-// freezer is how the processes of a cgroup are stopped. The zero value does nothing.
+// freezer is the interface of the kernel that freezes a cgroup. The zero value does nothing.
 type freezer struct {
 	mount string
-	// file is written to with on and off.
+	// on and off are written to file.
 	file, on, off string
-	// stateFile has the line frozen once everything is.
+	// stateFile has the line frozen when all processes are frozen.
 	stateFile, frozen string
 }
 
@@ -34,8 +34,8 @@ func freezerV2(mount string) freezer {
 	return freezer{mount: mount, file: "cgroup.freeze", on: "1", off: "0", stateFile: "cgroup.events", frozen: "frozen 1"}
 }
 
-// freeze asks the kernel to stop the processes in the cgroup and below, and waits for a short while until they are. It
-// asks again each time, since on v1 a process that was being forked can be missed. It must be followed by thaw.
+// freeze freezes the processes in the cgroup and below, and waits for at most freezeTimeout. It repeats the request for
+// each check, because v1 may miss a process that was being forked. The caller has to call thaw afterwards.
 func (f freezer) freeze(cgroup string) {
 	if f.mount == "" {
 		return
@@ -52,8 +52,8 @@ func (f freezer) freeze(cgroup string) {
 	}
 }
 
-// thaw lets the processes in the cgroup and below run, also where it was not this package that froze them: on v1 a
-// frozen process does not die of a signal.
+// thaw thaws the cgroup and those below, also if another program froze them: on v1 a signal does not end a frozen
+// process.
 func (f freezer) thaw(cgroup string) error {
 	if f.mount == "" {
 		return nil
@@ -61,16 +61,16 @@ func (f freezer) thaw(cgroup string) error {
 	var errs []error
 	err := filepath.WalkDir(filepath.Join(f.mount, cgroup), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
-			return ignoreVanished(err)
+			return ignoreRemoved(err)
 		}
-		errs = append(errs, ignoreVanished(writeFile(filepath.Join(path, f.file), f.off)))
+		errs = append(errs, ignoreRemoved(writeFile(filepath.Join(path, f.file), f.off)))
 		return nil
 	})
 	return errors.Join(append(errs, err)...)
 }
 
-func ignoreVanished(err error) error {
-	if vanished(err) {
+func ignoreRemoved(err error) error {
+	if isRemoved(err) {
 		return nil
 	}
 	return err

@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// kernel is the root of cgroups that the test made in real hierarchies.
-type kernel struct {
+// testCgroup is a cgroup in real hierarchies, which the test has created.
+type testCgroup struct {
 	t      *testing.T
 	config Config
 	name   string
-	// noKill is as on Linux before 5.14: the freezer of v2 and pidfds.
+	// noKill is for Linux before 5.14: the freezer of v2 and pidfds.
 	noKill bool
 }
 
-func (k kernel) killer() *Killer {
+func (k testCgroup) killer() *Killer {
 	killer := New(k.config)
 	killer.unified = k.config.Unified && !k.noKill
 	return killer
 }
 
-// newKernel makes a cgroup in each of the hierarchies, and removes it with everything in it when the test ends.
-func newKernel(t *testing.T, config Config) kernel {
+// newTestCgroup creates a cgroup in each of the hierarchies, and removes it with everything in it when the test ends.
+func newTestCgroup(t *testing.T, config Config) testCgroup {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups need root; the tests with a folder of files cover the rest")
 	}
-	k := kernel{
+	k := testCgroup{
 		t: t, config: config,
 		name: fmt.Sprintf("/plimsoll-test-%d-%s", os.Getpid(),
 			strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])),
@@ -43,7 +43,7 @@ func newKernel(t *testing.T, config Config) kernel {
 	return k
 }
 
-// v1 is the freezer and the pids controller where this machine has them.
+// v1 returns the freezer and the pids controller, if this machine has them.
 func v1(t *testing.T) Config {
 	t.Helper()
 	mounts := map[string]string{"freezer": "/sys/fs/cgroup/freezer", "pids": "/sys/fs/cgroup/pids"}
@@ -55,7 +55,7 @@ func v1(t *testing.T) Config {
 	return Config{Mounts: mounts}
 }
 
-// v2 is the unified hierarchy, also beside those of v1.
+// v2 returns the unified hierarchy, also in hybrid mode.
 func v2(t *testing.T) Config {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -67,7 +67,7 @@ func v2(t *testing.T) Config {
 	return Config{}
 }
 
-func (k kernel) mkdir(below string) string {
+func (k testCgroup) mkdir(below string) string {
 	k.t.Helper()
 	for _, mount := range k.config.Mounts {
 		if err := os.MkdirAll(filepath.Join(mount, k.name, below), 0o755); err != nil {
@@ -78,7 +78,7 @@ func (k kernel) mkdir(below string) string {
 }
 
 // join moves a process into a cgroup.
-func (k kernel) join(pid int, cgroup string) {
+func (k testCgroup) join(pid int, cgroup string) {
 	k.t.Helper()
 	for _, mount := range k.config.Mounts {
 		if err := writeFile(filepath.Join(mount, cgroup, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
@@ -87,12 +87,12 @@ func (k kernel) join(pid int, cgroup string) {
 	}
 }
 
-func (k kernel) remove() {
+func (k testCgroup) remove() {
 	deadline := time.Now().Add(20 * time.Second)
 	for _, mount := range k.config.Mounts {
 		root := filepath.Join(mount, k.name)
 		for removeTree(root) != nil && time.Now().Before(deadline) {
-			// Not with the code under test.
+			// This does not use the code under test.
 			for _, m := range k.members() {
 				_ = syscall.Kill(m.pid, syscall.SIGKILL)
 			}
@@ -105,7 +105,7 @@ func (k kernel) remove() {
 	}
 }
 
-func (k kernel) members() []member {
+func (k testCgroup) members() []member {
 	found, err := newTree(k.config).pids(k.name)
 	if err != nil {
 		k.t.Error(err)
@@ -117,7 +117,7 @@ func (k kernel) members() []member {
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return ignoreVanished(err)
+		return ignoreRemoved(err)
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
@@ -126,24 +126,24 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	return ignoreVanished(os.Remove(dir))
+	return ignoreRemoved(os.Remove(dir))
 }
 
 // inCgroup starts a script whose shell is in the cgroup before it runs the script.
-func (k kernel) inCgroup(cgroup, script string) child {
+func (k testCgroup) inCgroup(cgroup, script string) child {
 	k.t.Helper()
 	var join strings.Builder
 	for _, mount := range k.config.Mounts {
 		fmt.Fprintf(&join, "echo $$ > %s; ", filepath.Join(mount, cgroup, "cgroup.procs"))
 	}
 	c := start(k.t, join.String()+script)
-	// Before the child is waited for: on v1 a frozen process does not die.
+	// Thaw before waiting for the child: on v1 a frozen process does not end.
 	k.t.Cleanup(k.thaw)
 	return c
 }
 
-// thaw thaws whatever is frozen, not with the code under test.
-func (k kernel) thaw() {
+// thaw thaws all cgroups without the code under test.
+func (k testCgroup) thaw() {
 	for _, mount := range k.config.Mounts {
 		_ = filepath.WalkDir(filepath.Join(mount, k.name), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
@@ -159,34 +159,34 @@ func (k kernel) thaw() {
 	}
 }
 
-// forkBomb makes children that make children, as fast as it can; bounded by the pids controller, and by time.
+// forkBomb forks children that fork children, as fast as it can; bounded by the pids controller.
 const forkBomb = `echo; bomb() { while :; do (bomb) & sleep 0.01; done; }; bomb 2>/dev/null`
 
-func kernels(t *testing.T, test func(t *testing.T, k kernel)) {
+func forEachHierarchy(t *testing.T, test func(t *testing.T, k testCgroup)) {
 	for name, config := range map[string]func(*testing.T) Config{"v1": v1, "v2": v2} {
-		t.Run(name, func(t *testing.T) { test(t, newKernel(t, config(t))) })
+		t.Run(name, func(t *testing.T) { test(t, newTestCgroup(t, config(t))) })
 	}
 	t.Run("v2pidfd", func(t *testing.T) {
-		k := newKernel(t, v2(t))
+		k := newTestCgroup(t, v2(t))
 		k.noKill = true
 		test(t, k)
 	})
 }
 
-func TestKernelKillsAll(t *testing.T) {
-	kernels(t, func(t *testing.T, k kernel) {
+func TestKernelKillsAllProcesses(t *testing.T) {
+	forEachHierarchy(t, func(t *testing.T, k testCgroup) {
 		pod := k.mkdir("pod")
 		var children []child
 		for i := range 20 {
-			children = append(children, k.inCgroup(k.mkdir(fmt.Sprintf("pod/container%d", i%3)), idle))
+			children = append(children, k.inCgroup(k.mkdir(fmt.Sprintf("pod/container%d", i%3)), idleScript))
 		}
-		outside := k.inCgroup(k.mkdir("other/container"), idle)
+		outside := k.inCgroup(k.mkdir("other/container"), idleScript)
 		killer := k.killer()
 		if found, err := killer.Processes(pod); err != nil || len(found) != 20 || found[0].Name != "sleep" ||
 			found[0].State != 'S' {
 			t.Fatalf("found %v, %v", found, err)
 		}
-		if err := killer.Kill(within(t, 20*time.Second), pod); err != nil {
+		if err := killer.Kill(withTimeout(t, 20*time.Second), pod); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range children {
@@ -198,8 +198,8 @@ func TestKernelKillsAll(t *testing.T) {
 	})
 }
 
-func TestKernelKillsWhatForks(t *testing.T) {
-	kernels(t, func(t *testing.T, k kernel) {
+func TestKernelKillsForkingProcesses(t *testing.T) {
+	forEachHierarchy(t, func(t *testing.T, k testCgroup) {
 		pod := k.mkdir("pod")
 		if mount, ok := k.config.Mounts["pids"]; ok {
 			if err := writeFile(filepath.Join(mount, pod, "pids.max"), "200"); err != nil {
@@ -208,7 +208,7 @@ func TestKernelKillsWhatForks(t *testing.T) {
 		}
 		script := forkBomb
 		if k.config.Mounts["pids"] == "" {
-			// Without a limit by the kernel: a chain that always has a successor, and dies after a while by itself.
+			// Without a limit of the kernel: a chain of processes, each with a successor, that ends after a while.
 			script = `echo; n=0; while [ $n -lt 3000 ]; do n=$((n+1)); (sleep 0.05 & exec sleep 0.01); done`
 		}
 		bomb := k.inCgroup(k.mkdir("pod/container"), script)
@@ -217,7 +217,7 @@ func TestKernelKillsWhatForks(t *testing.T) {
 				t.Fatal("nothing forks")
 			}
 		}
-		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
 			t.Fatal(err)
 		}
 		bomb.awaitEnd(t)
@@ -228,23 +228,23 @@ func TestKernelKillsWhatForks(t *testing.T) {
 }
 
 // Processes end by themselves all the time while they are being killed.
-func TestKernelKillsWhatEnds(t *testing.T) {
-	kernels(t, func(t *testing.T, k kernel) {
+func TestKernelKillsEndingProcesses(t *testing.T) {
+	forEachHierarchy(t, func(t *testing.T, k testCgroup) {
 		pod := k.mkdir("pod")
 		for range 5 {
 			k.inCgroup(pod, `echo; n=0; while [ $n -lt 2000 ]; do n=$((n+1)); sleep 0.001; done`)
 		}
-		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// A paused container, or a pod that an agent froze which died before it could thaw it.
-func TestKernelKillsWhatIsFrozen(t *testing.T) {
-	kernels(t, func(t *testing.T, k kernel) {
+// A paused container, or a pod that was frozen by an agent which was killed before it thawed the pod.
+func TestKernelKillsFrozenProcesses(t *testing.T) {
+	forEachHierarchy(t, func(t *testing.T, k testCgroup) {
 		pod := k.mkdir("pod")
-		victim := k.inCgroup(k.mkdir("pod/container"), idle)
+		victim := k.inCgroup(k.mkdir("pod/container"), idleScript)
 		freezer := freezerV1(k.config.Mounts["freezer"])
 		if k.config.Mounts["freezer"] == "" {
 			freezer = freezerV2(k.config.Mounts[""])
@@ -252,7 +252,7 @@ func TestKernelKillsWhatIsFrozen(t *testing.T) {
 		for _, cgroup := range []string{pod, pod + "/container"} {
 			freezer.freeze(cgroup)
 		}
-		if err := k.killer().Kill(within(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
 			t.Fatal(err)
 		}
 		victim.awaitEnd(t)
@@ -260,15 +260,15 @@ func TestKernelKillsWhatIsFrozen(t *testing.T) {
 }
 
 // The process moves out between the list and the signal.
-func TestKernelSparesWhatLeaves(t *testing.T) {
-	k := newKernel(t, v1(t))
+func TestKernelSparesProcessThatLeft(t *testing.T) {
+	k := newTestCgroup(t, v1(t))
 	pod := k.mkdir("pod")
-	stays, leaves := k.inCgroup(pod, idle), k.inCgroup(pod, idle)
+	stays, leaves := k.inCgroup(pod, idleScript), k.inCgroup(pod, idleScript)
 	killer := k.killer()
 	other := k.mkdir("other")
-	killer.freezer = freezer{} // what is frozen cannot leave the freezer's cgroup
-	killer.opened = func() { k.join(leaves.cmd.Process.Pid, other) }
-	if err := killer.Kill(within(t, 20*time.Second), pod); err != nil {
+	killer.freezer = freezer{} // a frozen process cannot leave the freezer's cgroup
+	killer.onOpened = func() { k.join(leaves.cmd.Process.Pid, other) }
+	if err := killer.Kill(withTimeout(t, 20*time.Second), pod); err != nil {
 		t.Fatal(err)
 	}
 	stays.awaitEnd(t)

@@ -1,8 +1,8 @@
-// Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, past the container runtime.
-// It knows cgroup v2 (cgroup.kill, Linux 5.14) and v1, where there is nothing like it: the freezer keeps the processes
-// from forking meanwhile, and each is killed through a pidfd (Linux 5.3) that was opened before the process was seen in
-// the cgroup, so that a PID which was given to another process is never hit. See cgroup-v2.rst and
-// cgroup-v1/freezer-subsystem.rst of the kernel, pidfd_open(2).
+// Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, without the container
+// runtime. On cgroup v2 it writes cgroup.kill (Linux 5.14). On v1, which has no such file, the freezer keeps the
+// processes from forking, and each is killed through a pidfd (Linux 5.3) that was opened before the process was found
+// in the cgroup, so that no other process is killed if its PID is reused. See cgroup-v2.rst and
+// cgroup-v1/freezer-subsystem.rst of the kernel, and pidfd_open(2).
 package cgroupkill
 
 import (
@@ -18,28 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roundPeriod is how long killed processes get to vanish before they are looked at again.
-const roundPeriod = 20 * time.Millisecond
+// retryPeriod is how long killed processes have to end before they are listed and killed again.
+const retryPeriod = 20 * time.Millisecond
 
-// Config says where things are.
+// Config has the mount points of cgroups and of proc.
 type Config struct {
 	// Unified is true when the pods' cgroups are in the v2 hierarchy.
 	Unified bool
-	// Mounts are the mount points of the hierarchies by controller; on v2 any will do, all are the same.
+	// Mounts are the mount points of the hierarchies by controller. On v2 all are the same.
 	Mounts map[string]string
-	// Proc is where proc is mounted, /proc if empty.
+	// Proc is the mount point of proc, /proc if empty.
 	Proc string
 }
 
-// Killer lists and kills. Its methods may be called at any time from any goroutine; two kills of one cgroup at once do
-// no harm.
+// Killer lists and kills the processes of cgroups. Its methods are safe for concurrent use, also for the same cgroup.
 type Killer struct {
 	tree    tree
 	proc    proc
 	freezer freezer
 	unified bool
-	// opened is called between opening pidfds and looking again whether their processes are in the cgroup; for tests.
-	opened func()
+	// onOpened is called after the pidfds were opened, and before the processes of the cgroup are listed again; for tests.
+	onOpened func()
 }
 
 // New returns a killer; nothing is opened.
@@ -48,7 +47,8 @@ func New(c Config) *Killer {
 		c.Proc = "/proc"
 	}
 	k := &Killer{
-		tree: newTree(c), proc: proc(c.Proc), unified: c.Unified, freezer: freezerV1(c.Mounts["freezer"]), opened: func() {},
+		tree: newTree(c), proc: proc(c.Proc), unified: c.Unified, freezer: freezerV1(c.Mounts["freezer"]),
+		onOpened: func() {},
 	}
 	if c.Unified && len(k.tree) > 0 {
 		k.freezer = freezerV2(k.tree[0])
@@ -56,41 +56,41 @@ func New(c Config) *Killer {
 	return k
 }
 
-// errNotAPod keeps a mistake of the caller from killing the node.
+// errNotAPod prevents that a mistake of the caller kills the processes of the node.
 var errNotAPod = errors.New("must be the absolute path of a pod's cgroup, at least two levels below the root")
 
-func check(cgroup string) error {
+func validateCgroup(cgroup string) error {
 	if filepath.Clean(cgroup) != cgroup || !strings.HasPrefix(cgroup, "/") || strings.Count(cgroup, "/") < 2 {
 		return fmt.Errorf("cgroup %q: %w", cgroup, errNotAPod)
 	}
 	return nil
 }
 
-// Kill kills every process in the cgroup and below, new ones included, and returns when there is none left; with an
-// error when ctx ends before that. Such processes have been signalled and end as soon as the kernel lets them. Paused
-// ones are thawed. A cgroup that does not exist has no processes. The process that calls is never killed, nor is
+// Kill kills all processes in the cgroup and below, new ones included, and returns when there are none. It returns an
+// error when ctx ends before: the remaining processes were signalled, but are in uninterruptible sleep, for example. It
+// thaws frozen processes. A cgroup that does not exist has no processes. Kill never kills the calling process, nor
 // process 1.
 func (k *Killer) Kill(ctx context.Context, cgroup string) error {
-	if err := check(cgroup); err != nil {
+	if err := validateCgroup(cgroup); err != nil {
 		return err
 	}
 	for {
-		killErr := k.round(cgroup)
-		left, err := k.Processes(cgroup)
-		if err == nil && len(left) == 0 {
+		killErr := k.killOnce(cgroup)
+		remaining, err := k.Processes(cgroup)
+		if err == nil && len(remaining) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%d processes are left in cgroup %s: %w", len(left), cgroup, context.Cause(ctx)),
-				killErr, err)
-		case <-time.After(roundPeriod):
+			return errors.Join(fmt.Errorf("%d processes are left in cgroup %s: %w",
+				len(remaining), cgroup, context.Cause(ctx)), killErr, err)
+		case <-time.After(retryPeriod):
 		}
 	}
 }
 
-// round signals whatever is there now.
-func (k *Killer) round(cgroup string) error {
+// killOnce kills the processes that are in the cgroup at this moment.
+func (k *Killer) killOnce(cgroup string) error {
 	if k.unified && len(k.tree) > 0 {
 		switch err := writeFile(filepath.Join(k.tree[0], cgroup, "cgroup.kill"), "1"); {
 		case err == nil:
@@ -99,10 +99,9 @@ func (k *Killer) round(cgroup string) error {
 			return err
 		}
 	}
-	// Frozen processes cannot fork. That some cannot be frozen (they sleep uninterruptibly) does not matter: those do not
-	// fork either.
+	// Frozen processes cannot fork. Those that cannot be frozen are in uninterruptible sleep and do not fork either.
 	k.freezer.freeze(cgroup)
-	err := k.signal(cgroup)
+	err := k.signalAll(cgroup)
 	return errors.Join(err, k.freezer.thaw(cgroup))
 }
 

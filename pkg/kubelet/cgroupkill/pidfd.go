@@ -8,22 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch bounds the pidfds that are open at once.
-const batch = 256
+// batchSize bounds the number of open pidfds.
+const batchSize = 256
 
-// signal sends SIGKILL to the processes in the cgroup, a batch at a time.
-func (k *Killer) signal(cgroup string) error {
+// signalAll sends SIGKILL to the processes in the cgroup, in batches.
+func (k *Killer) signalAll(cgroup string) error {
 	pids, err := k.tree.pids(cgroup)
 	errs := []error{err}
-	for first := 0; first < len(pids); first += batch {
-		errs = append(errs, k.signalBatch(cgroup, pids[first:min(first+batch, len(pids))]))
+	for first := 0; first < len(pids); first += batchSize {
+		errs = append(errs, k.signalBatch(cgroup, pids[first:min(first+batchSize, len(pids))]))
 	}
 	return errors.Join(errs...)
 }
 
-// signalBatch opens the processes, and signals those that are in the cgroup after that. A PID that is in the cgroup
-// after its pidfd was opened belongs either to the process that was opened, or that process is dead and the signal has
-// no effect.
+// signalBatch opens a pidfd for each process, and signals those whose PID is in the cgroup afterwards. Such a PID
+// either belongs to the process of the pidfd, or that process has ended and the signal has no effect.
 func (k *Killer) signalBatch(cgroup string, found []member) error {
 	open := map[int]int{}
 	defer func() {
@@ -43,7 +42,7 @@ func (k *Killer) signalBatch(cgroup string, found []member) error {
 			errs = append(errs, fmt.Errorf("opening process %d: %w", m.pid, err))
 		}
 	}
-	k.opened()
+	k.onOpened()
 	present, err := k.tree.pids(cgroup)
 	errs = append(errs, err)
 	for _, m := range present {

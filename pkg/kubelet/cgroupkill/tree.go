@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the mount points of the hierarchies in which pods have cgroups. A process can be in a pod's cgroup in one and
-// not in another.
+// tree has the mount points of the hierarchies in which pods have cgroups. On v1 a process can be in a pod's cgroup in
+// one hierarchy and not in another.
 type tree []string
 
 func newTree(c Config) tree {
-	// The freezer's first: where a process is in several, that is the cgroup it is listed with.
+	// The freezer comes first: a process that is in several hierarchies is listed with its cgroup there.
 	mounts := append([]string{c.Mounts["freezer"]}, slices.Sorted(maps.Values(c.Mounts))...)
 	var t tree
 	for _, mount := range mounts {
@@ -37,12 +37,12 @@ func newTree(c Config) tree {
 // member is a process in a cgroup.
 type member struct {
 	pid int
-	// cgroup is below the one that was asked about.
+	// cgroup is the path below the listed cgroup.
 	cgroup string
 }
 
-// pids lists the processes in a cgroup and below, by PID. A process of another PID namespace has PID 0. With an error
-// the list may be incomplete. A cgroup that does not exist, or ceases to, has none.
+// pids lists the processes in a cgroup and below, ordered by PID. A process of another PID namespace has PID 0. With an
+// error the list may be incomplete. A cgroup that does not exist, or is removed meanwhile, has no processes.
 func (t tree) pids(cgroup string) ([]member, error) {
 	var found []member
 	var errs []error
@@ -50,7 +50,7 @@ func (t tree) pids(cgroup string) ([]member, error) {
 		root := filepath.Join(mount, cgroup)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			switch {
-			case vanished(err):
+			case isRemoved(err):
 				return nil
 			case err != nil:
 				return err
@@ -66,16 +66,16 @@ func (t tree) pids(cgroup string) ([]member, error) {
 		})
 		errs = append(errs, err)
 	}
-	// Stable: the hierarchies' order decides between two cgroups of one process.
+	// The sort is stable, so that the order of the hierarchies decides between two cgroups of one process.
 	slices.SortStableFunc(found, func(a, b member) int { return cmp.Compare(a.pid, b.pid) })
 	return slices.CompactFunc(found, func(a, b member) bool { return a.pid == b.pid }), errors.Join(errs...)
 }
 
-// readPIDs reads a cgroup.procs. Below a threaded cgroup it cannot be read (EOPNOTSUPP); its processes are listed
-// further up.
+// readPIDs reads a file cgroup.procs. In a threaded cgroup it cannot be read (EOPNOTSUPP); its processes are listed in
+// the parent.
 func readPIDs(path string) ([]int, error) {
 	data, err := os.ReadFile(path)
-	if vanished(err) || errors.Is(err, unix.EOPNOTSUPP) {
+	if isRemoved(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func readPIDs(path string) ([]int, error) {
 	return pids, nil
 }
 
-// vanished is true for the errors of a cgroup that has been removed.
-func vanished(err error) bool {
+// isRemoved is true for the errors of a cgroup that was removed.
+func isRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }

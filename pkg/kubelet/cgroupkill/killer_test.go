@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// fake is a folder that looks like a cgroup hierarchy, with nothing behind it.
-type fake struct {
+// fakeCgroups is a directory with the files of a cgroup hierarchy.
+type fakeCgroups struct {
 	t    *testing.T
 	root string
 }
 
-func newFake(t *testing.T) fake { return fake{t: t, root: t.TempDir()} }
+func newFakeCgroups(t *testing.T) fakeCgroups { return fakeCgroups{t: t, root: t.TempDir()} }
 
-func (f fake) write(path, text string) {
+func (f fakeCgroups) write(path, text string) {
 	f.t.Helper()
 	full := filepath.Join(f.root, path)
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
@@ -32,7 +32,7 @@ func (f fake) write(path, text string) {
 	}
 }
 
-func (f fake) read(path string) string {
+func (f fakeCgroups) read(path string) string {
 	f.t.Helper()
 	data, err := os.ReadFile(filepath.Join(f.root, path))
 	if err != nil {
@@ -47,7 +47,7 @@ type child struct {
 	ended chan struct{}
 }
 
-// pid is as it is in cgroup.procs.
+// pid is the line in cgroup.procs.
 func (c child) pid() string { return fmt.Sprintln(c.cmd.Process.Pid) }
 
 func (c child) alive() bool {
@@ -94,20 +94,20 @@ func start(t *testing.T, script string) child {
 	return c
 }
 
-const idle = "echo; exec sleep 1000"
+const idleScript = "echo; exec sleep 1000"
 
-func within(t *testing.T, limit time.Duration) context.Context {
+func withTimeout(t *testing.T, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 func TestV2WritesToCgroupKill(t *testing.T) {
-	f := newFake(t)
+	f := newFakeCgroups(t)
 	f.write("pods/pod/cgroup.kill", "")
 	f.write("pods/pod/cgroup.procs", "")
 	k := New(Config{Unified: true, Mounts: map[string]string{"cpu": f.root, "memory": f.root}, Proc: f.root})
-	if err := k.Kill(within(t, time.Minute), "/pods/pod"); err != nil {
+	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.read("pods/pod/cgroup.kill"); got != "1" {
@@ -116,18 +116,18 @@ func TestV2WritesToCgroupKill(t *testing.T) {
 }
 
 func TestV2WithoutCgroupKill(t *testing.T) {
-	f := newFake(t)
-	victim, innocent := start(t, idle), start(t, idle)
+	f := newFakeCgroups(t)
+	victim, innocent := start(t, idleScript), start(t, idleScript)
 	f.write("pods/pod/container/cgroup.procs", victim.pid())
 	f.write("pods/pod/cgroup.freeze", "0")
 	f.write("pods/pod/cgroup.events", "populated 1\nfrozen 1\n")
 	k := New(Config{Unified: true, Mounts: map[string]string{"cpu": f.root}})
-	k.opened = func() {
+	k.onOpened = func() {
 		if got := f.read("pods/pod/cgroup.freeze"); got != "1" {
 			t.Errorf("not frozen while the processes are opened: %q", got)
 		}
 	}
-	if err := k.Kill(within(t, time.Minute), "/pods/pod"); err != nil {
+	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
 	victim.awaitEnd(t)
@@ -140,33 +140,33 @@ func TestV2WithoutCgroupKill(t *testing.T) {
 }
 
 func TestV1WithoutFreezer(t *testing.T) {
-	f := newFake(t)
-	a, b := start(t, idle), start(t, idle)
+	f := newFakeCgroups(t)
+	a, b := start(t, idleScript), start(t, idleScript)
 	f.write("pids/pods/pod/cgroup.procs", a.pid())
 	f.write("memory/pods/pod/container/cgroup.procs", a.pid()+b.pid())
 	k := New(Config{
 		Mounts: map[string]string{"pids": filepath.Join(f.root, "pids"), "memory": filepath.Join(f.root, "memory")},
 	})
-	if err := k.Kill(within(t, time.Minute), "/pods/pod"); err != nil {
+	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
 	a.awaitEnd(t)
 	b.awaitEnd(t)
 }
 
-// Between the list and the signal the process ends and its PID goes to somebody else: the PID is open, and in the
-// cgroup no more.
-func TestPIDThatLeftIsNotHit(t *testing.T) {
-	f := newFake(t)
-	stays, left := start(t, idle), start(t, idle)
+// Between the list and the signal the process leaves the cgroup, as if its PID was reused: the pidfd is open, and the
+// PID is not in the cgroup any more.
+func TestProcessThatLeftTheCgroupIsNotKilled(t *testing.T) {
+	f := newFakeCgroups(t)
+	stays, left := start(t, idleScript), start(t, idleScript)
 	f.write("pods/pod/cgroup.procs", stays.pid()+left.pid())
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
 	rounds := 0
-	k.opened = func() {
+	k.onOpened = func() {
 		rounds++
 		f.write("pods/pod/cgroup.procs", stays.pid())
 	}
-	if err := k.Kill(within(t, time.Minute), "/pods/pod"); err != nil {
+	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
 	stays.awaitEnd(t)
@@ -175,28 +175,28 @@ func TestPIDThatLeftIsNotHit(t *testing.T) {
 	}
 }
 
-func TestKillSaysWhatIsLeft(t *testing.T) {
-	f := newFake(t)
-	// Of another PID namespace: it cannot be opened.
+func TestKillReportsRemainingProcesses(t *testing.T) {
+	f := newFakeCgroups(t)
+	// A process of another PID namespace cannot be opened.
 	f.write("pods/pod/cgroup.procs", "0\n")
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
-	err := k.Kill(within(t, 50*time.Millisecond), "/pods/pod")
+	err := k.Kill(withTimeout(t, 50*time.Millisecond), "/pods/pod")
 	if !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "1 processes are left in cgroup /pods/pod") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestNeverItself(t *testing.T) {
-	f := newFake(t)
+func TestKillSparesItselfAndProcess1(t *testing.T) {
+	f := newFakeCgroups(t)
 	f.write("pods/pod/cgroup.procs", fmt.Sprintf("1\n%d\n", os.Getpid()))
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
-	if err := k.signal("/pods/pod"); err != nil {
+	if err := k.signalAll("/pods/pod"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOnlyPodsAreKilled(t *testing.T) {
+func TestCgroupsOtherThanPodsAreRefused(t *testing.T) {
 	k := New(Config{Mounts: map[string]string{"pids": t.TempDir()}})
 	for _, cgroup := range []string{"", "/", "/kubepods", "kubepods/pod", "/kubepods/../..", "/kubepods/pod/", "//"} {
 		if err := k.Kill(t.Context(), cgroup); !errors.Is(err, errNotAPod) {
@@ -208,7 +208,7 @@ func TestOnlyPodsAreKilled(t *testing.T) {
 	}
 }
 
-func TestNoCgroupNoProcesses(t *testing.T) {
+func TestMissingCgroup(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		k := New(Config{Unified: unified, Mounts: map[string]string{"freezer": t.TempDir()}})
 		if err := k.Kill(t.Context(), "/pods/gone"); err != nil {
@@ -218,7 +218,7 @@ func TestNoCgroupNoProcesses(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	f := newFake(t)
+	f := newFakeCgroups(t)
 	f.write("cg/pods/pod/cgroup.procs", "9\n")
 	f.write("cg/pods/pod/a/cgroup.procs", "3\n4\n5\n")
 	f.write("cg/pods/pod/a/nested/cgroup.procs", "6\n")
@@ -237,7 +237,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 4 is dead, 9 has ended since it was listed.
+	// 4 is a zombie, 9 has ended since it was listed.
 	if text, want := fmt.Sprint(got), "[3 (dd if) (x) D 5 (headless) D 6 (sh) S]"; text != want {
 		t.Errorf("got %s, want %s", text, want)
 	}
@@ -247,7 +247,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestUnreadableListIsAnError(t *testing.T) {
-	f := newFake(t)
+	f := newFakeCgroups(t)
 	f.write("pods/pod/cgroup.procs", "12\nwhat\n")
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
 	if _, err := k.Processes("/pods/pod"); err == nil || !strings.Contains(err.Error(), "cgroup.procs") {
