@@ -1,13 +1,8 @@
-// Package netutil keeps the iptables chains that the agent makes for others. The agent itself needs none of them:
+// Package netutil creates and maintains the iptables chains that other components need:
 //
-//   - KUBE-IPTABLES-HINT in the mangle table shows other components whether the host uses iptables-legacy or
-//     iptables-nft;
-//   - KUBE-FIREWALL in the filter table drops packets to 127.0.0.0/8 from elsewhere, which route_localnet would let in
-//     (kubernetes issue 90259). kube-proxy makes an identical rule; the two must not differ.
-//
-// Composition, if MakeIPTablesUtilChains is set, in a goroutine:
-//
-//	netutil.Run(ctx)
+//   - KUBE-IPTABLES-HINT in the mangle table exists in the variant that the host uses, iptables-legacy or iptables-nft;
+//   - KUBE-FIREWALL in the filter table drops packets to 127.0.0.0/8 from other hosts, which route_localnet would let
+//     pass (kubernetes issue 90259). kube-proxy creates an identical rule; the two must not differ.
 package netutil
 
 import (
@@ -33,52 +28,52 @@ const (
 	monitorPeriod                = time.Minute
 )
 
-// table is one IP family's tables on this host.
-type table interface {
+// chains creates chains and rules of one IP family.
+type chains interface {
 	EnsureChain(table iptables.Table, chain iptables.Chain) (bool, error)
 	EnsureRule(position iptables.RulePosition, table iptables.Table, chain iptables.Chain, args ...string) (bool, error)
 	IsIPv6() bool
 }
 
-// family can also notice that somebody flushed its tables.
-type family interface {
-	table
+// monitoredChains also reports that the tables were flushed.
+type monitoredChains interface {
+	chains
 	Protocol() iptables.Protocol
 	Monitor(canary iptables.Chain, tables []iptables.Table, reload func(), interval time.Duration, stop <-chan struct{})
 }
 
-// Run makes the chains in every IP family of this host and makes them anew when they are flushed. It returns when ctx
-// has ended; the chains stay, only the canaries are removed. Failure is logged and costs nothing but the chains.
+// Run creates the chains in every IP family of this host, and creates them again after a flush. It returns when ctx has
+// ended; the chains stay, only the canaries are removed. It logs errors; the agent works without the chains.
 func Run(ctx context.Context) {
-	families := map[v1.IPFamily]family{}
+	families := map[v1.IPFamily]monitoredChains{}
 	for name, client := range iptables.NewBestEffort() {
 		families[name] = client
 	}
-	run(ctx, families)
+	runFamilies(ctx, families)
 }
 
-func run(ctx context.Context, families map[v1.IPFamily]family) {
+func runFamilies(ctx context.Context, families map[v1.IPFamily]monitoredChains) {
 	logger := klog.FromContext(ctx)
 	if len(families) == 0 {
-		// Expected where there is only nftables: then nobody else uses iptables either.
+		// Expected on a host that has only nftables, where no other component uses iptables either.
 		logger.Info("No iptables support on this system; not creating the KUBE-IPTABLES-HINT chain")
 		return
 	}
-	var watching sync.WaitGroup
+	var monitors sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
 		if err := ensure(f); err != nil {
-			logger.Error(err, "Failed to initialize iptables rules; some functionality may be missing.",
+			logger.Error(err, "Failed to initialize iptables rules; some functionality may be missing",
 				"protocol", f.Protocol())
 			continue
 		}
-		logger.Info("Initialized iptables rules.", "protocol", f.Protocol())
-		watching.Go(func() { watch(ctx, f) })
+		logger.Info("Initialized iptables rules", "protocol", f.Protocol())
+		monitors.Go(func() { monitor(ctx, f) })
 	}
-	watching.Wait()
+	monitors.Wait()
 }
 
-func watch(ctx context.Context, f family) {
+func monitor(ctx context.Context, f monitoredChains) {
 	tables := []iptables.Table{iptables.TableMangle, iptables.TableNAT, iptables.TableFilter}
 	f.Monitor(canary, tables, func() {
 		if err := ensure(f); err != nil {
@@ -87,8 +82,8 @@ func watch(ctx context.Context, f family) {
 	}, monitorPeriod, ctx.Done())
 }
 
-// ensure makes what is missing. It may be repeated.
-func ensure(t table) error {
+// ensure creates what is missing. It is idempotent.
+func ensure(t chains) error {
 	if _, err := t.EnsureChain(iptables.TableMangle, HintChain); err != nil {
 		return fmt.Errorf("iptables hint chain: %w", err)
 	}
@@ -98,7 +93,7 @@ func ensure(t table) error {
 	return ensureFirewall(t)
 }
 
-func ensureFirewall(t table) error {
+func ensureFirewall(t chains) error {
 	if _, err := t.EnsureChain(iptables.TableFilter, FirewallChain); err != nil {
 		return fmt.Errorf("chain %s: %w", FirewallChain, err)
 	}

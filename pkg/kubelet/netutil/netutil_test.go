@@ -17,8 +17,8 @@ import (
 	iptablestest "k8s.io/kubernetes/pkg/util/iptables/testing"
 )
 
-// host is one family that notices a flush when told so.
-type host struct {
+// fakeHost is one IP family. A send to flush reports a flush of its tables.
+type fakeHost struct {
 	*iptablestest.FakeIPTables
 	flush    chan struct{}
 	mu       sync.Mutex
@@ -27,11 +27,11 @@ type host struct {
 	watched  []iptables.Table
 }
 
-func newHost(f *iptablestest.FakeIPTables) *host {
-	return &host{FakeIPTables: f, flush: make(chan struct{}), failures: map[string]error{}}
+func newFakeHost(f *iptablestest.FakeIPTables) *fakeHost {
+	return &fakeHost{FakeIPTables: f, flush: make(chan struct{}), failures: map[string]error{}}
 }
 
-func (h *host) note(call string) error {
+func (h *fakeHost) record(call string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, call)
@@ -43,23 +43,23 @@ func (h *host) note(call string) error {
 	return nil
 }
 
-func (h *host) EnsureChain(table iptables.Table, chain iptables.Chain) (bool, error) {
-	if err := h.note(fmt.Sprintf("chain %s %s", table, chain)); err != nil {
+func (h *fakeHost) EnsureChain(table iptables.Table, chain iptables.Chain) (bool, error) {
+	if err := h.record(fmt.Sprintf("chain %s %s", table, chain)); err != nil {
 		return false, err
 	}
 	return h.FakeIPTables.EnsureChain(table, chain)
 }
 
-func (h *host) EnsureRule(
+func (h *fakeHost) EnsureRule(
 	position iptables.RulePosition, table iptables.Table, chain iptables.Chain, args ...string,
 ) (bool, error) {
-	if err := h.note(fmt.Sprintf("rule %s %s %s %s", position, table, chain, strings.Join(args, " "))); err != nil {
+	if err := h.record(fmt.Sprintf("rule %s %s %s %s", position, table, chain, strings.Join(args, " "))); err != nil {
 		return false, err
 	}
 	return h.FakeIPTables.EnsureRule(position, table, chain, args...)
 }
 
-func (h *host) Monitor(
+func (h *fakeHost) Monitor(
 	_ iptables.Chain, tables []iptables.Table, reload func(), _ time.Duration, stop <-chan struct{},
 ) {
 	h.watched = tables
@@ -75,7 +75,7 @@ func (h *host) Monitor(
 
 var hint = "chain mangle KUBE-IPTABLES-HINT"
 
-// rulesV4 are stock's, in stock's order: kube-proxy makes the same ones.
+// rulesV4 are stock's, in stock's order: kube-proxy creates the same ones.
 var rulesV4 = []string{
 	hint,
 	"chain filter KUBE-FIREWALL",
@@ -87,8 +87,8 @@ var rulesV4 = []string{
 }
 
 func TestEnsure(t *testing.T) {
-	v4, v6 := newHost(iptablestest.NewFake()), newHost(iptablestest.NewIPv6Fake())
-	for _, h := range []*host{v4, v6} {
+	v4, v6 := newFakeHost(iptablestest.NewFake()), newFakeHost(iptablestest.NewIPv6Fake())
+	for _, h := range []*fakeHost{v4, v6} {
 		if err := ensure(h); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestEnsure(t *testing.T) {
 
 func TestEnsureStopsAtFirstFailure(t *testing.T) {
 	for i, call := range rulesV4 {
-		h := newHost(iptablestest.NewFake())
+		h := newFakeHost(iptablestest.NewFake())
 		h.failures[call] = errors.New("iptables: resource problem")
 		if err := ensure(h); err == nil || !strings.Contains(err.Error(), "resource problem") {
 			t.Errorf("%s: error %v", call, err)
@@ -116,13 +116,13 @@ func TestEnsureStopsAtFirstFailure(t *testing.T) {
 
 func TestRunRestoresAfterFlushAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v4, broken := newHost(iptablestest.NewFake()), newHost(iptablestest.NewIPv6Fake())
+		v4, broken := newFakeHost(iptablestest.NewFake()), newFakeHost(iptablestest.NewIPv6Fake())
 		broken.failures["chain"] = errors.New("no")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			run(ctx, map[v1.IPFamily]family{v1.IPv4Protocol: v4, v1.IPv6Protocol: broken})
+			runFamilies(ctx, map[v1.IPFamily]monitoredChains{v1.IPv4Protocol: v4, v1.IPv6Protocol: broken})
 		}()
 		v4.flush <- struct{}{}
 		synctest.Wait()
@@ -140,4 +140,4 @@ func TestRunRestoresAfterFlushAndStops(t *testing.T) {
 	})
 }
 
-func TestRunWithoutIPTables(t *testing.T) { run(t.Context(), nil) }
+func TestRunWithoutIPTables(t *testing.T) { runFamilies(t.Context(), nil) }

@@ -1,5 +1,5 @@
-// Package paths names every directory and file the agent keeps on disk. The names are stock's, because either kubelet
-// must be able to take a node over from the other; what is ours alone lies under Layout.Own.
+// Package paths has the paths of all directories and files of the agent. The names are stock's, so that either kubelet
+// can take a node over from the other; what only this agent has is below Layout.Own.
 package paths
 
 import (
@@ -26,13 +26,13 @@ func (l Layout) Root() string { return l.root }
 // PodLogs is the directory under which the runtime writes container logs.
 func (l Layout) PodLogs() string { return l.podLogs }
 
-// Own is where the agent keeps state that stock does not know.
+// Own is the directory of state that stock does not have.
 func (l Layout) Own() string { return filepath.Join(l.root, "plimsoll") }
 
-// Terminations holds one file per pod that the agent has begun to stop.
+// Terminations has one file for each pod whose termination has begun.
 func (l Layout) Terminations() string { return filepath.Join(l.Own(), "terminations") }
 
-// Pods holds one directory per pod UID.
+// Pods has one directory for each pod UID.
 func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }
 
 // Plugins is where volume plugins keep their global data.
@@ -43,7 +43,7 @@ func (l Layout) Plugins() string {
 // Plugin is the directory of one volume plugin.
 func (l Layout) Plugin(name string) string { return filepath.Join(l.Plugins(), name) }
 
-// PluginsRegistry is watched for the sockets of plugins that register themselves.
+// PluginsRegistry is the directory in which plugins register themselves by a socket.
 func (l Layout) PluginsRegistry() string {
 	return filepath.Join(l.root, kubeletconfig.DefaultKubeletPluginsRegistrationDirName)
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// Nodes answers what is known of the own node.
+// Nodes returns the Node of this agent.
 type Nodes interface {
 	Name() types.NodeName
-	// Lookup fails if the API server's node is not known here.
+	// Lookup returns the API server's Node, with an error if it has not been received.
 	Lookup(ctx context.Context) (*v1.Node, error)
-	// Node falls back to a description of the node.
+	// Node is Lookup, or else the Node that the agent would register.
 	Node(ctx context.Context) (*v1.Node, error)
 }
 
-// Secrets answers from the pods' registered secrets.
+// Secrets returns secrets of registered pods.
 type Secrets interface {
 	GetSecret(namespace, name string) (*v1.Secret, error)
 }
 
-// ConfigMaps answers from the pods' registered config maps.
+// ConfigMaps returns config maps of registered pods.
 type ConfigMaps interface {
 	GetConfigMap(namespace, name string) (*v1.ConfigMap, error)
 }
 
-// Tokens makes service account tokens and keeps them until they need a refresh.
+// Tokens requests service account tokens and caches them until they need a refresh.
 type Tokens interface {
 	GetServiceAccountToken(
 		namespace, name string, tr *authenticationv1.TokenRequest,
@@ -43,22 +43,22 @@ type Tokens interface {
 	DeleteServiceAccountToken(podUID types.UID)
 }
 
-// TrustBundles answers from the ClusterTrustBundles (KEP-3257).
+// TrustBundles returns the content of ClusterTrustBundles (KEP-3257).
 type TrustBundles interface {
 	GetTrustAnchorsByName(name string, allowMissing bool) ([]byte, error)
 	GetTrustAnchorsBySigner(signer string, selector *metav1.LabelSelector, allowMissing bool) ([]byte, error)
 }
 
-// PodCertificates holds the certificates issued for pods (KEP-4317): key and chain.
+// PodCertificates returns key and chain of certificates that were issued for pods (KEP-4317).
 type PodCertificates interface {
 	GetPodCertificateCredentialBundle(
 		ctx context.Context, namespace, podName, podUID, volumeName string, sourceIndex int,
 	) ([]byte, []byte, error)
 }
 
-// Objects are the sources of what volumes are filled with.
+// Objects are the sources of the content of volumes.
 type Objects struct {
-	// Secrets and ConfigMaps are nil in standalone mode: such volumes then fail with a reason.
+	// Secrets and ConfigMaps are nil in standalone mode, in which such volumes fail with an error.
 	Secrets         Secrets
 	ConfigMaps      ConfigMaps
 	Tokens          Tokens
@@ -73,7 +73,7 @@ type Mounts struct {
 	Subpather subpath.Interface
 }
 
-// Config is what a Host is made of. Everything is required unless its comment says otherwise.
+// Config is the configuration of a Host. All fields are required unless noted otherwise.
 type Config struct {
 	Layout paths.Layout
 	// Client is nil in standalone mode.
@@ -82,8 +82,8 @@ type Config struct {
 	Recorder record.EventRecorder
 	Mounts   Mounts
 	Objects  Objects
-	// StorageError keeps the node from becoming Ready while its argument is not nil.
+	// StorageError sets the storage error; the node is not Ready while it is not nil.
 	StorageError func(error)
-	// Stopped ends waiting for caches; nil means never.
+	// Stopped ends the wait for caches; may be nil.
 	Stopped <-chan struct{}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/nfs"
 )
 
-// TestCSIPluginWithoutAPIServer: the plugin asks the host for everything at once.
+// TestCSIPluginWithoutAPIServer: the plugin calls the host during its initialization.
 func TestCSIPluginWithoutAPIServer(t *testing.T) {
 	var storage []error
 	h := newHost(t, func(c *Config) {

@@ -4,11 +4,17 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/volume"
+	"k8s.io/kubernetes/pkg/volume/util/hostutil"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
 )
 
 var (
@@ -16,14 +22,14 @@ var (
 	_ volume.KubeletVolumeHost = (*Host)(nil)
 )
 
-// Host is the agent as volume plugins see it. It is safe for concurrent use.
+// Host implements the interfaces of the volume library. It is safe for concurrent use.
 type Host struct {
 	cfg     Config
 	plugins volume.VolumePluginMgr
 	drivers csiDrivers
 }
 
-// csiDrivers watches CSIDriver objects. All fields are nil in standalone mode.
+// csiDrivers has the informer of CSIDriver objects. All fields are nil in standalone mode.
 type csiDrivers struct {
 	factory informers.SharedInformerFactory
 	lister  storagelisters.CSIDriverLister
@@ -46,7 +52,8 @@ func newCSIDrivers(cfg Config) csiDrivers {
 }
 
 // InitPlugins initializes the plugins with this host and returns their manager. prober finds further plugins while the
-// agent runs; nil means none. Call it once, when everything in Config works. The error names every plugin that failed.
+// agent runs; it may be nil. InitPlugins may be called once, when Config is complete. The error names every plugin that
+// failed.
 func (h *Host) InitPlugins(
 	plugins []volume.VolumePlugin, prober volume.DynamicPluginProber,
 ) (*volume.VolumePluginMgr, error) {
@@ -56,25 +63,67 @@ func (h *Host) InitPlugins(
 	return &h.plugins, nil
 }
 
-// SetKubeletError is how the CSI plugin keeps the node NotReady until its CSINode object is there; nil lifts that.
+// SetKubeletError sets the storage error. The CSI plugin calls it so that the node is not Ready before the CSINode
+// object exists; nil removes the error.
 func (h *Host) SetKubeletError(err error) { h.cfg.StorageError(err) }
 
-// GetInformerFactory watches CSIDriver objects; nil in standalone mode.
+// GetInformerFactory returns the factory of the CSIDriver informer; nil in standalone mode.
 func (h *Host) GetInformerFactory() informers.SharedInformerFactory { return h.drivers.factory }
 
 // CSIDriverLister lists the CSIDriver objects; nil in standalone mode.
 func (h *Host) CSIDriverLister() storagelisters.CSIDriverLister { return h.drivers.lister }
 
-// CSIDriversSynced says whether CSIDriverLister is complete; nil in standalone mode.
+// CSIDriversSynced returns whether CSIDriverLister is complete; nil in standalone mode.
 func (h *Host) CSIDriversSynced() cache.InformerSynced { return h.drivers.synced }
 
-// WaitForCacheSync blocks until the CSIDriver objects are known or the agent stops.
+// WaitForCacheSync blocks until the CSIDriver objects are listed or the agent stops.
 func (h *Host) WaitForCacheSync() error {
 	if h.drivers.synced == nil {
 		return errors.New("CSIDriver objects are not watched: there is no API server")
 	}
 	if !cache.WaitForCacheSync(h.cfg.Stopped, h.drivers.synced) {
-		return errors.New("the agent stopped before the CSIDriver objects were known")
+		return errors.New("the agent stopped before the CSIDriver objects were listed")
 	}
 	return nil
+}
+
+// GetKubeClient is nil in standalone mode.
+func (h *Host) GetKubeClient() clientset.Interface { return h.cfg.Client }
+
+// GetMounter mounts and unmounts on the host.
+func (h *Host) GetMounter() mount.Interface { return h.cfg.Mounts.Mounter }
+
+// GetHostUtil inspects files and devices of the host.
+func (h *Host) GetHostUtil() hostutil.HostUtils { return h.cfg.Mounts.HostUtil }
+
+// GetSubpather prepares subPath mounts, which symbolic links cannot redirect.
+func (h *Host) GetSubpather() subpath.Interface { return h.cfg.Mounts.Subpather }
+
+// GetEventRecorder publishes events.
+func (h *Host) GetEventRecorder() record.EventRecorder { return h.cfg.Recorder }
+
+// GetPluginDir is where a plugin keeps data of its own.
+func (h *Host) GetPluginDir(plugin string) string { return h.cfg.Layout.Plugin(plugin) }
+
+// GetVolumeDevicePluginDir is where a plugin maps block volumes globally.
+func (h *Host) GetVolumeDevicePluginDir(plugin string) string {
+	return h.cfg.Layout.VolumeDevicePlugin(plugin)
+}
+
+// GetPodsDir holds one directory per pod UID.
+func (h *Host) GetPodsDir() string { return h.cfg.Layout.Pods() }
+
+// GetPodVolumeDir is where a plugin mounts one volume of a pod. The plugin's name comes escaped.
+func (h *Host) GetPodVolumeDir(pod types.UID, plugin, volume string) string {
+	return h.cfg.Layout.PodVolume(pod, plugin, volume)
+}
+
+// GetPodPluginDir is where a plugin keeps data of one pod.
+func (h *Host) GetPodPluginDir(pod types.UID, plugin string) string {
+	return h.cfg.Layout.PodPlugin(pod, plugin)
+}
+
+// GetPodVolumeDeviceDir is where a plugin maps the block volumes of a pod.
+func (h *Host) GetPodVolumeDeviceDir(pod types.UID, plugin string) string {
+	return h.cfg.Layout.PodVolumeDevice(pod, plugin)
 }

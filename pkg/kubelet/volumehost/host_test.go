@@ -42,7 +42,7 @@ func (f fakeNodes) Node(context.Context) (*v1.Node, error) {
 	return &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}}, nil
 }
 
-// fakeObjects answers with its arguments.
+// fakeObjects returns its arguments.
 type fakeObjects struct{ deleted []types.UID }
 
 func (fakeObjects) GetSecret(namespace, name string) (*v1.Secret, error) {
@@ -182,7 +182,7 @@ func TestInitPluginsNamesFailures(t *testing.T) {
 	}
 }
 
-func TestNodeQuestions(t *testing.T) {
+func TestNodeMethods(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "a"}}}
 	node.Status.VolumesAttached = []v1.AttachedVolume{{Name: "v", DevicePath: "/dev/x"}}
 	h := newHost(t, func(c *Config) { c.Nodes = fakeNodes{node: node} })
@@ -210,7 +210,7 @@ func TestNodeQuestions(t *testing.T) {
 	}
 }
 
-func TestObjectsArePassedOn(t *testing.T) {
+func TestObjects(t *testing.T) {
 	h := newHost(t)
 	if s, err := h.GetSecretFunc()("ns", "s"); err != nil || s.Namespace != "ns" || s.Name != "s" {
 		t.Errorf("secret %v, error %v", s, err)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The interfaces of the volume library carry no context. None of the look-ups here waits for the API server; a
-// description of the node, in standalone mode or before it is registered, asks the runtime, whose client has time-outs.
+// The interfaces of the volume library have no context. The methods here do not wait for the API server. In standalone
+// mode and before registration Node queries the runtime, whose client has timeouts.
 
 // GetNodeName is the name of the Node object.
 func (h *Host) GetNodeName() types.NodeName { return h.cfg.Nodes.Name() }
@@ -34,7 +34,7 @@ func (h *Host) GetNodeLabels() (map[string]string, error) {
 	return node.Labels, nil
 }
 
-// GetAttachedVolumesFromNodeStatus maps what the attach/detach controller has attached to the paths of the devices.
+// GetAttachedVolumesFromNodeStatus maps the volumes that the attach/detach controller has attached to device paths.
 func (h *Host) GetAttachedVolumesFromNodeStatus() (map[v1.UniqueVolumeName]string, error) {
 	node, err := h.lookup()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 var errStandalone = errors.New("not supported due to running kubelet in standalone mode")
 
-// GetSecretFunc returns how to read a secret of a registered pod. In standalone mode reading fails.
+// GetSecretFunc returns a function that reads a secret of a registered pod. In standalone mode it returns an error.
 func (h *Host) GetSecretFunc() func(namespace, name string) (*v1.Secret, error) {
 	if h.cfg.Objects.Secrets == nil {
 		return func(string, string) (*v1.Secret, error) { return nil, errStandalone }
@@ -20,7 +20,8 @@ func (h *Host) GetSecretFunc() func(namespace, name string) (*v1.Secret, error) 
 	return h.cfg.Objects.Secrets.GetSecret
 }
 
-// GetConfigMapFunc returns how to read a config map of a registered pod. In standalone mode reading fails.
+// GetConfigMapFunc returns a function that reads a config map of a registered pod. In standalone mode it returns an
+// error.
 func (h *Host) GetConfigMapFunc() func(namespace, name string) (*v1.ConfigMap, error) {
 	if h.cfg.Objects.ConfigMaps == nil {
 		return func(string, string) (*v1.ConfigMap, error) { return nil, errStandalone }
@@ -28,14 +29,15 @@ func (h *Host) GetConfigMapFunc() func(namespace, name string) (*v1.ConfigMap, e
 	return h.cfg.Objects.ConfigMaps.GetConfigMap
 }
 
-// GetServiceAccountTokenFunc returns how to get a token for a service account; it is cached until it needs a refresh.
+// GetServiceAccountTokenFunc returns a function that requests a token of a service account, or returns the cached one
+// until it needs a refresh.
 func (h *Host) GetServiceAccountTokenFunc() func(
 	namespace, name string, tr *authenticationv1.TokenRequest,
 ) (*authenticationv1.TokenRequest, error) {
 	return h.cfg.Objects.Tokens.GetServiceAccountToken
 }
 
-// DeleteServiceAccountTokenFunc returns how to forget the tokens of a pod.
+// DeleteServiceAccountTokenFunc returns a function that deletes the cached tokens of a pod.
 func (h *Host) DeleteServiceAccountTokenFunc() func(pod types.UID) {
 	return h.cfg.Objects.Tokens.DeleteServiceAccountToken
 }

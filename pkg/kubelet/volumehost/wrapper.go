@@ -8,8 +8,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume"
 )
 
-// NewWrapperMounter mounts the volume that another volume is made of: secrets, config maps and the like live in an
-// emptyDir. The caller's volume is not modified.
+// NewWrapperMounter returns a mounter for the volume inside another volume: secrets, config maps and the like are in an
+// emptyDir. It does not modify the caller's volume.
 func (h *Host) NewWrapperMounter(volName string, spec volume.Spec, pod *v1.Pod) (volume.Mounter, error) {
 	wrapped := wrap(volName, spec)
 	plugin, err := h.plugins.FindPluginBySpec(wrapped)
@@ -24,7 +24,7 @@ func (h *Host) NewWrapperMounter(volName string, spec volume.Spec, pod *v1.Pod) 
 	return mounter, nil
 }
 
-// NewWrapperUnmounter undoes NewWrapperMounter.
+// NewWrapperUnmounter returns the unmounter for a volume of NewWrapperMounter.
 func (h *Host) NewWrapperUnmounter(volName string, spec volume.Spec, podUID types.UID) (volume.Unmounter, error) {
 	wrapped := wrap(volName, spec)
 	plugin, err := h.plugins.FindPluginBySpec(wrapped)
@@ -34,8 +34,8 @@ func (h *Host) NewWrapperUnmounter(volName string, spec volume.Spec, podUID type
 	return plugin.NewUnmounter(wrapped.Name(), podUID)
 }
 
-// wrap names the inner volume. The prefix is on disk, for instance in the names of the metadata directories of
-// emptyDir.
+// wrap returns the spec of the inner volume with its name. The prefix is stored on disk, for example in the names of
+// the metadata directories of emptyDir.
 func wrap(volName string, spec volume.Spec) *volume.Spec {
 	if spec.Volume != nil {
 		inner := *spec.Volume
