@@ -21,12 +21,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// ContainerResources is the part of the container manager that knows allocations and cgroups.
+// ContainerResources returns allocations and cgroups; the container manager implements it.
 type ContainerResources interface {
 	// GetResources returns the devices, mounts, environment, annotations and CDI devices that device plugins and DRA
 	// drivers allocated to the container when the pod was admitted. The result belongs to the caller.
 	GetResources(ctx context.Context, pod *v1.Pod, container *v1.Container) (*kubecontainer.RunContainerOptions, error)
-	// NewPodContainerManager returns the view on pod cgroups; a no-op one when there are no cgroups per QoS class.
+	// NewPodContainerManager returns the manager of pod cgroups; a no-op one without cgroups per QoS class.
 	NewPodContainerManager() cm.PodContainerManager
 }
 
@@ -36,20 +36,20 @@ type DynamicResources interface {
 	UnprepareDynamicResources(ctx context.Context, pod *v1.Pod) error
 }
 
-// Volumes is the part of the volume manager that knows what is mounted.
+// Volumes returns mounted volumes; the volume manager implements it.
 type Volumes interface {
-	// GetMountedVolumesForPod returns the mounted volumes by the name they have in the pod. The map belongs to the caller.
+	// GetMountedVolumesForPod returns the mounted volumes by their name in the pod. The map belongs to the caller.
 	GetMountedVolumesForPod(podName volumetypes.UniquePodName) kubecontainer.VolumeMap
-	// GetExtraSupplementalGroupsForPod returns the groups that annotations on the pod's persistent volumes ask for.
+	// GetExtraSupplementalGroupsForPod returns the groups in annotations of the pod's persistent volumes.
 	GetExtraSupplementalGroupsForPod(pod *v1.Pod) []int64
 }
 
-// PodDNS makes the DNS configuration of a pod from its policy and the node's resolv.conf.
+// PodDNS computes the DNS configuration of a pod from its policy and the node's resolv.conf.
 type PodDNS interface {
 	GetPodDNS(ctx context.Context, pod *v1.Pod) (*runtimeapi.DNSConfig, error)
 }
 
-// UserNamespaces hands out ID ranges to pods with hostUsers: false. The same pod gets the same range again.
+// UserNamespaces allocates ID ranges to pods with hostUsers: false. Repeated calls return the same range for a pod.
 type UserNamespaces interface {
 	GetOrCreateUserNamespaceMappings(
 		logger klog.Logger, pod *v1.Pod, runtimeHandler string,
@@ -67,23 +67,23 @@ type Services interface {
 	List(selector labels.Selector) ([]*v1.Service, error)
 }
 
-// ConfigMaps gets a ConfigMap that a registered pod refers to. The result is shared: read only.
+// ConfigMaps returns a ConfigMap to which a registered pod refers. The result is shared and must not be modified.
 type ConfigMaps interface {
 	GetConfigMap(namespace, name string) (*v1.ConfigMap, error)
 }
 
-// Secrets gets a Secret that a registered pod refers to. The result is shared: read only.
+// Secrets returns a Secret to which a registered pod refers. The result is shared and must not be modified.
 type Secrets interface {
 	GetSecret(namespace, name string) (*v1.Secret, error)
 }
 
-// HostFiles looks at paths in the host's mount namespace.
+// HostFiles inspects paths in the host's mount namespace.
 type HostFiles interface {
 	PathExists(path string) (bool, error)
 	GetMode(path string) (os.FileMode, error)
 }
 
-// Subpaths makes sub-paths of volumes usable without letting a pod leave the volume through symbolic links.
+// Subpaths prepares sub-paths of volumes such that symbolic links cannot lead outside the volume.
 type Subpaths interface {
 	SafeMakeDir(subdir string, base string, perm os.FileMode) error
 	PrepareSafeSubpath(subPath subpath.Subpath) (newHostPath string, cleanupAction func(), err error)
@@ -94,14 +94,14 @@ type BlockDevices interface {
 	IsSymlinkExist(path string) (bool, error)
 }
 
-// Config is what a Helper works with. Fields are required unless they say otherwise. Optional interface fields must be
-// nil interfaces when absent, not interfaces that hold a nil pointer.
+// Config is the configuration of a Helper. All fields are required unless noted otherwise. Optional interface fields
+// must be nil interfaces when absent, not interfaces that hold a nil pointer.
 type Config struct {
 	Layout   paths.Layout
 	Features Features
 	// ClusterDomain is the DNS domain of the cluster; empty is allowed and leaves pods' FQDN ending in "svc.".
 	ClusterDomain string
-	// NodeIPs are those given by --node-ip, empty when none; the family of the first one comes first in pod IP lists.
+	// NodeIPs are those of --node-ip, may be empty; the family of the first one comes first in lists of pod IPs.
 	NodeIPs []net.IP
 
 	Resources        ContainerResources
@@ -111,35 +111,36 @@ type Config struct {
 	UserNamespaces   UserNamespaces
 	HostFiles        HostFiles
 	Subpaths         Subpaths
-	// BlockDevices is optional; the default looks at the host.
+	// BlockDevices is optional; the default inspects the host.
 	BlockDevices BlockDevices
 
-	// RuntimeClasses is nil without an API server; then no runtime handler is taken to support recursive read-only mounts.
+	// RuntimeClasses is nil without an API server; then no runtime handler supports recursive read-only mounts.
 	RuntimeClasses RuntimeClasses
-	// RuntimeHandlers returns what the runtime reported last, empty before that and for old runtimes.
+	// RuntimeHandlers returns what the runtime reported last; it is empty before, and for old runtimes.
 	RuntimeHandlers func() []kubecontainer.RuntimeHandler
 
-	// Services is nil without an API server: pods then get no service variables.
+	// Services is nil without an API server; then pods have no service variables.
 	Services Services
-	// ServicesSynced tells whether the services were listed at least once. It may be nil if Services is nil.
+	// ServicesSynced returns whether the services were listed at least once. It may be nil if Services is nil.
 	ServicesSynced func() bool
 	// ConfigMaps and Secrets are nil without an API server; containers that need one then fail to start.
 	ConfigMaps ConfigMaps
 	Secrets    Secrets
 
-	// Node returns the Node object, or the one the agent would register when there is none yet.
+	// Node returns the Node object, or the one that the agent would register if there is none yet.
 	Node func(ctx context.Context) (*v1.Node, error)
 	// HostIPs returns the node's addresses, primary family first.
 	HostIPs func(ctx context.Context) ([]net.IP, error)
 
-	// RequestPodReinspect asks the PLEG to look at the pod again on its next relist. It may be called before the PLEG
+	// RequestPodReinspect requests that the PLEG inspects the pod in its next relist. It may be called before the PLEG
 	// exists.
 	RequestPodReinspect func(uid types.UID)
-	// PodCPUAndMemoryStats asks the stats provider for the latest usage of one pod.
+	// PodCPUAndMemoryStats returns the latest usage of one pod from the stats provider.
 	PodCPUAndMemoryStats func(
 		ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus,
 	) (*statsapi.PodStats, error)
-	// OnPodSandboxReady is called between sandbox and first container; see SandboxReady. Its error is only logged.
+	// OnPodSandboxReady is called after the sandbox is ready and before the first container is created; see SandboxReady.
+	// Its error is only logged.
 	OnPodSandboxReady func(ctx context.Context, pod *v1.Pod) error
 }
 

@@ -15,11 +15,11 @@ const (
 	readOnlyDevicePermissions = "r"
 )
 
-// blockDevices returns the raw block volumes of the container. A volume that is not mapped (yet) is left out.
+// blockDevices returns the raw block volumes of the container, without those that are not mapped yet.
 func (h *Helper) blockDevices(logger klog.Logger, req request) ([]kubecontainer.DeviceInfo, error) {
 	var devices []kubecontainer.DeviceInfo
-	for _, want := range req.container.VolumeDevices {
-		device, err := h.blockDevice(logger, req, want)
+	for _, spec := range req.container.VolumeDevices {
+		device, err := h.blockDevice(logger, req, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -30,15 +30,15 @@ func (h *Helper) blockDevices(logger klog.Logger, req request) ([]kubecontainer.
 	return devices, nil
 }
 
-func (h *Helper) blockDevice(logger klog.Logger, req request, want v1.VolumeDevice) (*kubecontainer.DeviceInfo, error) {
-	if !filepath.IsAbs(want.DevicePath) {
-		return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", want.DevicePath)
+func (h *Helper) blockDevice(logger klog.Logger, req request, spec v1.VolumeDevice) (*kubecontainer.DeviceInfo, error) {
+	if !filepath.IsAbs(spec.DevicePath) {
+		return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", spec.DevicePath)
 	}
-	volume, known := req.volumes[want.Name]
+	volume, known := req.volumes[spec.Name]
 	if !known || volume.BlockVolumeMapper == nil {
 		logger.Error(nil, "Block volume cannot be satisfied for container, because the volume is missing or the volume "+
-			"mapper is nil", "containerName", req.container.Name, "device", want)
-		return nil, fmt.Errorf("cannot find volume %q to pass into container %q", want.Name, req.container.Name)
+			"mapper is nil", "containerName", req.container.Name, "device", spec)
+		return nil, fmt.Errorf("cannot find volume %q to pass into container %q", spec.Name, req.container.Name)
 	}
 	link := filepath.Join(volume.BlockVolumeMapper.GetPodDeviceMapPath())
 	mapped, err := h.cfg.BlockDevices.IsSymlinkExist(link)
@@ -51,5 +51,5 @@ func (h *Helper) blockDevice(logger klog.Logger, req request, want v1.VolumeDevi
 	}
 	logger.V(4).Info("Device will be attached to container in the corresponding path on host",
 		"containerName", req.container.Name, "path", link)
-	return &kubecontainer.DeviceInfo{PathOnHost: link, PathInContainer: want.DevicePath, Permissions: permissions}, nil
+	return &kubecontainer.DeviceInfo{PathOnHost: link, PathInContainer: spec.DevicePath, Permissions: permissions}, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
 )
 
-// outcome is everything that can be seen of one call.
+// outcome is every visible effect of one call.
 type outcome struct {
 	Options  *kubecontainer.RunContainerOptions
 	Error    string
@@ -31,12 +31,12 @@ type outcome struct {
 	Made     []string
 }
 
-// TestSameAsStock gives random pods to both kubelets: options, error texts, hosts file, sub-path calls and directories
-// are the same.
-func TestSameAsStock(t *testing.T) { compareMany(t) }
+// TestSameAsStock compares both kubelets on random pods: options, error texts, hosts file, sub-path calls and
+// directories are the same.
+func TestSameAsStock(t *testing.T) { compareRandomPods(t) }
 
-// TestSameAsStockWithoutFeatures does so with every gate off that matters here. Some are locked since; an older version
-// is emulated.
+// TestSameAsStockWithoutFeatures compares with every relevant gate off. Some gates are locked; an older version is
+// emulated.
 func TestSameAsStockWithoutFeatures(t *testing.T) {
 	gate := utilfeature.DefaultFeatureGate
 	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, gate, version.MustParse("1.32"))
@@ -44,11 +44,11 @@ func TestSameAsStockWithoutFeatures(t *testing.T) {
 	if got := containerspec.FeaturesFrom(gate); got != (containerspec.Features{}) {
 		t.Fatalf("still on: %+v", got)
 	}
-	compareMany(t)
+	compareRandomPods(t)
 }
 
-// compareMany compares with and without what makes containers fail, so that both kinds are plenty.
-func compareMany(t *testing.T) {
+// compareRandomPods compares with and without what makes containers fail, so that both are frequent.
+func compareRandomPods(t *testing.T) {
 	for name, faults := range map[string]bool{"anything": true, "mostly valid": false} {
 		t.Run(name, func(t *testing.T) {
 			var tried, started int
@@ -60,13 +60,13 @@ func compareMany(t *testing.T) {
 			})
 			t.Logf("%d of %d containers could be started", started, tried)
 			if !faults && started*4 < tried {
-				t.Errorf("only %d of %d containers could be started: the comparison says little", started, tried)
+				t.Errorf("only %d of %d containers could be started, too few for the comparison", started, tried)
 			}
 		})
 	}
 }
 
-// compareOnce tells whether the container could be started.
+// compareOnce returns whether the container could be started.
 func compareOnce(t *testing.T, rt *rapid.T, faults bool) bool {
 	w := richWorld(t)
 	w.nodeIPs = drawNodeIPs(rt)
@@ -74,7 +74,7 @@ func compareOnce(t *testing.T, rt *rapid.T, faults bool) bool {
 	pod, podIPs, images := drawPod(rt), drawPodIPs(rt), drawImages(rt)
 	if !faults {
 		w.synced = true
-		repair(pod)
+		makeStartable(pod)
 	}
 
 	stock := newOracle(t, w)
@@ -94,10 +94,10 @@ func compareOnce(t *testing.T, rt *rapid.T, faults bool) bool {
 	return want.Error == ""
 }
 
-// sameImage holds for one and the same specification: images are handed through.
+// sameImage compares pointers, because images are passed through.
 func sameImage(a, b *runtimeapi.ImageSpec) bool { return a == b }
 
-// observe makes one call in a fresh pod directory and fresh volumes and returns what came of it.
+// observe makes one call with a new pod directory and new volumes, and returns its outcome.
 func (w *world) observe(t testing.TB, call func() (*kubecontainer.RunContainerOptions, error)) outcome {
 	t.Helper()
 	if err := os.RemoveAll(w.layout().Pod(podUID)); err != nil {
@@ -110,7 +110,7 @@ func (w *world) observe(t testing.TB, call func() (*kubecontainer.RunContainerOp
 	if err != nil {
 		result.Error = err.Error()
 	}
-	// After an error, ours cleans up by itself and stock leaves that to a caller that does not do it.
+	// After an error ours cleans up itself; stock leaves that to a caller that does not do it.
 	for _, line := range w.subpaths.calls {
 		if !strings.HasPrefix(line, "clean up") {
 			result.Subpaths = append(result.Subpaths, line)
@@ -125,8 +125,8 @@ func (w *world) observe(t testing.TB, call func() (*kubecontainer.RunContainerOp
 	return result
 }
 
-// normalize removes what stock leaves open: the order of variables, and the sub-path of an image in mounts that are not
-// images.
+// normalize removes what is not determined in stock: the order of variables, and the sub-path of an image in mounts
+// that are not images.
 func normalize(opts *kubecontainer.RunContainerOptions) {
 	if opts == nil {
 		return
@@ -139,8 +139,8 @@ func normalize(opts *kubecontainer.RunContainerOptions) {
 	}
 }
 
-// takeNewDirs lists with their modes the directories that were made in volumes and the pod's directory, and removes the
-// former.
+// takeNewDirs lists the directories that were created in volumes and the pod's directory, with their modes, and removes
+// the former.
 func takeNewDirs(t testing.TB, w *world) []string {
 	t.Helper()
 	var made []string
@@ -193,7 +193,7 @@ func TestSameHostnamesAsStock(t *testing.T) {
 
 type hostname struct{ name, domain, err string }
 
-func hostnameOf(helper hostnamer, pod *v1.Pod) hostname {
+func hostnameOf(helper hostnameGenerator, pod *v1.Pod) hostname {
 	name, domain, err := helper.GeneratePodHostNameAndDomain(testLogger, pod)
 	result := hostname{name: name, domain: domain}
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// environment returns the variables that the pod's specification gives the container, by name, then those of services
-// that it does not override, by name. A value may refer with $(NAME) to services, to envFrom and to the env entries
-// before it.
+// environment returns the variables of the container's specification, by name, then those of services that it does not
+// override, by name. A value may refer with $(NAME) to services, to envFrom and to the env entries before it.
 //
-// Service variables are no part of the container's hash: a change of services does not restart containers.
+// Service variables are not part of the container's hash: a change of services does not restart containers.
 func (h *Helper) environment(ctx context.Context, req request) ([]kubecontainer.EnvVar, error) {
 	services, err := h.serviceEnvironment(req.pod)
 	if err != nil {
@@ -43,9 +42,9 @@ func (h *Helper) environment(ctx context.Context, req request) ([]kubecontainer.
 	return appendSorted(envs, services), nil
 }
 
-// serviceEnvironment returns the variables of the services that the pod can see. A pod from the API server waits for
-// the first list of services: it would otherwise be started for good without KUBERNETES_SERVICE_HOST. A static pod does
-// not wait.
+// serviceEnvironment returns the variables of the services that are visible to the pod. It fails before the first list
+// of services, because a container that is started before would never have KUBERNETES_SERVICE_HOST; except for static
+// pods, which have to start without an API server.
 func (h *Helper) serviceEnvironment(pod *v1.Pod) (map[string]string, error) {
 	if pod.Spec.EnableServiceLinks == nil {
 		return nil, errors.New("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")

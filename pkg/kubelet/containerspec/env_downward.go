@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/v1/resource"
 	podshelper "k8s.io/kubernetes/pkg/apis/core/pods"
 	"k8s.io/kubernetes/pkg/fieldpath"
+	utilnet "k8s.io/utils/net"
 )
 
 // field returns the value of a field of the pod, for the downward API.
@@ -39,10 +40,37 @@ func (b *envBuilder) field(ctx context.Context, ref *v1.ObjectFieldSelector) (st
 	return fieldpath.ExtractFieldPathAsString(pod, path)
 }
 
-// podIPs are the addresses from the runtime, the node's primary family first (issue 97979). The pod's status may not
-// have them yet.
+// podIPs returns the addresses from the runtime, the node's primary family first (kubernetes issue 97979). The pod's
+// status may not have them yet.
 func (b *envBuilder) podIPs() []string {
 	return sortPodIPs(b.helper.cfg.NodeIPs, b.request.podIPs)
+}
+
+// sortPodIPs returns at most one address per family, that of the node's primary family first, in canonical form. It
+// drops addresses that do not parse.
+func sortPodIPs(nodeIPs []net.IP, podIPs []string) []string {
+	primaryIsV6 := len(nodeIPs) > 0 && utilnet.IsIPv6(nodeIPs[0])
+	var primary, secondary string
+	for _, text := range podIPs {
+		ip := utilnet.ParseIPSloppy(text)
+		if ip == nil {
+			continue
+		}
+		target := &secondary
+		if utilnet.IsIPv6(ip) == primaryIsV6 {
+			target = &primary
+		}
+		if *target == "" {
+			*target = ip.String()
+		}
+	}
+	sorted := make([]string, 0, 2)
+	for _, ip := range []string{primary, secondary} {
+		if ip != "" {
+			sorted = append(sorted, ip)
+		}
+	}
+	return sorted
 }
 
 func (b *envBuilder) hostIPs(ctx context.Context, firstOnly bool) (string, error) {
@@ -69,46 +97,46 @@ func joinIPs(ips []net.IP) string {
 
 // resource returns a request or limit of a container, for the downward API.
 func (b *envBuilder) resource(ctx context.Context, ref *v1.ResourceFieldSelector) (string, error) {
-	if b.limited == nil {
+	if b.withLimits == nil {
 		node, err := b.helper.cfg.Node(ctx)
 		if err != nil {
 			return "", fmt.Errorf("failed to find node object, expected a node")
 		}
 		defaults := defaultLimits(b.request.pod, node.Status.Allocatable, b.helper.cfg.Features.PodLevelResources)
-		b.limited = newLimitedPod(b.request, defaults)
+		b.withLimits = newPodWithLimits(b.request, defaults)
 	}
 	if ref.ContainerName == "" {
-		return resource.ExtractContainerResourceValue(ref, b.limited.container)
+		return resource.ExtractContainerResourceValue(ref, b.withLimits.container)
 	}
-	return resource.ExtractResourceValueByContainerName(ref, b.limited.pod, ref.ContainerName)
+	return resource.ExtractResourceValueByContainerName(ref, b.withLimits.pod, ref.ContainerName)
 }
 
-// limitedPod is a copy of a pod and one of its containers in which every container has limits.
-type limitedPod struct {
+// podWithLimits is a copy of a pod and of one of its containers in which every container has limits.
+type podWithLimits struct {
 	pod       *v1.Pod
 	container *v1.Container
 }
 
-func newLimitedPod(req request, defaults v1.ResourceList) *limitedPod {
-	limited := limitedPod{pod: req.pod.DeepCopy(), container: req.container.DeepCopy()}
-	for i := range limited.pod.Spec.Containers {
-		resource.MergeContainerResourceLimits(&limited.pod.Spec.Containers[i], defaults)
+func newPodWithLimits(req request, defaults v1.ResourceList) *podWithLimits {
+	p := podWithLimits{pod: req.pod.DeepCopy(), container: req.container.DeepCopy()}
+	for i := range p.pod.Spec.Containers {
+		resource.MergeContainerResourceLimits(&p.pod.Spec.Containers[i], defaults)
 	}
-	resource.MergeContainerResourceLimits(limited.container, defaults)
-	return &limited
+	resource.MergeContainerResourceLimits(p.container, defaults)
+	return &p
 }
 
-// defaultLimits is what the downward API shows as the limits of a container that has none: those of the pod, else what
-// the node can allocate. The result must not be modified.
+// defaultLimits returns the limits that the downward API reports for a container without limits: those of the pod, else
+// the node's allocatable resources. The result must not be modified.
 func defaultLimits(pod *v1.Pod, allocatable v1.ResourceList, podLevel bool) v1.ResourceList {
 	if !podLevel || !resourcehelper.IsPodLevelLimitsSet(pod) {
 		return allocatable
 	}
 	defaults := allocatable.DeepCopy()
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		limit, limited := pod.Spec.Resources.Limits[name]
-		_, offered := defaults[name]
-		if limited && offered && !limit.IsZero() && resourcehelper.IsSupportedPodLevelResource(name) {
+		limit, hasLimit := pod.Spec.Resources.Limits[name]
+		_, hasDefault := defaults[name]
+		if hasLimit && hasDefault && !limit.IsZero() && resourcehelper.IsSupportedPodLevelResource(name) {
 			defaults[name] = limit
 		}
 	}

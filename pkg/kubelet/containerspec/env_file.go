@@ -12,8 +12,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// fileKey returns the value of a key in an env file of one of the pod's volumes (KEP-3721). An empty value is as good
-// as none. What is wrong with the file goes to the log only: the text would show parts of it.
+// fileKey returns the value of a key in an env file of one of the pod's volumes (KEP-3721). An empty value counts as
+// missing. Errors of the parser are only logged, because they contain parts of the file.
 func (b *envBuilder) fileKey(ctx context.Context, ref *v1.FileKeySelector) (string, bool, error) {
 	volume, known := b.request.volumes[ref.VolumeName]
 	if !known || volume.Mounter == nil {
@@ -23,7 +23,7 @@ func (b *envBuilder) fileKey(ctx context.Context, ref *v1.FileKeySelector) (stri
 	if err != nil {
 		return "", false, fmt.Errorf("failed to get host path for volume %q: %w", ref.VolumeName, err)
 	}
-	// Symbolic links in the volume are followed as if the volume were the root.
+	// Symbolic links in the volume are resolved as if the volume were the root.
 	path, err := securejoin.SecureJoin(root, ref.Path)
 	if err != nil {
 		return "", false, err

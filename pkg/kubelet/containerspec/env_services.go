@@ -11,11 +11,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 )
 
-// apiService is the service of the API server, in the default namespace: every pod sees it.
+// apiService is the service of the API server, in the default namespace. It is visible to every pod.
 const apiService = "kubernetes"
 
-// serviceVariables returns the variables of the services that a pod of the namespace sees. Services without an IP have
-// none. Where the variables of two services have one name, the service whose own name sorts last gives the value.
+// serviceVariables returns the variables of the services that are visible to pods of the namespace. Services without an
+// IP have none. If two services have variables of the same name, the service whose name sorts last sets the value.
 func serviceVariables(all Services, namespace string, links bool) (map[string]string, error) {
 	list, err := all.List(labels.Everything())
 	if err != nil {
@@ -33,8 +33,8 @@ func serviceVariables(all Services, namespace string, links bool) (map[string]st
 	return variables, nil
 }
 
-// visibleServices selects, by name, the services of the namespace if the pod wants links, and always the API server's.
-// A service of the same name in the pod's own namespace hides the API server's.
+// visibleServices selects, by name, the services of the namespace if links are enabled, and always the API server's. A
+// service of the same name in the pod's namespace hides the API server's.
 func visibleServices(list []*v1.Service, namespace string, links bool) map[string]*v1.Service {
 	visible := map[string]*v1.Service{}
 	for _, service := range list {
@@ -42,9 +42,9 @@ func visibleServices(list []*v1.Service, namespace string, links bool) map[strin
 			continue
 		}
 		isAPI := service.Namespace == v1.NamespaceDefault && service.Name == apiService
-		_, taken := visible[service.Name]
+		_, hidden := visible[service.Name]
 		isLink := !isAPI && links && service.Namespace == namespace
-		if isLink || isAPI && !taken {
+		if isLink || isAPI && !hidden {
 			visible[service.Name] = service
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// objectCache gets each ConfigMap and Secret once per container, so that all of a container's variables see one version
-// of it.
+// objectCache reads each ConfigMap and Secret once per container, so that all variables of a container are from the
+// same version of it.
 type objectCache struct {
 	namespace  string
 	configMaps map[string]*v1.ConfigMap
@@ -68,8 +68,8 @@ func cached[T any](known map[string]*T, name string, optional bool, get func() (
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// fromSources returns the variables of envFrom: all keys of each source, later sources over earlier ones. Any key is
-// taken as a name (KEP-4369).
+// fromSources returns the variables of envFrom: all keys of each source; later sources override earlier ones. Any key
+// may be a name (KEP-4369).
 func (b *envBuilder) fromSources() (map[string]string, error) {
 	own := map[string]string{}
 	for _, source := range b.request.container.EnvFrom {

@@ -13,12 +13,12 @@ type envBuilder struct {
 	helper  *Helper
 	request request
 	objects *objectCache
-	// limited caches the pod with the limits that the downward API shows.
-	limited *limitedPod
+	// withLimits caches the pod with the limits that the downward API reports.
+	withLimits *podWithLimits
 }
 
-// value returns the value of one entry of env. It is not set if what it refers to is optional and missing. An entry
-// that has both a value and a source (which the API refuses) takes the value.
+// value returns the value of one entry of env. set is false if the entry refers to something optional that is missing.
+// If an entry has both a value and a source, which the API rejects, the value is used.
 func (b *envBuilder) value(
 	ctx context.Context, entry v1.EnvVar, lookup func(string) string,
 ) (value string, set bool, err error) {

@@ -37,7 +37,7 @@ const (
 	nodeName  = "node-1"
 )
 
-// world is everything outside the package: what ours and stock's are both given.
+// world has all dependencies, for ours and for stock's.
 type world struct {
 	root       string
 	node       *v1.Node
@@ -201,7 +201,7 @@ func (podCgroups) GetPodContainerName(pod *v1.Pod) (cm.CgroupName, string) {
 	return cm.CgroupName{"kubepods", string(pod.UID)}, "/kubepods/" + string(pod.UID)
 }
 
-// recordingSubpaths makes directories but binds nothing; it writes down what it was asked for.
+// recordingSubpaths creates directories, mounts nothing, and records its calls.
 type recordingSubpaths struct{ calls []string }
 
 func (r *recordingSubpaths) SafeMakeDir(subdir, base string, perm os.FileMode) error {
@@ -241,7 +241,7 @@ type blockMapper struct {
 
 func (m blockMapper) GetPodDeviceMapPath() (string, string) { return m.dir, m.name }
 
-// basicPod returns a pod with one container that wants nothing.
+// basicPod returns a pod with one container and no options.
 func basicPod() *v1.Pod {
 	links := true
 	return &v1.Pod{

@@ -5,17 +5,17 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// Features are the feature gates that change what a container is started with.
+// Features are the feature gates that change the options of a container.
 type Features struct {
-	// EnvFiles lets env entries read a key of a file in a volume (KEP-3721).
+	// EnvFiles allows env entries that read a key of a file in a volume (KEP-3721).
 	EnvFiles bool
-	// HostnameOverride lets a pod name its host freely (KEP-4762).
+	// HostnameOverride allows any host name in a pod's spec (KEP-4762).
 	HostnameOverride bool
-	// ImageVolume lets a volume be an image (KEP-4639).
+	// ImageVolume allows images as volumes (KEP-4639).
 	ImageVolume bool
 	// PodLevelResources makes the pod's limits the default of its containers' limits (KEP-2837).
 	PodLevelResources bool
-	// RecursiveReadOnlyMounts lets a mount be read-only with all that is mounted below it (KEP-3857).
+	// RecursiveReadOnlyMounts allows mounts that are read-only with all that is mounted below them (KEP-3857).
 	RecursiveReadOnlyMounts bool
 }
 

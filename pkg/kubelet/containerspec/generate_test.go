@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// richWorld has something of everything that a container can refer to. Services' variables do not collide: stock picks
+// richWorld has all kinds of objects that a container can refer to. Variables of services do not collide: stock uses
 // one of the colliding values at random.
 func richWorld(t testing.TB) *world {
 	w := newWorld(t)
@@ -81,7 +81,7 @@ func richWorld(t testing.TB) *world {
 	return w
 }
 
-// volumeDir makes a directory for a volume with a sub-path "there", and removes what earlier runs made in it.
+// volumeDir creates a directory for a volume with a sub-path "there", and removes what earlier runs created in it.
 func (w *world) volumeDir(t testing.TB, name string) string {
 	t.Helper()
 	dir := filepath.Join(w.root, "volumes", name)
@@ -250,7 +250,7 @@ func drawDevice(t *rapid.T) v1.VolumeDevice {
 	}
 }
 
-// drawPodIPs returns addresses as a runtime might give them: none, one or both families, in any order and odd spelling.
+// drawPodIPs returns addresses as a runtime may report them: none, one or both families, in any order and form.
 func drawPodIPs(t *rapid.T) []string {
 	return rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.7", "10.001.0.8", "fd00::7", "FD00:0::8", "nonsense"}), 0,
 		4).Draw(t, "podIPs")

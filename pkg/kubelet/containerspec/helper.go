@@ -2,6 +2,8 @@ package containerspec
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,15 +14,17 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/volumepathhandler"
 )
 
-// Helper answers the container runtime manager's questions about pods and containers. It keeps no state of its own and
-// may be called from any number of goroutines.
+// podDirMode is the mode of a pod's directories: other users of the host have no access.
+const podDirMode os.FileMode = 0o750
+
+// Helper implements the RuntimeHelper of the container runtime manager. It has no state and is safe for concurrent use.
 type Helper struct {
 	cfg Config
 }
 
 var _ kubecontainer.RuntimeHelper = (*Helper)(nil)
 
-// New returns a Helper. It fails, naming the fields, when a required one is missing.
+// New returns a Helper, or an error that names the missing required fields.
 func New(cfg Config) (*Helper, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -36,17 +40,16 @@ func (h *Helper) GetPodDNS(ctx context.Context, pod *v1.Pod) (*runtimeapi.DNSCon
 	return h.cfg.DNS.GetPodDNS(ctx, pod)
 }
 
-// GetPodCgroupParent returns the pod's cgroup as the cgroup driver spells it, empty when there are no cgroups per QoS
-// class.
+// GetPodCgroupParent returns the pod's cgroup in the syntax of the cgroup driver, empty without cgroups per QoS class.
 func (h *Helper) GetPodCgroupParent(pod *v1.Pod) string {
-	_, spelled := h.cfg.Resources.NewPodContainerManager().GetPodContainerName(pod)
-	return spelled
+	_, parent := h.cfg.Resources.NewPodContainerManager().GetPodContainerName(pod)
+	return parent
 }
 
 // GetPodDir returns the directory of the pod, which may not exist.
 func (h *Helper) GetPodDir(uid types.UID) string { return h.cfg.Layout.Pod(uid) }
 
-// GetExtraSupplementalGroupsForPod returns the groups that the pod's persistent volumes ask for.
+// GetExtraSupplementalGroupsForPod returns the groups in annotations of the pod's persistent volumes.
 func (h *Helper) GetExtraSupplementalGroupsForPod(pod *v1.Pod) []int64 {
 	return h.cfg.Volumes.GetExtraSupplementalGroupsForPod(pod)
 }
@@ -58,17 +61,17 @@ func (h *Helper) GetOrCreateUserNamespaceMappings(
 	return h.cfg.UserNamespaces.GetOrCreateUserNamespaceMappings(logger, pod, runtimeHandler)
 }
 
-// PrepareDynamicResources prepares the pod's resource claims; called before its first sandbox is made.
+// PrepareDynamicResources prepares the pod's resource claims. It is called before the pod's first sandbox is created.
 func (h *Helper) PrepareDynamicResources(ctx context.Context, pod *v1.Pod) error {
 	return h.cfg.DynamicResources.PrepareDynamicResources(ctx, pod)
 }
 
-// UnprepareDynamicResources gives the pod's resource claims back.
+// UnprepareDynamicResources releases the pod's resource claims.
 func (h *Helper) UnprepareDynamicResources(ctx context.Context, pod *v1.Pod) error {
 	return h.cfg.DynamicResources.UnprepareDynamicResources(ctx, pod)
 }
 
-// RequestPodReinspect has the pod inspected on the next relist, even if its containers look unchanged.
+// RequestPodReinspect requests that the next relist inspects the pod, even if its containers are unchanged.
 func (h *Helper) RequestPodReinspect(uid types.UID) { h.cfg.RequestPodReinspect(uid) }
 
 // PodCPUAndMemoryStats reads the latest CPU and memory usage of the pod.
@@ -78,7 +81,18 @@ func (h *Helper) PodCPUAndMemoryStats(
 	return h.cfg.PodCPUAndMemoryStats(ctx, pod, status)
 }
 
-// OnPodSandboxReady is told that sandbox, network and volumes of the pod are there.
+// OnPodSandboxReady is called when sandbox, network and volumes of the pod are ready.
 func (h *Helper) OnPodSandboxReady(ctx context.Context, pod *v1.Pod) error {
 	return h.cfg.OnPodSandboxReady(ctx, pod)
+}
+
+// MakePodDataDirs creates the pod's directory and those of its volumes and plugins. It does not change existing ones.
+func (h *Helper) MakePodDataDirs(pod *v1.Pod) error {
+	layout := h.cfg.Layout
+	for _, dir := range []string{layout.Pod(pod.UID), layout.PodVolumes(pod.UID), layout.PodPlugins(pod.UID)} {
+		if err := os.MkdirAll(dir, podDirMode); err != nil {
+			return fmt.Errorf("creating data directory of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
 }

@@ -9,11 +9,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxHostname is the longest host name in bytes: the kernel holds 64 with the terminating NUL.
+// maxHostname is the longest host name in bytes: the kernel's limit is 64 with the terminating NUL.
 const maxHostname = 63
 
-// GeneratePodHostNameAndDomain returns the pod's short host name, cut to 63 bytes, and its DNS domain, which is empty
-// unless the pod names a subdomain. A hostnameOverride stands alone, without a domain. An invalid name is an error.
+// GeneratePodHostNameAndDomain returns the pod's short host name, truncated to 63 bytes, and its DNS domain, which is
+// empty unless the pod has a subdomain. With a hostnameOverride there is no domain. An invalid name is an error.
 func (h *Helper) GeneratePodHostNameAndDomain(logger klog.Logger, pod *v1.Pod) (string, string, error) {
 	if h.cfg.Features.HostnameOverride && pod.Spec.HostnameOverride != nil {
 		name := *pod.Spec.HostnameOverride
@@ -52,7 +52,7 @@ func checkLabel(field, value string) error {
 	return nil
 }
 
-// truncateHostname cuts a name that is too long and drops what a host name must not end with.
+// truncateHostname truncates a name that is too long, and removes characters with which a host name must not end.
 func truncateHostname(logger klog.Logger, podName, name string) (string, error) {
 	if len(name) <= maxHostname {
 		return name, nil

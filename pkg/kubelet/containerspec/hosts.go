@@ -21,13 +21,13 @@ const (
 	hostsFileMode os.FileMode = 0o644
 )
 
-// The first line tells people, and tests, that the file is ours to overwrite.
+// The first line says that the file is managed and may be overwritten. Upstream's tests check for it.
 const (
 	hostsHeader            = "# Kubernetes-managed hosts file.\n"
 	hostsHeaderHostNetwork = "# Kubernetes-managed hosts file (host network).\n"
 )
 
-// loopbackHosts stands in every managed file before the pod's own entries.
+// loopbackHosts precedes the pod's own entries in every managed file.
 const loopbackHosts = `127.0.0.1	localhost
 ::1	localhost ip6-localhost ip6-loopback
 fe00::0	ip6-localnet
@@ -44,19 +44,19 @@ type HostsFile struct {
 	Hostname, Domain string
 	// Aliases are the pod's hostAliases.
 	Aliases []v1.HostAlias
-	// HostNetwork makes the node's own file the base, instead of entries for IPs.
+	// HostNetwork starts the file with the content of the node's own file, instead of entries for IPs.
 	HostNetwork bool
 }
 
-// WriteTo makes the file at path hold this content with mode 0644. It writes in place, because running containers have
-// the file bind-mounted, and writes nothing if the content is there already, so that they never see it empty when
-// another container of the pod starts. What a container has written to the file is overwritten.
+// WriteTo writes this content to the file at path, with mode 0644. It writes in place, because the file is bind-mounted
+// into running containers, and writes nothing if the content is the same, so that they never read an empty file while
+// another container of the pod starts. It overwrites what a container has written to the file.
 func (f HostsFile) WriteTo(path string) error {
 	content, err := f.content(etcHosts)
 	if err != nil {
 		return err
 	}
-	same, err := holds(path, content)
+	same, err := hasContent(path, content)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (f HostsFile) WriteTo(path string) error {
 			return fmt.Errorf("writing the pod's hosts file: %w", err)
 		}
 	}
-	// The mode that WriteFile asks for is reduced by the umask, and ignored for a file that exists.
+	// The umask reduces the mode that WriteFile sets, and WriteFile does not change the mode of an existing file.
 	return os.Chmod(path, hostsFileMode)
 }
 
@@ -99,9 +99,9 @@ func (f HostsFile) content(nodeHosts string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// holds tells whether the file exists with exactly this content. It reads no more than that much: containers can write
-// to the file, and may have made it as large as the disk.
-func holds(path string, content []byte) (bool, error) {
+// hasContent returns whether the file exists with exactly this content. It reads no more than that, because containers
+// can write any amount to the file.
+func hasContent(path string, content []byte) (bool, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -133,9 +133,9 @@ func (h *Helper) hostsMount(req request) (kubecontainer.Mount, error) {
 	return kubecontainer.Mount{Name: hostsMountName, ContainerPath: etcHosts, HostPath: path, SELinuxRelabel: true}, nil
 }
 
-// wantsHostsMount tells whether the container gets the managed hosts file: not if it mounts one itself, and not before
-// the addresses to be written are known.
-func wantsHostsMount(req request) bool {
+// needsHostsMount returns whether the container gets the managed hosts file. It does not if it mounts one itself, nor
+// if the pod has no addresses yet.
+func needsHostsMount(req request) bool {
 	for _, mount := range req.container.VolumeMounts {
 		if mount.MountPath == etcHosts {
 			return false

@@ -86,19 +86,19 @@ func TestHostsFileIsWrittenInPlace(t *testing.T) {
 			}
 		})
 	}
-	// What is right already is not truncated on the way.
+	// A file with the right content is not truncated.
 	if err := os.Chtimes(path, made.ModTime(), made.ModTime()); err != nil {
 		t.Fatal(err)
 	}
 	if again := write(); !again.ModTime().Equal(made.ModTime()) {
-		t.Fatal("the file was written although its content was right")
+		t.Fatal("the file was written although its content was the same")
 	}
 }
 
 func TestHostsFileErrors(t *testing.T) {
 	dir := t.TempDir()
 	if err := (HostsFile{}).WriteTo(dir); err == nil {
-		t.Fatal("a directory was taken for a hosts file")
+		t.Fatal("a directory was accepted as a hosts file")
 	}
 	if err := (HostsFile{}).WriteTo(filepath.Join(dir, "missing", "etc-hosts")); err == nil {
 		t.Fatal("no error without a pod directory")

@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestMain turns logs off: the comparisons make both kubelets log thousands of errors on purpose.
+// TestMain turns logs off: the comparisons intentionally make both kubelets log thousands of errors.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())

@@ -25,7 +25,7 @@ func criPropagation(mode *v1.MountPropagationMode) (runtimeapi.MountPropagation,
 	return 0, fmt.Errorf("invalid MountPropagation mode: %q", *mode)
 }
 
-// recursiveReadOnly decides whether what is mounted below the mount becomes read-only too (KEP-3857).
+// recursiveReadOnly returns whether everything that is mounted below the mount is read-only too (KEP-3857).
 func (h *Helper) recursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, error) {
 	recursive, err := resolveRecursiveReadOnly(mount, supported)
 	if err != nil {
@@ -38,7 +38,7 @@ func (h *Helper) recursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, 
 	return recursive, nil
 }
 
-// resolveRecursiveReadOnly answers for one mount, whatever the feature gate says. Only a mount that is read-only and
+// resolveRecursiveReadOnly is recursiveReadOnly without regard to the feature gate. Only a mount that is read-only and
 // does not propagate can be recursively read-only.
 func resolveRecursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, error) {
 	if mount.RecursiveReadOnly == nil {
@@ -65,14 +65,14 @@ func resolveRecursiveReadOnly(mount v1.VolumeMount, supported bool) (bool, error
 	return true, nil
 }
 
-// supportsRecursiveReadOnly asks what the runtime said of the pod's handler. Not knowing is no.
+// supportsRecursiveReadOnly returns what the runtime reported for the pod's handler, false if that is unknown.
 func (h *Helper) supportsRecursiveReadOnly(logger klog.Logger, pod *v1.Pod) bool {
 	if h.cfg.RuntimeClasses == nil {
 		return false
 	}
 	name, err := h.cfg.RuntimeClasses.LookupRuntimeHandler(pod.Spec.RuntimeClassName)
 	if err != nil {
-		logger.Error(err, "failed to look up the runtime handler", "runtimeClassName", pod.Spec.RuntimeClassName)
+		logger.Error(err, "Failed to look up the runtime handler", "runtimeClassName", pod.Spec.RuntimeClassName)
 		return false
 	}
 	handlers := h.cfg.RuntimeHandlers()

@@ -10,45 +10,47 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// mountContext is what the mounts of one container depend on beside its specification.
+// mountContext is the input for the mounts of one container.
 type mountContext struct {
 	request
 	// envs is the complete environment, for subPathExpr.
 	envs []kubecontainer.EnvVar
-	// supportsRRO tells whether the pod's runtime handler can mount recursively read-only.
+	// supportsRRO is true if the pod's runtime handler supports recursive read-only mounts.
 	supportsRRO bool
-	done        *cleanUps
+	cleanups    *cleanupFuncs
 }
 
-// mounts returns the container's volume mounts in the order of its specification, then the hosts file. The clean-up is
-// for after the start of the container and nil if there is nothing to do; after an error it has been done already.
+// mounts returns the container's volume mounts in the order of its specification, then the hosts file. The caller has
+// to call the returned function after the start of the container, unless it is nil. After an error nothing is to be
+// cleaned up.
 func (h *Helper) mounts(
 	logger klog.Logger, req request, envs []kubecontainer.EnvVar,
 ) ([]kubecontainer.Mount, func(), error) {
 	var (
-		done   cleanUps
-		mounts []kubecontainer.Mount
+		cleanups cleanupFuncs
+		mounts   []kubecontainer.Mount
 	)
-	mc := mountContext{request: req, envs: envs, supportsRRO: h.supportsRecursiveReadOnly(logger, req.pod), done: &done}
+	supportsRRO := h.supportsRecursiveReadOnly(logger, req.pod)
+	mc := mountContext{request: req, envs: envs, supportsRRO: supportsRRO, cleanups: &cleanups}
 	for i := range req.container.VolumeMounts {
 		mount, err := h.mount(logger, mc, i)
 		if err != nil {
-			done.run()
+			cleanups.run()
 			return nil, nil, err
 		}
 		mounts = append(mounts, mount)
 	}
-	if wantsHostsMount(req) {
+	if needsHostsMount(req) {
 		logger.V(3).Info("Creating hosts mount for container", "pod", klog.KObj(req.pod), "containerName", req.container.Name,
 			"podIPs", req.podIPs)
 		mount, err := h.hostsMount(req)
 		if err != nil {
-			done.run()
+			cleanups.run()
 			return nil, nil, err
 		}
 		mounts = append(mounts, mount)
 	}
-	return mounts, done.function(), nil
+	return mounts, cleanups.function(), nil
 }
 
 // mount returns the i-th volume mount of the container.
@@ -86,13 +88,13 @@ func (h *Helper) mount(logger klog.Logger, mc mountContext, i int) (kubecontaine
 		ImageSubPath:      source.imageSubPath,
 		ReadOnly:          spec.ReadOnly || attributes.ReadOnly,
 		RecursiveReadOnly: recursive,
-		// A volume that the agent manages is labeled by the runtime, unless it was mounted with the label.
+		// The runtime labels a volume that the agent manages, unless it was mounted with the label.
 		SELinuxRelabel: attributes.Managed && attributes.SELinuxRelabel && !volume.SELinuxLabeled,
 		Propagation:    propagation,
 	}, nil
 }
 
-// mountSource is where the content of a mount comes from: a path of the host, or a path inside an image.
+// mountSource is the source of a mount: a path of the host, or a path inside an image.
 type mountSource struct {
 	hostPath     string
 	image        *runtimeapi.ImageSpec
@@ -123,11 +125,11 @@ func (h *Helper) mountSource(logger klog.Logger, mc mountContext, i int) (mountS
 		volume:    volume.InnerVolumeSpecName,
 		root:      root,
 		sub:       sub,
-	}, mc.done)
+	}, mc.cleanups)
 	return mountSource{hostPath: path}, err
 }
 
-// absolute makes a relative mount path start at the container's root; the API allows both.
+// absolute returns a mount path relative to the container's root; the API allows relative paths.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

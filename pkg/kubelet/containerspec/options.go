@@ -10,17 +10,17 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// containerDirMode is the mode of the directory that holds a container's termination logs. The logs themselves are made
-// by the runtime manager, world-writable, one per container instance.
+// containerDirMode is the mode of the directory for a container's termination logs. The runtime manager creates the
+// logs themselves, world-writable, one per container instance.
 const containerDirMode os.FileMode = 0o750
 
-// request is one container to be started and what is known about its pod.
+// request is one container to be started, with data of its pod.
 type request struct {
 	pod       *v1.Pod
 	container *v1.Container
 	// hostname is the pod's short host name, domain its DNS domain or "".
 	hostname, domain string
-	// podIP is the first of podIPs as the runtime gave them; both are empty before the sandbox has a network.
+	// podIP is the first of podIPs in the runtime's order; both are empty before the sandbox has a network.
 	podIP  string
 	podIPs []string
 	// volumes are the pod's mounted volumes by their names in the pod.
@@ -29,9 +29,9 @@ type request struct {
 	images kubecontainer.ImageVolumes
 }
 
-// GenerateRunContainerOptions returns what the container is started with, and a function that the caller must call once
-// the container was started (nil if there is nothing to do). After an error nothing is left for the caller to clean up.
-// The pod's directory must exist (see MakePodDataDirs): the hosts file is written there.
+// GenerateRunContainerOptions returns the options of the container, and a function that the caller has to call after
+// the container was started, unless it is nil. After an error nothing is to be cleaned up. The pod's directory must
+// exist (see MakePodDataDirs): the hosts file is written there.
 //
 //nolint:revive // the runtime manager has this many parameters
 func (h *Helper) GenerateRunContainerOptions(
@@ -52,15 +52,17 @@ func (h *Helper) GenerateRunContainerOptions(
 		return nil, nil, err
 	}
 	req.volumes = h.cfg.Volumes.GetMountedVolumesForPod(volumeutil.GetUniquePodName(pod))
-	cleanUp, err := h.complete(ctx, req, opts)
+	cleanUp, err := h.addPodOptions(ctx, req, opts)
 	if err != nil {
 		return nil, nil, err
 	}
 	return opts, cleanUp, nil
 }
 
-// complete adds to what was allocated when the pod was admitted.
-func (h *Helper) complete(ctx context.Context, req request, opts *kubecontainer.RunContainerOptions) (func(), error) {
+// addPodOptions adds the options of the pod's specification to those of what was allocated at admission.
+func (h *Helper) addPodOptions(
+	ctx context.Context, req request, opts *kubecontainer.RunContainerOptions,
+) (func(), error) {
 	logger := klog.FromContext(ctx)
 	devices, err := h.blockDevices(logger, req)
 	if err != nil {
@@ -72,7 +74,7 @@ func (h *Helper) complete(ctx context.Context, req request, opts *kubecontainer.
 	if err != nil {
 		return nil, err
 	}
-	// The pod's own variables come after those of device plugins: the runtime lets the last one of a name win.
+	// The pod's own variables come after those of device plugins: the runtime uses the last one of a name.
 	opts.Envs = append(opts.Envs, envs...)
 
 	mounts, cleanUp, err := h.mounts(logger, req, opts.Envs)
@@ -84,8 +86,8 @@ func (h *Helper) complete(ctx context.Context, req request, opts *kubecontainer.
 	return cleanUp, nil
 }
 
-// containerDir makes the directory for termination logs and returns it, or "" if the container wants none. A container
-// whose directory cannot be made is started without a termination log.
+// containerDir creates the directory for termination logs and returns it; it returns "" if the container has no
+// termination log. A container whose directory cannot be created is started without a termination log.
 func (h *Helper) containerDir(logger klog.Logger, pod *v1.Pod, container *v1.Container) string {
 	if container.TerminationMessagePath == "" {
 		return ""

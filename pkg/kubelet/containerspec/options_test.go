@@ -30,8 +30,8 @@ func TestNewNamesMissingFields(t *testing.T) {
 	}
 }
 
-// TestVariablesAreSorted: two containers of the same specification get the same list, and of two services whose
-// variables collide always the same one wins. Stock takes both from map iteration.
+// TestVariablesAreSorted: two containers of the same specification get the same list, and of two services with
+// colliding variables always the same one is used. In stock both depend on the order of a map.
 func TestVariablesAreSorted(t *testing.T) {
 	w := newWorld(t)
 	// The link variable of "a" and the port variable of "a-port-80-tcp"'s kind: A_SERVICE_PORT.
@@ -65,7 +65,7 @@ func TestVariablesAreSorted(t *testing.T) {
 	}
 }
 
-// TestWithoutAPIServer: a static pod of a node that stands alone.
+// TestWithoutAPIServer: a static pod in standalone mode.
 func TestWithoutAPIServer(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config()
@@ -93,7 +93,7 @@ func TestWithoutAPIServer(t *testing.T) {
 }
 
 // TestCleanUp: every sub-path is cleaned up, last first: by the caller after a start, at once after an error. Stock
-// forgets all but the last.
+// cleans up only the last.
 func TestCleanUp(t *testing.T) {
 	w := richWorld(t)
 	pod := basicPod()
@@ -115,7 +115,7 @@ func TestCleanUp(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if strings.Contains(err.Error(), "secret") {
-		t.Fatalf("the error tells about the host: %v", err)
+		t.Fatalf("the error shows paths of the host: %v", err)
 	}
 	w.wantCalls(t, "prepare", "make", "prepare", "clean up 2", "clean up 0")
 
@@ -125,7 +125,7 @@ func TestCleanUp(t *testing.T) {
 	}
 }
 
-// wantCalls compares the beginnings of the recorded sub-path calls, and forgets them.
+// wantCalls compares the prefixes of the recorded sub-path calls, and clears them.
 func (w *world) wantCalls(t *testing.T, want ...string) {
 	t.Helper()
 	matches := func(call, prefix string) bool { return strings.HasPrefix(call, prefix) }
@@ -157,8 +157,7 @@ func TestImageSubPathStaysWithImages(t *testing.T) {
 	}
 }
 
-// TestTerminationLogDirectory: a container that wants a termination log and cannot have its directory is started
-// without.
+// TestTerminationLogDirectory: a container whose directory for termination logs cannot be created is started without.
 func TestTerminationLogDirectory(t *testing.T) {
 	w := newWorld(t)
 	pod := basicPod()
@@ -209,7 +208,7 @@ func TestMakePodDataDirs(t *testing.T) {
 	}
 }
 
-func TestPodLevelAnswers(t *testing.T) {
+func TestPodLevelMethods(t *testing.T) {
 	w := newWorld(t)
 	h, pod := w.helper(t), basicPod()
 	if got := h.GetPodCgroupParent(pod); got != "/kubepods/pod-uid" {
@@ -226,9 +225,9 @@ func TestPodLevelAnswers(t *testing.T) {
 	}
 }
 
-// TestOnlyStaticPodsStartBeforeServicesAreKnown: a static pod must start without an API server, others would start for
-// good without KUBERNETES_SERVICE_HOST.
-func TestOnlyStaticPodsStartBeforeServicesAreKnown(t *testing.T) {
+// TestOnlyStaticPodsStartBeforeServicesAreListed: a static pod must start without an API server, others would be
+// started without KUBERNETES_SERVICE_HOST for their whole life.
+func TestOnlyStaticPodsStartBeforeServicesAreListed(t *testing.T) {
 	w := newWorld(t)
 	w.synced = false
 	pod := basicPod()

@@ -28,8 +28,8 @@ import (
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// oracle is the stock kubelet, as far as it makes container options, in a given world. Its fields are set from outside,
-// since its constructor would bring up a whole node.
+// oracle is the part of the stock kubelet that generates container options, in a given world. Its fields are set
+// directly, because its constructor would start a whole node.
 type oracle struct {
 	kubelet *kubelet.Kubelet
 }
@@ -144,8 +144,8 @@ func (m containerManager) GetResources(
 	return m.world.GetResources(ctx, pod, container)
 }
 
-// hostnamer is the part of the runtime helper that names pods' hosts.
-type hostnamer interface {
+// hostnameGenerator is the part of the runtime helper that generates host names.
+type hostnameGenerator interface {
 	GeneratePodHostNameAndDomain(logger klog.Logger, pod *v1.Pod) (string, string, error)
 }
 

@@ -19,11 +19,11 @@ type PodStatuses interface {
 }
 
 // SandboxReady returns the function for Config.OnPodSandboxReady: it sets the condition PodReadyToStartContainers as
-// soon as sandbox, network and volumes are there, and not only after the images were pulled (KEP-3085, issue 134460).
+// soon as sandbox, network and volumes are ready, before the images are pulled (KEP-3085, kubernetes issue 134460).
 //
-// It works in the caller's goroutine, the pod's worker. Stock starts one of its own, whose read of the status and later
-// write can undo what the worker wrote between them; the status manager does not block, so there is nothing to gain
-// from that.
+// It runs in the caller's goroutine, the pod's worker. Stock starts another goroutine, which reads the status and
+// writes it later, and can so undo what the worker wrote in between. That is not necessary: the status manager does not
+// block.
 //
 // enabled is the gate PodReadyToStartContainersCondition; without it the function does nothing.
 func SandboxReady(statuses PodStatuses, enabled bool) func(ctx context.Context, pod *v1.Pod) error {

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// subordinateUser is the user whose subordinate IDs pods get, whatever user the agent runs as.
+	// subordinateUser is the user whose subordinate IDs are for pods, also if the agent runs as another user.
 	subordinateUser = "kubelet"
 	// subordinateTool prints them: "getsubids [-g] USER".
 	subordinateTool = "getsubids"
 )
 
-// errNoSubordinateIDs says that nobody configured a range.
 var errNoSubordinateIDs = errors.New("no subordinate IDs are configured")
 
-// idTools are the host's ways to find subordinate IDs; tests replace them.
+// idTools finds subordinate IDs on the host; tests replace the functions.
 type idTools struct {
 	enabled    bool
 	lookupUser func(name string) error
@@ -39,9 +38,9 @@ func hostIDTools(enabled bool) idTools {
 	}
 }
 
-// subordinateIDs returns first ID and number of IDs, or errNoSubordinateIDs. The user is looked up first because the
-// tool may ask a remote service, and cannot tell "no entry" from "no answer": if there is such a user, there must be an
-// answer.
+// subordinateIDs returns first ID and number of IDs, or errNoSubordinateIDs. It looks the user up first, because the
+// tool may query a remote service and has the same result for a missing entry and a failed query: if the user exists,
+// the tool must succeed.
 func subordinateIDs(logger klog.Logger, tools idTools) (first, length uint32, err error) {
 	if !tools.enabled {
 		return 0, 0, errNoSubordinateIDs

@@ -11,8 +11,8 @@ import (
 	volumevalidation "k8s.io/kubernetes/pkg/volume/validation"
 )
 
-// relativeSubpath returns the mount's subPath, or its subPathExpr with the container's environment filled in; "" if it
-// has neither. The result is relative and has no ".." in it, although a container's variables may say otherwise.
+// relativeSubpath returns the mount's subPath, or its subPathExpr expanded with the container's environment; "" if it
+// has neither. The result is relative and without ".."; anything else is an error.
 func relativeSubpath(mount v1.VolumeMount, envs []kubecontainer.EnvVar) (string, error) {
 	sub := mount.SubPath
 	if mount.SubPathExpr != "" {
@@ -34,22 +34,22 @@ func relativeSubpath(mount v1.VolumeMount, envs []kubecontainer.EnvVar) (string,
 	return sub, nil
 }
 
-// subpathRequest asks for a safe path to one sub-path of a mounted volume.
+// subpathRequest is a request for a safe path to one sub-path of a mounted volume.
 type subpathRequest struct {
 	podDir    string
 	container string
 	// mount is the name of the volume mount, index its place in the container: both name the bind mount.
 	mount string
 	index int
-	// volume is the name of the volume as the volume manager has it (a persistent volume's own name).
+	// volume is the name of the volume in the volume manager (a persistent volume's own name).
 	volume string
-	// root is where the volume is mounted on the host, sub the path below it.
+	// root is the path of the volume's mount on the host, sub the path below it.
 	root, sub string
 }
 
-// bindSubpath makes the sub-path if it is missing and binds it to a path that nobody can redirect. Errors of the safe
-// operations go to the log only: their text would tell the pod's owner about the host's file system.
-func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, done *cleanUps) (string, error) {
+// bindSubpath creates the sub-path if it is missing, and bind-mounts it to a path that cannot be redirected. Errors of
+// the safe operations are only logged: their text would show the pod's owner paths of the host.
+func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, cleanups *cleanupFuncs) (string, error) {
 	if err := h.makeSubpath(logger, req); err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, done *clean
 		PodDir:           req.podDir,
 		ContainerName:    req.container,
 	})
-	done.add(cleanUp)
+	cleanups.add(cleanUp)
 	if err != nil {
 		logger.Error(err, "Failed to prepare subPath for volumeMount of the container", "containerName", req.container,
 			"volumeMountName", req.mount)
@@ -70,13 +70,13 @@ func (h *Helper) bindSubpath(logger klog.Logger, req subpathRequest, done *clean
 	return path, nil
 }
 
-// makeSubpath makes a missing sub-path with the mode of the volume's root. Left to the runtime it would get another
+// makeSubpath creates a missing sub-path with the mode of the volume's root. The runtime would create it with another
 // mode, and a pod with an fsGroup could not write there.
 func (h *Helper) makeSubpath(logger klog.Logger, req subpathRequest) error {
 	path := filepath.Join(req.root, req.sub)
 	exists, err := h.cfg.HostFiles.PathExists(path)
 	if err != nil {
-		// Whether it can be used shows when it is bound.
+		// If it cannot be used, the bind mount fails.
 		logger.Error(err, "Could not determine if subPath exists, will not attempt to change its permissions", "path", path)
 		return nil
 	}
@@ -95,24 +95,24 @@ func (h *Helper) makeSubpath(logger klog.Logger, req subpathRequest) error {
 	return nil
 }
 
-// cleanUps collects what is to be done once a container was started, or could not be.
-type cleanUps []func()
+// cleanupFuncs are functions to be called after a container was started, or after its start failed.
+type cleanupFuncs []func()
 
-func (c *cleanUps) add(f func()) {
+func (c *cleanupFuncs) add(f func()) {
 	if f != nil {
 		*c = append(*c, f)
 	}
 }
 
-// run does everything, last first.
-func (c cleanUps) run() {
+// run calls all functions, the last first.
+func (c cleanupFuncs) run() {
 	for i := len(c) - 1; i >= 0; i-- {
 		c[i]()
 	}
 }
 
 // function returns run, or nil if there is nothing to do.
-func (c cleanUps) function() func() {
+func (c cleanupFuncs) function() func() {
 	if len(c) == 0 {
 		return nil
 	}

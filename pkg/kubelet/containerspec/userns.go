@@ -12,29 +12,29 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// UserNamespaceHost is what the stock user namespace manager (userns.MakeUserNsManager) wants to know about the node.
+// UserNamespaceHost implements the interface that the stock user namespace manager (userns.MakeUserNsManager) needs.
 type UserNamespaceHost struct {
 	Layout paths.Layout
 	// RuntimeHandlers returns what the runtime reported last.
 	RuntimeHandlers func() []kubecontainer.RuntimeHandler
-	// MaxPods is how many ID ranges the node must have room for.
+	// MaxPods is the number of ID ranges that must be available.
 	MaxPods int
 	// Enabled is the gate UserNamespacesSupport. Without it /etc/subuid and /etc/subgid are not read.
 	Enabled bool
 }
 
-// GetPodDir returns the directory in which the pod's ID range is kept across restarts.
+// GetPodDir returns the directory in which the pod's ID range is stored.
 func (u UserNamespaceHost) GetPodDir(uid types.UID) string { return u.Layout.Pod(uid) }
 
 // GetMaxPods returns the most pods that the node runs.
 func (u UserNamespaceHost) GetMaxPods() int { return u.MaxPods }
 
-// ListPodsFromDisk returns the pods that have a directory; their ID ranges may be in use. A directory that is not
-// there yet is an error for which os.IsNotExist is true.
+// ListPodsFromDisk returns the pods that have a directory; their ID ranges may be in use. If the directory of all pods
+// does not exist yet, os.IsNotExist is true for the error.
 func (u UserNamespaceHost) ListPodsFromDisk() ([]types.UID, error) {
 	entries, err := os.ReadDir(u.Layout.Pods())
 	if err != nil {
-		// The manager asks os.IsNotExist, which does not look into wrapped errors.
+		// The manager calls os.IsNotExist, which does not unwrap errors.
 		return nil, err
 	}
 	uids := make([]types.UID, 0, len(entries))
@@ -46,8 +46,8 @@ func (u UserNamespaceHost) ListPodsFromDisk() ([]types.UID, error) {
 	return uids, nil
 }
 
-// HandlerSupportsUserNamespaces tells whether pods of the runtime handler can have user namespaces. Runtimes that do
-// not list their handlers support none.
+// HandlerSupportsUserNamespaces returns whether pods of the runtime handler can have user namespaces. Runtimes that do
+// not list their handlers do not support them.
 func (u UserNamespaceHost) HandlerSupportsUserNamespaces(name string) (bool, error) {
 	handlers := u.RuntimeHandlers()
 	for _, handler := range handlers {
@@ -61,8 +61,8 @@ func (u UserNamespaceHost) HandlerSupportsUserNamespaces(name string) (bool, err
 	return false, fmt.Errorf("the handler %q is not known", name)
 }
 
-// GetKubeletMappings returns first ID and number of IDs to make ranges from: those that /etc/subuid and /etc/subgid
-// give the user "kubelet", the same for both, else everything above the first range.
+// GetKubeletMappings returns first ID and number of the IDs for ranges of pods: those of user "kubelet" in /etc/subuid
+// and /etc/subgid, which must be the same, else all above the first range.
 func (u UserNamespaceHost) GetKubeletMappings(logger klog.Logger, idsPerPod uint32) (uint32, uint32, error) {
 	first, length, err := subordinateIDs(logger, hostIDTools(u.Enabled))
 	if errors.Is(err, errNoSubordinateIDs) {

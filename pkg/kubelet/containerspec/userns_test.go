@@ -66,7 +66,7 @@ func TestHandlerSupportsUserNamespaces(t *testing.T) {
 	}
 	w.handlers = nil
 	if supports, err := host.HandlerSupportsUserNamespaces("any"); supports || err != nil {
-		t.Errorf("a runtime without a list: got %v, %v", supports, err)
+		t.Errorf("a runtime without handlers: got %v, %v", supports, err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// repair removes from a random pod what no container can be started with, and leaves the rest as it is.
-func repair(pod *v1.Pod) {
+// makeStartable removes from a random pod what prevents the start of a container.
+func makeStartable(pod *v1.Pod) {
 	links := true
 	spec := &pod.Spec
 	if spec.EnableServiceLinks == nil {
@@ -31,15 +31,15 @@ func repair(pod *v1.Pod) {
 			source.ConfigMapRef.Optional = &links
 		}
 	}
-	c.Env = slices.DeleteFunc(c.Env, func(e v1.EnvVar) bool { return e.ValueFrom != nil && !repairSource(e.ValueFrom) })
+	c.Env = slices.DeleteFunc(c.Env, func(e v1.EnvVar) bool { return e.ValueFrom != nil && !makeOptional(e.ValueFrom) })
 	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return !mountable(m) })
 	c.VolumeDevices = slices.DeleteFunc(c.VolumeDevices, func(d v1.VolumeDevice) bool {
 		return d.Name == "data" || d.Name == "nowhere" || d.DevicePath[0] != '/'
 	})
 }
 
-// repairSource makes references optional and tells whether that is enough.
-func repairSource(source *v1.EnvVarSource) bool {
+// makeOptional makes references optional and returns whether that suffices.
+func makeOptional(source *v1.EnvVarSource) bool {
 	optional := true
 	switch {
 	case source.FieldRef != nil:
