@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// decode reads one YAML or JSON document into the value that target points to. It is strict, and says all that is wrong
-// at once: fields that do not exist or are there twice, and values of the wrong type, each with its path and line.
+// decode decodes one YAML or JSON document into the value that target points to. It is strict, and its error has all
+// unknown fields, duplicate fields and values of the wrong type, each with its path and line.
 //
-// The decoders of the API machinery would name the path of the first two only, and for duplicates in YAML not even
-// that.
+// The strict decoders of the API machinery report the path for unknown and duplicate fields only, and for duplicates in
+// YAML not even that (ADR 7).
 func decode(data []byte, target any) error {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
@@ -34,28 +34,28 @@ func decode(data []byte, target any) error {
 	}
 	d := &decoder{}
 	d.value(nil, document.Content[0], reflect.ValueOf(target).Elem())
-	return told(d.errs)
+	return aggregate(d.errs)
 }
 
-// maxFaults bounds how many faults are told of one file. Whoever gets that many has the wrong file.
-const maxFaults = 20
+// maxErrors bounds the number of errors that are reported for one file. With so many it is probably another file.
+const maxErrors = 20
 
-func told(errs field.ErrorList) error {
-	if len(errs) > maxFaults {
-		return fmt.Errorf("%w; and more", errs[:maxFaults].ToAggregate())
+func aggregate(errs field.ErrorList) error {
+	if len(errs) > maxErrors {
+		return fmt.Errorf("%w; and more", errs[:maxErrors].ToAggregate())
 	}
 	return errs.ToAggregate()
 }
 
 type decoder struct{ errs field.ErrorList }
 
-// value decodes a node into v. Types that decode JSON themselves, and those that are no structs, lists or pointers, are
-// left to the JSON decoder.
+// value decodes a node into v. It passes types that implement json.Unmarshaler, and those that are not structs, slices
+// or pointers, to the JSON decoder.
 func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
 	_, ownJSON := v.Addr().Interface().(json.Unmarshaler)
 	switch {
 	case n.Kind == yaml.AliasNode:
-		d.wrong(path, n, "aliases are not supported")
+		d.invalid(path, n, "aliases are not supported")
 	case v.Kind() == reflect.Pointer:
 		if n.ShortTag() == "!!null" {
 			return
@@ -63,20 +63,20 @@ func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(path, n, v.Elem())
 	case ownJSON:
-		d.leaf(path, n, v)
+		d.scalar(path, n, v)
 	case v.Kind() == reflect.Struct:
-		d.fields(path, n, v)
+		d.object(path, n, v)
 	case v.Kind() == reflect.Slice:
 		d.list(path, n, v)
 	default:
-		d.leaf(path, n, v)
+		d.scalar(path, n, v)
 	}
 }
 
-// leaf decodes what is not made of parts.
-func (d *decoder) leaf(path *field.Path, n *yaml.Node, v reflect.Value) {
+// scalar decodes a value that is neither an object nor a list.
+func (d *decoder) scalar(path *field.Path, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode {
-		d.wrong(path, n, "must be "+describe(v.Type()))
+		d.invalid(path, n, "must be "+typeName(v.Type()))
 		return
 	}
 	if n.ShortTag() == "!!null" {
@@ -84,7 +84,7 @@ func (d *decoder) leaf(path *field.Path, n *yaml.Node, v reflect.Value) {
 	}
 	var plain any
 	if err := n.Decode(&plain); err != nil {
-		d.wrong(path, n, err.Error())
+		d.invalid(path, n, err.Error())
 		return
 	}
 	text, err := json.Marshal(plain)
@@ -92,7 +92,7 @@ func (d *decoder) leaf(path *field.Path, n *yaml.Node, v reflect.Value) {
 		err = json.Unmarshal(text, v.Addr().Interface())
 	}
 	if err != nil {
-		d.wrong(path, n, "must be "+describe(v.Type()))
+		d.invalid(path, n, "must be "+typeName(v.Type()))
 	}
 }
 
@@ -100,11 +100,11 @@ func (d *decoder) list(path *field.Path, n *yaml.Node, v reflect.Value) {
 	switch {
 	case n.ShortTag() == "!!null":
 	case n.Kind != yaml.SequenceNode:
-		d.wrong(path, n, "must be a list")
+		d.invalid(path, n, "must be a list")
 	default:
 		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 		for i, item := range n.Content {
-			if len(d.errs) > maxFaults {
+			if len(d.errs) > maxErrors {
 				return
 			}
 			d.value(path.Index(i), item, v.Index(i))
@@ -112,16 +112,16 @@ func (d *decoder) list(path *field.Path, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-func (d *decoder) fields(path *field.Path, n *yaml.Node, v reflect.Value) {
+func (d *decoder) object(path *field.Path, n *yaml.Node, v reflect.Value) {
 	if n.ShortTag() == "!!null" {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		d.wrong(path, n, "must be an object with fields")
+		d.invalid(path, n, "must be an object with fields")
 		return
 	}
 	known, seen := fieldsOf(v), map[string]bool{}
-	for i := 0; i+1 < len(n.Content) && len(d.errs) <= maxFaults; i += 2 {
+	for i := 0; i+1 < len(n.Content) && len(d.errs) <= maxErrors; i += 2 {
 		key, item := n.Content[i], n.Content[i+1]
 		at := field.NewPath(key.Value)
 		if path != nil {
@@ -140,7 +140,7 @@ func (d *decoder) fields(path *field.Path, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// fieldsOf lists the fields of a struct by their JSON names, those of embedded ones among them.
+// fieldsOf returns the fields of a struct by their JSON names, those of inlined structs included.
 func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	known := map[string]reflect.Value{}
 	for i := range v.NumField() {
@@ -156,20 +156,20 @@ func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	return known
 }
 
-func (d *decoder) wrong(path *field.Path, n *yaml.Node, detail string) {
+func (d *decoder) invalid(path *field.Path, n *yaml.Node, detail string) {
 	value := n.Value
 	switch n.Kind {
 	case yaml.MappingNode:
 		value = "{...}"
 	case yaml.SequenceNode:
 		value = "[...]"
-	default: // a scalar shows itself
+	default: // the value of a scalar
 	}
 	d.errs = append(d.errs, field.Invalid(path, value, fmt.Sprintf("line %d: %s", n.Line, detail)))
 }
 
-// describe says what a value of a type looks like.
-func describe(t reflect.Type) string {
+// typeName describes the values of a type for an error message.
+func typeName(t reflect.Type) string {
 	switch t.String() {
 	case "v1.Duration":
 		return `a duration like "10s" or "5m"`

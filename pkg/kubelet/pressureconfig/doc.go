@@ -1,9 +1,9 @@
-// Package pressureconfig reads the NodePressureConfiguration and hands what it says to the eviction manager: at start,
-// and again each time the file changes.
+// Package pressureconfig reads the NodePressureConfiguration and passes it to the eviction manager: at start, and again
+// after each change of the file.
 //
-//	decode   strict: every unknown, duplicate or mistyped field is named with its path and line
+//	decode   strict decoding: an error has the path and line of every unknown, duplicate or mistyped field
 //	load     one file → configuration, defaulted and validated
-//	reload   what a change of the file leads to
-//	watch    when to look at the file
-//	metrics  which configuration holds, and whether the last load failed
+//	reload   applies a changed file
+//	watch    notifications of changes
+//	metrics  which configuration is in force, and whether the last load failed
 package pressureconfig

@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// DefaultPath is where the file is looked for. There need not be one.
+	// DefaultPath is the default path of the file. The file is optional.
 	DefaultPath = "/etc/plimsoll/pressure.yaml"
-	// PathVariable is the environment variable that names another place. It must be an absolute path of a file that exists
-	// when the agent starts: who names a file expects it to be read.
+	// PathVariable is the environment variable with another path. It must be absolute, and the file must exist when the
+	// agent starts.
 	PathVariable = "PLIMSOLL_PRESSURE_CONFIG"
 	// maxSize bounds what is read, in bytes.
 	maxSize = 1 << 20
 )
 
-// Path is the file to read, and whether it was named explicitly and so has to exist at start. lookup is os.LookupEnv.
+// Path returns the path of the file, and whether it was named explicitly and so has to exist at start. lookup is
+// os.LookupEnv.
 func Path(lookup func(string) (string, bool)) (file string, named bool, err error) {
 	file, named = lookup(PathVariable)
 	if !named || file == "" {
@@ -37,17 +38,17 @@ func Path(lookup func(string) (string, bool)) (file string, named bool, err erro
 	return file, true, nil
 }
 
-// Loaded is a configuration and where it comes from. The zero value is that of an agent without a file to follow.
+// Loaded is a configuration and its file. The zero value is that of an agent without such a file.
 type Loaded struct {
-	// File is where it was looked for, an absolute path.
+	// File is the absolute path.
 	File   string
 	Config *v1alpha1.NodePressureConfiguration
-	// Hash is the SHA-256 of the file in hexadecimal digits, empty for the defaults that hold without a file.
+	// Hash is the SHA-256 of the file in hexadecimal digits, empty for the defaults without a file.
 	Hash string
 }
 
-// Load reads, defaults and validates a file. Without a file the defaults hold. An error names the file, and each field
-// that is wrong with its path, its value and what is allowed.
+// Load reads, defaults and validates a file. If there is no file it returns the defaults. An error has the file, and
+// the path, the value and the allowed values of each invalid field.
 func Load(file string) (Loaded, error) {
 	data, err := read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +64,7 @@ func Load(file string) (Loaded, error) {
 	return Loaded{File: file, Config: config, Hash: hashOf(data)}, nil
 }
 
-// Options is what the configuration says to the eviction manager.
+// Options returns the configuration as options of the eviction manager.
 func (l *Loaded) Options() eviction.Options {
 	if l.Config == nil {
 		return eviction.DefaultOptions()
@@ -71,7 +72,7 @@ func (l *Loaded) Options() eviction.Options {
 	return eviction.OptionsFrom(l.Config)
 }
 
-// LoadAtStart is Load for a file that has to exist when it was named explicitly.
+// LoadAtStart is Load, with an error if the file was named explicitly and does not exist.
 func LoadAtStart(lookup func(string) (string, bool)) (Loaded, error) {
 	file, named, err := Path(lookup)
 	if err != nil {
@@ -102,7 +103,7 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// parse reads the text of a file.
+// parse decodes, defaults and validates the content of a file.
 func parse(data []byte) (*v1alpha1.NodePressureConfiguration, error) {
 	c := &v1alpha1.NodePressureConfiguration{}
 	if err := decode(data, c); err != nil {
@@ -112,7 +113,7 @@ func parse(data []byte) (*v1alpha1.NodePressureConfiguration, error) {
 		return nil, err
 	}
 	v1alpha1.SetDefaults(c)
-	if err := told(v1alpha1.Validate(c)); err != nil {
+	if err := aggregate(v1alpha1.Validate(c)); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -27,9 +27,9 @@ const (
 	header  = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\n"
 )
 
-// refused are texts after the header that must be refused, and what the error says. Those with bySchema are refused by
-// the schema too; the others break rules that a schema cannot know.
-var refused = []struct {
+// invalidFiles are invalid texts after the header, and parts of the error. The schema also rejects those with bySchema;
+// a schema cannot express the rules that the others break.
+var invalidFiles = []struct {
 	text     string
 	bySchema bool
 	says     []string
@@ -61,7 +61,7 @@ var refused = []struct {
 }
 
 func TestFaultsAreNamed(t *testing.T) {
-	for _, tc := range refused {
+	for _, tc := range invalidFiles {
 		_, err := parse([]byte(header + tc.text))
 		if err == nil {
 			t.Errorf("%q is accepted", tc.text)
@@ -75,7 +75,7 @@ func TestFaultsAreNamed(t *testing.T) {
 	}
 }
 
-func TestWholeFileIsWrong(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "empty",
 		"# nothing\n":             "empty",
@@ -94,7 +94,7 @@ func TestWholeFileIsWrong(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAtOnce(t *testing.T) {
+func TestAllErrorsAtOnce(t *testing.T) {
 	_, err := parse([]byte(header + "a: 1\nb: 2\nmonitoringPeriod: x\n"))
 	for _, want := range []string{"a:", "b:", "monitoringPeriod:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -103,8 +103,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
-// A file full of faults is refused as fast as any.
-func TestFaultsAreBounded(t *testing.T) {
+// A file with very many errors is rejected quickly and with a bounded error.
+func TestErrorsAreBounded(t *testing.T) {
 	for _, text := range []string{header + strings.Repeat("x: 1\n", 20000),
 		header + "dryRun: [" + strings.Repeat("x,", 20000) + "]\n",
 		header + "dryRun: [" + strings.Repeat("{signal: x},", 20000) + "]\n"} {
@@ -115,7 +115,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-func TestHeaderAloneIsTheDefaults(t *testing.T) {
+func TestDefaultsWithHeaderOnly(t *testing.T) {
 	for _, text := range []string{
 		header, header + "memory:\ndryRun:\nmonitoringPeriod: null\n",
 		`{"apiVersion": "nodepressure.plimsoll.dev/v1alpha1", "kind": "NodePressureConfiguration"}`,
@@ -127,7 +127,7 @@ func TestHeaderAloneIsTheDefaults(t *testing.T) {
 	}
 }
 
-func TestExampleIsTheDefaults(t *testing.T) {
+func TestExampleHasDefaults(t *testing.T) {
 	path, err := filepath.Abs(example)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 		t.Errorf("the example says %+v, the defaults are %+v", got, want)
 	}
 	config := l.Config.DeepCopy()
-	// Empty lists are there so that they can be seen.
+	// The example has empty lists for the sake of the reader.
 	config.DryRun, config.Protection.Namespaces = nil, nil
 	if !equality.Semantic.DeepEqual(config, v1alpha1.Default()) {
 		t.Errorf("the example says %+v, the defaults are %+v", config, v1alpha1.Default())
@@ -161,7 +161,7 @@ func readSchema(t *testing.T) *spec.Schema {
 	return s
 }
 
-// accepts asks the schema. The YAML reader is another one than ours.
+// accepts returns whether the schema accepts the text. The YAML decoder is another one than ours.
 func accepts(t *testing.T, s *spec.Schema, text string) bool {
 	t.Helper()
 	var document any
@@ -180,9 +180,9 @@ func TestSchemaAgrees(t *testing.T) {
 	if !accepts(t, s, string(text)) || !accepts(t, s, header) || !accepts(t, s, header+full) {
 		t.Error("the schema refuses what is right")
 	}
-	for _, tc := range refused {
+	for _, tc := range invalidFiles {
 		if strings.Contains(tc.says[len(tc.says)-1], "twice") {
-			continue // the other reader takes the last one
+			continue // the other decoder uses the last one
 		}
 		if got := accepts(t, s, header+tc.text); got == tc.bySchema {
 			t.Errorf("%q: accepted by the schema: %v", tc.text, got)
@@ -200,10 +200,10 @@ func TestExampleIsComplete(t *testing.T) {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		t.Fatal(err)
 	}
-	complete(t, "", readSchema(t), document)
+	checkComplete(t, "", readSchema(t), document)
 }
 
-func complete(t *testing.T, path string, s *spec.Schema, document map[string]any) {
+func checkComplete(t *testing.T, path string, s *spec.Schema, document map[string]any) {
 	for name := range s.Properties {
 		value, ok := document[name]
 		if !ok {
@@ -211,7 +211,7 @@ func complete(t *testing.T, path string, s *spec.Schema, document map[string]any
 		}
 		if inner, ok := value.(map[string]any); ok {
 			property := s.Properties[name]
-			complete(t, path+name+".", &property, inner)
+			checkComplete(t, path+name+".", &property, inner)
 		}
 	}
 }
@@ -234,7 +234,7 @@ protection:
   maxDelay: 1m
 `
 
-func TestEveryFieldReachesTheOptions(t *testing.T) {
+func TestEveryFieldIsInOptions(t *testing.T) {
 	c, err := parse([]byte(header + full))
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestEveryFieldReachesTheOptions(t *testing.T) {
 	if got := l.Options(); !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v, want\n%+v", got, want)
 	}
-	// Nothing but times is at its default or at zero, so that a field which is left out shows.
+	// No field has its default, so that a field which is not passed on is found.
 	v, d := reflect.ValueOf(want), reflect.ValueOf(eviction.DefaultOptions())
 	for i := range v.NumField() {
 		if reflect.DeepEqual(v.Field(i).Interface(), d.Field(i).Interface()) {
@@ -262,7 +262,7 @@ func TestEveryFieldReachesTheOptions(t *testing.T) {
 	}
 }
 
-func TestSignalsAreThoseThatAreKnown(t *testing.T) {
+func TestSignalsMatchSnapshot(t *testing.T) {
 	known := map[v1alpha1.Signal]bool{}
 	for _, s := range snapshot.AllSignals() {
 		known[v1alpha1.Signal(s.String())] = true
@@ -278,7 +278,7 @@ func TestSignalsAreThoseThatAreKnown(t *testing.T) {
 	}
 }
 
-func TestWhereTheFileIs(t *testing.T) {
+func TestPathOfTheFile(t *testing.T) {
 	lookup := func(value string, set bool) func(string) (string, bool) {
 		return func(name string) (string, bool) {
 			if name != PathVariable {
@@ -312,7 +312,7 @@ func TestWhereTheFileIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFileIsRefused(t *testing.T) {
+func TestUnreadableFilesAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "regular file") {
 		t.Errorf("a directory: %v", err)
@@ -327,7 +327,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithoutConfigurationTheDefaultsHold(t *testing.T) {
+func TestDefaultsWithoutConfiguration(t *testing.T) {
 	if got := (&Loaded{}).Options(); !reflect.DeepEqual(got, eviction.DefaultOptions()) {
 		t.Errorf("%+v", got)
 	}
@@ -335,7 +335,7 @@ func TestWithoutConfigurationTheDefaultsHold(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(header + full)
-	for _, tc := range refused {
+	for _, tc := range invalidFiles {
 		f.Add(header + tc.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -11,12 +11,11 @@ import (
 
 var (
 	configHash = gauge("plimsoll_pressure_config_hash",
-		"The first 48 bits of the SHA-256 of the pressure configuration that holds; 0 for the defaults that hold without "+
-			"a file.")
+		"The first 48 bits of the SHA-256 of the pressure configuration in force; 0 for the defaults without a file.")
 	lastLoadFailed = gauge("plimsoll_pressure_config_last_load_failed",
-		"1 when the last attempt to load the pressure configuration failed, so that an older one holds, else 0.")
+		"1 if the last attempt to load the pressure configuration failed and an older one is in force, else 0.")
 	lastLoadSuccess = gauge("plimsoll_pressure_config_last_load_success_timestamp_seconds",
-		"When the pressure configuration that holds was loaded, in seconds since 1970.")
+		"Time at which the pressure configuration in force was loaded, in seconds since 1970.")
 
 	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(configHash, lastLoadFailed, lastLoadSuccess) })
 )
@@ -25,10 +24,10 @@ func gauge(name, help string) *metrics.Gauge {
 	return metrics.NewGauge(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA})
 }
 
-// hashDigits is how much of a hash a metric can hold: 48 bits fit into a floating point number.
+// hashDigits is the number of hexadecimal digits of the hash in the metric: a float64 is exact for 48 bits.
 const hashDigits = 12
 
-func measureSuccess(l Loaded, now time.Time) {
+func recordSuccess(l Loaded, now time.Time) {
 	value := uint64(0)
 	if len(l.Hash) >= hashDigits {
 		value, _ = strconv.ParseUint(l.Hash[:hashDigits], 16, 64)
@@ -38,4 +37,4 @@ func measureSuccess(l Loaded, now time.Time) {
 	lastLoadSuccess.Set(float64(now.Unix()))
 }
 
-func measureFailure() { lastLoadFailed.Set(1) }
+func recordFailure() { lastLoadFailed.Set(1) }

@@ -20,40 +20,40 @@ const (
 )
 
 const (
-	// pollPeriod is how often the file is read when nothing says that it has changed: its directory may not exist yet, or
-	// lie on a file system that reports nothing.
+	// pollPeriod is the time between two readings of the file without a notification: its directory may not exist yet, or
+	// be on a file system without notifications.
 	pollPeriod = 30 * time.Second
-	// settle is for how long the file should be left alone until it is read: it may be written in pieces. A directory in
-	// which something happens all the time puts that off for maxSettle.
-	settle    = 200 * time.Millisecond
-	maxSettle = 2 * time.Second
-	// maxFault bounds what an event says of faults, in bytes; the log has all of it.
-	maxFault = 800
+	// settleTime is how long to wait after a notification before the file is read, because it may be written in pieces.
+	// Further notifications prolong that up to maxSettleTime.
+	settleTime    = 200 * time.Millisecond
+	maxSettleTime = 2 * time.Second
+	// maxEventText bounds the text of an error in an event, in bytes; the log has all of it.
+	maxEventText = 800
 )
 
-// Reloader keeps the options of the eviction manager as the file says. The fields are required.
+// Reloader applies changes of the file to the options of the eviction manager. The fields are required.
 type Reloader struct {
-	// Loaded is what was read at start, from the file that is followed.
+	// Loaded is the configuration that was read at start, with the file to watch.
 	Loaded Loaded
-	// Apply hands over options. It must not block.
+	// Apply sets new options. It must not block.
 	Apply    func(eviction.Options)
 	Recorder record.EventRecorder
 	NodeRef  *v1.ObjectReference
 	Clock    clock.Clock
 
-	// failed is the text of the error that was reported last, so that it is reported once.
-	failed string
+	// lastError is the text of the last reported error, so that it is reported once.
+	lastError string
 }
 
-// Run follows the file until ctx ends. It is called once.
+// Run watches the file until ctx ends. It may be called once.
 func (r *Reloader) Run(ctx context.Context) {
 	registerMetrics()
-	measureSuccess(r.Loaded, r.Clock.Now())
-	klog.FromContext(ctx).Info("Pressure configuration: in force", "file", r.Loaded.File, "hash", r.Loaded.Hash,
+	recordSuccess(r.Loaded, r.Clock.Now())
+	klog.FromContext(ctx).Info("Pressure configuration is in force", "file", r.Loaded.File, "hash", r.Loaded.Hash,
 		"defaults", r.Loaded.Hash == "")
-	w := newWatch(ctx, r.Loaded.File)
+	w := newFileWatch(ctx, r.Loaded.File)
 	defer w.close()
-	timer := r.Clock.NewTimer(settle)
+	timer := r.Clock.NewTimer(settleTime)
 	defer timer.Stop()
 	var changed time.Time
 	for {
@@ -61,24 +61,24 @@ func (r *Reloader) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-w.events():
-			if !w.concerns(e) {
+			if !w.isRelevant(e) {
 				continue
 			}
 			if now := r.Clock.Now(); changed.IsZero() {
 				changed = now
-			} else if now.Sub(changed) >= maxSettle {
+			} else if now.Sub(changed) >= maxSettleTime {
 				continue
 			}
-			timer.Reset(settle)
+			timer.Reset(settleTime)
 			continue
 		case err := <-w.errors():
-			klog.FromContext(ctx).Error(err, "Pressure configuration: watching the file failed, it is read from time to time",
-				"file", r.Loaded.File)
+			klog.FromContext(ctx).Error(err, "Watching the pressure configuration failed, polling it", "file", r.Loaded.File,
+				"period", pollPeriod)
 			w.close()
 		case <-timer.C():
 		}
 		changed = time.Time{}
-		w.follow(ctx)
+		w.update(ctx)
 		r.reload(ctx)
 		timer.Reset(pollPeriod)
 	}
@@ -89,42 +89,42 @@ func (r *Reloader) reload(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	loaded, err := Load(r.Loaded.File)
 	if err != nil {
-		measureFailure()
-		if err.Error() == r.failed {
+		recordFailure()
+		if err.Error() == r.lastError {
 			return
 		}
-		r.failed = err.Error()
-		logger.Error(err, "Pressure configuration: refused, the one before stays in force", "file", r.Loaded.File,
+		r.lastError = err.Error()
+		logger.Error(err, "Pressure configuration is invalid, the previous one stays in force", "file", r.Loaded.File,
 			"hashInForce", r.Loaded.Hash)
 		r.Recorder.Eventf(r.NodeRef, v1.EventTypeWarning, eventInvalid,
-			"The pressure configuration is refused, the one before stays in force: %s", shortened(err))
+			"The pressure configuration is invalid, the previous one stays in force: %s", truncate(err))
 		return
 	}
-	recovered := r.failed != ""
-	r.failed = ""
+	recovered := r.lastError != ""
+	r.lastError = ""
 	if loaded.Hash == r.Loaded.Hash {
 		if recovered {
-			measureSuccess(loaded, r.Clock.Now())
-			logger.Info("Pressure configuration: valid again and as it was", "file", r.Loaded.File, "hash", loaded.Hash)
+			recordSuccess(loaded, r.Clock.Now())
+			logger.Info("Pressure configuration is valid again and unchanged", "file", r.Loaded.File, "hash", loaded.Hash)
 		}
 		return
 	}
 	r.Loaded = loaded
 	r.Apply(loaded.Options())
-	measureSuccess(loaded, r.Clock.Now())
+	recordSuccess(loaded, r.Clock.Now())
 	origin := "read from " + r.Loaded.File
 	if loaded.Hash == "" {
-		origin = "the defaults, since there is no file " + r.Loaded.File
+		origin = "the defaults, because there is no file " + r.Loaded.File
 	}
-	logger.Info("Pressure configuration: reloaded", "file", r.Loaded.File, "hash", loaded.Hash,
+	logger.Info("Pressure configuration reloaded", "file", r.Loaded.File, "hash", loaded.Hash,
 		"defaults", loaded.Hash == "")
 	r.Recorder.Eventf(r.NodeRef, v1.EventTypeNormal, eventReloaded, "A new pressure configuration is in force: %s", origin)
 }
 
-func shortened(err error) string {
+func truncate(err error) string {
 	text := err.Error()
-	if len(text) <= maxFault {
+	if len(text) <= maxEventText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxFault], "") + " … (the log has the rest)"
+	return strings.ToValidUTF8(text[:maxEventText], "") + " … (the log has the rest)"
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 )
 
-// patience is how long a test waits for what must come: not long enough for the file to be read without a notification.
-const patience = pollPeriod - 10*time.Second
+// waitLimit is how long a test waits for a change, less than the time after which the file is read without a
+// notification.
+const waitLimit = pollPeriod - 10*time.Second
 
-// follower is a reloader that runs, with what it has said.
-type follower struct {
+// runningReloader is a running reloader with its events and the options that it has applied.
+type runningReloader struct {
 	*testing.T
 	file    string
 	applied chan eviction.Options
@@ -32,13 +33,13 @@ type follower struct {
 	clock   clock.Clock
 }
 
-func follow(t *testing.T, file string, c clock.Clock) *follower {
+func startReloader(t *testing.T, file string, c clock.Clock) *runningReloader {
 	t.Helper()
 	loaded, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &follower{T: t, file: file, applied: make(chan eviction.Options, 10), clock: c}
+	f := &runningReloader{T: t, file: file, applied: make(chan eviction.Options, 10), clock: c}
 	recorder := record.NewFakeRecorder(10)
 	f.events = recorder.Events
 	r := &Reloader{
@@ -53,19 +54,19 @@ func follow(t *testing.T, file string, c clock.Clock) *follower {
 }
 
 // expect waits for options with the period.
-func (f *follower) expect(period time.Duration) {
+func (f *runningReloader) expect(period time.Duration) {
 	f.Helper()
 	select {
 	case o := <-f.applied:
 		if o.MonitoringPeriod != period {
 			f.Fatalf("a period of %s is applied, want %s", o.MonitoringPeriod, period)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		f.Fatalf("nothing is applied, want a period of %s", period)
 	}
 }
 
-func (f *follower) expectEvent(parts ...string) {
+func (f *runningReloader) expectEvent(parts ...string) {
 	f.Helper()
 	select {
 	case e := <-f.events:
@@ -74,7 +75,7 @@ func (f *follower) expectEvent(parts ...string) {
 				f.Fatalf("event %q, want %s", e, part)
 			}
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		f.Fatalf("no event, want %v", parts)
 	}
 }
@@ -90,7 +91,7 @@ func write(t *testing.T, file, text string) {
 
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
-	f := follow(t, file, clock.RealClock{})
+	f := startReloader(t, file, clock.RealClock{})
 
 	write(t, file, period("2s"))
 	f.expect(2 * time.Second)
@@ -103,12 +104,12 @@ func TestReload(t *testing.T) {
 	}
 	f.expect(3 * time.Second)
 	f.expectEvent("PressureConfigReloaded")
-	gaugeIs(t, lastLoadFailed, 0)
+	wantGauge(t, lastLoadFailed, 0)
 
-	// An invalid one is refused, and said so once.
+	// An invalid file is rejected, with one event.
 	write(t, file, period("1ms"))
 	f.expectEvent("Warning PressureConfigInvalid", "monitoringPeriod", `"1ms"`, "must be from 1s to 5m0s")
-	gaugeIs(t, lastLoadFailed, 1)
+	wantGauge(t, lastLoadFailed, 1)
 
 	// Without the file the defaults hold.
 	if err := os.Remove(file); err != nil {
@@ -116,27 +117,27 @@ func TestReload(t *testing.T) {
 	}
 	f.expect(10 * time.Second)
 	f.expectEvent("Normal PressureConfigReloaded", "defaults")
-	gaugeIs(t, configHash, 0)
+	wantGauge(t, configHash, 0)
 }
 
-func gaugeIs(t *testing.T, g *metrics.Gauge, want float64) {
+func wantGauge(t *testing.T, g *metrics.Gauge, want float64) {
 	t.Helper()
 	if got, err := testutil.GetGaugeMetricValue(g); err != nil || got != want {
 		t.Errorf("%s is %v (%v), want %v", g.Name, got, err, want)
 	}
 }
 
-// What was in force before a fault is in force after it without being applied again.
-func TestRecoveryFromAFault(t *testing.T) {
+// The configuration in force before an error stays in force without being applied again.
+func TestRecoveryFromAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
 	write(t, file, period("2s"))
-	f := follow(t, file, clock.RealClock{})
+	f := startReloader(t, file, clock.RealClock{})
 	write(t, file, "half a fi")
 	f.expectEvent("PressureConfigInvalid", "the file must be an object")
 	write(t, file, period("2s"))
 	write(t, file, period("4s"))
 	f.expect(4 * time.Second)
-	gaugeIs(t, lastLoadFailed, 0)
+	wantGauge(t, lastLoadFailed, 0)
 	write(t, file, "half a fi")
 	f.expectEvent("PressureConfigReloaded")
 	f.expectEvent("PressureConfigInvalid")
@@ -178,7 +179,7 @@ func TestReloadFromAConfigMapVolume(t *testing.T) {
 	if err := os.Symlink("..data/pressure.yaml", file); err != nil {
 		t.Fatal(err)
 	}
-	f := follow(t, file, clock.RealClock{})
+	f := startReloader(t, file, clock.RealClock{})
 	version("..2", period("3s"))
 	f.expect(3 * time.Second)
 	if err := os.RemoveAll(filepath.Join(dir, "..1")); err != nil {
@@ -196,24 +197,24 @@ func TestReloadOfALinkedFile(t *testing.T) {
 	if err := os.Symlink(elsewhere, file); err != nil {
 		t.Fatal(err)
 	}
-	f := follow(t, file, clock.RealClock{})
+	f := startReloader(t, file, clock.RealClock{})
 	for _, seconds := range []int{3, 4} {
 		write(t, elsewhere, period(fmt.Sprintf("%ds", seconds)))
 		f.expect(time.Duration(seconds) * time.Second)
 	}
 }
 
-// The directory need not exist: it is looked for from time to time.
-func TestReloadWhenTheDirectoryComesLater(t *testing.T) {
+// The directory need not exist: the file is polled.
+func TestReloadWhenTheDirectoryIsCreatedLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plimsoll")
 	file := filepath.Join(dir, "pressure.yaml")
 	c := testingclock.NewFakeClock(time.Now())
-	f := follow(t, file, c)
+	f := startReloader(t, file, c)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	write(t, file, period("2s"))
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for len(f.applied) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the file is never read")
@@ -223,37 +224,37 @@ func TestReloadWhenTheDirectoryComesLater(t *testing.T) {
 	}
 	f.expect(2 * time.Second)
 	f.expectEvent("PressureConfigReloaded")
-	// From now on the directory is watched: of the clock only the time to settle must pass.
+	// From now on the directory is watched: only settleTime must pass on the clock.
 	write(t, file, period("3s"))
 	for len(f.applied) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the change is never seen")
 		}
-		c.Step(settle / 10)
+		c.Step(settleTime / 10)
 		<-time.After(time.Millisecond)
 	}
 	f.expect(3 * time.Second)
 }
 
-// Something that happens in the directory all the time does not keep the file from being read.
+// Continuous changes in the directory do not prevent the file from being read.
 func TestBusyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pressure.yaml")
-	f := follow(t, file, clock.RealClock{})
+	f := startReloader(t, file, clock.RealClock{})
 	write(t, file, period("2s"))
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for len(f.applied) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the file is never read")
 		}
 		write(t, filepath.Join(dir, "busy"), "x")
-		<-time.After(settle / 10)
+		<-time.After(settleTime / 10)
 	}
 	f.expect(2 * time.Second)
 }
 
-// A fault is told once, and again when it is another one.
-func TestFaultsAreToldOnce(t *testing.T) {
+// An error is reported once, and again if it is another one.
+func TestErrorsAreReportedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
 	recorder := record.NewFakeRecorder(10)
 	r := &Reloader{
@@ -270,10 +271,10 @@ func TestFaultsAreToldOnce(t *testing.T) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	for _, n := range []int{1, 2, maxFaults, maxFaults + 1, 100000} {
+	for _, n := range []int{1, 2, maxErrors, maxErrors + 1, 100000} {
 		_, err := parse([]byte(header + strings.Repeat("ä: 1\n", n)))
-		if text := shortened(err); len(text) > maxFault+50 || !utf8.ValidString(text) ||
-			(len(err.Error()) <= maxFault) != (text == err.Error()) {
+		if text := truncate(err); len(text) > maxEventText+50 || !utf8.ValidString(text) ||
+			(len(err.Error()) <= maxEventText) != (text == err.Error()) {
 			t.Errorf("%d faults: %q", n, text)
 		}
 	}

@@ -8,30 +8,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watch reports changes in the directory of a file, and in that of what the file is a link to. Directories are watched
-// and not the file: it may be replaced by renaming, and in a mounted ConfigMap it is a link by way of a link (..data)
-// that is replaced.
-type watch struct {
+// fileWatch reports changes in the directory of a file, and in that of its target if the file is a symbolic link. It
+// watches directories and not the file, because the file may be replaced by renaming, and in a mounted ConfigMap it is
+// a link through another link (..data) that is replaced.
+type fileWatch struct {
 	file    string
 	watcher *fsnotify.Watcher
 	dirs    map[string]bool
 }
 
-// newWatch makes a watch. Without inotify it never reports anything, and the file is polled.
-func newWatch(ctx context.Context, file string) *watch {
+// newFileWatch returns a watch. Without inotify it never reports anything, and the file is polled.
+func newFileWatch(ctx context.Context, file string) *fileWatch {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pressure configuration: no notifications of the file, it is read from time to time",
-			"file", file)
+		klog.FromContext(ctx).Error(err, "Cannot watch the pressure configuration, polling it", "file", file,
+			"period", pollPeriod)
 		watcher = nil
 	}
-	w := &watch{file: file, watcher: watcher, dirs: map[string]bool{}}
-	w.follow(ctx)
+	w := &fileWatch{file: file, watcher: watcher, dirs: map[string]bool{}}
+	w.update(ctx)
 	return w
 }
 
-// follow watches the directories that matter now. Those that do not exist are tried again with the next poll.
-func (w *watch) follow(ctx context.Context) {
+// update updates the set of watched directories. Those that do not exist are tried again with the next poll.
+func (w *fileWatch) update(ctx context.Context) {
 	if w.watcher == nil {
 		return
 	}
@@ -41,14 +41,14 @@ func (w *watch) follow(ctx context.Context) {
 	}
 	for dir := range w.dirs {
 		if !wanted[dir] {
-			_ = w.watcher.Remove(dir) // it is gone, or of no interest
+			_ = w.watcher.Remove(dir) // it may have been removed
 			delete(w.dirs, dir)
 		}
 	}
 	for dir := range wanted {
-		// Adding a directory again does nothing, unless another one has taken its place.
+		// Adding a directory again has no effect, unless the directory was replaced.
 		if err := w.watcher.Add(dir); err != nil {
-			klog.FromContext(ctx).V(4).Info("Pressure configuration: cannot watch the directory", "dir", dir, "err", err)
+			klog.FromContext(ctx).V(4).Info("Cannot watch the directory of the pressure configuration", "dir", dir, "err", err)
 			delete(w.dirs, dir)
 			continue
 		}
@@ -56,25 +56,25 @@ func (w *watch) follow(ctx context.Context) {
 	}
 }
 
-// concerns leaves out what changes nothing in a file.
-func (w *watch) concerns(e fsnotify.Event) bool { return e.Op != fsnotify.Chmod }
+// isRelevant is false for events that do not change the content of a file.
+func (w *fileWatch) isRelevant(e fsnotify.Event) bool { return e.Op != fsnotify.Chmod }
 
-// events and errors are nil, which blocks for ever, without a watcher.
-func (w *watch) events() <-chan fsnotify.Event {
+// events and errors return nil, which blocks forever, without a watcher.
+func (w *fileWatch) events() <-chan fsnotify.Event {
 	if w.watcher == nil {
 		return nil
 	}
 	return w.watcher.Events
 }
 
-func (w *watch) errors() <-chan error {
+func (w *fileWatch) errors() <-chan error {
 	if w.watcher == nil {
 		return nil
 	}
 	return w.watcher.Errors
 }
 
-func (w *watch) close() {
+func (w *fileWatch) close() {
 	if w.watcher != nil {
 		_ = w.watcher.Close()
 		w.watcher = nil

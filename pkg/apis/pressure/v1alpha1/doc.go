@@ -1,16 +1,16 @@
 // +k8s:deepcopy-gen=package
 
-// Package v1alpha1 is the configuration of what is our own in this kubelet: how it finds out that the node runs out of
-// something, and what it does then. Everything that stock has too stays in the KubeletConfiguration.
+// Package v1alpha1 has the configuration of node pressure features that stock does not have: how this kubelet detects
+// that the node runs out of a resource, and what it does then. Fields of stock stay in the KubeletConfiguration.
 //
-//	types       the file's fields, each with its range and its default
-//	values      what fields with a fixed set of values may be, the names of signals among them
-//	defaults    what holds for fields that are absent
-//	validate    what is refused
+//	types       the fields of the file, each with its range and its default
+//	values      enumerated values, including the names of signals
+//	defaults    defaults of absent fields
+//	validate    validation
 //	register    group, version and kind
 //
 // "make generate" writes zz_generated.deepcopy.go and config/pressure.schema.json from these types.
 //
-// The comments of the fields are the source of config/pressure.schema.json; tests compare them with what defaulting and
-// validation do. docs/pressure.md explains what the settings are for.
+// The comments of the fields are the source of config/pressure.schema.json; tests compare them with defaulting and
+// validation. docs/pressure.md explains the settings.
 package v1alpha1

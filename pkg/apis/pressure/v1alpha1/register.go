@@ -16,7 +16,7 @@ var (
 	SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 	// SchemeBuilder registers the types and their defaults.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-	// AddToScheme is for programs that handle the configuration as an API object.
+	// AddToScheme adds the types to a scheme, for programs that handle the configuration as an API object.
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 

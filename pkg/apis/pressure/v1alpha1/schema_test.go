@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write config/pressure.schema.json from 
 
 const schemaFile = "../../../../config/pressure.schema.json"
 
-// document is as much of a JSON schema as is needed here.
+// document is the part of a JSON schema that is used here.
 type document struct {
 	Schema               string               `json:"$schema,omitempty"`
 	Title                string               `json:"title,omitempty"`
@@ -41,7 +41,7 @@ type document struct {
 	AdditionalProperties *bool                `json:"additionalProperties,omitempty"`
 }
 
-// fieldComment is what the comment of a field says.
+// fieldComment is the parsed comment of a field.
 type fieldComment struct {
 	text                   string
 	least, most, byDefault string
@@ -178,7 +178,7 @@ func defaultOf(typ any, text string) any {
 	return text
 }
 
-func TestSchemaIsThatOfTheTypes(t *testing.T) {
+func TestSchemaMatchesTypes(t *testing.T) {
 	all := comments(t)
 	s := schemaOf(all, reflect.TypeFor[NodePressureConfiguration]())
 	s.Schema, s.Title = "http://json-schema.org/draft-07/schema#", Kind
@@ -200,12 +200,12 @@ func TestSchemaIsThatOfTheTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != string(want) {
-		t.Errorf("%s is not that of the types; run this test with -update", schemaFile)
+		t.Errorf("%s does not match the types; run this test with -update", schemaFile)
 	}
 }
 
-// Every field says what it is for, and its default, where it has one, is the one of SetDefaults.
-func TestCommentsSayTheDefaults(t *testing.T) {
+// Every field has a description, and the default in its comment is that of SetDefaults.
+func TestCommentsMatchDefaults(t *testing.T) {
 	c := reflect.ValueOf(Default()).Elem()
 	fields(comments(t), c.Type(), "", func(path string, index []int, field reflect.StructField, comment fieldComment) {
 		if !strings.HasPrefix(comment.text, field.Name+" ") {
@@ -242,8 +242,8 @@ func written(v reflect.Value) string {
 	}
 }
 
-// The ends of a range are allowed and what lies beyond is refused, with the path of the field.
-func TestCommentsSayTheRanges(t *testing.T) {
+// The bounds of a range are valid and values beyond are not; the error has the path of the field.
+func TestCommentsMatchRanges(t *testing.T) {
 	ranges := 0
 	typ := reflect.TypeFor[NodePressureConfiguration]()
 	fields(comments(t), typ, "", func(path string, index []int, field reflect.StructField, comment fieldComment) {
@@ -275,7 +275,7 @@ func TestCommentsSayTheRanges(t *testing.T) {
 	}
 }
 
-// set makes a field what a text says, and a little more or less than that.
+// set sets a field to a value plus beyond.
 func set(t *testing.T, v reflect.Value, text string, beyond int64) {
 	t.Helper()
 	switch v.Interface().(type) {
@@ -300,8 +300,8 @@ func set(t *testing.T, v reflect.Value, text string, beyond int64) {
 	}
 }
 
-// The values that a comment lists are allowed, and there are no others.
-func TestCommentsSayTheValues(t *testing.T) {
+// The values that a comment lists are valid, and no others.
+func TestCommentsMatchValues(t *testing.T) {
 	all := comments(t)
 	for path, tc := range map[string]struct {
 		comment fieldComment
@@ -346,7 +346,7 @@ func TestCommentsSayTheValues(t *testing.T) {
 }
 
 // The page for operators has a row for every field, with its default.
-func TestDocumentationListsTheFields(t *testing.T) {
+func TestDocumentationListsFields(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/pressure.md")
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns everything that is wrong with a configuration after defaulting: the path of the field, its value,
-// and what is allowed.
+// Validate returns all errors of a configuration after defaulting, each with the path of the field, its value, and the
+// allowed values.
 func Validate(c *NodePressureConfiguration) field.ErrorList {
 	v := &validator{}
 	v.duration(field.NewPath("monitoringPeriod"), c.MonitoringPeriod, time.Second, 5*time.Minute)
@@ -63,7 +63,7 @@ func (v *validator) dryRun(p *field.Path, list []ThresholdReference) {
 	}
 }
 
-// namespacePattern is what names of namespaces consist of, and * and ?.
+// namespacePattern matches names of namespaces in which characters may be * and ?.
 var namespacePattern = regexp.MustCompile(`^[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?$`)
 
 func (v *validator) protection(p *field.Path, c *ProtectionConfiguration) {

@@ -17,7 +17,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestDefaultingKeepsWhatIsThere(t *testing.T) {
+func TestDefaultingKeepsValues(t *testing.T) {
 	c := Default()
 	c.Eviction.Settling = &metav1.Duration{}
 	c.Protection.MaxProtectedPods = new(int32(0))
@@ -29,7 +29,7 @@ func TestDefaultingKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestSchemeKnowsTheType(t *testing.T) {
+func TestScheme(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestSchemeKnowsTheType(t *testing.T) {
 	}
 }
 
-func TestDeepCopySharesNothing(t *testing.T) {
+func TestDeepCopyIsIndependent(t *testing.T) {
 	c := Default()
 	c.DryRun = []ThresholdReference{{Signal: "memory.available"}}
 	c.Protection.Namespaces = []string{"a"}
@@ -66,7 +66,7 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	}
 }
 
-// pointers lists the addresses that a value holds, those of lists among them.
+// pointers lists the addresses in a value, those of lists included.
 func pointers(v reflect.Value) (list []uintptr) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -86,8 +86,8 @@ func pointers(v reflect.Value) (list []uintptr) {
 	return list
 }
 
-// A fault is named with the path of its field, its value and what is allowed.
-func TestValidateNamesFieldValueAndRange(t *testing.T) {
+// An error has the path of its field, its value and the allowed values.
+func TestValidate(t *testing.T) {
 	seconds := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 	tests := []struct {
 		change func(*NodePressureConfiguration)
@@ -129,7 +129,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		tc.change(c)
 		errs := Validate(c)
 		if len(errs) != 1 {
-			t.Errorf("%d faults, want one that says %v: %v", len(errs), tc.says, errs)
+			t.Errorf("%d errors, want one that says %v: %v", len(errs), tc.says, errs)
 			continue
 		}
 		for _, want := range tc.says {
@@ -140,12 +140,12 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 	}
 }
 
-func TestValidateSaysEverythingAtOnce(t *testing.T) {
+func TestValidateReturnsAllErrors(t *testing.T) {
 	c := Default()
 	c.MonitoringPeriod = &metav1.Duration{}
 	c.Memory.Available = "x"
 	c.Protection.Namespaces = []string{"UPPER"}
 	if errs := Validate(c); len(errs) != 3 {
-		t.Errorf("%d faults, want 3: %v", len(errs), errs)
+		t.Errorf("%d errors, want 3: %v", len(errs), errs)
 	}
 }

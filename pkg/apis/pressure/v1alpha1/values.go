@@ -11,10 +11,10 @@ const (
 
 var availableMemories = []AvailableMemory{WorkingSet, Reclaimable}
 
-// LocalStorageLimits is what becomes of pods that exceed limits of their own on local storage.
+// LocalStorageLimits defines what happens to pods that exceed their own limits on local storage.
 type LocalStorageLimits string
 
-// What may become of such pods: they are evicted, an event and a metric report what would be evicted, or nothing.
+// Such pods are evicted, or an event and a metric report that they would be evicted, or nothing happens.
 const (
 	LimitsEnforced LocalStorageLimits = "Enforce"
 	LimitsDryRun   LocalStorageLimits = "DryRun"
@@ -34,10 +34,10 @@ const (
 
 var thresholdKinds = []ThresholdKind{Hard, Soft}
 
-// Signal is what a threshold is about, by the name that the KubeletConfiguration uses.
+// Signal is the signal of a threshold, with its name in the KubeletConfiguration.
 type Signal string
 
-// Signals are the signals that a threshold may be about, in the order in which errors list them.
+// Signals returns the signals of thresholds, in the order in which errors list them.
 func Signals() []Signal {
 	return []Signal{
 		"memory.available", "allocatableMemory.available",
