@@ -31,7 +31,7 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 		return err
 	}
 	p.room = b.newWaitingPods()
-	p.shutdown = b.shutdownManager()
+	p.shutdown = b.newShutdownManager()
 	return nil
 }
 

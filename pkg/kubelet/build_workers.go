@@ -111,9 +111,9 @@ func (b *build) statusGenerator() *generator.Generator {
 func (b *build) syncer() podsync.Config {
 	cfg := podsync.Config{
 		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager, Stopper: b.Runtime.Runtime,
-		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle, Returning: returning{b},
+		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle, Shutdown: shutdownManager{b},
 		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup, DataDirs: b.runtime.helper,
-		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, Unmounting: b.sources.ready.AllReady, Probes: b.workers.probes, Reasons: b.pods.reasons,
+		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, UnmountsVolumes: b.sources.ready.AllReady, Probes: b.workers.probes, StartErrors: b.pods.reasons,
 		UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Reject: b.workers.rejector.RejectAndCount,
 		Requeue:  b.requeue,
 		Relist:   b.relist,

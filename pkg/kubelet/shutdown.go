@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 )
 
-// shutdownManager stops the pods when the machine goes down.
-func (b *build) shutdownManager() *nodeshutdown.Manager {
+// newShutdownManager returns the manager that stops the pods when the machine shuts down.
+func (b *build) newShutdownManager() *nodeshutdown.Manager {
 	gated := nodeshutdown.FeaturesFrom(gates)
 	cfg := nodeshutdown.Config{
 		Periods:  nodeshutdown.Periods(b.Config, gated),
@@ -38,8 +38,10 @@ func (b *build) shutdownPods() nodeshutdown.Pods {
 	}
 }
 
-// returning leads to the shutdown manager, which is built after the workers.
-type returning struct{ b *build }
+// shutdownManager passes calls to the shutdown manager, which is built after the workers.
+type shutdownManager struct{ b *build }
 
-func (r returning) Returns(pod *v1.Pod) bool { return r.b.pressure.shutdown.Returns(pod) }
-func (r returning) Stopped(uid types.UID)    { r.b.pressure.shutdown.Stopped(uid) }
+func (r shutdownManager) RestartsAfterShutdown(pod *v1.Pod) bool {
+	return r.b.pressure.shutdown.RestartsAfterShutdown(pod)
+}
+func (r shutdownManager) PodStopped(uid types.UID) { r.b.pressure.shutdown.PodStopped(uid) }

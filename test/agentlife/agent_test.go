@@ -438,8 +438,8 @@ func (a *agent) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontainer.PodSt
 	if err := a.w.call(ctx, "clean up "+string(pod.UID)); err != nil {
 		return err
 	}
-	returns := a.shutdown.Returns(pod)
-	a.shutdown.Stopped(pod.UID)
+	returns := a.shutdown.RestartsAfterShutdown(pod)
+	a.shutdown.PodStopped(pod.UID)
 	status, _ := a.statuses.GetPodStatus(pod.UID)
 	if !returns && !kubetypes.IsStaticPod(pod) && status.Phase != v1.PodFailed {
 		a.statuses.set(pod.UID, v1.PodStatus{Phase: v1.PodSucceeded})

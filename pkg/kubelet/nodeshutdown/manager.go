@@ -79,16 +79,16 @@ func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitR
 	return lifecycle.PodAdmitResult{Reason: ReasonNotAdmitted, Message: "Pod was rejected as the node is shutting down."}
 }
 
-// Returns is true while the pod is stopped only because the machine goes down, and starts again with it: its phase must not become a
-// terminal one. A deletion that comes meanwhile ends that.
-func (m *Manager) Returns(pod *v1.Pod) bool {
+// RestartsAfterShutdown is true while the pod is stopped only because the machine shuts down, and will start again with
+// it: its phase must not become terminal. It is false for a pod that was deleted meanwhile.
+func (m *Manager) RestartsAfterShutdown(pod *v1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return pod.DeletionTimestamp == nil && m.returning.Has(pod.UID)
 }
 
-// Stopped says that nothing of the pod is left. What comes with this UID from now on is another life.
-func (m *Manager) Stopped(uid types.UID) {
+// PodStopped is called when all resources of the pod are released. A later pod with the same UID is a new instance.
+func (m *Manager) PodStopped(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.returning.Delete(uid)

@@ -101,7 +101,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 		w.Start(w.ctx)
 		w.announce(true)
 		w.sleep(2)
-		if !w.Returns(ds) {
+		if !w.RestartsAfterShutdown(ds) {
 			t.Error("a pod of a DaemonSet does not return")
 		}
 		w.announce(false)
@@ -118,11 +118,11 @@ func TestCancelledInTheMiddle(t *testing.T) {
 			}
 		}
 		// It is still terminating; what comes after that is another life.
-		if !w.Returns(ds) {
+		if !w.RestartsAfterShutdown(ds) {
 			t.Error("forgotten while it is being stopped")
 		}
-		w.Stopped(ds.UID)
-		if w.Returns(ds) {
+		w.PodStopped(ds.UID)
+		if w.RestartsAfterShutdown(ds) {
 			t.Error("returns for ever")
 		}
 		checkFailed(t, w.status["plain"])
@@ -197,7 +197,7 @@ func TestOnlyTheShutdownLetsReturn(t *testing.T) {
 		w.terminating["evicted"] = true
 		w.Start(w.ctx)
 		w.announce(true)
-		if w.Returns(evicted) {
+		if w.RestartsAfterShutdown(evicted) {
 			t.Error("an evicted pod returns")
 		}
 		w.sleep(2)
@@ -220,7 +220,7 @@ func TestDroppedMeanwhile(t *testing.T) {
 		w.sleep(2)
 		w.set(func() { w.terminating = nil })
 		w.announce(false)
-		if w.Returns(pod) {
+		if w.RestartsAfterShutdown(pod) {
 			t.Error("the next pod with this UID would return")
 		}
 	})
@@ -234,7 +234,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 		w.announce(true)
 		deleted := pod.DeepCopy()
 		deleted.DeletionTimestamp = &deleted.CreationTimestamp
-		if w.Returns(deleted) || !w.Returns(pod) {
+		if w.RestartsAfterShutdown(deleted) || !w.RestartsAfterShutdown(pod) {
 			t.Error("a deletion does not count")
 		}
 	})

@@ -14,63 +14,63 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
-// Config is everything a Syncer uses. All fields are required unless their comment says otherwise; everything given must be safe
-// for use by many goroutines at once.
+// Config is what a Syncer is made of. All fields are required unless their comment says otherwise; all must be safe for
+// concurrent use.
 type Config struct {
 	// Generator computes the API status of a pod.
 	Generator StatusGenerator
-	// Statuses is the status manager, the only writer of pod status.
+	// Statuses is the status manager, the only component that writes pod statuses.
 	Statuses StatusManager
 	// Runtime is the container runtime manager.
 	Runtime Runtime
-	// Stopper is the runtime itself, for Hasten and for pods that are overdue; nil if there is to be none.
+	// Stopper is the container runtime itself, for Hasten and for overdue pods.
 	Stopper ContainerStopper
-	// Processes are the processes of pods, for those that the runtime does not stop; nil if they are to be left to it.
+	// Processes kills processes of overdue pods; it is used only if CgroupsPerQOS is true.
 	Processes PodProcesses
-	// Escalation is when what is done about such pods; the zero value stands for escalation.DefaultLimits.
+	// Escalation has the time limits of escalation steps; the zero value stands for escalation.DefaultLimits.
 	Escalation escalation.Limits
 	// Containers is the container manager: cgroups and dynamic resources.
 	Containers ContainerManager
-	// CgroupsPerQOS says that pods have cgroups of their own (--cgroups-per-qos).
+	// CgroupsPerQOS is true if pods have cgroups of their own (--cgroups-per-qos).
 	CgroupsPerQOS bool
-	// Returning knows which pods start again with the machine; nil if none do.
-	Returning Returning
-	// Lifecycle tells whether a pod's termination was requested.
+	// Shutdown is the manager of node shutdown.
+	Shutdown ShutdownManager
+	// Lifecycle is the lifecycle of pods in the pod workers.
 	Lifecycle Lifecycle
-	// NetworkErrors says why the network is not ready, nil when it is.
+	// NetworkErrors returns why the network is not ready, nil if it is ready.
 	NetworkErrors func() error
-	// Secrets and ConfigMaps keep what pods refer to up to date. Both may be nil (no API server).
+	// Secrets and ConfigMaps hold the objects that pods refer to. Both are nil without an API server.
 	Secrets    SecretManager
 	ConfigMaps PodRegistry
-	// Mirrors writes mirror pods.
+	// Mirrors creates and deletes mirror pods.
 	Mirrors MirrorClient
-	// Node returns this node as the API server knows it, or an error while it is not registered.
+	// Node returns this node from the informer, or an error while it is not registered.
 	Node func(context.Context) (*v1.Node, error)
 	// DataDirs creates the directories of a pod.
 	DataDirs DataDirs
 	// Volumes is the volume manager.
 	Volumes Volumes
-	// VolumePaths tells whether volumes of a pod are left on disk.
+	// VolumePaths checks whether volumes of a pod are mounted.
 	VolumePaths VolumePaths
-	// Unmounting is false while the volume manager unmounts nothing because not every source of pods has reported; nil is always true.
-	Unmounting func() bool
+	// UnmountsVolumes is false while the volume manager unmounts nothing, because not all sources of pods have reported.
+	UnmountsVolumes func() bool
 	// Probes is the probe manager.
 	Probes Probes
-	// Reasons keeps why containers could not be started.
-	Reasons StartReasons
-	// UserNamespaces gives back the UID range of a pod.
+	// StartErrors stores why containers could not be started.
+	StartErrors StartErrors
+	// UserNamespaces releases the user IDs of pods.
 	UserNamespaces UserNamespaces
-	// BackOff is the crash loop back-off of containers, shared with housekeeping, which forgets old entries.
+	// BackOff is the crash loop back-off of containers. Housekeeping removes its old entries.
 	BackOff *flowcontrol.Backoff
 	// Reject sets a pod's status to Failed with the reason, sends the event and counts the rejection.
 	Reject func(ctx context.Context, pod *v1.Pod, reason, message string)
-	// Requeue asks the worker of the pod to synchronize it again at once. It must not block.
+	// Requeue requests another synchronization of the pod from its worker. It must not block.
 	Requeue func(ctx context.Context, pod, mirrorPod *v1.Pod)
-	// Relist asks the PLEG to look at the pod at once. It must not block.
+	// Relist requests a relist of the pod from the PLEG. It must not block.
 	Relist func(types.UID)
 	// Recorder sends events.
 	Recorder record.EventRecorderLogger
-	// Tracer makes a span per phase; nil makes none.
+	// Tracer creates a span per phase; nil creates none.
 	Tracer trace.Tracer
 	// Features are the gates that switch steps on.
 	Features Features

@@ -2,6 +2,8 @@ package podsync_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,9 +24,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// hangingRemover is a runtime in which removing a container never ends.
+// hangingRemover is a runtime in which the removal of a container never ends.
 type hangingRemover struct {
 	called chan kubecontainer.ContainerID
 }
@@ -40,30 +43,17 @@ type noLatency struct{}
 func (noLatency) RecordStatusUpdated(*v1.Pod)     {}
 func (noLatency) DeletePodStartupState(types.UID) {}
 
-// await polls until the condition holds.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	limit, tick := time.NewTimer(20*time.Second), time.NewTicker(5*time.Millisecond)
-	defer limit.Stop()
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-limit.C:
-			t.Fatalf("%s: not within 20 s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// The whole way of a pod that is deleted, with the stock status manager at its end: workers, steps, final status, deletion in the API
-// server. Meanwhile the runtime hangs in the removal of the pod's dead containers, which the sync loop has asked for.
-func TestRemovalOfContainersDoesNotHoldBackTheDeletion(t *testing.T) {
+// A deleted pod goes through pod worker, steps, stock's status manager and deletion at the API server, while the
+// runtime hangs in the removal of the pod's dead containers.
+func TestHangingContainerRemovalDoesNotBlockDeletion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	now := metav1.Now()
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns", UID: "uid", DeletionTimestamp: &now, DeletionGracePeriodSeconds: new(int64(1))},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}, TerminationGracePeriodSeconds: new(int64(1))},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pod", Namespace: "ns", UID: "uid", DeletionTimestamp: &now, DeletionGracePeriodSeconds: new(int64(1)),
+		},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}, TerminationGracePeriodSeconds: new(int64(1))},
 	}
 	client := fake.NewClientset(pod)
 	pods, store := kubepod.NewBasicPodManager(), podlifecycle.NewStore()
@@ -71,10 +61,11 @@ func TestRemovalOfContainersDoesNotHoldBackTheDeletion(t *testing.T) {
 	statuses := status.NewManager(client, pods, deletionSafety{store}, noLatency{})
 	statuses.Start(ctx)
 
-	config, stopped := podsync.StoppedWorld(statuses)
+	config, stopped := podsync.StoppedPodConfig(statuses)
 	syncer, cache := podsync.New(config), kubecontainer.NewCache()
 	workers := podworkers.New(podworkers.Config{
-		Store: store, Syncer: syncer, Runtime: syncer, PodCache: cache, Queue: queue.NewBasicWorkQueue(clock.RealClock{}), Recorder: record.NewFakeRecorder(100),
+		Store: store, Syncer: syncer, Runtime: syncer, PodCache: cache,
+		Queue: queue.NewBasicWorkQueue(clock.RealClock{}), Recorder: record.NewFakeRecorder(100),
 		ResyncInterval: time.Minute, BackoffPeriod: time.Second,
 	})
 	pleg := func() bool { return cache.Set("uid", stopped, nil, time.Now()) }
@@ -86,27 +77,35 @@ func TestRemovalOfContainersDoesNotHoldBackTheDeletion(t *testing.T) {
 	dead := housekeeping.DeadContainers{Statuses: cache, Lifecycle: store, Deletor: deletor}
 	dead.Exited(ctx, "uid", "id-b")
 	if id := <-remover.called; id.ID != "id-b" {
-		t.Fatalf("removes %v", id)
+		t.Fatalf("the deletor removes %v", id)
 	}
 
 	workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodUpdate, Pod: pod})
-	await(t, "the pod is gone from the API server", func() bool {
+	await.Until(t, "deletion at the API server", func() error {
 		pleg()
 		cache.UpdateTime(time.Now())
 		dead.Exited(ctx, "uid", "id-a")
 		_, err := client.CoreV1().Pods("ns").Get(ctx, "pod", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the pod still exists (%v)", err)
 	})
-	await(t, "the worker has finished", func() bool { return store.IsPodKnownTerminated("uid") })
+	await.Until(t, "end of the worker", func() error {
+		if !store.IsPodKnownTerminated("uid") {
+			return errors.New("the pod has not terminated")
+		}
+		return nil
+	})
 	if len(remover.called) != 0 {
-		t.Errorf("removed although the first removal hangs: %d", len(remover.called))
+		t.Errorf("%d containers are removed although the first removal hangs", len(remover.called))
 	}
 	if err := workers.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
 }
 
-// deletionSafety is what the composition answers the status manager.
+// deletionSafety answers the status manager like the composition.
 type deletionSafety struct{ store *podlifecycle.Store }
 
 func (d deletionSafety) PodCouldHaveRunningContainers(pod *v1.Pod) bool {

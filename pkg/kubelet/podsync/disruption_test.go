@@ -14,14 +14,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 )
 
-// generated makes real statuses of what the world's runtime reports, and keeps those that are published.
-type generated struct {
+// realGenerator generates real statuses from the state of the world's runtime, and records those that are published.
+type realGenerator struct {
 	*world
 	exitCode  int
 	published []v1.PodStatus
 }
 
-func (g *generated) Generate(
+func (g *realGenerator) Generate(
 	_ context.Context, pod *v1.Pod, reported *kubecontainer.PodStatus, terminal bool,
 ) v1.PodStatus {
 	for _, c := range reported.ContainerStatuses {
@@ -35,20 +35,20 @@ func (g *generated) Generate(
 	return status
 }
 
-func (g *generated) SetPodStatus(logger klog.Logger, pod *v1.Pod, s v1.PodStatus) (v1.PodStatus, bool) {
+func (g *realGenerator) SetPodStatus(logger klog.Logger, pod *v1.Pod, s v1.PodStatus) (v1.PodStatus, bool) {
 	g.published = append(g.published, s)
 	return g.world.SetPodStatus(logger, pod, s)
 }
 
-// ending is what a status says at the end of a pod.
-type ending struct {
+// finalStatus is the part of the last status that the test compares.
+type finalStatus struct {
 	Phase  v1.PodPhase
 	Reason string
 	Target bool
 }
 
-// How a pod ends that the agent stops: from the first status of its termination to the last one of its clean-up.
-func TestEndOfADisruptedPod(t *testing.T) {
+// The statuses of a pod that the agent stops, from the first one of the termination to the last one of the clean-up.
+func TestFinalStatusOfADisruptedPod(t *testing.T) {
 	disruption := func(reason string, keepSucceeded bool) *podkill.Disruption {
 		return &podkill.Disruption{
 			Phase: v1.PodFailed, Reason: reason, Message: "disrupted", KeepSucceeded: keepSucceeded,
@@ -58,22 +58,26 @@ func TestEndOfADisruptedPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		disruption *podkill.Disruption
 		exitCode   int
-		want       ending
+		want       finalStatus
 	}{
-		"preempted, ended well":     {disruption("Preempting", true), 0, ending{v1.PodSucceeded, "", true}},
-		"preempted, ended badly":    {disruption("Preempting", true), 143, ending{v1.PodFailed, "Preempting", true}},
-		"preempted, an old record":  {disruption("Preempting", false), 0, ending{v1.PodSucceeded, "", true}},
-		"shutdown, ended well":      {disruption("Terminated", true), 0, ending{v1.PodSucceeded, "", true}},
-		"shutdown, ended badly":     {disruption("Terminated", true), 1, ending{v1.PodFailed, "Terminated", true}},
-		"evicted, ended well":       {disruption("Evicted", false), 0, ending{v1.PodFailed, "Evicted", true}},
-		"evicted, ended badly":      {disruption("Evicted", false), 137, ending{v1.PodFailed, "Evicted", true}},
-		"another stop, ended well":  {nil, 0, ending{v1.PodSucceeded, "", false}},
-		"another stop, ended badly": {nil, 1, ending{v1.PodFailed, "", false}},
+		"preempted, exit code 0": {disruption("Preempting", true), 0, finalStatus{v1.PodSucceeded, "", true}},
+		"preempted, exit code 143": {
+			disruption("Preempting", true), 143, finalStatus{v1.PodFailed, "Preempting", true},
+		},
+		"preempted, record without the flag": {disruption("Preempting", false), 0, finalStatus{v1.PodSucceeded, "", true}},
+		"shutdown, exit code 0":              {disruption("Terminated", true), 0, finalStatus{v1.PodSucceeded, "", true}},
+		"shutdown, exit code 1": {
+			disruption("Terminated", true), 1, finalStatus{v1.PodFailed, "Terminated", true},
+		},
+		"evicted, exit code 0":       {disruption("Evicted", false), 0, finalStatus{v1.PodFailed, "Evicted", true}},
+		"evicted, exit code 137":     {disruption("Evicted", false), 137, finalStatus{v1.PodFailed, "Evicted", true}},
+		"no disruption, exit code 0": {nil, 0, finalStatus{v1.PodSucceeded, "", false}},
+		"no disruption, exit code 1": {nil, 1, finalStatus{v1.PodFailed, "", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			g := &generated{world: w, exitCode: test.exitCode}
-			w.inRuntime = runtimeStatus(container("a", up))
+			g := &realGenerator{world: w, exitCode: test.exitCode}
+			w.inRuntime = runtimeStatus(container("a", stateRunning))
 			pod := testPod()
 			pod.Spec.Containers = []v1.Container{{Name: "a"}}
 			pod.Status.Phase = v1.PodRunning
@@ -90,7 +94,7 @@ func TestEndOfADisruptedPod(t *testing.T) {
 			}
 			for i, published := range g.published[1:] {
 				_, target := podutil.GetPodCondition(&published, v1.DisruptionTarget)
-				got := ending{published.Phase, published.Reason, target != nil}
+				got := finalStatus{published.Phase, published.Reason, target != nil}
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("status %d (-want +got):\n%s", i+1, diff)
 				}

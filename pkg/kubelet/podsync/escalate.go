@@ -12,25 +12,26 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
-// Reasons of the events about pods that the runtime does not stop.
+// Reasons of the events about overdue pods.
 const (
-	// ContainerStopOverdue: the grace period and what the runtime may take beyond it are over; the pod is about to be killed.
+	// ContainerStopOverdue: the grace period and the time that the runtime may need beyond it have expired; the agent is
+	// about to kill the pod.
 	ContainerStopOverdue = "ContainerStopOverdue"
-	// SandboxStopOverdue: the same, and no container runs any more; it is the sandbox and its network that take so long.
+	// SandboxStopOverdue: the same, but no container runs any more: the sandbox and its network are not stopped in time.
 	SandboxStopOverdue = "SandboxStopOverdue"
-	// ContainerProcessesKilled: the processes in the pod's cgroup were killed past the runtime.
+	// ContainerProcessesKilled: the agent kills the processes in the pod's cgroup itself.
 	ContainerProcessesKilled = "ContainerProcessesKilled"
-	// ContainerStopStuck: everything was tried. The pod goes on terminating.
+	// ContainerStopStuck: all steps were taken. The pod is still terminating.
 	ContainerStopStuck = "ContainerStopStuck"
 )
 
-// escalator watches over terminations and does what package escalation decides about those that are overdue.
+// escalator takes the steps of package escalation for overdue pods.
 type escalator struct {
-	limits  escalation.Limits
-	look    looker
-	stopper ContainerStopper
-	events  events
-	ledger  *ledger
+	limits    escalation.Limits
+	inspector inspector
+	stopper   ContainerStopper
+	events    events
+	pods      *progressByPod
 }
 
 func newEscalator(c Config) *escalator {
@@ -39,118 +40,124 @@ func newEscalator(c Config) *escalator {
 		limits = escalation.DefaultLimits()
 	}
 	return &escalator{
-		limits:  limits,
-		look:    looker{observer: c.Runtime, cgroups: newPodCgroups(c), timeout: limits.Margin / 2},
-		stopper: c.Stopper, events: events{c.Recorder}, ledger: newLedger(),
+		limits:    limits,
+		inspector: inspector{observer: c.Runtime, cgroups: newPodCgroups(c), timeout: limits.Margin / 2},
+		stopper:   c.Stopper, events: events{c.Recorder}, pods: newProgressByPod(),
 	}
 }
 
 // target is a pod that is being killed.
 type target struct {
 	pod *v1.Pod
-	// status is what the runtime last said.
+	// status is the last status from the runtime.
 	status *kubecontainer.PodStatus
-	// orphan is true when only the runtime knows the pod, so that its specification says nothing.
-	orphan bool
-	// reached is true if the runtime has answered in this attempt.
-	reached bool
+	// runtimeOnly is true if the pod is known from the runtime only, so that its specification is incomplete.
+	runtimeOnly bool
+	// answered is true if the runtime has answered in this attempt.
+	answered bool
 }
 
-// beside runs kill, which asks the runtime to stop the pod within grace, and climbs the ladder beside it while it does not return.
-func (e *escalator) beside(ctx context.Context, t target, grace time.Duration, kill func(context.Context) error) error {
+// kill calls stop, which requests the stop of the pod from the runtime with the grace period, and takes escalation
+// steps concurrently until it returns.
+func (e *escalator) kill(ctx context.Context, t target, grace time.Duration, stop func(context.Context) error) error {
 	w := e.watch(t)
-	e.ledger.attempt(w.entry, time.Now(), grace, t.reached)
-	err := w.during(ctx, kill)
+	e.pods.beginAttempt(w.progress, time.Now(), grace, t.answered)
+	err := w.kill(ctx, stop)
 	if err != nil && ctx.Err() == nil {
-		w.catchUp(ctx)
+		w.takeDueSteps(ctx)
 	}
 	return err
 }
 
-// after climbs what is due of a pod that runs although an attempt has returned without an error.
-func (e *escalator) after(ctx context.Context, t target) { e.watch(t).catchUp(ctx) }
+// takeDueSteps takes the steps that are due of a pod that runs although an attempt has returned without an error.
+func (e *escalator) takeDueSteps(ctx context.Context, t target) { e.watch(t).takeDueSteps(ctx) }
 
 func (e *escalator) watch(t target) *watch {
-	return &watch{escalator: e, target: t, entry: e.ledger.open(t.pod.UID), calls: calls{inFlight: map[string]bool{}}}
+	return &watch{
+		escalator: e, target: t, progress: e.pods.get(t.pod.UID), calls: calls{inFlight: map[string]bool{}},
+	}
 }
 
-// watch is one attempt that is watched. It belongs to one goroutine.
+// watch observes one attempt to kill a pod. It is used by one goroutine.
 type watch struct {
 	*escalator
 	target
-	entry *entry
-	calls calls
+	progress *progress
+	calls    calls
 }
 
-// during runs kill and climbs until it returns.
-func (w *watch) during(ctx context.Context, kill func(context.Context) error) error {
-	watching, stop := context.WithCancel(ctx)
+// kill calls stop and takes steps until it returns.
+func (w *watch) kill(ctx context.Context, stop func(context.Context) error) error {
+	watching, cancel := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { w.run(watching) })
-	// Deferred for the case of a panic: nobody must go on killing.
+	// Deferred because stop may panic: the escalation must end in any case.
 	defer func() {
-		stop()
+		cancel()
 		watcher.Wait()
 	}()
-	return kill(ctx)
+	return stop(ctx)
 }
 
-// catchUp climbs what is due now. A runtime may refuse so quickly that there is never time to climb beside it.
-func (w *watch) catchUp(ctx context.Context) {
+// takeDueSteps takes the steps that are due now, in case the runtime fails so quickly that none is due during a call.
+func (w *watch) takeDueSteps(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, w.limits.Margin)
 	defer done()
 	defer w.calls.wait()
 	for ctx.Err() == nil {
-		rung, at := w.ledger.next(w.entry, w.limits)
+		next, at := w.pods.next(w.progress, w.limits)
 		if at.After(time.Now()) {
 			return
 		}
-		w.climb(ctx, rung)
+		w.take(ctx, next)
 	}
 }
 
 func (w *watch) run(ctx context.Context) {
 	defer w.calls.wait()
 	for {
-		rung, at := w.ledger.next(w.entry, w.limits)
+		next, at := w.pods.next(w.progress, w.limits)
 		timer := time.NewTimer(time.Until(at))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-w.entry.changed:
+		case <-w.progress.changed:
 			timer.Stop()
 		case <-timer.C:
-			w.climb(ctx, rung)
+			w.take(ctx, next)
 		}
 	}
 }
 
-// climb does what the rung is about, if that is of use.
-func (w *watch) climb(ctx context.Context, rung escalation.Rung) {
-	facts := w.look.at(ctx, &w.target)
+// take takes a step, if it applies to the state of the pod.
+func (w *watch) take(ctx context.Context, next escalation.Rung) {
+	facts := w.inspector.inspect(ctx, &w.target)
 	if ctx.Err() != nil {
 		return
 	}
-	first, late := w.ledger.climb(w.entry, rung, facts, time.Now())
-	if !rung.Applies(facts) {
+	first, late := w.pods.record(w.progress, next, facts, time.Now())
+	if !next.Applies(facts) {
 		return
 	}
 	late = late.Round(time.Second)
-	klog.FromContext(ctx).Info("Pod termination is overdue", "pod", klog.KObj(w.pod), "podUID", w.pod.UID, "since", late, "rung", rung, "left", facts.Summary())
-	switch rung {
+	klog.FromContext(ctx).Info("Pod termination is overdue", "pod", klog.KObj(w.pod), "podUID", w.pod.UID,
+		"overdueFor", late, "step", next, "remaining", facts.Summary())
+	switch next {
 	case escalation.Tell:
-		w.events.warn(ctx, w.pod, overdueReason(facts), "The container runtime has not stopped the pod %v after the end of its grace period: %s", late, facts.Summary())
+		w.events.warn(ctx, w.pod, overdueReason(facts),
+			"The container runtime has not stopped the pod %v after the end of its grace period: %s", late, facts.Summary())
 	case escalation.KillByRuntime:
 		w.killContainers(ctx)
 	case escalation.StopSandbox:
 		w.stopSandboxes(ctx)
 	case escalation.KillCgroup:
-		w.events.warn(ctx, w.pod, ContainerProcessesKilled, "Killing what is in the pod's cgroup, past the container runtime: %s", facts.Summary())
+		w.events.warn(ctx, w.pod, ContainerProcessesKilled,
+			"Killing the processes in the pod's cgroup without the container runtime: %s", facts.Summary())
 		w.killCgroup(ctx)
 	case escalation.Report:
 		w.report(ctx, facts, first)
-	default: // on the ground there is nothing to do
+	default: // no other step has an effect
 	}
 }
 
@@ -161,10 +168,11 @@ func overdueReason(facts escalation.Facts) string {
 	return SandboxStopOverdue
 }
 
-// report tells once what is left, and tries again.
+// report sends one event with the remaining containers and processes, and repeats the attempts to kill them.
 func (w *watch) report(ctx context.Context, facts escalation.Facts, first bool) {
 	if first {
-		w.events.warn(ctx, w.pod, ContainerStopStuck, "The container runtime has still not stopped the pod, it goes on terminating: %s", facts.Summary())
+		w.events.warn(ctx, w.pod, ContainerStopStuck,
+			"The container runtime has still not stopped the pod, its termination continues: %s", facts.Summary())
 	}
 	if escalation.KillByRuntime.Applies(facts) {
 		w.killContainers(ctx)

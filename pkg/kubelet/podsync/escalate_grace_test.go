@@ -11,13 +11,13 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// A grace period of more seconds than a time.Duration holds is a long one: nobody is killed for it.
-func TestVeryLongGraceIsNotOverdue(t *testing.T) {
+// A grace period of more seconds than a time.Duration can represent is a long one: the pod does not become overdue.
+func TestGracePeriodBeyondTimeDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		s := h.syncer()
-		time.AfterFunc(time.Hour, func() { h.leave(); h.ends() })
-		request := requestOf(h)
+		time.AfterFunc(time.Hour, func() { h.setProcesses(); h.exitContainers() })
+		request := terminateRequest(h)
 		request.Pod = podWithGrace(math.MaxInt64)
 		if err := s.Terminate(t.Context(), request); err != nil {
 			t.Fatal(err)
@@ -27,34 +27,34 @@ func TestVeryLongGraceIsNotOverdue(t *testing.T) {
 	})
 }
 
-func TestHasteningToAVeryLongGraceIsNotOverdue(t *testing.T) {
-	l := newLedger()
-	e := l.open("uid")
+func TestHastenToAGracePeriodBeyondTimeDuration(t *testing.T) {
+	l := newProgressByPod()
+	e := l.get("uid")
 	now := time.Now()
-	l.attempt(e, now, time.Minute, true)
+	l.beginAttempt(e, now, time.Minute, true)
 	l.shorten("uid", now.Add(seconds(math.MaxInt64)))
 	if got := e.term.End; !got.Equal(now.Add(time.Minute)) {
 		t.Errorf("end %v, want %v", got, now.Add(time.Minute))
 	}
 }
 
-// A runtime may say that it has stopped the pod and that its containers run, both at once. There is never time to climb beside such a
-// call; the pod is killed all the same when it is overdue.
-func TestRuntimeThatContradictsItself(t *testing.T) {
+// If KillPod returns without an error while the containers run, no step is due during the call; the pod is killed
+// nevertheless when it is overdue.
+func TestEscalationIfKillPodReturnsAndContainersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		close(h.stopped)
 		h.onCgroupKill = func() {
-			h.leave()
-			h.hard.Lock()
-			defer h.hard.Unlock()
-			h.inRuntime = runtimeStatus(container("a", down))
+			h.setProcesses()
+			h.lock.Lock()
+			defer h.lock.Unlock()
+			h.inRuntime = runtimeStatus(container("a", stateExited))
 		}
 		s := h.syncer()
-		err := s.Terminate(t.Context(), requestOf(h))
+		err := s.Terminate(t.Context(), terminateRequest(h))
 		for err != nil && time.Since(h.begin) < 2*time.Minute {
 			<-time.After(10 * time.Second)
-			err = s.Terminate(t.Context(), requestOf(h))
+			err = s.Terminate(t.Context(), terminateRequest(h))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -63,26 +63,28 @@ func TestRuntimeThatContradictsItself(t *testing.T) {
 	})
 }
 
-// hungRuntime answers no question.
-type hungRuntime struct{ hardRuntime }
+// hangingRuntime does not return from GetPod before its time-out.
+type hangingRuntime struct{ stuckRuntime }
 
-func (r hungRuntime) GetPod(ctx context.Context, _ types.UID) (*kubecontainer.Pod, error) {
+func (r hangingRuntime) GetPod(ctx context.Context, _ types.UID) (*kubecontainer.Pod, error) {
 	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// What is asked before the kill must not put it off, nor what comes after it, for as long as a request to the runtime may take.
-func TestRuntimeThatHangsIsNotWaitedForBeforeTheKill(t *testing.T) {
+// Queries before and after the kill delay it for a few seconds only, although a request to the runtime may take
+// minutes.
+func TestKillDoesNotWaitForAHangingRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		c := h.config()
-		c.Runtime, c.Stopper, c.Processes = hungRuntime{hardRuntime{runtimeOf{h.world}, h}}, hardRuntime{runtimeOf{h.world}, h}, hardProcesses{h}
+		r := stuckRuntime{runtimeOf{h.world}, h}
+		c.Runtime, c.Stopper, c.Processes = hangingRuntime{r}, r, stuckProcesses{h}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := New(c).Terminate(ctx, requestOf(h)); err == nil {
-			t.Fatal("stopped by a runtime that hangs")
+		if err := New(c).Terminate(ctx, terminateRequest(h)); err == nil {
+			t.Fatal("Terminate returns no error although the runtime hangs")
 		}
 		expectTimeline(t, h, "5s kill pod")
 		expectReasons(t, h.world, ContainerStopOverdue)

@@ -10,23 +10,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
-const graceOfTest = 5
+const testGraceSeconds = 5
 
-func requestOf(h *hardWorld) TerminateRequest {
-	return TerminateRequest{Pod: podWithGrace(graceOfTest), Status: h.inRuntime}
+func terminateRequest(h *stuckWorld) TerminateRequest {
+	return TerminateRequest{Pod: podWithGrace(testGraceSeconds), Status: h.inRuntime}
 }
 
-// reasons are those of the events since the last call.
+// reasons returns the reasons of the events since the last call.
 func reasons(w *world) []string {
 	var out []string
-	for _, e := range w.sent() {
+	for _, e := range w.takeEvents() {
 		out = append(out, strings.Fields(e)[1])
 	}
 	return out
@@ -39,12 +42,12 @@ func expectReasons(t *testing.T, w *world, want ...string) {
 	}
 }
 
-func TestPodThatStopsInTimeIsLeftAlone(t *testing.T) {
+func TestNoEscalationOfAPodThatStopsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		s := h.syncer()
-		time.AfterFunc(17*time.Second, func() { h.leave(); h.ends() })
-		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+		time.AfterFunc(17*time.Second, func() { h.setProcesses(); h.exitContainers() })
+		if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "0s kill pod")
@@ -52,58 +55,65 @@ func TestPodThatStopsInTimeIsLeftAlone(t *testing.T) {
 	})
 }
 
-// Everything but the cgroup's own kill is in vain; that ends the processes, the runtime sees it, the pod has stopped.
-func TestOverduePodIsKilledRungByRung(t *testing.T) {
+// Only the kill of the cgroup has an effect: the processes end, and the runtime reports that the containers have
+// stopped.
+func TestOverduePodIsKilledStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.onCgroupKill = func() { h.leave(); h.ends() }
+		h := newStuckWorld()
+		h.onCgroupKill = func() { h.setProcesses(); h.exitContainers() }
 		s := h.syncer()
-		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+		if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "0s kill pod", "18s stop id-a 0", "23s stop sandbox sandbox", "28s kill cgroup /kubepods/poduid")
-		const left = "running: a; 2 processes in the pod's cgroup, 0 in uninterruptible sleep; 10 (pause) S, 11 (main) S"
+		const remaining = "running: a; 2 processes in the pod's cgroup, 0 in uninterruptible sleep; 10 (pause) S, 11 (main) S"
 		expectEvents(t, h.world,
-			"Warning ContainerStopOverdue The container runtime has not stopped the pod 13s after the end of its grace period: "+left,
-			"Warning ContainerProcessesKilled Killing what is in the pod's cgroup, past the container runtime: "+left)
+			"Warning ContainerStopOverdue The container runtime has not stopped the pod 13s after the end of its grace period: "+
+				remaining,
+			"Warning ContainerProcessesKilled Killing the processes in the pod's cgroup without the container runtime: "+
+				remaining)
 		if over := s.Overdue(); len(over) != 0 {
-			t.Errorf("a pod that has stopped is overdue: %v", over)
+			t.Errorf("a stopped pod is overdue: %v", over)
 		}
 	})
 }
 
-func TestOverduePodMayStopAtEachRung(t *testing.T) {
+func TestEscalationEndsWhenThePodStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.onStop = func() { h.leave(); h.ends() }
-		if err := h.syncer().Terminate(t.Context(), requestOf(h)); err != nil {
+		h := newStuckWorld()
+		h.onStop = func() { h.setProcesses(); h.exitContainers() }
+		if err := h.syncer().Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "0s kill pod", "18s stop id-a 0")
 	})
 }
 
-// The processes die, and the runtime does not notice: its helper hangs. The pod is not reported as stopped until the runtime has
-// noticed, and what was told is not told again with each attempt.
-func TestRuntimeThatDoesNotNotice(t *testing.T) {
+// The processes end, and the runtime does not report it because its shim hangs. The termination continues until the
+// runtime reports it, and events are not repeated with each attempt.
+func TestRuntimeMissesTheEndOfProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.onCgroupKill = func() { h.leave() }
+		h := newStuckWorld()
+		h.onCgroupKill = func() { h.setProcesses() }
 		s := h.syncer()
-		if err := s.Terminate(t.Context(), requestOf(h)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.Terminate(t.Context(), terminateRequest(h)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
 		expectTimeline(t, h, "0s kill pod", "18s stop id-a 0", "23s stop sandbox sandbox", "28s kill cgroup /kubepods/poduid")
 		expectReasons(t, h.world, ContainerStopOverdue, ContainerProcessesKilled, ContainerStopStuck, "FailedKillPod")
+		want := escalation.Overdue{
+			Since: h.begin.Add(testGraceSeconds * time.Second), Rung: escalation.Report,
+			Facts: escalation.Facts{Running: []string{"a"}},
+		}
 		over, ok := s.Overdue()["uid"]
-		if !ok || over.Rung != escalation.Report || !over.Since.Equal(h.begin.Add(graceOfTest*time.Second)) || !slices.Equal(over.Facts.Running, []string{"a"}) || len(over.Facts.Processes) != 0 {
+		if over.Seen = (time.Time{}); !ok || !cmp.Equal(over, want, cmpopts.EquateEmpty()) {
 			t.Errorf("overdue: %+v", over)
 		}
-		if calls := h.take(); slices.Contains(calls, "generate terminal=true") {
-			t.Errorf("reported as stopped: %q", calls)
+		if calls := h.takeCalls(); slices.Contains(calls, "generate terminal=true") {
+			t.Errorf("the end of the containers is published: %q", calls)
 		}
-		time.AfterFunc(time.Minute, h.ends)
-		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+		time.AfterFunc(time.Minute, h.exitContainers)
+		if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectReasons(t, h.world)
@@ -113,39 +123,40 @@ func TestRuntimeThatDoesNotNotice(t *testing.T) {
 	})
 }
 
-// What sleeps in the kernel is said once, signalled again and again, and gone when the kernel lets it.
-func TestProcessStuckInTheKernel(t *testing.T) {
+// A process in uninterruptible sleep causes one event. It is killed repeatedly, and ends when the kernel wakes it.
+func TestProcessInUninterruptibleSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.leave(escalation.Process{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a"})
+		h := newStuckWorld()
+		h.setProcesses(escalation.Process{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a"})
 		s := h.syncer()
-		time.AfterFunc(100*time.Second, func() { h.leave(); h.ends() })
-		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+		time.AfterFunc(100*time.Second, func() { h.setProcesses(); h.exitContainers() })
+		if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		kills := 0
-		for _, line := range h.noted() {
+		for _, line := range h.recorded() {
 			if strings.Contains(line, "kill cgroup") {
 				kills++
 			}
 		}
 		if kills != 4 {
-			t.Errorf("%d kills: %q", kills, h.noted())
+			t.Errorf("%d kills: %q", kills, h.recorded())
 		}
-		sent := h.sent()
-		if len(sent) != 3 || !strings.Contains(sent[2], "ContainerStopStuck") || !strings.Contains(sent[2], "1 in uninterruptible sleep; 11 (dd) D") {
+		const stuck = "1 in uninterruptible sleep; 11 (dd) D"
+		sent := h.takeEvents()
+		if len(sent) != 3 || !strings.Contains(sent[2], "ContainerStopStuck") || !strings.Contains(sent[2], stuck) {
 			t.Errorf("events %q", sent)
 		}
 	})
 }
 
-// A shorter grace period that is accepted meanwhile moves the ladder.
-func TestHastenedPodIsOverdueSooner(t *testing.T) {
+// A shorter grace period makes the steps of a termination in progress due earlier.
+func TestEscalationFollowsAShorterGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.onCgroupKill = func() { h.leave(); h.ends() }
+		h := newStuckWorld()
+		h.onCgroupKill = func() { h.setProcesses(); h.exitContainers() }
 		s := h.syncer()
-		request := requestOf(h)
+		request := terminateRequest(h)
 		request.Pod = podWithGrace(600)
 		hastened := make(chan error)
 		go func() {
@@ -160,50 +171,52 @@ func TestHastenedPodIsOverdueSooner(t *testing.T) {
 		if err := <-hastened; err != nil {
 			t.Error(err)
 		}
-		expectTimeline(t, h, "0s kill pod", "10s stop id-a 1", "24s stop id-a 0", "29s stop sandbox sandbox", "34s kill cgroup /kubepods/poduid")
+		expectTimeline(t, h, "0s kill pod", "10s stop id-a 1", "24s stop id-a 0", "29s stop sandbox sandbox",
+			"34s kill cgroup /kubepods/poduid")
 	})
 }
 
-// The runtime answers, and refuses at once whenever it is asked to stop the pod. Attempts do not begin anew.
-func TestRuntimeThatRefuses(t *testing.T) {
+// KillPod returns an error at once. The escalation does not begin again with each attempt.
+func TestEscalationContinuesOverAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.answers(nil, errors.New("task is in a strange state"))
-		h.onCgroupKill = func() { h.leave(); h.answers(nil, nil); h.ends() }
+		h := newStuckWorld()
+		h.setErrors(nil, errors.New("task is in a strange state"))
+		h.onCgroupKill = func() { h.setProcesses(); h.setErrors(nil, nil); h.exitContainers() }
 		s := h.syncer()
 		attempts := 1
-		for ; s.Terminate(t.Context(), requestOf(h)) != nil; attempts++ {
+		for ; s.Terminate(t.Context(), terminateRequest(h)) != nil; attempts++ {
 			<-time.After(10 * time.Second)
 		}
-		got := strings.Join(slices.Sorted(slices.Values(h.noted())), ", ")
-		if want := "0s kill pod, 10s kill pod, 20s kill pod, 20s stop id-a 0, 30s kill cgroup /kubepods/poduid, 30s kill pod, 30s stop sandbox sandbox, 40s kill pod"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		got := slices.Sorted(slices.Values(h.recorded()))
+		fixture.ExpectEqual(t, "timeline", got, []string{
+			"0s kill pod", "10s kill pod", "20s kill pod", "20s stop id-a 0", "30s kill cgroup /kubepods/poduid",
+			"30s kill pod", "30s stop sandbox sandbox", "40s kill pod",
+		})
 		if attempts != 5 {
 			t.Errorf("%d attempts", attempts)
 		}
 	})
 }
 
-// A runtime that has never answered has not sent the first signal either: its containers are told on, and not killed at once.
-func TestRuntimeThatIsAway(t *testing.T) {
+// A runtime that has not answered has not signalled the containers either: there is an event, and the kill comes later.
+func TestEscalationWaitsForAnUnreachableRuntime(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		t.Run(fmt.Sprintf("comes back %t", back), func(t *testing.T) {
+		t.Run(fmt.Sprintf("available again %t", back), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHardWorld()
+				h := newStuckWorld()
 				away := errors.New("connection refused")
-				h.answers(away, away)
+				h.setErrors(away, away)
 				if back {
-					time.AfterFunc(65*time.Second, func() { h.answers(nil, nil) })
-					time.AfterFunc(75*time.Second, func() { h.leave(); h.ends() })
+					time.AfterFunc(65*time.Second, func() { h.setErrors(nil, nil) })
+					time.AfterFunc(75*time.Second, func() { h.setProcesses(); h.exitContainers() })
 				}
-				h.onCgroupKill = func() { h.leave(); h.answers(nil, nil); h.ends() }
+				h.onCgroupKill = func() { h.setProcesses(); h.setErrors(nil, nil); h.exitContainers() }
 				s := h.syncer()
-				for s.Terminate(t.Context(), requestOf(h)) != nil {
+				for s.Terminate(t.Context(), terminateRequest(h)) != nil {
 					<-time.After(10 * time.Second)
 				}
 				var kills []string
-				for _, line := range h.noted() {
+				for _, line := range h.recorded() {
 					if !strings.HasSuffix(line, "kill pod") {
 						kills = append(kills, line)
 					}
@@ -215,11 +228,11 @@ func TestRuntimeThatIsAway(t *testing.T) {
 				if slices.Sort(kills); !slices.Equal(kills, want) {
 					t.Errorf("got %q, want %q", kills, want)
 				}
-				sent := h.sent()
-				told := slices.ContainsFunc(sent, func(e string) bool {
+				sent := h.takeEvents()
+				overdue := slices.ContainsFunc(sent, func(e string) bool {
 					return strings.Contains(e, ContainerStopOverdue) && strings.Contains(e, "the runtime does not answer")
 				})
-				if !told {
+				if !overdue {
 					t.Errorf("events %q", sent)
 				}
 			})
@@ -227,8 +240,8 @@ func TestRuntimeThatIsAway(t *testing.T) {
 	}
 }
 
-func TestVirtualMachinesAreLeftToTheRuntime(t *testing.T) {
-	withOverhead := podWithGrace(graceOfTest)
+func TestCgroupOfAVirtualMachineIsNotKilled(t *testing.T) {
+	withOverhead := podWithGrace(testGraceSeconds)
 	withOverhead.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: resource.MustParse("128Mi")}
 	machine := escalation.Process{PID: 10, Name: "qemu", State: 'S', Cgroup: "sandbox"}
 	for name, tc := range map[string]struct {
@@ -236,13 +249,13 @@ func TestVirtualMachinesAreLeftToTheRuntime(t *testing.T) {
 		left []escalation.Process
 	}{
 		"specification": {withOverhead, []escalation.Process{machine, {PID: 11, Cgroup: "id-a"}}},
-		"cgroup":        {podWithGrace(graceOfTest), []escalation.Process{machine}},
+		"cgroup":        {podWithGrace(testGraceSeconds), []escalation.Process{machine}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHardWorld()
-				h.leave(tc.left...)
-				time.AfterFunc(100*time.Second, h.ends)
+				h := newStuckWorld()
+				h.setProcesses(tc.left...)
+				time.AfterFunc(100*time.Second, h.exitContainers)
 				if err := h.syncer().Terminate(t.Context(), TerminateRequest{Pod: tc.pod, Status: h.inRuntime}); err != nil {
 					t.Fatal(err)
 				}
@@ -253,14 +266,14 @@ func TestVirtualMachinesAreLeftToTheRuntime(t *testing.T) {
 	}
 }
 
-// The network of the sandbox takes its time; nothing is to be killed for that, and the sandbox is being stopped already.
-func TestSlowSandboxIsToldAndLeftAlone(t *testing.T) {
+// If only the sandbox is not stopped in time, there is an event, and no kill: it is being stopped already.
+func TestSlowSandboxGetsAnEventOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.inRuntime = runtimeStatus(container("a", down))
-		h.leave()
+		h := newStuckWorld()
+		h.inRuntime = runtimeStatus(container("a", stateExited))
+		h.setProcesses()
 		time.AfterFunc(25*time.Second, func() { close(h.stopped) })
-		if err := h.syncer().Terminate(t.Context(), requestOf(h)); err != nil {
+		if err := h.syncer().Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "0s kill pod")
@@ -268,13 +281,18 @@ func TestSlowSandboxIsToldAndLeftAlone(t *testing.T) {
 	})
 }
 
-func TestOrphanIsKilledToo(t *testing.T) {
+func TestEscalationOfARuntimePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		h.cgroup = true
-		h.onCgroupKill = func() { h.leave(); h.ends() }
+		h.onCgroupKill = func() { h.setProcesses(); h.exitContainers() }
 		s := h.syncer()
-		orphan := &kubecontainer.Pod{ID: "uid", Name: "pod", Namespace: "ns", Containers: []*kubecontainer.Container{{ID: kubecontainer.ContainerID{ID: "id-a"}, Name: "a", State: up}}}
+		orphan := &kubecontainer.Pod{
+			ID: "uid", Name: "pod", Namespace: "ns",
+			Containers: []*kubecontainer.Container{
+				{ID: kubecontainer.ContainerID{ID: "id-a"}, Name: "a", State: stateRunning},
+			},
+		}
 		if err := s.TerminateRuntimePod(t.Context(), orphan); err != nil {
 			t.Fatal(err)
 		}
@@ -285,12 +303,12 @@ func TestOrphanIsKilledToo(t *testing.T) {
 	})
 }
 
-func TestCancelledTerminationStopsKilling(t *testing.T) {
+func TestCancelledTerminationEndsTheEscalation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		if err := h.syncer().Terminate(ctx, requestOf(h)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := h.syncer().Terminate(ctx, terminateRequest(h)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		<-time.After(time.Hour)
@@ -298,21 +316,21 @@ func TestCancelledTerminationStopsKilling(t *testing.T) {
 	})
 }
 
-// The runtime says that everything has stopped, and there are processes.
-func TestProcessesThatTheRuntimeHasLost(t *testing.T) {
+// The runtime reports that all containers have stopped, while processes of them still exist.
+func TestProcessesThatTheRuntimeDoesNotReport(t *testing.T) {
 	for _, killable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("killable %t", killable), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHardWorld()
-				h.ends()
+				h := newStuckWorld()
+				h.exitContainers()
 				lost := escalation.Process{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a/nested"}
-				// The sandbox of a virtual machine may stay until it is removed.
-				h.leave(lost, escalation.Process{PID: 10, Cgroup: "sandbox"})
+				// A process of the sandbox of a virtual machine may exist until the sandbox is removed.
+				h.setProcesses(lost, escalation.Process{PID: 10, Cgroup: "sandbox"})
 				if killable {
-					h.onCgroupKill = func() { h.leave() }
+					h.onCgroupKill = func() { h.setProcesses() }
 				}
 				s := h.syncer()
-				err := s.Terminate(t.Context(), requestOf(h))
+				err := s.Terminate(t.Context(), terminateRequest(h))
 				expectTimeline(t, h, "0s kill pod", "0s kill cgroup /kubepods/poduid")
 				if killable {
 					if err != nil || len(s.Overdue()) != 0 {
@@ -320,19 +338,22 @@ func TestProcessesThatTheRuntimeHasLost(t *testing.T) {
 					}
 					return
 				}
-				if err == nil || !strings.Contains(err.Error(), "processes are left: all containers have stopped; 1 process in the pod's cgroup, 1 in uninterruptible sleep; 11 (dd) D") {
+				const remaining = "processes remain: all containers have stopped; 1 process in the pod's cgroup, " +
+					"1 in uninterruptible sleep; 11 (dd) D"
+				if err == nil || !strings.Contains(err.Error(), remaining) {
 					t.Errorf("got %v", err)
 				}
-				if calls := h.take(); slices.Contains(calls, "generate terminal=true") || slices.Contains(calls, "unprepare") {
-					t.Errorf("went on: %q", calls)
+				if calls := h.takeCalls(); slices.Contains(calls, "generate terminal=true") || slices.Contains(calls, "unprepare") {
+					t.Errorf("later steps are executed: %q", calls)
 				}
-				if over := s.Overdue()["uid"]; over.Rung != escalation.Report || !slices.Equal(over.Facts.Stuck(), []escalation.Process{{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a/nested", Container: true}}) {
+				stuck := []escalation.Process{{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a/nested", Container: true}}
+				if over := s.Overdue()["uid"]; over.Rung != escalation.Report || !slices.Equal(over.Facts.Stuck(), stuck) {
 					t.Errorf("overdue: %+v", over)
 				}
-				_ = s.Terminate(t.Context(), requestOf(h))
+				_ = s.Terminate(t.Context(), terminateRequest(h))
 				expectReasons(t, h.world, ContainerStopStuck)
-				h.leave()
-				if err := s.Terminate(t.Context(), requestOf(h)); err != nil || len(s.Overdue()) != 0 {
+				h.setProcesses()
+				if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil || len(s.Overdue()) != 0 {
 					t.Errorf("got %v, overdue %v", err, s.Overdue())
 				}
 			})
@@ -340,12 +361,12 @@ func TestProcessesThatTheRuntimeHasLost(t *testing.T) {
 	}
 }
 
-func TestSandboxProcessesDoNotHoldAPod(t *testing.T) {
+func TestSandboxProcessesDoNotBlockTermination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
-		h.ends()
-		h.leave(escalation.Process{PID: 10, Cgroup: "sandbox"}, escalation.Process{PID: 9})
-		if err := h.syncer().Terminate(t.Context(), requestOf(h)); err != nil {
+		h := newStuckWorld()
+		h.exitContainers()
+		h.setProcesses(escalation.Process{PID: 10, Cgroup: "sandbox"}, escalation.Process{PID: 9})
+		if err := h.syncer().Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Error(err)
 		}
 		expectTimeline(t, h, "0s kill pod")
@@ -369,17 +390,17 @@ func TestGraceOf(t *testing.T) {
 	expect(new(int64(-1)), 0)
 }
 
-// The cgroup is emptied before the stock container manager removes it, since that kills by bare PIDs.
-func TestCleanUpKillsWhatIsLeftInTheCgroup(t *testing.T) {
+// The processes in the cgroup are killed before the stock container manager removes it, since that kills by PID.
+func TestCleanUpKillsRemainingProcesses(t *testing.T) {
 	for _, killable := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHardWorld()
+			h := newStuckWorld()
 			if killable {
-				h.onCgroupKill = func() { h.leave() }
+				h.onCgroupKill = func() { h.setProcesses() }
 			}
 			err := h.syncer().CleanUp(t.Context(), testPod(), h.inRuntime)
 			expectTimeline(t, h, "0s kill cgroup /kubepods/poduid")
-			destroyed := slices.Contains(h.take(), "destroy cgroup kubepods/poduid")
+			destroyed := slices.Contains(h.takeCalls(), "destroy cgroup kubepods/poduid")
 			if destroyed != killable || (err == nil) != killable {
 				t.Errorf("killable %t: destroyed %t, %v", killable, destroyed, err)
 			}

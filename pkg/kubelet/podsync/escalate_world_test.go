@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,111 +15,116 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
-// hardWorld is a world in which pods are hard to stop, and which notes when what was done about it. It belongs into a bubble of synctest.
-type hardWorld struct {
+// stuckWorld is a world whose containers do not stop, with a timeline of the calls. It is for bubbles of synctest.
+type stuckWorld struct {
 	*world
 	begin time.Time
 
-	hard      sync.Mutex
+	lock      sync.Mutex
 	timeline  []string
 	processes []escalation.Process
-	// silent is what the runtime answers to questions.
-	silent error
-	// refuses is what KillPod returns at once; without it KillPod hangs until stopped is closed or the request times out.
-	refuses error
-	stopped chan struct{}
+	// queryError is the error of queries to the runtime.
+	queryError error
+	// stopError is the error of KillPod; if nil, KillPod blocks until stopped is closed or the request times out.
+	stopError error
+	stopped   chan struct{}
 	// onStop is called by StopContainer, onCgroupKill by the kill of the cgroup.
 	onStop, onCgroupKill func()
 }
 
-func newHardWorld() *hardWorld {
+func newStuckWorld() *stuckWorld {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", up))
+	w.inRuntime = runtimeStatus(container("a", stateRunning))
 	w.inRuntime.SandboxStatuses = []*runtimeapi.PodSandboxStatus{{Id: "sandbox"}}
-	return &hardWorld{
+	return &stuckWorld{
 		world: w, begin: time.Now(), stopped: make(chan struct{}), onStop: func() {}, onCgroupKill: func() {},
-		processes: []escalation.Process{{PID: 10, Name: "pause", State: 'S', Cgroup: "sandbox"}, {PID: 11, Name: "main", State: 'S', Cgroup: "id-a"}},
+		processes: []escalation.Process{
+			{PID: 10, Name: "pause", State: 'S', Cgroup: "sandbox"}, {PID: 11, Name: "main", State: 'S', Cgroup: "id-a"},
+		},
 	}
 }
 
-func (h *hardWorld) syncer() *Syncer {
+func (h *stuckWorld) syncer() *Syncer {
 	c := h.config()
-	c.Runtime, c.Stopper, c.Processes = hardRuntime{runtimeOf{h.world}, h}, hardRuntime{runtimeOf{h.world}, h}, hardProcesses{h}
+	r := stuckRuntime{runtimeOf{h.world}, h}
+	c.Runtime, c.Stopper, c.Processes = r, r, stuckProcesses{h}
 	return New(c)
 }
 
-// note writes down what is done, with the seconds since the beginning.
-func (h *hardWorld) note(format string, args ...any) {
-	h.hard.Lock()
-	defer h.hard.Unlock()
-	h.timeline = append(h.timeline, fmt.Sprintf("%v ", time.Since(h.begin).Round(time.Second))+fmt.Sprintf(format, args...))
+// record adds a call to the timeline, with the time since the beginning.
+func (h *stuckWorld) record(format string, args ...any) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	elapsed := time.Since(h.begin).Round(time.Second)
+	h.timeline = append(h.timeline, fmt.Sprintf("%v ", elapsed)+fmt.Sprintf(format, args...))
 }
 
-func (h *hardWorld) noted() []string {
-	h.hard.Lock()
-	defer h.hard.Unlock()
+func (h *stuckWorld) recorded() []string {
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	return h.timeline
 }
 
-// ends has the containers end, as the runtime sees it.
-func (h *hardWorld) ends() {
-	h.hard.Lock()
-	defer h.hard.Unlock()
-	h.inRuntime = runtimeStatus(container("a", down))
+// exitContainers lets the containers exit: the runtime reports it.
+func (h *stuckWorld) exitContainers() {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.inRuntime = runtimeStatus(container("a", stateExited))
 	close(h.stopped)
 }
 
-// answers sets what the runtime says to questions and to requests; nil is no error.
-func (h *hardWorld) answers(silent, refuses error) {
-	h.hard.Lock()
-	defer h.hard.Unlock()
-	h.silent, h.refuses = silent, refuses
+// setErrors sets the errors of queries and of requests to stop; nil is none.
+func (h *stuckWorld) setErrors(silent, refuses error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.queryError, h.stopError = silent, refuses
 }
 
-func (h *hardWorld) answer() (silent, refuses error) {
-	h.hard.Lock()
-	defer h.hard.Unlock()
-	return h.silent, h.refuses
+func (h *stuckWorld) errors() (silent, refuses error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.queryError, h.stopError
 }
 
-func (h *hardWorld) leave(processes ...escalation.Process) {
-	h.hard.Lock()
-	defer h.hard.Unlock()
+func (h *stuckWorld) setProcesses(processes ...escalation.Process) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	h.processes = processes
 }
 
-// hardRuntime does not stop containers when it is told to.
-type hardRuntime struct {
+// stuckRuntime does not stop containers on request.
+type stuckRuntime struct {
 	runtimeOf
-	h *hardWorld
+	h *stuckWorld
 }
 
-// requestTimeout is that of requests to the runtime.
+// requestTimeout is the time-out of requests to the runtime.
 const requestTimeout = 2 * time.Minute
 
-func (r hardRuntime) GetPod(context.Context, types.UID) (*kubecontainer.Pod, error) {
-	silent, _ := r.h.answer()
+func (r stuckRuntime) GetPod(context.Context, types.UID) (*kubecontainer.Pod, error) {
+	silent, _ := r.h.errors()
 	return &kubecontainer.Pod{ID: "uid"}, silent
 }
 
-func (r hardRuntime) GetPodStatus(context.Context, *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
-	r.h.hard.Lock()
-	defer r.h.hard.Unlock()
+func (r stuckRuntime) GetPodStatus(context.Context, *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
+	r.h.lock.Lock()
+	defer r.h.lock.Unlock()
 	out := *r.h.inRuntime
-	return &out, r.h.silent
+	return &out, r.h.queryError
 }
 
-func (r hardRuntime) KillPod(ctx context.Context, pod *v1.Pod, _ kubecontainer.Pod, grace *int64) error {
-	r.h.note("kill pod")
-	if _, refuses := r.h.answer(); refuses != nil {
+func (r stuckRuntime) KillPod(ctx context.Context, pod *v1.Pod, _ kubecontainer.Pod, grace *int64) error {
+	r.h.record("kill pod")
+	if _, refuses := r.h.errors(); refuses != nil {
 		return refuses
 	}
 	return r.await(ctx, graceOf(pod, grace)+requestTimeout)
 }
 
-func (r hardRuntime) await(ctx context.Context, limit time.Duration) error {
+func (r stuckRuntime) await(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
@@ -129,55 +135,53 @@ func (r hardRuntime) await(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-func (r hardRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
-	r.h.note("stop %s %d", id, timeout)
+func (r stuckRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
+	r.h.record("stop %s %d", id, timeout)
 	r.h.onStop()
-	if _, refuses := r.h.answer(); refuses != nil {
+	if _, refuses := r.h.errors(); refuses != nil {
 		return refuses
 	}
 	return r.await(ctx, time.Duration(timeout)*time.Second+requestTimeout)
 }
 
-func (r hardRuntime) StopPodSandbox(ctx context.Context, id string) error {
-	r.h.note("stop sandbox %s", id)
-	if _, refuses := r.h.answer(); refuses != nil {
+func (r stuckRuntime) StopPodSandbox(ctx context.Context, id string) error {
+	r.h.record("stop sandbox %s", id)
+	if _, refuses := r.h.errors(); refuses != nil {
 		return refuses
 	}
 	return r.await(ctx, requestTimeout)
 }
 
-// hardProcesses are in a cgroup that may not be killed.
-type hardProcesses struct{ h *hardWorld }
+// stuckProcesses are processes that may survive the kill of their cgroup.
+type stuckProcesses struct{ h *stuckWorld }
 
-func (p hardProcesses) Processes(cgroup string) ([]escalation.Process, error) {
-	p.h.hard.Lock()
-	defer p.h.hard.Unlock()
+func (p stuckProcesses) Processes(cgroup string) ([]escalation.Process, error) {
+	p.h.lock.Lock()
+	defer p.h.lock.Unlock()
 	if cgroup != "/kubepods/poduid" {
 		return nil, fmt.Errorf("cgroup %q", cgroup)
 	}
-	return append([]escalation.Process(nil), p.h.processes...), nil
+	return slices.Clone(p.h.processes), nil
 }
 
-func (p hardProcesses) Kill(ctx context.Context, cgroup string) error {
-	p.h.note("kill cgroup %s", cgroup)
+func (p stuckProcesses) Kill(ctx context.Context, cgroup string) error {
+	p.h.record("kill cgroup %s", cgroup)
 	p.h.onCgroupKill()
 	if left, _ := p.Processes(cgroup); len(left) > 0 {
 		<-ctx.Done()
-		return errors.New("processes are left")
+		return errors.New("processes remain")
 	}
 	return nil
 }
 
-// podWithGrace is a pod that is deleted with that grace period.
+// podWithGrace returns a pod that was deleted with that grace period.
 func podWithGrace(seconds int64) *v1.Pod {
 	pod := testPod()
 	pod.DeletionGracePeriodSeconds = &seconds
 	return pod
 }
 
-func expectTimeline(t *testing.T, h *hardWorld, want ...string) {
+func expectTimeline(t *testing.T, h *stuckWorld, want ...string) {
 	t.Helper()
-	if got := fmt.Sprintf("%q", h.noted()); got != fmt.Sprintf("%q", want) {
-		t.Errorf("timeline\n got %s\nwant %q", got, want)
-	}
+	fixture.ExpectEqual(t, "timeline", h.recorded(), want)
 }

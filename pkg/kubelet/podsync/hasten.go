@@ -14,41 +14,36 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// errCannotHasten is why a termination in flight keeps its grace period.
-var errCannotHasten = errors.New("a termination in flight cannot be hastened")
-
-// hasten stops containers beside a termination that is in flight.
+// hasten stops containers during a termination in progress, within a shorter grace period.
 type hasten struct {
 	observer PodObserver
 	stopper  ContainerStopper
-	// timeout bounds how long the runtime is asked what runs.
+	// timeout limits the wait for the status of the pod.
 	timeout time.Duration
 }
 
 func (h hasten) run(ctx context.Context, req TerminateRequest) error {
-	if h.stopper == nil || req.GracePeriod == nil {
-		return errCannotHasten
-	}
 	begin := time.Now()
 	status, err := h.status(ctx, req)
 	if err != nil {
 		return fmt.Errorf("hastening the termination: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Pod termination is hastened", "pod", klog.KObj(req.Pod), "podUID", req.Pod.UID, "gracePeriod", *req.GracePeriod)
-	containers, sidecars := runningByTurn(req.Pod, status)
+	klog.FromContext(ctx).V(2).Info("Shortening pod termination",
+		"pod", klog.KObj(req.Pod), "podUID", req.Pod.UID, "gracePeriodSeconds", *req.GracePeriod)
+	containers, sidecars := runningContainers(req.Pod, status)
 	if err := h.stop(ctx, containers, *req.GracePeriod); err != nil {
 		return err
 	}
-	// Sidecars serve the others to their end (KEP-753); they get what is left.
+	// Sidecars run until the other containers have terminated (KEP-753); they get the remaining time.
 	elapsed := int64(time.Since(begin) / time.Second)
 	return h.stop(ctx, sidecars, max(*req.GracePeriod-elapsed, 0))
 }
 
-// status returns what the runtime says of the pod. When it does not answer soon, the status given has to do: no container
-// is started any more, and the escalation kills in time what that status does not show.
+// status returns the status of the pod in the runtime, or the given one if the runtime does not answer in time: no
+// container is started any more, and the escalation kills containers that the given status does not list.
 func (h hasten) status(ctx context.Context, req TerminateRequest) (*kubecontainer.PodStatus, error) {
-	asking, done := context.WithTimeout(ctx, h.timeout)
-	defer done()
+	asking, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
 	status, err := observe(asking, h.observer, req.Pod)
 	if err != nil && asking.Err() != nil && ctx.Err() == nil && req.Status != nil {
 		return req.Status, nil
@@ -56,8 +51,8 @@ func (h hasten) status(ctx context.Context, req TerminateRequest) (*kubecontaine
 	return status, err
 }
 
-// runningByTurn returns the IDs of the containers that run, those of sidecars apart.
-func runningByTurn(pod *v1.Pod, status *kubecontainer.PodStatus) (containers, sidecars []string) {
+// runningContainers returns the IDs of the running containers, those of sidecars separately.
+func runningContainers(pod *v1.Pod, status *kubecontainer.PodStatus) (containers, sidecars []string) {
 	isSidecar := make(map[string]bool)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -75,7 +70,7 @@ func runningByTurn(pod *v1.Pod, status *kubecontainer.PodStatus) (containers, si
 	return containers, sidecars
 }
 
-// stop stops containers side by side.
+// stop stops containers concurrently.
 func (h hasten) stop(ctx context.Context, ids []string, graceSeconds int64) error {
 	errs := make([]error, len(ids))
 	var all sync.WaitGroup

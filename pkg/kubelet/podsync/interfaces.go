@@ -13,10 +13,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
-// StatusGenerator computes API status.
+// StatusGenerator computes the API status of pods.
 type StatusGenerator interface {
-	// Generate returns the status to publish. terminal says that no container of the pod runs or will be started any more. It
-	// must not modify pod or status.
+	// Generate returns the status to publish. terminal is true if no container of the pod runs or will be started. It must
+	// not modify pod or status.
 	Generate(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus, terminal bool) v1.PodStatus
 }
 
@@ -28,65 +28,66 @@ type StatusStore interface {
 	TerminatePod(logger klog.Logger, pod *v1.Pod)
 }
 
-// ResizeConditions are kept beside the status and merged into it when it is generated.
+// ResizeConditions stores the resize conditions of pods, which the generator adds to their statuses.
 type ResizeConditions interface {
-	// SetPodResizeInProgressCondition returns the generation the condition is about, and true if the call changed it.
+	// SetPodResizeInProgressCondition returns the generation of the condition, and true if the call changed it.
 	SetPodResizeInProgressCondition(uid types.UID, reason, message string, generation int64) (int64, bool)
-	// ClearPodResizeInProgressCondition returns the generation the condition was about, and true if there was one.
+	// ClearPodResizeInProgressCondition returns the generation of the condition, and true if there was one.
 	ClearPodResizeInProgressCondition(uid types.UID) (int64, bool)
 }
 
-// StatusManager is the part of the status manager that is used here.
+// StatusManager is the part of the status manager that this package uses.
 type StatusManager interface {
 	StatusStore
 	ResizeConditions
 }
 
-// ContainerStarter brings the runtime in line with a pod's specification. It starts, restarts, resizes and removes containers.
+// ContainerStarter starts, restarts, resizes and removes containers so that the runtime matches the pod's
+// specification.
 type ContainerStarter interface {
 	SyncPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus, pullSecrets []v1.Secret,
 		backOff *flowcontrol.Backoff, restartAll bool) kubecontainer.PodSyncResult
 }
 
-// PodKiller stops the containers and sandboxes it is given, hooks included, and returns when they are stopped.
+// PodKiller stops the given containers and sandboxes, executes their hooks, and returns when they have stopped.
 type PodKiller interface {
-	// Type is the name of the runtime, a part of container IDs.
+	// Type returns the name of the runtime, which is part of container IDs.
 	Type() string
 	KillPod(ctx context.Context, pod *v1.Pod, running kubecontainer.Pod, gracePeriod *int64) error
 }
 
-// ContainerStopper stops one container or sandbox of the runtime, past everything that knows about pods. A container that is being
-// stopped already gets the shorter time.
+// ContainerStopper stops one container or sandbox of the runtime directly. For a container that is being stopped
+// already the shorter time applies.
 type ContainerStopper interface {
-	// StopContainer kills the container after timeout seconds if its signal does not end it, and returns when it has stopped.
+	// StopContainer kills the container timeout seconds after its stop signal, and returns when it has stopped.
 	StopContainer(ctx context.Context, containerID string, timeout int64) error
 	// StopPodSandbox kills every container in the sandbox, then the sandbox itself.
 	StopPodSandbox(ctx context.Context, sandboxID string) error
 }
 
-// PodProcesses are the processes in cgroups, by the path of the cgroup below the root of its hierarchy. A cgroup that does not exist
-// has none.
+// PodProcesses lists and kills processes by the path of their cgroup below the root of its hierarchy. A cgroup that
+// does not exist has no processes.
 type PodProcesses interface {
-	// Processes lists those in the cgroup and below. With an error the list may be incomplete.
+	// Processes lists the processes in the cgroup and below. If it returns an error, the list may be incomplete.
 	Processes(cgroup string) ([]escalation.Process, error)
-	// Kill kills them and returns when none is left, or with an error when ctx ends before that.
+	// Kill kills the processes and returns when they have ended, or an error when ctx ends before.
 	Kill(ctx context.Context, cgroup string) error
 }
 
-// PodObserver reads a pod from the runtime, past any cache.
+// PodObserver reads the status of a pod from the runtime, without a cache.
 type PodObserver interface {
-	// GetPod returns kubecontainer.ErrPodNotFound when the runtime has nothing of the pod.
+	// GetPod returns kubecontainer.ErrPodNotFound if the runtime has nothing of the pod.
 	GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error)
 	GetPodStatus(ctx context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error)
 }
 
-// ResizeTracker compares what was allocated to a pod with what was applied.
+// ResizeTracker compares the allocated resources of a pod with the applied ones.
 type ResizeTracker interface {
 	IsPodResizeInProgress(pod *v1.Pod, status *kubecontainer.PodStatus) bool
 	UpdateActuatedPodLevelResources(pod *v1.Pod) error
 }
 
-// Runtime is the part of the runtime manager that is used here.
+// Runtime is the part of the runtime manager that this package uses.
 type Runtime interface {
 	ContainerStarter
 	PodKiller
@@ -99,34 +100,29 @@ type QOSCgroups interface {
 	UpdateQOSCgroups(logger klog.Logger) error
 }
 
-// ContainerManager is the part of the container manager that is used here.
+// ContainerManager is the part of the container manager that this package uses.
 type ContainerManager interface {
 	QOSCgroups
-	// NewPodContainerManager is called for every use: what it returns knows the QoS cgroups only after the manager has started.
+	// NewPodContainerManager is called for every use: its result has the QoS cgroups only after the manager has started.
 	NewPodContainerManager() cm.PodContainerManager
 	UnprepareDynamicResources(ctx context.Context, pod *v1.Pod) error
 }
 
-// Lifecycle answers from what the pod workers know.
+// Lifecycle is the state of pods in the pod workers.
 type Lifecycle interface {
 	IsPodTerminationRequested(uid types.UID) bool
 }
 
-// Returning knows the pods that are stopped only because the machine goes down, and start again with it.
-type Returning interface {
-	// Returns is true for such a pod: its phase is that of its containers, which its restart policy starts again, and is not final.
-	Returns(pod *v1.Pod) bool
-	// Stopped is told that nothing of the pod is left. What comes with this UID afterwards is another life.
-	Stopped(uid types.UID)
+// ShutdownManager is the part of the manager of node shutdown that this package uses.
+type ShutdownManager interface {
+	// RestartsAfterShutdown is true for a pod that is stopped only because the machine shuts down, and that starts again
+	// with it: its phase is that of its containers, which its restart policy will start again, and is not final.
+	RestartsAfterShutdown(pod *v1.Pod) bool
+	// PodStopped is called when all resources of a pod are released. A later pod with the same UID is a new instance.
+	PodStopped(uid types.UID)
 }
 
-// noneReturns is what holds when nobody knows of such pods.
-type noneReturns struct{}
-
-func (noneReturns) Returns(*v1.Pod) bool { return false }
-func (noneReturns) Stopped(types.UID)    {}
-
-// PodRegistry keeps the objects that registered pods refer to. Calls do not wait for the network.
+// PodRegistry holds the objects that registered pods refer to. Its methods do not wait for the network.
 type PodRegistry interface {
 	RegisterPod(pod *v1.Pod)
 	UnregisterPod(pod *v1.Pod)
@@ -138,25 +134,25 @@ type SecretManager interface {
 	GetSecret(namespace, name string) (*v1.Secret, error)
 }
 
-// MirrorClient writes the API server's copies of static pods.
+// MirrorClient creates and deletes the mirror pods of static pods.
 type MirrorClient interface {
 	CreateMirrorPod(ctx context.Context, pod *v1.Pod) error
-	// DeleteMirrorPod returns true if it has deleted the pod. A UID that is given must match.
+	// DeleteMirrorPod returns true if it has deleted the pod. If uid is not nil, it must match.
 	DeleteMirrorPod(ctx context.Context, podFullName string, uid *types.UID) (bool, error)
 }
 
-// DataDirs creates the directories of a pod that do not exist yet.
+// DataDirs creates the missing directories of a pod.
 type DataDirs interface {
 	MakePodDataDirs(pod *v1.Pod) error
 }
 
-// Volumes waits for the volume manager. Both calls end with an error when their context does or after a time-out of their own.
+// Volumes waits for the volume manager. Both methods return an error when ctx ends or after a time-out of their own.
 type Volumes interface {
 	WaitForAttachAndMount(ctx context.Context, pod *v1.Pod) error
 	WaitForUnmount(ctx context.Context, pod *v1.Pod) error
 }
 
-// VolumePaths looks for volumes of a pod that are still mounted; when in doubt it says true.
+// VolumePaths checks whether volumes of a pod are still mounted. On errors it returns true.
 type VolumePaths interface {
 	VolumesExist(ctx context.Context, uid types.UID) bool
 }
@@ -168,12 +164,12 @@ type Probes interface {
 	RemovePod(pod *v1.Pod)
 }
 
-// StartReasons keeps the last start error of each container.
-type StartReasons interface {
+// StartErrors stores the last start error of each container.
+type StartErrors interface {
 	Update(uid types.UID, result kubecontainer.PodSyncResult)
 }
 
-// UserNamespaces gives the range of user IDs of a pod back. Releasing twice does no harm.
+// UserNamespaces releases the range of user IDs of a pod. It may be released twice.
 type UserNamespaces interface {
 	Release(logger klog.Logger, uid types.UID)
 }

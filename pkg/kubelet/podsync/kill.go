@@ -19,9 +19,9 @@ type killer struct {
 
 func newKiller(c Config) killer { return killer{runtime: c.Runtime, qos: c.Containers} }
 
-// pod stops the containers and sandboxes in running and returns when they are stopped. gracePeriod, in seconds, overrides the
-// pod's own when not nil. Afterwards the QoS cgroups give back what they had reserved for the pod; that this fails is not an error,
-// since they are adjusted periodically as well.
+// pod stops the containers and sandboxes in running and returns when they have stopped. gracePeriod, in seconds,
+// overrides that of the pod if it is not nil. After that the reservations of the QoS cgroups are updated; a failure is
+// only logged, since they are updated periodically as well.
 func (k killer) pod(ctx context.Context, pod *v1.Pod, running kubecontainer.Pod, gracePeriod *int64) error {
 	if err := k.runtime.KillPod(ctx, pod, running, gracePeriod); err != nil {
 		return err
@@ -33,39 +33,42 @@ func (k killer) pod(ctx context.Context, pod *v1.Pod, running kubecontainer.Pod,
 	return nil
 }
 
-// orphanGraceSeconds is what containers get to end by themselves when their pod's specification is lost. It is not zero because
-// runtimes do not all treat zero as "at once".
+// orphanGraceSeconds is the grace period of containers of a pod without specification. It is not zero because not all
+// runtimes kill at once if it is zero.
 const orphanGraceSeconds = 1
 
-// orphanKill stops pods that are known from the runtime only.
-type orphanKill struct {
+// runtimePodKill stops pods that are known from the runtime only.
+type runtimePodKill struct {
 	kill      killer
 	events    events
 	escalator *escalator
 }
 
-func (o orphanKill) run(ctx context.Context, running *kubecontainer.Pod) error {
+func (o runtimePodKill) run(ctx context.Context, running *kubecontainer.Pod) error {
 	pod := running.ToAPIPod()
 	logger := klog.FromContext(ctx)
 	logger.V(4).Info("Orphaned running pod terminating without grace period", "pod", klog.KObj(pod), "podUID", pod.UID)
 	grace := int64(orphanGraceSeconds)
-	t := target{pod: pod, status: statusOf(running), orphan: true, reached: true}
-	err := o.escalator.beside(ctx, t, graceOf(pod, &grace), func(ctx context.Context) error { return o.kill.pod(ctx, pod, *running, &grace) })
+	t := target{pod: pod, status: statusOf(running), runtimeOnly: true, answered: true}
+	err := o.escalator.kill(ctx, t, graceOf(pod, &grace), func(ctx context.Context) error {
+		return o.kill.pod(ctx, pod, *running, &grace)
+	})
 	if err != nil {
 		o.events.warn(ctx, pod, kubeevents.FailedToKillPod, "error killing pod: %v", err)
 		utilruntime.HandleErrorWithContext(ctx, err, "Failed to kill orphaned pod", "pod", klog.KObj(pod), "podUID", pod.UID)
 		return fmt.Errorf("killing orphaned pod %s: %w", pod.UID, err)
 	}
-	o.escalator.ledger.forget(pod.UID)
+	o.escalator.pods.remove(pod.UID)
 	logger.V(4).Info("Pod termination stopped all running orphaned containers", "pod", klog.KObj(pod), "podUID", pod.UID)
 	return nil
 }
 
-// statusOf is what the runtime's list of pods says about one, until the runtime is asked again.
+// statusOf converts an entry of the runtime's list of pods to a status.
 func statusOf(running *kubecontainer.Pod) *kubecontainer.PodStatus {
 	status := &kubecontainer.PodStatus{ID: running.ID, Name: running.Name, Namespace: running.Namespace}
 	for _, c := range running.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State})
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			&kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State})
 	}
 	return status
 }

@@ -15,8 +15,10 @@ import (
 // span is the trace of one phase of one pod.
 type span struct{ otel trace.Span }
 
-// begin starts a span with the names stock uses, so that dashboards for traces fit both.
-func (s *Syncer) begin(ctx context.Context, name string, pod *v1.Pod, extra ...attribute.KeyValue) (context.Context, span) {
+// begin starts a span with stock's names, so that dashboards for traces work with both kubelets.
+func (s *Syncer) begin(
+	ctx context.Context, name string, pod *v1.Pod, extra ...attribute.KeyValue,
+) (context.Context, span) {
 	attributes := append([]attribute.KeyValue{
 		attribute.String("k8s.pod", klog.KObj(pod).String()),
 		semconv.K8SPodNameKey.String(pod.Name),

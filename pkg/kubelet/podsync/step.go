@@ -5,43 +5,43 @@ import (
 	"fmt"
 )
 
-// verdict is how a phase goes on after a step that did not fail.
-type verdict uint8
+// stepResult determines how a phase continues after a step without an error.
+type stepResult uint8
 
 const (
-	// proceed goes on with the next step.
-	proceed verdict = iota
-	// settled ends the phase without an error: there is nothing more to do this time.
-	settled
+	// nextStep continues with the next step.
+	nextStep stepResult = iota
+	// endPhase ends the phase without an error.
+	endPhase
 )
 
-// step is one thing a phase does for a pod. Steps of one phase run one after another in the goroutine of the pod's worker; steps
-// of different pods run at the same time, so a step keeps nothing about a pod in itself. Every step may be run again for the
-// same pod at any time, after a success as well as after a failure, and then only does what is still missing.
+// step is one operation of a phase. The steps of one phase are executed one after another in the goroutine of the pod's
+// worker; those of different pods are executed concurrently, so a step has no state of a pod. Each step may be executed
+// again for the same pod at any time, also after a success, and then does only what is missing.
 type step[P any] interface {
-	// Name says what the step does; it is the context of its errors.
+	// Name describes the step; it is the context of its errors.
 	Name() string
-	// Run does it. What later steps need goes into pass, which belongs to this run of the phase alone. After an error no later
-	// step is run, and the worker begins the phase anew with its first step.
-	Run(ctx context.Context, pass P) (verdict, error)
+	// Run executes the step. Its results for later steps go into pass, which exists for one execution of the phase. After
+	// an error no later step is executed, and the worker begins the phase again with the first step.
+	Run(ctx context.Context, pass P) (stepResult, error)
 }
 
-// run does the steps in order until one fails or has settled the phase.
+// run executes the steps in order until one fails or ends the phase.
 func run[P any](ctx context.Context, steps []step[P], pass P) error {
 	for _, s := range steps {
-		TellProgress(ctx, s.Name())
+		ReportProgress(ctx, s.Name())
 		v, err := s.Run(ctx, pass)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		if v == settled {
+		if v == endPhase {
 			return nil
 		}
 	}
 	return nil
 }
 
-// when returns the step if the condition holds, and else one that does nothing. It keeps a list of steps readable in which some
+// when returns the step if the condition holds, else a step without effect. It keeps lists of steps readable if some
 // depend on a feature gate or a setting.
 func when[P any](condition bool, s step[P]) step[P] {
 	if condition {
@@ -50,7 +50,22 @@ func when[P any](condition bool, s step[P]) step[P] {
 	return skipped[P]{s}
 }
 
-// skipped stands for a step that is switched off.
+// skipped replaces a step that is disabled.
 type skipped[P any] struct{ step[P] }
 
-func (skipped[P]) Run(context.Context, P) (verdict, error) { return proceed, nil }
+func (skipped[P]) Run(context.Context, P) (stepResult, error) { return nextStep, nil }
+
+type progressKey struct{}
+
+// WithProgress returns a context for the methods of Syncer. Each step calls report with its name before it begins.
+// report must not block.
+func WithProgress(ctx context.Context, report func(step string)) context.Context {
+	return context.WithValue(ctx, progressKey{}, report)
+}
+
+// ReportProgress calls the function that was passed to WithProgress, if there is one.
+func ReportProgress(ctx context.Context, step string) {
+	if report, ok := ctx.Value(progressKey{}).(func(string)); ok {
+		report(step)
+	}
+}

@@ -14,9 +14,9 @@ import (
 	kubeevents "k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// ensureCgroup creates the pod's cgroup with its limits. A pod that runs although its cgroup does not exist (the agent was started
-// anew with other cgroup settings, or somebody removed it) runs outside of every limit: it is stopped, and its containers come
-// back inside the cgroup if they may be restarted.
+// ensureCgroup creates the pod's cgroup with its limits. If a pod runs although its cgroup does not exist (the agent
+// was restarted with other cgroup settings, or the cgroup was removed), its containers run without limits: they are
+// stopped, and started again inside the cgroup if their restart policy permits it.
 type ensureCgroup struct {
 	containers   ContainerManager
 	lifecycle    Lifecycle
@@ -28,27 +28,27 @@ type ensureCgroup struct {
 
 func (ensureCgroup) Name() string { return "ensure cgroup" }
 
-func (s ensureCgroup) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s ensureCgroup) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	if s.lifecycle.IsPodTerminationRequested(p.Pod.UID) {
-		return proceed, nil
+		return nextStep, nil
 	}
 	cgroups := s.containers.NewPodContainerManager()
 	if cgroups.Exists(p.Pod) {
-		return proceed, nil
+		return nextStep, nil
 	}
-	killed, err := s.stopStrays(ctx, p)
+	killed, err := s.stopContainersOutside(ctx, p)
 	if err != nil {
-		return settled, err
+		return endPhase, err
 	}
-	if killed && s.runsOnce(p.Pod) {
-		return proceed, nil
+	if killed && s.neverRestarts(p.Pod) {
+		return nextStep, nil
 	}
-	return proceed, s.create(ctx, cgroups, p.Pod)
+	return nextStep, s.create(ctx, cgroups, p.Pod)
 }
 
-// stopStrays stops the containers of a pod without a cgroup and says whether it did. That they could not be stopped does not keep
-// the cgroup from being made: new containers of the pod at least belong in it.
-func (s ensureCgroup) stopStrays(ctx context.Context, p *syncPass) (bool, error) {
+// stopContainersOutside stops the containers of a pod without a cgroup, and returns true if it did. If they cannot be
+// stopped, the cgroup is created nevertheless, for new containers of the pod.
+func (s ensureCgroup) stopContainersOutside(ctx context.Context, p *syncPass) (bool, error) {
 	if !slices.ContainsFunc(p.api.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.State.Running != nil }) {
 		return false, nil
 	}
@@ -63,8 +63,8 @@ func (s ensureCgroup) stopStrays(ctx context.Context, p *syncPass) (bool, error)
 	return false, nil
 }
 
-// runsOnce is true when none of the pod's containers comes back after it was stopped.
-func (s ensureCgroup) runsOnce(pod *v1.Pod) bool {
+// neverRestarts is true if none of the pod's containers is started again after it was stopped.
+func (s ensureCgroup) neverRestarts(pod *v1.Pod) bool {
 	if pod.Spec.RestartPolicy != v1.RestartPolicyNever {
 		return false
 	}

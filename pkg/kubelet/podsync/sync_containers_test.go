@@ -12,13 +12,15 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// hangs is a runtime with a start that takes some time, or the time until its context ends.
-type hangs struct {
+// slowStarter is a runtime in which a start takes some time, or until its context ends.
+type slowStarter struct {
 	runtimeOf
 	takes time.Duration
 }
 
-func (h hangs) SyncPod(ctx context.Context, _ *v1.Pod, _ *kubecontainer.PodStatus, _ []v1.Secret, _ *flowcontrol.Backoff, _ bool) kubecontainer.PodSyncResult {
+func (h slowStarter) SyncPod(
+	ctx context.Context, _ *v1.Pod, _ *kubecontainer.PodStatus, _ []v1.Secret, _ *flowcontrol.Backoff, _ bool,
+) kubecontainer.PodSyncResult {
 	timer := time.NewTimer(h.takes)
 	defer timer.Stop()
 	select {
@@ -29,8 +31,9 @@ func (h hangs) SyncPod(ctx context.Context, _ *v1.Pod, _ *kubecontainer.PodStatu
 	}
 }
 
-// A start is finished when the pod is to go, but a hook that hangs does not hold the pod for ever.
-func TestStartThatHangsEndsWithThePod(t *testing.T) {
+// A start may continue for a limited time after the termination is requested, so that a hook that hangs does not block
+// the termination.
+func TestTerminationLimitsAHangingStart(t *testing.T) {
 	const requested = time.Minute
 	for _, test := range []struct {
 		name   string
@@ -38,19 +41,20 @@ func TestStartThatHangsEndsWithThePod(t *testing.T) {
 		want   time.Duration
 		failed bool
 	}{
-		{"that is done before", requested / 2, requested / 2, false},
-		{"under way", requested + startGrace/2, requested + startGrace/2, false},
-		{"that hangs", time.Hour, requested + startGrace, true},
+		{"ended before", requested / 2, requested / 2, false},
+		{"in progress", requested + startGrace/2, requested + startGrace/2, false},
+		{"hangs", time.Hour, requested + startGrace, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				cfg := w.config()
-				cfg.Runtime = hangs{runtimeOf{w}, test.takes}
+				cfg.Runtime = slowStarter{runtimeOf{w}, test.takes}
 				ctx, cancel := context.WithTimeout(t.Context(), requested)
 				defer cancel()
 				began := time.Now()
-				_, err := New(cfg).Sync(ctx, SyncRequest{UpdateType: kubetypes.SyncPodCreate, Pod: testPod(), Status: w.inRuntime})
+				request := SyncRequest{UpdateType: kubetypes.SyncPodCreate, Pod: testPod(), Status: w.inRuntime}
+				_, err := New(cfg).Sync(ctx, request)
 				if took := time.Since(began); took != test.want || (err != nil) != test.failed {
 					t.Errorf("after %v: %v, want %v", took, err, test.want)
 				}

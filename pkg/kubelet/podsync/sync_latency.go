@@ -15,19 +15,19 @@ type recordWorkerStart struct{}
 
 func (recordWorkerStart) Name() string { return "record worker start" }
 
-func (recordWorkerStart) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (recordWorkerStart) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	if p.UpdateType != kubetypes.SyncPodCreate {
-		return proceed, nil
+		return nextStep, nil
 	}
 	if seen := firstSeen(p.Pod); !seen.IsZero() {
 		metrics.PodWorkerStartDuration.Observe(metrics.SinceInSeconds(seen))
-		return proceed, nil
+		return nextStep, nil
 	}
 	klog.FromContext(ctx).V(3).Info("First seen time not recorded for pod", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID)
-	return proceed, nil
+	return nextStep, nil
 }
 
-// firstSeen is when the agent first got the pod from its source, zero when that was not noted.
+// firstSeen returns when the agent got the pod from its source, zero if that was not recorded.
 func firstSeen(pod *v1.Pod) time.Time {
 	text, ok := pod.Annotations[kubetypes.ConfigFirstSeenAnnotationKey]
 	if !ok {

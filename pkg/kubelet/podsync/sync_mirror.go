@@ -10,24 +10,25 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// reconcileMirror keeps the mirror pod of a static pod. A static pod runs without its mirror, so that nothing here is an error.
+// reconcileMirror creates the mirror pod of a static pod. Failures are only logged, since a static pod does not need
+// it.
 type reconcileMirror struct{ mirrors mirrors }
 
 func (reconcileMirror) Name() string { return "reconcile mirror pod" }
 
-func (s reconcileMirror) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s reconcileMirror) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	s.mirrors.reconcile(ctx, p.Pod, p.MirrorPod)
-	return proceed, nil
+	return nextStep, nil
 }
 
-// mirrors writes the API server's copies of static pods.
+// mirrors creates and deletes mirror pods.
 type mirrors struct {
 	client MirrorClient
 	node   func(context.Context) (*v1.Node, error)
 }
 
-// reconcile removes a mirror pod that is going or belongs to another version of the static pod, and creates one when there is
-// none.
+// reconcile deletes a mirror pod that is being deleted or belongs to another version of the static pod, and creates one
+// if there is none.
 func (m mirrors) reconcile(ctx context.Context, static, mirror *v1.Pod) {
 	if !kubetypes.IsStaticPod(static) {
 		return
@@ -57,16 +58,18 @@ func (m mirrors) remove(ctx context.Context, static, mirror *v1.Pod) bool {
 	return deleted
 }
 
-// create writes a mirror pod unless the node is not (or no longer) registered: the garbage collector would delete it.
+// create creates a mirror pod, unless the node is not registered: the garbage collector would delete the pod.
 func (m mirrors) create(ctx context.Context, static *v1.Pod) {
 	logger := klog.FromContext(ctx)
 	node, err := m.node(ctx)
 	if err != nil {
-		logger.Error(err, "No need to create a mirror pod, since failed to get node info from the cluster", "pod", klog.KObj(static))
+		logger.Error(err, "No need to create a mirror pod, since failed to get node info from the cluster",
+			"pod", klog.KObj(static))
 		return
 	}
 	if node.DeletionTimestamp != nil {
-		logger.Info("No need to create a mirror pod, since node has been removed from the cluster", "node", klog.KObj(node))
+		logger.Info("No need to create a mirror pod, since node has been removed from the cluster",
+			"node", klog.KObj(node))
 		return
 	}
 	logger.Info("Creating a mirror pod for static pod", "pod", klog.KObj(static))

@@ -9,11 +9,11 @@ import (
 	kubeevents "k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// ErrNetworkNotReady is in the error of a Sync that had to wait for the node's network. The network is usually ready soon after
-// the agent has started, so a worker tries again sooner than after other errors.
+// ErrNetworkNotReady is in the error of a Sync that failed because the node's network is not ready. The network is
+// usually ready soon after the agent has started, so the worker retries sooner than after other errors.
 var ErrNetworkNotReady = errors.New("network is not ready")
 
-// requireNetwork lets only pods in the host's network pass while there is no pod network.
+// requireNetwork fails for pods outside of the host's network while the pod network is not ready.
 type requireNetwork struct {
 	errors func() error
 	events events
@@ -21,15 +21,15 @@ type requireNetwork struct {
 
 func (requireNetwork) Name() string { return "require network" }
 
-func (s requireNetwork) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s requireNetwork) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	if kubecontainer.IsHostNetworkPod(p.Pod) {
-		return proceed, nil
+		return nextStep, nil
 	}
 	cause := s.errors()
 	if cause == nil {
-		return proceed, nil
+		return nextStep, nil
 	}
 	err := fmt.Errorf("%w: %w", ErrNetworkNotReady, cause)
 	s.events.warn(ctx, p.Pod, kubeevents.NetworkNotReady, "%v", err)
-	return settled, err
+	return endPhase, err
 }

@@ -9,11 +9,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errNoSecrets is why no pull secret can be had without an API server.
+// errNoSecrets is the error of pull secrets without an API server.
 var errNoSecrets = errors.New("no API server to read secrets from")
 
-// fetchPullSecrets reads the credentials for the pod's images. Those that cannot be read are left out with an event: the images
-// may be there already, or be public.
+// fetchPullSecrets reads the credentials for the pod's images. If some cannot be read, there is an event, and the phase
+// continues: the images may be present or public.
 type fetchPullSecrets struct {
 	secrets SecretManager
 	events  events
@@ -21,7 +21,7 @@ type fetchPullSecrets struct {
 
 func (fetchPullSecrets) Name() string { return "fetch pull secrets" }
 
-func (s fetchPullSecrets) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s fetchPullSecrets) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	var missing []string
 	for _, ref := range p.Pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
@@ -30,7 +30,7 @@ func (s fetchPullSecrets) Run(ctx context.Context, p *syncPass) (verdict, error)
 		}
 		secret, err := s.get(p.Pod.Namespace, ref.Name)
 		if err != nil {
-			klog.FromContext(ctx).Info("Unable to retrieve pull secret, the image pull may not succeed.",
+			klog.FromContext(ctx).Info("Unable to retrieve pull secret, the image pull may not succeed",
 				"pod", klog.KObj(p.Pod), "secret", klog.KRef(p.Pod.Namespace, ref.Name), "err", err)
 			missing = append(missing, ref.Name)
 			continue
@@ -39,9 +39,10 @@ func (s fetchPullSecrets) Run(ctx context.Context, p *syncPass) (verdict, error)
 	}
 	if len(missing) > 0 {
 		s.events.warn(ctx, p.Pod, "FailedToRetrieveImagePullSecret",
-			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+			strings.Join(missing, ", "))
 	}
-	return proceed, nil
+	return nextStep, nil
 }
 
 func (s fetchPullSecrets) get(namespace, name string) (*v1.Secret, error) {

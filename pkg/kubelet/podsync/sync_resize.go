@@ -9,8 +9,8 @@ import (
 	kubeevents "k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// showResizeProgress keeps the PodResizeInProgress condition (KEP-1287): there while what is allocated is not yet applied, with
-// an event when it is. An error that an earlier attempt left in the condition stays until then.
+// showResizeProgress sets the condition PodResizeInProgress (KEP-1287) while allocated resources are not applied yet,
+// and sends an event when they are. An error of an earlier attempt stays in the condition until then.
 type showResizeProgress struct {
 	tracker    ResizeTracker
 	conditions ResizeConditions
@@ -19,18 +19,20 @@ type showResizeProgress struct {
 
 func (showResizeProgress) Name() string { return "show resize progress" }
 
-func (s showResizeProgress) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s showResizeProgress) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	if s.tracker.IsPodResizeInProgress(p.Pod, p.Status) {
 		s.conditions.SetPodResizeInProgressCondition(p.Pod.UID, "", "", p.Pod.Generation)
-		return proceed, nil
+		return nextStep, nil
 	}
 	if generation, cleared := s.conditions.ClearPodResizeInProgressCondition(p.Pod.UID); cleared {
-		s.events.note(ctx, p.Pod, kubeevents.ResizeCompleted, "%s", kubeevents.PodResizeCompletedMsg(klog.FromContext(ctx), p.Pod, generation))
+		message := kubeevents.PodResizeCompletedMsg(klog.FromContext(ctx), p.Pod, generation)
+		s.events.note(ctx, p.Pod, kubeevents.ResizeCompleted, "%s", message)
 	}
-	return proceed, nil
+	return nextStep, nil
 }
 
-// reportResizeErrors puts the runtime's refusal of a resize into the condition, with an event when it is news.
+// reportResizeErrors sets the runtime's error of a resize in the condition, and sends an event when the condition
+// changes.
 type reportResizeErrors struct {
 	conditions ResizeConditions
 	events     events
@@ -38,15 +40,17 @@ type reportResizeErrors struct {
 
 func (reportResizeErrors) Name() string { return "report resize errors" }
 
-func (s reportResizeErrors) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s reportResizeErrors) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	for _, r := range p.runtime.SyncResults {
 		if r.Action != kubecontainer.ResizePodInPlace || r.Error == nil {
 			continue
 		}
-		generation, changed := s.conditions.SetPodResizeInProgressCondition(p.Pod.UID, v1.PodReasonError, r.Message, p.Pod.Generation)
+		generation, changed := s.conditions.SetPodResizeInProgressCondition(
+			p.Pod.UID, v1.PodReasonError, r.Message, p.Pod.Generation)
 		if changed {
-			s.events.warn(ctx, p.Pod, kubeevents.ResizeError, "%s", kubeevents.PodResizeErrorMsg(klog.FromContext(ctx), p.Pod, generation, r.Message))
+			message := kubeevents.PodResizeErrorMsg(klog.FromContext(ctx), p.Pod, generation, r.Message)
+			s.events.warn(ctx, p.Pod, kubeevents.ResizeError, "%s", message)
 		}
 	}
-	return proceed, nil
+	return nextStep, nil
 }

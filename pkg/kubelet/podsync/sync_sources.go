@@ -2,7 +2,7 @@ package podsync
 
 import "context"
 
-// registries are the managers that exist.
+// registries returns the managers of referenced objects, none without an API server.
 func registries(c Config) []PodRegistry {
 	var all []PodRegistry
 	if c.Secrets != nil {
@@ -14,33 +14,33 @@ func registries(c Config) []PodRegistry {
 	return all
 }
 
-// registerSources makes known which secrets and config maps the pod uses. Not for a pod that is going: what it refers to must
-// not be held once it is unregistered.
-type registerSources struct {
+// registerObjects registers the secrets and config maps of the pod. It skips a pod that is to be terminated: its
+// objects must not be registered again after unregisterObjects.
+type registerObjects struct {
 	registries []PodRegistry
 	lifecycle  Lifecycle
 }
 
-func (registerSources) Name() string { return "register sources" }
+func (registerObjects) Name() string { return "register secrets and config maps" }
 
-func (s registerSources) Run(_ context.Context, p *syncPass) (verdict, error) {
+func (s registerObjects) Run(_ context.Context, p *syncPass) (stepResult, error) {
 	if s.lifecycle.IsPodTerminationRequested(p.Pod.UID) {
-		return proceed, nil
+		return nextStep, nil
 	}
 	for _, r := range s.registries {
 		r.RegisterPod(p.Pod)
 	}
-	return proceed, nil
+	return nextStep, nil
 }
 
-// unregisterSources lets go of the secrets and config maps of a pod.
-type unregisterSources struct{ registries []PodRegistry }
+// unregisterObjects unregisters the secrets and config maps of a pod.
+type unregisterObjects struct{ registries []PodRegistry }
 
-func (unregisterSources) Name() string { return "unregister sources" }
+func (unregisterObjects) Name() string { return "unregister secrets and config maps" }
 
-func (s unregisterSources) Run(_ context.Context, p *cleanUpPass) (verdict, error) {
+func (s unregisterObjects) Run(_ context.Context, p *cleanUpPass) (stepResult, error) {
 	for _, r := range s.registries {
 		r.UnregisterPod(p.pod)
 	}
-	return proceed, nil
+	return nextStep, nil
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// publishStatus computes the pod's status from what the runtime last reported and publishes it. When that status says that the
-// containers have ended for good, the pod is terminal and nothing is set up any more.
+// publishStatus computes the pod's status from its state in the runtime, and publishes it. If the phase is terminal, it
+// ends the synchronization with a terminal result.
 type publishStatus struct {
 	generator StatusGenerator
 	statuses  StatusStore
@@ -18,7 +18,7 @@ type publishStatus struct {
 
 func (publishStatus) Name() string { return "publish status" }
 
-func (s publishStatus) Run(ctx context.Context, p *syncPass) (verdict, error) {
+func (s publishStatus) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	p.api = s.generator.Generate(ctx, p.Pod, p.Status, false)
 	p.Status.IPs = addresses(p.api)
 	terminal := podutil.IsPodPhaseTerminal(p.api.Phase)
@@ -28,13 +28,13 @@ func (s publishStatus) Run(ctx context.Context, p *syncPass) (verdict, error) {
 	s.statuses.SetPodStatus(klog.FromContext(ctx), p.Pod, p.api)
 	if terminal {
 		p.outcome.Terminal = true
-		return settled, nil
+		return endPhase, nil
 	}
-	return proceed, nil
+	return nextStep, nil
 }
 
-// startsRunning is true the first time the pod is seen running. A pod that ran before the agent was started is not counted: its
-// start was not seen. (Stock also counts every pod's first synchronization, in which nothing runs yet.)
+// startsRunning is true the first time that the pod is running. A pod that ran before the agent was started is not
+// counted. (Stock also counts the first synchronization of every pod, in which no container runs yet.)
 func (s publishStatus) startsRunning(p *syncPass) bool {
 	if p.api.Phase != v1.PodRunning || firstSeen(p.Pod).IsZero() {
 		return false
@@ -46,8 +46,8 @@ func (s publishStatus) startsRunning(p *syncPass) bool {
 	return previous.Phase == v1.PodPending || previous.Phase == ""
 }
 
-// addresses are the pod's as published. For a pod in the host's network the runtime reports none and the generator fills in the
-// host's; the containers' environment is made from these.
+// addresses returns the published addresses of the pod, from which the environment of its containers is made. The
+// runtime reports none for a pod in the host's network; the generator sets those of the host.
 func addresses(status v1.PodStatus) []string {
 	if len(status.PodIPs) == 0 && status.PodIP != "" {
 		return []string{status.PodIP}

@@ -19,40 +19,42 @@ import (
 
 var errTest = errors.New("oops")
 
-// wholeSync is what a synchronization of a new static pod calls, in order.
-var wholeSync = []string{
+// allSyncCalls are the calls of the first synchronization of a static pod, in order.
+var allSyncCalls = []string{
 	"no resize condition", "generate terminal=false", "publish", "register secrets", "register config maps",
-	"qos", "make cgroup", "actuated", "node", "create mirror", "make dirs", "mount", "add probes", "run containers", "reasons",
+	"qos", "make cgroup", "actuated", "node", "create mirror", "make dirs", "mount", "add probes", "run containers",
+	"reasons",
 }
 
-func syncOf(w *world, pod *v1.Pod) (SyncResult, error) {
-	return New(w.config()).Sync(context.Background(), SyncRequest{UpdateType: kubetypes.SyncPodCreate, Pod: pod, Status: w.inRuntime})
+func syncPod(w *world, pod *v1.Pod) (SyncResult, error) {
+	request := SyncRequest{UpdateType: kubetypes.SyncPodCreate, Pod: pod, Status: w.inRuntime}
+	return New(w.config()).Sync(context.Background(), request)
 }
 
 func TestSyncDoesEverythingInOrder(t *testing.T) {
 	w := newWorld()
-	res, err := syncOf(w, staticPod())
+	res, err := syncPod(w, staticPod())
 	if err != nil || res.Terminal || res.AfterSync != nil {
 		t.Errorf("got %+v, %v", res, err)
 	}
-	expect(t, w, wholeSync...)
+	expectCalls(t, w, allSyncCalls...)
 	expectEvents(t, w)
 }
 
 func TestSyncFailures(t *testing.T) {
 	for _, tc := range []struct {
 		call string
-		// after lists the calls that still follow the failed one; nil: none.
+		// after lists the calls after the failed one, nil if there are none.
 		after []string
-		// ignored failures do not fail the pass.
+		// ignored failures do not fail the synchronization.
 		ignored bool
 		event   string
 	}{
-		{call: "qos", after: wholeSync[6:], ignored: true},
+		{call: "qos", after: allSyncCalls[6:], ignored: true},
 		{call: "make cgroup", event: "Warning FailedCreatePodContainer unable to ensure pod container exists: oops"},
 		{call: "actuated"},
-		{call: "node", after: wholeSync[10:], ignored: true},
-		{call: "create mirror", after: wholeSync[10:], ignored: true},
+		{call: "node", after: allSyncCalls[10:], ignored: true},
+		{call: "create mirror", after: allSyncCalls[10:], ignored: true},
 		{call: "make dirs", event: "Warning Failed error making pod data directories: oops"},
 		{call: "mount", event: "Warning FailedMount Unable to attach or mount volumes: oops"},
 		{call: "run containers", after: []string{"reasons"}},
@@ -60,33 +62,33 @@ func TestSyncFailures(t *testing.T) {
 		t.Run(tc.call, func(t *testing.T) {
 			w := newWorld()
 			w.script[tc.call] = []error{errTest}
-			res, err := syncOf(w, staticPod())
+			res, err := syncPod(w, staticPod())
 			if tc.ignored != (err == nil) || (err != nil && !errors.Is(err, errTest)) {
 				t.Errorf("error %v", err)
 			}
 			if res.Terminal || res.AfterSync != nil {
-				t.Errorf("a failed pass has a result: %+v", res)
+				t.Errorf("a failed synchronization has the result %+v", res)
 			}
-			upTo := wholeSync[:slices.Index(wholeSync, tc.call)+1]
-			expect(t, w, slices.Concat(upTo, tc.after)...)
+			upTo := allSyncCalls[:slices.Index(allSyncCalls, tc.call)+1]
+			expectCalls(t, w, slices.Concat(upTo, tc.after)...)
 			if tc.event == "" {
 				expectEvents(t, w)
 			} else {
 				expectEvents(t, w, tc.event)
 			}
 
-			// The next pass makes good for it.
-			if _, err := syncOf(w, staticPod()); err != nil {
-				t.Errorf("second pass: %v", err)
+			// The next synchronization succeeds.
+			if _, err := syncPod(w, staticPod()); err != nil {
+				t.Errorf("second synchronization: %v", err)
 			}
-			if got := w.take(); got[len(got)-1] != "reasons" || !slices.Contains(got, "run containers") {
-				t.Errorf("second pass stopped early: %q", got)
+			if got := w.takeCalls(); got[len(got)-1] != "reasons" || !slices.Contains(got, "run containers") {
+				t.Errorf("second synchronization ended early: %q", got)
 			}
 		})
 	}
 }
 
-// Whatever fails and how often: every pass is a beginning of the whole list, and one pass more than there are failures is enough.
+// For any failures every synchronization begins with the first step, and one more than the number of failures succeeds.
 func TestSyncConverges(t *testing.T) {
 	failing := []string{"make cgroup", "actuated", "make dirs", "mount", "run containers", "qos", "node", "create mirror"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,19 +100,19 @@ func TestSyncConverges(t *testing.T) {
 			failures += n
 		}
 		for pass := 0; ; pass++ {
-			_, err := syncOf(w, staticPod())
-			calls := w.take()
-			if !isSubsequence(calls, wholeSync) {
-				t.Fatalf("out of order: %q", calls)
+			_, err := syncPod(w, staticPod())
+			calls := w.takeCalls()
+			if !isSubsequence(calls, allSyncCalls) {
+				t.Fatalf("wrong order: %q", calls)
 			}
 			if err == nil {
 				if !slices.Contains(calls, "run containers") {
-					t.Fatalf("success without containers: %q", calls)
+					t.Fatalf("success without running containers: %q", calls)
 				}
 				return
 			}
 			if pass > failures {
-				t.Fatalf("still failing after %d passes: %v", pass, err)
+				t.Fatalf("still failing after %d synchronizations: %v", pass, err)
 			}
 		}
 	})
@@ -131,31 +133,33 @@ func TestSyncOfEndedPodIsTerminal(t *testing.T) {
 	for _, phase := range []v1.PodPhase{v1.PodSucceeded, v1.PodFailed} {
 		w := newWorld()
 		w.api.Phase = phase
-		res, err := syncOf(w, testPod())
+		res, err := syncPod(w, testPod())
 		if err != nil || !res.Terminal {
 			t.Errorf("%s: got %+v, %v", phase, res, err)
 		}
-		expect(t, w, "no resize condition", "generate terminal=false", "publish")
+		expectCalls(t, w, "no resize condition", "generate terminal=false", "publish")
 	}
 }
 
-func TestSyncGivesTheRuntimePublishedAddressesAndLeavesTheCacheAlone(t *testing.T) {
+func TestSyncCopiesTheStatusForPublishedAddresses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		api  v1.PodStatus
 		want []string
 	}{
-		"many": {v1.PodStatus{PodIP: "1.1.1.1", PodIPs: []v1.PodIP{{IP: "1.1.1.1"}, {IP: "::1"}}}, []string{"1.1.1.1", "::1"}},
+		"many": {
+			v1.PodStatus{PodIP: "1.1.1.1", PodIPs: []v1.PodIP{{IP: "1.1.1.1"}, {IP: "::1"}}}, []string{"1.1.1.1", "::1"},
+		},
 		"one":  {v1.PodStatus{PodIP: "1.1.1.1"}, []string{"1.1.1.1"}},
 		"none": {v1.PodStatus{}, []string{}},
 	} {
 		w := newWorld()
 		w.api = tc.api
 		w.inRuntime.IPs = []string{"9.9.9.9"}
-		if _, err := syncOf(w, testPod()); err != nil {
+		if _, err := syncPod(w, testPod()); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(w.synced.status.IPs, tc.want) || w.inRuntime.IPs[0] != "9.9.9.9" {
-			t.Errorf("%s: runtime got %v, cache has %v", name, w.synced.status.IPs, w.inRuntime.IPs)
+			t.Errorf("%s: the runtime gets %v, the cache has %v", name, w.synced.status.IPs, w.inRuntime.IPs)
 		}
 	}
 }
@@ -163,16 +167,17 @@ func TestSyncGivesTheRuntimePublishedAddressesAndLeavesTheCacheAlone(t *testing.
 func TestSyncWithoutNetwork(t *testing.T) {
 	w := newWorld()
 	w.network = errTest
-	_, err := syncOf(w, testPod())
-	if !errors.Is(err, ErrNetworkNotReady) || !errors.Is(err, errTest) || !strings.Contains(err.Error(), "network is not ready: oops") {
+	_, err := syncPod(w, testPod())
+	const message = "network is not ready: oops"
+	if !errors.Is(err, ErrNetworkNotReady) || !errors.Is(err, errTest) || !strings.Contains(err.Error(), message) {
 		t.Errorf("got %v", err)
 	}
-	expect(t, w, "no resize condition", "generate terminal=false", "publish")
+	expectCalls(t, w, "no resize condition", "generate terminal=false", "publish")
 	expectEvents(t, w, "Warning NetworkNotReady network is not ready: oops")
 
 	pod := testPod()
 	pod.Spec.HostNetwork = true
-	if _, err := syncOf(w, pod); err != nil {
+	if _, err := syncPod(w, pod); err != nil {
 		t.Errorf("host network: %v", err)
 	}
 }
@@ -180,10 +185,10 @@ func TestSyncWithoutNetwork(t *testing.T) {
 func TestSyncOfTerminatingPodSetsNothingUp(t *testing.T) {
 	w := newWorld()
 	w.terminating = true
-	if _, err := syncOf(w, testPod()); err != nil {
+	if _, err := syncPod(w, testPod()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, "no resize condition", "generate terminal=false", "publish", "make dirs", "mount", "add probes")
+	expectCalls(t, w, "no resize condition", "generate terminal=false", "publish", "make dirs", "mount", "add probes")
 }
 
 func TestSyncStartsNothingOnceTerminationIsRequested(t *testing.T) {
@@ -195,23 +200,23 @@ func TestSyncStartsNothingOnceTerminationIsRequested(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		if calls := w.take(); slices.Contains(calls, "run containers") {
-			t.Errorf("started: %q", calls)
+		if calls := w.takeCalls(); slices.Contains(calls, "run containers") {
+			t.Errorf("containers are started: %q", calls)
 		}
 	})
 	t.Run("lifecycle", func(t *testing.T) {
 		w := newWorld()
 		w.onVolumes = func() { w.terminating = true }
-		if _, err := syncOf(w, testPod()); err != nil {
+		if _, err := syncPod(w, testPod()); err != nil {
 			t.Error(err)
 		}
-		if calls := w.take(); slices.Contains(calls, "run containers") {
-			t.Errorf("started: %q", calls)
+		if calls := w.takeCalls(); slices.Contains(calls, "run containers") {
+			t.Errorf("containers are started: %q", calls)
 		}
 	})
 }
 
-func TestCgroupOfRunningPodIsLost(t *testing.T) {
+func TestSyncWithoutCgroup(t *testing.T) {
 	never, always := v1.RestartPolicyNever, v1.RestartPolicyAlways
 	made := []string{"qos", "make cgroup", "actuated"}
 	for _, tc := range []struct {
@@ -229,9 +234,18 @@ func TestCgroupOfRunningPodIsLost(t *testing.T) {
 		{name: "new pod that runs once", policy: never, want: made},
 		{name: "running", policy: always, running: true, want: slices.Concat([]string{"kill [a] grace=own", "qos"}, made)},
 		{name: "running once", policy: never, running: true, want: []string{"kill [a] grace=own", "qos"}},
-		{name: "running once, container restarts", policy: never, running: true, own: new(v1.ContainerRestartPolicyAlways), want: slices.Concat([]string{"kill [a] grace=own", "qos"}, made)},
-		{name: "cannot be killed", policy: never, running: true, kill: errTest, want: slices.Concat([]string{"kill [a] grace=own"}, made)},
-		{name: "kill interrupted", policy: always, running: true, kill: context.Canceled, want: []string{"kill [a] grace=own"}, fails: true},
+		{
+			name: "running once, container restarts", policy: never, running: true, own: new(v1.ContainerRestartPolicyAlways),
+			want: slices.Concat([]string{"kill [a] grace=own", "qos"}, made),
+		},
+		{
+			name: "cannot be killed", policy: never, running: true, kill: errTest,
+			want: slices.Concat([]string{"kill [a] grace=own"}, made),
+		},
+		{
+			name: "kill interrupted", policy: always, running: true, kill: context.Canceled,
+			want: []string{"kill [a] grace=own"}, fails: true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
@@ -244,11 +258,11 @@ func TestCgroupOfRunningPodIsLost(t *testing.T) {
 				w.api.ContainerStatuses = []v1.ContainerStatus{running("a")}
 				w.inRuntime = runtimeStatus(container("a", kubecontainer.ContainerStateRunning))
 			}
-			_, err := syncOf(w, pod)
+			_, err := syncPod(w, pod)
 			if tc.fails != (err != nil) {
 				t.Errorf("error %v", err)
 			}
-			calls := w.take()
+			calls := w.takeCalls()
 			from := slices.Index(calls, "register config maps") + 1
 			to := slices.Index(calls, "make dirs")
 			if to < 0 {
@@ -271,7 +285,7 @@ func TestMirrorPod(t *testing.T) {
 	static := staticPod()
 	static.Annotations[kubetypes.ConfigHashAnnotationKey] = "1"
 	if !kubepod.IsMirrorPodOf(mirrorOf("1"), static) {
-		t.Fatal("the test's mirror pod is none")
+		t.Fatal("the mirror pod is not one of the static pod")
 	}
 	deleted := mirrorOf("1")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -292,9 +306,9 @@ func TestMirrorPod(t *testing.T) {
 		{name: "other version", pod: static, mirror: mirrorOf("2"), want: []string{remove, "node", "create mirror"}},
 		{name: "being deleted", pod: static, mirror: deleted, want: []string{remove, "node", "create mirror"}},
 		{name: "delete fails", pod: static, mirror: deleted, fail: remove, want: []string{remove}},
-		{name: "another was there", pod: static, mirror: deleted, notDeleted: true, want: []string{remove}},
+		{name: "another one exists", pod: static, mirror: deleted, notDeleted: true, want: []string{remove}},
 		{name: "no node", pod: static, fail: "node", want: []string{"node"}},
-		{name: "node goes", pod: static, node: gone, want: []string{"node"}},
+		{name: "node is being deleted", pod: static, node: gone, want: []string{"node"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
@@ -304,7 +318,7 @@ func TestMirrorPod(t *testing.T) {
 			w.notDeleted = tc.notDeleted
 			w.script[tc.fail] = []error{errTest}
 			New(w.config()).ReconcileMirrorPod(context.Background(), tc.pod, tc.mirror)
-			expect(t, w, tc.want...)
+			expectCalls(t, w, tc.want...)
 		})
 	}
 }
@@ -312,20 +326,20 @@ func TestMirrorPod(t *testing.T) {
 func TestVolumeAttachLimitRejectsThePod(t *testing.T) {
 	w := newWorld()
 	w.script["mount"] = []error{&volumemanager.VolumeAttachLimitExceededError{OriginalError: errTest}}
-	res, err := syncOf(w, testPod())
+	res, err := syncPod(w, testPod())
 	if err != nil || !res.Terminal {
 		t.Errorf("got %+v, %v", res, err)
 	}
-	calls := w.take()
+	calls := w.takeCalls()
 	if got := calls[len(calls)-1]; got != "reject VolumeAttachmentLimitExceeded" {
 		t.Errorf("last call %q", got)
 	}
 }
 
-func TestInterruptedVolumeWaitSendsNoEvent(t *testing.T) {
+func TestCancelledVolumeWaitSendsNoEvent(t *testing.T) {
 	w := newWorld()
 	w.script["mount"] = []error{context.DeadlineExceeded}
-	if _, err := syncOf(w, testPod()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := syncPod(w, testPod()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	expectEvents(t, w)
@@ -336,13 +350,14 @@ func TestPullSecrets(t *testing.T) {
 	w.secrets["there"] = true
 	pod := testPod()
 	pod.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "x"}, {Name: ""}, {Name: "there"}, {Name: "y"}}
-	if _, err := syncOf(w, pod); err != nil {
+	if _, err := syncPod(w, pod); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.synced.pull; len(got) != 1 || got[0].Name != "there" {
 		t.Errorf("got %v", got)
 	}
-	expectEvents(t, w, "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (x, y); attempting to pull the image may not succeed.")
+	expectEvents(t, w, "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (x, y); "+
+		"attempting to pull the image may not succeed.")
 
 	c := w.config()
 	c.Secrets, c.ConfigMaps = nil, nil
@@ -361,7 +376,7 @@ func syncResult(action kubecontainer.SyncAction, err error) *kubecontainer.SyncR
 
 func TestRestartOfAllContainers(t *testing.T) {
 	removed := syncResult(kubecontainer.RemoveContainer, nil)
-	asked := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}
+	requested := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}
 	for _, tc := range []struct {
 		name      string
 		condition v1.PodCondition
@@ -370,11 +385,26 @@ func TestRestartOfAllContainers(t *testing.T) {
 		restart   bool
 		after     []string
 	}{
-		{name: "not asked", condition: v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}, results: []*kubecontainer.SyncResult{removed}, after: []string{"relist uid"}},
-		{name: "gate off", condition: asked, off: true, results: []*kubecontainer.SyncResult{removed}, after: []string{"relist uid"}},
-		{name: "removed", condition: asked, results: []*kubecontainer.SyncResult{removed}, restart: true, after: []string{"requeue", "relist uid"}},
-		{name: "nothing left to remove", condition: asked, results: []*kubecontainer.SyncResult{syncResult(kubecontainer.StartContainer, nil)}, restart: true, after: []string{"relist uid"}},
-		{name: "failed", condition: asked, results: []*kubecontainer.SyncResult{removed, syncResult(kubecontainer.RemoveContainer, errTest)}, restart: true},
+		{
+			name: "not requested", condition: v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse},
+			results: []*kubecontainer.SyncResult{removed}, after: []string{"relist uid"},
+		},
+		{
+			name: "gate off", condition: requested, off: true, results: []*kubecontainer.SyncResult{removed},
+			after: []string{"relist uid"},
+		},
+		{
+			name: "removed", condition: requested, results: []*kubecontainer.SyncResult{removed}, restart: true,
+			after: []string{"requeue", "relist uid"},
+		},
+		{
+			name: "all removed before", condition: requested, restart: true, after: []string{"relist uid"},
+			results: []*kubecontainer.SyncResult{syncResult(kubecontainer.StartContainer, nil)},
+		},
+		{
+			name: "failed", condition: requested, restart: true,
+			results: []*kubecontainer.SyncResult{removed, syncResult(kubecontainer.RemoveContainer, errTest)},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
@@ -383,14 +413,14 @@ func TestRestartOfAllContainers(t *testing.T) {
 			c := w.config()
 			c.Features.RestartAllContainersOnContainerExits = !tc.off
 			res, _ := New(c).Sync(context.Background(), SyncRequest{Pod: testPod(), Status: w.inRuntime})
-			w.take()
+			w.takeCalls()
 			if w.synced.restartAll != tc.restart {
 				t.Errorf("restartAll %t", w.synced.restartAll)
 			}
 			if res.AfterSync != nil {
 				res.AfterSync()
 			}
-			expect(t, w, tc.after...)
+			expectCalls(t, w, tc.after...)
 		})
 	}
 }
@@ -399,8 +429,8 @@ func TestResizeConditions(t *testing.T) {
 	t.Run("in progress", func(t *testing.T) {
 		w := newWorld()
 		w.resizing = true
-		_, _ = syncOf(w, testPod())
-		if got := w.take()[0]; got != `resize condition "" ""` {
+		_, _ = syncPod(w, testPod())
+		if got := w.takeCalls()[0]; got != `resize condition "" ""` {
 			t.Error(got)
 		}
 		expectEvents(t, w)
@@ -408,8 +438,10 @@ func TestResizeConditions(t *testing.T) {
 	t.Run("done", func(t *testing.T) {
 		w := newWorld()
 		w.cleared = true
-		_, _ = syncOf(w, testPod())
-		if got := w.sent(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal ResizeCompleted Pod resize completed: ") || !strings.Contains(got[0], `"generation":3`) {
+		_, _ = syncPod(w, testPod())
+		const prefix = "Normal ResizeCompleted Pod resize completed: "
+		got := w.takeEvents()
+		if len(got) != 1 || !strings.HasPrefix(got[0], prefix) || !strings.Contains(got[0], `"generation":3`) {
 			t.Error(got)
 		}
 	})
@@ -418,13 +450,13 @@ func TestResizeConditions(t *testing.T) {
 		w.resizing = true
 		w.changed = true
 		w.runtimeDid.SyncResults = []*kubecontainer.SyncResult{syncResult(kubecontainer.ResizePodInPlace, errTest)}
-		if _, err := syncOf(w, testPod()); !errors.Is(err, errTest) {
+		if _, err := syncPod(w, testPod()); !errors.Is(err, errTest) {
 			t.Errorf("got %v", err)
 		}
-		if calls := w.take(); calls[len(calls)-1] != `resize condition "Error" "the message"` {
+		if calls := w.takeCalls(); calls[len(calls)-1] != `resize condition "Error" "the message"` {
 			t.Errorf("got %q", calls)
 		}
-		if got := w.sent(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ResizeError Pod resize error: ") {
+		if got := w.takeEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ResizeError Pod resize error: ") {
 			t.Error(got)
 		}
 	})
@@ -435,7 +467,7 @@ func TestResizeConditions(t *testing.T) {
 		c := w.config()
 		c.Features.InPlacePodVerticalScaling = false
 		_, _ = New(c).Sync(context.Background(), SyncRequest{Pod: testPod(), Status: w.inRuntime})
-		for _, call := range w.take() {
+		for _, call := range w.takeCalls() {
 			if strings.Contains(call, "resize") {
 				t.Error(call)
 			}
@@ -443,11 +475,12 @@ func TestResizeConditions(t *testing.T) {
 	})
 }
 
-func TestBackOffTimeSurvivesWrapping(t *testing.T) {
+func TestBackOffExpirationSurvivesWrapping(t *testing.T) {
 	w := newWorld()
 	until := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	w.runtimeDid.SyncResults = []*kubecontainer.SyncResult{syncResult(kubecontainer.StartContainer, kubecontainer.NewBackoffError(errTest, until))}
-	_, err := syncOf(w, testPod())
+	backingOff := syncResult(kubecontainer.StartContainer, kubecontainer.NewBackoffError(errTest, until))
+	w.runtimeDid.SyncResults = []*kubecontainer.SyncResult{backingOff}
+	_, err := syncPod(w, testPod())
 	if at, ok := kubecontainer.MinBackoffExpiration(err); !ok || !at.Equal(until) {
 		t.Errorf("got %v, %t from %v", at, ok, err)
 	}
@@ -465,10 +498,10 @@ func TestStartsRunning(t *testing.T) {
 	}{
 		{name: "pending stays pending", now: v1.PodPending, published: v1.PodPending, seen: seen},
 		{name: "first sync", now: v1.PodPending, seen: seen},
-		{name: "begins to run", now: v1.PodRunning, published: v1.PodPending, seen: seen, want: true},
-		{name: "runs on", now: v1.PodRunning, published: v1.PodRunning, seen: seen},
+		{name: "becomes running", now: v1.PodRunning, published: v1.PodPending, seen: seen, want: true},
+		{name: "stays running", now: v1.PodRunning, published: v1.PodRunning, seen: seen},
 		{name: "ran before the agent started", now: v1.PodRunning, fromAPI: v1.PodRunning, seen: seen},
-		{name: "not noted", now: v1.PodRunning, published: v1.PodPending},
+		{name: "first seen time not recorded", now: v1.PodRunning, published: v1.PodPending},
 	} {
 		w := newWorld()
 		pod := testPod()
@@ -501,6 +534,6 @@ func TestStepNamesAreDistinct(t *testing.T) {
 	}
 	slices.Sort(all)
 	if len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Errorf("two steps share a name: %q", all)
+		t.Errorf("two steps have the same name: %q", all)
 	}
 }

@@ -7,9 +7,10 @@ import (
 // terminatePass is one run through the steps of Terminate.
 type terminatePass struct {
 	TerminateRequest
-	// current is the pod in the runtime just before it is killed, reached that the runtime has said so; set by lookAgain.
-	current *kubecontainer.PodStatus
-	reached bool
+	// current is the pod in the runtime just before it is killed; answered is true if the runtime has returned it. Both
+	// are set by readStatus.
+	current  *kubecontainer.PodStatus
+	answered bool
 	// stopped is the pod in the runtime after it was killed; set by verifyStopped.
 	stopped *kubecontainer.PodStatus
 }
@@ -19,28 +20,28 @@ func newTerminatePass(req TerminateRequest) *terminatePass {
 	return &terminatePass{TerminateRequest: req, current: req.Status}
 }
 
-// terminateSteps is what taking a pod down consists of.
+// terminateSteps returns the steps of Terminate.
 func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 	ev := events{c.Recorder}
 	return []step[*terminatePass]{
-		// First, before the long wait for containers to stop: who watches should see at once that the pod goes, and why.
-		publishTerminating{generator: c.Generator, statuses: c.Statuses, timeout: e.look.timeout},
-		// Before the kill: a container that is shutting down fails its liveness probe, and must not be restarted for it. Readiness
-		// goes on: it takes the pod out of its services.
+		// First, before containers are stopped, which may take long: the status should show the reason at once.
+		publishTerminating{generator: c.Generator, statuses: c.Statuses, timeout: e.inspector.timeout},
+		// Before the kill: a liveness probe fails while its container shuts down, and must not restart it. Readiness probes
+		// continue, since they remove the pod from the endpoints of its services.
 		stopLivenessProbes{c.Probes},
-		// As late as can be before the kill: the status given may be older than the last container that was started.
-		lookAgain{observer: c.Runtime, timeout: e.look.timeout},
+		// Just before the kill: the given status may be older than the last container that was started.
+		readStatus{observer: c.Runtime, timeout: e.inspector.timeout},
 		killContainers{kill: newKiller(c), events: ev, escalator: e},
-		// After the kill: now readiness says nothing any more.
+		// After the kill, since readiness has no meaning any more.
 		removeProbes{c.Probes},
-		// After the kill and before anything that relies on it.
+		// After the kill, and before all steps that require stopped containers.
 		verifyStopped{observer: c.Runtime, escalator: e},
-		// After the runtime's word, which tells which containers there were.
+		// After the runtime's status, which has the IDs of the containers.
 		verifyProcesses{e},
-		// After every container has stopped, since they use the devices; before the final status, on seeing which the control plane
-		// gives the claims to others.
+		// After all containers have stopped, since they use the devices; before the final status, because the control plane
+		// then reassigns the claims.
 		when(c.Features.DynamicResourceAllocation, step[*terminatePass](unprepareResources{c.Containers})),
-		// Last, and here rather than in CleanUp: exit codes are read from containers that may be removed by then.
-		publishStopped{generator: c.Generator, statuses: c.Statuses, returning: c.Returning},
+		// Last. Not in CleanUp, because the exit codes are those of containers that may be removed by then.
+		publishStopped{generator: c.Generator, statuses: c.Statuses, shutdown: c.Shutdown},
 	}
 }

@@ -8,25 +8,26 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// publishTerminating publishes the state at the beginning of the termination, with the reason for it.
+// publishTerminating publishes the status at the beginning of the termination, with the disruption.
 type publishTerminating struct {
 	generator StatusGenerator
 	statuses  StatusStore
-	// timeout bounds how long the generator may take.
+	// timeout limits the time of the generator.
 	timeout time.Duration
 }
 
 func (publishTerminating) Name() string { return "publish termination" }
 
-func (s publishTerminating) Run(ctx context.Context, p *terminatePass) (verdict, error) {
+func (s publishTerminating) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	status := s.status(ctx, p)
 	p.Disruption.Apply(&status)
 	s.statuses.SetPodStatus(klog.FromContext(ctx), p.Pod, status)
-	return proceed, nil
+	return nextStep, nil
 }
 
-// status returns the pod's present status. The generator asks managers that may wait for a disk or for the runtime; when it
-// takes too long, the status that was published last has to do, so that the kill is not put off and its reason is published.
+// status returns the current status of the pod. The generator calls managers that may wait for a disk or for the
+// runtime; after the time-out the last published status is used, so that the kill is not delayed and the disruption is
+// published.
 func (s publishTerminating) status(ctx context.Context, p *terminatePass) v1.PodStatus {
 	generated := make(chan v1.PodStatus, 1)
 	go func() { generated <- s.generator.Generate(ctx, p.Pod, p.Status, false) }()
@@ -37,7 +38,7 @@ func (s publishTerminating) status(ctx context.Context, p *terminatePass) v1.Pod
 		return status
 	case <-timer.C:
 	}
-	klog.FromContext(ctx).Info("Pod status could not be computed in time before the pod is stopped, using the last one",
+	klog.FromContext(ctx).Info("Pod status not computed in time before the pod is stopped, using the last one",
 		"pod", klog.KObj(p.Pod), "podUID", p.Pod.UID, "timeout", s.timeout)
 	status, published := s.statuses.GetPodStatus(p.Pod.UID)
 	if !published {
@@ -46,19 +47,20 @@ func (s publishTerminating) status(ctx context.Context, p *terminatePass) v1.Pod
 	return *status.DeepCopy()
 }
 
-// publishStopped publishes how the containers ended. The reason of the termination is not set again: it was published when the
-// termination began, and the generator keeps it.
+// publishStopped publishes the final state of the containers. The disruption was published when the termination began,
+// and the generator keeps it.
 type publishStopped struct {
 	generator StatusGenerator
 	statuses  StatusStore
-	returning Returning
+	shutdown  ShutdownManager
 }
 
 func (publishStopped) Name() string { return "publish end of containers" }
 
-func (s publishStopped) Run(ctx context.Context, p *terminatePass) (verdict, error) {
+func (s publishStopped) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	logger := klog.FromContext(ctx)
-	s.statuses.SetPodStatus(logger, p.Pod, s.generator.Generate(ctx, p.Pod, p.stopped, !s.returning.Returns(p.Pod)))
+	status := s.generator.Generate(ctx, p.Pod, p.stopped, !s.shutdown.RestartsAfterShutdown(p.Pod))
+	s.statuses.SetPodStatus(logger, p.Pod, status)
 	logger.V(4).Info("Pod termination stopped all running containers", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID)
-	return proceed, nil
+	return nextStep, nil
 }

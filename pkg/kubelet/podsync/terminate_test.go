@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	up   = kubecontainer.ContainerStateRunning
-	down = kubecontainer.ContainerStateExited
+	stateRunning = kubecontainer.ContainerStateRunning
+	stateExited  = kubecontainer.ContainerStateExited
 )
 
-var wholeTermination = []string{
+var allTerminateCalls = []string{
 	"generate terminal=false", "publish", "stop liveness", "get pod", "get status", "kill [a] grace=own", "qos",
 	"remove probes", "get pod", "get status", "unprepare", "generate terminal=true", "publish",
 }
 
-func terminateOf(w *world) error {
+func terminatePod(w *world) error {
 	return New(w.config()).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: w.inRuntime})
 }
 
 func TestTerminateDoesEverythingInOrder(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", up), container("b", down))
-	if err := terminateOf(w); err != nil {
+	w.inRuntime = runtimeStatus(container("a", stateRunning), container("b", stateExited))
+	if err := terminatePod(w); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, wholeTermination...)
+	expectCalls(t, w, allTerminateCalls...)
 }
 
 func TestTerminateFailures(t *testing.T) {
 	for _, tc := range []struct {
 		call    string
 		nth     int
-		after   int // how many calls follow the failed one, -1: all
+		after   int // the number of calls after the failed one, -1 for all
 		ignored bool
 		event   string
 	}{
@@ -57,59 +57,59 @@ func TestTerminateFailures(t *testing.T) {
 	} {
 		t.Run(tc.call, func(t *testing.T) {
 			w := newWorld()
-			w.inRuntime = runtimeStatus(container("a", up))
+			w.inRuntime = runtimeStatus(container("a", stateRunning))
 			w.script[tc.call] = append(make([]error, tc.nth-1), errTest)
-			err := terminateOf(w)
+			err := terminatePod(w)
 			if tc.ignored != (err == nil) {
 				t.Errorf("error %v", err)
 			}
-			calls := w.take()
+			calls := w.takeCalls()
 			if tc.ignored {
 				if calls[len(calls)-2] != "generate terminal=true" {
-					t.Errorf("stopped early: %q", calls)
+					t.Errorf("ended early: %q", calls)
 				}
 			} else if calls[len(calls)-1] != tc.call {
-				t.Errorf("went on after the failure: %q", calls)
+				t.Errorf("continued after the failure: %q", calls)
 			}
 			if tc.event == "" {
 				expectEvents(t, w)
 			} else {
 				expectEvents(t, w, tc.event)
 			}
-			if err := terminateOf(w); err != nil {
+			if err := terminatePod(w); err != nil {
 				t.Errorf("second time: %v", err)
 			}
 		})
 	}
 }
 
-// D28: a container the status does not know of is stopped all the same.
-func TestTerminateKillsWhatRunsNow(t *testing.T) {
+// D28: a container that the given status does not list is stopped.
+func TestTerminateKillsContainersMissingInTheGivenStatus(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", down), container("new", up))
-	old := runtimeStatus(container("a", up))
+	w.inRuntime = runtimeStatus(container("a", stateExited), container("new", stateRunning))
+	old := runtimeStatus(container("a", stateRunning))
 	if err := New(w.config()).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: old}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.take(); !slices.Contains(got, "kill [new] grace=own") {
+	if got := w.takeCalls(); !slices.Contains(got, "kill [new] grace=own") {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestTerminateUsesTheGivenStatusWhenTheRuntimeDoesNotAnswer(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", down))
+	w.inRuntime = runtimeStatus(container("a", stateExited))
 	w.script["get pod"] = []error{errTest}
-	old := runtimeStatus(container("a", up))
+	old := runtimeStatus(container("a", stateRunning))
 	if err := New(w.config()).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: old}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.take(); !slices.Contains(got, "kill [a] grace=own") {
+	if got := w.takeCalls(); !slices.Contains(got, "kill [a] grace=own") {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestTerminateOfPodTheRuntimeHasForgotten(t *testing.T) {
+func TestTerminateOfAPodWithoutContainers(t *testing.T) {
 	w := newWorld()
 	w.script["get pod"] = []error{kubecontainer.ErrPodNotFound, kubecontainer.ErrPodNotFound}
 	if err := New(w.config()).Terminate(context.Background(), TerminateRequest{Pod: testPod()}); err != nil {
@@ -117,26 +117,27 @@ func TestTerminateOfPodTheRuntimeHasForgotten(t *testing.T) {
 	}
 }
 
-func TestTerminateWhenKillLies(t *testing.T) {
+func TestTerminateFailsIfContainersRunAfterKillPod(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", up))
+	w.inRuntime = runtimeStatus(container("a", stateRunning))
 	c := w.config()
-	c.Runtime = liar{runtimeOf{w}}
+	c.Runtime = falseKiller{runtimeOf{w}}
 	err := New(c).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: w.inRuntime})
-	if err == nil || !strings.Contains(err.Error(), "detected running containers after a successful KillPod, CRI violation: [fake://id-a]") {
+	const violation = "detected running containers after a successful KillPod, CRI violation: [fake://id-a]"
+	if err == nil || !strings.Contains(err.Error(), violation) {
 		t.Errorf("got %v", err)
 	}
-	if got := w.take(); slices.Contains(got, "unprepare") || slices.Contains(got, "generate terminal=true") {
-		t.Errorf("went on: %q", got)
+	if got := w.takeCalls(); slices.Contains(got, "unprepare") || slices.Contains(got, "generate terminal=true") {
+		t.Errorf("later steps are executed: %q", got)
 	}
 }
 
-// liar says it has killed and has not.
-type liar struct{ runtimeOf }
+// falseKiller returns success from KillPod without an effect.
+type falseKiller struct{ runtimeOf }
 
-func (liar) KillPod(context.Context, *v1.Pod, kubecontainer.Pod, *int64) error { return nil }
+func (falseKiller) KillPod(context.Context, *v1.Pod, kubecontainer.Pod, *int64) error { return nil }
 
-// publishedStatuses notes the statuses beside the world's calls.
+// publishedStatuses records the published statuses.
 type publishedStatuses struct {
 	StatusManager
 	published []v1.PodStatus
@@ -147,9 +148,9 @@ func (p *publishedStatuses) SetPodStatus(logger klog.Logger, pod *v1.Pod, s v1.P
 	return p.StatusManager.SetPodStatus(logger, pod, s)
 }
 
-func TestTerminateAmendsTheFirstStatusAndKeepsAddresses(t *testing.T) {
+func TestTerminatePublishesDisruptionAndKeepsAddresses(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", up))
+	w.inRuntime = runtimeStatus(container("a", stateRunning))
 	given := *w.inRuntime
 	given.IPs = []string{"10.0.0.7"}
 	grace := int64(5)
@@ -162,12 +163,12 @@ func TestTerminateAmendsTheFirstStatusAndKeepsAddresses(t *testing.T) {
 	if err != nil || len(statuses.published) == 0 || statuses.published[0].Reason != "Evicted" {
 		t.Fatalf("got %v, %+v", err, statuses.published)
 	}
-	if got := w.take(); !slices.Contains(got, "kill [a] grace=5") {
+	if got := w.takeCalls(); !slices.Contains(got, "kill [a] grace=5") {
 		t.Errorf("got %q", got)
 	}
 	last := w.generated[len(w.generated)-1]
-	if !slices.Equal(last.IPs, []string{"10.0.0.7"}) || last.ContainerStatuses[0].State != down {
-		t.Errorf("final status made from %+v", last)
+	if !slices.Equal(last.IPs, []string{"10.0.0.7"}) || last.ContainerStatuses[0].State != stateExited {
+		t.Errorf("the final status is generated from %+v", last)
 	}
 }
 
@@ -178,18 +179,19 @@ func TestTerminateWithoutDynamicResources(t *testing.T) {
 	if err := New(c).Terminate(context.Background(), TerminateRequest{Pod: testPod(), Status: w.inRuntime}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.take(); slices.Contains(got, "unprepare") {
+	if got := w.takeCalls(); slices.Contains(got, "unprepare") {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestBrokenOffTerminationSendsNoEvent(t *testing.T) {
+func TestCancelledTerminationSendsNoEvent(t *testing.T) {
 	w := newWorld()
-	w.inRuntime = runtimeStatus(container("a", up))
+	w.inRuntime = runtimeStatus(container("a", stateRunning))
 	w.script["kill [a] grace=own"] = []error{context.Canceled}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := New(w.config()).Terminate(ctx, TerminateRequest{Pod: testPod(), Status: w.inRuntime}); !errors.Is(err, context.Canceled) {
+	err := New(w.config()).Terminate(ctx, TerminateRequest{Pod: testPod(), Status: w.inRuntime})
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	expectEvents(t, w)
@@ -202,7 +204,7 @@ func TestTerminateRuntimePod(t *testing.T) {
 	if err := s.TerminateRuntimePod(context.Background(), pod); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, "kill [a] grace=1", "qos")
+	expectCalls(t, w, "kill [a] grace=1", "qos")
 	w.script["kill [a] grace=1"] = []error{errTest}
 	if err := s.TerminateRuntimePod(context.Background(), pod); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
@@ -214,7 +216,8 @@ func TestHasten(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	pod := testPod()
 	pod.Spec.InitContainers = []v1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}
-	status := runtimeStatus(container("a", up), container("b", down), container("side", up), container("init", down))
+	status := runtimeStatus(container("a", stateRunning), container("b", stateExited), container("side", stateRunning),
+		container("init", stateExited))
 	grace := int64(3)
 	req := TerminateRequest{Pod: pod, Status: status, GracePeriod: &grace}
 
@@ -223,35 +226,30 @@ func TestHasten(t *testing.T) {
 	if err := New(w.config()).Hasten(context.Background(), req); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, "get pod", "get status", "stop id-a 3", "stop id-side 3")
+	expectCalls(t, w, "get pod", "get status", "stop id-a 3", "stop id-side 3")
 
 	w.script["stop id-a 3"] = []error{errTest}
 	if err := New(w.config()).Hasten(context.Background(), req); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
-	expect(t, w, "get pod", "get status", "stop id-a 3")
-
-	c := w.config()
-	c.Stopper = nil
-	if err := New(c).Hasten(context.Background(), req); !errors.Is(err, errCannotHasten) {
-		t.Errorf("got %v", err)
-	}
+	expectCalls(t, w, "get pod", "get status", "stop id-a 3")
 }
 
-func TestHastenGivesSidecarsWhatIsLeft(t *testing.T) {
+func TestHastenGivesSidecarsTheRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		always := v1.ContainerRestartPolicyAlways
 		pod := testPod()
 		pod.Spec.InitContainers = []v1.Container{{Name: "side", RestartPolicy: &always}}
 		w := newWorld()
-		w.inRuntime = runtimeStatus(container("a", up), container("b", up), container("side", up))
+		w.inRuntime = runtimeStatus(container("a", stateRunning), container("b", stateRunning),
+			container("side", stateRunning))
 		c := w.config()
 		c.Stopper = slowStopper{w}
 		grace := int64(10)
 		if err := New(c).Hasten(context.Background(), TerminateRequest{Pod: pod, GracePeriod: &grace}); err != nil {
 			t.Fatal(err)
 		}
-		got := w.take()[2:]
+		got := w.takeCalls()[2:]
 		slices.Sort(got[:2])
 		if want := []string{"stop id-a 10", "stop id-b 10", "stop id-side 3"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -268,7 +266,7 @@ func (s slowStopper) StopContainer(ctx context.Context, id string, timeout int64
 	return err
 }
 
-var wholeCleanUp = []string{
+var allCleanUpCalls = []string{
 	"generate terminal=true", "publish", "unmount", "volumes left=0", "unregister secrets", "unregister config maps",
 	"destroy cgroup kubepods/poduid", "release userns", "final",
 }
@@ -278,7 +276,7 @@ func TestCleanUpDoesEverythingInOrder(t *testing.T) {
 	if err := New(w.config()).CleanUp(context.Background(), testPod(), w.inRuntime); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, wholeCleanUp...)
+	expectCalls(t, w, allCleanUpCalls...)
 }
 
 func TestCleanUpFailures(t *testing.T) {
@@ -289,12 +287,12 @@ func TestCleanUpFailures(t *testing.T) {
 		if err := s.CleanUp(context.Background(), testPod(), w.inRuntime); !errors.Is(err, errTest) {
 			t.Errorf("%s: %v", call, err)
 		}
-		expect(t, w, wholeCleanUp[:slices.Index(wholeCleanUp, call)+1]...)
+		expectCalls(t, w, allCleanUpCalls[:slices.Index(allCleanUpCalls, call)+1]...)
 		w.volumesLeft = 0
 		if err := s.CleanUp(context.Background(), testPod(), w.inRuntime); err != nil {
 			t.Errorf("%s, second time: %v", call, err)
 		}
-		expect(t, w, wholeCleanUp...)
+		expectCalls(t, w, allCleanUpCalls...)
 	}
 }
 
@@ -321,15 +319,15 @@ func TestCleanUpStopsWaitingWhenTheContextEnds(t *testing.T) {
 		if err := New(w.config()).CleanUp(ctx, testPod(), w.inRuntime); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if got := w.take(); slices.Contains(got, "final") || slices.Contains(got, "destroy cgroup kubepods/poduid") {
-			t.Error("went on although volumes are left")
+		if got := w.takeCalls(); slices.Contains(got, "final") || slices.Contains(got, "destroy cgroup kubepods/poduid") {
+			t.Error("later steps are executed although volumes are mounted")
 		}
 	})
 }
 
-// Before all sources have reported nothing is unmounted. Only a static pod does not wait for that: the source that has not reported may be its
-// own next life, or its successor.
-func TestStaticPodDoesNotWaitForVolumesThatAreNotUnmounted(t *testing.T) {
+// Before all sources have reported no volume is unmounted. Only a static pod does not wait for that: its next instance,
+// or another static pod with the same name, may be the API server, which is the missing source.
+func TestStaticPodDoesNotWaitForUnmountBeforeAllSourcesReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod        *v1.Pod
 		unmounting bool
@@ -342,15 +340,15 @@ func TestStaticPodDoesNotWaitForVolumesThatAreNotUnmounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			c := w.config()
-			c.Unmounting = func() bool { return tc.unmounting }
+			c.UnmountsVolumes = func() bool { return tc.unmounting }
 			if err := New(c).CleanUp(t.Context(), tc.pod, w.inRuntime); err != nil {
 				t.Fatal(err)
 			}
-			want := wholeCleanUp
+			want := allCleanUpCalls
 			if !tc.waits {
-				want = slices.Delete(slices.Clone(wholeCleanUp), 2, 4)
+				want = slices.Delete(slices.Clone(allCleanUpCalls), 2, 4)
 			}
-			expect(t, w, want...)
+			expectCalls(t, w, want...)
 		})
 	}
 }
@@ -362,52 +360,52 @@ func TestCleanUpWithoutPodCgroups(t *testing.T) {
 	if err := New(c).CleanUp(context.Background(), testPod(), nil); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w, slices.Delete(slices.Clone(wholeCleanUp), 6, 7)...)
+	expectCalls(t, w, slices.Delete(slices.Clone(allCleanUpCalls), 6, 7)...)
 }
 
-// lockedRuntime is a runtime manager that waits, in whatever context, for a lock before it says how a pod is: stock's does
-// while another pod's resources are written to disk.
+// lockedRuntime is a runtime manager that waits for a lock before it returns the status of a pod, as stock's does while
+// the resources of another pod are written to disk.
 type lockedRuntime struct {
-	hardRuntime
+	stuckRuntime
 	unlocked chan struct{}
 }
 
 func (r lockedRuntime) GetPodStatus(ctx context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	<-r.unlocked
-	return r.hardRuntime.GetPodStatus(ctx, pod)
+	return r.stuckRuntime.GetPodStatus(ctx, pod)
 }
 
-// hangingDisk returns a world in which the runtime manager waits for a disk, and what lets it go on.
-func hangingDisk() (h *hardWorld, s *Syncer, goOn func()) {
-	h = newHardWorld()
-	r := lockedRuntime{hardRuntime{runtimeOf{h.world}, h}, make(chan struct{})}
+// hangingDisk returns a world in which the runtime manager waits for a disk, and a function that ends the wait.
+func hangingDisk() (h *stuckWorld, s *Syncer, goOn func()) {
+	h = newStuckWorld()
+	r := lockedRuntime{stuckRuntime{runtimeOf{h.world}, h}, make(chan struct{})}
 	c := h.config()
-	c.Runtime, c.Stopper, c.Processes = r, r, hardProcesses{h}
+	c.Runtime, c.Stopper, c.Processes = r, r, stuckProcesses{h}
 	return h, New(c), func() { close(r.unlocked) }
 }
 
-func TestAKillDoesNotWaitForTheDisk(t *testing.T) {
+func TestKillDoesNotWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s, goOn := hangingDisk()
 		time.AfterFunc(12*time.Second, func() {
-			h.leave()
-			h.ends()
+			h.setProcesses()
+			h.exitContainers()
 			goOn()
 		})
-		if err := s.Terminate(t.Context(), requestOf(h)); err != nil {
+		if err := s.Terminate(t.Context(), terminateRequest(h)); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "5s kill pod")
 	})
 }
 
-// A termination that is hastened while the disk hangs is hastened by the status given.
-func TestHasteningDoesNotWaitForTheDisk(t *testing.T) {
+// While the disk hangs, Hasten uses the given status.
+func TestHastenDoesNotWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s, goOn := hangingDisk()
 		defer goOn()
-		h.onStop = h.ends
-		request := requestOf(h)
+		h.onStop = h.exitContainers
+		request := terminateRequest(h)
 		request.GracePeriod = new(int64(1))
 		if err := s.Hasten(t.Context(), request); err != nil {
 			t.Fatal(err)
@@ -416,41 +414,42 @@ func TestHasteningDoesNotWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// slowGenerator cannot say how a pod is before ready is closed: stock's managers of devices wait for a disk.
+// slowGenerator blocks until ready is closed, like stock's managers of devices while they wait for a disk.
 type slowGenerator struct {
 	*world
 	ready chan struct{}
 }
 
-func (g slowGenerator) Generate(ctx context.Context, pod *v1.Pod, s *kubecontainer.PodStatus, terminal bool) v1.PodStatus {
+func (g slowGenerator) Generate(
+	ctx context.Context, pod *v1.Pod, s *kubecontainer.PodStatus, terminal bool,
+) v1.PodStatus {
 	<-g.ready
 	return g.world.Generate(ctx, pod, s, terminal)
 }
 
-// A pod whose status cannot be computed is stopped all the same, and the reason of its termination is published with the
-// status that it had.
-func TestAKillDoesNotWaitForTheStatus(t *testing.T) {
+// A pod whose status cannot be computed is stopped nevertheless, and the disruption is published with its last status.
+func TestKillDoesNotWaitForTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHardWorld()
+		h := newStuckWorld()
 		h.published["uid"] = v1.PodStatus{PodIP: "10.0.0.1"}
 		generator := slowGenerator{h.world, make(chan struct{})}
 		c := h.config()
-		r := hardRuntime{runtimeOf{h.world}, h}
-		c.Runtime, c.Stopper, c.Processes, c.Generator = r, r, hardProcesses{h}, generator
+		r := stuckRuntime{runtimeOf{h.world}, h}
+		c.Runtime, c.Stopper, c.Processes, c.Generator = r, r, stuckProcesses{h}, generator
 		statuses := &publishedStatuses{StatusManager: c.Statuses}
 		c.Statuses = statuses
 		time.AfterFunc(12*time.Second, func() {
-			h.leave()
-			h.ends()
+			h.setProcesses()
+			h.exitContainers()
 			close(generator.ready)
 		})
-		request := requestOf(h)
+		request := terminateRequest(h)
 		request.Disruption = &podkill.Disruption{Reason: "Evicted"}
 		if err := New(c).Terminate(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 		expectTimeline(t, h, "5s kill pod")
-		// The last one is that of the end.
+		// The last status is that of the end.
 		if got := statuses.published; len(got) != 2 || got[0].Reason != "Evicted" || got[0].PodIP != "10.0.0.1" {
 			t.Errorf("published before the kill: %+v", got)
 		}

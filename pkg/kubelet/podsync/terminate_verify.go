@@ -8,7 +8,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// verifyStopped checks with the runtime that nothing of the pod runs, whatever the kill said: volumes are taken away next.
+// verifyStopped checks that the runtime runs no container of the pod, whatever the kill returned.
 type verifyStopped struct {
 	observer  PodObserver
 	escalator *escalator
@@ -16,13 +16,13 @@ type verifyStopped struct {
 
 func (verifyStopped) Name() string { return "verify that containers have stopped" }
 
-func (s verifyStopped) Run(ctx context.Context, p *terminatePass) (verdict, error) {
+func (s verifyStopped) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	stopped, err := observe(ctx, s.observer, p.Pod)
 	if err != nil {
-		return settled, fmt.Errorf("unable to read pod status prior to final pod termination: %w", err)
+		return endPhase, fmt.Errorf("unable to read pod status prior to final pod termination: %w", err)
 	}
 	p.stopped = copyStatus(p.Pod, stopped)
-	// The runtime forgets the addresses of a stopped sandbox; the published status keeps them.
+	// The runtime does not report the addresses of a stopped sandbox; the published status keeps them.
 	p.stopped.IPs = p.Status.IPs
 
 	logger := klog.FromContext(ctx)
@@ -35,9 +35,9 @@ func (s verifyStopped) Run(ctx context.Context, p *terminatePass) (verdict, erro
 		}
 	}
 	if len(running) > 0 {
-		// Such a call returns too soon for anything to be climbed beside it.
-		s.escalator.after(ctx, target{pod: p.Pod, status: p.stopped, reached: true})
-		return settled, fmt.Errorf("detected running containers after a successful KillPod, CRI violation: %v", running)
+		// KillPod may return too early for a step to be due during the call.
+		s.escalator.takeDueSteps(ctx, target{pod: p.Pod, status: p.stopped, answered: true})
+		return endPhase, fmt.Errorf("detected running containers after a successful KillPod, CRI violation: %v", running)
 	}
-	return proceed, nil
+	return nextStep, nil
 }

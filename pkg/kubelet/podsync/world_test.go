@@ -18,13 +18,16 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
-// world is everything around a Syncer. It writes down what is called, and fails a call once if a script says so.
+// world implements all dependencies of a Syncer. It records calls, and returns the errors of its script.
 type world struct {
 	mu      sync.Mutex
 	journal []string
-	// script has errors that the named calls return, first come first served.
+	// script has the errors of calls, in the order in which they are returned.
 	script map[string][]error
 	events *record.FakeRecorder
 
@@ -66,8 +69,8 @@ func newWorld() *world {
 	}
 }
 
-// did notes a call and returns the error the script has for it.
-func (w *world) did(format string, args ...any) error {
+// called records a call and returns its next error in the script.
+func (w *world) called(format string, args ...any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	call := fmt.Sprintf(format, args...)
@@ -80,7 +83,7 @@ func (w *world) did(format string, args ...any) error {
 	return queue[0]
 }
 
-func (w *world) take() []string {
+func (w *world) takeCalls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j := w.journal
@@ -88,8 +91,8 @@ func (w *world) take() []string {
 	return j
 }
 
-// sent returns the events since the last call.
-func (w *world) sent() []string {
+// takeEvents returns the events since the last call.
+func (w *world) takeEvents() []string {
 	var out []string
 	for {
 		select {
@@ -103,31 +106,35 @@ func (w *world) sent() []string {
 
 func (w *world) config() Config {
 	return Config{
-		Generator: w, Statuses: w, Runtime: runtimeOf{w}, Stopper: w, Containers: w, CgroupsPerQOS: true, Lifecycle: w,
+		Generator: w, Statuses: w, Runtime: runtimeOf{w}, Stopper: w, Processes: noProcesses{}, Containers: w,
+		CgroupsPerQOS: true, Lifecycle: w,
 		NetworkErrors: func() error { return w.network },
 		Secrets:       registry{w, "secrets"}, ConfigMaps: registry{w, "config maps"},
-		Mirrors: w, Node: func(context.Context) (*v1.Node, error) { return w.node, w.did("node") },
-		DataDirs: w, Volumes: w, VolumePaths: w, Probes: w, Reasons: w, UserNamespaces: w,
-		BackOff:  flowcontrol.NewBackOff(1, 1),
-		Reject:   func(_ context.Context, _ *v1.Pod, reason, _ string) { _ = w.did("reject %s", reason) },
-		Requeue:  func(context.Context, *v1.Pod, *v1.Pod) { _ = w.did("requeue") },
-		Relist:   func(uid types.UID) { _ = w.did("relist %s", uid) },
+		Mirrors: w, Node: func(context.Context) (*v1.Node, error) { return w.node, w.called("node") },
+		DataDirs: w, Volumes: w, VolumePaths: w, Probes: w, StartErrors: w, UserNamespaces: w,
+		BackOff: flowcontrol.NewBackOff(1, 1), Shutdown: noShutdown{}, UnmountsVolumes: func() bool { return true },
+		Reject:   func(_ context.Context, _ *v1.Pod, reason, _ string) { _ = w.called("reject %s", reason) },
+		Requeue:  func(context.Context, *v1.Pod, *v1.Pod) { _ = w.called("requeue") },
+		Relist:   func(uid types.UID) { _ = w.called("relist %s", uid) },
 		Recorder: w.events,
-		Features: Features{InPlacePodVerticalScaling: true, ContainerRestartRules: true, RestartAllContainersOnContainerExits: true, DynamicResourceAllocation: true},
+		Features: Features{
+			InPlacePodVerticalScaling: true, ContainerRestartRules: true, RestartAllContainersOnContainerExits: true,
+			DynamicResourceAllocation: true,
+		},
 	}
 }
 
 func (w *world) Generate(_ context.Context, _ *v1.Pod, s *kubecontainer.PodStatus, terminal bool) v1.PodStatus {
 	w.generated = append(w.generated, *s)
-	_ = w.did("generate terminal=%t", terminal)
+	_ = w.called("generate terminal=%t", terminal)
 	return *w.api.DeepCopy()
 }
 
-// runtimeOf is the runtime of a world; it reads statuses by another signature than the status manager.
+// runtimeOf is the runtime of a world. Its GetPodStatus has another signature than that of the status manager.
 type runtimeOf struct{ *world }
 
 func (r runtimeOf) GetPodStatus(context.Context, *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
-	err := r.did("get status")
+	err := r.called("get status")
 	out := *r.inRuntime
 	return &out, err
 }
@@ -139,26 +146,29 @@ func (w *world) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 
 func (w *world) SetPodStatus(_ klog.Logger, pod *v1.Pod, s v1.PodStatus) (v1.PodStatus, bool) {
 	w.published[pod.UID] = s
-	_ = w.did("publish")
+	_ = w.called("publish")
 	return s, true
 }
 
-func (w *world) TerminatePod(klog.Logger, *v1.Pod) { _ = w.did("final") }
+func (w *world) TerminatePod(klog.Logger, *v1.Pod) { _ = w.called("final") }
 
 func (w *world) SetPodResizeInProgressCondition(_ types.UID, reason, message string, generation int64) (int64, bool) {
-	_ = w.did("resize condition %q %q", reason, message)
+	_ = w.called("resize condition %q %q", reason, message)
 	return generation, w.changed
 }
 
 func (w *world) ClearPodResizeInProgressCondition(types.UID) (int64, bool) {
-	_ = w.did("no resize condition")
+	_ = w.called("no resize condition")
 	return 3, w.cleared
 }
 
-func (w *world) SyncPod(ctx context.Context, _ *v1.Pod, s *kubecontainer.PodStatus, pull []v1.Secret, _ *flowcontrol.Backoff, restartAll bool) kubecontainer.PodSyncResult {
-	w.synced.status, w.synced.pull, w.synced.restartAll, w.synced.canceled = s, pull, restartAll, ctx.Err() != nil
+func (w *world) SyncPod(
+	ctx context.Context, _ *v1.Pod, s *kubecontainer.PodStatus, pull []v1.Secret, _ *flowcontrol.Backoff, restartAll bool,
+) kubecontainer.PodSyncResult {
+	w.synced.status, w.synced.pull, w.synced.restartAll = s, pull, restartAll
+	w.synced.canceled = ctx.Err() != nil
 	out := w.runtimeDid
-	if err := w.did("run containers"); err != nil {
+	if err := w.called("run containers"); err != nil {
 		out.SyncError = err
 	}
 	return out
@@ -176,7 +186,7 @@ func (w *world) KillPod(_ context.Context, _ *v1.Pod, running kubecontainer.Pod,
 	if grace != nil {
 		g = fmt.Sprint(*grace)
 	}
-	err := w.did("kill [%s] grace=%s", strings.Join(names, " "), g)
+	err := w.called("kill [%s] grace=%s", strings.Join(names, " "), g)
 	if err == nil {
 		for _, c := range w.inRuntime.ContainerStatuses {
 			if slices.Contains(names, c.Name) {
@@ -188,60 +198,74 @@ func (w *world) KillPod(_ context.Context, _ *v1.Pod, running kubecontainer.Pod,
 }
 
 func (w *world) GetPod(context.Context, types.UID) (*kubecontainer.Pod, error) {
-	return &kubecontainer.Pod{ID: "uid"}, w.did("get pod")
+	return &kubecontainer.Pod{ID: "uid"}, w.called("get pod")
 }
 
 func (w *world) StopContainer(_ context.Context, id string, timeout int64) error {
-	return w.did("stop %s %d", id, timeout)
+	return w.called("stop %s %d", id, timeout)
 }
 
 func (w *world) StopPodSandbox(_ context.Context, id string) error {
-	return w.did("stop sandbox %s", id)
+	return w.called("stop sandbox %s", id)
 }
 
 func (w *world) IsPodResizeInProgress(*v1.Pod, *kubecontainer.PodStatus) bool { return w.resizing }
 
-func (w *world) UpdateActuatedPodLevelResources(*v1.Pod) error { return w.did("actuated") }
+func (w *world) UpdateActuatedPodLevelResources(*v1.Pod) error { return w.called("actuated") }
 
-func (w *world) UpdateQOSCgroups(klog.Logger) error { return w.did("qos") }
+func (w *world) UpdateQOSCgroups(klog.Logger) error { return w.called("qos") }
 
 func (w *world) NewPodContainerManager() cm.PodContainerManager { return cgroups{w: w} }
 
-func (w *world) UnprepareDynamicResources(context.Context, *v1.Pod) error { return w.did("unprepare") }
+func (w *world) UnprepareDynamicResources(context.Context, *v1.Pod) error {
+	return w.called("unprepare")
+}
 
 func (w *world) IsPodTerminationRequested(types.UID) bool { return w.terminating }
 
-func (w *world) CreateMirrorPod(context.Context, *v1.Pod) error { return w.did("create mirror") }
+func (w *world) CreateMirrorPod(context.Context, *v1.Pod) error { return w.called("create mirror") }
 
 func (w *world) DeleteMirrorPod(_ context.Context, name string, uid *types.UID) (bool, error) {
-	err := w.did("delete mirror %s %s", name, *uid)
+	err := w.called("delete mirror %s %s", name, *uid)
 	return err == nil && !w.notDeleted, err
 }
 
-func (w *world) MakePodDataDirs(*v1.Pod) error { return w.did("make dirs") }
+func (w *world) MakePodDataDirs(*v1.Pod) error { return w.called("make dirs") }
 
 func (w *world) WaitForAttachAndMount(context.Context, *v1.Pod) error {
 	if w.onVolumes != nil {
 		w.onVolumes()
 	}
-	return w.did("mount")
+	return w.called("mount")
 }
 
-func (w *world) WaitForUnmount(context.Context, *v1.Pod) error { return w.did("unmount") }
+func (w *world) WaitForUnmount(context.Context, *v1.Pod) error { return w.called("unmount") }
 
 func (w *world) VolumesExist(context.Context, types.UID) bool {
-	_ = w.did("volumes left=%d", w.volumesLeft)
+	_ = w.called("volumes left=%d", w.volumesLeft)
 	w.volumesLeft--
 	return w.volumesLeft >= 0
 }
 
-func (w *world) AddPod(context.Context, *v1.Pod) { _ = w.did("add probes") }
-func (w *world) StopLivenessAndStartup(*v1.Pod)  { _ = w.did("stop liveness") }
-func (w *world) RemovePod(*v1.Pod)               { _ = w.did("remove probes") }
-func (w *world) Release(klog.Logger, types.UID)  { _ = w.did("release userns") }
+func (w *world) AddPod(context.Context, *v1.Pod) { _ = w.called("add probes") }
+func (w *world) StopLivenessAndStartup(*v1.Pod)  { _ = w.called("stop liveness") }
+func (w *world) RemovePod(*v1.Pod)               { _ = w.called("remove probes") }
+func (w *world) Release(klog.Logger, types.UID)  { _ = w.called("release userns") }
 func (w *world) Update(types.UID, kubecontainer.PodSyncResult) {
-	_ = w.did("reasons")
+	_ = w.called("reasons")
 }
+
+// noShutdown is a ShutdownManager while the machine is not shutting down.
+type noShutdown struct{}
+
+func (noShutdown) RestartsAfterShutdown(*v1.Pod) bool { return false }
+func (noShutdown) PodStopped(types.UID)               {}
+
+// noProcesses is a PodProcesses without any process.
+type noProcesses struct{}
+
+func (noProcesses) Processes(string) ([]escalation.Process, error) { return nil, nil }
+func (noProcesses) Kill(context.Context, string) error             { return nil }
 
 // registry is one of the two managers of referenced objects.
 type registry struct {
@@ -249,8 +273,8 @@ type registry struct {
 	name string
 }
 
-func (r registry) RegisterPod(*v1.Pod)   { _ = r.w.did("register %s", r.name) }
-func (r registry) UnregisterPod(*v1.Pod) { _ = r.w.did("unregister %s", r.name) }
+func (r registry) RegisterPod(*v1.Pod)   { _ = r.w.called("register %s", r.name) }
+func (r registry) UnregisterPod(*v1.Pod) { _ = r.w.called("unregister %s", r.name) }
 func (r registry) GetSecret(namespace, name string) (*v1.Secret, error) {
 	if !r.w.secrets[name] {
 		return nil, errors.New("not found")
@@ -258,7 +282,7 @@ func (r registry) GetSecret(namespace, name string) (*v1.Secret, error) {
 	return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, nil
 }
 
-// cgroups is the cgroup of the one pod there is.
+// cgroups implements the cgroup of a single pod.
 type cgroups struct {
 	cm.PodContainerManager
 	w *world
@@ -267,7 +291,7 @@ type cgroups struct {
 func (c cgroups) Exists(*v1.Pod) bool { return c.w.cgroup }
 
 func (c cgroups) EnsureExists(klog.Logger, *v1.Pod) error {
-	err := c.w.did("make cgroup")
+	err := c.w.called("make cgroup")
 	c.w.cgroup = err == nil
 	return err
 }
@@ -277,7 +301,7 @@ func (c cgroups) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) {
 }
 
 func (c cgroups) Destroy(_ klog.Logger, name cm.CgroupName) error {
-	return c.w.did("destroy cgroup %s", strings.Join(name, "/"))
+	return c.w.called("destroy cgroup %s", strings.Join(name, "/"))
 }
 
 func testPod() *v1.Pod {
@@ -305,17 +329,13 @@ func running(name string) v1.ContainerStatus {
 	return v1.ContainerStatus{Name: name, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}
 }
 
-// expect compares what was called with what should have been.
-func expect(t testing.TB, w *world, want ...string) {
+// expectCalls compares the calls since the last comparison.
+func expectCalls(t testing.TB, w *world, want ...string) {
 	t.Helper()
-	if got := w.take(); !slices.Equal(got, want) {
-		t.Errorf("calls\n got %q\nwant %q", got, want)
-	}
+	fixture.ExpectEqual(t, "calls", w.takeCalls(), want)
 }
 
 func expectEvents(t testing.TB, w *world, want ...string) {
 	t.Helper()
-	if got := w.sent(); !slices.Equal(got, want) {
-		t.Errorf("events\n got %q\nwant %q", got, want)
-	}
+	fixture.ExpectEqual(t, "events", w.takeEvents(), want)
 }

@@ -74,7 +74,7 @@ func TestViewsThroughALife(t *testing.T) {
 
 // Whatever a worker waits for, it says so.
 func TestViewsSayWhatIsWaitedFor(t *testing.T) {
-	tell := podsync.TellProgress
+	tell := podsync.ReportProgress
 	for _, tc := range []struct {
 		name, operation, want string
 		arrange               func(n *node, pod *v1.Pod)
@@ -217,7 +217,7 @@ func TestViewOfAnError(t *testing.T) {
 func TestLookingBesideWork(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.script.onSync = func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
-			podsync.TellProgress(ctx, "await volumes")
+			podsync.ReportProgress(ctx, "await volumes")
 			return podsync.SyncResult{}, errors.New("no volumes for " + request.Pod.Name)
 		}
 		var workers sync.WaitGroup

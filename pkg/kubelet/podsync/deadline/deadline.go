@@ -1,4 +1,4 @@
-// Package deadline ends pods that have been active for longer than spec.activeDeadlineSeconds allows.
+// Package deadline fails pods that have been active for longer than spec.activeDeadlineSeconds.
 package deadline
 
 import (
@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// Reason is the reason in the status of a pod that was ended, and of the event.
+	// Reason is the reason of the event, and of the status of a pod whose deadline was exceeded.
 	Reason = "DeadlineExceeded"
-	// Message goes with it.
+	// Message is the message of both.
 	Message = "Pod was active on the node longer than the specified deadline"
 )
 
-// Statuses knows the status of a pod as last published, which has the start time before the API server's copy has it.
+// Statuses returns the last published status of a pod, which has the start time before the API server does.
 type Statuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// Handler looks at deadlines when it is asked; it has no goroutine and no state.
+// Handler compares the deadlines of pods with the clock. It has no goroutine and no state.
 type Handler struct {
 	statuses Statuses
 	recorder record.EventRecorder
@@ -40,12 +40,12 @@ func New(statuses Statuses, recorder record.EventRecorder, clock clock.PassiveCl
 	return &Handler{statuses: statuses, recorder: recorder, clock: clock}
 }
 
-// ShouldSync is true for a pod past its deadline: the sync loop then synchronizes it at once, which ends it. Cheap enough to be
-// called for every pod every second.
+// ShouldSync is true for a pod whose deadline is exceeded: the sync loop then synchronizes it at once, which fails it.
+// The sync loop calls it for every pod every second.
 func (h *Handler) ShouldSync(pod *v1.Pod) bool { return h.exceeded(pod) }
 
-// ShouldEvict is called while a pod's status is generated; for a pod past its deadline it makes the status Failed. Every call that
-// says so also sends the event.
+// ShouldEvict is called while the status of a pod is generated. A pod whose deadline is exceeded becomes Failed. Each
+// call for such a pod sends an event.
 func (h *Handler) ShouldEvict(pod *v1.Pod) lifecycle.ShouldEvictResponse {
 	if !h.exceeded(pod) {
 		return lifecycle.ShouldEvictResponse{}
@@ -54,7 +54,7 @@ func (h *Handler) ShouldEvict(pod *v1.Pod) lifecycle.ShouldEvictResponse {
 	return lifecycle.ShouldEvictResponse{Evict: true, Reason: Reason, Message: Message}
 }
 
-// exceeded counts from the start time in the status. A pod that has none was not accepted by this node yet.
+// exceeded compares with the start time in the status. A pod without one was not admitted to this node yet.
 func (h *Handler) exceeded(pod *v1.Pod) bool {
 	limit := pod.Spec.ActiveDeadlineSeconds
 	if limit == nil {

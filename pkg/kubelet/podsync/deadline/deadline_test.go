@@ -46,7 +46,9 @@ func TestDeadline(t *testing.T) {
 			}
 			events := record.NewFakeRecorder(10)
 			h := New(s, events, testingclock.NewFakePassiveClock(now))
-			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}, Spec: v1.PodSpec{ActiveDeadlineSeconds: tc.limit}, Status: tc.fromAPI}
+			pod := &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{UID: "uid"}, Spec: v1.PodSpec{ActiveDeadlineSeconds: tc.limit}, Status: tc.fromAPI,
+			}
 			if got := h.ShouldSync(pod); got != tc.want || len(events.Events) != 0 {
 				t.Errorf("ShouldSync %t with %d events", got, len(events.Events))
 			}
@@ -57,10 +59,12 @@ func TestDeadline(t *testing.T) {
 			if !tc.want {
 				return
 			}
-			if got.Reason != "DeadlineExceeded" || got.Message != "Pod was active on the node longer than the specified deadline" {
+			if got.Reason != "DeadlineExceeded" ||
+				got.Message != "Pod was active on the node longer than the specified deadline" {
 				t.Errorf("got %+v", got)
 			}
-			if e := <-events.Events; e != "Normal DeadlineExceeded Pod was active on the node longer than the specified deadline" {
+			const event = "Normal DeadlineExceeded Pod was active on the node longer than the specified deadline"
+			if e := <-events.Events; e != event {
 				t.Error(e)
 			}
 		})

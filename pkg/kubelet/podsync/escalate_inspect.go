@@ -12,24 +12,24 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 )
 
-// looker finds out what is there of an overdue pod.
-type looker struct {
+// inspector determines the containers and processes that an overdue pod still has.
+type inspector struct {
 	observer PodObserver
 	cgroups  podCgroups
-	// timeout bounds how long the runtime is waited for.
+	// timeout limits the wait for the runtime.
 	timeout time.Duration
 }
 
-// at looks. What the runtime says becomes the status of the target.
-func (l looker) at(ctx context.Context, t *target) escalation.Facts {
-	asking, done := context.WithTimeout(ctx, l.timeout)
-	defer done()
-	status, err := observe(asking, l.observer, t.pod)
+// inspect returns the state of the target. If the runtime answers, it also updates the target's status.
+func (i inspector) inspect(ctx context.Context, t *target) escalation.Facts {
+	asking, cancel := context.WithTimeout(ctx, i.timeout)
+	defer cancel()
+	status, err := observe(asking, i.observer, t.pod)
 	if err == nil {
 		t.status = status
 	}
-	facts := escalation.Facts{Silent: err != nil, Running: runningNames(t.status), OwnKernel: ownKernel(t.pod)}
-	facts.Processes, facts.NoCgroup = l.cgroups.list(*t)
+	facts := escalation.Facts{Silent: err != nil, Running: runningNames(t.status), OwnKernel: hasOwnKernel(t.pod)}
+	facts.Processes, facts.NoCgroup = i.cgroups.processesOf(*t)
 	return facts
 }
 
@@ -43,9 +43,9 @@ func runningNames(status *kubecontainer.PodStatus) []string {
 	return names
 }
 
-// ownKernel is true for a pod whose RuntimeClass charges it for more than its containers (KEP-688): what the runtime runs it in, a virtual
-// machine or a kernel in user space.
-func ownKernel(pod *v1.Pod) bool { return len(pod.Spec.Overhead) > 0 }
+// hasOwnKernel is true for a pod whose RuntimeClass has an overhead (KEP-688): the runtime runs it in a virtual machine
+// or with a kernel in user space.
+func hasOwnKernel(pod *v1.Pod) bool { return len(pod.Spec.Overhead) > 0 }
 
 // podCgroups are the cgroups of pods and the processes in them.
 type podCgroups struct {
@@ -58,43 +58,43 @@ func newPodCgroups(c Config) podCgroups {
 	return podCgroups{enabled: c.CgroupsPerQOS, containers: c.Containers, processes: c.Processes}
 }
 
-// errNoPodCgroups is why nothing is known about the processes of pods.
+// errNoPodCgroups is the error when the processes of a pod cannot be listed because it has no cgroup.
 var errNoPodCgroups = errors.New("pods have no cgroups of their own")
 
-// list returns the processes in the pod's cgroup, none if it does not exist.
-func (c podCgroups) list(t target) ([]escalation.Process, error) {
+// processesOf returns the processes in the pod's cgroup, none if it does not exist.
+func (c podCgroups) processesOf(t target) ([]escalation.Process, error) {
 	path, err := c.path(t)
 	if err != nil {
 		return nil, err
 	}
 	processes, err := c.processes.Processes(path)
 	for i := range processes {
-		processes[i].Container = ofContainer(processes[i].Cgroup, t.status)
+		processes[i].Container = belongsToContainer(processes[i].Cgroup, t.status)
 	}
 	return processes, err
 }
 
-// kill kills them and waits until they are gone, or for cgroupKillTimeout.
+// kill kills the processes in the pod's cgroup and waits until they have ended, at most cgroupKillTimeout.
 func (c podCgroups) kill(ctx context.Context, t target) error {
 	path, err := c.path(t)
 	if err != nil {
 		return err
 	}
-	ctx, done := context.WithTimeout(ctx, cgroupKillTimeout)
-	defer done()
+	ctx, cancel := context.WithTimeout(ctx, cgroupKillTimeout)
+	defer cancel()
 	return c.processes.Kill(ctx, path)
 }
 
 func (c podCgroups) path(t target) (string, error) {
-	if !c.enabled || c.processes == nil {
+	if !c.enabled {
 		return "", errNoPodCgroups
 	}
 	manager := c.containers.NewPodContainerManager()
-	if !t.orphan {
+	if !t.runtimeOnly {
 		_, path := manager.GetPodContainerName(t.pod)
 		return path, nil
 	}
-	// The name depends on the QoS class, and that on the specification.
+	// The name depends on the QoS class, which depends on the specification.
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBestEffort, v1.PodQOSBurstable, v1.PodQOSGuaranteed} {
 		pod := t.pod.DeepCopy()
 		pod.Status.QOSClass = class
@@ -105,9 +105,9 @@ func (c podCgroups) path(t target) (string, error) {
 	return "", errNoPodCgroups
 }
 
-// ofContainer is true for a cgroup of one of the pod's containers, or below one. Runtimes name it by the container's ID, some with a prefix and
-// a suffix ("cri-containerd-<id>.scope").
-func ofContainer(cgroup string, status *kubecontainer.PodStatus) bool {
+// belongsToContainer is true for a cgroup of one of the pod's containers, or below one. Runtimes name it by the
+// container's ID, some with a prefix and a suffix ("cri-containerd-<id>.scope").
+func belongsToContainer(cgroup string, status *kubecontainer.PodStatus) bool {
 	for _, c := range status.ContainerStatuses {
 		if c.ID.ID != "" && strings.Contains(cgroup, c.ID.ID) {
 			return true
