@@ -151,7 +151,7 @@ func (b *build) podWorkers() podworkers.Config {
 
 func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
-		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, MirrorHolders: b.pods.lifecycle,
+		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, Lifecycle: b.pods.lifecycle,
 		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
 		Waiting:     func(uid types.UID) bool { return b.pressure.room.IsWaiting(uid) },
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,

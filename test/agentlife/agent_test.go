@@ -542,7 +542,7 @@ func (a *agent) cleaner(view *podview.View, room *admission.WaitingPods) *housek
 		a.t.Fatal(err)
 	}
 	return housekeeping.New(housekeeping.Config{
-		Pods: a.pods, Workers: a.workers, Mirrors: nothing{}, MirrorHolders: a.store, Active: view, Waiting: room.IsWaiting,
+		Pods: a.pods, Workers: a.workers, Mirrors: nothing{}, Lifecycle: a.store, Active: view, Waiting: room.IsWaiting,
 		Runtime: a, Disk: housekeeping.NewDisk(layout, mount.NewFakeMounter(nil), nothing{}), Probes: nothing{},
 		Statuses: a.statuses, Allocations: nothing{}, UserNamespaces: nothing{}, BackOff: nothing{}, Clock: clock.RealClock{},
 	})

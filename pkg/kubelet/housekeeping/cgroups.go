@@ -10,8 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// orphanCgroups removes the cgroups of pods that cannot run any more. Removing kills what is left in the cgroup and may
-// take long, so it is done in the background, for each pod once at a time.
+// orphanCgroups removes the cgroups of pods that must not run. A removal kills the processes in the cgroup and may take
+// long, so it runs in a goroutine, at most one per pod.
 type orphanCgroups struct {
 	cgroups func() PodCgroups
 	disk    *Disk
@@ -23,7 +23,7 @@ type orphanCgroups struct {
 
 func (*orphanCgroups) Name() string { return "orphaned pod cgroups" }
 
-func (t *orphanCgroups) Do(ctx context.Context, r *round) error {
+func (t *orphanCgroups) Run(ctx context.Context, r *round) error {
 	if len(r.cgroups) == 0 {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (t *orphanCgroups) Do(ctx context.Context, r *round) error {
 		switch {
 		case r.mayRun(uid):
 		case t.disk.VolumesExist(ctx, uid):
-			// Memory-backed volumes would be charged to the parent if the cgroup went first. Meanwhile nothing in it should take
-			// much CPU.
+			// If the cgroup were removed first, memory-backed volumes would be charged to its parent. Meanwhile its CPU limit is
+			// reduced.
 			logger.V(3).Info("Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", "podUID", uid)
 			if err := cgroups.ReduceCPULimits(logger, name); err != nil {
 				logger.Info("Failed to reduce cpu time for pod pending volume cleanup", "podUID", uid, "err", err)
@@ -47,7 +47,7 @@ func (t *orphanCgroups) Do(ctx context.Context, r *round) error {
 	return nil
 }
 
-// remove removes a cgroup in the background. That it fails is logged only: the next round tries again.
+// remove removes a cgroup in a goroutine. A failure is only logged, since the next round retries.
 func (t *orphanCgroups) remove(logger klog.Logger, cgroups PodCgroups, uid types.UID, name cm.CgroupName) {
 	if !t.begin(uid) {
 		return

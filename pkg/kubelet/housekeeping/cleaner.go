@@ -8,17 +8,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Cleaner does one round of housekeeping after another. It is for one goroutine, that of the sync loop.
+// Cleaner executes rounds of housekeeping. All methods except Wait are called by the goroutine of the sync loop.
 type Cleaner struct {
 	observer observer
 	tasks    []task
 	cgroups  *orphanCgroups
-	// statuses and restarts are those of the tasks that RestartPods does.
+	// statuses and restarts are the tasks of RestartPods.
 	statuses statuses
 	restarts restarts
 }
 
-// New builds a Cleaner; nothing is started.
+// New returns a Cleaner. It starts no goroutine.
 func New(c Config) *Cleaner {
 	cgroups := &orphanCgroups{cgroups: c.Cgroups, disk: c.Disk}
 	return &Cleaner{
@@ -27,11 +27,10 @@ func New(c Config) *Cleaner {
 	}
 }
 
-// CleanUp does one round. Only to be called once every source has reported: until then pods that are wanted look like
-// orphans. While it runs the pod workers must not be given new pods. It returns quickly: what takes time is left to the
-// pod workers and to background removal of cgroups. An error says what could not be done in this round; the next one
-// tries again. Without a view of the runtime or the cgroups nothing is removed at all, except what the pod workers
-// decided already.
+// CleanUp executes one round. It must not be called before all sources have reported: until then pods of the other
+// sources would be regarded as orphaned. No new pods may be passed to the pod workers meanwhile. CleanUp does not
+// block: pod workers stop pods, and goroutines remove cgroups. An error lists what failed in this round; the next one
+// retries. If the runtime or the cgroups cannot be listed, nothing is removed, except for workers of finished pods.
 func (c *Cleaner) CleanUp(ctx context.Context) error {
 	r, err := c.observer.observe(ctx)
 	if err != nil {
@@ -41,58 +40,59 @@ func (c *Cleaner) CleanUp(ctx context.Context) error {
 	var failed []error
 	for _, t := range c.tasks {
 		logger.V(3).Info("Clean up", "task", t.Name())
-		if err := t.Do(ctx, r); err != nil {
+		if err := t.Run(ctx, r); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", t.Name(), err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// RestartPods does what of a round is safe before every source has reported, and must not wait for it, because a static
-// pod may be the API server that has not answered yet: it starts pods again that are wanted again, and drives static
-// pods to their end that are not wanted any more, which others of their name wait for. Only statuses are removed, so
-// that none of an earlier life ends the next one. It does not ask the runtime. The same goroutine calls it as CleanUp.
+// RestartPods executes the part of a round that is safe before all sources have reported, and that must not wait for
+// that, because a static pod may be the API server, whose pods are missing. It starts pods again whose UID is
+// configured again, and stops static pods that are not configured any more, since other static pods with the same name
+// wait for that. It removes only statuses, so that a status of an earlier instance does not end the next one. It does
+// not access the runtime.
 func (c *Cleaner) RestartPods(ctx context.Context) error {
 	r := &round{}
 	r.pods, r.mirrorPods, r.orphanedMirrors = c.observer.Pods.GetPodsAndMirrorPods()
 	r.known = c.observer.Workers.SyncStaticPods(r.pods)
-	return errors.Join(c.statuses.Do(ctx, r), c.restarts.Do(ctx, r))
+	return errors.Join(c.statuses.Run(ctx, r), c.restarts.Run(ctx, r))
 }
 
-// Wait returns when no cgroup is being removed in the background any more. To be called when CleanUp is not called any
-// more.
+// Wait returns when no cgroup is being removed. It must be called after the last call of CleanUp.
 func (c *Cleaner) Wait() { c.cgroups.wait() }
 
-// task is one kind of leftover and what is done about it. A task that fails does not keep the others from running.
+// task removes one kind of leftover of pods. If a task fails, the others run nevertheless.
 type task interface {
-	// Name says what it cleans up; it is the context of its errors.
+	// Name describes what the task cleans up; it is the context of its errors.
 	Name() string
-	// Do looks at the round's facts and acts. It may add to r.known what it gave to the pod workers.
-	Do(ctx context.Context, r *round) error
+	// Run acts on the state at the beginning of the round. It adds pods to r.known that it passes to the pod workers.
+	Run(ctx context.Context, r *round) error
 }
 
-// tasks lists them in the order in which they are done.
+// tasks returns the tasks in the order in which they run.
 func tasks(c Config, cgroups *orphanCgroups) []task {
 	return []task{
-		// First: probes of a pod that has ended report it as unready, and cost the most.
+		// First: probes of a terminated pod report it as not ready, and are the most expensive leftover.
 		probes{c.Probes},
-		// These only forget, in memory or in a checkpoint; the order among them does not matter.
+		// These remove entries in memory or in a checkpoint, in any order.
 		statuses{c.Statuses},
 		allocations{c.Allocations},
 		userNamespaces{c.UserNamespaces},
-		// Before pods are started again, since a pod with the same UID uses the same directory.
+		// Before pods are restarted, since a pod with the same UID uses the same directory.
 		orphanDirs{disk: c.Disk},
-		mirrorPods{client: c.Mirrors, holders: c.MirrorHolders},
-		// Counted after the pod workers have dropped what has ended, and before restarts, which do not change what is wanted.
+		mirrorPods{client: c.Mirrors, lifecycle: c.Lifecycle},
+		// After the pod workers have removed finished pods; restarts do not change the number of configured pods.
 		countPods{c.Active},
-		// The three that give pods to the workers. Restarts come first: a pod that is wanted and still has containers from an
-		// earlier life is started, which takes over its containers, and not killed as an orphan by the last of them.
+		// The three tasks that pass pods to the workers. Restarts come first: a configured pod that still has containers of
+		// an earlier instance is started, which takes over its containers, instead of being killed as an orphan by the last
+		// task.
 		restartsOf(c),
-		endedPods{c.Workers},
+		terminatedPods{c.Workers},
 		runtimeOrphans{c.Workers},
-		// After them, so that the metric shows them.
-		countWork{},
-		// After the same three: the cgroup of a pod that was just given to the workers is theirs to remove.
+		// After these tasks, so that the metric includes their pods.
+		countWorkers{},
+		// After these tasks: the worker of a pod removes its cgroup.
 		cgroups,
 		backOff{c.BackOff},
 	}

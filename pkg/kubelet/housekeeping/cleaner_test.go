@@ -21,18 +21,19 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
-// busyNode has one of everything.
-func busyNode(t testing.TB) *node {
+// fullNode returns a node with an example of everything that CleanUp handles.
+func fullNode(t testing.TB) *node {
 	n := newNode(t)
-	ended := pod("rejected")
-	ended.DeletionTimestamp = &metav1.Time{}
-	ended.Status.Phase = v1.PodFailed
-	n.pods = []*v1.Pod{pod("runs"), static("again"), pod("held"), ended}
+	terminal := fixture.Pod("rejected")
+	terminal.DeletionTimestamp = &metav1.Time{}
+	terminal.Status.Phase = v1.PodFailed
+	n.pods = []*v1.Pod{fixture.Pod("runs"), static("again"), fixture.Pod("waiting"), terminal}
 	n.inactive.Insert("rejected")
-	n.waiting.Insert("held")
-	n.mirrors = []*v1.Pod{pod("mirror")}
+	n.waiting.Insert("waiting")
+	n.mirrors = []*v1.Pod{fixture.Pod("mirror")}
 	n.orphanedMirrors = []string{"z_ns", "busy_ns", "a_ns"}
 	n.terminating.Insert("busy_ns")
 	n.known = map[types.UID]podworkers.KnownPod{
@@ -48,37 +49,37 @@ func busyNode(t testing.TB) *node {
 	return n
 }
 
-var wholeRound = []string{
+var allCalls = []string{
 	"cgroups", "pods", "known", "refresh runtime 1000", "running",
-	"probes [going runs]", "statuses [again held mirror rejected runs]", "allocations [again held rejected runs]",
+	"probes [going runs]", "statuses [again mirror rejected runs waiting]", "allocations [again rejected runs waiting]",
 	"userns",
 	"delete mirror a_ns", "delete mirror z_ns",
 	"create again", "finish rejected", "kill orphan unknown grace=1",
 	"throttle c-mounted", "backoff",
 }
 
-func TestRound(t *testing.T) {
-	n := busyNode(t)
-	if err := clean(t, n); err != nil {
+func TestCleanUp(t *testing.T) {
+	n := fullNode(t)
+	if err := cleanUp(t, n); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, n, wholeRound...)
+	expectCalls(t, n, allCalls...)
 }
 
-// Before every source has reported pods are started again and nothing is removed, nor is the runtime asked.
+// Before all sources have reported, pods are restarted, nothing is removed, and the runtime is not accessed.
 func TestRestartPods(t *testing.T) {
-	n := busyNode(t)
-	dir := mkdir(t, n.layout.Pod("nobody's"))
+	n := fullNode(t)
+	dir := mkdir(t, n.layout.Pod("orphan"))
 	if err := New(n.config()).RestartPods(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, n, "pods", "known static", "statuses [again held mirror rejected runs]", "create again")
+	expectCalls(t, n, "pods", "known static", "statuses [again mirror rejected runs waiting]", "create again")
 	if !exists(dir) {
-		t.Error("a directory was removed")
+		t.Error("a pod directory was removed")
 	}
 }
 
-func TestFailuresOfARound(t *testing.T) {
+func TestCleanUpFailures(t *testing.T) {
 	for _, tc := range []struct {
 		call  string
 		fatal bool
@@ -91,32 +92,33 @@ func TestFailuresOfARound(t *testing.T) {
 		{call: "delete mirror a_ns"},
 		{call: "throttle c-mounted", quiet: true},
 	} {
-		n := busyNode(t)
+		n := fullNode(t)
 		n.fail[tc.call] = errTest
-		err := clean(t, n)
+		err := cleanUp(t, n)
 		if tc.quiet != (err == nil) || (err != nil && !errors.Is(err, errTest)) {
 			t.Errorf("%s: error %v", tc.call, err)
 		}
-		want := wholeRound
+		want := allCalls
 		if tc.fatal {
-			want = wholeRound[:slices.Index(wholeRound, tc.call)+1]
+			want = allCalls[:slices.Index(allCalls, tc.call)+1]
 		}
-		expect(t, n, want...)
+		expectCalls(t, n, want...)
 	}
 }
 
 func TestMissingPodsDirectoryFailsOnlyItsTask(t *testing.T) {
-	n := busyNode(t)
+	n := fullNode(t)
 	if err := os.Remove(n.layout.Pods()); err != nil {
 		t.Fatal(err)
 	}
-	if err := clean(t, n); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "orphaned pod directories") {
+	if err := cleanUp(t, n); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "orphaned pod directories") {
 		t.Errorf("got %v", err)
 	}
-	expect(t, n, wholeRound...)
+	expectCalls(t, n, allCalls...)
 }
 
-func TestOrphanedCgroupIsRemovedOnceAtATime(t *testing.T) {
+func TestOrphanedCgroupIsRemovedByOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.cgroups = map[types.UID]cm.CgroupName{"orphan": {"c-orphan"}, "gone": {"c-gone"}}
@@ -131,72 +133,72 @@ func TestOrphanedCgroupIsRemovedOnceAtATime(t *testing.T) {
 		}
 		close(n.destroying)
 		c.Wait()
-		destroyed := slices.DeleteFunc(n.take(), func(s string) bool { return !strings.HasPrefix(s, "destroy") })
+		destroyed := slices.DeleteFunc(n.takeCalls(), func(s string) bool { return !strings.HasPrefix(s, "destroy") })
 		slices.Sort(destroyed)
 		if want := []string{"destroy c-gone", "destroy c-orphan"}; !slices.Equal(destroyed, want) {
 			t.Errorf("got %q", destroyed)
 		}
-		// A removal that has ended, well or not, may be repeated.
+		// After a removal has ended, with or without an error, it may be repeated.
 		if err := c.CleanUp(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		c.Wait()
-		if !slices.Contains(n.take(), "destroy c-orphan") {
-			t.Error("not tried again")
+		if !slices.Contains(n.takeCalls(), "destroy c-orphan") {
+			t.Error("the removal is not repeated")
 		}
 	})
 }
 
 func TestWithoutPodCgroups(t *testing.T) {
-	n := busyNode(t)
+	n := fullNode(t)
 	c := n.config()
 	c.Cgroups = nil
 	if err := New(c).CleanUp(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for _, call := range n.take() {
+	for _, call := range n.takeCalls() {
 		if call == "cgroups" || strings.HasPrefix(call, "throttle") {
 			t.Error(call)
 		}
 	}
 }
 
-func TestRejectedPodsThatAreLeftAlone(t *testing.T) {
+func TestTerminatedPodsWithoutAWorker(t *testing.T) {
 	now := &metav1.Time{}
 	for name, change := range map[string]func(*node, *v1.Pod){
-		"not deleted": func(_ *node, p *v1.Pod) { p.DeletionTimestamp = nil },
-		"not ended":   func(_ *node, p *v1.Pod) { p.Status.Phase = v1.PodPending },
-		"known":       func(n *node, p *v1.Pod) { n.known[p.UID] = syncing(true) },
+		"not deleted":  func(_ *node, p *v1.Pod) { p.DeletionTimestamp = nil },
+		"not terminal": func(_ *node, p *v1.Pod) { p.Status.Phase = v1.PodPending },
+		"has a worker": func(n *node, p *v1.Pod) { n.known[p.UID] = syncing(true) },
 	} {
 		n := newNode(t)
-		p := pod("p")
+		p := fixture.Pod("p")
 		p.DeletionTimestamp, p.Status.Phase = now, v1.PodSucceeded
 		n.pods = []*v1.Pod{p}
 		n.inactive.Insert("p")
 		change(n, p)
-		if err := clean(t, n); err != nil {
+		if err := cleanUp(t, n); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.take(); slices.Contains(got, "finish p") {
+		if got := n.takeCalls(); slices.Contains(got, "finish p") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	// One that runs is stopped, and finished in a later round.
+	// A pod with running containers is stopped first, and finished in a later round.
 	n := newNode(t)
-	p := pod("p")
+	p := fixture.Pod("p")
 	p.DeletionTimestamp, p.Status.Phase = now, v1.PodSucceeded
 	n.pods, n.running = []*v1.Pod{p}, []*kubecontainer.Pod{runtimePod("p")}
 	n.inactive.Insert("p")
-	_ = clean(t, n)
-	if got := n.take(); slices.Contains(got, "finish p") || !slices.Contains(got, "kill orphan p grace=1") {
+	_ = cleanUp(t, n)
+	if got := n.takeCalls(); slices.Contains(got, "finish p") || !slices.Contains(got, "kill orphan p grace=1") {
 		t.Errorf("running: %q", got)
 	}
 }
 
 func TestMetrics(t *testing.T) {
 	metrics.Register()
-	n := busyNode(t)
-	if err := clean(t, n); err != nil {
+	n := fullNode(t)
+	if err := cleanUp(t, n); err != nil {
 		t.Fatal(err)
 	}
 	want := `
@@ -253,7 +255,7 @@ func TestRegisterStaticPods(t *testing.T) {
 				return &v1.Node{}, nil
 			},
 			Pods: func() map[*v1.Pod]*v1.Pod {
-				return map[*v1.Pod]*v1.Pod{static("b"): nil, static("a"): pod("m"), static("c"): nil}
+				return map[*v1.Pod]*v1.Pod{static("b"): nil, static("a"): fixture.Pod("m"), static("c"): nil}
 			},
 			Reconcile: func(_ context.Context, p, mirror *v1.Pod) {
 				name := p.Name
@@ -271,7 +273,7 @@ func TestRegisterStaticPods(t *testing.T) {
 		defer cancel()
 		RegisterStaticPods(ctx, StaticPods{
 			Node: func(context.Context) (*v1.Node, error) { return nil, errTest },
-			Pods: func() map[*v1.Pod]*v1.Pod { t.Error("went on without a node"); return nil },
+			Pods: func() map[*v1.Pod]*v1.Pod { t.Error("mirror pods are created before the registration"); return nil },
 		})
 	})
 }

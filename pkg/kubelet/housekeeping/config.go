@@ -15,56 +15,54 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// Config is everything a Cleaner uses. All fields are required unless their comment says otherwise.
+// Config is what a Cleaner is made of. All fields are required unless their comment says otherwise.
 type Config struct {
-	// Pods is the pod manager: what the sources want.
+	// Pods is the pod manager, which has the configured pods.
 	Pods Pods
 	// Workers are the pod workers.
 	Workers Workers
-	// Mirrors deletes mirror pods; MirrorHolders says which must stay a little longer.
-	Mirrors       MirrorDeleter
-	MirrorHolders MirrorHolders
-	// Active picks the pods that hold resources of the node.
+	// Mirrors deletes mirror pods, except for those whose static pod is terminating according to Lifecycle.
+	Mirrors   MirrorDeleter
+	Lifecycle StaticPodLifecycle
+	// Active returns the pods that hold resources of the node.
 	Active ActiveFilter
-	// Waiting is true for a pod that admission holds back for now; such a pod has no worker and is not given one. May be
-	// nil.
+	// Waiting is true for a pod that waits for admission; such a pod has no worker and must not get one.
 	Waiting func(types.UID) bool
-	// Runtime is the cache of what runs.
+	// Runtime is the cache of running pods.
 	Runtime RuntimeCache
-	// Disk is where pods keep their directories.
+	// Disk lists the directories of pods.
 	Disk *Disk
-	// Cgroups returns the pod cgroups; nil when pods have none (cgroupsPerQOS is off). It is called in every round: what
-	// it returns knows the QoS cgroups only after the container manager has started.
+	// Cgroups returns the pod cgroups; nil if pods have none (cgroupsPerQOS is false). It is called in every round, since
+	// the layout of the QoS cgroups is complete only after the container manager has started.
 	Cgroups func() PodCgroups
-	// Probes, Statuses, Allocations and UserNamespaces forget pods.
+	// Probes, Statuses, Allocations and UserNamespaces remove their entries of pods.
 	Probes         Probes
 	Statuses       Statuses
 	Allocations    Allocations
 	UserNamespaces UserNamespaces
-	// BackOff is the crash loop back-off of containers; old entries are dropped.
+	// BackOff is the crash loop back-off of containers, whose old entries are removed.
 	BackOff BackOff
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 }
 
-// Workers are the pod workers. No call waits for a pod.
+// Workers are the pod workers. No method waits for a pod.
 type Workers interface {
-	// SyncKnownPods tells them which pods are wanted, has them end the others and returns those that still have a worker.
-	// The map belongs to the caller.
+	// SyncKnownPods compares the workers with the configured pods, stops all others, and returns the pods that still have
+	// a worker. The map belongs to the caller.
 	SyncKnownPods(desired []*v1.Pod) map[types.UID]podworkers.KnownPod
-	// SyncStaticPods is as much of SyncKnownPods as can be done before every source has reported.
+	// SyncStaticPods is the part of SyncKnownPods that is safe before all sources have reported.
 	SyncStaticPods(desired []*v1.Pod) map[types.UID]podworkers.KnownPod
 	Updater
 }
 
-// Updater gives pods to the pod workers.
+// Updater passes pods to the pod workers.
 type Updater interface {
 	UpdatePod(ctx context.Context, update podworkers.Update)
 }
 
-// Pods are the pods the sources want.
+// Pods are the configured pods.
 type Pods interface {
-	// GetPodsAndMirrorPods also returns the full names of mirror pods whose static pod is gone.
+	// GetPodsAndMirrorPods also returns the full names of mirror pods without a static pod.
 	GetPodsAndMirrorPods() (pods, mirrorPods []*v1.Pod, orphanedMirrors []string)
 	GetPodAndMirrorPod(*v1.Pod) (pod, mirrorPod *v1.Pod, wasMirror bool)
 }
@@ -74,13 +72,13 @@ type MirrorDeleter interface {
 	DeleteMirrorPod(ctx context.Context, podFullName string, uid *types.UID) (bool, error)
 }
 
-// MirrorHolders says whether the static pod of a mirror pod is still being stopped. Until then the mirror shows its
-// end.
-type MirrorHolders interface {
+// StaticPodLifecycle is true while the static pod of a mirror pod is terminating: the mirror pod shows its status until
+// then.
+type StaticPodLifecycle interface {
 	IsPodForMirrorPodTerminatingByFullName(fullName string) bool
 }
 
-// ActiveFilter returns those of the given pods that are admitted and not ended, in the same order.
+// ActiveFilter returns those of the given pods that hold resources of the node, in the same order.
 type ActiveFilter interface {
 	FilterActive(pods []*v1.Pod) []*v1.Pod
 }
@@ -91,34 +89,34 @@ type RuntimeCache interface {
 	ForceUpdateIfOlder(context.Context, time.Time) error
 }
 
-// PodCgroups is the part of cm.PodContainerManager that is used here.
+// PodCgroups is the part of cm.PodContainerManager that this package uses.
 type PodCgroups interface {
 	GetAllPodsFromCgroups() (map[types.UID]cm.CgroupName, error)
 	ReduceCPULimits(logger klog.Logger, name cm.CgroupName) error
 	Destroy(logger klog.Logger, name cm.CgroupName) error
 }
 
-// Probes stops the probes of all pods but the given ones.
+// Probes stops the probes of all pods except for the given ones.
 type Probes interface {
 	CleanupPods(keep map[types.UID]sets.Empty)
 }
 
-// Statuses forgets the statuses of all pods but the given ones.
+// Statuses removes the statuses of all pods except for the given ones.
 type Statuses interface {
 	RemoveOrphanedStatuses(logger klog.Logger, keep map[types.UID]bool)
 }
 
-// Allocations forgets what was allocated to all pods but the given ones.
+// Allocations removes the allocations of all pods except for the given ones.
 type Allocations interface {
 	RemoveOrphanedPods(keep sets.Set[types.UID])
 }
 
-// UserNamespaces gives back the user IDs of pods that neither are wanted nor run.
+// UserNamespaces releases the user IDs of pods that are neither configured nor running.
 type UserNamespaces interface {
 	CleanupOrphanedPodUsernsAllocations(ctx context.Context, pods []*v1.Pod, running []*kubecontainer.Pod) error
 }
 
-// BackOff drops entries that were not used for long.
+// BackOff removes entries that were not used for long.
 type BackOff interface {
 	GC()
 }

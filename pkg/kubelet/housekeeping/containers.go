@@ -10,25 +10,24 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// deletorQueue bounds how many containers wait to be removed. What does not fit is left to the container garbage
-// collector.
+// deletorQueue limits the number of queued containers. The container garbage collector removes the others.
 const deletorQueue = 50
 
-// ContainerRemover removes containers that do not run.
+// ContainerRemover removes containers that are not running.
 type ContainerRemover interface {
 	DeleteContainer(ctx context.Context, id kubecontainer.ContainerID) error
 }
 
-// ContainerDeletor removes dead containers as soon as they are not needed any more, so that they need not wait for the
-// periodic garbage collection. The methods may be called from any goroutine.
+// ContainerDeletor removes dead containers before the next periodic garbage collection. Its methods may be called from
+// any goroutine.
 type ContainerDeletor struct {
 	remover ContainerRemover
 	keep    int
 	queue   chan kubecontainer.ContainerID
 }
 
-// NewContainerDeletor keeps the given number of dead containers for each container of a pod that may still restart.
-// Nothing is removed until Run is called.
+// NewContainerDeletor returns a deletor that keeps the given number of dead containers for each container of a pod that
+// may be restarted. It removes no container before Run is called.
 func NewContainerDeletor(remover ContainerRemover, keep int) *ContainerDeletor {
 	return &ContainerDeletor{remover: remover, keep: keep, queue: make(chan kubecontainer.ContainerID, deletorQueue)}
 }
@@ -47,8 +46,8 @@ func (d *ContainerDeletor) Run(ctx context.Context) {
 	}
 }
 
-// Delete queues the older dead containers of the pod for removal: those with the name of the container exitedID if that
-// is not empty, else those of all names together; all dead containers if all is set. It does not wait.
+// Delete queues dead containers of the pod for removal: the older ones with the name of container exitedID; the older
+// ones of any name if exitedID is empty; all dead containers if all is true. It does not block.
 func (d *ContainerDeletor) Delete(ctx context.Context, status *kubecontainer.PodStatus, exitedID string, all bool) {
 	dead := deadContainers(status)
 	keep := d.keep
@@ -72,8 +71,8 @@ func (d *ContainerDeletor) Delete(ctx context.Context, status *kubecontainer.Pod
 	}
 }
 
-// deadContainers returns the containers that have ended, the newest first; of two created at once that with the smaller
-// ID first.
+// deadContainers returns the exited containers, the newest first, those created at the same time in the order of their
+// IDs.
 func deadContainers(status *kubecontainer.PodStatus) []*kubecontainer.Status {
 	var dead []*kubecontainer.Status
 	for _, c := range status.ContainerStatuses {
@@ -87,7 +86,7 @@ func deadContainers(status *kubecontainer.PodStatus) []*kubecontainer.Status {
 	return dead
 }
 
-// sameName returns those of dead that have the name of container id, none if the pod has no such container.
+// sameName returns the containers in dead with the name of container id, none if the pod has no such container.
 func sameName(
 	ctx context.Context, status *kubecontainer.PodStatus, dead []*kubecontainer.Status, id string,
 ) []*kubecontainer.Status {
@@ -100,25 +99,25 @@ func sameName(
 	return slices.DeleteFunc(dead, func(c *kubecontainer.Status) bool { return c.Name != name })
 }
 
-// PodStatuses is the cache that the PLEG fills.
+// PodStatuses is the status cache of the PLEG.
 type PodStatuses interface {
 	Get(uid types.UID) (*kubecontainer.PodStatus, error)
 }
 
-// ContentRemovable says whether everything of a pod may be removed, dead containers and their logs included.
+// ContentRemovable is true if all dead containers of a pod, and their logs, may be removed.
 type ContentRemovable interface {
 	ShouldPodContentBeRemoved(uid types.UID) bool
 }
 
-// DeadContainers reacts to the end of containers.
+// DeadContainers removes dead containers after events.
 type DeadContainers struct {
 	Statuses  PodStatuses
 	Lifecycle ContentRemovable
 	Deletor   *ContainerDeletor
 }
 
-// Exited is called when container exitedID of the pod has ended; it removes the dead ones before it, or all of a pod
-// that is evicted, or deleted and stopped.
+// Exited is called when container exitedID of the pod has exited. It removes older dead containers with the same name,
+// or all dead containers of a stopped pod that was evicted or deleted.
 func (d DeadContainers) Exited(ctx context.Context, uid types.UID, exitedID string) {
 	status, err := d.Statuses.Get(uid)
 	if err != nil {
@@ -127,7 +126,7 @@ func (d DeadContainers) Exited(ctx context.Context, uid types.UID, exitedID stri
 	d.Deletor.Delete(ctx, status, exitedID, d.Lifecycle.ShouldPodContentBeRemoved(uid))
 }
 
-// RemoveAll removes all dead containers of a pod whose final status the API server has.
+// RemoveAll removes all dead containers of a pod. It is called when the API server has the pod's final status.
 func (d DeadContainers) RemoveAll(ctx context.Context, uid types.UID) {
 	if status, err := d.Statuses.Get(uid); err == nil {
 		d.Deletor.Delete(ctx, status, "", true)

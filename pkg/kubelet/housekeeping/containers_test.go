@@ -12,7 +12,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// remover notes what is removed.
+// remover records the removed containers.
 type remover struct{ ids []string }
 
 func (r *remover) DeleteContainer(_ context.Context, id kubecontainer.ContainerID) error {
@@ -20,7 +20,7 @@ func (r *remover) DeleteContainer(_ context.Context, id kubecontainer.ContainerI
 	return errTest
 }
 
-func dead(id, name string, created int64) *kubecontainer.Status {
+func exitedContainer(id, name string, created int64) *kubecontainer.Status {
 	return &kubecontainer.Status{
 		ID: kubecontainer.ContainerID{ID: id}, Name: name, CreatedAt: time.Unix(created, 0),
 		State: kubecontainer.ContainerStateExited,
@@ -28,10 +28,11 @@ func dead(id, name string, created int64) *kubecontainer.Status {
 }
 
 func TestContainerDeletor(t *testing.T) {
-	running := dead("a4", "a", 40)
+	running := exitedContainer("a4", "a", 40)
 	running.State = kubecontainer.ContainerStateRunning
 	status := &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{
-		dead("a1", "a", 10), dead("b1", "b", 15), running, dead("a3", "a", 30), dead("a2", "a", 20), dead("b2", "b", 25),
+		exitedContainer("a1", "a", 10), exitedContainer("b1", "b", 15), running, exitedContainer("a3", "a", 30),
+		exitedContainer("a2", "a", 20), exitedContainer("b2", "b", 25),
 	}}
 	for _, tc := range []struct {
 		name   string
@@ -41,9 +42,9 @@ func TestContainerDeletor(t *testing.T) {
 		want   []string
 	}{
 		{name: "same name", keep: 1, exited: "a3", want: []string{"a2", "a1"}},
-		{name: "named by one that runs", keep: 1, exited: "a4", want: []string{"a2", "a1"}},
-		{name: "keep more", keep: 2, exited: "a3", want: []string{"a1"}},
-		{name: "keep enough", keep: 3, exited: "a3"},
+		{name: "a running container", keep: 1, exited: "a4", want: []string{"a2", "a1"}},
+		{name: "one to remove", keep: 2, exited: "a3", want: []string{"a1"}},
+		{name: "none to remove", keep: 3, exited: "a3"},
 		{name: "any name", keep: 3, want: []string{"b1", "a1"}},
 		{name: "unknown", keep: 0, exited: "zz"},
 		{name: "all", keep: 3, exited: "a3", all: true, want: []string{"a3", "b2", "a2", "b1", "a1"}},
@@ -69,7 +70,9 @@ func TestContainerDeletor(t *testing.T) {
 
 func TestContainerDeletorOrderIsTotal(t *testing.T) {
 	status := &kubecontainer.PodStatus{
-		ContainerStatuses: []*kubecontainer.Status{dead("c", "x", 1), dead("a", "x", 1), dead("b", "x", 1)},
+		ContainerStatuses: []*kubecontainer.Status{
+			exitedContainer("c", "x", 1), exitedContainer("a", "x", 1), exitedContainer("b", "x", 1),
+		},
 	}
 	for range 5 {
 		got := deadContainers(status)
@@ -80,11 +83,11 @@ func TestContainerDeletorOrderIsTotal(t *testing.T) {
 	}
 }
 
-func TestContainerDeletorDoesNotWait(t *testing.T) {
+func TestContainerDeletorDoesNotBlock(t *testing.T) {
 	d := NewContainerDeletor(&remover{}, 0)
 	status := &kubecontainer.PodStatus{}
 	for i := range 3 * deletorQueue {
-		status.ContainerStatuses = append(status.ContainerStatuses, dead(fmt.Sprint(i), "x", int64(i)))
+		status.ContainerStatuses = append(status.ContainerStatuses, exitedContainer(fmt.Sprint(i), "x", int64(i)))
 	}
 	d.Delete(context.Background(), status, "", true)
 	if len(d.queue) != deletorQueue {
@@ -92,11 +95,13 @@ func TestContainerDeletorDoesNotWait(t *testing.T) {
 	}
 }
 
-// cache and content are what DeadContainers asks.
+// cache and content are the fakes for DeadContainers.
 type cache struct{ err error }
 
 func (c cache) Get(types.UID) (*kubecontainer.PodStatus, error) {
-	return &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.Status{dead("a1", "a", 1), dead("a2", "a", 2)}},
+	return &kubecontainer.PodStatus{
+			ContainerStatuses: []*kubecontainer.Status{exitedContainer("a1", "a", 1), exitedContainer("a2", "a", 2)},
+		},
 		c.err
 }
 

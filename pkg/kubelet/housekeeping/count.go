@@ -11,12 +11,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// countPods sets the metrics of wanted, active and mirror pods.
+// countPods sets the metrics of configured, active and mirror pods.
 type countPods struct{ active ActiveFilter }
 
 func (countPods) Name() string { return "pod counts" }
 
-func (t countPods) Do(_ context.Context, r *round) error {
+func (t countPods) Run(_ context.Context, r *round) error {
 	for isStatic, n := range countStatic(r.pods) {
 		metrics.DesiredPodCount.WithLabelValues(staticLabel(isStatic)).Set(float64(n))
 	}
@@ -27,7 +27,7 @@ func (t countPods) Do(_ context.Context, r *round) error {
 	return nil
 }
 
-// countStatic counts static pods under true and the others under false. Mirror pods are neither.
+// countStatic counts static pods under true and other pods under false, without mirror pods.
 func countStatic(pods []*v1.Pod) map[bool]int {
 	n := map[bool]int{true: 0, false: 0}
 	for _, pod := range pods {
@@ -45,13 +45,12 @@ func staticLabel(isStatic bool) string {
 	return ""
 }
 
-// countWork sets the metric of what the workers have in hand. Every combination is set in every round, so that none
-// keeps an old value.
-type countWork struct{}
+// countWorkers sets the metric of pod workers. It sets every combination of labels, so that none keeps an old value.
+type countWorkers struct{}
 
-func (countWork) Name() string { return "worker counts" }
+func (countWorkers) Name() string { return "worker counts" }
 
-func (countWork) Do(_ context.Context, r *round) error {
+func (countWorkers) Run(_ context.Context, r *round) error {
 	counts := make(map[workLabels]int)
 	for _, work := range []podlifecycle.Work{
 		podlifecycle.WorkSync, podlifecycle.WorkTerminating, podlifecycle.WorkTerminated,

@@ -18,16 +18,16 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// CSI volumes are mounted one directory deeper than all others. (Package csi of stock has these names; importing it
-// would make a third of the agent a dependency of this package.)
+// The mount point of a CSI volume is one directory deeper than those of other volumes. (Stock's package csi has these
+// names; its import would add a third of the agent to the dependencies of this package.)
 const (
 	csiPlugin   = "kubernetes.io/csi"
 	csiMountDir = "mount"
 )
 
-// MountedVolumes is what the volume manager knows.
+// MountedVolumes is the state of the volume manager.
 type MountedVolumes interface {
-	// HasPossiblyMountedVolumesForPod is true also for volumes whose state is not known.
+	// HasPossiblyMountedVolumesForPod is true also if the state of a volume is uncertain.
 	HasPossiblyMountedVolumesForPod(pod volumetypes.UniquePodName) bool
 }
 
@@ -58,8 +58,8 @@ func (d *Disk) ListPodsFromDisk() ([]types.UID, error) {
 	return uids, nil
 }
 
-// VolumesExist is true while a volume of the pod is mounted, as far as the volume manager or the disk can tell, and
-// when the disk cannot be read. A volume plugin that mounts nothing is seen by the volume manager only.
+// VolumesExist is true while a volume of the pod is mounted according to the volume manager or the disk, and if the
+// disk cannot be read. The disk does not show volumes of plugins that mount nothing.
 func (d *Disk) VolumesExist(ctx context.Context, uid types.UID) bool {
 	if d.volumes.HasPossiblyMountedVolumesForPod(volumetypes.UniquePodName(uid)) {
 		return true
@@ -94,8 +94,8 @@ func (d *Disk) mountedVolumes(uid types.UID) ([]string, error) {
 	return mounted, nil
 }
 
-// volumePaths are the places where volumes of the pod are mounted, or were: <volumes>/<plugin>/<volume>, for CSI the
-// directory "mount" below that, if there is one.
+// volumePaths returns the mount points of the pod's volumes, mounted or not: <volumes>/<plugin>/<volume>, for CSI the
+// directory "mount" below that, if it exists.
 func (d *Disk) volumePaths(uid types.UID) ([]string, error) {
 	root := d.layout.PodVolumes(uid)
 	plugins, err := subdirs(root)
@@ -123,7 +123,7 @@ func (d *Disk) volumePaths(uid types.UID) ([]string, error) {
 	return found, nil
 }
 
-// subpathPaths are the places where parts of volumes are mounted for single containers:
+// subpathPaths returns the mount points of parts of volumes for single containers:
 // <volume-subpaths>/<volume>/<container>/<index>.
 func (d *Disk) subpathPaths(uid types.UID) ([]string, error) {
 	root := d.layout.PodVolumeSubpaths(uid)
@@ -151,8 +151,8 @@ func (d *Disk) subpathPaths(uid types.UID) ([]string, error) {
 	return found, nil
 }
 
-// subdirs returns the names in dir, none if it does not exist. Anything but a directory in it is an error: it was not
-// put there by the agent, and a symbolic link could lead out of the pod's directory.
+// subdirs returns the names in dir, none if it does not exist. An entry that is not a directory is an error: the agent
+// has not created it, and a symbolic link could point outside of the pod's directory.
 func subdirs(dir string) ([]string, error) {
 	self, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,8 +178,7 @@ func subdirs(dir string) ([]string, error) {
 	return out, nil
 }
 
-// names returns the names in dir without looking at what they are: the entries may be mounts of servers that do not
-// answer.
+// names returns the names in dir without a stat of the entries, which may be mounts of servers that do not answer.
 func names(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package housekeeping finds what is left of pods and has it removed: workers of pods that nobody wants any more, pods
-// that only the runtime knows, mirror pods without a static pod, directories, cgroups, statuses, user IDs. The sync
-// loop calls Cleaner.CleanUp every two seconds, and gives no updates to the pod workers meanwhile. Before every source
-// has reported it calls Cleaner.RestartPods instead.
+// Package housekeeping removes leftovers of pods: workers of pods that are not configured any more, pods that only the
+// runtime has, mirror pods without a static pod, directories, cgroups, statuses, user IDs. The sync loop calls
+// Cleaner.CleanUp every two seconds, and passes no updates to the pod workers meanwhile. Until all sources have
+// reported it calls Cleaner.RestartPods instead.
 //
-// It is the safety net below the pod workers: whatever they do for a pod in order, this package repeats for pods that
-// they have lost, because the agent was down or the pod was deleted by force. So each task starts from what is really
-// there (runtime, disk, cgroup tree) and removes only what belongs to no pod. When it is not known whether something is
-// in use, it stays.
+// Pod workers clean up after their pods. This package does the same for pods without a worker, because the agent was
+// not running or the pod was deleted by force. So each task begins with the existing state (runtime, disk, cgroups) and
+// removes only what belongs to no pod. If a task cannot determine whether something is in use, it does not remove it.
 package housekeeping

@@ -14,18 +14,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mirrorPods deletes mirror pods whose static pod is gone, once it has been stopped.
+// mirrorPods deletes mirror pods without a static pod, unless the static pod is terminating.
 type mirrorPods struct {
-	client  MirrorDeleter
-	holders MirrorHolders
+	client    MirrorDeleter
+	lifecycle StaticPodLifecycle
 }
 
 func (mirrorPods) Name() string { return "orphaned mirror pods" }
 
-func (t mirrorPods) Do(ctx context.Context, r *round) error {
+func (t mirrorPods) Run(ctx context.Context, r *round) error {
 	var failed []error
 	for _, fullName := range slices.Sorted(slices.Values(r.orphanedMirrors)) {
-		if t.holders.IsPodForMirrorPodTerminatingByFullName(fullName) {
+		if t.lifecycle.IsPodForMirrorPodTerminatingByFullName(fullName) {
 			continue
 		}
 		if _, err := t.client.DeleteMirrorPod(ctx, fullName, nil); err != nil {
@@ -37,12 +37,12 @@ func (t mirrorPods) Do(ctx context.Context, r *round) error {
 	return errors.Join(failed...)
 }
 
-// nodePollPeriod is how often RegisterStaticPods looks whether the node is registered.
+// nodePollPeriod is the interval at which RegisterStaticPods checks whether the node is registered.
 const nodePollPeriod = 100 * time.Millisecond
 
-// StaticPods is what RegisterStaticPods works on.
+// StaticPods is the input of RegisterStaticPods.
 type StaticPods struct {
-	// Node returns an error until the API server knows this node.
+	// Node returns an error until the node is registered.
 	Node func(context.Context) (*v1.Node, error)
 	// Pods returns the static pods, each with its mirror pod or nil.
 	Pods func() map[*v1.Pod]*v1.Pod
@@ -50,9 +50,9 @@ type StaticPods struct {
 	Reconcile func(ctx context.Context, pod, mirrorPod *v1.Pod)
 }
 
-// RegisterStaticPods waits until the node is registered and then creates the mirror pods, without waiting for the pods'
-// next synchronization: the scheduler must see what they use before it sends pods here. It returns when that is done or
-// ctx ends.
+// RegisterStaticPods waits until the node is registered, and then creates the mirror pods without waiting for the next
+// synchronization of the pods: the scheduler needs their requests before it binds pods to this node. It returns when
+// the mirror pods are created or ctx ends.
 func RegisterStaticPods(ctx context.Context, s StaticPods) {
 	logger := klog.FromContext(ctx)
 	err := wait.PollUntilContextCancel(ctx, nodePollPeriod, true, func(ctx context.Context) (bool, error) {

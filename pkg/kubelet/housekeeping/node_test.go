@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -24,11 +23,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
 var errTest = errors.New("oops")
 
-// node is everything around a Cleaner. It writes down what is called; fail has the error of a call.
+// node implements all dependencies of a Cleaner. It records the calls; fail has the error of a call.
 type node struct {
 	mu      sync.Mutex
 	journal []string
@@ -63,13 +63,13 @@ func (n *node) disk() *Disk { return NewDisk(n.layout, n.mounter, n) }
 
 func (n *node) config() Config {
 	return Config{
-		Pods: n, Workers: n, Mirrors: n, MirrorHolders: n, Active: n, Waiting: n.waiting.Has, Runtime: n, Disk: n.disk(),
+		Pods: n, Workers: n, Mirrors: n, Lifecycle: n, Active: n, Waiting: n.waiting.Has, Runtime: n, Disk: n.disk(),
 		Cgroups: func() PodCgroups { return n }, Probes: n, Statuses: n, Allocations: n, UserNamespaces: n, BackOff: n,
 		Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0)),
 	}
 }
 
-func (n *node) did(format string, args ...any) error {
+func (n *node) called(format string, args ...any) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	call := fmt.Sprintf(format, args...)
@@ -77,7 +77,7 @@ func (n *node) did(format string, args ...any) error {
 	return n.fail[call]
 }
 
-func (n *node) take() []string {
+func (n *node) takeCalls() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	j := n.journal
@@ -86,35 +86,35 @@ func (n *node) take() []string {
 }
 
 func (n *node) GetPodsAndMirrorPods() ([]*v1.Pod, []*v1.Pod, []string) {
-	_ = n.did("pods")
+	_ = n.called("pods")
 	return n.pods, n.mirrors, n.orphanedMirrors
 }
 
 func (n *node) GetPodAndMirrorPod(pod *v1.Pod) (*v1.Pod, *v1.Pod, bool) { return pod, nil, false }
 
 func (n *node) SyncKnownPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
-	_ = n.did("known")
+	_ = n.called("known")
 	return n.known
 }
 
 func (n *node) SyncStaticPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
-	_ = n.did("known static")
+	_ = n.called("known static")
 	return n.known
 }
 
 func (n *node) UpdatePod(_ context.Context, u podworkers.Update) {
 	switch {
 	case u.RunningPod != nil:
-		_ = n.did("kill orphan %s grace=%d", u.RunningPod.ID, *u.Kill.GracePeriod)
+		_ = n.called("kill orphan %s grace=%d", u.RunningPod.ID, *u.Kill.GracePeriod)
 	case u.UpdateType == kubetypes.SyncPodKill:
-		_ = n.did("finish %s", u.Pod.UID)
+		_ = n.called("finish %s", u.Pod.UID)
 	default:
-		_ = n.did("%s %s", u.UpdateType, u.Pod.UID)
+		_ = n.called("%s %s", u.UpdateType, u.Pod.UID)
 	}
 }
 
 func (n *node) DeleteMirrorPod(_ context.Context, name string, _ *types.UID) (bool, error) {
-	return true, n.did("delete mirror %s", name)
+	return true, n.called("delete mirror %s", name)
 }
 
 func (n *node) IsPodForMirrorPodTerminatingByFullName(name string) bool {
@@ -126,59 +126,51 @@ func (n *node) FilterActive(pods []*v1.Pod) []*v1.Pod {
 }
 
 func (n *node) ForceUpdateIfOlder(_ context.Context, than time.Time) error {
-	return n.did("refresh runtime %d", than.Unix())
+	return n.called("refresh runtime %d", than.Unix())
 }
 
 func (n *node) GetPods(context.Context) ([]*kubecontainer.Pod, error) {
-	return n.running, n.did("running")
+	return n.running, n.called("running")
 }
 
 func (n *node) GetAllPodsFromCgroups() (map[types.UID]cm.CgroupName, error) {
-	return n.cgroups, n.did("cgroups")
+	return n.cgroups, n.called("cgroups")
 }
 
 func (n *node) ReduceCPULimits(_ klog.Logger, name cm.CgroupName) error {
-	return n.did("throttle %s", name[0])
+	return n.called("throttle %s", name[0])
 }
 
 func (n *node) Destroy(_ klog.Logger, name cm.CgroupName) error {
 	if n.destroying != nil {
 		<-n.destroying
 	}
-	return n.did("destroy %s", name[0])
+	return n.called("destroy %s", name[0])
 }
 
 func (n *node) CleanupPods(keep map[types.UID]sets.Empty) {
-	_ = n.did("probes %v", sortedUIDs(keep))
+	_ = n.called("probes %v", sortedUIDs(keep))
 }
 
 func (n *node) RemoveOrphanedStatuses(_ klog.Logger, keep map[types.UID]bool) {
-	_ = n.did("statuses %v", sortedUIDs(keep))
+	_ = n.called("statuses %v", sortedUIDs(keep))
 }
 
 func (n *node) RemoveOrphanedPods(keep sets.Set[types.UID]) {
-	_ = n.did("allocations %v", sortedUIDs(keep))
+	_ = n.called("allocations %v", sortedUIDs(keep))
 }
 
 func (n *node) CleanupOrphanedPodUsernsAllocations(context.Context, []*v1.Pod, []*kubecontainer.Pod) error {
-	return n.did("userns")
+	return n.called("userns")
 }
 
-func (n *node) GC() { _ = n.did("backoff") }
+func (n *node) GC() { _ = n.called("backoff") }
 
 func (n *node) HasPossiblyMountedVolumesForPod(pod volumetypes.UniquePodName) bool {
 	return n.mounted.Has(types.UID(pod))
 }
 
-func pod(uid types.UID) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns"}}
-}
-
-func static(uid types.UID) *v1.Pod {
-	p := pod(uid)
-	p.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
-	return p
-}
+func static(uid types.UID) *v1.Pod { return fixture.StaticPod(string(uid), uid) }
 
 func runtimePod(uid types.UID) *kubecontainer.Pod { return &kubecontainer.Pod{ID: uid} }
 
@@ -186,14 +178,12 @@ func syncing(withConfig bool) podworkers.KnownPod {
 	return podworkers.KnownPod{State: podlifecycle.WorkSync, HasConfig: withConfig}
 }
 
-func expect(t testing.TB, n *node, want ...string) {
+func expectCalls(t testing.TB, n *node, want ...string) {
 	t.Helper()
-	if got := n.take(); !slices.Equal(got, want) {
-		t.Errorf("calls\n got %q\nwant %q", got, want)
-	}
+	fixture.ExpectEqual(t, "calls", n.takeCalls(), want)
 }
 
-func clean(t testing.TB, n *node) error {
+func cleanUp(t testing.TB, n *node) error {
 	t.Helper()
 	c := New(n.config())
 	err := c.CleanUp(context.Background())

@@ -1,6 +1,7 @@
 package housekeeping
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,31 +16,32 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// round is what one round of housekeeping knows.
+// round is the state at the beginning of one round of housekeeping.
 type round struct {
-	// cgroups are the pod cgroups that exist; nil when pods have none.
+	// cgroups are the existing pod cgroups; nil if pods have none.
 	cgroups map[types.UID]cm.CgroupName
-	// pods are wanted; mirrorPods are their copies at the API server; orphanedMirrors name those without a static pod.
+	// pods are configured; mirrorPods are the mirror pods; orphanedMirrors are the full names of those without a static
+	// pod.
 	pods, mirrorPods []*v1.Pod
 	orphanedMirrors  []string
-	// known are the pods the workers have in hand, those included that tasks of this round gave them.
+	// known are the pods with a worker, including those that tasks of this round have passed to the workers.
 	known map[types.UID]podworkers.KnownPod
-	// running are the pods in the runtime, in order of their UIDs.
+	// running are the pods in the runtime, sorted by UID.
 	running []*kubecontainer.Pod
 }
 
-// mayRun is true for a pod that may have containers as far as the workers know.
+// mayRun is true for a pod that may have running containers according to the workers.
 func (r *round) mayRun(uid types.UID) bool {
 	k, ok := r.known[uid]
 	return ok && (k.State == podlifecycle.WorkSync || k.State == podlifecycle.WorkTerminating)
 }
 
-// observer gathers the facts of a round.
+// observer reads the state for a round.
 type observer struct{ Config }
 
-// observe reads the world in an order that makes mistakes harmless: what exists is read before what is wanted, as far
-// as a pod that appears in between would look like an orphan, and the runtime is read last, past its cache, because
-// pods the workers have just dropped must not be taken for running.
+// observe reads the state in an order that prevents wrong removals: existing cgroups before configured pods, since a
+// pod that is added in between would be regarded as orphaned; the runtime last and without its cache, since a pod whose
+// worker has just been removed would be regarded as running.
 func (o observer) observe(ctx context.Context) (*round, error) {
 	r := &round{}
 	if o.Cgroups != nil {
@@ -64,15 +66,7 @@ func (o observer) observe(ctx context.Context) (*round, error) {
 	return r, nil
 }
 
-func compareUIDs(a, b types.UID) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
+func compareUIDs(a, b types.UID) int { return cmp.Compare(a, b) }
 
-// sortedUIDs are the keys of a map in ascending order.
+// sortedUIDs returns the keys of a map in ascending order.
 func sortedUIDs[V any](m map[types.UID]V) []types.UID { return slices.Sorted(maps.Keys(m)) }

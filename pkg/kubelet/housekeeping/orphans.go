@@ -17,19 +17,18 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// orphanDirs removes the directories of pods that are neither wanted nor running. Data of users may be mounted below
-// them, so nothing is removed before the volume manager, the volume directories and the mount table all say that
-// nothing is mounted there, volume directories are only removed while they are empty, and no removal crosses a mount
-// point.
+// orphanDirs removes the directories of pods that are neither configured nor running. User data may be mounted below
+// them, so nothing is removed unless volume manager, volume directories and mount table all show that nothing is
+// mounted there; volume directories are removed only if they are empty; and no removal crosses a mount point.
 type orphanDirs struct{ disk *Disk }
 
 func (orphanDirs) Name() string { return "orphaned pod directories" }
 
-// errMounted says that an orphan's volumes are still there. That is the usual state of a pod that has just been
-// stopped.
+// errMounted is the error if volumes of an orphan are still mounted, which is usual for a pod that was stopped
+// recently.
 var errMounted = errors.New("volumes are not cleaned up")
 
-func (t orphanDirs) Do(ctx context.Context, r *round) error {
+func (t orphanDirs) Run(ctx context.Context, r *round) error {
 	orphans, err := t.find(r)
 	if err != nil {
 		return err
@@ -54,11 +53,12 @@ func (t orphanDirs) Do(ctx context.Context, r *round) error {
 	}
 	metrics.OrphanPodCleanedVolumes.Set(float64(len(orphans)))
 	metrics.OrphanPodCleanedVolumesErrors.Set(float64(left))
-	return summary(failed)
+	return firstOf(failed)
 }
 
-// summary keeps the first of many errors that are mostly alike, every two seconds.
-func summary(errs []error) error {
+// firstOf returns the first of several errors with their number, since they are mostly alike and repeated in every
+// round.
+func firstOf(errs []error) error {
 	if len(errs) < 2 {
 		return errors.Join(errs...)
 	}
@@ -86,7 +86,7 @@ func (t orphanDirs) find(r *round) ([]types.UID, error) {
 	return orphans, nil
 }
 
-// remove removes a pod's directory, volumes first. An error leaves the rest for the next round.
+// remove removes a pod's directory, volumes first. After an error the next round removes the rest.
 func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTable) error {
 	if t.disk.VolumesExist(ctx, uid) {
 		return errMounted
@@ -94,7 +94,7 @@ func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTabl
 	if err := mounts.requireNone(uid); err != nil {
 		return err
 	}
-	// The removals below look at every directory they enter, but not at the pod's own.
+	// The removals below check all directories for mounts except for the pod's own.
 	if err := t.requireNotMounted(t.disk.layout.Pod(uid)); err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (t orphanDirs) remove(ctx context.Context, uid types.UID, mounts *mountTabl
 	return t.removeRest(uid)
 }
 
-// removeVolumes removes the directories of volumes, which must be empty: a file in one is data that was written while
-// the volume was not mounted, or is on a volume after all.
+// removeVolumes removes the directories of volumes, which must be empty: a file in one was written while the volume was
+// not mounted, or is on a volume whose mount was not detected.
 func (t orphanDirs) removeVolumes(uid types.UID) error {
 	volumes, err := t.disk.volumePaths(uid)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t orphanDirs) removeVolumes(uid types.UID) error {
 		failed = append(failed, fmt.Errorf("error occurred during reading of volume-subpaths dir from disk: %w", err))
 	}
 	for _, path := range subpaths {
-		// The place of a mounted file is a file.
+		// The mount point of a file is a file.
 		if err := t.removeBelow(uid, path, os.Remove); err != nil {
 			failed = append(failed, fmt.Errorf("failed to remove subpath at path %v: %w", path, err))
 		}
@@ -133,7 +133,7 @@ func (t orphanDirs) removeVolumes(uid types.UID) error {
 	return errors.Join(failed...)
 }
 
-// removeBelow removes something in a pod's directory unless there is a mount point on the way to it.
+// removeBelow removes path in a pod's directory, unless one of its parents is a mount point.
 func (t orphanDirs) removeBelow(uid types.UID, path string, remove func(string) error) error {
 	for dir := filepath.Dir(path); dir != t.disk.layout.Pod(uid); dir = filepath.Dir(dir) {
 		if err := t.requireNotMounted(dir); err != nil {
@@ -154,8 +154,8 @@ func (t orphanDirs) requireNotMounted(dir string) error {
 	return nil
 }
 
-// removeRest removes what is left, files included, and the pod's directory. Its volumes directory is gone by then;
-// should it be there again, everything stays.
+// removeRest removes the other files and the pod's directory. The volumes directory must not exist any more; if it was
+// created again, nothing is removed.
 func (t orphanDirs) removeRest(uid types.UID) error {
 	dir := t.disk.layout.Pod(uid)
 	if _, err := os.Lstat(t.disk.layout.PodVolumes(uid)); !errors.Is(err, os.ErrNotExist) {
@@ -181,9 +181,9 @@ func (t orphanDirs) removeRest(uid types.UID) error {
 	return nil
 }
 
-// mountTable is the kernel's list of mounts, read once per round and only if there is an orphan. Unlike a look at
-// single paths it sees bind mounts of files and of directories of the same file system on every kernel, and never waits
-// for a server.
+// mountTable is the mount table of the kernel, read once per round and only if there is an orphan. Unlike a check of
+// single paths it includes bind mounts of files and of directories of the same file system on every kernel, and reading
+// it does not block on servers.
 type mountTable struct {
 	mounter mount.Interface
 	root    string
@@ -193,10 +193,11 @@ type mountTable struct {
 	mounts []mount.MountPoint
 }
 
-// escapes is how the kernel writes paths in the table.
+// escapes replaces characters as the kernel does in the mount table.
 var escapes = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
 
-// requireNone is an error if anything is mounted on the pod's directory or below it, or if that cannot be told.
+// requireNone returns an error if anything is mounted on the pod's directory or below it, or if the table cannot be
+// read.
 func (m *mountTable) requireNone(uid types.UID) error {
 	if !m.read {
 		m.read = true
@@ -205,7 +206,7 @@ func (m *mountTable) requireNone(uid types.UID) error {
 	if m.err != nil {
 		return m.err
 	}
-	// The table has the path without symbolic links; fakes may have either.
+	// Paths in the table have no symbolic links; those of fakes may be escaped or not.
 	for _, dir := range []string{filepath.Join(m.root, string(uid)), escapes.Replace(filepath.Join(m.root, string(uid)))} {
 		for _, mp := range m.mounts {
 			if mp.Path == dir || strings.HasPrefix(mp.Path, dir+"/") {

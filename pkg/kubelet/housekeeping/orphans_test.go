@@ -15,6 +15,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/mount-utils"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/test/fixture"
 )
 
 func mkdir(t testing.TB, elem ...string) string {
@@ -41,7 +43,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// emptyDir is where an empty directory volume is mounted.
+// emptyDir returns the path of an emptyDir volume.
 func emptyDir(n *node, uid types.UID, name string) string {
 	return n.layout.PodVolume(uid, "kubernetes.io~empty-dir", name)
 }
@@ -54,7 +56,7 @@ func TestOrphanDirectories(t *testing.T) {
 		error string
 	}{
 		{name: "empty", make: func(t *testing.T, n *node) { mkdir(t, n.layout.Pod("uid")) }},
-		{name: "everything a stopped pod leaves", make: func(t *testing.T, n *node) {
+		{name: "leftovers of a stopped pod", make: func(t *testing.T, n *node) {
 			mkdir(t, emptyDir(n, "uid", "cache"))
 			mkdir(t, n.layout.PodVolume("uid", "kubernetes.io~csi", "pvc"))
 			mkdir(t, n.layout.PodVolume("uid", "kubernetes.io~csi", "other"), "mount")
@@ -64,11 +66,11 @@ func TestOrphanDirectories(t *testing.T) {
 			write(t, n.layout.PodContainer("uid", "c"), "termination-log")
 			write(t, n.layout.EtcHosts("uid"))
 		}},
-		{name: "pod is wanted", stays: true, make: func(t *testing.T, n *node) {
+		{name: "pod is configured", stays: true, make: func(t *testing.T, n *node) {
 			mkdir(t, n.layout.Pod("uid"))
-			n.pods = []*v1.Pod{pod("uid")}
+			n.pods = []*v1.Pod{fixture.Pod("uid")}
 		}},
-		{name: "pod runs", stays: true, make: func(t *testing.T, n *node) {
+		{name: "pod is running", stays: true, make: func(t *testing.T, n *node) {
 			mkdir(t, n.layout.Pod("uid"))
 			n.running = []*kubecontainer.Pod{runtimePod("uid")}
 		}},
@@ -112,12 +114,12 @@ func TestOrphanDirectories(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := newNode(t)
 			tc.make(t, n)
-			err := clean(t, n)
+			err := cleanUp(t, n)
 			if tc.error == "" && err != nil || tc.error != "" && (err == nil || !strings.Contains(err.Error(), tc.error)) {
 				t.Errorf("error %v", err)
 			}
 			if got := exists(n.layout.Pod("uid")); got != tc.stays {
-				t.Errorf("directory is there: %t", got)
+				t.Errorf("directory exists: %t", got)
 			}
 		})
 	}
@@ -127,23 +129,23 @@ func TestUnreadableMountTableRemovesNothing(t *testing.T) {
 	n := newNode(t)
 	dir := mkdir(t, n.layout.Pod("uid"))
 	c := n.config()
-	c.Disk = NewDisk(n.layout, blind{n.mounter}, n)
+	c.Disk = NewDisk(n.layout, unreadableMountTable{n.mounter}, n)
 	if err := New(c).CleanUp(context.Background()); !errors.Is(err, errTest) || !exists(dir) {
-		t.Errorf("got %v, directory is there: %t", err, exists(dir))
+		t.Errorf("got %v, directory exists: %t", err, exists(dir))
 	}
 }
 
-// blind cannot read the mount table.
-type blind struct{ *mount.FakeMounter }
+// unreadableMountTable is a mounter whose List fails.
+type unreadableMountTable struct{ *mount.FakeMounter }
 
-func (blind) List() ([]mount.MountPoint, error) { return nil, errTest }
+func (unreadableMountTable) List() ([]mount.MountPoint, error) { return nil, errTest }
 
-func TestManyErrorsBecomeOne(t *testing.T) {
+func TestErrorsOfOrphanDirectoriesAreSummarized(t *testing.T) {
 	n := newNode(t)
 	for i := range 5 {
 		write(t, emptyDir(n, types.UID(fmt.Sprint(i)), "v"), "file")
 	}
-	err := clean(t, n)
+	err := cleanUp(t, n)
 	if err == nil || strings.Count(err.Error(), "orphaned pod ") != 2 ||
 		!strings.Contains(err.Error(), "and 4 similar errors") {
 		t.Errorf("got %v", err)
@@ -169,36 +171,36 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
 		}
-		_ = clean(t, n)
+		_ = cleanUp(t, n)
 		if !exists(file) || !exists(filepath.Join(target, "a", "b", "c")) {
-			t.Errorf("%s: removed what the link points to", name)
+			t.Errorf("%s: the target of the link was removed", name)
 		}
 	}
 }
 
-// sight says which of the two ways to see mounts works. In truth there are kernels on which one of them misses some.
-type sight struct {
+// partialMounter detects mounts by one of the two methods, or by both, since on some kernels one of them misses mounts.
+type partialMounter struct {
 	*mount.FakeMounter
 	table, single bool
 }
 
-func (s sight) List() ([]mount.MountPoint, error) {
+func (s partialMounter) List() ([]mount.MountPoint, error) {
 	if !s.table {
 		return nil, nil
 	}
 	return s.FakeMounter.List()
 }
 
-func (s sight) IsLikelyNotMountPoint(path string) (bool, error) {
+func (s partialMounter) IsLikelyNotMountPoint(path string) (bool, error) {
 	if !s.single {
 		return true, nil
 	}
 	return s.FakeMounter.IsLikelyNotMountPoint(path)
 }
 
-// Whatever lies about in the directories of orphans: nothing at or below a mount point is removed, nor anything of a
-// pod that is wanted, and what is mounted nowhere and holds no data is gone in the end.
-func TestNothingBelowAMountIsRemoved(t *testing.T) {
+// For any content of the directories of orphans, nothing at or below a mount point is removed, and no directory of a
+// configured pod.
+func TestOrphanDirectoriesBelowMountPointsAreKept(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		root, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {
@@ -211,13 +213,13 @@ func TestNothingBelowAMountIsRemoved(t *testing.T) {
 		for i := range rapid.IntRange(1, 3).Draw(r, "pods") {
 			uid := types.UID(fmt.Sprintf("pod%d", i))
 			files := drawTree(r, t, n, uid)
-			if rapid.Bool().Draw(r, "wanted") {
-				n.pods = append(n.pods, pod(uid))
+			if rapid.Bool().Draw(r, "configured") {
+				n.pods = append(n.pods, fixture.Pod(string(uid)))
 				protected = append(protected, files...)
 			}
 			protected = append(protected, drawMounts(r, n, files)...)
 		}
-		m := sight{FakeMounter: n.mounter, table: rapid.Bool().Draw(r, "table")}
+		m := partialMounter{FakeMounter: n.mounter, table: rapid.Bool().Draw(r, "table")}
 		m.single = !m.table || rapid.Bool().Draw(r, "single")
 		c := n.config()
 		c.Disk = NewDisk(n.layout, m, n)
@@ -226,14 +228,14 @@ func TestNothingBelowAMountIsRemoved(t *testing.T) {
 		}
 		for _, f := range protected {
 			if !exists(f) {
-				r.Fatalf("%s is gone; mounts %v", f, n.mounter.MountPoints)
+				r.Fatalf("%s is removed; mounts %v", f, n.mounter.MountPoints)
 			}
 		}
 	})
 }
 
-// drawTree fills a pod's directory with files at random depths in the places that pods have, and returns them with an
-// empty directory.
+// drawTree fills a pod's directory with files at random depths in the directories that pods have, and an empty
+// directory. It returns the paths of both.
 func drawTree(r *rapid.T, t *testing.T, n *node, uid types.UID) []string {
 	places := []string{
 		n.layout.PodVolumes(uid), n.layout.PodVolume(uid, "kubernetes.io~empty-dir", "v"),
@@ -253,7 +255,7 @@ func drawTree(r *rapid.T, t *testing.T, n *node, uid types.UID) []string {
 	return append(files, mkdir(t, rapid.SampledFrom(places[:7]).Draw(r, "place"), "empty"))
 }
 
-// drawMounts makes directories above some of the files mount points, and returns the files below them.
+// drawMounts makes parents of some files mount points, and returns the files below them.
 func drawMounts(r *rapid.T, n *node, files []string) []string {
 	var below []string
 	for _, f := range files {
@@ -276,17 +278,17 @@ func drawMounts(r *rapid.T, n *node, files []string) []string {
 	return below
 }
 
-func TestMountTableSeesEscapedPaths(t *testing.T) {
+func TestMountTableWithEscapedPaths(t *testing.T) {
 	n := newNode(t)
 	n.layout = pathsBelow(filepath.Join(t.TempDir(), "my root\\dir"))
 	dir := mkdir(t, n.layout.Pod("uid"), "plugins", "x")
 	n.mounter.MountPoints = []mount.MountPoint{{Path: strings.NewReplacer(" ", `\040`, `\`, `\134`).Replace(dir)}}
-	if err := clean(t, n); err != nil || !exists(dir) {
-		t.Errorf("got %v, directory is there: %t", err, exists(dir))
+	if err := cleanUp(t, n); err != nil || !exists(dir) {
+		t.Errorf("got %v, directory exists: %t", err, exists(dir))
 	}
 }
 
-func TestMountTableSeesThroughALinkToTheRoot(t *testing.T) {
+func TestMountTableWithASymbolicLinkToTheRoot(t *testing.T) {
 	n := newNode(t)
 	target := t.TempDir()
 	link := filepath.Join(t.TempDir(), "kubelet")
@@ -296,7 +298,7 @@ func TestMountTableSeesThroughALinkToTheRoot(t *testing.T) {
 	n.layout = pathsBelow(link)
 	mkdir(t, n.layout.Pod("uid"), "plugins", "x")
 	n.mounter.MountPoints = []mount.MountPoint{{Path: filepath.Join(target, "pods", "uid", "plugins", "x")}}
-	if err := clean(t, n); err != nil || !exists(n.layout.Pod("uid")) {
+	if err := cleanUp(t, n); err != nil || !exists(n.layout.Pod("uid")) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 
 func pathsBelow(root string) paths.Layout { return paths.New(root, filepath.Join(root, "logs")) }
 
-// With the real mounter: bind mounts within one file system, of a directory and of a file, are left alone until they
-// are unmounted.
-func TestRealMountsAreLeftAlone(t *testing.T) {
+// With the real mounter, bind mounts of a directory and of a file in the same file system are kept until they are
+// unmounted.
+func TestRealMountsAreKept(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root; the property test covers the rest")
 	}
@@ -31,7 +31,7 @@ func TestRealMountsAreLeftAlone(t *testing.T) {
 	}
 	t.Cleanup(unmount)
 	if err := syscall.Mount(data, dir, "", syscall.MS_BIND, ""); err != nil {
-		t.Skipf("this machine does not let the test mount: %v", err)
+		t.Skipf("this machine does not permit mounts: %v", err)
 	}
 	if err := syscall.Mount(dataFile, file, "", syscall.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -42,13 +42,13 @@ func TestRealMountsAreLeftAlone(t *testing.T) {
 		t.Errorf("while mounted: %v", err)
 	}
 	if !exists(dataFile) || !exists(file) || !exists(filepath.Join(dir, "file")) {
-		t.Fatal("removed below a mount")
+		t.Fatal("a file below a mount point was removed")
 	}
 	unmount()
 	if err := New(c).CleanUp(context.Background()); err != nil {
 		t.Errorf("after unmounting: %v", err)
 	}
 	if exists(n.layout.Pod("uid")) || !exists(dataFile) {
-		t.Errorf("directory is there: %t, data is there: %t", exists(n.layout.Pod("uid")), exists(dataFile))
+		t.Errorf("directory exists: %t, data exists: %t", exists(n.layout.Pod("uid")), exists(dataFile))
 	}
 }

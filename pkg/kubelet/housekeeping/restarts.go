@@ -16,10 +16,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// restarts gives pods to the workers that are wanted, admitted and unknown to them. That happens when a pod was deleted
-// and made again with the same UID while the workers still had the first one in hand: usual for static pods with a
-// fixed UID, a mistake of somebody's for all others. Admission is not asked again. A pod that admission holds back is
-// not one of them.
+// restarts passes pods to the workers that are configured and admitted, and have no worker. That happens if a pod was
+// deleted and created again with the same UID while its worker still existed: usual for static pods with a fixed UID, a
+// mistake for all others. The pods are not admitted again. Pods that wait for admission are left out.
 type restarts struct {
 	pods    Pods
 	workers Updater
@@ -33,11 +32,11 @@ func restartsOf(c Config) restarts {
 
 func (restarts) Name() string { return "pods to be restarted" }
 
-func (t restarts) Do(ctx context.Context, r *round) error {
+func (t restarts) Run(ctx context.Context, r *round) error {
 	logger := klog.FromContext(ctx)
 	var regular, static int
 	for _, wanted := range t.active.FilterActive(r.pods) {
-		if _, known := r.known[wanted.UID]; known || (t.waiting != nil && t.waiting(wanted.UID)) {
+		if _, known := r.known[wanted.UID]; known || t.waiting(wanted.UID) {
 			continue
 		}
 		logger.V(3).Info(
@@ -62,21 +61,21 @@ func (t restarts) Do(ctx context.Context, r *round) error {
 	return nil
 }
 
-// endedPods takes pods through the rest of their life that are being deleted, have ended, and are unknown to the
-// workers, such as pods that were rejected at admission. Nobody else would let the API server delete them.
-type endedPods struct{ workers Updater }
+// terminatedPods passes pods to the workers that are deleted and in a terminal phase, and have no worker, such as
+// rejected pods, so that the API server can remove them.
+type terminatedPods struct{ workers Updater }
 
-func (endedPods) Name() string { return "ended pods without a worker" }
+func (terminatedPods) Name() string { return "terminated pods without a worker" }
 
-func (t endedPods) Do(ctx context.Context, r *round) error {
-	// What runs is stopped as a runtime orphan first.
+func (t terminatedPods) Run(ctx context.Context, r *round) error {
+	// A running pod is stopped by runtimeOrphans first.
 	running := sets.New[types.UID]()
 	for _, pod := range r.running {
 		running.Insert(pod.ID)
 	}
 	for _, pod := range r.pods {
 		_, known := r.known[pod.UID]
-		if known || running.Has(pod.UID) || !deletedAfterEnd(pod) {
+		if known || running.Has(pod.UID) || !deletedAndTerminal(pod) {
 			continue
 		}
 		klog.FromContext(ctx).V(3).Info("Handling termination and deletion of the pod to pod workers", "pod", klog.KObj(pod),
@@ -86,20 +85,20 @@ func (t endedPods) Do(ctx context.Context, r *round) error {
 	return nil
 }
 
-// deletedAfterEnd excludes pods that have not ended: they may be about to get a worker.
-func deletedAfterEnd(pod *v1.Pod) bool {
+// deletedAndTerminal excludes pods that are not in a terminal phase: the sync loop may be about to start their worker.
+func deletedAndTerminal(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && podutil.IsPodPhaseTerminal(pod.Status.Phase)
 }
 
-// orphanGraceSeconds is what the containers of a pod get to end by themselves whose specification is lost.
+// orphanGraceSeconds is the grace period of a pod without specification.
 const orphanGraceSeconds = 1
 
-// runtimeOrphans stops pods that run and are unknown to the workers. Pods that were known are ended by SyncKnownPods.
+// runtimeOrphans stops running pods without a worker. SyncKnownPods stops those with a worker.
 type runtimeOrphans struct{ workers Updater }
 
 func (runtimeOrphans) Name() string { return "running pods without a specification" }
 
-func (t runtimeOrphans) Do(ctx context.Context, r *round) error {
+func (t runtimeOrphans) Run(ctx context.Context, r *round) error {
 	var orphans []*kubecontainer.Pod
 	for _, pod := range r.running {
 		if _, known := r.known[pod.ID]; known {

@@ -58,10 +58,10 @@ func podsOfEachKind() *sources {
 			fixture.Pod("rejected-by-the-agent"),
 			fixture.Pod("terminated"),
 		},
-		terminated:  []types.UID{"uid-terminated"},
-		terminating: []types.UID{"uid-failed-and-terminating", "uid-terminated"},
-		terminal:    []types.UID{"uid-rejected-by-the-agent"},
-		resized:     "uid-running",
+		terminated:  []types.UID{"terminated"},
+		terminating: []types.UID{"failed-and-terminating", "terminated"},
+		terminal:    []types.UID{"rejected-by-the-agent"},
+		resized:     "running",
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// probes stops the probes of pods that cannot have containers any more.
+// probes stops the probes of pods that cannot have running containers.
 type probes struct{ manager Probes }
 
-func (probes) Name() string { return "probes of ended pods" }
+func (probes) Name() string { return "probes of terminated pods" }
 
-func (t probes) Do(_ context.Context, r *round) error {
+func (t probes) Run(_ context.Context, r *round) error {
 	keep := make(map[types.UID]sets.Empty)
 	for uid := range r.known {
 		if r.mayRun(uid) {
@@ -24,12 +24,12 @@ func (t probes) Do(_ context.Context, r *round) error {
 	return nil
 }
 
-// statuses drops the statuses of pods that are gone from the sources. Mirror pods have statuses of their own.
+// statuses removes the statuses of pods that are not configured any more. Mirror pods have statuses of their own.
 type statuses struct{ manager Statuses }
 
 func (statuses) Name() string { return "orphaned pod statuses" }
 
-func (t statuses) Do(ctx context.Context, r *round) error {
+func (t statuses) Run(ctx context.Context, r *round) error {
 	keep := make(map[types.UID]bool, len(r.pods)+len(r.mirrorPods))
 	for _, pod := range r.pods {
 		keep[pod.UID] = true
@@ -41,12 +41,12 @@ func (t statuses) Do(ctx context.Context, r *round) error {
 	return nil
 }
 
-// allocations drops what was allocated to pods that are gone from the sources.
+// allocations removes the allocations of pods that are not configured any more.
 type allocations struct{ manager Allocations }
 
 func (allocations) Name() string { return "orphaned allocations" }
 
-func (t allocations) Do(_ context.Context, r *round) error {
+func (t allocations) Run(_ context.Context, r *round) error {
 	keep := sets.New[types.UID]()
 	for _, pod := range r.pods {
 		keep.Insert(pod.UID)
@@ -55,21 +55,21 @@ func (t allocations) Do(_ context.Context, r *round) error {
 	return nil
 }
 
-// userNamespaces gives back user IDs.
+// userNamespaces releases user IDs.
 type userNamespaces struct{ manager UserNamespaces }
 
 func (userNamespaces) Name() string { return "orphaned pod user namespace allocations" }
 
-func (t userNamespaces) Do(ctx context.Context, r *round) error {
+func (t userNamespaces) Run(ctx context.Context, r *round) error {
 	return t.manager.CleanupOrphanedPodUsernsAllocations(ctx, r.pods, r.running)
 }
 
-// backOff drops entries of containers that have not failed for long.
+// backOff removes entries of containers that have not failed for long.
 type backOff struct{ entries BackOff }
 
 func (backOff) Name() string { return "container back-off" }
 
-func (t backOff) Do(context.Context, *round) error {
+func (t backOff) Run(context.Context, *round) error {
 	t.entries.GC()
 	return nil
 }
