@@ -23,40 +23,45 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// alphaGates are the alpha features that are a part of the kubelet's own frame.
+// alphaGates enables the alpha features that concern the composition of the kubelet.
 func alphaGates(config *kubeletv1beta1.KubeletConfiguration) {
 	config.FeatureGates = map[string]bool{"PodsAPI": true, "EventedPLEG": true}
 }
 
-// TestAlphaGates switches alpha features on: the runtime tells the kubelet of events, and the kubelet tells programs on the node of pods.
+// TestAlphaGates enables alpha features: the kubelet receives events of the runtime, and serves the pods API to
+// programs on the node.
 func TestAlphaGates(t *testing.T) {
 	s := newSpace(t)
 	s.restartKubelet(alphaGates)
-	connection, err := grpc.NewClient("unix://"+filepath.Join(node.Layout().KubeletRoot(), "pods-api", "pods-api.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	socket := filepath.Join(node.Layout().KubeletRoot(), "pods-api", "pods-api.sock")
+	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	t.Cleanup(func() { _ = connection.Close() })
 	api := podsapi.NewPodsClient(connection)
 	watched := s.watchPods(api)
-	s.eventually(podTimeout, func(context.Context) error { return watched.has("", podsapi.EventType_INITIAL_SYNC_COMPLETE) })
+	s.eventually(podTimeout, func(context.Context) error {
+		return watched.has("", podsapi.EventType_INITIAL_SYNC_COMPLETE)
+	})
 
 	pod := s.ready(kit.IdlePod("pod"))
-	s.must(s.toldOf(api, pod))
+	s.must(s.reportsPod(api, pod))
 	pod = s.crash(pod)
 	s.succeeded(kit.Pod("done", "true"))
 	s.remove(pod)
 	s.eventually(podTimeout, func(context.Context) error {
-		return errors.Join(watched.has(pod.UID, podsapi.EventType_ADDED), watched.has(pod.UID, podsapi.EventType_MODIFIED), watched.has(pod.UID, podsapi.EventType_DELETED))
+		return errors.Join(watched.has(pod.UID, podsapi.EventType_ADDED),
+			watched.has(pod.UID, podsapi.EventType_MODIFIED), watched.has(pod.UID, podsapi.EventType_DELETED))
 	})
 	if _, err := api.GetPod(s.ctx, &podsapi.GetPodRequest{PodUID: string(pod.UID)}); status.Code(err) != codes.NotFound {
-		t.Errorf("when asked for a pod that is gone, the kubelet says %v", err)
+		t.Errorf("getting a deleted pod returned %v, want NotFound", err)
 	}
 	if got := s.mustMetric("kubelet_evented_pleg_connection_success_count"); got < 1 {
-		t.Errorf("the kubelet was connected to the runtime's events %v times", got)
+		t.Errorf("the kubelet connected to the runtime's events %v times, want once at least", got)
 	}
 }
 
-// toldOf asks for the pod in both ways.
-func (s *space) toldOf(api podsapi.PodsClient, pod *v1.Pod) error {
+// reportsPod is nil if the API returns the pod by UID and in its list.
+func (s *space) reportsPod(api podsapi.PodsClient, pod *v1.Pod) error {
 	got, err := api.GetPod(s.ctx, &podsapi.GetPodRequest{PodUID: string(pod.UID)})
 	if err != nil {
 		return err
@@ -67,21 +72,21 @@ func (s *space) toldOf(api podsapi.PodsClient, pod *v1.Pod) error {
 	}
 	var names []string
 	for _, data := range append(list.Pods, got.Pod) {
-		var told v1.Pod
-		if err := told.Unmarshal(data); err != nil {
+		var decoded v1.Pod
+		if err := decoded.Unmarshal(data); err != nil {
 			return err
 		}
-		if told.UID == pod.UID {
-			names = append(names, told.Name)
+		if decoded.UID == pod.UID {
+			names = append(names, decoded.Name)
 		}
 	}
 	if !slices.Equal(names, []string{pod.Name, pod.Name}) {
-		return fmt.Errorf("the kubelet tells of the pods %v, want %s when listed and when asked for it", names, pod.Name)
+		return fmt.Errorf("the list and the get request returned the pods %v, want %s twice", names, pod.Name)
 	}
 	return nil
 }
 
-// watchedPods are the events that the kubelet has told, by pod.
+// watchedPods are the events that a watch has received, by pod.
 type watchedPods struct {
 	mu     sync.Mutex
 	events map[types.UID][]podsapi.EventType
@@ -92,7 +97,7 @@ func (s *space) watchPods(api podsapi.PodsClient) *watchedPods {
 	stream, err := api.WatchPods(s.ctx, &podsapi.WatchPodsRequest{})
 	s.must(err)
 	watched := &watchedPods{events: map[types.UID][]podsapi.EventType{}}
-	// It ends with the test, or with the kubelet.
+	// Recv fails when the test or the kubelet ends.
 	go func() {
 		for {
 			event, err := stream.Recv()
@@ -107,7 +112,7 @@ func (s *space) watchPods(api podsapi.PodsClient) *watchedPods {
 
 func (w *watchedPods) add(event *podsapi.WatchPodsEvent) {
 	var pod v1.Pod
-	// The event that ends the first list has no pod.
+	// The event at the end of the first list has no pod.
 	_ = pod.Unmarshal(event.Pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +123,7 @@ func (w *watchedPods) has(pod types.UID, event podsapi.EventType) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Contains(w.events[pod], event) {
-		return fmt.Errorf("the kubelet told of pod %q the events %v, want %v among them", pod, w.events[pod], event)
+		return fmt.Errorf("the events of pod %q are %v, want %v among them", pod, w.events[pod], event)
 	}
 	return nil
 }

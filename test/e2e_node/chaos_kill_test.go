@@ -14,13 +14,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
-// startupGrace is how long after its start a kubelet may end because the
-// runtime was away.
+// startupGrace is how long after its start a kubelet may exit because the runtime does not run.
 const startupGrace = 30 * time.Second
 
-// kill ends kubelet, runtime or both, and starts them again: the runtime first,
-// as no kubelet starts without one.
-func (r *rampage) kill(ctx context.Context, action chaos.Action) string {
+// kill kills kubelet, runtime or both, and starts them again: the runtime first, since no kubelet starts without one.
+func (r *chaosRun) kill(ctx context.Context, action chaos.Action) string {
 	r.supervise()
 	processes.Lock()
 	defer processes.Unlock()
@@ -52,40 +50,40 @@ func (r *rampage) kill(ctx context.Context, action chaos.Action) string {
 	return done
 }
 
-func (r *rampage) reviveKubelet() error {
+func (r *chaosRun) reviveKubelet() error {
 	r.kubeletFrom = time.Now()
 	return node.ReviveKubelet()
 }
 
-// supervise starts a kubelet again that ended, as a service manager would. It
-// must not end by itself, unless it found no runtime when it started. For the
-// goroutine that kills.
-func (r *rampage) supervise() {
+// supervise starts a kubelet again that exited, as a service manager does. A kubelet must not exit unless the runtime
+// did not run when it was started. It may only be called by the goroutine that kills.
+func (r *chaosRun) supervise() {
 	processes.Lock()
 	defer processes.Unlock()
 	alive, err := node.KubeletAlive()
 	if err != nil {
-		r.problem("look for the kubelet: %v", err)
+		r.problem("find the kubelet: %v", err)
 	}
 	if alive || err != nil {
 		return
 	}
 	excused := false
 	for _, outage := range r.ledger.Outages() {
-		excused = excused || outage.Runtime && outage.To.After(r.kubeletFrom) && outage.From.Before(r.kubeletFrom.Add(startupGrace))
+		excused = excused || outage.Runtime && outage.To.After(r.kubeletFrom) &&
+			outage.From.Before(r.kubeletFrom.Add(startupGrace))
 	}
 	if excused {
-		r.count("kubelet gave up without a runtime")
+		r.count("kubelet exited without a runtime")
 	} else {
-		r.problem("the kubelet that was started at %s ended by itself", r.kubeletFrom.Format(time.TimeOnly))
+		r.problem("the kubelet that was started at %s exited", r.kubeletFrom.Format(time.TimeOnly))
 	}
 	if err := r.reviveKubelet(); err != nil {
 		r.problem("start the kubelet again: %v", err)
 	}
 }
 
-// panics are the lines of the kubelet's log, of this run, that tell of a panic.
-func (r *rampage) panics() []string {
+// panics returns the lines of the kubelet's log of this run that report a panic.
+func (r *chaosRun) panics() []string {
 	file, err := os.Open(node.KubeletLog())
 	if err != nil {
 		return []string{err.Error()}

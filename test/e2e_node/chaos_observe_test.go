@@ -23,11 +23,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
-// lookInterval is how often the runtime is asked what runs.
-const lookInterval = 200 * time.Millisecond
+// observeInterval is the time between two observations of the runtime.
+const observeInterval = 200 * time.Millisecond
 
 // observe watches the API and the runtime until the context ends.
-func (r *rampage) observe(ctx context.Context) *sync.WaitGroup {
+func (r *chaosRun) observe(ctx context.Context) *sync.WaitGroup {
 	r.s.t.Helper()
 	list, err := r.pods().List(ctx, metav1.ListOptions{})
 	r.s.must(err)
@@ -45,11 +45,11 @@ func (r *rampage) observe(ctx context.Context) *sync.WaitGroup {
 	return &all
 }
 
-func (r *rampage) watchAPI(ctx context.Context, events watch.Interface) {
+func (r *chaosRun) watchAPI(ctx context.Context, events watch.Interface) {
 	for event := range events.ResultChan() {
 		pod, ok := event.Object.(*v1.Pod)
 		if !ok {
-			r.problem("the watch of pods says %v: %v", event.Type, event.Object)
+			r.problem("the watch of pods returned %v: %v", event.Type, event.Object)
 			continue
 		}
 		r.phases.See(pod, time.Now())
@@ -63,23 +63,22 @@ func (r *rampage) watchAPI(ctx context.Context, events watch.Interface) {
 	}
 }
 
-func (r *rampage) watchRuntime(ctx context.Context, runtime internalapi.RuntimeService) {
-	// Without a log: the client would tell of each look that fails.
+func (r *chaosRun) watchRuntime(ctx context.Context, runtime internalapi.RuntimeService) {
+	// Without a log: the client logs each request that fails.
 	ctx = klog.NewContext(ctx, klog.Logger{})
-	ticker := time.NewTicker(lookInterval)
+	ticker := time.NewTicker(observeInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		// A look that fails shows a runtime that was killed; the next one tells
-		// when what ended meanwhile did.
-		if err := r.look(ctx, runtime); err != nil && ctx.Err() == nil {
-			r.count("looks at the runtime that failed")
+		// A request fails while the runtime does not run. The next observation shows when containers ended meanwhile.
+		if err := r.observeOnce(ctx, runtime); err != nil && ctx.Err() == nil {
+			r.count("observations of the runtime that failed")
 		}
 		<-ticker.C
 	}
 }
 
-// look asks the runtime once for all containers and sandboxes of the test.
-func (r *rampage) look(ctx context.Context, runtime internalapi.RuntimeService) error {
+// observeOnce lists all containers and sandboxes of the test.
+func (r *chaosRun) observeOnce(ctx context.Context, runtime internalapi.RuntimeService) error {
 	began := time.Now()
 	containers, err := runtime.ListContainers(ctx, nil)
 	if err != nil {
@@ -105,10 +104,10 @@ func (r *rampage) look(ctx context.Context, runtime internalapi.RuntimeService) 
 	return nil
 }
 
-func (r *rampage) see(run chaos.Run, began time.Time) {
+func (r *chaosRun) see(run chaos.Run, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runs.See(run, began, r.phases.Over)
+	r.runs.See(run, began, r.phases.Ended)
 }
 
 func runOf(id string, labels map[string]string) chaos.Run {
@@ -122,8 +121,10 @@ func runOf(id string, labels map[string]string) chaos.Run {
 	}
 }
 
-// detail asks when a container started and ended, as long as that can change.
-func (r *rampage) detail(ctx context.Context, runtime internalapi.RuntimeService, container *runtimeapi.Container) chaos.Run {
+// detail adds when a container started and ended, as long as that can change.
+func (r *chaosRun) detail(
+	ctx context.Context, runtime internalapi.RuntimeService, container *runtimeapi.Container,
+) chaos.Run {
 	run := runOf(container.Id, container.Labels)
 	run.Running = container.State == runtimeapi.ContainerState_CONTAINER_RUNNING
 	run.Started = time.Unix(0, container.CreatedAt)
@@ -136,7 +137,7 @@ func (r *rampage) detail(ctx context.Context, runtime internalapi.RuntimeService
 	if known && (run.Running == before.Running || !before.Finished.IsZero()) {
 		return run
 	}
-	// One that was removed meanwhile keeps what is known of it.
+	// The details of one that was removed meanwhile stay as they are.
 	if status, err := runtime.ContainerStatus(ctx, container.Id, false); err == nil {
 		if at := status.Status.StartedAt; at > 0 {
 			run.Started = time.Unix(0, at)
@@ -148,8 +149,8 @@ func (r *rampage) detail(ctx context.Context, runtime internalapi.RuntimeService
 	return run
 }
 
-// lives reads what the containers and hooks wrote.
-func (r *rampage) lives() ([]chaos.Life, error) {
+// instances reads what the containers and hooks wrote.
+func (r *chaosRun) instances() ([]chaos.Instance, error) {
 	files, err := filepath.Glob(filepath.Join(r.notes, chaos.NotesFile("*")))
 	if err != nil {
 		return nil, err
@@ -162,11 +163,11 @@ func (r *rampage) lives() ([]chaos.Life, error) {
 		}
 		all.Write(data)
 	}
-	return chaos.Lives(all.String())
+	return chaos.Instances(all.String())
 }
 
-// neverRestarted tells which pods run each container once.
-func (r *rampage) neverRestarted() func(uid string) bool {
+// neverRestarted returns a function that is true for pods with restart policy Never.
+func (r *chaosRun) neverRestarted() func(uid string) bool {
 	never := map[string]bool{}
 	for _, asked := range r.ledger.Expected() {
 		never[asked.UID] = asked.Shape.Restart == v1.RestartPolicyNever

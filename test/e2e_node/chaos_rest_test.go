@@ -22,19 +22,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// tellInterval is how often the test tells what it waits for.
-const tellInterval = 20 * time.Second
+// progressInterval is the time between two log lines about what the test waits for.
+const progressInterval = 20 * time.Second
 
-// rest waits until the check holds, and records what is missing if it never
-// does.
-func (r *rampage) rest(what string, check func(context.Context) error) {
+// rest waits until check returns nil, and records its last error if it never does.
+func (r *chaosRun) rest(what string, check func(context.Context) error) {
 	began := time.Now()
-	told := began
+	logged := began
 	err := kit.Poll(r.s.ctx, restTimeout, func(ctx context.Context) error {
 		r.supervise()
 		err := check(ctx)
-		if err != nil && time.Since(told) > tellInterval {
-			told = time.Now()
+		if err != nil && time.Since(logged) > progressInterval {
+			logged = time.Now()
 			r.s.t.Logf("%9v not yet: %v", r.since(), err)
 		}
 		return err
@@ -46,8 +45,8 @@ func (r *rampage) rest(what string, check func(context.Context) error) {
 	r.s.t.Logf("%9v %s, after %v", r.since(), what, time.Since(began).Round(100*time.Millisecond))
 }
 
-// settled is nil if every pod is as was asked for and nothing else is there.
-func (r *rampage) settled(ctx context.Context) error {
+// settled is nil if every pod is as requested and nothing else is left on the node.
+func (r *chaosRun) settled(ctx context.Context) error {
 	list, err := r.pods().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -78,8 +77,7 @@ func (r *rampage) settled(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// plain is the error without a mark of hopelessness: what is wrong now with one
-// pod is told together with all that is wrong with the others.
+// plain returns the error without the mark of kit.Hopeless, so that it can be joined with those of other pods.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -87,8 +85,8 @@ func plain(err error) error {
 	return errors.New(err.Error())
 }
 
-// found looks for everything that pods have on the node.
-func (r *rampage) found(ctx context.Context) (chaos.Found, error) {
+// found lists everything that pods have on the node.
+func (r *chaosRun) found(ctx context.Context) (chaos.Found, error) {
 	var found chaos.Found
 	var errs [5]error
 	found.Running, found.Strays, errs[0] = running(ctx)
@@ -99,7 +97,7 @@ func (r *rampage) found(ctx context.Context) (chaos.Found, error) {
 	return found, errors.Join(errs[:]...)
 }
 
-// running asks the CRI, and containerd beside it.
+// running lists what runs according to the CRI, and the tasks of containerd that the CRI does not know.
 func running(ctx context.Context) (byPod map[string][]string, strays []string, err error) {
 	runtime, err := node.Runtime(ctx)
 	if err != nil {
@@ -122,7 +120,8 @@ func running(ctx context.Context) (byPod map[string][]string, strays []string, e
 	var known []string
 	for _, container := range containers {
 		known = append(known, container.Id)
-		if uid := container.Labels[kubetypes.KubernetesPodUIDLabel]; container.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if container.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			uid := container.Labels[kubetypes.KubernetesPodUIDLabel]
 			byPod[uid] = append(byPod[uid], container.Labels[kubetypes.KubernetesContainerNameLabel]+" "+container.Id)
 		}
 	}
@@ -155,7 +154,7 @@ func mounts() (map[string][]string, error) {
 	}
 	byPod := map[string][]string{}
 	for _, point := range points {
-		// The root itself is mounted too, and belongs to no pod.
+		// The root directory itself is a mount that belongs to no pod.
 		if uid := chaos.UIDOfPath(node.Layout().KubeletRoot(), point); uid != "" {
 			byPod[uid] = append(byPod[uid], point)
 		}
@@ -177,14 +176,14 @@ func folders() (map[string][]string, error) {
 	return byPod, nil
 }
 
-// workers asks the kubelet for which pods it works.
+// workers lists the pod workers of the kubelet.
 func workers(ctx context.Context) (map[string][]string, error) {
 	code, body, err := node.KubeletGet(ctx, "/debug/pods", true)
 	if err != nil {
 		return nil, err
 	}
 	if code != http.StatusOK {
-		return nil, fmt.Errorf("the kubelet shows no pod workers: code %d: %.200s", code, body)
+		return nil, fmt.Errorf("get the pod workers: code %d: %.200s", code, body)
 	}
 	var listing struct {
 		Workers []struct{ Namespace, Name, UID, Phase, WaitsFor string }
@@ -194,11 +193,12 @@ func workers(ctx context.Context) (map[string][]string, error) {
 		return nil, fmt.Errorf("decode pod workers: %w", err)
 	}
 	if listing.Omitted > 0 {
-		return nil, fmt.Errorf("the kubelet leaves out %d pod workers", listing.Omitted)
+		return nil, fmt.Errorf("the kubelet omits %d pod workers", listing.Omitted)
 	}
 	byPod := map[string][]string{}
 	for _, w := range listing.Workers {
-		byPod[w.UID] = append(byPod[w.UID], fmt.Sprintf("%s/%s %s, waits for %q", w.Namespace, w.Name, w.Phase, w.WaitsFor))
+		text := fmt.Sprintf("%s/%s %s, waits for %q", w.Namespace, w.Name, w.Phase, w.WaitsFor)
+		byPod[w.UID] = append(byPod[w.UID], text)
 	}
 	return byPod, nil
 }

@@ -20,32 +20,31 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
-// How much the chaos test does. PLIMSOLL_CHAOS_TIME is the time that it takes
-// without the end, in which all comes to rest; PLIMSOLL_CHAOS_SEED repeats a run.
+// The size of the chaos test. PLIMSOLL_CHAOS_TIME is the time of the actions, after which the test waits until all pods
+// are as requested. PLIMSOLL_CHAOS_SEED repeats a run.
 const (
 	chaosPods   = 24
 	chaosStatic = 6
 	chaosTime   = 2 * time.Minute
-	// restTimeout is how long everything may take to come to rest: the longest
-	// termination that is left, a kubelet that was just killed, its back-offs.
+	// restTimeout is how long that may take: the longest termination that is left, a kubelet that was just killed, its
+	// back-offs.
 	restTimeout = 4 * time.Minute
 )
 
-// TestChaos does everything at once to 30 pods, and kills kubelet and runtime
-// under them. What it must never see and what must be left of it is told by
-// package chaos.
+// TestChaos creates, deletes and evicts 30 pods at random, and kills kubelet and runtime meanwhile. Package chaos
+// checks the observations and the result.
 func TestChaos(t *testing.T) {
 	seed, config := chaosSettings(t)
 	again := fmt.Sprintf("PLIMSOLL_CHAOS_SEED=%d PLIMSOLL_CHAOS_TIME=%v", seed, config.Time)
 	t.Logf("%s repeats this run", again)
-	r := newRampage(t)
+	r := newChaosRun(t)
 	actions := chaos.Plan(seed, config)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := r.observe(ctx)
 	r.run(ctx, actions)
-	t.Logf("everything was asked for after %v; waiting for rest", r.since())
-	r.rest("everything is as the API server asked", r.settled)
+	t.Logf("all actions were executed after %v; waiting for the pods", r.since())
+	r.rest("every pod is as requested", r.settled)
 	r.clear(ctx)
 	r.rest("nothing is left", r.settled)
 	cancel()
@@ -70,15 +69,15 @@ func chaosSettings(t *testing.T) (seed uint64, config chaos.Config) {
 	return seed, config
 }
 
-// rampage is a run of the chaos test.
-type rampage struct {
+// chaosRun is a run of the chaos test.
+type chaosRun struct {
 	s *space
-	// notes is the folder in which containers and hooks leave lines.
+	// notes is the directory into which containers and hooks write.
 	notes  string
 	ledger *chaos.Ledger
 	phases *chaos.Phases
 	began  time.Time
-	// logFrom is where in the kubelet's log this run begins.
+	// logFrom is the offset in the kubelet's log at which this run begins.
 	logFrom int64
 
 	mu     sync.Mutex
@@ -89,13 +88,16 @@ type rampage struct {
 	kubeletFrom time.Time
 }
 
-func newRampage(t *testing.T) *rampage {
+func newChaosRun(t *testing.T) *chaosRun {
 	t.Helper()
-	r := &rampage{notes: t.TempDir(), ledger: chaos.NewLedger(), phases: chaos.NewPhases(), runs: chaos.NewRuns(), counts: map[string]int{}}
+	r := &chaosRun{
+		notes: t.TempDir(), ledger: chaos.NewLedger(), phases: chaos.NewPhases(), runs: chaos.NewRuns(),
+		counts: map[string]int{},
+	}
 	r.s = newSpace(t)
 	r.s.noPressure()
 	r.s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
-		// How soon a full emptyDir is noticed.
+		// The kubelet evicts for a full emptyDir after at most this time.
 		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second}
 		// The default: a change that the kubelet has missed is not soon repaired by the next synchronization.
 		config.SyncFrequency = metav1.Duration{Duration: time.Minute}
@@ -110,26 +112,25 @@ func newRampage(t *testing.T) *rampage {
 }
 
 // since is the time since the run began.
-func (r *rampage) since() time.Duration { return time.Since(r.began).Round(time.Millisecond) }
+func (r *chaosRun) since() time.Duration { return time.Since(r.began).Round(time.Millisecond) }
 
-// problem records and tells what must not be, and goes on.
-func (r *rampage) problem(format string, args ...any) {
+// problem records and logs a violation. The test goes on.
+func (r *chaosRun) problem(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := fmt.Sprintf("at %v: ", r.since()) + fmt.Sprintf(format, args...)
-	r.s.t.Logf("wrong %s", text)
+	r.s.t.Logf("violation %s", text)
 	r.wrong = append(r.wrong, text)
 }
 
-func (r *rampage) count(what string) {
+func (r *chaosRun) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[what]++
 }
 
-// run does what is planned: one goroutine for the API, one for the processes of
-// the node.
-func (r *rampage) run(ctx context.Context, actions []chaos.Action) {
+// run executes the actions: one goroutine those on pods, another one those on processes of the node.
+func (r *chaosRun) run(ctx context.Context, actions []chaos.Action) {
 	kills, asks := []chaos.Action{}, []chaos.Action{}
 	for _, action := range actions {
 		if action.Kind.Kills() {
@@ -144,9 +145,8 @@ func (r *rampage) run(ctx context.Context, actions []chaos.Action) {
 	lanes.Wait()
 }
 
-// inOrder does each action at its time, or as soon after it as the one before
-// is done, and tells what came of it.
-func (r *rampage) inOrder(ctx context.Context, actions []chaos.Action, do func(context.Context, chaos.Action) string) {
+// inOrder executes each action at its time, or as soon after it as the previous one has ended, and logs its outcome.
+func (r *chaosRun) inOrder(ctx context.Context, actions []chaos.Action, do func(context.Context, chaos.Action) string) {
 	for _, action := range actions {
 		if !pause(ctx, action.At-time.Since(r.began)) {
 			return
@@ -158,7 +158,7 @@ func (r *rampage) inOrder(ctx context.Context, actions []chaos.Action, do func(c
 	}
 }
 
-// pause waits, and says whether it may go on.
+// pause waits for d. It returns false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -170,16 +170,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// verdict fails the test for everything that was ever wrong, and tells what was
-// done.
-func (r *rampage) verdict(again string) {
-	wrong := append(r.wrong, r.phases.Wrong()...)
-	wrong = append(wrong, r.runs.Wrong()...)
-	lives, err := r.lives()
+// verdict fails the test for every violation, and logs the number of actions by outcome.
+func (r *chaosRun) verdict(again string) {
+	wrong := append(r.wrong, r.phases.Violations()...)
+	wrong = append(wrong, r.runs.Violations()...)
+	instances, err := r.instances()
 	if err != nil {
 		wrong = append(wrong, err.Error())
 	}
-	wrong = append(wrong, chaos.JudgeLives(lives, r.neverRestarted(), r.ledger.Outages())...)
+	wrong = append(wrong, chaos.JudgeInstances(instances, r.neverRestarted(), r.ledger.Outages())...)
 	wrong = append(wrong, r.panics()...)
 	for _, text := range wrong {
 		r.s.t.Error(text)
@@ -189,6 +188,8 @@ func (r *rampage) verdict(again string) {
 		counts = append(counts, fmt.Sprintf("%s: %d", what, n))
 	}
 	slices.Sort(counts)
-	r.s.t.Logf("%s: %d pods, %d containers and sandboxes, %d lives noted, %d hooks called again after a crash, %d outages; %s", again,
-		len(r.ledger.Expected()), r.runs.Count(), len(lives), chaos.Repeated(lives), len(r.ledger.Outages()), strings.Join(counts, ", "))
+	r.s.t.Logf("%s: %d pods, %d containers and sandboxes, notes of %d containers, "+
+		"%d hooks called again after a crash, %d outages; %s",
+		again, len(r.ledger.Expected()), r.runs.Count(), len(instances), chaos.Repeated(instances),
+		len(r.ledger.Outages()), strings.Join(counts, ", "))
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// ended is a check for a pod that came to that final phase.
+// ended is a check for a pod in that phase.
 func ended(phase v1.PodPhase) func(*v1.Pod) error { return kit.InPhase(phase) }
 
-// endedFor is a check for a pod that failed for that reason of its own.
+// endedFor is a check for a Failed pod whose status has that reason.
 func endedFor(reason string) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if pod.Status.Phase == v1.PodFailed && pod.Status.Reason == reason {
@@ -27,8 +27,7 @@ func endedFor(reason string) func(*v1.Pod) error {
 	}
 }
 
-// restarted is a check for a pod whose first container was restarted at least
-// count times.
+// restarted is a check for a pod whose first container was restarted at least count times.
 func restarted(count int32) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if statuses := pod.Status.ContainerStatuses; len(statuses) > 0 && statuses[0].RestartCount >= count {
@@ -38,10 +37,12 @@ func restarted(count int32) func(*v1.Pod) error {
 	}
 }
 
-// container finds the status of a container of any kind by its name.
+// container returns the status of a container of any kind by its name.
 func container(pod *v1.Pod, name string) (v1.ContainerStatus, error) {
 	status := pod.Status
-	for _, list := range [][]v1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{
+		status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses,
+	} {
 		for _, container := range list {
 			if container.Name == name {
 				return container, nil
@@ -51,10 +52,11 @@ func container(pod *v1.Pod, name string) (v1.ContainerStatus, error) {
 	return v1.ContainerStatus{}, fmt.Errorf("pod %s has no status of container %s", pod.Name, name)
 }
 
-// hasEvent is nil if there is an event about the object called name with that
-// reason and a message that contains text.
+// hasEvent is nil if there is an event about the object called name with that reason and a message that contains text.
 func (s *space) hasEvent(ctx context.Context, name, reason, text string) error {
-	events, err := s.client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
+	events, err := s.client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.name=" + name + ",reason=" + reason,
+	})
 	if err != nil {
 		return err
 	}
@@ -63,11 +65,11 @@ func (s *space) hasEvent(ctx context.Context, name, reason, text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no event %s about %s that says %q among %d of that reason", reason, name, text, len(events.Items))
+	return fmt.Errorf("no event %s about %s contains %q, of %d with that reason", reason, name, text, len(events.Items))
 }
 
-// fingerprint of the pods of a namespace: what changes when a container is
-// restarted or a pod replaced, and nothing else.
+// fingerprint returns, for each pod of the namespace by name, a text that changes when a container is restarted or the
+// pod is replaced, and only then.
 func (s *space) fingerprint() map[string]string {
 	s.t.Helper()
 	pods, err := s.client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
@@ -84,7 +86,7 @@ func (s *space) fingerprint() map[string]string {
 	return prints
 }
 
-// sameAs is nil if the pods are those of before, untouched and Ready.
+// sameAs is nil if no pod or container of before was replaced or restarted, and all are Ready.
 func (s *space) sameAs(before map[string]string) error {
 	now := s.fingerprint()
 	var errs []error

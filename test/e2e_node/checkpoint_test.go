@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestContainerCheckpointEndpoint asks the kubelet to write containers to disk. What it refuses, it refuses by the codes and in the words
-// of the upstream kubelet. Whether a container that runs can be written depends on a program, CRIU, that the runtime wants: what the
-// runtime says about that is passed on.
+// TestContainerCheckpointEndpoint requests checkpoints of containers. Errors have the codes and the texts of the stock
+// kubelet. Whether a running container can be checkpointed depends on CRIU, which the runtime calls: its error is
+// returned.
 func TestContainerCheckpointEndpoint(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("pod")
@@ -29,13 +29,17 @@ func TestContainerCheckpointEndpoint(t *testing.T) {
 
 	path := "/checkpoint/" + s.name + "/"
 	s.answers(http.MethodGet, path+"pod/main", http.StatusMethodNotAllowed, "405: Method Not Allowed")
-	s.answers(http.MethodPost, path+"nobody/main", http.StatusNotFound, "pod does not exist")
+	s.answers(http.MethodPost, path+"missing/main", http.StatusNotFound, "pod does not exist")
 	s.answers(http.MethodPost, path+"pod/other", http.StatusNotFound, "container other does not exist")
-	s.answers(http.MethodPost, path+"pod/main?timeout=soon", http.StatusNotFound, "cannot parse value of timeout parameter")
-	s.answers(http.MethodPost, path+"pod/first", http.StatusInternalServerError, "checkpointing of "+s.name+"/pod/first failed (container first not found)")
-	s.answers(http.MethodPost, path+"waiting/main", http.StatusInternalServerError, "checkpointing of "+s.name+"/waiting/main failed (container main not found)")
-	if code, _, err := node.KubeletAsk(s.ctx, http.MethodPost, path+"pod/main", false); err != nil || code != http.StatusUnauthorized {
-		t.Errorf("a stranger is answered %d, %v, want 401", code, err)
+	s.answers(http.MethodPost, path+"pod/main?timeout=soon", http.StatusNotFound,
+		"cannot parse value of timeout parameter")
+	s.answers(http.MethodPost, path+"pod/first", http.StatusInternalServerError,
+		"checkpointing of "+s.name+"/pod/first failed (container first not found)")
+	s.answers(http.MethodPost, path+"waiting/main", http.StatusInternalServerError,
+		"checkpointing of "+s.name+"/waiting/main failed (container main not found)")
+	code, _, err := node.KubeletAsk(s.ctx, http.MethodPost, path+"pod/main", false)
+	if err != nil || code != http.StatusUnauthorized {
+		t.Errorf("a request without credentials returned %d, %v, want 401", code, err)
 	}
 
 	code, body, err := node.KubeletAsk(s.ctx, http.MethodPost, path+"pod/main", true)
@@ -45,31 +49,31 @@ func TestContainerCheckpointEndpoint(t *testing.T) {
 		s.wasWritten(body)
 	case http.StatusInternalServerError:
 		if want := "checkpointing of " + s.name + "/pod/main failed (rpc error: "; !strings.HasPrefix(string(body), want) {
-			t.Errorf("the runtime could not write the container; the answer is %q, want %q at its beginning", body, want)
+			t.Errorf("the error of the runtime is returned as %q, want the prefix %q", body, want)
 		}
 	default:
-		t.Errorf("the answer is %d: %s", code, body)
+		t.Errorf("the request returned %d: %s", code, body)
 	}
 	s.must(kit.Ready(s.get("pod")))
 }
 
-// answers checks what the kubelet answers to someone whom it trusts.
+// answers checks the kubelet's response to an authorized request.
 func (s *space) answers(method, path string, code int, text string) {
 	s.t.Helper()
 	got, body, err := node.KubeletAsk(s.ctx, method, path, true)
 	s.must(err)
 	if got != code || strings.TrimSpace(string(body)) != text {
-		s.t.Errorf("%s %s is answered %d %q, want %d %q", method, path, got, body, code, text)
+		s.t.Errorf("%s %s returned %d %q, want %d %q", method, path, got, body, code, text)
 	}
 }
 
-// wasWritten checks that the archives are there that the answer names, and removes them.
+// wasWritten checks that the archive exists that the response names, and removes it.
 func (s *space) wasWritten(answer []byte) {
 	s.t.Helper()
 	var written struct{ Items []string }
 	s.must(json.Unmarshal(answer, &written))
 	if len(written.Items) != 1 {
-		s.t.Errorf("the answer names %v, want one archive", written.Items)
+		s.t.Errorf("the response names %v, want one archive", written.Items)
 	}
 	for _, file := range written.Items {
 		s.must(os.Remove(file))

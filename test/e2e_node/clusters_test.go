@@ -19,7 +19,7 @@ const (
 	// smallDisks has file systems of its own for images and for the kubelet. The names of the files of its tests begin
 	// with disk_, so that these tests follow each other and share one cluster.
 	smallDisks
-	// noCluster is what runs after a cluster could not be started.
+	// noCluster is the state after a cluster could not be started.
 	noCluster
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 func fieldEnv(name, path string) v1.EnvVar {
-	return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: path}}}
+	return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: kit.FieldRef(path)}}
 }
 
 func TestEnvironmentFromEverySource(t *testing.T) {
@@ -25,12 +25,16 @@ func TestEnvironmentFromEverySource(t *testing.T) {
 	main := &pod.Spec.Containers[0]
 	main.Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
 	main.EnvFrom = []v1.EnvFromSource{
-		{Prefix: "P_", ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}},
-		{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "missing"}, Optional: new(true)}},
+		{Prefix: "P_", ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: kit.NamedObject("settings")}},
+		{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: kit.NamedObject("missing"), Optional: new(true)}},
 	}
 	main.Env = []v1.EnvVar{
-		{Name: "COLOR", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}, Key: "COLOR"}}},
-		{Name: "WORD", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: "login"}, Key: "PASSWORD"}}},
+		{Name: "COLOR", ValueFrom: &v1.EnvVarSource{
+			ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: kit.NamedObject("settings"), Key: "COLOR"},
+		}},
+		{Name: "WORD", ValueFrom: &v1.EnvVarSource{
+			SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: kit.NamedObject("login"), Key: "PASSWORD"},
+		}},
 		fieldEnv("NAME", "metadata.name"),
 		fieldEnv("HOST_IP", "status.hostIP"),
 		{Name: "CPUS", ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.cpu"}}},
@@ -40,11 +44,11 @@ func TestEnvironmentFromEverySource(t *testing.T) {
 	s.expectLog(created, "red 9 sesame env "+created.Status.HostIP+" 2 red-env-$(NAME) . 10.46.0.1")
 }
 
-func TestMissingSecretKeyHoldsTheContainer(t *testing.T) {
+func TestContainerWaitsForAMissingSecretKey(t *testing.T) {
 	s := parallelSpace(t)
-	pod := kit.Pod("wants", "true")
+	pod := kit.Pod("waits", "true")
 	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "WORD", ValueFrom: &v1.EnvVarSource{
-		SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: "late"}, Key: "word"},
+		SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: kit.NamedObject("late"), Key: "word"},
 	}}}
 	created := s.wait(s.create(pod), podTimeout, waitingFor("CreateContainerConfigError"))
 	s.secret("late", map[string]string{"word": "now"})
@@ -59,7 +63,10 @@ func TestHostsFileAndNames(t *testing.T) {
 	created := s.succeeded(pod)
 	log := s.logs(created)
 	fqdn := "custom.group." + s.name + ".svc.cluster.local"
-	for _, want := range []string{"custom\n" + fqdn + "\n", "# Kubernetes-managed hosts file.", created.Status.PodIP + "\t" + fqdn + "\tcustom", "192.0.2.1\talias.example.com"} {
+	for _, want := range []string{
+		"custom\n" + fqdn + "\n", "# Kubernetes-managed hosts file.", created.Status.PodIP + "\t" + fqdn + "\tcustom",
+		"192.0.2.1\talias.example.com",
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is not in:\n%s", want, log)
 		}
@@ -70,7 +77,10 @@ func TestDNSConfig(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.Pod("dns", "cat /etc/resolv.conf")
 	pod.Spec.DNSPolicy = v1.DNSNone
-	pod.Spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}, Searches: []string{"example.com"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}}
+	pod.Spec.DNSConfig = &v1.PodDNSConfig{
+		Nameservers: []string{"192.0.2.53"}, Searches: []string{"example.com"},
+		Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}},
+	}
 	s.expect("resolv.conf", s.logs(s.succeeded(pod)), "search example.com\nnameserver 192.0.2.53\noptions ndots:2")
 }
 
@@ -84,7 +94,8 @@ func TestHostNetwork(t *testing.T) {
 
 func TestSecurityContext(t *testing.T) {
 	s := parallelSpace(t)
-	pod := kit.Pod("secure", "id -u; touch /x 2>/dev/null || echo read-only; grep CapEff /proc/self/status | cut -f2; grep NoNewPrivs /proc/self/status | cut -f2")
+	pod := kit.Pod("secure", "id -u; touch /x 2>/dev/null || echo read-only; "+
+		"grep CapEff /proc/self/status | cut -f2; grep NoNewPrivs /proc/self/status | cut -f2")
 	pod.Spec.Containers[0].SecurityContext = &v1.SecurityContext{
 		RunAsUser:                new(int64(1234)),
 		ReadOnlyRootFilesystem:   new(true),
@@ -105,7 +116,7 @@ func TestResourceLimitsReachTheKernel(t *testing.T) {
 	status, err := container(created, "main")
 	s.must(err)
 	if ended := status.State.Terminated; ended == nil || ended.Reason != "OOMKilled" || ended.ExitCode != 137 {
-		t.Errorf("a container that took more than its limit: %s", kit.Describe(created))
+		t.Errorf("a container that used more than its limit: %s", kit.Describe(created))
 	}
 }
 
@@ -115,7 +126,8 @@ func TestTerminationMessage(t *testing.T) {
 	created := s.wait(s.create(pod), podTimeout, ended(v1.PodFailed))
 	status, err := container(created, "main")
 	s.must(err)
-	if ended := status.State.Terminated; ended == nil || ended.Message != "farewell" || ended.ExitCode != 4 || ended.Reason != "Error" {
+	ended := status.State.Terminated
+	if ended == nil || ended.Message != "farewell" || ended.ExitCode != 4 || ended.Reason != "Error" {
 		t.Errorf("status is %s", kit.Describe(created))
 	}
 }
@@ -137,6 +149,6 @@ func TestServedOnTheNodeAddress(t *testing.T) {
 	}
 	metrics := s.kubectl("get", "--raw", "/api/v1/nodes/"+cluster.NodeName+"/proxy/metrics")
 	if !strings.Contains(metrics, "kubelet_running_pods") {
-		t.Error("metrics do not tell how many pods run")
+		t.Error("the metrics lack kubelet_running_pods")
 	}
 }

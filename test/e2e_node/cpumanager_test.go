@@ -22,8 +22,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// exclusiveCPUs gives guaranteed pods with whole CPUs CPUs of their own. Half a CPU is reserved, which keeps a whole one, CPU 0, from
-// pods that want such, and leaves the other half of it to the rest.
+// exclusiveCPUs gives Guaranteed pods that request whole CPUs exclusive CPUs. Half a CPU is reserved: CPU 0 is never
+// exclusive, and the other half of it belongs to the shared pool.
 func exclusiveCPUs(config *kubeletv1beta1.KubeletConfiguration) {
 	config.CPUManagerPolicy = "static"
 	config.CPUManagerReconcilePeriod = metav1.Duration{Duration: time.Second}
@@ -36,12 +36,13 @@ func (s *space) withExclusiveCPUs() {
 	s.withPolicies(exclusiveCPUs)
 }
 
-// withPolicies restarts the kubelet with other policies of the CPU or the memory manager; the first configuration comes back when the
-// test ends. Both refuse the checkpoints of the other, as stock does: the node counts as drained.
+// withPolicies restarts the kubelet with other policies of the CPU or the memory manager until the test ends. A manager
+// rejects the checkpoint of another policy, as stock's does, so the checkpoints are removed: the node counts as
+// drained.
 func (s *space) withPolicies(tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	restart := func(ctx context.Context, tune func(*kubeletv1beta1.KubeletConfiguration)) error {
-		return errors.Join(node.StopKubelet(ctx), forgetPolicies(), node.StartKubelet(ctx, tune))
+		return errors.Join(node.StopKubelet(ctx), removePolicyCheckpoints(), node.StartKubelet(ctx, tune))
 	}
 	s.must(restart(s.ctx, tune))
 	s.t.Cleanup(func() {
@@ -51,7 +52,7 @@ func (s *space) withPolicies(tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	})
 }
 
-func forgetPolicies() error {
+func removePolicyCheckpoints() error {
 	var errs []error
 	for _, name := range []string{"cpu_manager_state", memoryState} {
 		if err := os.Remove(filepath.Join(node.Layout().KubeletRoot(), name)); !errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func forgetPolicies() error {
 	return errors.Join(errs...)
 }
 
-// guaranteed is a pod with one CPU of its own.
+// guaranteed is a pod with one exclusive CPU.
 func guaranteed(name string) *v1.Pod {
 	pod := kit.IdlePod(name)
 	all := kit.Resources("1", "32Mi")
@@ -75,7 +76,7 @@ func (s *space) cpusOf(pod *v1.Pod) string {
 	return s.sh(pod, "awk '/^Cpus_allowed_list/ {print $2}' /proc/self/status")
 }
 
-// runsOn waits until the pod may use those CPUs: the pool of the others is put right by a loop.
+// runsOn waits until the pod may use exactly those CPUs. A loop of the kubelet updates the pods of the shared pool.
 func (s *space) runsOn(pod *v1.Pod, cpus string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
@@ -86,20 +87,20 @@ func (s *space) runsOn(pod *v1.Pod, cpus string) {
 	})
 }
 
-// ownsCPU waits until the PodResources API says that the pod has that CPU for itself.
+// ownsCPU waits until the PodResources API reports that the CPU is exclusive to the pod.
 func (s *space) ownsCPU(pod string, cpu int64) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		got, err := s.podResources(ctx, pod)
 		if err == nil && !slices.Equal(got.CpuIds, []int64{cpu}) {
-			err = fmt.Errorf("%s owns the CPUs %v, want %d", pod, got.CpuIds, cpu)
+			err = fmt.Errorf("%s has the exclusive CPUs %v, want %d", pod, got.CpuIds, cpu)
 		}
 		return err
 	})
 }
 
-// TestExclusiveCPUSurvivesRestarts gives a pod a CPU of its own. It keeps it when the kubelet is restarted, crashes, or is the upstream
-// one, and the others keep off.
+// TestExclusiveCPUSurvivesRestarts gives a pod an exclusive CPU. The pod keeps it, and no other pod uses it, when the
+// kubelet is restarted, crashes, or is replaced by the stock kubelet.
 func TestExclusiveCPUSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
 	s.withExclusiveCPUs()
@@ -107,7 +108,7 @@ func TestExclusiveCPUSurvivesRestarts(t *testing.T) {
 	cpu := s.cpusOf(owner)
 	var number int64
 	if _, err := fmt.Sscan(cpu, &number); err != nil || number == 0 {
-		t.Fatalf("the pod with a CPU of its own may use %s", cpu)
+		t.Fatalf("the pod with an exclusive CPU may use %s", cpu)
 	}
 	s.ownsCPU("owner", number)
 	shared := s.sharedWithout(number)

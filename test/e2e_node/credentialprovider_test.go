@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,12 +23,13 @@ import (
 )
 
 const (
-	// pullAudience is for whom tokens are that the provider gets, pullRole the annotation of service accounts that it wants.
+	// pullAudience is the audience of the tokens for the provider, pullRole the annotation that it requires of service
+	// accounts.
 	pullAudience = "registry"
 	pullRole     = "plimsoll.example/role"
 )
 
-// providerConfig names the provider that is to be asked for images of a registry.
+// providerConfig configures the provider for images of a registry.
 const providerConfig = `apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
 providers:
@@ -44,17 +44,18 @@ providers:
     requiredServiceAccountAnnotationKeys: [` + pullRole + `]
 `
 
-// provider keeps what it is asked, and gives the same answer to all.
+// provider stores each request and returns the same response to all.
 const provider = `#!/bin/sh
 cat > %[1]s/request.$$ && mv %[1]s/request.$$ %[1]s/request.$$.json && cat <<'END'
-{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Image","cacheDuration":"0s",
-"auth":{%[2]q:{"username":%[3]q,"password":%[4]q}}}
+{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse",
+"cacheKeyType":"Image","cacheDuration":"0s","auth":{%[2]q:{"username":%[3]q,"password":%[4]q}}}
 END
 `
 
-// TestImageOfAPrivateRegistry pulls an image that wants a password. A pod gets it by the service account that the provider takes, or by a
-// secret; one that has neither does not, though the image is on the node by then. Who may have the image is remembered by a kubelet that
-// is started after a crash, and by the upstream one, when the registry is away.
+// TestImageOfAPrivateRegistry pulls an image that requires a password. A pod may use it with a service account that the
+// provider accepts, or with a secret; a pod with neither may not, although the image is on the node by then. A kubelet
+// that is started after a crash, and the stock kubelet, know from records who may use the image when the registry is
+// down.
 func TestImageOfAPrivateRegistry(t *testing.T) {
 	s := newSpace(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
@@ -63,15 +64,15 @@ func TestImageOfAPrivateRegistry(t *testing.T) {
 	puller := s.serviceAccount("puller")
 
 	owner := s.ready(podOf(registry, "owner", puller.Name))
-	s.askedOnce(requests, registry, owner)
+	s.oneRequestFor(requests, registry, owner)
 	account := kubeletv1beta1.ImagePullServiceAccount{Namespace: s.name, Name: puller.Name, UID: string(puller.UID)}
-	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, nil)
+	s.pullRecordIs(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, nil)
 	s.wait(s.create(podOf(registry, "stranger", "default")), podTimeout, waitingFor("ErrImagePull", "ImagePullBackOff"))
 	s.loginSecret(registry)
 	member := podOf(registry, "member", "default")
 	member.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "login"}}
 	s.ready(member)
-	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
+	s.pullRecordIs(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
 
 	registry.Close()
 	own := node.Kubelet()
@@ -90,11 +91,11 @@ func TestImageOfAPrivateRegistry(t *testing.T) {
 		stranger.Spec.Containers[0].ImagePullPolicy = v1.PullNever
 		s.wait(s.create(stranger), podTimeout, waitingFor("ErrImageNeverPull"))
 	}
-	s.mayHave(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
+	s.pullRecordIs(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
 }
 
-// withCredentialProvider restarts the kubelet with a provider of passwords for the registry; without it, it comes back when the test ends.
-// The folder is where the provider keeps what it was asked.
+// withCredentialProvider restarts the kubelet with a credential provider for the registry until the test ends. It
+// returns the directory in which the provider stores requests.
 func (s *space) withCredentialProvider(registry *privateRegistry) string {
 	s.t.Helper()
 	programs, requests, config := s.t.TempDir(), s.t.TempDir(), filepath.Join(s.t.TempDir(), "providers.yaml")
@@ -102,10 +103,12 @@ func (s *space) withCredentialProvider(registry *privateRegistry) string {
 	script := fmt.Appendf(nil, provider, requests, registry.host(), registryUser, registryPassword)
 	s.must(os.WriteFile(filepath.Join(programs, "provider"), script, 0o755))
 	s.must(node.StopKubelet(s.ctx))
-	node.SetKubeletArgs([]string{"--image-credential-provider-config=" + config, "--image-credential-provider-bin-dir=" + programs})
+	node.SetKubeletArgs([]string{
+		"--image-credential-provider-config=" + config, "--image-credential-provider-bin-dir=" + programs,
+	})
 	s.t.Cleanup(func() {
 		node.SetKubeletArgs(nil)
-		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+		if err := restoreKubelet(); err != nil {
 			s.t.Error(err)
 		}
 	})
@@ -113,7 +116,7 @@ func (s *space) withCredentialProvider(registry *privateRegistry) string {
 	return requests
 }
 
-// serviceAccount makes a service account that the provider takes.
+// serviceAccount creates a service account that the provider accepts.
 func (s *space) serviceAccount(name string) *v1.ServiceAccount {
 	s.t.Helper()
 	account, err := s.client.CoreV1().ServiceAccounts(s.name).Create(s.ctx, &v1.ServiceAccount{
@@ -123,17 +126,19 @@ func (s *space) serviceAccount(name string) *v1.ServiceAccount {
 	return account
 }
 
-// loginSecret makes a secret called login with the password of the registry.
+// loginSecret creates a secret called login with the password of the registry.
 func (s *space) loginSecret(registry *privateRegistry) {
 	s.t.Helper()
 	login := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, registry.host(), registryUser, registryPassword)
 	_, err := s.client.CoreV1().Secrets(s.name).Create(s.ctx, &v1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login"}, Type: v1.SecretTypeDockerConfigJson, StringData: map[string]string{v1.DockerConfigJsonKey: login},
+		ObjectMeta: metav1.ObjectMeta{Name: "login"}, Type: v1.SecretTypeDockerConfigJson,
+		StringData: map[string]string{v1.DockerConfigJsonKey: login},
 	}, metav1.CreateOptions{})
 	s.must(err)
 }
 
-// podOf is a pod of the registry's image. A kubelet may only ask for tokens for those for whom the pod has one, which it therefore mounts.
+// podOf is a pod of the registry's image. A kubelet may request tokens only for an audience of which the pod mounts a
+// token.
 func podOf(registry *privateRegistry, name, account string) *v1.Pod {
 	pod := kit.IdlePod(name)
 	pod.Spec.ServiceAccountName = account
@@ -145,21 +150,23 @@ func podOf(registry *privateRegistry, name, account string) *v1.Pod {
 	return pod
 }
 
-// askedOnce checks what the provider was asked, for the pod.
-func (s *space) askedOnce(requests string, registry *privateRegistry, pod *v1.Pod) {
+// oneRequestFor checks that the provider has received one request, and that it is for the pod.
+func (s *space) oneRequestFor(requests string, registry *privateRegistry, pod *v1.Pod) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(requests, "*.json"))
 	s.must(err)
 	if len(files) != 1 {
-		s.t.Fatalf("the provider was asked %d times, want once", len(files))
+		s.t.Fatalf("the provider received %d requests, want one", len(files))
 	}
 	data, err := os.ReadFile(files[0])
 	s.must(err)
 	var request credentialapi.CredentialProviderRequest
 	s.must(json.Unmarshal(data, &request))
-	s.expect("kind of request", request.APIVersion+" "+request.Kind, "credentialprovider.kubelet.k8s.io/v1 CredentialProviderRequest")
-	s.expect("image that a password is wanted for", request.Image, registry.repository())
-	s.expect("annotations of the service account", fmt.Sprint(request.ServiceAccountAnnotations), "map["+pullRole+":sailor]")
+	s.expect("kind of request", request.APIVersion+" "+request.Kind,
+		"credentialprovider.kubelet.k8s.io/v1 CredentialProviderRequest")
+	s.expect("image of the request", request.Image, registry.repository())
+	s.expect("annotations of the service account", fmt.Sprint(request.ServiceAccountAnnotations),
+		"map["+pullRole+":sailor]")
 
 	parts := strings.Split(request.ServiceAccountToken, ".")
 	if len(parts) != 3 {
@@ -180,8 +187,10 @@ func (s *space) askedOnce(requests string, registry *privateRegistry, pod *v1.Po
 	s.expect("pod of the token", token.Kubernetes.Pod.UID, string(pod.UID))
 }
 
-// mayHave checks that those may have the registry's image, by the kubelet's record of it.
-func (s *space) mayHave(registry *privateRegistry, accounts []kubeletv1beta1.ImagePullServiceAccount, secrets []string) {
+// pullRecordIs checks which service accounts and secrets may use the registry's image, by the kubelet's record of it.
+func (s *space) pullRecordIs(
+	registry *privateRegistry, accounts []kubeletv1beta1.ImagePullServiceAccount, secrets []string,
+) {
 	s.t.Helper()
 	var found []kubeletv1beta1.ImagePullCredentials
 	for _, record := range s.pullRecords() {
@@ -199,12 +208,13 @@ func (s *space) mayHave(registry *privateRegistry, accounts []kubeletv1beta1.Ima
 			s.t.Errorf("the record has the secret %+v, want one of %s, with its UID and a hash", secret, s.name)
 		}
 	}
-	if !slices.Equal(found[0].KubernetesServiceAccounts, accounts) || !slices.Equal(names, secrets) || found[0].NodePodsAccessible {
-		s.t.Errorf("the image is for %+v, want the service accounts %v and the secrets %v", found[0], accounts, secrets)
+	if !slices.Equal(found[0].KubernetesServiceAccounts, accounts) || !slices.Equal(names, secrets) ||
+		found[0].NodePodsAccessible {
+		s.t.Errorf("the record is %+v, want the service accounts %v and the secrets %v", found[0], accounts, secrets)
 	}
 }
 
-// pullRecords are the kubelet's records of the images that it has pulled.
+// pullRecords returns the kubelet's records of the images that it has pulled.
 func (s *space) pullRecords() []kubeletv1beta1.ImagePulledRecord {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(node.Layout().KubeletRoot(), "image_manager", "pulled", "sha256-*"))

@@ -23,10 +23,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// thing is the extended resource of the tests' device plugin.
-const thing v1.ResourceName = "plimsoll.example/thing"
+// deviceResource is the extended resource of the tests' device plugin.
+const deviceResource v1.ResourceName = "plimsoll.example/device"
 
-// devicePlugin offers devices that are nothing but names: a container finds those that it was given in its variable THINGS.
+// devicePlugin offers devices that are only names: the environment variable DEVICES of a container lists those
+// allocated to it.
 type devicePlugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	devices []*pluginapi.Device
@@ -34,7 +35,7 @@ type devicePlugin struct {
 	server  *grpc.Server
 }
 
-// startDevicePlugin makes the devices known to the kubelet. The plugin goes with the test.
+// startDevicePlugin registers the devices with the kubelet. The plugin stops when the test ends.
 func (s *space) startDevicePlugin(names ...string) *devicePlugin {
 	s.t.Helper()
 	plugin := &devicePlugin{socket: filepath.Join(pluginapi.DevicePluginPath, s.name+".sock")}
@@ -46,10 +47,12 @@ func (s *space) startDevicePlugin(names ...string) *devicePlugin {
 	return plugin
 }
 
-// register serves anew and tells the kubelet, as a plugin does at its start and whenever the kubelet was restarted. A kubelet that starts
-// empties the folder of sockets, so this is repeated as a whole.
+// register listens and registers with the kubelet, as a plugin does at its start and whenever the kubelet was
+// restarted. Both are repeated until they succeed: a kubelet that starts removes the sockets.
 func (p *devicePlugin) register(ctx context.Context) error {
-	return kit.Poll(ctx, time.Minute, func(ctx context.Context) error { return errors.Join(p.serve(), p.tellKubelet(ctx)) })
+	return kit.Poll(ctx, time.Minute, func(ctx context.Context) error {
+		return errors.Join(p.serve(), p.registerOnce(ctx))
+	})
 }
 
 func (p *devicePlugin) serve() error {
@@ -65,16 +68,17 @@ func (p *devicePlugin) serve() error {
 	return nil
 }
 
-func (p *devicePlugin) tellKubelet(ctx context.Context) error {
+func (p *devicePlugin) registerOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	connection, err := grpc.NewClient("unix://"+pluginapi.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	credentials := grpc.WithTransportCredentials(insecure.NewCredentials())
+	connection, err := grpc.NewClient("unix://"+pluginapi.KubeletSocket, credentials)
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
 	_, err = pluginapi.NewRegistrationClient(connection).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: filepath.Base(p.socket), ResourceName: string(thing),
+		Version: pluginapi.Version, Endpoint: filepath.Base(p.socket), ResourceName: string(deviceResource),
 	})
 	return err
 }
@@ -86,13 +90,17 @@ func (p *devicePlugin) stop() {
 	_ = os.Remove(p.socket)
 }
 
-// GetDevicePluginOptions asks for nothing special.
-func (p *devicePlugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+// GetDevicePluginOptions returns the defaults.
+func (p *devicePlugin) GetDevicePluginOptions(
+	context.Context, *pluginapi.Empty,
+) (*pluginapi.DevicePluginOptions, error) {
 	return &pluginapi.DevicePluginOptions{}, nil
 }
 
 // ListAndWatch lists the devices once: they never change.
-func (p *devicePlugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+func (p *devicePlugin) ListAndWatch(
+	_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse],
+) error {
 	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: p.devices}); err != nil {
 		return err
 	}
@@ -100,40 +108,42 @@ func (p *devicePlugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStream
 	return nil
 }
 
-// Allocate names the devices of each container.
-func (p *devicePlugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
-	answer := &pluginapi.AllocateResponse{}
+// Allocate sets the environment variable of each container.
+func (p *devicePlugin) Allocate(
+	_ context.Context, request *pluginapi.AllocateRequest,
+) (*pluginapi.AllocateResponse, error) {
+	response := &pluginapi.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
-		answer.ContainerResponses = append(answer.ContainerResponses, &pluginapi.ContainerAllocateResponse{
-			Envs: map[string]string{"THINGS": strings.Join(container.DevicesIds, ",")},
+		response.ContainerResponses = append(response.ContainerResponses, &pluginapi.ContainerAllocateResponse{
+			Envs: map[string]string{"DEVICES": strings.Join(container.DevicesIds, ",")},
 		})
 	}
-	return answer, nil
+	return response, nil
 }
 
-// things waits until the node offers that many.
-func (s *space) things(count int64) {
+// allocatableDevices waits until the Node's status has that many allocatable devices.
+func (s *space) allocatableDevices(count int64) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		got, err := kit.Node(ctx, s.client)
 		if err != nil {
 			return err
 		}
-		if offered := got.Status.Allocatable[thing]; offered.Value() != count {
-			return fmt.Errorf("the node offers %d of %s, want %d", offered.Value(), thing, count)
+		if allocatable := got.Status.Allocatable[deviceResource]; allocatable.Value() != count {
+			return fmt.Errorf("%d of %s are allocatable, want %d", allocatable.Value(), deviceResource, count)
 		}
 		return nil
 	})
 }
 
-func podWithThing(name string) *v1.Pod {
+func podWithDevice(name string) *v1.Pod {
 	pod := kit.IdlePod(name)
-	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{thing: resource.MustParse("1")}
+	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{deviceResource: resource.MustParse("1")}
 	return pod
 }
 
-// holds waits until the PodResources API says that the pod has that device.
-func (s *space) holds(pod, device string) {
+// hasDevice waits until the PodResources API reports that device for the pod.
+func (s *space) hasDevice(pod, device string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		got, err := s.podResources(ctx, pod)
@@ -141,7 +151,7 @@ func (s *space) holds(pod, device string) {
 			return err
 		}
 		for _, devices := range got.Devices {
-			if devices.ResourceName == string(thing) && slices.Equal(devices.DeviceIds, []string{device}) {
+			if devices.ResourceName == string(deviceResource) && slices.Equal(devices.DeviceIds, []string{device}) {
 				return nil
 			}
 		}
@@ -149,40 +159,41 @@ func (s *space) holds(pod, device string) {
 	})
 }
 
-// other is the name of the two that is not one.
-func other(one string) string { return map[string]string{"left": "right", "right": "left"}[one] }
+// otherDevice returns the name of the other one of the two devices, "" if one is neither.
+func otherDevice(one string) string { return map[string]string{"left": "right", "right": "left"}[one] }
 
-// TestDevicesSurviveRestarts gives devices to pods and restarts the kubelet, in order and by a crash: who has one keeps it, also while
-// the plugin has not come back, and nobody else gets it.
+// TestDevicesSurviveRestarts allocates devices to pods, restarts the kubelet and kills it. A pod keeps its device, also
+// before the plugin has registered again, and no other pod gets it.
 func TestDevicesSurviveRestarts(t *testing.T) {
 	s := newSpace(t)
 	plugin := s.startDevicePlugin("left", "right")
-	s.things(2)
-	first := s.ready(podWithThing("first"))
-	device := s.sh(first, "echo $THINGS")
-	if other(device) == "" {
-		t.Fatalf("the pod was given %q", device)
+	s.allocatableDevices(2)
+	first := s.ready(podWithDevice("first"))
+	device := s.sh(first, "echo $DEVICES")
+	if otherDevice(device) == "" {
+		t.Fatalf("the pod has the device %q", device)
 	}
-	s.holds("first", device)
+	s.hasDevice("first", device)
 	before := s.fingerprint()
 	for _, stop := range []func(context.Context) error{node.StopKubelet, node.KillKubelet} {
 		s.must(stop(s.ctx))
 		s.must(node.StartKubelet(s.ctx, nil))
-		s.holds("first", device) // before the plugin is back
+		s.hasDevice("first", device) // before the plugin has registered again
 		s.must(s.sameAs(before))
 		s.must(plugin.register(s.ctx))
-		s.things(2)
+		s.allocatableDevices(2)
 		s.must(s.sameAs(before))
 	}
 
-	second := s.ready(podWithThing("second"))
-	s.expect("device of the second pod", s.sh(second, "echo $THINGS"), other(device))
-	third := s.wait(s.create(kit.Bound(podWithThing("third"))), podTimeout, ended(v1.PodFailed))
-	if third.Status.Reason == "" || len(third.Status.ContainerStatuses) > 0 && third.Status.ContainerStatuses[0].ContainerID != "" {
+	second := s.ready(podWithDevice("second"))
+	s.expect("device of the second pod", s.sh(second, "echo $DEVICES"), otherDevice(device))
+	third := s.wait(s.create(kit.Bound(podWithDevice("third"))), podTimeout, ended(v1.PodFailed))
+	statuses := third.Status.ContainerStatuses
+	if third.Status.Reason == "" || len(statuses) > 0 && statuses[0].ContainerID != "" {
 		t.Errorf("a third pod for two devices: %s", kit.Describe(third))
 	}
 	s.remove(first)
-	s.expect("device that was given back", s.sh(s.ready(podWithThing("fourth")), "echo $THINGS"), device)
+	s.expect("device that was freed", s.sh(s.ready(podWithDevice("fourth")), "echo $DEVICES"), device)
 }
 
 // TestDevicesOfAPluginThatIsGone ends a device plugin. The node no longer offers its devices, and the pods that have
@@ -190,11 +201,11 @@ func TestDevicesSurviveRestarts(t *testing.T) {
 func TestDevicesOfAPluginThatIsGone(t *testing.T) {
 	s := parallelSpace(t)
 	plugin := s.startDevicePlugin("left", "right")
-	s.things(2)
-	s.ready(podWithThing("owner"))
+	s.allocatableDevices(2)
+	s.ready(podWithDevice("owner"))
 	before := s.fingerprint()
 	plugin.stop()
-	s.things(0)
+	s.allocatableDevices(0)
 	s.must(s.sameAs(before))
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		pod, err := s.podResources(ctx, "owner")
@@ -204,5 +215,5 @@ func TestDevicesOfAPluginThatIsGone(t *testing.T) {
 		return err
 	})
 	s.must(plugin.register(s.ctx))
-	s.things(2)
+	s.allocatableDevices(2)
 }

@@ -45,7 +45,7 @@ func TestFullImageDisk(t *testing.T) {
 	watch := s.watch(func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, true) })
 	evicted := s.wait(writer, slowTimeout, endedFor("Evicted"))
 	if lost := watch(); lost != nil {
-		t.Errorf("the pressure was lifted before it was over: %v", lost)
+		t.Errorf("the condition or the taint was removed too early: %v", lost)
 	}
 	want := "The node was low on resource: ephemeral-storage. Threshold quantity: 300Mi"
 	if !strings.HasPrefix(evicted.Status.Message, want) {

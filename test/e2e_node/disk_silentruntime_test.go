@@ -11,16 +11,16 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestDiskPressureIsSeenWhileTheRuntimeHangs fills the node's disk while containerd does not answer. DiskPressure becomes
-// True all the same, an event reports that the runtime is silent, and no pod is evicted: what each uses on the disk is not
-// known. DiskPressure becomes False when containerd answers again how full the disk of images is.
+// TestDiskPressureIsSeenWhileTheRuntimeHangs fills the node's disk while containerd does not answer. DiskPressure
+// becomes True all the same, an event reports that the runtime is silent, and no pod is evicted: what each uses on the
+// disk is not known. DiskPressure becomes False when containerd answers again how full the disk of images is.
 func TestDiskPressureIsSeenWhileTheRuntimeHangs(t *testing.T) {
 	s := spaceOnSmallDisks(t)
 	s.ready(kit.IdlePodThat("neighbour", ""))
 	before, begin := s.fingerprint(), time.Now()
 	containerd, err := node.ContainerdPID()
 	s.must(err)
-	goOn := s.halt(containerd)
+	resume := s.halt(containerd)
 
 	ballast := s.fill(node.Layout().KubeletRoot(), s.availableToVolumes()-nodeThreshold/2)
 	s.eventually(time.Minute, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, true) })
@@ -28,7 +28,7 @@ func TestDiskPressureIsSeenWhileTheRuntimeHangs(t *testing.T) {
 		return s.nodeEvent(ctx, begin, "EvictionRuntimeSilent", "no pod is evicted for file systems")
 	})
 	s.must(os.Remove(ballast))
-	goOn()
+	resume()
 	s.eventually(time.Minute, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, false) })
 	s.ready(kit.IdlePodThat("newcomer", ""))
 	s.must(s.sameAs(before))

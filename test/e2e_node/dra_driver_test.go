@@ -26,26 +26,27 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 )
 
-// draDriver offers devices that are nothing but names to whoever claims them: a container finds those of its claim in its variable
-// CLAIMED, which the runtime reads from a file that the driver writes when it prepares the claim.
+// draDriver offers devices that are only names. The environment variable CLAIMED of a container has those of its claim;
+// the runtime reads it from a file that the driver writes when it prepares the claim.
 type draDriver struct {
 	draapi.UnimplementedDRAPluginServer
 	registrationapi.UnimplementedRegistrationServer
 	client kubernetes.Interface
-	// name is that of the driver, of the class of its devices, and of the list of them.
+	// name is that of the driver, of its DeviceClass and of its ResourceSlice.
 	name    string
 	devices []string
 	stop    func()
 
 	mu sync.Mutex
-	// refuses is what the driver says instead of taking claims back.
-	refuses string
-	// registered counts how often the kubelet has taken the driver on, prepared and unprepared how often it has done so by claim.
+	// failure is the error with which the driver fails to unprepare claims; "" for none.
+	failure string
+	// registered counts successful registrations with a kubelet, prepared and unprepared the calls by claim.
 	registered           int
 	prepared, unprepared map[string]int
 }
 
-// newDRADriver makes the class and the devices known to the API server, and the driver to the kubelet. All goes with the test.
+// newDRADriver creates a DeviceClass and a ResourceSlice, and registers the driver with the kubelet, until the test
+// ends.
 func (s *space) newDRADriver(devices ...string) *draDriver {
 	s.t.Helper()
 	driver := &draDriver{
@@ -53,16 +54,18 @@ func (s *space) newDRADriver(devices ...string) *draDriver {
 		prepared: map[string]int{}, unprepared: map[string]int{},
 	}
 	resources := s.client.ResourceV1()
+	selector := &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver.name)}
 	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver.name}, Spec: resourceapi.DeviceClassSpec{
-		Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver.name)}}},
+		Selectors: []resourceapi.DeviceSelector{{CEL: selector}},
 	}}
 	_, err := resources.DeviceClasses().Create(s.ctx, class, metav1.CreateOptions{})
 	s.must(err)
 	s.t.Cleanup(func() {
 		driver.stop()
+		ctx, options := context.Background(), metav1.DeleteOptions{}
 		err := errors.Join(
-			resources.DeviceClasses().Delete(context.Background(), driver.name, metav1.DeleteOptions{}),
-			driver.removeFiles(), ignoreMissing(resources.ResourceSlices().Delete(context.Background(), driver.name, metav1.DeleteOptions{})),
+			resources.DeviceClasses().Delete(ctx, driver.name, options), driver.removeFiles(),
+			ignoreMissing(resources.ResourceSlices().Delete(ctx, driver.name, options)),
 		)
 		if err != nil {
 			s.t.Error(err)
@@ -72,30 +75,30 @@ func (s *space) newDRADriver(devices ...string) *draDriver {
 	return driver
 }
 
-// startDRADriver starts the driver, again after it was stopped, and waits until the kubelet has taken it on.
+// startDRADriver starts the driver and waits until the kubelet has registered it.
 func (s *space) startDRADriver(driver *draDriver) {
 	s.t.Helper()
 	before := driver.count(func() int { return driver.registered })
 	s.must(driver.serve(s.ctx))
-	s.takenOn(driver, before+1)
+	s.registeredTimes(driver, before+1)
 }
 
-// takenOn waits until the kubelets have taken the driver on that often.
-func (s *space) takenOn(driver *draDriver, times int) {
+// registeredTimes waits until the driver was registered that often.
+func (s *space) registeredTimes(driver *draDriver, times int) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
 		if got := driver.count(func() int { return driver.registered }); got < times {
-			return fmt.Errorf("the driver was taken on %d times, want %d", got, times)
+			return fmt.Errorf("the driver was registered %d times, want %d", got, times)
 		}
 		return nil
 	})
 }
 
-// refuse has the driver take no claims back, for that reason; with "" it does again.
-func (d *draDriver) refuse(reason string) {
+// failUnprepare makes the driver fail to unprepare claims with that error; with "" it succeeds again.
+func (d *draDriver) failUnprepare(reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.refuses = reason
+	d.failure = reason
 }
 
 func (d *draDriver) count(what func() int) int {
@@ -108,10 +111,11 @@ func (d *draDriver) socket() string {
 	return filepath.Join(node.Layout().KubeletRoot(), "plugins", d.name, "dra.sock")
 }
 
-// kind is what the driver's devices are called by the runtime.
+// kind is the kind of the driver's devices in the Container Device Interface.
 func (d *draDriver) kind() string { return d.name + "/claimed" }
 
-// serve listens where the kubelet looks for plugins, and keeps the devices published: a kubelet that starts withdraws them.
+// serve listens where the kubelet finds plugins, and keeps the ResourceSlice published: a kubelet that starts deletes
+// it.
 func (d *draDriver) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := grpc.NewServer()
@@ -119,8 +123,9 @@ func (d *draDriver) serve(ctx context.Context) error {
 	d.stop = func() { cancel(); server.Stop(); done.Wait() }
 	draapi.RegisterDRAPluginServer(server, d)
 	registrationapi.RegisterRegistrationServer(server, d)
-	// The second is what the kubelet waits for.
-	for _, socket := range []string{d.socket(), filepath.Join(node.Layout().KubeletRoot(), "plugins_registry", d.name+".sock")} {
+	// The kubelet watches the directory of the second.
+	registry := filepath.Join(node.Layout().KubeletRoot(), "plugins_registry", d.name+".sock")
+	for _, socket := range []string{d.socket(), registry} {
 		if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 			return err
 		}
@@ -139,7 +144,7 @@ func (d *draDriver) publish(ctx context.Context) {
 	for _, name := range d.devices {
 		devices = append(devices, resourceapi.Device{Name: name})
 	}
-	// It exists most of the time; another error is tried again.
+	// It exists already most of the time; after any other error publish is called again.
 	_, _ = d.client.ResourceV1().ResourceSlices().Create(ctx, &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: d.name},
 		Spec: resourceapi.ResourceSliceSpec{
@@ -149,15 +154,18 @@ func (d *draDriver) publish(ctx context.Context) {
 	}, metav1.CreateOptions{})
 }
 
-// GetInfo tells the kubelet whom it has found.
+// GetInfo describes the driver.
 func (d *draDriver) GetInfo(context.Context, *registrationapi.InfoRequest) (*registrationapi.PluginInfo, error) {
 	return &registrationapi.PluginInfo{
-		Type: registrationapi.DRAPlugin, Name: d.name, Endpoint: d.socket(), SupportedVersions: []string{draapi.DRAPluginService},
+		Type: registrationapi.DRAPlugin, Name: d.name, Endpoint: d.socket(),
+		SupportedVersions: []string{draapi.DRAPluginService},
 	}, nil
 }
 
-// NotifyRegistrationStatus counts.
-func (d *draDriver) NotifyRegistrationStatus(_ context.Context, status *registrationapi.RegistrationStatus) (*registrationapi.RegistrationStatusResponse, error) {
+// NotifyRegistrationStatus counts successful registrations.
+func (d *draDriver) NotifyRegistrationStatus(
+	_ context.Context, status *registrationapi.RegistrationStatus,
+) (*registrationapi.RegistrationStatusResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if status.PluginRegistered {
@@ -166,21 +174,23 @@ func (d *draDriver) NotifyRegistrationStatus(_ context.Context, status *registra
 	return &registrationapi.RegistrationStatusResponse{}, nil
 }
 
-// NodePrepareResources describes the devices of each claim to the runtime.
-func (d *draDriver) NodePrepareResources(ctx context.Context, request *draapi.NodePrepareResourcesRequest) (*draapi.NodePrepareResourcesResponse, error) {
+// NodePrepareResources writes the description of each claim's device for the runtime.
+func (d *draDriver) NodePrepareResources(
+	ctx context.Context, request *draapi.NodePrepareResourcesRequest,
+) (*draapi.NodePrepareResourcesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	answer := &draapi.NodePrepareResourcesResponse{Claims: map[string]*draapi.NodePrepareResourceResponse{}}
+	response := &draapi.NodePrepareResourcesResponse{Claims: map[string]*draapi.NodePrepareResourceResponse{}}
 	for _, claim := range request.Claims {
 		d.prepared[claim.Uid]++
 		devices, err := d.prepare(ctx, claim)
 		if err != nil {
-			answer.Claims[claim.Uid] = &draapi.NodePrepareResourceResponse{Error: err.Error()}
+			response.Claims[claim.Uid] = &draapi.NodePrepareResourceResponse{Error: err.Error()}
 			continue
 		}
-		answer.Claims[claim.Uid] = &draapi.NodePrepareResourceResponse{Devices: devices}
+		response.Claims[claim.Uid] = &draapi.NodePrepareResourceResponse{Devices: devices}
 	}
-	return answer, nil
+	return response, nil
 }
 
 func (d *draDriver) prepare(ctx context.Context, claim *draapi.Claim) ([]*draapi.Device, error) {
@@ -189,44 +199,47 @@ func (d *draDriver) prepare(ctx context.Context, claim *draapi.Claim) ([]*draapi
 		return nil, err
 	}
 	if string(got.UID) != claim.Uid || got.Status.Allocation == nil || len(got.Status.Allocation.Devices.Results) != 1 {
-		return nil, fmt.Errorf("claim %s has not one device", claim.Name)
+		return nil, fmt.Errorf("claim %s does not have one device", claim.Name)
 	}
-	given := got.Status.Allocation.Devices.Results[0]
+	allocated := got.Status.Allocation.Devices.Results[0]
 	type object = map[string]any
 	data, err := json.Marshal(object{"cdiVersion": "0.6.0", "kind": d.kind(), "devices": []object{{
-		"name": claim.Uid, "containerEdits": object{"env": []string{"CLAIMED=" + given.Device}},
+		"name": claim.Uid, "containerEdits": object{"env": []string{"CLAIMED=" + allocated.Device}},
 	}}})
 	if err != nil {
 		return nil, err
 	}
 	return []*draapi.Device{{
-		RequestNames: []string{given.Request}, PoolName: given.Pool, DeviceName: given.Device, CdiDeviceIds: []string{d.kind() + "=" + claim.Uid},
+		RequestNames: []string{allocated.Request}, PoolName: allocated.Pool, DeviceName: allocated.Device,
+		CdiDeviceIds: []string{d.kind() + "=" + claim.Uid},
 	}}, os.WriteFile(d.file(claim.Uid), data, 0o644)
 }
 
-// NodeUnprepareResources takes the description back.
-func (d *draDriver) NodeUnprepareResources(_ context.Context, request *draapi.NodeUnprepareResourcesRequest) (*draapi.NodeUnprepareResourcesResponse, error) {
+// NodeUnprepareResources removes the description.
+func (d *draDriver) NodeUnprepareResources(
+	_ context.Context, request *draapi.NodeUnprepareResourcesRequest,
+) (*draapi.NodeUnprepareResourcesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	answer := &draapi.NodeUnprepareResourcesResponse{Claims: map[string]*draapi.NodeUnprepareResourceResponse{}}
+	response := &draapi.NodeUnprepareResourcesResponse{Claims: map[string]*draapi.NodeUnprepareResourceResponse{}}
 	for _, claim := range request.Claims {
 		d.unprepared[claim.Uid]++
-		answer.Claims[claim.Uid] = &draapi.NodeUnprepareResourceResponse{Error: d.refuses}
-		if d.refuses != "" {
+		response.Claims[claim.Uid] = &draapi.NodeUnprepareResourceResponse{Error: d.failure}
+		if d.failure != "" {
 			continue
 		}
 		if err := os.Remove(d.file(claim.Uid)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			answer.Claims[claim.Uid].Error = err.Error()
+			response.Claims[claim.Uid].Error = err.Error()
 		}
 	}
-	return answer, nil
+	return response, nil
 }
 
 func (d *draDriver) file(claim string) string {
 	return filepath.Join(node.Layout().CDI(), d.name+"-"+claim+".json")
 }
 
-// removeFiles removes what is left of claims that were never given back.
+// removeFiles removes the descriptions of claims that were never unprepared.
 func (d *draDriver) removeFiles() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,17 +20,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestClaimedDeviceSurvivesRestarts gives a pod a claimed device. The kubelet crashes, the driver too, and the upstream kubelet takes the
-// node over and gives it back: the pod runs on, and a container of it that is started anew has the same device, though nobody prepares it
-// again.
+// TestClaimedDeviceSurvivesRestarts allocates a claimed device to a pod. The kubelet crashes, the driver stops, and the
+// stock kubelet replaces ours and is replaced. The pod goes on running, and after a restart its container has the same
+// device, although the claim is not prepared again.
 func TestClaimedDeviceSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
 	driver := s.newDRADriver("left", "right")
 	claim := s.claimDevice(driver, "claim")
 	owner := s.ready(podWithClaim("owner", "claim"))
 	device := s.sh(owner, "echo $CLAIMED")
-	if other(device) == "" {
-		t.Fatalf("the pod was given %q", device)
+	if otherDevice(device) == "" {
+		t.Fatalf("the pod has the device %q", device)
 	}
 	s.hasClaimed(driver, "owner", device)
 	s.claimsOnDisk(map[types.UID][]string{claim: {string(owner.UID)}})
@@ -47,42 +48,42 @@ func TestClaimedDeviceSurvivesRestarts(t *testing.T) {
 
 	s.claimDevice(driver, "second-claim")
 	second := s.ready(podWithClaim("second", "second-claim"))
-	s.expect("device of the second pod", s.sh(second, "echo $CLAIMED"), other(device))
+	s.expect("device of the second pod", s.sh(second, "echo $CLAIMED"), otherDevice(device))
 	s.remove(second)
 	s.remove(owner)
 	s.unprepared(driver, claim, 1)
 	s.claimsOnDisk(nil)
 }
 
-// TestClaimIsGivenBackWhenTheDriverIsBack deletes a pod whose driver does not take the claim back, and then goes. The containers end; the
-// pod stays, and its claim is not forgotten, until the driver is back and takes it.
-func TestClaimIsGivenBackWhenTheDriverIsBack(t *testing.T) {
+// TestClaimIsUnpreparedWhenTheDriverReturns deletes a pod whose driver fails to unprepare the claim and then stops. The
+// containers end; the pod and the checkpoint of its claim stay until the driver has unprepared the claim.
+func TestClaimIsUnpreparedWhenTheDriverReturns(t *testing.T) {
 	s := parallelSpace(t)
 	driver := s.newDRADriver("only")
 	claim := s.claimDevice(driver, "claim")
 	pod := s.ready(podWithClaim("owner", "claim"))
 	pid, err := node.ContainerPID(s.ctx, pod.Status.ContainerStatuses[0].ContainerID)
 	s.must(err)
-	driver.refuse("not now")
+	driver.failUnprepare("not now")
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, pod.Name, metav1.DeleteOptions{}))
 	s.unprepared(driver, claim, 1)
 	s.must(gone(pid))
 	driver.stop()
 	s.claimsOnDisk(map[types.UID][]string{claim: {string(pod.UID)}})
 	s.get(pod.Name)
-	driver.refuse("")
+	driver.failUnprepare("")
 	s.startDRADriver(driver)
 	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
 	s.unprepared(driver, claim, 2)
 	s.claimsOnDisk(nil)
 }
 
-// unprepared waits until the driver was told that often to take the claim back.
+// unprepared waits until the driver was called that often to unprepare the claim.
 func (s *space) unprepared(driver *draDriver, claim types.UID, times int) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
 		if got := driver.count(func() int { return driver.unprepared[string(claim)] }); got < times {
-			return fmt.Errorf("the driver was told %d times to take the claim back, want %d", got, times)
+			return fmt.Errorf("the driver was called %d times to unprepare the claim, want %d", got, times)
 		}
 		return nil
 	})
@@ -108,7 +109,7 @@ func podWithClaim(name, claim string) *v1.Pod {
 	return pod
 }
 
-// hasClaimed waits until the PodResources API says that the pod has that device by its claim.
+// hasClaimed waits until the PodResources API reports that device by the pod's claim.
 func (s *space) hasClaimed(driver *draDriver, pod, device string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
@@ -117,9 +118,11 @@ func (s *space) hasClaimed(driver *draDriver, pod, device string) {
 			return err
 		}
 		for _, entry := range got.DynamicResources {
-			resources := entry.ClaimResources
-			if entry.ClaimNamespace == s.name && entry.ClaimName == "claim" && len(resources) == 1 && resources[0].DriverName == driver.name &&
-				resources[0].DeviceName == device && len(resources[0].CdiDevices) == 1 {
+			if entry.ClaimNamespace != s.name || entry.ClaimName != "claim" || len(entry.ClaimResources) != 1 {
+				continue
+			}
+			got := entry.ClaimResources[0]
+			if got.DriverName == driver.name && got.DeviceName == device && len(got.CdiDevices) == 1 {
 				return nil
 			}
 		}
@@ -127,7 +130,7 @@ func (s *space) hasClaimed(driver *draDriver, pod, device string) {
 	})
 }
 
-// claimsOnDisk waits until the kubelet's checkpoint has those claims, by their UIDs, for pods of those UIDs, and no others.
+// claimsOnDisk waits until the kubelet's checkpoint has exactly those claims, by their UIDs, for pods of those UIDs.
 func (s *space) claimsOnDisk(want map[types.UID][]string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
@@ -152,9 +155,9 @@ func (s *space) claimsOnDisk(want map[types.UID][]string) {
 			return fmt.Errorf("the checkpoint has %d claims, want %d: %s", len(content.ClaimInfoStateList), len(want), data)
 		}
 		for _, claim := range content.ClaimInfoStateList {
-			pods := want[claim.ClaimUID]
-			if len(pods) != len(claim.PodUIDs) || slices.ContainsFunc(pods, func(pod string) bool { _, has := claim.PodUIDs[pod]; return !has }) {
-				return fmt.Errorf("the checkpoint has claim %s for the pods %v, want %v", claim.ClaimUID, claim.PodUIDs, pods)
+			pods := slices.Sorted(slices.Values(want[claim.ClaimUID]))
+			if got := slices.Sorted(maps.Keys(claim.PodUIDs)); !slices.Equal(got, pods) {
+				return fmt.Errorf("the checkpoint has claim %s for the pods %v, want %v", claim.ClaimUID, got, pods)
 			}
 		}
 		return nil

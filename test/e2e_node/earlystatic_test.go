@@ -12,10 +12,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestStaticPodMovedAwayAndBackWithoutTheAPIServer moves the manifest of a static pod away and back, as a restore
-// of etcd does, while the API server is stopped and the kubelet has just been restarted, so that the kubelet has
-// never reached the API server. The pod stops, and runs again all the same: it may be what the API server waits
-// for. Stock does not stop it at all before it has reached the API server.
+// TestStaticPodMovedAwayAndBackWithoutTheAPIServer removes the manifest of a static pod and writes it again, as a
+// restore of etcd does, while the API server is stopped. The kubelet was restarted meanwhile and has never reached the
+// API server. The pod stops and is started again all the same: the API server may depend on it. Stock does not stop it
+// before it has reached the API server.
 func TestStaticPodMovedAwayAndBackWithoutTheAPIServer(t *testing.T) {
 	s := newSpace(t)
 	etcd := kit.IdlePod("etcd")
@@ -31,7 +31,7 @@ func TestStaticPodMovedAwayAndBackWithoutTheAPIServer(t *testing.T) {
 	s.must(node.StopAPIServer(s.ctx))
 	s.must(node.KillKubelet(s.ctx))
 	s.must(node.ReviveKubelet())
-	// A kubelet that restarts the container has read the manifest.
+	// A kubelet that has restarted the container has read the manifest.
 	s.restartContainerOf("etcd")
 
 	s.must(os.Remove(s.manifestFile("etcd")))

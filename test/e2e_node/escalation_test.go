@@ -21,8 +21,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// tellLog shows what the kubelet wrote about the pod if the test fails.
-func (s *space) tellLog(pod *v1.Pod) {
+// showLogIfFailed logs the kubelet's log lines about the pod if the test fails.
+func (s *space) showLogIfFailed(pod *v1.Pod) {
 	s.t.Cleanup(func() {
 		if !s.t.Failed() {
 			return
@@ -39,14 +39,14 @@ func (s *space) tellLog(pod *v1.Pod) {
 	})
 }
 
-// quickPod is an idle pod that has two seconds to end.
+// quickPod is an idle pod with a grace period of two seconds.
 func quickPod(name string) *v1.Pod {
 	pod := kit.IdlePod(name)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(2))
 	return pod
 }
 
-// mainPID is the first process of the pod's container, as the machine sees it.
+// mainPID is the PID of the first process of the pod's container on the machine.
 func (s *space) mainPID(pod *v1.Pod) int {
 	s.t.Helper()
 	pid, err := node.ContainerPID(s.ctx, pod.Status.ContainerStatuses[0].ContainerID)
@@ -59,7 +59,7 @@ func (s *space) delete(pod *v1.Pod) {
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, pod.Name, metav1.DeleteOptions{}))
 }
 
-// stat are the fields of /proc/<pid>/stat after the name: state, parent, …
+// stat returns the fields of /proc/<pid>/stat after the name: state, parent, …
 func stat(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -72,7 +72,7 @@ func stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// dead is nil for a process that has ended, also while its parent has not noticed.
+// dead is nil for a process that has ended, also if its parent has not waited for it.
 func dead(pid int) error {
 	fields, err := stat(pid)
 	switch {
@@ -86,7 +86,7 @@ func dead(pid int) error {
 	return fmt.Errorf("process %d is in state %s", pid, fields[0])
 }
 
-// shimOf finds the runtime's helper of a container: the parent of its first process. It must be one of this cluster's.
+// shimOf returns the PID of the shim of a container, the parent of its first process. It must belong to this cluster.
 func (s *space) shimOf(pid int) int {
 	s.t.Helper()
 	fields, err := stat(pid)
@@ -97,25 +97,25 @@ func (s *space) shimOf(pid int) int {
 	s.must(err)
 	line := strings.Split(string(args), "\x00")
 	if !strings.HasPrefix(filepath.Base(line[0]), "containerd-shim") || !slices.Contains(line, node.Layout().Socket()) {
-		s.t.Fatalf("process %d, the parent of container process %d, is no shim of this cluster: %q", shim, pid, line)
+		s.t.Fatalf("process %d, the parent of container process %d, is not a shim of this cluster: %q", shim, pid, line)
 	}
 	return shim
 }
 
-// halt stops a process until the function that is returned is called; that is also done when the test ends.
-func (s *space) halt(pid int) (goOn func()) {
+// halt suspends a process until resume is called or the test ends.
+func (s *space) halt(pid int) (resume func()) {
 	s.t.Helper()
 	before, err := stat(pid)
 	s.must(err)
 	s.must(syscall.Kill(pid, syscall.SIGSTOP))
-	goOn = func() {
-		// The start time tells it from another process of the same number.
+	resume = func() {
+		// Another process with the same PID has another start time.
 		if now, err := stat(pid); err == nil && now[19] == before[19] {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
 	}
-	s.t.Cleanup(goOn)
-	return goOn
+	s.t.Cleanup(resume)
+	return resume
 }
 
 // TestHungShim halts the shim of a pod, so that no request to stop its container comes to an end. The processes are
@@ -124,9 +124,9 @@ func (s *space) halt(pid int) (goOn func()) {
 func TestHungShim(t *testing.T) {
 	s := parallelSpace(t)
 	pod := s.ready(quickPod("hung"))
-	s.tellLog(pod)
+	s.showLogIfFailed(pod)
 	pid := s.mainPID(pod)
-	goOn := s.halt(s.shimOf(pid))
+	resume := s.halt(s.shimOf(pid))
 	s.delete(pod)
 	for _, event := range [][2]string{
 		{"ContainerStopOverdue", "running: main"},
@@ -137,9 +137,9 @@ func TestHungShim(t *testing.T) {
 	}
 	s.must(dead(pid))
 	if left := s.get(pod.Name); left.Status.Phase != v1.PodRunning || left.DeletionTimestamp == nil {
-		t.Errorf("the runtime has not stopped the pod, and it is reported as %s", kit.Describe(left))
+		t.Errorf("the runtime has not stopped the pod, whose status is %s", kit.Describe(left))
 	}
-	goOn()
+	resume()
 	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
 }
 
@@ -148,9 +148,9 @@ func TestHungShim(t *testing.T) {
 func TestFrozenPod(t *testing.T) {
 	s := parallelSpace(t)
 	pod := s.ready(quickPod("frozen"))
-	s.tellLog(pod)
+	s.showLogIfFailed(pod)
 	pid := s.mainPID(pod)
-	file, on, off := freezerOf(t, pid)
+	file, on, off := freezerFile(t, pid)
 	s.must(os.WriteFile(file, []byte(on), 0o644))
 	t.Cleanup(func() { _ = os.WriteFile(file, []byte(off), 0o644) })
 	s.delete(pod)
@@ -158,8 +158,8 @@ func TestFrozenPod(t *testing.T) {
 	s.must(dead(pid))
 }
 
-// freezerOf is the file that freezes the pod of a process, and what is written to it.
-func freezerOf(t *testing.T, pid int) (file, on, off string) {
+// freezerFile returns the file that freezes the pod of a process, and what to write to freeze and to thaw it.
+func freezerFile(t *testing.T, pid int) (file, on, off string) {
 	t.Helper()
 	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// counted is a pod that is never restarted, leaves a line in dir whenever its
-// container starts, and then runs script.
+// counted is a pod with restart policy Never whose container appends a line to a file in dir and then runs script.
 func counted(dir, name, script string) *v1.Pod {
 	pod := kit.Pod(name, fmt.Sprintf("echo started >> /starts/%s; %s", name, script))
 	mount(pod, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}, "/starts")
@@ -49,7 +48,7 @@ func (s *space) running(pod *v1.Pod) (*v1.Pod, int) {
 	return got, pid
 }
 
-// endedWith is a check for a pod that came to that phase with that exit code.
+// endedWith is a check for a pod in that phase with that exit code.
 func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if err := kit.InPhase(phase)(pod); err != nil {
@@ -59,21 +58,22 @@ func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
 		if err != nil {
 			return kit.Hopeless(err)
 		}
-		if ended := status.State.Terminated; ended == nil || ended.ExitCode != code || ended.StartedAt.IsZero() || ended.FinishedAt.IsZero() {
+		ended := status.State.Terminated
+		if ended == nil || ended.ExitCode != code || ended.StartedAt.IsZero() || ended.FinishedAt.IsZero() {
 			return kit.Hopeless(fmt.Errorf("not ended with code %d: %s", code, kit.Describe(pod)))
 		}
 		return nil
 	}
 }
 
-// TestFinalStatusSurvivesACrash lets containers end while no kubelet runs. The
-// next one reports how they ended, and starts none again.
+// TestFinalStatusSurvivesACrash has containers end while no kubelet runs. The next kubelet reports how they ended, and
+// restarts none.
 func TestFinalStatusSurvivesACrash(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
-	const untilTold = "while ! [ -e /starts/now ]; do sleep 0.2; done; exit %d"
-	good := s.create(counted(dir, "good", fmt.Sprintf(untilTold, 0)))
-	bad := s.create(counted(dir, "bad", fmt.Sprintf(untilTold, 3)))
+	const untilFileExists = "while ! [ -e /starts/now ]; do sleep 0.2; done; exit %d"
+	good := s.create(counted(dir, "good", fmt.Sprintf(untilFileExists, 0)))
+	bad := s.create(counted(dir, "bad", fmt.Sprintf(untilFileExists, 3)))
 	stays := s.create(counted(dir, "stays", strings.TrimSpace(kit.Forever)))
 	good, goodPID := s.running(good)
 	bad, badPID := s.running(bad)
@@ -87,24 +87,25 @@ func TestFinalStatusSurvivesACrash(t *testing.T) {
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.wait(good, podTimeout, endedWith(v1.PodSucceeded, 0))
 	s.wait(bad, podTimeout, endedWith(v1.PodFailed, 3))
-	// Another crash: what was final stays so.
+	// After another crash the final status is the same.
 	s.must(node.KillKubelet(s.ctx))
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.stays(15*time.Second, func() error {
-		return errors.Join(endedWith(v1.PodSucceeded, 0)(s.get(good.Name)), endedWith(v1.PodFailed, 3)(s.get(bad.Name)), kit.Ready(s.get(stays.Name)))
+		return errors.Join(endedWith(v1.PodSucceeded, 0)(s.get(good.Name)), endedWith(v1.PodFailed, 3)(s.get(bad.Name)),
+			kit.Ready(s.get(stays.Name)))
 	})
 	s.startedOnce(dir, good, bad, stays)
 }
 
-// TestFinalStatusSurvivesACrashRightAfterTheEnd kills the kubelet when the
-// container has just ended: before, while or after it reports.
+// TestFinalStatusSurvivesACrashRightAfterTheEnd kills the kubelet shortly after the container has ended: before, while
+// or after the kubelet reports that.
 func TestFinalStatusSurvivesACrashRightAfterTheEnd(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
 	for round := range 4 {
 		trigger := fmt.Sprintf("now-%d", round)
-		pod := s.create(counted(dir, fmt.Sprintf("round-%d", round), fmt.Sprintf("while ! [ -e /starts/%s ]; do sleep 0.1; done; exit 3", trigger)))
-		pod, pid := s.running(pod)
+		script := fmt.Sprintf("while ! [ -e /starts/%s ]; do sleep 0.1; done; exit 3", trigger)
+		pod, pid := s.running(s.create(counted(dir, fmt.Sprintf("round-%d", round), script)))
 		s.must(os.WriteFile(filepath.Join(dir, trigger), nil, 0o644))
 		s.eventually(podTimeout, func(context.Context) error { return gone(pid) })
 		pause(s.ctx, time.Duration(round)*400*time.Millisecond)
@@ -115,8 +116,8 @@ func TestFinalStatusSurvivesACrashRightAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileNoKubeletRuns wants a pod gone that was deleted meanwhile,
-// whether its container still runs or has ended.
+// TestDeletedWhileNoKubeletRuns deletes pods while no kubelet runs. The next kubelet removes them, whether their
+// container still runs or has ended.
 func TestDeletedWhileNoKubeletRuns(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
@@ -141,7 +142,7 @@ func TestDeletedWhileNoKubeletRuns(t *testing.T) {
 		folder := filepath.Join(node.Layout().KubeletRoot(), "pods", string(pod.UID))
 		s.eventually(podTimeout, func(context.Context) error {
 			if _, err := os.Stat(folder); err == nil {
-				return fmt.Errorf("the folder of %s is still there", pod.Name)
+				return fmt.Errorf("the directory of %s still exists", pod.Name)
 			}
 			return nil
 		})
@@ -149,12 +150,12 @@ func TestDeletedWhileNoKubeletRuns(t *testing.T) {
 	s.startedOnce(dir, runs, ends, forced)
 }
 
-// TestTerminationSurvivesACrash kills the kubelet while a pod stops. The pod is
-// stopped to its end: it is not Ready again, nor started again.
+// TestTerminationSurvivesACrash kills the kubelet while a pod terminates. The next kubelet completes the termination
+// and does not start the container again.
 func TestTerminationSurvivesACrash(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
-	pod := counted(dir, "stubborn", "trap '' TERM; while true; do sleep 1; done")
+	pod := counted(dir, "stubborn", neverEnds)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(10))
 	created, pid := s.running(s.create(pod))
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, created.Name, metav1.DeleteOptions{}))

@@ -22,18 +22,16 @@ import (
 )
 
 const (
-	// bombLimit is how many PIDs one pod may have, bombRoom how many more than
-	// now the node may have before it is under pressure. The bomb gets there
-	// before its limit stops it, and goes on trying afterwards.
+	// bombLimit is how many PIDs one pod may have. The node is under pressure with bombRoom more PIDs than at the start of
+	// the test. The bomb crosses that threshold before its limit stops it, and goes on forking afterwards.
 	bombLimit = 1500
 	bombRoom  = 900
 )
 
-// bomb starts processes as fast as it can and is not stopped by failures.
+// bomb forks as fast as it can, also after failures.
 const bomb = `exec awk 'BEGIN { while (1) if (system("sleep 3600 &") != 0) failures++ }'`
 
-// TestForkBomb lets a pod start processes without end. Its control group
-// bounds it, it is evicted, and its neighbours notice nothing.
+// TestForkBomb runs a pod that forks without end. Its cgroup limits it, it is evicted, and no other pod is restarted.
 func TestForkBomb(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
@@ -47,7 +45,7 @@ func TestForkBomb(t *testing.T) {
 	})
 	pod := kit.Pod("bomb", bomb)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", bomb}
-	// The processors are for those who watch, too.
+	// The kubelet and the test need CPU time as well.
 	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")}
 	evicted := s.wait(s.create(pod), slowTimeout, endedFor("Evicted"))
 	if !strings.HasPrefix(evicted.Status.Message, "The node was low on resource: pids.") {
@@ -59,7 +57,8 @@ func TestForkBomb(t *testing.T) {
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.PIDPressure(ctx, s.client, false) })
 	s.eventually(time.Minute, func(context.Context) error {
 		if now := s.rlimit(); *now.MaxPID-*now.NumOfRunningProcesses < threshold+bombRoom/2 {
-			return fmt.Errorf("%d processes, before the bomb there were %d", *now.NumOfRunningProcesses, *limits.NumOfRunningProcesses)
+			return fmt.Errorf("%d processes, before the bomb there were %d",
+				*now.NumOfRunningProcesses, *limits.NumOfRunningProcesses)
 		}
 		return nil
 	})
@@ -67,7 +66,7 @@ func TestForkBomb(t *testing.T) {
 	s.must(s.sameAs(before))
 }
 
-// rlimit asks the kubelet how many processes there may be and are.
+// rlimit returns the maximum and the current number of processes, from the kubelet's statistics.
 func (s *space) rlimit() *statsapi.RlimitStats {
 	s.t.Helper()
 	var summary statsapi.Summary
@@ -78,7 +77,7 @@ func (s *space) rlimit() *statsapi.RlimitStats {
 	}
 	s.must(json.Unmarshal(body, &summary))
 	if r := summary.Node.Rlimit; r == nil || r.MaxPID == nil || r.NumOfRunningProcesses == nil {
-		s.must(errors.New("the statistics do not say how many processes there are"))
+		s.must(errors.New("the statistics lack the number of processes"))
 	}
 	return summary.Node.Rlimit
 }

@@ -27,22 +27,22 @@ const (
 	// modestPods use less memory than they request.
 	modestPods = 8
 	modestUse  = 24 // MiB
-	// hostRoom is how much memory, in MiB, is available above the threshold when the process of the host begins to
+	// hostRoom is how much memory, in MiB, is available above the threshold when the process outside of the pods begins to
 	// grow. It stops hostExcess below the threshold, far more than all pods use.
 	hostRoom, hostExcess = 512, 3584
-	// hostGrowth is in how many seconds the process would use up all memory of the node: less than slowKills has a
-	// kill take.
+	// hostGrowth is the time, in seconds, in which the process would use up all memory of the node. It is less than the
+	// killTime of slowKills.
 	hostGrowth = 20
 	// stockVictims is how many pods stock evicts before the process ends.
 	stockVictims = 2
-	// outOfStep is how much later than due an eviction may be reported on a busy machine. Stock looks at the node
-	// every 10 s, counted from its start, so that its first eviction may be due at the very moment of our second.
-	outOfStep = 3 * time.Second
+	// reportDelay is how late an eviction may be reported on a busy machine. Stock observes the node every 10 s, counted
+	// from its start, so that its first eviction may be due at the same time as our second.
+	reportDelay = 3 * time.Second
 )
 
-// TestGrowthOfTheHostEvictsNoFasterThanStock has a process outside of all pods use memory beside pods that all use
-// less than they request. No eviction gives that memory back. Stock evicts one pod after the other; in the same
-// scene, and for as long, our kubelet is never more than one pod ahead of it.
+// TestGrowthOfTheHostEvictsNoFasterThanStock has a process outside of all pods use memory while all pods use less than
+// they request. No eviction frees that memory. Stock evicts one pod after the other; in the same scenario, and for the
+// same time, our kubelet is never more than one pod ahead of it.
 func TestGrowthOfTheHostEvictsNoFasterThanStock(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
@@ -50,7 +50,7 @@ func TestGrowthOfTheHostEvictsNoFasterThanStock(t *testing.T) {
 	own, stock := node.Kubelet(), node.Layout().Program(build.StockKubelet().Name)
 	var pods []*v1.Pod
 	for i := range modestPods {
-		pods = append(pods, s.create(within(holding(fmt.Sprintf("modest-%d", i), modestUse))))
+		pods = append(pods, s.create(requestingMore(holding(fmt.Sprintf("modest-%d", i), modestUse))))
 	}
 	for _, pod := range pods {
 		s.wait(pod, podTimeout, kit.Ready)
@@ -64,9 +64,9 @@ func TestGrowthOfTheHostEvictsNoFasterThanStock(t *testing.T) {
 	node.SetKubelet(own)
 	s.must(node.StartKubelet(s.ctx, threshold))
 	ours := s.growOnHost(func(passed time.Duration, _ int) bool { return passed > ofStock[stockVictims-1] })
-	t.Logf("pods were evicted after the process began to grow: stock's %v, ours %v", ofStock, ours)
+	t.Logf("evictions after the process began to grow: by stock %v, by ours %v", ofStock, ours)
 	for i, at := range ours {
-		if byStock := upTo(ofStock, at+outOfStep); i > byStock {
+		if byStock := upTo(ofStock, at+reportDelay); i > byStock {
 			t.Errorf("after %v ours had evicted %d pods, stock %d: more than one ahead", at, i+1, byStock)
 		}
 	}
@@ -86,8 +86,8 @@ func upTo(times []time.Duration, limit time.Duration) int {
 	return count
 }
 
-// growOnHost starts the process of the host, and ends it when done returns true. It returns how long after the
-// start of the process pods were evicted.
+// growOnHost starts the process outside of the pods, and ends it when done returns true. It returns the times of the
+// evictions since the start of the process.
 func (s *space) growOnHost(done func(passed time.Duration, victims int) bool) []time.Duration {
 	s.t.Helper()
 	node, err := kit.Node(s.ctx, s.client)
@@ -106,7 +106,7 @@ func (s *space) growOnHost(done func(passed time.Duration, victims int) bool) []
 	return evicted()
 }
 
-// startHog starts the program that fills memory, outside of all pods. The function that it returns ends it.
+// startHog starts the program that fills memory, outside of all pods. Function stop ends it.
 func (s *space) startHog(args ...string) (stop func()) {
 	s.t.Helper()
 	hog := exec.Command(node.Layout().Program("hog"), args...)
@@ -122,8 +122,8 @@ func (s *space) startHog(args ...string) (stop func()) {
 	return stop
 }
 
-// watchEvictions watches which pods of the namespace are evicted from now on. The function that it returns says how
-// long after since each was reported as evicted.
+// watchEvictions watches which pods of the namespace are evicted from now on. Function evicted returns for each how
+// long after since its status said so.
 func (s *space) watchEvictions(since time.Time) (evicted func() []time.Duration) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -160,8 +160,8 @@ func (s *space) watchEvictions(since time.Time) (evicted func() []time.Duration)
 	}
 }
 
-// thresholdBelowAvailable sets the hard threshold of memory to what is available on the node now, less hostRoom.
-// Nothing is reserved for the system: the threshold alone takes nearly all memory away from pods.
+// thresholdBelowAvailable returns a function that sets the hard threshold of memory to what is available on the node
+// now, less hostRoom. Nothing is reserved for the system, since the threshold alone leaves little memory to pods.
 func (s *space) thresholdBelowAvailable() func(*kubeletv1beta1.KubeletConfiguration) {
 	s.t.Helper()
 	threshold := s.memoryAvailable() - hostRoom
@@ -172,9 +172,9 @@ func (s *space) thresholdBelowAvailable() func(*kubeletv1beta1.KubeletConfigurat
 	}
 }
 
-// memoryAvailable is how much memory is available on the node at this moment, in MiB, counted as the kubelet does:
-// what is neither anonymous memory nor page cache, and inactive page cache. The statistics of the kubelet may be
-// some seconds old.
+// memoryAvailable returns how much memory is available on the node, in MiB, counted as the kubelet does: what is
+// neither anonymous memory nor page cache, and inactive page cache. It does not ask the kubelet, whose statistics may
+// be some seconds old.
 func (s *space) memoryAvailable() int64 {
 	s.t.Helper()
 	data, err := os.ReadFile("/proc/meminfo")

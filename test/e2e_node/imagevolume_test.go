@@ -12,16 +12,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// imageVolume is a volume with the files of an image that is on the node, or nowhere.
+// imageVolume is a volume with the files of an image.
 func imageVolume(image string) v1.VolumeSource {
 	return v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: image, PullPolicy: v1.PullIfNotPresent}}
 }
 
-// TestImageVolume gives a container the files of another image, all and a folder of them, to read. A container that is started anew has
-// them too.
+// TestImageVolume mounts another image, and a directory of it, read-only into a container. They are also there after a
+// restart of the container.
 func TestImageVolume(t *testing.T) {
 	s := parallelSpace(t)
-	pod := kit.IdlePodThat("pod", "cat /folder/passwd > /dev/null; ls /files; touch /files/new 2>/dev/null || echo read-only")
+	pod := kit.IdlePodThat("pod",
+		"cat /folder/passwd > /dev/null; ls /files; touch /files/new 2>/dev/null || echo read-only")
 	mount(pod, imageVolume(build.ImageHog), "/files")
 	mount(pod, imageVolume(build.ImageBusybox), "/folder").SubPath = "etc"
 	pod = s.ready(pod)
@@ -33,9 +34,9 @@ func TestImageVolume(t *testing.T) {
 	s.remove(pod)
 }
 
-// TestImageVolumeThatCannotBeHad keeps the container from being made, and says why: the image is nowhere, may not be pulled, or has no
-// such folder.
-func TestImageVolumeThatCannotBeHad(t *testing.T) {
+// TestImageVolumeThatIsNotAvailable has images that do not exist, must not be pulled, or lack the directory. The
+// container is not created, and its status has the reason.
+func TestImageVolumeThatIsNotAvailable(t *testing.T) {
 	s := parallelSpace(t)
 	nowhere, never, noFolder := kit.IdlePod("nowhere"), kit.IdlePod("never"), kit.IdlePod("no-folder")
 	mount(nowhere, imageVolume("localhost/there-is-no-such-image:1"), "/files")
@@ -48,7 +49,8 @@ func TestImageVolumeThatCannotBeHad(t *testing.T) {
 	s.wait(s.get("nowhere"), podTimeout, waitingFor("ErrImagePull", "ImagePullBackOff"))
 	s.wait(s.get("never"), podTimeout, waitingFor("ErrImageNeverPull"))
 	got := s.wait(s.get("no-folder"), podTimeout, waitingFor("CreateContainerError", "ImageVolumeMountFailed"))
-	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(message, "there/is/no/such/folder") {
-		t.Errorf("the reason is told as %q, want the folder's name in it", message)
+	message := got.Status.ContainerStatuses[0].State.Waiting.Message
+	if !strings.Contains(message, "there/is/no/such/folder") {
+		t.Errorf("the message is %q, want the name of the directory in it", message)
 	}
 }

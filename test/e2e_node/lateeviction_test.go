@@ -21,11 +21,11 @@ const (
 	// neighbours use more than they request, so that each is a candidate for eviction.
 	neighbours   = 4
 	neighbourUse = 20 // MiB
-	// belowThreshold is how much memory is left above the threshold before the last pod comes, which uses twice as
-	// much.
+	// belowThreshold is how much memory is available above the threshold before the last pod is created, which uses twice
+	// as much.
 	belowThreshold = 40 // MiB
-	// slowKills has the kubelet reckon with kills that take a minute, so that memory looks as if it was used up
-	// before a kill has taken effect: then evictions do not wait for each other. The monitoring period is stock's.
+	// slowKills makes the kubelet expect that a kill takes a minute, so that memory seems to be used up before a kill has
+	// taken effect: then evictions do not wait for each other. The monitoring period is stock's.
 	slowKills = `apiVersion: nodepressure.plimsoll.dev/v1alpha1
 kind: NodePressureConfiguration
 monitoringPeriod: 10s
@@ -38,19 +38,18 @@ eviction:
 // shortTransition ends conditions of the node soon after their thresholds are no longer met.
 var shortTransition = transitionPeriod(time.Second)
 
-// TestEvictionVictimThatStopsLateIsTheOnlyOne halts the runtime's shim of a pod that is evicted, and that alone
-// uses more memory than is missing. No other pod is evicted, neither when the kubelet no longer waits for the kill,
-// nor when the kubelet is restarted meanwhile.
+// TestEvictionVictimThatStopsLateIsTheOnlyOne halts the shim of a pod that is evicted. Its memory alone is more than is
+// needed. No other pod is evicted, neither when the kill has timed out, nor when the kubelet is restarted meanwhile.
 func TestEvictionVictimThatStopsLateIsTheOnlyOne(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	s.withPressureConfig(slowKills, shortTransition)
 	before := s.startNeighbours()
 
-	first, goOn := s.evictWithoutShim("first")
+	first, resume := s.evictWithoutShim("first")
 	s.killTimesOut(first)
 	s.stays(settled, func() error { return errors.Join(s.onlyEvicted("first"), s.sameAs(before)) })
-	goOn()
+	resume()
 	s.wait(first, podTimeout, stopped)
 	s.noPressure()
 	s.must(errors.Join(s.onlyEvicted("first"), s.sameAs(before)))
@@ -58,11 +57,11 @@ func TestEvictionVictimThatStopsLateIsTheOnlyOne(t *testing.T) {
 	s.remove(s.get("last"))
 
 	answer := s.stopPodWithSilentHook()
-	_, goOn = s.evictWithoutShim("second")
+	_, resume = s.evictWithoutShim("second")
 	s.must(node.StopKubelet(s.ctx))
 	s.must(node.StartKubelet(s.ctx, shortTransition))
 	answer()
-	goOn()
+	resume()
 	s.noPressure()
 	s.must(errors.Join(s.onlyEvicted("first", "second"), s.sameAs(before)))
 }
@@ -71,21 +70,21 @@ func (s *space) onlyEvicted(names ...string) error {
 	return s.onlyChosen("Evicted", logEvicting, names...)
 }
 
-// evictWithoutShim has a pod evicted whose shim is halted until goOn is called.
-func (s *space) evictWithoutShim(name string) (hog *v1.Pod, goOn func()) {
+// evictWithoutShim creates a pod that is evicted, and whose shim is halted until resume is called.
+func (s *space) evictWithoutShim(name string) (hog *v1.Pod, resume func()) {
 	s.t.Helper()
 	used, err := node.PodMemoryUsed()
 	s.must(err)
 	hog = s.ready(kit.Bound(holding(name, (node.PodMemory()*3/4-used)/mebibyte-belowThreshold)))
-	s.tellLog(hog)
-	goOn = s.halt(s.shimOf(s.mainPID(hog)))
-	s.create(kit.Bound(within(holding("last", 2*belowThreshold))))
+	s.showLogIfFailed(hog)
+	resume = s.halt(s.shimOf(s.mainPID(hog)))
+	s.create(kit.Bound(requestingMore(holding("last", 2*belowThreshold))))
 	s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, name, "Evicted", "memory") })
-	return hog, goOn
+	return hog, resume
 }
 
-// stopPodWithSilentHook deletes a pod whose preStop hook is an HTTP request that gets no answer before answer is
-// called. The kubelet takes some seconds to end meanwhile: such a request does not end with it.
+// stopPodWithSilentHook deletes a pod whose preStop hook is an HTTP request that gets no response before answer is
+// called. A kubelet that stops meanwhile takes some seconds, since it does not cancel such a request.
 func (s *space) stopPodWithSilentHook() (answer func()) {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -115,7 +114,7 @@ func (s *space) stopPodWithSilentHook() (answer func()) {
 	return func() { s.must(server.Close()) }
 }
 
-// startNeighbours returns their prints when all are Ready.
+// startNeighbours creates the neighbours and returns their fingerprint when all are Ready.
 func (s *space) startNeighbours() map[string]string {
 	s.t.Helper()
 	var pods []*v1.Pod
@@ -130,8 +129,8 @@ func (s *space) startNeighbours() map[string]string {
 	return s.fingerprint()
 }
 
-// within has the pod request more memory than it will use.
-func within(pod *v1.Pod) *v1.Pod {
+// requestingMore makes the pod request more memory than it uses.
+func requestingMore(pod *v1.Pod) *v1.Pod {
 	pod.Spec.Containers[0].Resources.Requests = kit.Memory("128Mi")
 	return pod
 }

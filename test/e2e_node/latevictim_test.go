@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// settled is for how long a test looks for a pod that is stopped although none has to be.
+	// settled is for how long a test checks that no further pod is stopped.
 	settled = 2 * time.Second
-	// The constant messages of log lines that name a pod which the kubelet has chosen.
+	// The messages of log lines about a pod that the kubelet has chosen as a victim.
 	logPreempting = "Preempting pod to free up resources"
 	logEvicting   = "Eviction manager: evicting pod"
 )
 
-// TestLatePreemptionVictimIsTheOnlyOne halts the runtime's shim of a preemption victim, so that the victim takes
-// longer to stop than the kubelet waits for a kill, but not as long as the kubelet needs to kill it without the
-// runtime. The kubelet preempts no other pod, and the critical pod runs once the victim has stopped.
+// TestLatePreemptionVictimIsTheOnlyOne halts the shim of a preemption victim, so that the victim takes longer to stop
+// than the kubelet waits for a kill, but not so long that the kubelet kills it without the runtime. The kubelet
+// preempts no other pod, and the critical pod runs once the victim has stopped.
 func TestLatePreemptionVictimIsTheOnlyOne(t *testing.T) {
 	s := newSpace(t)
 	victim, before := s.fullNode(podThat("victim", endsAtOnce, 1))
-	goOn := s.halt(s.shimOf(s.mainPID(victim)))
+	resume := s.halt(s.shimOf(s.mainPID(victim)))
 	critical := s.create(s.criticalPod())
 	s.killTimesOut(victim)
 	s.stays(settled, func() error { return errors.Join(s.onlyPreempted(victim), s.sameAs(before)) })
 
-	goOn()
+	resume()
 	s.wait(critical, podTimeout, kit.Ready)
 	s.must(errors.Join(s.onlyPreempted(victim), s.sameAs(before)))
 }
 
-// killTimesOut waits until the kubelet says that the pod has not stopped in time.
+// killTimesOut waits for the event that the pod has not stopped in time.
 func (s *space) killTimesOut(pod *v1.Pod) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
@@ -50,14 +50,14 @@ func (s *space) killTimesOut(pod *v1.Pod) {
 	})
 }
 
-// The parts of what pods may request of the node's memory, in percent.
+// Requests of memory, in percent of the allocatable memory of the node.
 const (
 	victimPart, otherPart, otherPods = 40, 10, 5
 	criticalPart                     = 45
 )
 
-// fullNode starts victim and others, which request nearly all memory of the node. The prints are those of the
-// others. A critical pod gets room by the end of the victim, or of most of the others.
+// fullNode starts victim and other pods, which together request nearly all allocatable memory, and returns the
+// fingerprint of the others. A critical pod fits once the victim, or most of the others, have ended.
 func (s *space) fullNode(victim *v1.Pod) (started *v1.Pod, others map[string]string) {
 	s.t.Helper()
 	s.noPressure()
@@ -80,7 +80,7 @@ func (s *space) criticalPod() *v1.Pod {
 	return kit.Bound(pod)
 }
 
-// percentOfMemory is that part of the memory that pods may request on the node, in MiB.
+// percentOfMemory returns that part of the node's allocatable memory, in MiB.
 func (s *space) percentOfMemory(part int64) int64 {
 	s.t.Helper()
 	got, err := kit.Node(s.ctx, s.client)
@@ -92,9 +92,9 @@ func (s *space) onlyPreempted(pod *v1.Pod) error {
 	return s.onlyChosen("Preempting", logPreempting, pod.Name)
 }
 
-// onlyChosen is nil if the kubelets have chosen these pods of the namespace and no others: there are events for
-// that reason about exactly these, and exactly these are named by log lines with that message. A kubelet that ends
-// may log a choice and send no event about it any more.
+// onlyChosen is nil if the kubelets have chosen exactly these pods of the namespace: the events with that reason are
+// about them, and so are the log lines with that message. A kubelet that stops may log a choice without sending the
+// event.
 func (s *space) onlyChosen(reason, message string, names ...string) error {
 	events, err := s.client.CoreV1().Events(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *space) onlyChosen(reason, message string, names ...string) error {
 	return nil
 }
 
-// loggedPods are the names of the namespace's pods about which the kubelets have logged that message.
+// loggedPods returns the names of the namespace's pods about which the kubelets have logged that message.
 func (s *space) loggedPods(message string) (names []string, err error) {
 	data, err := os.ReadFile(node.KubeletLog())
 	if err != nil {

@@ -23,15 +23,13 @@ const (
 	// leakHeadroom is how much memory, in MiB, is left above the threshold when the leak begins to grow. A leak of 1 MiB
 	// per second gets slowLeakHeadroom, which it uses up in half a minute.
 	leakHeadroom, slowLeakHeadroom = 60, 30
-	// leakDelay is how long the leak stays as it is first, so that it has been
-	// seen like all others when it grows.
+	// leakDelay is the time before the leak begins to grow, so that the kubelet has statistics of it as of all other pods.
 	leakDelay = 20 * time.Second
 )
 
-// TestOneLeakOneEviction lets a pod of higher priority leak beside thirty of
-// lower priority that use a little more than they requested. Stock evicts
-// those first, one after the other, and the kernel kills the leak meanwhile.
-// PLIMSOLL_LEAK_ROUNDS repeats each rate.
+// TestOneLeakOneEviction runs a pod of higher priority that leaks memory beside thirty of lower priority that use a
+// little more than they request. Only the leaking pod is evicted. Stock evicts the others first, one after the other,
+// and the kernel kills the leaking one meanwhile. PLIMSOLL_LEAK_ROUNDS repeats each rate.
 func TestOneLeakOneEviction(t *testing.T) {
 	rounds := 1
 	if text := os.Getenv("PLIMSOLL_LEAK_ROUNDS"); text != "" {
@@ -65,7 +63,7 @@ func TestOneLeakOneEviction(t *testing.T) {
 	}
 }
 
-// oneLeak runs one leak to its end and wants no other.
+// oneLeak runs a leaking pod until it is evicted, and checks that no other pod is.
 func (s *space) oneLeak(rate int, before map[string]string) {
 	s.t.Helper()
 	used, err := node.PodMemoryUsed()
@@ -75,15 +73,17 @@ func (s *space) oneLeak(rate int, before map[string]string) {
 	if rate == 1 {
 		start += leakHeadroom - slowLeakHeadroom
 	}
-	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+leakDelay.String(), fmt.Sprintf("--rate=%d", rate),
-		fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
+	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+leakDelay.String(),
+		fmt.Sprintf("--rate=%d", rate), fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
 	leak.Spec.PriorityClassName = "leaks"
 	leak.Spec.Containers[0].Resources.Requests = kit.Mebibytes(64)
 	leak = s.create(leak)
 	evicted := s.wait(leak, slowTimeout, endedFor("Evicted"))
 	s.checkEvicted(evicted)
-	if status, err := container(evicted, "main"); err != nil || status.State.Terminated != nil && status.State.Terminated.Reason == "OOMKilled" {
-		s.t.Errorf("the kernel was faster: %s, %v", kit.Describe(evicted), err)
+	status, err := container(evicted, "main")
+	s.must(err)
+	if ended := status.State.Terminated; ended != nil && ended.Reason == "OOMKilled" {
+		s.t.Errorf("the kernel killed the pod before it was evicted: %s", kit.Describe(evicted))
 	}
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, evicted.Name, metav1.DeleteOptions{}))
 	s.must(kit.WaitGone(s.ctx, s.client, evicted, podTimeout))

@@ -19,8 +19,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// waitingFor is a check for a pod whose first container waits for one of
-// those reasons.
+// waitingFor is a check for a pod with a container that waits for one of those reasons.
 func waitingFor(reasons ...string) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		for _, status := range pod.Status.ContainerStatuses {
@@ -51,14 +50,16 @@ func TestFailedInitContainerEndsThePod(t *testing.T) {
 	status, err := container(created, "main")
 	s.must(err)
 	if status.State.Waiting == nil || status.State.Waiting.Reason != "PodInitializing" {
-		t.Errorf("main is to wait for ever: %s", kit.Describe(created))
+		t.Errorf("the container must not be started: %s", kit.Describe(created))
 	}
 }
 
-func TestFailedInitContainerIsTriedAgain(t *testing.T) {
+func TestFailedInitContainerIsRestarted(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("init")
-	pod.Spec.InitContainers = []v1.Container{kit.Container("second-time", "test -e /data/seen || { touch /data/seen; exit 1; }")}
+	pod.Spec.InitContainers = []v1.Container{
+		kit.Container("second-time", "test -e /data/seen || { touch /data/seen; exit 1; }"),
+	}
 	mountEmptyDir(pod, "/data")
 	created := s.ready(pod)
 	status, err := container(created, "second-time")
@@ -73,7 +74,8 @@ func TestSidecarStartsFirstAndEndsLast(t *testing.T) {
 	dir := t.TempDir()
 	pod := kit.Pod("sidecar", "cat /data/log; echo main ends >> /data/log")
 	sidecar := kit.Container("side", "")
-	sidecar.Command = []string{"sh", "-c", "trap 'echo side ends >> /data/log; exit 0' TERM; echo side runs >> /data/log; touch /tmp/up" + kit.Forever}
+	sidecar.Command = []string{"sh", "-c", "trap 'echo side ends >> /data/log; exit 0' TERM; " +
+		"echo side runs >> /data/log; touch /tmp/up" + kit.Forever}
 	sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	sidecar.StartupProbe = execProbe("test -e /tmp/up")
 	pod.Spec.InitContainers = []v1.Container{sidecar, kit.Container("init", "echo init runs >> /data/log")}
@@ -101,7 +103,7 @@ func TestSidecarIsRestarted(t *testing.T) {
 	})
 }
 
-func TestHooks(t *testing.T) {
+func TestLifecycleHooks(t *testing.T) {
 	s := parallelSpace(t)
 	dir := t.TempDir()
 	pod := kit.IdlePod("hooks")
@@ -130,10 +132,10 @@ func TestRestartPolicies(t *testing.T) {
 	s.must(restarted(1)(done))
 	failed := s.wait(never, podTimeout, ended(v1.PodFailed))
 	if failed.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("a pod that is never restarted was: %s", kit.Describe(failed))
+		t.Errorf("a pod with restart policy Never was restarted: %s", kit.Describe(failed))
 	}
 	s.wait(again, podTimeout, restarted(1))
-	// The container's status says so only when something has the pod looked at again before the back-off is over, with stock as well.
+	// As with stock, the container's status has that reason only if the pod is synchronized before the back-off is over.
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		return s.hasEvent(ctx, again.Name, "BackOff", "Back-off restarting failed container")
 	})
@@ -141,23 +143,17 @@ func TestRestartPolicies(t *testing.T) {
 
 func TestGracePeriodIsGivenAndEnds(t *testing.T) {
 	s := parallelSpace(t)
-	stubborn := kit.IdlePod("stubborn")
-	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
-	stubborn.Spec.TerminationGracePeriodSeconds = new(int64(4))
-	created := s.ready(stubborn)
+	created := s.ready(podThat("stubborn", neverEnds, 4))
 	began := time.Now()
 	s.remove(created)
 	if took := time.Since(began); took < 3*time.Second || took > 60*time.Second {
-		t.Errorf("a pod with 4 s of grace that does not stop was gone after %v", took)
+		t.Errorf("a pod that ignores SIGTERM, with a grace period of 4 s, was gone after %v", took)
 	}
 }
 
 func TestShorterGracePeriodHastensATermination(t *testing.T) {
 	s := parallelSpace(t)
-	stubborn := kit.IdlePod("stubborn")
-	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
-	stubborn.Spec.TerminationGracePeriodSeconds = new(int64(600))
-	created := s.ready(stubborn)
+	created := s.ready(podThat("stubborn", neverEnds, 600))
 	pods := s.client.CoreV1().Pods(s.name)
 	s.must(pods.Delete(s.ctx, created.Name, metav1.DeleteOptions{}))
 	s.must(pods.Delete(s.ctx, created.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(2))}))
@@ -174,7 +170,8 @@ func TestActiveDeadline(t *testing.T) {
 func TestEphemeralContainer(t *testing.T) {
 	s := parallelSpace(t)
 	pod := s.ready(kit.IdlePod("debugged"))
-	s.kubectl("debug", pod.Name, "--image=localhost/busybox:1", "--image-pull-policy=IfNotPresent", "--container=debugger", "--target=main", "--", "sh", "-c", "echo looking")
+	s.kubectl("debug", pod.Name, "--image=localhost/busybox:1", "--image-pull-policy=IfNotPresent",
+		"--container=debugger", "--target=main", "--", "sh", "-c", "echo looking")
 	s.wait(pod, podTimeout, func(pod *v1.Pod) error {
 		status, err := container(pod, "debugger")
 		if err == nil && status.State.Terminated == nil {
@@ -188,7 +185,9 @@ func TestEphemeralContainer(t *testing.T) {
 func TestResizeInPlace(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("grows")
-	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("100m", "64Mi")}
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("100m", "64Mi"),
+	}
 	created := s.ready(pod)
 	s.kubectl("patch", "pod", created.Name, "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"200m","memory":"96Mi"}}}]}}`)
@@ -204,9 +203,9 @@ func TestResizeInPlace(t *testing.T) {
 	}
 }
 
-func TestSameNameAgain(t *testing.T) {
+func TestPodIsCreatedAgainUnderTheSameName(t *testing.T) {
 	s := parallelSpace(t)
 	for range 3 {
-		s.remove(s.ready(kit.IdlePod("phoenix")))
+		s.remove(s.ready(kit.IdlePod("again")))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/systembus"
 )
 
-// startLogind starts a private bus with a login manager, and makes it the system bus of what this test starts. Locks may last for
-// maxDelay.
+// startLogind starts a private bus with a login manager, and makes it the system bus of the programs that this test
+// starts. A delay lock may last for maxDelay.
 func startLogind(t *testing.T, maxDelay time.Duration) *systembus.Logind {
 	t.Helper()
 	bus, err := systembus.Start(t.Context(), t.TempDir(), os.Stderr)
@@ -33,25 +33,25 @@ func startLogind(t *testing.T, maxDelay time.Duration) *systembus.Logind {
 	return logind
 }
 
-// asked waits until that many locks were asked for.
-func (s *space) asked(l *systembus.Logind, count int) {
+// locksRequested waits until that many locks were requested.
+func (s *space) locksRequested(l *systembus.Logind, count int) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
 		if got := len(l.Asked()); got != count {
-			return fmt.Errorf("%d locks were asked for, want %d", got, count)
+			return fmt.Errorf("%d locks were requested, want %d", got, count)
 		}
 		return nil
 	})
 }
 
-// lock waits until that many locks were asked for and the newest is held, or is not.
+// lock waits until that many locks were requested and the newest is held, or is not.
 func (s *space) lock(l *systembus.Logind, count int, held bool) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
 		gotCount := len(l.Asked())
 		got, err := l.Held()
 		if err == nil && (gotCount != count || got != held) {
-			err = fmt.Errorf("%d locks were asked for and the newest is held %v, want %d and %v", gotCount, got, count, held)
+			err = fmt.Errorf("%d locks were requested and the newest is held %v, want %d and %v", gotCount, got, count, held)
 		}
 		return err
 	})

@@ -26,11 +26,11 @@ var node *cluster.Cluster
 // clusterConfig is the configuration of the standard cluster.
 var clusterConfig cluster.Config
 
-// processes is held by whoever ends and starts processes of the node beside the
-// test's own goroutine, and for ever once an interrupted run cleans up.
+// processes is held by a goroutine, other than the test's own, that kills and starts processes of the node. An
+// interrupted run holds it for ever while it cleans up.
 var processes sync.Mutex
 
-// builder builds what single tests need beside the common parts.
+// builder builds parts that only some tests need.
 var builder build.Builder
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func runTests(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stopCluster(context.Background())) }()
-	// A signal ends the tests, not the clean-up.
+	// A signal ends the tests and then removes the cluster.
 	completed := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")
 		processes.Lock()

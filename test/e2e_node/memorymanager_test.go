@@ -21,15 +21,16 @@ import (
 // memoryState is the memory manager's checkpoint.
 const memoryState = "memory_manager_state"
 
-// numaNode is a folder of this machine that describes a NUMA node. Every machine has at least the first.
+// numaNodes returns the directories that describe the NUMA nodes of this machine. Every machine has at least one.
 func numaNodes() []string {
 	nodes, _ := filepath.Glob("/sys/devices/system/node/node[0-9]*")
 	slices.Sort(nodes)
 	return nodes
 }
 
-// pinned gives guaranteed pods CPUs of their own, and memory of one NUMA node. What is not for pods is reserved on all alike.
-func pinned(config *kubeletv1beta1.KubeletConfiguration) {
+// pinned gives guaranteed pods exclusive CPUs and memory of one NUMA node. The reserved memory is distributed equally
+// over the NUMA nodes.
+func staticPolicies(config *kubeletv1beta1.KubeletConfiguration) {
 	exclusiveCPUs(config)
 	config.MemoryManagerPolicy = "Static"
 	config.TopologyManagerPolicy = "restricted"
@@ -45,14 +46,16 @@ func pinned(config *kubeletv1beta1.KubeletConfiguration) {
 	}
 }
 
-// memoryReserved is the memory that is not for pods, in bytes: what is reserved for the machine, and the threshold of evictions.
+// memoryReserved returns the memory that pods may not request, in bytes: the system reservation and the eviction
+// threshold.
 func memoryReserved(config *kubeletv1beta1.KubeletConfiguration) int64 {
-	system, threshold := resource.MustParse(config.SystemReserved["memory"]), resource.MustParse(config.EvictionHard["memory.available"])
+	system := resource.MustParse(config.SystemReserved["memory"])
+	threshold := resource.MustParse(config.EvictionHard["memory.available"])
 	return system.Value() + threshold.Value()
 }
 
-// memoryToHave is the memory of all NUMA nodes that is not reserved, in bytes.
-func (s *space) memoryToHave() uint64 {
+// allocatableMemory returns the memory of all NUMA nodes that is not reserved, in bytes.
+func (s *space) allocatableMemory() uint64 {
 	s.t.Helper()
 	var all, reserved uint64
 	for _, block := range s.memoryCheckpoint().MachineState {
@@ -98,7 +101,7 @@ func (s *space) memoryCheckpoint() memoryCheckpoint {
 	return checkpoint
 }
 
-// ownsMemory waits until the PodResources API says that the pod has that many bytes of one NUMA node for itself.
+// ownsMemory waits until the PodResources API reports that many bytes of one NUMA node for the pod.
 func (s *space) ownsMemory(pod string, bytes uint64) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
@@ -106,21 +109,23 @@ func (s *space) ownsMemory(pod string, bytes uint64) {
 		if err != nil {
 			return err
 		}
-		if len(got.Memory) != 1 || got.Memory[0].Size != bytes || got.Memory[0].MemoryType != "memory" || len(got.Memory[0].GetTopology().GetNodes()) != 1 {
+		if len(got.Memory) != 1 || got.Memory[0].Size != bytes || got.Memory[0].MemoryType != "memory" ||
+			len(got.Memory[0].GetTopology().GetNodes()) != 1 {
 			return fmt.Errorf("%s has the memory %v, want %d bytes of one node", pod, got.Memory, bytes)
 		}
 		return nil
 	})
 }
 
-// onlyOwner checks that the checkpoint has the memory of that pod, and of no other.
+// onlyOwner checks that the checkpoint has memory of that pod, and of no other.
 func (s *space) onlyOwner(pod *v1.Pod, bytes uint64) {
 	s.t.Helper()
 	got := s.memoryCheckpoint()
 	s.expect("policy of the checkpoint", got.PolicyName, "Static")
 	blocks := got.Entries[string(pod.UID)]["main"]
-	if len(got.Entries) != 1 || len(blocks) != 1 || blocks[0].Size != bytes || blocks[0].Type != v1.ResourceMemory || len(blocks[0].NUMAAffinity) != 1 {
-		s.t.Errorf("the checkpoint says that %v is taken, want %d bytes for pod %s alone", got.Entries, bytes, pod.UID)
+	if len(got.Entries) != 1 || len(blocks) != 1 || blocks[0].Size != bytes || blocks[0].Type != v1.ResourceMemory ||
+		len(blocks[0].NUMAAffinity) != 1 {
+		s.t.Errorf("the entries of the checkpoint are %v, want %d bytes for pod %s alone", got.Entries, bytes, pod.UID)
 		return
 	}
 	var reserved uint64
@@ -128,26 +133,27 @@ func (s *space) onlyOwner(pod *v1.Pod, bytes uint64) {
 		reserved += machine.MemoryMap[v1.ResourceMemory].Reserved
 	}
 	if reserved != bytes {
-		s.t.Errorf("the checkpoint says that %d bytes are taken in all, want %d", reserved, bytes)
+		s.t.Errorf("the checkpoint reserves %d bytes in all, want %d", reserved, bytes)
 	}
-	s.expect("NUMA nodes of the pod", s.sh(pod, "awk '/^Mems_allowed_list/ {print $2}' /proc/self/status"), fmt.Sprint(blocks[0].NUMAAffinity[0]))
+	s.expect("NUMA nodes of the pod", s.sh(pod, "awk '/^Mems_allowed_list/ {print $2}' /proc/self/status"),
+		fmt.Sprint(blocks[0].NUMAAffinity[0]))
 }
 
-// TestMemoryOfAPodSurvivesRestarts gives a pod memory of a NUMA node of its own. It keeps it when the kubelet crashes, or is the upstream
-// one, and the next owner gets what it has left.
+// TestMemoryOfAPodSurvivesRestarts gives a pod memory of one NUMA node. The pod keeps it when the kubelet crashes or is
+// replaced by the stock kubelet, and the next pod can have it when the first is deleted.
 func TestMemoryOfAPodSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
-	s.withPolicies(pinned)
+	s.withPolicies(staticPolicies)
 	owner := s.ready(guaranteed("owner"))
 	s.ownsMemory("owner", 32<<20)
 	s.onlyOwner(owner, 32<<20)
-	s.swapKubelets(pinned, func() {
+	s.swapKubelets(staticPolicies, func() {
 		s.ownsMemory("owner", 32<<20)
 		s.onlyOwner(owner, 32<<20)
 	})
 
 	s.remove(owner)
-	heir := guaranteed("heir")
-	heir.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("48Mi")
-	s.onlyOwner(s.ready(heir), 48<<20)
+	next := guaranteed("next")
+	next.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("48Mi")
+	s.onlyOwner(s.ready(next), 48<<20)
 }

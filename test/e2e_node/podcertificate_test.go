@@ -26,12 +26,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// signerName is whom pods ask for certificates: the test itself.
+// signerName is the signer of the pods' certificates: the test itself.
 const signerName = "plimsoll.example/pods"
 
-// withPodCertificates switches features on that are beta, and off by default.
+// withPodCertificates enables beta features that are disabled by default.
 func withPodCertificates(config *kubeletv1beta1.KubeletConfiguration) {
-	config.FeatureGates = map[string]bool{"ClusterTrustBundle": true, "ClusterTrustBundleProjection": true, "PodCertificateRequest": true}
+	config.FeatureGates = map[string]bool{
+		"ClusterTrustBundle": true, "ClusterTrustBundleProjection": true, "PodCertificateRequest": true,
+	}
 }
 
 // authority signs certificates of pods.
@@ -45,7 +47,8 @@ func (s *space) newAuthority() authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	s.must(err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: s.name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: s.name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -59,8 +62,8 @@ func inPEM(certificate *x509.Certificate) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}))
 }
 
-// TestPodCertificateAndTrustBundle gives a pod a key, a certificate that the test signs, and the authorities to trust. Another authority
-// comes to the pod when the bundle has changed.
+// TestPodCertificateAndTrustBundle mounts a key, a certificate that the test signs, and a trust bundle into a pod. When
+// the bundle is updated, the file in the pod follows.
 func TestPodCertificateAndTrustBundle(t *testing.T) {
 	s := newSpace(t)
 	s.restartKubelet(withPodCertificates)
@@ -70,30 +73,31 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	mount(pod, v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 		{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: &bundle.Name, Path: "roots.pem"}},
 		{PodCertificate: &v1.PodCertificateProjection{
-			SignerName: signerName, KeyType: "ECDSAP256", CredentialBundlePath: "own.pem", UserAnnotations: map[string]string{signerName: "sailor"},
+			SignerName: signerName, KeyType: "ECDSAP256", CredentialBundlePath: "own.pem",
+			UserAnnotations: map[string]string{signerName: "sailor"},
 		}},
 	}}}, "/identity")
 	pod = s.create(pod)
-	s.signFor(pod, signer)
+	s.signRequestOf(pod, signer)
 	s.wait(pod, podTimeout, kit.Ready)
 
-	s.expect("authorities to trust", s.sh(pod, "cat /identity/roots.pem")+"\n", inPEM(signer.certificate))
-	s.isFor(pod, signer)
+	s.expect("trust bundle", s.sh(pod, "cat /identity/roots.pem")+"\n", inPEM(signer.certificate))
+	s.hasCertificateOf(pod, signer)
 	other := s.newAuthority()
 	bundle.Spec.TrustBundle = inPEM(other.certificate)
 	_, err := s.client.CertificatesV1beta1().ClusterTrustBundles().Update(s.ctx, bundle, metav1.UpdateOptions{})
 	s.must(err)
-	// Volumes are looked at when the pod changes, or after a minute.
-	s.kubectl("annotate", "pod", pod.Name, "look=again")
+	// The kubelet updates the volumes of a pod that has changed at once.
+	s.kubectl("annotate", "pod", pod.Name, "sync=again")
 	s.eventually(slowTimeout, func(context.Context) error {
 		if got := s.sh(pod, "cat /identity/roots.pem") + "\n"; got != inPEM(other.certificate) {
-			return errors.New("the pod has the old authority")
+			return errors.New("the pod has the old trust bundle")
 		}
 		return nil
 	})
 }
 
-// trustBundle makes authorities known that go with the test.
+// trustBundle creates a ClusterTrustBundle that is deleted when the test ends.
 func (s *space) trustBundle(text string) *certificatesv1beta1.ClusterTrustBundle {
 	s.t.Helper()
 	bundles := s.client.CertificatesV1beta1().ClusterTrustBundles()
@@ -109,8 +113,8 @@ func (s *space) trustBundle(text string) *certificatesv1beta1.ClusterTrustBundle
 	return bundle
 }
 
-// signFor waits for the kubelet's request for the pod, checks what it asks for, and signs it.
-func (s *space) signFor(pod *v1.Pod, signer authority) {
+// signRequestOf waits for the kubelet's certificate request for the pod, checks it, and signs it.
+func (s *space) signRequestOf(pod *v1.Pod, signer authority) {
 	s.t.Helper()
 	requests := s.client.CertificatesV1beta1().PodCertificateRequests(s.name)
 	var request *certificatesv1beta1.PodCertificateRequest
@@ -125,30 +129,35 @@ func (s *space) signFor(pod *v1.Pod, signer authority) {
 		return err
 	})
 	spec := request.Spec
-	s.expect("what is asked for", fmt.Sprint(spec.SignerName, spec.PodName, spec.PodUID, spec.ServiceAccountName, spec.NodeName, spec.UnverifiedUserAnnotations),
+	s.expect("request",
+		fmt.Sprint(spec.SignerName, spec.PodName, spec.PodUID, spec.ServiceAccountName, spec.NodeName,
+			spec.UnverifiedUserAnnotations),
 		fmt.Sprint(signerName, pod.Name, pod.UID, "default", cluster.NodeName, map[string]string{signerName: "sailor"}))
 
 	begin := time.Now().Truncate(time.Second).Add(-time.Minute)
 	refresh, end := begin.Add(time.Hour), begin.Add(2*time.Hour)
 	request.Status = certificatesv1beta1.PodCertificateRequestStatus{
 		CertificateChain: s.sign(signer, spec.StubPKCS10Request, begin, end),
-		NotBefore:        &metav1.Time{Time: begin}, BeginRefreshAt: &metav1.Time{Time: refresh}, NotAfter: &metav1.Time{Time: end},
+		NotBefore:        &metav1.Time{Time: begin},
+		BeginRefreshAt:   &metav1.Time{Time: refresh},
+		NotAfter:         &metav1.Time{Time: end},
 		Conditions: []metav1.Condition{{
-			Type: certificatesv1beta1.PodCertificateRequestConditionTypeIssued, Status: metav1.ConditionTrue, Reason: "Signed", LastTransitionTime: metav1.Now(),
+			Type: certificatesv1beta1.PodCertificateRequestConditionTypeIssued, Status: metav1.ConditionTrue,
+			Reason: "Signed", LastTransitionTime: metav1.Now(),
 		}},
 	}
 	_, err := requests.UpdateStatus(s.ctx, request, metav1.UpdateOptions{})
 	s.must(err)
 }
 
-// sign is the certificate, in PEM, for who has sent the PKCS #10 request.
+// sign returns the certificate, in PEM, for a PKCS #10 request.
 func (s *space) sign(signer authority, request []byte, begin, end time.Time) string {
 	s.t.Helper()
 	stub, err := x509.ParseCertificateRequest(request)
 	s.must(err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "pod"}, DNSNames: []string{"pod.example"}, NotBefore: begin, NotAfter: end,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "pod"}, DNSNames: []string{"pod.example"},
+		NotBefore: begin, NotAfter: end, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, signer.certificate, stub.PublicKey, signer.key)
 	s.must(err)
@@ -157,8 +166,8 @@ func (s *space) sign(signer authority, request []byte, begin, end time.Time) str
 	return inPEM(certificate)
 }
 
-// isFor checks that the pod has a certificate of the signer, and the key for it.
-func (s *space) isFor(pod *v1.Pod, signer authority) {
+// hasCertificateOf checks that the pod has a certificate of the signer, and its key.
+func (s *space) hasCertificateOf(pod *v1.Pod, signer authority) {
 	s.t.Helper()
 	own := []byte(s.sh(pod, "cat /identity/own.pem"))
 	pair, err := tls.X509KeyPair(own, own)

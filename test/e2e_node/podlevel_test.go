@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestResourcesOfAPod limits a pod as a whole, which its containers share, and grows it in place.
-func TestResourcesOfAPod(t *testing.T) {
+// TestPodLevelResources sets resources of a pod as a whole, which its containers share, and resizes it in place.
+func TestPodLevelResources(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("pod")
 	all := kit.Resources("100m", "64Mi")
@@ -25,7 +25,8 @@ func TestResourcesOfAPod(t *testing.T) {
 	s.expect("class", string(pod.Status.QOSClass), string(v1.PodQOSGuaranteed))
 	s.expect("memory limit of the pod", s.memoryLimit(pod), "67108864")
 
-	s.kubectl("patch", "pod", pod.Name, "--subresource=resize", "-p", `{"spec":{"resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}}`)
+	s.kubectl("patch", "pod", pod.Name, "--subresource=resize",
+		"-p", `{"spec":{"resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}}`)
 	s.wait(pod, podTimeout, func(pod *v1.Pod) error {
 		if got := s.memoryLimit(pod); got != "100663296" {
 			return errors.New("the memory limit of the pod is " + got)
@@ -39,7 +40,7 @@ func TestResourcesOfAPod(t *testing.T) {
 	}
 }
 
-// memoryLimit is what the kernel enforces on the pod as a whole, in bytes.
+// memoryLimit returns the memory limit of the pod's cgroup, in bytes.
 func (s *space) memoryLimit(pod *v1.Pod) string {
 	s.t.Helper()
 	groups, err := node.PodCgroups()

@@ -21,21 +21,23 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// askPodResources connects to the PodResources API for one question.
-func askPodResources[A any](ctx context.Context, question func(podresourcesapi.PodResourcesListerClient) (A, error)) (A, error) {
+// callPodResources connects to the PodResources API for one call.
+func callPodResources[R any](
+	ctx context.Context, call func(podresourcesapi.PodResourcesListerClient) (*R, error),
+) (*R, error) {
 	socket := filepath.Join(node.Layout().KubeletRoot(), "pod-resources", "kubelet.sock")
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		var none A
-		return none, err
+		return nil, err
 	}
 	defer connection.Close()
-	return question(podresourcesapi.NewPodResourcesListerClient(connection))
+	return call(podresourcesapi.NewPodResourcesListerClient(connection))
 }
 
-// listedPod is what the list of the PodResources API says about a pod.
+// listedPod returns the entry of a pod in the list of the PodResources API.
 func (s *space) listedPod(ctx context.Context, pod string) (*podresourcesapi.PodResources, error) {
-	list, err := askPodResources(ctx, func(api podresourcesapi.PodResourcesListerClient) (*podresourcesapi.ListPodResourcesResponse, error) {
+	type client = podresourcesapi.PodResourcesListerClient
+	list, err := callPodResources(ctx, func(api client) (*podresourcesapi.ListPodResourcesResponse, error) {
 		return api.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
 	})
 	if err != nil {
@@ -49,7 +51,7 @@ func (s *space) listedPod(ctx context.Context, pod string) (*podresourcesapi.Pod
 	return nil, fmt.Errorf("PodResources lists %d pods, but not %s", len(list.PodResources), pod)
 }
 
-// podResources is what the PodResources API tells of the container called main of a pod.
+// podResources returns the resources of the first container of a pod, from the PodResources API.
 func (s *space) podResources(ctx context.Context, pod string) (*podresourcesapi.ContainerResources, error) {
 	entry, err := s.listedPod(ctx, pod)
 	if err != nil {
@@ -61,8 +63,8 @@ func (s *space) podResources(ctx context.Context, pod string) (*podresourcesapi.
 	return entry.Containers[0], nil
 }
 
-// knows waits until the kubelet, which was started anew, has been told of the pod.
-func (s *space) knows(pod string) {
+// waitUntilListed waits until a kubelet that was restarted has received the pod.
+func (s *space) waitUntilListed(pod string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		_, err := s.listedPod(ctx, pod)
@@ -70,29 +72,30 @@ func (s *space) knows(pod string) {
 	})
 }
 
-// gottenPod is what the PodResources API says about a pod when asked for that one.
-func (s *space) gottenPod(pod string) (*podresourcesapi.PodResources, error) {
-	answer, err := askPodResources(s.ctx, func(api podresourcesapi.PodResourcesListerClient) (*podresourcesapi.GetPodResourcesResponse, error) {
+// podResourcesOf returns the entry of a pod from the get request of the PodResources API.
+func (s *space) podResourcesOf(pod string) (*podresourcesapi.PodResources, error) {
+	type client = podresourcesapi.PodResourcesListerClient
+	response, err := callPodResources(s.ctx, func(api client) (*podresourcesapi.GetPodResourcesResponse, error) {
 		return api.Get(s.ctx, &podresourcesapi.GetPodResourcesRequest{PodNamespace: s.name, PodName: pod})
 	})
-	return answer.GetPodResources(), err
+	return response.GetPodResources(), err
 }
 
-// TestPodResources asks the kubelet who has what: a pod with a CPU, memory and a device of its own, one that has nothing of that, one
-// that has ended, and what there is to have.
+// TestPodResources checks the PodResources API: a pod with an exclusive CPU, memory and a device, one with nothing of
+// that, one that has ended, and what is allocatable.
 func TestPodResources(t *testing.T) {
 	s := newSpace(t)
-	s.withPolicies(pinned)
+	s.withPolicies(staticPolicies)
 	s.startDevicePlugin("left", "right")
-	s.things(2)
-	owner := podWithThing("owner")
+	s.allocatableDevices(2)
+	owner := podWithDevice("owner")
 	owner.Spec.Containers[0].Resources.Limits[v1.ResourceCPU] = kit.Resources("1", "32Mi")[v1.ResourceCPU]
 	owner.Spec.Containers[0].Resources.Limits[v1.ResourceMemory] = kit.Resources("1", "32Mi")[v1.ResourceMemory]
 	owner = s.ready(owner)
 	s.ready(kit.IdlePod("plain"))
 	done := s.succeeded(kit.Pod("done", "true"))
 
-	s.holds("owner", s.sh(owner, "echo $THINGS"))
+	s.hasDevice("owner", s.sh(owner, "echo $DEVICES"))
 	s.ownsMemory("owner", 32<<20)
 	var cpu int64
 	if _, err := fmt.Sscan(s.cpusOf(owner), &cpu); err != nil {
@@ -100,61 +103,63 @@ func TestPodResources(t *testing.T) {
 	}
 	s.ownsCPU("owner", cpu)
 	for _, name := range []string{"owner", "plain"} {
-		s.sameWhenAskedFor(name)
+		s.listAndGetAgree(name)
 	}
-	s.hasNothing("plain")
+	s.hasNoResources("plain")
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		if _, err := s.listedPod(ctx, done.Name); err == nil {
 			return errors.New("a pod that has ended is still listed")
 		}
 		return nil
 	})
-	if _, err := s.gottenPod("nobody"); status.Code(err) != codes.Unknown {
-		t.Errorf("a pod that is not there: %v", err)
+	if _, err := s.podResourcesOf("missing"); status.Code(err) != codes.Unknown {
+		t.Errorf("getting a pod that does not exist returned %v", err)
 	}
-	s.offers(cpu)
+	s.allocatableResources(cpu)
 }
 
-// sameWhenAskedFor compares the two ways to ask for a pod.
-func (s *space) sameWhenAskedFor(pod string) {
+// listAndGetAgree compares the entries of a pod in the responses of list and get.
+func (s *space) listAndGetAgree(pod string) {
 	s.t.Helper()
 	listed, err := s.listedPod(s.ctx, pod)
 	s.must(err)
-	gotten, err := s.gottenPod(pod)
+	gotten, err := s.podResourcesOf(pod)
 	s.must(err)
 	if !proto.Equal(listed, gotten) {
-		s.t.Errorf("%s is listed as %v, but when asked for it is %v", pod, listed, gotten)
+		s.t.Errorf("list returns %s as %v, get as %v", pod, listed, gotten)
 	}
 }
 
-func (s *space) hasNothing(pod string) {
+func (s *space) hasNoResources(pod string) {
 	s.t.Helper()
 	got, err := s.podResources(s.ctx, pod)
 	s.must(err)
 	if len(got.CpuIds)+len(got.Devices)+len(got.Memory)+len(got.DynamicResources) > 0 {
-		s.t.Errorf("a pod that asks for nothing has %v", got)
+		s.t.Errorf("a pod without requests has %v", got)
 	}
 }
 
-// offers checks what the kubelet says that can be had: CPU, and any that is not reserved; all memory that is not; both devices.
-func (s *space) offers(cpu int64) {
+// offers checks the allocatable resources: the CPU among those that are not reserved, all memory that is not reserved,
+// both devices.
+func (s *space) allocatableResources(cpu int64) {
 	s.t.Helper()
-	all, err := askPodResources(s.ctx, func(api podresourcesapi.PodResourcesListerClient) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	type client = podresourcesapi.PodResourcesListerClient
+	all, err := callPodResources(s.ctx, func(api client) (*podresourcesapi.AllocatableResourcesResponse, error) {
 		return api.GetAllocatableResources(s.ctx, &podresourcesapi.AllocatableResourcesRequest{})
 	})
 	s.must(err)
 	if !slices.Contains(all.CpuIds, cpu) || slices.Contains(all.CpuIds, 0) {
-		s.t.Errorf("the CPUs %v can be had, want %d among them and not 0, which is reserved", all.CpuIds, cpu)
+		s.t.Errorf("the CPUs %v are allocatable, want %d among them and not 0, which is reserved", all.CpuIds, cpu)
 	}
 	var devices []string
 	for _, entry := range all.Devices {
-		if entry.ResourceName == string(thing) {
+		if entry.ResourceName == string(deviceResource) {
 			devices = append(devices, entry.DeviceIds...)
 		}
 	}
 	slices.Sort(devices)
 	if !slices.Equal(devices, []string{"left", "right"}) {
-		s.t.Errorf("the devices %v can be had, want both", devices)
+		s.t.Errorf("the devices %v are allocatable, want both", devices)
 	}
 	var memory uint64
 	for _, block := range all.Memory {
@@ -162,7 +167,7 @@ func (s *space) offers(cpu int64) {
 			memory += block.Size
 		}
 	}
-	if want := s.memoryToHave(); memory != want {
-		s.t.Errorf("%d bytes of memory can be had, want %d", memory, want)
+	if want := s.allocatableMemory(); memory != want {
+		s.t.Errorf("%d bytes of memory are allocatable, want %d", memory, want)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestCriticalPodGetsRoom binds a critical pod to a node whose memory is taken
-// by requests. The smallest pod that makes room goes, and nobody else.
-func TestCriticalPodGetsRoom(t *testing.T) {
+// TestCriticalPodPreemptsOnePod binds a critical pod to a node whose memory is fully requested. Only the smallest pod
+// whose end is enough is preempted.
+func TestCriticalPodPreemptsOnePod(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	got, err := kit.Node(s.ctx, s.client)

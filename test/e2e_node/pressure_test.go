@@ -26,12 +26,13 @@ const hogRate = 25
 // is at three quarters, 20 s later (15 s on the smallest machine), when the kubelet has statistics of it.
 func hog(name string) *v1.Pod {
 	memory := node.PodMemory() / mebibyte
-	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", memory/2), fmt.Sprintf("--rate=%d", hogRate), fmt.Sprintf("--limit=%d", 2*memory))
+	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", memory/2), fmt.Sprintf("--rate=%d", hogRate),
+		fmt.Sprintf("--limit=%d", 2*memory))
 	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
 	return pod
 }
 
-// pressure evicts a hog, and returns it when the node says so.
+// pressure creates a hog and returns it when it is evicted and the node has the condition.
 func (s *space) pressure() *v1.Pod {
 	s.t.Helper()
 	evicted := s.wait(s.create(hog("hog")), slowTimeout, endedFor("Evicted"))
@@ -39,23 +40,28 @@ func (s *space) pressure() *v1.Pod {
 	return evicted
 }
 
-// noPressure waits until the transition period is over.
+// noPressure waits until the node has no memory pressure.
 func (s *space) noPressure() {
 	s.t.Helper()
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, false) })
 }
 
-// restartKubelet replaces the kubelet by one with a changed configuration; the
-// first configuration comes back when the test ends.
+// restartKubelet restarts the kubelet with a changed configuration until the test ends.
 func (s *space) restartKubelet(tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	s.must(node.StopKubelet(s.ctx))
 	s.must(node.StartKubelet(s.ctx, tune))
 	s.t.Cleanup(func() {
-		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+		if err := restoreKubelet(); err != nil {
 			s.t.Error(err)
 		}
 	})
+}
+
+// restoreKubelet restarts the kubelet with its first configuration. It is for the end of a test.
+func restoreKubelet() error {
+	ctx := context.Background()
+	return errors.Join(node.StopKubelet(ctx), node.StartKubelet(ctx, nil))
 }
 
 func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
@@ -64,7 +70,8 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	// Long enough for the pods that are created while the condition lasts.
 	s.restartKubelet(transitionPeriod(20 * time.Second))
 	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
-	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("50m", "64Mi"), Limits: kit.Resources("50m", "64Mi")}
+	all := kit.Resources("50m", "64Mi")
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 	burstable.Spec.Containers[0].Resources.Requests = kit.Memory("64Mi")
 	for _, pod := range []*v1.Pod{guaranteed, burstable, bestEffort} {
 		s.ready(pod)
@@ -77,7 +84,7 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 
 	late := s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
 	if !strings.Contains(late.Status.Message, "MemoryPressure") || len(late.Status.ContainerStatuses) > 0 {
-		t.Errorf("a BestEffort pod under pressure is to be rejected: %s", kit.Describe(late))
+		t.Errorf("a BestEffort pod under pressure must be rejected: %s", kit.Describe(late))
 	}
 	modest := kit.Bound(kit.IdlePod("modest"))
 	modest.Spec.Containers[0].Resources.Requests = kit.Memory("16Mi")
@@ -88,9 +95,9 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	s.must(s.sameAs(before))
 }
 
-// TestEvictionIsNoSuccess evicts a pod whose process ends well when it is told
-// to stop. It was evicted all the same.
-func TestEvictionIsNoSuccess(t *testing.T) {
+// TestEvictedPodThatExitsWithZeroFails evicts a pod whose process exits with code 0 on SIGTERM. The pod is Failed with
+// reason Evicted all the same.
+func TestEvictedPodThatExitsWithZeroFails(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	polite := hog("polite")
@@ -98,7 +105,7 @@ func TestEvictionIsNoSuccess(t *testing.T) {
 	s.checkEvicted(s.wait(s.create(polite), slowTimeout, endedFor("Evicted")))
 }
 
-// checkEvicted looks at what an eviction leaves in the API.
+// checkEvicted checks the message, the condition and the event of an evicted pod.
 func (s *space) checkEvicted(pod *v1.Pod) {
 	s.t.Helper()
 	if !strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory.") {
@@ -106,7 +113,8 @@ func (s *space) checkEvicted(pod *v1.Pod) {
 	}
 	found := false
 	for _, condition := range pod.Status.Conditions {
-		found = found || condition.Type == v1.DisruptionTarget && condition.Status == v1.ConditionTrue && condition.Reason == "TerminationByKubelet"
+		found = found || condition.Type == v1.DisruptionTarget && condition.Status == v1.ConditionTrue &&
+			condition.Reason == "TerminationByKubelet"
 	}
 	if !found {
 		s.t.Errorf("no condition DisruptionTarget by the kubelet among %v", pod.Status.Conditions)
@@ -114,9 +122,11 @@ func (s *space) checkEvicted(pod *v1.Pod) {
 	s.eventually(time.Minute, func(ctx context.Context) error { return s.evictionEvent(ctx, pod.Name) })
 }
 
-// evictionEvent wants the annotations that say which signal it was.
+// evictionEvent is nil if the event of the eviction has the annotations about the signal.
 func (s *space) evictionEvent(ctx context.Context, name string) error {
-	events, err := s.client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted,involvedObject.name=" + name})
+	events, err := s.client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{
+		FieldSelector: "reason=Evicted,involvedObject.name=" + name,
+	})
 	if err != nil {
 		return err
 	}
@@ -125,12 +135,11 @@ func (s *space) evictionEvent(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no event says that memory was starved and main offended, of %d events", len(events.Items))
+	return fmt.Errorf("none of %d events has the annotations about memory and container main", len(events.Items))
 }
 
-// TestKubeletCrashUnderPressure kills the kubelet while the node is under
-// pressure. The next one must know that it is: no pod that runs is restarted or
-// rejected, and the taint stays.
+// TestKubeletCrashUnderPressure kills the kubelet while the node is under pressure. The next kubelet takes the
+// condition over: no running pod is restarted or rejected, and the taint stays.
 func TestKubeletCrashUnderPressure(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
@@ -146,14 +155,13 @@ func TestKubeletCrashUnderPressure(t *testing.T) {
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
 	s.stays(inSoak(30*time.Second, 15*time.Second), func() error { return s.sameAs(before) })
 	if lost := watch(); lost != nil {
-		t.Errorf("the restart lifted the pressure: %v", lost)
+		t.Errorf("the condition or the taint was removed by the restart: %v", lost)
 	}
 	s.noPressure()
 	s.must(s.sameAs(before))
 }
 
-// startMany starts count pods, most of them BestEffort, and waits until all
-// are Ready.
+// startMany creates count pods, most of them BestEffort, and waits until all are Ready.
 func (s *space) startMany(count int) {
 	s.t.Helper()
 	var pods []*v1.Pod
@@ -180,8 +188,8 @@ func (s *space) stays(limit time.Duration, check func() error) {
 	}
 }
 
-// watchPressure looks all the time whether the node is under pressure; the
-// returned function ends that and says when it was not.
+// watchPressure checks again and again that the node is under memory pressure. Function stop ends that and returns the
+// first error.
 func (s *space) watchPressure() (stop func() error) {
 	return s.watch(func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, true) })
 }

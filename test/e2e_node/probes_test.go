@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// execProbe succeeds while script does. It looks every second.
+// execProbe is a probe that runs script every second.
 func execProbe(script string) *v1.Probe {
 	return probe(v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"sh", "-c", script}}})
 }
@@ -57,7 +57,7 @@ func TestLivenessRestartsTheContainer(t *testing.T) {
 	})
 }
 
-func TestStartupProbeHoldsTheOthersBack(t *testing.T) {
+func TestStartupProbeDelaysOtherProbes(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePodThat("startup", "sleep 8; touch /tmp/started")
 	pod.Spec.Containers[0].StartupProbe = execProbe("test -e /tmp/started")

@@ -14,11 +14,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// privateRegistry serves one image to whoever knows the password, as the distribution specification of the Open Container Initiative
-// says, as far as a runtime that pulls needs it.
+// privateRegistry serves one image to clients with the password. It implements the part of the distribution
+// specification of the Open Container Initiative that a runtime needs to pull.
 type privateRegistry struct {
 	*httptest.Server
-	// image is the only image, as pods call it.
+	// image is the name of the only image.
 	image string
 	// dir is where the image lies, in the OCI layout; manifest is the digest of its manifest.
 	dir, manifest string
@@ -31,7 +31,7 @@ const (
 	registryPassword = "sesame"
 )
 
-// startPrivateRegistry serves an image that no other test knows. It pauses.
+// startPrivateRegistry serves an image that no other test uses, and whose program only pauses.
 func (s *space) startPrivateRegistry() *privateRegistry {
 	s.t.Helper()
 	registry := &privateRegistry{dir: s.t.TempDir()}
@@ -58,19 +58,20 @@ func (r *privateRegistry) host() string { return strings.TrimPrefix(r.URL, "http
 func (r *privateRegistry) repository() string { return strings.TrimSuffix(r.image, ":1") }
 
 // ServeHTTP serves manifests by tag or digest, and blobs by digest.
-func (r *privateRegistry) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+func (r *privateRegistry) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	if user, password, _ := request.BasicAuth(); user != registryUser || password != registryPassword {
 		r.refused.Add(1)
-		answer.Header().Set("WWW-Authenticate", `Basic realm="private"`)
-		http.Error(answer, "who are you?", http.StatusUnauthorized)
+		response.Header().Set("WWW-Authenticate", `Basic realm="private"`)
+		http.Error(response, "no password", http.StatusUnauthorized)
 		return
 	}
 	r.served.Add(1)
 	kind, name, _ := strings.Cut(strings.TrimPrefix(request.URL.Path, "/v2/private/"), "/")
 	if kind == "manifests" {
 		name = r.manifest
-		answer.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-		answer.Header().Set("Docker-Content-Digest", name)
+		response.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		response.Header().Set("Docker-Content-Digest", name)
 	}
-	http.ServeFile(answer, request, filepath.Join(r.dir, "blobs", "sha256", strings.TrimPrefix(filepath.Base(name), "sha256:")))
+	blob := strings.TrimPrefix(filepath.Base(name), "sha256:")
+	http.ServeFile(response, request, filepath.Join(r.dir, "blobs", "sha256", blob))
 }

@@ -26,31 +26,34 @@ import (
 )
 
 const (
-	pressureHeader = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\nmonitoringPeriod: 2s\n"
-	// memoryRehearsed has thresholds on memory say what they would do.
-	memoryRehearsed = pressureHeader + "dryRun:\n- signal: memory.available\n"
-	// misspelled is memoryRehearsed with a fault.
+	pressureHeader = "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\n" +
+		"monitoringPeriod: 2s\n"
+	// memoryInDryRun has the thresholds of memory in dry run.
+	memoryInDryRun = pressureHeader + "dryRun:\n- signal: memory.available\n"
+	// misspelled is memoryInDryRun with an unknown signal.
 	misspelled = pressureHeader + "dryRun:\n- signal: memory.availble\n"
-	// reloadTime is how long it may take until a change of the file is noticed. The agent reads it every half minute if nothing tells
-	// it to, which would hide that nothing does.
+	// reloadTime is how long the kubelet may take to load a changed file. It is less than the half minute after which the
+	// kubelet reads the file without a notification, so that the test fails without notifications.
 	reloadTime = 10 * time.Second
 )
 
-// TestPressureConfigurationChangesWhileTheKubeletRuns has thresholds on memory in dry run: a hog crosses the threshold and is not
-// evicted, but the node says that it would be. A file with a fault changes nothing. When the file no longer asks for a dry run the
-// hog is evicted, by the same kubelet. When the file is gone the defaults hold.
+// TestPressureConfigurationChangesWhileTheKubeletRuns has thresholds of memory in dry run: a hog crosses the threshold
+// and is not evicted, but an event and a metric report that it would be. An invalid file changes nothing. When dry run
+// is removed from the file, the same kubelet evicts the hog. When the file is removed the defaults apply.
 func TestPressureConfigurationChangesWhileTheKubeletRuns(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	s.withPressureConfig(memoryRehearsed, nil)
+	s.withPressureConfig(memoryInDryRun, nil)
 	started := s.mustMetric("process_start_time_seconds")
-	s.inForce(memoryRehearsed)
+	s.inForce(memoryInDryRun)
 
 	hog := s.ready(holding("hog", node.PodMemory()*3/4/mebibyte+100))
-	s.rehearsedFor(hog)
-	s.refused()
+	s.reportedInDryRun(hog)
+	s.invalidFileIsRejected()
 	enters := s.ready(kit.Bound(kit.IdlePod("enters")))
-	s.stays(10*time.Second, func() error { return errors.Join(kit.Ready(s.get("hog")), kit.MemoryPressure(s.ctx, s.client, false)) })
+	s.stays(10*time.Second, func() error {
+		return errors.Join(kit.Ready(s.get("hog")), kit.MemoryPressure(s.ctx, s.client, false))
+	})
 
 	changed := time.Now()
 	s.writePressureConfig(pressureHeader)
@@ -67,11 +70,12 @@ func TestPressureConfigurationChangesWhileTheKubeletRuns(t *testing.T) {
 	s.must(os.Remove(node.Layout().PressureConfig()))
 	s.inForce("")
 	if now := s.mustMetric("process_start_time_seconds"); now != started {
-		t.Errorf("the kubelet that ran at the end was started at %f, that of the beginning at %f", now, started)
+		t.Errorf("the kubelet was restarted: it was started at %f, the first one at %f", now, started)
 	}
 }
 
-// exited is a check for a pod whose container called main has come to an end with that code. An evicted pod is Failed before it has.
+// exited is a check for a pod whose container called main has exited with that code. An evicted pod is Failed before
+// that.
 func exited(code int32) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		status, err := container(pod, "main")
@@ -89,19 +93,21 @@ func exited(code int32) func(*v1.Pod) error {
 	}
 }
 
-// rehearsedFor waits until the node has said, in an event and a metric, that the pod would be evicted for memory.
-func (s *space) rehearsedFor(pod *v1.Pod) {
+// reportedInDryRun waits for the event and the metric that report that the pod would be evicted for memory.
+func (s *space) reportedInDryRun(pod *v1.Pod) {
 	s.t.Helper()
 	s.eventually(time.Minute, func(ctx context.Context) error {
-		return s.nodeEvent(ctx, pod.CreationTimestamp.Time, "EvictionDryRun", "would evict pod "+pod.Namespace+"/"+pod.Name+" because: The node was low on resource: memory.")
+		return s.nodeEvent(ctx, pod.CreationTimestamp.Time, "EvictionDryRun",
+			"would evict pod "+pod.Namespace+"/"+pod.Name+" because: The node was low on resource: memory.")
 	})
 	if got := s.mustMetric(`plimsoll_eviction_dry_run_total{kind="hard",signal="allocatableMemory.available"}`); got != 1 {
 		s.t.Errorf("%v pods would have been evicted, want 1", got)
 	}
 }
 
-// refused writes a file with a fault, and waits until the node says so. What memoryRehearsed asks for holds on.
-func (s *space) refused() {
+// invalidFileIsRejected writes an invalid file and waits for the event about it. The settings of memoryInDryRun stay in
+// force.
+func (s *space) invalidFileIsRejected() {
 	s.t.Helper()
 	since := time.Now()
 	s.writePressureConfig(misspelled)
@@ -110,11 +116,11 @@ func (s *space) refused() {
 	s.eventually(time.Minute, func(ctx context.Context) error {
 		return s.nodeEvent(ctx, since, "PressureConfigInvalid", `dryRun[0].signal: Unsupported value: "memory.availble"`)
 	})
-	s.must(s.metricIs(s.ctx, "plimsoll_pressure_config_hash", configHash(memoryRehearsed)))
+	s.must(s.metricIs(s.ctx, "plimsoll_pressure_config_hash", configHash(memoryInDryRun)))
 }
 
-// withPressureConfig replaces the kubelet by one that follows a file with that text, and whose configuration tune has
-// changed if it is not nil. When the test ends, it comes back without the file and without the variable that names it.
+// withPressureConfig restarts the kubelet with a pressure configuration file of that text, and with tune applied to its
+// configuration if it is not nil, until the test ends.
 func (s *space) withPressureConfig(text string, tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	file := node.Layout().PressureConfig()
@@ -127,14 +133,14 @@ func (s *space) withPressureConfig(text string, tune func(*kubeletv1beta1.Kubele
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		if err := errors.Join(err, node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+		if err := errors.Join(err, restoreKubelet()); err != nil {
 			s.t.Error(err)
 		}
 	})
 	s.must(node.StartKubelet(s.ctx, tune))
 }
 
-// writePressureConfig replaces the file as careful editors do.
+// writePressureConfig replaces the file atomically.
 func (s *space) writePressureConfig(text string) {
 	s.t.Helper()
 	file := node.Layout().PressureConfig()
@@ -142,15 +148,16 @@ func (s *space) writePressureConfig(text string) {
 	s.must(os.Rename(file+".new", file))
 }
 
-// inForce waits until the kubelet says that a file with that text holds, or for "" that the defaults do.
+// inForce waits until the metrics of the kubelet report that a file with that text is in force, or the defaults for "".
 func (s *space) inForce(text string) {
 	s.t.Helper()
 	s.eventually(reloadTime, func(ctx context.Context) error {
-		return errors.Join(s.metricIs(ctx, "plimsoll_pressure_config_hash", configHash(text)), s.metricIs(ctx, "plimsoll_pressure_config_last_load_failed", 0))
+		return errors.Join(s.metricIs(ctx, "plimsoll_pressure_config_hash", configHash(text)),
+			s.metricIs(ctx, "plimsoll_pressure_config_last_load_failed", 0))
 	})
 }
 
-// configHash is what the metric of that name shows for a file with that text: 48 bits of the SHA-256.
+// configHash returns the value of plimsoll_pressure_config_hash for a file with that text: 48 bits of its SHA-256.
 func configHash(text string) float64 {
 	if text == "" {
 		return 0
@@ -160,7 +167,7 @@ func configHash(text string) float64 {
 	return float64(value)
 }
 
-// holding is a pod that takes that many MiB at once and keeps them.
+// holding is a pod that uses that many MiB from its start on.
 func holding(name string, mebibytes int64) *v1.Pod {
 	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", mebibytes), fmt.Sprintf("--limit=%d", mebibytes))
 	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
@@ -175,7 +182,7 @@ func (s *space) nodeEvent(ctx context.Context, since time.Time, reason, text str
 	if err != nil {
 		return err
 	}
-	var said []string
+	var messages []string
 	for i := range events.Items {
 		e := &events.Items[i]
 		// Events have whole seconds.
@@ -185,9 +192,9 @@ func (s *space) nodeEvent(ctx context.Context, since time.Time, reason, text str
 		if strings.Contains(e.Message, text) {
 			return nil
 		}
-		said = append(said, e.Message)
+		messages = append(messages, e.Message)
 	}
-	return fmt.Errorf("no event %s about the node that says %q among %q", reason, text, said)
+	return fmt.Errorf("no event %s about the node contains %q, among %q", reason, text, messages)
 }
 
 func (s *space) metricIs(ctx context.Context, series string, want float64) error {
@@ -205,14 +212,14 @@ func (s *space) mustMetric(series string) float64 {
 	return value
 }
 
-// metric is the value of a series of the kubelet, named as in the text format, labels included.
+// metric returns the value of a series of the kubelet, named as in the text format, labels included.
 func (s *space) metric(ctx context.Context, series string) (float64, error) {
 	code, body, err := node.KubeletGet(ctx, "/metrics", true)
 	if err != nil {
 		return 0, err
 	}
 	if code != http.StatusOK {
-		return 0, fmt.Errorf("the kubelet answers %d when asked for metrics: %.200s", code, body)
+		return 0, fmt.Errorf("get the metrics: code %d: %.200s", code, body)
 	}
 	for line := range strings.Lines(string(body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {

@@ -12,9 +12,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestDeferredResizeSurvivesRestarts asks for more CPU for a pod than there is beside its neighbour. The pod keeps what it has, also when
-// the kubelet crashes, or is the upstream one, which both must know what the pod was given before. It gets the rest when the neighbour
-// is gone.
+// TestDeferredResizeSurvivesRestarts requests more CPU for a pod than its neighbour leaves. The pod keeps its
+// allocation, also when the kubelet crashes or is replaced by the stock kubelet, which must both know the allocation.
+// The resize is done when the neighbour is deleted.
 func TestDeferredResizeSurvivesRestarts(t *testing.T) {
 	s := newSpace(t)
 	most := s.shareOfNode(3, 5)
@@ -25,19 +25,20 @@ func TestDeferredResizeSurvivesRestarts(t *testing.T) {
 	s.askForCPU("pod", most)
 	s.wait(pod, podTimeout, resizePending(v1.PodReasonDeferred))
 	s.swapKubelets(nil, func() {
-		s.knows("pod")
+		s.waitUntilListed("pod")
 		pod = s.wait(pod, podTimeout, resizePending(v1.PodReasonDeferred))
 		s.must(hasCPU(resource.MustParse("10m"))(pod))
 	})
 
 	s.remove(neighbour)
 	pod = s.wait(pod, podTimeout, hasCPU(most))
-	if kit.ConditionStatus(pod, v1.PodResizePending) == v1.ConditionTrue || pod.Status.ContainerStatuses[0].RestartCount > 0 {
+	pending := kit.ConditionStatus(pod, v1.PodResizePending) == v1.ConditionTrue
+	if pending || pod.Status.ContainerStatuses[0].RestartCount > 0 {
 		t.Errorf("after the resize: %v, %s", pod.Status.Conditions, kit.Describe(pod))
 	}
 }
 
-// shareOfNode is that part of the CPUs that pods can have.
+// shareOfNode returns that part of the node's allocatable CPU.
 func (s *space) shareOfNode(times, of int64) resource.Quantity {
 	s.t.Helper()
 	got, err := kit.Node(s.ctx, s.client)
@@ -48,11 +49,11 @@ func (s *space) shareOfNode(times, of int64) resource.Quantity {
 // askForCPU resizes the pod called name.
 func (s *space) askForCPU(name string, cpu resource.Quantity) {
 	s.t.Helper()
-	s.kubectl("patch", "pod", name, "--subresource=resize", "-p",
-		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`, cpu.String()))
+	const patch = `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`
+	s.kubectl("patch", "pod", name, "--subresource=resize", "-p", fmt.Sprintf(patch, cpu.String()))
 }
 
-// resizePending is a check for a pod whose resize waits, for that reason.
+// resizePending is a check for a pod whose resize is pending for that reason.
 func resizePending(reason string) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		for _, condition := range pod.Status.Conditions {
@@ -60,20 +61,21 @@ func resizePending(reason string) func(*v1.Pod) error {
 				return nil
 			}
 		}
-		return kit.IfEnded(pod, fmt.Errorf("the resize of %s is not pending for reason %s: %v", pod.Name, reason, pod.Status.Conditions))
+		err := fmt.Errorf("the resize of %s is not pending for reason %s: %v", pod.Name, reason, pod.Status.Conditions)
+		return kit.IfEnded(pod, err)
 	}
 }
 
-// hasCPU is a check for a pod that was given that much, and whose container has it.
+// hasCPU is a check for a pod to which that much is allocated, and whose container has it.
 func hasCPU(want resource.Quantity) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		status, err := container(pod, "main")
 		if err != nil {
 			return err
 		}
-		given := status.AllocatedResources.Cpu()
-		if status.Resources == nil || given.Cmp(want) != 0 || status.Resources.Requests.Cpu().Cmp(want) != 0 {
-			return fmt.Errorf("%s was given %s and has %v, want %s", pod.Name, given, status.Resources, &want)
+		allocated := status.AllocatedResources.Cpu()
+		if status.Resources == nil || allocated.Cmp(want) != 0 || status.Resources.Requests.Cpu().Cmp(want) != 0 {
+			return fmt.Errorf("%s is allocated %s and has %v, want %s", pod.Name, allocated, status.Resources, &want)
 		}
 		return nil
 	}

@@ -18,12 +18,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// takeover is for how long a test looks at the pods that a kubelet has found: it synchronizes each at once, and its slow
-// loops, those of the pods' and the Node's status, come round every 10 s.
+// takeover is for how long a test observes the pods under a kubelet that has replaced another one. The kubelet
+// synchronizes each pod at once; its slower loops, those of the pods' and the Node's status, run every 10 s.
 const takeover = 12 * time.Second
 
-// TestStockTakesOverAndGivesBack swaps the kubelet for the upstream one of the
-// same release and back, under running pods.
+// TestStockTakesOverAndGivesBack replaces the kubelet by the stock kubelet of the same release, and that by ours, while
+// pods run.
 func TestStockTakesOverAndGivesBack(t *testing.T) {
 	s := newSpace(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
@@ -33,7 +33,7 @@ func TestStockTakesOverAndGivesBack(t *testing.T) {
 	before := s.fingerprint()
 	own := node.Kubelet()
 	t.Cleanup(func() { node.SetKubelet(own) })
-	for _, kubelet := range []string{node.Layout().Program("kubelet-stock"), own} {
+	for _, kubelet := range []string{node.Layout().Program(build.StockKubelet().Name), own} {
 		s.must(node.StopKubelet(s.ctx))
 		node.SetKubelet(kubelet)
 		s.must(node.StartKubelet(s.ctx, nil))
@@ -41,7 +41,8 @@ func TestStockTakesOverAndGivesBack(t *testing.T) {
 	}
 }
 
-// TestContainerThatEndsWhileNoKubeletRuns has a container end after the kubelet was killed. The next kubelet reports it.
+// TestContainerThatEndsWhileNoKubeletRuns has a container end after the kubelet was killed. The next kubelet reports
+// it.
 func TestContainerThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s := newSpace(t)
 	dir := t.TempDir()
@@ -53,7 +54,7 @@ func TestContainerThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s.wait(short, podTimeout, ended(v1.PodSucceeded))
 }
 
-// gone is nil once the process of that id is gone.
+// gone is nil once no process has that PID.
 func gone(pid int) error {
 	if err := syscall.Kill(pid, 0); err == nil {
 		return fmt.Errorf("process %d still runs", pid)
@@ -61,29 +62,29 @@ func gone(pid int) error {
 	return nil
 }
 
-// swapKubelets crashes the kubelet and starts it again, then has the upstream one of the same release take over and give back. Under each the
-// pods run on untouched, and look has its word.
-func (s *space) swapKubelets(tune func(*kubeletv1beta1.KubeletConfiguration), look func()) {
+// swapKubelets kills the kubelet and starts it again, then replaces it by the stock kubelet of the same release, and
+// that by ours. It calls check under each, and no pod may be restarted.
+func (s *space) swapKubelets(tune func(*kubeletv1beta1.KubeletConfiguration), check func()) {
 	s.t.Helper()
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	before := s.fingerprint()
-	own := node.Kubelet()
+	own, stock := node.Kubelet(), node.Layout().Program(build.StockKubelet().Name)
 	s.t.Cleanup(func() { node.SetKubelet(own) })
 	for _, next := range []struct {
 		kubelet string
 		stop    func(context.Context) error
 	}{
-		{own, node.KillKubelet}, {node.Layout().Program(build.StockKubelet().Name), node.StopKubelet}, {own, node.StopKubelet},
+		{own, node.KillKubelet}, {stock, node.StopKubelet}, {own, node.StopKubelet},
 	} {
 		s.must(next.stop(s.ctx))
 		node.SetKubelet(next.kubelet)
 		s.must(node.StartKubelet(s.ctx, tune))
-		look()
+		check()
 		s.must(s.sameAs(before))
 	}
 }
 
-// crash kills the first process of the container called main, and waits until another one is Ready.
+// crash kills the first process of the container called main, and waits until the container is restarted and Ready.
 func (s *space) crash(pod *v1.Pod) *v1.Pod {
 	s.t.Helper()
 	status, err := container(s.get(pod.Name), "main")

@@ -10,15 +10,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// onExit is a rule for containers that end with that code.
+// onExit is a rule for containers that exit with that code.
 func onExit(code int32, action v1.ContainerRestartRuleAction) []v1.ContainerRestartRule {
 	return []v1.ContainerRestartRule{{Action: action, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
 		Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code},
 	}}}
 }
 
-// TestRestartRuleOfAContainer starts a container anew when it ends with one code, and not when it ends with another, in a pod that
-// is never restarted.
+// TestRestartRuleOfAContainer has a rule that restarts a container when it exits with one code, in a pod with restart
+// policy Never. With another code it is not restarted.
 func TestRestartRuleOfAContainer(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.Pod("pod", "if test -e /data/second; then exit 7; fi; touch /data/second; exit 42")
@@ -30,11 +30,12 @@ func TestRestartRuleOfAContainer(t *testing.T) {
 	status, err := container(pod, "main")
 	s.must(err)
 	if status.RestartCount != 1 || status.State.Terminated == nil || status.State.Terminated.ExitCode != 7 {
-		t.Errorf("the container was to be restarted once, and to end with code 7: %s", kit.Describe(pod))
+		t.Errorf("the container must be restarted once and exit with code 7: %s", kit.Describe(pod))
 	}
 }
 
-// TestRestartOfAllContainers starts the whole pod anew in place, init containers included, when one of its containers asks for it.
+// TestRestartOfAllContainers has a rule of one container restart all containers of the pod in place, init containers
+// included.
 func TestRestartOfAllContainers(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.Pod("pod", "test $(wc -l < /data/starts) = 2 || exit 42"+kit.Forever)
@@ -50,7 +51,7 @@ func TestRestartOfAllContainers(t *testing.T) {
 		status, err := container(pod, name)
 		s.must(err)
 		if status.RestartCount != 1 {
-			t.Errorf("container %s was started anew %d times, want once: %s", name, status.RestartCount, kit.Describe(pod))
+			t.Errorf("container %s was restarted %d times, want once: %s", name, status.RestartCount, kit.Describe(pod))
 		}
 	}
 }

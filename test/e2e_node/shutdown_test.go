@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// The groups of pods, by priority, and how long each may take to stop. The machine goes down at most their sum later.
+// The groups of pods by priority, and how long each may take to stop. The shutdown is delayed by at most their sum.
 const (
 	ordinary, important      = int32(0), int32(10_000)
 	ordinaryTime, urgentTime = 20, 10 // seconds
@@ -33,11 +33,12 @@ const (
 
 func gracefulShutdown(config *kubeletv1beta1.KubeletConfiguration) {
 	config.ShutdownGracePeriodByPodPriority = []kubeletv1beta1.ShutdownGracePeriodByPodPriority{
-		{Priority: ordinary, ShutdownGracePeriodSeconds: ordinaryTime}, {Priority: important, ShutdownGracePeriodSeconds: urgentTime},
+		{Priority: ordinary, ShutdownGracePeriodSeconds: ordinaryTime},
+		{Priority: important, ShutdownGracePeriodSeconds: urgentTime},
 	}
 }
 
-// podThat runs script itself as process 1, so that it alone decides what a signal does.
+// podThat runs script as process 1, without the signal handlers of other pods.
 func podThat(name, script string, grace int64) *v1.Pod {
 	pod := kit.IdlePod(name)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}
@@ -45,16 +46,18 @@ func podThat(name, script string, grace int64) *v1.Pod {
 	return pod
 }
 
-// TestGracefulNodeShutdown announces to the kubelet that the machine goes down, then that it does not. The kubelet delays the shutdown
-// until the pods are stopped, from the lowest priority up and each group within its time; the node is not Ready and takes no pod
-// meanwhile. Static pods and those of DaemonSets are started again when the shutdown is cancelled: they were not failed.
+// TestGracefulNodeShutdown announces a shutdown of the machine and then cancels it. The kubelet delays the shutdown
+// until the pods are stopped, from the lowest priority up and each group within its time; meanwhile the node is not
+// Ready and rejects pods. Static pods and those of DaemonSets do not get a final phase: they are started again after
+// the cancellation.
 func TestGracefulNodeShutdown(t *testing.T) {
 	s := newSpace(t)
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
-	if want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}; !slices.Equal(logind.Asked()[0], want) {
-		t.Errorf("asked for the lock %q, want %q", logind.Asked()[0], want)
+	want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}
+	if got := logind.Asked()[0]; !slices.Equal(got, want) {
+		t.Errorf("the kubelet requested the lock %q, want %q", got, want)
 	}
 	s.writeManifest(podThat("static", endsAtOnce, 30))
 	daemon, made := s.daemon(podThat("daemon", endsAtOnce, 30))
@@ -62,11 +65,12 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	s.priorityClass("important-"+s.name, important)
 	urgent := podThat("urgent", endsAtOnce, 30)
 	urgent.Spec.PriorityClassName = "important-" + s.name
-	// As in upstream's specs: of nobody, to be restarted always, and with what looks like a static pod's annotation. It is failed.
-	deaf := podThat("deaf", neverEnds, 5)
-	deaf.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
-	deaf.Spec.RestartPolicy = v1.RestartPolicyAlways
-	for _, pod := range []*v1.Pod{podThat("polite", endsAfter3s, 30), deaf, urgent} {
+	// As in the upstream suite: no owner, restart policy Always, and an annotation like that of a static pod. It is
+	// Failed.
+	ignores := podThat("ignores-sigterm", neverEnds, 5)
+	ignores.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	ignores.Spec.RestartPolicy = v1.RestartPolicyAlways
+	for _, pod := range []*v1.Pod{podThat("exits", endsAfter3s, 30), ignores, urgent} {
 		s.ready(pod)
 	}
 
@@ -81,27 +85,28 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	if took := time.Since(began); took > longestShutdown {
 		t.Errorf("the lock was held for %v, want at most %v", took, longestShutdown)
 	}
-	s.checkShutDown("deaf", "polite", "urgent")
-	s.stoppedToReturn(staying...)
+	s.stoppedInOrder("ignores-sigterm", "exits", "urgent")
+	s.stoppedWithoutFinalPhase(staying...)
 
 	s.must(logind.PrepareForShutdown(false))
-	s.asked(logind, 2)
+	s.locksRequested(logind, 2)
 	s.nodeReady()
 	s.ready(kit.Bound(kit.IdlePod("welcome")))
-	s.returned(staying...)
+	s.startedAgain(staying...)
 	s.lock(logind, 2, true)
 	if again := made(); len(again) > 0 {
 		t.Errorf("the DaemonSet has made %d more pods", len(again))
 	}
-	for _, name := range []string{"polite", "deaf", "urgent"} {
+	for _, name := range []string{"exits", "ignores-sigterm", "urgent"} {
 		if phase := s.get(name).Status.Phase; phase != v1.PodFailed && phase != v1.PodSucceeded {
 			t.Errorf("pod %s is %s after the shutdown", name, phase)
 		}
 	}
 }
 
-// TestKubeletStartedDuringShutdown ends the kubelet in the middle of a shutdown. The next one sees that the machine goes down, stops the
-// pods that run still, and starts none that may not start. After the boot the pods are started again that belong to the node.
+// TestKubeletStartedDuringShutdown stops the kubelet and announces a shutdown before the next kubelet is started. That
+// one stops the pods that still run, and rejects new ones. After the boot static pods and those of DaemonSets are
+// started again.
 func TestKubeletStartedDuringShutdown(t *testing.T) {
 	s := newSpace(t)
 	logind := startLogind(t, longestShutdown)
@@ -110,32 +115,32 @@ func TestKubeletStartedDuringShutdown(t *testing.T) {
 	s.writeManifest(podThat("static", endsAtOnce, 30))
 	daemon, made := s.daemon(podThat("daemon", endsAtOnce, 30))
 	staying := []*v1.Pod{s.mirror("static", kit.Ready), daemon}
-	s.ready(podThat("polite", endsAtOnce, 30))
+	s.ready(podThat("exits", endsAtOnce, 30))
 	s.must(node.StopKubelet(s.ctx))
 	s.must(logind.PrepareForShutdown(true))
-	s.must(node.ReviveKubelet()) // nobody waits for a node that is Ready
+	s.must(node.ReviveKubelet()) // does not wait for a Ready node, as StartKubelet does
 	s.eventually(podTimeout, func(ctx context.Context) error { return shuttingDown(ctx, s) })
-	s.checkShutDown("polite")
-	s.stoppedToReturn(staying...)
+	s.stoppedInOrder("exits")
+	s.stoppedWithoutFinalPhase(staying...)
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("NodeShutdown"))
 
 	s.must(node.StopKubelet(s.ctx))
 	logind.Boot()
 	s.must(node.StartKubelet(s.ctx, gracefulShutdown))
 	s.lock(logind, 2, true)
-	s.returned(staying...)
+	s.startedAgain(staying...)
 	if again := made(); len(again) > 0 {
 		t.Errorf("the DaemonSet has made %d more pods", len(again))
 	}
 }
 
-// TestStoppedKubeletStopsNoPod ends the kubelet alone, which is no shutdown of the node.
+// TestStoppedKubeletStopsNoPod stops the kubelet without a shutdown of the machine.
 func TestStoppedKubeletStopsNoPod(t *testing.T) {
 	s := newSpace(t)
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
-	s.ready(podThat("polite", endsAtOnce, 30))
+	s.ready(podThat("exits", endsAtOnce, 30))
 	before := s.fingerprint()
 	s.must(node.StopKubelet(s.ctx))
 	s.lock(logind, 1, false)
@@ -146,7 +151,8 @@ func TestStoppedKubeletStopsNoPod(t *testing.T) {
 func (s *space) priorityClass(name string, value int32) {
 	s.t.Helper()
 	classes := s.client.SchedulingV1().PriorityClasses()
-	_, err := classes.Create(s.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	_, err := classes.Create(s.ctx, class, metav1.CreateOptions{})
 	s.must(err)
 	s.t.Cleanup(func() {
 		if err := classes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
@@ -155,14 +161,16 @@ func (s *space) priorityClass(name string, value int32) {
 	})
 }
 
-// daemon runs the pod as that of a DaemonSet and returns it when it is Ready. made are the pods that the controller has made since then.
+// daemon creates a DaemonSet with that pod and returns the pod when it is Ready. Function made returns the pods that
+// the controller has created since then.
 func (s *space) daemon(pod *v1.Pod) (ready *v1.Pod, made func() []types.UID) {
 	s.t.Helper()
 	template := appTemplate()
 	template.Spec = pod.Spec
 	template.Spec.RestartPolicy = v1.RestartPolicyAlways
 	_, err := s.client.AppsV1().DaemonSets(s.name).Create(s.ctx, &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Spec: appsv1.DaemonSetSpec{Selector: appSelector(), Template: template},
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
+		Spec:       appsv1.DaemonSetSpec{Selector: appSelector(), Template: template},
 	}, metav1.CreateOptions{})
 	s.must(err)
 	label := metav1.FormatLabelSelector(appSelector())
@@ -185,14 +193,14 @@ func (s *space) nodeReady() {
 	s.eventually(podTimeout, func(ctx context.Context) error {
 		got, err := kit.Node(ctx, s.client)
 		if err == nil && kit.NodeCondition(got, v1.NodeReady).Status != v1.ConditionTrue {
-			err = errors.New("the node is not Ready again")
+			err = errors.New("the node is not Ready")
 		}
 		return err
 	})
 }
 
-// stoppedToReturn wants the containers of the pods ended and the pods neither failed nor succeeded.
-func (s *space) stoppedToReturn(pods ...*v1.Pod) {
+// stoppedWithoutFinalPhase waits until the containers of the pods have ended, and checks that no pod has a final phase.
+func (s *space) stoppedWithoutFinalPhase(pods ...*v1.Pod) {
 	s.t.Helper()
 	for _, pod := range pods {
 		pod = s.wait(pod, podTimeout, func(pod *v1.Pod) error {
@@ -202,24 +210,26 @@ func (s *space) stoppedToReturn(pods ...*v1.Pod) {
 			return nil
 		})
 		ready, target := kit.ConditionStatus(pod, v1.PodReady), kit.ConditionStatus(pod, v1.DisruptionTarget)
-		if pod.Status.Phase != v1.PodRunning || pod.Status.Reason != "" || ready != v1.ConditionFalse || target == v1.ConditionTrue {
+		phase, reason := pod.Status.Phase, pod.Status.Reason
+		if phase != v1.PodRunning || reason != "" || ready != v1.ConditionFalse || target == v1.ConditionTrue {
 			s.t.Errorf("%s: Ready is %s, DisruptionTarget %s", kit.Describe(pod), ready, target)
 		}
 	}
 }
 
-// returned wants the same pods Ready again, started once more.
-func (s *space) returned(pods ...*v1.Pod) {
+// startedAgain waits until the same pods are Ready, and checks that their containers were restarted.
+func (s *space) startedAgain(pods ...*v1.Pod) {
 	s.t.Helper()
 	for _, before := range pods {
 		pod := s.wait(before, podTimeout, readyAgain)
-		if now := pod.Status.ContainerStatuses[0].RestartCount; pod.UID != before.UID || now <= before.Status.ContainerStatuses[0].RestartCount {
-			s.t.Errorf("%s: UID %s, was %s; started %d times again", kit.Describe(pod), pod.UID, before.UID, now)
+		restarts, were := pod.Status.ContainerStatuses[0].RestartCount, before.Status.ContainerStatuses[0].RestartCount
+		if pod.UID != before.UID || restarts <= were {
+			s.t.Errorf("%s: UID %s, was %s; %d restarts, were %d", kit.Describe(pod), pod.UID, before.UID, restarts, were)
 		}
 	}
 }
 
-// readyAgain is kit.Ready for a pod that may have ended before: a static pod is started again.
+// readyAgain is kit.Ready for a pod that may have ended before.
 func readyAgain(pod *v1.Pod) error {
 	if kit.ConditionStatus(pod, v1.PodReady) != v1.ConditionTrue {
 		return errors.New("not Ready again: " + kit.Describe(pod))
@@ -227,7 +237,7 @@ func readyAgain(pod *v1.Pod) error {
 	return nil
 }
 
-// shuttingDown is nil if the node says that it is.
+// shuttingDown is nil if the Ready condition of the node reports the shutdown.
 func shuttingDown(ctx context.Context, s *space) error {
 	got, err := kit.Node(ctx, s.client)
 	if err != nil {
@@ -240,9 +250,9 @@ func shuttingDown(ctx context.Context, s *space) error {
 	return fmt.Errorf("Ready is %s: %s", ready.Status, ready.Message)
 }
 
-// checkShutDown wants the pods stopped for the shutdown, the last named one after all the others. Who ended well in time has succeeded,
-// and only the deaf one has failed.
-func (s *space) checkShutDown(names ...string) {
+// stoppedInOrder waits until the pods have stopped, and checks that the last named one stopped after all others. Pods
+// that exited in time have succeeded, and only the pod called ignores-sigterm has failed.
+func (s *space) stoppedInOrder(names ...string) {
 	s.t.Helper()
 	var last time.Time
 	for i, name := range names {
@@ -252,8 +262,10 @@ func (s *space) checkShutDown(names ...string) {
 			}
 			return nil
 		})
-		failed := pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Terminated" && pod.Status.Message == shutdownMessage
-		if succeeded := pod.Status.Phase == v1.PodSucceeded && pod.Status.Reason == ""; failed != (name == "deaf") || succeeded == failed {
+		status := pod.Status
+		failed := status.Phase == v1.PodFailed && status.Reason == "Terminated" && status.Message == shutdownMessage
+		succeeded := status.Phase == v1.PodSucceeded && status.Reason == ""
+		if failed != (name == "ignores-sigterm") || succeeded == failed {
 			s.t.Errorf("pod %s: %s", name, kit.Describe(pod))
 		}
 		if kit.ConditionStatus(pod, v1.DisruptionTarget) != v1.ConditionTrue {

@@ -22,13 +22,12 @@ import (
 const (
 	// podTimeout is how long a pod may take to start, or to end.
 	podTimeout = 2 * time.Minute
-	// slowTimeout is for what waits for a kubelet's slow loops: volumes that
-	// are refreshed, back-off, pressure that is noticed.
+	// slowTimeout is for what depends on slow loops of a kubelet: volumes that are updated, back-off, pressure.
 	slowTimeout = 5 * time.Minute
 )
 
-// space is a namespace of one test, and what the test does in it. Its methods
-// fail the test; they must be called from the test's goroutine.
+// space is the namespace of a test and what the test does in it. Methods that fail the test may only be called from the
+// test's goroutine.
 type space struct {
 	t      *testing.T
 	ctx    context.Context
@@ -36,18 +35,19 @@ type space struct {
 	name   string
 }
 
-// newSpace makes a namespace of the standard cluster that is deleted when the test ends.
+// newSpace creates a namespace on the standard cluster. It is deleted when the test ends.
 func newSpace(t *testing.T) *space {
 	t.Helper()
 	useCluster(t, standard)
 	return newNamespace(t)
 }
 
-// newNamespace is newSpace on the cluster that runs.
+// newNamespace is newSpace on the running cluster.
 func newNamespace(t *testing.T) *space {
 	t.Helper()
 	s := &space{t: t, ctx: t.Context(), client: node.Client()}
-	created, err := s.client.CoreV1().Namespaces().Create(s.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	created, err := s.client.CoreV1().Namespaces().Create(s.ctx, namespace, metav1.CreateOptions{})
 	s.must(err)
 	s.name = created.Name
 	t.Cleanup(func() {
@@ -65,7 +65,7 @@ func newNamespace(t *testing.T) *space {
 	return s
 }
 
-// watch calls holds again and again; the returned function ends that and returns the first error.
+// watch calls holds again and again. Function stop ends that and returns the first error.
 func (s *space) watch(holds func(context.Context) error) (stop func() error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	lost := make(chan error, 1)
@@ -87,7 +87,7 @@ func (s *space) watch(holds func(context.Context) error) (stop func() error) {
 	}
 }
 
-// parallelSpace is newSpace for a test that leaves the node as it is.
+// parallelSpace is newSpace for a test that does not change the node.
 func parallelSpace(t *testing.T) *space {
 	t.Helper()
 	t.Parallel()
@@ -119,7 +119,7 @@ func (s *space) ready(pod *v1.Pod) *v1.Pod {
 	return s.wait(s.create(pod), podTimeout, kit.Ready)
 }
 
-// succeeded creates the pod and waits until it ended well.
+// succeeded creates the pod and waits until it has succeeded.
 func (s *space) succeeded(pod *v1.Pod) *v1.Pod {
 	s.t.Helper()
 	return s.wait(s.create(pod), podTimeout, ended(v1.PodSucceeded))
@@ -146,13 +146,13 @@ func (s *space) remove(pod *v1.Pod) {
 	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
 }
 
-// logs is what the container called main has written.
+// logs returns the log of the container called main.
 func (s *space) logs(pod *v1.Pod) string {
 	s.t.Helper()
 	return s.kubectl("logs", pod.Name, "-c", "main")
 }
 
-// expectLog waits until that is what the container called main has written.
+// expectLog waits until the log of the container called main is want.
 func (s *space) expectLog(pod *v1.Pod, want string) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
@@ -163,14 +163,13 @@ func (s *space) expectLog(pod *v1.Pod, want string) {
 	})
 }
 
-// sh runs a script in the container called main and returns what it wrote.
+// sh runs a script in the container called main and returns its output.
 func (s *space) sh(pod *v1.Pod, script string) string {
 	s.t.Helper()
 	return s.kubectl("exec", pod.Name, "-c", "main", "--", "sh", "-c", script)
 }
 
-// kubectl runs kubectl in the namespace and returns its output without blanks
-// at either end.
+// kubectl runs kubectl in the namespace and returns its output without blanks at either end.
 func (s *space) kubectl(args ...string) string {
 	s.t.Helper()
 	cmd := s.kubectlCommand(args...)
@@ -189,7 +188,7 @@ func (s *space) kubectlCommand(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// report shows what a failed test leaves: pods and events.
+// report logs the pods and events of a failed test.
 func (s *space) report() {
 	pods, err := s.client.CoreV1().Pods(s.name).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -205,7 +204,8 @@ func (s *space) report() {
 		return
 	}
 	for _, event := range events.Items {
-		s.t.Logf("event %s %s %s: %s", event.LastTimestamp.Format(time.TimeOnly), event.InvolvedObject.Name, event.Reason, event.Message)
+		s.t.Logf("event %s %s %s: %s",
+			event.LastTimestamp.Format(time.TimeOnly), event.InvolvedObject.Name, event.Reason, event.Message)
 	}
 }
 

@@ -5,7 +5,6 @@ package e2enode
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -15,14 +14,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestStandaloneKubeletJoins runs a static pod on a kubelet that knows no API
-// server, and then lets the node join: the pod is the same.
+// TestStandaloneKubeletJoins runs a static pod on a kubelet without an API server, and then restarts the kubelet with
+// one. The container is not restarted.
 func TestStandaloneKubeletJoins(t *testing.T) {
 	s := newSpace(t)
 	s.must(node.StopKubelet(s.ctx))
 	t.Cleanup(func() {
 		node.SetStandalone(false)
-		if err := errors.Join(node.StopKubelet(context.Background()), node.StartKubelet(context.Background(), nil)); err != nil {
+		if err := restoreKubelet(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -45,14 +44,14 @@ func TestStandaloneKubeletJoins(t *testing.T) {
 	s.expect("container", joined.Status.ContainerStatuses[0].ContainerID, alone.Status.ContainerStatuses[0].ContainerID)
 }
 
-// podOfKubelet asks the kubelet for the static pod called name.
+// podOfKubelet returns the static pod called name, as the kubelet serves it.
 func (s *space) podOfKubelet(ctx context.Context, name string) (*v1.Pod, error) {
 	code, body, err := node.KubeletGet(ctx, "/pods", true)
 	if err != nil {
 		return nil, err
 	}
 	if code != http.StatusOK {
-		return nil, fmt.Errorf("the kubelet answers %d: %.200s", code, body)
+		return nil, fmt.Errorf("get the pods: code %d: %.200s", code, body)
 	}
 	var list v1.PodList
 	if err := json.Unmarshal(body, &list); err != nil {
@@ -63,19 +62,20 @@ func (s *space) podOfKubelet(ctx context.Context, name string) (*v1.Pod, error) 
 			return &list.Items[i], nil
 		}
 	}
-	return nil, fmt.Errorf("the kubelet knows no static pod %s among %d pods", name, len(list.Items))
+	return nil, fmt.Errorf("no static pod %s among the %d pods of the kubelet", name, len(list.Items))
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestRequestsWithoutCredentialsAreRejected(t *testing.T) {
 	t.Parallel()
 	useCluster(t, standard)
-	for _, path := range []string{"/pods", "/stats/summary", "/metrics", "/configz", "/containerLogs/a/b/c", "/exec/a/b/c"} {
+	paths := []string{"/pods", "/stats/summary", "/metrics", "/configz", "/containerLogs/a/b/c", "/exec/a/b/c"}
+	for _, path := range paths {
 		code, body, err := node.KubeletGet(t.Context(), path, false)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 		if code != http.StatusUnauthorized {
-			t.Errorf("%s answers a stranger with %d: %.200s", path, code, body)
+			t.Errorf("%s without credentials returned %d: %.200s", path, code, body)
 		}
 	}
 }

@@ -18,26 +18,25 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// revisionLabel says which manifest a static pod is of.
+// revisionLabel is the label with the number of the manifest.
 const revisionLabel = "revision"
 
-// replacements is how often a manifest is replaced, and replacePause what is
-// between: all of it takes less than the grace period of the first pod.
+// replacements is how often a manifest is replaced, and replacePause the time in between. All of it takes less than the
+// grace period of the first pod.
 const (
 	replacements = 10
 	replacePause = 300 * time.Millisecond
 )
 
-// stubbornStatic is a static pod that takes its whole grace period to stop.
+// stubbornStatic is a static pod that ignores SIGTERM.
 func stubbornStatic(name string, revision int) *v1.Pod {
-	pod := kit.IdlePod(name)
+	pod := podThat(name, neverEnds, 5)
 	pod.Labels = map[string]string{revisionLabel: strconv.Itoa(revision)}
-	pod.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
 	return pod
 }
 
-// lastOneRuns is nil if the static pod of that revision is the only one of its
-// name that runs, and its mirror pod shows it.
+// lastOneRuns is nil if the static pod of that revision is the only one of its name that runs, and its mirror pod is up
+// to date.
 func (s *space) lastOneRuns(ctx context.Context, name string, revision int) error {
 	sandboxes, containers, err := s.runningOf(ctx, mirrorName(name))
 	if err != nil {
@@ -56,17 +55,20 @@ func (s *space) lastOneRuns(ctx context.Context, name string, revision int) erro
 	}
 	uid := sandboxes[0].Labels[kubetypes.KubernetesPodUIDLabel]
 	if got := mirror.Annotations[v1.MirrorPodAnnotationKey]; mirror.Labels[revisionLabel] != want || got != uid {
-		return fmt.Errorf("the mirror pod shows revision %s of %s, want %s of %s", mirror.Labels[revisionLabel], got, want, uid)
+		return fmt.Errorf("the mirror pod shows revision %s of %s, want %s of %s",
+			mirror.Labels[revisionLabel], got, want, uid)
 	}
-	if id := "containerd://" + containers[0].Id; len(mirror.Status.ContainerStatuses) != 1 || mirror.Status.ContainerStatuses[0].ContainerID != id {
+	id, statuses := "containerd://"+containers[0].Id, mirror.Status.ContainerStatuses
+	if len(statuses) != 1 || statuses[0].ContainerID != id {
 		return fmt.Errorf("the mirror pod does not show container %s: %s", id, kit.Describe(mirror))
 	}
 	return plain(kit.Ready(mirror))
 }
 
-// runningOf asks the runtime what runs of the pod called name, whatever its
-// UID.
-func (s *space) runningOf(ctx context.Context, name string) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
+// runningOf returns the running sandboxes and containers of all pods called name, from the runtime.
+func (s *space) runningOf(
+	ctx context.Context, name string,
+) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
 	runtime, err := node.Runtime(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -85,13 +87,13 @@ func (s *space) runningOf(ctx context.Context, name string) ([]*runtimeapi.PodSa
 	return sandboxes, containers, err
 }
 
-// alone watches, until the function that it returns is called, that no two
-// pods of that name run at the same time; the function returns what was wrong.
+// alone checks, until the function that it returns is called, that no two pods of that name run at the same time. That
+// function returns the first violation.
 func (s *space) alone(name string) func() error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	wrong := make(chan error, 1)
 	go func() {
-		ticker := time.NewTicker(lookInterval)
+		ticker := time.NewTicker(observeInterval)
 		defer ticker.Stop()
 		var first error
 		for ctx.Err() == nil {
@@ -109,8 +111,8 @@ func (s *space) alone(name string) func() error {
 	}
 }
 
-// TestStaticPodReplacedAgainAndAgain is upstream #109596: of manifests that
-// follow each other faster than pods stop, the last one wins.
+// TestStaticPodReplacedAgainAndAgain replaces a manifest faster than pods stop. The pod of the last one runs
+// (kubernetes issue 109596).
 func TestStaticPodReplacedAgainAndAgain(t *testing.T) {
 	s := parallelSpace(t)
 	s.must(s.placeManifest(stubbornStatic("static", 0)))
@@ -124,12 +126,12 @@ func TestStaticPodReplacedAgainAndAgain(t *testing.T) {
 	s.must(alone())
 }
 
-// TestStaticPodDeletedAndRecreated is upstream #134908: a manifest goes and
-// comes back under the same name, also as it was, faster than its pod stops.
+// TestStaticPodDeletedAndRecreated removes a manifest and writes one of the same name, changed or not, faster than its
+// pod stops (kubernetes issue 134908).
 func TestStaticPodDeletedAndRecreated(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// revision of the manifest that comes back at the i-th time.
+		// revision of the manifest that is written at the i-th time.
 		revision func(i int) int
 	}{
 		{"same", func(int) int { return 0 }},
@@ -154,7 +156,7 @@ func TestStaticPodDeletedAndRecreated(t *testing.T) {
 	}
 }
 
-// TestRemovedStaticPodStaysAway ends with the manifest gone.
+// TestRemovedStaticPodStaysAway ends with the removal of the manifest.
 func TestRemovedStaticPodStaysAway(t *testing.T) {
 	s := parallelSpace(t)
 	for i := range replacements {
@@ -177,8 +179,7 @@ func TestRemovedStaticPodStaysAway(t *testing.T) {
 	s.stays(10*time.Second, nothing)
 }
 
-// TestStaticPodReplacedAroundACrash kills the kubelet while the first pod stops
-// and others wait for it.
+// TestStaticPodReplacedAroundACrash kills the kubelet while the first pod stops and the next ones wait for that.
 func TestStaticPodReplacedAroundACrash(t *testing.T) {
 	s := newSpace(t)
 	s.must(s.placeManifest(stubbornStatic("static", 0)))

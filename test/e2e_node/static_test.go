@@ -19,25 +19,37 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// writeManifest makes pod a static pod of the namespace; the manifest goes
-// with the test.
+// writeManifest writes the manifest of a static pod of the namespace, which is removed when the test ends.
 func (s *space) writeManifest(pod *v1.Pod) (file string) {
 	s.t.Helper()
+	s.must(s.placeManifest(pod))
+	return s.manifestFile(pod.Name)
+}
+
+func mirrorName(static string) string { return static + "-" + cluster.NodeName }
+
+func (s *space) manifestFile(name string) string {
+	return filepath.Join(node.Layout().Manifests(), s.name+"-"+name+".yaml")
+}
+
+// placeManifest writes a manifest atomically.
+func (s *space) placeManifest(pod *v1.Pod) error {
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.Namespace = s.name
 	data, err := yaml.Marshal(pod)
-	s.must(err)
-	file = filepath.Join(node.Layout().Manifests(), s.name+"-"+pod.Name+".yaml")
-	s.must(os.WriteFile(file, data, 0o644))
-	s.t.Cleanup(func() { _ = os.Remove(file) })
-	return file
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	file := s.manifestFile(pod.Name)
+	hidden := filepath.Join(filepath.Dir(file), "."+filepath.Base(file))
+	s.t.Cleanup(func() { _, _ = os.Remove(hidden), os.Remove(file) })
+	return errors.Join(os.WriteFile(hidden, data, 0o644), os.Rename(hidden, file))
 }
 
-// mirror waits for the mirror pod of the static pod called name, until check
-// holds for it.
+// mirror waits until check returns nil for the mirror pod of the static pod called name.
 func (s *space) mirror(name string, check func(*v1.Pod) error) *v1.Pod {
 	s.t.Helper()
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name + "-" + cluster.NodeName}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: mirrorName(name)}}
 	return s.wait(pod, podTimeout, check)
 }
 
@@ -45,10 +57,11 @@ func TestStaticPodHasAMirrorPod(t *testing.T) {
 	s := parallelSpace(t)
 	file := s.writeManifest(kit.IdlePod("static"))
 	mirror := s.mirror("static", kit.Ready)
-	if mirror.Annotations["kubernetes.io/config.mirror"] == "" || mirror.Annotations["kubernetes.io/config.source"] != "file" {
-		t.Errorf("annotations of the mirror pod are %v", mirror.Annotations)
+	annotations, owners := mirror.Annotations, mirror.OwnerReferences
+	if annotations["kubernetes.io/config.mirror"] == "" || annotations["kubernetes.io/config.source"] != "file" {
+		t.Errorf("annotations of the mirror pod are %v", annotations)
 	}
-	if owners := mirror.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].Name != cluster.NodeName {
+	if len(owners) != 1 || owners[0].Kind != "Node" || owners[0].Name != cluster.NodeName {
 		t.Errorf("owners of the mirror pod are %v", owners)
 	}
 	s.expect("exec into a mirror pod", s.sh(mirror, "echo in"), "in")
@@ -57,11 +70,12 @@ func TestStaticPodHasAMirrorPod(t *testing.T) {
 	s.must(kit.WaitGone(s.ctx, s.client, mirror, podTimeout))
 }
 
-func TestDeletedMirrorPodComesBackWithTheSameContainers(t *testing.T) {
+func TestDeletedMirrorPodIsCreatedAgainWithTheSameContainers(t *testing.T) {
 	s := parallelSpace(t)
 	s.writeManifest(kit.IdlePod("static"))
 	before := s.mirror("static", kit.Ready)
-	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, before.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, before.Name, now))
 	after := s.mirror("static", func(pod *v1.Pod) error {
 		if pod.UID == before.UID {
 			return errors.New("the mirror pod was not replaced")
@@ -85,7 +99,7 @@ func TestChangedManifestReplacesTheStaticPod(t *testing.T) {
 	s.expectLog(after, "two")
 }
 
-func TestBrokenManifestHarmsNobody(t *testing.T) {
+func TestInvalidManifestDoesNotAffectOtherStaticPods(t *testing.T) {
 	s := parallelSpace(t)
 	s.writeManifest(kit.IdlePod("sound"))
 	file := filepath.Join(node.Layout().Manifests(), s.name+"-broken.yaml")
@@ -93,8 +107,8 @@ func TestBrokenManifestHarmsNobody(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(file) })
 	s.mirror("sound", kit.Ready)
 	s.must(os.Remove(file))
-	_, err := s.client.CoreV1().Pods(s.name).Get(context.Background(), "broken-"+cluster.NodeName, metav1.GetOptions{})
+	_, err := s.client.CoreV1().Pods(s.name).Get(context.Background(), mirrorName("broken"), metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Error(fmt.Errorf("a pod of the broken manifest: %w", err))
+		t.Errorf("getting a pod of the invalid manifest returned %v, want NotFound", err)
 	}
 }

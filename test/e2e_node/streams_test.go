@@ -23,14 +23,16 @@ func TestLogs(t *testing.T) {
 	pod := s.ready(kit.IdlePodThat("talker", "for i in 1 2 3; do echo line $i; done; sleep 1; echo problem >&2"))
 	s.expectLog(pod, "line 1\nline 2\nline 3\nproblem")
 	s.expect("last line", s.kubectl("logs", pod.Name, "--tail=1"), "problem")
-	if got := s.kubectl("logs", pod.Name, "--timestamps", "--tail=1"); !strings.HasSuffix(got, " problem") || !strings.HasPrefix(got, "20") {
+	got := s.kubectl("logs", pod.Name, "--timestamps", "--tail=1")
+	if !strings.HasSuffix(got, " problem") || !strings.HasPrefix(got, "20") {
 		t.Errorf("log with time is %q", got)
 	}
 }
 
 func TestLogsOfThePreviousContainer(t *testing.T) {
 	s := parallelSpace(t)
-	pod := kit.IdlePodThat("restarts", "if [ -e /data/seen ]; then echo second; else echo first; touch /data/seen; exit 3; fi")
+	pod := kit.IdlePodThat("restarts",
+		"if [ -e /data/seen ]; then echo second; else echo first; touch /data/seen; exit 3; fi")
 	mountEmptyDir(pod, "/data")
 	created := s.wait(s.create(pod), podTimeout, restarted(1))
 	s.wait(created, podTimeout, kit.Ready)
@@ -52,7 +54,7 @@ func TestExec(t *testing.T) {
 	err = s.kubectlCommand("exec", pod.Name, "--", "sh", "-c", "exit 7").Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
-		t.Errorf("a command that ends with 7: %v", err)
+		t.Errorf("a command that exits with 7 returned %v", err)
 	}
 }
 
@@ -105,7 +107,7 @@ func TestPortForward(t *testing.T) {
 	s.eventually(podTimeout, func(ctx context.Context) error { return bodyIs(ctx, "http://"+address+"/", "hello\n") })
 }
 
-// bodyIs is nil if url answers with that text.
+// bodyIs is nil if a GET request of url returns that text.
 func bodyIs(ctx context.Context, url, want string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -118,7 +120,7 @@ func bodyIs(ctx context.Context, url, want string) error {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && string(body) != want {
-		err = fmt.Errorf("%s answers %q, want %q", url, body, want)
+		err = fmt.Errorf("%s returned %q, want %q", url, body, want)
 	}
 	return err
 }

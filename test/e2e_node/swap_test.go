@@ -12,20 +12,19 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// TestStockAndBackWithPodsOfEveryKind starts pods of every kind under the upstream kubelet and swaps it for ours, back, and once more. No
-// container is restarted, every pod is Ready all the time, CPUs and devices stay where they are, and a condition that another program
-// has put on the Node is left alone.
+// TestStockAndBackWithPodsOfEveryKind starts pods of every kind under the stock kubelet, replaces it by ours, ours by
+// stock, and stock by ours. No container is restarted, every pod is Ready all the time, pods keep their CPUs and
+// devices, and a condition of another program on the Node is not changed.
 func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
 	s := newSpace(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
-	own, stock := node.Kubelet(), node.Layout().Program("kubelet-stock")
+	own, stock := node.Kubelet(), node.Layout().Program(build.StockKubelet().Name)
 	s.withExclusiveCPUs()
 	t.Cleanup(func() { node.SetKubelet(own) })
 	plugin := s.startDevicePlugin("left", "right")
@@ -33,7 +32,7 @@ func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
 	s.setForeignCondition()
 
 	s.startAllKinds()
-	device, cpu := s.sh(s.get("device"), "echo $THINGS"), s.cpusOf(s.get("exclusive-cpu"))
+	device, cpu := s.sh(s.get("device"), "echo $DEVICES"), s.cpusOf(s.get("exclusive-cpu"))
 	before := s.fingerprint()
 	if len(before) < 30 {
 		t.Fatalf("only %d pods", len(before))
@@ -41,24 +40,24 @@ func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
 	for _, kubelet := range []string{own, stock, own} {
 		s.swapFor(kubelet, plugin)
 		s.stays(inSoak(15*time.Second, takeover), func() error { return s.sameAs(before) })
-		s.holds("device", device)
-		s.expect("CPU of the pod that owns one", s.cpusOf(s.get("exclusive-cpu")), cpu)
+		s.hasDevice("device", device)
+		s.expect("exclusive CPU", s.cpusOf(s.get("exclusive-cpu")), cpu)
 		s.expect("CPU limit of the resized pod", s.sh(s.get("resized"), cpuLimit), "150m")
 		s.must(s.foreignConditionStays(s.ctx))
 	}
 }
 
-// swapFor replaces the kubelet by another one, under running pods.
+// swapFor replaces the kubelet by another one while pods run.
 func (s *space) swapFor(kubelet string, plugin *devicePlugin) {
 	s.t.Helper()
 	s.must(node.StopKubelet(s.ctx))
 	node.SetKubelet(kubelet)
 	s.must(node.StartKubelet(s.ctx, exclusiveCPUs))
 	s.must(plugin.register(s.ctx))
-	s.things(2)
+	s.allocatableDevices(2)
 }
 
-// foreign is what a program such as node-problem-detector puts on the Node.
+// foreign is a condition such as node-problem-detector sets on the Node.
 var foreign = v1.NodeCondition{
 	Type: "KernelDeadlock", Status: v1.ConditionFalse, Reason: "KernelHasNoDeadlock", Message: "kernel has no deadlock",
 	LastHeartbeatTime: metav1.Unix(1_700_000_000, 0), LastTransitionTime: metav1.Unix(1_600_000_000, 0),
@@ -72,7 +71,7 @@ func (s *space) setForeignCondition() {
 	s.must(err)
 	s.t.Cleanup(func() {
 		patch := []byte(`{"status":{"conditions":[{"type":"KernelDeadlock","$patch":"delete"}]}}`)
-		_, err := s.client.CoreV1().Nodes().Patch(context.Background(), cluster.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err := s.client.CoreV1().Nodes().PatchStatus(context.Background(), cluster.NodeName, patch)
 		if err != nil {
 			s.t.Error(err)
 		}
@@ -85,13 +84,14 @@ func (s *space) foreignConditionStays(ctx context.Context) error {
 		return err
 	}
 	now := kit.NodeCondition(got, foreign.Type)
-	if now.Status != foreign.Status || now.Reason != foreign.Reason || !now.LastTransitionTime.Equal(&foreign.LastTransitionTime) {
+	if now.Status != foreign.Status || now.Reason != foreign.Reason ||
+		!now.LastTransitionTime.Equal(&foreign.LastTransitionTime) {
 		return fmt.Errorf("the condition of another program is now %+v", now)
 	}
 	return nil
 }
 
-// startAllKinds starts the pods and waits until all are Ready.
+// startAllKinds creates the pods and waits until all are Ready.
 func (s *space) startAllKinds() {
 	s.t.Helper()
 	s.configMap("settings", map[string]string{"one": "1", "two": "2"})
@@ -111,11 +111,12 @@ func (s *space) startAllKinds() {
 	s.resize()
 }
 
-// cpuLimit tells the CPU limit that the kernel enforces on the container in which it runs, in millicores.
-const cpuLimit = `if [ -e /sys/fs/cgroup/cpu.max ]; then read q p < /sys/fs/cgroup/cpu.max
-else q=$(cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us); p=$(cat /sys/fs/cgroup/cpu/cpu.cfs_period_us); fi; echo $((q*1000/p))m`
+// cpuLimit is a script that prints the CPU limit of the cgroup of its container, in millicores.
+const cpuLimit = `cd /sys/fs/cgroup
+if [ -e cpu.max ]; then read q p < cpu.max
+else q=$(cat cpu/cpu.cfs_quota_us); p=$(cat cpu/cpu.cfs_period_us); fi; echo $((q*1000/p))m`
 
-// resize gives the pod called resized more CPU in place.
+// resize increases the CPU of the pod called resized in place.
 func (s *space) resize() {
 	s.t.Helper()
 	s.kubectl("patch", "pod", "resized", "--subresource=resize", "-p",
@@ -123,7 +124,7 @@ func (s *space) resize() {
 	s.wait(s.get("resized"), podTimeout, func(pod *v1.Pod) error {
 		resources := pod.Status.ContainerStatuses[0].Resources
 		if resources == nil || resources.Limits.Cpu().String() != "150m" {
-			return errors.New("not resized yet: " + kit.Describe(pod))
+			return errors.New("not resized: " + kit.Describe(pod))
 		}
 		return kit.Ready(pod)
 	})

@@ -15,9 +15,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// allKinds are pods of every kind that a kubelet treats in a way of its own, and as many plain ones as make thirty.
+// allKinds returns pods of every kind that a kubelet handles differently, and plain ones up to thirty pods.
 func (s *space) allKinds() []*v1.Pod {
-	pods := []*v1.Pod{guaranteed("exclusive-cpu"), podWithThing("device"), podWithProbes("probed"), podWithSidecar("sidecar"), podWithHooks("hooked"), resizable("resized")}
+	pods := []*v1.Pod{
+		guaranteed("exclusive-cpu"), podWithDevice("device"), podWithProbes("probed"), podWithSidecar("sidecar"),
+		podWithHooks("hooked"), resizable("resized"),
+	}
 	pods = append(pods, s.podsWithVolumes()...)
 	pods = append(pods, podsOfTheHost()...)
 	for i := 0; len(pods) < 30; i++ {
@@ -32,14 +35,15 @@ func (s *space) allKinds() []*v1.Pod {
 
 // podWithProbes has probes of every kind, by every handler.
 func podWithProbes(name string) *v1.Pod {
-	pod := kit.IdlePodThat(name, "mkdir -p /tmp/www; echo ok > /tmp/www/index.html; httpd -p 8080 -h /tmp/www; touch /tmp/up")
+	pod := kit.IdlePodThat(name,
+		"mkdir -p /tmp/www; echo ok > /tmp/www/index.html; httpd -p 8080 -h /tmp/www; touch /tmp/up")
 	main := &pod.Spec.Containers[0]
 	main.StartupProbe = execProbe("test -e /tmp/up")
 	main.StartupProbe.FailureThreshold = 60
 	main.ReadinessProbe = probe(v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}})
 	main.LivenessProbe = probe(v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(8080)}})
 	for _, p := range []*v1.Probe{main.ReadinessProbe, main.LivenessProbe} {
-		p.FailureThreshold = 10 // two CPUs start thirty pods
+		p.FailureThreshold = 10 // thirty pods start on two CPUs
 	}
 	return pod
 }
@@ -66,11 +70,13 @@ func podWithHooks(name string) *v1.Pod {
 
 func resizable(name string) *v1.Pod {
 	pod := kit.IdlePod(name)
-	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: kit.Resources("10m", "16Mi"), Limits: kit.Resources("100m", "64Mi")}
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: kit.Resources("10m", "16Mi"), Limits: kit.Resources("100m", "64Mi"),
+	}
 	return pod
 }
 
-// podsOfTheHost share namespaces with the node, or have identities of their own.
+// podsOfTheHost returns pods that share namespaces with the node, or have a security context or a deadline.
 func podsOfTheHost() []*v1.Pod {
 	network, processes, user := kit.IdlePod("host-network"), kit.IdlePod("host-pid"), kit.IdlePod("other-user")
 	network.Spec.HostNetwork = true
@@ -85,19 +91,21 @@ func podsOfTheHost() []*v1.Pod {
 	return []*v1.Pod{network, processes, user, deadline}
 }
 
-// podsWithVolumes are one pod for each kind of volume that needs nothing but this node.
+// podsWithVolumes returns one pod for each kind of volume that needs only this node.
 func (s *space) podsWithVolumes() []*v1.Pod {
-	settings := &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}
+	small, tiny := resource.MustParse("16Mi"), resource.MustParse("4Mi")
 	kinds := map[string]v1.VolumeSource{
-		"empty-dir":    {EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("16Mi"))}},
-		"memory":       {EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: new(resource.MustParse("4Mi"))}},
-		"config-map":   {ConfigMap: settings},
-		"secret":       {Secret: &v1.SecretVolumeSource{SecretName: "login"}},
-		"host-path":    {HostPath: &v1.HostPathVolumeSource{Path: s.t.TempDir(), Type: new(v1.HostPathDirectory)}},
-		"downward-api": {DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+		"empty-dir":  {EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &small}},
+		"memory":     {EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &tiny}},
+		"config-map": kit.ConfigMapVolume("settings"),
+		"secret":     {Secret: &v1.SecretVolumeSource{SecretName: "login"}},
+		"host-path":  {HostPath: &v1.HostPathVolumeSource{Path: s.t.TempDir(), Type: new(v1.HostPathDirectory)}},
+		"downward-api": {DownwardAPI: &v1.DownwardAPIVolumeSource{
+			Items: []v1.DownwardAPIVolumeFile{{Path: "name", FieldRef: kit.FieldRef("metadata.name")}},
+		}},
 		"projected": {Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}},
-			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: "vault", ExpirationSeconds: new(int64(600)), Path: "token"}},
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: kit.NamedObject("settings")}},
+			kit.TokenProjection("vault"),
 		}}},
 	}
 	var pods []*v1.Pod
@@ -107,19 +115,20 @@ func (s *space) podsWithVolumes() []*v1.Pod {
 		pods = append(pods, pod)
 	}
 	subPath := kit.IdlePod("volume-sub-path")
-	mount(subPath, v1.VolumeSource{ConfigMap: settings}, "/etc/two").SubPath = "two"
+	mount(subPath, kit.ConfigMapVolume("settings"), "/etc/two").SubPath = "two"
 	environment := kit.IdlePod("environment")
 	environment.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{
-		{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}},
-		{SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "login"}}},
+		{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: kit.NamedObject("settings")}},
+		{SecretRef: &v1.SecretEnvSource{LocalObjectReference: kit.NamedObject("login")}},
 	}
 	claimed := kit.IdlePod("volume-claim")
 	s.claim("disk")
-	mount(claimed, v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}, "/volume")
+	claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}
+	mount(claimed, v1.VolumeSource{PersistentVolumeClaim: claim}, "/volume")
 	return append(pods, subPath, environment, claimed)
 }
 
-// claim makes a persistent volume on a folder of this node, and the claim that it is bound to.
+// claim creates a persistent volume on a directory of this node, and the claim that is bound to it.
 func (s *space) claim(name string) {
 	s.t.Helper()
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Mi")}
@@ -130,14 +139,17 @@ func (s *space) claim(name string) {
 			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: s.t.TempDir()}},
 			ClaimRef:               &v1.ObjectReference{Namespace: s.name, Name: name},
 			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-				MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{cluster.NodeName}}},
+				MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{cluster.NodeName}},
+				},
 			}}}},
 		},
 	}
-	_, err := s.client.CoreV1().PersistentVolumes().Create(s.ctx, volume, metav1.CreateOptions{})
+	volumes := s.client.CoreV1().PersistentVolumes()
+	_, err := volumes.Create(s.ctx, volume, metav1.CreateOptions{})
 	s.must(err)
 	s.t.Cleanup(func() {
-		if err := s.client.CoreV1().PersistentVolumes().Delete(context.Background(), volume.Name, metav1.DeleteOptions{}); err != nil {
+		if err := volumes.Delete(context.Background(), volume.Name, metav1.DeleteOptions{}); err != nil {
 			s.t.Error(err)
 		}
 	})

@@ -19,18 +19,21 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// softGrace is how many seconds a pod that is evicted softly has to end: time for a kubelet to be killed and another one
-// to be started.
+// softGrace is the grace period, in seconds, of a pod that is evicted softly. A kubelet can be killed and another one
+// started within it.
 const softGrace = 20
 
-// gently makes the kubelet evict softly at once, and give pods up to softGrace.
-func gently(config *kubeletv1beta1.KubeletConfiguration) {
+// longGrace is a grace period, in seconds, of which softGrace takes something away.
+const longGrace = 60
+
+// softEviction sets a soft threshold that is always met, and a maximum grace period of softGrace.
+func softEviction(config *kubeletv1beta1.KubeletConfiguration) {
 	config.EvictionSoft = map[string]string{"memory.available": "99.9%"}
 	config.EvictionSoftGracePeriod = map[string]string{"memory.available": "2s"}
 	config.EvictionMaxPodGracePeriod = softGrace
 }
 
-// begunEviction is what the kubelet keeps of an eviction on disk.
+// begunEviction is what the kubelet writes to disk about an eviction.
 type begunEviction struct {
 	Cause        string    `json:"cause"`
 	GraceSeconds int64     `json:"graceSeconds"`
@@ -38,7 +41,7 @@ type begunEviction struct {
 	file         string
 }
 
-// evictSoftly starts a pod, has it evicted with a long grace period, and kills the kubelet when it has begun.
+// evictSoftly creates a pod, and kills the kubelet when its soft eviction has begun.
 func (s *space) evictSoftly(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	s.t.Helper()
 	created, begun := s.beginSoftEviction(pod)
@@ -46,15 +49,15 @@ func (s *space) evictSoftly(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	return created, begun
 }
 
-// beginSoftEviction starts a pod and has it evicted with a long grace period. It returns when that is on disk, which may be before the
-// container runtime is asked to stop anything.
+// beginSoftEviction creates a pod and waits until its soft eviction is on disk, which may be before the kubelet
+// requests the runtime to stop anything.
 func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	s.t.Helper()
 	s.noPressure()
-	pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
 	created := s.ready(pod)
-	s.restartKubelet(gently)
-	begun := begunEviction{file: filepath.Join(node.Layout().KubeletRoot(), "plimsoll", "terminations", string(created.UID)+".json")}
+	s.restartKubelet(softEviction)
+	dir := filepath.Join(node.Layout().KubeletRoot(), "plimsoll", "terminations")
+	begun := begunEviction{file: filepath.Join(dir, string(created.UID)+".json")}
 	s.eventually(podTimeout, func(context.Context) error {
 		data, err := os.ReadFile(begun.file)
 		if err != nil {
@@ -63,7 +66,7 @@ func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 		return json.Unmarshal(data, &begun)
 	})
 	if begun.Cause != "eviction" || begun.GraceSeconds != softGrace {
-		s.t.Errorf("begun is %+v", begun)
+		s.t.Errorf("the eviction on disk is %+v", begun)
 	}
 	return created, begun
 }
@@ -76,7 +79,7 @@ func (s *space) killWhileTerminating(pod *v1.Pod) {
 	}
 }
 
-// becomesSleep is nil once a process has replaced its program by sleep.
+// becomesSleep is nil once the program of a process is sleep.
 func becomesSleep(pid int) error {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err == nil && !bytes.HasPrefix(data, []byte("sleep\x00")) {
@@ -85,14 +88,14 @@ func becomesSleep(pid int) error {
 	return err
 }
 
-// endedSoftly wants the pod evicted, never started again, and nothing of its end left on disk.
+// endedSoftly waits until the pod is evicted, and checks that it was not restarted and that nothing is left on disk.
 func (s *space) endedSoftly(pod *v1.Pod, begun begunEviction) *v1.Pod {
 	s.t.Helper()
 	after := s.wait(pod, podTimeout, endedFor("Evicted"))
 	s.checkEvicted(after)
 	for _, status := range after.Status.ContainerStatuses {
 		if status.RestartCount != 0 || status.State.Terminated == nil {
-			s.t.Fatalf("the container is to have run once: %s", kit.Describe(after))
+			s.t.Fatalf("the container must have run once: %s", kit.Describe(after))
 		}
 	}
 	s.eventually(time.Minute, func(context.Context) error {
@@ -104,30 +107,28 @@ func (s *space) endedSoftly(pod *v1.Pod, begun begunEviction) *v1.Pod {
 	return after
 }
 
-// TestEvictionGoesOnAfterACrash kills the kubelet while a pod that does not stop is being evicted. The next kubelet, which would evict nobody,
-// gives it what is left of its grace period.
+// TestEvictionGoesOnAfterACrash kills the kubelet while a pod that ignores SIGTERM is being evicted. The next kubelet,
+// which has no soft threshold, completes the eviction with what is left of the grace period.
 func TestEvictionGoesOnAfterACrash(t *testing.T) {
 	s := newSpace(t)
-	stubborn := kit.IdlePod("stubborn")
-	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
-	pod, begun := s.evictSoftly(stubborn)
+	pod, begun := s.evictSoftly(podThat("stubborn", neverEnds, longGrace))
 	// A whole grace period from now on would end too late.
 	pause(s.ctx, time.Until(begun.Deadline)-8*time.Second)
 	s.must(node.StartKubelet(s.ctx, nil))
 	after := s.endedSoftly(pod, begun)
 	ended := after.Status.ContainerStatuses[0].State.Terminated.FinishedAt
-	if early, late := begun.Deadline.Add(-5*time.Second), begun.Deadline.Add(10*time.Second); ended.Time.Before(early) || ended.After(late) {
+	early, late := begun.Deadline.Add(-5*time.Second), begun.Deadline.Add(10*time.Second)
+	if ended.Time.Before(early) || ended.After(late) {
 		t.Errorf("it ended at %v, its grace period at %v", ended.Format(time.TimeOnly), begun.Deadline.Format(time.TimeOnly))
 	}
 	t.Logf("ended %v after its deadline", ended.Sub(begun.Deadline).Round(time.Second))
 }
 
-// TestEvictedPodThatEndsWhileNoKubeletRuns has ended when the next kubelet comes. It is not started again, although its restart policy says so, and
-// everybody learns that it was evicted.
+// TestEvictedPodThatEndsWhileNoKubeletRuns has the containers of an evicted pod end before the next kubelet is started.
+// They are not restarted, although the restart policy is Always, and the status reports the eviction.
 func TestEvictedPodThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s := newSpace(t)
-	slow := kit.IdlePod("slow")
-	slow.Spec.Containers[0].Command = []string{"sh", "-c", "trap 'exec sleep 8' TERM; while true; do sleep 1; done"}
+	slow := podThat("slow", "trap 'exec sleep 8' TERM; while true; do sleep 1; done", longGrace)
 	pod, begun := s.beginSoftEviction(slow)
 	pid, err := node.ContainerPID(s.ctx, s.get(pod.Name).Status.ContainerStatuses[0].ContainerID)
 	s.must(err)
@@ -138,13 +139,13 @@ func TestEvictedPodThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s.endedSoftly(pod, begun)
 }
 
-// TestDeletionOfAnEvictedPodAfterACrash ends in the pod's removal, and not later than the eviction would have ended it.
+// TestDeletionOfAnEvictedPodAfterACrash deletes a pod whose eviction had begun before a crash, with a long grace
+// period. The pod is removed no later than the eviction would have ended.
 func TestDeletionOfAnEvictedPodAfterACrash(t *testing.T) {
 	s := newSpace(t)
-	stubborn := kit.IdlePod("stubborn")
-	stubborn.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while true; do sleep 1; done"}
-	pod, begun := s.evictSoftly(stubborn)
-	s.must(s.client.CoreV1().Pods(pod.Namespace).Delete(s.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(3600))}))
+	pod, begun := s.evictSoftly(podThat("stubborn", neverEnds, longGrace))
+	anHour := metav1.DeleteOptions{GracePeriodSeconds: new(int64(3600))}
+	s.must(s.client.CoreV1().Pods(pod.Namespace).Delete(s.ctx, pod.Name, anHour))
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.must(kit.WaitGone(s.ctx, s.client, pod, time.Until(begun.Deadline)+30*time.Second))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// mount adds a volume to the pod and shows it to every container at path.
+// mount adds a volume to the pod and mounts it into every container at path.
 func mount(pod *v1.Pod, source v1.VolumeSource, path string) *v1.VolumeMount {
 	name := fmt.Sprintf("volume-%d", len(pod.Spec.Volumes))
 	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
@@ -40,13 +40,15 @@ func mountEmptyDir(pod *v1.Pod, path string) {
 
 func (s *space) configMap(name string, data map[string]string) {
 	s.t.Helper()
-	_, err := s.client.CoreV1().ConfigMaps(s.name).Create(s.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	object := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+	_, err := s.client.CoreV1().ConfigMaps(s.name).Create(s.ctx, object, metav1.CreateOptions{})
 	s.must(err)
 }
 
 func (s *space) secret(name string, data map[string]string) {
 	s.t.Helper()
-	_, err := s.client.CoreV1().Secrets(s.name).Create(s.ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
+	object := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
+	_, err := s.client.CoreV1().Secrets(s.name).Create(s.ctx, object, metav1.CreateOptions{})
 	s.must(err)
 }
 
@@ -54,7 +56,7 @@ func TestConfigMapVolumeIsUpdated(t *testing.T) {
 	s := parallelSpace(t)
 	s.configMap("settings", map[string]string{"color": "red"})
 	pod := kit.IdlePod("reader")
-	mount(pod, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}, "/settings")
+	mount(pod, kit.ConfigMapVolume("settings"), "/settings")
 	created := s.ready(pod)
 	s.expect("file", s.sh(created, "cat /settings/color"), "red")
 	s.kubectl("patch", "configmap", "settings", "-p", `{"data":{"color":"blue"}}`)
@@ -66,10 +68,10 @@ func TestConfigMapVolumeIsUpdated(t *testing.T) {
 	})
 }
 
-func TestMissingConfigMapHoldsThePodUntilItIsThere(t *testing.T) {
+func TestPodWaitsForAMissingConfigMap(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("waiting")
-	mount(pod, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "late"}}}, "/settings")
+	mount(pod, kit.ConfigMapVolume("late"), "/settings")
 	created := s.create(pod)
 	s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, "waiting", "FailedMount", "late") })
 	s.configMap("late", map[string]string{"key": "value"})
@@ -80,7 +82,8 @@ func TestSecretVolume(t *testing.T) {
 	s := parallelSpace(t)
 	s.secret("login", map[string]string{"password": "sesame"})
 	pod := kit.IdlePod("reader")
-	mount(pod, v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "login", DefaultMode: new(int32(0o400))}}, "/login")
+	login := &v1.SecretVolumeSource{SecretName: "login", DefaultMode: new(int32(0o400))}
+	mount(pod, v1.VolumeSource{Secret: login}, "/login")
 	created := s.ready(pod)
 	s.expect("file", s.sh(created, "cat /login/password"), "sesame")
 	s.expect("mode", s.sh(created, "stat -Lc %a /login/password"), "400")
@@ -93,20 +96,24 @@ func TestProjectedVolume(t *testing.T) {
 	s.secret("login", map[string]string{"password": "sesame"})
 	pod := kit.IdlePod("reader")
 	mount(pod, v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}},
-		{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "login"}, Items: []v1.KeyToPath{{Key: "password", Path: "deep/secret"}}}},
-		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
-		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: "vault", ExpirationSeconds: new(int64(600)), Path: "token"}},
+		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: kit.NamedObject("settings")}},
+		{Secret: &v1.SecretProjection{
+			LocalObjectReference: kit.NamedObject("login"), Items: []v1.KeyToPath{{Key: "password", Path: "deep/secret"}},
+		}},
+		{DownwardAPI: &v1.DownwardAPIProjection{
+			Items: []v1.DownwardAPIVolumeFile{{Path: "name", FieldRef: kit.FieldRef("metadata.name")}},
+		}},
+		kit.TokenProjection("vault"),
 	}}}, "/all")
 	created := s.ready(pod)
 	s.expect("files", s.sh(created, "cat /all/color /all/deep/secret /all/name"), "redsesamereader")
 	audience, subject := claims(t, s.sh(created, "cat /all/token"))
 	if !slices.Equal(audience, []string{"vault"}) || subject != "system:serviceaccount:"+s.name+":default" {
-		t.Errorf("token is for %v from %s", audience, subject)
+		t.Errorf("the audience of the token is %v, its subject %s", audience, subject)
 	}
 }
 
-// claims reads a token without checking it.
+// claims decodes a token without verifying it.
 func claims(t *testing.T, token string) (audience []string, subject string) {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -139,7 +146,7 @@ func TestEmptyDirIsSharedAndGoesWithThePod(t *testing.T) {
 	s.remove(created)
 	s.eventually(podTimeout, func(context.Context) error {
 		if _, err := os.Stat(dir); err == nil {
-			return fmt.Errorf("the folder of the deleted pod is still there: %s", dir)
+			return fmt.Errorf("the directory of the deleted pod still exists: %s", dir)
 		}
 		return nil
 	})
@@ -148,7 +155,9 @@ func TestEmptyDirIsSharedAndGoesWithThePod(t *testing.T) {
 func TestEmptyDirInMemory(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.IdlePod("memory")
-	mount(pod, v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: new(resource.MustParse("16Mi"))}}, "/cache")
+	limit := resource.MustParse("16Mi")
+	cache := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &limit}
+	mount(pod, v1.VolumeSource{EmptyDir: cache}, "/cache")
 	created := s.ready(pod)
 	s.expect("file system and size", s.sh(created, "df -T /cache | awk 'NR==2 {print $2, $3}'"), "tmpfs 16384")
 }
@@ -170,8 +179,8 @@ func TestSubPath(t *testing.T) {
 	s := parallelSpace(t)
 	s.configMap("settings", map[string]string{"one": "1", "two": "2"})
 	pod := kit.Pod("part", "ls /etc/app; cat /etc/app/two; echo mine > /data/file")
-	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "POD_NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
-	mount(pod, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}, "/etc/app/two").SubPath = "two"
+	pod.Spec.Containers[0].Env = []v1.EnvVar{fieldEnv("POD_NAME", "metadata.name")}
+	mount(pod, kit.ConfigMapVolume("settings"), "/etc/app/two").SubPath = "two"
 	dir := t.TempDir()
 	mount(pod, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}, "/data").SubPathExpr = "logs/$(POD_NAME)"
 	created := s.succeeded(pod)
@@ -186,8 +195,10 @@ func TestDownwardAPIVolumeFollowsLabels(t *testing.T) {
 	pod := kit.IdlePod("labelled")
 	pod.Labels = map[string]string{"tier": "front"}
 	mount(pod, v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
-		{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		{Path: "memory", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "main", Resource: "limits.memory", Divisor: resource.MustParse("1Mi")}},
+		{Path: "labels", FieldRef: kit.FieldRef("metadata.labels")},
+		{Path: "memory", ResourceFieldRef: &v1.ResourceFieldSelector{
+			ContainerName: "main", Resource: "limits.memory", Divisor: resource.MustParse("1Mi"),
+		}},
 	}}}, "/info")
 	pod.Spec.Containers[0].Resources.Limits = kit.Memory("64Mi")
 	created := s.ready(pod)
@@ -204,7 +215,9 @@ func TestDownwardAPIVolumeFollowsLabels(t *testing.T) {
 func TestFSGroup(t *testing.T) {
 	s := parallelSpace(t)
 	pod := kit.Pod("grouped", "id -u; id -G; stat -c %g /data; touch /data/file && stat -c %g /data/file")
-	pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64(1000)), RunAsGroup: new(int64(2000)), FSGroup: new(int64(3000))}
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{
+		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(2000)), FSGroup: new(int64(3000)),
+	}
 	mountEmptyDir(pod, "/data")
 	created := s.succeeded(pod)
 	s.expectLog(created, "1000\n2000 3000\n3000\n3000")

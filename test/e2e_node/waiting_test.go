@@ -20,17 +20,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// reasonWaiting is the reason of pods that wait for room, in their status and in events.
+// reasonWaiting is the reason of pods that wait to be admitted, in their status and in events.
 const reasonWaiting = "WaitingForRoom"
 
-// TestDaemonSetWaitsWhileThereIsNoRoom keeps a hard threshold met with a critical pod, which nobody may evict. The pod of a DaemonSet
-// that comes meanwhile waits, and runs when the critical pod is gone. Stock lets it in since it tolerates the taint, evicts it, and is
-// given the next one, again and again (kubernetes issues 65240 and 124388).
-func TestDaemonSetWaitsWhileThereIsNoRoom(t *testing.T) {
+// TestDaemonSetPodWaitsUnderPressure keeps a hard threshold met by a critical pod, which is never evicted. The pod of a
+// DaemonSet that is created meanwhile waits, and runs when the critical pod is deleted. Stock admits it since it
+// tolerates the taint, and evicts it; the controller creates the next one, again and again (kubernetes issues 65240 and
+// 124388).
+func TestDaemonSetPodWaitsUnderPressure(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	// For how long a hard threshold stays met: in 30 s the DaemonSet controller, which backs off, makes four pods if each
-	// is evicted. A pod waits no longer than the transition period of conditions.
+	// For how long the hard threshold stays met: if each pod is evicted, the DaemonSet controller, which backs off,
+	// creates four in 30 s. A pod waits no longer than the transition period.
 	shortage, longestWait := inSoak(45*time.Second, 30*time.Second), inSoak(time.Minute, 45*time.Second)
 	s.restartKubelet(transitionPeriod(longestWait))
 	s.must(kit.MemoryPressure(s.ctx, s.client, false))
@@ -42,10 +43,10 @@ func TestDaemonSetWaitsWhileThereIsNoRoom(t *testing.T) {
 	began, created := time.Now(), s.countPods("app=web")
 	s.startDaemonSet("agent")
 	s.untilDone(time.After(shortage))
-	t.Logf("in %v of shortage the DaemonSet made %d pods", time.Since(began).Round(time.Second), len(created()))
+	t.Logf("in %v under pressure the controller created %d pods", time.Since(began).Round(time.Second), len(created()))
 	waiting := s.onlyWaiting("app=web")
 	if pods := created(); len(pods) > 2 {
-		t.Errorf("the DaemonSet made %d pods while there was no room, want at most 2", len(pods))
+		t.Errorf("the controller created %d pods under pressure, want at most 2", len(pods))
 	}
 	if err := kit.Ready(s.get("critical")); err != nil {
 		t.Errorf("the critical pod ended: %v", err)
@@ -54,18 +55,22 @@ func TestDaemonSetWaitsWhileThereIsNoRoom(t *testing.T) {
 	freed := time.Now()
 	s.remove(critical)
 	s.wait(waiting, podTimeout, kit.Ready)
-	t.Logf("the pod that waited was Ready %v after the critical pod was deleted; the DaemonSet made %d pods", time.Since(freed).Round(100*time.Millisecond), len(created()))
+	t.Logf("the waiting pod was Ready %v after the critical pod was deleted; the controller created %d pods",
+		time.Since(freed).Round(100*time.Millisecond), len(created()))
 	s.must(kit.MemoryPressure(s.ctx, s.client, true))
 	s.noPressure()
 	s.must(kit.Ready(s.get(waiting.Name)))
 }
 
-// onlyWaiting is the one pod with that label that has not ended. It waits for room: it is Pending, says so, and nothing of it runs.
+// onlyWaiting returns the only Pending pod with that label, and checks that it waits and that no container of it was
+// started.
 func (s *space) onlyWaiting(label string) *v1.Pod {
 	s.t.Helper()
 	var found *v1.Pod
 	s.eventually(10*time.Second, func(ctx context.Context) error {
-		list, err := s.client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: label, FieldSelector: "status.phase=Pending"})
+		list, err := s.client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{
+			LabelSelector: label, FieldSelector: "status.phase=Pending",
+		})
 		if err != nil {
 			return err
 		}
@@ -75,10 +80,13 @@ func (s *space) onlyWaiting(label string) *v1.Pod {
 		found = &list.Items[0]
 		return waitsForRoom(found)
 	})
-	if !strings.Contains(found.Status.Message, "The node had condition: [MemoryPressure]. ") || len(found.Status.ContainerStatuses) > 0 {
-		s.t.Errorf("a pod that waits: %s", kit.Describe(found))
+	hasMessage := strings.Contains(found.Status.Message, "The node had condition: [MemoryPressure]. ")
+	if !hasMessage || len(found.Status.ContainerStatuses) > 0 {
+		s.t.Errorf("status of the waiting pod: %s", kit.Describe(found))
 	}
-	s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, found.Name, reasonWaiting, "MemoryPressure") })
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		return s.hasEvent(ctx, found.Name, reasonWaiting, "MemoryPressure")
+	})
 	return found
 }
 
@@ -108,13 +116,14 @@ func (s *space) untilDone(done <-chan time.Time) {
 	}
 }
 
-// countPods watches which pods with that label are made from now on. Those that are deleted at once count as well, so that listing
-// them from time to time would not do.
+// countPods watches which pods with that label are created from now on, including those that are deleted soon.
 func (s *space) countPods(label string) (created func() []types.UID) {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{LabelSelector: label})
 	s.must(err)
-	watcher, err := s.client.CoreV1().Pods(s.name).Watch(s.ctx, metav1.ListOptions{LabelSelector: label, ResourceVersion: list.ResourceVersion})
+	watcher, err := s.client.CoreV1().Pods(s.name).Watch(s.ctx, metav1.ListOptions{
+		LabelSelector: label, ResourceVersion: list.ResourceVersion,
+	})
 	s.must(err)
 	s.t.Cleanup(watcher.Stop)
 	var (

@@ -52,7 +52,9 @@ func TestStatefulSetStartsPodsInOrder(t *testing.T) {
 	sets := s.client.AppsV1().StatefulSets(s.name)
 	_, err := sets.Create(s.ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
-		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: appSelector(), Template: appTemplate(), ServiceName: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)), Selector: appSelector(), Template: appTemplate(), ServiceName: "db",
+		},
 	}, metav1.CreateOptions{})
 	s.must(err)
 	s.eventually(podTimeout, func(ctx context.Context) error {

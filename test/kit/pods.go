@@ -1,5 +1,5 @@
-// Package kit holds what programs and tests need that talk to a development
-// cluster: pods to start, and ways to wait for what becomes of them.
+// Package kit holds what programs and tests need that talk to a development cluster: pods to start, and ways to wait
+// for what becomes of them.
 package kit
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// shell runs a script such that it ends at once when it is told to stop: a
-// shell that is process 1 ignores signals that it does not trap, and one that was told
-// to stop has not succeeded.
+// shell runs a script such that it ends at once when it is told to stop: a shell that is process 1 ignores signals that
+// it does not trap, and one that was told to stop has not succeeded.
 func shell(script string) []string {
 	return []string{"sh", "-c", "trap 'exit 143' TERM INT\n" + script}
 }
@@ -59,8 +58,7 @@ func HogPod(name string, args ...string) *v1.Pod {
 	return pod
 }
 
-// Bound binds pod to the node directly, past the scheduler and so past taints
-// that only keep the scheduler away.
+// Bound binds pod to the node directly, past the scheduler and so past taints that only keep the scheduler away.
 func Bound(pod *v1.Pod) *v1.Pod {
 	pod.Spec.NodeName = cluster.NodeName
 	return pod
@@ -79,6 +77,25 @@ func Mebibytes(amount int64) v1.ResourceList {
 // Resources is a list with that much CPU and memory.
 func Resources(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// FieldRef selects a field of a pod for an environment variable or a file.
+func FieldRef(path string) *v1.ObjectFieldSelector { return &v1.ObjectFieldSelector{FieldPath: path} }
+
+// NamedObject refers to an object in the namespace of a pod.
+func NamedObject(name string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: name} }
+
+// ConfigMapVolume is a volume with the keys of a ConfigMap.
+func ConfigMapVolume(name string) v1.VolumeSource {
+	return v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: NamedObject(name)}}
+}
+
+// TokenProjection is a file called token with a service account token for that audience, which expires after ten
+// minutes.
+func TokenProjection(audience string) v1.VolumeProjection {
+	return v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+		Audience: audience, ExpirationSeconds: new(int64(600)), Path: "token",
+	}}
 }
 
 // IdlePodThat is a pod that runs script and then goes on doing nothing.

@@ -26,8 +26,7 @@ func (h hopeless) Unwrap() error { return h.error }
 // Hopeless marks an error of a check after which waiting on makes no sense.
 func Hopeless(err error) error { return hopeless{err} }
 
-// Poll calls check until it returns nil or a Hopeless error, at most for limit.
-// The error holds what check said last.
+// Poll calls check until it returns nil or a Hopeless error, at most for limit. The error holds what check said last.
 func Poll(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
@@ -49,14 +48,12 @@ func Poll(ctx context.Context, limit time.Duration, check func(context.Context) 
 	return nil
 }
 
-// cutOff says whether err only tells that time is up: it says less than the
-// answer before.
+// cutOff says whether err only tells that time is up: it says less than the answer before.
 func cutOff(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || strings.Contains(err.Error(), "would exceed context deadline")
 }
 
-// WaitPod waits until check returns nil for the pod, and returns the pod as it
-// is then.
+// WaitPod waits until check returns nil for the pod, and returns the pod as it is then.
 func WaitPod(
 	ctx context.Context, client kubernetes.Interface, pod *v1.Pod, limit time.Duration, check func(*v1.Pod) error,
 ) (*v1.Pod, error) {
@@ -99,8 +96,7 @@ func Ready(pod *v1.Pod) error {
 	return IfEnded(pod, errors.New("not Ready: "+Describe(pod)))
 }
 
-// InPhase is a check for a pod in that phase. It is hopeless for a pod that
-// ended in another.
+// InPhase is a check for a pod in that phase. It is hopeless for a pod that ended in another.
 func InPhase(phase v1.PodPhase) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if pod.Status.Phase == phase {
@@ -118,8 +114,7 @@ func IfEnded(pod *v1.Pod, err error) error {
 	return err
 }
 
-// ConditionStatus is the status of one of the pod's conditions, Unknown if the
-// pod does not have it.
+// ConditionStatus is the status of one of the pod's conditions, Unknown if the pod does not have it.
 func ConditionStatus(pod *v1.Pod, kind v1.PodConditionType) v1.ConditionStatus {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == kind {
@@ -149,8 +144,7 @@ func Node(ctx context.Context, client kubernetes.Interface) (*v1.Node, error) {
 	return client.CoreV1().Nodes().Get(ctx, cluster.NodeName, metav1.GetOptions{})
 }
 
-// NodeCondition is one of the node's conditions; the zero value if it has no
-// such condition.
+// NodeCondition is one of the node's conditions; the zero value if it has no such condition.
 func NodeCondition(node *v1.Node, kind v1.NodeConditionType) v1.NodeCondition {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == kind {
@@ -170,8 +164,7 @@ func HasTaint(node *v1.Node, key string) bool {
 	return false
 }
 
-// MemoryPressure is a check for the condition and the taint, which come and go
-// together.
+// MemoryPressure is a check for the condition and the taint, which come and go together.
 func MemoryPressure(ctx context.Context, client kubernetes.Interface, want bool) error {
 	return pressure(ctx, client, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure, want)
 }

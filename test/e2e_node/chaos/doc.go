@@ -1,13 +1,12 @@
-// Package chaos is the part of the chaos test that needs no node: what is done
-// to the pods of a node and when (a function of a seed), what must come of it
-// (a function of what the API server accepted), and what must hold all the
-// time (functions of what was observed). Package e2e_node carries it out.
+// Package chaos is the part of the chaos test that needs no node: which actions are done to the pods of a node and when
+// (a function of a seed), what the result must be (a function of what the API server accepted), and what must hold all
+// the time (functions of what was observed). Package e2e_node executes it.
 //
-//	seed ──Plan──► actions ──carried out──► Ledger ──Expected──► Judge(pod)
-//	                              │
-//	                              ├─ every status the API shows ──► Phases
-//	                              ├─ every container the runtime shows ──► Runs
-//	                              └─ what containers and hooks wrote ──► Lives
+//	seed ──Plan──► actions ──executed──► Ledger ──Expected──► Judge(pod)
+//	                           │
+//	                           ├─ every status that the API shows ──► Phases
+//	                           ├─ every container that the runtime shows ──► Runs
+//	                           └─ what containers and hooks wrote ──► Instances
 //
-// Nothing here reads a clock, a file or the network.
+// No function of this package reads a clock, a file or the network.
 package chaos

@@ -10,27 +10,27 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// Judge says what is wrong with a pod, once all is quiet. The pod is what the
-// API server shows under the name that was asked for, nil for none.
+// Judge returns an error if a pod is not as requested once every action has taken effect. The pod is the one that the
+// API server shows under the requested name, nil for none.
 func Judge(asked Asked, pod *v1.Pod, outages []Outage) error {
 	there := pod != nil && string(pod.UID) == asked.UID
 	switch {
-	case asked.Left && there:
+	case asked.Deleted && there:
 		return fmt.Errorf("pod %s (%s) was deleted and is still there: %s", asked.Name, asked.UID, kit.Describe(pod))
-	case asked.Left:
+	case asked.Deleted:
 		return nil
 	case !there:
-		return fmt.Errorf("pod %s (%s) is gone, and nobody deleted it", asked.Name, asked.UID)
+		return fmt.Errorf("pod %s (%s) does not exist, although no deletion was requested", asked.Name, asked.UID)
 	case pod.DeletionTimestamp != nil:
-		return fmt.Errorf("pod %s (%s) is being deleted, and nobody asked for it", asked.Name, asked.UID)
+		return fmt.Errorf("pod %s (%s) is being deleted, although no deletion was requested", asked.Name, asked.UID)
 	}
-	if err := asked.outcome()(pod); err != nil && !excused(asked, pod, outages) {
+	if err := asked.outcome()(pod); err != nil && !failedByOutage(asked, pod, outages) {
 		return fmt.Errorf("pod %s (%s; %v): %w", asked.Name, asked.UID, asked.Shape, err)
 	}
 	return nil
 }
 
-// outcome is the check for a pod that was left alone.
+// outcome is the check for a pod whose deletion was not requested.
 func (a Asked) outcome() func(*v1.Pod) error {
 	if a.Filled {
 		return evicted
@@ -42,9 +42,9 @@ func (a Asked) outcome() func(*v1.Pod) error {
 		return endedWith(v1.PodSucceeded, 0)
 	case Fails:
 		return endedWith(v1.PodFailed, FailureCode)
-	case Crashes, HoldsInit, HoldsStart, HoldsVolume:
+	case Crashes, InitNeverEnds, PostStartNeverEnds, VolumeMissing:
 	}
-	return goesOn
+	return notEnded
 }
 
 func evicted(pod *v1.Pod) error {
@@ -54,11 +54,11 @@ func evicted(pod *v1.Pod) error {
 	return errors.New("not evicted: " + kit.Describe(pod))
 }
 
-func goesOn(pod *v1.Pod) error {
+func notEnded(pod *v1.Pod) error {
 	if pod.Status.Phase == v1.PodPending || pod.Status.Phase == v1.PodRunning {
 		return nil
 	}
-	return errors.New("it is to go on for ever: " + kit.Describe(pod))
+	return errors.New("it must not end: " + kit.Describe(pod))
 }
 
 func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
@@ -73,14 +73,14 @@ func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
 	}
 }
 
-// excuse is how long before containerd was killed, or after it was there again,
-// a container may end whose start or end it missed.
-const excuse = 15 * time.Second
+// outageMargin is how long before containerd was killed, or after it ran again, a container may end whose start or end
+// containerd missed.
+const outageMargin = 15 * time.Second
 
-// excused says whether the pod failed because containerd was killed while it
-// started one of its containers: containerd reports such a container as failed
-// to start, or ended with code 255 or 128, and the pod is not to be run again.
-func excused(asked Asked, pod *v1.Pod, outages []Outage) bool {
+// failedByOutage is true if the pod failed because containerd was killed while it started one of its containers:
+// containerd reports such a container as failed to start, or ended with code 255 or 128, and the restart policy is
+// Never.
+func failedByOutage(asked Asked, pod *v1.Pod, outages []Outage) bool {
 	if asked.Shape.Restart != v1.RestartPolicyNever || pod.Status.Phase != v1.PodFailed {
 		return false
 	}
@@ -90,7 +90,8 @@ func excused(asked Asked, pod *v1.Pod, outages []Outage) bool {
 			continue
 		}
 		for _, outage := range outages {
-			if outage.Runtime && !ended.FinishedAt.Time.Before(outage.From.Add(-excuse)) && !ended.FinishedAt.After(outage.To.Add(excuse)) {
+			from, to := outage.From.Add(-outageMargin), outage.To.Add(outageMargin)
+			if outage.Runtime && !ended.FinishedAt.Time.Before(from) && !ended.FinishedAt.After(to) {
 				return true
 			}
 		}
@@ -98,12 +99,12 @@ func excused(asked Asked, pod *v1.Pod, outages []Outage) bool {
 	return false
 }
 
-// JudgeStatic says what is wrong with the mirror pod of a static pod, once all
-// is quiet; nil for none.
+// JudgeStatic returns an error if the mirror pod of a static pod is not as requested once every action has taken
+// effect. Without a mirror pod it is nil.
 func JudgeStatic(manifest Manifest, mirror *v1.Pod) error {
 	switch {
 	case !manifest.Present && mirror != nil:
-		return fmt.Errorf("the manifest of %s was removed, its mirror pod is there: %s", manifest.Name, kit.Describe(mirror))
+		return fmt.Errorf("the manifest of %s was removed, its mirror pod exists: %s", manifest.Name, kit.Describe(mirror))
 	case !manifest.Present:
 		return nil
 	case mirror == nil:
@@ -111,7 +112,8 @@ func JudgeStatic(manifest Manifest, mirror *v1.Pod) error {
 	case mirror.DeletionTimestamp != nil:
 		return fmt.Errorf("the mirror pod of %s revision %d is being deleted", manifest.Name, manifest.Revision)
 	case mirror.Labels[RevisionLabel] != fmt.Sprint(manifest.Revision):
-		return fmt.Errorf("the mirror pod of %s shows revision %s, want %d", manifest.Name, mirror.Labels[RevisionLabel], manifest.Revision)
+		return fmt.Errorf("the mirror pod of %s shows revision %s, want %d",
+			manifest.Name, mirror.Labels[RevisionLabel], manifest.Revision)
 	}
 	if err := kit.Ready(mirror); err != nil {
 		return fmt.Errorf("%s revision %d: %w", manifest.Name, manifest.Revision, err)

@@ -35,7 +35,7 @@ func exited(code int32, when time.Time) func(*v1.Pod) {
 
 func reason(text string) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Status.Reason = text } }
 
-func leaving(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(start)) }
+func terminates(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(start)) }
 
 func TestJudge(t *testing.T) {
 	body := func(b Body) Shape { return Shape{Body: b, Restart: v1.RestartPolicyAlways}.consistent() }
@@ -47,29 +47,41 @@ func TestJudge(t *testing.T) {
 		pod   *v1.Pod
 		want  string
 	}{
-		{"left and gone", Asked{Left: true}, nil, ""},
-		{"left and another has its name", Asked{Left: true}, podOf("other", v1.PodRunning), ""},
-		{"left and there", Asked{Left: true}, podOf("u", v1.PodRunning), "is still there"},
-		{"gone unasked", Asked{Shape: body(Idle)}, nil, "nobody deleted it"},
-		{"replaced unasked", Asked{Shape: body(Idle)}, podOf("other", v1.PodRunning, ready), "nobody deleted it"},
-		{"going unasked", Asked{Shape: body(Idle)}, podOf("u", v1.PodRunning, ready, leaving), "nobody asked for it"},
+		{"deleted and gone", Asked{Deleted: true}, nil, ""},
+		{"deleted and another has its name", Asked{Deleted: true}, podOf("other", v1.PodRunning), ""},
+		{"deleted and still there", Asked{Deleted: true}, podOf("u", v1.PodRunning), "is still there"},
+		{"gone without a request", Asked{Shape: body(Idle)}, nil, "does not exist, although no deletion"},
+		{
+			"replaced without a request", Asked{Shape: body(Idle)}, podOf("other", v1.PodRunning, ready),
+			"does not exist, although no deletion",
+		},
+		{
+			"terminating without a request", Asked{Shape: body(Idle)}, podOf("u", v1.PodRunning, ready, terminates),
+			"is being deleted, although no deletion",
+		},
 		{"idle and ready", Asked{Shape: body(Idle)}, podOf("u", v1.PodRunning, ready), ""},
 		{"idle and not ready", Asked{Shape: body(Idle)}, podOf("u", v1.PodRunning), "not Ready"},
 		{"idle and ended", Asked{Shape: body(Idle)}, podOf("u", v1.PodFailed), "not Ready"},
 		{"filled and evicted", Asked{Shape: body(Idle), Filled: true}, podOf("u", v1.PodFailed, reason("Evicted")), ""},
 		{"filled and ready", Asked{Shape: body(Idle), Filled: true}, podOf("u", v1.PodRunning, ready), "not evicted"},
-		{"evicted unasked", Asked{Shape: body(Idle)}, podOf("u", v1.PodFailed, reason("Evicted")), "not Ready"},
+		{"evicted without a request", Asked{Shape: body(Idle)}, podOf("u", v1.PodFailed, reason("Evicted")), "not Ready"},
 		{"succeeded", Asked{Shape: body(Succeeds)}, podOf("u", v1.PodSucceeded, exited(0, at(1))), ""},
-		{"succeeded with another code", Asked{Shape: body(Succeeds)}, podOf("u", v1.PodSucceeded, exited(1, at(1))), "not Succeeded with code 0"},
+		{
+			"succeeded with another code", Asked{Shape: body(Succeeds)}, podOf("u", v1.PodSucceeded, exited(1, at(1))),
+			"not Succeeded with code 0",
+		},
 		{"succeeded without a code", Asked{Shape: body(Succeeds)}, podOf("u", v1.PodSucceeded), "not Succeeded"},
 		{"not yet succeeded", Asked{Shape: body(Succeeds)}, podOf("u", v1.PodRunning, ready), "not Succeeded"},
 		{"failed", Asked{Shape: body(Fails)}, podOf("u", v1.PodFailed, exited(3, at(1))), ""},
-		{"failed with another code", Asked{Shape: body(Fails)}, podOf("u", v1.PodFailed, exited(137, at(1))), "not Failed with code 3"},
+		{
+			"failed with another code", Asked{Shape: body(Fails)}, podOf("u", v1.PodFailed, exited(137, at(1))),
+			"not Failed with code 3",
+		},
 		{"crashes", Asked{Shape: body(Crashes)}, podOf("u", v1.PodRunning), ""},
-		{"crashes for good", Asked{Shape: body(Crashes)}, podOf("u", v1.PodFailed), "go on for ever"},
-		{"held", Asked{Shape: body(HoldsVolume)}, podOf("u", v1.PodPending), ""},
+		{"crashes and has ended", Asked{Shape: body(Crashes)}, podOf("u", v1.PodFailed), "must not end"},
+		{"volume missing", Asked{Shape: body(VolumeMissing)}, podOf("u", v1.PodPending), ""},
 		{"lost with the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(255, at(104))), ""},
-		{"not started for the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(128, at(99))), ""},
+		{"not started because of the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(128, at(99))), ""},
 		{"lost at another time", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(255, at(200))), "not Ready"},
 		{"killed with the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(137, at(104))), "not Ready"},
 		{"lost and restarted always", Asked{Shape: body(Idle)}, podOf("u", v1.PodFailed, exited(255, at(104))), "not Ready"},
@@ -93,12 +105,12 @@ func TestJudgeStatic(t *testing.T) {
 		want     string
 	}{
 		{"absent", Manifest{}, nil, ""},
-		{"left over", Manifest{}, podOf("u", v1.PodRunning), "its mirror pod is there"},
+		{"left over", Manifest{}, podOf("u", v1.PodRunning), "its mirror pod exists"},
 		{"missing", present, nil, "no mirror pod"},
 		{"old", present, podOf("u", v1.PodRunning, ready, revision("1")), "shows revision 1"},
-		{"going", present, podOf("u", v1.PodRunning, ready, revision("2"), leaving), "being deleted"},
+		{"terminating", present, podOf("u", v1.PodRunning, ready, revision("2"), terminates), "being deleted"},
 		{"not ready", present, podOf("u", v1.PodRunning, revision("2")), "not Ready"},
-		{"there", present, podOf("u", v1.PodRunning, ready, revision("2")), ""},
+		{"present", present, podOf("u", v1.PodRunning, ready, revision("2")), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) { expectError(t, JudgeStatic(test.manifest, test.mirror), test.want) })
 	}
@@ -108,7 +120,7 @@ func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
-		t.Errorf("judged wrong: %v", err)
+		t.Errorf("error is %v, want none", err)
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 		t.Errorf("error is %v, want %q", err, want)
 	}

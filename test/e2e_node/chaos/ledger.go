@@ -9,7 +9,7 @@ import (
 
 // Outage is a time in which a process of the node did not run.
 type Outage struct {
-	// Runtime is whether containerd was away; Kubelet, whether the kubelet was.
+	// Kubelet is true if the kubelet did not run, Runtime if containerd did not.
 	Kubelet, Runtime bool
 	From, To         time.Time
 }
@@ -20,11 +20,11 @@ type Asked struct {
 	UID     string
 	Shape   Shape
 	Created time.Time
-	// Left is whether it was deleted or evicted by the API.
-	Left bool
-	// Forced is whether it may vanish from the API while containers run.
+	// Deleted is true if the API server accepted its deletion or eviction.
+	Deleted bool
+	// Forced is true if it may be removed from the API while its containers run.
 	Forced bool
-	// Filled is whether it was told to fill its emptyDir.
+	// Filled is true if it was requested to fill its emptyDir.
 	Filled bool
 }
 
@@ -35,7 +35,7 @@ type Manifest struct {
 	Present  bool
 }
 
-// Ledger is what was asked for and accepted. It may be used by many goroutines.
+// Ledger records the requests that were accepted. It is safe for concurrent use.
 type Ledger struct {
 	mu        sync.Mutex
 	pods      map[string]*Asked
@@ -44,7 +44,7 @@ type Ledger struct {
 	outages   []Outage
 }
 
-// NewLedger is a ledger of nothing.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{pods: map[string]*Asked{}, latest: map[string]*Asked{}, manifests: map[string]Manifest{}}
 }
@@ -56,7 +56,7 @@ func (l *Ledger) Created(asked Asked) {
 	l.pods[asked.UID], l.latest[asked.Name] = &asked, &asked
 }
 
-// Named is the pod that was created last under that name.
+// Named returns the pod that was created last under that name.
 func (l *Ledger) Named(name string) (Asked, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,14 +66,14 @@ func (l *Ledger) Named(name string) (Asked, bool) {
 	return Asked{}, false
 }
 
-// Forcing records, before the request, that the pod may vanish at once.
-func (l *Ledger) Forcing(uid string) { l.change(uid, func(a *Asked) { a.Forced = true }) }
+// MarkForced records, before the request, that the pod may be removed from the API at once.
+func (l *Ledger) MarkForced(uid string) { l.change(uid, func(a *Asked) { a.Forced = true }) }
 
-// Left records that a deletion or eviction was accepted.
-func (l *Ledger) Left(uid string) { l.change(uid, func(a *Asked) { a.Left = true }) }
+// MarkDeleted records that a deletion or eviction was accepted.
+func (l *Ledger) MarkDeleted(uid string) { l.change(uid, func(a *Asked) { a.Deleted = true }) }
 
-// Filled records that the pod was told to fill its emptyDir.
-func (l *Ledger) Filled(uid string) { l.change(uid, func(a *Asked) { a.Filled = true }) }
+// MarkFilled records that the pod was requested to fill its emptyDir.
+func (l *Ledger) MarkFilled(uid string) { l.change(uid, func(a *Asked) { a.Filled = true }) }
 
 func (l *Ledger) change(uid string, how func(*Asked)) {
 	l.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Ledger) change(uid string, how func(*Asked)) {
 	}
 }
 
-// IsForced says whether the pod may be gone from the API while containers run.
+// IsForced returns whether the pod may be removed from the API while its containers run.
 func (l *Ledger) IsForced(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,14 +105,14 @@ func (l *Ledger) Outage(outage Outage) {
 	l.outages = append(l.outages, outage)
 }
 
-// Outages are all of them, in the order of their beginning.
+// Outages returns all of them, in the order of their beginning.
 func (l *Ledger) Outages() []Outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(slices.Values(l.outages), func(a, b Outage) int { return a.From.Compare(b.From) })
 }
 
-// Expected are all pods that were ever created, by name and then by UID.
+// Expected returns all pods that were ever created, by name and then by UID.
 func (l *Ledger) Expected() []Asked {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *Ledger) Expected() []Asked {
 	return all
 }
 
-// Manifests are the last words on each static pod, by name.
+// Manifests returns the latest state of the manifest of each static pod, by name.
 func (l *Ledger) Manifests() []Manifest {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,33 +7,32 @@ import (
 	"strings"
 )
 
-// Found is what there is on the node of pods, each by the UID of its pod.
+// Found is what exists on the node, by the UID of the pod to which it belongs.
 type Found struct {
-	// Running are containers and sandboxes, in words.
+	// Running are descriptions of containers and sandboxes.
 	Running map[string][]string
-	// Cgroups and Mounts are paths, Folders those of pods below the kubelet's
-	// root.
+	// Cgroups and Mounts are paths, Folders those of pods below the kubelet's root.
 	Cgroups, Mounts, Folders map[string][]string
-	// Workers are the pod workers of the agent, in words.
+	// Workers are descriptions of the pod workers of the kubelet.
 	Workers map[string][]string
 	// Strays are running processes of containerd that its CRI does not know.
 	Strays []string
 }
 
-// Wanted is what there may be.
+// Wanted is what may exist.
 type Wanted struct {
-	// Active are the UIDs of pods that have not ended; Known, of these and of
-	// those that ended and are in the API still.
+	// Active are the UIDs of pods that have not ended. Known are these and those of pods that have ended and are still in
+	// the API.
 	Active, Known map[string]bool
 }
 
-// Leftovers is everything that is there and belongs to no pod.
+// Leftovers returns everything that exists on the node and belongs to no pod that may have it.
 func Leftovers(found Found, wanted Wanted) []string {
 	var left []string
-	report := func(what string, things map[string][]string, may map[string]bool) {
-		for _, uid := range slices.Sorted(maps.Keys(things)) {
-			if !may[uid] {
-				left = append(left, fmt.Sprintf("%s of pod %s: %s", what, uid, strings.Join(things[uid], ", ")))
+	report := func(what string, found map[string][]string, allowed map[string]bool) {
+		for _, uid := range slices.Sorted(maps.Keys(found)) {
+			if !allowed[uid] {
+				left = append(left, fmt.Sprintf("%s of pod %s: %s", what, uid, strings.Join(found[uid], ", ")))
 			}
 		}
 	}
@@ -48,8 +47,8 @@ func Leftovers(found Found, wanted Wanted) []string {
 	return left
 }
 
-// UIDOfPath is the UID of the pod that a path below the kubelet's root belongs
-// to: ROOT/pods/UID/…; "" if none.
+// UIDOfPath returns the UID of the pod to which a path below the kubelet's root belongs, as in ROOT/pods/UID/…; "" if
+// there is none.
 func UIDOfPath(root, path string) string {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/")+"/pods/")
 	if !ok {
@@ -59,6 +58,5 @@ func UIDOfPath(root, path string) string {
 	return uid
 }
 
-// UIDOfCgroup is the UID in the name of a pod's control group, in which the
-// driver systemd writes underscores.
+// UIDOfCgroup returns the UID in the name of a pod's cgroup, in which the systemd driver writes underscores.
 func UIDOfCgroup(name string) string { return strings.ReplaceAll(name, "_", "-") }

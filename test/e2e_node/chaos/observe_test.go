@@ -12,14 +12,14 @@ import (
 
 func metaUID(uid string) types.UID { return types.UID(uid) }
 
-// expectOne wants one complaint that says that, or none for "".
+// expectOne fails the test unless there is one violation that contains want, or none for "".
 func expectOne(t *testing.T, wrong []string, want string) {
 	t.Helper()
 	switch {
 	case want == "" && len(wrong) > 0:
-		t.Errorf("wrong is %q", wrong)
+		t.Errorf("violations are %q, want none", wrong)
 	case want != "" && (len(wrong) != 1 || !strings.Contains(wrong[0], want)):
-		t.Errorf("wrong is %q, want one that says %q", wrong, want)
+		t.Errorf("violations are %q, want one that contains %q", wrong, want)
 	}
 }
 
@@ -38,35 +38,35 @@ func TestPhases(t *testing.T) {
 		for i, phase := range test.phases {
 			p.See(podOf("u", phase), at(float64(i)))
 		}
-		expectOne(t, p.Wrong(), test.want)
+		expectOne(t, p.Violations(), test.want)
 	}
 }
 
-func TestPhasesTellWhenAPodIsOver(t *testing.T) {
+func TestPhasesReturnWhenAPodEnded(t *testing.T) {
 	p := NewPhases()
 	p.See(podOf("ended", v1.PodFailed), at(1))
 	p.Deleted(podOf("ended", v1.PodFailed), false, at(2))
 	p.Deleted(podOf("deleted", v1.PodRunning), false, at(3))
 	p.Deleted(podOf("forced", v1.PodRunning), true, at(4))
 	for uid, want := range map[string]time.Time{"ended": at(1), "deleted": at(3)} {
-		if over, ok := p.Over(uid); !ok || !over.Since.Equal(want) {
-			t.Errorf("%s is over %v since %v, want %v", uid, ok, over.Since, want)
+		if ended, ok := p.Ended(uid); !ok || !ended.Since.Equal(want) {
+			t.Errorf("%s has ended %v since %v, want %v", uid, ok, ended.Since, want)
 		}
 	}
 	for _, uid := range []string{"forced", "unknown"} {
-		if over, ok := p.Over(uid); ok {
-			t.Errorf("%s is over: %v", uid, over)
+		if ended, ok := p.Ended(uid); ok {
+			t.Errorf("%s has ended: %v", uid, ended)
 		}
 	}
 }
 
-// seen is a look at the runtime: when, and what ran or had ended.
+// seen is an observation of the runtime: when, and what ran or had ended.
 type seen struct {
 	at  float64
 	run Run
 }
 
-func life(uid, container, id string, started, finished float64) Run {
+func instance(uid, container, id string, started, finished float64) Run {
 	run := Run{ID: id, UID: uid, Pod: "pod-" + uid, Container: container, Running: finished == 0, Started: at(started)}
 	if finished > 0 {
 		run.Finished = at(finished)
@@ -81,46 +81,74 @@ func static(run Run) Run {
 
 func TestRunsAtOnce(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		looks []seen
-		want  string
+		name string
+		seen []seen
+		want string
 	}{
-		{"one after the other", []seen{{2, life("u", "main", "1", 1, 0)}, {3, life("u", "main", "1", 1, 2.5)}, {3, life("u", "main", "2", 2.6, 0)}}, ""},
-		{"side by side", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("u", "main", "2", 1.5, 0)}}, "ran at once"},
-		{"between two looks", []seen{{2, life("u", "main", "1", 1, 1.9)}, {2, life("u", "main", "2", 1.8, 0)}}, "ran at once"},
-		{"two containers of a pod", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("u", "side", "2", 1, 0)}}, ""},
-		{"two pods", []seen{{2, life("u", "main", "1", 1, 0)}, {2, life("v", "main", "2", 1, 0)}}, ""},
-		{"never started", []seen{{2, life("u", "main", "1", 1, 0)}, {2, Run{ID: "2", UID: "u", Container: "main", Started: at(1)}}}, ""},
-		{"the end is never told", []seen{{2, life("u", "main", "1", 1, 0)}, {4, life("u", "main", "2", 3, 0)}}, ""},
-		{"static pods one after the other", []seen{{2, static(life("u", "main", "1", 1, 2))}, {3, static(life("v", "main", "2", 2.1, 0))}}, ""},
-		{"static pods of one name", []seen{{2, static(life("u", "main", "1", 1, 0))}, {2, static(life("v", "side", "2", 1.5, 0))}}, "ran at once"},
-		{"sandboxes of one name", []seen{{2, static(life("u", Sandbox, "1", 1, 0))}, {2, static(life("v", Sandbox, "2", 1.5, 0))}}, "ran at once"},
+		{"one after the other", []seen{
+			{2, instance("u", "main", "1", 1, 0)},
+			{3, instance("u", "main", "1", 1, 2.5)},
+			{3, instance("u", "main", "2", 2.6, 0)},
+		}, ""},
+		{"at the same time", []seen{
+			{2, instance("u", "main", "1", 1, 0)},
+			{2, instance("u", "main", "2", 1.5, 0)},
+		}, "ran at once"},
+		{"between two observations", []seen{
+			{2, instance("u", "main", "1", 1, 1.9)},
+			{2, instance("u", "main", "2", 1.8, 0)},
+		}, "ran at once"},
+		{"two containers of a pod", []seen{
+			{2, instance("u", "main", "1", 1, 0)},
+			{2, instance("u", "side", "2", 1, 0)},
+		}, ""},
+		{"two pods", []seen{{2, instance("u", "main", "1", 1, 0)}, {2, instance("v", "main", "2", 1, 0)}}, ""},
+		{"never started", []seen{
+			{2, instance("u", "main", "1", 1, 0)},
+			{2, Run{ID: "2", UID: "u", Container: "main", Started: at(1)}},
+		}, ""},
+		{"the end is never reported", []seen{
+			{2, instance("u", "main", "1", 1, 0)},
+			{4, instance("u", "main", "2", 3, 0)},
+		}, ""},
+		{"static pods one after the other", []seen{
+			{2, static(instance("u", "main", "1", 1, 2))},
+			{3, static(instance("v", "main", "2", 2.1, 0))},
+		}, ""},
+		{"static pods of one name", []seen{
+			{2, static(instance("u", "main", "1", 1, 0))},
+			{2, static(instance("v", "side", "2", 1.5, 0))},
+		}, "ran at once"},
+		{"sandboxes of one name", []seen{
+			{2, static(instance("u", Sandbox, "1", 1, 0))},
+			{2, static(instance("v", Sandbox, "2", 1.5, 0))},
+		}, "ran at once"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runs := NewRuns()
-			for _, look := range test.looks {
-				runs.See(look.run, at(look.at), func(string) (Over, bool) { return Over{}, false })
+			for _, s := range test.seen {
+				runs.See(s.run, at(s.at), func(string) (Ended, bool) { return Ended{}, false })
 			}
-			expectOne(t, runs.Wrong(), test.want)
+			expectOne(t, runs.Violations(), test.want)
 		})
 	}
 }
 
-func TestRunsOfPodsThatAreOver(t *testing.T) {
-	over := func(string) (Over, bool) { return Over{Name: "a", Why: "Failed", Since: at(5)}, true }
+func TestRunsOfPodsThatHaveEnded(t *testing.T) {
+	ended := func(string) (Ended, bool) { return Ended{Name: "a", Why: "Failed", Since: at(5)}, true }
 	for _, test := range []struct {
 		began float64
 		run   Run
 		want  string
 	}{
-		{4.9, life("u", "main", "1", 1, 0), ""},
-		{5.1, life("u", "main", "1", 1, 0), "the pod was Failed"},
-		{5.1, life("u", "main", "1", 1, 4), ""},
-		{5.1, life("u", Sandbox, "1", 1, 0), ""},
+		{4.9, instance("u", "main", "1", 1, 0), ""},
+		{5.1, instance("u", "main", "1", 1, 0), "the pod was Failed"},
+		{5.1, instance("u", "main", "1", 1, 4), ""},
+		{5.1, instance("u", Sandbox, "1", 1, 0), ""},
 	} {
 		runs := NewRuns()
-		runs.See(test.run, at(test.began), over)
-		expectOne(t, runs.Wrong(), test.want)
+		runs.See(test.run, at(test.began), ended)
+		expectOne(t, runs.Violations(), test.want)
 	}
 }
 
@@ -132,9 +160,9 @@ func notes(lines ...string) string {
 	return text
 }
 
-func TestLives(t *testing.T) {
-	note := func(word, life string, second int) string {
-		return fmt.Sprintf("%s %s %d", word, life, start.Unix()+int64(second))
+func TestInstances(t *testing.T) {
+	note := func(word, instance string, second int) string {
+		return fmt.Sprintf("%s %s %d", word, instance, start.Unix()+int64(second))
 	}
 	never := func(uid string) bool { return uid == "never" }
 	outages := []Outage{{Kubelet: true, From: at(10.5), To: at(12)}}
@@ -144,30 +172,43 @@ func TestLives(t *testing.T) {
 		want  string
 	}{
 		{"once", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 9)), ""},
-		{"two lives", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 5), note("start", "u/main/2", 6), note("stop", "u/main/2", 9)), ""},
-		{"hook twice", notes(note("start", "u/main/1", 1), note("stop", "u/main/1", 5), note("stop", "u/main/1", 6)), "ran 2 times"},
+		{"two instances", notes(
+			note("start", "u/main/1", 1),
+			note("stop", "u/main/1", 5),
+			note("start", "u/main/2", 6),
+			note("stop", "u/main/2", 9),
+		), ""},
+		{"hook twice", notes(
+			note("start", "u/main/1", 1),
+			note("stop", "u/main/1", 5),
+			note("stop", "u/main/1", 6),
+		), "ran 2 times"},
 		{"hook again after a crash", notes(note("stop", "u/main/1", 10), note("stop", "u/main/1", 13)), ""},
-		{"hook too often after a crash", notes(note("stop", "u/main/1", 10), note("stop", "u/main/1", 13), note("stop", "u/main/1", 14)), "ran 3 times"},
-		{"run again", notes(note("start", "never/main/1", 1), note("start", "never/main/2", 2)), "run again"},
-		{"sidecar run again", notes(note("start", "never/side/1", 1), note("start", "never/side/2", 2)), ""},
+		{"hook too often after a crash", notes(
+			note("stop", "u/main/1", 10),
+			note("stop", "u/main/1", 13),
+			note("stop", "u/main/1", 14),
+		), "ran 3 times"},
+		{"restarted", notes(note("start", "never/main/1", 1), note("start", "never/main/2", 2)), "was restarted"},
+		{"sidecar restarted", notes(note("start", "never/side/1", 1), note("start", "never/side/2", 2)), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			lives, err := Lives(test.notes)
+			instances, err := Instances(test.notes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			expectOne(t, JudgeLives(lives, never, outages), test.want)
+			expectOne(t, JudgeInstances(instances, never, outages), test.want)
 		})
 	}
 	for _, bad := range []string{"start u/main/1\n", "start u/main 1\n", "begin u/main/1 1\n", "start u/main/1 now\n"} {
-		if lives, err := Lives(bad); err == nil {
-			t.Errorf("note %q is read as %v", bad, lives)
+		if instances, err := Instances(bad); err == nil {
+			t.Errorf("note %q is read as %v", bad, instances)
 		}
 	}
 }
 
 func TestLeftovers(t *testing.T) {
-	of := func(uid string) map[string][]string { return map[string][]string{uid: {"/thing"}} }
+	of := func(uid string) map[string][]string { return map[string][]string{uid: {"/path"}} }
 	wanted := Wanted{Active: map[string]bool{"runs": true}, Known: map[string]bool{"runs": true, "ended": true}}
 	for _, test := range []struct {
 		name  string
@@ -175,7 +216,9 @@ func TestLeftovers(t *testing.T) {
 		want  string
 	}{
 		{"nothing", Found{}, ""},
-		{"of a pod that runs", Found{Running: of("runs"), Cgroups: of("runs"), Mounts: of("runs"), Folders: of("runs"), Workers: of("ended")}, ""},
+		{"of a pod that runs", Found{
+			Running: of("runs"), Cgroups: of("runs"), Mounts: of("runs"), Folders: of("runs"), Workers: of("ended"),
+		}, ""},
 		{"folder of one that ended", Found{Folders: of("ended")}, ""},
 		{"mount of one that ended", Found{Mounts: of("ended")}, "mounts of pod ended"},
 		{"control group of one that ended", Found{Cgroups: of("ended")}, "control groups of pod ended"},

@@ -13,36 +13,34 @@ type Kind string
 // What is done to pods, to manifests of static pods, and to the node.
 const (
 	Create Kind = "create"
-	// Delete is a graceful deletion; of a pod that is being deleted already, one
-	// with a shorter grace period (Hasten).
+	// Delete is a graceful deletion, Hasten one of a pod that is being deleted already, with a shorter grace period.
 	Delete Kind = "delete"
 	Hasten Kind = "hasten"
-	// ForceDelete removes a pod from the API at once; the agent is not asked.
+	// ForceDelete removes a pod from the API at once, without waiting for the kubelet.
 	ForceDelete Kind = "force delete"
-	// Evict uses the API of evictions.
+	// Evict uses the eviction API.
 	Evict Kind = "evict"
-	// Fill makes a pod write more than its emptyDir may hold: the agent evicts it.
+	// Fill makes a pod write more than the limit of its emptyDir: the kubelet evicts it.
 	Fill Kind = "fill"
 	// WriteManifest starts, or replaces, a static pod.
 	WriteManifest  Kind = "write manifest"
 	RemoveManifest Kind = "remove manifest"
-	// DeleteMirror deletes the mirror pod of a static pod, which is to come back.
+	// DeleteMirror deletes the mirror pod of a static pod, which the kubelet creates again.
 	DeleteMirror Kind = "delete mirror"
 	KillKubelet  Kind = "kill kubelet"
 	KillRuntime  Kind = "kill runtime"
-	// KillBoth ends both at once; the runtime comes back first.
+	// KillBoth kills both at once; the runtime is started first.
 	KillBoth Kind = "kill both"
 )
 
-// Kills says whether the action ends a process of the node. These are done one
-// after the other, beside all others.
+// Kills returns whether the action kills a process of the node. These are done one after the other, and concurrently
+// with all others.
 func (k Kind) Kills() bool { return k == KillKubelet || k == KillRuntime || k == KillBoth }
 
-// OwnGrace as Action.Grace leaves the grace period to the pod.
+// OwnGrace as Action.Grace stands for the grace period of the pod.
 const OwnGrace int64 = -1
 
-// Action is one thing to do. The zero value of what its kind does not need is
-// left.
+// Action is one action. Fields that its kind does not need are zero.
 type Action struct {
 	// At is when, since the beginning.
 	At   time.Duration
@@ -54,11 +52,11 @@ type Action struct {
 	Grace int64
 	// Revision of a manifest.
 	Revision int
-	// Down is how long the process stays away after it was killed.
+	// Down is the time between the kill of a process and its next start.
 	Down time.Duration
 }
 
-// String is the action as a line of a log, without its time.
+// String returns the action as a line of a log, without its time.
 func (a Action) String() string {
 	text := string(a.Kind)
 	if a.Pod != "" {
@@ -80,19 +78,18 @@ func (a Action) String() string {
 	return text
 }
 
-// Config says how much happens.
+// Config bounds a plan.
 type Config struct {
-	// Pods is how many there are at a time, without those that are being
-	// deleted; Static, how many static pods beside them.
+	// Pods is the number of pods at a time, without those that are being deleted, Static that of static pods beside them.
 	Pods, Static int
-	// Time is how long it goes on.
+	// Time is the time of the last action.
 	Time time.Duration
 }
 
-// settling is how long a termination may go on after the last action.
-const settling = 35 * time.Second
+// settleTime is how long a termination may take after the last action.
+const settleTime = 35 * time.Second
 
-// Plan is what to do: the same for the same arguments, in the order of time.
+// Plan returns the actions in the order of time. It is a pure function of its arguments.
 func Plan(seed uint64, config Config) []Action {
 	g := &generator{r: rand.New(rand.NewPCG(seed, 0)), config: config}
 	for i := range config.Pods {
@@ -102,7 +99,8 @@ func Plan(seed uint64, config Config) []Action {
 		g.statics = append(g.statics, &slot{number: i, static: true})
 	}
 	g.begin()
-	for g.wait(100*time.Millisecond, 1200*time.Millisecond); g.now < config.Time; g.wait(100*time.Millisecond, 1200*time.Millisecond) {
+	pause := func() { g.wait(100*time.Millisecond, 1200*time.Millisecond) }
+	for pause(); g.now < config.Time; pause() {
 		g.step()
 	}
 	g.now = config.Time
@@ -112,11 +110,12 @@ func Plan(seed uint64, config Config) []Action {
 	return g.actions
 }
 
-// kills are a stream of their own, so that they come at any moment of the
-// others. The first three are of each kind.
+// kills adds the kills, at times that do not depend on the other actions. The first three are of each kind.
 func (g *generator) kills() {
 	r := g.r
-	between := func(low, high time.Duration) time.Duration { return low + time.Duration(r.Int64N(int64(high-low))) }
+	between := func(low, high time.Duration) time.Duration {
+		return low + time.Duration(r.Int64N(int64(high-low)))
+	}
 	kill := func(at time.Duration, kind Kind, down time.Duration) {
 		if at < g.config.Time {
 			g.actions = append(g.actions, Action{At: at, Kind: kind, Down: down})

@@ -36,7 +36,7 @@ func TestPlanIsInTheOrderOfTimeAndEnds(t *testing.T) {
 	}
 }
 
-// TestPlanDoesEverything holds for any seed what the test promises of a run.
+// TestPlanDoesEverything checks for any seed that a plan has every kind of action and the promised number of pods.
 func TestPlanDoesEverything(t *testing.T) {
 	for seed := range uint64(seeds) {
 		counts, names := map[Kind]int{}, map[string]bool{}
@@ -57,8 +57,8 @@ func TestPlanDoesEverything(t *testing.T) {
 	}
 }
 
-// TestPlanComesToRest adds up how long each pod may take to stop.
-func TestPlanComesToRest(t *testing.T) {
+// TestPlanSettles computes how long each pod may take to stop.
+func TestPlanSettles(t *testing.T) {
 	for seed := range uint64(seeds) {
 		shapes, created, ends := map[string]Shape{}, map[string]time.Duration{}, map[string]time.Duration{}
 		for _, action := range Plan(seed, usual) {
@@ -75,7 +75,7 @@ func TestPlanComesToRest(t *testing.T) {
 				if action.Grace == 0 && action.Kind != ForceDelete {
 					t.Errorf("seed %d: %v without a grace period", seed, action)
 				}
-				end := action.At + lasting(shape, action.At-created[action.Pod] < adult, grace)
+				end := action.At + stopTime(shape, action.At-created[action.Pod] < handlesSignalsAfter, grace)
 				if before, ok := ends[action.Pod]; ok {
 					end = min(end, before)
 				}
@@ -83,14 +83,14 @@ func TestPlanComesToRest(t *testing.T) {
 			}
 		}
 		for name, end := range ends {
-			if end > usual.Time+settling+5*time.Second {
+			if end > usual.Time+settleTime+5*time.Second {
 				t.Errorf("seed %d: %s (%v) takes until %v", seed, name, shapes[name], end)
 			}
 		}
 	}
 }
 
-// TestPodsAreValid asks what the API server asks.
+// TestPodsAreValid validates pods as the API server does.
 func TestPodsAreValid(t *testing.T) {
 	seen := map[Body]int{}
 	for seed := range uint64(seeds) {
@@ -117,14 +117,15 @@ func TestPodsAreValid(t *testing.T) {
 			}
 		}
 	}
-	for _, body := range []Body{Idle, Stubborn, Succeeds, Fails, Crashes, HoldsInit, HoldsStart, HoldsVolume} {
+	bodies := []Body{Idle, Stubborn, Succeeds, Fails, Crashes, InitNeverEnds, PostStartNeverEnds, VolumeMissing}
+	for _, body := range bodies {
 		if seen[body] == 0 {
 			t.Errorf("no pod is ever %s", body)
 		}
 	}
 }
 
-func TestStaticPodsUseNothingOfTheAPI(t *testing.T) {
+func TestStaticPodsReferToNoAPIObjects(t *testing.T) {
 	for seed := range uint64(seeds) {
 		for _, action := range Plan(seed, usual) {
 			if action.Kind != WriteManifest {

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// Sandbox stands for the name of a container in the run of a sandbox.
+// Sandbox is the name of the container in the Run of a sandbox.
 const Sandbox = "(sandbox)"
 
-// Run is one life of a container or sandbox, as the runtime shows it.
+// Run is one instance of a container or sandbox, as the runtime shows it.
 type Run struct {
 	ID        string
 	UID       string
 	Pod       string
 	Container string
-	// Static is whether the pod comes from a manifest: at most one pod of its
-	// name runs at a time.
+	// Static is true for a static pod: at most one of its name runs at a time.
 	Static  bool
 	Running bool
 	Started time.Time
-	// Finished is zero if the runtime does not say.
+	// Finished is zero if the runtime does not report it.
 	Finished time.Time
-	// Seen is the beginning of the last look that found it running.
+	// Seen is when the last observation began that found it running.
 	Seen time.Time
 }
 
-// end is when it ran last, for certain.
+// end returns the last time at which it certainly ran.
 func (r Run) end() time.Time {
 	if !r.Finished.IsZero() {
 		return r.Finished
@@ -40,23 +39,24 @@ func (r Run) overlaps(other Run) bool {
 }
 
 func (r Run) String() string {
-	return fmt.Sprintf("%s of %s (%s) %.12s from %s to %s", r.Container, r.Pod, r.UID, r.ID, stamp(r.Started), stamp(r.end()))
+	return fmt.Sprintf("%s of %s (%s) %.12s from %s to %s",
+		r.Container, r.Pod, r.UID, r.ID, stamp(r.Started), stamp(r.end()))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// Runs collects what the runtime shows over time. It is for one goroutine.
+// Runs collects what the runtime shows over time. It is not safe for concurrent use.
 type Runs struct {
 	byID  map[string]Run
 	wrong []string
 }
 
-// NewRuns has seen nothing yet.
+// NewRuns returns a Runs without observations.
 func NewRuns() *Runs { return &Runs{byID: map[string]Run{}} }
 
-// See takes in one container or sandbox of a look at the runtime that began at
-// the time given. Over tells what the API had said of the pod before that.
-func (r *Runs) See(run Run, began time.Time, over func(uid string) (Over, bool)) {
+// See adds one container or sandbox of an observation of the runtime that began at the given time. Function ended
+// returns what the API had shown of the pod before that.
+func (r *Runs) See(run Run, began time.Time, ended func(uid string) (Ended, bool)) {
 	known, again := r.byID[run.ID]
 	if again && run.Finished.IsZero() {
 		run.Finished = known.Finished
@@ -66,22 +66,23 @@ func (r *Runs) See(run Run, began time.Time, over func(uid string) (Over, bool))
 		run.Seen = began
 	}
 	r.byID[run.ID] = run
-	if what, ok := over(run.UID); ok && run.Running && run.Container != Sandbox && what.Since.Before(began) {
-		r.wrong = append(r.wrong, fmt.Sprintf("%v runs at %s, and the pod was %s at %s", run, stamp(began), what.Why, stamp(what.Since)))
+	if what, ok := ended(run.UID); ok && run.Running && run.Container != Sandbox && what.Since.Before(began) {
+		r.wrong = append(r.wrong,
+			fmt.Sprintf("%v runs at %s, and the pod was %s at %s", run, stamp(began), what.Why, stamp(what.Since)))
 	}
 }
 
-// Get is what is known of a container or sandbox.
+// Get returns the last observation of a container or sandbox.
 func (r *Runs) Get(id string) (Run, bool) {
 	run, ok := r.byID[id]
 	return run, ok
 }
 
-// Count is how many were seen.
+// Count returns the number of containers and sandboxes that were seen.
 func (r *Runs) Count() int { return len(r.byID) }
 
-// Wrong is everything that ran when it should not have.
-func (r *Runs) Wrong() []string {
+// Violations returns every container and sandbox that ran when it must not.
+func (r *Runs) Violations() []string {
 	wrong := slices.Compact(slices.Sorted(slices.Values(r.wrong)))
 	groups := map[string][]Run{}
 	for _, run := range r.byID {
@@ -101,8 +102,7 @@ func (r *Runs) Wrong() []string {
 	return wrong
 }
 
-// overlaps are the pairs that ran at the same time; of a static pod, those of
-// different pods.
+// overlaps returns the pairs that ran at the same time. With ofPods these are only pairs of different pods.
 func overlaps(runs []Run, ofPods bool) []string {
 	var found []string
 	slices.SortFunc(runs, func(a, b Run) int { return strings.Compare(a.ID, b.ID) })

@@ -11,27 +11,27 @@ import (
 // Body is what the main container of a pod does.
 type Body string
 
-// Bodies of pods. The last three keep their pod from ever being Ready.
+// Bodies of pods. A pod with one of the last three is never Ready.
 const (
-	// Idle runs until it is told to stop, and then stops at once.
+	// Idle runs until it receives SIGTERM, and then stops at once.
 	Idle Body = "idle"
 	// Stubborn runs until it is killed.
 	Stubborn Body = "stubborn"
-	// Succeeds ends by itself with code 0.
+	// Succeeds exits with code 0.
 	Succeeds Body = "succeeds"
-	// Fails ends by itself with FailureCode.
+	// Fails exits with FailureCode.
 	Fails Body = "fails"
-	// Crashes ends by itself again and again.
+	// Crashes exits with code 1, again after each restart.
 	Crashes Body = "crashes"
-	// HoldsInit waits for an init container that never ends.
-	HoldsInit Body = "holds-init"
-	// HoldsStart has a postStart hook that never ends.
-	HoldsStart Body = "holds-start"
-	// HoldsVolume waits for a volume whose content does not exist.
-	HoldsVolume Body = "holds-volume"
+	// InitNeverEnds has an init container that never ends.
+	InitNeverEnds Body = "init-never-ends"
+	// PostStartNeverEnds has a postStart hook that never ends.
+	PostStartNeverEnds Body = "poststart-never-ends"
+	// VolumeMissing has a volume of a ConfigMap that does not exist.
+	VolumeMissing Body = "volume-missing"
 )
 
-// FailureCode is what a pod that Fails ends with.
+// FailureCode is the exit code of a pod that Fails.
 const FailureCode = 3
 
 // Hook is what the main container's preStop hook does.
@@ -40,15 +40,15 @@ type Hook string
 // Hooks before a container is stopped.
 const (
 	NoHook Hook = "none"
-	// NoteHook leaves a line and ends.
+	// NoteHook writes a note and ends.
 	NoteHook Hook = "note"
-	// HangHook leaves a line and never ends.
+	// HangHook writes a note and never ends.
 	HangHook Hook = "hang"
-	// SleepHook is the kubelet's own sleep, for Shape.Seconds.
+	// SleepHook is the sleep action, for Shape.Seconds.
 	SleepHook Hook = "sleep"
 )
 
-// Shape is what a pod is made of.
+// Shape describes a pod.
 type Shape struct {
 	Body Body
 	Hook Hook
@@ -56,13 +56,11 @@ type Shape struct {
 	Restart v1.RestartPolicy
 	// Grace is the pod's own grace period, in seconds.
 	Grace int64
-	// Seconds is how long the body runs that ends by itself, and how long the
-	// SleepHook sleeps.
+	// Seconds is how long a body runs that exits by itself, and how long the SleepHook sleeps.
 	Seconds int64
 	// Class of the pod's resources: BestEffort, Burstable or Guaranteed.
 	Class v1.PodQOSClass
-	// Fillable pods write more into their emptyDir than its limit allows, when
-	// they are told to; the agent evicts them for it.
+	// Fillable pods exceed the limit of their emptyDir when FillFile exists. The kubelet evicts them for that.
 	Fillable bool
 	Parts    Parts
 }
@@ -72,15 +70,15 @@ type Parts struct {
 	Sidecar bool
 	Init    bool
 	Probes  bool
-	// Volumes are a configMap and a projected volume; static pods have none of
-	// the API server's objects and get a downward API volume.
+	// Volumes are a ConfigMap and a projected volume. Static pods, which must not refer to API objects, have a downward
+	// API volume.
 	Volumes bool
 }
 
 // graces are the grace periods of pods, in seconds.
 var graces = []int64{0, 1, 5, 30, 120}
 
-// weighted is a choice that comes up as often as its weight says.
+// weighted is a choice that is taken with a probability proportional to its weight.
 type weighted[T any] struct {
 	weight int
 	value  T
@@ -102,23 +100,27 @@ func pick[T any](r *rand.Rand, choices []weighted[T]) T {
 
 func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 
-// randomShape makes a pod for the API server.
+// randomShape returns a pod for the API server.
 func randomShape(r *rand.Rand) Shape {
 	s := Shape{
-		Body:    pick(r, []weighted[Body]{{30, Idle}, {20, Stubborn}, {10, Succeeds}, {10, Fails}, {6, Crashes}, {6, HoldsInit}, {6, HoldsStart}, {4, HoldsVolume}}),
+		Body: pick(r, []weighted[Body]{
+			{30, Idle}, {20, Stubborn}, {10, Succeeds}, {10, Fails}, {6, Crashes}, {6, InitNeverEnds},
+			{6, PostStartNeverEnds}, {4, VolumeMissing},
+		}),
 		Hook:    pick(r, []weighted[Hook]{{30, NoHook}, {25, NoteHook}, {25, HangHook}, {20, SleepHook}}),
 		Restart: pick(r, []weighted[v1.RestartPolicy]{{60, v1.RestartPolicyAlways}, {40, v1.RestartPolicyNever}}),
 		Grace:   graces[r.IntN(len(graces))],
-		Class:   pick(r, []weighted[v1.PodQOSClass]{{50, v1.PodQOSBestEffort}, {30, v1.PodQOSBurstable}, {20, v1.PodQOSGuaranteed}}),
-		Parts:   Parts{Sidecar: oneIn(r, 4), Init: oneIn(r, 3), Probes: oneIn(r, 3), Volumes: oneIn(r, 2)},
+		Class: pick(r, []weighted[v1.PodQOSClass]{
+			{50, v1.PodQOSBestEffort}, {30, v1.PodQOSBurstable}, {20, v1.PodQOSGuaranteed},
+		}),
+		Parts: Parts{Sidecar: oneIn(r, 4), Init: oneIn(r, 3), Probes: oneIn(r, 3), Volumes: oneIn(r, 2)},
 	}
 	s.Seconds = 1 + r.Int64N(15)
 	s.Fillable = s.Body == Idle && s.Class != v1.PodQOSGuaranteed && oneIn(r, 2)
 	return s.consistent()
 }
 
-// randomStatic makes a static pod. Nothing can hasten its end, so that its
-// grace period is short.
+// randomStatic returns a static pod. Its grace period is short, since no request can shorten it later.
 func randomStatic(r *rand.Rand) Shape {
 	s := randomShape(r)
 	s.Body = pick(r, []weighted[Body]{{50, Idle}, {50, Stubborn}})
@@ -128,12 +130,12 @@ func randomStatic(r *rand.Rand) Shape {
 	return s.consistent()
 }
 
-// consistent makes the API server accept the shape, and its outcome known.
+// consistent changes the shape to one that the API server accepts and whose outcome is known.
 func (s Shape) consistent() Shape {
 	switch s.Body {
 	case Succeeds, Fails:
 		s.Restart = v1.RestartPolicyNever
-	case Crashes, HoldsInit, HoldsStart, HoldsVolume:
+	case Crashes, InitNeverEnds, PostStartNeverEnds, VolumeMissing:
 		s.Restart = v1.RestartPolicyAlways
 	case Idle, Stubborn:
 	}
@@ -149,11 +151,10 @@ func (s Shape) consistent() Shape {
 	return s
 }
 
-// Lasting is how long the pod takes to stop, in seconds, when it may use the
-// grace period given.
-func (s Shape) Lasting(grace int64) int64 {
+// StopTime returns how many seconds the pod takes to stop with the given grace period.
+func (s Shape) StopTime(grace int64) int64 {
 	switch {
-	case s.Body == HoldsVolume:
+	case s.Body == VolumeMissing:
 		return 0
 	case s.Body == Stubborn, s.Hook == HangHook:
 		return grace
@@ -163,13 +164,18 @@ func (s Shape) Lasting(grace int64) int64 {
 	return 0
 }
 
-// String names what is special about the shape.
+// String returns the shape in words.
 func (s Shape) String() string {
-	words := []string{string(s.Body), string(s.Restart), fmt.Sprintf("grace %d s", s.Grace), "hook " + string(s.Hook), string(s.Class)}
+	words := []string{
+		string(s.Body), string(s.Restart), fmt.Sprintf("grace %d s", s.Grace), "hook " + string(s.Hook), string(s.Class),
+	}
 	for _, part := range []struct {
 		has  bool
 		name string
-	}{{s.Parts.Sidecar, "sidecar"}, {s.Parts.Init, "init"}, {s.Parts.Probes, "probes"}, {s.Parts.Volumes, "volumes"}, {s.Fillable, "fillable"}} {
+	}{
+		{s.Parts.Sidecar, "sidecar"}, {s.Parts.Init, "init"}, {s.Parts.Probes, "probes"}, {s.Parts.Volumes, "volumes"},
+		{s.Fillable, "fillable"},
+	} {
 		if part.has {
 			words = append(words, part.name)
 		}
