@@ -10,11 +10,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// Clean ends everything that a cluster in layout left behind: processes,
-// containers, control groups, network namespaces and devices, mounts, kernel
-// settings, firewall chains, files. Only logs stay. Each step is tried even if
-// an earlier one failed; files are kept as long as anything is mounted among
-// them. Where nothing was left, it does nothing.
+// Clean removes everything that a cluster in layout left behind: processes, containers, cgroups, network namespaces and
+// devices, mounts, kernel settings, firewall chains, files. Only logs stay. Each step is tried even if an earlier one
+// failed; files are kept as long as anything is mounted among them. If nothing was left, it does nothing.
 func Clean(ctx context.Context, layout Layout, log io.Writer) error {
 	if log == nil {
 		log = io.Discard
@@ -40,7 +38,7 @@ func stopProcesses(ctx context.Context, layout Layout) error {
 		errs = append(errs, processes.Stop(ctx, name, stopGrace))
 	}
 	if proc, err := processes.Find(processContainerd); err == nil && proc.Alive() {
-		// What this leaves, removeTraces takes away by force.
+		// removeTraces removes by force what is left.
 		_ = removePods(ctx, layout)
 	}
 	errs = append(errs, processes.Stop(ctx, processContainerd, stopGrace))
@@ -67,9 +65,8 @@ func removeTraces(ctx context.Context, layout Layout) error {
 	)
 }
 
-// removeCgroup removes the cluster's control group, and whatever still runs in
-// it. One that all kubelets share is left alone while a kubelet runs, which
-// cannot be ours any more.
+// removeCgroup removes the cluster's cgroup, and kills what still runs in it. A cgroup that all kubelets share is kept
+// while another kubelet runs.
 func removeCgroup(ctx context.Context, footprint host.Footprint) error {
 	if footprint.Cgroup == "" || footprint.Shared && len(host.Kubelets()) > 0 {
 		return nil

@@ -18,11 +18,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// stopGrace is how long a part may take to stop by itself.
+// stopGrace is how long a part may take to stop after SIGTERM.
 const stopGrace = 15 * time.Second
 
-// Cluster is a cluster that was started, by this program or an earlier one.
-// Its methods are for one goroutine at a time.
+// Cluster is a cluster that this program or an earlier one has started. It is not safe for concurrent use.
 type Cluster struct {
 	config  Config
 	machine machine
@@ -31,9 +30,8 @@ type Cluster struct {
 	runtime internalapi.RuntimeService
 }
 
-// Start starts a cluster and waits until its node is Ready. What an earlier
-// one left in the same layout is cleaned first. On error everything that was
-// started is stopped again; the logs stay.
+// Start starts a cluster and waits until its node is Ready. It first removes what an earlier cluster left in the same
+// layout. On error everything that was started is stopped again; the logs stay.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Log == nil {
 		config.Log = io.Discard
@@ -58,8 +56,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Open returns the cluster that runs in the layout of config, or an error if
-// none does. Config is as it was given to Start.
+// Open returns the cluster that runs in the layout of config, or an error if none does. Config must be the one given to
+// Start.
 func Open(config Config) (*Cluster, error) {
 	if config.Log == nil {
 		config.Log = io.Discard
@@ -81,8 +79,7 @@ func Open(config Config) (*Cluster, error) {
 	return c, c.connect()
 }
 
-// Stop ends the cluster and removes everything it left on the machine, except
-// its logs.
+// Stop stops the cluster and removes everything from the machine, except its logs.
 func (c *Cluster) Stop(ctx context.Context) error {
 	return Clean(ctx, c.config.Layout, c.config.Log)
 }
@@ -96,9 +93,8 @@ func (c *Cluster) Layout() Layout { return c.config.Layout }
 // PodMemory is how much memory all pods together may use, in bytes.
 func (c *Cluster) PodMemory() int64 { return c.machine.podMemory() }
 
-// StartKubelet starts the kubelet, with tune applied to its configuration
-// beside what the cluster was started with, and waits until the node is
-// Ready. A nil tune changes nothing.
+// StartKubelet starts the kubelet and waits until the node is Ready. Tune is applied to the configuration after the
+// tuning of the cluster's configuration; nil changes nothing.
 func (c *Cluster) StartKubelet(ctx context.Context, tune func(*kubeletv1beta1.KubeletConfiguration)) error {
 	first := c.config.Tune
 	defer func() { c.config.Tune = first }()
@@ -113,23 +109,20 @@ func (c *Cluster) StartKubelet(ctx context.Context, tune func(*kubeletv1beta1.Ku
 	return c.waitForNode(ctx, since)
 }
 
-// StopKubelet asks the kubelet to end. Pods go on running.
+// StopKubelet stops the kubelet by SIGTERM. Pods go on running.
 func (c *Cluster) StopKubelet(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processKubelet, stopGrace)
 }
 
-// KillKubelet ends the kubelet by SIGKILL, as a crash would. Pods go on
-// running.
+// KillKubelet kills the kubelet by SIGKILL, as a crash would. Pods go on running.
 func (c *Cluster) KillKubelet(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processKubelet, 0)
 }
 
-// SetStandalone decides whether the next StartKubelet starts a kubelet that
-// knows no API server.
+// SetStandalone sets whether the next StartKubelet starts a kubelet without an API server.
 func (c *Cluster) SetStandalone(standalone bool) { c.config.Standalone = standalone }
 
-// RefreshKubelet replaces a kubelet that ended, or whose binary is newer than
-// the process. Pods go on running.
+// RefreshKubelet restarts the kubelet if it has ended, or if its binary is newer than the process. Pods go on running.
 func (c *Cluster) RefreshKubelet(ctx context.Context) error {
 	proc, err := c.config.Layout.processes().Find(processKubelet)
 	if err != nil {
@@ -146,7 +139,7 @@ func (c *Cluster) RefreshKubelet(ctx context.Context) error {
 	return c.StartKubelet(ctx, nil)
 }
 
-// ContainerdPID is the process id of containerd.
+// ContainerdPID returns the PID of containerd.
 func (c *Cluster) ContainerdPID() (int, error) {
 	proc, err := c.config.Layout.processes().Find(processContainerd)
 	return proc.PID, err
@@ -155,15 +148,13 @@ func (c *Cluster) ContainerdPID() (int, error) {
 // Kubelet is the path of the kubelet that StartKubelet starts.
 func (c *Cluster) Kubelet() string { return c.config.Kubelet }
 
-// SetKubelet changes which kubelet the next StartKubelet starts.
+// SetKubelet sets the path of the kubelet that the next StartKubelet starts.
 func (c *Cluster) SetKubelet(path string) { c.config.Kubelet = path }
 
-// SetKubeletEnv changes the variables that the next StartKubelet adds to the
-// kubelet's environment.
+// SetKubeletEnv sets the variables that the next StartKubelet adds to the kubelet's environment.
 func (c *Cluster) SetKubeletEnv(env []string) { c.config.KubeletEnv = env }
 
-// SetKubeletArgs changes the flags that the next StartKubelet adds to those
-// that every kubelet gets.
+// SetKubeletArgs sets the flags that the next StartKubelet adds to those of every kubelet.
 func (c *Cluster) SetKubeletArgs(args []string) { c.config.KubeletArgs = args }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -194,8 +185,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// prepare writes every file the parts need. The footprint comes first: from
-// here on Clean undoes what happens.
+// prepare writes every file that the parts need. The footprint is written first, so that Clean can undo what follows.
 func (c *Cluster) prepare() error {
 	layout := c.config.Layout
 	if err := os.MkdirAll(layout.run(""), 0o755); err != nil {
@@ -266,7 +256,7 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// Tests send many requests, and there is no other client to be protected from them.
+	// Tests send many requests, and no other client competes with them.
 	config.QPS, config.Burst = 200, 400
 	c.client, err = kubernetes.NewForConfig(config)
 	if err != nil {

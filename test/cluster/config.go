@@ -8,11 +8,11 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// NodeName is what the only node is called.
+// NodeName is the name of the only node.
 const NodeName = "plimsoll"
 
-// Where the parts listen. All but the kubelet listen on loopback; the kubelet
-// listens on the node's address, where the API server looks for it.
+// Ports. All parts listen on loopback but the kubelet, which listens on the node's address, where the API server
+// connects.
 const (
 	portAPIServer     = 7443
 	portEtcd          = 7379
@@ -26,23 +26,23 @@ const (
 
 const (
 	loopback = "127.0.0.1"
-	// bridge is the network device that the pods hang on.
+	// bridge is the network device to which the pods are connected.
 	bridge       = "plimsoll0"
 	podNetwork   = "10.45.0.0/20"
 	serviceRange = "10.46.0.0/24"
 	serviceFirst = "10.46.0.1"
-	// serviceDNS is where pods look names up. Nobody answers there: a cluster
-	// of one node for tests has no need for it.
+	// serviceDNS is the name server in the pods' resolv.conf. No server listens there: a cluster of one node for tests
+	// needs none.
 	serviceDNS    = "10.46.0.10"
 	clusterDomain = "cluster.local"
 )
 
-// MirroredRegistry is where the images of upstream suites come from.
+// MirroredRegistry is the registry of the images of upstream suites.
 const MirroredRegistry = "registry.k8s.io"
 
 const mebibyte = int64(1) << 20
 
-// Config says what cluster to start. Only Layout and Kubelet are required.
+// Config configures a cluster. Only Layout and Kubelet are required.
 type Config struct {
 	Layout Layout
 	// Kubelet is the path of the kubelet to run: ours, or any other.
@@ -54,25 +54,22 @@ type Config struct {
 	KubeletEnv []string
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
-	// Standalone leaves the control plane out: the kubelet runs static pods
-	// and knows no API server.
+	// Standalone omits the control plane: the kubelet runs static pods without an API server.
 	Standalone bool
-	// RuntimeOnly starts containerd and nothing else, for suites that bring
-	// their own control plane and start the kubelet themselves.
+	// RuntimeOnly starts only containerd, for suites that start a control plane and the kubelet themselves.
 	RuntimeOnly bool
-	// Mirror is a folder of images, as OCI layouts, that a registry on loopback
-	// serves in the place of MirroredRegistry; "" for no registry.
+	// Mirror is a directory of images, as OCI layouts, that a registry on loopback serves instead of MirroredRegistry; ""
+	// for no registry.
 	Mirror string
-	// CgroupRoot is the control group in which the kubelet makes that of the
-	// pods; "" is the machine's root, where any other kubelet has its own. A
-	// group of its own, such as "/plimsoll", lets a cluster run beside one.
+	// CgroupRoot is the cgroup in which the kubelet creates that of the pods; "" is the root, where any other kubelet has
+	// its own. With a cgroup of its own, such as "/plimsoll", a cluster can run where another kubelet does.
 	CgroupRoot string
-	// ImageDisk is the size, in bytes, of a file system of its own for
-	// containerd; 0 leaves it on that of the repository.
+	// ImageDisk is the size, in bytes, of a file system for containerd; 0 for none, so that containerd uses that of the
+	// repository.
 	ImageDisk int64
 	// NodeDisk is the same for the kubelet's root directory.
 	NodeDisk int64
-	// Log receives progress, one line per step; nil drops it.
+	// Log receives progress, one line per step; nil discards it.
 	Log io.Writer
 }
 
@@ -88,18 +85,18 @@ func Tuned(changes ...func(*kubeletv1beta1.KubeletConfiguration)) func(*kubeletv
 	}
 }
 
-// podsCgroup is the control group of all pods.
+// podsCgroup is the cgroup of all pods.
 func (c Config) podsCgroup() string { return filepath.Join("/", c.CgroupRoot, "kubepods") }
 
 func (c Config) controlPlane() bool { return !c.Standalone && !c.RuntimeOnly }
 
-// machine is what a cluster needs to know about where it runs.
+// machine describes the machine on which a cluster runs.
 type machine struct {
 	// nodeIP is the address of the interface with the default route.
 	nodeIP net.IP
 	// memory in bytes.
 	memory int64
-	// snapshotter is how containerd stores images.
+	// snapshotter is the snapshotter of containerd.
 	snapshotter string
 	pluginDir   string
 }

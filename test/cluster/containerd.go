@@ -15,10 +15,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// containerdConfig keeps all of containerd's files in the cluster's folder,
-// network namespaces included, so that what is to be cleaned is known by its
-// path. Lowering a container's oom_score_adj is restricted because a machine
-// that is itself a container may not be allowed to.
+// containerdConfig has all of containerd's files in the cluster's directory, network namespaces included, so that Clean
+// finds them by their paths. Containers do not lower their oom_score_adj, since a machine that is itself a container
+// may not be allowed to.
 const containerdConfig = `version = 3
 root = %[1]q
 state = %[2]q
@@ -64,7 +63,7 @@ func (l Layout) containerd() host.Command {
 		Name: processContainerd,
 		Path: l.Program("containerd"),
 		Args: []string{"--config=" + l.config("containerd.toml")},
-		// containerd looks its shim up in the PATH.
+		// containerd searches its shim in the PATH.
 		Env: []string{"PATH=" + l.Bin + ":" + os.Getenv("PATH")},
 	}
 }
@@ -86,7 +85,7 @@ func writeContainerdConfig(config Config, m machine) error {
 	return writeNetworkConfig(layout)
 }
 
-// writeNetworkConfig puts every pod on one bridge.
+// writeNetworkConfig connects every pod to one bridge.
 func writeNetworkConfig(layout Layout) error {
 	type object map[string]any
 	data, err := json.MarshalIndent(object{
@@ -119,8 +118,8 @@ func writeNetworkConfig(layout Layout) error {
 	return nil
 }
 
-// importImages loads every archive of the layout, and pins the images: no
-// registry could give them back if the kubelet removed them.
+// importImages imports every archive of the layout and pins the images, since they could not be pulled again if the
+// kubelet removed them.
 func importImages(ctx context.Context, layout Layout) error {
 	files, err := filepath.Glob(filepath.Join(layout.Images, "*.tar"))
 	if err != nil {
@@ -144,7 +143,7 @@ func importImages(ctx context.Context, layout Layout) error {
 	return nil
 }
 
-// ctr calls containerd's own client in the namespace of Kubernetes.
+// ctr runs containerd's own client in the namespace of Kubernetes.
 func ctr(ctx context.Context, layout Layout, args ...string) (string, error) {
 	args = append([]string{"--address", layout.Socket(), "--namespace", "k8s.io"}, args...)
 	cmd := exec.CommandContext(ctx, layout.Program("ctr"), args...)

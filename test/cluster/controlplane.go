@@ -57,7 +57,7 @@ func (l Layout) apiServer() host.Command {
 			"--kubelet-client-certificate=" + l.pki(pairKubeletClient+".crt"),
 			"--kubelet-client-key=" + l.pki(pairKubeletClient+".key"),
 			"--kubelet-preferred-address-types=InternalIP",
-			// Beta features that are off by default; a kubelet has gates of its own.
+			// Beta features that are disabled by default; a kubelet has its own gates.
 			"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
 			"--runtime-config=certificates.k8s.io/v1beta1=true",
 			"--service-account-issuer=https://kubernetes.default.svc",
@@ -83,8 +83,8 @@ func (l Layout) scheduler() host.Command {
 	}
 }
 
-// controllerManager runs the controllers that a cluster without a cloud needs,
-// among them the one that turns node conditions into taints.
+// controllerManager runs the controllers of a cluster without a cloud, among them the one that turns node conditions
+// into taints.
 func (l Layout) controllerManager() host.Command {
 	return host.Command{
 		Name: processController,

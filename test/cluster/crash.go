@@ -12,31 +12,29 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// KillRuntime ends containerd by SIGKILL, as a crash would. Containers go on
-// running.
+// KillRuntime kills containerd by SIGKILL, as a crash would. Containers go on running.
 func (c *Cluster) KillRuntime(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processContainerd, 0)
 }
 
-// StopRuntime asks containerd to end. Containers go on running.
+// StopRuntime stops containerd by SIGTERM. Containers go on running.
 func (c *Cluster) StopRuntime(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processContainerd, stopGrace)
 }
 
-// RuntimeAlive says whether the containerd that was started last still runs.
+// RuntimeAlive returns whether the containerd that was started last still runs.
 func (c *Cluster) RuntimeAlive() (bool, error) {
 	proc, err := c.config.Layout.processes().Find(processContainerd)
 	return proc.Alive(), err
 }
 
-// ReviveRuntime starts containerd again and waits until it answers. Its
-// containers and images are those it had.
+// ReviveRuntime starts containerd again and waits until it serves. It has the containers and images of the one before.
 func (c *Cluster) ReviveRuntime(ctx context.Context) error {
 	return c.startAndWait(ctx, c.config.Layout.containerd(), c.runtimeReady)
 }
 
-// runtimeReady asks containerd as a kubelet does: it answers others also when
-// the part that kubelets talk to could not be loaded.
+// runtimeReady calls the CRI, as a kubelet does: containerd may serve its other interfaces although the CRI plugin
+// failed to load.
 func (c *Cluster) runtimeReady(ctx context.Context) error {
 	runtime, err := c.Runtime(ctx)
 	if err != nil {
@@ -46,24 +44,23 @@ func (c *Cluster) runtimeReady(ctx context.Context) error {
 	return errors.Join(err, runtime.Close(ctx))
 }
 
-// StopAPIServer asks the API server to end. Client works again after ReviveAPIServer.
+// StopAPIServer stops the API server by SIGTERM. Client can be used again after ReviveAPIServer.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processAPIServer, stopGrace)
 }
 
-// ReviveAPIServer starts the API server again and waits until it serves. Its objects are those it had.
+// ReviveAPIServer starts the API server again, with the same objects, and waits until it serves.
 func (c *Cluster) ReviveAPIServer(ctx context.Context) error {
 	return c.startAndWait(ctx, c.config.Layout.apiServer(), c.apiServerReady)
 }
 
-// ReviveKubelet starts the kubelet with the configuration that it had, and does
-// not wait for it.
+// ReviveKubelet starts the kubelet with its last configuration, and does not wait until the node is Ready.
 func (c *Cluster) ReviveKubelet() error {
 	_, err := c.config.Layout.processes().Start(c.kubelet())
 	return err
 }
 
-// KubeletAlive says whether the kubelet that was started last still runs.
+// KubeletAlive returns whether the kubelet that was started last still runs.
 func (c *Cluster) KubeletAlive() (bool, error) {
 	proc, err := c.config.Layout.processes().Find(processKubelet)
 	return proc.Alive(), err
@@ -72,14 +69,14 @@ func (c *Cluster) KubeletAlive() (bool, error) {
 // KubeletLog is the file that every kubelet of this cluster appends its log to.
 func (c *Cluster) KubeletLog() string { return c.config.Layout.processes().LogFile(processKubelet) }
 
-// Runtime is a connection of its own to containerd, for one goroutine. It
-// survives a containerd that is killed and started again.
+// Runtime returns a new connection to containerd, for one goroutine. It can be used again after containerd was killed
+// and started.
 func (c *Cluster) Runtime(ctx context.Context) (internalapi.RuntimeService, error) {
 	return runtimeService(klog.NewContext(ctx, klog.Logger{}), c.config.Layout)
 }
 
-// RunningTasks are the ids of the containers and sandboxes in which containerd
-// has a process, whether or not its CRI knows them.
+// RunningTasks returns the ids of the containers and sandboxes of which containerd has a running process, also of those
+// that its CRI does not know.
 func (c *Cluster) RunningTasks(ctx context.Context) ([]string, error) {
 	out, err := ctr(ctx, c.config.Layout, "tasks", "list")
 	if err != nil {
@@ -88,7 +85,7 @@ func (c *Cluster) RunningTasks(ctx context.Context) ([]string, error) {
 	return runningTasks(out)
 }
 
-// runningTasks reads the table that ctr writes: TASK, PID, STATUS.
+// runningTasks decodes the table that ctr prints: TASK, PID, STATUS.
 func runningTasks(table string) ([]string, error) {
 	var ids []string
 	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
@@ -103,14 +100,12 @@ func runningTasks(table string) ([]string, error) {
 	return ids, nil
 }
 
-// PodCgroups are the control groups of single pods that exist, by the UID of
-// the pod: the folders of each, one per hierarchy.
+// PodCgroups returns the cgroups of pods by the UID of the pod: the directories of each, one per hierarchy.
 func (c *Cluster) PodCgroups() (map[string][]string, error) {
 	return host.PodCgroups(c.config.podsCgroup())
 }
 
-// KubeletMounts are the mount points at and below the kubelet's root directory,
-// innermost first.
+// KubeletMounts returns the mount points at and below the kubelet's root directory, innermost first.
 func (c *Cluster) KubeletMounts() ([]string, error) {
 	return host.MountsUnder(c.config.Layout.KubeletRoot())
 }

@@ -16,7 +16,7 @@ const (
 	userScheduler  = "kube-scheduler"
 	userController = "kube-controller-manager"
 	pairAPIServer  = "kube-apiserver"
-	// pairKubeletClient is what the API server shows to the kubelet.
+	// pairKubeletClient is the client certificate of the API server for the kubelet.
 	pairKubeletClient = "kube-apiserver-kubelet-client"
 	pairAuthority     = "ca"
 	pairTokens        = "service-account"
@@ -47,7 +47,7 @@ func requests(nodeIP net.IP) map[string]pki.Request {
 	}
 }
 
-// writeCredentials makes an authority, all certificates and all kubeconfigs.
+// writeCredentials creates an authority, all certificates and all kubeconfigs.
 func writeCredentials(layout Layout, nodeIP net.IP) error {
 	authority, err := pki.NewAuthority("plimsoll-cluster", time.Now())
 	if err != nil {

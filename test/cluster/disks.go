@@ -7,8 +7,7 @@ import (
 	"os/exec"
 )
 
-// mountDisks gives containerd and the kubelet small file systems of their own,
-// if the cluster is to have them. Clean unmounts them with everything else, and
+// mountDisks mounts small file systems for containerd and the kubelet, if they are configured. Clean unmounts them, and
 // the kernel frees the loop devices with that.
 func mountDisks(ctx context.Context, config Config) error {
 	layout := config.Layout
@@ -21,8 +20,7 @@ func mountDisks(ctx context.Context, config Config) error {
 	return nil
 }
 
-// mountDisk mounts a new file system of that many bytes, which file holds, on
-// dir; no bytes are no file system.
+// mountDisk creates a file system of that many bytes in file and mounts it on dir. With 0 bytes it does nothing.
 func mountDisk(ctx context.Context, dir, file string, bytes int64) error {
 	if bytes == 0 {
 		return nil

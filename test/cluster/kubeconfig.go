@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/pki"
 )
 
-// writeKubeconfig writes a file by which user reaches the API server.
+// writeKubeconfig writes the kubeconfig of a user.
 func writeKubeconfig(layout Layout, user string, ca []byte, pair pki.Pair) error {
 	const name = "plimsoll"
 	config := clientcmdapi.NewConfig()

@@ -14,11 +14,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// podMemory is how much memory all pods together may use, in bytes, so that
-// pressure needs little of a big machine. A small machine gives half.
+// podMemory returns how much memory all pods together may use, in bytes. It is small, so that tests of memory pressure
+// need little memory of a big machine.
 func (m machine) podMemory() int64 { return min(2048*mebibyte, m.memory/2) }
 
-// kubelet is the command that runs the kubelet of the cluster.
+// kubelet returns the command that runs the kubelet of the cluster.
 func (c *Cluster) kubelet() host.Command {
 	layout := c.config.Layout
 	args := []string{
@@ -38,7 +38,7 @@ func (c *Cluster) kubelet() host.Command {
 	}
 }
 
-// writeKubeletConfig writes the configuration file, and what it refers to.
+// writeKubeletConfig writes the configuration file and the files that it refers to.
 func (c *Cluster) writeKubeletConfig() error {
 	config := c.kubeletConfig()
 	if c.config.Tune != nil {
@@ -86,7 +86,7 @@ func (c *Cluster) kubeletConfig() *kubeletv1beta1.KubeletConfiguration {
 		SerializeImagePulls:      new(false),
 		MaxPods:                  250,
 		FileCheckFrequency:       metav1.Duration{Duration: 2 * time.Second},
-		// Images cannot be pulled again, so none is ever collected.
+		// Images cannot be pulled again, so none is ever removed for its age or the size of the disk.
 		ImageGCHighThresholdPercent: new(int32(100)),
 		ImageGCLowThresholdPercent:  new(int32(99)),
 	}
@@ -95,8 +95,8 @@ func (c *Cluster) kubeletConfig() *kubeletv1beta1.KubeletConfiguration {
 	return config
 }
 
-// setAuth lets in whom the API server knows; a standalone kubelet, who has a
-// certificate of the cluster.
+// setAuth delegates authentication and authorization to the API server. A standalone kubelet accepts all client
+// certificates of the cluster.
 func (c *Cluster) setAuth(config *kubeletv1beta1.KubeletConfiguration) {
 	config.Authentication.Anonymous.Enabled = new(false)
 	config.Authentication.X509.ClientCAFile = c.config.Layout.pki("ca.crt")
@@ -107,8 +107,8 @@ func (c *Cluster) setAuth(config *kubeletv1beta1.KubeletConfiguration) {
 	}
 }
 
-// setPressure reserves all memory but podMemory for the rest of the machine,
-// and begins to evict when a quarter of podMemory is left.
+// setPressure reserves all memory but podMemory for the rest of the machine, and sets the eviction threshold to a
+// quarter of podMemory.
 func (c *Cluster) setPressure(config *kubeletv1beta1.KubeletConfiguration) {
 	pods := c.machine.podMemory()
 	config.EnforceNodeAllocatable = []string{"pods"}
@@ -123,8 +123,7 @@ func (c *Cluster) setPressure(config *kubeletv1beta1.KubeletConfiguration) {
 	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}
 }
 
-// writeResolvConf copies the machine's resolver configuration without servers
-// on loopback, which a pod could not reach.
+// writeResolvConf copies the machine's resolver configuration without servers on loopback, which pods cannot reach.
 func writeResolvConf(file string) error {
 	data, _ := os.ReadFile("/etc/resolv.conf")
 	var kept []string

@@ -17,15 +17,14 @@ import (
 // requestTimeout bounds one request to the kubelet.
 const requestTimeout = 30 * time.Second
 
-// KubeletGet is KubeletAsk for reading.
+// KubeletGet is KubeletRequest with method GET.
 func (c *Cluster) KubeletGet(ctx context.Context, path string, trusted bool) (code int, body []byte, err error) {
-	return c.KubeletAsk(ctx, http.MethodGet, path, trusted)
+	return c.KubeletRequest(ctx, http.MethodGet, path, trusted)
 }
 
-// KubeletAsk asks the kubelet itself, without the API server, by an HTTP method.
-// A client that is not trusted shows no certificate. The status code of any
-// answer is returned with its body.
-func (c *Cluster) KubeletAsk(
+// KubeletRequest sends a request to the kubelet, without the API server in between. A client that is not trusted has no
+// certificate. Code and body are those of the response, whatever the code is.
+func (c *Cluster) KubeletRequest(
 	ctx context.Context, method, path string, trusted bool,
 ) (code int, body []byte, err error) {
 	config, err := c.clientTLS(trusted)
@@ -37,16 +36,16 @@ func (c *Cluster) KubeletAsk(
 	address := net.JoinHostPort(c.machine.nodeIP.String(), strconv.Itoa(portKubelet))
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, nil)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the kubelet: %w", err)
+		return 0, nil, fmt.Errorf("request to the kubelet: %w", err)
 	}
 	response, err := (&http.Client{Transport: transport, Timeout: requestTimeout}).Do(request)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the kubelet: %w", err)
+		return 0, nil, fmt.Errorf("request to the kubelet: %w", err)
 	}
 	defer response.Body.Close()
 	body, err = io.ReadAll(response.Body)
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the kubelet's answer: %w", err)
+		return 0, nil, fmt.Errorf("read the kubelet's response: %w", err)
 	}
 	return response.StatusCode, body, nil
 }

@@ -10,36 +10,34 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// OutputDir is the folder of the repository that everything generated goes to.
+// OutputDir is the directory of the repository for everything that is generated.
 const OutputDir = "_output"
 
-// Names of the clusters a repository can have, one at a time: the one that
-// people use, and the one that tests start for themselves.
+// Names of the clusters that a repository can have, one at a time: that of make run, and that of the tests.
 const (
 	DevName  = "cluster"
 	TestName = "e2e"
 )
 
-// Names are all clusters that can have left something.
+// Names are the names of all clusters.
 var Names = []string{DevName, TestName}
 
 // maxSocketPath is the longest path that a unix socket can have.
 const maxSocketPath = 107
 
-// Layout says where a cluster keeps its files. All paths are absolute.
+// Layout has the paths of a cluster's files. All are absolute.
 type Layout struct {
-	// Bin holds the programs that are run.
+	// Bin holds the programs.
 	Bin string
 	// Images holds the archives of the images that are imported.
 	Images string
-	// State holds all that one cluster writes; it is deleted with the cluster.
+	// State holds everything that a cluster writes; it is deleted with the cluster.
 	State string
 	// Logs holds the logs of the processes; they outlive the cluster.
 	Logs string
 }
 
-// NewLayout is the layout of the cluster called name in the repository at
-// root.
+// NewLayout returns the layout of the cluster called name in the repository at root.
 func NewLayout(root, name string) Layout {
 	out := filepath.Join(root, OutputDir)
 	return Layout{
@@ -50,8 +48,7 @@ func NewLayout(root, name string) Layout {
 	}
 }
 
-// FindRoot returns the repository that dir is in: the first folder, going up,
-// that holds a go.mod.
+// FindRoot returns the repository that contains dir: the first directory, going up, with a go.mod.
 func FindRoot(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -70,27 +67,27 @@ func FindRoot(dir string) (string, error) {
 // AdminConfig is the kubeconfig of the cluster's administrator.
 func (l Layout) AdminConfig() string { return l.kubeconfig(userAdmin) }
 
-// Manifests is the folder of static pods.
+// Manifests is the directory of static pods.
 func (l Layout) Manifests() string { return filepath.Join(l.State, "manifests") }
 
-// PressureConfig is a place for a pressure configuration. No kubelet looks
-// there unless it is told to.
+// PressureConfig is the path for a pressure configuration. A kubelet reads it only if PLIMSOLL_PRESSURE_CONFIG has this
+// path.
 func (l Layout) PressureConfig() string { return l.config("pressure.yaml") }
 
 // KubeletRoot is the kubelet's root directory.
 func (l Layout) KubeletRoot() string { return filepath.Join(l.State, "kubelet") }
 
-// PodLogs is where the kubelet keeps the logs of containers.
+// PodLogs is the directory of container logs.
 func (l Layout) PodLogs() string { return filepath.Join(l.State, "pods") }
 
 // Socket is where containerd listens.
 func (l Layout) Socket() string { return filepath.Join(l.State, "containerd.sock") }
 
-// ContainerdRoot is where containerd keeps images and containers.
+// ContainerdRoot is the directory of containerd's images and containers.
 func (l Layout) ContainerdRoot() string { return l.run("containerd/root") }
 
-// CDI is a folder of descriptions of devices, beside those of the machine, that
-// containerd reads: see the Container Device Interface.
+// CDI is a directory of device descriptions (Container Device Interface) that containerd reads, in addition to those of
+// the machine.
 func (l Layout) CDI() string { return l.run("cdi") }
 
 // Program is the path of the program called name.
@@ -112,8 +109,7 @@ func (l Layout) processes() host.Processes {
 	return host.Processes{LogDir: l.Logs, RunDir: l.run("")}
 }
 
-// keepOldLogs moves the logs of the cluster before this one aside; those of the
-// one before that go.
+// keepOldLogs renames the logs of the previous cluster, and deletes those of the one before it.
 func (l Layout) keepOldLogs() error {
 	old := l.Logs + ".old"
 	if err := os.RemoveAll(old); err != nil {
@@ -125,19 +121,18 @@ func (l Layout) keepOldLogs() error {
 	return nil
 }
 
-// exists says whether a cluster left anything in this layout.
+// exists returns whether a cluster left anything in this layout.
 func (l Layout) exists() bool {
 	_, err := os.Stat(l.State)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// makeDirs makes every folder that the parts expect.
+// makeDirs creates every directory that the parts expect.
 func (l Layout) makeDirs() error {
 	dirs := []string{
 		l.Logs, l.Manifests(), l.KubeletRoot(), l.PodLogs(), l.CDI(),
 		l.config("cni"), l.pki(""), l.run(""),
-		// containerd would close this one to the users of pods, whose root
-		// file systems are below.
+		// containerd would create this one without access for the users of pods, whose root file systems are below.
 		l.run("containerd"),
 	}
 	for _, dir := range dirs {

@@ -26,8 +26,8 @@ func runtimeService(ctx context.Context, layout Layout) (internalapi.RuntimeServ
 	return service, nil
 }
 
-// removePods takes every pod down through the runtime, so that networks and
-// mounts are released in an orderly way. It may leave some behind.
+// removePods removes every pod through the runtime, so that networks and mounts are released in order. It may leave
+// some behind.
 func removePods(ctx context.Context, layout Layout) error {
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), podRemovalTimeout)
 	defer cancel()
@@ -49,8 +49,7 @@ func removePods(ctx context.Context, layout Layout) error {
 	return errors.Join(errs...)
 }
 
-// killContainers ends every container at once: whoever cleans up does not
-// wait for grace periods one after the other.
+// killContainers kills every container, so that the clean-up does not wait for grace periods one after the other.
 func killContainers(ctx context.Context, service internalapi.RuntimeService) error {
 	running := &runtimeapi.ContainerFilter{
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
@@ -66,8 +65,8 @@ func killContainers(ctx context.Context, service internalapi.RuntimeService) err
 	return errors.Join(errs...)
 }
 
-// ContainerPID is the process id, on the machine, of the first process of a
-// running container. The id is as in a container status: containerd://….
+// ContainerPID returns the PID, on the machine, of the first process of a running container. The id is as in a
+// container status: containerd://….
 func (c *Cluster) ContainerPID(ctx context.Context, id string) (int, error) {
 	if c.runtime == nil {
 		service, err := runtimeService(ctx, c.config.Layout)

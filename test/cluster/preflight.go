@@ -20,8 +20,8 @@ import (
 // minMemory is the least memory a machine must have, in bytes.
 const minMemory = 3 << 30
 
-// CheckMachine says, in one sentence per obstacle, why the real parts cannot
-// run on this machine. It changes nothing and needs nothing built.
+// CheckMachine returns an error, with one sentence per obstacle, if the real parts cannot run on this machine. It
+// changes nothing and needs nothing that is built.
 func CheckMachine() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -45,8 +45,7 @@ func CheckMachine() error {
 	return errors.Join(errs...)
 }
 
-// CheckFree says why no cluster can be started right now: something else uses
-// what it needs.
+// CheckFree returns an error if no cluster can be started now, because something else uses what it needs.
 func CheckFree(config Config) error {
 	var errs []error
 	pids, err := host.CgroupProcesses(config.podsCgroup())
@@ -73,7 +72,7 @@ func CheckFree(config Config) error {
 	return errors.Join(errs...)
 }
 
-// hasController knows both versions of control groups.
+// hasController supports both versions of cgroups.
 func hasController(name string) bool {
 	if data, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return strings.Contains(" "+strings.TrimSpace(string(data))+" ", " "+name+" ")

@@ -15,8 +15,8 @@ import (
 
 var registryAddress = fmt.Sprintf("%s:%d", loopback, portRegistry)
 
-// ImageDirName is what the folder of an image is called that the mirror serves:
-// the image's name without the registry, in characters that a file can have.
+// ImageDirName returns the name of the mirror's directory of an image: the name of the image without the registry, in
+// characters that a file name can have.
 func ImageDirName(image string) string {
 	name := strings.TrimPrefix(image, MirroredRegistry+"/")
 	return strings.NewReplacer("/", "+", ":", "=").Replace(name)
@@ -26,8 +26,7 @@ func imageOfDir(dir string) string {
 	return strings.NewReplacer("+", "/", "=", ":").Replace(filepath.Base(dir))
 }
 
-// registry keeps what it serves beside the images, so that a second start has
-// little to push.
+// registry keeps its content beside the images, so that a second start has little to push.
 func (c *Cluster) registry() host.Command {
 	return host.Command{
 		Name: processRegistry,
@@ -39,7 +38,7 @@ func (c *Cluster) registry() host.Command {
 	}
 }
 
-// startRegistry serves every image of the mirror's folder.
+// startRegistry serves every image of the mirror's directory.
 func (c *Cluster) startRegistry(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Clean(c.config.Mirror)+".blobs", 0o755); err != nil {
 		return fmt.Errorf("make registry folder: %w", err)
@@ -75,8 +74,7 @@ func registryReady(ctx context.Context) error {
 	return response.Body.Close()
 }
 
-// writeMirror makes containerd pull from the registry on loopback whatever it
-// is asked to pull from MirroredRegistry.
+// writeMirror makes containerd pull images of MirroredRegistry from the registry on loopback.
 func writeMirror(layout Layout) error {
 	dir := filepath.Join(layout.config("registries"), MirroredRegistry)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// PodMemoryUsed is how much memory all pods together use, in bytes, the page
-// cache included. The file that tells depends on the version of control groups.
+// PodMemoryUsed returns how much memory all pods together use, in bytes, including the page cache.
 func (c *Cluster) PodMemoryUsed() (int64, error) {
 	for _, file := range []string{
 		filepath.Join("/sys/fs/cgroup", c.config.podsCgroup(), "memory.current"),

@@ -25,8 +25,7 @@ const (
 	logTail = 15
 )
 
-// startAndWait starts a process and waits until ready returns nil. It gives up
-// at once if the process ends.
+// startAndWait starts a process and waits until ready returns nil. It fails at once if the process ends.
 func (c *Cluster) startAndWait(ctx context.Context, command host.Command, ready func(context.Context) error) error {
 	proc, err := c.config.Layout.processes().Start(command)
 	if err != nil {
@@ -58,8 +57,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// waitForNode waits until the kubelet that was started at since says that the
-// node is Ready.
+// waitForNode waits until the node is Ready according to the kubelet that was started at since.
 func (c *Cluster) waitForNode(ctx context.Context, since time.Time) error {
 	proc, err := c.config.Layout.processes().Find(processKubelet)
 	if err != nil {
@@ -90,8 +88,8 @@ func kubeletHealthy(ctx context.Context) error {
 	return nil
 }
 
-// nodeReady wants a Ready condition that was confirmed after since, and what
-// pods in the default namespace need.
+// nodeReady is nil if the Ready condition is True and was confirmed after since, and the default namespace has its
+// service account.
 func (c *Cluster) nodeReady(ctx context.Context, since time.Time) error {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -114,7 +112,7 @@ func (c *Cluster) nodeReady(ctx context.Context, since time.Time) error {
 	return errors.New("node has no Ready condition yet")
 }
 
-// tail is the end of the log of a process.
+// tail returns the end of the log of a process.
 func (c *Cluster) tail(name string) string {
 	data, err := os.ReadFile(c.config.Layout.processes().LogFile(name))
 	if err != nil {

@@ -37,12 +37,12 @@ func TestContainerCheckpointEndpoint(t *testing.T) {
 		"checkpointing of "+s.name+"/pod/first failed (container first not found)")
 	s.answers(http.MethodPost, path+"waiting/main", http.StatusInternalServerError,
 		"checkpointing of "+s.name+"/waiting/main failed (container main not found)")
-	code, _, err := node.KubeletAsk(s.ctx, http.MethodPost, path+"pod/main", false)
+	code, _, err := node.KubeletRequest(s.ctx, http.MethodPost, path+"pod/main", false)
 	if err != nil || code != http.StatusUnauthorized {
 		t.Errorf("a request without credentials returned %d, %v, want 401", code, err)
 	}
 
-	code, body, err := node.KubeletAsk(s.ctx, http.MethodPost, path+"pod/main", true)
+	code, body, err := node.KubeletRequest(s.ctx, http.MethodPost, path+"pod/main", true)
 	s.must(err)
 	switch code {
 	case http.StatusOK:
@@ -60,7 +60,7 @@ func TestContainerCheckpointEndpoint(t *testing.T) {
 // answers checks the kubelet's response to an authorized request.
 func (s *space) answers(method, path string, code int, text string) {
 	s.t.Helper()
-	got, body, err := node.KubeletAsk(s.ctx, method, path, true)
+	got, body, err := node.KubeletRequest(s.ctx, method, path, true)
 	s.must(err)
 	if got != code || strings.TrimSpace(string(body)) != text {
 		s.t.Errorf("%s %s returned %d %q, want %d %q", method, path, got, body, code, text)

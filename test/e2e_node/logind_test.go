@@ -37,7 +37,7 @@ func startLogind(t *testing.T, maxDelay time.Duration) *systembus.Logind {
 func (s *space) locksRequested(l *systembus.Logind, count int) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
-		if got := len(l.Asked()); got != count {
+		if got := len(l.Requests()); got != count {
 			return fmt.Errorf("%d locks were requested, want %d", got, count)
 		}
 		return nil
@@ -48,7 +48,7 @@ func (s *space) locksRequested(l *systembus.Logind, count int) {
 func (s *space) lock(l *systembus.Logind, count int, held bool) {
 	s.t.Helper()
 	s.eventually(podTimeout, func(context.Context) error {
-		gotCount := len(l.Asked())
+		gotCount := len(l.Requests())
 		got, err := l.Held()
 		if err == nil && (gotCount != count || got != held) {
 			err = fmt.Errorf("%d locks were requested and the newest is held %v, want %d and %v", gotCount, got, count, held)

@@ -56,7 +56,7 @@ func TestGracefulNodeShutdown(t *testing.T) {
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
 	want := []string{"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"}
-	if got := logind.Asked()[0]; !slices.Equal(got, want) {
+	if got := logind.Requests()[0]; !slices.Equal(got, want) {
 		t.Errorf("the kubelet requested the lock %q, want %q", got, want)
 	}
 	s.writeManifest(podThat("static", endsAtOnce, 30))

@@ -2,9 +2,8 @@ package build
 
 import "context"
 
-// All makes what a cluster needs: packages of the distribution, programs, and
-// image archives in the folder images. The kubelet of this repository is left
-// out if another one is to run.
+// All builds what a cluster needs: packages of the distribution, programs, and image archives in the directory images.
+// With kubelet false, the kubelet of this repository is not built.
 func (b Builder) All(ctx context.Context, images string, kubelet bool) error {
 	if err := InstallPackages(ctx, b.Log); err != nil {
 		return err

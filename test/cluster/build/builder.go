@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// heartbeat is how often a long build says that it goes on.
+// heartbeat is the time between two progress lines of a long build.
 const heartbeat = 30 * time.Second
 
 // Builder builds parts of the repository at Root into Out.
@@ -25,11 +25,11 @@ type Builder struct {
 	Log io.Writer
 }
 
-// Path is where the binary of a part lies.
+// Path returns the path of the binary of a part.
 func (b Builder) Path(name string) string { return filepath.Join(b.Out, name) }
 
-// Build builds what is missing or out of date among parts. It says first how
-// long that takes. Two builds at the same time wait for each other.
+// Build builds what is missing or out of date among parts. It first logs how long that takes. Two builds at the same
+// time wait for each other.
 func (b Builder) Build(ctx context.Context, parts []Part) error {
 	unlock, err := b.lock()
 	if err != nil {
@@ -89,8 +89,8 @@ func (b Builder) buildPart(ctx context.Context, part Part, step string) error {
 	return nil
 }
 
-// command is the Go tool's call for part. Paths are not trimmed, so that the
-// build cache is shared with plain calls of the Go tool.
+// command returns the Go tool's command for part. Paths are not trimmed, so that the build cache is shared with plain
+// calls of the Go tool.
 func (b Builder) command(ctx context.Context, part Part) *exec.Cmd {
 	args := []string{"build"}
 	if part.Test {
@@ -110,8 +110,7 @@ func (b Builder) command(ctx context.Context, part Part) *exec.Cmd {
 	return cmd
 }
 
-// ownFlags are the caller's GOFLAGS without a -mod or -modfile that was meant
-// for another module.
+// ownFlags returns the caller's GOFLAGS without a -mod or -modfile for another module.
 func ownFlags() string {
 	var kept []string
 	for _, flag := range strings.Fields(os.Getenv("GOFLAGS")) {
@@ -132,8 +131,8 @@ func (b Builder) upToDate(part Part) bool {
 
 func (b Builder) stampFile(part Part) string { return filepath.Join(b.Out, "."+part.Name+".stamp") }
 
-// stamp names everything a part that is not ours is built from: its module's
-// files and the build flags.
+// stamp returns a text of everything from which a part that is not ours is built: its module's files and the build
+// flags.
 func (b Builder) stamp(part Part) string {
 	hash := sha256.New()
 	fmt.Fprintln(hash, part.Package, part.Tags, part.LDFlags, part.Cgo, part.Test)
@@ -147,7 +146,7 @@ func (b Builder) stamp(part Part) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// beat says from time to time that a build goes on, until stop is called.
+// beat logs from time to time that a build goes on, until stop is called.
 func (b Builder) beat(name string, start time.Time) (stop func()) {
 	ticker := time.NewTicker(heartbeat)
 	done := make(chan struct{})
@@ -182,7 +181,7 @@ func (b Builder) lock() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// roughly rounds a duration to what an estimate is worth.
+// roughly rounds a duration to the precision of an estimate.
 func roughly(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", max(int(d.Seconds()), 1))

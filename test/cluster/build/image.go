@@ -28,9 +28,9 @@ type Image struct {
 	Name       string
 	Entrypoint []string
 	Cmd        []string
-	// User is who the container runs as unless the pod says otherwise.
+	// User is the user of the container unless the pod has another one.
 	User string
-	// Root is a folder whose content is the ground of the image, "" for none.
+	// Root is a directory with the base content of the image, "" for none.
 	Root string
 	// Files maps absolute paths in the image to files of this machine.
 	Files map[string]string
@@ -40,7 +40,7 @@ type Image struct {
 	Content map[string]string
 }
 
-// descriptor is how one blob of an image refers to another.
+// descriptor is the reference of one blob of an image to another.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -139,7 +139,7 @@ func (i Image) layer() ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// layerWriter remembers the first error, so that callers need not look.
+// layerWriter stores the first error, so that callers need not check each call.
 type layerWriter struct {
 	tar  *tar.Writer
 	dirs map[string]bool
@@ -205,7 +205,7 @@ func (b blobSet) write(out io.Writer) error {
 	return archive.Close()
 }
 
-// encode is for values that always have a JSON form.
+// encode is for values that always have a JSON encoding.
 func encode(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {

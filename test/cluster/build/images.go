@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Images are what every development cluster has. They need the programs of
-// ClusterParts and a static busybox.
+// Images returns the images of every development cluster. They need the programs of ClusterParts and a static busybox.
 func (b Builder) Images() ([]Image, error) {
 	busybox, err := b.busybox()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// leftOut are the parts of a root file system that no image needs: what the
-// kernel provides, and what only people read.
+// leftOut are the parts of a root file system that an image does not need: those that the kernel provides, and
+// documentation.
 var leftOut = []string{
 	"dev", "proc", "sys", "run", "var/cache/apt", "var/lib/apt", "usr/share/doc", "usr/share/man", "usr/share/locale",
 }
@@ -56,7 +56,7 @@ func (w *layerWriter) copyEntry(name, path string) error {
 	return w.err
 }
 
-// describeEntry returns nil for what an image cannot hold, such as sockets.
+// describeEntry returns nil for files that an image cannot hold, such as sockets.
 func describeEntry(path string, info fs.FileInfo) (*tar.Header, []byte, error) {
 	header := &tar.Header{Mode: int64(info.Mode().Perm()) | specialBits(info.Mode())}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// aptPackage is a package of the distribution, and how to see whether what we
-// need from it is there, however it was installed.
+// aptPackage is a package of the distribution, with a check whether the files that are needed from it exist, however
+// they were installed.
 type aptPackage struct {
 	name    string
 	present func() bool
@@ -49,7 +49,7 @@ func file(path string) func() bool {
 	}
 }
 
-// CNIPluginDir is where the network plugins lie, or "" if there are none.
+// CNIPluginDir returns the directory of the network plugins, or "" if there are none.
 func CNIPluginDir() string {
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
 		if file(dir+"/bridge")() && file(dir+"/host-local")() {
@@ -59,7 +59,7 @@ func CNIPluginDir() string {
 	return ""
 }
 
-// BusyboxPath is a busybox that needs no libraries, or "" if there is none.
+// BusyboxPath returns the path of a static busybox, or "" if there is none.
 func BusyboxPath() string {
 	for _, path := range []string{"/bin/busybox", "/usr/bin/busybox"} {
 		if isStatic(path) {
@@ -83,8 +83,7 @@ func isStatic(path string) bool {
 	return true
 }
 
-// InstallPackages installs what is missing with apt. Where there is no apt,
-// the error says what to install by hand.
+// InstallPackages installs missing packages with apt. Without apt, the error lists what to install by hand.
 func InstallPackages(ctx context.Context, log io.Writer) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
@@ -107,8 +106,7 @@ func InstallPackages(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// InstallPackage installs one more package, which brings the program called
-// command.
+// InstallPackage installs one more package, which provides the program called command.
 func InstallPackage(ctx context.Context, log io.Writer, name, command string) error {
 	if program(command)() {
 		return nil

@@ -2,12 +2,11 @@ package build
 
 import "time"
 
-// KubernetesVersion is the release that everything here is built from and
-// compared with.
+// KubernetesVersion is the release from which everything here is built, and with which the kubelet is compared.
 const KubernetesVersion = "v1.36.3"
 
-// OwnVersion is what our kubelet reports: the release it stands in for, and
-// our own count as build metadata.
+// OwnVersion is the version that our kubelet reports: the release that it replaces, and our own count as build
+// metadata.
 const OwnVersion = KubernetesVersion + "+plimsoll.0"
 
 // Part is one program that is built from a Go module of this repository.
@@ -24,10 +23,9 @@ type Part struct {
 	Cgo bool
 	// Test builds the test binary of Package instead of a program.
 	Test bool
-	// Own parts belong to the program under development: the Go tool decides
-	// each time whether anything is to be done.
+	// Own parts belong to the program under development: the Go tool decides each time whether anything must be built.
 	Own bool
-	// Cold is about how long a build takes on two cores with empty caches.
+	// Cold is an estimate of how long a build takes on two cores with empty caches.
 	Cold time.Duration
 }
 
@@ -37,8 +35,8 @@ const (
 	containerdSource = "github.com/containerd/containerd/v2/cmd/"
 )
 
-// versionFlags stamp a Kubernetes program. A program without them reports a
-// development version, which other parts refuse to compare.
+// versionFlags sets the version of a Kubernetes program. Without them it reports a development version, which other
+// parts reject.
 func versionFlags(version string) string {
 	flags := ""
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
@@ -63,14 +61,14 @@ func Kubelet() Part {
 	}
 }
 
-// StockKubelet is the upstream kubelet of the same release, for comparisons.
+// StockKubelet is the stock kubelet of the same release, for comparisons.
 func StockKubelet() Part {
 	part := kubernetesPart("kubelet", 60*time.Second)
 	part.Name = "kubelet-stock"
 	return part
 }
 
-// ClusterParts are what a node and its control plane need beside a kubelet.
+// ClusterParts returns what a node and its control plane need in addition to a kubelet.
 func ClusterParts() []Part {
 	return []Part{
 		{Name: "etcd", Module: "hack/parts/etcd", Package: ".", Cold: 55 * time.Second},
@@ -105,7 +103,7 @@ func suite(name string, cold time.Duration) Part {
 	}
 }
 
-// ConformanceParts are what both suites need beside ClusterParts.
+// ConformanceParts returns what both suites need in addition to ClusterParts.
 func ConformanceParts() []Part {
 	own := func(name, pkg string) Part {
 		return Part{Name: name, Module: ".", Package: pkg, Own: true, Cold: time.Second}

@@ -16,25 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// cgroupMount is where Linux distributions mount the control group trees.
+// cgroupMount is where Linux distributions mount the cgroup hierarchies.
 const cgroupMount = "/sys/fs/cgroup"
 
-// cgroupWait is how long processes in a control group may take to go after
-// SIGKILL, and the kernel to let the group be removed.
+// cgroupWait is how long processes in a cgroup may take to end after SIGKILL, and the kernel to allow its removal.
 const cgroupWait = 20 * time.Second
 
-// cgroup2Controllers are what pods need of cgroup v2, as far as there is.
+// cgroup2Controllers are the controllers of cgroup v2 that pods need, as far as the kernel has them.
 var cgroup2Controllers = []string{"cpu", "cpuset", "memory", "pids", "io", "hugetlb"}
 
-// MakeCgroup makes the control group called name in every hierarchy, ready to
-// hold groups of its own.
+// MakeCgroup creates the cgroup called name in every hierarchy, and prepares it for child cgroups.
 func MakeCgroup(name string) error {
 	for _, root := range cgroupDirs("/") {
 		dir := filepath.Join(root, name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make control group: %w", err)
 		}
-		// In v1, a cpuset without processors and memory nodes takes nobody.
+		// In v1, a cpuset without CPUs and memory nodes accepts no process.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if data, err := os.ReadFile(filepath.Join(root, file)); err == nil {
 				if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
@@ -42,7 +40,7 @@ func MakeCgroup(name string) error {
 				}
 			}
 		}
-		// In v2, controllers are handed down one by one; not all exist.
+		// In v2, each controller is enabled for the children one by one; not all exist.
 		for _, controller := range cgroup2Controllers {
 			for _, dir := range []string{root, dir} {
 				_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
@@ -52,8 +50,7 @@ func MakeCgroup(name string) error {
 	return nil
 }
 
-// CgroupProcesses lists the processes in the control group called name (such
-// as "/kubepods") and below, in every hierarchy.
+// CgroupProcesses returns the PIDs in the cgroup called name (such as "/kubepods") and below, in every hierarchy.
 func CgroupProcesses(name string) ([]int, error) {
 	var pids []int
 	for _, dir := range cgroupDirs(name) {
@@ -67,9 +64,8 @@ func CgroupProcesses(name string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// PodCgroups finds the control groups of pods in the one called name, whatever
-// their class: folders called "podUID", as the driver cgroupfs makes them. The
-// result holds all folders of each pod, one per hierarchy, by its UID.
+// PodCgroups returns the cgroups of pods of any class below the one called name: directories called "podUID", as the
+// cgroupfs driver names them. The result has all directories of each pod, one per hierarchy, by its UID.
 func PodCgroups(name string) (map[string][]string, error) {
 	found := map[string][]string{}
 	for _, root := range cgroupDirs(name) {
@@ -80,7 +76,7 @@ func PodCgroups(name string) (map[string][]string, error) {
 	return found, nil
 }
 
-// addPodCgroups adds those below root. What goes while it looks is not there.
+// addPodCgroups adds those below root. A cgroup that is removed meanwhile is left out.
 func addPodCgroups(root string, found map[string][]string) error {
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -102,8 +98,8 @@ func addPodCgroups(root string, found map[string][]string) error {
 	return nil
 }
 
-// RemoveCgroup kills every process in the control group called name and
-// removes the group with all below it, in every hierarchy.
+// RemoveCgroup kills every process in the cgroup called name and removes the cgroup with all below it, in every
+// hierarchy.
 func RemoveCgroup(ctx context.Context, name string) error {
 	if filepath.Clean("/"+name) == "/" {
 		return errors.New("the root of all control groups is never removed")
@@ -137,8 +133,7 @@ func removeCgroupOnce(name string) error {
 	return nil
 }
 
-// removeCgroupDir removes a group after those inside it. Files in it are the
-// kernel's and go with it.
+// removeCgroupDir removes a cgroup after its children. The files in it are the kernel's and are removed with it.
 func removeCgroupDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +155,8 @@ func removeCgroupDir(dir string) error {
 	return nil
 }
 
-// cgroupDirs are the folders of the group called name that exist: one on a
-// machine with cgroup v2, one per hierarchy with v1.
+// cgroupDirs returns the existing directories of the cgroup called name: one on a machine with cgroup v2, one per
+// hierarchy with v1.
 func cgroupDirs(name string) []string {
 	candidates := []string{filepath.Join(cgroupMount, name)}
 	entries, _ := os.ReadDir(cgroupMount)

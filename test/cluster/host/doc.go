@@ -1,8 +1,6 @@
-// Package host is what a development cluster does to the machine it runs on,
-// and how all of it is undone: processes, mounts, control groups, network
-// devices, firewall chains, kernel settings and directories outside its own.
+// Package host changes the machine for a development cluster, and undoes all of it: processes, mounts, cgroups, network
+// devices, firewall chains, kernel settings and directories outside the cluster's own.
 //
-// Nothing here needs the cluster to be healthy. Everything can be found again
-// from the files in a cluster's state folder, so that a later run cleans up
-// after one that was killed.
+// The functions do not need a healthy cluster. They find everything again from the files in a cluster's state
+// directory, so that a later run can clean up after one that was killed.
 package host

@@ -24,8 +24,8 @@ var sysctls = []string{
 	"vm/panic_on_oom",
 }
 
-// outsideDirs are the folders outside a cluster's own that its parts make at
-// fixed places. A folder that was there before is left alone.
+// outsideDirs are the directories outside a cluster's own that its parts create at fixed paths. A directory that
+// existed before is kept.
 var outsideDirs = []string{
 	"/etc/cni",
 	"/opt/cni",
@@ -38,21 +38,20 @@ var outsideDirs = []string{
 	"/var/log/pods",
 }
 
-// Footprint is how the machine was before a cluster touched it, and what of
-// the cluster's cannot be found by its place.
+// Footprint is the state of the machine before a cluster changed it, and what of the cluster cannot be found by its
+// path.
 type Footprint struct {
-	// Cgroup is the control group that goes with the cluster, and Shared says
-	// that any kubelet would use it.
+	// Cgroup is the cgroup that is removed with the cluster. Shared is true if other kubelets would use it as well.
 	Cgroup  string            `json:"cgroup"`
 	Shared  bool              `json:"shared"`
 	Sysctls map[string]string `json:"sysctls"`
-	// Absent are the folders of outsideDirs that did not exist.
+	// Absent are the directories of outsideDirs that did not exist.
 	Absent []string `json:"absent"`
 	// Chains are the firewall chains that existed, as "program table chain".
 	Chains []string `json:"chains"`
 }
 
-// TakeFootprint looks at the machine. Call it before anything is started.
+// TakeFootprint records the state of the machine. It must be called before anything is started.
 func TakeFootprint() Footprint {
 	before := Footprint{Sysctls: map[string]string{}, Chains: listChains()}
 	for _, name := range sysctls {
@@ -80,7 +79,7 @@ func (f Footprint) Save(file string) error {
 	return nil
 }
 
-// LoadFootprint reads what Save wrote. No file is an fs.ErrNotExist.
+// LoadFootprint reads what Save wrote. The error is fs.ErrNotExist if there is no file.
 func LoadFootprint(file string) (Footprint, error) {
 	var before Footprint
 	data, err := os.ReadFile(file)
@@ -93,8 +92,7 @@ func LoadFootprint(file string) (Footprint, error) {
 	return before, nil
 }
 
-// Restore puts settings, folders and firewall chains back as they were.
-// Nothing of the cluster may run any more.
+// Restore restores settings, directories and firewall chains. No part of the cluster may run any more.
 func (f Footprint) Restore() error {
 	var errs []error
 	for _, name := range sysctls {
@@ -109,8 +107,8 @@ func (f Footprint) Restore() error {
 	return errors.Join(errs...)
 }
 
-// restoreSysctl writes the old value if it is different now. A kernel that
-// does not allow it (a container) is no error: it did not allow the change.
+// restoreSysctl writes the old value if it has changed. If the kernel does not allow that (in a container), it is no
+// error: the change was not allowed either.
 func (f Footprint) restoreSysctl(name string) error {
 	old, known := f.Sysctls[name]
 	file := filepath.Join("/proc/sys", name)
@@ -128,8 +126,8 @@ func (f Footprint) restoreSysctl(name string) error {
 	return nil
 }
 
-// RemoveLogLinks removes the links in /var/log/containers that point below
-// dir, which a kubelet makes for every container.
+// RemoveLogLinks removes the links in /var/log/containers that point below dir, which a kubelet creates for every
+// container.
 func RemoveLogLinks(dir string) error {
 	const links = "/var/log/containers"
 	entries, err := os.ReadDir(links)

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountRounds bounds how often the mount table is read again: a mount can be
-// stacked on another, or show up while earlier ones go.
+// unmountRounds bounds how often the mount table is read again: mounts can be stacked, or appear while others are
+// unmounted.
 const unmountRounds = 5
 
-// MountsUnder lists the mount points at and below dir, innermost first.
+// MountsUnder returns the mount points at and below dir, innermost first.
 func MountsUnder(dir string) ([]string, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -33,13 +33,13 @@ func MountsUnder(dir string) ([]string, error) {
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("read mount table: %w", err)
 	}
-	// A later line covers an earlier one, and a child comes after its parent.
+	// A later line covers an earlier one, and a child follows its parent.
 	slices.Reverse(found)
 	return found, nil
 }
 
-// UnmountUnder unmounts everything at and below dir. What is busy is detached:
-// it leaves the tree now and ends with its last user.
+// UnmountUnder unmounts everything at and below dir. A busy mount is detached: it is removed from the tree now, and
+// ends with its last user.
 func UnmountUnder(dir string) error {
 	for range unmountRounds {
 		points, err := MountsUnder(dir)
@@ -51,7 +51,7 @@ func UnmountUnder(dir string) error {
 		}
 		for _, point := range points {
 			if unix.Unmount(point, unix.UMOUNT_NOFOLLOW) != nil {
-				// The next round reports what is still there.
+				// The next round reports what is left.
 				_ = unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 			}
 		}
@@ -59,8 +59,8 @@ func UnmountUnder(dir string) error {
 	return checkNoMounts(dir)
 }
 
-// RemoveTree deletes dir and everything below it. It refuses while anything is
-// mounted there, so that a volume's content is never deleted with the tree.
+// RemoveTree deletes dir and everything below it. It fails while anything is mounted there, so that the content of a
+// volume is never deleted.
 func RemoveTree(dir string) error {
 	if err := checkNoMounts(dir); err != nil {
 		return err
@@ -91,7 +91,7 @@ func mountPoint(line string) (string, bool) {
 	return unescape(fields[4]), true
 }
 
-// unescape turns \040 and the like, as the kernel writes blanks, into bytes.
+// unescape decodes \040 and the like, with which the kernel writes blanks.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

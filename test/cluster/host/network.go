@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// RemoveLink deletes the network device called name. No such device is no
-// error.
+// RemoveLink deletes the network device called name, if it exists.
 func RemoveLink(name string) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return nil
@@ -25,13 +24,12 @@ var firewallPrograms = []string{"iptables", "ip6tables"}
 
 var firewallTables = []string{"mangle", "nat", "filter"}
 
-// ourChainPrefixes are what the chains of a kubelet and of the CNI plugins are
-// called.
+// ourChainPrefixes are the prefixes of the chains of a kubelet and of the CNI plugins.
 var ourChainPrefixes = []string{"KUBE-", "CNI-"}
 
 type table struct{ program, name string }
 
-// listChains names every chain there is that could be a cluster's.
+// listChains returns every chain that could belong to a cluster.
 func listChains() []string {
 	var chains []string
 	forEachTable(func(t table, rules []string) {
@@ -53,8 +51,7 @@ func (f Footprint) removeNewChains() error {
 	return errors.Join(errs...)
 }
 
-// forEachTable visits the tables that exist. A program that is missing or has
-// no such table has no chains either.
+// forEachTable visits the tables that exist. If the program is missing or lacks the table, there are no chains.
 func forEachTable(visit func(t table, rules []string)) {
 	for _, program := range firewallPrograms {
 		for _, name := range firewallTables {

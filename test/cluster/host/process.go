@@ -16,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pollInterval is how often the end of a process is looked for.
+// pollInterval is the time between two checks whether a process has ended.
 const pollInterval = 50 * time.Millisecond
 
-// killWait is how long a process may take to go after SIGKILL.
+// killWait is how long a process may take to end after SIGKILL.
 const killWait = 10 * time.Second
 
 // Command describes a process that outlives the program that starts it.
 type Command struct {
-	// Name is the name of its log and pid file.
+	// Name is the base name of its log and its PID file.
 	Name string
 	Path string
 	Args []string
@@ -32,9 +32,8 @@ type Command struct {
 	Env []string
 }
 
-// Processes starts and finds the long-running processes of one cluster. Logs
-// are appended to LogDir/NAME.log; RunDir/NAME.pid remembers a process by its
-// id and start time, so that a reused id is never mistaken for it.
+// Processes starts and finds the long-running processes of one cluster. Logs are appended to LogDir/NAME.log.
+// RunDir/NAME.pid has the PID and the start time, so that another process with the same PID is never mistaken for it.
 type Processes struct {
 	LogDir string
 	RunDir string
@@ -47,7 +46,7 @@ type Process struct {
 	Started uint64
 }
 
-// Start starts cmd in a session of its own and writes its pid file.
+// Start starts cmd in a session of its own and writes its PID file.
 func (p Processes) Start(cmd Command) (Process, error) {
 	log, err := os.OpenFile(p.LogFile(cmd.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -62,7 +61,7 @@ func (p Processes) Start(cmd Command) (Process, error) {
 		return Process{}, fmt.Errorf("start %s: %w", cmd.Name, err)
 	}
 	proc := FindProcess(child.Process.Pid)
-	// Reaps the child; how it ended is of no interest, its log says why.
+	// Reaps the child. How it ended is in its log.
 	go func() { _ = child.Wait() }()
 	record := fmt.Sprintf("%d %d\n", proc.PID, proc.Started)
 	if err := os.WriteFile(p.pidFile(cmd.Name), []byte(record), 0o644); err != nil {
@@ -71,8 +70,7 @@ func (p Processes) Start(cmd Command) (Process, error) {
 	return proc, nil
 }
 
-// Find returns the process that the pid file of name remembers. The result is
-// the zero value if there is no pid file.
+// Find returns the process of the PID file of name. The result is the zero value if there is no such file.
 func (p Processes) Find(name string) (Process, error) {
 	data, err := os.ReadFile(p.pidFile(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,9 +86,8 @@ func (p Processes) Find(name string) (Process, error) {
 	return proc, nil
 }
 
-// Stop ends the process that the pid file of name remembers, first by asking
-// (unless grace is zero), after grace by force, and removes the pid file. No
-// process is no error.
+// Stop stops the process of the PID file of name by SIGTERM (unless grace is zero), after grace by SIGKILL, and removes
+// the file. If there is no process, that is no error.
 func (p Processes) Stop(ctx context.Context, name string, grace time.Duration) error {
 	proc, err := p.Find(name)
 	if err != nil {
@@ -110,14 +107,14 @@ func (p Processes) LogFile(name string) string { return filepath.Join(p.LogDir, 
 
 func (p Processes) pidFile(name string) string { return filepath.Join(p.RunDir, name+".pid") }
 
-// FindProcess is the process that has that id now.
+// FindProcess returns the process that has that PID now.
 func FindProcess(pid int) Process {
-	// A process that is gone has no start time, and is not alive.
+	// A process that has ended has no start time, and is not alive.
 	_, started, _ := readStat(pid)
 	return Process{PID: pid, Started: started}
 }
 
-// Alive says whether this very process still runs. A zombie does not run.
+// Alive returns whether this very process still runs. A zombie does not run.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {
 		return false
@@ -126,8 +123,8 @@ func (p Process) Alive() bool {
 	return err == nil && state != "Z" && started == p.Started
 }
 
-// Runs says whether the process was started from the file that lies at path
-// now. A file that was replaced by another of the same name is not it.
+// Runs returns whether the process was started from the file that is at path now, and not from an earlier file of the
+// same name.
 func (p Process) Runs(path string) bool {
 	running, err := os.Stat(fmt.Sprintf("/proc/%d/exe", p.PID))
 	if err != nil {
@@ -137,7 +134,7 @@ func (p Process) Runs(path string) bool {
 	return err == nil && os.SameFile(running, file)
 }
 
-// Kill ends the process by SIGKILL and waits until it is gone.
+// Kill kills the process by SIGKILL and waits until it has ended.
 func (p Process) Kill(ctx context.Context) error {
 	if !p.Alive() {
 		return nil

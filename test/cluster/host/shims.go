@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// KillShims ends the runtime shims that belong to the containerd that listens
-// on socket. A shim outlives its containerd on purpose, so this is needed when
-// containerd is gone or its containers could not be removed through it.
+// KillShims kills the runtime shims of the containerd that listens on socket. Shims outlive containerd, so this is
+// needed when containerd has ended or could not remove its containers.
 func KillShims(ctx context.Context, socket string) error {
 	var errs []error
 	for _, pid := range shimsOf(socket) {
@@ -21,13 +20,12 @@ func KillShims(ctx context.Context, socket string) error {
 	return errors.Join(errs...)
 }
 
-// Kubelets lists the processes of this machine that run a kubelet, whoever
-// started them.
+// Kubelets returns the PIDs of all kubelets on this machine.
 func Kubelets() []int {
 	return findProcesses(func(args []string) bool { return strings.Contains(filepath.Base(args[0]), "kubelet") })
 }
 
-// shimsOf lists the processes that were started as a shim for socket.
+// shimsOf returns the processes that were started as a shim for socket.
 func shimsOf(socket string) []int {
 	return findProcesses(func(args []string) bool { return isShimOf(args, socket) })
 }

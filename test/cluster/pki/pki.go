@@ -1,5 +1,5 @@
-// Package pki makes the certificates of one development cluster: an authority
-// and the pairs it signs. Everything stays in memory; writing is the caller's.
+// Package pki creates the certificates of one development cluster: an authority and the pairs that it signs. It writes
+// no files.
 package pki
 
 import (
@@ -16,12 +16,10 @@ import (
 	"time"
 )
 
-// lifetime of everything that is issued. A cluster's certificates are made
-// anew at every start, so nothing lives longer than its cluster.
+// lifetime of all certificates. A cluster's certificates are created at every start.
 const lifetime = 365 * 24 * time.Hour
 
-// skew is how far in the past certificates become valid, for clocks that were
-// set back while a cluster started.
+// skew is how far in the past certificates become valid, in case the clock is set back.
 const skew = 5 * time.Minute
 
 // Pair is a certificate and its private key, both PEM encoded.
@@ -39,8 +37,8 @@ type Authority struct {
 	now     time.Time
 }
 
-// Request says whom a certificate is for. It is valid for a server (under
-// DNSNames and IPs) and for a client (as CommonName in Organizations).
+// Request describes the subject of a certificate. It is valid for a server (under DNSNames and IPs) and for a client
+// (as CommonName in Organizations).
 type Request struct {
 	CommonName    string
 	Organizations []string
@@ -48,7 +46,7 @@ type Request struct {
 	IPs           []net.IP
 }
 
-// NewAuthority makes an authority whose certificates are valid from now on.
+// NewAuthority creates an authority whose certificates are valid from now on.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -96,8 +94,8 @@ func (a *Authority) Issue(req Request) (Pair, error) {
 	return Pair{Cert: encodeCert(der), Key: keyPEM}, nil
 }
 
-// NewSigningKey makes the key pair that service account tokens are signed and
-// verified with. Cert holds the public key.
+// NewSigningKey creates the key pair with which service account tokens are signed and verified. Cert holds the public
+// key.
 func NewSigningKey() (Pair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// config lets everybody own and say anything: the bus is private.
+// config allows every client to own every name and to send every message: the bus is private.
 const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><listen>%s</listen><auth>EXTERNAL</auth>
@@ -34,18 +34,18 @@ const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 <allow own="*"/><allow user="*"/></policy></busconfig>
 `
 
-// Bus is a bus that runs, at first without anybody on it.
+// Bus is a running bus, at first without services.
 type Bus struct {
 	address    string
 	connection *dbus.Conn
 	log        io.Writer
-	// ends undo what was started, oldest first.
+	// ends stop what was started, oldest first.
 	ends []func(context.Context) error
 }
 
-// Start starts a bus whose files lie in dir, and installs the program for it if
-// it is missing. One that an earlier run left in the same folder is ended
-// first. What cannot be answered to a caller on the bus is written to log.
+// Start starts a bus with its files in dir, and installs the program for it if it is missing. A bus that an earlier run
+// left in the same directory is stopped first. Errors that cannot be returned to a caller on the bus are written to
+// log.
 func Start(ctx context.Context, dir string, log io.Writer) (*Bus, error) {
 	if err := build.InstallPackage(ctx, log, daemon, daemon); err != nil {
 		return nil, fmt.Errorf("a system bus needs %s: %w", daemon, err)
@@ -70,15 +70,15 @@ func Start(ctx context.Context, dir string, log io.Writer) (*Bus, error) {
 		err = bus.connect(ctx, process)
 	}
 	if err != nil {
-		said, _ := os.ReadFile(processes.LogFile(daemon))
-		return nil, errors.Join(fmt.Errorf("start the system bus: %w; its log: %s", err, said),
+		text, _ := os.ReadFile(processes.LogFile(daemon))
+		return nil, errors.Join(fmt.Errorf("start the system bus: %w; its log: %s", err, text),
 			end(context.WithoutCancel(ctx)))
 	}
 	bus.ends = append(bus.ends, end, func(context.Context) error { return bus.connection.Close() })
 	return bus, nil
 }
 
-// connect waits until the bus answers. It gives up when the process ended.
+// connect waits until the bus accepts connections. It fails at once if the process ends.
 func (b *Bus) connect(ctx context.Context, process host.Process) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(context.Context) (bool, error) {
@@ -99,7 +99,7 @@ func (b *Bus) connect(ctx context.Context, process host.Process) error {
 // Address is the value of Variable.
 func (b *Bus) Address() string { return b.address }
 
-// Stop ends the bus, once nobody on it has work to do any more.
+// Stop stops the services, after their jobs have ended, and then the bus.
 func (b *Bus) Stop(ctx context.Context) error {
 	var errs []error
 	for _, end := range slices.Backward(b.ends) {
@@ -108,11 +108,11 @@ func (b *Bus) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// own makes the bus know us by that name.
+// own requests that name for this connection.
 func (b *Bus) own(name string) error {
 	reply, err := b.connection.RequestName(name, dbus.NameFlagDoNotQueue)
 	if err == nil && reply != dbus.RequestNameReplyPrimaryOwner {
-		err = fmt.Errorf("answer %d, want %d: somebody has it", reply, dbus.RequestNameReplyPrimaryOwner)
+		err = fmt.Errorf("reply %d, want %d: another connection owns it", reply, dbus.RequestNameReplyPrimaryOwner)
 	}
 	if err != nil {
 		return fmt.Errorf("own the name %s on the system bus: %w", name, err)

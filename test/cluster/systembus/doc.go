@@ -1,8 +1,6 @@
-// Package systembus is a system bus of one's own, for machines on which no
-// systemd runs, with what kubelets and their tests look for on it: the login
-// manager, which hands out delay locks and announces that the machine goes
-// down, and the part of systemd that starts and stops services.
+// Package systembus runs a private system bus, for machines without systemd, with the services that kubelets and their
+// tests use: the login manager, which grants delay locks and announces a shutdown, and the part of systemd that starts
+// and stops units.
 //
-// Programs find the bus by the variable DBUS_SYSTEM_BUS_ADDRESS. A test, or
-// whoever emits its signals, plays the machine that goes down.
+// Programs find the bus by the variable DBUS_SYSTEM_BUS_ADDRESS. Tests announce the shutdown.
 package systembus

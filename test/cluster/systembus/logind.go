@@ -26,28 +26,24 @@ const (
 // handOver is how long the bus may take to send an open file.
 const handOver = time.Second
 
-// patience is how long it is watched whether a lock is given back, to say that
-// it is held.
+// patience is how long Held waits for the release of a lock before it reports the lock as held.
 const patience = 50 * time.Millisecond
 
-// Logind is systemd's login manager as far as a kubelet needs it
-// (org.freedesktop.login1(5)): it hands out delay locks and announces that the
-// machine goes down. It waits for nobody. Its methods may be called at any
-// time by anybody.
+// Logind is systemd's login manager as far as a kubelet needs it (org.freedesktop.login1(5)): it grants delay locks and
+// announces a shutdown, for which it does not wait. It is safe for concurrent use.
 type Logind struct {
 	connection *dbus.Conn
 	properties *prop.Properties
 
 	mu sync.Mutex
-	// locks are our ends of the pipes whose other ends the holders have, oldest
-	// first, and asked the arguments of each request for one.
-	locks []*os.File
-	asked [][]string
+	// locks are our ends of the pipes whose other ends the holders have, oldest first, and requests the arguments with
+	// which they were requested.
+	locks    []*os.File
+	requests [][]string
 }
 
-// ServeLogind brings a login manager on the bus, whose locks may last for
-// maxDelay. A kubelet that wants more writes to the configuration of this
-// machine's logind, if there is one.
+// ServeLogind serves a login manager on the bus, whose locks may last for maxDelay. A kubelet that needs more writes to
+// the configuration of this machine's logind, if there is one.
 func (b *Bus) ServeLogind(maxDelay time.Duration) (*Logind, error) {
 	logind := &Logind{connection: b.connection}
 	var err error
@@ -59,30 +55,27 @@ func (b *Bus) ServeLogind(maxDelay time.Duration) (*Logind, error) {
 	if err := errors.Join(err, b.connection.ExportMethodTable(methods, logindPath, logindIface)); err != nil {
 		return nil, fmt.Errorf("serve logind: %w", err)
 	}
-	b.ends = append(b.ends, logind.forget)
+	b.ends = append(b.ends, logind.close)
 	return logind, b.own(logindName)
 }
 
-// PrepareForShutdown announces that the machine goes down, or that it does not
-// after all.
+// PrepareForShutdown announces that the machine is about to shut down, or with false that the shutdown is cancelled.
 func (l *Logind) PrepareForShutdown(begin bool) error {
 	l.properties.SetMust(logindIface, preparingProperty, begin)
 	return l.connection.Emit(logindPath, logindIface+".PrepareForShutdown", begin)
 }
 
-// Boot ends the shutdown as the next boot does: nobody is told.
+// Boot ends the shutdown as the next boot does, without a signal.
 func (l *Logind) Boot() { l.properties.SetMust(logindIface, preparingProperty, false) }
 
-// Asked are the arguments of each request for a lock that was granted, oldest
-// first: what, who, why, mode.
-func (l *Logind) Asked() [][]string {
+// Requests returns the arguments of each request for a lock that was granted, oldest first: what, who, why, mode.
+func (l *Logind) Requests() [][]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.asked)
+	return slices.Clone(l.requests)
 }
 
-// Held says whether somebody holds the newest lock: a pipe ends when nobody has
-// its other end.
+// Held returns whether the newest lock is held: reading from its pipe ends when the other end is closed.
 func (l *Logind) Held() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,28 +90,27 @@ func (l *Logind) Held() (bool, error) {
 	return errors.Is(err, os.ErrDeadlineExceeded), nil
 }
 
-// inhibit is what a kubelet calls to be told before the machine goes down. Then
-// it is too late.
+// inhibit grants a lock. It fails once a shutdown was announced.
 func (l *Logind) inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	if l.properties.GetMust(logindIface, preparingProperty).(bool) {
 		return 0, dbus.NewError(logindName+".OperationInProgress",
 			[]any{"The operation inhibition has been requested for is already running"})
 	}
 	var ends [2]int
-	// Our end does not block, so that it can be watched.
+	// Our end does not block, so that Held can use a deadline.
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.locks = append(l.locks, os.NewFile(uintptr(ends[0]), "lock"))
-	l.asked = append(l.asked, []string{what, who, why, mode})
+	l.requests = append(l.requests, []string{what, who, why, mode})
 	// The library sends the file and leaves our copy open.
 	time.AfterFunc(handOver, func() { _ = syscall.Close(ends[1]) })
 	return dbus.UnixFD(ends[1]), nil
 }
 
-func (l *Logind) forget(context.Context) error {
+func (l *Logind) close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error

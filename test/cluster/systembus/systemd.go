@@ -18,23 +18,20 @@ const (
 	systemdIface = systemdName + ".Manager"
 )
 
-// Service is what a unit starts and stops. Its methods may be called at the
-// same time by several goroutines.
+// Service is what a unit starts and stops. It must be safe for concurrent use.
 type Service interface {
-	// PID is the process of the service, 0 if there is none.
+	// PID returns the process of the service, 0 if there is none.
 	PID() (int, error)
-	// Start returns when the service can be used. One that runs already stays as
-	// it is.
+	// Start returns when the service can be used. It does nothing if the service runs.
 	Start(ctx context.Context) error
-	// Stop returns when the process has ended. The service stays stopped until
-	// somebody starts it.
+	// Stop returns when the process has ended. The service stays stopped until the next Start.
 	Stop(ctx context.Context) error
 }
 
-// manager is systemd as far as upstream's suite for nodes needs it: it finds
-// the unit of a process, starts it and stops it.
+// manager is systemd as far as the upstream node suite needs it: it finds the unit of a process, starts it and stops
+// it.
 type manager struct {
-	// units are the services by the names of their units.
+	// units are the services by unit name.
 	units map[string]Service
 	emit  func(path dbus.ObjectPath, name string, values ...any) error
 	log   io.Writer
@@ -45,8 +42,8 @@ type manager struct {
 	last uint32
 }
 
-// ServeSystemd brings a manager of those units, by their names, on the bus
-// (org.freedesktop.systemd1(5)). What it was asked to do ends with ctx.
+// ServeSystemd serves a manager of those units, by their names, on the bus (org.freedesktop.systemd1(5)). Its jobs end
+// with ctx.
 func (b *Bus) ServeSystemd(ctx context.Context, units map[string]Service) error {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &manager{units: units, emit: b.connection.Emit, log: b.log}
@@ -70,7 +67,7 @@ func (b *Bus) ServeSystemd(ctx context.Context, units map[string]Service) error 
 	return b.own(systemdName)
 }
 
-// unitByPID answers with the object of the unit that the process is of.
+// unitByPID returns the object of the unit to which the process belongs.
 func (m *manager) unitByPID(pid uint32) (dbus.ObjectPath, *dbus.Error) {
 	for _, name := range slices.Sorted(maps.Keys(m.units)) {
 		own, err := m.units[name].PID()
@@ -85,8 +82,7 @@ func (m *manager) unitByPID(pid uint32) (dbus.ObjectPath, *dbus.Error) {
 		[]any{fmt.Sprintf("PID %d does not belong to any loaded unit.", pid)})
 }
 
-// enqueue answers with the object of a job that does the work. How the job
-// ended is announced to everybody.
+// enqueue returns the object of a job that does the work. A signal reports how the job ended.
 func (m *manager) enqueue(
 	ctx context.Context, name string, work func(Service, context.Context) error,
 ) (dbus.ObjectPath, *dbus.Error) {

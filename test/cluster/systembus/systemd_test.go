@@ -47,10 +47,10 @@ func TestUnitOfProcess(t *testing.T) {
 func TestJobsAnnounceHowTheyEnd(t *testing.T) {
 	var log strings.Builder
 	unit := &service{}
-	var said []any
+	var emitted []any
 	m := &manager{units: map[string]Service{unitName: unit}, log: &log,
 		emit: func(path dbus.ObjectPath, name string, values ...any) error {
-			said = append([]any{path, name}, values...)
+			emitted = append([]any{path, name}, values...)
 			return nil
 		}}
 	for i, c := range []struct {
@@ -63,7 +63,7 @@ func TestJobsAnnounceHowTheyEnd(t *testing.T) {
 		{Service.Start, errors.New("no such file"), "failed", "start"},
 		{Service.Start, nil, "done", "start"},
 	} {
-		unit.err, said = c.err, nil
+		unit.err, emitted = c.err, nil
 		job, refused := m.enqueue(t.Context(), unitName, c.work)
 		m.jobs.Wait()
 		if refused != nil || len(unit.done) != i+1 || unit.done[i] != c.did {
@@ -71,8 +71,8 @@ func TestJobsAnnounceHowTheyEnd(t *testing.T) {
 		}
 		want := []any{systemdPath, systemdIface + ".JobRemoved", uint32(i + 1), job, unitName, c.result}
 		for j := range want {
-			if len(said) != len(want) || said[j] != want[j] {
-				t.Fatalf("said %v, want %v", said, want)
+			if len(emitted) != len(want) || emitted[j] != want[j] {
+				t.Fatalf("emitted %v, want %v", emitted, want)
 			}
 		}
 	}
