@@ -7,37 +7,35 @@ import (
 	"strings"
 )
 
-// How many specs are run between two savings of the results. The node suite
-// starts and stops its own control plane for each batch. Serial specs take
-// longest.
+// How many specs are run before the results are saved. The node suite starts and stops its own control plane for each
+// batch. Serial specs take longest.
 const (
 	batch       = 60
 	serialBatch = 15
 )
 
-// kind is how specs run: they are not mixed with those of other kinds.
+// kind is how specs are run. A batch has specs of one kind.
 type kind int
 
 const (
-	// parallel specs run side by side.
+	// parallel specs run in parallel.
 	parallel kind = iota
-	// serial ones run alone, each of them would wait for the slowest of the
-	// others.
+	// serial specs run alone. In a batch with others, each would wait for the slowest of them.
 	serial
-	// slow ones run side by side and keep others waiting.
+	// slow specs run in parallel and delay others.
 	slow
 	kinds
 )
 
-// group is what stands in one container: the specs of an ordered container
-// depend on each other, so that they are run together or not at all.
+// group is the specs of one container. The specs of an ordered container depend on each other, so that a group is run
+// as a whole or not at all.
 type group struct {
 	container string
 	names     []string
 	kind      kind
 }
 
-// groupsOf sorts specs by the container they stand in.
+// groupsOf groups specs by their container.
 func groupsOf(specs []spec) []group {
 	byContainer := map[string]group{}
 	for _, s := range specs {
@@ -45,7 +43,8 @@ func groupsOf(specs []spec) []group {
 		g := byContainer[container]
 		byContainer[container] = group{container: container, names: append(g.names, s.name())}
 	}
-	groups := slices.SortedFunc(maps.Values(byContainer), func(a, b group) int { return cmp.Compare(a.container, b.container) })
+	byName := func(a, b group) int { return cmp.Compare(a.container, b.container) }
+	groups := slices.SortedFunc(maps.Values(byContainer), byName)
 	for i := range groups {
 		groups[i].kind = kindOf(groups[i].names)
 	}
@@ -65,7 +64,7 @@ func kindOf(names []string) kind {
 	return parallel
 }
 
-// remaining are the groups that have not passed as a whole.
+// remaining returns the groups of which not all specs have passed.
 func remaining(groups []group, results Results) []group {
 	var left []group
 	for _, g := range groups {
@@ -76,7 +75,7 @@ func remaining(groups []group, results Results) []group {
 	return left
 }
 
-// count is how many specs groups have.
+// count returns the number of specs of groups.
 func count(groups []group) int {
 	n := 0
 	for _, g := range groups {
@@ -85,8 +84,7 @@ func count(groups []group) int {
 	return n
 }
 
-// batches puts groups of one kind together: first those that run side by side,
-// then those that run alone, at last the slow ones.
+// batches joins groups of one kind: first those that run in parallel, then those that run alone, at last the slow ones.
 func batches(groups []group) [][]string {
 	byKind := make([][]group, kinds)
 	for _, g := range groups {
@@ -95,7 +93,7 @@ func batches(groups []group) [][]string {
 	return slices.Concat(pack(byKind[parallel], batch), pack(byKind[serial], serialBatch), pack(byKind[slow], batch))
 }
 
-// pack joins groups to batches of at least size, but for the last.
+// pack joins groups to batches of at least size, except for the last.
 func pack(groups []group, size int) [][]string {
 	var packed [][]string
 	for _, g := range groups {

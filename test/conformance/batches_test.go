@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// manySpecs are specs of every kind, four in each container.
+// manySpecs returns specs of every kind, four in each container.
 func manySpecs() []spec {
 	var specs []spec
 	for i := range 400 {
 		label := []string{"", "[Serial]", "[Slow]", "[Serial] [Slow]"}[i/4%4]
-		specs = append(specs, spec{Containers: []string{"group", fmt.Sprint(i / 4), label}, Leaf: fmt.Sprintf("spec %03d", i)})
+		containers := []string{"group", fmt.Sprint(i / 4), label}
+		specs = append(specs, spec{Containers: containers, Leaf: fmt.Sprintf("spec %03d", i)})
 	}
 	return specs
 }
@@ -20,7 +21,7 @@ func manySpecs() []spec {
 func TestBatchesHoldEveryRemainingSpecOnce(t *testing.T) {
 	specs, results := manySpecs(), Results{}
 	for i, s := range specs {
-		// Of every second group all have passed, of the others all but one.
+		// In every second group all have passed, in the others all but one.
 		if i/4%2 == 0 || i%4 != 1 {
 			results.add(spec{Containers: s.Containers, Leaf: s.Leaf, State: passed})
 		}
@@ -49,8 +50,10 @@ func TestBatchesHoldEveryRemainingSpecOnce(t *testing.T) {
 
 func TestShardsDivideEvenly(t *testing.T) {
 	specs := manySpecs()
-	// Groups are of different sizes: some containers lose specs.
-	specs = slices.DeleteFunc(specs, func(s spec) bool { return len(s.Containers[1])%2 == 0 && strings.HasSuffix(s.Leaf, "7") })
+	// Groups have different sizes: some containers lose specs.
+	specs = slices.DeleteFunc(specs, func(s spec) bool {
+		return len(s.Containers[1])%2 == 0 && strings.HasSuffix(s.Leaf, "7")
+	})
 	backwards := slices.Clone(specs)
 	slices.Reverse(backwards)
 	for _, n := range []int{1, 2, 3, 7} {
@@ -66,7 +69,8 @@ func TestShardsDivideEvenly(t *testing.T) {
 				}
 			}
 			all, alone = append(all, count(groups)), append(alone, specsAlone)
-			if again := shard.of(groupsOf(backwards)); count(again) != count(groups) || again[0].container != groups[0].container {
+			again := shard.of(groupsOf(backwards))
+			if count(again) != count(groups) || again[0].container != groups[0].container {
 				t.Errorf("shard %s depends on the order of specs", shard)
 			}
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// clusterSuite is upstream's suite for clusters. It wants a whole cluster that
-// runs already, whose only node has the kubelet under test.
+// clusterSuite is the upstream cluster suite. It needs a running cluster whose only node has the kubelet under test.
 type clusterSuite struct{ Suite }
 
 func (clusterSuite) part() build.Part { return build.ClusterSuite() }
@@ -18,7 +17,7 @@ func (s clusterSuite) call(_ context.Context, c *cluster.Cluster) (call, error) 
 	layout := c.Layout()
 	return call{
 		args: []string{
-			// No cloud: nothing is asked of the machines.
+			// No cloud provider: the suite does not access the machines.
 			"--provider=skeleton", "--kubeconfig=" + layout.AdminConfig(), "--kubectl-path=" + layout.Program("kubectl"),
 			"--report-dir=" + s.file("artifacts"),
 		},

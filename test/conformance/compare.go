@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Comparison sorts specs by whom they pass with. What passes with neither is
-// what the machine cannot run, or what is broken upstream.
+// Comparison has specs by the kubelet with which they pass. Those that pass with neither cannot run on this machine, or
+// are broken upstream.
 type Comparison struct {
 	Both      []string
 	OnlyStock []string
@@ -16,8 +16,7 @@ type Comparison struct {
 	Neither   []string
 }
 
-// Compare puts two results beside each other. Skipped specs that nobody runs
-// are left out.
+// Compare compares two results. Specs that both skipped are left out.
 func Compare(stock, ours Results) Comparison {
 	var c Comparison
 	names := maps.Clone(stock)
@@ -38,7 +37,7 @@ func Compare(stock, ours Results) Comparison {
 	return c
 }
 
-// Percent is how much of what passes with stock passes with ours.
+// Percent returns how much of what passes with stock passes with ours.
 func (c Comparison) Percent() float64 {
 	all := len(c.Both) + len(c.OnlyStock)
 	if all == 0 {
@@ -47,7 +46,7 @@ func (c Comparison) Percent() float64 {
 	return 100 * float64(len(c.Both)) / float64(all)
 }
 
-// Write prints the table, and under it what deserves a look with its reason.
+// Write prints the table, and below it the specs that differ, with their failures.
 func (c Comparison) Write(w io.Writer, ours Results) {
 	list := func(title string, names []string) {
 		if len(names) == 0 {
@@ -74,6 +73,7 @@ func (c Comparison) Write(w io.Writer, ours Results) {
 		}
 	}
 	list("Passed at a later try", again)
-	fmt.Fprintf(w, "\n%-20s %5d\n%-20s %5d\n%-20s %5d\n%-20s %5d\n", "passed by both", len(c.Both), "only stock", len(c.OnlyStock),
+	fmt.Fprintf(w, "\n%-20s %5d\n%-20s %5d\n%-20s %5d\n%-20s %5d\n",
+		"passed by both", len(c.Both), "only stock", len(c.OnlyStock),
 		"only ours", len(c.OnlyOurs), "neither", len(c.Neither))
 }

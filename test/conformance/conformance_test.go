@@ -11,7 +11,9 @@ import (
 )
 
 func TestExactlyChoosesNothingElse(t *testing.T) {
-	pattern := regexp.MustCompile(exactly([]string{"[sig-node] Pods should run (once) [NodeConformance]", "b", "under pressure  should stay"}))
+	pattern := regexp.MustCompile(exactly([]string{
+		"[sig-node] Pods should run (once) [NodeConformance]", "b", "under pressure  should stay",
+	}))
 	for text, want := range map[string]bool{
 		"[sig-node] Pods should run (once) [NodeConformance]":       true,
 		"[sig-node] Pods should run (once) [NodeConformance] again": false,
@@ -81,7 +83,8 @@ func TestWhatPassedWithStockIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(file)
-	if want := "[sig-node] a [NodeConformance]\n[sig-node] b [NodeConformance]\n"; err != nil || string(data) != want || count != 2 {
+	want := "[sig-node] a [NodeConformance]\n[sig-node] b [NodeConformance]\n"
+	if err != nil || string(data) != want || count != 2 {
 		t.Errorf("%d are written: %q, %v", count, data, err)
 	}
 	if _, _, err := WriteKnown(root, "lifecycle", results); err == nil {
@@ -137,8 +140,13 @@ func TestEachSpecBelongsToOneSuite(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	stock := Results{"a": {State: passed}, "b": {State: passed}, "c": {State: "failed"}, "d": {State: "failed"}, "e": {State: "skipped"}}
-	ours := Results{"a": {State: passed}, "b": {State: "failed", Failure: "too late"}, "c": {State: passed}, "d": {State: "timedout"}, "e": {State: "skipped"}}
+	stock := Results{
+		"a": {State: passed}, "b": {State: passed}, "c": {State: "failed"}, "d": {State: "failed"}, "e": {State: "skipped"},
+	}
+	ours := Results{
+		"a": {State: passed}, "b": {State: "failed", Failure: "too late"}, "c": {State: passed}, "d": {State: "timedout"},
+		"e": {State: "skipped"},
+	}
 	c := Compare(stock, ours)
 	want := Comparison{Both: []string{"a"}, OnlyStock: []string{"b"}, OnlyOurs: []string{"c"}, Neither: []string{"d"}}
 	if !reflect.DeepEqual(c, want) {
@@ -160,7 +168,8 @@ func TestReportNamesSpecsInFull(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	text := `[{"SpecReports":[
 		{"LeafNodeType":"SynchronizedBeforeSuite","State":"passed"},
-		{"ContainerHierarchyTexts":["[sig-node] Pods","when asked"],"LeafNodeType":"It","LeafNodeText":"should run","State":"failed"}]}]`
+		{"ContainerHierarchyTexts":["[sig-node] Pods","when asked"],
+			"LeafNodeType":"It","LeafNodeText":"should run","State":"failed"}]}]`
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

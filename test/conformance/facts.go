@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/util"
 )
 
-// machineFacts says in one word what results of a kubelet depend on here.
+// machineFacts returns a word for the facts of this machine on which results depend.
 func machineFacts() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

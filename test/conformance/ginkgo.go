@@ -19,33 +19,30 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// interruptPatience is how long the suite may take to end when it is
-// interrupted.
+// interruptPatience is how long the suite may take to end after an interrupt.
 const interruptPatience = 2 * time.Minute
 
-// upstream is one of upstream's suites.
+// upstream is one of the upstream suites.
 type upstream interface {
 	// part is its program.
 	part() build.Part
-	// call makes what the suite needs on a cluster that runs and says how it
-	// is called.
+	// call prepares what the suite needs on a running cluster, and returns how to call it.
 	call(ctx context.Context, c *cluster.Cluster) (call, error)
 }
 
-// call is how a suite is called: its own arguments, and variables beside this
-// program's environment.
+// call is how a suite is called: its own arguments, and variables in addition to this program's environment.
 type call struct {
 	args []string
 	env  []string
 	// before runs before each call, or is nil.
 	before func() error
-	// beside runs as long as the suite does, or is nil.
+	// beside runs concurrently with the suite, or is nil.
 	beside func(context.Context)
-	// end ends what was made for the suite, or is nil.
+	// end removes what was prepared for the suite, or is nil.
 	end func(context.Context) error
 }
 
-// finish ends what was made for the suite.
+// finish removes what was prepared for the suite.
 func (c call) finish(ctx context.Context) error {
 	if c.end == nil {
 		return nil
@@ -62,9 +59,8 @@ func (s Suite) upstream() upstream {
 
 func (s Suite) program() string { return s.layout().Program(s.upstream().part().Name) }
 
-// ginkgo runs the named specs and returns what became of them. That specs
-// failed is no error. When it is interrupted it returns those that had ended
-// and the context's error.
+// ginkgo runs the named specs and returns their outcomes. Failed specs are no error. When it is interrupted it returns
+// the outcomes of those that had ended, and the context's error.
 func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, error) {
 	report := filepath.Join(s.Dir, "report.json")
 	if err := os.RemoveAll(report); err != nil {
@@ -96,12 +92,13 @@ func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, e
 	}
 	specs = slices.DeleteFunc(specs, func(s spec) bool { return !slices.Contains(names, s.name()) || s.cutOff() })
 	if len(specs) == 0 && ctx.Err() == nil {
-		return nil, errors.Join(fmt.Errorf("the suite could not begin with any of %d specs, see %s", len(names), log.Name()), runErr)
+		err := fmt.Errorf("the suite could not begin with any of %d specs, see %s", len(names), log.Name())
+		return nil, errors.Join(err, runErr)
 	}
 	return specs, ctx.Err()
 }
 
-// run runs the suite with what runs beside it.
+// run runs the suite and concurrently what belongs to the call.
 func (c call) run(ctx context.Context, suite *exec.Cmd) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -118,8 +115,8 @@ func (c call) run(ctx context.Context, suite *exec.Cmd) error {
 	return suite.Run()
 }
 
-// exactly is a regular expression that matches these names and no others. Some
-// names have two spaces in a row, which the suite sees as one when it chooses.
+// exactly returns a regular expression that matches these names and no others. Some names have two spaces in a row,
+// which the suite reduces to one when it selects specs.
 func exactly(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

@@ -17,19 +17,19 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// userlandPackages are what the suites expect to find beside agnhost.
+// userlandPackages are the programs that the suites expect in the image of agnhost.
 const userlandPackages = "bash,curl,netcat-openbsd,iproute2,bind9-dnsutils,iperf,util-linux,ca-certificates,procps"
 
-// images makes the images of upstream's suites from what this machine has.
+// images builds the images of the upstream suites from files of this machine.
 type images struct {
 	builder build.Builder
-	// dir is where the images are written, userland a Debian root folder.
+	// dir is the directory of the images, userland the root directory of a Debian.
 	dir      string
 	userland string
 	log      io.Writer
 }
 
-// write writes every image that is not there yet.
+// write writes every image that does not exist yet.
 func (i images) write(ctx context.Context) error {
 	if err := i.makeUserland(ctx); err != nil {
 		return err
@@ -51,9 +51,9 @@ func (i images) write(ctx context.Context) error {
 	return nil
 }
 
-// list are the images that most specs use. Those of nginx are stand-ins: the
-// suites only want a web server on port 80. So is that of the kitten, which is
-// mounted as a volume: two of its files must say what they say upstream.
+// list returns the images that most specs use. Those of nginx are replaced, since the suites only need a web server on
+// port 80, and so is that of the kitten, which is mounted as a volume: two of its files must have the same content as
+// upstream.
 func (i images) list() ([]build.Image, error) {
 	common, err := i.builder.Images()
 	if err != nil {
@@ -75,7 +75,10 @@ func (i images) list() ([]build.Image, error) {
 		"/data.json": `{"image": "kitten.jpg"}` + "\n", "/etc/os-release": "NAME=\"Alpine Linux\"\n",
 	}}
 	list := []build.Image{
-		{Name: name(utilimage.Pause), Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": i.builder.Path("pause")}},
+		{
+			Name: name(utilimage.Pause), Entrypoint: []string{"/pause"},
+			Files: map[string]string{"/pause": i.builder.Path("pause")},
+		},
 		base(name(utilimage.BusyBox), map[string]string{"/bin/nmeter": i.builder.Path("nmeter")}, "sh"),
 		base(name(utilimage.Nonewprivs), map[string]string{"/usr/local/bin/nnp": i.builder.Path("nonewprivs")}, "nnp"),
 		nonRoot,
@@ -89,8 +92,8 @@ func (i images) list() ([]build.Image, error) {
 	return list, nil
 }
 
-// agnhost is the suites' server for everything, in a glibc userland. The image
-// it stands in for has the tools of busybox too, of which specs use nmeter.
+// agnhost is the suites' test server, in a glibc userland. Upstream's image has the tools of busybox too, of which
+// specs use nmeter.
 func (i images) agnhost(name string) build.Image {
 	return build.Image{
 		Name:       name,
@@ -102,7 +105,7 @@ func (i images) agnhost(name string) build.Image {
 	}
 }
 
-// makeUserland unpacks a small Debian, with the users that specs ask for.
+// makeUserland unpacks a small Debian, with the users that specs need.
 func (i images) makeUserland(ctx context.Context) error {
 	done := i.userland + ".done"
 	if _, err := os.Stat(done); err == nil {

@@ -12,11 +12,11 @@ import (
 // its shards included.
 const resultFiles = "results*.json"
 
-// file is where something of this suite with this kubelet is kept.
+// file returns the path of a file of this suite with this kubelet.
 func (s Suite) file(name string) string { return filepath.Join(s.Dir, s.Party, s.Name, name) }
 
-// ownResults is the file that this run writes. Each shard has its own, so that
-// those of several machines can be put together.
+// ownResults is the file that this run writes. Each shard has its own, so that those of several machines can be
+// combined.
 func (s Suite) ownResults() string {
 	if s.Shard == (Shard{}) {
 		return s.file("results.json")
@@ -24,8 +24,8 @@ func (s Suite) ownResults() string {
 	return s.file(fmt.Sprintf("results-%dof%d.json", s.Shard.Index, s.Shard.Count))
 }
 
-// Kept are the results of earlier runs, of all shards together. A spec that
-// passed in one of them passed; of others that counts which has more tries.
+// Kept returns the results of earlier runs, of all shards together. A spec that passed in one of them passed; otherwise
+// the result with more tries counts.
 func (s Suite) Kept() (Results, error) {
 	files, err := s.keptFiles()
 	if err != nil {
@@ -42,7 +42,7 @@ func (s Suite) Kept() (Results, error) {
 	return all, nil
 }
 
-// keptFiles are the files with results, in the order of their names.
+// keptFiles returns the files with results, in the order of their names.
 func (s Suite) keptFiles() ([]string, error) {
 	entries, err := os.ReadDir(s.file(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +57,8 @@ func (s Suite) keptFiles() ([]string, error) {
 	return files, nil
 }
 
-// record adds what became of specs to results, which are those of all shards,
-// and to the file of this run. It returns how many passed.
+// record adds the outcomes of specs to results, which are those of all shards, and to the file of this run. It returns
+// how many passed.
 func (s Suite) record(results Results, specs []spec) (good int, err error) {
 	own, err := loadResults(s.ownResults())
 	if err != nil {
@@ -74,7 +74,7 @@ func (s Suite) record(results Results, specs []spec) (good int, err error) {
 	return good, own.save(s.ownResults())
 }
 
-// forget removes the results that earlier runs gave for these specs.
+// forget removes the results of these specs from earlier runs.
 func (s Suite) forget(groups []group) error {
 	files, err := s.keptFiles()
 	if err != nil {

@@ -55,7 +55,7 @@ func TestShardsKeepTheirOwnResults(t *testing.T) {
 	if _, err := first.record(mustKeep(t, first), []spec{{Leaf: "a", State: passed}}); err != nil {
 		t.Fatal(err)
 	}
-	// The other machine has seen nothing of these.
+	// The other machine has no results of these.
 	if _, err := second.record(Results{}, []spec{{Leaf: "b", State: "failed"}, {Leaf: "c", State: "failed"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestMergeTakesWhatSaysMore(t *testing.T) {
 			}
 		}
 	}
-	// Stock's results that come with the repository have no tries.
+	// Stock's results in the repository have no tries.
 	results := Results{}
 	results.merge(Results{"x": {State: passed}})
 	if results["x"].State != passed {

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// known holds, for each suite that was run with the stock kubelet of this
-// release on a machine of the kind that develops the program, the names of the
-// specs that passed, one per line.
+// known has, for each suite that was run with the stock kubelet of this release on a development machine, the names of
+// the specs that passed, one per line.
 //
 //go:embed stock/*.txt
 var known embed.FS
 
-// KnownStock are stock's results that come with the repository: the specs
-// that passed. It is empty for a suite of which there are none.
+// KnownStock returns stock's results in the repository: the specs that passed. It is empty for a suite without such
+// results.
 func KnownStock(suite string) Results {
 	results := Results{}
 	data, err := known.ReadFile("stock/" + suite + ".txt")
@@ -30,10 +29,9 @@ func KnownStock(suite string) Results {
 	return results
 }
 
-// WriteKnown makes what KnownStock gives from now on, once it is committed and
-// built: the specs of results that passed and that the suite of this name has.
-// It returns the file, in the repository at root, and how many they are. That
-// none passed is an error, the file stays as it was.
+// WriteKnown writes the results that KnownStock returns once they are committed and built: the specs of results that
+// passed and that the suite of this name has. It returns the file, in the repository at root, and the number of specs.
+// If none passed it fails and does not change the file.
 func WriteKnown(root, suite string, results Results) (file string, count int, err error) {
 	selection, err := SelectionByName(suite)
 	if err != nil {

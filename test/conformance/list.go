@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// list asks the suite for its specs and returns those of the selection, by
-// their names.
+// list calls the suite for its specs and returns those of the selection, by their names.
 func (s Suite) list(ctx context.Context) ([]spec, error) {
 	chosen, err := s.Chooser()
 	if err != nil {
@@ -21,7 +20,7 @@ func (s Suite) list(ctx context.Context) ([]spec, error) {
 		return nil, fmt.Errorf("make folder for the list of specs: %w", err)
 	}
 	report := filepath.Join(s.Dir, "list.json")
-	// Without a focus the suite leaves some out by itself.
+	// Without a focus the suite omits some specs.
 	cmd := exec.CommandContext(ctx, s.program(), "--ginkgo.dry-run", "--ginkgo.focus=.", "--ginkgo.json-report="+report)
 	cmd.Dir = s.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -31,7 +30,7 @@ func (s Suite) list(ctx context.Context) ([]spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In a dry run those that would be run pass.
+	// In a dry run the state of specs that would be run is passed.
 	specs = slices.DeleteFunc(specs, func(s spec) bool { return s.State != passed || !chosen(s.name()) })
 	slices.SortFunc(specs, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
 	return slices.CompactFunc(specs, func(a, b spec) bool { return a.name() == b.name() }), nil

@@ -16,16 +16,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/systembus"
 )
 
-// inhibitDelay is how long logind lets a kubelet delay a shutdown: longer than
-// any spec wants, so that no kubelet writes to the machine's configuration of
-// logind.
+// inhibitDelay is how long logind allows a kubelet to delay a shutdown: longer than any spec needs, so that no kubelet
+// changes the configuration of the machine's logind.
 const inhibitDelay = time.Hour
 
-// kubeletRoot is where the suite's kubelet keeps its state.
+// kubeletRoot is the root directory of the suite's kubelet.
 const kubeletRoot = "/var/lib/kubelet"
 
-// nodeSuite is upstream's suite for nodes. It wants a container runtime, and
-// starts its own control plane and the kubelet itself.
+// nodeSuite is the upstream node suite. It needs a container runtime, and starts a control plane and the kubelet
+// itself.
 type nodeSuite struct{ Suite }
 
 func (nodeSuite) part() build.Part { return build.NodeSuite() }
@@ -47,10 +46,10 @@ func (s nodeSuite) call(ctx context.Context, c *cluster.Cluster) (call, error) {
 			"--node-name=" + cluster.NodeName, "--kubelet-config-file=" + s.configFile(),
 			"--prepull-images=false", "--report-dir=" + s.file("artifacts"),
 		},
-		// The kubelet has the suite's environment, through the stand-in for
-		// systemd-run.
+		// The replacement for systemd-run passes the suite's environment to the kubelet.
 		env: []string{
-			"PATH=" + s.path() + ":" + layout.Bin + ":" + os.Getenv("PATH"), "FAKESYSTEMD_UNITS=" + filepath.Join(s.Dir, "units"),
+			"PATH=" + s.path() + ":" + layout.Bin + ":" + os.Getenv("PATH"),
+			"FAKESYSTEMD_UNITS=" + filepath.Join(s.Dir, "units"),
 			systembus.Variable + "=" + bus.Address(),
 		},
 		before: forgetAllocations,
@@ -59,9 +58,8 @@ func (s nodeSuite) call(ctx context.Context, c *cluster.Cluster) (call, error) {
 	}, nil
 }
 
-// startBus starts a system bus for specs that announce that the machine goes
-// down, and for those that stop the container runtime. An interrupted suite
-// still starts it again.
+// startBus starts a system bus for specs that announce a shutdown of the machine, and for those that stop the container
+// runtime, which an interrupted suite still starts again.
 func (s nodeSuite) startBus(ctx context.Context, unit *runtimeUnit) (*systembus.Bus, error) {
 	bus, err := systembus.Start(ctx, filepath.Join(s.Dir, "bus"), s.Log)
 	if err != nil {
@@ -76,9 +74,8 @@ func (s nodeSuite) startBus(ctx context.Context, unit *runtimeUnit) (*systembus.
 	return bus, nil
 }
 
-// forgetAllocations removes what the suite's last kubelet has kept of its CPU
-// and memory managers. Some specs leave it there when they fail, and then no
-// kubelet with another policy starts.
+// forgetAllocations removes the checkpoints of the CPU and memory managers of the suite's last kubelet. Some specs
+// leave them behind when they fail, and then no kubelet with another policy starts.
 func forgetAllocations() error {
 	for _, file := range []string{"cpu_manager_state", "memory_manager_state"} {
 		if err := os.Remove(filepath.Join(kubeletRoot, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -88,8 +85,7 @@ func forgetAllocations() error {
 	return nil
 }
 
-// keepRuntime starts the container runtime, if the specs before left it
-// stopped, and again whenever one has killed it.
+// keepRuntime starts the container runtime if earlier specs left it stopped, and again whenever one has killed it.
 func (s nodeSuite) keepRuntime(ctx context.Context, unit *runtimeUnit) {
 	look := unit.Start
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -104,8 +100,7 @@ func (s nodeSuite) path() string { return filepath.Join(s.Dir, "path") }
 
 func (s nodeSuite) configFile() string { return filepath.Join(s.Dir, "kubelet.yaml") }
 
-// makePath puts the stand-ins for systemd's programs, and the kubelet, where
-// the suite looks for them.
+// makePath creates a directory for the PATH with the replacements for systemd's programs and the kubelet.
 func (s nodeSuite) makePath() error {
 	links := map[string]string{filepath.Join(s.Dir, "kubelet", "kubelet"): s.Kubelet}
 	for _, name := range []string{"systemd-run", "systemctl", "journalctl", "sudo"} {
@@ -122,13 +117,15 @@ func (s nodeSuite) makePath() error {
 
 func (s nodeSuite) writeConfig() error {
 	return cluster.WriteConfig(s.configFile(), &kubeletv1beta1.KubeletConfiguration{
-		CgroupDriver:           "cgroupfs",
-		CgroupRoot:             "/",
-		FailCgroupV1:           new(false),
-		FailSwapOn:             new(false),
-		SerializeImagePulls:    new(false),
-		PodCIDR:                "10.100.0.0/24",
-		EvictionHard:           map[string]string{"memory.available": "250Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"},
+		CgroupDriver:        "cgroupfs",
+		CgroupRoot:          "/",
+		FailCgroupV1:        new(false),
+		FailSwapOn:          new(false),
+		SerializeImagePulls: new(false),
+		PodCIDR:             "10.100.0.0/24",
+		EvictionHard: map[string]string{
+			"memory.available": "250Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+		},
 		EvictionMinimumReclaim: map[string]string{"nodefs.available": "5%", "nodefs.inodesFree": "5%"},
 	})
 }

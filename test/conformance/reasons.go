@@ -1,7 +1,6 @@
 package conformance
 
-// nodeReasons are why specs of the suite for nodes are in no selection; the
-// first that fits counts.
+// nodeReasons are the reasons why specs of the node suite are in no selection. The first that matches applies.
 var nodeReasons = []reason{
 	{`\[Benchmark\]`, "measures speed and consumption, against bounds made for machines of one kind"},
 	{`\[Flaky\]`, "upstream marks it as one that fails now and then"},
@@ -31,8 +30,7 @@ var nodeReasons = []reason{
 	},
 }
 
-// clusterReasons are why specs of the suite for clusters are in no selection;
-// the first that fits counts.
+// clusterReasons are the reasons why specs of the cluster suite are in no selection. The first that matches applies.
 var clusterReasons = []reason{
 	{
 		`^\[sig-(api-machinery|auth|cli|etcd|architecture|testing)\]`,

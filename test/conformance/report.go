@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// spec is what we read of the suite's report about one spec.
+// spec is the part of the suite's report about one spec that is used.
 type spec struct {
 	Containers []string `json:"ContainerHierarchyTexts"`
 	Leaf       string   `json:"LeafNodeText"`
@@ -19,22 +19,22 @@ type spec struct {
 	} `json:"Failure"`
 }
 
-// name is the spec's full text, by which it can be chosen.
+// name returns the spec's full text, by which it can be selected.
 func (s spec) name() string { return strings.Join(append(slices.Clone(s.Containers), s.Leaf), " ") }
 
-// cutOff says that the spec did not come to its own end, or was never begun,
-// since the suite was interrupted. A spec that skips itself says why.
+// cutOff returns whether the spec was interrupted with the suite, or was never begun. A spec that skips itself has a
+// reason.
 func (s spec) cutOff() bool {
 	return s.State == "interrupted" || s.State == "aborted" || s.State == "skipped" && s.Failure.Message == ""
 }
 
-// failure is the first line of what went wrong.
+// failure returns the first line of the failure.
 func (s spec) failure() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s.Failure.Message), "\n")
 	return line
 }
 
-// readReport reads a report of the suite.
+// readReport decodes a report of the suite.
 func readReport(file string) ([]spec, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

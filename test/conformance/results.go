@@ -9,24 +9,23 @@ import (
 	"path/filepath"
 )
 
-// passed is the state of a spec that needs no second look.
+// passed is the state of a spec that is not run again.
 const passed = "passed"
 
-// Outcome is what became of a spec the last time it ran.
+// Outcome is the outcome of the last run of a spec.
 type Outcome struct {
 	// State is passed, failed, skipped and so on, as the suite reports it.
 	State string `json:"state"`
-	// Failure is the first line of what went wrong.
+	// Failure is the first line of the failure.
 	Failure string `json:"failure,omitempty"`
-	// Tries is how often the spec has run; more than one for a spec that
-	// passed means that it failed before.
+	// Tries is how often the spec has run; more than one for a spec that passed means that it failed before.
 	Tries int `json:"tries"`
 }
 
-// Results is the outcome of each spec by its name.
+// Results are the outcomes by the name of the spec.
 type Results map[string]Outcome
 
-// loadResults reads what save wrote; no file means no results.
+// loadResults reads what save wrote; without a file there are no results.
 func loadResults(file string) (Results, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,13 +55,12 @@ func (r Results) save(file string) error {
 	return os.Rename(file+".new", file)
 }
 
-// add takes the outcome of one more run of a spec.
+// add adds the outcome of one more run of a spec.
 func (r Results) add(s spec) {
 	r[s.name()] = Outcome{State: s.State, Failure: s.failure(), Tries: r[s.name()].Tries + 1}
 }
 
-// merge takes from others what says more: that a spec passed, or else what came
-// out after more tries.
+// merge takes from others the outcomes of specs that passed, or else those after more tries.
 func (r Results) merge(others Results) {
 	for name, other := range others {
 		have, found := r[name]
@@ -76,7 +74,7 @@ func (r Results) merge(others Results) {
 	}
 }
 
-// Only are the results of the specs that are chosen by their names.
+// Only returns the results of the specs that are chosen by their names.
 func (r Results) Only(chosen func(name string) bool) Results {
 	only := Results{}
 	for name, outcome := range r {
@@ -87,13 +85,13 @@ func (r Results) Only(chosen func(name string) bool) Results {
 	return only
 }
 
-// Has says whether the results have a spec, be it as one that did not run.
+// Has returns whether there is a result of a spec, which may be one that did not run.
 func (r Results) Has(name string) bool {
 	_, found := r[name]
 	return found
 }
 
-// of are the results of the specs of groups, with no state if there are none.
+// of returns the results of the specs of groups; the state of a spec without a result is empty.
 func (r Results) of(groups []group) Results {
 	of := Results{}
 	for _, g := range groups {

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// runtimeUnitName is the unit of the container runtime. Specs ask for it by the
-// process.
+// runtimeUnitName is the unit of the container runtime, which specs find by its process.
 const runtimeUnitName = "containerd.service"
 
 // containerRuntime is the process of the container runtime.
@@ -19,12 +18,11 @@ type containerRuntime interface {
 	StopRuntime(ctx context.Context) error
 }
 
-// runtimeUnit is the container runtime as a unit of systemd that is always
-// restarted: it comes back whenever it was killed, but stays away once it was
-// stopped through the bus. It implements systembus.Service.
+// runtimeUnit is the container runtime as a systemd unit with Restart=always: it is started again when it was killed,
+// but not when it was stopped through the bus. It implements systembus.Service.
 type runtimeUnit struct {
 	runtime containerRuntime
-	// pid asks for the process, and pidFile is where the suite looks for it.
+	// pid returns the process, and pidFile is the file in which the suite looks for it.
 	pid     func() (int, error)
 	pidFile string
 
@@ -32,15 +30,14 @@ type runtimeUnit struct {
 	stopped bool
 }
 
-// PID is the process of the container runtime, 0 if there is none.
+// PID returns the process of the container runtime, 0 if there is none.
 func (u *runtimeUnit) PID() (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pid()
 }
 
-// Start starts the container runtime, unless it is alive, and waits until it
-// answers.
+// Start starts the container runtime, unless it is alive, and waits until it serves.
 func (u *runtimeUnit) Start(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -48,7 +45,7 @@ func (u *runtimeUnit) Start(ctx context.Context) error {
 	return u.revive(ctx)
 }
 
-// Stop ends the container runtime until Start is called.
+// Stop stops the container runtime until Start is called.
 func (u *runtimeUnit) Stop(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,7 +64,7 @@ func (u *runtimeUnit) keep(ctx context.Context) error {
 }
 
 func (u *runtimeUnit) revive(ctx context.Context) error {
-	// What cannot be found out is taken for dead.
+	// If the state is unknown, the runtime is started.
 	if alive, err := u.runtime.RuntimeAlive(); alive && err == nil {
 		return nil
 	}
@@ -77,7 +74,7 @@ func (u *runtimeUnit) revive(ctx context.Context) error {
 	return u.writePID()
 }
 
-// writePID tells the suite which process the container runtime is.
+// writePID writes the process of the container runtime for the suite.
 func (u *runtimeUnit) writePID() error {
 	pid, err := u.pid()
 	if err != nil {

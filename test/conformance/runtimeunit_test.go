@@ -9,7 +9,12 @@ import (
 	"testing"
 )
 
-// process is a container runtime that gets a new number at each start.
+func unitOf(t *testing.T, p *process) *runtimeUnit {
+	pid := func() (int, error) { return p.started, nil }
+	return &runtimeUnit{runtime: p, pid: pid, pidFile: filepath.Join(t.TempDir(), "pid")}
+}
+
+// process is a container runtime that gets a new PID at each start.
 type process struct {
 	started int
 	alive   bool
@@ -32,7 +37,7 @@ func (p *process) StopRuntime(context.Context) error {
 
 func TestRuntimeComesBackUnlessItWasStopped(t *testing.T) {
 	p := &process{started: 1, alive: true}
-	u := &runtimeUnit{runtime: p, pid: func() (int, error) { return p.started, nil }, pidFile: filepath.Join(t.TempDir(), "pid")}
+	u := unitOf(t, p)
 	if err := u.writePID(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +67,15 @@ func TestRuntimeComesBackUnlessItWasStopped(t *testing.T) {
 		}
 		data, err := os.ReadFile(u.pidFile)
 		if p.alive != step.alive || p.started != step.started || err != nil || string(data) != strconv.Itoa(step.started) {
-			t.Fatalf("%s: alive %v, process %d, pid file %q %v, want %v and %d", step.what, p.alive, p.started, data, err, step.alive, step.started)
+			t.Fatalf("%s: alive %v, process %d, PID file %q %v, want %v and %d",
+				step.what, p.alive, p.started, data, err, step.alive, step.started)
 		}
 	}
 }
 
 func TestRuntimeThatDoesNotStartIsTriedAgain(t *testing.T) {
 	p := &process{broken: errors.New("port taken")}
-	u := &runtimeUnit{runtime: p, pid: func() (int, error) { return p.started, nil }, pidFile: filepath.Join(t.TempDir(), "pid")}
+	u := unitOf(t, p)
 	for _, try := range []func(context.Context) error{u.Start, u.keep} {
 		if err := try(t.Context()); !errors.Is(err, p.broken) {
 			t.Errorf("error %v, want %v", err, p.broken)

@@ -8,16 +8,14 @@ import (
 	"strings"
 )
 
-// Shard is one of several parts of a suite, which can run on machines of their
-// own. The zero value stands for the whole suite.
+// Shard is one of several parts of a suite, which can run on different machines. The zero value is the whole suite.
 type Shard struct {
 	// Index counts from one.
 	Index int
 	Count int
 }
 
-// ParseShard reads "i/n", the i-th of n parts, as String writes it. Nothing is
-// the whole suite.
+// ParseShard decodes "i/n", the i-th of n parts, as String returns it. The empty string is the whole suite.
 func ParseShard(text string) (Shard, error) {
 	if text == "" {
 		return Shard{}, nil
@@ -33,23 +31,22 @@ func ParseShard(text string) (Shard, error) {
 
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
-// load is how many specs a shard has been given.
+// load is the number of specs of a shard, by kind.
 type load struct {
 	kinds [kinds]int
 	all   int
 }
 
-// of chooses the groups of this shard. The same groups are always divided in
-// the same way: the biggest groups first, each to the shard that has the fewest
-// specs; slow and serial ones before, each to the shard that has the fewest of
-// its kind. Of shards with equally many the first takes it. The order of groups
-// is kept.
+// of returns the groups of this shard. The same groups are always divided in the same way: slow and serial groups
+// first, each to the shard with the fewest specs of its kind, then the others, the biggest first, each to the shard
+// with the fewest specs. Of equal shards the first one gets the group. The order of groups is kept.
 func (s Shard) of(groups []group) []group {
 	if s == (Shard{}) {
 		return groups
 	}
 	order := slices.SortedFunc(slices.Values(groups), func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.kind, a.kind), cmp.Compare(len(b.names), len(a.names)), cmp.Compare(a.container, b.container))
+		return cmp.Or(cmp.Compare(b.kind, a.kind), cmp.Compare(len(b.names), len(a.names)),
+			cmp.Compare(a.container, b.container))
 	})
 	loads := make([]load, s.Count)
 	mine := map[string]bool{}
@@ -69,8 +66,7 @@ func (s Shard) of(groups []group) []group {
 	return slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return !mine[g.container] })
 }
 
-// less says whether a shard with this load takes a group of this kind rather
-// than one with the other load.
+// less returns whether a shard with this load gets a group of this kind rather than one with the other load.
 func (l load) less(other load, kind kind) bool {
 	if kind == parallel {
 		return l.all < other.all

@@ -1,6 +1,5 @@
-// Package conformance runs upstream's suites, unmodified, against a kubelet,
-// and compares the outcome with that of the stock kubelet. A run that was
-// interrupted goes on where it was: specs that passed are not run again.
+// Package conformance runs the upstream suites, unmodified, against a kubelet, and compares the results with those of
+// the stock kubelet. An interrupted run is resumed: specs that passed are not run again.
 package conformance
 
 import (
@@ -16,25 +15,24 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// Suite runs a selection of upstream's specs against one kubelet.
+// Suite runs a selection of upstream specs against one kubelet.
 type Suite struct {
 	Selection
-	// Shard is the part of the selection that is run, all of it if zero.
+	// Shard is the part of the selection that is run; the zero value is all of it.
 	Shard Shard
-	// Anew forgets first what earlier runs of the same specs gave.
+	// Anew removes the results of the same specs from earlier runs first.
 	Anew bool
-	// Root is the repository, Dir where everything of all runs is kept.
+	// Root is the repository, Dir the directory of the files of all runs.
 	Root string
 	Dir  string
-	// Kubelet is the binary under test, Party the name its results are kept
-	// under.
+	// Kubelet is the binary under test, Party the name of the directory of its results.
 	Kubelet string
 	Party   string
 	Log     io.Writer
 }
 
-// Stock makes the suite one for the stock kubelet. Its results are kept by
-// what they depend on: the release and the machine.
+// Stock returns the suite for the stock kubelet. The name of its results has what they depend on: the release and the
+// machine.
 func (s Suite) Stock() (Suite, error) {
 	facts, err := machineFacts()
 	if err != nil {
@@ -65,14 +63,14 @@ func (s Suite) Prepare(ctx context.Context) error {
 	return images{builder: builder, dir: s.mirror(), userland: filepath.Join(s.Dir, "userland"), log: s.Log}.write(ctx)
 }
 
-// build builds upstream's suite.
+// build builds the upstream suite.
 func (s Suite) build(ctx context.Context) error {
 	builder := build.Builder{Root: s.Root, Out: s.layout().Bin, Log: s.Log}
 	return builder.Build(ctx, []build.Part{s.upstream().part()})
 }
 
-// Run runs what has not passed yet and returns what is kept of all the specs
-// that it is for: those of the shard. A spec without a state did not run.
+// Run runs what has not passed yet and returns the results of all specs of the shard. A spec without a state did not
+// run.
 func (s Suite) Run(ctx context.Context) (Results, error) {
 	specs, err := s.list(ctx)
 	if err != nil {
@@ -90,16 +88,19 @@ func (s Suite) Run(ctx context.Context) (Results, error) {
 	}
 	left := remaining(groups, results)
 	all, todo := count(groups), count(left)
-	fmt.Fprintf(s.Log, "%s with %s: %d specs, %d of them passed already. Log: %s\n", s.title(), s.Kubelet, all, all-todo, s.file("suite.log"))
+	fmt.Fprintf(s.Log, "%s with %s: %d specs, %d of them passed already. Log: %s\n",
+		s.title(), s.Kubelet, all, all-todo, s.file("suite.log"))
 	if todo > 0 {
 		err = s.runOnCluster(ctx, left, results)
 	}
 	return results.of(groups), err
 }
 
-// runOnCluster starts what the specs run on, and stops it again.
+// runOnCluster starts a cluster, runs the specs on it, and stops it.
 func (s Suite) runOnCluster(ctx context.Context, groups []group, results Results) error {
-	c, err := cluster.Start(ctx, cluster.Config{Layout: s.layout(), Kubelet: s.Kubelet, RuntimeOnly: !s.Cluster, Mirror: s.mirror(), Log: s.Log})
+	c, err := cluster.Start(ctx, cluster.Config{
+		Layout: s.layout(), Kubelet: s.Kubelet, RuntimeOnly: !s.Cluster, Mirror: s.mirror(), Log: s.Log,
+	})
 	if err != nil {
 		return err
 	}
@@ -120,12 +121,13 @@ func (s Suite) runBatches(ctx context.Context, call call, groups []group, result
 			return err
 		}
 		done += len(chunk)
-		fmt.Fprintf(s.Log, "  %d of %d: %d of these %d passed, %s\n", done, count(groups), good, len(chunk), time.Since(start).Round(time.Second))
+		fmt.Fprintf(s.Log, "  %d of %d: %d of these %d passed, %s\n",
+			done, count(groups), good, len(chunk), time.Since(start).Round(time.Second))
 	}
 	return nil
 }
 
-// title says what is run.
+// title describes what is run.
 func (s Suite) title() string {
 	if s.Shard == (Shard{}) {
 		return "Suite " + s.Name

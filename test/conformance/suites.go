@@ -7,65 +7,68 @@ import (
 	"strings"
 )
 
-// Selection is a part of one of upstream's suites.
+// Selection is a part of one of the upstream suites.
 type Selection struct {
-	// Name is how it is chosen on the command line, and the name of its files.
+	// Name selects it on the command line, and is the name of its files.
 	Name string
-	// Cluster says that the specs are of the suite for clusters instead of that
-	// for nodes.
+	// Cluster is true for specs of the cluster suite, false for those of the node suite.
 	Cluster bool
-	// Focus and Skip are regular expressions over the names of specs. An empty
-	// Skip leaves none out.
+	// Focus and Skip are regular expressions over the names of specs. An empty Skip omits none.
 	Focus string
 	Skip  string
-	// Without names other selections whose specs this one leaves out.
+	// Without has the names of other selections whose specs this one omits.
 	Without []string
-	// Procs is how many specs run at the same time; those marked Serial run
-	// alone all the same, after the others.
+	// Procs is how many specs run at the same time; those marked Serial run alone, after the others.
 	Procs int
-	// About says what it is for and how long it takes.
+	// About describes the specs and how long they take.
 	About string
 }
 
 const (
-	// shortTime leaves out what disturbs others, fails now and then upstream too, or takes long.
+	// shortTime omits specs that disturb others, fail now and then upstream too, or take long.
 	shortTime = `\[Serial\]|\[Flaky\]|\[Slow\]`
-	// needsMore names features that need hardware, a runtime or a service that
-	// no node of the development cluster has.
+	// needsMore has features that need hardware, a runtime or a service that no node of the development cluster has.
 	needsMore = `\[Flaky\]|\[Benchmark\]|GPU|Device Plugin|NPD|node-problem-detector|\[Feature:CriProxy\]`
 )
 
-// onlyByName are specs that are about something else than the life of a pod
-// but have one of the words in their names: the network, garbage collection,
-// gates that are off by default.
+// onlyByName are specs that are not about the life of a pod but have one of the words in their names: the network,
+// garbage collection, gates that are disabled by default.
 const onlyByName = `\[sig-network\]|GarbageCollect|\[Feature:OffByDefault\]|\[Feature:SCTPConnectivity\]`
 
-// evictionSpecs are the suites that put the node under pressure.
+// evictionSpecs put the node under pressure.
 const evictionSpecs = `MemoryAllocatableEviction|LocalStorageEviction|LocalStorageSoftEviction|` +
 	`LocalStorageSoftEvictionNotOverwriteTerminationGracePeriodSeconds|LocalStorageCapacityIsolationEviction|` +
 	`PriorityMemoryEvictionOrdering|PriorityLocalStorageEvictionOrdering|PriorityPidEvictionOrdering|InodeEviction|` +
 	`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup|SystemNodeCriticalPod`
 
-// admissionSpecs are about pods that are admitted at the expense of others.
+// admissionSpecs are about pods for which others are preempted.
 const admissionSpecs = `\[sig-node\] CriticalPod`
 
-// Selections are the parts that can be chosen by name.
+// Selections are the parts that can be selected by name.
 func Selections() []Selection {
 	return []Selection{
-		{Name: "nodeconformance", Focus: `\[NodeConformance\]`, Skip: shortTime, Procs: 6, About: "what every conforming node passes; half an hour"},
+		{
+			Name: "nodeconformance", Focus: `\[NodeConformance\]`, Skip: shortTime, Procs: 6,
+			About: "what every conforming node passes; half an hour",
+		},
 		{
 			Name:  "lifecycle",
 			Focus: `Pods|MirrorPod|static pod|Restart|Containers Lifecycle|Deleted pods|unknown pods|Pod termination`,
-			Skip:  needsMore + "|" + evictionSpecs + "|" + onlyByName, Procs: 6, About: "the life of pods, with restarts of kubelet and runtime; an hour",
+			Skip:  needsMore + "|" + evictionSpecs + "|" + onlyByName, Procs: 6,
+			About: "the life of pods, with restarts of kubelet and runtime; an hour",
 		},
-		{Name: "eviction", Focus: evictionSpecs, Skip: `\[Flaky\]`, Procs: 1, About: "memory, disk and PID pressure; some hours"},
+		{
+			Name: "eviction", Focus: evictionSpecs, Skip: `\[Flaky\]`, Procs: 1,
+			About: "memory, disk and PID pressure; some hours",
+		},
 		{
 			Name: "admission", Focus: admissionSpecs, Skip: `\[Flaky\]`, Procs: 1,
 			About: "critical pods that get room by preemption; ten minutes",
 		},
 		{
-			Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs, Without: []string{"nodeconformance", "lifecycle"},
-			Procs: 6, About: "all else of the node that is neither disruptive nor eviction; some hours",
+			Name: "rest", Focus: `\[sig-node\]`, Skip: needsMore + `|\[Disruptive\]|` + evictionSpecs,
+			Without: []string{"nodeconformance", "lifecycle"},
+			Procs:   6, About: "all else of the node that is neither disruptive nor eviction; some hours",
 		},
 		{
 			Name: "cluster", Cluster: true, Focus: `\[sig-node\].*\[Conformance\]|\[sig-storage\].*\[Conformance\]`,
@@ -74,8 +77,8 @@ func Selections() []Selection {
 	}
 }
 
-// Chooser returns the rule by which the selection has a spec, given its name.
-// The error names the regular expression that is none.
+// Chooser returns a function that is true for the names of specs of the selection. The error names an invalid regular
+// expression.
 func (s Selection) Chooser() (func(name string) bool, error) {
 	focus, err := regexp.Compile(s.Focus)
 	if err != nil {
@@ -105,7 +108,7 @@ func (s Selection) Chooser() (func(name string) bool, error) {
 	}, nil
 }
 
-// SelectionByName finds a part by its name.
+// SelectionByName returns a selection by its name.
 func SelectionByName(name string) (Selection, error) {
 	all := Selections()
 	i := slices.IndexFunc(all, func(s Selection) bool { return s.Name == name })

@@ -11,20 +11,18 @@ import (
 	"strings"
 )
 
-// reason says why specs are in no selection.
+// reason is why specs are in no selection.
 type reason struct {
 	// specs is a regular expression over their names.
 	specs string
 	why   string
 }
 
-// inNodeSuite is why specs of the suite for clusters are in none of its
-// selections: those for nodes have them.
+// inNodeSuite is the reason for specs of the cluster suite that selections of the node suite have.
 const inNodeSuite = "the suite for nodes has them, and a selection of it runs them"
 
-// Unselected returns the names of the specs of the suite for nodes, or of that
-// for clusters, that no selection has, by the reason. nodes and clusters are
-// the names of all specs of both. The error gives specs without a reason.
+// Unselected returns the names of the specs of the node suite, or of the cluster suite, that no selection has, by the
+// reason. nodes and clusters are the names of all specs of both. The error has specs without a reason.
 func Unselected(cluster bool, nodes, clusters []string) (map[string][]string, error) {
 	hasNode, err := selected(false)
 	if err != nil {
@@ -50,7 +48,7 @@ func Unselected(cluster bool, nodes, clusters []string) (map[string][]string, er
 	return rest, nil
 }
 
-// sortOut returns the names that are not chosen, by the first reason that fits.
+// sortOut returns the names that are not selected, by the first reason that matches.
 func sortOut(names []string, chosen func(string) bool, reasons []reason) (map[string][]string, error) {
 	out, patterns := map[string][]string{}, make([]*regexp.Regexp, len(reasons))
 	for i, r := range reasons {
@@ -75,8 +73,7 @@ func sortOut(names []string, chosen func(string) bool, reasons []reason) (map[st
 	return out, nil
 }
 
-// selected returns the rule by which any selection of a suite has a spec,
-// given its name.
+// selected returns a function that is true for the names of specs of any selection of a suite.
 func selected(cluster bool) (func(name string) bool, error) {
 	var choosers []func(string) bool
 	for _, s := range Selections() {
@@ -94,13 +91,12 @@ func selected(cluster bool) (func(name string) bool, error) {
 	}, nil
 }
 
-// nodeSpecs is how the names of specs about nodes begin.
+// nodeSpecs is the prefix of the names of specs about nodes.
 const nodeSpecs = "[sig-node]"
 
-// WriteUnselected writes which specs of both of upstream's suites no selection
-// has, and why, into the repository: each by its name, but for those of the suite
-// for clusters that are not about nodes, or that the suite for nodes has; these
-// are counted by what they stand in. It builds both suites.
+// WriteUnselected writes which specs of both upstream suites no selection has, and why, into the repository: each by
+// its name, except for those of the cluster suite that are not about nodes, or that the node suite has, which are
+// counted by container. It builds both suites.
 func (s Suite) WriteUnselected(ctx context.Context) error {
 	names, containers := map[bool][]string{}, map[string]string{}
 	for _, cluster := range []bool{false, true} {
@@ -136,8 +132,7 @@ func (s Suite) WriteUnselected(ctx context.Context) error {
 	return nil
 }
 
-// counted returns the outermost containers of specs, each with the number of
-// those that stand in it.
+// counted returns the outermost containers of specs, each with the number of its specs.
 func counted(names []string, containers map[string]string) []string {
 	count := map[string]int{}
 	for _, name := range names {
@@ -150,8 +145,7 @@ func counted(names []string, containers map[string]string) []string {
 	return out
 }
 
-// formatUnselected writes each reason in a line that begins with a hash, and
-// below it the specs it is for.
+// formatUnselected returns each reason in a line that begins with a hash, followed by its specs.
 func formatUnselected(byReason map[string][]string) string {
 	var text strings.Builder
 	for _, why := range slices.Sorted(maps.Keys(byReason)) {

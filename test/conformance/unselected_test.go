@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is written about specs that no selection has is what the selections and
-// the reasons say: make conformance CONFORMANCE_ARGS=-unselected writes it.
+// The file about specs that no selection has must match the selections and the reasons: make conformance
+// CONFORMANCE_ARGS=-unselected writes it.
 func TestUnselectedSpecsHaveTheirReason(t *testing.T) {
 	written := map[bool]map[string][]string{false: readUnselected(t, "node.txt"), true: readUnselected(t, "cluster.txt")}
 	for cluster, byReason := range written {
