@@ -1,4 +1,4 @@
-// Package await lets tests wait for what other goroutines and processes do, where a synctest bubble cannot hold them.
+// Package await lets tests wait for other goroutines and processes where a synctest bubble cannot be used.
 package await
 
 import (
@@ -12,12 +12,12 @@ import (
 
 const (
 	pollInterval = 20 * time.Millisecond
-	// limit is far more than anything takes that is waited for, on a machine that is busy with other tests.
+	// limit is far more than anything takes, on a machine that is busy with other tests.
 	limit = time.Minute
 )
 
-// Until calls check until it returns nil. A test that waits for more than a minute fails, with what check said last. It
-// may only be called from the goroutine that runs the test.
+// Until calls check until it returns nil. After a minute the test fails with the last error of check. It may only be
+// called from the goroutine that runs the test.
 func Until(t testing.TB, what string, check func() error) {
 	t.Helper()
 	var last error

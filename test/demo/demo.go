@@ -1,6 +1,5 @@
-// Package demo puts a node under real memory pressure and tells what happens,
-// step by step. Each statement is checked; the first that does not hold ends
-// the demonstration with an error.
+// Package demo puts a node under memory pressure and prints what happens, step by step. Each statement is checked; the
+// first that does not hold ends the demonstration with an error.
 package demo
 
 import (
@@ -23,8 +22,8 @@ const (
 	namespace = "demo"
 	// podTimeout is how long a pod may take to start or to end.
 	podTimeout = 2 * time.Minute
-	// pressureTimeout covers the growth of the hog and the kubelet's interval
-	// between looks; clearTimeout the transition period as well.
+	// pressureTimeout covers the growth of the hog and the kubelet's monitoring period; clearTimeout the transition period
+	// as well.
 	pressureTimeout = 4 * time.Minute
 	clearTimeout    = 4 * time.Minute
 	reportInterval  = 5 * time.Second
@@ -39,12 +38,12 @@ type Demo struct {
 	step    int
 }
 
-// New prepares a run that tells its story to out.
+// New prepares a run that prints to out.
 func New(c *cluster.Cluster, out io.Writer) *Demo {
 	return &Demo{cluster: c, client: c.Client(), out: out, began: time.Now()}
 }
 
-// Run does all steps. What it made is deleted at the end, also after an error.
+// Run executes all steps. What it created is deleted at the end, also after an error.
 func (d *Demo) Run(ctx context.Context) error {
 	if err := d.makeNamespace(ctx); err != nil {
 		return err
@@ -82,20 +81,20 @@ func (d *Demo) makeNamespace(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make namespace: %w", err)
 	}
-	// Pods need the account, which a controller makes.
+	// Pods need the service account, which a controller creates.
 	return kit.Poll(ctx, podTimeout, func(ctx context.Context) error {
 		_, err := d.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 }
 
-// deleteNamespace waits until the namespace is gone, as far as it can.
+// deleteNamespace deletes the namespace and waits until it is gone, if possible.
 func (d *Demo) deleteNamespace(ctx context.Context) {
 	namespaces := d.client.CoreV1().Namespaces()
 	if err := namespaces.Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil {
 		return
 	}
-	// A namespace that stays shows up in the next run's error.
+	// A namespace that is left makes the next run fail.
 	_ = kit.Poll(ctx, podTimeout, func(ctx context.Context) error {
 		_, err := namespaces.Get(ctx, namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -113,7 +112,7 @@ func (d *Demo) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return created, nil
 }
 
-// title begins a step, say adds a line to it.
+// title prints the title of a step, say a line of it.
 func (d *Demo) title(format string, args ...any) {
 	d.step++
 	fmt.Fprintf(d.out, "\n%d. %s\n", d.step, fmt.Sprintf(format, args...))

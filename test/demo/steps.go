@@ -15,7 +15,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// neighbour is a pod that is to survive, as it was before there was pressure.
+// neighbour is a pod that must survive, with its process before the pressure.
 type neighbour struct {
 	pod *v1.Pod
 	pid int
@@ -99,7 +99,7 @@ func (d *Demo) growHog(ctx context.Context) error {
 	return nil
 }
 
-// checkNeighbours compares every neighbour with what it was.
+// checkNeighbours checks that no neighbour was restarted.
 func (d *Demo) checkNeighbours(ctx context.Context, neighbours []neighbour) error {
 	d.title("The neighbours")
 	for _, before := range neighbours {
@@ -135,7 +135,7 @@ func (d *Demo) checkPressure(ctx context.Context) error {
 	return nil
 }
 
-// checkRejection binds a pod past the scheduler, which would obey the taint.
+// checkRejection creates a pod that is bound to the node, since the scheduler would respect the taint.
 func (d *Demo) checkRejection(ctx context.Context) error {
 	d.title("A BestEffort pod that is bound to the node directly")
 	late, err := d.create(ctx, kit.Bound(kit.IdlePod("late")))
@@ -174,7 +174,7 @@ func (d *Demo) checkClearing(ctx context.Context) error {
 	return nil
 }
 
-// reportMemory tells every few seconds how full the node is, until stopped.
+// reportMemory prints every few seconds how much memory is available, until it is stopped.
 func (d *Demo) reportMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

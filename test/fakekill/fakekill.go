@@ -1,4 +1,4 @@
-// Package fakekill stands in for the pod workers in tests of what has pods stopped.
+// Package fakekill replaces the pod workers in tests of parts that stop pods.
 package fakekill
 
 import (

@@ -1,5 +1,5 @@
-// Package kit holds what programs and tests need that talk to a development cluster: pods to start, and ways to wait
-// for what becomes of them.
+// Package kit has what programs and tests need that use a development cluster: pods to start, and functions that wait
+// for their states.
 package kit
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// shell runs a script such that it ends at once when it is told to stop: a shell that is process 1 ignores signals that
-// it does not trap, and one that was told to stop has not succeeded.
+// shell runs a script that exits at once on SIGTERM, with code 143: as process 1 a shell ignores signals that it does
+// not trap, and a container that was stopped must not exit with 0.
 func shell(script string) []string {
 	return []string{"sh", "-c", "trap 'exit 143' TERM INT\n" + script}
 }
 
-// Forever is the end of a script that is to keep its container running.
+// Forever is the end of a script that keeps its container running.
 const Forever = "\nwhile true; do sleep 3600 & wait $!; done"
 
 // Container is a container that runs script in a shell.
@@ -43,14 +43,14 @@ func Pod(name, script string) *v1.Pod {
 	}
 }
 
-// IdlePod is a pod that does nothing and goes on doing it.
+// IdlePod is a pod that does nothing until it is stopped.
 func IdlePod(name string) *v1.Pod {
 	pod := Pod(name, Forever)
 	pod.Spec.RestartPolicy = v1.RestartPolicyAlways
 	return pod
 }
 
-// HogPod is a pod that fills memory as the hog's args say.
+// HogPod is a pod that runs the hog with args.
 func HogPod(name string, args ...string) *v1.Pod {
 	pod := Pod(name, "")
 	main := &pod.Spec.Containers[0]
@@ -58,7 +58,7 @@ func HogPod(name string, args ...string) *v1.Pod {
 	return pod
 }
 
-// Bound binds pod to the node directly, past the scheduler and so past taints that only keep the scheduler away.
+// Bound binds pod to the node, so that the scheduler, and taints that only it respects, do not matter.
 func Bound(pod *v1.Pod) *v1.Pod {
 	pod.Spec.NodeName = cluster.NodeName
 	return pod
@@ -98,7 +98,7 @@ func TokenProjection(audience string) v1.VolumeProjection {
 	}}
 }
 
-// IdlePodThat is a pod that runs script and then goes on doing nothing.
+// IdlePodThat is a pod that runs script and then does nothing until it is stopped.
 func IdlePodThat(name, script string) *v1.Pod {
 	pod := Pod(name, script+Forever)
 	pod.Spec.RestartPolicy = v1.RestartPolicyAlways

@@ -18,15 +18,15 @@ import (
 
 const pollInterval = 250 * time.Millisecond
 
-// hopeless is an error that time will not mend.
+// hopeless is an error that is permanent.
 type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
-// Hopeless marks an error of a check after which waiting on makes no sense.
+// Hopeless marks an error of a check as permanent: waiting longer does not help.
 func Hopeless(err error) error { return hopeless{err} }
 
-// Poll calls check until it returns nil or a Hopeless error, at most for limit. The error holds what check said last.
+// Poll calls check until it returns nil or a Hopeless error, at most for limit. The error has the last error of check.
 func Poll(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
@@ -48,12 +48,12 @@ func Poll(ctx context.Context, limit time.Duration, check func(context.Context) 
 	return nil
 }
 
-// cutOff says whether err only tells that time is up: it says less than the answer before.
+// cutOff returns whether err only reports that the time is up: then the previous error says more.
 func cutOff(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || strings.Contains(err.Error(), "would exceed context deadline")
 }
 
-// WaitPod waits until check returns nil for the pod, and returns the pod as it is then.
+// WaitPod waits until check returns nil for the pod, and returns that pod.
 func WaitPod(
 	ctx context.Context, client kubernetes.Interface, pod *v1.Pod, limit time.Duration, check func(*v1.Pod) error,
 ) (*v1.Pod, error) {
@@ -72,7 +72,7 @@ func WaitPod(
 	return seen, nil
 }
 
-// WaitGone waits until the API server knows the pod no more.
+// WaitGone waits until the API server has no such pod any more.
 func WaitGone(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, limit time.Duration) error {
 	return Poll(ctx, limit, func(ctx context.Context) error {
 		got, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -96,7 +96,7 @@ func Ready(pod *v1.Pod) error {
 	return IfEnded(pod, errors.New("not Ready: "+Describe(pod)))
 }
 
-// InPhase is a check for a pod in that phase. It is hopeless for a pod that ended in another.
+// InPhase is a check for a pod in that phase. The error for a pod that ended in another one is Hopeless.
 func InPhase(phase v1.PodPhase) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		if pod.Status.Phase == phase {
@@ -106,7 +106,7 @@ func InPhase(phase v1.PodPhase) func(*v1.Pod) error {
 	}
 }
 
-// IfEnded makes err hopeless for a pod that ended: its phase is final.
+// IfEnded marks err as Hopeless for a pod whose phase is final.
 func IfEnded(pod *v1.Pod, err error) error {
 	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 		return Hopeless(err)
@@ -114,7 +114,7 @@ func IfEnded(pod *v1.Pod, err error) error {
 	return err
 }
 
-// ConditionStatus is the status of one of the pod's conditions, Unknown if the pod does not have it.
+// ConditionStatus returns the status of one of the pod's conditions, Unknown if the pod does not have it.
 func ConditionStatus(pod *v1.Pod, kind v1.PodConditionType) v1.ConditionStatus {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == kind {
@@ -124,7 +124,7 @@ func ConditionStatus(pod *v1.Pod, kind v1.PodConditionType) v1.ConditionStatus {
 	return v1.ConditionUnknown
 }
 
-// Describe is a pod's status in one line.
+// Describe returns a pod's status in one line.
 func Describe(pod *v1.Pod) string {
 	text := fmt.Sprintf("phase %s, reason %q, message %q", pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
 	for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
@@ -139,12 +139,12 @@ func Describe(pod *v1.Pod) string {
 	return text
 }
 
-// Node reads the only node of the cluster.
+// Node gets the only node of the cluster.
 func Node(ctx context.Context, client kubernetes.Interface) (*v1.Node, error) {
 	return client.CoreV1().Nodes().Get(ctx, cluster.NodeName, metav1.GetOptions{})
 }
 
-// NodeCondition is one of the node's conditions; the zero value if it has no such condition.
+// NodeCondition returns one of the node's conditions; the zero value if it has no such condition.
 func NodeCondition(node *v1.Node, kind v1.NodeConditionType) v1.NodeCondition {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == kind {
@@ -154,7 +154,7 @@ func NodeCondition(node *v1.Node, kind v1.NodeConditionType) v1.NodeCondition {
 	return v1.NodeCondition{}
 }
 
-// HasTaint says whether the node has a taint with that key.
+// HasTaint returns whether the node has a taint with that key.
 func HasTaint(node *v1.Node, key string) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == key {
@@ -164,7 +164,7 @@ func HasTaint(node *v1.Node, key string) bool {
 	return false
 }
 
-// MemoryPressure is a check for the condition and the taint, which come and go together.
+// MemoryPressure is a check that both the condition and the taint exist, or with want false that neither does.
 func MemoryPressure(ctx context.Context, client kubernetes.Interface, want bool) error {
 	return pressure(ctx, client, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure, want)
 }

@@ -26,7 +26,7 @@ func TestPollEndsWhenTheCheckHolds(t *testing.T) {
 	})
 }
 
-func TestPollTellsWhatWasMissing(t *testing.T) {
+func TestPollReturnsTheLastError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := Poll(t.Context(), time.Minute, func(context.Context) error { return errors.New("not ready") })
 		if err == nil || !strings.Contains(err.Error(), "not ready") {

@@ -1,6 +1,5 @@
-// Command conformance runs parts of upstream's suites, unmodified, against the
-// kubelet of this repository, and if asked to against the stock kubelet too,
-// and compares. What was interrupted goes on where it was.
+// Command conformance runs parts of the upstream suites, unmodified, against the kubelet of this repository, with
+// -stock against the stock kubelet too, and compares. An interrupted run is resumed.
 package main
 
 import (
@@ -24,7 +23,7 @@ type options struct {
 	shard   string
 	procs   int
 	kubelet string
-	// stock says whether stock is run: "run", "kept" or "only".
+	// stock is "run", "kept" or "only": whether stock is run.
 	stock      string
 	least      float64
 	anew       bool
@@ -73,7 +72,7 @@ func usage() {
 	flag.PrintDefaults()
 }
 
-// ours is the suite for the kubelet under test.
+// ours returns the suite for the kubelet under test.
 func (o options) ours() (conformance.Suite, error) {
 	root, err := cluster.FindRoot(".")
 	if err != nil {
@@ -98,7 +97,7 @@ func (o options) ours() (conformance.Suite, error) {
 	return suite, nil
 }
 
-// selection is the part that is named, with what the command line changes.
+// selection returns the named part, changed as the command line says.
 func (o options) selection() (conformance.Selection, error) {
 	selection, err := conformance.SelectionByName(o.suite)
 	if err != nil {

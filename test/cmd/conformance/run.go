@@ -60,7 +60,7 @@ func perform(ctx context.Context, suite conformance.Suite) (conformance.Results,
 	return suite.Run(ctx)
 }
 
-// showKept compares what earlier runs gave for specs of the selection.
+// showKept compares the results of earlier runs of the selection.
 func (o options) showKept(stock, ours conformance.Suite) error {
 	stockResults, err := keptStock(stock)
 	if err != nil {
@@ -77,7 +77,7 @@ func (o options) showKept(stock, ours conformance.Suite) error {
 	return o.compare(stockResults.Only(chosen), results.Only(chosen))
 }
 
-// compare prints the table. Too few that pass are an error.
+// compare prints the table. It fails if too few specs pass.
 func (o options) compare(stock, ours conformance.Results) error {
 	comparison := conformance.Compare(stock, ours)
 	comparison.Write(os.Stdout, ours)
@@ -87,8 +87,7 @@ func (o options) compare(stock, ours conformance.Results) error {
 	return nil
 }
 
-// keptStock are the results of earlier runs on this machine, or if there are
-// none those of the repository.
+// keptStock returns the results of earlier runs on this machine, or if there are none those of the repository.
 func keptStock(stock conformance.Suite) (conformance.Results, error) {
 	results, err := stock.Kept()
 	if err == nil && len(results) == 0 {
@@ -97,7 +96,7 @@ func keptStock(stock conformance.Suite) (conformance.Results, error) {
 	return results, err
 }
 
-// keepStock writes what passed with stock into the repository.
+// keepStock writes the specs that passed with stock into the repository.
 func keepStock(stock conformance.Suite) error {
 	results, err := stock.Kept()
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 // dev is one call of the command.
 type dev struct {
 	root string
-	// kubelet is the binary to run instead of the repository's.
+	// kubelet is the path of a kubelet that replaces the repository's.
 	kubelet string
-	// cgroupRoot is where the pods' control group is made, "" for the top.
+	// cgroupRoot is the parent of the pods' cgroup, "" for the root.
 	cgroupRoot string
-	// only is the one cluster to stop, "" for all.
+	// only is the name of the cluster to stop, "" for all.
 	only   string
 	layout cluster.Layout
 }

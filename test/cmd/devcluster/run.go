@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/demo"
 )
 
-// runCluster starts the cluster. If it runs already, only a kubelet that is
-// older than its binary is replaced; pods go on running.
+// runCluster starts the cluster. If it runs already, only the kubelet is restarted, if its binary is newer; pods go on
+// running.
 func (d dev) runCluster(ctx context.Context) error {
 	if err := cluster.CheckMachine(); err != nil {
 		return fmt.Errorf("this machine cannot run a node:\n%w", err)
@@ -32,7 +32,7 @@ func (d dev) runCluster(ctx context.Context) error {
 	return d.explain(c)
 }
 
-// explain says how to use the cluster, and writes a file to source.
+// explain prints how to use the cluster, and writes a file with its environment.
 func (d dev) explain(c *cluster.Cluster) error {
 	config := c.Layout().AdminConfig()
 	env := filepath.Join(d.root, cluster.OutputDir, "env")

@@ -1,7 +1,6 @@
-// Command fakesystemd stands in for systemd-run, systemctl, journalctl and
-// sudo where no systemd runs, as far as the upstream node suite uses them: it
-// starts a kubelet as a unit, and stops, kills and restarts it. It acts by the
-// name it is called by and remembers units in the folder $FAKESYSTEMD_UNITS.
+// Command fakesystemd replaces systemd-run, systemctl, journalctl and sudo on machines without systemd, as far as the
+// upstream node suite uses them: it starts a kubelet as a unit, and stops, kills and restarts it. The name by which it
+// is called selects the program. The directory $FAKESYSTEMD_UNITS has the units.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
-// stopGrace is how long a unit may take to stop by itself.
+// stopGrace is how long a unit may take to stop after SIGTERM.
 const stopGrace = 30 * time.Second
 
 // unit is a service that was started by systemd-run.
@@ -91,8 +90,7 @@ func systemdRun(args []string) error {
 	return u.start()
 }
 
-// systemctl knows list-units, start, stop, kill and restart. Anything else
-// succeeds and does nothing.
+// systemctl implements list-units, start, stop, kill and restart. Anything else succeeds and does nothing.
 func systemctl(args []string) error {
 	if len(args) == 0 {
 		return errors.New("nothing to do")

@@ -1,7 +1,5 @@
-// Command hog fills memory at a given rate, to put a node under memory
-// pressure. It touches --start at once, waits --delay, grows by --rate each
-// second up to --limit, and then stays as it is until it is told to stop. It ends
-// with --code.
+// Command hog fills memory at a given rate, to put a node under memory pressure. It touches --start at once, waits
+// --delay, grows by --rate each second up to --limit, and keeps that until SIGTERM. It exits with --code.
 package main
 
 import (
@@ -68,7 +66,7 @@ func (h *hog) run(stop <-chan os.Signal, rate int) {
 	}
 }
 
-// growTo touches memory up to size bytes. Untouched memory would cost nothing.
+// growTo touches memory up to size bytes. Untouched memory is not charged.
 func (h *hog) growTo(size int) {
 	size = min(size, len(h.memory))
 	for ; h.taken < size; h.taken += os.Getpagesize() {

@@ -1,5 +1,5 @@
-// Command nmeter prints the time of day in UTC with milliseconds, once. It
-// stands in for the applet of that name, which not every busybox has.
+// Command nmeter prints the time of day in UTC with milliseconds, once. It replaces the applet of that name, which some
+// busyboxes lack.
 package main
 
 import (

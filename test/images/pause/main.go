@@ -1,5 +1,4 @@
-// Command pause does nothing until it is told to stop. It keeps the namespaces
-// of a pod in development clusters.
+// Command pause does nothing until SIGTERM. It keeps the namespaces of a pod in development clusters.
 package main
 
 import (
