@@ -10,7 +10,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 )
 
-// The tables are only as good as what fills them: source that has gone must be missed.
+// The tables depend on the functions that fill them: they must find a name that was removed from the source.
 func TestALostPackageIsFound(t *testing.T) {
 	whole := mustLoad(t)
 	for _, make := range []func(context.Context, *tree) (*section, error){
@@ -37,7 +37,7 @@ func TestALostPackageIsFound(t *testing.T) {
 	}
 }
 
-// onlyHolder finds a name that both have, and that only one package of ours has.
+// onlyHolder returns a name that both have, and that only one package of ours has.
 func onlyHolder(s *section) (place, name string) {
 	for _, name := range s.names() {
 		if len(s.stock[name]) > 0 && len(s.ours[name]) == 1 && s.difference(name) == "" {

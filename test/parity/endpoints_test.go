@@ -23,7 +23,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
 )
 
-// gatesOfEndpoints switch on every endpoint there is.
+// gatesOfEndpoints enable every endpoint.
 var gatesOfEndpoints = map[string]bool{
 	"ComponentFlagz": true, "ComponentStatusz": true, "ContainerCheckpoint": true, "NodeLogQuery": true,
 }
@@ -42,7 +42,7 @@ func endpointSection(ctx context.Context, t *tree) (*section, error) {
 	return s, s.compareServices(t)
 }
 
-// port is one HTTP port: what stock serves there, and where our program serves it.
+// port is one HTTP port: what stock serves there, and the address at which our program does.
 type port struct {
 	name    string
 	handler http.Handler
@@ -50,7 +50,7 @@ type port struct {
 	routes  []string
 }
 
-// compareHTTP compares the handlers; change makes our configuration another than stock's.
+// compareHTTP compares the handlers; change is applied to our configuration.
 func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.KubeletConfiguration)) error {
 	config, err := serverConfig()
 	if err != nil {
@@ -88,12 +88,12 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 	return nil
 }
 
-// ownRoutes are what we serve beside stock's, by the port, each with the page that describes it.
+// ownRoutes are the routes that only we serve, by the port, each with the page that describes it.
 var ownRoutes = map[string]map[string]string{
 	"kubelet API": {"GET /debug/pods": "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)"},
 }
 
-// addOwn asks for the routes of our own. Stock must not have them: what both have is compared.
+// addOwn requests our own routes. Stock must not have them.
 func (s *section) addOwn(ctx context.Context, p port) error {
 	stock := httptest.NewServer(p.handler)
 	defer stock.Close()
@@ -129,7 +129,7 @@ func stockPorts(ctx context.Context, config *kubeletconfig.KubeletConfiguration)
 	}
 }
 
-// routes walks the container of stock's handler, which it does not export.
+// routes returns the routes of stock's handler, which does not export its container.
 func routes(s *stockserver.Server) []string {
 	field := reflect.ValueOf(s).Elem().FieldByName("restfulCont")
 	container := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Interface().(interface {
@@ -153,7 +153,7 @@ var variable = regexp.MustCompile(`\{(\w+)(:\*)?\}`)
 func (s *section) comparePort(ctx context.Context, p port) error {
 	stock := httptest.NewServer(p.handler)
 	defer stock.Close()
-	// Nothing is here: if both found it, finding would mean nothing.
+	// Neither serves this path; otherwise the comparison would be meaningless.
 	for _, url := range []string{stock.URL, "http://" + p.address} {
 		if status, found, err := ask(ctx, "GET", url+"/no-such-path"); err != nil || found {
 			return fmt.Errorf("a path that does not exist is answered: %s %w", status, err)
@@ -187,10 +187,10 @@ func (s *section) comparePort(ctx context.Context, p port) error {
 	return nil
 }
 
-// ask returns the status of an answer, and whether anybody was there to give it: a handler that misses an object says
-// so in other words than a multiplexer that misses a handler.
+// ask returns the status of a response, and whether a handler sent it: a handler that does not find an object returns
+// another text than a multiplexer without a handler.
 func ask(ctx context.Context, method, url string) (status string, found bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, url+"?output=1", nil) // an exec must want some stream
+	request, err := http.NewRequestWithContext(ctx, method, url+"?output=1", nil) // an exec needs a stream
 	if err != nil {
 		return "", false, err
 	}
@@ -230,7 +230,7 @@ func serverConfig() (*kubeletconfig.KubeletConfiguration, error) {
 	return config, nil
 }
 
-// waitFor dials until somebody listens.
+// waitFor dials until a connection is accepted.
 func waitFor(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -1,16 +1,16 @@
 package parity
 
-// state is what the document says about a name that is not the same on both sides.
+// state is the state of a name that is not the same on both sides, in the words of the document.
 type state string
 
 const (
-	// another is something that we have under another name or reach in another way.
+	// another is for a name for which we have another one.
 	another state = "same, another way"
-	// missing is something that stock does and we do not.
+	// missing is for what stock has and we do not.
 	missing state = "missing"
-	// needless is something of stock that has no meaning here.
+	// needless is for a name of stock without a meaning here.
 	needless state = "not needed"
-	// extra is something that only we have.
+	// extra is for what only we have.
 	extra state = "ours only"
 )
 
@@ -37,11 +37,12 @@ const (
 	ownCommand  = "the command line is parsed with pflag alone, without cobra; the help text is compared above"
 	ownServers  = "pkg/kubelet/server listens itself, so that servers stop with the agent and a taken port is an error"
 	ownOrdering = "computed by the own package, and compared with stock in its differential tests"
+	ownEventfd  = "one blocking read per eventfd, closed to stop"
 	ownReplaces = "this is what the program replaces"
 )
 
-// exceptions are all known differences. An entry whose difference has gone fails the test, as does a difference without
-// an entry.
+// exceptions are all known differences. The test fails for a difference without an entry, and for an entry without a
+// difference.
 var exceptions = map[key]exception{
 	{flagFields, "WindowsPriorityClass"}: {needless, windows},
 	{flagFields, "WindowsService"}:       {needless, windows},
@@ -50,34 +51,43 @@ var exceptions = map[key]exception{
 		needless, "GA and locked to true since 1.35; the container's user is always reported",
 	},
 
-	{events, "EvictionDryRun"}: {extra, "says what a threshold that is only tried out would have done"},
+	{events, "EvictionDryRun"}: {extra, "what a threshold in dry run would have done"},
 	{events, "EvictionWishIgnored"}: {
-		extra, "says that a pod's annotation about eviction does not count here, and why",
+		extra, "an annotation about eviction is ignored, and why",
 	},
 	{events, "PressureConfigInvalid"}: {
-		extra, "says on the Node that a new NodePressureConfiguration is wrong and the old one goes on",
+		extra, "on the Node: a new NodePressureConfiguration is invalid, and the old one stays in force",
 	},
-	{events, "PressureConfigReloaded"}: {extra, "says on the Node that a new NodePressureConfiguration is in effect"},
+	{events, "PressureConfigReloaded"}: {extra, "on the Node: a new NodePressureConfiguration is in force"},
 	{events, "WaitingForRoom"}: {
-		extra, "says that a pod which would come straight back waits for the end of pressure; stock rejects it again and " +
-			"again",
+		extra, "a pod that would be created again for this node waits for the end of pressure; stock rejects it again " +
+			"and again",
 	},
-	{events, "EvictionMemoryUnwatched"}: {extra, "says on the Node that memory counters could not be read for 30 s; " +
-		"stock has no such counters"},
-	{events, "EvictionRuntimeSilent"}: {extra, "says on the Node that the container runtime has not told for 30 s what pods use, so that nobody is evicted for file systems; stock evicts nobody for anything then, and says nothing"},
-	{events, "EvictionSignalUnknown"}: {extra, "says on the Node that a signal has been blind for 30 s; stock evicts nothing then, and says nothing"},
+	{events, "EvictionMemoryUnwatched"}: {
+		extra, "on the Node: memory counters could not be read for 30 s; stock has no such counters",
+	},
+	{events, "EvictionRuntimeSilent"}: {
+		extra, "on the Node: the container runtime has not returned for 30 s what pods use, so that no pod is evicted for " +
+			"file systems; stock evicts no pod for any signal then, without an event",
+	},
+	{events, "EvictionSignalUnknown"}: {
+		extra, "on the Node: a signal has been unknown for 30 s; stock evicts no pod then, without an event",
+	},
 	{calls, "k8s.io/kubernetes/pkg/kubelet/allocation.NewManager"}: {another, "stock's in-memory manager, whose " +
 		"contents package allocations copies to the same checkpoint, so that no reader waits for the disk"},
-	{calls, "golang.org/x/sys/unix.EpollCreate1"}:                  {another, "one blocking read per eventfd, closed to stop"},
-	{calls, "golang.org/x/sys/unix.EpollCtl"}:                      {another, "one blocking read per eventfd, closed to stop"},
-	{calls, "golang.org/x/sys/unix.EpollWait"}:                     {another, "one blocking read per eventfd, closed to stop"},
-	{calls, "k8s.io/kubernetes/pkg/api/v1/pod.UpdatePodCondition"}: {another, "podkill.Disruption writes the condition, without a clock; the status manager sets the time of the transition"},
+	{calls, "golang.org/x/sys/unix.EpollCreate1"}: {another, ownEventfd},
+	{calls, "golang.org/x/sys/unix.EpollCtl"}:     {another, ownEventfd},
+	{calls, "golang.org/x/sys/unix.EpollWait"}:    {another, ownEventfd},
+	{calls, "k8s.io/kubernetes/pkg/api/v1/pod.UpdatePodCondition"}: {
+		another, "podkill.Disruption writes the condition, without a clock; the status manager sets the time of the " +
+			"transition",
+	},
 
 	{calls, "k8s.io/cloud-provider.DisableWarningForProvider"}: {
-		needless, "any provider but external is refused, there is no deprecation to warn of",
+		needless, "any provider but external is rejected, there is no deprecation to warn of",
 	},
 	{calls, "k8s.io/cloud-provider.ErrorForDisabledProvider"}: {
-		another, "refused when settings are checked, with a message that names the flag",
+		another, "rejected when settings are validated, with a message that names the flag",
 	},
 
 	{calls, "(*github.com/spf13/cobra.Command).OutOrStderr"}:      {another, ownCommand},
@@ -139,7 +149,7 @@ var exceptions = map[key]exception{
 	{calls, "(*k8s.io/kubernetes/pkg/kubelet/lifecycle.PodSyncLoopHandlers).AddPodSyncLoopHandler"}: {
 		another, "the handlers are given to the parts that ask them when those are made",
 	},
-	{calls, "google.golang.org/grpc/status.FromError"}:          {another, "status.Code says the same"},
+	{calls, "google.golang.org/grpc/status.FromError"}:          {another, "status.Code returns the same"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleCrash"}: {another, "HandleCrashWithContext"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleError"}: {another, "the error is returned and logged once"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.Must"}:        {another, "the error is returned"},
@@ -150,10 +160,10 @@ var exceptions = map[key]exception{
 	{calls, "k8s.io/klog/v2.ErrorS"}:     {another, "the logger comes with the context"},
 	{calls, "k8s.io/klog/v2.NewContext"}: {another, "the logger comes with the context"},
 	{calls, "k8s.io/apimachinery/pkg/util/wait.ExponentialBackoff"}: {
-		another, "logind's answer is awaited on the clock that is given",
+		another, "logind's reply is awaited with the clock that is a parameter",
 	},
 	{calls, "k8s.io/kubernetes/pkg/volume/csi.GetCSIMounterPath"}: {
-		another, "the one name is known in pkg/kubelet/housekeeping, which would depend on the whole CSI plugin for it",
+		another, "the name is a constant of pkg/kubelet/housekeeping, which would otherwise depend on the whole CSI plugin",
 	},
 	{calls, "k8s.io/kubernetes/pkg/volume/util.MakeAbsolutePath"}: {another, "paths are made absolute with path/filepath"},
 	{calls, "k8s.io/utils/path.ReadDirNoStat"}:                    {another, "os.ReadDir does not stat either"},

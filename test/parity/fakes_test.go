@@ -27,7 +27,7 @@ import (
 
 var errFake = errors.New("the fake node cannot do this")
 
-// allowAll lets everybody in.
+// allowAll authorizes every request.
 type allowAll struct{ stockserver.AuthInterface }
 
 func (allowAll) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
@@ -51,7 +51,7 @@ type fakeFlags struct{}
 
 func (fakeFlags) GetFlagz() map[string]string { return nil }
 
-// fakeAnalyzer sums up an empty node.
+// fakeAnalyzer returns the summary of an empty node.
 type fakeAnalyzer struct{ serverstats.ResourceAnalyzer }
 
 func (fakeAnalyzer) Get(context.Context, bool) (*statsapi.Summary, error) {
@@ -62,7 +62,7 @@ func (fakeAnalyzer) GetCPUAndMemoryStats(context.Context) (*statsapi.Summary, er
 	return &statsapi.Summary{}, nil
 }
 
-// fakeHost has every pod that it is asked for, and can do nothing with it.
+// fakeHost has every pod that is requested, and no operation on it succeeds.
 type fakeHost struct{ stockserver.HostInterface }
 
 func (fakeHost) GetPodByName(namespace, name string) (*v1.Pod, bool) {

@@ -12,13 +12,13 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 )
 
-// leaf is one setting of the configuration file, and the internal fields on the way to it, innermost first.
+// leaf is one setting of the configuration file, and the internal fields that contain it, innermost first.
 type leaf struct {
 	name string
 	path []string
 }
 
-// leaves walks the type of the configuration file and the internal type beside it.
+// leaves returns the settings of the type of the configuration file and of the internal type.
 func leaves(external, internal reflect.Type, prefix string, path []string) ([]leaf, error) {
 	var all []leaf
 	for i := range external.NumField() {
@@ -53,7 +53,7 @@ func plain(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fieldReads says which packages select which field of the configuration types.
+// fieldReads returns which packages select which field of the configuration types.
 func fieldReads(t *tree) (*section, error) {
 	s := newSection("", "")
 	return s, t.collect(s, func(src *source, into places) error {
@@ -93,7 +93,7 @@ func configSection(_ context.Context, t *tree) (*section, error) {
 	return s, nil
 }
 
-// join notes who reads a field, or, when nobody does, who reads the struct that it is in.
+// join adds the packages that read a field or, if there are none, those that read the struct that contains it.
 func (p places) join(name string, reads places, path []string) {
 	for _, field := range path {
 		for _, place := range reads[field] {

@@ -15,10 +15,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/cmd/kubelet/app"
 )
 
-// flagLine is the beginning of a flag in the help text; what follows belongs to it up to the next.
+// flagLine matches the beginning of a flag in the help text; the lines up to the next one belong to it.
 var flagLine = regexp.MustCompile(`(?m)^ {2,6}(?:-\w, )?--([\w-]+)`)
 
-// helpTexts returns what --help says about each flag: type, meaning, default, deprecation.
+// helpTexts returns the text of --help about each flag: type, meaning, default, deprecation.
 func helpTexts(help string) map[string]string {
 	texts := map[string]string{}
 	_, help, _ = strings.Cut(help, "Flags:\n")
@@ -84,7 +84,7 @@ func flagSection(ctx context.Context, _ *tree) (*section, error) {
 	return s, nil
 }
 
-// flagTargets says which field each flag sets, found by the address that its value holds.
+// flagTargets returns which field each flag sets, found by the address in its value.
 func flagTargets() (map[string]string, error) {
 	flags, config := options.NewKubeletFlags(), new(options.KubeletServer)
 	server, err := options.NewKubeletServer()
@@ -103,7 +103,7 @@ func flagTargets() (map[string]string, error) {
 	return targets, nil
 }
 
-// addresses notes where each field lies. A struct and its first field have the same address: the field is noted.
+// addresses returns the address of each field. A struct and its first field have the same address: the field counts.
 func addresses(v reflect.Value, name string, fields map[uintptr]string) {
 	fields[v.Addr().Pointer()] = name
 	if (v.Kind() == reflect.Pointer || v.Kind() == reflect.Map) && !v.IsNil() {

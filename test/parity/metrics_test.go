@@ -11,7 +11,7 @@ import (
 
 const metricsModule = "k8s.io/component-base/metrics"
 
-// metricsPackage says whether a package holds metrics.
+// metricsPackage returns whether a package has metrics.
 func metricsPackage(path string) bool {
 	return strings.HasPrefix(path, stockModule) && (lastPart(path) == "metrics" || strings.Contains(path, "/metrics/"))
 }
@@ -53,7 +53,7 @@ func metricSection(_ context.Context, t *tree) (*section, error) {
 	return s, nil
 }
 
-// markOwn notes the metrics that carry our name and are described. One that is not stays a difference.
+// markOwn marks the metrics with our prefix that are documented. One that is not documented is a difference.
 func (s *section) markOwn(described string) {
 	for name := range s.ours {
 		if strings.HasPrefix(name, "plimsoll_") && strings.Contains(described, "| `"+name+"` |") {
@@ -62,10 +62,10 @@ func (s *section) markOwn(described string) {
 	}
 }
 
-// ownMetrics describes what stands beside stock's.
+// ownMetrics is the document of our own metrics.
 const ownMetrics = root + "/docs/metrics.md"
 
-// metricName is the scraped name of a metric variable, or the name of a function with its package.
+// metricName returns the scraped name of a metric variable, or the name of a function with its package.
 func (t *tree) metricName(obj types.Object) (string, error) {
 	switch obj.(type) {
 	case *types.Func:
@@ -99,10 +99,10 @@ func (t *tree) metricName(obj types.Object) (string, error) {
 	return name, nil
 }
 
-// describes is the function that names a metric of a collector.
+// describes is the function that declares a metric of a collector.
 const describes = metricsModule + ".NewDesc"
 
-// definedMetric is the scraped name of the metric that a literal of options or a description is about.
+// definedMetric returns the scraped name of the metric of a literal of options or a description.
 func (s *source) definedMetric(n ast.Node) string {
 	if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 {
 		if selector, ok := call.Fun.(*ast.SelectorExpr); ok {

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write docs/parity.md")
 
 const document = root + "/docs/parity.md"
 
-// build makes all sections, in the order of the document. The endpoints come last, because they need feature gates that
-// are off.
+// build returns all sections, in the order of the document. The endpoints come last, because they need feature gates
+// that are disabled.
 var build = sync.OnceValues(func() ([]*section, error) {
 	t, err := load()
 	if err != nil {
@@ -42,10 +42,10 @@ var build = sync.OnceValues(func() ([]*section, error) {
 	return sections, nil
 })
 
-// word is what may be a setting in the text of a warning.
+// word matches what may be a setting in the text of a warning.
 var word = regexp.MustCompile(`[\w.-]+`)
 
-// markUnsupported makes a difference of every setting of which the program says at start that it does not act upon it.
+// markUnsupported adds a difference for every setting of which the program warns at its start that it is not supported.
 func (s *section) markUnsupported() {
 	if s.title != flagNames && s.title != configNames && s.title != gates {
 		return
@@ -90,7 +90,7 @@ func TestEveryExceptionHasAReason(t *testing.T) {
 	}
 }
 
-// A check that cannot fail is worth nothing: without its entry, each difference is found.
+// Every exception is needed: without its entry, each difference is found.
 func TestARemovedExceptionIsFound(t *testing.T) {
 	sections := mustBuild(t)
 	for k := range exceptions {
@@ -105,8 +105,8 @@ func TestARemovedExceptionIsFound(t *testing.T) {
 	}
 }
 
-// The same for what both programs have: when ours loses a name, or gets one that stock does not have, it is found.
-// Every section is tried, and every one must have names to try.
+// A name that ours loses, or that stock does not have, is found. Every section is tried, and every one must have names
+// to try.
 func TestALostNameIsFound(t *testing.T) {
 	for _, s := range mustBuild(t) {
 		tried := 0
@@ -124,7 +124,7 @@ func TestALostNameIsFound(t *testing.T) {
 				t.Errorf("%s: %s can be lost unnoticed", s.title, name)
 			}
 		}
-		// Two sections list only what differs.
+		// Two sections list only differences.
 		if listsDifferences := s.title == packages || s.title == calls; tried == 0 && !listsDifferences {
 			t.Errorf("%s: nothing that both programs have", s.title)
 		}
@@ -139,8 +139,7 @@ func TestALostNameIsFound(t *testing.T) {
 	}
 }
 
-// A setting that our program acts upon must not be announced as unsupported: a gate that our packages ask for is acted
-// upon.
+// A setting that our program supports must not be reported as unsupported: a gate that our packages check is supported.
 func TestUnsupportedSettingsAreUnsupported(t *testing.T) {
 	for _, s := range mustBuild(t) {
 		if s.title != gates {

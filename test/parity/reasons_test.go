@@ -11,7 +11,7 @@ import (
 
 const lifecyclePackage = stockModule + "pkg/kubelet/lifecycle"
 
-// reasonArgument says which argument of a recorder's method is the reason.
+// reasonArgument is the index of the argument of a recorder's method that is the reason.
 var reasonArgument = map[string]int{"Event": 2, "Eventf": 2, "AnnotatedEventf": 3}
 
 func eventSection(_ context.Context, t *tree) (*section, error) {
@@ -41,7 +41,7 @@ func eventSection(_ context.Context, t *tree) (*section, error) {
 	return s, t.addTexts(s, "k8s.io/api/core/v1")
 }
 
-// eventReason is the reason of a call of an event recorder, when it is a constant.
+// eventReason returns the reason of a call of an event recorder, if it is a constant.
 func (s *source) eventReason(n ast.Node) (string, bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -76,7 +76,7 @@ func admissionSection(_ context.Context, t *tree) (*section, error) {
 	return s, t.addTexts(s, lifecyclePackage)
 }
 
-// admissionReasons are the constants in a set of reasons, in the result of an admit handler and in the label of the
+// admissionReasons returns the constants in a set of reasons, in the result of an admit handler and in the label of the
 // rejections metric.
 func (s *source) admissionReasons(n ast.Node) []string {
 	switch n := n.(type) {
@@ -125,8 +125,8 @@ func (s *source) mentions(e ast.Expr, name string) bool {
 	return found
 }
 
-// addTexts counts a reason as ours when it is a constant string in one of our packages that imports the given one. Ours
-// pass reasons through helpers, so that a call alone does not show them.
+// addTexts adds a reason as ours if it is a constant string in one of our packages that imports the given one. Our
+// packages pass reasons through helpers, so that a call alone does not show them.
 func (t *tree) addTexts(s *section, imports string) error {
 	ours, err := t.ours()
 	if err != nil {

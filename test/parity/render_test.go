@@ -22,7 +22,7 @@ const introduction = "# Parity with the stock kubelet\n\n" +
 	"does " +
 	"not have it. **missing**: not there yet.\n"
 
-// render writes the document.
+// render returns the document.
 func render(version string, sections []*section, table map[key]exception) string {
 	var b strings.Builder
 	var names []string
@@ -39,7 +39,7 @@ func render(version string, sections []*section, table map[key]exception) string
 	return b.String()
 }
 
-// wrapped breaks lines at 120 columns.
+// wrapped wraps lines at 120 columns.
 func wrapped(text string) string {
 	var lines []string
 	for paragraph := range strings.SplitSeq(text, "\n") {
@@ -75,7 +75,7 @@ func summary(b *strings.Builder, sections []*section, table map[key]exception) {
 	}
 }
 
-// lacks is what users want to know first.
+// lacks returns the summary of what is missing, which comes first.
 func lacks(b *strings.Builder, sections []*section, table map[key]exception) {
 	b.WriteString("\n## What is missing\n\nSettings that are accepted and not acted upon yet; each is said in a " +
 		"warning line at start:\n\n")
@@ -95,7 +95,7 @@ func lacks(b *strings.Builder, sections []*section, table map[key]exception) {
 	}
 }
 
-// missingNames are the names of what is missing by the reason why, and the reasons in the order in which they come.
+// missingNames returns the names that are missing by the reason, and the reasons in their order.
 func missingNames(sections []*section, table map[key]exception) (reasons []string, names places) {
 	names = places{}
 	for _, s := range sections {
@@ -127,7 +127,7 @@ func (s *section) render(b *strings.Builder, table map[key]exception) {
 	}
 }
 
-// list keeps a cell short.
+// list shortens the text of a cell.
 func list(where []string) string {
 	const most = 3
 	if len(where) > most {

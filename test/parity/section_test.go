@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// places says for each name where it is used.
+// places are the packages that use a name, by the name.
 type places map[string][]string
 
 func (p places) add(name, place string) {
@@ -18,14 +18,14 @@ func (p places) add(name, place string) {
 // section is one table of the document: names that stock has, and names that we have.
 type section struct {
 	title, about string
-	// stock, ours and library say where a name is used: in the replaced packages, in our packages, and in packages of
-	// stock that our program links.
+	// stock, ours and library are the uses of a name: in the replaced packages, in our packages, and in packages of stock
+	// that our program links.
 	stock, ours, library places
-	// details is one more column, of things that are worth knowing.
+	// details are the texts of one more column.
 	details map[string]string
-	// differs says what is different about a name that both have.
+	// differs describes the difference of a name that both have.
 	differs map[string]string
-	// own says what a name is that is meant to be ours alone and is described elsewhere; it needs no exception.
+	// own describes a name that only we have and that is documented elsewhere; it needs no exception.
 	own map[string]string
 }
 
@@ -51,7 +51,7 @@ type difference struct{ section, name, what string }
 
 func (d difference) String() string { return fmt.Sprintf("%s: %s: %s", d.section, d.name, d.what) }
 
-// differences are the names that need an entry in the table of exceptions.
+// differences returns the names that need an exception.
 func (s *section) differences() []difference {
 	var found []difference
 	for _, name := range s.names() {
@@ -75,7 +75,7 @@ func (s *section) difference(name string) string {
 	return ""
 }
 
-// state is what the document says about a name.
+// state returns the state of a name in the words of the document.
 func (s *section) state(name string, table map[key]exception) (state, why string) {
 	if s.difference(name) != "" {
 		e, explained := table[key{s.title, name}]
@@ -93,7 +93,7 @@ func (s *section) state(name string, table map[key]exception) (state, why string
 	return "stock library", ""
 }
 
-// unexplained are the differences without an exception.
+// unexplained returns the differences without an exception.
 func unexplained(sections []*section, table map[key]exception) []difference {
 	var missing []difference
 	for _, s := range sections {
@@ -106,7 +106,7 @@ func unexplained(sections []*section, table map[key]exception) []difference {
 	return missing
 }
 
-// unneeded are the exceptions to which there is no difference.
+// unneeded returns the exceptions without a difference.
 func unneeded(sections []*section, table map[key]exception) []key {
 	left := maps.Clone(table)
 	for _, s := range sections {

@@ -84,8 +84,8 @@ func callSection(_ context.Context, t *tree) (*section, error) {
 	return s, nil
 }
 
-// namesIn are all names that packages mention. Ours declare small interfaces of what they use, so that a method is
-// known by its bare name only; a function is known in full, too.
+// namesIn returns all names that packages mention. Our packages declare small interfaces of what they use, so that a
+// method has only its bare name; a function also has its full name.
 func namesIn(sources []*source) map[string]bool {
 	spoken := map[string]bool{}
 	for _, src := range sources {

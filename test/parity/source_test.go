@@ -26,7 +26,7 @@ const (
 	stockMain   = stockModule + "cmd/kubelet"
 )
 
-// replaced are the stock packages that this program does not link. What they use is what ours must use, too.
+// replaced are the stock packages that this program does not link. What they use must be used by ours as well.
 var replaced = []string{
 	stockMain,
 	stockModule + "cmd/kubelet/app",
@@ -36,13 +36,13 @@ var replaced = []string{
 	stockModule + "pkg/kubelet/preemption",
 }
 
-// listed is what the go command knows about a package.
+// listed is the output of the go command about a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles, Imports        []string
 }
 
-// source is a package with the meaning of every name in it.
+// source is a package with type information.
 type source struct {
 	listed
 	files []*ast.File
@@ -50,17 +50,17 @@ type source struct {
 	info  *types.Info
 }
 
-// tree is all source that is compared. The packages are those of the build for Linux, without tests.
+// tree is all source that is compared: the packages of the build for Linux, without tests.
 type tree struct {
 	set      *token.FileSet
 	packages map[string]listed
 	importer types.ImporterFrom
 	checked  map[string]*source
-	// linkedByOurs are all packages that end up in our program, linkedByStock those in the stock kubelet.
+	// linkedByOurs are all packages of our program, linkedByStock those of the stock kubelet.
 	linkedByOurs, linkedByStock map[string]bool
 }
 
-// load reads the tree once for all tests. The go command compiles what is not in its cache yet.
+// load loads the tree once for all tests. The go command compiles what is not in its cache.
 var load = sync.OnceValues(func() (*tree, error) {
 	t := &tree{set: token.NewFileSet(), packages: map[string]listed{}, checked: map[string]*source{}}
 	var err error
@@ -141,15 +141,15 @@ func (t *tree) check(path string) (*source, error) {
 	return s, nil
 }
 
-// stock are the replaced packages, in order.
+// stock returns the replaced packages, in order.
 func (t *tree) stock() ([]*source, error) { return t.checkAll(replaced) }
 
-// ours are all packages of our program that we wrote.
+// ours returns all packages of our program that we wrote.
 func (t *tree) ours() ([]*source, error) {
 	return t.checkAll(pick(t.linkedByOurs, func(path string) bool { return strings.HasPrefix(path, ourModule) }))
 }
 
-// library are the stock kubelet's packages that our program links and that import another package.
+// library returns the stock kubelet's packages that our program links and that import another package.
 func (t *tree) library(imports ...string) ([]*source, error) {
 	return t.checkAll(pick(t.linkedByOurs, func(path string) bool {
 		if !strings.HasPrefix(path, stockModule+"pkg/kubelet/") || slices.Contains(replaced, path) {
@@ -182,7 +182,7 @@ func pick(set map[string]bool, want func(string) bool) []string {
 	return paths
 }
 
-// short is how the document names a package.
+// short returns the name of a package in the document.
 func (s *source) short() string {
 	return strings.TrimPrefix(strings.TrimPrefix(s.ImportPath, ourModule), stockModule)
 }

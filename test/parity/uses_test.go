@@ -38,7 +38,7 @@ func (s *source) fields(visit func(owner *types.TypeName, field string)) {
 		if selection == nil || selection.Kind() != types.FieldVal {
 			return
 		}
-		// Every step of the way counts: the last field may belong to an embedded struct.
+		// Every selection on the path counts: the last field may belong to an embedded struct.
 		at := selection.Recv()
 		for _, i := range selection.Index() {
 			if pointer, ok := at.Underlying().(*types.Pointer); ok {
@@ -56,7 +56,7 @@ func (s *source) fields(visit func(owner *types.TypeName, field string)) {
 	})
 }
 
-// text is the value of an expression that is a constant string.
+// text returns the value of an expression that is a constant string.
 func (s *source) text(e ast.Expr) (string, bool) {
 	value := s.info.Types[e].Value
 	if value == nil || value.Kind() != constant.String {
