@@ -1,5 +1,5 @@
-// Package defects holds docs/defects.md, the list of stock's defects, against the tests it names and against the stock
-// source.
+// Package defects compares docs/defects.md, the list of stock's defects, with the tests that it names and with the
+// stock source.
 package defects
 
 import (
@@ -60,7 +60,7 @@ func rows(t *testing.T) map[int]row {
 	return out
 }
 
-// function is a test function; stock is true when it names something of stock's.
+// function is a test function; stock is true if it uses something of stock's.
 type function struct{ stock bool }
 
 // functions returns the test functions below a folder, as package.Test; packages are named by their path below root's
@@ -151,7 +151,7 @@ func TestNamedTestsExist(t *testing.T) {
 
 var named = regexp.MustCompile(`\.TestD(\d+)\D`)
 
-// TestTestsOfRowsAreNamed: who names a test after a row writes it into the table.
+// TestTestsOfRowsAreNamed checks that a test that is named after a row is in the table.
 func TestTestsOfRowsAreNamed(t *testing.T) {
 	all := rows(t)
 	found := 0

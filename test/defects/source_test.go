@@ -40,7 +40,7 @@ func stockSource(t *testing.T, file, name string) string {
 	return ""
 }
 
-// inOrder fails unless all parts are in the text, one after the other.
+// inOrder fails unless the text contains all parts, one after the other.
 func inOrder(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -52,33 +52,33 @@ func inOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// TestD4InStockSource: the context that the pod worker cancels for a shorter grace period is dropped before anything is
-// stopped.
+// TestD4InStockSource: stock discards the context that the pod worker cancels for a shorter grace period before
+// anything is stopped.
 func TestD4InStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatingPod"), "ctx = klog.NewContext(context.TODO(), logger)",
 		"killPod(ctx")
 }
 
-// TestD15InStockSource: the handler of notifications and the loop both run a round.
+// TestD15InStockSource: in stock the handler of notifications and the loop both run a round.
 func TestD15InStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "eviction/eviction_manager.go", "Start"), "thresholdHandler :=", "m.synchronize(",
 		"go notifier.Start(", "go func()", "m.synchronize(")
 }
 
-// TestD34InStockSource: on cgroup v2 there is a notifier that does nothing.
+// TestD34InStockSource: on cgroup v2 stock has a notifier that does nothing.
 func TestD34InStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "eviction/threshold_notifier_linux.go", "NewCgroupNotifier"), "IsCgroup2UnifiedMode()",
 		"return &disabledThresholdNotifier{}, nil")
 }
 
-// TestD38InStockSource: resources are allocated before the handler that can make room is asked.
+// TestD38InStockSource: stock allocates resources before it calls the handler that can preempt.
 func TestD38InStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "kubelet.go", "NewMainKubelet"), "GetAllocateResourcesPodAdmitHandler()",
 		"NewCriticalPodAdmissionHandler(", "NewPredicateAdmitHandler(")
 }
 
-// TestD47InStockSource: readers of the allocations take the lock that is held while the checkpoint is written, and pod
-// workers read under their own lock.
+// TestD47InStockSource: in stock readers of the allocations take the lock that is held while the checkpoint is written,
+// and pod workers read under their own lock.
 func TestD47InStockSource(t *testing.T) {
 	const file = "allocation/state/state_checkpoint.go"
 	inOrder(t, stockSource(t, file, "SetPodResourceInfo"), "sc.mux.Lock()", "defer sc.mux.Unlock()", "sc.storeState(")
@@ -88,8 +88,8 @@ func TestD47InStockSource(t *testing.T) {
 		"p.allocationManager.UpdatePodFromAllocation(")
 }
 
-// TestRemovedStaticPodInStockSource: nothing is stopped before all sources have reported, so that a static pod that was
-// moved away runs on, and its successor waits for its end.
+// TestRemovedStaticPodInStockSource: stock stops nothing before all sources have reported, so that a static pod whose
+// manifest was removed goes on running, and its successor waits for its end.
 func TestRemovedStaticPodInStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "kubelet.go", "deletePod"), "!kl.sourcesReady.AllReady()", "return fmt.Errorf",
 		"kl.podWorkers.UpdatePod")
@@ -107,7 +107,7 @@ func TestRejectedStaticPodInStockSource(t *testing.T) {
 		"activePods := kl.filterOutInactivePods(allPods)", "range activePods", "kl.podWorkers.UpdatePod(")
 }
 
-// TestUnmountInStockSource: no volume is unmounted before all sources have reported, and a pod is finished only when
+// TestUnmountInStockSource: stock unmounts no volume before all sources have reported, and a pod is finished only when
 // its volumes are unmounted.
 func TestUnmountInStockSource(t *testing.T) {
 	populator := filepath.Join("volumemanager", "populator", "desired_state_of_world_populator.go")

@@ -1,5 +1,5 @@
-// Package upstreammap holds docs/upstream-map.md against the pinned stock source, so that an upgrade shows what to look
-// at.
+// Package upstreammap compares docs/upstream-map.md with the pinned stock source, so that an upgrade shows which
+// functions have changed.
 package upstreammap
 
 import (
@@ -26,10 +26,10 @@ const (
 	sumFile = root + "/docs/upstream-map.sum"
 )
 
-// folders whose every Go file for Linux must be in the map.
+// folders are the directories of which every Go file for Linux must be in the map.
 var folders = []string{"pkg/kubelet", "pkg/kubelet/eviction", "pkg/kubelet/preemption", "cmd/kubelet/app"}
 
-// notForLinux are the endings of files that this program has no use for.
+// notForLinux are the suffixes of files of other platforms.
 var notForLinux = []string{
 	"_test.go", "_windows.go", "_others.go", "_other.go", "_unsupported.go", "doc.go", "types.go",
 }
