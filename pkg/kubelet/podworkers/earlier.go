@@ -2,7 +2,11 @@ package podworkers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
@@ -14,6 +18,55 @@ import (
 type EarlierStaticPods interface {
 	// RunningStaticPods returns the static pods of that full name that run. It asks the runtime itself.
 	RunningStaticPods(ctx context.Context, fullName string) ([]*kubecontainer.Pod, error)
+}
+
+// Sandboxes are those of the container runtime.
+type Sandboxes interface {
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+}
+
+// RuntimePods reads one pod from the container runtime. The error is kubecontainer.ErrPodNotFound if it has none.
+type RuntimePods interface {
+	GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error)
+}
+
+// NewEarlierStaticPods finds static pods by the annotations of their sandboxes, which name the source of a pod.
+func NewEarlierStaticPods(sandboxes Sandboxes, pods RuntimePods) EarlierStaticPods {
+	return earlierStaticPods{sandboxes: sandboxes, pods: pods}
+}
+
+type earlierStaticPods struct {
+	sandboxes Sandboxes
+	pods      RuntimePods
+}
+
+func (e earlierStaticPods) RunningStaticPods(ctx context.Context, fullName string) ([]*kubecontainer.Pod, error) {
+	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	list, err := e.sandboxes.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{State: ready})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	var found []*kubecontainer.Pod
+	for _, sandbox := range list {
+		meta := sandbox.GetMetadata()
+		if kubecontainer.BuildPodFullName(meta.GetName(), meta.GetNamespace()) != fullName || !fromFileOrURL(sandbox) {
+			continue
+		}
+		pod, err := e.pods.GetPod(ctx, types.UID(meta.GetUid()))
+		if errors.Is(err, kubecontainer.ErrPodNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read pod %s from the runtime: %w", meta.GetUid(), err)
+		}
+		found = append(found, pod)
+	}
+	return found, nil
+}
+
+func fromFileOrURL(sandbox *runtimeapi.PodSandbox) bool {
+	source := sandbox.GetAnnotations()[kubetypes.ConfigSourceAnnotationKey]
+	return source == kubetypes.FileSource || source == kubetypes.HTTPSource
 }
 
 // nameUsed is true when the runtime runs an earlier static pod of the same full name, which was replaced while no agent was there to see
