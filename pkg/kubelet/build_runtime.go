@@ -24,7 +24,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/containerspec"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reclaim"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
 const (
@@ -62,7 +64,10 @@ type runtimeParts struct {
 
 func (b *build) makeRuntime(ctx context.Context) (err error) {
 	r := &b.runtime
-	b.Runtime = reportAnswers(b.Runtime)
+	b.Runtime = RuntimeServices{
+		Runtime: runtimestate.ReportRuntimeAnswers(b.Runtime.Runtime, eviction.RuntimeAnswered),
+		Images:  runtimestate.ReportImageAnswers(b.Runtime.Images, eviction.RuntimeAnswered),
+	}
 	r.dns = b.dnsConfigurer(ctx)
 	if mounter := b.Flags.ExperimentalMounterPath; mounter != "" {
 		// A mounter in a chroot resolves the names of services by the cluster's DNS.

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -31,6 +32,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 )
 
 // reportedVersion is set in a binary at link time.
@@ -210,5 +213,24 @@ func TestSwitchedOffComponents(t *testing.T) {
 	}
 	if down := assembled(t, nil, nil).pressure.shutdown; down.ShutdownStatus() != nil {
 		t.Error("shutting down without a period for it")
+	}
+}
+
+// Stats, garbage collection and the runtime manager use the services that report answers.
+func TestRuntimeReportsAnswersToEviction(t *testing.T) {
+	b, err := assemble(t.Context(), dependenciesFor(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, request := range map[string]func(context.Context) error{
+		"images": func(ctx context.Context) error { _, err := b.runtime.manager.ListImages(ctx); return err },
+		"pods":   func(ctx context.Context) error { _, err := b.runtime.manager.GetPods(ctx, true); return err },
+		"disks":  func(ctx context.Context) error { _, _, err := b.stats.provider.ImageFsStats(ctx); return err },
+	} {
+		answers := 0
+		err := request(eviction.WithAnswers(t.Context(), func() { answers++ }))
+		if answers == 0 {
+			t.Errorf("%s: no answer was reported; %v", what, err)
+		}
 	}
 }

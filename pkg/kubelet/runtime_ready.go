@@ -3,18 +3,14 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 	pluginwatcherapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
 	"k8s.io/kubernetes/pkg/volume/csi"
-)
 
-// listRunningPeriod is how often the runtime is asked for its pods at the start until it answers.
-const listRunningPeriod = time.Second
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
+)
 
 // prepareRuntime makes the context of what needs the runtime, and the group of what stops pods among that. They end
 // with ctx, or with the error for which something could not be started; the group ends earlier, before the pod workers
@@ -73,25 +69,14 @@ func (b *build) startRuntimeDependents(ctx context.Context) error {
 	return nil
 }
 
-// listRunning passes on what runs since before the agent was started: such pods are readmitted, they are stopped by all means if they are to be
-// stopped, and a termination does not go on whose pod another kubelet has started again.
+// listRunning reports the pods that run since before the agent was started: they are admitted again, and stopped if
+// nothing else is known of them; a termination of an earlier run does not go on if another kubelet has started its pod
+// again.
 func (b *build) listRunning(ctx context.Context) {
 	list := func(ctx context.Context) ([]*kubecontainer.Pod, error) { return b.runtime.manager.GetPods(ctx, false) }
-	if running, listed := untilListed(ctx, list); listed {
+	if running, err := runtimestate.AwaitPods(ctx, list); err == nil {
 		b.workers.workers.ForgetOvertaken(running)
 		b.workers.workers.SetRunning(running)
 		b.pressure.readmission.SetRunning(running)
 	}
-}
-
-// untilListed asks the runtime for its pods until it answers; false if ctx ends before. Meanwhile the sync loop admits no pod.
-func untilListed(ctx context.Context, list func(context.Context) ([]*kubecontainer.Pod, error)) (pods []*kubecontainer.Pod, listed bool) {
-	err := wait.PollUntilContextCancel(ctx, listRunningPeriod, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if pods, err = list(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to list the pods that run since before the agent was started, trying again")
-		}
-		return err == nil, nil
-	})
-	return pods, err == nil
 }

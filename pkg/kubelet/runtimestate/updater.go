@@ -39,6 +39,24 @@ type Updater struct {
 	wasReady    bool
 }
 
+// listPeriod is the time between two attempts of AwaitPods.
+const listPeriod = time.Second
+
+// AwaitPods lists the pods of the runtime at the start of the agent, again after a second as long as the runtime does
+// not answer. The error is that of ctx.
+func AwaitPods(
+	ctx context.Context, list func(context.Context) ([]*kubecontainer.Pod, error),
+) (pods []*kubecontainer.Pod, err error) {
+	err = wait.PollUntilContextCancel(ctx, listPeriod, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if pods, err = list(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list the pods that run since before the start of the agent, trying again")
+		}
+		return err == nil, nil
+	})
+	return pods, err
+}
+
 // NewUpdater returns an updater. It starts nothing.
 func NewUpdater(cfg UpdaterConfig) *Updater { return &Updater{cfg: cfg} }
 

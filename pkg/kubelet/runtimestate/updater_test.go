@@ -102,3 +102,24 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+func TestAwaitPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		late := func(context.Context) ([]*kubecontainer.Pod, error) {
+			if asked++; asked < 4 {
+				return nil, errors.New("not yet")
+			}
+			return []*kubecontainer.Pod{{ID: "a"}}, nil
+		}
+		if pods, err := runtimestate.AwaitPods(t.Context(), late); err != nil || len(pods) != 1 || pods[0].ID != "a" {
+			t.Errorf("listed %v: %v", pods, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		never := func(context.Context) ([]*kubecontainer.Pod, error) { return nil, errors.New("never") }
+		if pods, err := runtimestate.AwaitPods(ctx, never); err == nil || ctx.Err() == nil {
+			t.Errorf("listed %v without an answer: %v", pods, err)
+		}
+	})
+}

@@ -1,4 +1,4 @@
-package kubelet
+package runtimestate_test
 
 import (
 	"context"
@@ -8,14 +8,16 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	internalapi "k8s.io/cri-api/pkg/apis"
 	critest "k8s.io/cri-api/pkg/apis/testing"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
-// requestsOfCollections are those of which statistics are made.
-func requestsOfCollections(s RuntimeServices) map[string]func(context.Context) error {
-	cri, images := s.Runtime, s.Images
+// requests are those with which stats are collected.
+func requests(
+	cri internalapi.RuntimeService, images internalapi.ImageManagerService,
+) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"ListContainers": func(ctx context.Context) error { _, err := cri.ListContainers(ctx, nil); return err },
 		"ContainerStatus": func(ctx context.Context) error {
@@ -36,11 +38,14 @@ func requestsOfCollections(s RuntimeServices) map[string]func(context.Context) e
 	}
 }
 
-// TestRequestsOfCollectionsReportAnswers: an error is an answer unless the request was given up or the runtime was
-// not reached.
-func TestRequestsOfCollectionsReportAnswers(t *testing.T) {
+// An error is an answer unless the request was given up or did not reach the runtime.
+func TestReportAnswers(t *testing.T) {
 	runtime, images := critest.NewFakeRuntimeService(), critest.NewFakeImageService()
-	for name, request := range requestsOfCollections(reportAnswers(RuntimeServices{Runtime: runtime, Images: images})) {
+	type key struct{}
+	count := func(ctx context.Context) { *ctx.Value(key{}).(*int)++ }
+	reporting := requests(
+		runtimestate.ReportRuntimeAnswers(runtime, count), runtimestate.ReportImageAnswers(images, count))
+	for name, request := range reporting {
 		for failure, want := range map[error]int{
 			errors.New("something"):                      1,
 			status.Error(codes.NotFound, "gone"):         1,
@@ -53,31 +58,12 @@ func TestRequestsOfCollectionsReportAnswers(t *testing.T) {
 			runtime.InjectError(name, failure)
 			images.InjectError(name, failure)
 			answers := 0
-			if err := request(eviction.WithAnswers(t.Context(), func() { answers++ })); !errors.Is(err, failure) {
+			if err := request(context.WithValue(t.Context(), key{}, &answers)); !errors.Is(err, failure) {
 				t.Errorf("%s: error %v, want %v", name, err, failure)
 			}
 			if answers != want {
 				t.Errorf("%s with error %v: %d answers, want %d", name, failure, answers, want)
 			}
-		}
-	}
-}
-
-// TestTheAgentsRuntimeReportsAnswers: what statistics and reclaim ask is asked of the services that report.
-func TestTheAgentsRuntimeReportsAnswers(t *testing.T) {
-	b, err := assemble(t.Context(), dependenciesFor(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, request := range map[string]func(context.Context) error{
-		"images": func(ctx context.Context) error { _, err := b.runtime.manager.ListImages(ctx); return err },
-		"pods":   func(ctx context.Context) error { _, err := b.runtime.manager.GetPods(ctx, true); return err },
-		"disks":  func(ctx context.Context) error { _, _, err := b.stats.provider.ImageFsStats(ctx); return err },
-	} {
-		answers := 0
-		err := request(eviction.WithAnswers(t.Context(), func() { answers++ }))
-		if answers == 0 {
-			t.Errorf("%s: no answer was reported; %v", what, err)
 		}
 	}
 }
