@@ -13,7 +13,6 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	oteltrace "go.opentelemetry.io/otel/trace/noop"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -165,40 +164,6 @@ func TestGatedParts(t *testing.T) {
 			if got := tc.present(assembled(t, busyAPI(t), nil)); got != on {
 				t.Errorf("%s=%v: there %v", tc.gate, on, got)
 			}
-		}
-	}
-}
-
-// The pauses of a crash loop follow gates and configuration as stock's do (KEP-4603).
-func TestCrashLoopSettings(t *testing.T) {
-	tests := []struct {
-		reduced, configurable bool
-		configured            time.Duration
-		first, most           time.Duration
-	}{
-		{false, false, time.Second, 10 * time.Second, 300 * time.Second},
-		{true, false, 0, time.Second, 60 * time.Second},
-		{false, true, 40 * time.Second, 10 * time.Second, 40 * time.Second},
-		{false, true, 3 * time.Second, 3 * time.Second, 3 * time.Second},
-		{true, true, 90 * time.Second, time.Second, 90 * time.Second},
-	}
-	for _, tc := range tests {
-		set(t, features.ReduceDefaultCrashLoopBackOffDecay, tc.reduced)
-		set(t, features.KubeletCrashLoopBackOffMax, tc.configurable)
-		b := &build{Dependencies: Dependencies{Config: &kubeletconfig.KubeletConfiguration{}}}
-		if tc.configured > 0 {
-			b.Config.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: tc.configured}
-		}
-		backOff, now := b.crashLoopBackOff(), time.Unix(1_000_000, 0)
-		backOff.Next("pod", now)
-		if got := backOff.Get("pod"); got != tc.first {
-			t.Errorf("%+v: first pause %v", tc, got)
-		}
-		for i := range 20 {
-			backOff.Next("pod", now.Add(time.Duration(i)*time.Second))
-		}
-		if got := backOff.Get("pod"); got != tc.most {
-			t.Errorf("%+v: longest pause %v", tc, got)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
@@ -27,12 +26,6 @@ import (
 const (
 	// workerBackOff is the pause before a pod whose synchronization failed is tried again.
 	workerBackOff = 10 * time.Second
-	// A container that ends again and again is started after crashLoopInitial, doubled up to crashLoopMax; with the gate
-	// ReduceDefaultCrashLoopBackOffDecay the faster pair holds (KEP-4603).
-	crashLoopInitial, crashLoopMax               = 10 * time.Second, 300 * time.Second
-	crashLoopReducedInitial, crashLoopReducedMax = time.Second, 60 * time.Second
-	// crashLoopForgotten is how long a container must have run for its back-off to start anew.
-	crashLoopForgotten = 10 * time.Minute
 	// instrumentationScope names the agent's spans; stock's, so that traces can be compared.
 	instrumentationScope = "k8s.io/kubernetes/pkg/kubelet"
 )
@@ -54,7 +47,7 @@ func (b *build) makeWorkers(context.Context) error {
 	w, recorder, probes := &b.workers, b.Observability.Recorder, b.pods.probes
 	w.probes = prober.NewManager(b.pods.status, probes.liveness, probes.readiness, probes.startup, b.runtime.manager, recorder)
 	w.deadline = deadline.New(b.pods.status, recorder, b.clock)
-	w.backOff = b.crashLoopBackOff()
+	w.backOff = podsync.NewBackOff(b.Config.CrashLoopBackOff.MaxContainerRestartPeriod, podsync.FeaturesFrom(gates))
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
 	w.rejector = admission.NewRejector(recorder, b.pods.status)
 	syncer := b.syncer()
@@ -73,21 +66,6 @@ func (b *build) makeWorkers(context.Context) error {
 	w.workers = podworkers.New(b.podWorkers())
 	w.cleaner = housekeeping.New(b.cleaner())
 	return nil
-}
-
-// crashLoopBackOff returns the pauses between restarts of a container, as gates and configuration set them.
-func (b *build) crashLoopBackOff() *flowcontrol.Backoff {
-	initial, most := crashLoopInitial, crashLoopMax
-	if enabled(features.ReduceDefaultCrashLoopBackOffDecay) {
-		initial, most = crashLoopReducedInitial, crashLoopReducedMax
-	}
-	if configured := b.Config.CrashLoopBackOff.MaxContainerRestartPeriod; enabled(features.KubeletCrashLoopBackOffMax) && configured != nil {
-		most = configured.Duration
-		initial = min(initial, most)
-	}
-	backOff := flowcontrol.NewBackOff(initial, most)
-	backOff.HasExpiredFunc = func(now, last time.Time, _ time.Duration) bool { return now.Sub(last) > crashLoopForgotten }
-	return backOff
 }
 
 // statusGenerator computes API statuses from what the runtime reports.

@@ -82,6 +82,8 @@ type Features struct {
 	ContainerRestartRules                bool
 	RestartAllContainersOnContainerExits bool
 	DynamicResourceAllocation            bool
+	ReduceDefaultCrashLoopBackOffDecay   bool
+	KubeletCrashLoopBackOffMax           bool
 }
 
 // FeaturesFrom reads the gates.
@@ -92,5 +94,7 @@ func FeaturesFrom(gates featuregate.FeatureGate) Features {
 		ContainerRestartRules:                on(features.ContainerRestartRules),
 		RestartAllContainersOnContainerExits: on(features.RestartAllContainersOnContainerExits),
 		DynamicResourceAllocation:            on(features.DynamicResourceAllocation),
+		ReduceDefaultCrashLoopBackOffDecay:   on(features.ReduceDefaultCrashLoopBackOffDecay),
+		KubeletCrashLoopBackOffMax:           on(features.KubeletCrashLoopBackOffMax),
 	}
 }
