@@ -48,7 +48,11 @@ func (b *build) makePods(context.Context) error {
 	p.manager = kubepod.NewBasicPodManager()
 	p.mirrors = kubepod.NewBasicMirrorClient(b.Clients.Kube, string(b.Identity.NodeName), b.sources.nodeLister)
 	p.lifecycle = podlifecycle.NewStore()
-	p.status = status.NewManager(b.Clients.Kube, p.manager, deletionSafety{b}, b.Observability.PodStartup)
+	safety := podview.DeletionSafety{Containers: p.lifecycle}
+	if enabled(features.DynamicResourceAllocation) {
+		safety.Devices = b.Machine.ContainerManager
+	}
+	p.status = status.NewManager(b.Clients.Kube, p.manager, safety, b.Observability.PodStartup)
 	p.view = podview.New(p.manager, p.lifecycle, p.status)
 	return b.makeAllocations()
 }
@@ -80,15 +84,3 @@ func (b *build) syncNow(pod *v1.Pod) {
 // relist has the PLEG look at the pod at once, reinspect at its next turn.
 func (b *build) relist(uid types.UID)    { b.runtime.pleg.RequestRelist(uid) }
 func (b *build) reinspect(uid types.UID) { b.runtime.pleg.RequestReinspect(uid) }
-
-// deletionSafety tells the status manager when the API server may forget a pod: not while it may have running containers, nor
-// while devices of its resource claims are still prepared.
-type deletionSafety struct{ b *build }
-
-func (d deletionSafety) PodCouldHaveRunningContainers(pod *v1.Pod) bool {
-	if d.b.pods.lifecycle.CouldHaveRunningContainers(pod.UID) {
-		return true
-	}
-	return enabled(features.DynamicResourceAllocation) &&
-		d.b.Machine.ContainerManager.PodMightNeedToUnprepareResources(pod.UID)
-}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	"k8s.io/kubernetes/pkg/kubelet/apis/pods"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
 )
 
@@ -34,7 +35,7 @@ func (b *build) makeServers(ctx context.Context) (err error) {
 		cm := b.Machine.ContainerManager
 		cfg.PodResources = &server.PodResourcesConfig{
 			Directory: b.layout.PodResources(),
-			Providers: podresources.PodResourcesProviders{Pods: podResourcePods{b}, Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
+			Providers: podresources.PodResourcesProviders{Pods: podview.PodResources{View: b.pods.view, Pods: b.pods.manager}, Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
 		}
 	}
 	if enabled(features.PodsAPI) {
@@ -79,18 +80,4 @@ func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
 	}
 	b.servers.certificates = certificates
 	return certificates.TLS(), nil
-}
-
-// podResourcePods are the pods of the PodResources API.
-type podResourcePods struct{ b *build }
-
-func (p podResourcePods) GetActivePods() []*v1.Pod { return p.b.pods.view.Active() }
-func (p podResourcePods) GetPods() []*v1.Pod       { return p.b.pods.manager.GetPods() }
-
-func (p podResourcePods) GetPodByName(namespace, name string) (*v1.Pod, bool) {
-	pod, ok := p.b.pods.manager.GetPodByName(namespace, name)
-	if !ok || len(p.b.pods.view.FilterActive([]*v1.Pod{pod})) == 0 {
-		return nil, false
-	}
-	return pod, true
 }
