@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,10 +17,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// Kubelet is a built agent. It is run once.
+// Kubelet is a built agent.
 type Kubelet struct {
-	components []component
-	// setupFailed tells users that a component did not start.
+	runner *runner
+	// setupFailed reports a component that did not start.
 	setupFailed func(error)
 }
 
@@ -29,12 +30,26 @@ func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kubelet{components: b.components(), setupFailed: b.setupFailed}, nil
+	b.runner.components = b.components()
+	return &Kubelet{runner: b.runner, setupFailed: b.setupFailed}, nil
+}
+
+// Run starts all components in order, waits until ctx ends or a component fails, and stops them in reverse. It returns
+// the error of the component, nil if ctx has ended. Pods go on running. It must be called once.
+func (k *Kubelet) Run(ctx context.Context) error {
+	err := k.runner.run(ctx)
+	if failed := (startError{}); errors.As(err, &failed) {
+		k.setupFailed(failed)
+	}
+	return err
 }
 
 // assemble makes the parts, step by step.
 func assemble(ctx context.Context, deps Dependencies) (*build, error) {
-	b := &build{Dependencies: deps, clock: clock.RealClock{}, layout: paths.New(deps.Flags.RootDirectory, deps.Config.PodLogsDir)}
+	b := &build{
+		Dependencies: deps, clock: clock.RealClock{}, layout: paths.New(deps.Flags.RootDirectory, deps.Config.PodLogsDir),
+		runner: newRunner(),
+	}
 	for _, step := range []struct {
 		name string
 		make func(context.Context) error
@@ -49,6 +64,7 @@ func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 		{"objects", b.makeObjects},
 		// Volumes come before the runtime: containers are started with them.
 		{"volumes", b.makeVolumes},
+		{"plugins", b.makePlugins},
 		{"runtime", b.makeRuntime},
 		// Statistics need the runtime, and eviction and garbage collection need statistics.
 		{"statistics", b.makeStatistics},
@@ -76,6 +92,7 @@ type build struct {
 	Dependencies
 	clock       clock.WithTicker
 	layout      paths.Layout
+	runner      *runner
 	nodeRef     *v1.ObjectReference
 	machineInfo *cadvisorapi.MachineInfo
 
@@ -83,6 +100,7 @@ type build struct {
 	pods      podParts
 	objects   objectParts
 	volumes   volumeParts
+	plugins   pluginParts
 	runtime   runtimeParts
 	stats     statsParts
 	garbage   garbageParts

@@ -7,12 +7,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
+
+// restoreTimeout is how long the start waits for the conditions of the Node. It is short: the API server may be a static
+// pod of this node.
+const restoreTimeout = 2 * time.Second
 
 // leaseRenewFraction of the lease's duration is the time between two renewals.
 const leaseRenewFraction = 0.25
@@ -22,17 +28,13 @@ type nodeParts struct {
 	runtimeUp *runtimestate.Updater
 	updater   *nodestatus.Updater
 	lease     lease.Controller
-	// dependents is the context of what needs the runtime, giveUp ends it with an error.
-	dependents context.Context
-	giveUp     context.CancelCauseFunc
-	// killers stop pods for the sake of the node: eviction and the node's shutdown.
-	killers *group
 }
 
 func (b *build) makeNode(ctx context.Context) error {
 	n := &b.node
+	runner := b.runner
 	n.runtimeUp = runtimestate.NewUpdater(runtimestate.UpdaterConfig{
-		Runtime: b.runtime.manager, State: b.volumes.state, OnFirstReady: b.runtimeReady,
+		Runtime: b.runtime.manager, State: b.volumes.state, OnFirstReady: func(context.Context) { runner.runtimeUp() },
 	})
 	machine, err := nodestatus.NewMachine(b.Machine.CAdvisor)
 	if err != nil {
@@ -80,4 +82,34 @@ func (b *build) leaseController(ctx context.Context) lease.Controller {
 	renew := time.Duration(float64(seconds) * leaseRenewFraction * float64(time.Second))
 	return lease.NewController(b.clock, b.Clients.Heartbeat, name, seconds, b.Clients.OnHeartbeatFailure, renew, name,
 		v1.NamespaceNodeLease, util.SetNodeOwnerFunc(ctx, b.Clients.Heartbeat, name))
+}
+
+// nodeReports keep the Node and the mirror pods in the API server current. There are none without an API server.
+func (b *build) nodeReports() []component {
+	if b.Clients.Standalone() {
+		return nil
+	}
+	updater, static := b.node.updater, housekeeping.StaticPods{
+		Node: b.sources.view.Lookup, Pods: b.pods.manager.GetStaticPodToMirrorPodMap,
+		Reconcile: b.workers.syncer.ReconcileMirrorPod,
+	}
+	return []component{
+		// Pressure that was reported when the agent stopped is known before a pod is admitted or evicted.
+		starts("node conditions", func(ctx context.Context) { updater.RestoreAtStart(ctx, restoreTimeout) }),
+		// The first heartbeat asks the runtime itself, so that a restart does not report the node as not ready.
+		runs("node status", updater.Run),
+		runs("node lease", b.node.lease.Run),
+		// As soon as the Node is registered, not with the first synchronization of each static pod.
+		runs("mirror pods at start", func(ctx context.Context) { housekeeping.RegisterStaticPods(ctx, static) }),
+	}
+}
+
+// podCIDR passes the configured pod CIDR to the runtime. With a cloud allocator it comes from the Node later.
+func (b *build) podCIDR() component {
+	updater, cidr := b.node.updater, b.Config.PodCIDR
+	return starts("pod CIDR", func(ctx context.Context) {
+		if _, err := updater.UpdatePodCIDR(ctx, cidr); err != nil {
+			klog.FromContext(ctx).Error(err, "Pod CIDR update failed")
+		}
+	})
 }

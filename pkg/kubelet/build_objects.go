@@ -26,6 +26,8 @@ type objectParts struct {
 	runtimeClasses  *runtimeclass.Manager
 	trustBundles    clustertrustbundle.Manager
 	podCertificates podcertificate.Manager
+	// issuing is podCertificates with the gate PodCertificateRequest and an API server, else nil.
+	issuing *podcertificate.IssuingManager
 }
 
 func (b *build) makeObjects(ctx context.Context) error {
@@ -42,7 +44,8 @@ func (b *build) makeObjects(ctx context.Context) error {
 		o.trustBundles = clustertrustbundle.NewLazyInformerManager(ctx, b.Clients.Kube, 2*int(b.Config.MaxPods))
 	}
 	if enabled(features.PodCertificateRequest) {
-		o.podCertificates = b.issuePodCertificates(ctx)
+		o.issuing = b.podCertificateManager()
+		o.podCertificates = o.issuing
 	}
 	return b.watchObjects()
 }
@@ -65,18 +68,24 @@ func (b *build) watchObjects() error {
 	return nil
 }
 
-// issuePodCertificates starts the manager of pod certificates (KEP-4317), which reads its own requests and the own node only.
-func (b *build) issuePodCertificates(ctx context.Context) podcertificate.Manager {
+// podCertificateManager requests certificates for pods (KEP-4317). It reads its own requests and the own node only.
+func (b *build) podCertificateManager() *podcertificate.IssuingManager {
 	only := func(field string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()
-		}))
+		factory := informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0,
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()
+			}))
+		b.sources.informers = append(b.sources.informers, factory)
+		return factory
 	}
 	requests, nodes := only("spec.nodeName"), only(metav1.ObjectNameField)
-	m := podcertificate.NewIssuingManager(b.Clients.Kube, b.pods.manager, b.Observability.Recorder,
+	return podcertificate.NewIssuingManager(b.Clients.Kube, b.pods.manager, b.Observability.Recorder,
 		requests.Certificates().V1beta1().PodCertificateRequests(), nodes.Core().V1().Nodes(), b.Identity.NodeName, b.clock)
-	requests.Start(ctx.Done())
-	nodes.Start(ctx.Done())
-	go m.Run(ctx)
-	return m
+}
+
+func (b *build) podCertificates() component { return runs("pod certificates", b.objects.issuing.Run) }
+
+func (b *build) runtimeClasses() component {
+	manager := b.objects.runtimeClasses
+	return starts("runtime classes", func(ctx context.Context) { manager.Start(ctx.Done()) })
 }

@@ -118,10 +118,11 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	})
 }
 
-// followPressureConfig hands changes of our own configuration to the eviction manager.
-func (b *build) followPressureConfig(ctx context.Context) {
-	r := pressureconfig.Reloader{
-		Loaded: b.Pressure, Apply: b.pressure.eviction.SetOptions, Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
+// pressureConfiguration passes changes of our own configuration file to the eviction manager.
+func (b *build) pressureConfiguration() component {
+	reloader := pressureconfig.Reloader{
+		Loaded: b.Pressure, Apply: b.pressure.eviction.SetOptions,
+		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}
-	r.Run(ctx)
+	return runs("pressure configuration", reloader.Run)
 }

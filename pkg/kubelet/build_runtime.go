@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/images"
@@ -188,4 +190,50 @@ func (b *build) makePLEG(ctx context.Context) (err error) {
 	b.volumes.state.AddHealthCheck("PLEG", r.pleg.Healthy)
 	b.volumes.state.AddHealthCheck("EventedPLEG", r.eventedPleg.Healthy)
 	return nil
+}
+
+// podsAtStart reports the pods that run since before the start of the agent: they are admitted again, they are stopped
+// if no source names them, and a termination does not go on whose pod another kubelet has started again.
+func (b *build) podsAtStart() component {
+	manager, workers, readmission := b.runtime.manager, b.workers.workers, b.pressure.readmission
+	list := func(ctx context.Context) ([]*kubecontainer.Pod, error) { return manager.GetPods(ctx, false) }
+	return runs("pods at start", func(ctx context.Context) {
+		if pods, err := runtimestate.AwaitPods(ctx, list); err == nil {
+			workers.ForgetOvertaken(pods)
+			workers.SetRunning(pods)
+			readmission.SetRunning(pods)
+		}
+	})
+}
+
+func (b *build) containerManager() component {
+	containers, node, active, ready := b.Machine.ContainerManager, b.sources.view.Node, b.pods.view.Active, b.sources.ready
+	status, runtime, isolation := b.pods.status, b.Runtime.Runtime, b.Config.LocalStorageCapacityIsolation
+	return component{name: "container manager", start: func(ctx context.Context) error {
+		present, err := node(ctx)
+		if err != nil {
+			return fmt.Errorf("reading the node: %w", err)
+		}
+		return containers.Start(ctx, present, active, node, ready, status, runtime, isolation)
+	}}
+}
+
+func (b *build) plegs() component {
+	generic, evented := b.runtime.pleg, b.runtime.eventedPleg
+	return starts("PLEG", func(context.Context) {
+		generic.Start()
+		if evented != nil {
+			evented.Start()
+		}
+	})
+}
+
+// resolvConfCheck warns of limits that the resolver configuration of the node exceeds. It is not about single pods.
+func (b *build) resolvConfCheck() component {
+	dns, configured := b.runtime.dns, b.Config.ResolverConfig != ""
+	return starts("resolv.conf check", func(ctx context.Context) {
+		if configured {
+			dns.CheckLimitsForResolvConf(klog.FromContext(ctx))
+		}
+	})
 }

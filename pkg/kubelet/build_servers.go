@@ -81,3 +81,7 @@ func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
 	b.servers.certificates = certificates
 	return certificates.TLS(), nil
 }
+
+func (b *build) servingCertificates() component {
+	return runs("serving certificates", b.servers.certificates.Run)
+}

@@ -27,13 +27,16 @@ type sourceParts struct {
 
 	services       corelisters.ServiceLister
 	servicesSynced cache.InformerSynced
+
+	// informers are those of the agent's own. Managers of stock have further ones.
+	informers []informers.SharedInformerFactory
 }
 
 func (b *build) makeSources(ctx context.Context) error {
 	s := &b.sources
-	s.nodeLister, s.nodeSynced = nodestatus.StartLister(ctx, b.Clients.Kube, b.Identity.NodeName)
+	s.nodeLister, s.nodeSynced, s.informers = nodestatus.NewLister(ctx, b.Clients.Kube, b.Identity.NodeName)
 	s.view = nodestatus.NewView(nodestatus.ViewConfig{Name: b.Identity.NodeName, Lister: s.nodeLister, Client: b.nodeClient()})
-	b.startServices(ctx)
+	b.makeServiceLister()
 	s.pods = config.NewPodConfig(b.Observability.Recorder, b.Observability.PodStartup)
 	s.ready = config.NewSourcesReady(s.pods.SeenAllSources)
 	b.addPodSources(ctx)
@@ -48,8 +51,8 @@ func (b *build) nodeClient() nodestatus.Client {
 	return b.Clients.Kube
 }
 
-// startServices watches services for the environment of containers. Headless services have no part in it (#122394).
-func (b *build) startServices(ctx context.Context) {
+// makeServiceLister lists services for the environment of containers. Headless services have no part in it (#122394).
+func (b *build) makeServiceLister() {
 	s := &b.sources
 	if b.Clients.Standalone() {
 		s.services = corelisters.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
@@ -61,7 +64,24 @@ func (b *build) startServices(ctx context.Context) {
 	}))
 	services := factory.Core().V1().Services()
 	s.services, s.servicesSynced = services.Lister(), services.Informer().HasSynced
-	factory.Start(ctx.Done())
+	s.informers = append(s.informers, factory)
+}
+
+// startInformers starts the informers, and waits for their end.
+func (b *build) startInformers() component {
+	list := b.sources.informers
+	stop := ends("informers", waitFor(func() {
+		for _, factory := range list {
+			factory.Shutdown()
+		}
+	}))
+	stop.start = func(ctx context.Context) error {
+		for _, factory := range list {
+			factory.Start(ctx.Done())
+		}
+		return nil
+	}
+	return stop
 }
 
 func (b *build) addPodSources(ctx context.Context) {

@@ -140,6 +140,40 @@ func TestStandaloneComponents(t *testing.T) {
 	}
 }
 
+// What has pods stopped ends, and is waited for, before the pod workers; what they need ends after them. Components stop
+// in the reverse of their order.
+func TestOrderOfComponents(t *testing.T) {
+	all := names(assembled(t, busyAPI(t), nil))
+	workers := slices.Index(all, "pod workers")
+	for name, after := range map[string]bool{
+		"eviction": true, "node shutdown": true, "preemption": true, "sync loop": true, "servers": true,
+		"informers": false, "terminations": false, "volume manager": false, "cAdvisor": false, "container manager": false,
+		"plugin registry": false, "status manager": false, "node status": false,
+	} {
+		if at := slices.Index(all, name); at < 0 || (at > workers) != after {
+			t.Errorf("%q is at %d and pod workers at %d in %q", name, at, workers, all)
+		}
+	}
+}
+
+// What needs the runtime starts when it is up, in stock's order: cAdvisor before the container manager, and both before
+// eviction.
+func TestComponentsThatNeedTheRuntime(t *testing.T) {
+	var late []string
+	for _, c := range assembled(t, nil, nil).components() {
+		if c.afterRuntime {
+			late = append(late, c.name)
+		}
+	}
+	want := []string{
+		"pods at start", "cAdvisor", "root file system stats", "container manager", "container logs", "plugin registry",
+		"eviction", "node shutdown",
+	}
+	if !slices.Equal(late, want) {
+		t.Errorf("after the runtime %q, want %q", late, want)
+	}
+}
+
 // Parts that a feature gate switches on are there with it and not without.
 func TestGatedParts(t *testing.T) {
 	tests := []struct {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 	"k8s.io/kubernetes/pkg/kubelet/userns"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/volume"
@@ -24,7 +23,6 @@ type volumeParts struct {
 	state          *runtimestate.State
 	plugins        *volume.VolumePluginMgr
 	manager        volumemanager.VolumeManager
-	registration   pluginmanager.PluginManager
 	userNamespaces *userns.UsernsManager
 }
 
@@ -40,7 +38,6 @@ func (b *build) makeVolumes(ctx context.Context) error {
 	v.manager = volumemanager.NewVolumeManager(
 		b.Config.EnableControllerAttachDetach, b.Identity.NodeName, b.pods.manager, b.pods.lifecycle, b.Clients.Kube, v.plugins,
 		b.Machine.Mounter, b.Machine.HostUtil, b.layout.Pods(), b.Observability.Recorder, volumepathhandler.NewBlockVolumePathHandler())
-	v.registration = pluginmanager.NewPluginManager(b.layout.PluginsRegistry(), b.Observability.Recorder)
 	var idsPerPod *int64
 	if b.Config.UserNamespaces != nil {
 		idsPerPod = b.Config.UserNamespaces.IDsPerPod
@@ -67,4 +64,9 @@ func (b *build) volumeHost(ctx context.Context) volumehost.Config {
 		cfg.Objects.Secrets, cfg.Objects.ConfigMaps = b.objects.secrets, b.objects.configMaps
 	}
 	return cfg
+}
+
+func (b *build) volumeManager() component {
+	manager, ready := b.volumes.manager, b.sources.ready
+	return runs("volume manager", func(ctx context.Context) { manager.Run(ctx, ready) })
 }

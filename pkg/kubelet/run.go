@@ -10,73 +10,150 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// stopTimeout is how long one component may take to end before the next one is told to.
+// stopTimeout is how long a component may take to end before the next one is stopped.
 const stopTimeout = 5 * time.Second
 
-// component is a part that runs. One of start and run is set.
+// component is a part that is started, stopped and waited for. At least one of start and run is set.
 type component struct {
 	name string
-	// start returns soon; what it starts ends with its context.
+	// afterRuntime components start when the container runtime is up for the first time, not with the agent.
+	afterRuntime bool
+	// start returns soon. What it starts ends with its context.
 	start func(ctx context.Context) error
-	// run blocks until its context ends. Returning earlier without an error is fine (the part is done).
+	// run is called after start, and returns when its context ends. It may return earlier: without an error when it has
+	// nothing left to do, with an error to end the agent.
 	run func(ctx context.Context) error
 }
 
-// starts is a component whose start cannot fail.
+// starts returns a component whose start cannot fail.
 func starts(name string, start func(context.Context)) component {
 	return component{name: name, start: func(ctx context.Context) error { start(ctx); return nil }}
 }
 
-// runs is a component that blocks and cannot fail.
+// runs returns a component that runs until its context ends and cannot fail.
 func runs(name string, run func(context.Context)) component {
 	return component{name: name, run: func(ctx context.Context) error { run(ctx); return nil }}
 }
 
-// Run starts the components in order, blocks until ctx ends or a component fails, and stops them in reverse. It returns the error
-// that ended it, nil when ctx did. Pods go on running. It must be called once.
-func (k *Kubelet) Run(ctx context.Context) error {
-	err := runAll(ctx, k.components)
-	if failed := (startError{}); errors.As(err, &failed) {
-		k.setupFailed(failed)
-	}
-	return err
+// ends returns a component of which only the end matters: wait is called when the component is stopped, with a context
+// that ends after stopTimeout.
+func ends(name string, wait func(context.Context) error) component {
+	return component{name: name, run: func(ctx context.Context) error {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		return wait(ctx)
+	}}
 }
 
-func runAll(ctx context.Context, components []component) error {
-	failed := make(chan error, 1)
-	fail := func(name string, err error) {
-		select {
-		case failed <- fmt.Errorf("%s: %w", name, err):
-		default:
-		}
+// afterRuntime returns the components, to be started when the container runtime is up for the first time.
+func afterRuntime(components ...component) []component {
+	for i := range components {
+		components[i].afterRuntime = true
 	}
-	var running []*running
-	defer func() {
-		for i := len(running) - 1; i >= 0; i-- {
-			running[i].stop(ctx)
+	return components
+}
+
+// runner starts components in the order of their list and stops them in reverse. Those that start after the runtime
+// have their place in the same list, which is where they are stopped.
+type runner struct {
+	components []component
+	// failed has the first error of a component.
+	failed chan error
+
+	mu       sync.Mutex
+	all      []*running
+	stopping bool
+}
+
+func newRunner(components ...component) *runner {
+	return &runner{components: components, failed: make(chan error, 1)}
+}
+
+// run starts the components, waits until ctx ends or a component fails, and stops them. It returns the error of the
+// component, nil when ctx ended. It must be called once.
+func (r *runner) run(ctx context.Context) error {
+	for _, c := range r.components {
+		r.all = append(r.all, newRunning(ctx, c))
+	}
+	defer r.stop(ctx)
+	for _, c := range r.all {
+		if c.afterRuntime {
+			continue
 		}
-	}()
-	for _, c := range components {
-		r, err := launch(ctx, c, fail)
-		if err != nil {
+		if err := r.launch(c); err != nil {
 			return startError{c.name, err}
 		}
-		running = append(running, r)
 		select {
-		case err := <-failed:
+		case err := <-r.failed:
 			return err
 		default:
 		}
 	}
 	select {
-	case err := <-failed:
+	case err := <-r.failed:
 		return err
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// startError says which component did not start.
+// runtimeUp starts the components that start after the runtime, and returns when that is done. It must be called once,
+// by what run has started. An error ends the agent.
+func (r *runner) runtimeUp() {
+	for _, c := range r.all {
+		if !c.afterRuntime {
+			continue
+		}
+		if err := r.launch(c); err != nil {
+			r.fail(fmt.Errorf("starting %s: %w", c.name, err))
+			return
+		}
+	}
+}
+
+// launch starts a component, unless the agent stops.
+func (r *runner) launch(c *running) error {
+	r.mu.Lock()
+	if r.stopping {
+		r.mu.Unlock()
+		return nil
+	}
+	c.work.Add(1) // a stop waits for the start
+	r.mu.Unlock()
+	defer c.work.Done()
+	if c.start != nil {
+		if err := c.start(c.ctx); err != nil {
+			return err
+		}
+	}
+	if c.run != nil {
+		c.work.Go(func() {
+			if err := c.run(c.ctx); err != nil && !errors.Is(err, context.Canceled) {
+				r.fail(fmt.Errorf("%s: %w", c.name, err))
+			}
+		})
+	}
+	return nil
+}
+
+func (r *runner) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+func (r *runner) stop(ctx context.Context) {
+	r.mu.Lock()
+	r.stopping = true
+	r.mu.Unlock()
+	for i := len(r.all) - 1; i >= 0; i-- {
+		r.all[i].stop(ctx)
+	}
+}
+
+// startError is the error of a component that did not start.
 type startError struct {
 	component string
 	err       error
@@ -85,36 +162,25 @@ type startError struct {
 func (e startError) Error() string { return fmt.Sprintf("starting %s: %v", e.component, e.err) }
 func (e startError) Unwrap() error { return e.err }
 
-// running is a component that was started. Its context does not end with the caller's: it is stopped when its turn comes.
+// running is a component of one run. Its context does not end with that of the run: it ends when the component is
+// stopped.
 type running struct {
-	name   string
+	component
+	ctx    context.Context
 	cancel context.CancelFunc
-	done   sync.WaitGroup
+	work   sync.WaitGroup
 }
 
-func launch(ctx context.Context, c component, fail func(string, error)) (*running, error) {
+func newRunning(ctx context.Context, c component) *running {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{name: c.name, cancel: cancel}
-	if c.start != nil {
-		if err := c.start(own); err != nil {
-			cancel()
-			return nil, err
-		}
-		return r, nil
-	}
-	r.done.Go(func() {
-		if err := c.run(own); err != nil && !errors.Is(err, context.Canceled) {
-			fail(c.name, err)
-		}
-	})
-	return r, nil
+	return &running{component: c, ctx: own, cancel: cancel}
 }
 
-// stop ends the component's context and waits for it, but not for ever: some stock parts do not end.
+// stop ends the component's context and waits for it, but not longer than stopTimeout: some stock parts do not end.
 func (r *running) stop(ctx context.Context) {
 	r.cancel()
 	ended := make(chan struct{})
-	go func() { r.done.Wait(); close(ended) }()
+	go func() { r.work.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(stopTimeout):

@@ -13,23 +13,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartLister starts watching the Node of this name, and no other, until ctx ends. The second result says whether the
-// watch has delivered. Without a client the lister is empty and counts as delivered.
-func StartLister(
+// NewLister returns a lister of the Node of this name, and no other, a function that reports whether it has been synced,
+// and the informers that fill it, which the caller starts. Without a client the lister is empty and counts as synced,
+// and there are no informers.
+func NewLister(
 	ctx context.Context, client clientset.Interface, name types.NodeName,
-) (corelisters.NodeLister, cache.InformerSynced) {
+) (corelisters.NodeLister, cache.InformerSynced, []informers.SharedInformerFactory) {
 	logger := klog.FromContext(ctx)
 	if client == nil {
 		logger.Info("Kubelet is running in standalone mode, will skip API server sync")
 		empty := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-		return corelisters.NewNodeLister(empty), func() bool { return true }
+		return corelisters.NewNodeLister(empty), func() bool { return true }, nil
 	}
 	onlyOwn := fields.OneTermEqualSelector(metav1.ObjectNameField, string(name)).String()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = onlyOwn }))
 	nodes := factory.Core().V1().Nodes()
 	lister, synced := nodes.Lister(), nodes.Informer().HasSynced
-	factory.Start(ctx.Done())
 	logger.Info("Attempting to sync node with API server")
-	return lister, synced
+	return lister, synced, []informers.SharedInformerFactory{factory}
 }

@@ -119,19 +119,23 @@ func TestHostIPsOfNodeWithoutAddress(t *testing.T) {
 	}
 }
 
-func TestStartLister(t *testing.T) {
+func TestNewLister(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	client := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	lister, synced := StartLister(ctx, client, "a")
+	lister, synced, factories := NewLister(ctx, client, "a")
+	for _, factory := range factories {
+		factory.Start(ctx.Done())
+		defer factory.Shutdown()
+	}
+	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), synced) {
 		t.Fatal("not synced")
 	}
 	if _, err := lister.Get("a"); err != nil {
 		t.Error(err)
 	}
-	lister, synced = StartLister(ctx, nil, "a")
-	if _, err := lister.Get("a"); !synced() || !apierrors.IsNotFound(err) {
-		t.Errorf("synced %v, error %v", synced(), err)
+	lister, synced, factories = NewLister(ctx, nil, "a")
+	if _, err := lister.Get("a"); !synced() || !apierrors.IsNotFound(err) || len(factories) > 0 {
+		t.Errorf("synced %v, error %v, informers %v", synced(), err, factories)
 	}
 }
