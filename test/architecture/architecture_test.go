@@ -236,6 +236,62 @@ func impurities(p pkg) (faults []string) {
 	return faults
 }
 
+// goStatements are the functions that may start a goroutine with a go statement, each with the reason. Other functions
+// start goroutines through a wait group, an errgroup or a component of pkg/kubelet, which are waited for.
+var goStatements = map[string]string{
+	"pkg/kubelet.running.stop":            "waits for a wait group with a time limit; ends with the component",
+	"pkg/kubelet/eviction.Manager.drain":  "waits for a wait group with a time limit; ends with the last kill or reclaim",
+	"pkg/kubelet/eviction.sinks.close":    "waits for a wait group with a time limit; ends with the last sink",
+	"pkg/kubelet/podworkers.Workers.Stop": "waits for a wait group with a time limit; ends with the last operation",
+	"pkg/kubelet/podworkers.Workers.askCache": "the status cache of the PLEG waits without a context; nothing waits for " +
+		"the answer of a worker that is asked to stop",
+	"pkg/kubelet/podsync.observe": "the runtime manager reads a checkpoint without a context; a kill does not wait for it",
+	"pkg/kubelet/podsync.publishTerminating.status": "stock's managers may wait for a disk without a context; a kill " +
+		"does not wait for them",
+	"pkg/kubelet/nodeshutdown/logind.connection.Watch": "reads what stock's D-Bus client sends, and ends when that " +
+		"closes its channel",
+	"pkg/kubelet/server.serveHTTP": "waits for it, by a channel that has its error",
+	"cmd/kubelet/app.UntilSignal":  "ends with the function that it returns",
+	"cmd/kubelet/app.process.lock": "ends with the context of the process",
+	"cmd/kubelet/app.process.run":  "what was built beside the agent; ends with the context of the process",
+}
+
+func TestGoStatements(t *testing.T) {
+	needed := map[string]bool{}
+	for _, p := range program(t) {
+		report(t, bareGoroutines(p))
+		for _, name := range functionsWithGo(p) {
+			needed[name] = true
+		}
+	}
+	for name := range goStatements {
+		if !needed[name] {
+			t.Errorf("%s has no go statement any more: remove its row", name)
+		}
+	}
+}
+
+func bareGoroutines(p pkg) (faults []string) {
+	for _, name := range functionsWithGo(p) {
+		if _, listed := goStatements[name]; !listed {
+			faults = append(faults, name+" has a go statement: use a wait group, or a component of pkg/kubelet")
+		}
+	}
+	return faults
+}
+
+// functionsWithGo lists the functions of a package that have a go statement, function literals in them included.
+func functionsWithGo(p pkg) (names []string) {
+	for _, f := range p.files {
+		for _, d := range f.Decls {
+			if hasGoStatement(d) {
+				names = append(names, p.name+"."+nameOf(d))
+			}
+		}
+	}
+	return names
+}
+
 func purely(imported string) bool {
 	if inner, ours := strings.CutPrefix(imported, module); ours {
 		ring, _ := ringOf(inner)
@@ -300,6 +356,10 @@ func TestRulesFindViolations(t *testing.T) {
 		{inPure, `import "time"; func f() { time.Sleep(1) }`, impurities, "uses time.Sleep"},
 		{inPure, `import v1 "k8s.io/apimachinery/pkg/apis/meta/v1"; var now = v1.Now()`, impurities, "meta/v1.Now"},
 		{inPure, `func f() { go f() }`, impurities, "starts goroutines"},
+		{inPure, `import "sync"; func f() { var g sync.WaitGroup; g.Go(f) }`, impurities, "starts goroutines"},
+		{inDriver, `func f() { go f() }`, bareGoroutines, "f has a go statement"},
+		{inDriver, `func (m *Manager) f() { func() { go f() }() }`, bareGoroutines, "Manager.f has a go statement"},
+		{inDriver, `var v = func() { go f() }`, bareGoroutines, "has a go statement"},
 	} {
 		faults := tc.rule(packageOf(t, tc.name, tc.text))
 		if len(faults) != 1 || !strings.Contains(faults[0], tc.name) || !strings.Contains(faults[0], tc.fault) {

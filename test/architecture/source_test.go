@@ -125,8 +125,34 @@ func localNames(f *ast.File, path string) (names []string) {
 	return names
 }
 
-func startsGoroutine(f *ast.File) bool {
-	return contains(f, func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok })
+// startsGoroutine reports a go statement, and the method Go of wait groups and the like.
+func startsGoroutine(f *ast.File) bool { return hasGoStatement(f) || callsMethod(f, "Go") }
+
+func hasGoStatement(n ast.Node) bool {
+	return contains(n, func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok })
+}
+
+// nameOf returns the name of a declaration, with the type of the receiver before that of a method. It is empty for
+// declarations of other kinds than functions.
+func nameOf(d ast.Decl) string {
+	function, ok := d.(*ast.FuncDecl)
+	if !ok {
+		return ""
+	}
+	if function.Recv == nil {
+		return function.Name.Name
+	}
+	receiver := function.Recv.List[0].Type
+	if pointer, ok := receiver.(*ast.StarExpr); ok {
+		receiver = pointer.X
+	}
+	if generic, ok := receiver.(*ast.IndexExpr); ok {
+		receiver = generic.X
+	}
+	if name, ok := receiver.(*ast.Ident); ok {
+		return name.Name + "." + function.Name.Name
+	}
+	return function.Name.Name
 }
 
 func callsMethod(f *ast.File, name string) bool {
@@ -140,8 +166,8 @@ func callsMethod(f *ast.File, name string) bool {
 	})
 }
 
-func contains(f *ast.File, is func(ast.Node) bool) (found bool) {
-	ast.Inspect(f, func(n ast.Node) bool {
+func contains(n ast.Node, is func(ast.Node) bool) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
 		found = found || is(n)
 		return !found
 	})
