@@ -204,3 +204,33 @@ func TestModelClockThatIsSetAfterADeletion(t *testing.T) {
 		})
 	}
 }
+
+// TestModelPageCacheOfVictimsIsNoGrowthOfTheSystem: a pod within its request leaks, and of the pods that go before it
+// some leave page cache behind. That is no growth of the system, for which the others would have to await their turn
+// while memory runs out.
+func TestModelPageCacheOfVictimsIsNoGrowthOfTheSystem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := smallNode(500 * mi)
+		for i := range 40 {
+			p := n.add(fmt.Sprintf("pod-%02d", i), 70*mi)
+			p.takes, p.cacheLingers = 20*time.Second, time.Minute
+			if i < 8 {
+				p.memory[anonymous], p.memory[pageCache] = float64(10*mi), float64(60*mi)
+				p.takes, p.volumes = time.Second, time.Minute
+			}
+		}
+		leak := n.add("leak", 100*mi)
+		*leak.object.Spec.Priority = 4
+		leak.requests(float64(100 * gi))
+		n.leaves(500*mi + 50*200*mi)
+		n.podGrows(leak, float64(200*mi))
+		playFound(t, n)
+		// The page cache is left at 51 s.
+		for after, before := 51500*time.Millisecond, 51*time.Second; after < 53*time.Second; after += 500 * time.Millisecond {
+			if now := len(n.evicted(after)); now == len(n.evicted(before)) {
+				t.Errorf("nobody goes from %v to %v", before, after)
+			}
+			before = after
+		}
+	})
+}

@@ -43,6 +43,8 @@ type podSample struct {
 	UID types.UID `json:"uid"`
 	// Usage is the working set in bytes.
 	Usage int64 `json:"usageBytes"`
+	// Lasting is the part of Usage that may outlast the pod's processes, in bytes: page cache and files in memory.
+	Lasting int64 `json:"lastingBytes,omitempty"`
 	dated
 }
 
@@ -155,7 +157,11 @@ func readingsOf(s *snapshot.Snapshot) []reading {
 	list := make([]reading, 0, len(s.Pods))
 	for i := range s.Pods {
 		if v := s.Pods[i].Memory(); v.Known {
-			list = append(list, reading{podSample{s.Pods[i].UID, int64(v.Amount), dateOf(v.At, s.WallTime)}, i})
+			sample := podSample{UID: s.Pods[i].UID, Usage: int64(v.Amount), dated: dateOf(v.At, s.WallTime)}
+			if a := s.Pods[i].AnonymousMemory(); a.Known {
+				sample.Lasting = max(0, sample.Usage-int64(a.Amount))
+			}
+			list = append(list, reading{sample, i})
 		}
 	}
 	byUID := func(a, b reading) int { return a.compare(b.podSample) }
@@ -238,7 +244,7 @@ func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
 		ago := s.Taken.Sub(then.Taken)
 		if before := &then.System; before.Known && system.Known {
 			if between, ok := elapsed(ago, before.dated, system.dated); ok || system.same(before.dated) {
-				g.system[window] = max(0, rateOf(system.Usage-before.Usage, between))
+				g.system[window] = max(0, rateOf(system.Usage-before.Usage-then.outlasting(current, s), between))
 			}
 		}
 		then.fold(current, ago, func(i int, grown float64) { g.pods[i][window] = grown })
@@ -294,14 +300,42 @@ func over(rate float64, d time.Duration) int64 {
 	return int64(min(rate*d.Seconds(), bound))
 }
 
+// outlasting returns the most that the pods of this sample which are not in the snapshot may have left, in bytes. The
+// system uses that now, but it has not grown by it. What leftBehind returns is no part of it.
+func (n *sample) outlasting(current []reading, s *snapshot.Snapshot) (sum int64) {
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		for len(current) > 0 && current[0].UID < p.UID {
+			current = current[1:]
+		}
+		if p.Lasting == 0 || len(current) > 0 && current[0].UID == p.UID {
+			continue
+		}
+		left := p.Lasting
+		if j := slices.IndexFunc(s.InFlight, func(f snapshot.InFlight) bool { return f.UID == p.UID }); j >= 0 {
+			left -= filesLeft(&s.InFlight[j])
+		}
+		sum = saturatingAdd(sum, max(0, left))
+	}
+	return sum
+}
+
+// filesLeft returns what a victim whose containers have ended keeps in files in memory, in bytes.
+func filesLeft(f *snapshot.InFlight) int64 {
+	if f.State != snapshot.Stopped {
+		return 0
+	}
+	return max(0, int64(f.Expected.CertainMemory-f.Expected.AnonymousMemory))
+}
+
 // leftBehind is what victims whose containers have ended still keep in files in memory, until their volumes are gone. They are no pods of
 // the snapshot any more.
 func leftBehind(s *snapshot.Snapshot) (sum int64) {
 	for i := range s.InFlight {
 		f := &s.InFlight[i]
 		isHere := func(p snapshot.Pod) bool { return p.UID == f.UID }
-		if f.State == snapshot.Stopped && !slices.ContainsFunc(s.Pods, isHere) {
-			sum = saturatingAdd(sum, max(0, int64(f.Expected.CertainMemory-f.Expected.AnonymousMemory)))
+		if left := filesLeft(f); left > 0 && !slices.ContainsFunc(s.Pods, isHere) {
+			sum = saturatingAdd(sum, left)
 		}
 	}
 	return sum

@@ -35,6 +35,7 @@ type spec struct {
 	request       int64
 	storage       int64
 	memory        int64
+	cache         int64 // the part of memory that is page cache; without it nothing is known of that
 	disk          int64
 	logs          int64
 	inodes        int64
@@ -84,6 +85,9 @@ func (s spec) pod(now time.Time) snapshot.Pod {
 		return p
 	}
 	memory := &statsapi.MemoryStats{WorkingSetBytes: figure(s.memory)}
+	if s.cache > 0 {
+		memory.RSSBytes = figure(s.memory - s.cache)
+	}
 	p.Stats = &statsapi.PodStats{
 		PodRef:       statsapi.PodReference{UID: s.name},
 		Memory:       memory,
