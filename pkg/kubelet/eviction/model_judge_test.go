@@ -180,7 +180,7 @@ func (n *modelNode) judgeHurry(all []*modelOrder) {
 	if staying <= n.others() || n.available() > (staying+leaving)*killTime*0.8 || slices.ContainsFunc(n.pods, atOnce) {
 		return
 	}
-	have, _ := n.inFlight(n.possibly(true), (*modelPod).uses)
+	have, _ := n.inFlight(n.possibly(true), (*modelPod).seems)
 	for _, o := range all {
 		have += o.pod.uses()
 	}

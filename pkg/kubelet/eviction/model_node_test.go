@@ -117,8 +117,10 @@ type modelPod struct {
 	// gone.
 	deadAt, cacheAt, cleanAt time.Time
 	clean                    bool
-	orders                   []*modelOrder
-	failedAt                 time.Time
+	// cacheLeft is the page cache that it had at its end.
+	cacheLeft float64
+	orders    []*modelOrder
+	failedAt  time.Time
 	// changed is closed when its end comes sooner than it seemed.
 	changed chan struct{}
 }
@@ -126,9 +128,14 @@ type modelPod struct {
 func (p *modelPod) name() string     { return p.object.Name }
 func (p *modelPod) uses() float64    { return p.certain() + p.memory[pageCache] }
 func (p *modelPod) certain() float64 { return p.memory[anonymous] + p.memory[memoryVolume] }
-func (p *modelPod) exceeds() bool    { return p.uses() > p.request }
-func (p *modelPod) dead() bool       { return !p.deadAt.IsZero() }
-func (p *modelPod) here() bool       { return !p.dead() }
+
+// seems is the most that the pod may seem to give back. Nobody can see whether the page cache of a pod whose cgroup is
+// gone was dropped.
+func (p *modelPod) seems() float64 { return p.certain() + max(p.memory[pageCache], p.cacheLeft) }
+
+func (p *modelPod) exceeds() bool { return p.uses() > p.request }
+func (p *modelPod) dead() bool    { return !p.deadAt.IsZero() }
+func (p *modelPod) here() bool    { return !p.dead() }
 
 func (p *modelPod) rate() float64 {
 	if len(p.rates) == 0 || p.dead() {
@@ -308,6 +315,7 @@ func (n *modelNode) end(p *modelPod) {
 	n.podGrows(p, 0)
 	p.memory[anonymous], p.diskRate = 0, 0
 	p.deadAt, p.cleanAt = n.at, n.at.Add(p.volumes)
+	p.cacheLeft = p.memory[pageCache]
 	if p.cacheLingers >= 0 {
 		p.cacheAt = n.at.Add(p.cacheLingers)
 	}

@@ -21,7 +21,7 @@ func (n *modelNode) watch() {
 
 func (n *modelNode) watchMemory() {
 	c := &n.checks
-	have, _ := n.inFlight(n.possibly(true), (*modelPod).uses)
+	have, _ := n.inFlight(n.possibly(true), (*modelPod).seems)
 	rate := n.steady(n.candidate)
 	grows := rate * n.settings.timing.KillTime.Seconds()
 	short := n.below() > 0 && have < n.below()+grows-modelSlack
