@@ -152,14 +152,15 @@ func (m *Manager) missing(f *figures, now time.Time) {
 		return
 	}
 	last := l.last.summary
-	f.summary.Pods, f.images = last.Pods, l.last.images
+	f.pods, f.images = l.last.pods, l.last.images
 	if f.summary.Node.Runtime == nil {
 		f.summary.Node.Runtime = last.Node.Runtime
 	}
 }
 
-// lookAt looks at figures that were collected. They stay for looks that are caused by memory only: what was not seen now is not known.
+// lookAt looks at figures that were collected. They stay for looks that are caused by memory only: what was not seen
+// now is not known.
 func (m *Manager) lookAt(ctx context.Context, f figures) {
 	m.loop.last, m.loop.collecting.silent = f, f.silent
-	m.look(ctx, f)
+	m.look(ctx, &m.loop.last)
 }

@@ -88,9 +88,9 @@ type Config struct {
 	// KubeletConfiguration). A collection of figures is given up after that time without an answer (RuntimeAnswered), or
 	// after two minutes if that is longer.
 	RuntimeTimeout time.Duration
-	// PodImages tells for each pod that uses images how many bytes of them nobody else uses. It is asked where the image device
-	// carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
-	PodImages func(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
+	// PodImages returns for each pod that uses images how many bytes of them no other pod uses. It is asked where the
+	// image device carries nothing else of pods. It may take long; without it pods are told apart there by priority only.
+	PodImages func(ctx context.Context) (map[types.UID]snapshot.Bytes, error)
 	// Readmitted tells whether a pod has containers or allocated resources, so that it does not enter but is here already.
 	Readmitted func(*v1.Pod) bool
 	// TerminationRequested tells whether a pod is being stopped. Without it only the pod's deletion timestamp counts.

@@ -131,12 +131,13 @@ func (m *Manager) watch(ctx context.Context) {
 		l.kernel.arm(ctx, l.gate, m.clock.now())
 	}
 	if r := l.gate.check(); r != nil {
+		l.last.pods.convert()
 		f, trigger := l.last, l.trigger
 		f.memory, f.direct, f.moment = r, true, m.clock.moment()
 		if l.trigger = TriggerCounters; l.nudged {
 			l.trigger = TriggerKernel
 		}
-		m.look(ctx, f)
+		m.look(ctx, &f)
 		l.trigger = trigger
 	}
 	l.nudged = false
@@ -159,11 +160,11 @@ func (m *Manager) untilTick() time.Duration {
 }
 
 // look is one round: a snapshot, a decision, its effects.
-func (m *Manager) look(ctx context.Context, f figures) {
+func (m *Manager) look(ctx context.Context, f *figures) {
 	l := &m.loop
 	// First, since the thresholds say which pods a snapshot needs.
 	m.effective(ctx, f.layout)
-	s := m.snapshot(&f)
+	s := m.snapshot(f)
 	if held := m.restored.Swap(nil); held != nil {
 		l.state = l.state.WithConditions(*held, s.Taken)
 	}

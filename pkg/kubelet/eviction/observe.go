@@ -28,8 +28,10 @@ type figures struct {
 	silent bool
 	// awaited: it is slow to tell, and these figures of pods are those of the last collection.
 	awaited bool
+	// pods are those of the summary.
+	pods podStats
 	// images are those of each pod that nobody else uses, nil where they do not matter.
-	images map[types.UID]snapshot.Value[snapshot.Bytes]
+	images map[types.UID]snapshot.Bytes
 }
 
 // question is what a collection is asked for.
@@ -60,7 +62,7 @@ type collector struct {
 	parts            Parts
 	pods             func(context.Context) ([]statsapi.PodStats, error)
 	memory           MemoryReader
-	images           func(context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error)
+	images           func(context.Context) (map[types.UID]snapshot.Bytes, error)
 	layout           layouter
 	clock            *agentClock
 	results, besides chan figures
@@ -74,9 +76,15 @@ func (c *collector) collect(ctx context.Context, q question) figures {
 	if f.summary, f.err = c.summary.Get(ctx, true); f.err != nil && c.parts != nil {
 		f.summary, f.silent = c.pieces(ctx, f.layout)
 	}
-	if c.memory != nil && q.wantsPods(&f) {
-		r := c.memory.ReadMemory(q.how)
-		f.memory = &r
+	if f.summary != nil {
+		f.pods.reported = f.summary.Pods
+	}
+	if q.wantsPods(&f) {
+		f.pods.convert()
+		if c.memory != nil {
+			r := c.memory.ReadMemory(q.how)
+			f.memory = &r
+		}
 	}
 	if c.images != nil && f.layout.MeasureOf(snapshot.ImageDevice).Images {
 		var err error

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -36,12 +35,12 @@ type builder struct {
 	looked time.Time
 }
 
-// slot is what is kept of a pod from round to round; stats are those of the present one.
+// slot is what is kept of a pod from round to round; usage is that of the present one.
 type slot struct {
 	// object is the present API object.
 	object *v1.Pod
 	facts  *snapshot.Facts
-	stats  *statsapi.PodStats
+	usage  *snapshot.Usage
 	// end is when the grace period of a pod that was deleted ends; zero for others.
 	end time.Time
 	// seen is the last round in which the pod was active, joined that in which it was wanted.
@@ -59,15 +58,16 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 	if count == 0 {
 		return nil
 	}
-	b.join(f)
+	b.join(&f.pods, which)
 	b.sort(len(active))
 	pods := make([]snapshot.Pod, 0, count)
 	for _, s := range b.sorted {
 		if s.joined != b.round {
 			continue
 		}
-		pod := snapshot.Pod{
-			Facts: s.facts, Stats: s.stats, Images: f.images[s.facts.UID], Terminating: b.termination(s),
+		pod := snapshot.Pod{Facts: s.facts, Usage: s.usage, Images: snapshot.Unknown, Terminating: b.termination(s)}
+		if images, ok := f.images[s.facts.UID]; ok {
+			pod.Images = images
 		}
 		if f.memory != nil {
 			pod.Cgroup = f.memory.ByPod[s.facts.UID]
@@ -89,7 +89,7 @@ func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int
 		}
 		s.seen = b.round
 		if which == everyPod || s.facts.Limits != nil {
-			s.stats, s.joined = nil, b.round
+			s.usage, s.joined = nil, b.round
 			count++
 		}
 	}
@@ -119,13 +119,13 @@ func (b *builder) meet(pod *v1.Pod, now moment) *slot {
 	return s
 }
 
-func (b *builder) join(f *figures) {
-	if f.summary == nil {
-		return
+func (b *builder) join(stats *podStats, which wanted) {
+	if which == everyPod {
+		stats.convert()
 	}
-	for i := range f.summary.Pods {
-		if s, ok := b.byUID[f.summary.Pods[i].PodRef.UID]; ok && s.joined == b.round {
-			s.stats = &f.summary.Pods[i]
+	for i := range stats.reported {
+		if s, ok := b.byUID[stats.reported[i].PodRef.UID]; ok && s.joined == b.round {
+			s.usage = stats.usage(i)
 		}
 	}
 }

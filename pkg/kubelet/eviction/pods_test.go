@@ -25,12 +25,30 @@ func limitedPod(name string) *v1.Pod {
 	return pod
 }
 
+// memoryOf is what a pod of that name uses.
+func memoryOf(name string) (sum snapshot.Bytes) {
+	for _, letter := range name {
+		sum = sum<<4 + snapshot.Bytes(letter)
+	}
+	return sum
+}
+
+func reported(names ...string) podStats {
+	var s podStats
+	for _, name := range names {
+		s.reported = append(s.reported, statsapi.PodStats{
+			PodRef: statsapi.PodReference{UID: name}, Memory: &statsapi.MemoryStats{WorkingSetBytes: u(int64(memoryOf(name)))},
+		})
+	}
+	return s
+}
+
 // joined tells of each pod whether it has stats (s), a cgroup (c), is being terminated (t).
 func joined(pods []snapshot.Pod) (list []string) {
 	for i := range pods {
 		p := &pods[i]
 		text := p.Name + " "
-		if p.Stats != nil && p.Stats.PodRef.UID == string(p.UID) {
+		if p.Usage != nil && p.Usage.Memory == memoryOf(p.Name) {
 			text += "s"
 		}
 		if p.Cgroup != nil {
@@ -49,18 +67,16 @@ func TestBuilderJoinsPodsWithTheirFigures(t *testing.T) {
 	deleted := plainPod("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
 	f := &figures{
-		summary: &statsapi.Summary{Pods: []statsapi.PodStats{
-			{PodRef: statsapi.PodReference{UID: "b"}}, {PodRef: statsapi.PodReference{UID: "limited"}}, {PodRef: statsapi.PodReference{UID: "stranger"}},
-		}},
+		pods:   reported("b", "limited", "stranger"),
 		memory: &snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{"a": {}}},
 	}
 	active := []*v1.Pod{plainPod("stopping"), plainPod("b"), limitedPod("limited"), deleted, plainPod("a")}
 	expect(t, "every pod, in the order of UIDs", joined(b.pods(active, f, everyPod)), []string{"a c", "b s", "deleted t", "limited s", "stopping t"})
 	expect(t, "those with limits", joined(b.pods(active, f, limitedPods)), []string{"limited s"})
 	expect(t, "none", joined(b.pods(active, f, noPod)), []string{})
-	f.summary.Pods = f.summary.Pods[:1]
+	f.pods = reported("b")
 	expect(t, "with figures of this round only", joined(b.pods(active, f, everyPod)), []string{"a c", "b s", "deleted t", "limited ", "stopping t"})
-	f.summary, f.memory = nil, nil
+	f.pods, f.memory = podStats{}, nil
 	expect(t, "with no figures", joined(b.pods(active[:2], f, everyPod)), []string{"b ", "stopping t"})
 	expect(t, "no pods", joined(b.pods(nil, f, everyPod)), []string{})
 }

@@ -238,11 +238,13 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.clock.SetTime(now)
 	m := o.manager
 	m.ledger.sweep(now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
-	m.look(ctx, m.loop.collector.collect(ctx, question{}))
+	f := m.loop.collector.collect(ctx, question{})
+	m.look(ctx, &f)
 	o.settle(ctx)
 	if len(o.reclaims) > 0 {
 		o.clock.SetTime(now.Add(time.Millisecond))
-		m.look(ctx, m.loop.collector.collect(ctx, question{}))
+		f = m.loop.collector.collect(ctx, question{})
+		m.look(ctx, &f)
 		o.settle(ctx)
 	}
 	return o.take(m)

@@ -113,12 +113,12 @@ func (u *imageUsage) usersOf(image *kubecontainer.Image) []types.UID {
 // PodImages returns for each pod the size of the images that only this pod uses, in bytes: they could be removed after
 // an eviction of the pod. Pinned images and those that are being pulled do not count. The result is at most 30 seconds
 // old.
-func (m *Manager) PodImages(ctx context.Context) (map[types.UID]snapshot.Value[snapshot.Bytes], error) {
+func (m *Manager) PodImages(ctx context.Context) (map[types.UID]snapshot.Bytes, error) {
 	u, err := m.recentUsage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pods := map[types.UID]snapshot.Value[snapshot.Bytes]{}
+	pods := map[types.UID]snapshot.Bytes{}
 	for i := range u.images {
 		image := &u.images[i]
 		users := u.usersOf(image)
@@ -126,11 +126,11 @@ func (m *Manager) PodImages(ctx context.Context) (map[types.UID]snapshot.Value[s
 			if uid == noPod {
 				continue
 			}
-			v := snapshot.Known(pods[uid].Amount, u.at)
+			removable := snapshot.Bytes(0)
 			if len(users) == 1 && !image.Pinned {
-				v.Amount += snapshot.Bytes(max(0, image.Size))
+				removable = snapshot.Bytes(max(0, image.Size))
 			}
-			pods[uid] = v
+			pods[uid] += removable
 		}
 	}
 	return pods, nil

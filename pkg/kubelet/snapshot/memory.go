@@ -39,32 +39,27 @@ type MemoryCounters struct {
 	NodeSpare Bytes
 }
 
-// CertainRelease is what certainly comes back when the pod ends: its anonymous memory, and the files in its volumes in memory.
-// Page cache stays, and the kernel may need it. It is unknown when the anonymous memory is.
+// CertainRelease is what certainly comes back when the pod ends: its anonymous memory, and the files in its volumes in
+// memory. Page cache stays, and the kernel may need it. It is unknown when the anonymous memory is.
 func (p *Pod) CertainRelease() Value[Bytes] {
 	v := p.AnonymousMemory()
-	if !v.Known || p.Stats == nil || p.Facts == nil {
+	if !v.Known || p.Usage == nil || p.Facts == nil {
 		return v
 	}
-	for _, name := range p.MemoryVolumes {
-		for i := range p.Stats.VolumeStats {
-			s := &p.Stats.VolumeStats[i]
-			if s.Name == name && s.UsedBytes != nil && *s.UsedBytes <= maxPlausible && !reported(p.Stats.VolumeStats[:i], name) {
-				v.Amount = min(v.Amount+Bytes(*s.UsedBytes), maxPlausible)
-			}
-		}
-	}
+	s := sum[Bytes]{amount: v.Amount}
+	p.eachVolume(p.MemoryVolumes, func(fs *FsUsage) { s.add(fs.Bytes) })
+	v.Amount = s.amount
 	return v
 }
 
-// AnonymousMemory is what comes back as soon as no process of the pod runs any more. The pod's cgroup says it, else the summary, which
-// calls it RSS.
+// AnonymousMemory is what comes back as soon as no process of the pod runs any more, by the pod's cgroup, else by the
+// stats, which call it RSS.
 func (p *Pod) AnonymousMemory() Value[Bytes] {
 	if p.Cgroup != nil && p.Cgroup.Anonymous.Known {
 		return p.Cgroup.Anonymous
 	}
-	if p.Stats == nil || p.Stats.Memory == nil || p.Stats.Memory.RSSBytes == nil || *p.Stats.Memory.RSSBytes > maxPlausible {
+	if p.Usage == nil || !plausible(p.Usage.AnonymousMemory) {
 		return Value[Bytes]{}
 	}
-	return Known(Bytes(*p.Stats.Memory.RSSBytes), p.Stats.Memory.Time.Time)
+	return p.Usage.memory(p.Usage.AnonymousMemory)
 }

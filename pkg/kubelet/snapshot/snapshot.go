@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // Snapshot is what was known at one instant. It is immutable, together with everything it points to.
@@ -33,15 +32,18 @@ type Snapshot struct {
 	PodsAwaited bool
 }
 
-// Pod is a pod and what it uses. Usage is derived from the sources on demand, since most rounds need none of it.
+// Pod is a pod and what it uses. Sums are derived on demand, since most rounds need none of them. Snapshots of several
+// rounds share what it points to.
 type Pod struct {
 	*Facts
-	// Stats is the summary's entry of this pod, nil when it has none (a pod that is just starting, or a source that failed).
-	Stats *statsapi.PodStats
-	// Cgroup is the pod's memory read from its cgroup, nil unless it was read. It wins over Stats.
+	// Usage is what the stats report, nil when they have nothing about the pod (a pod that is just starting, or a source
+	// that failed).
+	Usage *Usage
+	// Cgroup is the pod's memory read from its cgroup, nil unless it was read. It takes precedence over Usage.
 	Cgroup *Memory
-	// Images are the bytes of images that only this pod uses. It is asked for only where images are apart from writable layers.
-	Images Value[Bytes]
+	// Images are the bytes of images that only this pod uses. They are Unknown except where images are apart from writable
+	// layers.
+	Images Bytes
 	// Terminating is set when the pod's termination was requested before and outside of eviction.
 	Terminating *Termination
 }

@@ -46,11 +46,3 @@ type Observation struct {
 
 // Known reports whether there are figures.
 func (o Observation) Known() bool { return o.Err == nil }
-
-// earliest prefers a known time over an unknown one.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}

@@ -46,7 +46,7 @@ func together(list []candidate) (sum float64) {
 	net := unmeasured
 	for i := range list {
 		sum += list[i].growth.steady()
-		net.add(&list[i].growth)
+		net.add(list[i].growth)
 	}
 	return min(sum, net.worst())
 }

@@ -141,7 +141,7 @@ func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
 			available := snapshot.Observation{Available: 2*gi - 2*used, Capacity: 32 * gi, At: c.wallTime()}
 			s.Signals[snapshot.MemoryAvailable] = available
 			pod := spec{name: "leak", memory: gi + used}.pod(s.Taken)
-			pod.Stats.Memory.Time.Time = c.wallTime()
+			pod.Usage.MemoryDate = c.wallTime().UnixNano()
 			s.Pods = []snapshot.Pod{pod}
 			return s
 		}
@@ -155,7 +155,7 @@ func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
 		}
 		c.passed += time.Second
 		s := snap()
-		g := h.growthAt(s, readingsOf(s))
+		g := h.growthAt(s)
 		pod := g.of(0)
 		rates := map[string]float64{
 			"the pod": pod.steady(), "the pod at worst": pod.worst(), "the system at worst": g.system.worst(),

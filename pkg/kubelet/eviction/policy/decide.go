@@ -43,7 +43,7 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 	}
 	r.serveAll()
 	r.schedule()
-	next.MemorySamples = last.MemorySamples.with(s, rules.Thresholds, r.readings)
+	next.MemorySamples = last.MemorySamples.with(s, rules.Thresholds, r.growth)
 	return d, next
 }
 

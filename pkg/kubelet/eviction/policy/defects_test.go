@@ -176,8 +176,7 @@ func TestD11AbsentFieldsBreakNothing(t *testing.T) {
 	s := w.snapshot()
 	for _, used := range []int64{-1, 5 * mi} {
 		pod := violatorPod(fmt.Sprint("pod", used), 10*mi, used)
-		pod.Stats.Containers = append(pod.Stats.Containers, pod.Stats.Containers...)
-		pod.Stats.EphemeralStorage = nil
+		pod.Usage.Containers = append(pod.Usage.Containers, pod.Usage.Containers...)
 		s.Pods = append(s.Pods, pod)
 	}
 	if d, _ := Decide(s, w.rules, State{}); len(exceeding(d.Victims)) != 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -72,19 +73,16 @@ func dateOf(date, wallTime time.Time) dated {
 func (d dated) same(o dated) bool { return d.Date != 0 && d.Date == o.Date }
 
 // with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
-// use it up leaves enough samples on its way.
-func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, readings []reading) history {
+// use it up leaves enough samples on its way. g is the growth until the snapshot, nil if it was not needed.
+func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, g *growth) history {
 	if !nearby(s, thresholds) {
 		return history{}
 	}
 	if newest := h[0]; newest != nil && s.Taken.Sub(newest.Taken) < sampleEvery {
 		return h
 	}
-	if readings == nil {
-		readings = readingsOf(s)
-	}
 	// Each place hands its sample on when the next one's is old enough to be replaced by it.
-	moving, distance := newSample(s, readings), sampleEvery
+	moving, distance := newSample(s, g), sampleEvery
 	for i := range h {
 		have := h[i]
 		if have != nil && moving.Taken.Sub(have.Taken) < distance {
@@ -126,59 +124,78 @@ func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
 	return false
 }
 
-func newSample(s *snapshot.Snapshot, readings []reading) *sample {
-	n := &sample{Taken: s.Taken, System: newSystemSample(s, readings), Pods: make([]podSample, 0, len(readings))}
-	for i := range readings {
-		n.Pods = append(n.Pods, readings[i].podSample)
+func newSample(s *snapshot.Snapshot, g *growth) *sample {
+	var current readings
+	if g != nil {
+		current = g.readings
+	} else {
+		current = readingsOf(s)
 	}
-	return n
+	return &sample{Taken: s.Taken, System: newSystemSample(s, &current), Pods: current.pods}
 }
 
-func newSystemSample(s *snapshot.Snapshot, readings []reading) systemSample {
+func newSystemSample(s *snapshot.Snapshot, current *readings) systemSample {
 	available := &s.Signals[snapshot.MemoryAvailable]
 	if !available.Known() {
 		return systemSample{}
 	}
 	usage := saturatingAdd(available.Capacity, -available.Available)
-	for i := range readings {
-		usage = saturatingAdd(usage, -readings[i].Usage)
+	for i := range current.pods {
+		usage = saturatingAdd(usage, -current.pods[i].Usage)
 	}
 	return systemSample{Known: true, Usage: usage - leftBehind(s), dated: dateOf(available.At, s.WallTime)}
 }
 
-// reading is a sample of a pod and its place in the snapshot.
-type reading struct {
-	podSample
-	index int
+// readings are the pods of a snapshot whose usage is known, in the order of UIDs. A sample may share them.
+type readings struct {
+	pods []podSample
+	// index has the place of each of them in the snapshot.
+	index []int32
 }
 
-// readingsOf are the pods with a figure, in the order of UIDs. That is mostly the order in which they are given.
-func readingsOf(s *snapshot.Snapshot) []reading {
-	list := make([]reading, 0, len(s.Pods))
+// Len, Less and Swap implement sort.Interface.
+func (r readings) Len() int           { return len(r.pods) }
+func (r readings) Less(i, j int) bool { return r.pods[i].compare(r.pods[j]) < 0 }
+func (r readings) Swap(i, j int) {
+	r.pods[i], r.pods[j] = r.pods[j], r.pods[i]
+	r.index[i], r.index[j] = r.index[j], r.index[i]
+}
+
+func readingsOf(s *snapshot.Snapshot) readings {
+	r := readings{make([]podSample, 0, len(s.Pods)), make([]int32, 0, len(s.Pods))}
+	sorted := true
 	for i := range s.Pods {
-		if v := s.Pods[i].Memory(); v.Known {
-			sample := podSample{UID: s.Pods[i].UID, Usage: int64(v.Amount), dated: dateOf(v.At, s.WallTime)}
-			if a := s.Pods[i].AnonymousMemory(); a.Known {
-				sample.Lasting = max(0, sample.Usage-int64(a.Amount))
-			}
-			list = append(list, reading{sample, i})
+		v := s.Pods[i].Memory()
+		if !v.Known {
+			continue
 		}
+		uid, n := s.Pods[i].UID, len(r.pods)
+		sorted = sorted && (n == 0 || r.pods[n-1].UID < uid)
+		sample := podSample{UID: uid, Usage: int64(v.Amount), dated: dateOf(v.At, s.WallTime)}
+		if a := s.Pods[i].AnonymousMemory(); a.Known {
+			sample.Lasting = max(0, sample.Usage-int64(a.Amount))
+		}
+		r.pods = append(r.pods, sample)
+		r.index = append(r.index, int32(i))
 	}
-	byUID := func(a, b reading) int { return a.compare(b.podSample) }
-	if !slices.IsSortedFunc(list, byUID) {
-		slices.SortFunc(list, byUID)
+	if !sorted {
+		sort.Sort(r)
 	}
-	return list
+	return r
 }
 
-// rate is how fast memory comes to be used, in bytes per second, measured over windows that end now and begin with a sample each. It is
-// negative where memory was given back, so that fluctuations of several pods do not add up. A window without a figure is not a number.
+// rate is how fast memory comes to be used, in bytes per second, measured over windows that end now and begin with a
+// sample each. It is negative where memory was given back, so that fluctuations of several pods do not add up. A window
+// without a sample of the pod is not a number. Nil is a rate of which nothing is known.
 type rate [sampleCount]float64
 
 var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
 // steady is the smallest of the windows: a burst at its start, and a leak that has stopped, are not extrapolated.
 func (r *rate) steady() float64 {
+	if r == nil {
+		return 0
+	}
 	least := math.Inf(1)
 	for _, window := range r {
 		if window < least {
@@ -203,6 +220,9 @@ func (r *rate) worst() (most float64) {
 
 // add adds another rate window by window.
 func (r *rate) add(o *rate) {
+	if o == nil {
+		return
+	}
 	for i, window := range o {
 		switch {
 		case math.IsNaN(window):
@@ -220,23 +240,25 @@ type growth struct {
 	pods []rate
 	// system is what all else takes: what is used of the node and by none of the pods. Pods that end do not count for it.
 	system rate
+	// readings are those of the snapshot.
+	readings readings
 }
 
-// of is the rate of the pod at a place in the snapshot.
-func (g *growth) of(i int) rate {
+// of is the rate of the pod at a place in the snapshot, nil when none is known.
+func (g *growth) of(i int) *rate {
 	if g.pods == nil {
-		return unmeasured
+		return nil
 	}
-	return g.pods[i]
+	return &g.pods[i]
 }
 
-// growthAt measures against every sample that knows the pod.
-func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
-	g := growth{pods: make([]rate, len(s.Pods)), system: unmeasured}
+// growthAt measures against every sample that has the pod.
+func (h history) growthAt(s *snapshot.Snapshot) *growth {
+	g := &growth{pods: make([]rate, len(s.Pods)), system: unmeasured, readings: readingsOf(s)}
 	for i := range g.pods {
 		g.pods[i] = unmeasured
 	}
-	system := newSystemSample(s, current)
+	system := newSystemSample(s, &g.readings)
 	for window, then := range h {
 		if then == nil || !then.Taken.Before(s.Taken) {
 			continue
@@ -244,10 +266,10 @@ func (h history) growthAt(s *snapshot.Snapshot, current []reading) growth {
 		ago := s.Taken.Sub(then.Taken)
 		if before := &then.System; before.Known && system.Known {
 			if between, ok := elapsed(ago, before.dated, system.dated); ok || system.same(before.dated) {
-				g.system[window] = max(0, rateOf(system.Usage-before.Usage-then.outlasting(current, s), between))
+				g.system[window] = max(0, rateOf(system.Usage-before.Usage-then.outlasting(g.readings.pods, s), between))
 			}
 		}
-		then.fold(current, ago, func(i int, grown float64) { g.pods[i][window] = grown })
+		then.fold(&g.readings, ago, func(i int, grown float64) { g.pods[i][window] = grown })
 	}
 	return g
 }
@@ -263,10 +285,10 @@ func elapsed(samples time.Duration, first, second dated) (between time.Duration,
 
 // fold reports the rate of each pod since this sample, which was taken that long ago, with its place in the snapshot.
 // Both lists are in the order of UIDs.
-func (n *sample) fold(current []reading, ago time.Duration, report func(index int, grown float64)) {
+func (n *sample) fold(current *readings, ago time.Duration, report func(index int, grown float64)) {
 	old := n.Pods
-	for i := range current {
-		p := &current[i]
+	for i := range current.pods {
+		p := &current.pods[i]
 		// Mostly the pods are the same, so that the first comparison is enough.
 		for len(old) > 0 && old[0].UID != p.UID && old[0].UID < p.UID {
 			old = old[1:]
@@ -283,7 +305,7 @@ func (n *sample) fold(current []reading, ago time.Duration, report func(index in
 		if !ok || p.same(before.dated) {
 			continue
 		}
-		report(p.index, rateOf(p.Usage-before.Usage, between))
+		report(int(current.index[i]), rateOf(p.Usage-before.Usage, between))
 	}
 }
 
@@ -302,7 +324,7 @@ func over(rate float64, d time.Duration) int64 {
 
 // outlasting returns the most that the pods of this sample which are not in the snapshot may have left, in bytes. The
 // system uses that now, but it has not grown by it. What leftBehind returns is no part of it.
-func (n *sample) outlasting(current []reading, s *snapshot.Snapshot) (sum int64) {
+func (n *sample) outlasting(current []podSample, s *snapshot.Snapshot) (sum int64) {
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		for len(current) > 0 && current[0].UID < p.UID {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	"pgregory.net/rapid"
 
@@ -20,8 +19,10 @@ import (
 
 // Anything that a source can report, and what no source should.
 var (
-	anyAmount  = rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1 << 62, -(1 << 62)}), rapid.Int64Range(0, 40*gi))
-	anyFigure  = rapid.OneOf(rapid.SampledFrom([]uint64{0, 1, math.MaxUint64, math.MaxInt64, 1 << 63, 1 << 60}), rapid.Uint64Range(0, 40<<30))
+	anyAmount = rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, 1 << 60, math.MinInt64, 1 << 62, -(1 << 62)}),
+		rapid.Int64Range(0, 40*gi),
+	)
 	anyPercent = rapid.SampledFrom([]float32{0, 0.05, 0.5, 1, 7})
 	anyElapsed = rapid.OneOf(rapid.Int64Range(-1e12, 1e15), rapid.Int64Range(0, 60e9))
 )
@@ -34,14 +35,10 @@ func maybe[T any](t *rapid.T, what string, make func() T) *T {
 	return &v
 }
 
-func maybeFigure(t *rapid.T, what string) *uint64 {
-	return maybe(t, what, func() uint64 { return anyFigure.Draw(t, what) })
-}
+func anyBytes(t *rapid.T, what string) snapshot.Bytes { return snapshot.Bytes(anyAmount.Draw(t, what)) }
 
-func maybeFs(t *rapid.T, what string) *statsapi.FsStats {
-	return maybe(t, what, func() statsapi.FsStats {
-		return statsapi.FsStats{UsedBytes: maybeFigure(t, what), InodesUsed: maybeFigure(t, what)}
-	})
+func anyFs(t *rapid.T, what string) snapshot.FsUsage {
+	return snapshot.FsUsage{Bytes: anyBytes(t, what), Inodes: snapshot.Inodes(anyAmount.Draw(t, what))}
 }
 
 func anyPod(t *rapid.T, i int, now time.Time) snapshot.Pod {
@@ -49,17 +46,15 @@ func anyPod(t *rapid.T, i int, now time.Time) snapshot.Pod {
 	if rapid.Bool().Draw(t, "limited") {
 		p = violatorPod(fmt.Sprintf("pod-%02d", i), mi, -1)
 	}
-	p.Stats = maybe(t, "stats", func() statsapi.PodStats {
-		return statsapi.PodStats{
-			Memory: maybe(t, "memory", func() statsapi.MemoryStats {
-				return statsapi.MemoryStats{WorkingSetBytes: maybeFigure(t, "working set"), RSSBytes: maybeFigure(t, "RSS")}
-			}),
-			ProcessStats: maybe(t, "processes", func() statsapi.ProcessStats {
-				return statsapi.ProcessStats{ProcessCount: maybeFigure(t, "processes")}
-			}),
-			EphemeralStorage: maybeFs(t, "storage"),
-			VolumeStats:      []statsapi.VolumeStats{{Name: "scratch", FsStats: statsapi.FsStats{UsedBytes: maybeFigure(t, "volume")}}},
-			Containers:       []statsapi.ContainerStats{{Name: "c", Rootfs: maybeFs(t, "rootfs"), Logs: maybeFs(t, "logs")}},
+	p.Images = anyBytes(t, "images")
+	p.Usage = maybe(t, "stats", func() snapshot.Usage {
+		return snapshot.Usage{
+			Memory: anyBytes(t, "working set"), AnonymousMemory: anyBytes(t, "RSS"),
+			PIDs: snapshot.PIDs(anyAmount.Draw(t, "processes")), LocalStorage: anyBytes(t, "storage"),
+			Volumes: []snapshot.VolumeUsage{{Name: "scratch", FsUsage: anyFs(t, "volume")}},
+			Containers: []snapshot.ContainerUsage{{
+				Name: "c", Memory: anyBytes(t, "container"), WritableLayer: anyFs(t, "rootfs"), Logs: anyFs(t, "logs"),
+			}},
 		}
 	})
 	if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {

@@ -65,11 +65,11 @@ func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bo
 		v := p.PIDs()
 		return int64(v.Amount), v.Known
 	case nodeInodesGroup, imageInodesGroup:
-		v := p.Inodes(l.MeasureOf(g.device()))
-		return int64(v.Amount), v.Known
+		n, known := p.Inodes(l.MeasureOf(g.device()))
+		return int64(n), known
 	default:
-		v := p.Disk(l.MeasureOf(g.device()))
-		return int64(v.Amount), v.Known
+		n, known := p.Disk(l.MeasureOf(g.device()))
+		return int64(n), known
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
@@ -68,38 +67,31 @@ func (s spec) object() *v1.Pod {
 	return pod
 }
 
-func figure(n int64) *uint64 {
-	if n < 0 {
-		return nil
-	}
-	u := uint64(n)
-	return &u
-}
-
 func (s spec) pod(now time.Time) snapshot.Pod {
-	p := snapshot.Pod{Facts: snapshot.NewFacts(s.object(), true)}
+	p := snapshot.Pod{Facts: snapshot.NewFacts(s.object(), true), Images: snapshot.Unknown}
 	if s.terminatingIn != 0 {
 		p.Terminating = &snapshot.Termination{Deadline: now.Add(s.terminatingIn)}
 	}
 	if s.noStats {
 		return p
 	}
-	memory := &statsapi.MemoryStats{WorkingSetBytes: figure(s.memory)}
+	memory := bytesOrUnknown(s.memory)
+	anonymous := snapshot.Bytes(snapshot.Unknown)
 	if s.cache > 0 {
-		memory.RSSBytes = figure(s.memory - s.cache)
+		anonymous = snapshot.Bytes(s.memory - s.cache)
 	}
-	p.Stats = &statsapi.PodStats{
-		PodRef:       statsapi.PodReference{UID: s.name},
-		Memory:       memory,
-		ProcessStats: &statsapi.ProcessStats{ProcessCount: figure(s.pids)},
-		Containers: []statsapi.ContainerStats{{
+	p.Usage = &snapshot.Usage{
+		Memory: memory, AnonymousMemory: anonymous, PIDs: snapshot.PIDs(s.pids), LocalStorage: snapshot.Unknown,
+		Containers: []snapshot.ContainerUsage{{
 			Name: "c", Memory: memory,
-			Rootfs: &statsapi.FsStats{UsedBytes: figure(s.disk), InodesUsed: figure(s.inodes)},
-			Logs:   &statsapi.FsStats{UsedBytes: figure(s.logs)},
+			WritableLayer: snapshot.FsUsage{Bytes: bytesOrUnknown(s.disk), Inodes: snapshot.Inodes(s.inodes)},
+			Logs:          snapshot.FsUsage{Bytes: bytesOrUnknown(s.logs), Inodes: snapshot.Unknown},
 		}},
 	}
 	return p
 }
+
+func bytesOrUnknown(n int64) snapshot.Bytes { return snapshot.Bytes(max(n, snapshot.Unknown)) }
 
 func threshold(sig snapshot.Signal, amount string) Threshold {
 	q := resource.MustParse(amount)

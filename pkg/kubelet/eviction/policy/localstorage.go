@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -26,7 +24,7 @@ func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
 	var victims []Victim
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if pod.Limits == nil || pod.Critical || pod.Stats == nil || beingStopped(s, pod, t) {
+		if pod.Limits == nil || pod.Critical || pod.Usage == nil || beingStopped(s, pod, t) {
 			continue
 		}
 		limit, message := exceededLimit(pod)
@@ -58,19 +56,19 @@ func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 	for i := range pod.Limits.EmptyDirs {
 		l := &pod.Limits.EmptyDirs[i]
-		if volumeUsage(pod.Stats, l.Name) > l.Limit.Amount {
+		if volumeUsage(pod.Usage, l.Name) > l.Limit.Amount {
 			return EmptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", l.Name, l.Limit.Text)
 		}
 	}
-	if l := pod.Limits.Pod; l != nil && diskUsage(pod.Stats.EphemeralStorage) > l.Amount {
+	if l := pod.Limits.Pod; l != nil && pod.Usage.LocalStorage > l.Amount {
 		return PodStorageLimit,
 			fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", l.Text)
 	}
-	for i := range pod.Stats.Containers {
-		stats := &pod.Stats.Containers[i]
+	for i := range pod.Usage.Containers {
+		used := &pod.Usage.Containers[i]
 		for j := range pod.Limits.Containers {
 			l := &pod.Limits.Containers[j]
-			if l.Name == stats.Name && containerDisk(stats) > l.Limit.Amount {
+			if l.Name == used.Name && containerDisk(used) > l.Limit.Amount {
 				return ContainerStorageLimit,
 					fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.Name, l.Limit.Text)
 			}
@@ -80,22 +78,17 @@ func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 }
 
 // containerDisk is logs and writable layer, wherever the latter lies (kubernetes issue 139205).
-func containerDisk(c *statsapi.ContainerStats) snapshot.Bytes {
-	return diskUsage(c.Logs) + diskUsage(c.Rootfs)
+func containerDisk(c *snapshot.ContainerUsage) snapshot.Bytes {
+	logs, layer := max(0, c.Logs.Bytes), max(0, c.WritableLayer.Bytes)
+	return snapshot.Bytes(saturatingAdd(int64(logs), int64(layer)))
 }
 
-func volumeUsage(stats *statsapi.PodStats, name string) snapshot.Bytes {
-	for i := len(stats.VolumeStats) - 1; i >= 0; i-- {
-		if stats.VolumeStats[i].Name == name {
-			return diskUsage(&stats.VolumeStats[i].FsStats)
+// volumeUsage is what is in a volume by its last entry, Unknown without one.
+func volumeUsage(u *snapshot.Usage, name string) snapshot.Bytes {
+	for i := len(u.Volumes) - 1; i >= 0; i-- {
+		if u.Volumes[i].Name == name {
+			return u.Volumes[i].Bytes
 		}
 	}
-	return 0
-}
-
-func diskUsage(fs *statsapi.FsStats) snapshot.Bytes {
-	if fs == nil {
-		return 0
-	}
-	return bytesOf(fs.UsedBytes)
+	return snapshot.Unknown
 }

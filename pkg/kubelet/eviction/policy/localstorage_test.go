@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -18,8 +17,16 @@ func violatorPod(name string, limit, used int64) snapshot.Pod {
 	}}}
 	pod := spec{name: name, memory: mi}.pod(start)
 	pod.Facts = snapshot.NewFacts(object, true)
-	pod.Stats.VolumeStats = []statsapi.VolumeStats{{Name: "scratch", FsStats: statsapi.FsStats{UsedBytes: figure(used)}}}
+	pod.Usage.Volumes = []snapshot.VolumeUsage{volumeOf("scratch", used)}
 	return pod
+}
+
+func volumeOf(name string, used int64) snapshot.VolumeUsage {
+	return snapshot.VolumeUsage{Name: name, FsUsage: fsOf(used)}
+}
+
+func fsOf(bytes int64) snapshot.FsUsage {
+	return snapshot.FsUsage{Bytes: snapshot.Bytes(bytes), Inodes: snapshot.Unknown}
 }
 
 func limited(name string, quantity string) v1.Container {
@@ -30,46 +37,49 @@ func TestLocalStorageLimits(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	tests := []struct {
 		name            string
-		change          func(pod *v1.Pod, stats *statsapi.PodStats)
+		change          func(pod *v1.Pod, used *snapshot.Usage)
 		metric, message string
 	}{
-		{"within", func(*v1.Pod, *statsapi.PodStats) {}, "", ""},
-		{"emptyDir", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"within", func(*v1.Pod, *snapshot.Usage) {}, "", ""},
+		{"emptyDir", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(mi, resource.BinarySI)}}}}
-			stats.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: figure(mi + 1)}}}
+			used.Volumes = []snapshot.VolumeUsage{volumeOf("v", mi+1)}
 		}, EmptyDirLimit, `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `},
-		{"emptyDir with limit zero", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"emptyDir with limit zero", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(0, resource.BinarySI)}}}}
-			stats.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: figure(mi + 1)}}}
+			used.Volumes = []snapshot.VolumeUsage{volumeOf("v", mi+1)}
 		}, "", ""},
-		{"pod", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"pod", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Spec.Containers = []v1.Container{limited("c", "2Mi"), limited("d", "1Mi")}
-			stats.EphemeralStorage = &statsapi.FsStats{UsedBytes: figure(4 * mi)}
+			used.LocalStorage = snapshot.Bytes(4 * mi)
 		}, PodStorageLimit, "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. "},
-		{"container", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"container", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
-			stats.Containers[0].Rootfs.UsedBytes, stats.Containers[0].Logs.UsedBytes = figure(mi), figure(mi+1)
+			c := &used.Containers[0]
+			c.WritableLayer.Bytes, c.Logs.Bytes = snapshot.Bytes(mi), snapshot.Bytes(mi+1)
 		}, ContainerStorageLimit, `Container c exceeded its local ephemeral storage limit "2Mi". `},
-		{"D30 sidecar", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"D30 sidecar", func(pod *v1.Pod, used *snapshot.Usage) {
 			sidecar := limited("s", "2Mi")
 			sidecar.RestartPolicy = &always
 			pod.Spec.InitContainers = []v1.Container{sidecar}
-			stats.Containers = append(stats.Containers, statsapi.ContainerStats{Name: "s", Logs: &statsapi.FsStats{UsedBytes: figure(3 * mi)}})
+			used.Containers = append(used.Containers, snapshot.ContainerUsage{
+				Name: "s", Memory: snapshot.Unknown, Logs: fsOf(3 * mi), WritableLayer: fsOf(snapshot.Unknown),
+			})
 		}, ContainerStorageLimit, `Container s exceeded its local ephemeral storage limit "2Mi". `},
-		{"critical", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"critical", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Annotations["kubernetes.io/config.source"] = "file"
 			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
-			stats.EphemeralStorage = &statsapi.FsStats{UsedBytes: figure(4 * mi)}
+			used.LocalStorage = snapshot.Bytes(4 * mi)
 		}, "", ""},
-		{"no stats", func(pod *v1.Pod, stats *statsapi.PodStats) {
+		{"no stats", func(pod *v1.Pod, used *snapshot.Usage) {
 			pod.Spec.Containers = []v1.Container{limited("c", "2Mi")}
-			*stats = statsapi.PodStats{}
+			*used = snapshot.Usage{Memory: snapshot.Unknown, LocalStorage: snapshot.Unknown}
 		}, "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			object, pod := spec{name: "pod"}.object(), spec{name: "pod"}.pod(start)
-			test.change(object, pod.Stats)
+			test.change(object, pod.Usage)
 			pod.Facts = snapshot.NewFacts(object, true)
 			rules := rulesOf()
 			rules.LocalStorageLimits = true

@@ -1,12 +1,10 @@
 package policy
 
 import (
-	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -20,56 +18,54 @@ const (
 	StarvedResourceKey          = "starved_resource"
 )
 
-// overRequest is a sentence about somebody that uses more than was asked for; who is "Container" or "Pod".
+// overRequest is a sentence about a container or a pod that uses more than it requests; who is "Container" or "Pod".
 func overRequest(who, name, usage, request string, what v1.ResourceName) string {
-	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %v. ", who, name, usage, request, what)
+	return who + " " + name + " was using " + usage + ", request is " + request + ", has larger consumption of " +
+		string(what) + ". "
 }
 
-// explain makes the message and the annotations of an eviction. The figures are those of the threshold that caused it. A pod
-// without stats has nothing to be said of, not even in the annotations.
+// explain makes the message and the annotations of an eviction from the observation of the threshold that caused it. Of
+// a pod without stats nothing is said, not even in the annotations.
 func explain(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, map[string]string) {
 	starved := t.Signal.Resource()
-	var text strings.Builder
-	fmt.Fprintf(&text, "The node was low on resource: %v. ", starved)
-	fmt.Fprintf(&text, "Threshold quantity: %v, available: %v. ", t.Quantity(o.Capacity), resource.NewQuantity(o.Available, t.Signal.Format()))
+	text := "The node was low on resource: " + string(starved) + ". Threshold quantity: " +
+		t.Quantity(o.Capacity).String() + ", available: " +
+		resource.NewQuantity(o.Available, t.Signal.Format()).String() + ". "
 	notes := map[string]string{}
-	if pod.Stats == nil {
-		return text.String(), notes
+	used := pod.Usage
+	if used == nil {
+		return text, notes
 	}
-	if q := pod.PodLevelMemory; q != nil && starved == v1.ResourceMemory && pod.Stats.Memory != nil {
-		usage := bytesOf(pod.Stats.Memory.WorkingSetBytes)
-		text.WriteString(overRequest("Pod", pod.Name, printed(usage), q.Text, starved))
-		notes[OffendingPodKey], notes[OffendingPodUsageKey] = pod.Name, printed(usage)
+	if q := pod.PodLevelMemory; q != nil && starved == v1.ResourceMemory && used.Memory >= 0 {
+		usage := printed(used.Memory)
+		text += overRequest("Pod", pod.Name, usage, q.Text, starved)
+		notes[OffendingPodKey], notes[OffendingPodUsageKey] = pod.Name, usage
 	}
 	var names, usages []string
-	for i := range pod.Stats.Containers {
-		stats := &pod.Stats.Containers[i]
-		usage, ok := containerUsage(stats, starved)
-		request, found := containerRequest(pod.Facts, stats.Name, starved)
-		if !ok || !found || usage <= request.Amount {
+	for i := range used.Containers {
+		c := &used.Containers[i]
+		amount, ok := containerUsage(c, starved)
+		request, found := containerRequest(pod.Facts, c.Name, starved)
+		if !ok || !found || amount <= request.Amount {
 			continue
 		}
-		text.WriteString(overRequest("Container", stats.Name, printed(usage), request.Text, starved))
-		names, usages = append(names, stats.Name), append(usages, printed(usage))
+		usage := printed(amount)
+		text += overRequest("Container", c.Name, usage, request.Text, starved)
+		names, usages = append(names, c.Name), append(usages, usage)
 	}
 	notes[OffendingContainersKey] = strings.Join(names, ",")
 	notes[OffendingContainersUsageKey] = strings.Join(usages, ",")
 	notes[StarvedResourceKey] = string(starved)
-	return text.String(), notes
+	return text, notes
 }
 
 // containerUsage is known for memory and for disk space; nothing is said of containers for other resources.
-func containerUsage(c *statsapi.ContainerStats, what v1.ResourceName) (snapshot.Bytes, bool) {
+func containerUsage(c *snapshot.ContainerUsage, what v1.ResourceName) (usage snapshot.Bytes, known bool) {
 	switch what {
 	case v1.ResourceMemory:
-		if c.Memory != nil && c.Memory.WorkingSetBytes != nil {
-			return bytesOf(c.Memory.WorkingSetBytes), true
-		}
+		return c.Memory, c.Memory >= 0
 	case v1.ResourceEphemeralStorage:
-		if c.Rootfs != nil && c.Rootfs.UsedBytes != nil && c.Logs != nil && c.Logs.UsedBytes != nil {
-			sum := *c.Rootfs.UsedBytes + *c.Logs.UsedBytes
-			return bytesOf(&sum), true
-		}
+		return containerDisk(c), c.WritableLayer.Bytes >= 0 && c.Logs.Bytes >= 0
 	}
 	return 0, false
 }
@@ -86,13 +82,6 @@ func containerRequest(pod *snapshot.Facts, name string, what v1.ResourceName) (s
 	default:
 		return c.StorageRequest, true
 	}
-}
-
-func bytesOf(n *uint64) snapshot.Bytes {
-	if n == nil {
-		return 0
-	}
-	return snapshot.Bytes(*n)
 }
 
 // printed is how stock prints an amount in a message.

@@ -133,7 +133,7 @@ func TestVictimsAreASubsetOfStocks(t *testing.T) {
 		for _, p := range anySpecs(t, 30) {
 			s.Pods = append(s.Pods, p.pod(start))
 		}
-		list := candidates(n, s, &pending{}, growth{})
+		list := candidates(n, s, &pending{}, &growth{})
 		base := rapid.Int64Range(1, 40).Draw(t, "need") * 50 * mi
 		chosen := choose(list, demand{base: base, killTime: defaultTiming().KillTime, settling: defaultTiming().Settling})
 		stock, sum := map[string]bool{}, int64(0)

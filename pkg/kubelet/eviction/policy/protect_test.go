@@ -119,7 +119,7 @@ func TestSparingStillCoversTheNeed(t *testing.T) {
 		rules.Protection = Protection{Namespaces: []string{"*"}, MaxPods: 5, MaxMemory: 100 * snapshot.Bytes(gi), MaxDelay: time.Minute}
 		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable}, hard: true}
 		r := &round{snapshot: s, rules: rules, last: &rulesState{}, next: &rulesState{}, decision: &Decision{}}
-		list := r.protect(n, candidates(n, s, &pending{}, growth{}), &Starved{})
+		list := r.protect(n, candidates(n, s, &pending{}, &growth{}), &Starved{})
 		if len(list) == 0 {
 			return
 		}

@@ -12,10 +12,10 @@ type candidate struct {
 	pod *snapshot.Pod
 	// usage is meaningless when it is not known.
 	usage, request int64
-	// growth is how fast usage grows, memory only.
-	growth rate
+	// growth is how fast usage grows; nil except for memory.
+	growth *rate
 	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
-	preference    int
+	preference    int32
 	spared, known bool
 	// first: it must go before any pod that is not. The pod uses more than it asked for; for PIDs, of which nobody can ask
 	// for any, far more than an equal share.
@@ -28,7 +28,7 @@ type candidate struct {
 func (c candidate) isWithin() bool { return !c.first && !c.slow }
 
 // candidates are the pods that may be evicted for the need, in the order in which they would go.
-func candidates(n *need, s *snapshot.Snapshot, p *pending, g growth) []candidate {
+func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidate {
 	list := make([]candidate, 0, len(s.Pods))
 	share := farAboveShare(n, s)
 	for i := range s.Pods {

@@ -125,7 +125,7 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 			s := w.snapshot()
 			for i := range s.Pods {
 				if bytes, ok := images[s.Pods[i].Name]; ok && test.known {
-					s.Pods[i].Images = snapshot.Known(snapshot.Bytes(bytes), w.now)
+					s.Pods[i].Images = snapshot.Bytes(bytes)
 				}
 			}
 			d, _ := Decide(s, w.rules, State{})

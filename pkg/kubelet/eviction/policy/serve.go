@@ -13,9 +13,8 @@ type round struct {
 	// last is the state that the decision begins with, next the one that it makes.
 	last, next *rulesState
 	decision   *Decision
-	// growth is worked out at most once, when it is first asked for, from the readings of all pods.
-	growth   *growth
-	readings []reading
+	// growth is derived at most once, when it is first needed.
+	growth *growth
 }
 
 // serve decides about one need and reports whether the round has begun something for it.
@@ -121,16 +120,14 @@ func (r *round) keepUnused(n *need) {
 	}
 }
 
-func (r *round) growthOf(n *need) growth {
+func (r *round) growthOf(n *need) *growth {
 	if n.group != memoryGroup {
-		return growth{}
+		return &growth{}
 	}
 	if r.growth == nil {
-		r.readings = readingsOf(r.snapshot)
-		g := r.last.MemorySamples.growthAt(r.snapshot, r.readings)
-		r.growth = &g
+		r.growth = r.last.MemorySamples.growthAt(r.snapshot)
 	}
-	return *r.growth
+	return r.growth
 }
 
 func (r *round) victim(n *need, c *candidate) Victim {

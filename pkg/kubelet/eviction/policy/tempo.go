@@ -57,15 +57,14 @@ func (r *round) split(n *need, p *pending, list []candidate) (candidates, others
 	g := r.growthOf(n)
 	candidates, others = unmeasured, unmeasured
 	for i := range list {
-		candidates.add(&list[i].growth)
+		candidates.add(list[i].growth)
 	}
 	if n.has(snapshot.MemoryAvailable) {
 		others = g.system
 	}
 	for i := range r.snapshot.Pods {
 		if pod := &r.snapshot.Pods[i]; pod.Critical || p.busy[pod.UID] == uncounted {
-			of := g.of(i)
-			others.add(&of)
+			others.add(g.of(i))
 		}
 	}
 	return candidates, others

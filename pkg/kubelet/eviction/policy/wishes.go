@@ -38,7 +38,7 @@ var optOutSignals = map[string][]snapshot.Signal{
 
 // wish is what a pod asks for, as far as it is granted.
 type wish struct {
-	preference int
+	preference int32
 	optOut     []snapshot.Signal
 }
 
@@ -100,7 +100,7 @@ func (p *Protection) wishes(pods []snapshot.Pod) map[types.UID]wish {
 			continue
 		}
 		if n, err := preferenceOf(pod.Annotations); err == nil && n != 0 {
-			granted[pod.UID] = wish{preference: n}
+			granted[pod.UID] = wish{preference: int32(n)}
 		}
 		if signals, err := optOutOf(pod.Annotations); err == nil && len(signals) > 0 {
 			optOuts = append(optOuts, pod)

@@ -227,7 +227,7 @@ func TestPreferenceKeepsPrioritiesAndOffenders(t *testing.T) {
 		rules := rulesOf()
 		rules.Protection = Protection{Namespaces: []string{"*"}}
 		r := &round{snapshot: s, rules: rules, last: &rulesState{}, next: &rulesState{}, decision: &Decision{}}
-		list := candidates(n, s, &pending{}, growth{})
+		list := candidates(n, s, &pending{}, &growth{})
 		before := class(list)
 		list = r.protect(n, list, &Starved{})
 		if after := class(list); !slices.Equal(before, after) {
