@@ -60,6 +60,7 @@ unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
 .PHONY: differential
 differential: go ## 20,000 random sequences of pressure beside stock's eviction manager (unit plays 2,000, with the race detector).
 	PLIMSOLL_SEQUENCES=20000 go test -count=1 -timeout 15m -run 'TestLikeStock$$' -v ./pkg/kubelet/eviction
+	go test -count=1 -run 'TestDecisionsFromWhatWasWritten$$' -v ./pkg/kubelet/eviction
 
 .PHONY: e2e
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.

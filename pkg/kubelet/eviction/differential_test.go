@@ -370,6 +370,10 @@ func probes() []*v1.Pod {
 	return []*v1.Pod{best, burstable, critical, tolerating}
 }
 
+func layoutOf(p *play) snapshot.Layout {
+	return snapshot.Layout{Known: true, DedicatedImageFs: p.dedicated, SplitContainerFs: p.split}
+}
+
 // verdict is how one sequence ended.
 type verdict struct {
 	// rules that explain a difference or were touched.
@@ -401,7 +405,7 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 	}
 	st := newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now)
 	defer st.stop()
-	effective, _ := policy.Effective(parsed, snapshot.Layout{Known: true, DedicatedImageFs: p.dedicated, SplitContainerFs: p.split})
+	effective, _ := policy.Effective(parsed, layoutOf(p))
 	o := observer{play: p, thresholds: effective, v: verdict{rules: map[string]bool{}}}
 	for step := range 12 {
 		sc := p.advance(effective, step)

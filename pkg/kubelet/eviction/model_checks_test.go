@@ -41,11 +41,13 @@ const (
 	// notAheadOfStock: where pods do not grow and no kill fails, ours has evicted at no time more than one pod more
 	// than stock has a monitoring period later.
 	notAheadOfStock = "at most one victim ahead of stock"
+	// sameWritten: the same is decided from a snapshot and a state that were written and read (replay).
+	sameWritten = "the same decision from what was written"
 )
 
 var modelCheckNames = []string{
 	neverCritical, oneKill, noneSuperfluous, pace, oneByOne, turn, enoughInHurry,
-	noStandstill, noDiskStandstill, notAheadOfStock,
+	noStandstill, noDiskStandstill, notAheadOfStock, sameWritten,
 }
 
 const (
@@ -94,6 +96,8 @@ type modelChecks struct {
 	// together is the number of decisions with several victims for memory, compared that of evictions compared with
 	// stock's.
 	together, compared int
+	// decisions is the number of those that were replayed.
+	decisions int
 }
 
 // fail records the first failure of a check in a run.

@@ -43,6 +43,7 @@ func (n *modelNode) after(d time.Duration, what string, do func()) {
 func playFound(t *testing.T, n *modelNode) {
 	t.Helper()
 	n.begin()
+	n.replayed = true
 	n.drive(t)
 	for _, f := range n.checks.faults {
 		t.Errorf("%s: %s", f.check, f.text)

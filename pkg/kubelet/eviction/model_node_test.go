@@ -42,6 +42,8 @@ type modelNode struct {
 	reclaims []modelReclaim
 	checks   modelChecks
 	trace    []string
+	// replayed: the decisions of the run are replayed.
+	replayed bool
 
 	// readerFailed is when reading the counters last failed, summaryTook the longest time that a summary has taken.
 	readerFailed time.Time

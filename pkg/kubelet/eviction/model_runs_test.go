@@ -4,3 +4,6 @@ package eviction
 
 // modelRuns is the number of runs of TestModelOfTheNode.
 const modelRuns = 1000
+
+// replays is the number of sequences of TestDecisionsFromWhatWasWritten.
+const replays = 2000

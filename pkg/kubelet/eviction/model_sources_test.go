@@ -147,7 +147,7 @@ func (n *modelNode) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 		r.Node.Err, r.Pods.Err = errModelReader, errModelReader
 		return r
 	}
-	now, used := n.stamp().Time, n.podsUsed()
+	now, used := snapshot.WallTime(n.stamp().Time), n.podsUsed()
 	observation := func(available, capacity float64) snapshot.Observation {
 		return snapshot.Observation{Available: int64(available), Capacity: int64(capacity), At: now}
 	}

@@ -69,6 +69,7 @@ type modelFindings struct {
 	stories                    map[string]string
 	runs                       int64
 	evictions, besides, joined int
+	replayed                   int
 }
 
 func (f *modelFindings) collect(t *testing.T, runs int64) {
@@ -78,6 +79,7 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 		f.evictions += len(n.orders)
 		f.besides += n.checks.compared
 		f.joined += n.checks.together
+		f.replayed += n.checks.decisions
 		for _, fault := range n.checks.faults {
 			f.seeds[fault.check] = append(f.seeds[fault.check], f.runs)
 			if f.stories[fault.check] == "" {
@@ -91,15 +93,15 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 // report also fails when too little has happened for the checks to mean anything.
 func (f *modelFindings) report(t *testing.T) {
 	t.Helper()
-	t.Logf("%d runs, %d evictions, %d decisions with several victims, %d evictions compared with stock's",
-		f.runs, f.evictions, f.joined, f.besides)
+	t.Logf("%d runs, %d evictions, %d decisions with several victims, %d evictions compared with stock's, "+
+		"%d decisions replayed", f.runs, f.evictions, f.joined, f.besides, f.replayed)
 	for _, check := range modelCheckNames {
 		if seeds := f.seeds[check]; len(seeds) > 0 {
 			t.Errorf("%s: %d of %d runs, seeds %v\n%s",
 				check, len(seeds), f.runs, seeds[:min(len(seeds), 12)], f.stories[check])
 		}
 	}
-	if runs := int(f.runs); f.evictions < runs || f.joined < runs/50 || f.besides < runs/50 {
+	if runs := int(f.runs); f.evictions < runs || f.joined < runs/50 || f.besides < runs/50 || f.replayed < runs {
 		t.Error("the runs exercise too little")
 	}
 }
@@ -116,6 +118,7 @@ func runModel(t *testing.T, seed int64) (n *modelNode) {
 	var traits modelTraits
 	synctest.Test(t, func(t *testing.T) {
 		n, traits = newModelNode(seed)
+		n.replayed = seed%modelReplays == 0
 		n.drive(t)
 	})
 	if traits.plain {
@@ -129,6 +132,9 @@ func runModel(t *testing.T, seed int64) (n *modelNode) {
 	return n
 }
 
+// modelReplays: one run of so many replays its decisions, since that takes twice the time of the rest.
+const modelReplays = 10
+
 // drive runs the manager until nothing happens any more.
 func (n *modelNode) drive(t *testing.T) {
 	t.Helper()
@@ -136,13 +142,18 @@ func (n *modelNode) drive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(Config{
+	c := Config{
 		Summary: n, DiskInfo: n, Memory: n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
 		Kill: n.killer, ActivePods: n.active, PodByUID: n.activePod, PodStopped: n.ended,
 		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, LocalStorageCapacityIsolation: true,
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Thresholds: parsed,
 		PressureTransitionPeriod: modelTransition, MaxPodGracePeriodSeconds: modelMaxGrace,
-	})
+	}
+	r := newReplay(&c, false)
+	if n.replayed {
+		c.Sinks = []Sink{r}
+	}
+	m, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +163,9 @@ func (n *modelNode) drive(t *testing.T) {
 	n.play()
 	cancel()
 	<-done
+	if n.checks.decisions = r.decisions; r.fault != "" {
+		n.fail(sameWritten, "%s", r.fault)
+	}
 }
 
 const (
