@@ -38,7 +38,7 @@ func (b *build) makeStatistics(ctx context.Context) error {
 		s.provider = stats.NewCRIStatsProvider(b.Machine.CAdvisor, s.analyzer, b.pods.manager, b.Runtime.Runtime, b.Runtime.Images, files,
 			enabled(features.PodAndContainerStatsFromCRI), s.provider)
 	}
-	s.host.UseStats(s.provider)
+	s.host.SetStats(s.provider)
 	return nil
 }
 

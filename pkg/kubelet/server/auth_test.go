@@ -24,7 +24,7 @@ import (
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 )
 
-// fakeAuth knows the users "reader" and "nobody" by their bearer token; reader may do what allowed says.
+// fakeAuth authenticates the users "reader" and "nobody" by their bearer token; reader may do what allowed contains.
 type fakeAuth struct {
 	stockserver.AuthInterface
 	allowed func(authorizer.Attributes) bool
@@ -77,12 +77,12 @@ type flags struct{}
 
 func (flags) GetFlagz() map[string]string { return map[string]string{"a": "b"} }
 
-// endpoint is a path of the real handler with the methods it answers.
+// endpoint is a path of the real handler with its methods.
 type endpoint struct {
 	method, path string
 }
 
-// endpoints asks the real stock handler what it serves: all routes of all web services and all plain handlers.
+// endpoints lists the endpoints of the real stock handler: all routes of all web services and all plain handlers.
 func endpoints(t *testing.T, handler *stockserver.Server) []endpoint {
 	t.Helper()
 	field := reflect.ValueOf(handler).Elem().FieldByName("restfulCont")
@@ -93,7 +93,7 @@ func endpoints(t *testing.T, handler *stockserver.Server) []endpoint {
 	var found []endpoint
 	for _, service := range container.RegisteredWebServices() {
 		for _, route := range service.Routes() {
-			found = append(found, endpoint{route.Method, fill(route.Path)})
+			found = append(found, endpoint{route.Method, fillParameters(route.Path)})
 		}
 	}
 	for _, path := range container.RegisteredHandlePaths() {
@@ -102,8 +102,8 @@ func endpoints(t *testing.T, handler *stockserver.Server) []endpoint {
 	return found
 }
 
-// fill puts something into the parameters of a path.
-func fill(path string) string {
+// fillParameters replaces the parameters of a path.
+func fillParameters(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
@@ -118,8 +118,8 @@ func allFeatures(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, zpagesfeatures.ComponentStatusz, true)
 }
 
-// No path of the secure handler is served to somebody unknown (401) or somebody without the right (403); and whoever
-// has the right gets through to the handler.
+// Requests to each path of the secure handler are rejected without authentication (401) and without authorization
+// (403); authorized requests reach the handler.
 func TestEveryEndpointIsGuarded(t *testing.T) {
 	allFeatures(t)
 	for name, config := range map[string]*kubeletconfig.KubeletConfiguration{
@@ -133,7 +133,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 				auth, config)
 			paths := endpoints(t, &handler)
 			if len(paths) < 20 {
-				t.Fatalf("only %d endpoints found: the test looks at the wrong thing", len(paths))
+				t.Fatalf("only %d endpoints found", len(paths))
 			}
 			for _, e := range paths {
 				for token, want := range map[string]int{"": 401, "broken": 401, "nobody": 403} {
@@ -141,18 +141,18 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 						t.Errorf("%s %s as %q: %d, want %d", e.method, e.path, token, got, want)
 					}
 				}
-				if endless(e) {
+				if slowPaths(e) {
 					continue
 				}
 				if got := request(t, &handler, e, "reader").Code; got == 401 || got == 403 {
-					t.Errorf("%s %s as one who may: %d", e.method, e.path, got)
+					t.Errorf("%s %s authorized: %d", e.method, e.path, got)
 				}
 			}
 		})
 	}
 }
 
-// What is not there is not there for anybody: no status code tells a stranger more than that.
+// Unknown paths have the same status code for all users.
 func TestUnknownPaths(t *testing.T) {
 	auth := newAuth(func(authorizer.Attributes) bool { return true })
 	handler := stockserver.NewServer(t.Context(), newWorld().host(), analyzer{}, nil, flags{}, auth, debugConfig())
@@ -165,8 +165,8 @@ func TestUnknownPaths(t *testing.T) {
 	}
 }
 
-// endless are requests that take seconds by design.
-func endless(e endpoint) bool { return strings.HasPrefix(e.path, "/debug/pprof") }
+// slowPaths are paths whose requests take seconds by design.
+func slowPaths(e endpoint) bool { return strings.HasPrefix(e.path, "/debug/pprof") }
 
 func request(t *testing.T, handler http.Handler, e endpoint, token string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -179,7 +179,7 @@ func request(t *testing.T, handler http.Handler, e endpoint, token string) *http
 	return recorder
 }
 
-// What is asked of the API server is part of the interface: roles of clusters are written for it.
+// The attributes of authorization requests are part of the interface: cluster roles depend on them.
 func TestAuthorizationAttributes(t *testing.T) {
 	allFeatures(t)
 	tests := []struct {
@@ -213,11 +213,11 @@ func TestAuthorizationAttributes(t *testing.T) {
 		for _, a := range auth.asked {
 			subresources = append(subresources, a.GetSubresource())
 			if a.GetVerb() != tc.verb || a.GetResource() != "nodes" || a.GetName() != "n" || a.GetUser().GetName() != "reader" {
-				t.Errorf("%s %s asks for %s %s %s", tc.method, tc.path, a.GetVerb(), a.GetResource(), a.GetName())
+				t.Errorf("%s %s requests %s %s %s", tc.method, tc.path, a.GetVerb(), a.GetResource(), a.GetName())
 			}
 		}
 		if got := strings.Join(subresources, ","); got != tc.subresource {
-			t.Errorf("%s %s asks for nodes/%s, want %s", tc.method, tc.path, got, tc.subresource)
+			t.Errorf("%s %s requests nodes/%s, want %s", tc.method, tc.path, got, tc.subresource)
 		}
 	}
 }

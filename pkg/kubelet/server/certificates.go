@@ -17,39 +17,39 @@ import (
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// CertificatesConfig says where the serving certificate and the trusted client authorities come from.
+// CertificatesConfig has the sources of the serving certificate and of the client CA bundle.
 type CertificatesConfig struct {
 	Options *stockserver.TLSOptions
 	Kubelet *kubeletconfig.KubeletConfiguration
-	// RequestFromAPI asks the API server for a serving certificate and rotates it (serverTLSBootstrap).
+	// RequestFromAPI requests a serving certificate from the API server and rotates it (serverTLSBootstrap).
 	RequestFromAPI bool
-	// ReloadFiles follows changes of the certificate files, ReloadClientCA those of the client CA bundle.
+	// ReloadFiles reloads changed certificate files, ReloadClientCA a changed client CA bundle.
 	ReloadFiles, ReloadClientCA bool
-	// ClientCA follows the client CA bundle; the authenticator keeps it current.
+	// ClientCA provides the client CA bundle; the authenticator updates it.
 	ClientCA dynamiccertificates.CAContentProvider
-	// The rest is for RequestFromAPI only: the certificate names the node and its addresses and is kept in Directory.
+	// The rest is for RequestFromAPI only: the certificate is for the node and its addresses, and is stored in Directory.
 	Client    clientset.Interface
 	NodeName  types.NodeName
 	Addresses func() []v1.NodeAddress
 	Directory string
 }
 
-// Certificates provides the TLS side of the secure port and keeps it current while Run runs.
+// Certificates provides the TLS configuration of the secure port. Run updates it.
 type Certificates struct {
 	tls     *tls.Config
 	manager certificate.Manager
 	clients *dynamiccertificates.DynamicServingCertificateController
 }
 
-// NewCertificates reads the files once and starts nothing. It must not be called twice in a process with
-// RequestFromAPI: the certificate manager registers metrics.
+// NewCertificates reads the files once and starts nothing. With RequestFromAPI it may be called once in a process,
+// because the certificate manager registers metrics.
 func NewCertificates(cfg CertificatesConfig) (*Certificates, error) {
 	c := &Certificates{tls: &tls.Config{
 		MinVersion:       cfg.Options.MinVersion,
 		CipherSuites:     cfg.Options.CipherSuites,
 		CurvePreferences: cfg.Options.CurvePreferences,
 	}}
-	current, err := c.serving(cfg)
+	current, err := c.servingCertificate(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +59,16 @@ func NewCertificates(cfg CertificatesConfig) (*Certificates, error) {
 		}
 		return nil, errors.New("no serving certificate available for the kubelet")
 	}
-	if err := c.trustClients(cfg); err != nil {
+	if err := c.requestClientCertificates(cfg); err != nil {
 		return nil, fmt.Errorf("unable to load client CA file %s: %w", cfg.Options.ClientCAFile, err)
 	}
 	return c, nil
 }
 
-// TLS is the configuration for the listener. It follows changes only while Run runs.
+// TLS returns the configuration for the listener. It is updated only while Run runs.
 func (c *Certificates) TLS() *tls.Config { return c.tls }
 
-// Run keeps certificates current until ctx ends.
+// Run updates the certificates until ctx ends.
 func (c *Certificates) Run(ctx context.Context) {
 	if c.manager != nil {
 		c.manager.Start()
@@ -80,8 +80,8 @@ func (c *Certificates) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// serving returns how to get the present serving certificate, nil while there is none.
-func (c *Certificates) serving(cfg CertificatesConfig) (func() *tls.Certificate, error) {
+// servingCertificate returns a function that returns the current serving certificate, nil while there is none.
+func (c *Certificates) servingCertificate(cfg CertificatesConfig) (func() *tls.Certificate, error) {
 	var err error
 	files := cfg.Options.CertFile != "" && cfg.Options.KeyFile != ""
 	switch {
@@ -110,8 +110,9 @@ func (c *Certificates) serving(cfg CertificatesConfig) (func() *tls.Certificate,
 	}
 }
 
-// trustClients asks clients for a certificate without insisting on one: the authenticator decides what it is worth.
-func (c *Certificates) trustClients(cfg CertificatesConfig) error {
+// requestClientCertificates makes the server request, but not require, a certificate from clients. The authenticator
+// verifies it.
+func (c *Certificates) requestClientCertificates(cfg CertificatesConfig) error {
 	if cfg.Options.ClientCAFile == "" {
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestCertificatesFromFiles(t *testing.T) {
 	}
 }
 
-func TestCertificatesThatAreNotThere(t *testing.T) {
+func TestMissingCertificates(t *testing.T) {
 	options := selfSigned(t)
 	if err := os.Remove(options.KeyFile); err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func TestCertificatesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// Clients are asked for a certificate but may come without; the bundle is read at once, so that a wrong one is found at
-// start.
+// The server requests a client certificate and does not require it. The bundle is read at once, so that an invalid one
+// is found at start.
 func TestClientCA(t *testing.T) {
 	options := selfSigned(t)
 	options.ClientCAFile = options.CertFile

@@ -10,28 +10,28 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/images"
 )
 
-// GetKubeletContainerLogs copies the log of one container to stdout and stderr, either of which is nil when it was not
-// asked for. With options.Follow it returns when the container has ended or ctx is done.
+// GetKubeletContainerLogs copies the log of one container to stdout and stderr, either of which may be nil. With
+// options.Follow it returns when the container has ended or ctx is done.
 //
 //nolint:revive // the stock server has this many parameters
 func (h *Host) GetKubeletContainerLogs(
 	ctx context.Context, fullName, container string, options *v1.PodLogOptions, stdout, stderr io.Writer,
 ) error {
-	pod, err := h.loggedPod(fullName)
+	pod, err := h.podForLogs(fullName)
 	if err != nil {
 		return err
 	}
 	status, known := h.StatsHost.cfg.Status.GetPodStatus(pod.UID)
 	if !known {
-		// The agent has just started and has not worked on this pod yet.
+		// The agent has just started and has not synchronized this pod yet.
 		status = pod.Status
 	}
-	id, err := loggedContainer(pod.Name, &status, container, options.Previous)
+	id, err := containerForLogs(pod.Name, &status, container, options.Previous)
 	if err != nil {
 		return err
 	}
 	if stdout != nil {
-		// The client learns that the request is served even if the container stays silent for long.
+		// Send the response header, even if the container has no output for a long time.
 		if _, err := stdout.Write(nil); err != nil {
 			return err
 		}
@@ -39,8 +39,8 @@ func (h *Host) GetKubeletContainerLogs(
 	return h.cfg.Runtime.GetContainerLogs(ctx, pod, id, options, stdout, stderr)
 }
 
-// loggedPod finds the pod that really runs: for a mirror pod that is the static pod behind it.
-func (h *Host) loggedPod(fullName string) (*v1.Pod, error) {
+// podForLogs returns the pod whose containers run: for a mirror pod that is its static pod.
+func (h *Host) podForLogs(fullName string) (*v1.Pod, error) {
 	name, namespace, err := kubecontainer.ParsePodFullName(fullName)
 	if err != nil {
 		return nil, fmt.Errorf("unable to parse pod full name %q: %w", fullName, err)
@@ -56,9 +56,9 @@ func (h *Host) loggedPod(fullName string) (*v1.Pod, error) {
 	return pod, nil
 }
 
-// loggedContainer chooses the attempt of a container whose log is meant: the running one, else the last that ended;
-// with previous, the one before.
-func loggedContainer(pod string, status *v1.PodStatus, name string, previous bool) (kubecontainer.ContainerID, error) {
+// containerForLogs returns the instance of a container whose log is requested: the running one, else the last that has
+// ended; with previous, the one before.
+func containerForLogs(pod string, status *v1.PodStatus, name string, previous bool) (kubecontainer.ContainerID, error) {
 	container := containerStatus(status, name)
 	if container == nil {
 		return kubecontainer.ContainerID{}, fmt.Errorf("container %q in pod %q is not available", name, pod)
@@ -74,9 +74,9 @@ func loggedContainer(pod string, status *v1.PodStatus, name string, previous boo
 		return kubecontainer.ParseContainerID(container.ContainerID), nil
 	}
 	if container.State.Terminated == nil && container.LastTerminationState.Terminated == nil {
-		return kubecontainer.ContainerID{}, notStarted(pod, name, container.State.Waiting)
+		return kubecontainer.ContainerID{}, errNotStarted(pod, name, container.State.Waiting)
 	}
-	// A container whose next attempt could not be created has ended without an ID; the attempt before it has the log.
+	// An instance that could not be created is terminated and has no ID; the instance before it has the log.
 	for _, id := range []string{terminatedID(container.State.Terminated), last} {
 		if id != "" {
 			return kubecontainer.ParseContainerID(id), nil
@@ -105,17 +105,17 @@ func terminatedID(state *v1.ContainerStateTerminated) string {
 	return state.ContainerID
 }
 
-func notStarted(pod, container string, waiting *v1.ContainerStateWaiting) error {
-	why := " - no logs yet"
+func errNotStarted(pod, container string, waiting *v1.ContainerStateWaiting) error {
+	cause := " - no logs yet"
 	if waiting != nil {
 		switch waiting.Reason {
 		case images.ErrImagePull.Error():
-			why = ": image can't be pulled"
+			cause = ": image can't be pulled"
 		case images.ErrImagePullBackOff.Error():
-			why = ": trying and failing to pull image"
+			cause = ": trying and failing to pull image"
 		default:
-			why = ": " + waiting.Reason
+			cause = ": " + waiting.Reason
 		}
 	}
-	return fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, why)
+	return fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, cause)
 }

@@ -15,8 +15,8 @@ func stockLoggedContainer(
 	kubelet unsafe.Pointer, pod string, status *v1.PodStatus, name string, previous bool,
 ) (kubecontainer.ContainerID, error)
 
-// The choice of the container whose log is meant, and every message, equal stock's.
-func TestLoggedContainerEqualsStock(t *testing.T) {
+// The choice of the container whose log is requested, and every message, equal stock's.
+func TestContainerForLogsEqualsStock(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(rt *rapid.T) {
 		status := &v1.PodStatus{}
@@ -28,7 +28,7 @@ func TestLoggedContainerEqualsStock(t *testing.T) {
 			}
 		}
 		name, previous := rapid.SampledFrom(names).Draw(rt, "asked"), rapid.Bool().Draw(rt, "previous")
-		got, gotErr := loggedContainer("pod", status, name, previous)
+		got, gotErr := containerForLogs("pod", status, name, previous)
 		want, wantErr := stockLoggedContainer(nil, "pod", status, name, previous)
 		if got != want || (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
 			rt.Errorf("got %v, %v; stock says %v, %v", got, gotErr, want, wantErr)

@@ -164,7 +164,7 @@ func TestDebugPodsIsNotOnTheReadOnlyPort(t *testing.T) {
 	cfg.Workers = &oneStuckPod{}
 	cfg.Kubelet.EnableServer, cfg.Kubelet.HealthzPort = false, 0
 	stop := run(t, NewServers(cfg))
-	eventually(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/debug/pods"), "", 404)
+	awaitStatus(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/debug/pods"), "", 404)
 	http.DefaultClient.CloseIdleConnections()
 	if err := stop(); err != nil {
 		t.Error(err)

@@ -21,15 +21,15 @@ import (
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// fakeWorld stands for everything behind a host: a runtime that runs what is in running, and a stock pod manager.
+// fakeWorld implements the dependencies of a host: a runtime with the pods in running, and a stock pod manager.
 type fakeWorld struct {
 	pods     kubepod.Manager
 	statuses map[types.UID]v1.PodStatus
 	running  []*kubecontainer.Pod
 	mounted  kubecontainer.VolumeMap
-	// calls is what reached the runtime, in order.
+	// calls are the calls of the runtime, in order.
 	calls []string
-	// logged, tty and checkpoint are what the last such call asked for.
+	// logged, tty and checkpoint are the arguments of the last such call.
 	logged     kubecontainer.ContainerID
 	tty        bool
 	checkpoint *runtimeapi.CheckpointContainerRequest
@@ -49,7 +49,7 @@ func (w *fakeWorld) statsHost() *StatsHost {
 			return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, nil
 		},
 	})
-	host.UseStats(noStats{})
+	host.SetStats(noStats{})
 	return host
 }
 
@@ -141,7 +141,7 @@ func (w *fakeWorld) GetPodCgroupRoot() string     { return "/kubepods" }
 
 func (w *fakeWorld) NewPodContainerManager() cm.PodContainerManager { return cgroupNames{w: w} }
 
-// cgroupNames knows the cgroup of one pod.
+// cgroupNames has the cgroup of one pod.
 type cgroupNames struct {
 	cm.PodContainerManager
 	w *fakeWorld
@@ -157,7 +157,7 @@ func (c runningCache) GetPods(ctx context.Context) ([]*kubecontainer.Pod, error)
 	return c.w.GetPods(ctx, false)
 }
 
-// noStats measures nothing.
+// noStats has no stats.
 type noStats struct{}
 
 func (noStats) ListPodStats(context.Context) ([]statsapi.PodStats, error) { return nil, nil }

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
@@ -15,14 +17,14 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// PodIdentity resolves the two faces of a static pod: its own and that of the mirror pod which the API server knows.
+// PodIdentity resolves static pods and their mirror pods in the API server.
 type PodIdentity interface {
 	GetPodByFullName(podFullName string) (*v1.Pod, bool)
 	GetPodAndMirrorPod(*v1.Pod) (pod, mirrorPod *v1.Pod, wasMirror bool)
 	TranslatePodUID(types.UID) kubetypes.ResolvedPodUID
 }
 
-// ContainerRuntime lists what really runs, and reads and checkpoints containers.
+// ContainerRuntime lists the pods of the runtime, and reads logs of and checkpoints containers.
 type ContainerRuntime interface {
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
 	GetContainerLogs(
@@ -31,23 +33,23 @@ type ContainerRuntime interface {
 	CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error
 }
 
-// RuntimeMetrics are the runtime's own metrics (KEP-2371).
+// RuntimeMetrics returns the runtime's own metrics (KEP-2371).
 type RuntimeMetrics interface {
 	ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricDescriptor, error)
 	ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error)
 }
 
-// RunningPods lists what runs from a short-lived cache.
+// RunningPods lists the running pods from a short-lived cache.
 type RunningPods interface {
 	GetPods(ctx context.Context) ([]*kubecontainer.Pod, error)
 }
 
-// MachineStats is what cAdvisor says about itself.
+// MachineStats returns cAdvisor's version information.
 type MachineStats interface {
 	VersionInfo() (*cadvisorapi.VersionInfo, error)
 }
 
-// HostConfig is what a Host is made of. All fields are required.
+// HostConfig is the configuration of a Host. All fields are required.
 type HostConfig struct {
 	Stats    *StatsHost
 	Identity PodIdentity
@@ -58,20 +60,20 @@ type HostConfig struct {
 	Streaming kubecontainer.StreamingRuntime
 	Runner    kubecontainer.CommandRunner
 	CAdvisor  MachineStats
-	// Machine is the hardware as it was at start.
+	// Machine is the hardware at start.
 	Machine *cadvisorapi.MachineInfo
 	// SyncLoopHealth is nil while the sync loop makes progress.
 	SyncLoopHealth func(*http.Request) error
 	// SystemLogs serves the node's own logs, see NewSystemLogs.
 	SystemLogs http.Handler
-	// CheckpointDir is where container checkpoints are written.
+	// CheckpointDir is the directory for container checkpoints.
 	CheckpointDir string
-	// Now names checkpoints.
+	// Now is the time in the names of checkpoints.
 	Now func() time.Time
 }
 
-// Host answers everything the kubelet API asks. It holds no state of its own; all methods may be called at any time
-// after the runtime was reached once.
+// Host implements the host interface of the kubelet API. It has no state; all methods may be called after the runtime
+// was first up.
 type Host struct {
 	*StatsHost
 	cfg HostConfig
@@ -82,15 +84,15 @@ var _ stockserver.HostInterface = &Host{}
 // NewHost returns a host. It starts nothing.
 func NewHost(cfg HostConfig) *Host { return &Host{StatsHost: cfg.Stats, cfg: cfg} }
 
-// GetVersionInfo returns cAdvisor's view of kernel and operating system.
+// GetVersionInfo returns kernel and operating system from cAdvisor.
 func (h *Host) GetVersionInfo() (*cadvisorapi.VersionInfo, error) {
 	return h.cfg.CAdvisor.VersionInfo()
 }
 
-// GetCachedMachineInfo returns the hardware as it was at start.
+// GetCachedMachineInfo returns the hardware at start.
 func (h *Host) GetCachedMachineInfo() (*cadvisorapi.MachineInfo, error) { return h.cfg.Machine, nil }
 
-// GetRunningPods returns the pods the runtime runs, with only the fields that the runtime knows.
+// GetRunningPods returns the running pods, with only those fields that the runtime has.
 func (h *Host) GetRunningPods(ctx context.Context) ([]*v1.Pod, error) {
 	running, err := h.cfg.Running.GetPods(ctx)
 	if err != nil {
@@ -119,4 +121,22 @@ func (h *Host) ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricD
 // ListPodSandboxMetrics returns the runtime's own metrics of all pods.
 func (h *Host) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
 	return h.cfg.Metrics.ListPodSandboxMetrics(ctx)
+}
+
+// CheckpointContainer writes the state of a running container to an archive in the checkpoint directory. It sets the
+// archive's path in request.Location.
+func (h *Host) CheckpointContainer(
+	ctx context.Context, uid types.UID, fullName, name string, request *runtimeapi.CheckpointContainerRequest,
+) error {
+	container, err := h.runningContainer(ctx, fullName, uid, name)
+	if err != nil {
+		return err
+	}
+	if container == nil {
+		return fmt.Errorf("container %v not found", name)
+	}
+	archive := fmt.Sprintf("checkpoint-%s-%s-%s.tar", fullName, name, h.cfg.Now().Format(time.RFC3339))
+	request.Location = filepath.Join(h.cfg.CheckpointDir, archive)
+	request.ContainerId = container.ID.ID
+	return h.cfg.Runtime.CheckpointContainer(ctx, request)
 }

@@ -52,7 +52,7 @@ func TestStreamsReachTheRunningContainer(t *testing.T) {
 	}
 }
 
-// Whether an attached stream is a terminal is what the pod says, not what the client wants.
+// Whether an attached stream is a terminal depends on the pod and not on the request.
 func TestAttachTakesTerminalFromPod(t *testing.T) {
 	pod := testPod("p", "u", false)
 	w := newWorld(pod)
@@ -90,7 +90,7 @@ func TestPortForward(t *testing.T) {
 	}
 }
 
-func TestCheckpointNamesItsArchive(t *testing.T) {
+func TestCheckpoint(t *testing.T) {
 	pod := testPod("p", "u", false)
 	w := newWorld(pod)
 	w.running = []*kubecontainer.Pod{runningPod(pod, "id")}
@@ -100,7 +100,7 @@ func TestCheckpointNamesItsArchive(t *testing.T) {
 	}
 	if request.Location != "/checkpoints/checkpoint-p_ns-c-2026-01-02T03:04:05Z.tar" || request.ContainerId != "id" ||
 		w.checkpoint != request {
-		t.Errorf("asked for %+v", request)
+		t.Errorf("request %+v", request)
 	}
 	if err := w.host().CheckpointContainer(t.Context(), "u", "p_ns", "other", request); err == nil ||
 		err.Error() != "container other not found" {
@@ -151,7 +151,7 @@ func runningStatus(id string) v1.PodStatus {
 	}}}
 }
 
-// Static pods are shown with the status the agent gave them; the pod manager's copies are left alone.
+// Static pods have the status that the agent set; the pod manager's objects are not modified.
 func TestGetPodsShowsStatusOfStaticPods(t *testing.T) {
 	static, plain := testPod("s", "s", true), testPod("p", "p", false)
 	w := newWorld(static, plain)

@@ -16,19 +16,18 @@ import (
 )
 
 const (
-	// idleTimeout is how long a client may keep an unused connection; http.DefaultTransport drops its side at the same
-	// time.
+	// idleTimeout is how long an unused connection stays open; equal to that of http.DefaultTransport.
 	idleTimeout = 90 * time.Second
-	// streamTimeout ends even the longest log follow.
+	// streamTimeout bounds streams, such as following a log.
 	streamTimeout = 4 * time.Hour
 	maxHeader     = 1 << 20 // bytes
-	// drainTimeout is how long a stop waits for requests that are being answered. Streams never end by themselves.
+	// drainTimeout is how long a stop waits for requests in progress. Streams never end by themselves.
 	drainTimeout = 2 * time.Second
-	// healthRetry is how long the health port waits before it tries to listen again.
+	// healthRetry is the time between two attempts to listen on the health port.
 	healthRetry = 5 * time.Second
 )
 
-// serveHTTP serves until ctx ends, then lets short requests finish and cuts the rest. It closes listener.
+// serveHTTP serves until ctx ends, then waits up to drainTimeout for requests and aborts the rest. It closes listener.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config) error {
 	server := &http.Server{
 		Handler:        handler,
@@ -56,8 +55,8 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	if server.Shutdown(drain) != nil {
 		_ = server.Close()
 	}
-	<-failed             //nolint:errcheck // it says that the server was shut down, which is what was asked for
-	_ = listener.Close() // the server may have ended before it knew of the listener
+	<-failed             //nolint:errcheck // it is http.ErrServerClosed
+	_ = listener.Close() // the server may have ended before Serve was called
 	return nil
 }
 
@@ -72,7 +71,7 @@ func (s *Servers) readOnly(ctx context.Context) (*service, error) {
 	return listen(ctx, "read-only port", address(cfg.Address, cfg.ReadOnlyPort), &handler, nil)
 }
 
-// serveHealth answers /healthz on the health port for as long as the process lives; it looks no deeper.
+// serveHealth serves /healthz on the health port, without further checks, until ctx ends.
 func (s *Servers) serveHealth(ctx context.Context) error {
 	mux := http.NewServeMux()
 	healthz.InstallHandler(mux)

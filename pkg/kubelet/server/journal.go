@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// journalTime is the time format journalctl reads; times are UTC on both sides.
+// journalTime is the time format of journalctl's options; times are in UTC.
 const journalTime = "2006-1-2 15:4:5"
 
-// journal reads the system's service logs.
+// journal reads the logs of system services.
 type journal interface {
-	// knows is whether a service ever wrote to the journal.
-	knows(ctx context.Context, service string) bool
-	// copy writes the log of services to w. A journal that ran and failed has already said why on w: that is no error.
-	copy(ctx context.Context, w io.Writer, services []string, options logOptions) error
+	// hasService returns whether a service ever wrote to the journal.
+	hasService(ctx context.Context, service string) bool
+	// copyLogs writes the log of services to w. If journalctl ran and failed, its message is on w and err is nil.
+	copyLogs(ctx context.Context, w io.Writer, services []string, options logOptions) error
 }
 
-// systemJournal asks journalctl, which must be on the path.
+// systemJournal calls journalctl, which must be in PATH.
 type systemJournal struct{}
 
-// knows looks the unit up first, because journalctl does not fail for a unit that does not exist.
-func (systemJournal) knows(ctx context.Context, service string) bool {
+// hasService lists the units, because journalctl does not fail for a unit that does not exist.
+func (systemJournal) hasService(ctx context.Context, service string) bool {
 	units, err := exec.CommandContext(ctx, "journalctl", "--field", "_SYSTEMD_UNIT").CombinedOutput()
 	return err == nil && strings.Contains(string(units), service+".service")
 }
 
-func (systemJournal) copy(ctx context.Context, w io.Writer, services []string, options logOptions) error {
+func (systemJournal) copyLogs(ctx context.Context, w io.Writer, services []string, options logOptions) error {
 	cmd := exec.CommandContext(ctx, "journalctl", journalArguments(services, options)...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err := cmd.Run()
@@ -40,8 +40,8 @@ func (systemJournal) copy(ctx context.Context, w io.Writer, services []string, o
 	return err
 }
 
-// journalArguments builds the command line. Service names have passed checkServiceName, and every value is attached to
-// its option, so that none can be read as an option itself; boot is a number.
+// journalArguments returns the command line. Service names were validated by validateServiceName, and every value is
+// attached to its option, so that none can be parsed as an option itself; boot is a number.
 func journalArguments(services []string, o logOptions) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if o.since != nil {

@@ -9,25 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// logQuery asks for the logs of services, or for one file.
+// logQuery is a query for the logs of services, or for one file.
 type logQuery struct {
 	services []string
 	files    []string
 	options  logOptions
 }
 
-// logOptions narrow what a service's log shows; nil and empty mean everything.
+// logOptions filter the log of a service; nil and empty options do not filter.
 type logOptions struct {
 	since, until *time.Time
-	// tail is how many lines from the end.
+	// tail is the number of lines from the end.
 	tail *int
-	// boot counts back from the present one, which is 0.
+	// boot counts back from the current boot, which is 0.
 	boot *int
 	// pattern is a regular expression that a line must match.
 	pattern string
 }
 
-// parseLogQuery reads the parameters of a request. A request without any is not a query: nil and no error.
+// parseLogQuery parses the parameters of a request. For a request without parameters it returns nil and no error.
 func parseLogQuery(values url.Values) (*logQuery, field.ErrorList) {
 	p := &queryParser{values: values}
 	query := logQuery{options: logOptions{
@@ -40,7 +40,7 @@ func parseLogQuery(values url.Values) (*logQuery, field.ErrorList) {
 	query.services, query.files = splitQueries(values["query"])
 	named := len(query.services) + len(query.files)
 	if values.Has("query") && named == 0 {
-		p.refuse("query", values["query"], "may not be empty")
+		p.addError("query", values["query"], "may not be empty")
 	}
 	if len(p.errs) > 0 {
 		return nil, p.errs
@@ -51,7 +51,7 @@ func parseLogQuery(values url.Values) (*logQuery, field.ErrorList) {
 	return &query, nil
 }
 
-// splitQueries tells services from files: what has a slash of either kind is a file.
+// splitQueries separates services from files, which have a slash or a backslash.
 func splitQueries(queries []string) (services, files []string) {
 	for _, query := range queries {
 		switch {
@@ -64,7 +64,7 @@ func splitQueries(queries []string) (services, files []string) {
 	return services, files
 }
 
-// queryParser collects what is wrong with the parameters instead of stopping at the first.
+// queryParser collects the errors of all parameters.
 type queryParser struct {
 	values url.Values
 	errs   field.ErrorList
@@ -77,7 +77,7 @@ func (p *queryParser) time(name string) *time.Time {
 	}
 	t, err := time.Parse(time.RFC3339, raw)
 	if err != nil {
-		p.refuse(name, raw, "invalid time format")
+		p.addError(name, raw, "invalid time format")
 		return nil
 	}
 	return &t
@@ -90,12 +90,12 @@ func (p *queryParser) number(name string) *int {
 	}
 	n, err := strconv.Atoi(raw)
 	if err != nil {
-		p.refuse(name, raw, err.Error())
+		p.addError(name, raw, err.Error())
 		return nil
 	}
 	return &n
 }
 
-func (p *queryParser) refuse(name string, value any, detail string) {
+func (p *queryParser) addError(name string, value any, detail string) {
 	p.errs = append(p.errs, field.Invalid(field.NewPath(name), value, detail))
 }

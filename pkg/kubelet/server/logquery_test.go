@@ -18,7 +18,7 @@ func stockParse(url.Values) (unsafe.Pointer, field.ErrorList)
 //go:linkname stockValidate k8s.io/kubernetes/pkg/kubelet.(*nodeLogQuery).validate
 func stockValidate(query unsafe.Pointer) field.ErrorList
 
-// Random queries: what is refused, and in which words, equals stock's.
+// Random queries: rejections and their messages equal stock's.
 func TestLogQueryEqualsStock(t *testing.T) {
 	values := map[string][]string{
 		"query": {
@@ -72,11 +72,11 @@ func sameErrors(rt *rapid.T, ours, stock field.ErrorList) {
 	}
 }
 
-// No service name that passes can be read as an option or break out of its argument.
+// No valid service name can be parsed as an option or as more than one argument.
 func TestJournalArgumentsCannotBeInjected(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.String().Draw(rt, "name")
-		if checkServiceName(name) != nil {
+		if validateServiceName(name) != nil {
 			return
 		}
 		for _, r := range name {
@@ -103,7 +103,7 @@ func TestFilesOutsideTheLogDirectory(t *testing.T) {
 	for _, name := range []string{
 		"link.log", "/link.log", "../" + filepath.Base(filepath.Dir(outside)) + "/secret", outside,
 	} {
-		if err := existsBelow(dir, name); err == nil {
+		if err := checkExistsBelow(dir, name); err == nil {
 			t.Errorf("%s is found below the log directory", name)
 		}
 		if err := copyRegular(t.Context(), os.Stderr, dir, name); err == nil {

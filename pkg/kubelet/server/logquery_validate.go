@@ -18,23 +18,23 @@ const (
 	maxServiceNameLength = 256
 )
 
-// unsafeInUnitName matches every character that could mean something to the journal's command line. A service name
-// comes from the network, so only characters known to be harmless pass.
+// unsafeInUnitName matches every character that is not known to be harmless on the command line of journalctl: service
+// names come from the network.
 var unsafeInUnitName = regexp.MustCompile(`[^a-zA-Z0-9_.:@-]`)
 
 var queryPath = field.NewPath("query")
 
-// validate returns everything that is wrong with a query for files below dir.
+// validate returns all errors of a query for files below dir.
 func (q *logQuery) validate(dir string) field.ErrorList {
-	errs := checkServices(q.services)
-	errs = append(errs, q.checkTarget(dir)...)
-	return append(errs, q.options.check()...)
+	errs := validateServices(q.services)
+	errs = append(errs, q.validateTarget(dir)...)
+	return append(errs, q.options.validate()...)
 }
 
-func checkServices(services []string) field.ErrorList {
+func validateServices(services []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range services {
-		if err := checkServiceName(name); err != nil {
+		if err := validateServiceName(name); err != nil {
 			errs = append(errs, field.Invalid(queryPath, name, err.Error()))
 		}
 	}
@@ -44,7 +44,7 @@ func checkServices(services []string) field.ErrorList {
 	return errs
 }
 
-func checkServiceName(name string) error {
+func validateServiceName(name string) error {
 	if len(name) > maxServiceNameLength {
 		return fmt.Errorf("length must be less than %d", maxServiceNameLength)
 	}
@@ -54,8 +54,8 @@ func checkServiceName(name string) error {
 	return nil
 }
 
-// checkTarget holds the rule: services with options, or one existing file without.
-func (q *logQuery) checkTarget(dir string) field.ErrorList {
+// validateTarget checks that the query is for services with options, or for one existing file without options.
+func (q *logQuery) validateTarget(dir string) field.ErrorList {
 	files, services := len(q.files), len(q.services)
 	invalid := func(value any, detail string) field.ErrorList {
 		return field.ErrorList{field.Invalid(queryPath, value, detail)}
@@ -70,16 +70,16 @@ func (q *logQuery) checkTarget(dir string) field.ErrorList {
 	case files == 1 && q.options != (logOptions{}):
 		return invalid(q.files, "cannot specify file with options")
 	case files == 1:
-		if err := existsBelow(dir, q.files[0]); err != nil {
+		if err := checkExistsBelow(dir, q.files[0]); err != nil {
 			return invalid(q.files, err.Error())
 		}
 	}
 	return nil
 }
 
-// existsBelow looks a file up without ever leaving dir, not even by a symbolic link. A leading slash means dir: the
-// slash is how a query says that it names a file, and the documented form is query=/<file>, which stock v1.36 refuses.
-func existsBelow(dir, name string) error {
+// checkExistsBelow checks that a file exists below dir; symbolic links may not lead outside. A leading slash stands for
+// dir: the documented form of a query for a file is query=/<file>, which stock v1.36 rejects.
+func checkExistsBelow(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func existsBelow(dir, name string) error {
 	return errors.Join(err, root.Close())
 }
 
-func (o logOptions) check() field.ErrorList {
+func (o logOptions) validate() field.ErrorList {
 	var errs field.ErrorList
 	invalid := func(name string, value any, detail string) {
 		errs = append(errs, field.Invalid(field.NewPath(name), value, detail))

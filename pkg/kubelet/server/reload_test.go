@@ -30,8 +30,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// keepCurrent runs certificates until the test ends.
-func keepCurrent(t *testing.T, certificates *Certificates) {
+// runCertificates runs certificates until the test ends.
+func runCertificates(t *testing.T, certificates *Certificates) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -39,7 +39,7 @@ func keepCurrent(t *testing.T, certificates *Certificates) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// replace puts the files of one certificate in the place of those of another, as a tool that renews certificates does.
+// replace replaces the files of one certificate by those of another, as a tool that renews certificates does.
 func replace(t *testing.T, old, by *stockserver.TLSOptions) {
 	t.Helper()
 	if err := errors.Join(os.Rename(by.CertFile, old.CertFile), os.Rename(by.KeyFile, old.KeyFile)); err != nil {
@@ -56,7 +56,7 @@ func leafOf(t *testing.T, file string) []byte {
 	return certs[0].Raw
 }
 
-// A serving certificate that is replaced on disk is served without a restart, if the gate says so. A broken one changes
+// A serving certificate that is replaced on disk is served without a restart, if the gate is on. An invalid one changes
 // nothing.
 func TestServingCertificateIsReloaded(t *testing.T) {
 	options, renewed := selfSigned(t), selfSigned(t)
@@ -69,8 +69,8 @@ func TestServingCertificateIsReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepCurrent(t, reloading)
-	keepCurrent(t, fixed)
+	runCertificates(t, reloading)
+	runCertificates(t, fixed)
 	served := func(c *Certificates) []byte {
 		cert, err := c.TLS().GetCertificate(nil)
 		if err != nil {
@@ -92,11 +92,11 @@ func TestServingCertificateIsReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(served(reloading), second) {
-		t.Error("a broken file took the certificate away")
+		t.Error("an invalid file removed the certificate")
 	}
 }
 
-// clientAuth lets in whoever has a certificate of bundle.
+// clientAuth authenticates clients with a certificate of bundle.
 func clientAuth(bundle *dynamiccertificates.DynamicFileCAContent) stockserver.AuthInterface {
 	certificates := x509request.NewDynamic(bundle.VerifyOptions, x509request.CommonNameUserConversion)
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -106,7 +106,7 @@ func clientAuth(bundle *dynamiccertificates.DynamicFileCAContent) stockserver.Au
 		stockserver.NewNodeAuthorizerAttributesGetter("n"), allow, bundle)
 }
 
-// clientCertificate is a key pair that is its own authority, and the file that says so.
+// clientCertificate is a self-signed key pair and its file.
 func clientCertificate(t *testing.T) (pair tls.Certificate, file string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -130,8 +130,8 @@ func clientCertificate(t *testing.T) (pair tls.Certificate, file string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }
 
-// A client CA bundle that is replaced on disk decides who gets in without a restart: the new authority's client does,
-// the old one's does not any more.
+// A client CA bundle that is replaced on disk is used without a restart: a client of the new authority is
+// authenticated, one of the old authority is not.
 func TestClientCAIsReloaded(t *testing.T) {
 	cfg := testServers(t)
 	cfg.Kubelet.ReadOnlyPort, cfg.Kubelet.HealthzPort = 0, 0
@@ -150,7 +150,7 @@ func TestClientCAIsReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepCurrent(t, certificates)
+	runCertificates(t, certificates)
 	cfg.TLS = certificates.TLS()
 	stop := run(t, NewServers(cfg))
 	defer func() {
@@ -160,12 +160,12 @@ func TestClientCAIsReloaded(t *testing.T) {
 	}()
 
 	ask := func() (int, error) {
-		return askWith(t, options.CertFile, "https://"+at(cfg.Kubelet.Port, "/pods"), newcomer)
+		return getWith(t, options.CertFile, "https://"+at(cfg.Kubelet.Port, "/pods"), newcomer)
 	}
 	await.Until(t, "an answer", func() error {
 		code, err := ask()
 		if err == nil && code != http.StatusUnauthorized {
-			t.Errorf("a stranger gets %d", code)
+			t.Errorf("an unknown client gets %d", code)
 		}
 		return err
 	})
@@ -181,15 +181,15 @@ func TestClientCAIsReloaded(t *testing.T) {
 	})
 }
 
-// askWith makes one request on a connection of its own.
-func askWith(t *testing.T, serverCA, url string, client tls.Certificate) (int, error) {
+// getWith sends one request on a new connection.
+func getWith(t *testing.T, serverCA, url string, client tls.Certificate) (int, error) {
 	t.Helper()
 	pool, err := certutil.NewPool(serverCA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
-		// The server names the authorities that it knows, and this client may not be of one of them.
+		// Send the certificate even if the server does not list its authority.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client, nil }}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -203,8 +203,8 @@ func askWith(t *testing.T, serverCA, url string, client tls.Certificate) (int, e
 	return response.StatusCode, response.Body.Close()
 }
 
-// parsed reads one certificate in PEM.
-func parsed(t *testing.T, pem []byte) *x509.Certificate {
+// parseCertificate parses one certificate in PEM.
+func parseCertificate(t *testing.T, pem []byte) *x509.Certificate {
 	t.Helper()
 	certs, err := certutil.ParseCertsPEM(pem)
 	if err != nil {

@@ -21,33 +21,33 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Config is what the servers serve, and where.
+// Config is the configuration of Servers.
 type Config struct {
 	Kubelet  *kubeletconfig.KubeletConfiguration
 	Host     stockserver.HostInterface
 	Analyzer serverstats.ResourceAnalyzer
-	// Checkers are asked by /healthz beside ping, log and the sync loop.
+	// Checkers are part of /healthz, in addition to ping, log and the sync loop.
 	Checkers []healthz.HealthChecker
 	Flagz    flagz.Reader
 	// Workers are shown on the secure port below /debug/pods when set.
 	Workers WorkerViews
-	// Auth guards the secure port; nil would let everybody in and is refused by Run.
+	// Auth authenticates and authorizes requests to the secure port. Without it Run returns an error.
 	Auth stockserver.AuthInterface
-	// TLS is the secure port's. Nil serves plain HTTP, which only tests want.
+	// TLS is the configuration of the secure port. Nil serves plain HTTP, for tests.
 	TLS    *tls.Config
 	Tracer oteltrace.TracerProvider
-	// PodResources and Pods are served on sockets below their directories when set.
+	// PodResources and Pods are served on sockets below their directories; may be nil.
 	PodResources *PodResourcesConfig
 	Pods         *PodsConfig
 }
 
-// PodResourcesConfig is what the PodResources API (KEP-606) tells local monitoring agents.
+// PodResourcesConfig is the configuration of the PodResources API for local monitoring agents (KEP-606).
 type PodResourcesConfig struct {
 	Directory string
 	Providers podresources.PodResourcesProviders
 }
 
-// PodsConfig is the local pods API (KEP-4188).
+// PodsConfig is the configuration of the local pods API (KEP-4188).
 type PodsConfig struct {
 	Directory string
 	Server    podsapi.PodsServer
@@ -56,18 +56,18 @@ type PodsConfig struct {
 // Servers are all listeners of the agent.
 type Servers struct{ cfg Config }
 
-// NewServers opens nothing.
+// NewServers returns servers without opening a listener.
 func NewServers(cfg Config) *Servers { return &Servers{cfg: cfg} }
 
-// service is one listener: Serve blocks until ctx ends or it fails.
+// service is one listener. serve blocks until ctx ends or it fails.
 type service struct {
 	name  string
 	serve func(context.Context) error
 }
 
 // Run opens every listener, then serves until ctx ends. A listener that cannot be opened, or that fails later, ends all
-// of them, and its error is returned; none is returned when ctx ends. The health port is the exception: it is retried
-// for ever, because it must not take a working node down.
+// of them, and its error is returned; when ctx ends there is no error. The health port is the exception: it is retried
+// forever, because its failure must not stop a working agent.
 func (s *Servers) Run(ctx context.Context) error {
 	services, err := s.open(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Servers) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// open binds every address before anything is served, so that a taken port is found before clients see half an agent.
+// open binds every address before any is served, so that a port in use is detected before clients connect.
 func (s *Servers) open(ctx context.Context) (services []service, err error) {
 	defer func() {
 		if err == nil {
@@ -125,7 +125,7 @@ func (s *Servers) secure(ctx context.Context) (*service, error) {
 	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), s.withDebugPods(&handler), s.cfg.TLS)
 }
 
-// address allows what stock allows: IPv4 addresses with leading zeros.
+// address joins host and port. As in stock, IPv4 addresses may have leading zeros.
 func address(host string, port int32) string {
 	if ip := netutils.ParseIPSloppy(host); ip != nil {
 		host = ip.String()

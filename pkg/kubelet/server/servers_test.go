@@ -23,9 +23,11 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// freePort finds a port nobody listens on.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,11 +61,10 @@ func run(t *testing.T, servers *Servers) (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-// eventually asks until the answer has the code, which a new listener needs a moment for.
-func eventually(t *testing.T, client *http.Client, url, token string, want int) {
+// awaitStatus sends requests until the listener accepts them, and checks the status code of the first response.
+func awaitStatus(t *testing.T, client *http.Client, url, token string, want int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await.Until(t, url, func() error {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -72,17 +73,15 @@ func eventually(t *testing.T, client *http.Client, url, token string, want int) 
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
 		response, err := client.Do(request)
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == want {
-				return
-			}
+		if err != nil {
+			return err
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
 			t.Fatalf("%s: %d, want %d", url, response.StatusCode, want)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", url, err)
-		}
-	}
+		return nil
+	})
 }
 
 func TestServersServeAndStop(t *testing.T) {
@@ -102,12 +101,12 @@ func TestServersServeAndStop(t *testing.T) {
 	}
 	secure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer secure.CloseIdleConnections()
-	eventually(t, secure, "https://"+at(cfg.Kubelet.Port, "/pods"), "", 401)
-	eventually(t, secure, "https://"+at(cfg.Kubelet.Port, "/pods"), "reader", 200)
-	eventually(t, secure, "https://"+at(cfg.Kubelet.Port, "/healthz"), "nobody", 403)
-	eventually(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/pods"), "", 200)
-	eventually(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/configz"), "", 404)
-	eventually(t, http.DefaultClient, "http://"+at(cfg.Kubelet.HealthzPort, "/healthz"), "", 200)
+	awaitStatus(t, secure, "https://"+at(cfg.Kubelet.Port, "/pods"), "", 401)
+	awaitStatus(t, secure, "https://"+at(cfg.Kubelet.Port, "/pods"), "reader", 200)
+	awaitStatus(t, secure, "https://"+at(cfg.Kubelet.Port, "/healthz"), "nobody", 403)
+	awaitStatus(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/pods"), "", 200)
+	awaitStatus(t, http.DefaultClient, "http://"+at(cfg.Kubelet.ReadOnlyPort, "/configz"), "", 404)
+	awaitStatus(t, http.DefaultClient, "http://"+at(cfg.Kubelet.HealthzPort, "/healthz"), "", 200)
 	if err := stop(); err != nil {
 		t.Errorf("stopped with %v", err)
 	}
@@ -118,8 +117,8 @@ func TestServersServeAndStop(t *testing.T) {
 	}
 }
 
-// A port that is taken ends Run at once, and nothing stays open.
-func TestTakenPort(t *testing.T) {
+// If a port is in use, Run returns at once and no listener stays open.
+func TestPortInUse(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	cfg := testServers(t)
 	taken, err := net.Listen("tcp", at(cfg.Kubelet.ReadOnlyPort, ""))
@@ -137,7 +136,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-func TestNoAuthIsRefused(t *testing.T) {
+func TestServersWithoutAuthenticationAreRefused(t *testing.T) {
 	cfg := testServers(t)
 	cfg.Auth = nil
 	if err := NewServers(cfg).Run(t.Context()); err == nil {
@@ -145,8 +144,8 @@ func TestNoAuthIsRefused(t *testing.T) {
 	}
 }
 
-// A stream that never ends does not keep the agent from stopping.
-func TestStopCutsStreams(t *testing.T) {
+// A stream that never ends does not prevent the stop.
+func TestStopEndsStreams(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // logQueryTimeout bounds one query over all its services.
 const logQueryTimeout = 30 * time.Second
 
-// writeServices answers a query for services. Once the answer has begun there is no way to report an error but in its
+// writeServices writes the response to a query for services. Errors after its beginning can only be reported in its
 // text.
 func (s *systemLogs) writeServices(w http.ResponseWriter, req *http.Request, query *logQuery) {
 	ctx, cancel := context.WithTimeout(req.Context(), logQueryTimeout)
@@ -33,30 +33,30 @@ func (s *systemLogs) writeServices(w http.ResponseWriter, req *http.Request, que
 		return
 	}
 	s.copyServices(ctx, compressed, query)
-	_ = compressed.Close() // fails only when the client is gone
+	_ = compressed.Close() // fails only if the client has disconnected
 }
 
-// copyServices writes what the journal has first, then the log files of services that do not use it.
+// copyServices writes the logs of services in the journal, then the log files of services that do not use it.
 func (s *systemLogs) copyServices(ctx context.Context, w io.Writer, query *logQuery) {
-	var journaled, filed []string
+	var inJournal, inFiles []string
 	for _, service := range query.services {
-		if s.journal.knows(ctx, service) {
-			journaled = append(journaled, service)
+		if s.journal.hasService(ctx, service) {
+			inJournal = append(inJournal, service)
 		} else {
-			filed = append(filed, service)
+			inFiles = append(inFiles, service)
 		}
 	}
-	if len(journaled) > 0 {
-		if err := s.journal.copy(ctx, w, journaled, query.options); err != nil &&
+	if len(inJournal) > 0 {
+		if err := s.journal.copyLogs(ctx, w, inJournal, query.options); err != nil &&
 			(query.options.boot == nil || *query.options.boot == 0) {
 			fmt.Fprint(w, "\nerror: journal output not available\n")
 		}
 	}
-	if len(filed) > 0 && query.options != (logOptions{}) {
-		fmt.Fprintf(w, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", filed)
+	if len(inFiles) > 0 && query.options != (logOptions{}) {
+		fmt.Fprintf(w, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
 		return
 	}
-	for _, service := range filed {
+	for _, service := range inFiles {
 		s.copyFile(ctx, w, service)
 	}
 }
@@ -83,7 +83,7 @@ func (s *systemLogs) copyFile(ctx context.Context, w io.Writer, service string) 
 	}
 }
 
-// copyRegular copies a file below dir; a directory of that name counts as no file.
+// copyRegular copies a file below dir. A directory counts as missing.
 func copyRegular(ctx context.Context, w io.Writer, dir, name string) error {
 	file, err := os.OpenInRoot(dir, name)
 	if err != nil {
@@ -101,7 +101,7 @@ func copyRegular(ctx context.Context, w io.Writer, dir, name string) error {
 	return err
 }
 
-// cancelableReader ends a long copy when ctx does.
+// cancelableReader ends a copy when ctx ends.
 type cancelableReader struct {
 	ctx  context.Context
 	file io.Reader

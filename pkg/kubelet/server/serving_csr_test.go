@@ -55,14 +55,14 @@ func newSigner(t *testing.T) *signer {
 		t.Fatal(err)
 	}
 	return &signer{
-		t: t, client: clientThatNames(), key: key,
-		ca: parsed(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		t: t, client: namingClient(), key: key,
+		ca: parseCertificate(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 	}
 }
 
-// clientThatNames gives names to certificate requests, as the API server does. It keeps the newest request only: it
-// takes no notice of the field selectors by which the kubelet asks for its own.
-func clientThatNames() clientset.Interface {
+// namingClient sets names of certificate requests, as the API server does. It has the newest request only, because it
+// ignores the field selectors with which the kubelet lists its own.
+func namingClient() clientset.Interface {
 	client, count := fake.NewClientset(), 0
 	client.PrependReactor("create", "certificatesigningrequests",
 		func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -123,9 +123,9 @@ func (s *signer) sign(ctx context.Context, notBefore, notAfter time.Time) *certi
 }
 
 // With serverTLSBootstrap the serving certificate comes from the API server for the node's name and addresses, is
-// renewed before it expires, and is kept on disk where stock keeps it. Until the first one is there nobody can connect.
-// The manager registers metrics, so this can be done once in a process.
-func TestServingCertificateByRequest(t *testing.T) {
+// renewed before it expires, and is stored where stock stores it. Before the first one connections fail. The manager
+// registers metrics, so this is possible once in a process.
+func TestServingCertificateFromAPI(t *testing.T) {
 	control, dir := newSigner(t), t.TempDir()
 	certificates, err := NewCertificates(CertificatesConfig{
 		Options: &stockserver.TLSOptions{}, Kubelet: &kubeletconfig.KubeletConfiguration{}, RequestFromAPI: true,
@@ -142,7 +142,7 @@ func TestServingCertificateByRequest(t *testing.T) {
 	if _, err := certificates.TLS().GetCertificate(nil); err == nil {
 		t.Error("a certificate before it was requested")
 	}
-	keepCurrent(t, certificates)
+	runCertificates(t, certificates)
 
 	now := time.Now()
 	first := control.sign(t.Context(), now.Add(-time.Hour), now.Add(time.Minute))
@@ -151,7 +151,7 @@ func TestServingCertificateByRequest(t *testing.T) {
 	}
 	// The first one is due for renewal at once.
 	second := control.sign(t.Context(), now.Add(-time.Minute), now.Add(time.Hour))
-	want := parsed(t, second.Status.Certificate)
+	want := parseCertificate(t, second.Status.Certificate)
 	await.Until(t, "the second certificate", func() error {
 		served, err := certificates.TLS().GetCertificate(nil)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/util"
 )
 
-// socketDrain is how long a stop waits for local clients; a watch never ends by itself.
-const socketDrain = 2 * time.Second
+// socketDrainTimeout is how long a stop waits for local clients; a watch never ends by itself.
+const socketDrainTimeout = 2 * time.Second
 
 func (s *Servers) podResources(ctx context.Context) (*service, error) {
 	cfg := s.cfg.PodResources
@@ -44,7 +44,7 @@ func (s *Servers) pods(ctx context.Context) (*service, error) {
 	return listenLocal(ctx, "pods API", cfg.Directory, pods.Socket, grpcServer)
 }
 
-// listenLocal binds <dir>/<socket>.sock, replacing what an earlier process left there.
+// listenLocal binds <dir>/<socket>.sock, and replaces the socket of an earlier process.
 func listenLocal(ctx context.Context, name, dir, socket string, grpcServer *grpc.Server) (*service, error) {
 	endpoint, err := util.LocalEndpoint(dir, socket)
 	if err != nil {
@@ -56,7 +56,7 @@ func listenLocal(ctx context.Context, name, dir, socket string, grpcServer *grpc
 	}
 	klog.FromContext(ctx).Info("Starting to serve", "server", name, "endpoint", endpoint)
 	return &service{name, func(ctx context.Context) error {
-		defer context.AfterFunc(ctx, func() { stopSoon(grpcServer) })()
+		defer context.AfterFunc(ctx, func() { stopGracefully(grpcServer) })()
 		if err := grpcServer.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
 			return err
 		}
@@ -64,9 +64,9 @@ func listenLocal(ctx context.Context, name, dir, socket string, grpcServer *grpc
 	}}, nil
 }
 
-// stopSoon lets calls finish for a moment, then cuts them.
-func stopSoon(grpcServer *grpc.Server) {
-	cut := time.AfterFunc(socketDrain, grpcServer.Stop)
-	defer cut.Stop()
+// stopGracefully waits up to socketDrainTimeout for calls in progress, then aborts them.
+func stopGracefully(grpcServer *grpc.Server) {
+	abort := time.AfterFunc(socketDrainTimeout, grpcServer.Stop)
+	defer abort.Stop()
 	grpcServer.GracefulStop()
 }

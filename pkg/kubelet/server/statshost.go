@@ -9,19 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/volume"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// PodLookup finds the pods that are bound to this node.
+// PodLookup returns pods that are bound to this node.
 type PodLookup interface {
 	GetPods() []*v1.Pod
 	GetPodByName(namespace, name string) (*v1.Pod, bool)
 	GetPodByUID(types.UID) (*v1.Pod, bool)
 }
 
-// PodStatuses knows the latest status of each pod, which for static pods is newer than what their specification
-// carries.
+// PodStatuses returns the latest status of each pod. For static pods it is newer than that in the pod object.
 type PodStatuses interface {
 	GetPodStatus(types.UID) (v1.PodStatus, bool)
 }
@@ -46,40 +48,45 @@ type NodeStats interface {
 	RlimitStats() (*statsapi.RlimitStats, error)
 }
 
-// StatsSource is what the stock stats provider offers of stats.Provider.
+// StatsSource is the part of stats.Provider that the stock stats provider implements.
 type StatsSource interface {
 	PodStats
 	CgroupStats
 	NodeStats
 }
 
-// Cgroups knows where pods live in the cgroup tree.
+// Cgroups returns the cgroups of pods.
 type Cgroups interface {
 	GetNodeConfig() cm.NodeConfig
 	GetPodCgroupRoot() string
 	NewPodContainerManager() cm.PodContainerManager
 }
 
-// RawStats reads containers straight from cAdvisor.
+// MountedVolumes returns the mounted volumes of a pod.
+type MountedVolumes interface {
+	GetMountedVolumesForPod(volumetypes.UniquePodName) kubecontainer.VolumeMap
+}
+
+// RawStats returns stats of containers from cAdvisor.
 type RawStats interface {
 	GetRequestedContainersInfo(
 		name string, options cadvisorv2.RequestOptions,
 	) (map[string]*cadvisorapi.ContainerInfo, error)
 }
 
-// StatsHostConfig is what a StatsHost is made of.
+// StatsHostConfig is the configuration of a StatsHost. All fields are required.
 type StatsHostConfig struct {
 	Pods    PodLookup
 	Status  PodStatuses
 	Cgroups Cgroups
 	Volumes MountedVolumes
 	Raw     RawStats
-	// Node returns this node as the API server knows it, or as it would register itself when there is none.
+	// Node returns the Node object, or the one that the agent would register if there is none.
 	Node func(context.Context) (*v1.Node, error)
 }
 
-// StatsHost answers what the stats endpoints and the resource analyzer ask about the node. It exists apart from Host
-// because the analyzer, and so eviction, needs it long before there is anything to serve.
+// StatsHost implements stats.Provider, for the stats endpoints and the resource analyzer. It is separate from Host
+// because the analyzer, and so eviction, needs it before the servers are started.
 type StatsHost struct {
 	StatsSource
 	cfg StatsHostConfig
@@ -88,14 +95,14 @@ type StatsHost struct {
 var _ serverstats.Provider = &StatsHost{}
 
 // NewStatsHost returns a host without a stats source: the stock provider needs the resource analyzer, which needs this
-// host. UseStats closes the circle.
+// host. SetStats sets the source.
 func NewStatsHost(cfg StatsHostConfig) *StatsHost { return &StatsHost{cfg: cfg} }
 
-// UseStats sets where measurements come from. It must be called once, before the first measurement is asked for.
-func (h *StatsHost) UseStats(source StatsSource) { h.StatsSource = source }
+// SetStats sets the source of stats. It must be called once, before the first call of a method of StatsSource.
+func (h *StatsHost) SetStats(source StatsSource) { h.StatsSource = source }
 
-// GetPods returns every pod bound to this node, mirror pods included. Static pods carry the status the agent last gave
-// them, since nothing else writes it into their specification. The pods must not be modified.
+// GetPods returns every pod bound to this node, mirror pods included. Static pods have the status that the agent set
+// last, because their objects do not have it. The pods must not be modified.
 func (h *StatsHost) GetPods() []*v1.Pod {
 	pods := h.cfg.Pods.GetPods()
 	for i, pod := range pods {
@@ -110,15 +117,15 @@ func (h *StatsHost) GetPods() []*v1.Pod {
 	return pods
 }
 
-// GetPodByName finds a pod that is bound to this node.
+// GetPodByName returns a pod that is bound to this node.
 func (h *StatsHost) GetPodByName(namespace, name string) (*v1.Pod, bool) {
 	return h.cfg.Pods.GetPodByName(namespace, name)
 }
 
-// GetPodByCgroupfs finds the pod whose cgroup has this literal name.
+// GetPodByCgroupfs returns the pod whose cgroup has this literal name.
 func (h *StatsHost) GetPodByCgroupfs(cgroup string) (*v1.Pod, bool) {
-	ours, uid := h.cfg.Cgroups.NewPodContainerManager().IsPodCgroup(cgroup)
-	if !ours {
+	isPod, uid := h.cfg.Cgroups.NewPodContainerManager().IsPodCgroup(cgroup)
+	if !isPod {
 		return nil, false
 	}
 	return h.cfg.Pods.GetPodByUID(uid)
@@ -133,9 +140,32 @@ func (h *StatsHost) GetNodeConfig() cm.NodeConfig { return h.cfg.Cgroups.GetNode
 // GetPodCgroupRoot is the literal name of the cgroup above all pods.
 func (h *StatsHost) GetPodCgroupRoot() string { return h.cfg.Cgroups.GetPodCgroupRoot() }
 
-// GetRequestedContainersInfo passes a query on to cAdvisor.
+// GetRequestedContainersInfo returns stats from cAdvisor.
 func (h *StatsHost) GetRequestedContainersInfo(
 	name string, options cadvisorv2.RequestOptions,
 ) (map[string]*cadvisorapi.ContainerInfo, error) {
 	return h.cfg.Raw.GetRequestedContainersInfo(name, options)
+}
+
+// ListVolumesForPod returns the mounted file system volumes of a pod by their name in the pod, and whether there are
+// any. It leaves out volumes that were reconstructed after a restart and have no mounter yet.
+func (h *StatsHost) ListVolumesForPod(uid types.UID) (map[string]volume.Volume, bool) {
+	found := map[string]volume.Volume{}
+	for name, info := range h.cfg.Volumes.GetMountedVolumesForPod(volumetypes.UniquePodName(uid)) {
+		if info.Mounter != nil {
+			found[name] = info.Mounter
+		}
+	}
+	return found, len(found) > 0
+}
+
+// ListBlockVolumesForPod is ListVolumesForPod for block volumes.
+func (h *StatsHost) ListBlockVolumesForPod(uid types.UID) (map[string]volume.BlockVolume, bool) {
+	found := map[string]volume.BlockVolume{}
+	for name, info := range h.cfg.Volumes.GetMountedVolumesForPod(volumetypes.UniquePodName(uid)) {
+		if info.BlockVolumeMapper != nil {
+			found[name] = info.BlockVolumeMapper
+		}
+	}
+	return found, len(found) > 0
 }

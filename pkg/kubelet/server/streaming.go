@@ -11,8 +11,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// runningPod finds a pod in the runtime by either of its UIDs, or by full name when no UID is given. A pod that does
-// not run comes back empty.
+// runningPod returns a pod of the runtime by its UID or that of its mirror pod, or by full name if uid is empty. It
+// returns an empty pod if the pod does not run.
 func (h *Host) runningPod(ctx context.Context, fullName string, uid types.UID) (kubecontainer.Pod, error) {
 	running, err := h.cfg.Runtime.GetPods(ctx, false)
 	if err != nil {
@@ -22,7 +22,7 @@ func (h *Host) runningPod(ctx context.Context, fullName string, uid types.UID) (
 	return kubecontainer.Pods(running).FindPod(fullName, types.UID(resolved)), nil
 }
 
-// runningContainer finds a container that runs; nil when there is none of that name.
+// runningContainer returns a running container, nil if there is none of that name.
 func (h *Host) runningContainer(
 	ctx context.Context, fullName string, uid types.UID, name string,
 ) (*kubecontainer.Container, error) {
@@ -33,8 +33,8 @@ func (h *Host) runningContainer(
 	return pod.FindContainerByName(name), nil
 }
 
-// executable is runningContainer for exec and run, which report a missing container in the same words.
-func (h *Host) executable(
+// containerForExec is runningContainer for exec and run, with the error for a missing container.
+func (h *Host) containerForExec(
 	ctx context.Context, fullName string, uid types.UID, name string,
 ) (kubecontainer.ContainerID, error) {
 	container, err := h.runningContainer(ctx, fullName, uid, name)
@@ -47,32 +47,32 @@ func (h *Host) executable(
 	return container.ID, nil
 }
 
-// RunInContainer runs a command to its end and returns what it wrote to both streams. There is no time limit but ctx.
+// RunInContainer runs a command until it ends or ctx ends, and returns its output on both streams.
 func (h *Host) RunInContainer(
 	ctx context.Context, fullName string, uid types.UID, name string, cmd []string,
 ) ([]byte, error) {
-	id, err := h.executable(ctx, fullName, uid, name)
+	id, err := h.containerForExec(ctx, fullName, uid, name)
 	if err != nil {
 		return nil, err
 	}
 	return h.cfg.Runner.RunInContainer(ctx, id, cmd, 0)
 }
 
-// GetExec returns where the runtime serves an exec session.
+// GetExec returns the URL at which the runtime serves an exec session.
 //
 //nolint:revive // the stock server has this many parameters
 func (h *Host) GetExec(
 	ctx context.Context, fullName string, uid types.UID, name string, cmd []string, o remotecommand.Options,
 ) (*url.URL, error) {
-	id, err := h.executable(ctx, fullName, uid, name)
+	id, err := h.containerForExec(ctx, fullName, uid, name)
 	if err != nil {
 		return nil, err
 	}
 	return h.cfg.Streaming.GetExec(ctx, id, cmd, o.Stdin, o.Stdout, o.Stderr, o.TTY)
 }
 
-// GetAttach returns where the runtime serves an attach session. Whether there is a terminal comes from the pod's
-// specification and not from the request: a process keeps what it was started with.
+// GetAttach returns the URL at which the runtime serves an attach session. Whether there is a terminal depends on the
+// pod's specification and not on the request, because the process was started with or without one.
 func (h *Host) GetAttach(
 	ctx context.Context, fullName string, uid types.UID, name string, o remotecommand.Options,
 ) (*url.URL, error) {
@@ -94,7 +94,7 @@ func (h *Host) GetAttach(
 	return h.cfg.Streaming.GetAttach(ctx, container.ID, o.Stdin, o.Stdout, o.Stderr, spec.TTY)
 }
 
-// GetPortForward returns where the runtime serves a port-forward session.
+// GetPortForward returns the URL at which the runtime serves a port-forward session.
 func (h *Host) GetPortForward(
 	ctx context.Context, name, namespace string, uid types.UID, o portforward.V4Options,
 ) (*url.URL, error) {

@@ -7,16 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// systemLogs serves the files of a log directory and, with queries, what services wrote to the journal (KEP-2258).
+// systemLogs serves the files of a log directory and, with queries, the logs of services in the journal (KEP-2258).
 type systemLogs struct {
 	dir     string
 	files   http.Handler
 	journal journal
 }
 
-// NewSystemLogs serves the files of dir below /logs/, and what symbolic links in dir lead to, as stock does. queries
-// says whether log queries are answered, which needs both the feature gate NodeLogQuery and enableSystemLogQuery;
-// without them such a request is one for a file.
+// NewSystemLogs serves the files of dir below /logs/, including targets of symbolic links in dir, as stock does.
+// queries enables log queries (feature gate NodeLogQuery and enableSystemLogQuery); otherwise such a request is one for
+// a file.
 func NewSystemLogs(dir string, queries bool) http.Handler {
 	logs := &systemLogs{dir: dir, files: http.FileServer(http.Dir(dir)), journal: systemJournal{}}
 	if !queries {
@@ -25,38 +25,38 @@ func NewSystemLogs(dir string, queries bool) http.Handler {
 	return http.StripPrefix("/logs/", logs)
 }
 
-// ServeHTTP tells queries and files apart.
+// ServeHTTP serves a query or a file.
 func (s *systemLogs) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	query, errs := parseLogQuery(req.URL.Query())
 	if len(errs) > 0 {
-		refuse(w, errs, http.StatusBadRequest)
+		writeErrors(w, errs, http.StatusBadRequest)
 		return
 	}
 	if query == nil {
 		s.files.ServeHTTP(w, req)
 		return
 	}
-	s.answer(w, req, query)
+	s.serveQuery(w, req, query)
 }
 
-func (s *systemLogs) answer(w http.ResponseWriter, req *http.Request, query *logQuery) {
+func (s *systemLogs) serveQuery(w http.ResponseWriter, req *http.Request, query *logQuery) {
 	if path := req.URL.Path; path != "" && path != "/" {
 		http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
 		return
 	}
 	if errs := query.validate(s.dir); len(errs) > 0 {
-		refuse(w, errs, http.StatusNotAcceptable)
+		writeErrors(w, errs, http.StatusNotAcceptable)
 		return
 	}
 	if len(query.services) > 0 {
 		s.writeServices(w, req, query)
 		return
 	}
-	// A valid query without services names exactly one file.
+	// A valid query without services has exactly one file.
 	req.URL.Path = filepath.ToSlash(query.files[0])
 	s.files.ServeHTTP(w, req)
 }
 
-func refuse(w http.ResponseWriter, errs field.ErrorList, code int) {
+func writeErrors(w http.ResponseWriter, errs field.ErrorList, code int) {
 	http.Error(w, errs.ToAggregate().Error(), code)
 }

@@ -13,12 +13,15 @@ import (
 	"testing"
 )
 
-// fakeJournal knows the services in it.
+// fakeJournal has the logs of services.
 type fakeJournal map[string]string
 
-func (j fakeJournal) knows(_ context.Context, service string) bool { _, ok := j[service]; return ok }
+func (j fakeJournal) hasService(_ context.Context, service string) bool {
+	_, ok := j[service]
+	return ok
+}
 
-func (j fakeJournal) copy(_ context.Context, w io.Writer, services []string, o logOptions) error {
+func (j fakeJournal) copyLogs(_ context.Context, w io.Writer, services []string, o logOptions) error {
 	for _, service := range services {
 		if j[service] == "" {
 			return fmt.Errorf("no journal")
@@ -112,8 +115,8 @@ func TestServiceLogsCompressed(t *testing.T) {
 	}
 }
 
-// Without queries a request for one is a request for the directory, as it always was.
-func TestQueriesOff(t *testing.T) {
+// If queries are disabled, a request for one is a request for the directory.
+func TestLogQueriesDisabled(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	NewSystemLogs(t.TempDir(), false).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/logs/?query=a%3Bb", nil))
 	if recorder.Code != http.StatusOK {

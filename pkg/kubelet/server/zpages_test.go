@@ -12,7 +12,7 @@ import (
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// The pages about the process (KEP-4827, KEP-4828) are there with their gates, and are not without.
+// The pages about the process (KEP-4827, KEP-4828) exist if their gates are on.
 func TestProcessPages(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, zpagesfeatures.ComponentFlagz, on)
