@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// This is the only place that ends the process.
+// main is the only function that ends the process.
 func main() {
 	ctx, stop := app.UntilSignal(context.Background(), func() { os.Exit(1) })
 	code := app.Program{

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// guard decides who may use the kubelet API: the API server says whose token it is and what they may do.
-func (p *process) guard(context.Context) error {
+// makeAuth creates authentication and authorization of the kubelet API. The API server reviews tokens and access.
+func (p *process) makeAuth(context.Context) error {
 	authn, err := newAuthentication(p.deps.Clients.Kube, p.settings.Config.Authentication)
 	if err != nil {
 		return err
@@ -27,25 +27,26 @@ func (p *process) guard(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if authn.follow != nil {
-		p.background = append(p.background, authn.follow)
+	if authn.run != nil {
+		p.background = append(p.background, authn.run)
 	}
 	attributes := server.NewNodeAuthorizerAttributesGetter(p.deps.Identity.NodeName)
 	p.deps.Serving.Auth = server.NewKubeletAuth(authn.authenticator, attributes, authz, authn.clientCA)
 	return nil
 }
 
-// authentication tells who sends a request.
+// authentication identifies the user of a request.
 type authentication struct {
 	authenticator authenticator.Request
-	// clientCA is the bundle that client certificates are checked against; empty without one.
+	// clientCA is the bundle that verifies client certificates; empty without one.
 	clientCA dynamiccertificates.CAContentProvider
-	// follow keeps clientCA current; nil when there is nothing to follow.
-	follow func(context.Context)
+	// run updates clientCA until its context ends; nil without a file.
+	run func(context.Context)
 }
 
-// newAuthentication combines client certificates, bearer tokens and anonymous access, whichever are on. client may be
-// nil in standalone mode. With all of them off nobody is let in, which is valid: a hardened node without an API server.
+// newAuthentication combines client certificates, bearer tokens and anonymous access, as configured. client may be nil
+// in standalone mode. If all methods are off, every request is rejected, which is valid: a hardened node without an API
+// server.
 func newAuthentication(
 	client clientset.Interface, config kubeletconfig.KubeletAuthentication,
 ) (*authentication, error) {
@@ -62,7 +63,7 @@ func newAuthentication(
 		// Set only here: a nil bundle in a non-nil interface would panic at the first client certificate.
 		delegating.ClientCertificateCAContentProvider = bundle
 		auth.clientCA = bundle
-		auth.follow = func(ctx context.Context) { bundle.Run(ctx, 1) }
+		auth.run = func(ctx context.Context) { bundle.Run(ctx, 1) }
 	}
 	if config.Webhook.Enabled {
 		if client == nil {
@@ -71,8 +72,8 @@ func newAuthentication(
 		delegating.TokenAccessReviewClient = client.AuthenticationV1()
 		delegating.WebhookRetryBackoff = genericoptions.DefaultAuthWebhookRetryBackoff()
 	}
-	if auth.follow == nil && !config.Webhook.Enabled && !config.Anonymous.Enabled {
-		auth.authenticator = authenticator.RequestFunc(nobody)
+	if auth.run == nil && !config.Webhook.Enabled && !config.Anonymous.Enabled {
+		auth.authenticator = authenticator.RequestFunc(rejectAll)
 		return auth, nil
 	}
 	var err error
@@ -80,10 +81,10 @@ func newAuthentication(
 	return auth, err
 }
 
-// nobody is authentication with every method switched off: the kubelet API answers 401 to everybody.
-func nobody(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }
+// rejectAll is authentication with all methods off: the kubelet API responds 401 to every request.
+func rejectAll(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil }
 
-// newAuthorizer decides what an authenticated user may do.
+// newAuthorizer returns the authorizer for authenticated users.
 func newAuthorizer(
 	client clientset.Interface, config kubeletconfig.KubeletAuthorization,
 ) (authorizer.Authorizer, error) {

@@ -11,11 +11,12 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	netutils "k8s.io/utils/net"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 )
 
-// checks are values that stock's validation lets pass and that end its start later, half-way through, in words that do
-// not say which setting is meant. Each check refuses only what would end the start anyway. The order is that of the
-// messages.
+// checks find values that pass stock's validation and make its start fail later, with a message that does not name the
+// setting. Each check rejects only what would make the start fail. The order is that of the messages.
 var checks = []func(*Settings) error{
 	checkAddresses,
 	checkCloudProvider,
@@ -65,24 +66,24 @@ func checkNodeIP(s *Settings) error {
 }
 
 func checkTLS(s *Settings) error {
-	var faults []error
+	var errs []error
 	if _, err := flag.TLSCipherSuites(s.Config.TLSCipherSuites); err != nil {
-		faults = append(faults, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites) %v: %w", s.Config.TLSCipherSuites, err))
+		errs = append(errs, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites) %v: %w", s.Config.TLSCipherSuites, err))
 	}
 	if _, err := flag.TLSVersion(s.Config.TLSMinVersion); err != nil {
-		faults = append(faults, fmt.Errorf("tlsMinVersion (--tls-min-version) %q: %w", s.Config.TLSMinVersion, err))
+		errs = append(errs, fmt.Errorf("tlsMinVersion (--tls-min-version) %q: %w", s.Config.TLSMinVersion, err))
 	}
 	if _, err := flag.TLSCurvePreferences(s.Config.TLSCurvePreferences); err != nil {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences) %v: %w", s.Config.TLSCurvePreferences, err))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func checkAuthentication(s *Settings) error {
 	if s.Config.Authentication.Webhook.Enabled && s.standalone() {
 		return errors.New("authentication.webhook.enabled (--authentication-token-webhook) true needs --kubeconfig: " +
-			"without an API server nobody can review tokens")
+			"tokens are reviewed by the API server")
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func checkAuthorization(s *Settings) error {
 	case !slices.Contains(allowed, mode):
 		return fmt.Errorf("%s %q must be one of: %q", name, mode, allowed)
 	case mode == kubeletconfig.KubeletAuthorizationModeWebhook && s.standalone():
-		return fmt.Errorf("%s %q needs --kubeconfig: without an API server nobody can review access", name, mode)
+		return fmt.Errorf("%s %q needs --kubeconfig: access is reviewed by the API server", name, mode)
 	}
 	return nil
 }
@@ -110,18 +111,30 @@ func checkLockFile(s *Settings) error {
 }
 
 func checkReservations(s *Settings) error {
-	var faults []error
+	var errs []error
 	if _, err := parseReservation(s.Config.KubeReserved); err != nil {
-		faults = append(faults, fmt.Errorf("kubeReserved (--kube-reserved): %w", err))
+		errs = append(errs, fmt.Errorf("kubeReserved (--kube-reserved): %w", err))
 	}
 	if _, err := parseReservation(s.Config.SystemReserved); err != nil {
-		faults = append(faults, fmt.Errorf("systemReserved (--system-reserved): %w", err))
+		errs = append(errs, fmt.Errorf("systemReserved (--system-reserved): %w", err))
 	}
 	if _, err := cm.ParseQOSReserved(s.Config.QOSReserved); err != nil {
-		faults = append(faults, fmt.Errorf("qosReserved (--qos-reserved): %w", err))
+		errs = append(errs, fmt.Errorf("qosReserved (--qos-reserved): %w", err))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // standalone is true without an API server.
 func (s *Settings) standalone() bool { return s.Flags.KubeConfig == "" }
+
+// checkEviction checks every threshold, grace period and minimum reclaim.
+func checkEviction(s *Settings) error {
+	_, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+		AllocatableEnforced: s.Config.EnforceNodeAllocatable,
+		Hard:                s.Config.EvictionHard,
+		Soft:                s.Config.EvictionSoft,
+		SoftGracePeriods:    s.Config.EvictionSoftGracePeriod,
+		MinimumReclaim:      s.Config.EvictionMinimumReclaim,
+	})
+	return err
+}

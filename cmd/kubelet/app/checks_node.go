@@ -15,21 +15,21 @@ import (
 
 // checkResourceManagers checks the policies of the CPU, memory and topology managers.
 func checkResourceManagers(s *Settings) error {
-	var faults []error
+	var errs []error
 	oneOf := func(name, value string, allowed ...string) {
 		if !slices.Contains(allowed, value) {
-			faults = append(faults, fmt.Errorf("%s %q must be one of: %q", name, value, allowed))
+			errs = append(errs, fmt.Errorf("%s %q must be one of: %q", name, value, allowed))
 		}
 	}
 	oneOf("cpuManagerPolicy (--cpu-manager-policy)", s.Config.CPUManagerPolicy, "none", "static")
 	oneOf("memoryManagerPolicy (--memory-manager-policy)", s.Config.MemoryManagerPolicy, "None", "Static")
 	if s.Config.TopologyManagerPolicyOptions != nil &&
 		!utilfeature.DefaultFeatureGate.Enabled(features.TopologyManagerPolicyOptions) {
-		faults = append(faults,
+		errs = append(errs,
 			fmt.Errorf("topologyManagerPolicyOptions (--topology-manager-policy-options) %v needs the feature gate %s",
 				s.Config.TopologyManagerPolicyOptions, features.TopologyManagerPolicyOptions))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // checkContainerLogs checks the size at which container logs are rotated.
@@ -45,29 +45,29 @@ func checkContainerLogs(s *Settings) error {
 	return nil
 }
 
-// checkCredentialProviders looks for what stock's image manager ends the process over.
+// checkCredentialProviders checks that both paths exist; otherwise stock's image manager would end the process.
 func checkCredentialProviders(s *Settings) error {
 	config, dir := s.Flags.ImageCredentialProviderConfigPath, s.Flags.ImageCredentialProviderBinDir
 	if config == "" && dir == "" {
 		return nil
 	}
-	var faults []error
+	var errs []error
 	for _, given := range []struct{ flag, path string }{
 		{"--image-credential-provider-config", config}, {"--image-credential-provider-bin-dir", dir},
 	} {
 		if given.path == "" {
-			faults = append(faults,
+			errs = append(errs,
 				fmt.Errorf("%s is not set, but the image credential providers need both it and its counterpart", given.flag))
 			continue
 		}
 		if _, err := os.Stat(given.path); err != nil {
-			faults = append(faults, fmt.Errorf("%s %q: %w", given.flag, given.path, err))
+			errs = append(errs, fmt.Errorf("%s %q: %w", given.flag, given.path, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// checkKubeconfig wants one of the two files to exist. What is in them is seen when the client is made.
+// checkKubeconfig checks that one of the two files exists. Their content is checked when the client is created.
 func checkKubeconfig(s *Settings) error {
 	if s.standalone() {
 		return nil
@@ -77,7 +77,7 @@ func checkKubeconfig(s *Settings) error {
 	case err == nil:
 		return nil
 	case s.Flags.BootstrapKubeconfig == "":
-		return fmt.Errorf("--kubeconfig %q: %w (and there is no --bootstrap-kubeconfig to make it with)", s.Flags.KubeConfig,
+		return fmt.Errorf("--kubeconfig %q: %w (and there is no --bootstrap-kubeconfig to create it)", s.Flags.KubeConfig,
 			err)
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("--kubeconfig %q: %w", s.Flags.KubeConfig, err)
@@ -88,7 +88,7 @@ func checkKubeconfig(s *Settings) error {
 	return nil
 }
 
-// checkSwap refuses swap for pods where the kernel cannot limit it.
+// checkSwap rejects swap for pods on cgroup v1, where the kernel cannot limit it.
 func checkSwap(s *Settings) error {
 	limited := s.Config.MemorySwap.SwapBehavior == string(kubetypes.LimitedSwap)
 	if limited && utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !util.IsCgroup2UnifiedMode() {

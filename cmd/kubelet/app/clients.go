@@ -22,15 +22,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// apiConnection is how to reach the API server, and how to drop connections that have gone stale.
+// apiConnection is the client configuration for the API server, and a function that closes stale connections.
 type apiConnection struct {
-	config    *rest.Config
-	dropStale func()
+	config     *rest.Config
+	closeStale func()
 }
 
-// connect makes the clients: one for objects, one for heartbeats that is neither slowed down nor kept waiting. (Events
-// have a third, made with the recorder.) In standalone mode there are none.
-func (p *process) connect(ctx context.Context) error {
+// makeClients creates the clients: one for objects, and one for heartbeats without rate limit and with a short timeout.
+// (makeRecorder creates a third for events.) In standalone mode there are none.
+func (p *process) makeClients(ctx context.Context) error {
 	if p.settings.standalone() {
 		klog.FromContext(ctx).Info("Standalone mode, no API client")
 		return nil
@@ -48,11 +48,11 @@ func (p *process) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("failed to initialize kubelet heartbeat client: %w", err)
 	}
-	p.deps.Clients = kubelet.Clients{Kube: kube, Heartbeat: heartbeat, OnHeartbeatFailure: connection.dropStale}
+	p.deps.Clients = kubelet.Clients{Kube: kube, Heartbeat: heartbeat, OnHeartbeatFailure: connection.closeStale}
 	return nil
 }
 
-// heartbeatConfig has no rate limit, and gives up before the next heartbeat is due or the lease runs out.
+// heartbeatConfig has no rate limit, and a timeout before the next heartbeat is due and before the lease expires.
 func heartbeatConfig(api *rest.Config, config *kubeletconfig.KubeletConfiguration) *rest.Config {
 	heartbeat := *api
 	lease := time.Duration(config.NodeLeaseDurationSeconds) * time.Second
@@ -61,7 +61,7 @@ func heartbeatConfig(api *rest.Config, config *kubeletconfig.KubeletConfiguratio
 	return &heartbeat
 }
 
-// apiConnection reads the kubeconfig, getting one by bootstrap first where that is asked for.
+// apiConnection reads the kubeconfig, after creating it by bootstrap if that is configured.
 func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 	if p.settings.Config.RotateCertificates {
 		return p.rotatingConnection(ctx)
@@ -81,9 +81,9 @@ func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 	limitRequests(config, p.settings.Config)
 	connection := &apiConnection{config: config}
 	if http1Only(ctx) {
-		connection.dropStale, err = rememberConnections(config)
+		connection.closeStale, err = closableConnections(config)
 	} else {
-		connection.dropStale, err = closeIdle(config)
+		connection.closeStale, err = closeIdle(config)
 	}
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (p *process) apiConnection(ctx context.Context) (*apiConnection, error) {
 	return connection, nil
 }
 
-// http1Only is set by an environment variable that all Kubernetes clients obey. HTTP/2 notices dead connections by
-// itself; HTTP/1 does not, and then all connections must be closed when heartbeats fail.
+// http1Only reads an environment variable of all Kubernetes clients. HTTP/2 detects dead connections; HTTP/1 does not,
+// so that all connections must be closed when heartbeats fail.
 func http1Only(ctx context.Context) bool {
 	set := os.Getenv("DISABLE_HTTP2") != ""
 	if set {
@@ -103,9 +103,8 @@ func http1Only(ctx context.Context) bool {
 	return set
 }
 
-// closeIdle closes the connections of config's clients that are not in use. The clients share one transport, which is
-// asked for before it is wrapped. (Stock means to do the same, but looks where there is a transport only with rotating
-// certificates.)
+// closeIdle returns a function that closes idle connections of config's clients. The clients share one transport, which
+// is read before it is wrapped. (Stock reads a field that has a transport only with rotating certificates.)
 func closeIdle(config *rest.Config) (func(), error) {
 	shared, err := rest.TransportFor(config)
 	if err != nil {
@@ -114,8 +113,8 @@ func closeIdle(config *rest.Config) (func(), error) {
 	return func() { utilnet.CloseIdleConnectionsFor(shared) }, nil
 }
 
-// rememberConnections makes all connections of config closable at once.
-func rememberConnections(config *rest.Config) (closeAll func(), err error) {
+// closableConnections returns a function that closes all connections of config's clients.
+func closableConnections(config *rest.Config) (closeAll func(), err error) {
 	if config.Transport != nil || config.Dial != nil {
 		return nil, errors.New("there is already a transport or dialer configured")
 	}
@@ -124,14 +123,14 @@ func rememberConnections(config *rest.Config) (closeAll func(), err error) {
 	return dialer.CloseAll, nil
 }
 
-// limitRequests applies the content type and the rate limits of the configuration, which overrule the kubeconfig.
+// limitRequests applies the content type and the rate limits of the configuration, which override the kubeconfig.
 func limitRequests(client *rest.Config, config *kubeletconfig.KubeletConfiguration) {
-	useContentType(client, config.ContentType)
+	setContentType(client, config.ContentType)
 	client.QPS = float32(config.KubeAPIQPS)
 	client.Burst = int(config.KubeAPIBurst)
 }
 
-func useContentType(client *rest.Config, contentType string) {
+func setContentType(client *rest.Config, contentType string) {
 	if contentType == "" {
 		return
 	}

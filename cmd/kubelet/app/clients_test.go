@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// bootstrapping is a process that has nothing but a bootstrap kubeconfig for the API server.
+// bootstrapping returns a process with only a bootstrap kubeconfig for the API server.
 func bootstrapping(t *testing.T, api *fakeAPI) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,8 +42,9 @@ func bootstrapping(t *testing.T, api *fakeAPI) *process {
 	return p
 }
 
-// seen asks the API server what it sees of the client: the name ("client") or the number of its certificate ("serial").
-func seen(ctx context.Context, client clientset.Interface, what string) string {
+// clientIdentity returns the client's identity in the API server: the name ("client") or the number of its certificate
+// ("serial").
+func clientIdentity(ctx context.Context, client clientset.Interface, what string) string {
 	node, err := client.CoreV1().Nodes().Get(ctx, "here", metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
@@ -51,16 +52,16 @@ func seen(ctx context.Context, client clientset.Interface, what string) string {
 	return node.Annotations[what]
 }
 
-// Without rotation the start waits for the certificate, and a kubeconfig that points to it is left for the next start.
+// Without rotation the start waits for the certificate, and writes a kubeconfig with its path for the next start.
 func TestBootstrap(t *testing.T) {
 	api := newFakeAPI(t)
 	p := bootstrapping(t, api)
 	for start := range 2 {
-		if err := p.connect(t.Context()); err != nil {
+		if err := p.makeClients(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := seen(t.Context(), p.deps.Clients.Kube, "client"); got != "system:node:here" {
-			t.Errorf("start %d: the API server knows the client as %q", start, got)
+		if got := clientIdentity(t.Context(), p.deps.Clients.Kube, "client"); got != "system:node:here" {
+			t.Errorf("start %d: the client is, for the API server, %q", start, got)
 		}
 	}
 	if got := api.requests.Load(); got != 1 {
@@ -72,7 +73,7 @@ func TestBootstrap(t *testing.T) {
 	p.deps.Clients.OnHeartbeatFailure()
 }
 
-// With rotation the start goes on at once, and the certificate takes effect when it comes.
+// With rotation the start continues at once, and the certificate is used when it was issued.
 func TestBootstrapWithRotation(t *testing.T) {
 	api := newFakeAPI(t)
 	p := bootstrapping(t, api)
@@ -80,7 +81,7 @@ func TestBootstrapWithRotation(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	p.cancel = cancel
-	if err := p.connect(ctx); err != nil {
+	if err := p.makeClients(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := api.requests.Load(); got != 0 || len(p.background) != 1 {
@@ -88,24 +89,24 @@ func TestBootstrapWithRotation(t *testing.T) {
 	}
 	go p.background[0](ctx)
 	await.Until(t, "a client with the certificate", func() error {
-		if got := seen(ctx, p.deps.Clients.Kube, "client"); got != "system:node:here" {
-			return fmt.Errorf("the API server knows the client as %q", got)
+		if got := clientIdentity(ctx, p.deps.Clients.Kube, "client"); got != "system:node:here" {
+			return fmt.Errorf("the client is, for the API server, %q", got)
 		}
 		return nil
 	})
-	if got := seen(ctx, p.deps.Clients.Heartbeat, "client"); got != "system:node:here" {
+	if got := clientIdentity(ctx, p.deps.Clients.Heartbeat, "client"); got != "system:node:here" {
 		t.Errorf("heartbeats come from %q", got)
 	}
 }
 
-func TestBrokenKubeconfig(t *testing.T) {
+func TestInvalidKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	writeFile(t, file, "clusters: many")
 	p := &process{settings: validSettings(t, "--kubeconfig="+file)}
 	p.deps.Observability.TracerProvider = tracing.NewNoopTracerProvider()
 	for _, rotate := range []bool{false, true} {
 		p.settings.Config.RotateCertificates = rotate
-		if err := p.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "--kubeconfig \""+file) {
+		if err := p.makeClients(t.Context()); err == nil || !strings.Contains(err.Error(), "--kubeconfig \""+file) {
 			t.Errorf("rotation %v: got %v, want the flag and the file", rotate, err)
 		}
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -16,10 +17,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// registerGates makes the logging feature gates known, which must be before the first flag is defined: their names are
-// in the help text. It also keeps OpenTelemetry's unused metrics from growing for ever (opentelemetry-go-contrib issue
-// 5190).
-var registerGates = sync.OnceValue(func() error {
+// registerFeatureGates registers the logging feature gates. It must be called before the first flag is defined, because
+// their names are in the help text. It also disables OpenTelemetry's unused metrics, which would grow without bound
+// (opentelemetry-go-contrib issue 5190).
+var registerFeatureGates = sync.OnceValue(func() error {
 	otel.SetMeterProvider(noop.NewMeterProvider())
 	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
 		return fmt.Errorf("register logging feature gates: %w", err)
@@ -35,7 +36,8 @@ type commandLine struct {
 	config  *kubeletconfig.KubeletConfiguration
 }
 
-// parseCommandLine reads flags. Flags of libraries are parsed into the libraries, and so only once.
+// parseCommandLine parses flags. Flags of libraries are parsed into variables of the libraries, so it may be called
+// once.
 func parseCommandLine(args []string) (*commandLine, error) {
 	config, err := options.NewKubeletConfiguration()
 	if err != nil {
@@ -67,10 +69,10 @@ func (l *commandLine) help() bool { return l.flagSet.Lookup("help").Value.String
 
 func (l *commandLine) version() string { return l.flagSet.Lookup("version").Value.String() }
 
-// overrule writes the flags over a configuration that came from files, so that flags win. Feature gates are merged by
-// name. Flags that are not part of the configuration have been parsed before, and some add up when they are parsed
-// twice: they are parsed into nothing here. Kubernetes issue 56171 tells why flags must win.
-func (l *commandLine) overrule(config *kubeletconfig.KubeletConfiguration) error {
+// applyFlags applies the flags to a configuration that was read from files, so that flags take precedence (Kubernetes
+// issue 56171). It merges feature gates by name. Flags that are not part of the configuration were parsed before, and
+// some would accumulate: here they are parsed without effect.
+func (l *commandLine) applyFlags(config *kubeletconfig.KubeletConfiguration) error {
 	fs := newFlagSet()
 	fs.SetOutput(io.Discard) // deprecation warnings have been printed the first time
 	globals := newFlagSet()
@@ -92,4 +94,17 @@ func (l *commandLine) overrule(config *kubeletconfig.KubeletConfiguration) error
 		}
 	}
 	return nil
+}
+
+const description = `
+kubelet (Plimsoll) is the node agent of Kubernetes: it runs the pods that are bound to its node, probes them,
+reports their status to the API server, and evicts pods when the node runs out of a resource.
+
+Pods come from the API server (--kubeconfig) and, as static pods, from a directory or a URL; without --kubeconfig
+the agent runs static pods only. Settings come from --config, --config-dir and flags, which take precedence.`
+
+func printHelp(w io.Writer, fs *pflag.FlagSet) error {
+	_, err := fmt.Fprintf(w, "%s\n\nUsage:\n  kubelet [flags]\n\nFlags:\n%s", strings.TrimSpace(description),
+		fs.FlagUsagesWrapped(2))
+	return err
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaultEvictionHard are the thresholds of a --config file that sets none. They are not part of the API's defaults,
-// because they differ between operating systems; without --config there are none at all, which is stock's behaviour.
+// defaultEvictionHard returns the thresholds of a --config file that sets none. They are not part of the API's
+// defaults, because they differ between operating systems. As in stock there are none without --config.
 func defaultEvictionHard() map[string]string {
 	return map[string]string{
 		"memory.available":   "100Mi",
@@ -25,13 +25,13 @@ func defaultEvictionHard() map[string]string {
 	}
 }
 
-// loadConfigFile reads, defaults and converts the --config file. Relative paths in it start at its directory.
+// loadConfigFile reads, defaults and converts the --config file. Relative paths in it are relative to its directory.
 func loadConfigFile(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration, error) {
 	file, err := filepath.Abs(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGatesOfFile(file); err != nil {
+	if err := checkFileGates(file); err != nil {
 		return nil, err
 	}
 	loader, err := configfiles.NewFsLoader(&utilfs.DefaultFs{}, file)
@@ -42,12 +42,12 @@ func loadConfigFile(ctx context.Context, name string) (*kubeletconfig.KubeletCon
 	if err != nil {
 		return nil, err
 	}
-	completeEvictionHard(config)
+	mergeEvictionHard(config)
 	return config, nil
 }
 
-// completeEvictionHard fills in thresholds for a file that sets none, or only some and asks for the rest.
-func completeEvictionHard(config *kubeletconfig.KubeletConfiguration) {
+// mergeEvictionHard sets default thresholds if the file sets none, or if it requests to merge them.
+func mergeEvictionHard(config *kubeletconfig.KubeletConfiguration) {
 	if config.EvictionHard != nil && !config.MergeDefaultEvictionSettings {
 		return
 	}
@@ -58,9 +58,9 @@ func completeEvictionHard(config *kubeletconfig.KubeletConfiguration) {
 	config.EvictionHard = merged
 }
 
-// checkGatesOfFile looks for feature gates that do not exist before the file is decoded: stock's defaulting panics on
-// them. Whatever else is wrong with the file is left to the decoder.
-func checkGatesOfFile(file string) error {
+// checkFileGates checks the feature gates of the file before it is decoded, because stock's defaulting panics on
+// unknown ones. The decoder reports other errors of the file.
+func checkFileGates(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func checkGatesOfFile(file string) error {
 	return checkGates(gates.FeatureGates)
 }
 
-// checkGates tries gates out on a copy of those of the process.
+// checkGates applies gates to a copy of those of the process.
 func checkGates(gates map[string]bool) error {
 	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(gates); err != nil {
 		return gateError(err)

@@ -1,7 +1,7 @@
-// Package app turns a command line into a running agent: flags and files become validated settings, settings become the
-// parts of the world that the agent talks to, and the agent runs until a signal ends it.
+// Package app is the kubelet command: it reads flags and files into validated settings, creates the dependencies of the
+// agent from them, and runs the agent until a signal ends it.
 //
-// Precedence, as stock's: built-in defaults, then the --config file, then the files in --config-dir in the order of
-// their paths, then flags. Wrong values are found before anything is started; the message names the field, the flag
-// where there is one, and the value. Nothing in this package ends the process: Program.Run returns an exit code.
+// Precedence is that of stock: built-in defaults, then the --config file, then the files in --config-dir in the order
+// of their paths, then flags. Invalid values are reported before anything is started, with the field, the flag if there
+// is one, and the value. This package does not end the process: Program.Run returns an exit code.
 package app

@@ -15,11 +15,11 @@ import (
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
 )
 
-// dropInKind is the only kind a drop-in file may have.
-var dropInKind = v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
+// configKind is the kind of drop-in files.
+var configKind = v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
 
 // mergeDropIns merges every .conf file below dir into config, in the lexical order of their paths (KEP-3983): later
-// files overrule earlier ones field by field, lists are replaced and not added to. It returns the files it skipped.
+// files override earlier ones field by field, and replace lists. It returns the skipped files.
 func mergeDropIns(config *kubeletconfig.KubeletConfiguration, dir string) (skipped []string, err error) {
 	files, skipped, err := findDropIns(dir)
 	if err != nil {
@@ -53,8 +53,8 @@ func findDropIns(dir string) (files, skipped []string, err error) {
 	return files, skipped, err
 }
 
-// mergeDropIn lays one file over the configuration so far, both as JSON, and tries the result, so that a value of the
-// wrong type is reported together with the file that has it.
+// mergeDropIn merges one file into the configuration so far, both as JSON, and decodes the result, so that a value of
+// the wrong type is reported with its file.
 func mergeDropIn(base []byte, file string) ([]byte, error) {
 	patch, err := readDropIn(file)
 	if err != nil {
@@ -64,11 +64,11 @@ func mergeDropIn(base []byte, file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
-	trial := &v1beta1.KubeletConfiguration{}
-	if err := json.Unmarshal(merged, trial); err != nil {
+	decoded := &v1beta1.KubeletConfiguration{}
+	if err := json.Unmarshal(merged, decoded); err != nil {
 		return nil, err
 	}
-	return merged, checkGates(trial.FeatureGates)
+	return merged, checkGates(decoded.FeatureGates)
 }
 
 func readDropIn(name string) ([]byte, error) {
@@ -83,20 +83,20 @@ func readDropIn(name string) ([]byte, error) {
 	data, kind, err := loader.LoadIntoJSON()
 	switch {
 	case runtime.IsMissingKind(err) || runtime.IsMissingVersion(err):
-		return nil, fmt.Errorf("%w (apiVersion/kind must be %s, %s)", err, dropInKind.GroupVersion(), dropInKind.Kind)
+		return nil, fmt.Errorf("%w (apiVersion/kind must be %s, %s)", err, configKind.GroupVersion(), configKind.Kind)
 	case err != nil:
 		return nil, err
 	case kind == nil || kind.Empty():
-		return nil, fmt.Errorf("no apiVersion/kind; they must be %s, %s", dropInKind.GroupVersion(), dropInKind.Kind)
-	case *kind != dropInKind:
-		return nil, fmt.Errorf("unknown apiVersion/kind: %v; they must be %s, %s", kind, dropInKind.GroupVersion(),
-			dropInKind.Kind)
+		return nil, fmt.Errorf("no apiVersion/kind; they must be %s, %s", configKind.GroupVersion(), configKind.Kind)
+	case *kind != configKind:
+		return nil, fmt.Errorf("unknown apiVersion/kind: %v; they must be %s, %s", kind, configKind.GroupVersion(),
+			configKind.Kind)
 	}
 	return data, nil
 }
 
-// encodeConfig and decodeConfig go through the versioned form, since that is what files are written in. Decoding
-// defaults again, because a drop-in file may set a field back to its zero value.
+// encodeConfig and decodeConfig use the versioned type, which is that of files. Decoding applies the defaults again,
+// because a drop-in file may reset a field to its zero value.
 func encodeConfig(config *kubeletconfig.KubeletConfiguration) ([]byte, error) {
 	versioned := &v1beta1.KubeletConfiguration{}
 	if err := conversion.Convert_config_KubeletConfiguration_To_v1beta1_KubeletConfiguration(config, versioned,

@@ -34,16 +34,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fakeAPI is an API server that signs every certificate request at once, and tells clients who they are: by the common
-// name of their certificate, else by their token.
+// fakeAPI is an API server that signs every certificate request at once, and identifies clients by the common name of
+// their certificate, else by their token.
 type fakeAPI struct {
 	t      *testing.T
 	server *httptest.Server
 	ca     *x509.Certificate
 	key    *ecdsa.PrivateKey
-	// requests counts certificate requests, connections what clients opened.
+	// requests counts certificate requests, connections the connections of clients.
 	requests, connections atomic.Int32
-	// firstExpires makes the first certificate one that was issued long ago and must be renewed at once.
+	// firstExpires makes the first certificate expire soon, so that it must be renewed at once.
 	firstExpires bool
 
 	mu   sync.Mutex
@@ -104,7 +104,7 @@ func (a *fakeAPI) serverCA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 }
 
-// reviewToken knows the tokens "reader" and "nobody".
+// reviewToken accepts the tokens "reader" and "nobody".
 func (a *fakeAPI) reviewToken(w http.ResponseWriter, r *http.Request) {
 	var review authenticationv1.TokenReview
 	a.decode(r, &review)
@@ -114,7 +114,7 @@ func (a *fakeAPI) reviewToken(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, review)
 }
 
-// reviewAccess lets reader get metrics of this node.
+// reviewAccess allows reader to get metrics of this node.
 func (a *fakeAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	a.decode(r, &review)
@@ -124,7 +124,7 @@ func (a *fakeAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, review)
 }
 
-// decode reads JSON and protobuf, whichever the client prefers.
+// decode decodes JSON and protobuf.
 func (a *fakeAPI) decode(r *http.Request, object runtime.Object) {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -190,8 +190,7 @@ func (a *fakeAPI) sign(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, csr)
 }
 
-// checkRequester wants the first request to come with the bootstrap token, and later ones with the certificate that
-// there is.
+// checkRequester checks that the first request has the bootstrap token, and later ones the certificate that was issued.
 func (a *fakeAPI) checkRequester(r *http.Request, count int32) {
 	token, certs := r.Header.Get("Authorization"), r.TLS.PeerCertificates
 	if count == 1 && token != "Bearer bootstrap" {
@@ -202,7 +201,7 @@ func (a *fakeAPI) checkRequester(r *http.Request, count int32) {
 	}
 }
 
-// list answers lists, and watches with what a list would have, an end mark, and then nothing more.
+// list responds to lists; and to watches with the objects of the list, a bookmark, and nothing more.
 func (a *fakeAPI) list(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

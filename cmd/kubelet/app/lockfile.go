@@ -10,11 +10,10 @@ import (
 	"k8s.io/utils/inotify"
 )
 
-// errLockWanted ends the process in good order: another agent has opened the lock file and is waiting for this one to
-// go.
-var errLockWanted = errors.New("another process wants the lock file")
+// errLockContention ends the run without an error: another agent has opened the lock file and waits for it.
+var errLockContention = errors.New("another process has opened the lock file")
 
-// lock waits for the lock file and, with --exit-on-lock-contention, gives way to the next process that opens it.
+// lock acquires the lock file and, with --exit-on-lock-contention, ends the run when another process opens it.
 func (p *process) lock(ctx context.Context) error {
 	path := p.settings.Flags.LockFilePath
 	if path == "" {
@@ -36,20 +35,20 @@ func (p *process) lock(ctx context.Context) error {
 	if err := watcher.AddWatch(path, inotify.InOpen|inotify.InDeleteSelf); err != nil {
 		return errors.Join(fmt.Errorf("watch --lock-file %q: %w", path, err), watcher.Close())
 	}
-	go p.giveWay(ctx, watcher)
+	go p.watchLock(ctx, watcher)
 	return nil
 }
 
-// giveWay ends the run at the first event or error, and not before.
-func (p *process) giveWay(ctx context.Context, watcher *inotify.Watcher) {
+// watchLock ends the run at the first event or error.
+func (p *process) watchLock(ctx context.Context, watcher *inotify.Watcher) {
 	logger := klog.FromContext(ctx)
 	select {
 	case event := <-watcher.Event:
 		logger.Info("Inotify event", "event", event)
 	case err := <-watcher.Error:
-		logger.Error(err, "inotify watcher error")
+		logger.Error(err, "Inotify watcher failed")
 	case <-ctx.Done():
 	}
-	p.cancel(errLockWanted)
+	p.cancel(errLockContention)
 	_ = watcher.Close() // the process ends
 }

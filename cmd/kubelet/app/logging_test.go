@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// asProgram makes the test's own binary run as the program: logging can be set up once in a process.
+// asProgram makes the test binary run as the program: logging can be set up once in a process.
 const asProgram = "APP_TEST_AS_PROGRAM"
 
 //go:linkname reportedVersion k8s.io/component-base/version.dynamicGitVersion
@@ -30,21 +30,22 @@ func TestMain(m *testing.M) {
 	}
 	reportedVersion.Store("v1.36.3")
 	steps = nil // nothing of the node is touched
-	os.Exit(Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, New: newTalker}.Run(context.Background()))
+	program := Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, New: newLoggingAgent}
+	os.Exit(program.Run(context.Background()))
 }
 
-// newTalker is an agent that says a few things and ends.
-func newTalker(context.Context, kubelet.Dependencies) (Agent, error) {
+// newLoggingAgent returns an agent that logs a few messages and ends.
+func newLoggingAgent(context.Context, kubelet.Dependencies) (Agent, error) {
 	return agentFunc(func(ctx context.Context) error {
 		logger := klog.FromContext(ctx)
-		logger.Info("Said aloud", "pod", klog.KRef("ns", "name"), "count", 3)
-		logger.V(5).Info("Said quietly")
+		logger.Info("Logged at 0", "pod", klog.KRef("ns", "name"), "count", 3)
+		logger.V(5).Info("Logged at 5")
 		return nil
 	}), nil
 }
 
-// runTalker returns what the program wrote to its standard error.
-func runTalker(t *testing.T, args ...string) string {
+// runLoggingAgent returns the program's standard error.
+func runLoggingAgent(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--fail-cgroupv1=false", "--fail-swap-on=false",
 		"--authorization-mode=AlwaysAllow", "--authentication-token-webhook=false", "--anonymous-auth=true",
@@ -66,7 +67,7 @@ func TestLogFormatJSON(t *testing.T) {
 		Pod   struct{ Name, Namespace string }
 	}
 	found := map[string]entry{}
-	for line := range strings.Lines(runTalker(t, "--logging-format=json", "--v=2")) {
+	for line := range strings.Lines(runLoggingAgent(t, "--logging-format=json", "--v=2")) {
 		if strings.HasPrefix(line, "Flag --") { // warnings of deprecated flags come before logging is set up, as in stock
 			continue
 		}
@@ -76,19 +77,19 @@ func TestLogFormatJSON(t *testing.T) {
 		}
 		found[e.Msg] = e
 	}
-	if said := found["Said aloud"]; said.Count != 3 || said.Pod.Name != "name" || said.Pod.Namespace != "ns" {
+	if said := found["Logged at 0"]; said.Count != 3 || said.Pod.Name != "name" || said.Pod.Namespace != "ns" {
 		t.Errorf("entry is %+v", said)
 	}
-	if _, quiet := found["Said quietly"]; quiet || found["Started kubelet"].Msg == "" {
+	if _, quiet := found["Logged at 5"]; quiet || found["Started kubelet"].Msg == "" {
 		t.Errorf("entries are %v", found)
 	}
 }
 
 func TestLogFormatText(t *testing.T) {
-	log := runTalker(t, "--v=5")
+	log := runLoggingAgent(t, "--v=5")
 	for _, want := range []string{
-		`(?m)^I\d{4} [0-9:.]+ +\d+ logging_test\.go:\d+\] "Said aloud" pod="ns/name" count=3$`,
-		`(?m)^I.*\] "Said quietly"$`,
+		`(?m)^I\d{4} [0-9:.]+ +\d+ logging_test\.go:\d+\] "Logged at 0" pod="ns/name" count=3$`,
+		`(?m)^I.*\] "Logged at 5"$`,
 		`(?m)^I.*FLAG: --v="5"$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(log) {

@@ -14,8 +14,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// makeCAdvisor prepares the measurement of cgroups and file systems. It watches only the cgroups that are the agent's
-// business.
+// makeCAdvisor creates cAdvisor, which measures file systems and the cgroups of pods, kubelet, runtime and system.
 func (p *process) makeCAdvisor(ctx context.Context) (err error) {
 	config := p.settings.Config
 	images := cadvisor.NewImageFsInfoProvider(config.ContainerRuntimeEndpoint)
@@ -41,7 +40,7 @@ func (p *process) watchedCgroups(ctx context.Context) []string {
 	return roots
 }
 
-// makeContainerManager prepares the cgroups of pods and the managers of CPUs, memory and devices.
+// makeContainerManager creates the container manager, with the managers of CPUs, memory and devices.
 func (p *process) makeContainerManager(ctx context.Context) error {
 	config := p.settings.Config
 	if config.CgroupsPerQOS && config.CgroupRoot == "" {
@@ -56,7 +55,7 @@ func (p *process) makeContainerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.reserveCPUs(ctx, reserved)
+	p.overrideReservedCPU(ctx, reserved)
 	node, err := p.nodeConfig(reserved)
 	if err != nil {
 		return err
@@ -68,7 +67,7 @@ func (p *process) makeContainerManager(ctx context.Context) error {
 	return err
 }
 
-// reservedCPUs are the CPUs that are kept from pods by number.
+// reservedCPUs parses the list of CPUs that are reserved for the system.
 func reservedCPUs(logger klog.Logger, machine *cadvisorapi.MachineInfo, list string) (cpuset.CPUSet, error) {
 	if list == "" {
 		return cpuset.New(), nil
@@ -88,8 +87,8 @@ func reservedCPUs(logger klog.Logger, machine *cadvisorapi.MachineInfo, list str
 	return reserved, nil
 }
 
-// reserveCPUs lets a reservation by number take the place of reservations by quantity.
-func (p *process) reserveCPUs(ctx context.Context, reserved cpuset.CPUSet) {
+// overrideReservedCPU replaces the reserved amounts of CPU by the reserved list of CPUs.
+func (p *process) overrideReservedCPU(ctx context.Context, reserved cpuset.CPUSet) {
 	if reserved.IsEmpty() {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// nodeConfig is the container manager's view of the settings.
+// nodeConfig returns the settings of the container manager.
 func (p *process) nodeConfig(reserved cpuset.CPUSet) (cm.NodeConfig, error) {
 	config, flags := p.settings.Config, p.settings.Flags
 	node := cm.NodeConfig{
@@ -26,12 +26,12 @@ func (p *process) nodeConfig(reserved cpuset.CPUSet) (cm.NodeConfig, error) {
 		EnforceCPULimits:      config.CPUCFSQuota,
 		CPUCFSQuotaPeriod:     config.CPUCFSQuotaPeriod.Duration,
 	}
-	p.chooseManagers(&node)
-	return node, p.reserve(&node, reserved)
+	p.setManagerPolicies(&node)
+	return node, p.setReservations(&node, reserved)
 }
 
-// chooseManagers sets the policies by which CPUs, memory and devices are given to containers.
-func (p *process) chooseManagers(node *cm.NodeConfig) {
+// setManagerPolicies sets the policies of the CPU, memory and topology managers.
+func (p *process) setManagerPolicies(node *cm.NodeConfig) {
 	config := p.settings.Config
 	node.CPUManagerPolicy = config.CPUManagerPolicy
 	node.CPUManagerPolicyOptions = config.CPUManagerPolicyOptions
@@ -46,8 +46,8 @@ func (p *process) chooseManagers(node *cm.NodeConfig) {
 	node.TopologyManagerPolicyOptions = config.TopologyManagerPolicyOptions
 }
 
-// reserve sets what is kept back from pods.
-func (p *process) reserve(node *cm.NodeConfig, cpus cpuset.CPUSet) (err error) {
+// setReservations sets the resources that are reserved for the system and the kubelet.
+func (p *process) setReservations(node *cm.NodeConfig, cpus cpuset.CPUSet) (err error) {
 	config := p.settings.Config
 	allocatable := &node.NodeAllocatableConfig
 	allocatable.EnforceNodeAllocatable = sets.New(config.EnforceNodeAllocatable...)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/sdk/resource"
+	semconv "go.opentelemetry.io/otel/semconv/v1.12.0"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/server/flagz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/configz"
+	"k8s.io/component-base/tracing"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2"
 	"k8s.io/kubelet/config/v1beta1"
@@ -22,7 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// makeRecorder sends events to the log and, unless standalone, to the API server with a rate limit of their own.
+// makeRecorder creates the event recorder. Events go to the log and, unless standalone, to the API server with a rate
+// limit of their own.
 func (p *process) makeRecorder(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
@@ -50,21 +54,21 @@ func eventConfig(api *rest.Config, config *kubeletconfig.KubeletConfiguration) *
 	return &events
 }
 
-// showConfig makes the configuration visible at /configz, and the flags at /flagz (KEP-4828). It is for people: a
-// failure does not stop the start.
-func (p *process) showConfig(ctx context.Context) error {
+// publishConfig publishes the configuration at /configz and the flags at /flagz (KEP-4828). A failure does not stop the
+// start.
+func (p *process) publishConfig(ctx context.Context) error {
 	if utilfeature.DefaultFeatureGate.Enabled(zpagesfeatures.ComponentFlagz) {
 		p.deps.Serving.Flagz = flagz.NamedFlagSetsReader{FlagSets: cliflag.NamedFlagSets{
 			FlagSets: map[string]*pflag.FlagSet{server.ComponentKubelet: p.settings.FlagSet},
 		}}
 	}
-	if err := publishConfig(p.settings.Config); err != nil {
+	if err := registerConfigz(p.settings.Config); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to register kubelet configuration with configz")
 	}
 	return nil
 }
 
-func publishConfig(config *kubeletconfig.KubeletConfiguration) error {
+func registerConfigz(config *kubeletconfig.KubeletConfiguration) error {
 	scheme, _, err := kubeletscheme.NewSchemeAndCodecs()
 	if err != nil {
 		return err
@@ -73,10 +77,30 @@ func publishConfig(config *kubeletconfig.KubeletConfiguration) error {
 	if err := scheme.Convert(config, versioned, nil); err != nil {
 		return err
 	}
-	versioned.SetGroupVersionKind(dropInKind)
+	versioned.SetGroupVersionKind(configKind)
 	page, err := configz.New("kubeletconfig")
 	if err != nil {
 		return err
 	}
 	return page.Set(versioned)
+}
+
+// makeTracing creates the tracer provider (KEP-2831). Without a tracing section nothing is recorded.
+func (p *process) makeTracing(ctx context.Context) error {
+	self := resource.WithAttributes(
+		semconv.ServiceNameKey.String(server.ComponentKubelet),
+		semconv.HostNameKey.String(p.deps.Identity.Hostname),
+	)
+	provider, err := tracing.NewProvider(context.WithoutCancel(ctx), p.settings.Config.Tracing, nil,
+		[]resource.Option{self})
+	if err != nil {
+		return fmt.Errorf("tracing: could not configure tracer provider: %w", err)
+	}
+	p.closers = append(p.closers, func(ctx context.Context) {
+		if err := provider.Shutdown(ctx); err != nil {
+			klog.FromContext(ctx).Info("Failed to send the last traces", "err", err)
+		}
+	})
+	p.deps.Observability.TracerProvider = provider
+	return nil
 }

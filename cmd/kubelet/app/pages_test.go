@@ -12,15 +12,15 @@ import (
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 )
 
-// /configz shows the configuration in its versioned form, with what flags changed; /flagz has the flags as they were
-// given, and only with its gate.
+// /configz has the configuration in its versioned form, with the changes by flags; /flagz has the flags of the command
+// line, and only with its gate.
 func TestConfigurationPages(t *testing.T) {
 	t.Cleanup(func() { configz.Delete("kubeletconfig") })
 	p := &process{settings: validSettings(t, "--max-pods=7", "--node-labels=a=b")}
 	for _, on := range []bool{false, true} {
 		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, zpagesfeatures.ComponentFlagz, on)
 		configz.Delete("kubeletconfig")
-		if err := p.showConfig(t.Context()); err != nil {
+		if err := p.publishConfig(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if shown := p.deps.Serving.Flagz != nil; shown != on {
@@ -51,12 +51,12 @@ func TestConfigurationPages(t *testing.T) {
 	}
 }
 
-// A page that is there already is no reason not to start.
+// A page that exists already does not prevent the start.
 func TestConfigurationPageTwice(t *testing.T) {
 	t.Cleanup(func() { configz.Delete("kubeletconfig") })
 	p := &process{settings: validSettings(t)}
 	for range 2 {
-		if err := p.showConfig(t.Context()); err != nil {
+		if err := p.publishConfig(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -30,7 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume"
 )
 
-// The plugins are stock's, all of them and no more.
+// The plugins are those of stock.
 func TestVolumePluginsEqualStock(t *testing.T) {
 	stock, err := stockapp.ProbeVolumePlugins(t.Context(), utilfeature.DefaultFeatureGate)
 	if err != nil {
@@ -55,8 +55,8 @@ func TestDefaultEvictionHardEqualsStock(t *testing.T) {
 	}
 }
 
-// Which combinations of settings can authenticate anybody equals stock; but a node without a client CA does not panic
-// when a client shows a certificate.
+// The authentication with each combination of settings equals stock's; but a node without a client CA does not panic if
+// a client sends a certificate.
 func TestAuthenticationEqualsStock(t *testing.T) {
 	client := fake.NewClientset()
 	for _, anonymous := range []bool{false, true} {
@@ -111,7 +111,7 @@ func TestHeartbeatClient(t *testing.T) {
 func TestCertificateWatch(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	valid := &tls.Certificate{Leaf: &x509.Certificate{NotAfter: start.Add(time.Hour)}}
-	watch := certificateWatch{lastSeen: start}
+	watch := certificateWatcher{lastSeen: start}
 	steps := []struct {
 		after   time.Duration
 		current *tls.Certificate
@@ -133,7 +133,7 @@ func TestCertificateWatch(t *testing.T) {
 	}
 }
 
-// fakeRuntime answers from a list; the last answer stays.
+// fakeRuntime returns responses from a list; the last one is repeated.
 type fakeRuntime struct {
 	answers []error
 	asked   int
@@ -145,7 +145,7 @@ func (f *fakeRuntime) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigR
 	return &runtimeapi.RuntimeConfigResponse{}, err
 }
 
-func TestRuntimeIsAskedAgain(t *testing.T) {
+func TestRuntimeConfigIsRetried(t *testing.T) {
 	unavailable := status.Error(codes.Unavailable, "starting")
 	unimplemented := status.Error(codes.Unimplemented, "old")
 	tests := []struct {
@@ -163,7 +163,7 @@ func TestRuntimeIsAskedAgain(t *testing.T) {
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			runtime, start := &fakeRuntime{answers: tc.answers}, time.Now()
-			_, err := runtimeConfig(t.Context(), runtime)
+			_, err := getRuntimeConfig(t.Context(), runtime)
 			if status.Code(err) != tc.want || runtime.asked != tc.asked || time.Since(start) != tc.took {
 				t.Errorf("%s: %v after %d times and %v", tc.name, err, runtime.asked, time.Since(start))
 			}
@@ -172,7 +172,7 @@ func TestRuntimeIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := runtimeConfig(ctx, &fakeRuntime{answers: []error{unavailable}}); !errors.Is(err,
+		if _, err := getRuntimeConfig(ctx, &fakeRuntime{answers: []error{unavailable}}); !errors.Is(err,
 			context.DeadlineExceeded) {
 			t.Errorf("stopped: %v", err)
 		}
@@ -189,7 +189,7 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// The first signal ends the context, the second does not wait any longer.
+// The first signal ends the context, the second ends the process at once.
 func TestSignals(t *testing.T) {
 	now := make(chan struct{})
 	ctx, stop := UntilSignal(t.Context(), func() { close(now) })
@@ -259,7 +259,7 @@ func TestParseReservation(t *testing.T) {
 	}
 }
 
-// What is kept back for eviction equals stock's view of the same thresholds.
+// The reservation for eviction equals stock's for the same thresholds.
 func TestReservedForEvictionEqualsStock(t *testing.T) {
 	for _, hard := range []map[string]string{
 		nil, defaultEvictionHard(), {"memory.available": "0%"}, {"memory.available": "100%", "nodefs.available": "7%"},

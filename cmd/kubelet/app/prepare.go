@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -22,8 +23,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// watchdog starts to notify systemd when the unit asks for it. It begins before there is anything to check, so that a
-// slow start is not taken for a dead process; the agent adds its checks later.
+// watchdog starts the notifications of systemd's watchdog, if the unit has one. They begin before there is anything to
+// check, so that a slow start does not end the process; the agent adds its health checks later.
 func (p *process) watchdog(ctx context.Context) error {
 	checker, err := watchdog.NewHealthChecker(klog.FromContext(ctx))
 	if err != nil {
@@ -44,8 +45,8 @@ func (p *process) metrics(context.Context) error {
 	return nil
 }
 
-// makeAbsolute makes the directories independent of where the agent was started: the container runtime gets paths below
-// them, and has another working directory.
+// makeAbsolute makes the paths of directories absolute: the container runtime gets paths below them, and has another
+// working directory.
 func (p *process) makeAbsolute(context.Context) (err error) {
 	flags := p.settings.Flags
 	if flags.RootDirectory, err = filepath.Abs(flags.RootDirectory); err != nil {
@@ -57,25 +58,26 @@ func (p *process) makeAbsolute(context.Context) (err error) {
 	return nil
 }
 
-// identify finds out who this node is. An address of --node-ip that cannot be read is left out with a warning, as ever.
-func (p *process) identify(ctx context.Context) error {
+// setIdentity sets host name, node name and node IPs. As in stock, addresses of --node-ip that cannot be parsed are
+// ignored with a warning.
+func (p *process) setIdentity(ctx context.Context) error {
 	hostname, err := nodeutil.GetHostname(p.settings.Flags.HostnameOverride)
 	if err != nil {
 		return fmt.Errorf("--hostname-override %q: %w", p.settings.Flags.HostnameOverride, err)
 	}
-	ips, unreadable, err := nodeutil.ParseNodeIPArgument(p.settings.Flags.NodeIP, p.settings.Flags.CloudProvider)
+	ips, invalid, err := nodeutil.ParseNodeIPArgument(p.settings.Flags.NodeIP, p.settings.Flags.CloudProvider)
 	if err != nil {
 		return fmt.Errorf("bad --node-ip %q: %w", p.settings.Flags.NodeIP, err)
 	}
-	if len(unreadable) > 0 {
-		klog.FromContext(ctx).Info("Could not parse some node IP(s), ignoring them", "IPs", unreadable)
+	if len(invalid) > 0 {
+		klog.FromContext(ctx).Info("Could not parse some node IP(s), ignoring them", "IPs", invalid)
 	}
 	p.deps.Identity = kubelet.Identity{Hostname: hostname, NodeName: types.NodeName(hostname), NodeIPs: ips}
 	return nil
 }
 
-// prepareProcess sets what the kernel and libraries must know about this process. Without the right to, it only says
-// so.
+// prepareProcess sets the OOM score, resource limits, and global variables of libraries. It only logs missing
+// permissions.
 func (p *process) prepareProcess(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if uid := os.Getuid(); uid != 0 {
@@ -90,5 +92,17 @@ func (p *process) prepareProcess(ctx context.Context) error {
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
 	credentialprovider.SetPreferredDockercfgPath(p.settings.Flags.RootDirectory)
 	logger.V(2).Info("Using root directory", "path", p.settings.Flags.RootDirectory)
+	return nil
+}
+
+// gcPercent is by how much the heap may grow before the next garbage collection, in percent of the live heap. Go's
+// default is 100. With 110 pods the agent uses some MiB less, for a few percent more CPU time.
+const gcPercent = 75
+
+// setGCPercent sets the garbage collection percentage to gcPercent, unless the environment variable GOGC is set.
+func (*process) setGCPercent(context.Context) error {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(gcPercent)
+	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
-// A file of our own with a fault ends the start, with the path of the field, its value and what is allowed.
-func TestPressureConfigurationIsCheckedAtStart(t *testing.T) {
+// An invalid file ends the start, with the path of the field, its value and the allowed values.
+func TestInvalidPressureConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
 	text := "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\neviction: {settling: 2h}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -35,8 +35,8 @@ func TestPressureConfigurationIsCheckedAtStart(t *testing.T) {
 	}
 }
 
-// What was read reaches the agent.
-func TestPressureConfigurationReachesTheAgent(t *testing.T) {
+// The loaded configuration is passed to the agent.
+func TestPressureConfigurationIsPassedToTheAgent(t *testing.T) {
 	settings := validSettings(t)
 	settings.Pressure = pressureconfig.Loaded{File: "/here", Hash: "x"}
 	var deps kubelet.Dependencies

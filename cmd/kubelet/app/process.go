@@ -19,56 +19,55 @@ type process struct {
 	newAgent func(context.Context, kubelet.Dependencies) (Agent, error)
 
 	deps kubelet.Dependencies
-	// api is how the API server is reached; nil in standalone mode.
+	// api is the client configuration for the API server; nil in standalone mode.
 	api *rest.Config
 	// cancel ends the run. A nil cause is an orderly end.
 	cancel context.CancelCauseFunc
-	// background is started with the agent and ends with its context.
+	// background functions are started with the agent and end with its context.
 	background []func(context.Context)
-	// closers run at the very end, last first.
+	// closers are called at the end, the last first.
 	closers []func(context.Context)
 }
 
-// step is one part of the start. The order is that of stock: each entry says what makes it stand where it stands.
+// step is one step of the start. The order is that of stock; the comments of steps are the reasons for their place.
 type step struct {
 	name string
 	do   func(*process, context.Context) error
 }
 
 var steps = []step{
-	// systemd counts from the start of the process, so it hears from us first.
+	// First, because systemd's timeout begins with the start of the process.
 	{"watchdog", (*process).watchdog},
-	// Before much is allocated.
-	{"garbage collection", (*process).saveMemory},
+	// Before most allocations.
+	{"garbage collection", (*process).setGCPercent},
 	// Before the first histogram is registered.
 	{"metrics", (*process).metrics},
-	// Before anything is written that another agent on this node may be using.
+	// Before any write to files that another agent on this node may use.
 	{"lock file", (*process).lock},
-	// Before anybody takes a path from the settings.
+	// Before paths of the settings are used.
 	{"directories", (*process).makeAbsolute},
-	{"identity", (*process).identify},
-	// Before the clients and CRI connections, which carry it.
-	{"tracing", (*process).trace},
-	// Before the server certificate is needed; may write a self-signed one.
+	{"identity", (*process).setIdentity},
+	// Before the clients and CRI connections, which use it.
+	{"tracing", (*process).makeTracing},
+	// May write a self-signed server certificate.
 	{"TLS", (*process).makeTLS},
-	{"API server clients", (*process).connect},
+	{"API server clients", (*process).makeClients},
 	// Needs a client for token and access reviews.
-	{"authentication and authorization", (*process).guard},
-	{"container runtime", (*process).reachRuntime},
-	// The runtime has the last word, and configz and the container manager must show and use what it says.
-	{"cgroup driver", (*process).adoptCgroupDriver},
-	{"configz", (*process).showConfig},
+	{"authentication and authorization", (*process).makeAuth},
+	{"container runtime", (*process).connectRuntime},
+	// The runtime's cgroup driver takes precedence; configz and the container manager must have it.
+	{"cgroup driver", (*process).setCgroupDriver},
+	{"configz", (*process).publishConfig},
 	{"cAdvisor", (*process).makeCAdvisor},
 	{"events", (*process).makeRecorder},
-	// Needs machine facts from cAdvisor, and the recorder.
+	// Needs the machine info from cAdvisor, and the recorder.
 	{"container manager", (*process).makeContainerManager},
 	{"volumes", (*process).makeVolumes},
-	// Last before the agent: pod sources freeze capabilities as soon as they read the first pod.
+	// Last before the agent: capabilities cannot be changed after a pod source has read the first pod.
 	{"process limits", (*process).prepareProcess},
 }
 
-// run builds everything, then runs the agent until ctx ends, the lock file is wanted by another process, or the agent
-// fails.
+// run executes the steps, then runs the agent until ctx ends, another process opens the lock file, or the agent fails.
 func (p *process) run(ctx context.Context) error {
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	defer p.cancel(nil)
@@ -76,7 +75,7 @@ func (p *process) run(ctx context.Context) error {
 	agent, err := p.build(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before it was up; the error is only what was interrupted
+			return nil // stopped before the start was complete; the error is that of the interrupted step
 		}
 		return err
 	}
@@ -102,19 +101,19 @@ func (p *process) build(ctx context.Context) (Agent, error) {
 	return agent, nil
 }
 
-// outcome tells an orderly end from a failure: the agent returns nil, or the context's error, in both cases.
+// outcome distinguishes an orderly end from a failure: the agent returns nil, or the context's error, in both cases.
 func (p *process) outcome(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) &&
-		!errors.Is(cause, errLockWanted) {
+		!errors.Is(cause, errLockContention) {
 		return cause
 	}
 	return nil
 }
 
-// closeTimeout bounds the clean-up at the end, which is sending what has not been sent yet.
+// closeTimeout bounds the closers, which send pending events and traces.
 const closeTimeout = 5 * time.Second
 
 func (p *process) close(ctx context.Context) {

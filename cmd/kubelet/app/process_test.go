@@ -18,12 +18,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// agentFunc is an agent made of a function.
+// agentFunc is a function that implements Agent.
 type agentFunc func(context.Context) error
 
 func (f agentFunc) Run(ctx context.Context) error { return f(ctx) }
 
-// validSettings are those of a standalone agent in a directory of its own.
+// validSettings returns the settings of a standalone agent with its own directory.
 func validSettings(t *testing.T, args ...string) *Settings {
 	t.Helper()
 	gatesOfProcess(t)
@@ -44,8 +44,8 @@ func validSettings(t *testing.T, args ...string) *Settings {
 
 var ranStandalone atomic.Bool
 
-// The whole start in standalone mode with a fake runtime, on the real kernel: everything the agent needs is there, the
-// runtime's cgroup driver is taken over, and nothing is left running when it ends. It can be done once in a process.
+// The whole start in standalone mode with a fake runtime, on the real kernel: all dependencies of the agent are set,
+// the runtime's cgroup driver is used, and no goroutine runs when it has ended. It is possible once in a process.
 func TestProcessStandalone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root for cgroups")
@@ -125,8 +125,8 @@ func TestProcessOutcome(t *testing.T) {
 		{"agent fails", func(*process, func()) agentFunc {
 			return func(context.Context) error { return broken }
 		}, broken},
-		{"lock file wanted", func(p *process, _ func()) agentFunc {
-			return func(ctx context.Context) error { p.cancel(errLockWanted); return ctx.Err() }
+		{"lock contention", func(p *process, _ func()) agentFunc {
+			return func(ctx context.Context) error { p.cancel(errLockContention); return ctx.Err() }
 		}, nil},
 		{"client certificate lost", func(p *process, _ func()) agentFunc {
 			return func(ctx context.Context) error { p.cancel(broken); <-ctx.Done(); return nil }
@@ -150,7 +150,7 @@ func TestProcessOutcome(t *testing.T) {
 	}
 }
 
-// A step that fails ends the start: later ones are not begun, no agent is built, nothing runs in the background.
+// A step that fails ends the start: later steps are not executed, no agent is created, nothing runs in the background.
 func TestFailedStep(t *testing.T) {
 	withSteps(t,
 		step{"first", func(p *process, _ context.Context) error {
@@ -169,8 +169,8 @@ func TestFailedStep(t *testing.T) {
 	}
 }
 
-// A stop during a step that waits for the world is no failure.
-func TestStoppedWhileStarting(t *testing.T) {
+// A stop during a step that waits is not a failure.
+func TestStopDuringStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	withSteps(t, step{"runtime", func(_ *process, ctx context.Context) error {
 		cancel()
@@ -182,7 +182,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 	}
 }
 
-// The lock file is given up as soon as another process opens it.
+// The lock file is released as soon as another process opens it.
 func TestLockContention(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
 	p := &process{settings: validSettings(t, "--lock-file="+file, "--exit-on-lock-contention")}
@@ -197,26 +197,26 @@ func TestLockContention(t *testing.T) {
 	}
 	select {
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), errLockWanted) {
+		if !errors.Is(context.Cause(ctx), errLockContention) {
 			t.Errorf("ended because of %v", context.Cause(ctx))
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("lock not given up")
+		t.Fatal("lock not released")
 	}
 }
 
-func TestLockFileThatCannotBe(t *testing.T) {
+func TestInvalidLockFile(t *testing.T) {
 	p := &process{settings: validSettings(t, "--lock-file=/no/such/dir/lock")}
 	if err := p.lock(t.Context()); err == nil || !strings.Contains(err.Error(), `--lock-file "/no/such/dir/lock"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Secrets of static pod URLs stay out of the log.
-func TestPresentableHidesHeaders(t *testing.T) {
+// Secrets of static pod URLs are not logged.
+func TestMaskSecrets(t *testing.T) {
 	config := validSettings(t).Config
 	config.StaticPodURLHeader = map[string][]string{"Authorization": {"secret"}}
-	shown := presentable(config)
+	shown := maskSecrets(config)
 	if shown.StaticPodURLHeader["Authorization"][0] != "<masked>" ||
 		config.StaticPodURLHeader["Authorization"][0] != "secret" {
 		t.Errorf("shown %v, kept %v", shown.StaticPodURLHeader, config.StaticPodURLHeader)

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
-// Agent is what the program runs. Run blocks until ctx ends, and returns an error when the agent cannot go on.
+// Agent is the agent that the program runs. Run blocks until ctx ends, and returns an error if the agent fails.
 type Agent interface {
 	Run(ctx context.Context) error
 }
@@ -28,12 +28,12 @@ type Program struct {
 	// Args are the command line without the program's name.
 	Args           []string
 	Stdout, Stderr io.Writer
-	// New builds the agent; it must not start anything.
+	// New creates the agent; it must not start anything.
 	New func(context.Context, kubelet.Dependencies) (Agent, error)
 }
 
-// Run does what the command line asks for and returns the exit code: 0 when it was done or a signal ended it, 1
-// otherwise. Feature gates and logging belong to the process, so a process runs one agent only.
+// Run executes the command line and returns the exit code: 0 after success or a signal, 1 otherwise. Feature gates and
+// logging are global, so it may be called once in a process.
 func (p Program) Run(ctx context.Context) int {
 	defer logs.FlushLogs()
 	err := p.run(ctx)
@@ -49,14 +49,14 @@ func (p Program) Run(ctx context.Context) int {
 	return 1
 }
 
-// runtimeError is an error of an agent whose settings were right. It goes to the log, because logging is set up by
-// then, while errors of settings are for whoever typed them.
+// runtimeError is an error of an agent with valid settings. It is logged, because logging is set up by then; errors of
+// settings are written to standard error.
 type runtimeError struct{ err error }
 
 func (e *runtimeError) Error() string { return e.err.Error() }
 
 func (p Program) run(ctx context.Context) error {
-	if err := registerGates(); err != nil {
+	if err := registerFeatureGates(); err != nil {
 		return err
 	}
 	line, err := parseCommandLine(p.Args)
@@ -85,7 +85,7 @@ func (p Program) run(ctx context.Context) error {
 	if err := settings.startLogging(); err != nil {
 		return err
 	}
-	settings.log(ctx)
+	settings.logSettings(ctx)
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	if err := (&process{settings: settings, newAgent: p.New}).run(ctx); err != nil {
 		return &runtimeError{err}
@@ -93,8 +93,8 @@ func (p Program) run(ctx context.Context) error {
 	return nil
 }
 
-// UntilSignal returns a context that SIGTERM or SIGINT ends. A second signal calls now, for people who do not want to
-// wait. The returned function gives the signals back.
+// UntilSignal returns a context that SIGTERM or SIGINT ends. A second signal calls now. The returned function stops the
+// handling of signals.
 func UntilSignal(parent context.Context, now func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

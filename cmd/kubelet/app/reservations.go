@@ -13,10 +13,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 )
 
-// reservable are the resources that can be kept back from pods.
+// reservable are the resources that can be reserved.
 var reservable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, pidlimit.PIDs}
 
-// parseReservation reads kubeReserved or systemReserved.
+// parseReservation parses kubeReserved or systemReserved.
 func parseReservation(reserved map[string]string) (v1.ResourceList, error) {
 	if len(reserved) == 0 {
 		return nil, nil
@@ -38,7 +38,7 @@ func parseReservation(reserved map[string]string) (v1.ResourceList, error) {
 	return list, nil
 }
 
-// reservedForEviction are the hard thresholds: pods are not promised what they would be evicted for using.
+// reservedForEviction returns the hard thresholds, which reduce the node's allocatable resources.
 func reservedForEviction(hard map[string]string) ([]evictionapi.Threshold, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{Hard: hard})
 	return eviction.HardThresholds(thresholds), err

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// certificateCheck is how often the client certificate is looked at.
-	certificateCheck = 10 * time.Second
-	// certificatePatience is how long the agent goes on without any client certificate while the API server answers. After
-	// that it ends, so that whoever started it can lay down new bootstrap credentials.
-	certificatePatience = 5 * time.Minute
+	// certificateCheckPeriod is the time between two checks of the client certificate.
+	certificateCheckPeriod = 10 * time.Second
+	// certificateTimeout is how long the agent runs without any client certificate while the API server responds. Then it
+	// ends, so that new bootstrap credentials can be provided.
+	certificateTimeout = 5 * time.Minute
 )
 
 // rotatingConnection uses a client certificate that is renewed before it expires (KEP-266). The first one comes from
-// the kubeconfig if that is valid, else it is requested with the bootstrap kubeconfig, in the background: until it is
-// there requests fail.
+// the kubeconfig if that is valid; else it is requested with the bootstrap kubeconfig in the background, and requests
+// fail until it was issued.
 func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error) {
 	logger := klog.FromContext(ctx)
 	flags := p.settings.Flags
@@ -42,19 +42,18 @@ func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error
 		return nil, fmt.Errorf("--kubeconfig %q, --bootstrap-kubeconfig %q: %w", flags.KubeConfig, flags.BootstrapKubeconfig,
 			err)
 	}
-	useContentType(requestConfig, p.settings.Config.ContentType)
+	setContentType(requestConfig, p.settings.Config.ContentType)
 	limitRequests(userConfig, p.settings.Config)
 
 	manager, err := newClientCertificateManager(requestConfig, userConfig, flags.CertDirectory, p.deps.Identity.NodeName)
 	if err != nil {
 		return nil, err
 	}
-	if err := showClientCertificateTTL(manager); err != nil {
+	if err := registerTTLMetric(manager); err != nil {
 		logger.Error(err, "Failed to register the metric of the client certificate's lifetime")
 	}
 
-	// The manager's certificate takes the place of the one in the kubeconfig. Its own exit is off: this process ends in
-	// order.
+	// The manager's certificate replaces that of the kubeconfig. The last argument disables its own exit of the process.
 	config := rest.AnonymousClientConfig(userConfig)
 	closeAll, err := kubeletcertificate.UpdateTransport(logger, ctx.Done(), config, manager, 0)
 	if err != nil {
@@ -66,15 +65,15 @@ func (p *process) rotatingConnection(ctx context.Context) (*apiConnection, error
 		defer manager.Stop()
 		p.watchClientCertificate(ctx, manager)
 	})
-	connection := &apiConnection{config: config, dropStale: func() { utilnet.CloseIdleConnectionsFor(config.Transport) }}
+	connection := &apiConnection{config: config, closeStale: func() { utilnet.CloseIdleConnectionsFor(config.Transport) }}
 	if http1Only(ctx) {
-		connection.dropStale = closeAll
+		connection.closeStale = closeAll
 	}
 	return connection, nil
 }
 
-// newClientCertificateManager asks for the first certificate with request, and for later ones with the certificate at
-// hand. A certificate in the kubeconfig is replaced at once: kubeadm puts a powerful one there.
+// newClientCertificateManager requests the first certificate with request, and later ones with the current certificate.
+// A certificate in the kubeconfig is replaced at once, because that of kubeadm has more permissions.
 func newClientCertificateManager(
 	request, user *rest.Config, dir string, node types.NodeName,
 ) (certificate.Manager, error) {
@@ -88,11 +87,11 @@ func newClientCertificateManager(
 		dir, node, user.CertData, user.KeyData, user.CertFile, user.KeyFile, client)
 }
 
-// watchClientCertificate ends the process when the certificate is gone or expired although the API server answers.
+// watchClientCertificate ends the run when the certificate is missing or expired although the API server responds.
 func (p *process) watchClientCertificate(ctx context.Context, manager certificate.Manager) {
-	ticker := time.NewTicker(certificateCheck)
+	ticker := time.NewTicker(certificateCheckPeriod)
 	defer ticker.Stop()
-	watch := certificateWatch{lastSeen: time.Now()}
+	watch := certificateWatcher{lastSeen: time.Now()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,13 +111,13 @@ func (p *process) watchClientCertificate(ctx context.Context, manager certificat
 	}
 }
 
-// certificateWatch remembers when there was a certificate last.
-type certificateWatch struct{ lastSeen time.Time }
+// certificateWatcher records when there was a certificate last.
+type certificateWatcher struct{ lastSeen time.Time }
 
-// check returns an error when the agent can no longer work with what it has.
-func (w *certificateWatch) check(current *tls.Certificate, now time.Time) error {
+// check returns an error when the certificate has expired, or there was none for certificateTimeout.
+func (w *certificateWatcher) check(current *tls.Certificate, now time.Time) error {
 	switch {
-	case current == nil && now.Sub(w.lastSeen) > certificatePatience:
+	case current == nil && now.Sub(w.lastSeen) > certificateTimeout:
 		return fmt.Errorf("no valid client certificate since %s", w.lastSeen.Format(time.RFC3339))
 	case current == nil:
 		return nil
@@ -129,7 +128,7 @@ func (w *certificateWatch) check(current *tls.Certificate, now time.Time) error 
 	return nil
 }
 
-func showClientCertificateTTL(manager certificate.Manager) error {
+func registerTTLMetric(manager certificate.Manager) error {
 	ttl := metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Subsystem:      kubeletmetrics.KubeletSubsystem,
 		Name:           "certificate_manager_client_ttl_seconds",

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// A certificate that is about to expire is renewed with itself, connections made with it are given up, and the new one
-// is where stock looks for it at its next start.
+// A certificate that is about to expire is renewed with itself, its connections are closed, and the new one is stored
+// where stock reads it at its next start.
 func TestClientCertificateRotation(t *testing.T) {
 	api := newFakeAPI(t)
 	api.firstExpires = true
@@ -23,17 +23,17 @@ func TestClientCertificateRotation(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	p.cancel = cancel
-	if err := p.connect(ctx); err != nil {
+	if err := p.makeClients(ctx); err != nil {
 		t.Fatal(err)
 	}
 	go p.background[0](ctx)
 	await.Until(t, "the second certificate in use", func() error {
-		if got := seen(ctx, p.deps.Clients.Kube, "serial"); got != "2" {
+		if got := clientIdentity(ctx, p.deps.Clients.Kube, "serial"); got != "2" {
 			return fmt.Errorf("the API server sees certificate %q", got)
 		}
 		return nil
 	})
-	if got := seen(ctx, p.deps.Clients.Heartbeat, "serial"); got != "2" {
+	if got := clientIdentity(ctx, p.deps.Clients.Heartbeat, "serial"); got != "2" {
 		t.Errorf("heartbeats come with certificate %q", got)
 	}
 	current := filepath.Join(p.settings.Flags.CertDirectory, "kubelet-client-current.pem")
@@ -45,9 +45,9 @@ func TestClientCertificateRotation(t *testing.T) {
 	}
 }
 
-// When heartbeats fail, connections that may be dead are given up: with HTTP/2 those that are idle, since it notices
-// dead ones by itself; without it all, also those in use.
-func TestHeartbeatFailureDropsConnections(t *testing.T) {
+// When heartbeats fail, connections that may be dead are closed: with HTTP/2 the idle ones, because it detects dead
+// ones; without HTTP/2 all, including those in use.
+func TestHeartbeatFailureClosesConnections(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http1=%v", http1), func(t *testing.T) {
 			if http1 {
@@ -56,17 +56,17 @@ func TestHeartbeatFailureDropsConnections(t *testing.T) {
 			api := newFakeAPI(t)
 			p := &process{settings: validSettings(t, "--kubeconfig="+kubeconfigFor(t, api))}
 			p.deps.Observability.TracerProvider = tracing.NewNoopTracerProvider()
-			if err := p.connect(t.Context()); err != nil {
+			if err := p.makeClients(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			nodes := p.deps.Clients.Kube.CoreV1().Nodes()
-			seen(t.Context(), p.deps.Clients.Kube, "client")
-			seen(t.Context(), p.deps.Clients.Kube, "client")
+			clientIdentity(t.Context(), p.deps.Clients.Kube, "client")
+			clientIdentity(t.Context(), p.deps.Clients.Kube, "client")
 			if got := api.connections.Load(); got != 1 {
 				t.Fatalf("%d connections for two requests", got)
 			}
 			p.deps.Clients.OnHeartbeatFailure()
-			seen(t.Context(), p.deps.Clients.Kube, "client")
+			clientIdentity(t.Context(), p.deps.Clients.Kube, "client")
 			if got := api.connections.Load(); got != 2 {
 				t.Errorf("%d connections after a failure", got)
 			}
@@ -78,7 +78,7 @@ func TestHeartbeatFailureDropsConnections(t *testing.T) {
 				_, err := nodes.Get(t.Context(), "hanging", metav1.GetOptions{})
 				hanging <- err
 			}()
-			await.Until(t, "a request that hangs is given up", func() error {
+			await.Until(t, "a hanging request is aborted", func() error {
 				p.deps.Clients.OnHeartbeatFailure()
 				select {
 				case err := <-hanging:
@@ -87,7 +87,7 @@ func TestHeartbeatFailureDropsConnections(t *testing.T) {
 					}
 					return nil
 				default:
-					return fmt.Errorf("it goes on")
+					return fmt.Errorf("it is not aborted")
 				}
 			})
 		})

@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// reachRuntime connects to the container runtime, which must answer: without it there is nothing to start for.
-func (p *process) reachRuntime(ctx context.Context) error {
+// connectRuntime connects to the container runtime, which must respond.
+func (p *process) connectRuntime(ctx context.Context) error {
 	config := p.settings.Config
 	timeout := config.RuntimeRequestTimeout.Duration
 	tracer := p.deps.Observability.TracerProvider
@@ -43,29 +43,29 @@ func (p *process) reachRuntime(ctx context.Context) error {
 }
 
 const (
-	driverAttempts = 3
-	driverPause    = 2 * time.Second
+	runtimeConfigAttempts = 3
+	runtimeConfigPause    = 2 * time.Second
 )
 
-// adoptCgroupDriver takes the cgroup driver from the runtime (KEP-4033), since the two must agree. A runtime that
-// cannot say leaves the one in the configuration.
-func (p *process) adoptCgroupDriver(ctx context.Context) error {
+// setCgroupDriver sets the cgroup driver to that of the runtime (KEP-4033). If the runtime does not report it, the
+// configured one is kept.
+func (p *process) setCgroupDriver(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	answer, err := runtimeConfig(ctx, p.deps.Runtime.Runtime)
+	response, err := getRuntimeConfig(ctx, p.deps.Runtime.Runtime)
 	if status.Code(err) == codes.Unimplemented {
 		legacyregistry.MustRegister(kubeletmetrics.CRILosingSupport)
 		kubeletmetrics.CRILosingSupport.WithLabelValues("1.37.0").Inc()
 		logger.Info("CRI implementation should be updated to support RuntimeConfig. Falling back to using cgroupDriver " +
-			"from kubelet config.")
+			"from kubelet config")
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("ask the container runtime: %w", err)
+		return fmt.Errorf("runtime configuration: %w", err)
 	}
-	if answer.GetLinux() == nil {
-		return nil // its default would read as systemd
+	if response.GetLinux() == nil {
+		return nil // the zero value of the driver is systemd
 	}
-	switch driver := answer.GetLinux().GetCgroupDriver(); driver {
+	switch driver := response.GetLinux().GetCgroupDriver(); driver {
 	case runtimeapi.CgroupDriver_SYSTEMD:
 		p.settings.Config.CgroupDriver = "systemd"
 	case runtimeapi.CgroupDriver_CGROUPFS:
@@ -82,21 +82,21 @@ type runtimeConfigurer interface {
 	RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error)
 }
 
-// runtimeConfig asks a few times, because the runtime may still be starting.
-func runtimeConfig(
+// getRuntimeConfig retries a few times, because the runtime may still be starting.
+func getRuntimeConfig(
 	ctx context.Context, runtime runtimeConfigurer,
-) (answer *runtimeapi.RuntimeConfigResponse, err error) {
-	for attempt := range driverAttempts {
+) (response *runtimeapi.RuntimeConfigResponse, err error) {
+	for attempt := range runtimeConfigAttempts {
 		if attempt > 0 {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
-			case <-time.After(driverPause):
+			case <-time.After(runtimeConfigPause):
 			}
 		}
-		answer, err = runtime.RuntimeConfig(ctx)
+		response, err = runtime.RuntimeConfig(ctx)
 		if err == nil || status.Code(err) == codes.Unimplemented {
-			return answer, err
+			return response, err
 		}
 	}
 	return nil, err

@@ -20,20 +20,20 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
-// Settings are all that the user said, merged and defaulted. They are not validated yet.
+// Settings are flags and files, merged and defaulted. Validate validates them.
 type Settings struct {
 	Flags  *options.KubeletFlags
 	Config *kubeletconfig.KubeletConfiguration
-	// FlagSet shows the flags as they were given.
+	// FlagSet has the flags of the command line.
 	FlagSet *pflag.FlagSet
 	// SkippedDropIns are files in --config-dir that do not end in .conf.
 	SkippedDropIns []string
-	// Pressure is our own configuration, from a file of its own.
+	// Pressure is the NodePressureConfiguration.
 	Pressure pressureconfig.Loaded
 }
 
-// settings merges files and flags. The feature gates of the process are set here: twice, since the gates that flags
-// enable decide how files are defaulted, and files may enable more.
+// settings merges files and flags. It sets the feature gates of the process twice, because the gates of the flags
+// decide how files are defaulted, and files may set more.
 func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
 	s := &Settings{Flags: l.flags, Config: l.config, FlagSet: l.flagSet}
 	if err := setGates(s.Config.FeatureGates); err != nil {
@@ -48,7 +48,7 @@ func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
 	if err := s.readFiles(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.overrule(s.Config); err != nil {
+	if err := l.applyFlags(s.Config); err != nil {
 		return nil, err
 	}
 	return s, setGates(s.Config.FeatureGates)
@@ -72,7 +72,7 @@ func (s *Settings) readFiles(ctx context.Context) error {
 	return nil
 }
 
-// setGates applies feature gates. They are tried out first, because a refused one would stay in the process's gates.
+// setGates applies feature gates. It checks them first, because an invalid one would stay in the process's gates.
 func setGates(gates map[string]bool) error {
 	if err := checkGates(gates); err != nil {
 		return err
@@ -83,7 +83,7 @@ func setGates(gates map[string]bool) error {
 	return nil
 }
 
-// startLogging applies the logging settings, which works once in a process.
+// startLogging applies the logging settings. It may be called once in a process.
 func (s *Settings) startLogging() error {
 	logs.InitLogs()
 	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, utilfeature.DefaultFeatureGate,
@@ -93,8 +93,8 @@ func (s *Settings) startLogging() error {
 	return nil
 }
 
-// log writes down what the agent was told, for whoever reads the log later.
-func (s *Settings) log(ctx context.Context) {
+// logSettings logs version, flags, configuration and warnings.
+func (s *Settings) logSettings(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	cliflag.PrintFlags(s.FlagSet)
 	logger.Info("Kubelet version", "kubeletVersion", version.Get())
@@ -103,14 +103,14 @@ func (s *Settings) log(ctx context.Context) {
 	for _, file := range s.SkippedDropIns {
 		logger.V(4).Info("Skipped file in drop-in directory (does not have .conf extension)", "file", file)
 	}
-	logger.V(5).Info("KubeletConfiguration", "configuration", klog.Format(presentable(s.Config)))
+	logger.V(5).Info("KubeletConfiguration", "configuration", klog.Format(maskSecrets(s.Config)))
 	for _, warning := range s.warnings() {
 		logger.Info("Warning: " + warning)
 	}
 }
 
-// presentable is the configuration without secrets.
-func presentable(config *kubeletconfig.KubeletConfiguration) *kubeletconfig.KubeletConfiguration {
+// maskSecrets returns a copy of the configuration without secrets.
+func maskSecrets(config *kubeletconfig.KubeletConfiguration) *kubeletconfig.KubeletConfiguration {
 	config = config.DeepCopy()
 	for header := range maps.Keys(config.StaticPodURLHeader) {
 		config.StaticPodURLHeader[header] = []string{"<masked>"}

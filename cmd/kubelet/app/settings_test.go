@@ -13,7 +13,7 @@ import (
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// choice is one setting in all the places where it can be made; what is empty cannot.
+// choice is one setting in all its forms; empty ones do not exist.
 type choice struct {
 	flags []string
 	yaml  []string
@@ -81,7 +81,7 @@ var choices = []choice{
 	},
 }
 
-// scenario is a directory with files and a command line.
+// scenario is a directory with files, and a command line.
 type scenario struct {
 	file    string
 	dropIns map[string]string
@@ -118,7 +118,7 @@ func writeFile(t testing.TB, name, content string) {
 	}
 }
 
-// Random files, drop-ins and flags: the merged settings are what stock makes of them.
+// Random files, drop-ins and flags: the merged settings equal stock's.
 func TestSettingsEqualStock(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)

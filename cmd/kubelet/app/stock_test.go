@@ -67,10 +67,10 @@ var gatesInTests = map[string]bool{
 	"EventedPLEG": false, "PodsAPI": false, "CRIListStreaming": false, "QOSReserved": false,
 }
 
-// gatesOfProcess returns a function that sets the feature gates back. A test's end does so too.
+// gatesOfProcess returns a function that resets the feature gates. The end of the test resets them too.
 func gatesOfProcess(t testing.TB) (restore func()) {
 	t.Helper()
-	if err := registerGates(); err != nil {
+	if err := registerFeatureGates(); err != nil {
 		t.Fatal(err)
 	}
 	restore = func() {

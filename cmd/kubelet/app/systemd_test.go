@@ -15,14 +15,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// supervisor is the socket on which systemd hears from a service of Type=notify.
-type supervisor struct {
+// fakeSystemd is the notification socket of systemd for a service of Type=notify.
+type fakeSystemd struct {
 	t          *testing.T
 	connection *net.UnixConn
 }
 
-// underSupervisor gives the process the environment of such a service. A watchdog of 0 is none.
-func underSupervisor(t *testing.T, watchdog time.Duration) supervisor {
+// startFakeSystemd sets the environment of such a service. With 0 there is no watchdog.
+func startFakeSystemd(t *testing.T, watchdog time.Duration) fakeSystemd {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "notify")
 	connection, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -35,11 +35,11 @@ func underSupervisor(t *testing.T, watchdog time.Duration) supervisor {
 		t.Setenv("WATCHDOG_USEC", strconv.FormatInt(watchdog.Microseconds(), 10))
 		t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	}
-	return supervisor{t, connection}
+	return fakeSystemd{t, connection}
 }
 
-// hears is the next message; empty when there is none within limit.
-func (s supervisor) hears(limit time.Duration) string {
+// next returns the next message; empty if there is none within limit.
+func (s fakeSystemd) next(limit time.Duration) string {
 	s.t.Helper()
 	if err := s.connection.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		s.t.Fatal(err)
@@ -52,72 +52,72 @@ func (s supervisor) hears(limit time.Duration) string {
 	return string(buffer[:n])
 }
 
-// expect waits for a message; others may come before it.
-func (s supervisor) expect(message string) {
+// awaitMessage waits for a message, and skips others.
+func (s fakeSystemd) awaitMessage(message string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if s.hears(time.Until(deadline)) == message {
+		if s.next(time.Until(deadline)) == message {
 			return
 		}
 	}
-	s.t.Fatalf("systemd never heard %s", message)
+	s.t.Fatalf("no message %s", message)
 }
 
-// The unit is ready once the agent is built and runs, and not before.
-func TestReadyIsTold(t *testing.T) {
+// The unit is ready when the agent was created and runs, and not before.
+func TestReadyNotification(t *testing.T) {
 	built := make(chan struct{})
 	withSteps(t, step{"runtime", func(*process, context.Context) error { <-built; return nil }})
-	systemd := underSupervisor(t, 0)
+	systemd := startFakeSystemd(t, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &process{settings: validSettings(t), newAgent: func(context.Context, kubelet.Dependencies) (Agent, error) {
 		return agentFunc(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
 	}}
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(ctx) }()
-	if heard := systemd.hears(300 * time.Millisecond); heard != "" {
-		t.Errorf("heard %q while the agent was being built", heard)
+	if message := systemd.next(300 * time.Millisecond); message != "" {
+		t.Errorf("message %q while the agent was being created", message)
 	}
 	close(built)
-	systemd.expect("READY=1")
+	systemd.awaitMessage("READY=1")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
 
-// loopHealth is a sync loop that is well, or is not.
-type loopHealth struct{ hangs atomic.Bool }
+// fakeSyncLoop is a sync loop that is healthy or hangs.
+type fakeSyncLoop struct{ hangs atomic.Bool }
 
-func (l *loopHealth) SyncLoopHealthCheck(*http.Request) error {
+func (l *fakeSyncLoop) SyncLoopHealthCheck(*http.Request) error {
 	if l.hangs.Load() {
 		return errors.New("sync loop hangs")
 	}
 	return nil
 }
 
-// The watchdog is fed from the start, before there is anything to check, and is starved as soon as the sync loop hangs.
-func TestWatchdogIsFedWhileWell(t *testing.T) {
-	systemd := underSupervisor(t, 1200*time.Millisecond)
+// systemd is notified from the start, before there is anything to check, until the sync loop hangs.
+func TestWatchdogNotifications(t *testing.T) {
+	systemd := startFakeSystemd(t, 1200*time.Millisecond)
 	p := &process{settings: validSettings(t)}
 	if err := p.watchdog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	systemd.expect("WATCHDOG=1")
-	loop := &loopHealth{}
+	systemd.awaitMessage("WATCHDOG=1")
+	loop := &fakeSyncLoop{}
 	p.deps.Observability.HealthChecker.SetHealthCheckers(loop, nil)
-	systemd.expect("WATCHDOG=1")
+	systemd.awaitMessage("WATCHDOG=1")
 	loop.hangs.Store(true)
-	for systemd.hears(50*time.Millisecond) != "" { // one may have been on its way
+	for systemd.next(50*time.Millisecond) != "" { // one may have been sent before
 	}
-	if heard := systemd.hears(1500 * time.Millisecond); heard != "" {
-		t.Errorf("heard %q although the sync loop hangs", heard)
+	if message := systemd.next(1500 * time.Millisecond); message != "" {
+		t.Errorf("message %q although the sync loop hangs", message)
 	}
 	loop.hangs.Store(false)
-	systemd.expect("WATCHDOG=1")
+	systemd.awaitMessage("WATCHDOG=1")
 }
 
-// A watchdog that is set up wrongly ends the start: it would kill the agent again and again.
-func TestWrongWatchdog(t *testing.T) {
+// An invalid watchdog ends the start, because it would kill the agent repeatedly.
+func TestInvalidWatchdog(t *testing.T) {
 	for _, period := range []string{"1000000", "soon", "-1"} {
 		t.Setenv("WATCHDOG_USEC", period)
 		t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))

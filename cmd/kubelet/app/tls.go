@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
 
-// makeTLS settles how the secure port is served: which versions, ciphers and curves, and from which files.
+// makeTLS sets the TLS options of the secure port: versions, ciphers, curves and files.
 func (p *process) makeTLS(ctx context.Context) error {
 	config := p.settings.Config
 	if !config.ServerTLSBootstrap && config.TLSCertFile == "" && config.TLSPrivateKeyFile == "" {
@@ -40,12 +40,13 @@ func (p *process) makeTLS(ctx context.Context) error {
 	if options.CurvePreferences, err = flag.TLSCurvePreferences(config.TLSCurvePreferences); err != nil {
 		return fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences): %w", err)
 	}
-	warnOfCiphers(klog.FromContext(ctx), options)
+	warnAboutCiphers(klog.FromContext(ctx), options)
 	p.deps.Serving.TLSOptions = options
 	return nil
 }
 
-// ensureSelfSigned keeps a certificate that is there from an earlier start, since clients may have pinned it.
+// ensureSelfSigned creates a self-signed certificate, unless there is one of an earlier start, which clients may have
+// pinned.
 func ensureSelfSigned(ctx context.Context, certFile, keyFile, hostname string) error {
 	usable, err := certutil.CanReadCertAndKey(certFile, keyFile)
 	if err != nil {
@@ -68,11 +69,11 @@ func ensureSelfSigned(ctx context.Context, certFile, keyFile, hostname string) e
 	return nil
 }
 
-func warnOfCiphers(logger klog.Logger, options *server.TLSOptions) {
+func warnAboutCiphers(logger klog.Logger, options *server.TLSOptions) {
 	insecure := flag.InsecureTLSCiphers()
 	for _, name := range slices.Sorted(maps.Keys(insecure)) {
 		if slices.Contains(options.CipherSuites, insecure[name]) {
-			logger.Info("Use of insecure cipher detected.", "cipher", name)
+			logger.Info("Use of insecure cipher detected", "cipher", name)
 		}
 	}
 	if options.MinVersion == tls.VersionTLS13 && len(options.CipherSuites) > 0 {

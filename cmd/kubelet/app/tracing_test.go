@@ -17,7 +17,7 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 )
 
-// fakeCollector keeps the spans that are sent to it, by name, and who sent them.
+// fakeCollector records spans by name, and their senders.
 type fakeCollector struct {
 	collector.UnimplementedTraceServiceServer
 	mu     sync.Mutex
@@ -25,7 +25,7 @@ type fakeCollector struct {
 	sender map[string]string // attributes of the sender
 }
 
-// Export takes one batch.
+// Export records one batch.
 func (c *fakeCollector) Export(
 	_ context.Context, r *collector.ExportTraceServiceRequest,
 ) (*collector.ExportTraceServiceResponse, error) {
@@ -46,7 +46,7 @@ func (c *fakeCollector) Export(
 
 func text(value *commonpb.AnyValue) string { return value.GetStringValue() }
 
-// startCollector returns where it listens.
+// startCollector returns the address of the collector.
 func startCollector(t *testing.T) (*fakeCollector, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func startCollector(t *testing.T) (*fakeCollector, string) {
 	return fake, listener.Addr().String()
 }
 
-// kubeconfigFor lets a process reach the fake API server with a token.
+// kubeconfigFor writes a kubeconfig for the fake API server with a token.
 func kubeconfigFor(t *testing.T, api *fakeAPI) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -76,8 +76,8 @@ func kubeconfigFor(t *testing.T, api *fakeAPI) string {
 	return file
 }
 
-// What the agent does is sent to the collector of the configuration at the end at the latest, under the node's name;
-// requests to the API server belong to the same trace.
+// Spans of the agent are sent to the configured collector at the end at the latest, with the node's name; requests to
+// the API server belong to the same trace.
 func TestTraces(t *testing.T) {
 	fake, endpoint := startCollector(t)
 	api := newFakeAPI(t)
@@ -86,14 +86,14 @@ func TestTraces(t *testing.T) {
 		Endpoint: &endpoint, SamplingRatePerMillion: new(int32(1_000_000)),
 	}
 	p.deps.Identity.Hostname, p.deps.Identity.NodeName = "here", "here"
-	if err := p.trace(t.Context()); err != nil {
+	if err := p.makeTracing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.connect(t.Context()); err != nil {
+	if err := p.makeClients(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, span := p.deps.Observability.TracerProvider.Tracer("test").Start(t.Context(), "syncPod")
-	seen(ctx, p.deps.Clients.Kube, "client")
+	clientIdentity(ctx, p.deps.Clients.Kube, "client")
 	span.End()
 	p.close(t.Context())
 
@@ -107,7 +107,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// Without a rate nothing is sampled, and without a configuration nothing is even connected.
+// Without a rate nothing is sampled; without a configuration there is no connection.
 func TestNoTraces(t *testing.T) {
 	fake, endpoint := startCollector(t)
 	for _, config := range []*tracingapi.TracingConfiguration{
@@ -115,7 +115,7 @@ func TestNoTraces(t *testing.T) {
 	} {
 		p := &process{settings: validSettings(t)}
 		p.settings.Config.Tracing = config
-		if err := p.trace(t.Context()); err != nil {
+		if err := p.makeTracing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, span := p.deps.Observability.TracerProvider.Tracer("test").Start(t.Context(), "syncPod")

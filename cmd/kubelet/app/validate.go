@@ -14,30 +14,29 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 )
 
-// Validate returns everything that is wrong with the settings, one line per fault. It refuses what stock refuses, and
-// no more; but values that stock only stumbles over half-way through its start are found here too, before anything is
-// started.
+// Validate returns all errors of the settings, one per line. It rejects what stock rejects, and no more; including
+// values that make the start of stock fail later.
 func (s *Settings) Validate(gates featuregate.FeatureGate) error {
-	faults := flatten(validation.ValidateKubeletConfiguration(s.Config, gates))
-	for i, fault := range faults {
-		faults[i] = explain(fault, s.Config)
+	errs := flatten(validation.ValidateKubeletConfiguration(s.Config, gates))
+	for i, err := range errs {
+		errs[i] = addFieldAndValue(err, s.Config)
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
-			faults = append(faults, flatten(err)...)
+			errs = append(errs, flatten(err)...)
 		}
 	}
-	if len(faults) == 0 {
+	if len(errs) == 0 {
 		return nil
 	}
-	lines := make([]string, 0, len(faults))
-	for _, fault := range faults {
-		lines = append(lines, "\n  "+fault.Error())
+	lines := make([]string, 0, len(errs))
+	for _, err := range errs {
+		lines = append(lines, "\n  "+err.Error())
 	}
 	return fmt.Errorf("invalid configuration:%s", strings.Join(lines, ""))
 }
 
-// flatten takes joined and aggregated errors apart.
+// flatten returns the parts of joined and aggregated errors.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -58,19 +57,18 @@ func flatten(err error) []error {
 	return flat
 }
 
-// unnamed are beginnings of messages of stock's validation that do not name their field, and that field.
-var unnamed = []struct{ message, field string }{
+// unnamedFields are prefixes of messages of stock's validation without a field, and the field.
+var unnamedFields = []struct{ message, field string }{
 	{"invalid taint", "registerWithTaints (--register-with-taints)"},
 	{"taint.", "registerWithTaints (--register-with-taints)"},
 	{"pod logs path", "podLogsDir (--pod-logs-dir)"},
 	{"kubelet is configured to not run on a host using cgroup v1", "failCgroupV1 (--fail-cgroupv1)"},
 }
 
-// explain adds to a message of stock's validation what some of them leave out: the field and the value that was
-// refused.
-func explain(err error, config *kubeletconfig.KubeletConfiguration) error {
+// addFieldAndValue adds field and value to messages of stock's validation without them.
+func addFieldAndValue(err error, config *kubeletconfig.KubeletConfiguration) error {
 	message := strings.TrimPrefix(err.Error(), "invalid configuration: ")
-	for _, entry := range unnamed {
+	for _, entry := range unnamedFields {
 		if strings.HasPrefix(message, entry.message) {
 			return fmt.Errorf("%s: %s", entry.field, message)
 		}
@@ -84,7 +82,7 @@ func explain(err error, config *kubeletconfig.KubeletConfiguration) error {
 // fieldName matches the first word of a message, and the flag after it.
 var fieldName = regexp.MustCompile(`^(?:the )?([a-zA-Z]+)(?: \(--[a-zA-Z0-9-]+\))?`)
 
-// missingValue returns the value of the field that a message begins with, unless the message goes on with it.
+// missingValue returns the value of the field that a message begins with, unless it follows in the message.
 func missingValue(message string, config *kubeletconfig.KubeletConfiguration) (string, bool) {
 	name := fieldName.FindStringSubmatch(message)
 	if name == nil {
@@ -96,13 +94,13 @@ func missingValue(message string, config *kubeletconfig.KubeletConfiguration) (s
 	if !field.IsValid() {
 		return "", false
 	}
-	value := written(field)
+	value := formatValue(field)
 	rest := strings.TrimSpace(strings.TrimPrefix(message, name[0]))
 	return value, !strings.HasPrefix(strings.TrimLeft(rest, `"{`), strings.Trim(value, `"`))
 }
 
-// written is a value in the form people write it.
-func written(field reflect.Value) string {
+// formatValue formats a value as in a configuration file.
+func formatValue(field reflect.Value) string {
 	if field.Kind() == reflect.Pointer && field.IsNil() {
 		return "nothing"
 	}

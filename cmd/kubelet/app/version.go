@@ -9,10 +9,10 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// unsetVersion is how a version starts that nobody set at link time.
+// unsetVersion is the prefix of the version if it was not set at link time.
 const unsetVersion = "v0.0.0-"
 
-// printVersion answers --version and --version=raw; any other value of the flag asks for nothing to be printed.
+// printVersion prints the version for --version and --version=raw, and returns whether it did.
 func printVersion(w io.Writer, flag string) bool {
 	switch flag {
 	case "true":
@@ -25,11 +25,11 @@ func printVersion(w io.Writer, flag string) bool {
 	return true
 }
 
-// checkVersion refuses to run without a version: it is shown on the Node, and the API server, the scheduler and feature
-// matching take an unset one for Kubernetes 0.0.
+// checkVersion returns an error for a binary without a version: the Node reports the version, and the API server, the
+// scheduler and feature matching treat an unset one as Kubernetes 0.0.
 func checkVersion(info apimachineryversion.Info) error {
 	if info.GitVersion == "" || strings.HasPrefix(info.GitVersion, unsetVersion) {
-		return fmt.Errorf("this binary has no version (it says %q): "+
+		return fmt.Errorf("this binary has no version (it has %q): "+
 			"build it with make, which sets k8s.io/component-base/version.gitVersion at link time", info.GitVersion)
 	}
 	return nil

@@ -29,8 +29,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// makeVolumes lists the volume plugins. Nothing is mounted, and no plugin initialized, before the agent has a volume
-// host.
+// makeVolumes lists the volume plugins. The agent initializes them later with a volume host.
 func (p *process) makeVolumes(ctx context.Context) error {
 	p.deps.Machine.HostUtil = hostutil.NewHostUtil()
 	p.deps.Machine.Subpather = subpath.New(p.deps.Machine.Mounter)
@@ -41,17 +40,16 @@ func (p *process) makeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// volumePlugins are all in-tree plugins. They are asked in this order which of them supports a volume, and exactly one
-// does.
+// volumePlugins returns all in-tree plugins. Exactly one supports each volume.
 func volumePlugins(gates featuregate.FeatureGate) []volume.VolumePlugin {
 	var none volume.VolumeConfig
 	plugins := slices.Concat(
-		// volumes that live on the node and with the pod
+		// volumes on the node with the lifetime of the pod
 		emptydir.ProbeVolumePlugins(), configmap.ProbeVolumePlugins(), secret.ProbeVolumePlugins(),
 		downwardapi.ProbeVolumePlugins(), projected.ProbeVolumePlugins(), gitrepo.ProbeVolumePlugins(),
-		// volumes that live on the node
+		// volumes on the node
 		hostpath.ProbeVolumePlugins(none), local.ProbeVolumePlugins(),
-		// volumes that live elsewhere
+		// volumes on other machines
 		nfs.ProbeVolumePlugins(none), iscsi.ProbeVolumePlugins(), fc.ProbeVolumePlugins(), csi.ProbeVolumePlugins(),
 	)
 	if gates.Enabled(features.ImageVolume) {

@@ -13,17 +13,17 @@ import (
 	"k8s.io/kubernetes/pkg/util/kernel"
 )
 
-// Unsupported is a setting of stock that this agent accepts but does not act upon yet.
+// Unsupported is a setting of stock that this agent accepts and ignores.
 type Unsupported struct {
-	// Setting is how users know it: a field, a flag or a feature gate.
+	// Setting is the name of a field, a flag or a feature gate.
 	Setting string
-	// Consequence says what happens instead.
+	// Consequence is what happens instead.
 	Consequence string
 	used        func(*kubeletconfig.KubeletConfiguration, *options.KubeletFlags, featuregate.FeatureGate) bool
 }
 
-// UnsupportedSettings is the whole list; docs/parity.md has the same. It is empty: every setting of stock v1.36.3 is
-// acted upon. A setting that a new stock version brings and that is not followed yet gets an entry here.
+// UnsupportedSettings is the complete list; docs/parity.md has the same. It is empty for stock v1.36.3. A new setting
+// of a later stock version that is not implemented yet needs an entry here.
 var UnsupportedSettings []Unsupported
 
 // UnsupportedWarnings returns one line for each unsupported setting that is in use.
@@ -39,7 +39,7 @@ func UnsupportedWarnings(
 	return lines
 }
 
-// warnings are about settings that are valid but probably not what was meant.
+// warnings returns warnings about settings that are valid but probably not intended.
 func (s *Settings) warnings() []string {
 	lines := UnsupportedWarnings(s.Config, s.Flags, utilfeature.DefaultFeatureGate)
 	own, reserved := s.Config.KubeletCgroups, s.Config.KubeReservedCgroup

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
 )
 
-// started is what a program must not reach in these tests.
-func started(context.Context, kubelet.Dependencies) (Agent, error) {
+// mustNotStart fails the test if the program starts an agent.
+func mustNotStart(context.Context, kubelet.Dependencies) (Agent, error) {
 	return nil, errors.New("the agent was built")
 }
 
@@ -23,12 +23,12 @@ func runProgram(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	t.Helper()
 	gatesOfProcess(t)
 	var out, errs bytes.Buffer
-	code = Program{Args: args, Stdout: &out, Stderr: &errs, New: started}.Run(t.Context())
+	code = Program{Args: args, Stdout: &out, Stderr: &errs, New: mustNotStart}.Run(t.Context())
 	return code, out.String(), errs.String()
 }
 
-// Every wrong value ends with exit code 1 and a message that names the field, or the flag, and the value.
-func TestWrongValues(t *testing.T) {
+// Every invalid value ends with exit code 1 and a message with the field or the flag, and the value.
+func TestInvalidValues(t *testing.T) {
 	tests := []struct {
 		name string
 		file string
@@ -184,7 +184,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// standaloneYAML makes a file valid without an API server, unless the file is about just that.
+// standaloneYAML makes a file valid without an API server, unless the test is about that.
 func standaloneYAML(file string) string {
 	yaml := "failCgroupV1: false\n"
 	if !strings.Contains(file, "authentication:") {
@@ -196,7 +196,7 @@ func standaloneYAML(file string) string {
 	return yaml
 }
 
-func TestWrongDropIns(t *testing.T) {
+func TestInvalidDropIns(t *testing.T) {
 	tests := []struct{ name, content, want string }{
 		{"no kind", "maxPods: 3", "apiVersion/kind must be"},
 		{"wrong kind", "apiVersion: v1\nkind: Pod\n", "apiVersion/kind"},
@@ -216,8 +216,8 @@ func TestWrongDropIns(t *testing.T) {
 	}
 }
 
-// A binary without a version is refused, after everything else has been checked.
-func TestUnsetVersionIsRefused(t *testing.T) {
+// A binary without a version is rejected after all other checks.
+func TestUnsetVersionIsRejected(t *testing.T) {
 	code, _, stderr := runProgram(t, "--fail-cgroupv1=false", "--container-runtime-endpoint=unix:///run/none.sock")
 	if code != 1 || !strings.Contains(stderr, "v0.0.0-") {
 		t.Errorf("exit code %d, message %q", code, stderr)

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Tokens and rights are what the API server says they are.
-func TestGuardAsksTheAPIServer(t *testing.T) {
+// The API server reviews tokens and access.
+func TestRequestsAreReviewedByTheAPIServer(t *testing.T) {
 	p := &process{
 		settings: validSettings(t, "--anonymous-auth=false", "--authentication-token-webhook", "--authorization-mode=Webhook",
 			"--kubeconfig=/set"),
 	}
 	p.deps.Identity.NodeName = "here"
 	p.deps.Clients.Kube = newFakeAPI(t).client()
-	if err := p.guard(t.Context()); err != nil {
+	if err := p.makeAuth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -58,10 +58,10 @@ func TestGuardAsksTheAPIServer(t *testing.T) {
 	}
 }
 
-// A client certificate without a client CA is nobody's, and no panic.
+// A client certificate without a client CA is not authenticated, and causes no panic.
 func TestClientCertificateWithoutCA(t *testing.T) {
 	p := &process{settings: validSettings(t, "--anonymous-auth=true")}
-	if err := p.guard(t.Context()); err != nil {
+	if err := p.makeAuth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	api := newFakeAPI(t)
@@ -76,14 +76,14 @@ func TestClientCertificateWithoutCA(t *testing.T) {
 	}
 }
 
-// With every method off the kubelet starts, as stock does, and lets nobody in; a certificate changes nothing about it.
+// With all methods off the kubelet starts, as stock does, and rejects all requests, also those with a certificate.
 func TestAllAuthenticationOff(t *testing.T) {
 	settings := validSettings(t, "--anonymous-auth=false", "--container-runtime-endpoint=unix:///run/none.sock")
 	if err := checkAuthentication(settings); err != nil {
 		t.Error(err)
 	}
 	p := &process{settings: settings}
-	if err := p.guard(t.Context()); err != nil {
+	if err := p.makeAuth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://here/metrics", nil)
