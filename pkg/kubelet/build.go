@@ -10,28 +10,35 @@ import (
 	v1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// Kubelet is a built agent.
+// Kubelet is a built agent. It is run once.
 type Kubelet struct {
 	runner *runner
 	// setupFailed reports a component that did not start.
 	setupFailed func(error)
 }
 
-// New builds the agent. It fails on settings that only show to be wrong here, and when the runtime cannot be reached.
+// New builds the agent and starts nothing of it. It returns an error for settings that validation could not check, and
+// if the container runtime cannot be reached.
 func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
 	b, err := assemble(ctx, deps)
 	if err != nil {
 		return nil, err
 	}
+	return b.kubelet(), nil
+}
+
+func (b *build) kubelet() *Kubelet {
+	recorder, node := b.Observability.Recorder, b.nodeRef
 	b.runner.components = b.components()
-	return &Kubelet{runner: b.runner, setupFailed: b.setupFailed}, nil
+	return &Kubelet{runner: b.runner, setupFailed: func(err error) {
+		recorder.Eventf(node, v1.EventTypeWarning, events.KubeletSetupFailed, "%s", err.Error())
+	}}
 }
 
 // Run starts all components in order, waits until ctx ends or a component fails, and stops them in reverse. It returns
@@ -44,21 +51,21 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	return err
 }
 
-// assemble makes the parts, step by step.
+// assemble makes the parts in the order of the steps.
 func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 	b := &build{
 		Dependencies: deps, clock: clock.RealClock{}, layout: paths.New(deps.Flags.RootDirectory, deps.Config.PodLogsDir),
-		runner: newRunner(),
+		runner: newRunner(), forward: &forward{},
 	}
 	for _, step := range []struct {
 		name string
 		make func(context.Context) error
 	}{
-		// The machine's facts; everything else may want them.
+		// Facts about the machine, which all other steps may read.
 		{"machine", b.makeMachine},
 		// Pod sources and the informers of nodes and services.
 		{"sources", b.makeSources},
-		// What is known of each pod: configuration, lifecycle, status, allocation.
+		// The state of each pod: configuration, lifecycle, status, allocation.
 		{"pods", b.makePods},
 		// Objects that pods refer to.
 		{"objects", b.makeObjects},
@@ -69,13 +76,13 @@ func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 		// Statistics need the runtime, and eviction and garbage collection need statistics.
 		{"statistics", b.makeStatistics},
 		{"garbage collection", b.makeGarbageCollection},
-		// The workers and all that they drive.
+		// The workers and their operations.
 		{"pod workers", b.makeWorkers},
-		// Those who stop pods, and who decides which pods may start.
+		// What stops pods, and what decides which pods may start.
 		{"pressure", b.makePressure},
 		{"admission", b.makeAdmission},
 		{"sync loop", b.makeSyncLoop},
-		// What the API server and other clients see, last: it tells about all the rest.
+		// What the API server and other clients see comes last: it reports on the rest.
 		{"node", b.makeNode},
 		{"servers", b.makeServers},
 	} {
@@ -86,13 +93,14 @@ func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 	return b, nil
 }
 
-// build is the agent while it is put together: one group of parts per step. It does not outlive New, except where a stock
-// constructor wants a function that leads to a part which is built later; such functions are closures over the group.
+// build is the agent while it is built: one group of parts per step. It does not outlive New: parts hold the parts that
+// they were built with, and forward.
 type build struct {
 	Dependencies
 	clock       clock.WithTicker
 	layout      paths.Layout
 	runner      *runner
+	forward     *forward
 	nodeRef     *v1.ObjectReference
 	machineInfo *cadvisorapi.MachineInfo
 
@@ -118,10 +126,6 @@ var gates featuregate.FeatureGate = utilfeature.DefaultFeatureGate
 
 func enabled(gate featuregate.Feature) bool { return gates.Enabled(gate) }
 
-func (b *build) setupFailed(err error) {
-	b.Observability.Recorder.Eventf(b.nodeRef, v1.EventTypeWarning, events.KubeletSetupFailed, "%s", err.Error())
-}
-
 func (b *build) makeMachine(context.Context) error {
 	b.nodeRef = &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(b.Identity.NodeName)}
 	info, err := b.Machine.CAdvisor.MachineInfo()
@@ -133,5 +137,3 @@ func (b *build) makeMachine(context.Context) error {
 	b.machineInfo = info
 	return nil
 }
-
-func (b *build) logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -21,9 +20,9 @@ import (
 
 // admissionParts decide which pods may start.
 type admissionParts struct {
-	declared nodestatus.Declared
-	victims  *preemption.Handler
-	gate     *admission.Gate
+	declared   nodestatus.Declared
+	preemption *preemption.Handler
+	gate       *admission.Gate
 }
 
 func (b *build) makeAdmission(ctx context.Context) error {
@@ -36,18 +35,19 @@ func (b *build) makeAdmission(ctx context.Context) error {
 		return err
 	}
 	b.pods.allocations.AddPodAdmitHandlers(chain.Handlers())
-	a.gate = admission.NewGate(b.pods.allocations, b.pressure.readmission, b.pressure.room, b.workers.rejector)
+	a.gate = admission.NewGate(b.pods.allocations, b.pressure.readmission, b.pressure.waiting, b.workers.rejector)
 	return nil
 }
 
-// declareFeatures finds out which features of pods this node has (KEP-5328); the runtime is asked once, a failure leaves its part out.
+// declareFeatures discovers the features that the node declares (KEP-5328). The runtime is asked once; if it does not
+// answer, its features are left out.
 func (b *build) declareFeatures(ctx context.Context) (err error) {
 	if !enabled(features.NodeDeclaredFeatures) {
 		return nil
 	}
 	status, err := b.runtime.manager.Status(ctx)
 	if err != nil {
-		b.logger(ctx).V(4).Info("The runtime did not tell its features yet", "err", err)
+		klog.FromContext(ctx).V(4).Info("Failed to read the features of the container runtime", "err", err)
 	} else if status != nil {
 		b.volumes.state.SetRuntimeFeatures(status.Features)
 	}
@@ -57,50 +57,44 @@ func (b *build) declareFeatures(ctx context.Context) (err error) {
 
 func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 	containers := b.Machine.ContainerManager
-	// Sysctls that are safe may be named as unsafe ones too.
+	// A safe sysctl may also be listed in allowedUnsafeSysctls.
 	allowed := slices.Concat(sysctl.SafeSysctlAllowlist(ctx), b.Config.AllowedUnsafeSysctls)
 	sysctls, err := sysctl.NewAllowlist(allowed)
 	if err != nil {
 		return admission.Chain{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	b.admission.victims = preemption.NewHandler(preemption.Config{
-		Pods: preemptionPods{b}, Lifecycle: b.pods.lifecycle, Kill: b.workers.workers.KillPod,
-		EverythingTried: b.workers.workers.EverythingTried, OnAttemptEnd: b.pressure.room.RequestRetry, Recorder: b.Observability.Recorder,
+	handler := preemption.NewHandler(preemption.Config{
+		Pods: preemptionPods{b.pressure.waiting, b.pressure.readmission}, Lifecycle: b.pods.lifecycle,
+		Kill: b.workers.workers.KillPod, EverythingTried: b.workers.workers.EverythingTried,
+		OnAttemptEnd: b.pressure.waiting.RequestRetry, Recorder: b.Observability.Recorder,
 	})
+	b.admission.preemption, b.forward.preemption = handler, handler
+	node := b.sources.view.CachedNode
 	predicates := admission.NewBeforeAndAfterPreemption(
-		b.admission.victims.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
-			return lifecycle.NewPredicateAdmitHandler(b.sources.view.CachedNode, failed, containers.UpdatePluginResources)
-		}), b.pressure.room, b.admission.victims)
+		handler.Predicates(func(failed lifecycle.AdmissionFailureHandler) lifecycle.PodAdmitHandler {
+			return lifecycle.NewPredicateAdmitHandler(node, failed, containers.UpdatePluginResources)
+		}), b.pressure.waiting, handler)
 	chain := admission.Chain{
-		Resize:          allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, b.logger(ctx)),
+		Resize:          allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, klog.FromContext(ctx)),
 		Pressure:        b.pressure.eviction,
 		Sysctls:         sysctls,
 		Resources:       containers.GetAllocateResourcesPodAdmitHandler(),
 		Predicates:      predicates,
-		EarlyPreemption: admission.NewEarlyPreemption(predicates, b.admission.victims),
+		EarlyPreemption: admission.NewEarlyPreemption(predicates, handler),
 		AppArmor:        lifecycle.NewAppArmorAdmitHandler(apparmor.NewValidator()),
 		PodFeatures:     lifecycle.NewPodFeaturesAdmitHandler(),
 		Shutdown:        b.pressure.shutdown,
 	}
 	if enabled(features.NodeDeclaredFeatures) {
-		chain.DeclaredFeatures = lifecycle.NewDeclaredFeaturesAdmitHandler(ndf.DefaultFramework, b.admission.declared.Set, b.admission.declared.Version)
+		declared := b.admission.declared
+		chain.DeclaredFeatures = lifecycle.NewDeclaredFeaturesAdmitHandler(
+			ndf.DefaultFramework, declared.Set, declared.Version)
 	}
 	return chain, nil
 }
 
-// preemptionPods answers what preemption asks about pods.
-type preemptionPods struct{ b *build }
-
-func (p preemptionPods) IsWaiting(uid types.UID) bool { return p.b.pressure.room.IsWaiting(uid) }
-func (p preemptionPods) Readmitted(pod *v1.Pod) bool  { return p.b.pressure.readmission.Readmitted(pod) }
-
-// enteredPods are the active pods with what was allocated to them, without those that wait to enter.
-func (b *build) enteredPods() []*v1.Pod { return b.pressure.room.Exclude(b.pods.view.Allocated()) }
-
-// enteredPod is the one of enteredPods that has the UID.
-func (b *build) enteredPod(uid types.UID) (*v1.Pod, bool) {
-	if b.pressure.room.IsWaiting(uid) {
-		return nil, false
-	}
-	return b.pods.view.AllocatedByUID(uid)
+// preemptionPods implements preemption.Pods.
+type preemptionPods struct {
+	*admission.WaitingPods
+	*admission.Readmission
 }

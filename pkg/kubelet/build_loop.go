@@ -10,16 +10,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
 )
 
-// loopParts bring everything that happens to the pod workers.
-type loopParts struct {
-	handlers *syncloop.Handlers
-	loop     *syncloop.Loop
-}
+// loopParts pass all events to the pod workers.
+type loopParts struct{ loop *syncloop.Loop }
 
 func (b *build) makeSyncLoop(context.Context) error {
 	dead := housekeeping.DeadContainers{Statuses: b.pods.cache, Lifecycle: b.pods.lifecycle, Deletor: b.garbage.dead}
-	b.loop.handlers = syncloop.NewHandlers(syncloop.HandlersConfig{
-		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers, Gate: b.admission.gate, Waiting: b.pressure.room,
+	handlers := syncloop.NewHandlers(syncloop.HandlersConfig{
+		Pods: b.pods.manager, Workers: b.workers.workers, Lifecycle: b.workers.workers,
+		Gate: b.admission.gate, Waiting: b.pressure.waiting,
 		Resizes: &syncloop.Resizes{
 			Allocations: b.pods.allocations, Status: b.pods.status,
 			Enabled:           enabled(features.InPlacePodVerticalScaling),
@@ -30,14 +28,15 @@ func (b *build) makeSyncLoop(context.Context) error {
 		Updated:              b.podUpdated(),
 		RemoveDeadContainers: dead.RemoveAll,
 	})
+	b.forward.handlers = handlers
 	probes := b.pods.probes
 	b.loop.loop = syncloop.New(syncloop.Config{
 		Inputs: syncloop.Inputs{
 			Pods: b.sources.pods.Updates(), Runtime: b.runtime.events, Devices: b.Machine.ContainerManager.Updates(),
 			Liveness: probes.liveness.Updates(), Readiness: probes.readiness.Updates(), Startup: probes.startup.Updates(),
-			RetryWaiting: b.pressure.room.RetryRequested(),
+			RetryWaiting: b.pressure.waiting.RetryRequested(),
 		},
-		Handlers:       b.loop.handlers,
+		Handlers:       handlers,
 		RuntimeErrors:  b.volumes.state.RuntimeErrors,
 		SourcesReady:   b.sources.ready,
 		Status:         b.pods.status,

@@ -53,6 +53,7 @@ func (b *build) makeNode(ctx context.Context) error {
 		n.lease = b.leaseController(ctx)
 	}
 	n.updater = nodestatus.New(cfg)
+	b.forward.updater = n.updater
 	return nil
 }
 

@@ -71,10 +71,9 @@ func (b *build) watchObjects() error {
 // podCertificateManager requests certificates for pods (KEP-4317). It reads its own requests and the own node only.
 func (b *build) podCertificateManager() *podcertificate.IssuingManager {
 	only := func(field string) informers.SharedInformerFactory {
+		selector := fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()
 		factory := informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0,
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-				o.FieldSelector = fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()
-			}))
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 		b.sources.informers = append(b.sources.informers, factory)
 		return factory
 	}

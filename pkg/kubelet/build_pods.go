@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -20,7 +18,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 )
 
-// podParts are what is known of each pod.
+// podParts hold the state of each pod.
 type podParts struct {
 	manager     kubepod.Manager
 	mirrors     kubepod.MirrorClient
@@ -41,7 +39,9 @@ type probeResults struct {
 
 func (b *build) makePods(context.Context) error {
 	p := &b.pods
-	p.probes = probeResults{liveness: results.NewManager(), readiness: results.NewManager(), startup: results.NewManager()}
+	p.probes = probeResults{
+		liveness: results.NewManager(), readiness: results.NewManager(), startup: results.NewManager(),
+	}
 	p.cache = kubecontainer.NewCache()
 	p.queue = queue.NewBasicWorkQueue(b.clock)
 	p.reasons = podstatus.NewReasonCache()
@@ -65,7 +65,8 @@ func (b *build) makeAllocations() (err error) {
 		return fmt.Errorf("allocated resources: %w", err)
 	}
 	p.allocations, err = allocations.New(allocations.Config{
-		Checkpoint: checkpoint, Status: p.status, Sync: b.syncNow, ActivePods: p.view.Active, PodByUID: p.manager.GetPodByUID,
+		Checkpoint: checkpoint, Status: p.status, Sync: b.forward.syncNow,
+		ActivePods: p.view.Active, PodByUID: p.manager.GetPodByUID,
 		SourcesReady: b.sources.ready, Recorder: b.Observability.Recorder,
 	})
 	if err != nil {
@@ -74,13 +75,3 @@ func (b *build) makeAllocations() (err error) {
 	p.view = p.view.WithAllocations(p.allocations)
 	return nil
 }
-
-// syncNow has a pod synchronized and looked at without waiting for the next event. The allocation manager calls it after a resize.
-func (b *build) syncNow(pod *v1.Pod) {
-	b.loop.handlers.Sync(context.Background(), pod)
-	b.relist(pod.UID)
-}
-
-// relist has the PLEG look at the pod at once, reinspect at its next turn.
-func (b *build) relist(uid types.UID)    { b.runtime.pleg.RequestRelist(uid) }
-func (b *build) reinspect(uid types.UID) { b.runtime.pleg.RequestReinspect(uid) }

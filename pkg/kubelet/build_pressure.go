@@ -3,23 +3,27 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
-// pressureParts stop pods for the sake of the node.
+// pressureParts stop pods under pressure and before a shutdown, and keep pods that wait for admission.
 type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
-	room        *admission.WaitingPods
+	waiting     *admission.WaitingPods
 	shutdown    *nodeshutdown.Manager
 }
 
@@ -30,40 +34,36 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
-	p.room = b.newWaitingPods()
+	p.waiting = b.newWaitingPods()
 	p.shutdown = b.newShutdownManager()
+	b.forward.waiting, b.forward.shutdown = p.waiting, p.shutdown
 	return nil
 }
 
 // newWaitingPods returns the owner of the pods that wait for admission.
 func (b *build) newWaitingPods() *admission.WaitingPods {
+	options, transition := b.pressure.eviction.Options, b.Config.EvictionPressureTransitionPeriod.Duration
 	return admission.NewWaitingPods(admission.WaitingPodsConfig{
-		Pressure: b.pressure.eviction, Victims: victimsOf{b}, Status: b.pods.status, Recorder: b.Observability.Recorder, Clock: b.clock,
-		Active: b.pods.view.Active, ShuttingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
-		MaxWait: func() time.Duration {
-			return min(b.pressure.eviction.Options().WaitForRoom, b.Config.EvictionPressureTransitionPeriod.Duration)
-		},
+		Pressure: b.pressure.eviction, Victims: forwardVictims{b.forward}, Status: b.pods.status,
+		Recorder: b.Observability.Recorder, Clock: b.clock,
+		Active: b.pods.view.Active, ShuttingDown: b.forward.shuttingDown,
+		MaxWait: func() time.Duration { return min(options().WaitForRoom, transition) },
 	})
 }
 
-// victimsOf calls preemption, which is built after the waiting pods.
-type victimsOf struct{ b *build }
-
-func (v victimsOf) InProgress(uid types.UID) bool            { return v.b.admission.victims.InProgress(uid) }
-func (v victimsOf) Begin(ctx context.Context, uid types.UID) { v.b.admission.victims.Begin(ctx, uid) }
-func (v victimsOf) Forget(uid types.UID)                     { v.b.admission.victims.Forget(uid) }
-
-// memoryReader reads memory straight from the cgroup files. Without it eviction polls the statistics, as stock does.
+// memoryReader reads memory usage from the cgroup files. Without it eviction polls the stats, as stock does.
 func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
+	logger := klog.FromContext(ctx)
 	memory, err := collect.NewMemory(collect.Options{
-		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), Logger: b.logger(ctx),
+		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), Logger: logger,
 	})
 	if err != nil {
-		b.logger(ctx).Error(err, "Memory is watched by polling statistics only")
+		logger.Error(err, "Failed to read memory from cgroup files, polling stats instead")
 		return nil
 	}
 	if _, err := memory.Stalls(); err != nil {
-		b.logger(ctx).Info("Pressure stall information cannot be read, so page cache and swap do not count as available memory, whatever is configured", "err", err)
+		logger.Info("Failed to read pressure stall information: page cache and swap do not count as available memory, "+
+			"whatever is configured", "err", err)
 	}
 	return memory
 }
@@ -84,18 +84,18 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eviction thresholds: %w", err)
 	}
-	options := b.Pressure.Options()
+	options, forward, view, lifecycle := b.Pressure.Options(), b.forward, b.pods.view, b.pods.lifecycle
 	return eviction.New(eviction.Config{
 		Options:                       &options,
 		Memory:                        b.memoryReader(ctx),
 		Thresholds:                    thresholds,
 		PressureTransitionPeriod:      cfg.EvictionPressureTransitionPeriod.Duration,
 		MaxPodGracePeriodSeconds:      int64(cfg.EvictionMaxPodGracePeriod),
-		KernelMemcgNotification:       b.Config.KernelMemcgNotification,
+		KernelMemcgNotification:       cfg.KernelMemcgNotification,
 		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
 		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
 		DiskInfo:                      b.stats.provider,
-		TerminationRequested:          b.pods.lifecycle.IsPodTerminationRequested,
+		TerminationRequested:          lifecycle.IsPodTerminationRequested,
 		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
 		Parts:                         b.stats.provider,
 		PodFigures:                    b.stats.provider.ListPodStats,
@@ -103,14 +103,19 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Kill:                          b.workers.workers.KillPod,
 		Reclaimer:                     b.garbage.images,
 		PodImages:                     b.garbage.images.PodImages,
-		ActivePods:                    b.enteredPods,
-		PodByUID:                      b.enteredPod,
-		PodStopped:                    func(uid types.UID) bool { return !b.pods.lifecycle.CouldHaveRunningContainers(uid) },
-		PodCleanedUp:                  b.pods.view.Finished,
-		Readmitted:                    b.pressure.readmission.Readmitted,
+		ActivePods:                    func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
+		PodByUID: func(uid types.UID) (*v1.Pod, bool) {
+			if forward.isWaiting(uid) {
+				return nil, false
+			}
+			return view.AllocatedByUID(uid)
+		},
+		PodStopped:   func(uid types.UID) bool { return !lifecycle.CouldHaveRunningContainers(uid) },
+		PodCleanedUp: view.Finished,
+		Readmitted:   b.pressure.readmission.Readmitted,
 		Sinks: []eviction.Sink{
-			eviction.OnConditionTrue("node-status", func() { b.node.updater.PressureChanged() }),
-			eviction.OnRelief("admission", func() { b.pressure.room.RequestRetry() }),
+			eviction.OnConditionTrue("node-status", forward.pressureChanged),
+			eviction.OnRelief("admission", forward.retryWaiting),
 		},
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,
@@ -125,4 +130,32 @@ func (b *build) pressureConfiguration() component {
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}
 	return runs("pressure configuration", reloader.Run)
+}
+
+// newShutdownManager returns the manager that stops the pods when the machine shuts down.
+func (b *build) newShutdownManager() *nodeshutdown.Manager {
+	gated, clock := nodeshutdown.FeaturesFrom(gates), b.clock
+	cfg := nodeshutdown.Config{
+		Periods:  nodeshutdown.Periods(b.Config, gated),
+		Connect:  func() (nodeshutdown.Logind, error) { return logind.Connect(clock) },
+		Pods:     b.shutdownPods(),
+		SyncNode: b.forward.syncNode,
+		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: clock,
+	}
+	// As stock, which has neither the file nor the metrics without this gate.
+	if gated.ByPriority {
+		cfg.StateFile = filepath.Join(b.layout.Root(), nodeshutdown.StateFileName)
+	}
+	return nodeshutdown.New(cfg)
+}
+
+// shutdownPods are the pods on the node. Pods that wait for admission have nothing that could be stopped; a stop would
+// end their wait, and a shutdown that is cancelled would start them without admission.
+func (b *build) shutdownPods() nodeshutdown.Pods {
+	forward, active := b.forward, b.pods.view.Active
+	return nodeshutdown.Pods{
+		Active: func() []*v1.Pod { return forward.excludeWaiting(active()) }, Ready: b.sources.ready.AllReady,
+		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
+		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: forward.restart,
+	}
 }

@@ -73,7 +73,7 @@ func (b *build) makeRuntime(ctx context.Context) (err error) {
 	r.dns = b.dnsConfigurer(ctx)
 	if mounter := b.Flags.ExperimentalMounterPath; mounter != "" {
 		// A mounter in a chroot resolves the names of services by the cluster's DNS.
-		r.dns.SetupDNSinContainerizedMounter(b.logger(ctx), mounter)
+		r.dns.SetupDNSinContainerizedMounter(klog.FromContext(ctx), mounter)
 	}
 	if r.helper, err = containerspec.New(b.containerSpec()); err != nil {
 		return err
@@ -90,7 +90,9 @@ func (b *build) makeRuntime(ctx context.Context) (err error) {
 	if r.cache, err = kubecontainer.NewRuntimeCache(r.manager, runtimePodsAge); err != nil {
 		return err
 	}
-	return b.makePLEG(ctx)
+	err = b.makePLEG(ctx)
+	b.forward.pleg = r.pleg
+	return err
 }
 
 func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
@@ -100,7 +102,7 @@ func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
 			servers = append(servers, ip)
 			continue
 		}
-		b.logger(ctx).Info("Ignoring an entry of clusterDNS that is no IP address", "entry", entry)
+		klog.FromContext(ctx).Info("Ignoring an entry of clusterDNS that is no IP address", "entry", entry)
 	}
 	return dns.NewConfigurer(b.Observability.Recorder, b.nodeRef, b.Identity.NodeIPs, servers, b.Config.ClusterDomain, b.Config.ResolverConfig)
 }
@@ -111,13 +113,13 @@ func (b *build) containerSpec() containerspec.Config {
 		Layout: b.layout, Features: containerspec.FeaturesFrom(gates), ClusterDomain: b.Config.ClusterDomain, NodeIPs: b.Identity.NodeIPs,
 		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager, DNS: b.runtime.dns,
 		UserNamespaces: b.volumes.userNamespaces, HostFiles: machine.HostUtil, Subpaths: machine.Subpather,
-		RuntimeHandlers:     b.volumes.state.RuntimeHandlers,
-		Node:                b.sources.view.Node,
-		HostIPs:             b.sources.view.HostIPs,
-		RequestPodReinspect: b.reinspect,
-		OnPodSandboxReady:   containerspec.SandboxReady(b.pods.status, enabled(features.PodReadyToStartContainersCondition)),
+		RuntimeHandlers:      b.volumes.state.RuntimeHandlers,
+		Node:                 b.sources.view.Node,
+		HostIPs:              b.sources.view.HostIPs,
+		RequestPodReinspect:  b.forward.reinspect,
+		PodCPUAndMemoryStats: b.forward.podStats,
+		OnPodSandboxReady:    containerspec.SandboxReady(b.pods.status, enabled(features.PodReadyToStartContainersCondition)),
 	}
-	cfg.PodCPUAndMemoryStats = b.podStats
 	if !b.Clients.Standalone() {
 		cfg.RuntimeClasses, cfg.Services, cfg.ServicesSynced = b.objects.runtimeClasses, b.sources.services, b.sources.servicesSynced
 		cfg.ConfigMaps, cfg.Secrets = b.objects.configMaps, b.objects.secrets
@@ -162,19 +164,24 @@ func (b *build) singleProcessOOMKill() *bool {
 
 // serviceAccount reads service accounts for image credential providers (KEP-4412).
 func (b *build) serviceAccount(ctx context.Context) func(namespace, name string) (*v1.ServiceAccount, error) {
-	return func(namespace, name string) (*v1.ServiceAccount, error) {
-		switch {
-		case !enabled(features.KubeletServiceAccountTokenForCredentialProviders):
+	if !enabled(features.KubeletServiceAccountTokenForCredentialProviders) {
+		return func(string, string) (*v1.ServiceAccount, error) {
 			return nil, errors.New("service account tokens for credential providers are switched off by feature gate")
-		case b.Clients.Standalone():
+		}
+	}
+	if b.Clients.Standalone() {
+		return func(string, string) (*v1.ServiceAccount, error) {
 			return nil, errors.New("there are no service accounts in standalone mode")
 		}
-		return b.Clients.Kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	client := b.Clients.Kube.CoreV1()
+	return func(namespace, name string) (*v1.ServiceAccount, error) {
+		return client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 }
 
 func (b *build) makePLEG(ctx context.Context) (err error) {
-	r, logger := &b.runtime, b.logger(ctx)
+	r, logger := &b.runtime, klog.FromContext(ctx)
 	r.events = make(chan *pleg.PodLifecycleEvent, plegEvents)
 	alone, besides := plegAlone, plegBesides
 	if !enabled(features.EventedPLEG) {

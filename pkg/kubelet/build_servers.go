@@ -64,6 +64,7 @@ func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
 	if b.Serving.TLSOptions == nil {
 		return nil, nil
 	}
+	view := b.sources.view
 	certificates, err := server.NewCertificates(server.CertificatesConfig{
 		Options: b.Serving.TLSOptions, Kubelet: b.Config,
 		RequestFromAPI: b.Config.ServerTLSBootstrap && enabled(features.RotateKubeletServerCertificate),
@@ -72,7 +73,7 @@ func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
 		ClientCA:       b.Serving.Auth,
 		Client:         b.Clients.Kube,
 		NodeName:       b.Identity.NodeName,
-		Addresses:      func() []v1.NodeAddress { return b.sources.view.LastObservedAddresses(ctx) },
+		Addresses:      func() []v1.NodeAddress { return view.LastObservedAddresses(ctx) },
 		Directory:      b.Flags.CertDirectory,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
@@ -85,7 +86,7 @@ func (b *build) startInformers() component {
 }
 
 func (b *build) addPodSources(ctx context.Context) {
-	logger, cfg, pods := b.logger(ctx), b.Config, b.sources.pods
+	logger, cfg, pods := klog.FromContext(ctx), b.Config, b.sources.pods
 	if cfg.StaticPodPath != "" {
 		logger.Info("Adding static pod path", "path", cfg.StaticPodPath)
 		config.NewSourceFile(logger, cfg.StaticPodPath, b.Identity.NodeName, cfg.FileCheckFrequency.Duration, pods.Channel(ctx, kubetypes.FileSource))

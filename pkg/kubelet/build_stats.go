@@ -3,8 +3,6 @@ package kubelet
 import (
 	"context"
 
-	v1 "k8s.io/api/core/v1"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -39,11 +37,8 @@ func (b *build) makeStatistics(ctx context.Context) error {
 			enabled(features.PodAndContainerStatsFromCRI), s.provider)
 	}
 	s.host.SetStats(s.provider)
+	b.forward.stats = s.provider
 	return nil
-}
-
-func (b *build) podStats(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
-	return b.stats.provider.PodCPUAndMemoryStats(ctx, pod, status)
 }
 
 // garbageParts remove containers and images that nobody uses.

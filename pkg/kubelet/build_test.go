@@ -5,11 +5,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 	_ "unsafe" // linkname
+	"weak"
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	oteltrace "go.opentelemetry.io/otel/trace/noop"
@@ -174,6 +177,43 @@ func TestComponentsThatNeedTheRuntime(t *testing.T) {
 	}
 }
 
+// Parts hold what they were built with, and nothing holds all of it.
+func TestNothingHoldsTheBuildAfterNew(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		for _, gate := range []featuregate.Feature{
+			features.ClusterTrustBundle, features.ClusterTrustBundleProjection, features.EventedPLEG,
+			features.NodeDeclaredFeatures, features.PodCertificateRequest, features.PodsAPI,
+		} {
+			set(t, gate, on)
+		}
+		for name, client := range map[string]clientset.Interface{"standalone": nil, "with an API server": busyAPI(t)} {
+			agent, held := built(t, client)
+			runtime.GC()
+			if held.Value() != nil {
+				t.Errorf("gates %t, %s: something holds the build", on, name)
+			}
+			runtime.KeepAlive(agent)
+		}
+	}
+}
+
+// Every part that is called by earlier ones is set when New returns.
+func TestForwardIsComplete(t *testing.T) {
+	parts := reflect.ValueOf(*assembled(t, nil, nil).forward)
+	for i := range parts.NumField() {
+		if parts.Field(i).IsZero() {
+			t.Errorf("%s is not set", parts.Type().Field(i).Name)
+		}
+	}
+}
+
+// built is an agent and what it was built with, which may be garbage.
+func built(t *testing.T, client clientset.Interface) (*Kubelet, weak.Pointer[build]) {
+	t.Helper()
+	b := assembled(t, client, nil)
+	return b.kubelet(), weak.Make(b)
+}
+
 // Parts that a feature gate switches on are there with it and not without.
 func TestGatedParts(t *testing.T) {
 	tests := []struct {
@@ -231,5 +271,13 @@ func TestRuntimeReportsAnswersToEviction(t *testing.T) {
 		if answers == 0 {
 			t.Errorf("%s: no answer was reported; %v", what, err)
 		}
+	}
+}
+
+// Header names are spelled as Go's client spells them, whatever the configuration says.
+func TestStaticPodHeader(t *testing.T) {
+	got := staticPodHeader(map[string][]string{"metadata-flavor": {"a", "b"}, "User-Agent": {"mine"}})
+	if want := (http.Header{"Metadata-Flavor": {"a", "b"}, "User-Agent": {"mine"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("header %v, want %v", got, want)
 	}
 }

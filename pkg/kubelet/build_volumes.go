@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/userns"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
@@ -46,7 +47,7 @@ func (b *build) makeVolumes(ctx context.Context) error {
 		Layout: b.layout, RuntimeHandlers: v.state.RuntimeHandlers, MaxPods: int(b.Config.MaxPods),
 		Enabled: enabled(features.UserNamespacesSupport),
 	}
-	v.userNamespaces, err = userns.MakeUserNsManager(b.logger(ctx), ranges, idsPerPod)
+	v.userNamespaces, err = userns.MakeUserNsManager(klog.FromContext(ctx), ranges, idsPerPod)
 	return err
 }
 

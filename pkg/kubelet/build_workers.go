@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
@@ -61,19 +58,21 @@ func (b *build) makeWorkers(context.Context) error {
 	w.syncer = podsync.New(syncer)
 	w.begun = terminations.New(terminations.Config{
 		Directory: b.layout.Terminations(), Clock: b.clock,
-		ShuttingDown: func() bool { return b.pressure.shutdown.ShutdownStatus() != nil },
+		ShuttingDown: b.forward.shuttingDown,
 	})
 	w.workers = podworkers.New(b.podWorkers())
+	b.forward.workers = w.workers
 	w.cleaner = housekeeping.New(b.cleaner())
 	return nil
 }
 
 // statusGenerator computes API statuses from what the runtime reports.
 func (b *build) statusGenerator() *generator.Generator {
+	containers := b.Machine.ContainerManager
 	cfg := generator.Config{
 		Statuses: b.pods.status, Resizes: b.pods.status, Reasons: b.pods.reasons, Probes: b.workers.probes,
 		Devices: b.Machine.ContainerManager, Images: b.runtime.manager,
-		PodCgroups:      func() generator.PodCgroups { return b.Machine.ContainerManager.NewPodContainerManager() },
+		PodCgroups:      func() generator.PodCgroups { return containers.NewPodContainerManager() },
 		RuntimeHandlers: b.volumes.state.RuntimeHandlers,
 		NodeIPs:         b.Identity.NodeIPs,
 		Evictors:        []generator.Evictor{b.workers.deadline},
@@ -89,12 +88,12 @@ func (b *build) statusGenerator() *generator.Generator {
 func (b *build) syncer() podsync.Config {
 	cfg := podsync.Config{
 		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager, Stopper: b.Runtime.Runtime,
-		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle, Shutdown: shutdownManager{b},
+		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle, Shutdown: forwardShutdown{b.forward},
 		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup, DataDirs: b.runtime.helper,
 		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, UnmountsVolumes: b.sources.ready.AllReady, Probes: b.workers.probes, StartErrors: b.pods.reasons,
 		UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Reject: b.workers.rejector.RejectAndCount,
-		Requeue:  b.requeue,
-		Relist:   b.relist,
+		Requeue:  b.forward.requeue,
+		Relist:   b.forward.relist,
 		Recorder: b.Observability.Recorder, Tracer: b.Observability.TracerProvider.Tracer(instrumentationScope),
 		Features: podsync.FeaturesFrom(gates),
 	}
@@ -113,11 +112,6 @@ func podProcesses() (*cgroupkill.Killer, error) {
 	return cgroupkill.New(cgroupkill.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: cgroups.MountPoints}), nil
 }
 
-// requeue has the worker of the pod synchronize it once more. Workers merge updates, so this cannot pile up.
-func (b *build) requeue(ctx context.Context, pod, mirror *v1.Pod) {
-	b.workers.workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodUpdate, Pod: pod, MirrorPod: mirror})
-}
-
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
@@ -131,11 +125,12 @@ func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
 		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, Lifecycle: b.pods.lifecycle,
 		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
-		Waiting:     func(uid types.UID) bool { return b.pressure.room.IsWaiting(uid) },
+		Waiting:     b.forward.isWaiting,
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
 	}
 	if b.Config.CgroupsPerQOS {
-		cfg.Cgroups = func() housekeeping.PodCgroups { return b.Machine.ContainerManager.NewPodContainerManager() }
+		containers := b.Machine.ContainerManager
+		cfg.Cgroups = func() housekeeping.PodCgroups { return containers.NewPodContainerManager() }
 	}
 	return cfg
 }

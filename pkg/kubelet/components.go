@@ -70,7 +70,7 @@ func (b *build) components() []component {
 			ends("pod workers", b.workers.workers.Stop),
 			ends("housekeeping in the background", waitFor(b.workers.cleaner.Wait)),
 			// What has pods stopped ends before the pod workers: the stop of the agent is no reason to stop another pod.
-			runs("preemption", b.admission.victims.Run),
+			runs("preemption", b.admission.preemption.Run),
 		},
 		afterRuntime(b.podStoppers()...),
 		[]component{

@@ -18,8 +18,8 @@ func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
 		b.pods.manager.AddPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: name, Name: string(name), Namespace: "default"}})
 	}
 	waiting, _ := b.pods.manager.GetPodByUID("waits")
-	b.pressure.room.Victims = preemptionInProgress{}
-	if !b.pressure.room.WaitForVictims(t.Context(), waiting, nil, "full") {
+	b.pressure.waiting.Victims = preemptionInProgress{}
+	if !b.pressure.waiting.WaitForVictims(t.Context(), waiting, nil, "full") {
 		t.Fatal("it does not wait")
 	}
 	var stopped []types.UID
