@@ -206,8 +206,8 @@ func (b *build) podsAtStart() component {
 	list := func(ctx context.Context) ([]*kubecontainer.Pod, error) { return manager.GetPods(ctx, false) }
 	return runs("pods at start", func(ctx context.Context) {
 		if pods, err := runtimestate.AwaitPods(ctx, list); err == nil {
-			workers.ForgetOvertaken(pods)
-			workers.SetRunning(pods)
+			workers.DeleteStaleTerminations(pods)
+			workers.SetRunningAtStart(pods)
 			readmission.SetRunning(pods)
 		}
 	})

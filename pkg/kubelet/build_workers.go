@@ -116,8 +116,8 @@ func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
 		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.begun, Overdue: b.workers.syncer.Overdue,
-		Earlier:        podworkers.NewEarlierStaticPods(b.Runtime.Runtime, b.runtime.manager),
-		ResyncInterval: b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
+		EarlierStaticPods: podworkers.NewEarlierStaticPods(b.Runtime.Runtime, b.runtime.manager),
+		ResyncInterval:    b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}
 }
 

@@ -42,6 +42,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
+	"github.com/plimsoll-project/plimsoll/test/fakeworkers"
 )
 
 const (
@@ -108,7 +109,8 @@ func (w *world) begin(t *testing.T) *agent {
 	work := queue.NewBasicWorkQueue(clock.RealClock{})
 	a.workers = podworkers.New(podworkers.Config{
 		Store: a.store, Syncer: a, Runtime: a, PodCache: a.cache, Queue: work, Recorder: &record.FakeRecorder{},
-		Terminations: a.kept, Earlier: a, ResyncInterval: resyncInterval, BackoffPeriod: backoffPeriod,
+		Terminations: a.kept, EarlierStaticPods: a, Hastener: fakeworkers.Hastener{}, Allocation: fakeworkers.Allocation{},
+		Overdue: fakeworkers.NoneOverdue, ResyncInterval: resyncInterval, BackoffPeriod: backoffPeriod,
 	})
 	view := podview.New(a.pods, a.store, a.statuses)
 	a.shutdown = a.shutdownManager(view)
@@ -141,8 +143,8 @@ func (a *agent) run(cleaner *housekeeping.Cleaner) {
 		for a.w.call(ctx, "list at start") != nil && ctx.Err() == nil {
 		}
 		running := a.w.list()
-		a.workers.ForgetOvertaken(running)
-		a.workers.SetRunning(running)
+		a.workers.DeleteStaleTerminations(running)
+		a.workers.SetRunningAtStart(running)
 		a.again.SetRunning(running)
 		a.shutdown.Start(ctx)
 	})

@@ -38,6 +38,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
+	"github.com/plimsoll-project/plimsoll/test/fakeworkers"
 )
 
 // world is a node with ten CPUs: the real handlers of the sync loop, gate, waiting pods, preemption, pod workers and
@@ -108,8 +109,9 @@ func newWorld(t *testing.T) *world {
 	recorder := noEvents{}
 	w.workers = podworkers.New(podworkers.Config{
 		Store: w.store, Syncer: w, Runtime: w, PodCache: cache, Queue: queue.NewBasicWorkQueue(clock.RealClock{}),
-		Recorder: recorder,
-		Overdue:  w.overdue, ResyncInterval: time.Minute, BackoffPeriod: time.Second,
+		Recorder: recorder, Overdue: w.overdue, Hastener: fakeworkers.Hastener{}, Allocation: fakeworkers.Allocation{},
+		Terminations: fakeworkers.Terminations{}, EarlierStaticPods: fakeworkers.EarlierStaticPods{},
+		ResyncInterval: time.Minute, BackoffPeriod: time.Second,
 	})
 	pods := kubepod.NewBasicPodManager()
 	view := podview.New(pods, w.store, w)
@@ -122,7 +124,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.victims = preemption.NewHandler(preemption.Config{
 		Pods: preemptionPods{w.waiting, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
-		EverythingTried: w.workers.EverythingTried, OnAttemptEnd: w.waiting.RequestRetry,
+		EverythingTried: w.workers.EscalationExhausted, OnAttemptEnd: w.waiting.RequestRetry,
 	})
 	w.ended = make(chan struct{})
 	go func() {

@@ -34,6 +34,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	"github.com/plimsoll-project/plimsoll/test/fakeworkers"
 )
 
 // newPod returns a pod that requests milliCPU for the pod, for its container and for a sidecar.
@@ -175,8 +176,9 @@ func TestHangingCheckpointBlocksNoReader(t *testing.T) {
 		cache.UpdateTime(time.Now().Add(time.Hour))
 		workers := podworkers.New(podworkers.Config{
 			Store: lifecycle, Syncer: instantSyncer{}, Runtime: instantSyncer{}, PodCache: cache, Recorder: instantSyncer{},
-			Allocation: m,
-			Queue:      queue.NewBasicWorkQueue(clock.RealClock{}), ResyncInterval: time.Minute, BackoffPeriod: time.Minute,
+			Allocation: m, Hastener: fakeworkers.Hastener{}, Terminations: fakeworkers.Terminations{},
+			EarlierStaticPods: fakeworkers.EarlierStaticPods{}, Overdue: fakeworkers.NoneOverdue,
+			Queue: queue.NewBasicWorkQueue(clock.RealClock{}), ResyncInterval: time.Minute, BackoffPeriod: time.Minute,
 		})
 		workers.UpdatePod(t.Context(), podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: running})
 		synctest.Wait()

@@ -13,7 +13,7 @@ type destroyCgroup struct {
 	cgroups    podCgroups
 }
 
-func (destroyCgroup) Name() string { return "destroy cgroup" }
+func (destroyCgroup) Name() string { return StepDestroyCgroup }
 
 func (s destroyCgroup) Run(ctx context.Context, p *cleanUpPass) (stepResult, error) {
 	logger := klog.FromContext(ctx)

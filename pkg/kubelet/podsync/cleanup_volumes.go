@@ -15,7 +15,7 @@ const volumePathsPeriod = 100 * time.Millisecond
 // awaitUnmount waits until the volume manager has unmounted the pod's volumes.
 type awaitUnmount struct{ volumes Volumes }
 
-func (awaitUnmount) Name() string { return "await unmount" }
+func (awaitUnmount) Name() string { return StepAwaitUnmount }
 
 func (s awaitUnmount) Run(ctx context.Context, p *cleanUpPass) (stepResult, error) {
 	if err := s.volumes.WaitForUnmount(ctx, p.pod); err != nil {
@@ -28,7 +28,7 @@ func (s awaitUnmount) Run(ctx context.Context, p *cleanUpPass) (stepResult, erro
 // awaitVolumePaths waits until no volume of the pod is mounted on disk, or until the context ends.
 type awaitVolumePaths struct{ paths VolumePaths }
 
-func (awaitVolumePaths) Name() string { return "await removal of volume paths" }
+func (awaitVolumePaths) Name() string { return StepAwaitVolumePaths }
 
 func (s awaitVolumePaths) Run(ctx context.Context, p *cleanUpPass) (stepResult, error) {
 	logger := klog.FromContext(ctx)

@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 	"github.com/plimsoll-project/plimsoll/test/await"
+	"github.com/plimsoll-project/plimsoll/test/fakeworkers"
 )
 
 // hangingRemover is a runtime in which the removal of a container never ends.
@@ -66,6 +67,8 @@ func TestHangingContainerRemovalDoesNotBlockDeletion(t *testing.T) {
 	workers := podworkers.New(podworkers.Config{
 		Store: store, Syncer: syncer, Runtime: syncer, PodCache: cache,
 		Queue: queue.NewBasicWorkQueue(clock.RealClock{}), Recorder: record.NewFakeRecorder(100),
+		Hastener: syncer, Overdue: syncer.Overdue, Allocation: fakeworkers.Allocation{},
+		Terminations: fakeworkers.Terminations{}, EarlierStaticPods: fakeworkers.EarlierStaticPods{},
 		ResyncInterval: time.Minute, BackoffPeriod: time.Second,
 	})
 	pleg := func() bool { return cache.Set("uid", stopped, nil, time.Now()) }

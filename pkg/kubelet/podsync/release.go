@@ -9,7 +9,7 @@ import (
 // unprepareResources releases the devices of the pod's resource claims.
 type unprepareResources struct{ containers ContainerManager }
 
-func (unprepareResources) Name() string { return "unprepare dynamic resources" }
+func (unprepareResources) Name() string { return StepUnprepareResources }
 
 func (s unprepareResources) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	return nextStep, s.containers.UnprepareDynamicResources(ctx, p.Pod)

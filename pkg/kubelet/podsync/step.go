@@ -55,6 +55,18 @@ type skipped[P any] struct{ step[P] }
 
 func (skipped[P]) Run(context.Context, P) (stepResult, error) { return nextStep, nil }
 
+// Names of the steps that may block, as ReportProgress passes them.
+const (
+	StepRunContainers      = "run containers"
+	StepAwaitVolumes       = "await volumes"
+	StepKillContainers     = "kill containers"
+	StepVerifyStopped      = "verify that containers have stopped"
+	StepUnprepareResources = "unprepare dynamic resources"
+	StepAwaitUnmount       = "await unmount"
+	StepAwaitVolumePaths   = "await removal of volume paths"
+	StepDestroyCgroup      = "destroy cgroup"
+)
+
 type progressKey struct{}
 
 // WithProgress returns a context for the methods of Syncer. Each step calls report with its name before it begins.

@@ -26,7 +26,7 @@ type runContainers struct {
 	restartAll  bool
 }
 
-func (runContainers) Name() string { return "run containers" }
+func (runContainers) Name() string { return StepRunContainers }
 
 func (s runContainers) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	// The previous steps may have blocked for minutes. No container is started if the pod is to be terminated.

@@ -34,7 +34,7 @@ type awaitVolumes struct {
 	events  events
 }
 
-func (awaitVolumes) Name() string { return "await volumes" }
+func (awaitVolumes) Name() string { return StepAwaitVolumes }
 
 func (s awaitVolumes) Run(ctx context.Context, p *syncPass) (stepResult, error) {
 	err := s.volumes.WaitForAttachAndMount(ctx, p.Pod)

@@ -16,7 +16,7 @@ type killContainers struct {
 	escalator *escalator
 }
 
-func (killContainers) Name() string { return "kill containers" }
+func (killContainers) Name() string { return StepKillContainers }
 
 func (s killContainers) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	running := kubecontainer.ConvertPodStatusToRunningPod(s.kill.runtime.Type(), p.current)

@@ -14,7 +14,7 @@ type verifyStopped struct {
 	escalator *escalator
 }
 
-func (verifyStopped) Name() string { return "verify that containers have stopped" }
+func (verifyStopped) Name() string { return StepVerifyStopped }
 
 func (s verifyStopped) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	stopped, err := observe(ctx, s.observer, p.Pod)

@@ -21,26 +21,26 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// chaos is a runtime in which everything takes time, hangs until it is cancelled, or fails; and the books of what runs in it.
-type chaos struct {
+// runtime is a runtime in which everything takes time, hangs until it is cancelled, or fails; and the books of what runs in it.
+type faultyRuntime struct {
 	t  testing.TB
 	mu sync.Mutex
 	// rand is used under mu; the order of calls, and so the history, depends on the scheduler.
 	rand *rand.Rand
-	// calm ends the chaos: everything succeeds.
-	calm    bool
+	// healthy ends the chaos: everything succeeds.
+	healthy bool
 	running map[types.UID]string
 	stopped map[types.UID]bool
 }
 
-func newChaos(t testing.TB, seed int64) *chaos {
-	return &chaos{t: t, rand: rand.New(rand.NewSource(seed)), running: map[types.UID]string{}, stopped: map[types.UID]bool{}}
+func newFaultyRuntime(t testing.TB, seed int64) *faultyRuntime {
+	return &faultyRuntime{t: t, rand: rand.New(rand.NewSource(seed)), running: map[types.UID]string{}, stopped: map[types.UID]bool{}}
 }
 
-// happen takes a while and says whether it worked. Some operations hang until their context ends, or at most for five minutes.
-func (c *chaos) happen(ctx context.Context) error {
+// operation takes a while and says whether it worked. Some operations hang until their context ends, or at most for five minutes.
+func (c *faultyRuntime) operation(ctx context.Context) error {
 	c.mu.Lock()
-	calm, kind, wait := c.calm, c.rand.Intn(6), time.Duration(c.rand.Intn(4000))*time.Millisecond
+	calm, kind, wait := c.healthy, c.rand.Intn(6), time.Duration(c.rand.Intn(4000))*time.Millisecond
 	c.mu.Unlock()
 	switch {
 	case calm:
@@ -58,7 +58,7 @@ func (c *chaos) happen(ctx context.Context) error {
 	}
 }
 
-func (c *chaos) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
+func (c *faultyRuntime) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
 	c.mu.Lock()
 	if c.stopped[request.Pod.UID] {
 		c.t.Errorf("%s is synced after its termination has begun", request.Pod.UID)
@@ -73,14 +73,14 @@ func (c *chaos) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.
 	}
 	terminal := c.rand.Intn(8) == 0
 	c.mu.Unlock()
-	return podsync.SyncResult{Terminal: terminal}, c.happen(ctx)
+	return podsync.SyncResult{Terminal: terminal}, c.operation(ctx)
 }
 
-func (c *chaos) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
+func (c *faultyRuntime) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
 	c.mu.Lock()
 	c.stopped[request.Pod.UID] = true
 	c.mu.Unlock()
-	if err := c.happen(ctx); err != nil {
+	if err := c.operation(ctx); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -89,14 +89,16 @@ func (c *chaos) Terminate(ctx context.Context, request podsync.TerminateRequest)
 	return nil
 }
 
-func (c *chaos) Hasten(ctx context.Context, _ podsync.TerminateRequest) error { return c.happen(ctx) }
-
-func (c *chaos) TerminateRuntimePod(ctx context.Context, _ *kubecontainer.Pod) error {
-	return c.happen(ctx)
+func (c *faultyRuntime) Hasten(ctx context.Context, _ podsync.TerminateRequest) error {
+	return c.operation(ctx)
 }
 
-func (c *chaos) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
-	if err := c.happen(ctx); err != nil {
+func (c *faultyRuntime) TerminateRuntimePod(ctx context.Context, _ *kubecontainer.Pod) error {
+	return c.operation(ctx)
+}
+
+func (c *faultyRuntime) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
+	if err := c.operation(ctx); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -107,12 +109,12 @@ func (c *chaos) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontainer.PodSt
 
 // Whatever is asked of the workers while the runtime is in chaos: nothing runs that should not, and when it calms down every pod comes
 // to its end, every waiter is answered, and nothing is left.
-func TestChaos(t *testing.T) {
+func TestFaultyRuntime(t *testing.T) {
 	for _, hasten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hasten=%t", hasten), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
-					c := newChaos(t, rapid.Int64().Draw(rt, "seed"))
+					c := newFaultyRuntime(t, rapid.Int64().Draw(rt, "seed"))
 					n := newNode(t, func(cfg *Config) {
 						cfg.Syncer, cfg.Runtime = c, c
 						if hasten {
@@ -120,7 +122,7 @@ func TestChaos(t *testing.T) {
 						}
 					})
 					defer n.close()
-					h := &history{node: n, chaos: c, desired: map[types.UID]*v1.Pod{}}
+					h := &history{node: n, runtime: c, desired: map[types.UID]*v1.Pod{}}
 					defer h.end()
 					for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 						h.step(rt)
@@ -134,7 +136,7 @@ func TestChaos(t *testing.T) {
 // history is what was asked of the workers.
 type history struct {
 	node    *node
-	chaos   *chaos
+	runtime *faultyRuntime
 	desired map[types.UID]*v1.Pod
 	waiting []chan struct{}
 	kills   sync.WaitGroup
@@ -169,7 +171,7 @@ func (h *history) step(t *rapid.T) {
 	case "housekeeping":
 		h.housekeeping()
 	}
-	h.node.after(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
+	h.node.advance(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
 	h.resend()
 }
 
@@ -199,14 +201,14 @@ func (h *history) housekeeping() {
 // end calms the runtime down, takes all pods away and holds that nothing is left.
 func (h *history) end() {
 	t, n := h.node.t, h.node
-	h.chaos.mu.Lock()
-	h.chaos.calm = true
-	h.chaos.mu.Unlock()
+	h.runtime.mu.Lock()
+	h.runtime.healthy = true
+	h.runtime.mu.Unlock()
 	clear(h.desired)
-	n.after(6 * time.Minute) // what hangs
+	n.advance(6 * time.Minute) // what hangs
 	for range 40 {
 		h.housekeeping()
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 	}
 	h.kills.Wait()
 	for i, done := range h.waiting {
@@ -220,7 +222,7 @@ func (h *history) end() {
 		state, _ := n.cfg.Store.State(uid)
 		t.Errorf("%s is left: %+v", uid, state)
 	}
-	if len(n.workers)+len(n.waiters.channels)+len(h.chaos.running) != 0 {
-		t.Errorf("left: %d workers, %d waiters, running %v", len(n.workers), len(n.waiters.channels), h.chaos.running)
+	if len(n.workers)+len(n.waiters.channels)+len(h.runtime.running) != 0 {
+		t.Errorf("left: %d workers, %d waiters, running %v", len(n.workers), len(n.waiters.channels), h.runtime.running)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// consequences is what the commands of one event need beside themselves.
-type consequences struct {
+// eventContext is what the commands of one event need beside themselves.
+type eventContext struct {
 	// update came with the event, nil if none.
 	update *Update
 	// backoff is how long a worker waits before it tries again, if the event makes it try again.
@@ -22,19 +22,19 @@ type consequences struct {
 	job *job
 }
 
-// step lets an event happen to the worker's pod and carries out what follows. Workers.mu must be held.
-func (w *Workers) step(p *worker, event podlifecycle.Event, c consequences) podlifecycle.State {
+// apply lets an event happen to the worker's pod and carries out what follows. Workers.mu must be held.
+func (w *Workers) apply(p *worker, event podlifecycle.Event, c eventContext) podlifecycle.State {
 	now := w.cfg.Clock.Now()
 	state, commands := w.cfg.Store.Apply(p.uid, event, now)
-	p.grant(state.Termination.Grace, now)
-	p.note(state, now)
+	p.grace.accept(state.Termination.Grace, now)
+	p.observe(state, now)
 	for _, command := range commands {
-		w.carryOut(p, command, c)
+		w.execute(p, command, c)
 	}
 	return state
 }
 
-func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequences) {
+func (w *Workers) execute(p *worker, command podlifecycle.Command, c eventContext) {
 	switch command := command.(type) {
 	case podlifecycle.StartWorker:
 		w.group.Go(func() { w.run(p) })
@@ -43,27 +43,27 @@ func (w *Workers) carryOut(p *worker, command podlifecycle.Command, c consequenc
 	case podlifecycle.Replay:
 		p.replay()
 	case podlifecycle.Wake:
-		p.signal()
+		p.wakeUp()
 	case podlifecycle.WakeOther:
 		if other, known := w.workers[command.UID]; known {
-			other.signal()
+			other.wakeUp()
 		}
 	case podlifecycle.Run:
 		*c.job = w.prepare(p, command)
 	case podlifecycle.CancelSync:
 		klog.FromContext(p.ctx).V(3).Info("Cancelling the running sync, the pod is to be terminated", "pod", p.name, "podUID", p.uid)
-		p.cancelSync()
+		p.contexts.cancelSync()
 	case podlifecycle.Hasten:
 		w.hasten(p, command.Grace)
 	case podlifecycle.Answer:
-		w.waiters.answer(command.Waiters)
+		w.waiters.closeAll(command.Waiters)
 	case podlifecycle.Requeue:
 		w.cfg.Queue.Enqueue(p.uid, w.delay(command.After, c.backoff))
 	case podlifecycle.StopWorker:
-		w.retire(p)
+		w.stopWorker(p)
 	case podlifecycle.Forget:
 		delete(w.workers, p.uid)
-		w.forgetLife(p.uid)
+		w.deleteTermination(p.uid)
 	}
 }
 
@@ -72,14 +72,14 @@ func (w *Workers) accept(p *worker, update Update, amend bool) {
 	if amend {
 		p.disruption = update.Kill.Disruption
 	}
-	if w.cfg.Allocation != nil && update.Pod != nil {
+	if update.Pod != nil {
 		update.Pod, _ = w.cfg.Allocation.UpdatePodFromAllocation(update.Pod)
 	}
 	p.accept(update)
 }
 
-// retire ends the goroutine of a worker. The last specification is kept until the pod is forgotten.
-func (w *Workers) retire(p *worker) {
+// stopWorker ends the goroutine of a worker. The last specification is kept until the pod is forgotten.
+func (w *Workers) stopWorker(p *worker) {
 	if p.pending != nil {
 		if p.active == nil {
 			observeDuration("terminated", p.pending.StartTime)
@@ -96,13 +96,13 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 	j := job{op: run.Op, update: p.take(), ctx: p.ctx}
 	switch run.Op {
 	case podlifecycle.OpSync:
-		if p.syncing == nil || p.syncing.Err() != nil {
-			p.syncing, p.cancelSync = context.WithCancel(p.ctx)
+		if p.contexts.sync == nil || p.contexts.sync.Err() != nil {
+			p.contexts.sync, p.contexts.cancelSync = context.WithCancel(p.ctx)
 		}
-		j.ctx = p.syncing
+		j.ctx = p.contexts.sync
 	case podlifecycle.OpTerminate, podlifecycle.OpTerminateRuntime:
-		p.terminating, p.cancelTerminate = context.WithCancel(p.ctx)
-		j.ctx = p.terminating
+		p.contexts.terminate, p.contexts.cancelTerminate = context.WithCancel(p.ctx)
+		j.ctx = p.contexts.terminate
 		j.grace, j.disruption = run.Grace, p.disruption
 	default: // the worker's own context will do
 	}
@@ -115,12 +115,12 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 // hasten tells a running termination of a shorter grace period in seconds. Where that cannot be done beside it, or the call has not been made
 // yet, the operation is cancelled: the update that asked for it is pending, so that it runs again with the new time.
 func (w *Workers) hasten(p *worker, grace int64) {
-	cancel := p.cancelTerminate
-	if w.cfg.Hastener == nil || !p.inTerminate {
+	cancel := p.contexts.cancelTerminate
+	if !p.contexts.terminateCalled {
 		cancel()
 		return
 	}
-	ctx := p.terminating
+	ctx := p.contexts.terminate
 	request := podsync.TerminateRequest{Pod: p.active.Pod, GracePeriod: &grace, Disruption: p.disruption}
 	w.group.Go(func() {
 		logger := klog.FromContext(ctx)

@@ -78,8 +78,8 @@ type Config struct {
 	Terminations Terminations
 	// Overdue is optional: the pods that the runtime has not stopped in time, and what was done about each. For those who look (Views).
 	Overdue func() map[types.UID]escalation.Overdue
-	// Earlier is optional. Without it a static pod may start while the one that it replaced is still running from an earlier run of the agent.
-	Earlier EarlierStaticPods
+	// EarlierStaticPods is optional. Without it a static pod may start while the one that it replaced is still running from an earlier run of the agent.
+	EarlierStaticPods EarlierStaticPods
 	// ResyncInterval is the time between two syncs of a pod that is well.
 	ResyncInterval time.Duration
 	// BackoffPeriod is the time before a failed operation is repeated.
@@ -92,10 +92,10 @@ type Config struct {
 }
 
 const (
-	jitterFactor          = 0.5
-	networkNotReadyPeriod = time.Second
-	defaultStatusWait     = 2 * time.Second
-	minimumKillTimeout    = 10 * time.Second
+	jitterFactor       = 0.5
+	networkRetryPeriod = time.Second
+	defaultStatusWait  = 2 * time.Second
+	minimumKillTimeout = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {

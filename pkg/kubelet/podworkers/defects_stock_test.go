@@ -93,7 +93,7 @@ func besideStock(t *testing.T, test func(n *node, s *stockNode)) {
 		n.startPLEG()
 		for range 10 {
 			s.SyncKnownPods(klog.Background(), nil)
-			n.after(time.Minute)
+			n.advance(time.Minute)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (s *stockNode) status(pod *v1.Pod) reflect.Value {
 	return all.MapIndex(reflect.ValueOf(pod.UID)).Elem()
 }
 
-const stockIsCured = "stock does not show the defect any more"
+const noDefect = "stock does not show the defect any more"
 
 func TestD22BesideStock(t *testing.T) {
 	for name, prepare := range map[string]func(n *node, s *stockNode) *v1.Pod{
@@ -146,7 +146,7 @@ func TestD22BesideStock(t *testing.T) {
 			s.start(pod)
 			n.send(kubetypes.SyncPodKill, pod)
 			s.send(kubetypes.SyncPodKill, pod)
-			n.after(5 * time.Second)
+			n.advance(5 * time.Second)
 			return pod
 		},
 		"static, waiting to start": func(n *node, s *stockNode) *v1.Pod {
@@ -162,7 +162,7 @@ func TestD22BesideStock(t *testing.T) {
 			besideStock(t, func(n *node, s *stockNode) {
 				pod := prepare(n, s)
 				if took, err := s.kill(pod, new(int64(1))); err == nil || took != 10*time.Second {
-					n.t.Errorf("%s: %v after %v", stockIsCured, err, took)
+					n.t.Errorf("%s: %v after %v", noDefect, err, took)
 				}
 				begin := time.Now()
 				if err := n.kill(pod, true, new(int64(1))); err != nil || time.Since(begin) != 0 {
@@ -178,7 +178,7 @@ func TestD26BesideStock(t *testing.T) {
 		pod := newPod("a")
 		n.start(pod)
 		s.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		release := make(chan struct{})
 		s.terminations = release
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error {
@@ -190,7 +190,7 @@ func TestD26BesideStock(t *testing.T) {
 		}
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 30))
 		s.send(kubetypes.SyncPodUpdate, deleted(pod, 30))
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		for range 1000 {
 			if _, err := s.kill(pod, new(int64(0))); err == nil {
 				n.t.Fatal("stock's kill has ended")
@@ -201,7 +201,7 @@ func TestD26BesideStock(t *testing.T) {
 		}
 		kept := s.status(pod)
 		if waiters, functions := kept.FieldByName("notifyPostTerminating").Len(), kept.FieldByName("statusPostTerminating").Len(); waiters < 1000 || functions < 1000 {
-			n.t.Errorf("%s: %d waiters, %d functions", stockIsCured, waiters, functions)
+			n.t.Errorf("%s: %d waiters, %d functions", noDefect, waiters, functions)
 		}
 		synctest.Wait()
 		if state := n.state(pod); len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || state.Evicted() || !state.Termination.Hastened {
@@ -231,7 +231,7 @@ func TestD27BesideStock(t *testing.T) {
 		kept := s.status(pod)
 		request := kept.FieldByName("pendingUpdate").Elem().FieldByName("KillPodOptions").Elem()
 		if request.FieldByName("Evict").Bool() {
-			n.t.Error(stockIsCured + ": the stored request still evicts")
+			n.t.Error(noDefect + ": the stored request still evicts")
 		}
 		if !kept.FieldByName("evicted").Bool() {
 			n.t.Error("stock has forgotten the eviction altogether")
@@ -241,7 +241,7 @@ func TestD27BesideStock(t *testing.T) {
 		}
 		close(s.syncs)
 		close(release)
-		n.after(5 * time.Second)
+		n.advance(5 * time.Second)
 	})
 }
 
@@ -255,7 +255,7 @@ func TestD46BesideStock(t *testing.T) {
 		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true, PodTerminationGracePeriodSecondsOverride: new(int64(5))})
 		synctest.Wait()
 		if !s.ShouldPodContentBeRemoved(pod.UID) {
-			n.t.Error(stockIsCured)
+			n.t.Error(noDefect)
 		}
 		close(s.terminations)
 	})
@@ -272,13 +272,13 @@ func TestD28BesideStock(t *testing.T) {
 			n.t.Errorf("ours: %v after %v", err, time.Since(begin))
 		}
 		if took, err := s.kill(pod, new(int64(1))); err == nil {
-			n.t.Errorf("%s: killed after %v", stockIsCured, took)
+			n.t.Errorf("%s: killed after %v", noDefect, took)
 		}
-		n.after(time.Hour)
+		n.advance(time.Hour)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.terminated) != 0 {
-			n.t.Errorf("%s: termination has begun", stockIsCured)
+			n.t.Errorf("%s: termination has begun", noDefect)
 		}
 	})
 }
@@ -290,12 +290,12 @@ func TestD51BesideStock(t *testing.T) {
 		pod := staticPod("a", "fixed")
 		n.start(pod)
 		s.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		s.setDown(true)
 		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { return errors.New("no runtime") }
 		n.send(kubetypes.SyncPodKill, pod)
 		s.send(kubetypes.SyncPodKill, pod)
-		n.after(2 * backoff)
+		n.advance(2 * backoff)
 		n.syncLoop()
 		s.syncLoop()
 		n.script.onTerminate = nil
@@ -303,7 +303,7 @@ func TestD51BesideStock(t *testing.T) {
 		n.send(kubetypes.SyncPodCreate, pod)
 		s.send(kubetypes.SyncPodCreate, pod)
 		for range 3600 {
-			n.after(time.Second)
+			n.advance(time.Second)
 			n.syncLoop(pod)
 			s.syncLoop(pod)
 			if len(n.SyncKnownPods([]*v1.Pod{pod})) == 0 {
@@ -317,27 +317,27 @@ func TestD51BesideStock(t *testing.T) {
 			n.t.Errorf("ours is %v", phase)
 		}
 		if len(s.terminated) != 1 || s.ShouldPodBeFinished(pod.UID) {
-			n.t.Errorf("%s: it has tried %d times to stop the pod", stockIsCured, len(s.terminated))
+			n.t.Errorf("%s: it has tried %d times to stop the pod", noDefect, len(s.terminated))
 		}
 	})
 }
 
 // A pod that has ended for the API server and runs, as one that was rejected after a restart does: it is not stopped when the status cache has no
 // entry for it yet.
-func TestRanAtTheStartBesideStock(t *testing.T) {
+func TestRanAtStartBesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := completed(newPod("a"))
-		n.SetRunning([]*kubecontainer.Pod{{ID: pod.UID}})
+		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: pod.UID}})
 		n.start(pod)
 		s.start(pod)
 		// The cache is filled just after.
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
-		n.after(time.Minute)
-		n.wantCalls("terminate a 30", "clean up a")
+		n.advance(time.Minute)
+		n.expectCalls("terminate a 30", "clean up a")
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.terminated) > 0 {
-			t.Error(stockIsCured)
+			t.Error(noDefect)
 		}
 	})
 }

@@ -69,16 +69,16 @@ func fromFileOrURL(sandbox *runtimeapi.PodSandbox) bool {
 	return source == kubetypes.FileSource || source == kubetypes.HTTPSource
 }
 
-// nameUsed is true when the runtime runs an earlier static pod of the same full name, which was replaced while no agent was there to see
+// fullNameInUse is true when the runtime runs an earlier static pod of the same full name, which was replaced while no agent was there to see
 // it. A full name is that of one static pod on a node, and the source of this one has given it away: the earlier one is stopped at once, without
 // waiting for the other sources. It is true also when the runtime does not tell; nothing could be started then.
-func (w *Workers) nameUsed(p *worker) bool {
+func (w *Workers) fullNameInUse(p *worker) bool {
 	state, known := w.cfg.Store.State(p.uid)
-	if w.cfg.Earlier == nil || !known || !state.Static || state.Phase != podlifecycle.Known {
+	if !known || !state.Static || state.Phase != podlifecycle.Known {
 		return false
 	}
 	logger := klog.FromContext(p.ctx)
-	pods, err := w.cfg.Earlier.RunningStaticPods(p.ctx, state.FullName)
+	pods, err := w.cfg.EarlierStaticPods.RunningStaticPods(p.ctx, state.FullName)
 	if err != nil {
 		logger.Error(err, "Static pod waits, the runtime does not tell whether an earlier one of its name runs", "pod", p.name, "podUID", p.uid)
 		return true
@@ -89,18 +89,18 @@ func (w *Workers) nameUsed(p *worker) bool {
 			continue
 		}
 		used = true
-		if w.stopEarlier(p, pod) {
+		if w.stopEarlierPod(p, pod) {
 			logger.Info("Stopping an earlier static pod of the same name", "pod", p.name, "podUID", p.uid, "earlierUID", pod.ID)
 		}
 	}
 	return used
 }
 
-// stopEarlier has a running pod stopped before p starts. False if that pod has a specification, or is being stopped:
+// stopEarlierPod has a running pod stopped before p starts. False if that pod has a specification, or is being stopped:
 // its source may have named it again since it was listed, and then it must not be stopped as one that no source has. So
 // nothing comes between the look and the request. One that did not stop is told again, with what runs of it now: Retry
 // repeats the termination of what ran at first.
-func (w *Workers) stopEarlier(p *worker, pod *kubecontainer.Pod) bool {
+func (w *Workers) stopEarlierPod(p *worker, pod *kubecontainer.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	other, known := w.cfg.Store.State(pod.ID)

@@ -5,11 +5,16 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// maxMessage in bytes bounds what is kept of an error. The error of a hook contains all of its output, which may be
+// maxMessageBytes in bytes bounds what is kept of an error. The error of a hook contains all of its output, which may be
 // megabytes.
-const maxMessage = 4 << 10
+const maxMessageBytes = 4 << 10
 
 // failure is how an operation failed.
 type failure struct {
@@ -28,11 +33,11 @@ func (f failure) view() *ErrorView {
 	return &ErrorView{Time: f.at, Message: f.message, Failures: f.count}
 }
 
-// messageOf returns the beginning of an error's text as one printable line of 1 to maxMessage bytes. It puts the whole
+// errorMessage returns the beginning of an error's text as one printable line of 1 to maxMessage bytes. It puts the whole
 // text together, which may be long, so it must not be called under a lock.
-func messageOf(err error) string {
+func errorMessage(err error) string {
 	// Replacing characters that are not printable can make the text longer, hence the second cut.
-	text := shorten(oneLine(shorten(err.Error(), maxMessage)), maxMessage)
+	text := shorten(oneLine(shorten(err.Error(), maxMessageBytes)), maxMessageBytes)
 	if strings.TrimSpace(text) == "" {
 		return "an error without text"
 	}
@@ -59,4 +64,34 @@ func shorten(text string, limit int) string {
 		cut--
 	}
 	return text[:cut] + "…"
+}
+
+// networkNotReady stands in errors of pods that wait for the node's network, which is expected soon.
+const networkNotReady = "network is not ready"
+
+// delay returns how long to wait before a pod is looked at again; backoff is the time before a failed operation is tried
+// again.
+func (w *Workers) delay(after podlifecycle.Delay, backoff time.Duration) time.Duration {
+	switch after {
+	case podlifecycle.DelayNone:
+		return 0
+	case podlifecycle.DelayResync:
+		backoff = w.cfg.ResyncInterval
+	case podlifecycle.DelayBackoff:
+	}
+	return wait.Jitter(backoff, jitterFactor)
+}
+
+// backoff returns the time before an operation is tried again; err is how it failed, nil if it could not begin. An error
+// is read whole and may be long, so it must not be passed under a lock.
+func (w *Workers) backoff(err error) time.Duration {
+	if err != nil && strings.Contains(err.Error(), networkNotReady) {
+		return networkRetryPeriod
+	}
+	backoff := w.cfg.BackoffPeriod
+	if until, set := kubecontainer.MinBackoffExpiration(err); set {
+		// The error knows until when nothing can change. Waiting beyond that would add to the back-off.
+		backoff = max(until.Sub(w.cfg.Clock.Now()), 0)
+	}
+	return min(backoff, w.cfg.ResyncInterval)
 }

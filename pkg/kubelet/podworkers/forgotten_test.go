@@ -11,18 +11,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// slowRuntime answers each question about static pods when the test sends a token, whatever becomes of the context.
-type slowRuntime struct{ answer chan struct{} }
+// slowEarlierPods answers each question about static pods when the test sends a token, whatever becomes of the context.
+type slowEarlierPods struct{ answer chan struct{} }
 
-func (r *slowRuntime) RunningStaticPods(context.Context, string) ([]*kubecontainer.Pod, error) {
+func (r *slowEarlierPods) RunningStaticPods(context.Context, string) ([]*kubecontainer.Pod, error) {
 	<-r.answer
 	return nil, nil
 }
 
 // A static pod leaves the configuration while its worker asks the runtime, and comes back with the same UID. The first
 // worker must not take the work of the second.
-func TestForgottenWorkerTakesNoWorkOfItsSuccessor(t *testing.T) {
-	runtime := &slowRuntime{}
+func TestRemovedWorkerTakesNoWorkOfItsSuccessor(t *testing.T) {
+	runtime := &slowEarlierPods{}
 	bubble(t, func(n *node) {
 		runtime.answer = make(chan struct{})
 		pod := staticPod("a", "fixed")
@@ -30,16 +30,16 @@ func TestForgottenWorkerTakesNoWorkOfItsSuccessor(t *testing.T) {
 		n.SyncKnownPods(nil)
 		n.start(pod)
 		runtime.answer <- struct{}{} // the first to ask is the first to get an answer
-		n.after(0)
-		n.wantPhase(pod, podlifecycle.Known)
+		n.advance(0)
+		n.expectPhase(pod, podlifecycle.Known)
 		runtime.answer <- struct{}{}
-		n.after(0)
-		n.wantCalls("sync a create")
-	}, func(c *Config) { c.Earlier = runtime })
+		n.advance(0)
+		n.expectCalls("sync a create")
+	}, func(c *Config) { c.EarlierStaticPods = runtime })
 }
 
 // The result of an operation counts for the worker that did it, not for a later one of the same UID.
-func TestForgottenWorkerReportsNothingForItsSuccessor(t *testing.T) {
+func TestRemovedWorkerReportsNothingForItsSuccessor(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod, release := newPod("a"), make(chan struct{})
 		n.script.onSync = func(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
+	"github.com/plimsoll-project/plimsoll/test/fakeworkers"
 )
 
 const (
@@ -35,7 +36,7 @@ type node struct {
 	cache  kubecontainer.Cache
 	queue  queue.WorkQueue
 	events *eventLog
-	script *script
+	script *scriptedSyncer
 
 	stopPLEG context.CancelFunc
 	plegGone chan struct{}
@@ -57,7 +58,7 @@ func newNode(t *testing.T, options ...func(*Config)) *node {
 		cache:  kubecontainer.NewCache(),
 		queue:  queue.NewBasicWorkQueue(clock.RealClock{}),
 		events: &eventLog{},
-		script: newScript(t),
+		script: newScriptedSyncer(t),
 	}
 	n.startPLEG()
 	cfg := Config{
@@ -69,6 +70,9 @@ func newNode(t *testing.T, options ...func(*Config)) *node {
 		Recorder:       n.events,
 		ResyncInterval: resync,
 		BackoffPeriod:  backoff,
+
+		Hastener: fakeworkers.Hastener{}, Allocation: fakeworkers.Allocation{}, Terminations: fakeworkers.Terminations{},
+		Overdue: fakeworkers.NoneOverdue, EarlierStaticPods: fakeworkers.EarlierStaticPods{},
 	}
 	for _, option := range options {
 		option(&cfg)
@@ -108,8 +112,8 @@ func (n *node) close() {
 	synctest.Wait()
 }
 
-// after lets time pass until everything has come to rest at the end of it.
-func (n *node) after(d time.Duration) {
+// advance lets time pass until everything has come to rest at the end of it.
+func (n *node) advance(d time.Duration) {
 	timer := time.NewTimer(d)
 	<-timer.C
 	synctest.Wait()
@@ -138,14 +142,14 @@ func (n *node) state(pod *v1.Pod) podlifecycle.State {
 
 func (n *node) phase(pod *v1.Pod) podlifecycle.Phase { return n.state(pod).Phase }
 
-func (n *node) wantPhase(pod *v1.Pod, want podlifecycle.Phase) {
+func (n *node) expectPhase(pod *v1.Pod, want podlifecycle.Phase) {
 	n.t.Helper()
 	if got := n.phase(pod); got != want {
 		n.t.Fatalf("%s is %v, want %v; calls %q", pod.Name, got, want, n.script.calls)
 	}
 }
 
-func (n *node) wantCalls(want ...string) {
+func (n *node) expectCalls(want ...string) {
 	n.t.Helper()
 	n.script.mu.Lock()
 	defer n.script.mu.Unlock()
@@ -166,8 +170,8 @@ func (n *node) syncLoop(pods ...*v1.Pod) {
 	synctest.Wait()
 }
 
-// script is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it begins.
-type script struct {
+// scriptedSyncer is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it begins.
+type scriptedSyncer struct {
 	t                *testing.T
 	onSync           func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error)
 	onTerminate      func(ctx context.Context, request podsync.TerminateRequest) error
@@ -179,10 +183,12 @@ type script struct {
 	busy  map[types.UID]bool
 }
 
-func newScript(t *testing.T) *script { return &script{t: t, busy: map[types.UID]bool{}} }
+func newScriptedSyncer(t *testing.T) *scriptedSyncer {
+	return &scriptedSyncer{t: t, busy: map[types.UID]bool{}}
+}
 
-// enter writes a call down and holds that a pod has one at a time.
-func (s *script) enter(uid types.UID, format string, args ...any) func() {
+// begin writes a call down and holds that a pod has one at a time.
+func (s *scriptedSyncer) begin(uid types.UID, format string, args ...any) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[uid] {
@@ -197,8 +203,8 @@ func (s *script) enter(uid types.UID, format string, args ...any) func() {
 	}
 }
 
-func (s *script) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
-	defer s.enter(request.Pod.UID, "sync %s %v", request.Pod.Name, request.UpdateType)()
+func (s *scriptedSyncer) Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
+	defer s.begin(request.Pod.UID, "sync %s %v", request.Pod.Name, request.UpdateType)()
 	if request.Status == nil {
 		s.t.Error("sync without status")
 	}
@@ -208,12 +214,12 @@ func (s *script) Sync(ctx context.Context, request podsync.SyncRequest) (podsync
 	return podsync.SyncResult{}, nil
 }
 
-func (s *script) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
+func (s *scriptedSyncer) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
 	grace := "own"
 	if request.GracePeriod != nil {
 		grace = fmt.Sprint(*request.GracePeriod)
 	}
-	defer s.enter(request.Pod.UID, "terminate %s %s", request.Pod.Name, grace)()
+	defer s.begin(request.Pod.UID, "terminate %s %s", request.Pod.Name, grace)()
 	if request.Status == nil {
 		s.t.Error("terminate without status")
 	}
@@ -223,23 +229,23 @@ func (s *script) Terminate(ctx context.Context, request podsync.TerminateRequest
 	return nil
 }
 
-func (s *script) TerminateRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error {
-	defer s.enter(pod.ID, "terminate runtime pod %s", pod.Name)()
+func (s *scriptedSyncer) TerminateRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error {
+	defer s.begin(pod.ID, "terminate runtime pod %s", pod.Name)()
 	if s.onTerminateOther != nil {
 		return s.onTerminateOther(ctx, pod)
 	}
 	return nil
 }
 
-func (s *script) CleanUp(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error {
-	defer s.enter(pod.UID, "clean up %s", pod.Name)()
+func (s *scriptedSyncer) CleanUp(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error {
+	defer s.begin(pod.UID, "clean up %s", pod.Name)()
 	if s.onCleanUp != nil {
 		return s.onCleanUp(ctx, pod, status)
 	}
 	return nil
 }
 
-func (s *script) reset() {
+func (s *scriptedSyncer) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = nil

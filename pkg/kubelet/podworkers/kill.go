@@ -29,7 +29,7 @@ func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answe
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return podkill.Refused, podkill.Ended(gaveUp(ctx))
+		return podkill.Refused, podkill.Ended(contextEnded(ctx))
 	}
 	received := w.update(ctx, Update{
 		UpdateType: kubetypes.SyncPodKill,
@@ -45,20 +45,17 @@ func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answe
 	timeout := w.cfg.Clock.NewTimer(killTimeout(r.Pod, r.GracePeriodSeconds))
 	w.group.Go(func() {
 		defer timeout.Stop()
-		ended <- w.awaitEnd(ctx, r.Pod, received.waiter, waits{stopped: done, timeout: timeout.C()})
+		ended <- w.awaitStop(ctx, r.Pod, received.waiter, endSignals{stopped: done, timeout: timeout.C()})
 	})
 	return received.answer, ended
 }
 
-// EverythingTried is true for a pod whose containers have not stopped although the last rung of the ladder was climbed
+// EscalationExhausted is true for a pod whose containers have not stopped although the last rung of the ladder was climbed
 // (package escalation), or although the ladder has not even begun when it should have ended: then the operation that
 // comes before the kill does not return; or although the ladder has not gone on for as long as it may take to its end,
 // and a grace period: then what comes after the kill does not end, such as giving back the pod's devices.
-func (w *Workers) EverythingTried(uid types.UID) bool {
-	overdue := map[types.UID]escalation.Overdue{}
-	if w.cfg.Overdue != nil {
-		overdue = w.cfg.Overdue()
-	}
+func (w *Workers) EscalationExhausted(uid types.UID) bool {
+	overdue := w.cfg.Overdue()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p, known := w.workers[uid]
@@ -68,32 +65,32 @@ func (w *Workers) EverythingTried(uid types.UID) bool {
 	}
 	now, longest := w.cfg.Clock.Now(), escalation.DefaultLimits().Longest()
 	if o, begun := overdue[uid]; begun {
-		grace := time.Duration(min(p.grace, maxGrace)) * time.Second
+		grace := time.Duration(min(p.grace.seconds, maxGrace)) * time.Second
 		return o.Rung == escalation.Report || now.After(o.Seen.Add(grace+longest))
 	}
-	return !p.deadline.IsZero() && now.After(p.deadline.Add(longest))
+	return !p.grace.deadline.IsZero() && now.After(p.grace.deadline.Add(longest))
 }
 
-// waits are what ends the waiting for a pod, besides a context.
-type waits struct {
+// endSignals are what ends the waiting for a pod, besides a context.
+type endSignals struct {
 	stopped <-chan struct{}
 	timeout <-chan time.Time
 }
 
-// awaitEnd returns how a request ended. A pod that has stopped has stopped, whatever else is over at the same time.
-func (w *Workers) awaitEnd(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID, ends waits) podkill.Ending {
+// awaitStop returns how a request ended. A pod that has stopped has stopped, whatever else is over at the same time.
+func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID, ends endSignals) podkill.Ending {
 	var ending podkill.Ending
 	select {
 	case <-ends.stopped:
 		return podkill.Ending{Outcome: podkill.Stopped}
 	case <-ends.timeout:
-		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
+		w.removeWaiter(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
 		ending = podkill.Ending{Outcome: podkill.Overdue, Err: ErrKillTimeout}
 	case <-w.running.Done():
 		ending = podkill.Ending{Outcome: podkill.Failed, Err: ErrStopped}
 	case <-ctx.Done():
-		w.withdraw(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
-		ending = gaveUp(ctx)
+		w.removeWaiter(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
+		ending = contextEnded(ctx)
 	}
 	select {
 	case <-ends.stopped:
@@ -107,13 +104,13 @@ func (w *Workers) awaitEnd(ctx context.Context, pod *v1.Pod, waiter podlifecycle
 	return ending
 }
 
-// gaveUp is the ending of a request whose context has ended.
-func gaveUp(ctx context.Context) podkill.Ending {
+// contextEnded is the ending of a request whose context has ended.
+func contextEnded(ctx context.Context) podkill.Ending {
 	return podkill.Ending{Outcome: podkill.Failed, Err: fmt.Errorf("waiting to kill pod: %w", context.Cause(ctx))}
 }
 
-// answer compares the states of a pod before and after a request to stop it, which came with the given specification.
-func answer(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
+// answerOf compares the states of a pod before and after a request to stop it, which came with the given specification.
+func answerOf(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
 	earlier := before.Termination.Grace
 	if !before.TerminationRequested() {
 		earlier = deletionGrace(pod)
@@ -150,12 +147,44 @@ func killTimeout(pod *v1.Pod, gracePeriod *int64) time.Duration {
 	return max(minimumKillTimeout, grace+grace/2)
 }
 
-// withdraw drops a waiter, so that those who gave up do not pile up on a pod that cannot be killed.
-func (w *Workers) withdraw(pod *v1.Pod, waiter podlifecycle.WaiterID) {
+// removeWaiter drops a waiter, so that those who gave up do not pile up on a pod that cannot be killed.
+func (w *Workers) removeWaiter(pod *v1.Pod, waiter podlifecycle.WaiterID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiters.withdraw(waiter)
+	w.waiters.remove(waiter)
 	if p, known := w.workers[pod.UID]; known {
-		w.step(p, podlifecycle.WaiterLeft{Waiter: waiter}, consequences{})
+		w.apply(p, podlifecycle.WaiterLeft{Waiter: waiter}, eventContext{})
 	}
 }
+
+// waiters are those who want to hear of the end of a termination. The lifecycle knows them by number.
+type waiters struct {
+	last     podlifecycle.WaiterID
+	channels map[podlifecycle.WaiterID]chan<- struct{}
+}
+
+func newWaiters() waiters {
+	return waiters{channels: map[podlifecycle.WaiterID]chan<- struct{}{}}
+}
+
+// add registers a waiter; nil is nobody.
+func (w *waiters) add(ch chan<- struct{}) podlifecycle.WaiterID {
+	if ch == nil {
+		return 0
+	}
+	w.last++
+	w.channels[w.last] = ch
+	return w.last
+}
+
+func (w *waiters) closeAll(ids []podlifecycle.WaiterID) {
+	for _, id := range ids {
+		if ch, waits := w.channels[id]; waits {
+			close(ch)
+			delete(w.channels, id)
+		}
+	}
+}
+
+// remove forgets a waiter without an answer.
+func (w *waiters) remove(id podlifecycle.WaiterID) { delete(w.channels, id) }

@@ -19,25 +19,25 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// overhead is what stopping takes beside the grace period. It keeps the end of a termination apart from the PLEG's full seconds.
-const overhead = 100 * time.Millisecond
+// stopOverhead is what stopping takes beside the grace period. It keeps the end of a termination apart from the PLEG's full seconds.
+const stopOverhead = 100 * time.Millisecond
 
-// slowly stops a pod as a runtime would whose containers use all of the grace period.
-func slowly(ctx context.Context, request podsync.TerminateRequest) error {
+// terminateSlowly stops a pod as a runtime would whose containers use all of the grace period.
+func terminateSlowly(ctx context.Context, request podsync.TerminateRequest) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Duration(*request.GracePeriod)*time.Second + overhead):
+	case <-time.After(time.Duration(*request.GracePeriod)*time.Second + stopOverhead):
 		return nil
 	}
 }
 
 func (n *node) kill(pod *v1.Pod, evict bool, grace *int64) error {
-	return n.stop(context.Background(), podkill.Request{Pod: pod, Evict: evict, GracePeriodSeconds: grace}).Err
+	return n.stopPod(context.Background(), podkill.Request{Pod: pod, Evict: evict, GracePeriodSeconds: grace}).Err
 }
 
-// stop returns the second answer to a request.
-func (n *node) stop(ctx context.Context, r podkill.Request) podkill.Ending {
+// stopPod returns the second answer to a request.
+func (n *node) stopPod(ctx context.Context, r podkill.Request) podkill.Ending {
 	_, ended := n.KillPod(ctx, r)
 	return <-ended
 }
@@ -46,13 +46,13 @@ func TestKillPodWaitsForTheContainers(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.script.onTerminate = slowly
-		n.after(2 * time.Second)
+		n.script.onTerminate = terminateSlowly
+		n.advance(2 * time.Second)
 		begin := time.Now()
 		if err := n.kill(pod, true, new(int64(5))); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begin); took != 5*time.Second+overhead {
+		if took := time.Since(begin); took != 5*time.Second+stopOverhead {
 			t.Errorf("took %v", took)
 		}
 	})
@@ -60,13 +60,13 @@ func TestKillPodWaitsForTheContainers(t *testing.T) {
 
 // Everything was tried with a pod that is on the last rung of the ladder; or that should be, and of which the ladder
 // knows nothing.
-func TestEverythingTried(t *testing.T) {
+func TestEscalationExhausted(t *testing.T) {
 	overdue := map[types.UID]escalation.Overdue{}
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		want := func(when string, want bool) {
 			t.Helper()
-			if got := n.EverythingTried(pod.UID); got != want {
+			if got := n.EscalationExhausted(pod.UID); got != want {
 				t.Errorf("%s: %v", when, got)
 			}
 		}
@@ -76,20 +76,20 @@ func TestEverythingTried(t *testing.T) {
 		finish := make(chan struct{})
 		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-finish; return nil }
 		n.KillPod(context.Background(), podkill.Request{Pod: pod})
-		n.after(30*time.Second + escalation.DefaultLimits().Longest())
+		n.advance(30*time.Second + escalation.DefaultLimits().Longest())
 		want("at the end of the longest ladder", false)
-		n.after(time.Second)
+		n.advance(time.Second)
 		want("after it", true)
 		overdue[pod.UID] = escalation.Overdue{Rung: escalation.KillCgroup, Seen: time.Now()}
 		want("while the ladder is at work, which has begun late", false)
-		n.after(30*time.Second + escalation.DefaultLimits().Longest())
+		n.advance(30*time.Second + escalation.DefaultLimits().Longest())
 		want("at the time of the last rung, when the grace period has begun again", false)
-		n.after(time.Second)
+		n.advance(time.Second)
 		want("after it, with a termination that goes on although the containers are dead", true)
 		overdue[pod.UID] = escalation.Overdue{Rung: escalation.Report}
 		want("on the last rung", true)
 		close(finish)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		want("when it has stopped", false)
 	}, func(c *Config) { c.Overdue = func() map[types.UID]escalation.Overdue { return overdue } })
 }
@@ -113,7 +113,7 @@ func TestKillPodTimesOut(t *testing.T) {
 				n.start(pod)
 				finish := make(chan struct{})
 				n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-finish; return nil }
-				n.after(2 * time.Second)
+				n.advance(2 * time.Second)
 				begin := time.Now()
 				err := n.kill(pod, false, test.kill)
 				if took := time.Since(begin); !errors.Is(err, ErrKillTimeout) || err.Error() != "timeout waiting to kill pod" || took != test.want {
@@ -127,15 +127,15 @@ func TestKillPodTimesOut(t *testing.T) {
 					t.Errorf("%d waiters are kept", len(waiters))
 				}
 				close(finish) // the killing goes on
-				n.after(2 * time.Second)
-				n.wantPhase(pod, podlifecycle.Finished)
+				n.advance(2 * time.Second)
+				n.expectPhase(pod, podlifecycle.Finished)
 			})
 		})
 	}
 }
 
 // A pod that has stopped by the time at which its request is over is neither overdue, nor has its stop failed.
-func TestAPodThatHasStoppedIsNotOverdue(t *testing.T) {
+func TestStoppedPodIsNotOverdue(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
@@ -146,10 +146,10 @@ func TestAPodThatHasStoppedIsNotOverdue(t *testing.T) {
 		cancel()
 		wrong := map[string]int{}
 		for range 50 { // of the cases that are ready, a select takes any
-			if n.awaitEnd(context.Background(), pod, 0, waits{stopped: stopped, timeout: expired}).Outcome != podkill.Stopped {
+			if n.awaitStop(context.Background(), pod, 0, endSignals{stopped: stopped, timeout: expired}).Outcome != podkill.Stopped {
 				wrong["time-out"]++
 			}
-			if n.awaitEnd(cancelled, pod, 0, waits{stopped: stopped}).Outcome != podkill.Stopped {
+			if n.awaitStop(cancelled, pod, 0, endSignals{stopped: stopped}).Outcome != podkill.Stopped {
 				wrong["context"]++
 			}
 		}
@@ -166,15 +166,15 @@ func TestKillPodEndsWithItsContext(t *testing.T) {
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if end := n.stop(ctx, podkill.Request{Pod: pod}); !errors.Is(end.Err, context.DeadlineExceeded) || end.Outcome != podkill.Failed {
+		if end := n.stopPod(ctx, podkill.Request{Pod: pod}); !errors.Is(end.Err, context.DeadlineExceeded) || end.Outcome != podkill.Failed {
 			t.Errorf("%v, %v", end.Outcome, end.Err)
 		}
-		n.wantPhase(pod, podlifecycle.Terminating)
+		n.expectPhase(pod, podlifecycle.Terminating)
 	})
 }
 
 // D22: who waits for a pod that has stopped already is answered at once.
-func TestKillOfAStoppedPodIsAnsweredAtOnce(t *testing.T) {
+func TestKillOfAStoppedPodReturnsAtOnce(t *testing.T) {
 	instantly := func(n *node, pod *v1.Pod) {
 		n.t.Helper()
 		begin := time.Now()
@@ -187,8 +187,8 @@ func TestKillOfAStoppedPodIsAnsweredAtOnce(t *testing.T) {
 			pod := newPod("a")
 			n.start(pod)
 			n.send(kubetypes.SyncPodKill, pod)
-			n.after(3 * time.Second)
-			n.wantPhase(pod, podlifecycle.Finished)
+			n.advance(3 * time.Second)
+			n.expectPhase(pod, podlifecycle.Finished)
 			instantly(n, pod)
 		})
 	})
@@ -200,8 +200,8 @@ func TestKillOfAStoppedPodIsAnsweredAtOnce(t *testing.T) {
 			pod := newPod("a")
 			n.start(pod)
 			n.send(kubetypes.SyncPodKill, pod)
-			n.after(3 * time.Second)
-			n.wantPhase(pod, podlifecycle.Terminated)
+			n.advance(3 * time.Second)
+			n.expectPhase(pod, podlifecycle.Terminated)
 			instantly(n, pod)
 		})
 	})
@@ -214,8 +214,8 @@ func TestKillOfAStoppedPodIsAnsweredAtOnce(t *testing.T) {
 			n.start(first)
 			n.start(second)
 			instantly(n, second)
-			n.wantPhase(second, podlifecycle.Finished)
-			n.wantCalls("sync a create")
+			n.expectPhase(second, podlifecycle.Finished)
+			n.expectCalls("sync a create")
 		})
 	})
 }
@@ -225,28 +225,28 @@ func TestShorterGraceRepeatsARunningTermination(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.after(2 * time.Second)
-		n.script.onTerminate = slowly
+		n.advance(2 * time.Second)
+		n.script.onTerminate = terminateSlowly
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
-		n.after(time.Minute)
+		n.advance(time.Minute)
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 7200)) // longer: nothing
-		n.after(time.Minute)
+		n.advance(time.Minute)
 		begin := time.Now()
-		if err := n.kill(pod, true, new(int64(5))); err != nil || time.Since(begin) != 5*time.Second+overhead {
+		if err := n.kill(pod, true, new(int64(5))); err != nil || time.Since(begin) != 5*time.Second+stopOverhead {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
-		n.wantCalls("sync a create", "terminate a 3600", "terminate a 5")
+		n.expectCalls("sync a create", "terminate a 3600", "terminate a 5")
 	})
 }
 
-// hastener stops containers beside a running termination.
-type hastener struct {
+// fakeHastener stops containers beside a running termination.
+type fakeHastener struct {
 	calls   []int64
 	shorten chan int64
 	err     error
 }
 
-func (h *hastener) Hasten(_ context.Context, request podsync.TerminateRequest) error {
+func (h *fakeHastener) Hasten(_ context.Context, request podsync.TerminateRequest) error {
 	h.calls = append(h.calls, *request.GracePeriod)
 	if h.err != nil {
 		return h.err
@@ -256,14 +256,14 @@ func (h *hastener) Hasten(_ context.Context, request podsync.TerminateRequest) e
 }
 
 // terminate runs hooks once and heeds a shorter grace period on the way.
-func (h *hastener) terminate(ctx context.Context, request podsync.TerminateRequest) error {
+func (h *fakeHastener) terminate(ctx context.Context, request podsync.TerminateRequest) error {
 	grace := *request.GracePeriod
 	for {
 		select {
 		case grace = <-h.shorten:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Duration(grace)*time.Second + overhead):
+		case <-time.After(time.Duration(grace)*time.Second + stopOverhead):
 			return nil
 		}
 	}
@@ -271,22 +271,22 @@ func (h *hastener) terminate(ctx context.Context, request podsync.TerminateReque
 
 // D4 as it should be: the running termination goes on, with the shorter grace period beside it.
 func TestShorterGraceHastensARunningTermination(t *testing.T) {
-	h := &hastener{}
+	h := &fakeHastener{}
 	bubble(t, func(n *node) {
 		h.shorten = make(chan int64, 1)
 		pod := newPod("a")
 		n.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		n.script.onTerminate = h.terminate
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
-		n.after(time.Minute)
+		n.advance(time.Minute)
 		for _, grace := range []int64{600, 900, 5} {
 			n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: &grace, Evict: true})
-			n.after(time.Second)
+			n.advance(time.Second)
 		}
-		n.after(4500 * time.Millisecond)
-		n.wantPhase(pod, podlifecycle.Terminated)
-		n.wantCalls("sync a create", "terminate a 3600")
+		n.advance(4500 * time.Millisecond)
+		n.expectPhase(pod, podlifecycle.Terminated)
+		n.expectCalls("sync a create", "terminate a 3600")
 		if len(h.calls) != 2 || h.calls[0] != 600 || h.calls[1] != 5 {
 			t.Errorf("hastened to %v", h.calls)
 		}
@@ -296,28 +296,12 @@ func TestShorterGraceHastensARunningTermination(t *testing.T) {
 	}, func(c *Config) { c.Hastener = h })
 }
 
-func TestFailedHastenRepeatsTheTermination(t *testing.T) {
-	h := &hastener{err: errors.New("runtime says no")}
-	bubble(t, func(n *node) {
-		pod := newPod("a")
-		n.start(pod)
-		n.after(2 * time.Second)
-		n.script.onTerminate = slowly
-		n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
-		n.after(time.Minute)
-		if err := n.kill(pod, true, new(int64(5))); err != nil {
-			t.Error(err)
-		}
-		n.wantCalls("sync a create", "terminate a 3600", "terminate a 5")
-	}, func(c *Config) { c.Hastener = h })
-}
-
 // D26: a pod that is terminating already is hastened, not evicted; its status is not amended, and those who gave up leave nothing behind.
-func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
+func TestEvictionsOfATerminatingPodLeaveNoWaiters(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		amended := false
 		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
 			amended = amended || request.Disruption != nil
@@ -326,7 +310,7 @@ func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 30))
 		synctest.Wait()
 		for range 1000 {
-			err := n.stop(context.Background(), podkill.Request{
+			err := n.stopPod(context.Background(), podkill.Request{
 				Pod: pod, Evict: true, GracePeriodSeconds: new(int64(0)), Disruption: &podkill.Disruption{Reason: "Evicted"},
 			}).Err
 			if !errors.Is(err, ErrKillTimeout) {
@@ -341,26 +325,26 @@ func TestEvictionsOfATerminatingPodAreBounded(t *testing.T) {
 		if state.Evicted() || !state.Termination.Hastened || n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
 			t.Errorf("%+v", state.Termination)
 		}
-		n.wantCalls("sync a create", "terminate a 30", "terminate a 1")
+		n.expectCalls("sync a create", "terminate a 30", "terminate a 1")
 	})
 }
 
-func TestTheFirstAmendmentOfAnEvictionCounts(t *testing.T) {
+func TestFirstDisruptionIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		var reasons []string
 		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
 			reasons = append(reasons, request.Disruption.Reason)
-			return slowly(ctx, request)
+			return terminateSlowly(ctx, request)
 		}
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, Disruption: &podkill.Disruption{Reason: "first"}})
-		n.after(time.Second)
+		n.advance(time.Second)
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{
 			Evict: true, Disruption: &podkill.Disruption{Reason: "second"}, GracePeriod: new(int64(2)),
 		})
-		n.after(5 * time.Second)
+		n.advance(5 * time.Second)
 		if len(reasons) != 2 || reasons[0] != "first" || reasons[1] != "first" {
 			t.Errorf("reasons %q", reasons)
 		}
@@ -371,18 +355,18 @@ func TestTheFirstAmendmentOfAnEvictionCounts(t *testing.T) {
 }
 
 // D46: how a container ended is read from it when all have stopped; until then the sync loop must not remove it.
-func TestContentOfAnEvictedPodStaysUntilItsEnd(t *testing.T) {
+func TestContentOfAnEvictedPodIsKeptUntilItsEnd(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.script.onTerminate = slowly
-		n.after(2 * time.Second)
+		n.script.onTerminate = terminateSlowly
+		n.advance(2 * time.Second)
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5))})
-		n.after(4 * time.Second)
+		n.advance(4 * time.Second)
 		if n.phase(pod) != podlifecycle.Terminating || n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
 			t.Errorf("content may go in phase %v", n.phase(pod))
 		}
-		n.after(4 * time.Second)
+		n.advance(4 * time.Second)
 		if n.phase(pod) == podlifecycle.Terminating || !n.cfg.Store.ShouldPodContentBeRemoved(pod.UID) {
 			t.Errorf("content must stay in phase %v", n.phase(pod))
 		}
@@ -404,8 +388,8 @@ func TestKillRequestsMerge(t *testing.T) {
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(20)), Completed: second})
 		n.send(kubetypes.SyncPodUpdate, pod)
 		close(release)
-		n.after(3 * time.Second)
-		n.wantCalls("sync a create", "terminate a 4", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("sync a create", "terminate a 4", "clean up a")
 		<-first
 		<-second
 		if !n.state(pod).Evicted() {
@@ -431,7 +415,7 @@ func TestKillDoesNotWaitForAStuckPLEG(t *testing.T) {
 		bubble(t, func(n *node) {
 			pod := newPod("a")
 			n.start(pod)
-			n.after(2 * time.Second)
+			n.advance(2 * time.Second)
 			n.breakPLEG()
 			begin := time.Now()
 			if err := n.kill(pod, true, nil); err != nil || time.Since(begin) != 0 {
@@ -445,18 +429,18 @@ func TestKillDoesNotWaitForAStuckPLEG(t *testing.T) {
 			n.start(pod)
 			n.breakPLEG()
 			n.send(kubetypes.SyncPodUpdate, pod)
-			n.after(time.Minute)
+			n.advance(time.Minute)
 			begin := time.Now()
 			if err := n.kill(pod, true, nil); err != nil || time.Since(begin) > defaultStatusWait {
 				t.Errorf("%v after %v", err, time.Since(begin))
 			}
-			n.wantCalls("sync a create", "terminate a 30")
+			n.expectCalls("sync a create", "terminate a 30")
 		})
 	})
 }
 
 // A termination sees what a sync that was cancelled has started: the status is newer than the end of the sync.
-func TestTerminationSeesWhatTheLastSyncStarted(t *testing.T) {
+func TestTerminationGetsAStatusNewerThanTheLastSync(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.script.onSync = func(ctx context.Context, _ podsync.SyncRequest) (podsync.SyncResult, error) {
@@ -472,15 +456,15 @@ func TestTerminationSeesWhatTheLastSyncStarted(t *testing.T) {
 		n.breakPLEG()
 		n.start(pod)
 		n.send(kubetypes.SyncPodKill, pod)
-		n.after(2 * time.Second)
-		n.wantCalls("sync a create", "terminate a 30")
+		n.advance(2 * time.Second)
+		n.expectCalls("sync a create", "terminate a 30")
 		if seen != 1 {
 			t.Error("the termination does not know the container")
 		}
 	})
 }
 
-func TestStopEndsEverything(t *testing.T) {
+func TestStopEndsAllWorkers(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		pod, other := newPod("a"), newPod("b")
@@ -488,7 +472,7 @@ func TestStopEndsEverything(t *testing.T) {
 		n.start(other)
 		killed := make(chan error)
 		go func() { killed <- n.kill(pod, false, nil) }()
-		n.after(3 * time.Second)
+		n.advance(3 * time.Second)
 		if err := n.Stop(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -497,15 +481,15 @@ func TestStopEndsEverything(t *testing.T) {
 		}
 		n.script.reset()
 		n.create(newPod("c"))
-		n.after(time.Minute)
-		n.wantCalls()
+		n.advance(time.Minute)
+		n.expectCalls()
 		if known := n.SyncKnownPods(nil); len(known) != 2 {
 			t.Errorf("the pods are not known any more: %v", known)
 		}
 	})
 }
 
-func TestStopDoesNotWaitForever(t *testing.T) {
+func TestStopReturnsWhenItsContextEnds(t *testing.T) {
 	bubble(t, func(n *node) {
 		release := make(chan struct{})
 		n.script.onSync = func(context.Context, podsync.SyncRequest) (podsync.SyncResult, error) {
@@ -523,7 +507,7 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 }
 
 // The first answer says at once what the lifecycle made of a request, the second one how it ended.
-func TestARequestIsAnsweredTwice(t *testing.T) {
+func TestAnswersAndEndings(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(n *node, pod *v1.Pod) *v1.Pod
 		answer podkill.Answer
@@ -563,7 +547,7 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 		},
 		"a pod that an earlier run of the agent began to stop": {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
-				n.cfg.Terminations.Save(begunBefore(pod, terminations.Eviction, 3*time.Second))
+				n.cfg.Terminations.Save(earlierRecord(pod, terminations.Eviction, 3*time.Second))
 				return pod
 			},
 			answer: podkill.Unchanged, ending: podkill.Stopped,
@@ -572,8 +556,8 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
 				n.start(pod)
 				n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(1))})
-				n.after(5 * time.Second)
-				n.wantPhase(pod, podlifecycle.Finished)
+				n.advance(5 * time.Second)
+				n.expectPhase(pod, podlifecycle.Finished)
 				return pod
 			},
 			answer: podkill.AlreadyStopped, ending: podkill.Stopped,
@@ -604,7 +588,7 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(n *node) {
-				n.script.onTerminate = slowly
+				n.script.onTerminate = terminateSlowly
 				pod := test.before(n, newPod("a"))
 				begin := time.Now()
 				answer, ended := n.KillPod(context.Background(), podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: new(int64(5))})
@@ -615,13 +599,13 @@ func TestARequestIsAnsweredTwice(t *testing.T) {
 				if ending.Outcome != test.ending || (ending.Err == nil) != (test.ending == podkill.Stopped) {
 					t.Errorf("the second answer is %v (%v), want %v", ending.Outcome, ending.Err, test.ending)
 				}
-			}, keeping(kept()))
+			}, withTerminations(newTerminations()))
 		})
 	}
 }
 
 // A request whose context has ended is refused, and the pod runs on.
-func TestARequestOfAnEndedContextIsRefused(t *testing.T) {
+func TestRequestWithAnEndedContextIsRefused(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
@@ -631,6 +615,6 @@ func TestARequestOfAnEndedContextIsRefused(t *testing.T) {
 		if ending := <-ended; answer != podkill.Refused || ending.Outcome != podkill.Failed || !errors.Is(ending.Err, context.Canceled) {
 			t.Errorf("%v, %v (%v)", answer, ending.Outcome, ending.Err)
 		}
-		n.wantPhase(pod, podlifecycle.Syncing)
+		n.expectPhase(pod, podlifecycle.Syncing)
 	})
 }

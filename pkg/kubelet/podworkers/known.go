@@ -30,7 +30,7 @@ func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	defer w.mu.Unlock()
 	w.cfg.Store.MarkSynced()
 	known := w.reconcile(desired, func(podlifecycle.State, bool) bool { return true })
-	w.forgetBegun(desired)
+	w.deleteOldTerminations(desired)
 	return known
 }
 
@@ -57,7 +57,7 @@ func (w *Workers) reconcile(desired []*v1.Pod, sure func(state podlifecycle.Stat
 		p := w.workers[uid]
 		state, _ := w.cfg.Store.State(uid)
 		if sure(state, wanted.Has(uid)) {
-			state = w.step(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())}, consequences{})
+			state = w.apply(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())}, eventContext{})
 		}
 		if _, kept := w.workers[uid]; !kept {
 			continue

@@ -23,8 +23,8 @@ func TestSyncKnownPods(t *testing.T) {
 			n.start(pod)
 		}
 		n.send(kubetypes.SyncPodKill, ended)
-		n.after(3 * time.Second)
-		n.script.onTerminate = slowly
+		n.advance(3 * time.Second)
+		n.script.onTerminate = terminateSlowly
 		desired := []*v1.Pod{steady, static, ended}
 		want := map[types.UID]KnownPod{
 			steady.UID: {State: podlifecycle.WorkSync, HasConfig: true},
@@ -35,7 +35,7 @@ func TestSyncKnownPods(t *testing.T) {
 		if got := n.SyncKnownPods(desired); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		n.after(40 * time.Second)
+		n.advance(40 * time.Second)
 		delete(want, gone.UID)
 		if got := n.SyncKnownPods(desired); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
@@ -62,7 +62,7 @@ func TestUnknownPodsBeforeAndAfterTheFirstSync(t *testing.T) {
 }
 
 // A failed termination of a pod that left the configuration is repeated by housekeeping: nobody else would.
-func TestOrphansAreDrivenToTheirEnd(t *testing.T) {
+func TestTerminationOfOrphansIsRetried(t *testing.T) {
 	bubble(t, func(n *node) {
 		failures := 3
 		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error {
@@ -75,7 +75,7 @@ func TestOrphansAreDrivenToTheirEnd(t *testing.T) {
 		n.start(pod)
 		for range 7 {
 			n.SyncKnownPods(nil)
-			n.after(2 * time.Second)
+			n.advance(2 * time.Second)
 		}
 		if uids := n.cfg.Store.UIDs(); len(uids) != 0 {
 			t.Errorf("still known: %v, calls %q", uids, n.script.calls)
@@ -83,7 +83,7 @@ func TestOrphansAreDrivenToTheirEnd(t *testing.T) {
 	})
 }
 
-func TestOrphanThatHasNotStartedIsForgotten(t *testing.T) {
+func TestOrphanThatHasNotStartedIsRemoved(t *testing.T) {
 	bubble(t, func(n *node) {
 		first, second := staticPod("a", "1"), staticPod("a", "2")
 		n.start(first)
@@ -92,7 +92,7 @@ func TestOrphanThatHasNotStartedIsForgotten(t *testing.T) {
 			t.Errorf("known: %v", known)
 		}
 		synctest.Wait()
-		n.wantCalls("sync a create")
+		n.expectCalls("sync a create")
 	})
 }
 
@@ -115,10 +115,10 @@ func TestSyncStaticPods(t *testing.T) {
 			n.send(kubetypes.SyncPodKill, pod)
 		}
 		n.create(again)
-		n.after(3 * time.Second)
+		n.advance(3 * time.Second)
 		for range 4 {
 			n.SyncStaticPods([]*v1.Pod{again})
-			n.after(2 * time.Second)
+			n.advance(2 * time.Second)
 		}
 		want := map[types.UID]KnownPod{
 			silent.UID: {State: podlifecycle.WorkSync, HasConfig: true, Orphan: true},

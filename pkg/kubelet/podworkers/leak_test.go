@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 const podsInLeakTest = 100_000
 
 // Pods that come and go leave nothing: no goroutine, no context, no memory.
-func TestManyPodsLeaveNothing(t *testing.T) {
+func TestNoLeaksAfterManyPods(t *testing.T) {
 	total := podsInLeakTest
 	if testing.Short() {
 		total /= 20
@@ -43,7 +43,7 @@ func TestManyPodsLeaveNothing(t *testing.T) {
 			for _, pod := range pods {
 				n.send(kubetypes.SyncPodKill, pod)
 			}
-			n.after(3 * time.Second)
+			n.advance(3 * time.Second)
 			n.SyncKnownPods(nil)
 			n.queue.GetWork()
 			n.script.reset()

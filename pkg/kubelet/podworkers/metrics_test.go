@@ -31,7 +31,7 @@ plimsoll_pod_workers{phase="Terminating"} TERMINATING
 plimsoll_pod_workers_stuck STUCK
 `
 
-func TestGaugesAreCountedWhenAsked(t *testing.T) {
+func TestGauges(t *testing.T) {
 	bubble(t, func(n *node) {
 		registry := metrics.NewKubeRegistry()
 		registry.CustomMustRegister(n.Collector())
@@ -54,23 +54,23 @@ func TestGaugesAreCountedWhenAsked(t *testing.T) {
 		n.start(leaving)
 		before := observed(t, "kill")
 		n.send(kubetypes.SyncPodKill, leaving, &KillOptions{GracePeriod: new(int64(2))})
-		n.after(5 * time.Second)
+		n.advance(5 * time.Second)
 		want("while it stops", "OLDEST", "5", "FINISHED", "0", "TERMINATING", "1", "STUCK", "0")
-		n.after(8 * time.Second)
+		n.advance(8 * time.Second)
 		want("too long", "OLDEST", "13", "FINISHED", "0", "TERMINATING", "1", "STUCK", "1")
 		if count, _ := observed(t, "kill").minus(before); count != 0 {
 			t.Error("a termination was counted before it was over")
 		}
 		close(release)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		want("when it is over", "OLDEST", "0", "FINISHED", "1", "TERMINATING", "0", "STUCK", "0")
 		if count, seconds := observed(t, "kill").minus(before); count != 1 || seconds != 13 {
 			t.Errorf("%d terminations of %v s were counted, want one of 13", count, seconds)
 		}
 		// What never ran was never stopped.
 		n.send(kubetypes.SyncPodKill, second)
-		n.after(time.Minute)
-		n.wantPhase(second, 5)
+		n.advance(time.Minute)
+		n.expectPhase(second, 5)
 		if count, _ := observed(t, "kill").minus(before); count != 1 {
 			t.Errorf("%d terminations were counted, want one", count)
 		}

@@ -32,12 +32,12 @@ type machine struct {
 
 	mu      sync.Mutex
 	running sets.Set[types.UID]
-	// reported are the statuses that the present agent would report; shown is what the API server has.
-	reported, shown map[types.UID]v1.PodStatus
-	// promised are the pods whose end is on disk, with the latest time for it; they must not be started any more.
-	promised map[types.UID]time.Time
-	// asked are the pods that somebody has asked to die.
-	asked sets.Set[types.UID]
+	// generated are the statuses that the present agent would report; shown is what the API server has.
+	generated, published map[types.UID]v1.PodStatus
+	// recorded are the pods whose end is on disk, with the latest time for it; they must not be started any more.
+	recorded map[types.UID]time.Time
+	// requested are the pods that somebody has asked to die.
+	requested sets.Set[types.UID]
 	// slow is how long the containers of a pod take to stop, should the grace period allow it.
 	slow map[types.UID]time.Duration
 	// sooner ends the Terminate of a pod.
@@ -47,7 +47,7 @@ type machine struct {
 func (m *machine) Sync(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, promised := m.promised[request.Pod.UID]; promised {
+	if _, promised := m.recorded[request.Pod.UID]; promised {
 		m.t.Errorf("%s is synced although its end is on disk", request.Pod.UID)
 	}
 	m.running.Insert(request.Pod.UID)
@@ -57,15 +57,15 @@ func (m *machine) Sync(_ context.Context, request podsync.SyncRequest) (podsync.
 func (m *machine) Terminate(ctx context.Context, request podsync.TerminateRequest) error {
 	uid := request.Pod.UID
 	m.mu.Lock()
-	if !m.asked.Has(uid) {
+	if !m.requested.Has(uid) {
 		m.t.Errorf("%s is stopped and nobody has asked for it", uid)
 	}
-	if latest, promised := m.promised[uid]; promised && *request.GracePeriod > 1 && time.Now().Add(time.Duration(*request.GracePeriod)*time.Second).After(latest) {
+	if latest, promised := m.recorded[uid]; promised && *request.GracePeriod > 1 && time.Now().Add(time.Duration(*request.GracePeriod)*time.Second).After(latest) {
 		m.t.Errorf("%s gets %d s at %v, its time ends at %v", uid, *request.GracePeriod, time.Now(), latest)
 	}
 	status := v1.PodStatus{Phase: v1.PodRunning}
 	request.Disruption.Apply(&status)
-	m.reported[uid] = status
+	m.generated[uid] = status
 	takes := time.Duration(0)
 	if m.running.Has(uid) {
 		takes = min(m.slow[uid], time.Duration(*request.GracePeriod)*time.Second)
@@ -107,7 +107,7 @@ func (m *machine) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error
 func (m *machine) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	status, known := m.reported[pod.UID]
+	status, known := m.generated[pod.UID]
 	if !known {
 		status = pod.Status // as the generator of statuses does
 	}
@@ -115,7 +115,7 @@ func (m *machine) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodSt
 		status.Phase = v1.PodSucceeded
 	}
 	if m.rand.Intn(2) == 0 {
-		m.shown[pod.UID] = status
+		m.published[pod.UID] = status
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (m *machine) pods() []*v1.Pod {
 	var pods []*v1.Pod
 	for i := range 4 {
 		pod := newPod(fmt.Sprintf("p%d", i))
-		pod.Status = m.shown[pod.UID]
+		pod.Status = m.published[pod.UID]
 		pods = append(pods, pod)
 	}
 	return pods
@@ -138,16 +138,16 @@ type agent struct {
 	*node
 	m     *machine
 	store *terminations.Store
-	// end stops writing to disk.
-	end func()
+	// stopWriting stops writing to disk.
+	stopWriting func()
 }
 
 // start starts an agent, which sees all pods. It writes what it begins at once, or not at all (a full disk).
 func (m *machine) start(t *testing.T, writes bool) *agent {
 	a := &agent{m: m, store: terminations.New(terminations.Config{Directory: m.dir})}
 	a.store.Load(t.Context())
-	m.reported = map[types.UID]v1.PodStatus{}
-	a.node = newNode(t, keeping(a.store), func(c *Config) { c.Syncer, c.Runtime, c.Hastener = m, m, m })
+	m.generated = map[types.UID]v1.PodStatus{}
+	a.node = newNode(t, withTerminations(a.store), func(c *Config) { c.Syncer, c.Runtime, c.Hastener = m, m, m })
 	for uid := range m.running {
 		a.cache.Set(uid, running(&v1.Pod{}), nil, time.Now())
 	}
@@ -159,18 +159,18 @@ func (m *machine) start(t *testing.T, writes bool) *agent {
 			a.store.Run(ctx)
 		}
 	}()
-	a.end = func() { cancel(); <-ended }
+	a.stopWriting = func() { cancel(); <-ended }
 	for _, pod := range m.pods() {
 		a.create(pod)
 	}
 	return a
 }
 
-// die ends the agent as kill -9 does: the directory stays as it is now.
-func (a *agent) die() {
+// crash ends the agent as kill -9 does: the directory stays as it is now.
+func (a *agent) crash() {
 	before := a.m.onDisk()
 	a.close()
-	a.end()
+	a.stopWriting()
 	if err := os.RemoveAll(a.m.dir); err != nil {
 		a.m.t.Fatal(err)
 	}
@@ -205,11 +205,11 @@ func (a *agent) step(t *rapid.T) {
 	pods := a.m.pods()
 	if pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]; rapid.Bool().Draw(t, "evict") && pod.Status.Phase == "" {
 		a.m.mu.Lock()
-		a.m.asked.Insert(pod.UID)
+		a.m.requested.Insert(pod.UID)
 		a.m.mu.Unlock()
-		a.send(kubetypes.SyncPodKill, pod, evict(rapid.Int64Range(0, 120).Draw(t, "grace")))
+		a.send(kubetypes.SyncPodKill, pod, evictionOptions(rapid.Int64Range(0, 120).Draw(t, "grace")))
 	}
-	a.after(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond)
+	a.advance(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond)
 	a.round()
 }
 
@@ -218,25 +218,25 @@ func (a *agent) round() {
 	a.syncLoop(pods...)
 	a.SyncKnownPods(pods)
 	synctest.Wait()
-	a.m.note()
+	a.m.readRecords()
 }
 
-// note takes down what is on disk: from here on it is a promise.
-func (m *machine) note() {
+// readRecords takes down what is on disk: from here on it is a promise.
+func (m *machine) readRecords() {
 	disk := terminations.New(terminations.Config{Directory: m.dir})
 	disk.Load(klog.NewContext(m.t.Context(), klog.Logger{}))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	disk.DeleteFunc(func(r terminations.Record) bool {
 		// Beside the grace period: what is left of a second, and the wait for the runtime's status.
-		m.promised[r.UID] = r.Deadline.Add(time.Second + defaultStatusWait)
+		m.recorded[r.UID] = r.Deadline.Add(time.Second + defaultStatusWait)
 		return false
 	})
 }
 
 // Whenever the agent dies: what it has begun, and written, the next one brings to its end, with its status and within its time; no pod that
 // was never asked to die dies; and nothing is left on disk.
-func TestAgentDiesAtAnyTime(t *testing.T) {
+func TestAgentCrashesAtAnyTime(t *testing.T) {
 	root, promises := t.TempDir(), 0
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(struct{ testing.TB }{t}, func(rt *rapid.T) {
@@ -250,18 +250,18 @@ func TestAgentDiesAtAnyTime(t *testing.T) {
 				for range rapid.IntRange(0, 8).Draw(rt, "steps") {
 					a.step(rt)
 				}
-				a.die()
+				a.crash()
 				time.Sleep(time.Duration(rapid.IntRange(0, 60).Draw(rt, "away")) * time.Second)
 			}
 			last := m.start(t, true)
-			defer last.end()
+			defer last.stopWriting()
 			defer last.close()
 			for range 20 {
-				last.after(20 * time.Second)
+				last.advance(20 * time.Second)
 				last.round()
 			}
 			m.check(last)
-			promises += len(m.promised)
+			promises += len(m.recorded)
 		})
 	})
 	if promises == 0 {
@@ -273,7 +273,7 @@ func TestAgentDiesAtAnyTime(t *testing.T) {
 func newMachine(t *rapid.T, dir string) *machine {
 	m := &machine{
 		t: t, dir: dir, rand: rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))), running: sets.New[types.UID](),
-		shown: map[types.UID]v1.PodStatus{}, promised: map[types.UID]time.Time{}, asked: sets.New[types.UID](), slow: map[types.UID]time.Duration{},
+		published: map[types.UID]v1.PodStatus{}, recorded: map[types.UID]time.Time{}, requested: sets.New[types.UID](), slow: map[types.UID]time.Duration{},
 		sooner: map[types.UID]chan struct{}{},
 	}
 	for _, pod := range m.pods() {
@@ -285,21 +285,21 @@ func newMachine(t *rapid.T, dir string) *machine {
 // check looks at the end of everything.
 func (m *machine) check(a *agent) {
 	for _, pod := range m.pods() {
-		status, final := m.shown[pod.UID]
+		status, final := m.published[pod.UID]
 		if !final {
-			status, final = m.reported[pod.UID]
+			status, final = m.generated[pod.UID]
 		}
-		_, promised := m.promised[pod.UID]
+		_, promised := m.recorded[pod.UID]
 		switch {
 		case promised && (!final || status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message == "" || len(status.Conditions) != 1):
 			m.t.Errorf("%s was to be evicted, its status is %+v", pod.UID, status)
 		case promised && (m.running.Has(pod.UID) || a.state(pod).Phase != podlifecycle.Finished):
 			m.t.Errorf("%s was to be evicted, and is %+v", pod.UID, a.state(pod))
-		case !m.asked.Has(pod.UID) && (!m.running.Has(pod.UID) || a.phase(pod) != podlifecycle.Syncing):
+		case !m.requested.Has(pod.UID) && (!m.running.Has(pod.UID) || a.phase(pod) != podlifecycle.Syncing):
 			m.t.Errorf("%s was never asked to die, and is %v", pod.UID, a.phase(pod))
 		}
 		_, left := a.store.Get(pod.UID)
-		if acknowledged := m.shown[pod.UID].Phase != ""; left && acknowledged {
+		if acknowledged := m.published[pod.UID].Phase != ""; left && acknowledged {
 			m.t.Errorf("%s: the API server has its end, and it is still kept", pod.UID)
 		}
 	}

@@ -46,7 +46,7 @@ func (w *Workers) run(p *worker) {
 		if p.ctx.Err() != nil {
 			return
 		}
-		j, registered := w.nextJob(p, w.nameUsed(p))
+		j, registered := w.nextJob(p, w.fullNameInUse(p))
 		if !registered {
 			return
 		}
@@ -54,7 +54,7 @@ func (w *Workers) run(p *worker) {
 			continue
 		}
 		logger.V(4).Info("Pod worker begins", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
-		r := w.perform(p, j)
+		r := w.runOperation(p, j)
 		w.report(p, j, r)
 		logger.V(4).Info("Pod worker is done", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
 	}
@@ -77,13 +77,13 @@ func (w *Workers) nextJob(p *worker, nameUsed bool) (job, bool) {
 	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {
 		taken.Stopped = w.runtimeStopped(p.uid)
 	}
-	w.step(p, taken, consequences{job: &j, backoff: w.backoff(nil)})
+	w.apply(p, taken, eventContext{job: &j, backoff: w.backoff(nil)})
 	return j, true
 }
 
-// perform does a job and says how it ended.
-func (w *Workers) perform(p *worker, j job) result {
-	p.begins(j.op)
+// runOperation does a job and says how it ended.
+func (w *Workers) runOperation(p *worker, j job) result {
+	p.observed.beginOperation(j.op)
 	var r result
 	switch j.op {
 	case podlifecycle.OpSync:
@@ -108,7 +108,7 @@ func (w *Workers) perform(p *worker, j job) result {
 }
 
 func (w *Workers) sync(p *worker, j job) result {
-	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.lastOperation)
+	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.statusAge.lastOperation)
 	if err != nil {
 		return result{err: err}
 	}
@@ -121,12 +121,12 @@ func (w *Workers) sync(p *worker, j job) result {
 		MirrorPod:  j.update.MirrorPod,
 		Status:     status,
 	})
-	p.seen = seen{lastOperation: w.cfg.Clock.Now(), lastSync: w.cfg.Clock.Now()}
+	p.statusAge = statusAge{lastOperation: w.cfg.Clock.Now(), lastSync: w.cfg.Clock.Now()}
 	r := result{err: err, after: found.AfterSync}
 	if err == nil && found.Terminal {
 		r.outcome = podlifecycle.Completed
 		// Such a sync starts nothing: what it saw is good enough for the termination.
-		p.waited = true
+		p.statusAge.waited = true
 	}
 	return r
 }
@@ -136,7 +136,7 @@ func (w *Workers) terminate(p *worker, j job) error {
 	if err != nil {
 		return err
 	}
-	if !w.enterTerminate(j.ctx, p) {
+	if !w.beginTerminate(j.ctx, p) {
 		return j.ctx.Err()
 	}
 	err = w.cfg.Syncer.Terminate(j.ctx, podsync.TerminateRequest{
@@ -145,25 +145,25 @@ func (w *Workers) terminate(p *worker, j job) error {
 		GracePeriod: j.grace,
 		Disruption:  j.disruption,
 	})
-	p.lastOperation = w.cfg.Clock.Now()
+	p.statusAge.lastOperation = w.cfg.Clock.Now()
 	return err
 }
 
-// enterTerminate notes that Terminate is about to be called; false if it was cancelled before.
-func (w *Workers) enterTerminate(ctx context.Context, p *worker) bool {
+// beginTerminate notes that Terminate is about to be called; false if it was cancelled before.
+func (w *Workers) beginTerminate(ctx context.Context, p *worker) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.inTerminate = ctx.Err() == nil
-	return p.inTerminate
+	p.contexts.terminateCalled = ctx.Err() == nil
+	return p.contexts.terminateCalled
 }
 
 func (w *Workers) cleanUp(p *worker, j job) error {
-	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.lastOperation)
+	status, err := w.statusNewerThan(j.ctx, j.update.Pod, p.statusAge.lastOperation)
 	if err != nil {
 		return err
 	}
 	err = w.cfg.Syncer.CleanUp(j.ctx, j.update.Pod, status)
-	p.lastOperation = w.cfg.Clock.Now()
+	p.statusAge.lastOperation = w.cfg.Clock.Now()
 	return err
 }
 
@@ -200,19 +200,19 @@ func (w *Workers) report(p *worker, j job, r result) {
 func (w *Workers) record(p *worker, returned podlifecycle.Returned, r result) (podlifecycle.State, bool) {
 	backoff, message := w.backoff(r.err), ""
 	if r.outcome == podlifecycle.Failed {
-		message = messageOf(r.err)
+		message = errorMessage(r.err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.registered(p) {
 		return podlifecycle.State{}, false
 	}
-	p.concluded(r.outcome, message, w.cfg.Clock.Now())
-	if p.cancelTerminate != nil {
-		p.cancelTerminate()
-		p.inTerminate = false
+	p.endOperation(r.outcome, message, w.cfg.Clock.Now())
+	if p.contexts.cancelTerminate != nil {
+		p.contexts.cancelTerminate()
+		p.contexts.terminateCalled = false
 	}
-	state := w.step(p, returned, consequences{backoff: backoff})
+	state := w.apply(p, returned, eventContext{backoff: backoff})
 	if state.Phase >= podlifecycle.Terminated {
 		p.disruption = nil
 	}

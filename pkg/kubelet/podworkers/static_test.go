@@ -22,32 +22,32 @@ import (
 )
 
 // Static pods of one name run one after the other; the next starts as soon as the one before is finished, not a back-off later.
-func TestStaticPodsOfOneNameExcludeEachOther(t *testing.T) {
+func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 	bubble(t, func(n *node) {
 		first, second, third := staticPod("a", "1"), staticPod("a", "2"), staticPod("a", "3")
 		other := staticPod("b", "4")
 		for _, pod := range []*v1.Pod{first, second, third, other} {
 			n.start(pod)
 		}
-		n.wantPhase(first, podlifecycle.Syncing)
-		n.wantPhase(second, podlifecycle.Known)
-		n.wantPhase(other, podlifecycle.Syncing)
-		n.script.onTerminate = slowly
+		n.expectPhase(first, podlifecycle.Syncing)
+		n.expectPhase(second, podlifecycle.Known)
+		n.expectPhase(other, podlifecycle.Syncing)
+		n.script.onTerminate = terminateSlowly
 		n.send(kubetypes.SyncPodKill, second) // gone before its turn
 		n.send(kubetypes.SyncPodKill, first, &KillOptions{GracePeriod: new(int64(5))})
-		n.after(3 * time.Second)
+		n.advance(3 * time.Second)
 		if !n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("a_ns") || n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("b_ns") {
 			t.Error("the store does not know which static pod is terminating")
 		}
-		n.wantPhase(second, podlifecycle.Finished)
-		n.wantPhase(third, podlifecycle.Known)
-		n.after(3500 * time.Millisecond)
-		n.wantPhase(first, podlifecycle.Terminated)
-		n.wantPhase(third, podlifecycle.Known)
-		n.after(time.Second)
-		n.wantPhase(first, podlifecycle.Finished)
-		n.wantPhase(third, podlifecycle.Syncing)
-		n.wantCalls("sync a create", "sync b create", "terminate a 5", "clean up a", "sync a create")
+		n.expectPhase(second, podlifecycle.Finished)
+		n.expectPhase(third, podlifecycle.Known)
+		n.advance(3500 * time.Millisecond)
+		n.expectPhase(first, podlifecycle.Terminated)
+		n.expectPhase(third, podlifecycle.Known)
+		n.advance(time.Second)
+		n.expectPhase(first, podlifecycle.Finished)
+		n.expectPhase(third, podlifecycle.Syncing)
+		n.expectCalls("sync a create", "sync b create", "terminate a 5", "clean up a", "sync a create")
 	})
 }
 
@@ -58,13 +58,13 @@ func TestUnstartedStaticPodThatRunsIsTerminated(t *testing.T) {
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
 		n.create(pod)
 		n.send(kubetypes.SyncPodKill, pod)
-		n.after(3 * time.Second)
-		n.wantCalls("terminate a 30", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("terminate a 30", "clean up a")
 	})
 }
 
 // Static pods with a fixed UID are deleted and created again quickly: the create is remembered until the first life is over.
-func TestSameUIDIsRestartedByHousekeeping(t *testing.T) {
+func TestStaticPodWithAFixedUIDIsRestarted(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := staticPod("a", "fixed")
 		n.start(pod)
@@ -73,18 +73,18 @@ func TestSameUIDIsRestartedByHousekeeping(t *testing.T) {
 		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 1 {
 			t.Fatalf("forgotten while it terminates: %v", known)
 		}
-		n.after(3 * time.Second)
-		n.wantPhase(pod, podlifecycle.Finished)
+		n.advance(3 * time.Second)
+		n.expectPhase(pod, podlifecycle.Finished)
 		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 0 {
 			t.Fatalf("not forgotten: %v", known)
 		}
 		n.start(pod)
-		n.wantCalls("sync a create", "terminate a 30", "clean up a", "sync a create")
+		n.expectCalls("sync a create", "terminate a 30", "clean up a", "sync a create")
 	})
 }
 
 // Updates and replacements of a static pod, quickly and repeatedly, end with the last one running (#109596, #134908).
-func TestReplacedStaticPodEndsWithTheLast(t *testing.T) {
+func TestLastOfManyReplacedStaticPodsRuns(t *testing.T) {
 	bubble(t, func(n *node) {
 		runs := map[string]bool{}
 		n.script.onSync = func(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
@@ -96,7 +96,7 @@ func TestReplacedStaticPodEndsWithTheLast(t *testing.T) {
 		}
 		n.script.onTerminate = func(ctx context.Context, request podsync.TerminateRequest) error {
 			defer delete(runs, string(request.Pod.UID))
-			return slowly(ctx, request)
+			return terminateSlowly(ctx, request)
 		}
 		var pod *v1.Pod
 		for i := range 50 {
@@ -105,26 +105,26 @@ func TestReplacedStaticPodEndsWithTheLast(t *testing.T) {
 			}
 			pod = staticPod("a", fmt.Sprint(i))
 			n.create(pod)
-			n.after(time.Duration(i%7) * 300 * time.Millisecond)
+			n.advance(time.Duration(i%7) * 300 * time.Millisecond)
 			n.SyncKnownPods([]*v1.Pod{pod})
 		}
-		n.after(30 * time.Second)
+		n.advance(30 * time.Second)
 		n.SyncKnownPods([]*v1.Pod{pod})
-		n.wantPhase(pod, podlifecycle.Syncing)
+		n.expectPhase(pod, podlifecycle.Syncing)
 		if uids := n.cfg.Store.UIDs(); len(uids) != 1 {
 			t.Errorf("remembered: %v", uids)
 		}
 	})
 }
 
-// earlierPods is a runtime with static pods of an earlier run of the agent.
-type earlierPods struct {
+// fakeEarlierPods is a runtime with static pods of an earlier run of the agent.
+type fakeEarlierPods struct {
 	mu   sync.Mutex
 	pods map[types.UID]*kubecontainer.Pod
 	err  error
 }
 
-func (e *earlierPods) RunningStaticPods(_ context.Context, fullName string) ([]*kubecontainer.Pod, error) {
+func (e *fakeEarlierPods) RunningStaticPods(_ context.Context, fullName string) ([]*kubecontainer.Pod, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var found []*kubecontainer.Pod
@@ -136,7 +136,7 @@ func (e *earlierPods) RunningStaticPods(_ context.Context, fullName string) ([]*
 	return found, e.err
 }
 
-func (e *earlierPods) ends(uid types.UID) {
+func (e *fakeEarlierPods) remove(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.pods, uid)
@@ -144,77 +144,77 @@ func (e *earlierPods) ends(uid types.UID) {
 
 // A static pod that was replaced while no agent was there is stopped first, without a word from housekeeping; its successor starts as soon as
 // it has ended. Stock runs both for a while.
-func TestStaticPodReplacedWhileNoAgentWasThere(t *testing.T) {
-	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+func TestStaticPodReplacedWhileTheAgentWasNotRunning(t *testing.T) {
+	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
 		n.script.onTerminateOther = func(ctx context.Context, pod *kubecontainer.Pod) error {
-			defer earlier.ends(pod.ID)
+			defer earlier.remove(pod.ID)
 			<-time.After(3 * time.Second)
 			return ctx.Err()
 		}
 		successor, other := staticPod("a", "new"), staticPod("b", "other")
 		n.start(successor)
 		n.start(other)
-		n.wantPhase(successor, podlifecycle.Known)
-		n.wantPhase(other, podlifecycle.Syncing)
-		n.after(2 * time.Second)
-		n.wantPhase(successor, podlifecycle.Known)
-		n.after(1500 * time.Millisecond)
-		n.wantPhase(successor, podlifecycle.Syncing)
-	}, func(c *Config) { c.Earlier = earlier })
+		n.expectPhase(successor, podlifecycle.Known)
+		n.expectPhase(other, podlifecycle.Syncing)
+		n.advance(2 * time.Second)
+		n.expectPhase(successor, podlifecycle.Known)
+		n.advance(1500 * time.Millisecond)
+		n.expectPhase(successor, podlifecycle.Syncing)
+	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
 // As long as the runtime does not tell whether a pod of the name runs, none is started.
-func TestStaticPodWaitsForTheRuntime(t *testing.T) {
-	earlier := &earlierPods{err: errors.New("no runtime")}
+func TestStaticPodIsNotStartedWithoutTheRuntime(t *testing.T) {
+	earlier := &fakeEarlierPods{err: errors.New("no runtime")}
 	bubble(t, func(n *node) {
 		pod := staticPod("a", "new")
 		n.start(pod)
-		n.wantPhase(pod, podlifecycle.Known)
+		n.expectPhase(pod, podlifecycle.Known)
 		earlier.mu.Lock()
 		earlier.err = nil
 		earlier.mu.Unlock()
 		n.send(kubetypes.SyncPodSync, pod) // as the work queue does after the back-off
-		n.after(0)
-		n.wantPhase(pod, podlifecycle.Syncing)
-	}, func(c *Config) { c.Earlier = earlier })
+		n.advance(0)
+		n.expectPhase(pod, podlifecycle.Syncing)
+	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
 // The earlier pod may not stop at the first try. Housekeeping does not help before all sources have reported, and the API server may be the
 // very pod that waits: its successor's own tries have it stopped.
-func TestEarlierStaticPodThatDoesNotStopAtOnce(t *testing.T) {
-	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+func TestStopOfEarlierStaticPodIsRetried(t *testing.T) {
+	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
 		tries := 0
 		n.script.onTerminateOther = func(_ context.Context, pod *kubecontainer.Pod) error {
 			if tries++; tries < 3 {
 				return errors.New("not now")
 			}
-			earlier.ends(pod.ID)
+			earlier.remove(pod.ID)
 			return nil
 		}
 		successor := staticPod("a", "new")
 		n.start(successor)
 		for range 4 {
-			n.after(10 * time.Second)
+			n.advance(10 * time.Second)
 			n.send(kubetypes.SyncPodSync, successor) // as the work queue does after the back-off
 		}
-		n.after(time.Second)
-		n.wantPhase(successor, podlifecycle.Syncing)
-	}, func(c *Config) { c.Earlier = earlier })
+		n.advance(time.Second)
+		n.expectPhase(successor, podlifecycle.Syncing)
+	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
 // The manifest of the earlier pod is moved back just when its successor has it stopped: the earlier one ends and starts
 // again, or is not stopped. It must not end as a pod that no source has, and stay so.
-func TestEarlierStaticPodThatIsNamedAgainJustThen(t *testing.T) {
-	earlier := &earlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
+func TestEarlierStaticPodIsConfiguredAgainWhileItIsStopped(t *testing.T) {
+	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
 		n.script.onTerminateOther = func(_ context.Context, pod *kubecontainer.Pod) error {
-			earlier.ends(pod.ID)
+			earlier.remove(pod.ID)
 			return nil
 		}
 		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
-			earlier.ends(request.Pod.UID)
+			earlier.remove(request.Pod.UID)
 			return nil
 		}
 		old, successor := staticPod("a", "old"), staticPod("a", "new")
@@ -230,13 +230,13 @@ func TestEarlierStaticPodThatIsNamedAgainJustThen(t *testing.T) {
 		ctx := klog.NewContext(t.Context(), logger)
 		n.UpdatePod(ctx, Update{UpdateType: kubetypes.SyncPodCreate, Pod: successor})
 		for range 30 {
-			n.passes(time.Second, old)
+			n.runSyncLoop(time.Second, old)
 			if _, known := n.SyncKnownPods([]*v1.Pod{old})[old.UID]; !known {
 				n.create(old)
 			}
 		}
-		n.wantPhase(old, podlifecycle.Syncing)
-	}, func(c *Config) { c.Earlier = earlier })
+		n.expectPhase(old, podlifecycle.Syncing)
+	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
 // A static pod that was rejected never had a worker. When its source drops it none is made, whose life would have to
@@ -245,7 +245,7 @@ func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
 	bubble(t, func(n *node) {
 		rejected, runs, ran := staticPod("a", "rejected"), staticPod("b", "runs"), staticPod("c", "ran")
 		n.cache.Set(runs.UID, running(runs), nil, time.Now())
-		n.SetRunning([]*kubecontainer.Pod{{ID: ran.UID}}) // the cache has no entry for it yet
+		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: ran.UID}}) // the cache has no entry for it yet
 		for _, pod := range []*v1.Pod{rejected, runs, ran} {
 			n.send(kubetypes.SyncPodKill, pod)
 		}
@@ -265,14 +265,14 @@ func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
 
 // The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is to be stopped before
 // the cache has an entry for it: one that has ended for the API server, and a static pod that its source drops before its turn.
-func TestPodThatRanAtTheStartIsStoppedThoughTheCacheIsNotFilledYet(t *testing.T) {
+func TestPodThatRanAtStartIsStoppedWithAnEmptyStatusCache(t *testing.T) {
 	bubble(t, func(n *node) {
 		ended, static := newPod("ended"), staticPod("static", "s")
-		n.SetRunning([]*kubecontainer.Pod{{ID: ended.UID}, {ID: static.UID}})
+		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: ended.UID}, {ID: static.UID}})
 		n.create(completed(ended))
 		n.create(static)
 		n.send(kubetypes.SyncPodKill, static)
-		n.after(3 * time.Second)
+		n.advance(3 * time.Second)
 		n.script.mu.Lock()
 		defer n.script.mu.Unlock()
 		slices.Sort(n.script.calls)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// SetRunning records what the runtime ran when the agent started. Until the status cache has an entry for such a pod, the pod counts as running.
+// SetRunningAtStart records what the runtime ran when the agent started. Until the status cache has an entry for such a pod, the pod counts as running.
 // It must be called before the first pod is given to the workers: the cache is filled pod by pod, and the first ones come before that is done.
-func (w *Workers) SetRunning(pods []*kubecontainer.Pod) {
+func (w *Workers) SetRunningAtStart(pods []*kubecontainer.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, pod := range pods {
@@ -44,18 +44,18 @@ func (w *Workers) runtimeStopped(uid types.UID) bool {
 	return true
 }
 
-// found is an answer of the status cache.
-type found struct {
+// statusResult is an answer of the status cache.
+type statusResult struct {
 	status *kubecontainer.PodStatus
 	err    error
 }
 
-// askCache asks for a status that is newer than since. Whoever loses interest may just go; the answer is dropped then.
-func (w *Workers) askCache(uid types.UID, since time.Time) <-chan found {
-	answer := make(chan found, 1)
+// requestStatus asks for a status that is newer than since. Whoever loses interest may just go; the answer is dropped then.
+func (w *Workers) requestStatus(uid types.UID, since time.Time) <-chan statusResult {
+	answer := make(chan statusResult, 1)
 	go func() {
 		status, err := w.cfg.PodCache.GetNewerThan(uid, since)
-		answer <- found{status: status, err: err}
+		answer <- statusResult{status: status, err: err}
 	}()
 	return answer
 }
@@ -65,15 +65,15 @@ func (w *Workers) statusNewerThan(ctx context.Context, pod *v1.Pod, since time.T
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case answer := <-w.askCache(pod.UID, since):
-		return w.checked(pod, answer)
+	case answer := <-w.requestStatus(pod.UID, since):
+		return w.reportError(pod, answer)
 	}
 }
 
 // statusForTermination returns a status that is newer than the last sync, which may have started containers just before it was cancelled. It
 // waits for it a limited time, and once only; then the newest known status must do.
 func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStatus, error) {
-	if p.waited {
+	if p.statusAge.waited {
 		return w.newestStatus(j.update.Pod)
 	}
 	limit := w.cfg.Clock.NewTimer(w.cfg.StatusWait)
@@ -81,11 +81,11 @@ func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStat
 	select {
 	case <-j.ctx.Done():
 		return nil, j.ctx.Err()
-	case answer := <-w.askCache(p.uid, p.lastSync):
-		p.waited = true
-		return w.checked(j.update.Pod, answer)
+	case answer := <-w.requestStatus(p.uid, p.statusAge.lastSync):
+		p.statusAge.waited = true
+		return w.reportError(j.update.Pod, answer)
 	case <-limit.C():
-		p.waited = true
+		p.statusAge.waited = true
 		klog.FromContext(j.ctx).Info("Terminating the pod with an old status, there is no newer one", "pod", p.name, "podUID", p.uid, "waited", w.cfg.StatusWait)
 		return w.newestStatus(j.update.Pod)
 	}
@@ -93,11 +93,11 @@ func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStat
 
 func (w *Workers) newestStatus(pod *v1.Pod) (*kubecontainer.PodStatus, error) {
 	status, err := w.cfg.PodCache.Get(pod.UID)
-	return w.checked(pod, found{status: status, err: err})
+	return w.reportError(pod, statusResult{status: status, err: err})
 }
 
-// checked says so in an event when the runtime could not tell the status.
-func (w *Workers) checked(pod *v1.Pod, answer found) (*kubecontainer.PodStatus, error) {
+// reportError says so in an event when the runtime could not tell the status.
+func (w *Workers) reportError(pod *v1.Pod, answer statusResult) (*kubecontainer.PodStatus, error) {
 	if answer.err != nil {
 		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.FailedSync, "error determining status: %v", answer.err)
 		return nil, answer.err

@@ -41,8 +41,8 @@ type stockSyncer interface {
 func newStockWorkers(syncer stockSyncer, recorder record.EventRecorder, work queue.WorkQueue, resync, backoff time.Duration,
 	cache kubecontainer.ROCache, allocation allocation.Manager) kubelet.PodWorkers
 
-// world is what both sides see: the same operations, each written down for its side.
-type world struct {
+// comparison is what both sides see: the same operations, each written down for its side.
+type comparison struct {
 	mu    sync.Mutex
 	cache kubecontainer.Cache
 	// ended pods' containers have ended for good.
@@ -51,8 +51,8 @@ type world struct {
 	stock map[types.UID][]string
 }
 
-// note writes a call down; the same call again says nothing new, since how often a pod is synced depends on timing.
-func (w *world) note(log map[types.UID][]string, uid types.UID, format string, args ...any) {
+// record writes a call down; the same call again says nothing new, since how often a pod is synced depends on timing.
+func (w *comparison) record(log map[types.UID][]string, uid types.UID, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	call := fmt.Sprintf(format, args...)
@@ -61,60 +61,60 @@ func (w *world) note(log map[types.UID][]string, uid types.UID, format string, a
 	}
 }
 
-// terminationTakes gives later kills a chance to arrive while an earlier one is carried out.
-const terminationTakes = 250 * time.Millisecond
+// terminationTime gives later kills a chance to arrive while an earlier one is carried out.
+const terminationTime = 250 * time.Millisecond
 
-func (w *world) hasEnded(uid types.UID) bool {
+func (w *comparison) hasEnded(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended[uid]
 }
 
 // ourSide is the Syncer of our workers.
-type ourSide struct{ *world }
+type ourSide struct{ *comparison }
 
 func (s ourSide) Sync(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
-	s.note(s.ours, request.Pod.UID, "sync")
+	s.record(s.ours, request.Pod.UID, "sync")
 	return podsync.SyncResult{Terminal: s.hasEnded(request.Pod.UID)}, nil
 }
 
 func (s ourSide) Terminate(_ context.Context, request podsync.TerminateRequest) error {
-	s.note(s.ours, request.Pod.UID, "terminate %d", ownGrace(request.Pod, request.GracePeriod))
-	time.Sleep(terminationTakes)
+	s.record(s.ours, request.Pod.UID, "terminate %d", ownGrace(request.Pod, request.GracePeriod))
+	time.Sleep(terminationTime)
 	return nil
 }
 
 func (s ourSide) TerminateRuntimePod(_ context.Context, pod *kubecontainer.Pod) error {
-	s.note(s.ours, pod.ID, "terminate runtime pod")
+	s.record(s.ours, pod.ID, "terminate runtime pod")
 	return nil
 }
 
 func (s ourSide) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
-	s.note(s.ours, pod.UID, "clean up")
+	s.record(s.ours, pod.UID, "clean up")
 	return nil
 }
 
 // stockSide is the same for the stock workers.
-type stockSide struct{ *world }
+type stockSide struct{ *comparison }
 
 func (s stockSide) SyncPod(_ context.Context, _ kubetypes.SyncPodType, pod, _ *v1.Pod, _ *kubecontainer.PodStatus) (bool, func(), error) {
-	s.note(s.stock, pod.UID, "sync")
+	s.record(s.stock, pod.UID, "sync")
 	return s.hasEnded(pod.UID), nil, nil
 }
 
 func (s stockSide) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64, _ func(*v1.PodStatus)) error {
-	s.note(s.stock, pod.UID, "terminate %d", ownGrace(pod, grace))
-	time.Sleep(terminationTakes)
+	s.record(s.stock, pod.UID, "terminate %d", ownGrace(pod, grace))
+	time.Sleep(terminationTime)
 	return nil
 }
 
 func (s stockSide) SyncTerminatingRuntimePod(_ context.Context, pod *kubecontainer.Pod) error {
-	s.note(s.stock, pod.ID, "terminate runtime pod")
+	s.record(s.stock, pod.ID, "terminate runtime pod")
 	return nil
 }
 
 func (s stockSide) SyncTerminatedPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
-	s.note(s.stock, pod.UID, "clean up")
+	s.record(s.stock, pod.UID, "clean up")
 	return nil
 }
 
@@ -131,23 +131,23 @@ func ownGrace(pod *v1.Pod, override *int64) int64 {
 
 // pair drives both sides alike, as the sync loop and housekeeping do.
 type pair struct {
-	*world
-	node    *node
-	other   kubelet.PodWorkers
-	queue   queue.WorkQueue
-	desired map[types.UID]*v1.Pod
+	*comparison
+	node         *node
+	stockWorkers kubelet.PodWorkers
+	queue        queue.WorkQueue
+	desired      map[types.UID]*v1.Pod
 }
 
 func newPair(n *node) *pair {
 	p := &pair{
-		world:   &world{cache: n.cache, ended: map[types.UID]bool{}, ours: map[types.UID][]string{}, stock: map[types.UID][]string{}},
-		node:    n,
-		queue:   queue.NewBasicWorkQueue(clock.RealClock{}),
-		desired: map[types.UID]*v1.Pod{},
+		comparison: &comparison{cache: n.cache, ended: map[types.UID]bool{}, ours: map[types.UID][]string{}, stock: map[types.UID][]string{}},
+		node:       n,
+		queue:      queue.NewBasicWorkQueue(clock.RealClock{}),
+		desired:    map[types.UID]*v1.Pod{},
 	}
-	n.cfg.Syncer, n.cfg.Runtime = ourSide{p.world}, ourSide{p.world}
+	n.cfg.Syncer, n.cfg.Runtime = ourSide{p.comparison}, ourSide{p.comparison}
 	manager := allocation.NewInMemoryManager(nil, nil, nil, nil, nil, nil)
-	p.other = newStockWorkers(stockSide{p.world}, &record.FakeRecorder{}, p.queue, resync, backoff, n.cache, manager)
+	p.stockWorkers = newStockWorkers(stockSide{p.comparison}, &record.FakeRecorder{}, p.queue, resync, backoff, n.cache, manager)
 	return p
 }
 
@@ -157,13 +157,13 @@ func (p *pair) update(kind kubetypes.SyncPodType, pod *v1.Pod, kill *KillOptions
 	if kill != nil {
 		options.KillPodOptions = &kubelet.KillPodOptions{Evict: kill.Evict, PodTerminationGracePeriodSecondsOverride: kill.GracePeriod}
 	}
-	p.other.UpdatePod(context.Background(), options)
+	p.stockWorkers.UpdatePod(context.Background(), options)
 }
 
 func (p *pair) runtimePod(uid types.UID) {
 	pod := &kubecontainer.Pod{ID: uid, Name: "runtime-" + string(uid), Namespace: "ns"}
 	p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod, Kill: &KillOptions{GracePeriod: new(int64(1))}})
-	p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
+	p.stockWorkers.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
 		KillPodOptions: &kubelet.KillPodOptions{PodTerminationGracePeriodSecondsOverride: new(int64(1))}})
 }
 
@@ -178,7 +178,7 @@ func (p *pair) resend() {
 	}
 	for _, uid := range p.queue.GetWork() {
 		if pod, ok := p.desired[uid]; ok {
-			p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodSync, Pod: pod})
+			p.stockWorkers.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodSync, Pod: pod})
 		}
 	}
 }
@@ -191,13 +191,13 @@ func (p *pair) housekeeping() {
 		pods = append(pods, p.desired[uid])
 	}
 	ours := p.node.SyncKnownPods(pods)
-	stock := p.other.SyncKnownPods(klog.Background(), pods)
+	stock := p.stockWorkers.SyncKnownPods(klog.Background(), pods)
 	for _, pod := range pods {
 		if _, known := ours[pod.UID]; !known {
 			p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
 		}
 		if _, known := stock[pod.UID]; !known {
-			p.other.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
+			p.stockWorkers.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
 		}
 	}
 }
@@ -205,10 +205,10 @@ func (p *pair) housekeeping() {
 // settle lets both sides come to rest.
 func (p *pair) settle() {
 	for range 25 {
-		p.node.after(time.Second)
+		p.node.advance(time.Second)
 		p.resend()
 	}
-	p.node.after(3 * time.Second)
+	p.node.advance(3 * time.Second)
 }
 
 // compare holds calls and answers of both sides against each other.
@@ -225,17 +225,17 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 			name        string
 			ours, stock bool
 		}{
-			{"CouldHaveRunningContainers", store.CouldHaveRunningContainers(uid), p.other.CouldHaveRunningContainers(uid)},
-			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.other.ShouldPodBeFinished(uid)},
-			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.other.IsPodTerminationRequested(uid)},
-			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.other.ShouldPodRuntimeBeRemoved(uid)},
+			{"CouldHaveRunningContainers", store.CouldHaveRunningContainers(uid), p.stockWorkers.CouldHaveRunningContainers(uid)},
+			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.stockWorkers.ShouldPodBeFinished(uid)},
+			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.stockWorkers.IsPodTerminationRequested(uid)},
+			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.stockWorkers.ShouldPodRuntimeBeRemoved(uid)},
 			// Stock says yes for a pod that is being evicted (D46).
 			{"ShouldPodContentBeRemoved", store.ShouldPodContentBeRemoved(uid),
-				p.other.ShouldPodContentBeRemoved(uid) && state.Phase != podlifecycle.Terminating},
-			{"IsPodKnownTerminated", store.IsPodKnownTerminated(uid), p.other.IsPodKnownTerminated(uid)},
+				p.stockWorkers.ShouldPodContentBeRemoved(uid) && state.Phase != podlifecycle.Terminating},
+			{"IsPodKnownTerminated", store.IsPodKnownTerminated(uid), p.stockWorkers.IsPodKnownTerminated(uid)},
 			// Stock says no for a finished pod that never started.
 			{"ShouldPodContainersBeTerminating", store.ShouldPodContainersBeTerminating(uid),
-				p.other.ShouldPodContainersBeTerminating(uid) || state.Phase == podlifecycle.Finished},
+				p.stockWorkers.ShouldPodContainersBeTerminating(uid) || state.Phase == podlifecycle.Finished},
 		} {
 			if answer.ours != answer.stock {
 				t.Fatalf("%s of %s: we say %t, stock %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state, p.ours[uid])
@@ -245,7 +245,7 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 }
 
 // Given the same news, our workers do to every pod what stock's do, in the same order, and give the same answers when all is at rest.
-func TestWorkersDoWhatStockDoes(t *testing.T) {
+func TestWorkersEqualStock(t *testing.T) {
 	uids := []types.UID{"f", "p1", "p2", "p3", "s1", "s2"}
 	pods := map[types.UID]*v1.Pod{"f": staticPod("fixed", "f"), "s1": staticPod("a", "s1"), "s2": staticPod("a", "s2")}
 	for _, uid := range uids[1:4] {
@@ -280,9 +280,9 @@ func (p *pair) drain() {
 	}
 }
 
-// differs is true where a kill has another effect here than there: a shorter grace period still reaches a termination that is on its
+// hasKnownDifference is true where a kill has another effect here than there: a shorter grace period still reaches a termination that is on its
 // way; and a static pod that is killed before its turn leaves the queue for its name.
-func (p *pair) differs(uid types.UID) bool {
+func (p *pair) hasKnownDifference(uid types.UID) bool {
 	state, _ := p.node.cfg.Store.State(uid)
 	return state.Doing == podlifecycle.OpTerminate || state.Static && state.Phase == podlifecycle.Known
 }
@@ -297,17 +297,17 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			p.desired[uid] = pods[uid]
 			p.update(kubetypes.SyncPodCreate, pods[uid], nil)
 		case "delete":
-			if wanted && !kubetypes.IsStaticPod(pod) && !p.differs(uid) {
+			if wanted && !kubetypes.IsStaticPod(pod) && !p.hasKnownDifference(uid) {
 				p.desired[uid] = deleted(pod, rapid.Int64Range(1, 60).Draw(t, "grace"))
 				p.update(kubetypes.SyncPodUpdate, p.desired[uid], nil)
 			}
 		case "remove":
-			if wanted && !p.differs(uid) {
+			if wanted && !p.hasKnownDifference(uid) {
 				delete(p.desired, uid)
 				p.update(kubetypes.SyncPodKill, pod, nil)
 			}
 		case "kill":
-			if wanted && !p.differs(uid) {
+			if wanted && !p.hasKnownDifference(uid) {
 				p.update(kubetypes.SyncPodKill, pod, &KillOptions{Evict: rapid.Bool().Draw(t, "evict"), GracePeriod: new(rapid.Int64Range(1, 60).Draw(t, "grace"))})
 			}
 		case "end":
@@ -331,7 +331,7 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			// ended at once, stock's when the next status is there.
 			p.settle()
 		}
-		p.node.after(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t, "pause"))
+		p.node.advance(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t, "pause"))
 		p.resend()
 	}
 }

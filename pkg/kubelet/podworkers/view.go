@@ -105,10 +105,7 @@ type ErrorView struct {
 // Views shows all pod workers. It waits for no worker and not for the runtime. The pod workers are not locked while the
 // listing is put in order.
 func (w *Workers) Views() Listing {
-	var overdue map[types.UID]escalation.Overdue
-	if w.cfg.Overdue != nil {
-		overdue = w.cfg.Overdue()
-	}
+	overdue := w.cfg.Overdue()
 	listing := w.views()
 	slices.SortFunc(listing.Workers, func(a, b View) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -133,7 +130,7 @@ func (w *Workers) views() Listing {
 	names := w.staticPods()
 	for uid, p := range w.workers {
 		if state, known := w.cfg.Store.State(uid); known {
-			listing.Workers = append(listing.Workers, p.view(state, names.before(uid, state), listing.Time))
+			listing.Workers = append(listing.Workers, p.view(state, names.isBlocked(uid, state), listing.Time))
 		}
 	}
 	return listing
@@ -143,18 +140,18 @@ func (w *Workers) views() Listing {
 func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) View {
 	v := View{
 		Namespace: p.name.Namespace, Name: p.name.Name, UID: p.uid, Static: s.Static,
-		Phase: s.Phase.String(), Operation: s.Doing.String(), WaitsFor: p.waitsFor(s, blocked),
+		Phase: s.Phase.String(), Operation: s.Doing.String(), WaitsFor: p.waitReason(s, blocked),
 		Since: Since{
 			Seen: s.Times.Seen, Started: s.Times.Started, Requested: s.Times.Requested, Terminated: s.Times.Terminated, Finished: s.Times.Finished,
 		},
-		LastError: p.failure.view(),
+		LastError: p.observed.failure.view(),
 	}
 	if s.Doing != podlifecycle.OpNone {
-		v.Since.Operation = p.began
+		v.Since.Operation = p.observed.began
 	}
 	if s.TerminationRequested() {
 		v.Termination = &TerminationView{
-			Cause: s.Termination.Cause.String(), GraceSeconds: s.Termination.Grace, Deadline: p.deadline,
+			Cause: s.Termination.Cause.String(), GraceSeconds: s.Termination.Grace, Deadline: p.grace.deadline,
 			Begun: s.Termination.Begun, Hastened: s.Termination.Hastened, Waiters: len(s.Waiters), Stuck: p.stuck(s, now),
 		}
 	}
@@ -163,7 +160,7 @@ func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) View {
 
 // stuck is true when the pod's containers should have ended by now.
 func (p *worker) stuck(s podlifecycle.State, now time.Time) bool {
-	return s.Phase == podlifecycle.Terminating && !p.deadline.IsZero() && now.After(p.deadline.Add(stuckMargin))
+	return s.Phase == podlifecycle.Terminating && !p.grace.deadline.IsZero() && now.After(p.grace.deadline.Add(stuckMargin))
 }
 
 // staticPods are the pods that may stand in each other's way, by their full names.
@@ -184,8 +181,8 @@ func (w *Workers) staticPods() staticPods {
 	return names
 }
 
-// before is true when the pod has not started and another of its name has, or has been here longer.
-func (n staticPods) before(uid types.UID, s podlifecycle.State) bool {
+// isBlocked is true when the pod has not started and another of its name has, or has been here longer.
+func (n staticPods) isBlocked(uid types.UID, s podlifecycle.State) bool {
 	if !s.Static || s.Phase != podlifecycle.Known {
 		return false
 	}

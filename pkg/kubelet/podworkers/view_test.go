@@ -33,7 +33,7 @@ func (n *node) view(pod *v1.Pod) View {
 	return View{}
 }
 
-func TestViewsThroughALife(t *testing.T) {
+func TestViewsOfAllPhases(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		release := make(chan struct{})
@@ -50,22 +50,22 @@ func TestViewsThroughALife(t *testing.T) {
 		}
 		done := make(chan struct{})
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5)), Completed: done})
-		n.after(3 * time.Second)
+		n.advance(3 * time.Second)
 		asked := n.state(pod).Times.Requested
 		want := TerminationView{Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true, Waiters: 1}
 		if v = n.view(pod); v.Termination == nil || *v.Termination != want || v.Operation != "terminate" || v.Since.Operation.IsZero() {
 			t.Errorf("a pod that is being stopped: %+v, %+v", v, v.Termination)
 		}
-		n.after(2*time.Second + stuckMargin)
+		n.advance(2*time.Second + stuckMargin)
 		if v = n.view(pod); v.Termination.Stuck {
 			t.Error("stuck too early")
 		}
-		n.after(time.Second)
+		n.advance(time.Second)
 		if v = n.view(pod); !v.Termination.Stuck {
 			t.Error("not stuck")
 		}
 		close(release)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		if v = n.view(pod); v.Phase != "Finished" || v.Termination.Stuck || v.Termination.Waiters != 0 || v.Since.Finished.IsZero() {
 			t.Errorf("a pod that is done: %+v, %+v", v, v.Termination)
 		}
@@ -73,7 +73,7 @@ func TestViewsThroughALife(t *testing.T) {
 }
 
 // Whatever a worker waits for, it says so.
-func TestViewsSayWhatIsWaitedFor(t *testing.T) {
+func TestViewsShowWaitReasons(t *testing.T) {
 	tell := podsync.ReportProgress
 	for _, tc := range []struct {
 		name, operation, want string
@@ -124,7 +124,7 @@ func TestViewsSayWhatIsWaitedFor(t *testing.T) {
 			bubble(t, func(n *node) {
 				pod := newPod("a")
 				tc.arrange(n, pod)
-				n.after(3 * time.Second)
+				n.advance(3 * time.Second)
 				if v := n.view(pod); v.Operation != tc.operation || v.WaitsFor != tc.want {
 					t.Errorf("%q waits for %q, want %q waiting for %q", v.Operation, v.WaitsFor, tc.operation, tc.want)
 				}
@@ -144,7 +144,7 @@ func TestViewOfASyncThatDoesNotEnd(t *testing.T) {
 		pod := newPod("a")
 		n.start(pod)
 		n.send(kubetypes.SyncPodKill, pod)
-		n.after(time.Minute)
+		n.advance(time.Minute)
 		if v := n.view(pod); v.Operation != "sync" || v.WaitsFor != "the running sync to end" || !v.Termination.Stuck || v.Termination.Begun {
 			t.Errorf("%+v, %+v", v, v.Termination)
 		}
@@ -199,14 +199,14 @@ func TestViewOfAnError(t *testing.T) {
 		}
 		n.start(pod)
 		n.send(kubetypes.SyncPodSync, pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		v := n.view(pod)
 		if v.LastError == nil || v.LastError.Failures != 2 || v.LastError.Message != "run [/bin/launch]: no such file" || v.LastError.Time.IsZero() {
 			t.Fatalf("%+v", v.LastError)
 		}
 		fail = false
 		n.send(kubetypes.SyncPodSync, pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		if v = n.view(pod); v.LastError == nil || v.LastError.Failures != 0 || v.Phase != podlifecycle.Syncing.String() {
 			t.Errorf("after a success: %+v", v.LastError)
 		}
@@ -214,7 +214,7 @@ func TestViewOfAnError(t *testing.T) {
 }
 
 // Looking is safe at any time, and sees no pod in two places or with what contradicts itself.
-func TestLookingBesideWork(t *testing.T) {
+func TestViewsDuringUpdates(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.script.onSync = func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
 			podsync.ReportProgress(ctx, "await volumes")

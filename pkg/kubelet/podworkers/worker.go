@@ -25,29 +25,32 @@ type worker struct {
 	pending, active *Update
 	// disruption is what was accepted of what the status is to say; nil is nothing.
 	disruption *podkill.Disruption
-	granted
-	sight
-	flight
-	// seen belongs to the goroutine.
-	seen
+	// grace is the accepted grace period.
+	grace gracePeriod
+	// contexts are those of the running operation.
+	contexts operationContexts
+	// observed is for Views and metrics.
+	observed observation
+	// statusAge is used by the worker's goroutine only.
+	statusAge statusAge
 }
 
-// flight is about the operation that is running.
-type flight struct {
-	// syncing is the context of all syncs of the pod, until termination is requested.
-	syncing    context.Context
+// operationContexts are the contexts of the operation that is running.
+type operationContexts struct {
+	// sync is the context of all syncs of the pod, until its termination is requested.
+	sync       context.Context
 	cancelSync context.CancelFunc
-	// terminating is the context of the present Terminate; inTerminate is true once the call has been made.
-	terminating     context.Context
+	// terminate is the context of the current termination. terminateCalled is true when Syncer.Terminate has been called.
+	terminate       context.Context
 	cancelTerminate context.CancelFunc
-	inTerminate     bool
+	terminateCalled bool
 }
 
-// seen is how old the runtime's status may be for the next operation.
-type seen struct {
-	// lastOperation is when the last operation ended, lastSync when the last sync did.
+// statusAge determines how old the status from the runtime may be for the next operation.
+type statusAge struct {
+	// lastOperation is the end of the last operation, lastSync the end of the last sync.
 	lastOperation, lastSync time.Time
-	// waited is true when there is no need to wait for a status newer than lastSync (any more).
+	// waited is true if a termination need not wait for a status newer than lastSync (any more).
 	waited bool
 }
 
@@ -64,7 +67,7 @@ func newWorker(values context.Context, who identity, running context.Context) *w
 			cancel()
 		},
 	}
-	p.ctx = podsync.WithProgress(ctx, p.does)
+	p.ctx = podsync.WithProgress(ctx, p.observed.setStep)
 	return p
 }
 
@@ -114,10 +117,36 @@ func (p *worker) take() Update {
 	return update
 }
 
-// signal puts the token into wake.
-func (p *worker) signal() {
+// wakeUp puts the token into wake.
+func (p *worker) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
+
+// maxGrace in seconds bounds what is reckoned with: a hundred years.
+const maxGrace = 100 * 365 * 24 * 60 * 60
+
+// gracePeriod is the accepted grace period of a pod.
+type gracePeriod struct {
+	// seconds is 0 if no termination was requested. It only decreases.
+	seconds int64
+	// deadline is the end of the grace period. It only moves to an earlier time.
+	deadline time.Time
+}
+
+// accept sets a grace period that the lifecycle has accepted, unless it is not shorter.
+func (g *gracePeriod) accept(seconds int64, now time.Time) {
+	if seconds == 0 || g.seconds != 0 && seconds >= g.seconds {
+		return
+	}
+	deadline := now.Add(time.Duration(min(seconds, maxGrace)) * time.Second)
+	if g.seconds == 0 || deadline.Before(g.deadline) {
+		g.deadline = deadline
+	}
+	g.seconds = seconds
+}
+
+// shortened is true when a grace period in seconds has become shorter; 0 is none.
+func shortened(before, after int64) bool { return before != 0 && after < before }

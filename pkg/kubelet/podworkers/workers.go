@@ -80,25 +80,25 @@ func (w *Workers) Retry(uid types.UID) {
 	if !known {
 		return
 	}
-	state := w.step(p, podlifecycle.RetryDue{}, consequences{})
+	state := w.apply(p, podlifecycle.RetryDue{}, eventContext{})
 	klog.FromContext(p.ctx).V(4).Info("Pod is due and no source names it",
 		"pod", p.name, "podUID", uid, "phase", state.Phase, "pending", state.Pending)
 }
 
-// received is what became of an update.
-type received struct {
+// updateResult is what became of an update.
+type updateResult struct {
 	answer podkill.Answer
 	// waiter is the identity under which the update's Kill.Completed waits, 0 if it does not.
 	waiter podlifecycle.WaiterID
 }
 
 // update gives an update to the pod's worker, which is made if there is none. Workers.mu must be held.
-func (w *Workers) update(ctx context.Context, update Update) received {
+func (w *Workers) update(ctx context.Context, update Update) updateResult {
 	who := update.identity()
 	logger := klog.FromContext(ctx).WithValues("pod", who.name, "podUID", who.uid, "updateType", update.UpdateType)
 	if update.Pod == nil && update.UpdateType != kubetypes.SyncPodKill {
 		logger.Info("Pod update is ignored, runtime pods can only be killed")
-		return received{}
+		return updateResult{}
 	}
 	if update.Pod != nil && update.RunningPod != nil {
 		logger.Info("Pod update brought a running pod beside the pod, which is ignored")
@@ -106,28 +106,28 @@ func (w *Workers) update(ctx context.Context, update Update) received {
 	}
 	if w.running.Err() != nil {
 		logger.V(4).Info("Pod update is ignored, the pod workers have stopped")
-		return received{}
+		return updateResult{}
 	}
 	p, known := w.workers[who.uid]
 	if !known && w.neverHere(update) {
 		logger.V(4).Info("Pod update is ignored, there is nothing to stop")
-		return received{}
+		return updateResult{}
 	}
 	if !known {
 		logger.V(4).Info("Pod is being synced for the first time")
 		p = newWorker(ctx, who, w.running)
 		w.workers[who.uid] = p
-		if again, begun := w.resumption(&update); begun {
+		if again, begun := w.resumeRequest(&update); begun {
 			logger.Info("Going on with a termination that an earlier run of the agent has begun", "gracePeriod", *again.Kill.GracePeriod, "evict", again.Kill.Evict)
-			w.tell(logger, p, again) //nolint:contextcheck // see below
+			w.deliver(logger, p, again) //nolint:contextcheck // see below
 			if update.UpdateType != kubetypes.SyncPodKill {
 				// What it brings the request has brought already.
-				return received{answer: podkill.Unchanged}
+				return updateResult{answer: podkill.Unchanged}
 			}
 		}
 	}
 	//nolint:contextcheck // what a worker does runs in the worker's context, not in that of whoever brings an update
-	return w.tell(logger, p, update)
+	return w.deliver(logger, p, update)
 }
 
 // neverHere is true when the source of a static pod has dropped it, and nothing of it was or is here: it was rejected.
@@ -138,15 +138,15 @@ func (w *Workers) neverHere(update Update) bool {
 	return dropped && kubetypes.IsStaticPod(update.Pod) && w.runtimeStopped(update.Pod.UID)
 }
 
-// tell passes an update on to the pod's worker.
-func (w *Workers) tell(logger klog.Logger, p *worker, update Update) received {
-	kill, waiter := w.terms(update.Kill)
+// deliver passes an update on to the pod's worker.
+func (w *Workers) deliver(logger klog.Logger, p *worker, update Update) updateResult {
+	kill, waiter := w.killTerms(update.Kill)
 	before, _ := w.cfg.Store.State(p.uid)
-	earlier := p.grace
-	state := w.step(p, w.event(p, &update, kill), consequences{update: &update})
-	w.keep(p, &update, state, earlier)
+	earlier := p.grace.seconds
+	state := w.apply(p, w.event(p, &update, kill), eventContext{update: &update})
+	w.saveTermination(p, &update, state, earlier)
 	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
-	return received{answer: answer(before, state, update.Pod), waiter: waiter}
+	return updateResult{answer: answerOf(before, state, update.Pod), waiter: waiter}
 }
 
 // event translates an update. A running pod is replaced by the specification that the worker has, if it has one.
@@ -169,8 +169,8 @@ func (w *Workers) event(p *worker, update *Update, kill *podlifecycle.Kill) podl
 	return event
 }
 
-// terms translates the terms of a kill and registers who waits for it.
-func (w *Workers) terms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.WaiterID) {
+// killTerms translates the terms of a kill and registers who waits for it.
+func (w *Workers) killTerms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.WaiterID) {
 	if kill == nil {
 		return nil, 0
 	}

@@ -15,18 +15,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-func TestPodIsSyncedAndSyncedAgain(t *testing.T) {
+func TestPodIsSyncedPeriodically(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.wantCalls("sync a create")
-		n.wantPhase(pod, podlifecycle.Syncing)
-		n.after(resync)
+		n.expectCalls("sync a create")
+		n.expectPhase(pod, podlifecycle.Syncing)
+		n.advance(resync)
 		n.syncLoop(pod)
-		n.wantCalls("sync a create")
-		n.after(resync / 2)
+		n.expectCalls("sync a create")
+		n.advance(resync / 2)
 		n.syncLoop(pod)
-		n.wantCalls("sync a create", "sync a sync")
+		n.expectCalls("sync a create", "sync a sync")
 	})
 }
 
@@ -43,8 +43,8 @@ func TestUpdatesMergeWhileTheWorkerIsBusy(t *testing.T) {
 			n.send(kubetypes.SyncPodUpdate, pod)
 		}
 		close(release)
-		n.after(2 * time.Second)
-		n.wantCalls("sync a create", "sync a update")
+		n.advance(2 * time.Second)
+		n.expectCalls("sync a create", "sync a update")
 	})
 }
 
@@ -54,11 +54,11 @@ func TestSyncWaitsForANewerStatus(t *testing.T) {
 		n.start(pod)
 		n.breakPLEG()
 		n.send(kubetypes.SyncPodUpdate, pod)
-		n.after(time.Minute)
-		n.wantCalls("sync a create")
+		n.advance(time.Minute)
+		n.expectCalls("sync a create")
 		n.cache.UpdateTime(time.Now())
 		synctest.Wait()
-		n.wantCalls("sync a create", "sync a update")
+		n.expectCalls("sync a create", "sync a update")
 	})
 }
 
@@ -66,17 +66,17 @@ func TestDeletedPodIsTerminatedAndCleanedUp(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 7))
 		synctest.Wait()
-		n.wantPhase(pod, podlifecycle.Terminated)
-		n.wantCalls("sync a create", "terminate a 7")
-		n.after(time.Second) // a status newer than the termination
-		n.wantPhase(pod, podlifecycle.Finished)
-		n.wantCalls("sync a create", "terminate a 7", "clean up a")
+		n.expectPhase(pod, podlifecycle.Terminated)
+		n.expectCalls("sync a create", "terminate a 7")
+		n.advance(time.Second) // a status newer than the termination
+		n.expectPhase(pod, podlifecycle.Finished)
+		n.expectCalls("sync a create", "terminate a 7", "clean up a")
 		n.send(kubetypes.SyncPodUpdate, pod)
-		n.after(time.Minute)
-		n.wantCalls("sync a create", "terminate a 7", "clean up a")
+		n.advance(time.Minute)
+		n.expectCalls("sync a create", "terminate a 7", "clean up a")
 	})
 }
 
@@ -88,8 +88,8 @@ func TestCompletedPodIsTerminated(t *testing.T) {
 			return podsync.SyncResult{Terminal: true, AfterSync: func() { recorded = n.phase(pod) }}, nil
 		}
 		n.start(pod)
-		n.after(3 * time.Second)
-		n.wantCalls("sync a create", "terminate a 30", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 		if recorded != podlifecycle.Terminating {
 			t.Errorf("AfterSync saw %v, want the recorded result", recorded)
 		}
@@ -103,10 +103,10 @@ func TestCompletedWithAnErrorIsSyncedAgain(t *testing.T) {
 		}
 		pod := newPod("a")
 		n.start(pod)
-		n.wantPhase(pod, podlifecycle.Syncing)
-		n.after(backoff + backoff/2 + time.Second)
+		n.expectPhase(pod, podlifecycle.Syncing)
+		n.advance(backoff + backoff/2 + time.Second)
 		n.syncLoop(pod)
-		n.wantCalls("sync a create", "sync a sync")
+		n.expectCalls("sync a create", "sync a sync")
 	})
 }
 
@@ -118,8 +118,8 @@ func TestKillCancelsARunningSync(t *testing.T) {
 		pod := newPod("a")
 		n.start(pod)
 		n.send(kubetypes.SyncPodKill, pod)
-		n.after(3 * time.Second)
-		n.wantCalls("sync a create", "terminate a 30", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 	})
 }
 
@@ -131,8 +131,8 @@ func TestOrphanCancelsARunningSync(t *testing.T) {
 		pod := newPod("a")
 		n.start(pod)
 		n.SyncKnownPods(nil)
-		n.after(3 * time.Second)
-		n.wantCalls("sync a create", "terminate a 30", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 		if known := n.SyncKnownPods(nil); len(known) != 0 {
 			t.Errorf("still known: %v", known)
 		}
@@ -151,7 +151,7 @@ func TestSyncContextLivesAsLongAsThePhase(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), contextKey{}, "kept"))
 		n.UpdatePod(ctx, Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
 		cancel()
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, pod)
 		synctest.Wait()
 		if len(contexts) != 2 || contexts[0] != contexts[1] || contexts[0].Err() != nil {
@@ -161,8 +161,8 @@ func TestSyncContextLivesAsLongAsThePhase(t *testing.T) {
 			t.Error("the values of the first update's context are lost")
 		}
 		n.send(kubetypes.SyncPodKill, pod)
-		n.after(3 * time.Second)
-		n.wantPhase(pod, podlifecycle.Finished)
+		n.advance(3 * time.Second)
+		n.expectPhase(pod, podlifecycle.Finished)
 		if contexts[0].Err() == nil {
 			t.Error("the context outlives the pod")
 		}
@@ -184,10 +184,10 @@ func TestFailedTerminationIsRepeated(t *testing.T) {
 		n.start(pod)
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: new(int64(3))})
 		for range 40 {
-			n.after(time.Second)
+			n.advance(time.Second)
 			n.syncLoop(pod)
 		}
-		n.wantCalls("sync a create", "terminate a 3", "terminate a 3", "terminate a 3", "clean up a")
+		n.expectCalls("sync a create", "terminate a 3", "terminate a 3", "terminate a 3", "clean up a")
 	})
 }
 
@@ -196,7 +196,7 @@ func TestStatusErrorIsAnEvent(t *testing.T) {
 		pod := newPod("a")
 		n.cache.Set(pod.UID, nil, errors.New("inspect failed"), time.Now().Add(time.Second))
 		n.start(pod)
-		n.wantCalls()
+		n.expectCalls()
 		if events := n.events.all(); len(events) != 1 || events[0] != "Warning FailedSync error determining status: inspect failed" {
 			t.Errorf("events %q", events)
 		}
@@ -204,7 +204,7 @@ func TestStatusErrorIsAnEvent(t *testing.T) {
 }
 
 // After a restart of the agent a pod that ended before is only cleaned up, and counts as terminated from the first moment (#105523).
-func TestPodThatEndedBeforeIsOnlyCleanedUp(t *testing.T) {
+func TestTerminalPodIsOnlyCleanedUp(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := completed(newPod("a"))
 		n.create(pod)
@@ -212,12 +212,12 @@ func TestPodThatEndedBeforeIsOnlyCleanedUp(t *testing.T) {
 			t.Error("not known as terminated at first sight")
 		}
 		synctest.Wait()
-		n.wantCalls("clean up a")
-		n.wantPhase(pod, podlifecycle.Finished)
+		n.expectCalls("clean up a")
+		n.expectPhase(pod, podlifecycle.Finished)
 	})
 }
 
-func TestPodThatEndedOnPaperOnlyIsTerminated(t *testing.T) {
+func TestTerminalPodWithRunningContainersIsTerminated(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := completed(newPod("a"))
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
@@ -225,23 +225,23 @@ func TestPodThatEndedOnPaperOnlyIsTerminated(t *testing.T) {
 		if n.cfg.Store.IsPodKnownTerminated(pod.UID) {
 			t.Error("known as terminated while its container runs")
 		}
-		n.after(2 * time.Second)
-		n.wantCalls("terminate a 30", "clean up a")
+		n.advance(2 * time.Second)
+		n.expectCalls("terminate a 30", "clean up a")
 	})
 }
 
-func TestRuntimePodIsTerminatedAndForgotten(t *testing.T) {
+func TestRuntimePodIsTerminatedAndRemoved(t *testing.T) {
 	bubble(t, func(n *node) {
 		orphan := &container.Pod{ID: "uid-o", Name: "o", Namespace: "ns"}
 		update := Update{UpdateType: kubetypes.SyncPodCreate, RunningPod: orphan}
 		n.UpdatePod(context.Background(), update)
 		synctest.Wait()
-		n.wantCalls()
+		n.expectCalls()
 		done := make(chan struct{})
 		update.UpdateType, update.Kill = kubetypes.SyncPodKill, &KillOptions{GracePeriod: new(int64(1)), Completed: done}
 		n.UpdatePod(context.Background(), update)
 		synctest.Wait()
-		n.wantCalls("terminate runtime pod o")
+		n.expectCalls("terminate runtime pod o")
 		<-done
 		if uids := n.cfg.Store.UIDs(); len(uids) != 0 {
 			t.Errorf("remembered: %v", uids)
@@ -254,12 +254,12 @@ func TestRuntimePodWithSpecificationIsTerminatedByIt(t *testing.T) {
 		pod := newPod("a")
 		n.start(pod)
 		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &container.Pod{ID: pod.UID, Name: "a", Namespace: "ns"}})
-		n.after(3 * time.Second)
-		n.wantCalls("sync a create", "terminate a 30", "clean up a")
+		n.advance(3 * time.Second)
+		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 	})
 }
 
-func TestFailedRuntimePodIsDrivenByHousekeeping(t *testing.T) {
+func TestFailedRuntimePodIsRetriedByHousekeeping(t *testing.T) {
 	bubble(t, func(n *node) {
 		failures := 1
 		n.script.onTerminateOther = func(context.Context, *container.Pod) error {
@@ -275,7 +275,7 @@ func TestFailedRuntimePodIsDrivenByHousekeeping(t *testing.T) {
 			t.Errorf("known as %+v, want %+v", got, want)
 		}
 		synctest.Wait()
-		n.wantCalls("terminate runtime pod o", "terminate runtime pod o")
+		n.expectCalls("terminate runtime pod o", "terminate runtime pod o")
 	})
 }
 
@@ -288,7 +288,7 @@ func TestMirrorPodIsRemembered(t *testing.T) {
 			return podsync.SyncResult{}, nil
 		}
 		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror})
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		if len(seen) != 1 || seen[0] != mirror {
 			t.Errorf("mirror pods %v", seen)
 		}

@@ -19,82 +19,82 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// kept is a store that touches no disk.
-func kept() *terminations.Store { return terminations.New(terminations.Config{}) }
+// newTerminations is a store that touches no disk.
+func newTerminations() *terminations.Store { return terminations.New(terminations.Config{}) }
 
-func keeping(store *terminations.Store) func(*Config) {
+func withTerminations(store *terminations.Store) func(*Config) {
 	return func(c *Config) { c.Terminations = store }
 }
 
-// evict are the terms of an eviction.
-func evict(grace int64) *KillOptions {
+// evictionOptions are the terms of an eviction.
+func evictionOptions(grace int64) *KillOptions {
 	return &KillOptions{Evict: true, GracePeriod: &grace, Disruption: &podkill.Disruption{
 		Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory",
 		Conditions: []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
 	}}
 }
 
-// begunBefore is what an earlier run of the agent has begun, with so much time left.
-func begunBefore(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
+// earlierRecord is what an earlier run of the agent has begun, with so much time left.
+func earlierRecord(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
 	return terminations.Record{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Disruption: evict(0).Disruption,
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Disruption: evictionOptions(0).Disruption,
 		GracePeriodSeconds: 600, Requested: time.Now().Add(left - 600*time.Second), Deadline: time.Now().Add(left),
 	}
 }
 
 // Which terminations are kept, with which terms.
-func TestKept(t *testing.T) {
+func TestRecordedTerminations(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pod  *v1.Pod
 		do   func(n *node, pod *v1.Pod)
 		want string
 	}{
-		{"eviction", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, "eviction 20 0s+20s Evicted"},
+		{"eviction", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, "eviction 20 0s+20s Evicted"},
 		{"kill", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, &KillOptions{}) }, "kill 30 0s+30s"},
-		{"eviction before the first sync", newPod("new"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, "eviction 20 0s+20s Evicted"},
-		{"no grace", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(0)) }, "eviction 1 0s+1s Evicted"},
+		{"eviction before the first sync", newPod("new"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, "eviction 20 0s+20s Evicted"},
+		{"no grace", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(0)) }, "eviction 1 0s+1s Evicted"},
 		{"gone from its source", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod) }, ""},
 		{"deleted", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodUpdate, deleted(pod, 40)) }, ""},
-		{"static", staticPod("s", "s1"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evict(20)) }, ""},
+		{"static", staticPod("s", "s1"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, ""},
 		{"of the runtime only", newPod("other"), func(n *node, pod *v1.Pod) {
-			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: pod.UID}, Kill: evict(1)})
+			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: pod.UID}, Kill: evictionOptions(1)})
 		}, ""},
 		{"sooner", newPod("p"), func(n *node, pod *v1.Pod) {
-			n.send(kubetypes.SyncPodKill, pod, evict(300))
-			n.after(10 * time.Second)
-			n.send(kubetypes.SyncPodKill, pod, evict(5))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(300))
+			n.advance(10 * time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(5))
 		}, "eviction 5 0s+15s Evicted"},
 		{"not later", newPod("p"), func(n *node, pod *v1.Pod) {
-			n.send(kubetypes.SyncPodKill, pod, evict(5))
-			n.after(time.Second)
-			n.send(kubetypes.SyncPodKill, pod, evict(300))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(5))
+			n.advance(time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(300))
 		}, "eviction 5 0s+5s Evicted"},
 		{"shorter on paper, later in time", newPod("p"), func(n *node, pod *v1.Pod) {
-			n.send(kubetypes.SyncPodKill, pod, evict(20))
-			n.after(19 * time.Second)
-			n.send(kubetypes.SyncPodKill, pod, evict(10))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
+			n.advance(19 * time.Second)
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(10))
 		}, "eviction 20 0s+20s Evicted"},
 		{"deleted after eviction, sooner", newPod("p"), func(n *node, pod *v1.Pod) {
-			n.send(kubetypes.SyncPodKill, pod, evict(300))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(300))
 			n.send(kubetypes.SyncPodUpdate, deleted(pod, 3))
 		}, "eviction 3 0s+3s Evicted"},
 		{"hastened after deletion", newPod("p"), func(n *node, pod *v1.Pod) {
 			n.send(kubetypes.SyncPodUpdate, deleted(pod, 3600))
-			n.after(time.Minute)
-			n.send(kubetypes.SyncPodKill, deleted(pod, 3600), evict(1))
+			n.advance(time.Minute)
+			n.send(kubetypes.SyncPodKill, deleted(pod, 3600), evictionOptions(1))
 		}, "deletion 1 1m0s+1s"},
 		{"not hastened after deletion", newPod("p"), func(n *node, pod *v1.Pod) {
 			n.send(kubetypes.SyncPodUpdate, deleted(pod, 10))
-			n.send(kubetypes.SyncPodKill, pod, evict(10))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(10))
 		}, ""},
 		{"amended by the second kill", newPod("p"), func(n *node, pod *v1.Pod) {
 			n.send(kubetypes.SyncPodKill, pod, &KillOptions{})
-			n.send(kubetypes.SyncPodKill, pod, evict(30))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(30))
 		}, "kill 30 0s+30s Evicted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store := kept()
+			store := newTerminations()
 			bubble(t, func(n *node) {
 				n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 				if c.pod.Name == "p" || c.pod.Name == "s" {
@@ -102,16 +102,16 @@ func TestKept(t *testing.T) {
 				}
 				began := time.Now()
 				c.do(n, c.pod)
-				if got := describeKept(store, c.pod.UID, began); got != c.want {
+				if got := describeRecord(store, c.pod.UID, began); got != c.want {
 					t.Errorf("kept is %q, want %q", got, c.want)
 				}
-			}, keeping(store))
+			}, withTerminations(store))
 		})
 	}
 }
 
-// describeKept writes down what is kept: cause, grace, when after the beginning it was requested, and how long after that the deadline is.
-func describeKept(store *terminations.Store, uid types.UID, began time.Time) string {
+// describeRecord writes down what is kept: cause, grace, when after the beginning it was requested, and how long after that the deadline is.
+func describeRecord(store *terminations.Store, uid types.UID, began time.Time) string {
 	r, ok := store.Get(uid)
 	if !ok {
 		return ""
@@ -124,7 +124,7 @@ func describeKept(store *terminations.Store, uid types.UID, began time.Time) str
 }
 
 // A pod whose termination was begun before a restart is terminated on the same terms, and never synced.
-func TestResumed(t *testing.T) {
+func TestTerminationIsResumed(t *testing.T) {
 	pod := newPod("p")
 	for _, c := range []struct {
 		name  string
@@ -142,12 +142,12 @@ func TestResumed(t *testing.T) {
 		{"deleted since, sooner", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 5)) }, "terminate p 5", podlifecycle.CauseEviction},
 		{"hastened deletion", terminations.Deletion, 2 * time.Second, func(n *node) { n.create(deleted(pod, 3600)) }, "terminate p 2", podlifecycle.CauseDeletion},
 		{"first seen by an update", terminations.Eviction, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodUpdate, pod) }, "terminate p 20", podlifecycle.CauseEviction},
-		{"evicted again at once", terminations.Kill, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodKill, pod, evict(3)) }, "terminate p 3", podlifecycle.CauseKill},
+		{"evicted again at once", terminations.Kill, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(3)) }, "terminate p 3", podlifecycle.CauseKill},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store := kept()
+			store := newTerminations()
 			bubble(t, func(n *node) {
-				store.Save(begunBefore(pod, c.cause, c.left))
+				store.Save(earlierRecord(pod, c.cause, c.left))
 				var status v1.PodStatus
 				n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
 					request.Disruption.Apply(&status)
@@ -158,9 +158,9 @@ func TestResumed(t *testing.T) {
 				}
 				c.first(n)
 				synctest.Wait()
-				n.after(2 * time.Second)
+				n.advance(2 * time.Second)
 				n.syncLoop(pod)
-				n.wantCalls(c.want, "clean up p")
+				n.expectCalls(c.want, "clean up p")
 				state := n.state(pod)
 				if state.Phase != podlifecycle.Finished || state.Termination.Cause != c.state {
 					t.Errorf("%v, cause %v", state.Phase, state.Termination.Cause)
@@ -168,51 +168,51 @@ func TestResumed(t *testing.T) {
 				if amended := c.cause != terminations.Deletion; amended != (status.Reason == "Evicted" && len(status.Conditions) == 1) {
 					t.Errorf("status %+v", status)
 				}
-			}, keeping(store))
+			}, withTerminations(store))
 		})
 	}
 }
 
 // What is resumed keeps its terms: a second restart gives no more time than the first.
-func TestResumedIsNotProlonged(t *testing.T) {
-	store := kept()
+func TestResumedTerminationKeepsItsDeadline(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		pod := newPod("p")
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
-		before := begunBefore(pod, terminations.Eviction, 90*time.Second)
+		before := earlierRecord(pod, terminations.Eviction, 90*time.Second)
 		store.Save(before)
 		n.create(pod)
-		n.after(10 * time.Second)
+		n.advance(10 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, pod)
 		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) || got.Disruption == nil {
 			t.Errorf("was %+v, is %+v", before, got)
 		}
-	}, keeping(store))
+	}, withTerminations(store))
 }
 
 // A pod that has reached a terminal phase at the API server is only cleaned up; nothing is said about it again.
-func TestResumedAfterItsEnd(t *testing.T) {
-	store := kept()
+func TestTerminalPodIsOnlyCleanedUpAfterRestart(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		pod := completed(newPod("p"))
-		store.Save(begunBefore(pod, terminations.Eviction, time.Minute))
+		store.Save(earlierRecord(pod, terminations.Eviction, time.Minute))
 		n.create(pod)
-		n.after(2 * time.Second)
-		n.wantCalls("clean up p")
+		n.advance(2 * time.Second)
+		n.expectCalls("clean up p")
 		n.SyncKnownPods([]*v1.Pod{pod})
 		if _, ok := store.Get(pod.UID); ok {
 			t.Error("what the API server shows is still kept")
 		}
-	}, keeping(store))
+	}, withTerminations(store))
 }
 
 // A terminal phase at the API server does not end the containers: they end on the terms that are kept, and the phase stays.
-func TestResumedWhileItsContainersRun(t *testing.T) {
-	store := kept()
+func TestTerminalPodWithRunningContainersIsResumed(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		pod := completed(newPod("p"))
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
-		store.Save(begunBefore(pod, terminations.Eviction, 7*time.Second))
+		store.Save(earlierRecord(pod, terminations.Eviction, 7*time.Second))
 		n.script.onTerminate = func(_ context.Context, request podsync.TerminateRequest) error {
 			if request.Disruption != nil {
 				t.Error("the final phase is amended")
@@ -225,16 +225,16 @@ func TestResumedWhileItsContainersRun(t *testing.T) {
 		}
 		n.create(pod)
 		synctest.Wait()
-		n.wantCalls("terminate p 7")
-	}, keeping(store))
+		n.expectCalls("terminate p 7")
+	}, withTerminations(store))
 }
 
 // Another kubelet was here in between and went on with the pod: what this one had begun is over.
-func TestNotResumedIfStartedSince(t *testing.T) {
-	store := kept()
+func TestStaleTerminationIsNotResumed(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		pod := newPod("p")
-		record := begunBefore(pod, terminations.Eviction, -time.Hour)
+		record := earlierRecord(pod, terminations.Eviction, -time.Hour)
 		status := running(pod)
 		status.ContainerStatuses[0].StartedAt = record.Requested.Add(startMargin + time.Second)
 		n.cache.Set(pod.UID, status, nil, time.Now())
@@ -243,35 +243,35 @@ func TestNotResumedIfStartedSince(t *testing.T) {
 			t.Error("the pod is not admitted")
 		}
 		n.start(pod)
-		n.wantCalls("sync p create")
-	}, keeping(store))
+		n.expectCalls("sync p create")
+	}, withTerminations(store))
 }
 
 // Pods that were never asked to stop, and static pods, are started.
-func TestOthersAreNotStopped(t *testing.T) {
-	store := kept()
+func TestPodsWithoutARecordAreStarted(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
-		store.Save(begunBefore(newPod("p"), terminations.Eviction, time.Minute))
+		store.Save(earlierRecord(newPod("p"), terminations.Eviction, time.Minute))
 		static := staticPod("s", "s1")
-		store.Save(begunBefore(static, terminations.Kill, time.Minute))
+		store.Save(earlierRecord(static, terminations.Kill, time.Minute))
 		n.start(newPod("q"))
 		n.start(static)
-		n.wantCalls("sync q create", "sync s create")
-	}, keeping(store))
+		n.expectCalls("sync q create", "sync s create")
+	}, withTerminations(store))
 }
 
 // A termination is forgotten when the API server shows its end or does not know the pod any more, and not before.
-func TestForgotten(t *testing.T) {
-	store := kept()
+func TestRecordsAreDeleted(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		hold := make(chan struct{})
 		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-hold; return nil }
 		shown, gone, unseen := newPod("shown"), newPod("gone"), newPod("unseen")
 		for _, pod := range []*v1.Pod{shown, gone} {
 			n.start(pod)
-			n.send(kubetypes.SyncPodKill, pod, evict(20))
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
 		}
-		store.Save(begunBefore(unseen, terminations.Eviction, time.Minute))
+		store.Save(earlierRecord(unseen, terminations.Eviction, time.Minute))
 		has := func(want ...string) {
 			t.Helper()
 			var got []string
@@ -286,31 +286,31 @@ func TestForgotten(t *testing.T) {
 		n.SyncKnownPods([]*v1.Pod{completed(shown), unseen})
 		has("shown", "unseen")
 		close(hold)
-		n.after(2 * time.Second)
+		n.advance(2 * time.Second)
 		n.SyncKnownPods([]*v1.Pod{shown, unseen})
 		has("shown", "unseen")
 		n.SyncKnownPods([]*v1.Pod{completed(shown)})
 		has()
-	}, keeping(store))
+	}, withTerminations(store))
 }
 
 // The second life of a UID has nothing to do with the end of the first.
-func TestSecondLifeIsNotStopped(t *testing.T) {
-	store := kept()
+func TestNewInstanceOfAnEvictedUIDIsStarted(t *testing.T) {
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		pod := newPod("p")
 		n.start(pod)
-		n.send(kubetypes.SyncPodKill, pod, evict(20))
+		n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
 		n.create(pod)
-		n.after(2 * time.Second)
-		n.wantPhase(pod, podlifecycle.Finished)
+		n.advance(2 * time.Second)
+		n.expectPhase(pod, podlifecycle.Finished)
 		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 0 {
 			t.Fatalf("known %v", known)
 		}
 		n.script.reset()
 		n.start(pod)
-		n.wantCalls("sync p create")
-	}, keeping(store))
+		n.expectCalls("sync p create")
+	}, withTerminations(store))
 }
 
 // A request hastens a termination when it makes its grace period shorter, not when it repeats it.
@@ -339,36 +339,36 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 
 // What was begun before another kubelet went on with the pod is over for good: it neither comes back when the pod's containers end
 // by themselves, nor stands in the way of a termination that begins now.
-func TestOvertakenIsForgotten(t *testing.T) {
-	pod, store := newPod("p"), kept()
+func TestStaleRecordIsDeleted(t *testing.T) {
+	pod, store := newPod("p"), newTerminations()
 	bubble(t, func(n *node) {
-		store.Save(begunBefore(pod, terminations.Eviction, -time.Hour))
+		store.Save(earlierRecord(pod, terminations.Eviction, -time.Hour))
 		again := running(pod)
 		again.ContainerStatuses[0].StartedAt = time.Now().Add(-time.Minute)
 		n.cache.Set(pod.UID, again, nil, time.Now())
 		n.start(pod)
-		n.wantPhase(pod, podlifecycle.Syncing)
+		n.expectPhase(pod, podlifecycle.Syncing)
 		n.cache.Set(pod.UID, &kubecontainer.PodStatus{ID: pod.UID}, nil, time.Now())
 		if n.IsPodTerminationRequested(pod.UID) {
 			t.Error("the termination of a pod counts as requested that is being synced")
 		}
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		began := time.Now()
-		n.send(kubetypes.SyncPodKill, pod, evict(20))
-		if got, want := describeKept(store, pod.UID, began), "eviction 20 0s+20s Evicted"; got != want {
+		n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
+		if got, want := describeRecord(store, pod.UID, began), "eviction 20 0s+20s Evicted"; got != want {
 			t.Errorf("kept is %q, want %q", got, want)
 		}
-	}, keeping(store))
+	}, withTerminations(store))
 }
 
 // The status cache may know nothing yet when the first pods are seen. What the runtime itself says counts before that.
-func TestOvertakenWithAnEmptyCache(t *testing.T) {
+func TestStaleRecordsWithAnEmptyStatusCache(t *testing.T) {
 	overtaken, stopping := newPod("overtaken"), newPod("stopping")
-	store := kept()
+	store := newTerminations()
 	bubble(t, func(n *node) {
 		var running []*kubecontainer.Pod
 		for _, pod := range []*v1.Pod{overtaken, stopping} {
-			record := begunBefore(pod, terminations.Eviction, -time.Hour)
+			record := earlierRecord(pod, terminations.Eviction, -time.Hour)
 			store.Save(record)
 			made := record.Requested.Add(startMargin + time.Second)
 			if pod == stopping {
@@ -378,12 +378,12 @@ func TestOvertakenWithAnEmptyCache(t *testing.T) {
 				{State: kubecontainer.ContainerStateRunning, CreatedAt: made.UnixNano()},
 			}})
 		}
-		n.ForgetOvertaken(running)
+		n.DeleteStaleTerminations(running)
 		n.start(overtaken)
 		n.start(stopping)
-		n.wantPhase(overtaken, podlifecycle.Syncing)
+		n.expectPhase(overtaken, podlifecycle.Syncing)
 		if got := n.state(stopping).Termination.Cause; got != podlifecycle.CauseEviction {
 			t.Errorf("the other pod is terminating for %v", got)
 		}
-	}, keeping(store))
+	}, withTerminations(store))
 }
