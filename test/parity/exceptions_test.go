@@ -137,9 +137,6 @@ var exceptions = map[key]exception{
 	{calls, "k8s.io/utils/net.IsIPv4"}: {
 		another, ownOrdering,
 	},
-	{calls, "(k8s.io/apimachinery/pkg/util/sets.Set[string]).Len"}: {
-		another, "the built-in len",
-	},
 	{calls, "(*k8s.io/component-helpers/nodedeclaredfeatures.FeatureMapper).MustMapSorted"}: {
 		another, "MapSorted: an unknown feature is an error of the start, not a panic",
 	},

@@ -56,6 +56,7 @@ func resultOf(e podkill.Ending) ResultKind {
 		return PodStopped
 	case podkill.Overdue:
 		return PodOverdue
+	case podkill.Failed:
 	}
 	return KillFailed
 }

@@ -128,7 +128,7 @@ func (m *metricsSink) Result(_ context.Context, r *Result) {
 				releasedTotal.WithLabelValues(releasedResources[j]).Add(float64(amount))
 			}
 		}
-	case KillRefused, PodOverdue, KillFailed, ReclaimEnded:
+	case PodGone, KillRefused, PodOverdue, KillFailed, ReclaimEnded:
 	}
 }
 

@@ -132,26 +132,27 @@ func (n *noticer) silence(list []Notice, r *Round) []Notice {
 	case n.silentSince.IsZero():
 		n.silentSince = r.Decision.At
 	}
-	return lasting(list, silent, r.Decision.At, &n.runtime, Notice{Kind: RuntimeSilent, Since: n.silentSince}, RuntimeAnswers)
+	begin := Notice{Kind: RuntimeSilent, Since: n.silentSince}
+	return append(list, lasting(silent, r.Decision.At, &n.runtime, begin, RuntimeAnswers)...)
 }
 
 func (n *noticer) unreadable(list []Notice, r *Round) []Notice {
 	begin := Notice{Kind: CountersUnreadable, Since: r.CountersErrSince, Err: r.CountersErr}
-	return lasting(list, r.CountersErr != nil, r.Decision.At, &n.counters, begin, CountersReadable)
+	return append(list, lasting(r.CountersErr != nil, r.Decision.At, &n.counters, begin, CountersReadable)...)
 }
 
-// lasting adds begin once when a fault has lasted for a while, and a notice of the kind end once when it is over after
-// that. noticed remembers that begin was added.
-func lasting(list []Notice, fault bool, now time.Time, noticed *bool, begin Notice, end NoticeKind) []Notice {
+// lasting returns begin once when a fault has lasted for a while, and a notice of the kind end once when it is over after
+// that. noticed remembers that begin was returned.
+func lasting(fault bool, now time.Time, noticed *bool, begin Notice, end NoticeKind) []Notice {
 	switch {
 	case fault && !*noticed && now.Sub(begin.Since) >= unknownAfter:
 		*noticed = true
-		return append(list, begin)
+		return []Notice{begin}
 	case !fault && *noticed:
 		*noticed = false
-		return append(list, Notice{Kind: end})
+		return []Notice{{Kind: end}}
 	}
-	return list
+	return nil
 }
 
 func (n *noticer) dryRuns(list []Notice, r *Round) []Notice {

@@ -3,7 +3,6 @@ package podsync_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -92,7 +91,7 @@ func TestHangingContainerRemovalDoesNotBlockDeletion(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the pod still exists (%v)", err)
+		return errors.Join(errors.New("the pod still exists"), err)
 	})
 	await.Until(t, "end of the worker", func() error {
 		if !store.IsPodKnownTerminated("uid") {

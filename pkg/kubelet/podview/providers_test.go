@@ -17,8 +17,8 @@ func (u uids) CouldHaveRunningContainers(uid types.UID) bool       { return slic
 func (u uids) PodMightNeedToUnprepareResources(uid types.UID) bool { return slices.Contains(u, uid) }
 
 func TestDeletionSafety(t *testing.T) {
-	without := DeletionSafety{Containers: uids{"uid-running"}}
-	with := DeletionSafety{Containers: uids{"uid-running"}, Devices: uids{"uid-prepared"}}
+	without := DeletionSafety{Containers: uids{"running"}}
+	with := DeletionSafety{Containers: uids{"running"}, Devices: uids{"prepared"}}
 	got := map[string][2]bool{}
 	for _, name := range []string{"running", "prepared", "neither"} {
 		pod := fixture.Pod(name)
@@ -30,7 +30,7 @@ func TestDeletionSafety(t *testing.T) {
 }
 
 func (s *sources) GetPodByName(_, name string) (*v1.Pod, bool) {
-	return s.GetPodByUID(types.UID("uid-" + name))
+	return s.GetPodByUID(types.UID(name))
 }
 
 func TestPodResources(t *testing.T) {

@@ -574,7 +574,7 @@ func TestAnswersAndEndings(t *testing.T) {
 			before: func(n *node, pod *v1.Pod) *v1.Pod {
 				n.start(pod)
 				n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error {
-					n.Workers.stop()
+					n.stop()
 					return untilCancelled(ctx)
 				}
 				return pod
@@ -582,7 +582,7 @@ func TestAnswersAndEndings(t *testing.T) {
 			answer: podkill.Begun, ending: podkill.Failed,
 		},
 		"the agent has stopped": {
-			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); n.Workers.stop(); return pod },
+			before: func(n *node, pod *v1.Pod) *v1.Pod { n.start(pod); n.stop(); return pod },
 			answer: podkill.Refused, ending: podkill.Failed,
 		},
 	} {

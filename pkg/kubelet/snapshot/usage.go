@@ -143,7 +143,7 @@ func (p *Pod) eachFs(m Measure, add func(*FsUsage)) {
 		}
 	}
 	if m.Volumes && p.Facts != nil {
-		p.eachVolume(p.Facts.Volumes, add)
+		p.eachVolume(p.Volumes, add)
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *round) addInFlight(n *need, p *pending, f *snapshot.InFlight, pod *snap
 		p.failed = f.Changed
 	}
 	switch {
-	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && !(failed && n.endsInTime(pod, s.Taken, r.rules)):
+	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && (!failed || !n.endsInTime(pod, s.Taken, r.rules)):
 		p.busy[f.UID] = uncounted
 	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
 		p.slow[f.UID] = true
