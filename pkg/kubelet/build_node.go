@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
-// restoreTimeout is how long the start waits for the conditions of the Node. It is short: the API server may be a static
-// pod of this node.
+// restoreTimeout is how long the start waits for the conditions of the Node. It is short: the API server may be a
+// static pod of this node.
 const restoreTimeout = 2 * time.Second
 
 // leaseRenewFraction of the lease's duration is the time between two renewals.

@@ -40,8 +40,8 @@ const (
 	plegEvents = 1000
 )
 
-// The generic PLEG lists the runtime every second and is unhealthy when that takes three minutes. With the evented PLEG beside it,
-// it lists less often.
+// The generic PLEG lists the runtime every second and is unhealthy when that takes three minutes. With the evented PLEG
+// beside it, it lists less often.
 var (
 	plegAlone   = pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
 	plegBesides = pleg.RelistDuration{RelistPeriod: 300 * time.Second, RelistThreshold: 10 * time.Minute}
@@ -145,8 +145,8 @@ func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 	return err
 }
 
-// hookClient makes the HTTPS requests of lifecycle hooks. There is nothing to verify the server with (the API has no place for
-// it), so it must never carry credentials.
+// hookClient makes the HTTPS requests of lifecycle hooks. There is nothing to verify the server with (the API has no
+// place for it), so it must never carry credentials.
 func hookClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
@@ -154,7 +154,8 @@ func hookClient() *http.Client {
 	}
 }
 
-// singleProcessOOMKill says whether the OOM killer takes one process (cgroup v1 knows nothing else) or the whole container.
+// singleProcessOOMKill says whether the OOM killer takes one process (cgroup v1 knows nothing else) or the whole
+// container.
 func (b *build) singleProcessOOMKill() *bool {
 	if !util.IsCgroup2UnifiedMode() {
 		return ptr.To(true)

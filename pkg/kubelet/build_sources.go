@@ -102,7 +102,8 @@ func (b *build) addPodSources(ctx context.Context) {
 	}
 }
 
-// staticPodHeader spells the names of the header canonically, so that one which Go's client sets itself is not sent twice.
+// staticPodHeader spells the names of the header canonically, so that one which Go's client sets itself is not sent
+// twice.
 func staticPodHeader(configured map[string][]string) http.Header {
 	header := http.Header{}
 	for name, values := range configured {

@@ -143,8 +143,8 @@ func TestStandaloneComponents(t *testing.T) {
 	}
 }
 
-// What has pods stopped ends, and is waited for, before the pod workers; what they need ends after them. Components stop
-// in the reverse of their order.
+// What has pods stopped ends, and is waited for, before the pod workers; what they need ends after them. Components
+// stop in the reverse of their order.
 func TestOrderOfComponents(t *testing.T) {
 	all := names(assembled(t, busyAPI(t), nil))
 	workers := slices.Index(all, "pod workers")

@@ -29,7 +29,8 @@ type volumeParts struct {
 
 func (b *build) makeVolumes(ctx context.Context) error {
 	v := &b.volumes
-	// The CSI plugin reports storage errors while it is initialized, so the runtime's state exists before the runtime does.
+	// The CSI plugin reports storage errors while it is initialized, so the runtime's state exists before the runtime
+	// does.
 	v.state = runtimestate.New(runtimeSilence)
 	host := volumehost.New(b.volumeHost(ctx))
 	var err error

@@ -95,8 +95,8 @@ func (b *build) runtimeComponents() []component {
 	}
 }
 
-// podStoppers stop pods for the sake of the node. Eviction needs cAdvisor, to find out whether images have a file system
-// of their own.
+// podStoppers stop pods for the sake of the node. Eviction needs cAdvisor, to find out whether images have a file
+// system of their own.
 func (b *build) podStoppers() []component {
 	manager := b.pressure.shutdown
 	shutdown := ends("node shutdown", waitFor(manager.Wait))
@@ -151,8 +151,8 @@ func (b *build) startEvent() component {
 	})
 }
 
-// oomWatcher reports OOM kills of system processes as events. Without access to the kernel log the agent does not start,
-// as stock, unless it runs in a user namespace.
+// oomWatcher reports OOM kills of system processes as events. Without access to the kernel log the agent does not
+// start, as stock, unless it runs in a user namespace.
 func (b *build) oomWatcher() component {
 	recorder, node := b.Observability.Recorder, b.nodeRef
 	optional := inuserns.RunningInUserNS() && enabled(features.KubeletInUserNamespace)

@@ -24,14 +24,16 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
-// Dependencies is everything the agent does not make itself: validated settings and the parts of the world it talks to. The
-// command builds it; nothing in it has been started when New is called, except the event broadcaster behind Recorder.
+// Dependencies is everything the agent does not make itself: validated settings and the parts of the world it talks to.
+// The command builds it; nothing in it has been started when New is called, except the event broadcaster behind
+// Recorder.
 type Dependencies struct {
 	// Config is the merged, defaulted and validated configuration; it is not modified after New.
 	Config *kubeletconfig.KubeletConfiguration
 	// Flags are the settings that exist only on the command line.
 	Flags *options.KubeletFlags
-	// Pressure is our own configuration as it was at start; the zero value stands for the defaults, and no file is followed.
+	// Pressure is our own configuration as it was at start; the zero value stands for the defaults, and no file is
+	// followed.
 	Pressure pressureconfig.Loaded
 
 	Identity      Identity

@@ -19,9 +19,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/syncloop"
 )
 
-// forward has the parts that are called by parts which are built before them. Each step of New sets its own; all are set
-// when New returns, and none is called before Run. There is no other way against the order of the steps, and parts refer
-// to forward instead of build, so that build is garbage after New.
+// forward has the parts that are called by parts which are built before them. Each step of New sets its own; all are
+// set when New returns, and none is called before Run. There is no other way against the order of the steps, and parts
+// refer to forward instead of build, so that build is garbage after New.
 type forward struct {
 	pleg       pleg.PodLifecycleEventGenerator
 	stats      *stats.Provider

@@ -95,9 +95,9 @@ func TestRemovedStaticPodInStockSource(t *testing.T) {
 		"kl.podWorkers.UpdatePod")
 }
 
-// TestRejectedStaticPodInStockSource: the removal of a rejected pod creates a worker in stock. The worker is not finished
-// when the pod is added again, so that admission is not called; and only pods that have not ended are started again,
-// although the status is that of the rejection, which is kept as long as the pod is configured.
+// TestRejectedStaticPodInStockSource: the removal of a rejected pod creates a worker in stock. The worker is not
+// finished when the pod is added again, so that admission is not called; and only pods that have not ended are started
+// again, although the status is that of the rejection, which is kept as long as the pod is configured.
 func TestRejectedStaticPodInStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "kubelet.go", "HandlePodRemoves"), "kl.podManager.RemovePod(pod)",
 		"kl.deletePod(ctx, pod)")

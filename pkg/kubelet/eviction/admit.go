@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
-// Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why. Whoever is told to wait
-// should ask again each second or so: being asked makes the manager look at the node more often, and OnRelief tells when it pays to
-// ask at once.
+// Judge answers a pod that wants to enter: admitted, rejected, or better kept waiting; the message says why. Whoever is
+// told to wait should ask again each second or so: being asked makes the manager look at the node more often, and
+// OnRelief tells when it pays to ask at once.
 func (m *Manager) Judge(pod *v1.Pod) (policy.Verdict, string) {
 	conditions := *m.conditions.Load()
 	verdict, message := policy.Admit(conditions, policy.Applicant{
@@ -38,8 +38,8 @@ func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitR
 	return lifecycle.PodAdmitResult{Reason: policy.ReasonEvicted, Message: message}
 }
 
-// Conditions is what was decided last, one entry per pressure condition; empty before the first look. The caller must not
-// modify it.
+// Conditions is what was decided last, one entry per pressure condition; empty before the first look. The caller must
+// not modify it.
 func (m *Manager) Conditions() []policy.Condition { return *m.conditions.Load() }
 
 // IsUnderMemoryPressure tells whether the node has the condition MemoryPressure.

@@ -112,8 +112,8 @@ func BenchmarkRound(b *testing.B) {
 	})
 }
 
-// ratioBlock is how many rounds one of both plays before it is the other's turn: few enough that whatever disturbs the machine
-// disturbs both, and enough that neither works with the caches that the other has left behind.
+// ratioBlock is how many rounds one of both plays before it is the other's turn: few enough that whatever disturbs the
+// machine disturbs both, and enough that neither works with the caches that the other has left behind.
 const ratioBlock = 16
 
 // BenchmarkRatio plays rounds of both in turn and tells how many times longer stock takes.
@@ -140,8 +140,8 @@ func BenchmarkRatio(b *testing.B) {
 	})
 }
 
-// TestRoundAllocations holds the part of the target that does not depend on the machine: a quiet round allocates at most a tenth
-// of what stock's does, an evicting one at most a twentieth.
+// TestRoundAllocations holds the part of the target that does not depend on the machine: a quiet round allocates at
+// most a tenth of what stock's does, an evicting one at most a twentieth.
 func TestRoundAllocations(t *testing.T) {
 	eachRound(func(name string, pods int, starved bool) {
 		t.Run(name, func(t *testing.T) {

@@ -26,9 +26,9 @@ type Summary interface {
 	Get(ctx context.Context, updateStats bool) (*statsapi.Summary, error)
 }
 
-// Reclaimer frees what the node itself can give, before pods have to go: containers that have ended and images that nobody uses.
-// It frees what is asked for and no more, and tells what that was. It may take long; it may be called for two devices, or for bytes
-// and inodes of one, at a time. Package reclaim has one.
+// Reclaimer frees what the node itself can give, before pods have to go: containers that have ended and images that
+// nobody uses. It frees what is asked for and no more, and tells what that was. It may take long; it may be called for
+// two devices, or for bytes and inodes of one, at a time. Package reclaim has one.
 type Reclaimer interface {
 	Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error)
 }

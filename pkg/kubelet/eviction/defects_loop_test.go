@@ -155,7 +155,8 @@ func TestD10LastingBlindnessBesideStock(t *testing.T) {
 	})
 }
 
-// TestD10HangingRuntimeBesideStock: each request to the runtime runs into its time-out of two minutes. Then memory and disk run out.
+// TestD10HangingRuntimeBesideStock: each request to the runtime runs into its time-out of two minutes. Then memory and
+// disk run out.
 func TestD10HangingRuntimeBesideStock(t *testing.T) {
 	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10Gi"}}
 	healthy := func(n *node) {
@@ -251,7 +252,8 @@ func TestD33BesideStock(t *testing.T) {
 	})
 }
 
-// TestD34BesideStock: no kernel notification, as on cgroup v2 with stock. The node loses 1 GiB/s and has 100 MiB left at the crossing.
+// TestD34BesideStock: no kernel notification, as on cgroup v2 with stock. The node loses 1 GiB/s and has 100 MiB left
+// at the crossing.
 func TestD34BesideStock(t *testing.T) {
 	leaking := func() *node {
 		n := newNode()
@@ -280,7 +282,8 @@ func TestD34BesideStock(t *testing.T) {
 	})
 }
 
-// activeCache is a node whose memory is nearly full of active page cache: stock's working set has it in, the option leaves half of it out.
+// activeCache is a node whose memory is nearly full of active page cache: stock's working set has it in, the option
+// leaves half of it out.
 type activeCache struct {
 	*kernel
 	cache int64
@@ -403,7 +406,8 @@ func (a *armed) NewCgroupNotifier(_ klog.Logger, _, _ string, level int64) (stoc
 func (*armed) Start(context.Context, chan<- struct{}) {}
 func (*armed) Stop()                                  {}
 
-// TestD39BesideStock: the pods' cgroup is limited to 8 GiB and full of clean page cache; 1 GiB of it is a working set that grows.
+// TestD39BesideStock: the pods' cgroup is limited to 8 GiB and full of clean page cache; 1 GiB of it is a working set
+// that grows.
 func TestD39BesideStock(t *testing.T) {
 	const limit = 8
 	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}, AllocatableEnforced: []string{"pods"}}

@@ -42,8 +42,8 @@ func (s *meeting) Get(ctx context.Context, update bool) (*statsapi.Summary, erro
 	return s.node.Get(ctx, update)
 }
 
-// TestD15BesideStock: two rounds of stock run at a time. The race detector would end the test for that, so it is not there. No
-// bubble: its clock would stand still if stock guarded its rounds with a lock.
+// TestD15BesideStock: two rounds of stock run at a time. The race detector would end the test for that, so it is not
+// there. No bubble: its clock would stand still if stock guarded its rounds with a lock.
 func TestD15BesideStock(t *testing.T) {
 	n := newNode()
 	n.available(20 * gi)

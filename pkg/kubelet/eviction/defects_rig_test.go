@@ -15,8 +15,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// The tests in the files defects_* are named after the rows of docs/defects.md. Each plays its scenario to the stock manager and to
-// ours. It fails when ours does not do what it should, and also when stock does not show the defect any more: then the row goes.
+// The tests in the files defects_* are named after the rows of docs/defects.md. Each plays its scenario to the stock
+// manager and to ours. It fails when ours does not do what it should, and also when stock does not show the defect any
+// more: then the row goes.
 
 // rig is a stock manager and one of ours that see the same scenes.
 type rig struct {

@@ -19,7 +19,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// eventually repeats a scenario in which stock depends on the order of a map; it tells whether stock has ever shown the defect.
+// eventually repeats a scenario in which stock depends on the order of a map; it tells whether stock has ever shown the
+// defect.
 func eventually(t *testing.T, scenario func() bool) {
 	t.Helper()
 	for range 300 {
@@ -181,7 +182,8 @@ func TestD13BesideStock(t *testing.T) {
 	expect(t, "stock's second look", stock.conditions, "memory=false disk=true pid=false")
 }
 
-// TestD14BesideStock: what is known of images is in the tests of the policy; here nothing is, and the order of the input decides nothing.
+// TestD14BesideStock: what is known of images is in the tests of the policy; here nothing is, and the order of the
+// input decides nothing.
 func TestD14BesideStock(t *testing.T) {
 	victims := func(turned bool) (stock, ours []string) {
 		r := newRig(t, with(hardAt("imagefs.available", "10Gi"), splitDisks))
@@ -259,7 +261,8 @@ func TestD23BesideStock(t *testing.T) {
 	expect(t, "ours", ours, []string{"leak"})
 }
 
-// TestD24BesideStock: whose figures stock shows depends on the order of a map, and they are those from before the reclaim.
+// TestD24BesideStock: whose figures stock shows depends on the order of a map, and they are those from before the
+// reclaim.
 func TestD24BesideStock(t *testing.T) {
 	low := func() *rig {
 		r := newRig(t, with(hardAt("imagefs.available", "15Gi"), hardAt("nodefs.available", "10Gi")))

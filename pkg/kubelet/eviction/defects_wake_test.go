@@ -28,7 +28,8 @@ func (s *turnstile) Get(ctx context.Context, update bool) (*statsapi.Summary, er
 	return s.node.Get(ctx, update)
 }
 
-// TestD15NotificationsOnlyWake: notifications arrive from many sides while the loop is at work. The race detector watches.
+// TestD15NotificationsOnlyWake: notifications arrive from many sides while the loop is at work. The race detector
+// watches.
 func TestD15NotificationsOnlyWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

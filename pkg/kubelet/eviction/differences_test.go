@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule is an entry of DIFFERENCES.md and
-// looks at inputs only: figures, pods, configuration, time, and what stock chose for them.
+// observer watches a sequence for inputs on which stock and we are meant to differ. Every rule is an entry of
+// DIFFERENCES.md and looks at inputs only: figures, pods, configuration, time, and what stock chose for them.
 type observer struct {
 	play       *play
 	thresholds []policy.Threshold

@@ -435,7 +435,8 @@ func sequences(t *testing.T, otherwise int) int {
 	return otherwise
 }
 
-// TestLikeStock plays random sequences to stock's manager and to ours. They do the same, or a rule of the closed list says why not.
+// TestLikeStock plays random sequences to stock's manager and to ours. They do the same, or a rule of the closed list
+// says why not.
 func TestLikeStock(t *testing.T) {
 	total := sequences(t, 2000)
 	if s := os.Getenv("PLIMSOLL_SEED"); s != "" {

@@ -1,8 +1,9 @@
-// Package eviction keeps the node above its thresholds: it observes, lets package policy decide, and carries the decision out.
+// Package eviction keeps the node above its thresholds: it observes, lets package policy decide, and carries the
+// decision out.
 //
-// One goroutine, that of Run, decides; it owns all state but the ledger. Whatever can take long runs beside it and reports
-// back by waking it: collecting figures, stopping pods, node-level reclaim. So a slow stat or a pod that will not die never
-// keeps the manager from seeing the next emergency.
+// One goroutine, that of Run, decides; it owns all state but the ledger. Whatever can take long runs beside it and
+// reports back by waking it: collecting figures, stopping pods, node-level reclaim. So a slow stat or a pod that will
+// not die never keeps the manager from seeing the next emergency.
 //
 //	parse      configuration → thresholds
 //	observe    figures and layout → snapshot.Snapshot

@@ -24,8 +24,8 @@ var (
 	registerDryRunMetric = sync.OnceFunc(func() { legacyregistry.MustRegister(dryRunTotal) })
 )
 
-// dryRunCounter counts the victims of causes in dry run. Each round finds the same victims again, since nothing is carried
-// out, so that the counter remembers the pods it has counted for as long as the cause lasts.
+// dryRunCounter counts the victims of causes in dry run. Each round finds the same victims again, since nothing is
+// carried out, so that the counter remembers the pods it has counted for as long as the cause lasts.
 type dryRunCounter struct {
 	counted map[policy.Cause]map[types.UID]bool
 }

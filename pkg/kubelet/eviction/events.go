@@ -67,8 +67,8 @@ func (s *eventSink) notice(n *Notice) {
 
 func (n *Notice) since() string { return n.Since.UTC().Format(time.RFC3339) }
 
-// Result implements Sink. Only a request that began the termination is an eviction; one that made a pod terminate sooner
-// is reported as that, and one that changed nothing is not worth an event.
+// Result implements Sink. Only a request that began the termination is an eviction; one that made a pod terminate
+// sooner is reported as that, and one that changed nothing is not worth an event.
 func (s *eventSink) Result(_ context.Context, r *Result) {
 	if r.Kind != KillAccepted {
 		return

@@ -21,8 +21,9 @@ const (
 	gateShare = 50
 )
 
-// gate watches memory between the looks of the loop. It reads exact counters as often as the distance to the next threshold
-// makes necessary: at the worst rate, half of the distance is left when it looks again. It belongs to the loop.
+// gate watches memory between the looks of the loop. It reads exact counters as often as the distance to the next
+// threshold makes necessary: at the worst rate, half of the distance is left when it looks again. It belongs to the
+// loop.
 type gate struct {
 	reader MemoryReader
 	// period is the longest sleep, worst how fast memory may be used up, in bytes per second.
@@ -77,7 +78,8 @@ func newGate(reader MemoryReader, clock func() time.Time) *gate {
 	return &gate{reader: reader, clock: clock}
 }
 
-// adopt takes over options. Thresholds are armed anew with the next look, which is due: what was far away may be met by them.
+// adopt takes over options. Thresholds are armed anew with the next look, which is due: what was far away may be met by
+// them.
 func (g *gate) adopt(o *Options) {
 	g.period, g.worst, g.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
 	g.armAt, g.next = time.Time{}, time.Time{}
@@ -89,8 +91,8 @@ func (g *gate) due(now time.Time) bool { return !now.Before(g.next) }
 // hurry makes the next look come at once, but not more often than every gateFloor.
 func (g *gate) hurry(now time.Time) { g.next = later(now, g.looked.Add(gateFloor)) }
 
-// hold takes over from a decision whether a hard memory threshold is met. As long as one is, each look at the counters becomes a
-// decision, which sees its end (minimum reclaim and all) as soon as its beginning was seen.
+// hold takes over from a decision whether a hard memory threshold is met. As long as one is, each look at the counters
+// becomes a decision, which sees its end (minimum reclaim and all) as soon as its beginning was seen.
 func (g *gate) hold(d *policy.Decision) {
 	g.holds = d.Condition(v1.NodeMemoryPressure).HardMet
 	if next := g.looked.Add(g.pause()); next.Before(g.next) {
@@ -172,8 +174,8 @@ func (g *gate) tryAgain() {
 	g.armAt = g.clock().Add(g.retry)
 }
 
-// check looks at the counters and says when a threshold was crossed, or a hard one still is, or is no longer: the reading that shows
-// it, else nil.
+// check looks at the counters and says when a threshold was crossed, or a hard one still is, or is no longer: the
+// reading that shows it, else nil.
 func (g *gate) check() *snapshot.MemoryReading {
 	begin := g.clock()
 	reading := g.look()
@@ -221,13 +223,14 @@ func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 // full tells whether the kernel may be reclaiming pages, so that less may be spare than last known.
 func (s *scope) full(usage int64) bool { return s.known && s.capacity-usage < s.capacity/16 }
 
-// suspect tells whether a threshold seems to be met about which something is to be done: a hard one, or one that was not met.
+// suspect tells whether a threshold seems to be met about which something is to be done: a hard one, or one that was
+// not met.
 func (g *gate) suspect(left [2]int64) bool {
 	return slices.ContainsFunc(g.floors, func(f floor) bool { return (f.hard || !f.met) && g.distance(f, left) < 0 })
 }
 
-// distance is how much is available above the threshold, negative when it is met. What cannot be read is far away: nothing is done
-// because of it.
+// distance is how much is available above the threshold, negative when it is met. What cannot be read is far away:
+// nothing is done because of it.
 func (g *gate) distance(f floor, left [2]int64) int64 {
 	switch {
 	case !g.scopeOf(f.signal).known:

@@ -62,8 +62,8 @@ func TestD23OneEvictionOnAGrowingNode(t *testing.T) {
 	}
 }
 
-// TestTheGateIsAwakeAgainAtOnce: when a hard threshold is clear, the next crossing may be near. The pause while it was met does not count
-// any more, only that looking at the counters does not cost too much.
+// TestTheGateIsAwakeAgainAtOnce: when a hard threshold is clear, the next crossing may be near. The pause while it was
+// met does not count any more, only that looking at the counters does not cost too much.
 func TestTheGateIsAwakeAgainAtOnce(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	g := &gate{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi, node: scope{known: true, capacity: 32 * gi}}

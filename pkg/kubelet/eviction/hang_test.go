@@ -17,8 +17,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
-// silence is a node whose container runtime can be made to hang: what needs it blocks until the context ends or the runtime answers
-// again. What is local goes on, unless that is made to hang too.
+// silence is a node whose container runtime can be made to hang: what needs it blocks until the context ends or the
+// runtime answers again. What is local goes on, unless that is made to hang too.
 type silence struct {
 	broken
 	collections, locals gauge
@@ -118,8 +118,8 @@ var diskAndPIDs = ThresholdConfig{
 	Soft: map[string]string{"pid.available": "100"}, SoftGracePeriods: map[string]string{"pid.available": "1h"},
 }
 
-// TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs: disk, PIDs and memory of the node. Nobody is evicted for the disk until it is known again
-// who fills it.
+// TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs: disk, PIDs and memory of the node. Nobody is evicted for the disk until
+// it is known again who fills it.
 func TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilence()
@@ -209,8 +209,8 @@ func TestD10MemoryIsSeenWhileEverythingElseHangs(t *testing.T) {
 	})
 }
 
-// TestKillsThatWaitForTheRuntimeBringNoOthers: every kill runs into its time-out, and the pods die only when they are killed past the
-// runtime. One is enough, and so one is all that is evicted.
+// TestKillsThatWaitForTheRuntimeBringNoOthers: every kill runs into its time-out, and the pods die only when they are
+// killed past the runtime. One is enough, and so one is all that is evicted.
 func TestKillsThatWaitForTheRuntimeBringNoOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		dies time.Duration

@@ -30,8 +30,8 @@ const (
 	gi = int64(1) << 30
 )
 
-// node is a fake node: it has pods that use memory, disk and PIDs, and all that the manager asks for. It must be used inside a
-// synctest bubble; its clock is the bubble's.
+// node is a fake node: it has pods that use memory, disk and PIDs, and all that the manager asks for. It must be used
+// inside a synctest bubble; its clock is the bubble's.
 type node struct {
 	mu       sync.Mutex
 	capacity int64
@@ -303,7 +303,8 @@ func (n *node) kill(ctx context.Context, pod *v1.Pod, graceSeconds int64, apply 
 	return nil
 }
 
-// killer is kill as the pod workers offer it: a pod that takes longer than they wait for is overdue, and goes on terminating.
+// killer is kill as the pod workers offer it: a pod that takes longer than they wait for is overdue, and goes on
+// terminating.
 func (n *node) killer() podkill.Func {
 	waiting := fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
 		return n.kill(ctx, r.Pod, *r.GracePeriodSeconds, r.Disruption.Apply)

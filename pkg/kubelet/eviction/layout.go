@@ -43,9 +43,10 @@ func (l *layouter) current(ctx context.Context, now time.Time) snapshot.Layout {
 	return l.layout
 }
 
-// detectSplit is asked for again with the next figures when it fails, since a runtime may fail for a moment (D12 of the list of
-// stock's defects); until then what was known holds. Runtimes that know no container file system fail always, at no cost: of those that
-// stock's statistics understand only CRI-O tells of one. Containerd 2 leaves ContainerFilesystems of ImageFsInfo empty (KEP-4191).
+// detectSplit is asked for again with the next figures when it fails, since a runtime may fail for a moment (D12 of the
+// list of stock's defects); until then what was known holds. Runtimes that know no container file system fail always,
+// at no cost: of those that stock's statistics understand only CRI-O tells of one. Containerd 2 leaves
+// ContainerFilesystems of ImageFsInfo empty (KEP-4191).
 func (l *layouter) detectSplit(ctx context.Context) bool {
 	split, err := l.info.HasDedicatedContainerFs(ctx)
 	if err != nil {

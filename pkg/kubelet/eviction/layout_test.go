@@ -74,8 +74,8 @@ func TestLayoutFollowsTheDisks(t *testing.T) {
 	}
 }
 
-// TestTheLayoutChangesWhileTheManagerRuns: an image disk is attached, and detached again. From the next look on pods are measured by what they
-// keep on each disk, and the derived thresholds are those of the disk.
+// TestTheLayoutChangesWhileTheManagerRuns: an image disk is attached, and detached again. From the next look on pods
+// are measured by what they keep on each disk, and the derived thresholds are those of the disk.
 func TestTheLayoutChangesWhileTheManagerRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -69,8 +69,8 @@ func (l *ledger) begin(v *policy.Victim, decision uint64, now time.Time) {
 	}
 }
 
-// observe takes over what the end of pods gives back by present figures: a pod that is being stopped may go on growing, and when it is no
-// active pod any more there are no others.
+// observe takes over what the end of pods gives back by present figures: a pod that is being stopped may go on growing,
+// and when it is no active pod any more there are no others.
 func (l *ledger) observe(pods []snapshot.Pod, layout snapshot.Layout) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,9 +108,9 @@ func (l *ledger) refused(uid types.UID) {
 	}
 }
 
-// ended records that one kill request has ended. The pod is stopped when any of them says so, and has failed when the last one ends
-// with an error. An overdue pod goes on terminating: it is stopping until sweep finds it stopped. The result is true once for a pod, when
-// it has stopped and an eviction began its termination.
+// ended records that one kill request has ended. The pod is stopped when any of them says so, and has failed when the
+// last one ends with an error. An overdue pod goes on terminating: it is stopping until sweep finds it stopped. The
+// result is true once for a pod, when it has stopped and an eviction began its termination.
 func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +138,8 @@ type lives struct {
 }
 
 // sweep finds overdue pods that have stopped, and pods that are cleaned up, abandons overdue pods that do not stop, and
-// drops entries that are over; changed is true when there was any of them. A kill that has failed may have done its work
-// all the same, later; while the runtime is silent it is not given up before it can have.
+// drops entries that are over; changed is true when there was any of them. A kill that has failed may have done its
+// work all the same, later; while the runtime is silent it is not given up before it can have.
 func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, results []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// A soft eviction may leave a pod its own grace period, of which the API allows more than a time.Duration holds. That pod is not late.
+// A soft eviction may leave a pod its own grace period, of which the API allows more than a time.Duration holds. That
+// pod is not late.
 func TestVeryLongGraceEndsInTheFuture(t *testing.T) {
 	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
 	l, now := newLedger(), time.Unix(1e9, 0)

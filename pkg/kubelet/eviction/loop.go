@@ -17,9 +17,9 @@ const (
 	pollLedger = time.Second
 	// stopPatience is how long Run waits at its end for what it has begun.
 	stopPatience = 5 * time.Second
-	// askedPause is the least time to the next collection while pods wait; after one that took long, it is collectShare times as
-	// long as that, so that a twentieth of the time is the most that collecting takes. A look may begin a node-level reclaim, and end with
-	// another collection.
+	// askedPause is the least time to the next collection while pods wait; after one that took long, it is collectShare
+	// times as long as that, so that a twentieth of the time is the most that collecting takes. A look may begin a
+	// node-level reclaim, and end with another collection.
 	askedPause   = 2 * time.Second
 	collectShare = 20
 )
@@ -82,8 +82,8 @@ func (m *Manager) lookNow() {
 	m.loop.again = m.loop.collecting.underWay()
 }
 
-// lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon. While a condition
-// merely lingers its end is known beforehand, and what the gate watches it will notice itself.
+// lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon.
+// While a condition merely lingers its end is known beforehand, and what the gate watches it will notice itself.
 func (m *Manager) lookSoon() {
 	l, last := &m.loop, m.last.Load()
 	blocked := func(c policy.Condition) bool {
@@ -123,7 +123,8 @@ func (m *Manager) tick(ctx context.Context) {
 	}
 }
 
-// watch looks at the memory counters, and decides at once when a threshold is crossed: a collection takes too long then.
+// watch looks at the memory counters, and decides at once when a threshold is crossed: a collection takes too long
+// then.
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.gate.arm(l.rules.Thresholds)
@@ -213,7 +214,8 @@ func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
 	return s
 }
 
-// wanted says which pods a decision about the snapshot can need: on a calm node only those that may break limits of their own.
+// wanted says which pods a decision about the snapshot can need: on a calm node only those that may break limits of
+// their own.
 func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
 	switch {
 	case !policy.Calm(s, &m.loop.rules):

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Manager watches the node and evicts pods. Run is called once; every other method may be called at any time, also before Run,
-// from any goroutine.
+// Manager watches the node and evicts pods. Run is called once; every other method may be called at any time, also
+// before Run, from any goroutine.
 type Manager struct {
 	config Config
 	// clock makes all times.
@@ -103,9 +103,10 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure neither
-// lifts the taints nor lets pods in. It should be called before pods are admitted. When the manager has looked at the node
-// already, the conditions still hold for their transition period. Where nothing is watched nothing is taken over: it would never end.
+// Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure
+// neither lifts the taints nor lets pods in. It should be called before pods are admitted. When the manager has looked
+// at the node already, the conditions still hold for their transition period. Where nothing is watched nothing is taken
+// over: it would never end.
 func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	if !m.hasWork() {
 		return

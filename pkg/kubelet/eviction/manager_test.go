@@ -98,8 +98,8 @@ func TestFailedKillBringsTheNextVictim(t *testing.T) {
 	})
 }
 
-// A pod that ends long after the pod workers' time-out has not failed: its release is waited for until half a minute after its grace
-// period, and its eviction counts when it has ended.
+// A pod that ends long after the pod workers' time-out has not failed: its release is waited for until half a minute
+// after its grace period, and its eviction counts when it has ended.
 func TestALateVictimIsEnough(t *testing.T) {
 	_ = legacyregistry.Register(metrics.Evictions)
 	for _, test := range []struct {
@@ -130,7 +130,8 @@ func TestALateVictimIsEnough(t *testing.T) {
 	}
 }
 
-// A pod that stops long after everything was tried counts as evicted, once, whether it was asked again meanwhile or not.
+// A pod that stops long after everything was tried counts as evicted, once, whether it was asked again meanwhile or
+// not.
 func TestAVeryLateVictimCounts(t *testing.T) {
 	_ = legacyregistry.Register(metrics.Evictions)
 	for name, kills := range map[string][]string{

@@ -141,8 +141,8 @@ func (n *noticer) unreadable(list []Notice, r *Round) []Notice {
 	return append(list, lasting(r.CountersErr != nil, r.Decision.At, &n.counters, begin, CountersReadable)...)
 }
 
-// lasting returns begin once when a fault has lasted for a while, and a notice of the kind end once when it is over after
-// that. noticed remembers that begin was returned.
+// lasting returns begin once when a fault has lasted for a while, and a notice of the kind end once when it is over
+// after that. noticed remembers that begin was returned.
 func lasting(fault bool, now time.Time, noticed *bool, begin Notice, end NoticeKind) []Notice {
 	switch {
 	case fault && !*noticed && now.Sub(begin.Since) >= unknownAfter:

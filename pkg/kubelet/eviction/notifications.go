@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification). They make
-// the gate look sooner and nothing else. It belongs to the loop.
+// notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification).
+// They make the gate look sooner and nothing else. It belongs to the loop.
 type notifications struct {
 	// sources has at most one per threshold of the gate.
 	sources map[policy.ThresholdID]notify.Source
@@ -47,8 +47,8 @@ func memcgSource(podsCgroup string, event func()) func(snapshot.Signal) (notify.
 	}
 }
 
-// arm follows the gate: usage may grow to the capacity less the threshold, and by what is spare beyond that, since those pages are
-// not part of the working set.
+// arm follows the gate: usage may grow to the capacity less the threshold, and by what is spare beyond that, since
+// those pages are not part of the working set.
 func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 	if !n.armed.IsZero() && now.Sub(n.armed) < rearmNotifications {
 		return

@@ -45,8 +45,9 @@ type question struct {
 	layout snapshot.Layout
 }
 
-// wantsPods tells whether the pods' cgroups have to be read: what the summary says of a pod may be from before it has begun to use
-// anything (cAdvisor looks at a cgroup every ten seconds or less often), so that the wrong one would be evicted.
+// wantsPods tells whether the pods' cgroups have to be read: what the summary says of a pod may be from before it has
+// begun to use anything (cAdvisor looks at a cgroup every ten seconds or less often), so that the wrong one would be
+// evicted.
 func (q *question) wantsPods(f *figures) bool {
 	return q.scarce || f.err != nil || !q.how.Stock() || !policy.Calm(&snapshot.Snapshot{Signals: snapshot.FromSummary(f.summary)}, &q.rules)
 }
@@ -55,7 +56,8 @@ func (o *Options) counting() snapshot.Counting {
 	return snapshot.Counting{Reclaimable: o.MemoryFormula == v1alpha1.Reclaimable, Swap: o.CountSwap, Hugepages: o.CountHugepages}
 }
 
-// collector gets figures beside the loop, one collection at a time. Beside a collection that hangs it gets what of them can be had.
+// collector gets figures beside the loop, one collection at a time. Beside a collection that hangs it gets what of them
+// can be had.
 type collector struct {
 	summary Summary
 	// parts and pods stand in for a summary that fails; nil where there is nothing that could.
@@ -127,8 +129,8 @@ func (c *collector) beside(ctx context.Context, q question) figures {
 	return f
 }
 
-// observations merges the sources: the summary, and for memory what was read directly. That is newer, counts as configured, and goes
-// with what was read of the pods at the same time.
+// observations merges the sources: the summary, and for memory what was read directly. That is newer, counts as
+// configured, and goes with what was read of the pods at the same time.
 func (f *figures) observations() [snapshot.NumSignals]snapshot.Observation {
 	signals := snapshot.FromSummary(f.summary)
 	if f.err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Options are the settings of our own, beside those of the KubeletConfiguration. They may change while the manager runs; the
-// defaults behave as the stock kubelet does. Options are values: whoever has been given them changes nothing in them.
+// Options are the settings of our own, beside those of the KubeletConfiguration. They may change while the manager
+// runs; the defaults behave as the stock kubelet does. Options are values: whoever has been given them changes nothing
+// in them.
 type Options struct {
 	// MonitoringPeriod is the time between two looks when nothing happens (kubernetes issue 104339).
 	MonitoringPeriod time.Duration
@@ -93,8 +94,9 @@ func (o *Options) timing() policy.Timing {
 	return policy.Timing{Period: o.MonitoringPeriod, KillTime: o.KillTime, Settling: o.Settling, Patience: o.Patience}
 }
 
-// mark is the thresholds with those in dry run marked. What is derived from another threshold is in dry run with it: that of
-// all pods together follows memory.available, those of the container file system follow their source in policy.Effective.
+// mark is the thresholds with those in dry run marked. What is derived from another threshold is in dry run with it:
+// that of all pods together follows memory.available, those of the container file system follow their source in
+// policy.Effective.
 func (o *Options) mark(configured []policy.Threshold) []policy.Threshold {
 	marked := slices.Clone(configured)
 	for i := range marked {
@@ -108,8 +110,8 @@ func (o *Options) mark(configured []policy.Threshold) []policy.Threshold {
 	return marked
 }
 
-// SetOptions hands over options that hold from the next look on. What is remembered stays: grace clocks, node conditions, and
-// what is in flight. It may be called at any time; of several calls the last counts.
+// SetOptions hands over options that hold from the next look on. What is remembered stays: grace clocks, node
+// conditions, and what is in flight. It may be called at any time; of several calls the last counts.
 func (m *Manager) SetOptions(o Options) {
 	m.newOptions.Store(&o)
 	m.Wake()

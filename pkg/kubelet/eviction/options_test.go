@@ -97,7 +97,8 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 	})
 }
 
-// The summary lags behind for single pods. What a dry run says, and what is done when it is over, does not depend on that.
+// The summary lags behind for single pods. What a dry run says, and what is done when it is over, does not depend on
+// that.
 func TestDryRunNamesTheRightPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -122,7 +123,8 @@ func TestDryRunNamesTheRightPod(t *testing.T) {
 	})
 }
 
-// The counters are looked at anew as soon as options change, and not when the look that was planned with the old ones is due.
+// The counters are looked at anew as soon as options change, and not when the look that was planned with the old ones
+// is due.
 func TestLiftedThresholdIsWatchedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

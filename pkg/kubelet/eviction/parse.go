@@ -19,7 +19,8 @@ import (
 
 // ThresholdConfig is the part of the kubelet's configuration that thresholds come from. Keys are signals.
 type ThresholdConfig struct {
-	// AllocatableEnforced is enforceNodeAllocatable: with "pods" in it, hard memory thresholds hold for all pods together too.
+	// AllocatableEnforced is enforceNodeAllocatable: with "pods" in it, hard memory thresholds hold for all pods together
+	// too.
 	AllocatableEnforced []string
 	// Hard and Soft are quantities or percentages.
 	Hard, Soft map[string]string
@@ -37,9 +38,9 @@ const (
 	reclaimSetting = "evictionMinimumReclaim"
 )
 
-// ParseThresholds turns configuration into thresholds, hard ones first, each kind in the order of signals. It accepts what
-// stock accepts (but not a percentage that is no number, which stock takes and then never meets). The error lists everything
-// that is wrong, each with the setting, the signal, the value and what is allowed.
+// ParseThresholds turns configuration into thresholds, hard ones first, each kind in the order of signals. It accepts
+// what stock accepts (but not a percentage that is no number, which stock takes and then never meets). The error lists
+// everything that is wrong, each with the setting, the signal, the value and what is allowed.
 func ParseThresholds(c ThresholdConfig) ([]policy.Threshold, error) {
 	p := &parser{}
 	hard := p.thresholds(hardSetting, c.Hard)
@@ -83,8 +84,8 @@ func allocatable(all []policy.Threshold) []policy.Threshold {
 	return added
 }
 
-// HardThresholds is the hard thresholds among them in the type of the stock packages; the container manager subtracts them
-// from what pods may have.
+// HardThresholds is the hard thresholds among them in the type of the stock packages; the container manager subtracts
+// them from what pods may have.
 func HardThresholds(all []policy.Threshold) []evictionapi.Threshold {
 	var hard []evictionapi.Threshold
 	for _, t := range all {

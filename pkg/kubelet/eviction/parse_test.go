@@ -111,8 +111,8 @@ func sameValue(a, b *evictionapi.ThresholdValue) bool {
 	return a.Quantity.Cmp(*b.Quantity) == 0
 }
 
-// FuzzParseThresholds: whatever is configured, nothing panics, what is accepted can be computed with, what is refused is named,
-// and stock accepts and refuses the same, but for percentages that are no numbers.
+// FuzzParseThresholds: whatever is configured, nothing panics, what is accepted can be computed with, what is refused
+// is named, and stock accepts and refuses the same, but for percentages that are no numbers.
 func FuzzParseThresholds(f *testing.F) {
 	f.Add("memory.available", "100Mi", "10%", "1m")
 	f.Add("nodefs.inodesFree", "NaN%", "1e400", "9999999h")

@@ -9,17 +9,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Parts are what a summary is made of beside memory and pods, each to be asked on its own. They are asked when the summary fails, which
-// it does as a whole when any part of it does. Those that take no context need no container runtime: they are asked too while the
-// summary hangs, at the same time.
+// Parts are what a summary is made of beside memory and pods, each to be asked on its own. They are asked when the
+// summary fails, which it does as a whole when any part of it does. Those that take no context need no container
+// runtime: they are asked too while the summary hangs, at the same time.
 type Parts interface {
 	RootFsStats() (*statsapi.FsStats, error)
 	ImageFsStats(ctx context.Context) (images, containers *statsapi.FsStats, err error)
 	RlimitStats() (*statsapi.RlimitStats, error)
 }
 
-// pieces is as much of a summary as can be had. silent says that nobody told what pods use. PIDs of pods are read elsewhere, and so is
-// memory.
+// pieces is as much of a summary as can be had. silent says that nobody told what pods use. PIDs of pods are read
+// elsewhere, and so is memory.
 func (c *collector) pieces(ctx context.Context, layout snapshot.Layout) (s *statsapi.Summary, silent bool) {
 	logger := klog.FromContext(ctx)
 	s = c.local(ctx, layout)
@@ -37,7 +37,8 @@ func (c *collector) pieces(ctx context.Context, layout snapshot.Layout) (s *stat
 	return s, silent
 }
 
-// local is the part of a summary that needs no container runtime. Where images lie on the node's file system, its figures are theirs.
+// local is the part of a summary that needs no container runtime. Where images lie on the node's file system, its
+// figures are theirs.
 func (c *collector) local(ctx context.Context, layout snapshot.Layout) *statsapi.Summary {
 	logger := klog.FromContext(ctx)
 	s := &statsapi.Summary{}

@@ -77,7 +77,8 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 	return pods
 }
 
-// reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when there are many.
+// reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when
+// there are many.
 func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int) {
 	if b.byUID == nil || len(b.byUID) > 2*len(active)+64 {
 		b.byUID, b.byObject = make(map[string]*slot, len(active)), make(map[*v1.Pod]*slot, len(active))

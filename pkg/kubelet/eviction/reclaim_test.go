@@ -128,7 +128,8 @@ func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
 	}
 }
 
-// TestNodeIsAskedInStocksPaceWhileNobodyMayGo: pods wait for the end of pressure, so that figures are collected every two seconds.
+// TestNodeIsAskedInStocksPaceWhileNobodyMayGo: pods wait for the end of pressure, so that figures are collected every
+// two seconds.
 func TestNodeIsAskedInStocksPaceWhileNobodyMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

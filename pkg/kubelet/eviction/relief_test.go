@@ -52,7 +52,8 @@ func everywhere() *v1.Pod {
 	return pod
 }
 
-// latency is how long the pod waits until it is let in. As the sync loop does, it asks each second, and when it is called.
+// latency is how long the pod waits until it is let in. As the sync loop does, it asks each second, and when it is
+// called.
 func latency(t *testing.T, m *Manager, called <-chan struct{}, pod *v1.Pod) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -142,8 +143,8 @@ func TestAShortDipIsNotHeldForThePeriod(t *testing.T) {
 	})
 }
 
-// TestTheEndOfDiskPressureIsSeenSoon: while a pod waits, figures are collected every two seconds. When nobody waits they are not; each
-// look asks for a reclaim, which brings another.
+// TestTheEndOfDiskPressureIsSeenSoon: while a pod waits, figures are collected every two seconds. When nobody waits
+// they are not; each look asks for a reclaim, which brings another.
 func TestTheEndOfDiskPressureIsSeenSoon(t *testing.T) {
 	for name, memory := range map[string]bool{"beside the gate": true, "without a gate": false} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +201,8 @@ func TestSlowFiguresAreNotCollectedAllTheTime(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAConditionIsNotOverslept: a condition that lingers ends when its transition period does, not with the next look.
+// TestTheEndOfAConditionIsNotOverslept: a condition that lingers ends when its transition period does, not with the
+// next look.
 func TestTheEndOfAConditionIsNotOverslept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -62,9 +62,9 @@ func (r *Round) anyCondition(changed func(before, now *policy.Condition) bool) b
 	return false
 }
 
-// Result is what became of one part of a decision, a kill or a node-level reclaim. All sinks share it; nobody may change
-// it. The results of one victim come in the order of the kinds, each at most once, but for a victim that is hastened by
-// a later decision: the request of that decision has results of its own.
+// Result is what became of one part of a decision, a kill or a node-level reclaim. All sinks share it; nobody may
+// change it. The results of one victim come in the order of the kinds, each at most once, but for a victim that is
+// hastened by a later decision: the request of that decision has results of its own.
 type Result struct {
 	// Decision is the number of the decision.
 	Decision uint64

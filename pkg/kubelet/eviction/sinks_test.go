@@ -98,7 +98,8 @@ func TestResultsComeUnderTheNumberOfTheirDecision(t *testing.T) {
 	})
 }
 
-// A sink that blocks for a minute and one that panics change neither decisions, nor kills, nor what other sinks receive.
+// A sink that blocks for a minute and one that panics change neither decisions, nor kills, nor what other sinks
+// receive.
 func TestSlowAndBrokenSinksCostOnlyTheirOwnWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		play := func(others ...Sink) (kills, seen []string, when time.Duration) {

@@ -160,8 +160,8 @@ func (stepClock) NewTicker(time.Duration) clock.Ticker {
 	return tick{c}
 }
 
-// stockManager is the stock manager, driven one round at a time: it blocks where it asks for the pods, and that it asks again
-// shows that the round before is over.
+// stockManager is the stock manager, driven one round at a time: it blocks where it asks for the pods, and that it asks
+// again shows that the round before is over.
 type stockManager struct {
 	stage
 	manager stock.Manager

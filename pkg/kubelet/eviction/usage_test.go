@@ -15,7 +15,8 @@ func fsStats(bytes, inodes int64) *statsapi.FsStats {
 	return &statsapi.FsStats{UsedBytes: u(bytes), InodesUsed: u(inodes)}
 }
 
-// reportedPods are a pod about which everything is reported, one with numbers that cannot be right, and one without any.
+// reportedPods are a pod about which everything is reported, one with numbers that cannot be right, and one without
+// any.
 func reportedPods() []statsapi.PodStats {
 	absurd := uint64(math.MaxUint64)
 	return []statsapi.PodStats{

@@ -18,7 +18,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// entrance is the admission of a node with this eviction manager: a gate with a room, and a chain that is the manager alone.
+// entrance is the admission of a node with this eviction manager: a gate with a room, and a chain that is the manager
+// alone.
 type entrance struct {
 	manager  *Manager
 	gate     *admission.Gate
@@ -66,8 +67,8 @@ func daemon(generation int) *v1.Pod {
 	return pod
 }
 
-// TestD17DaemonSetsDoNotLoop: a hard threshold is met for ten minutes, while a DaemonSet replaces each pod that fails within a
-// second. With stock there would be 600 failed pods.
+// TestD17DaemonSetsDoNotLoop: a hard threshold is met for ten minutes, while a DaemonSet replaces each pod that fails
+// within a second. With stock there would be 600 failed pods.
 func TestD17DaemonSetsDoNotLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

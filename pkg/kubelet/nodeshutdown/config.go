@@ -23,10 +23,11 @@ var ErrGoingDown = errors.New("the machine is going down already")
 
 // Logind is a connection to the login manager. It is used by one goroutine.
 type Logind interface {
-	// Grant has the machine wait for locks for as long as wanted. What it returns is how long it will wait, also with an error, which says
-	// why that is less; 0 when it cannot be told.
+	// Grant has the machine wait for locks for as long as wanted. What it returns is how long it will wait, also with an
+	// error, which says why that is less; 0 when it cannot be told.
 	Grant(ctx context.Context, wanted time.Duration) (time.Duration, error)
-	// Inhibit takes a lock that delays the shutdown of the machine until it is closed. ErrGoingDown comes when it is too late for that.
+	// Inhibit takes a lock that delays the shutdown of the machine until it is closed. ErrGoingDown comes when it is too
+	// late for that.
 	Inhibit() (io.Closer, error)
 	// Watch listens for announcements until ctx ends. To be called after Inhibit: who holds a lock misses nothing.
 	Watch(ctx context.Context) (Announcements, error)

@@ -28,7 +28,8 @@ type Manager struct {
 	mu sync.Mutex
 	// down is true from the announcement that the machine goes down until it is withdrawn.
 	down bool
-	// late is true when the agent was started while the machine was going down: pods that ran before are yet to come, to be stopped.
+	// late is true when the agent was started while the machine was going down: pods that ran before are yet to come, to
+	// be stopped.
 	late bool
 	// returning are the pods that are being stopped only to be started again.
 	returning sets.Set[types.UID]
@@ -40,8 +41,8 @@ func New(cfg Config) *Manager {
 	return &Manager{cfg: cfg, returning: sets.New[types.UID]()}
 }
 
-// Start takes the lock, if there is a login manager, and goes on in the background until ctx ends: also trying to reach a
-// login manager that does not answer. To be called once, when pods can be stopped.
+// Start takes the lock, if there is a login manager, and goes on in the background until ctx ends: also trying to reach
+// a login manager that does not answer. To be called once, when pods can be stopped.
 func (m *Manager) Start(ctx context.Context) {
 	if len(m.cfg.Periods) == 0 {
 		return
@@ -66,9 +67,10 @@ func (m *Manager) ShutdownStatus() error {
 	return nil
 }
 
-// Admit implements lifecycle.PodAdmitHandler: no pod enters a machine that goes down. A pod that ran before the agent was started does not enter:
-// it is here, and rejecting it would fail it although the shutdown may be cancelled. When the agent was started while the machine was going down,
-// pods that start again with the node are let in too, not to be failed.
+// Admit implements lifecycle.PodAdmitHandler: no pod enters a machine that goes down. A pod that ran before the agent
+// was started does not enter: it is here, and rejecting it would fail it although the shutdown may be cancelled. When
+// the agent was started while the machine was going down, pods that start again with the node are let in too, not to be
+// failed.
 func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	m.mu.Lock()
 	down, late := m.down, m.late
@@ -100,7 +102,8 @@ func (m *Manager) setDown(down, late bool) {
 	m.down, m.late = down, late
 }
 
-// returns notes that the pod is about to be stopped, and says whether it starts again. A pod whose end somebody else asked for does not.
+// returns notes that the pod is about to be stopped, and says whether it starts again. A pod whose end somebody else
+// asked for does not.
 func (m *Manager) returns(pod *v1.Pod) bool {
 	if !plan.Returns(pod) || m.cfg.Pods.Terminating(pod.UID) {
 		return false
@@ -111,7 +114,8 @@ func (m *Manager) returns(pod *v1.Pod) bool {
 	return true
 }
 
-// forgetEnded forgets pods that have ended on another way than through Stopped: the source dropped them before they had begun.
+// forgetEnded forgets pods that have ended on another way than through Stopped: the source dropped them before they had
+// begun.
 func (m *Manager) forgetEnded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -129,8 +129,8 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	})
 }
 
-// Stock closes the lock of the first shutdown again when it is cancelled: by then its number may be another file's. That no lock is closed
-// twice is checked at the end of every scenario.
+// Stock closes the lock of the first shutdown again when it is cancelled: by then its number may be another file's.
+// That no lock is closed twice is checked at the end of every scenario.
 func TestCancelledAfterwardsThenAgain(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.add(static(aPod("static", 0, 30)), 1)
@@ -148,8 +148,8 @@ func TestCancelledAfterwardsThenAgain(t *testing.T) {
 	})
 }
 
-// Said twice it is done once; said again after the pods are stopped, it is done for those that have come since, and those stopped the
-// first time are not forgotten.
+// Said twice it is done once; said again after the pods are stopped, it is done for those that have come since, and
+// those stopped the first time are not forgotten.
 func TestAnnouncedTwice(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.add(static(aPod("static", 0, 30)), 5)

@@ -27,7 +27,8 @@ type stopping struct {
 	groups chan struct{}
 	// kills are those under way, also of groups that have had their time.
 	kills sync.WaitGroup
-	// asked are the pods that were told to stop, returning those of them that start again. For the goroutine that stops until groups is closed.
+	// asked are the pods that were told to stop, returning those of them that start again. For the goroutine that stops
+	// until groups is closed.
 	asked     sets.Set[types.UID]
 	returning []*v1.Pod
 }
@@ -108,8 +109,8 @@ func (s *stopping) stop(ctx context.Context) {
 	}
 }
 
-// stopGroup returns when the pods of the group are stopped and their volumes unmounted (a CSI driver may be in the next group), or when their time
-// is over.
+// stopGroup returns when the pods of the group are stopped and their volumes unmounted (a CSI driver may be in the next
+// group), or when their time is over.
 func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	logger := klog.FromContext(ctx)
 	inTime, cancel := context.WithCancel(ctx)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// StateFileName is the name of the file below the root directory that keeps the times of the last shutdown; it is stock's.
+// StateFileName is the name of the file below the root directory that keeps the times of the last shutdown; it is
+// stock's.
 const StateFileName = "graceful_node_shutdown_state"
 
 // times are when the last stopping of the pods began and ended; the format of the state file is stock's.
@@ -23,7 +24,8 @@ type times struct {
 	EndTime   time.Time `json:"endTime"`
 }
 
-// keep writes the times to disk and shows them. That a disk cannot be written to does not keep the machine from going down in order.
+// keep writes the times to disk and shows them. That a disk cannot be written to does not keep the machine from going
+// down in order.
 func (m *Manager) keep(ctx context.Context, r times) {
 	if m.cfg.StateFile == "" {
 		return

@@ -77,7 +77,8 @@ func (w *watch) next(ctx context.Context) {
 	}
 }
 
-// connect takes a lock on a new connection and listens. When that fails there is no connection, and another attempt after a pause.
+// connect takes a lock on a new connection and listens. When that fails there is no connection, and another attempt
+// after a pause.
 func (w *watch) connect(ctx context.Context, first bool) {
 	w.hangUp()
 	connection, cancel := context.WithCancel(ctx)
@@ -153,7 +154,8 @@ func (w *watch) grant(ctx context.Context) {
 	}
 }
 
-// goDown begins to stop the pods, unless that is under way. late says that the agent was started only now, so that its pods are yet to come.
+// goDown begins to stop the pods, unless that is under way. late says that the agent was started only now, so that its
+// pods are yet to come.
 func (w *watch) goDown(ctx context.Context, late bool) {
 	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "shutdown", "late", late)
 	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown, "Shutdown manager detected shutdown event")
@@ -200,7 +202,8 @@ func (w *watch) stayed(ctx context.Context) {
 	}
 }
 
-// release lets the machine go down, as far as it waits for us. A lock is closed once: its number may belong to another file afterwards.
+// release lets the machine go down, as far as it waits for us. A lock is closed once: its number may belong to another
+// file afterwards.
 func (w *watch) release(ctx context.Context) {
 	lock := w.lock
 	w.lock = nil

@@ -97,8 +97,8 @@ func TestDelayTooSmall(t *testing.T) {
 	})
 }
 
-// An agent that is started while the machine goes down lets its pods in, only to stop them, and no others. Stock starts everything
-// (kubernetes/kubernetes#122674).
+// An agent that is started while the machine goes down lets its pods in, only to stop them, and no others. Stock starts
+// everything (kubernetes/kubernetes#122674).
 func TestStartedWhileGoingDown(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		// That it is too late for a lock says enough.
@@ -128,8 +128,8 @@ func TestStartedWhileGoingDown(t *testing.T) {
 	})
 }
 
-// However announcements, lost connections and refusals follow each other: no lock is closed twice (see play), one is held whenever the machine is to
-// stay and somebody gives one, and only one.
+// However announcements, lost connections and refusals follow each other: no lock is closed twice (see play), one is
+// held whenever the machine is to stay and somebody gives one, and only one.
 func TestAnySequence(t *testing.T) {
 	for seed := range 100 {
 		play(t, twoGroups, func(w *world) {

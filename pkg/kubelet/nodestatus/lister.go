@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NewLister returns a lister of the Node of this name, and no other, a function that reports whether it has been synced,
-// and the informers that fill it, which the caller starts. Without a client the lister is empty and counts as synced,
-// and there are no informers.
+// NewLister returns a lister of the Node of this name, and no other, a function that reports whether it has been
+// synced, and the informers that fill it, which the caller starts. Without a client the lister is empty and counts as
+// synced, and there are no informers.
 func NewLister(
 	ctx context.Context, client clientset.Interface, name types.NodeName,
 ) (corelisters.NodeLister, cache.InformerSynced, []informers.SharedInformerFactory) {

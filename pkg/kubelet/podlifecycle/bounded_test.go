@@ -15,7 +15,8 @@ type bounded struct {
 	tried, histories int
 }
 
-// boundedEvents is what may happen, each with what makes the most difference. The waiters of the kills are told apart by their numbers.
+// boundedEvents is what may happen, each with what makes the most difference. The waiters of the kills are told apart
+// by their numbers.
 func boundedEvents(static bool) []Event {
 	pod := PodFacts{FullName: "a", Static: static, SpecGrace: new(int64(9))}
 	deleting, done := pod, pod
@@ -46,7 +47,8 @@ func boundedEvents(static bool) []Event {
 	}
 }
 
-// Every history of a few events, of every event there is, ends as the oracle says, and has brought the commands that it says.
+// Every history of a few events, of every event there is, ends as the oracle says, and has brought the commands that it
+// says.
 func TestAllShortHistories(t *testing.T) {
 	length := boundedLength
 	if testing.Short() {
@@ -97,8 +99,8 @@ func (b *bounded) try(before State, l life, left int) {
 	}
 }
 
-// possible leaves out what no driver does: work for a pod without a worker, the end of what was not begun, a sync that is no sync
-// and completes, and a name that is taken when the pod does not want it.
+// possible leaves out what no driver does: work for a pod without a worker, the end of what was not begun, a sync that
+// is no sync and completes, and a name that is taken when the pod does not want it.
 func (b *bounded) possible(s State, ev Event) bool {
 	switch ev := ev.(type) {
 	case WorkTaken:

@@ -27,8 +27,8 @@ type Kill struct {
 	Waiter WaiterID
 	// Amends is true when the request brings a disruption that is written into the reported status.
 	Amends bool
-	// Resumed, unless CauseNone, is why an earlier run of the agent began the termination that goes on now. It counts before all other
-	// causes: a pod that was evicted and then deleted was evicted.
+	// Resumed, unless CauseNone, is why an earlier run of the agent began the termination that goes on now. It counts
+	// before all other causes: a pod that was evicted and then deleted was evicted.
 	Resumed Cause
 }
 

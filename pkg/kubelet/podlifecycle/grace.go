@@ -3,8 +3,8 @@ package podlifecycle
 // minimumGrace in seconds: a container always gets a moment to end by itself.
 const minimumGrace = 1
 
-// effectiveGrace returns the grace period in seconds after a request with the given override. The first of these that is set counts,
-// then only what is shorter:
+// effectiveGrace returns the grace period in seconds after a request with the given override. The first of these that
+// is set counts, then only what is shorter:
 //
 //  1. what was accepted before;
 //  2. the API server's deletion grace period: when it is there it was computed for exactly this deletion;

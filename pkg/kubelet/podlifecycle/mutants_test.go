@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A check that cannot fail is worth nothing. Each mutant is the machine with one fault. Random histories must show every fault, both
-// to the oracle and, where the fault breaks a promise, to the sim that knows nothing but the promises.
+// A check that cannot fail is worth nothing. Each mutant is the machine with one fault. Random histories must show
+// every fault, both to the oracle and, where the fault breaks a promise, to the sim that knows nothing but the
+// promises.
 func TestMutantsAreCaught(t *testing.T) {
 	if len(mutants) < 20 {
 		t.Fatalf("only %d mutants", len(mutants))

@@ -2,8 +2,8 @@ package podlifecycle
 
 import "slices"
 
-// nameOrder lets static pods of one full name start one after the other, in the order in which they were first seen. A pod holds
-// its name from its start until it is finished or forgotten.
+// nameOrder lets static pods of one full name start one after the other, in the order in which they were first seen. A
+// pod holds its name from its start until it is finished or forgotten.
 type nameOrder struct {
 	holder  map[string]UID
 	waiting map[string][]UID
@@ -18,7 +18,8 @@ func (o nameOrder) join(name string, uid UID) {
 	o.waiting[name] = append(o.waiting[name], uid)
 }
 
-// claim gives the name to a pod if it is free and the pod is first in the queue. It is true also when the pod holds it already.
+// claim gives the name to a pod if it is free and the pod is first in the queue. It is true also when the pod holds it
+// already.
 func (o nameOrder) claim(name string, uid UID) bool {
 	if holder, held := o.holder[name]; held {
 		return holder == uid
@@ -31,7 +32,8 @@ func (o nameOrder) claim(name string, uid UID) bool {
 	return true
 }
 
-// leave takes a pod out of the queue and its name from it. It returns the pod whose turn it is now, if that may have changed.
+// leave takes a pod out of the queue and its name from it. It returns the pod whose turn it is now, if that may have
+// changed.
 func (o nameOrder) leave(name string, uid UID) (next UID, ok bool) {
 	o.unqueue(name, uid)
 	if o.holder[name] == uid {

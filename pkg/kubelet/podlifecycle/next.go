@@ -2,8 +2,8 @@ package podlifecycle
 
 import "time"
 
-// Next returns the state after ev happened at now, and what has to be done about it, in order. It has no effect of its own,
-// and s stays as it was. Events that make no sense in a state change nothing: a driver may be late, never wrong.
+// Next returns the state after ev happened at now, and what has to be done about it, in order. It has no effect of its
+// own, and s stays as it was. Events that make no sense in a state change nothing: a driver may be late, never wrong.
 func (s State) Next(ev Event, now time.Time) (State, []Command) {
 	switch ev := ev.(type) {
 	case Updated:

@@ -2,8 +2,8 @@ package podlifecycle
 
 import "time"
 
-// reconciled compares the pod with the configuration. Only pods that left it, and finished pods whose UID is wanted again, are
-// touched. An orphan is woken each time, so that it ends without waiting for the delay after a failure.
+// reconciled compares the pod with the configuration. Only pods that left it, and finished pods whose UID is wanted
+// again, are touched. An orphan is woken each time, so that it ends without waiting for the delay after a failure.
 func (s State) reconciled(ev Reconciled, now time.Time) (State, []Command) {
 	if s.Phase == Unknown || ev.Desired && !s.Marks.RestartRequested {
 		return s, nil

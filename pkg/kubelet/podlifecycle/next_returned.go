@@ -30,7 +30,8 @@ func (s State) returned(ev Returned, now time.Time) (State, []Command) {
 	return s.again(DelayResync)
 }
 
-// completed notes that a sync found the pod's containers ended for good. Termination follows, to stop what is left (sidecars).
+// completed notes that a sync found the pod's containers ended for good. Termination follows, to stop what is left
+// (sidecars).
 func (s State) completed(ev Returned, now time.Time) State {
 	if !s.TerminationRequested() {
 		s = s.begin(CauseCompleted, now)

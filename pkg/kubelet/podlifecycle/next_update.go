@@ -32,9 +32,9 @@ func (s State) updated(ev Updated, now time.Time) (State, []Command) {
 	return s.request(request{cause: cause, pod: ev.Pod, kill: ev.Kill}, now, cmds)
 }
 
-// firstSight returns the state of a pod that was just heard of. A pod that has ended, in the configuration and in the runtime,
-// was stopped by an earlier run of the agent: it counts as terminated at once, so that admission does not reserve
-// room for it (kubernetes/kubernetes#105523), and is only cleaned up.
+// firstSight returns the state of a pod that was just heard of. A pod that has ended, in the configuration and in the
+// runtime, was stopped by an earlier run of the agent: it counts as terminated at once, so that admission does not
+// reserve room for it (kubernetes/kubernetes#105523), and is only cleaned up.
 func firstSight(ev Updated, now time.Time) State {
 	s := State{Phase: Known, FullName: ev.Pod.FullName, Static: ev.Pod.Static, Times: Times{Seen: now}}
 	if ev.Pod.Completed && ev.Stopped {
@@ -93,7 +93,8 @@ type request struct {
 	kill  *Kill
 }
 
-// request begins the termination if there is a cause, applies the terms of the kill, and makes the update the pending one.
+// request begins the termination if there is a cause, applies the terms of the kill, and makes the update the pending
+// one.
 func (s State) request(r request, now time.Time, cmds []Command) (State, []Command) {
 	if r.cause != CauseNone {
 		s = s.begin(r.cause, now)
@@ -148,7 +149,8 @@ func (s State) applyTerms(r request) (State, Accept, []Command) {
 	return s, accept, nil
 }
 
-// join adds the waiter of a kill to those who wait for the termination, or answers it at once if there is nothing to wait for.
+// join adds the waiter of a kill to those who wait for the termination, or answers it at once if there is nothing to
+// wait for.
 func (s State) join(kill *Kill) (State, []Command) {
 	if kill == nil || kill.Waiter == 0 {
 		return s, nil

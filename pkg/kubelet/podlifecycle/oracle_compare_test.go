@@ -32,7 +32,8 @@ func (m *sim) compare(uid UID, ev Event, got State, cmds []Command) {
 	}
 }
 
-// words writes commands as the oracle does. Whom else to wake is no question of one life; checkBooks looks for lost wake-ups.
+// words writes commands as the oracle does. Whom else to wake is no question of one life; checkBooks looks for lost
+// wake-ups.
 func words(cmds []Command) []string {
 	var said []string
 	for _, cmd := range cmds {

@@ -57,7 +57,8 @@ func (l life) terms(i int) (pod PodFacts, kill *Kill) {
 	return pod, nil
 }
 
-// requests are the facts that say how the pod is to be stopped: the one that began it, and every later one until nothing runs.
+// requests are the facts that say how the pod is to be stopped: the one that began it, and every later one until
+// nothing runs.
 func (l life) requests() []int {
 	var places []int
 	for i := range l {
@@ -71,8 +72,8 @@ func (l life) requests() []int {
 	return places
 }
 
-// grace is the shortest time that anybody granted, in seconds; what the specification wishes counts only if the first request does not
-// say anything. It is never less than a second, and 0 as long as nobody asked.
+// grace is the shortest time that anybody granted, in seconds; what the specification wishes counts only if the first
+// request does not say anything. It is never less than a second, and 0 as long as nobody asked.
 func (l life) grace() int64 {
 	var granted []int64
 	for n, i := range l.requests() {
@@ -126,7 +127,8 @@ func (l life) hastened() bool {
 	return false
 }
 
-// amendment is the request whose amendment of the status counts: the first that brings one, if the agent itself ends the pod.
+// amendment is the request whose amendment of the status counts: the first that brings one, if the agent itself ends
+// the pod.
 func (l life) amendment() int {
 	for _, i := range l.requests() {
 		_, kill := l.terms(i)

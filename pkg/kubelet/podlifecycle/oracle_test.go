@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// The oracle is a second implementation of a pod's life, written from the promises and as simple as can be: a life is the list of what
-// happened to it, and every question is answered by looking through the whole list for what decides it. Nothing is kept from one
-// question to the next, and no code of Next is used. It is slow, and is right if each of its sentences is.
+// The oracle is a second implementation of a pod's life, written from the promises and as simple as can be: a life is
+// the list of what happened to it, and every question is answered by looking through the whole list for what decides
+// it. Nothing is kept from one question to the next, and no code of Next is used. It is slow, and is right if each of
+// its sentences is.
 
 // fact is one thing that happened to a pod, and the operation that its worker began because of it, OpNone if none.
 type fact struct {
@@ -50,7 +51,8 @@ func (l life) pod() (fullName string, static bool) {
 	panic("a life begins with news of a pod")
 }
 
-// bornStopped: an earlier run of the agent has stopped the pod, as the configuration says and the runtime does not deny.
+// bornStopped: an earlier run of the agent has stopped the pod, as the configuration says and the runtime does not
+// deny.
 func (l life) bornStopped() bool {
 	first, ok := l[0].event.(Updated)
 	return ok && first.Pod.Completed && first.Stopped
@@ -134,8 +136,8 @@ func (l life) finished() int {
 	return l.find(func(i int) bool { return l.succeeded(i, OpCleanUp, OpTerminateRuntime) || l.neverRan(i) })
 }
 
-// neverRan is true when with fact i the life of a pod ends of which nothing runs or ever ran: a static pod that was told to stop
-// before its turn, or any pod that left the configuration before its worker began.
+// neverRan is true when with fact i the life of a pod ends of which nothing runs or ever ran: a static pod that was
+// told to stop before its turn, or any pod that left the configuration before its worker began.
 func (l life) neverRan(i int) bool {
 	before := l[:i]
 	if i == 0 || before.started() != never {

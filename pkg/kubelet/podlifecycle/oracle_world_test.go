@@ -14,7 +14,8 @@ type oracle struct {
 
 func newOracle() *oracle { return &oracle{lives: map[UID]life{}} }
 
-// happen adds a fact and returns what should be known of the pod then, and what should be done, in words and in no order.
+// happen adds a fact and returns what should be known of the pod then, and what should be done, in words and in no
+// order.
 func (o *oracle) happen(uid UID, ev Event, now time.Time) (State, []string) {
 	before := o.lives[uid]
 	_, update := ev.(Updated)
@@ -56,7 +57,8 @@ func (o *oracle) work(uid UID, ev WorkTaken) Operation {
 	return OpSync
 }
 
-// preceded is true when another static pod of the same full name has started, or was there earlier, and is not finished.
+// preceded is true when another static pod of the same full name has started, or was there earlier, and is not
+// finished.
 func (o *oracle) preceded(uid UID) bool {
 	name, _ := o.lives[uid].pod()
 	for other, l := range o.lives {
@@ -139,7 +141,8 @@ func (l life) runOrder(run Operation, first bool) string {
 	return words
 }
 
-// answered are the waiters that should hear now: those who waited until now or ask just now, and have nothing to wait for any more.
+// answered are the waiters that should hear now: those who waited until now or ask just now, and have nothing to wait
+// for any more.
 func answered(before, after life) []WaiterID {
 	all := before.waiters()
 	last := len(after) - 1

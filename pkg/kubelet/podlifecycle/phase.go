@@ -22,8 +22,8 @@ var phaseNames = [...]string{"Unknown", "Known", "Syncing", "Terminating", "Term
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// Work is the coarse view that metrics and housekeeping have of a worker. Its names are the values of the label "lifecycle"
-// of the metric working_pods, and so are interface.
+// Work is the coarse view that metrics and housekeeping have of a worker. Its names are the values of the label
+// "lifecycle" of the metric working_pods, and so are interface.
 type Work uint8
 
 const (

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMain sets how many histories are tried, and how long they are, where the command line does not say: -rapid.checks=100000 tries more.
+// TestMain sets how many histories are tried, and how long they are, where the command line does not say:
+// -rapid.checks=100000 tries more.
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"rapid.checks": "2000", "rapid.steps": "60"} {
 		if err := flag.Set(name, value); err != nil {
@@ -20,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// live is a random history, after which everything goes well and nothing is desired any more: then every pod is forgotten, and every
-// waiter has been answered.
+// live is a random history, after which everything goes well and nothing is desired any more: then every pod is
+// forgotten, and every waiter has been answered.
 func (m *sim) live() {
 	m.t.Repeat(m.actions())
 	for range 4 { // a static pod per round may get its turn only now
@@ -81,7 +82,8 @@ func mustBeMet() []string {
 	return append(names, nameOf(State{Doing: OpSync}, Returned{Outcome: Completed}), nameOf(State{Phase: Terminating}, WaiterLeft{}))
 }
 
-// After any history, operations that only fail never finish a pod nor answer a waiter of one that may run, and the machine comes to rest.
+// After any history, operations that only fail never finish a pod nor answer a waiter of one that may run, and the
+// machine comes to rest.
 func TestFailuresNeverFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)
@@ -117,7 +119,8 @@ func TestTerminationsEndWithoutAnySource(t *testing.T) {
 	})
 }
 
-// A static pod that is replaced again and again, however quickly, ends with the last one running, woken by nothing but the end of those before.
+// A static pod that is replaced again and again, however quickly, ends with the last one running, woken by nothing but
+// the end of those before.
 func TestStaticReplacementEndsWithTheLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)

@@ -8,14 +8,16 @@ const (
 	CouldHaveRunningContainers Question = iota
 	// ShouldPodBeFinished: is everything done for the pod that the worker does?
 	ShouldPodBeFinished
-	// TerminationRequested: has anybody asked for the pod's end? Not for clean-up loops: false for a pod that is long gone.
+	// TerminationRequested: has anybody asked for the pod's end? Not for clean-up loops: false for a pod that is long
+	// gone.
 	TerminationRequested
-	// ContainersBeTerminating: will no container of the pod be started any more? For loops that prepare what containers need.
+	// ContainersBeTerminating: will no container of the pod be started any more? For loops that prepare what containers
+	// need.
 	ContainersBeTerminating
 	// RuntimeBeRemoved: may what running containers need (mounted volumes, for example) be taken away?
 	RuntimeBeRemoved
-	// ContentBeRemoved: may everything of the pod be deleted, dead containers and their logs included? Not before all have stopped: how
-	// they ended is read from them then.
+	// ContentBeRemoved: may everything of the pod be deleted, dead containers and their logs included? Not before all have
+	// stopped: how they ended is read from them then.
 	ContentBeRemoved
 	// KnownTerminated: has this pod, which is known, been stopped? For admission, which must not count it.
 	KnownTerminated
@@ -29,8 +31,8 @@ func yes(State) bool        { return true }
 func begun(s State) bool    { return s.Termination.Begun }
 func unwanted(s State) bool { return s.Evicted() || s.Marks.Deleted }
 
-// answers has one row per question and one column per phase. A pod without a state has two columns: before the whole configuration
-// was given to the workers it may be one that runs since before the agent started, afterwards it cannot.
+// answers has one row per question and one column per phase. A pod without a state has two columns: before the whole
+// configuration was given to the workers it may be one that runs since before the agent started, afterwards it cannot.
 var answers = [questions][columns]answer{
 	// unknown, known, syncing, terminating, terminated, finished, unknown after the first reconciliation
 	CouldHaveRunningContainers: {yes, yes, yes, yes, no, no, no},

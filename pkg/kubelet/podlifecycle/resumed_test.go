@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A termination that an earlier run of the agent has begun goes on for the same cause and with no more time, whatever has become of the pod
-// since; the pod is never synced.
+// A termination that an earlier run of the agent has begun goes on for the same cause and with no more time, whatever
+// has become of the pod since; the pod is never synced.
 func TestResumedTermination(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cause := rapid.SampledFrom([]Cause{CauseDeletion, CauseKill, CauseEviction}).Draw(t, "cause")

@@ -13,13 +13,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the machine says into testdata/scripts; read the diff")
 
-// Scripts are the specification by example: a line says what happens to a pod, the indented lines below it what the machine makes of it.
+// Scripts are the specification by example: a line says what happens to a pod, the indented lines below it what the
+// machine makes of it.
 //
 //	POD EVENT [WORD | KEY=VALUE] ...
 //
-// Events: create, update, sync, kill (static, deleting, completed, stopped, spec=S, deletion=S; terms: evict, grace=S, waiter=N, amends),
-// runtime (config, and the terms of a kill), work (stopped), succeeded, failed, cancelled, completed (spec=S), desired, orphan (spec=S),
-// due, left (waiter=N), synced, ask, mirror (name=NAME). The full name of a pod is its letters: a1 and a2 are both "a".
+// Events: create, update, sync, kill (static, deleting, completed, stopped, spec=S, deletion=S; terms: evict, grace=S,
+// waiter=N, amends), runtime (config, and the terms of a kill), work (stopped), succeeded, failed, cancelled, completed
+// (spec=S), desired, orphan (spec=S), due, left (waiter=N), synced, ask, mirror (name=NAME). The full name of a pod is
+// its letters: a1 and a2 are both "a".
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(files) == 0 {

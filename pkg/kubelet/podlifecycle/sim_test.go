@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sim is a driver as simple as one can be: it obeys commands on paper, keeps its own books, and complains when the machine breaks a promise
-// or differs from the oracle.
+// sim is a driver as simple as one can be: it obeys commands on paper, keeps its own books, and complains when the
+// machine breaks a promise or differs from the oracle.
 type sim struct {
 	t     *rapid.T
 	table *Table

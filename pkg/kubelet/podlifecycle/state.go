@@ -9,7 +9,8 @@ type WaiterID uint64
 // The zero State is a pod that was never heard of.
 type State struct {
 	Phase Phase
-	// FullName is the pod's name and namespace as the runtime writes them; static pods with one full name exclude each other.
+	// FullName is the pod's name and namespace as the runtime writes them; static pods with one full name exclude each
+	// other.
 	FullName string
 	Static   bool
 	// Doing is what the worker is doing; the worker does one thing at a time.
@@ -27,14 +28,17 @@ type State struct {
 type Marks struct {
 	// Started: the worker has taken its first update, so there is one that can be replayed.
 	Started bool
-	// Deleted: the API server deleted the pod, or it left the configuration, before its termination began or while it lasted.
+	// Deleted: the API server deleted the pod, or it left the configuration, before its termination began or while it
+	// lasted.
 	Deleted bool
-	// RestartRequested: a pod with this UID was created again after termination was requested. When this life is finished it is
-	// forgotten, so that housekeeping can start the new one.
+	// RestartRequested: a pod with this UID was created again after termination was requested. When this life is finished
+	// it is forgotten, so that housekeeping can start the new one.
 	RestartRequested bool
-	// SeenInRuntime: the runtime has reported the pod as running while no worker knew it; it must pass through a termination.
+	// SeenInRuntime: the runtime has reported the pod as running while no worker knew it; it must pass through a
+	// termination.
 	SeenInRuntime bool
-	// RuntimeOnly: there is no specification, only what the runtime reports. False again as soon as a specification is given.
+	// RuntimeOnly: there is no specification, only what the runtime reports. False again as soon as a specification is
+	// given.
 	RuntimeOnly bool
 }
 
@@ -63,7 +67,8 @@ type Times struct {
 // TerminationRequested is true from the first request to stop the pod until it is forgotten.
 func (s State) TerminationRequested() bool { return s.Phase >= Terminating }
 
-// Evicted is true when the agent began the termination by an eviction. A pod that was terminating already is not evicted.
+// Evicted is true when the agent began the termination by an eviction. A pod that was terminating already is not
+// evicted.
 func (s State) Evicted() bool { return s.Termination.Cause == CauseEviction }
 
 // Work is the coarse phase for metrics and housekeeping.

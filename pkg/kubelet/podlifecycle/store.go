@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Store is a Table that many goroutines may use. It depends on nothing, so that it can be built first and asked by everyone.
-// Only the pod workers write to it.
+// Store is a Table that many goroutines may use. It depends on nothing, so that it can be built first and asked by
+// everyone. Only the pod workers write to it.
 type Store struct {
 	mu    sync.RWMutex
 	table *Table
@@ -57,7 +57,8 @@ func (s *Store) CouldHaveRunningContainers(uid UID) bool {
 // ShouldPodBeFinished is true once the pod has been stopped and its resources released.
 func (s *Store) ShouldPodBeFinished(uid UID) bool { return s.ask(ShouldPodBeFinished, uid) }
 
-// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten. Not for clean-up loops.
+// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten. Not for clean-up
+// loops.
 func (s *Store) IsPodTerminationRequested(uid UID) bool { return s.ask(TerminationRequested, uid) }
 
 // ShouldPodContainersBeTerminating is true once no container of the pod will be started any more.
@@ -68,14 +69,15 @@ func (s *Store) ShouldPodContainersBeTerminating(uid UID) bool {
 // ShouldPodRuntimeBeRemoved is true once what running containers need may be taken away.
 func (s *Store) ShouldPodRuntimeBeRemoved(uid UID) bool { return s.ask(RuntimeBeRemoved, uid) }
 
-// ShouldPodContentBeRemoved is true once everything of the pod may be deleted: it was evicted or deleted, and has stopped.
+// ShouldPodContentBeRemoved is true once everything of the pod may be deleted: it was evicted or deleted, and has
+// stopped.
 func (s *Store) ShouldPodContentBeRemoved(uid UID) bool { return s.ask(ContentBeRemoved, uid) }
 
 // IsPodKnownTerminated is true for a pod that is known and has stopped. For admission.
 func (s *Store) IsPodKnownTerminated(uid UID) bool { return s.ask(KnownTerminated, uid) }
 
-// IsPodForMirrorPodTerminatingByFullName is true while the static pod that holds the name is being stopped. Until then its mirror
-// pod must not be deleted.
+// IsPodForMirrorPodTerminatingByFullName is true while the static pod that holds the name is being stopped. Until then
+// its mirror pod must not be deleted.
 func (s *Store) IsPodForMirrorPodTerminatingByFullName(fullName string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

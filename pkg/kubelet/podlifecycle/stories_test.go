@@ -12,7 +12,8 @@ func (m *sim) deleted(t *rapid.T) {
 	m.send(uid, Updated{Type: UpdateChange, Pod: facts})
 }
 
-// forceDeleted is a pod that is gone from its source: the sync loop kills it, and housekeeping does not find it in the configuration.
+// forceDeleted is a pod that is gone from its source: the sync loop kills it, and housekeeping does not find it in the
+// configuration.
 func (m *sim) forceDeleted(t *rapid.T) {
 	uid := m.drawKnown(t)
 	facts := simPods[uid]
@@ -81,8 +82,8 @@ func (m *sim) replaced(t *rapid.T) {
 	create()
 }
 
-// mirrored is news of a mirror pod: the static pod is synced, and nothing else happens to it. While a static pod that has started is
-// being stopped its mirror pod must stay.
+// mirrored is news of a mirror pod: the static pod is synced, and nothing else happens to it. While a static pod that
+// has started is being stopped its mirror pod must stay.
 func (m *sim) mirrored(t *rapid.T) {
 	uid := rapid.SampledFrom([]UID{"s1", "s2", "s3", "s4", "s5"}).Draw(t, "static")
 	m.send(uid, Updated{Type: UpdateSync, Pod: simPods[uid]})
@@ -121,8 +122,8 @@ func (m *sim) reconciled(t *rapid.T) {
 	m.reconcile(rapid.SliceOfDistinct(rapid.SampledFrom(simUIDs), func(u UID) UID { return u }).Draw(t, "desired"))
 }
 
-// agentRestarts kills the agent. What runs goes on running; the next agent hears of it from its sources and from the runtime, and goes
-// on with most of the terminations that were begun.
+// agentRestarts kills the agent. What runs goes on running; the next agent hears of it from its sources and from the
+// runtime, and goes on with most of the terminations that were begun.
 func (m *sim) agentRestarts(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "rarely") != 0 {
 		t.Skip()

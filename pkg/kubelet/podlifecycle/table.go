@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Table keeps the states of all pods of the node, and what concerns more than one of them. It is pure like State, but not
-// a value, and not for use by several goroutines: see Store.
+// Table keeps the states of all pods of the node, and what concerns more than one of them. It is pure like State, but
+// not a value, and not for use by several goroutines: see Store.
 type Table struct {
 	states map[UID]State
 	names  nameOrder
@@ -18,8 +18,8 @@ func NewTable() *Table {
 	return &Table{states: map[UID]State{}, names: newNameOrder()}
 }
 
-// Apply lets ev happen to the pod and returns its state and what has to be done. The state of a pod that is to be forgotten
-// is returned a last time.
+// Apply lets ev happen to the pod and returns its state and what has to be done. The state of a pod that is to be
+// forgotten is returned a last time.
 func (t *Table) Apply(uid UID, ev Event, now time.Time) (State, []Command) {
 	before := t.states[uid]
 	if taken, ok := ev.(WorkTaken); ok {
@@ -51,8 +51,9 @@ func (t *Table) Apply(uid UID, ev Event, now time.Time) (State, []Command) {
 	return after, cmds
 }
 
-// nameFree is true when no other static pod stands before this one. A static pod that is about to start takes its name with it. Those that
-// wait behind it count only if they run all the same, from an earlier run of the agent, and are being stopped.
+// nameFree is true when no other static pod stands before this one. A static pod that is about to start takes its name
+// with it. Those that wait behind it count only if they run all the same, from an earlier run of the agent, and are
+// being stopped.
 func (t *Table) nameFree(uid UID, s State) bool {
 	if !s.Static || s.Phase != Known || !s.Pending {
 		return true
@@ -65,7 +66,8 @@ func (t *Table) nameFree(uid UID, s State) bool {
 	return t.names.claim(s.FullName, uid)
 }
 
-// MarkSynced notes that every pod of the configuration has been given to the table: from now on a pod that is not in it runs nothing.
+// MarkSynced notes that every pod of the configuration has been given to the table: from now on a pod that is not in it
+// runs nothing.
 func (t *Table) MarkSynced() { t.synced = true }
 
 // State returns a pod's state; false if the pod is not known.

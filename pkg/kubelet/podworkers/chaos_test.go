@@ -21,7 +21,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// runtime is a runtime in which everything takes time, hangs until it is cancelled, or fails; and the books of what runs in it.
+// runtime is a runtime in which everything takes time, hangs until it is cancelled, or fails; and the books of what
+// runs in it.
 type faultyRuntime struct {
 	t  testing.TB
 	mu sync.Mutex
@@ -37,7 +38,8 @@ func newFaultyRuntime(t testing.TB, seed int64) *faultyRuntime {
 	return &faultyRuntime{t: t, rand: rand.New(rand.NewSource(seed)), running: map[types.UID]string{}, stopped: map[types.UID]bool{}}
 }
 
-// operation takes a while and says whether it worked. Some operations hang until their context ends, or at most for five minutes.
+// operation takes a while and says whether it worked. Some operations hang until their context ends, or at most for
+// five minutes.
 func (c *faultyRuntime) operation(ctx context.Context) error {
 	c.mu.Lock()
 	calm, kind, wait := c.healthy, c.rand.Intn(6), time.Duration(c.rand.Intn(4000))*time.Millisecond
@@ -107,8 +109,8 @@ func (c *faultyRuntime) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontain
 	return nil
 }
 
-// Whatever is asked of the workers while the runtime is in chaos: nothing runs that should not, and when it calms down every pod comes
-// to its end, every waiter is answered, and nothing is left.
+// Whatever is asked of the workers while the runtime is in chaos: nothing runs that should not, and when it calms down
+// every pod comes to its end, every waiter is answered, and nothing is left.
 func TestFaultyRuntime(t *testing.T) {
 	for _, hasten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hasten=%t", hasten), func(t *testing.T) {

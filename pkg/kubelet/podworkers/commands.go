@@ -112,8 +112,9 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 	return j
 }
 
-// hasten tells a running termination of a shorter grace period in seconds. Where that cannot be done beside it, or the call has not been made
-// yet, the operation is cancelled: the update that asked for it is pending, so that it runs again with the new time.
+// hasten tells a running termination of a shorter grace period in seconds. Where that cannot be done beside it, or the
+// call has not been made yet, the operation is cancelled: the update that asked for it is pending, so that it runs
+// again with the new time.
 func (w *Workers) hasten(p *worker, grace int64) {
 	cancel := p.contexts.cancelTerminate
 	if !p.contexts.terminateCalled {

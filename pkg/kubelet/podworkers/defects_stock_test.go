@@ -28,8 +28,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's pod workers and to ours, and
-// fails also when stock does not show the defect any more: then the row goes.
+// The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's pod workers
+// and to ours, and fails also when stock does not show the defect any more: then the row goes.
 
 //go:linkname stockKillPodNow k8s.io/kubernetes/pkg/kubelet.killPodNow
 func stockKillPodNow(ctx context.Context, workers kubelet.PodWorkers, recorder record.EventRecorder) eviction.KillPodFunc
@@ -322,8 +322,8 @@ func TestD51BesideStock(t *testing.T) {
 	})
 }
 
-// A pod that has ended for the API server and runs, as one that was rejected after a restart does: it is not stopped when the status cache has no
-// entry for it yet.
+// A pod that has ended for the API server and runs, as one that was rejected after a restart does: it is not stopped
+// when the status cache has no entry for it yet.
 func TestRanAtStartBesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := completed(newPod("a"))

@@ -69,9 +69,10 @@ func fromFileOrURL(sandbox *runtimeapi.PodSandbox) bool {
 	return source == kubetypes.FileSource || source == kubetypes.HTTPSource
 }
 
-// fullNameInUse is true when the runtime runs an earlier static pod of the same full name, which was replaced while no agent was there to see
-// it. A full name is that of one static pod on a node, and the source of this one has given it away: the earlier one is stopped at once, without
-// waiting for the other sources. It is true also when the runtime does not tell; nothing could be started then.
+// fullNameInUse is true when the runtime runs an earlier static pod of the same full name, which was replaced while no
+// agent was there to see it. A full name is that of one static pod on a node, and the source of this one has given it
+// away: the earlier one is stopped at once, without waiting for the other sources. It is true also when the runtime
+// does not tell; nothing could be started then.
 func (w *Workers) fullNameInUse(p *worker) bool {
 	state, known := w.cfg.Store.State(p.uid)
 	if !known || !state.Static || state.Phase != podlifecycle.Known {

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// maxMessageBytes in bytes bounds what is kept of an error. The error of a hook contains all of its output, which may be
-// megabytes.
+// maxMessageBytes in bytes bounds what is kept of an error. The error of a hook contains all of its output, which may
+// be megabytes.
 const maxMessageBytes = 4 << 10
 
 // failure is how an operation failed.
@@ -33,8 +33,8 @@ func (f failure) view() *ErrorView {
 	return &ErrorView{Time: f.at, Message: f.message, Failures: f.count}
 }
 
-// errorMessage returns the beginning of an error's text as one printable line of 1 to maxMessage bytes. It puts the whole
-// text together, which may be long, so it must not be called under a lock.
+// errorMessage returns the beginning of an error's text as one printable line of 1 to maxMessage bytes. It puts the
+// whole text together, which may be long, so it must not be called under a lock.
 func errorMessage(err error) string {
 	// Replacing characters that are not printable can make the text longer, hence the second cut.
 	text := shorten(oneLine(shorten(err.Error(), maxMessageBytes)), maxMessageBytes)
@@ -69,8 +69,8 @@ func shorten(text string, limit int) string {
 // networkNotReady stands in errors of pods that wait for the node's network, which is expected soon.
 const networkNotReady = "network is not ready"
 
-// delay returns how long to wait before a pod is looked at again; backoff is the time before a failed operation is tried
-// again.
+// delay returns how long to wait before a pod is looked at again; backoff is the time before a failed operation is
+// tried again.
 func (w *Workers) delay(after podlifecycle.Delay, backoff time.Duration) time.Duration {
 	switch after {
 	case podlifecycle.DelayNone:
@@ -82,8 +82,8 @@ func (w *Workers) delay(after podlifecycle.Delay, backoff time.Duration) time.Du
 	return wait.Jitter(backoff, jitterFactor)
 }
 
-// backoff returns the time before an operation is tried again; err is how it failed, nil if it could not begin. An error
-// is read whole and may be long, so it must not be passed under a lock.
+// backoff returns the time before an operation is tried again; err is how it failed, nil if it could not begin. An
+// error is read whole and may be long, so it must not be passed under a lock.
 func (w *Workers) backoff(err error) time.Duration {
 	if err != nil && strings.Contains(err.Error(), networkNotReady) {
 		return networkRetryPeriod

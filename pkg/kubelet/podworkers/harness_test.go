@@ -28,8 +28,8 @@ const (
 	backoff = 10 * time.Second
 )
 
-// node is a node with scripted operations, the real status cache, a PLEG that says every second that nothing changed, and the real work
-// queue. It must live in a synctest bubble.
+// node is a node with scripted operations, the real status cache, a PLEG that says every second that nothing changed,
+// and the real work queue. It must live in a synctest bubble.
 type node struct {
 	t *testing.T
 	*Workers
@@ -170,7 +170,8 @@ func (n *node) syncLoop(pods ...*v1.Pod) {
 	synctest.Wait()
 }
 
-// scriptedSyncer is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it begins.
+// scriptedSyncer is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it
+// begins.
 type scriptedSyncer struct {
 	t                *testing.T
 	onSync           func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error)

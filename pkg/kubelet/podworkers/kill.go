@@ -50,10 +50,10 @@ func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answe
 	return received.answer, ended
 }
 
-// EscalationExhausted is true for a pod whose containers have not stopped although the last rung of the ladder was climbed
-// (package escalation), or although the ladder has not even begun when it should have ended: then the operation that
-// comes before the kill does not return; or although the ladder has not gone on for as long as it may take to its end,
-// and a grace period: then what comes after the kill does not end, such as giving back the pod's devices.
+// EscalationExhausted is true for a pod whose containers have not stopped although the last rung of the ladder was
+// climbed (package escalation), or although the ladder has not even begun when it should have ended: then the operation
+// that comes before the kill does not return; or although the ladder has not gone on for as long as it may take to its
+// end, and a grace period: then what comes after the kill does not end, such as giving back the pod's devices.
 func (w *Workers) EscalationExhausted(uid types.UID) bool {
 	overdue := w.cfg.Overdue()
 	w.mu.Lock()

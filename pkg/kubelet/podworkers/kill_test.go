@@ -19,7 +19,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// stopOverhead is what stopping takes beside the grace period. It keeps the end of a termination apart from the PLEG's full seconds.
+// stopOverhead is what stopping takes beside the grace period. It keeps the end of a termination apart from the PLEG's
+// full seconds.
 const stopOverhead = 100 * time.Millisecond
 
 // terminateSlowly stops a pod as a runtime would whose containers use all of the grace period.
@@ -220,7 +221,8 @@ func TestKillOfAStoppedPodReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// D4: a shorter grace period reaches a termination that is running. Without a Hastener it is cancelled and called again.
+// D4: a shorter grace period reaches a termination that is running. Without a Hastener it is cancelled and called
+// again.
 func TestShorterGraceRepeatsARunningTermination(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
@@ -296,7 +298,8 @@ func TestShorterGraceHastensARunningTermination(t *testing.T) {
 	}, func(c *Config) { c.Hastener = h })
 }
 
-// D26: a pod that is terminating already is hastened, not evicted; its status is not amended, and those who gave up leave nothing behind.
+// D26: a pod that is terminating already is hastened, not evicted; its status is not amended, and those who gave up
+// leave nothing behind.
 func TestEvictionsOfATerminatingPodLeaveNoWaiters(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")

@@ -21,10 +21,11 @@ type KnownPod struct {
 	Static bool
 }
 
-// SyncKnownPods compares the workers with the pods that the configuration desires, and returns the workers that there are then. Finished pods
-// that are not desired any more, and those whose UID is wanted again, are forgotten; the caller has to send desired pods that are not
-// returned as new. Pods that are not desired are stopped, and driven to their end from here. It may be called only once all sources
-// have been read: afterwards a pod that no worker knows counts as stopped.
+// SyncKnownPods compares the workers with the pods that the configuration desires, and returns the workers that there
+// are then. Finished pods that are not desired any more, and those whose UID is wanted again, are forgotten; the caller
+// has to send desired pods that are not returned as new. Pods that are not desired are stopped, and driven to their end
+// from here. It may be called only once all sources have been read: afterwards a pod that no worker knows counts as
+// stopped.
 func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,9 +35,10 @@ func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	return known
 }
 
-// SyncStaticPods is SyncKnownPods as far as it can be done before all sources have been read. A pod that is not desired is stopped and driven
-// to its end only if it is static: its source, the only one that can have its UID, has been read, or it would have no worker. One that has not
-// started is left to its worker: it may run from an earlier run of the agent, and no caller looks for that here.
+// SyncStaticPods is SyncKnownPods as far as it can be done before all sources have been read. A pod that is not desired
+// is stopped and driven to its end only if it is static: its source, the only one that can have its UID, has been read,
+// or it would have no worker. One that has not started is left to its worker: it may run from an earlier run of the
+// agent, and no caller looks for that here.
 func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,8 +47,8 @@ func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	})
 }
 
-// reconcile compares those workers with the desired pods for which sure is true: that the pod is wanted or not is known for certain. It returns
-// all workers that there are then. Workers.mu must be held.
+// reconcile compares those workers with the desired pods for which sure is true: that the pod is wanted or not is known
+// for certain. It returns all workers that there are then. Workers.mu must be held.
 func (w *Workers) reconcile(desired []*v1.Pod, sure func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
 	wanted := sets.New[types.UID]()
 	for _, pod := range desired {

@@ -96,8 +96,9 @@ func TestOrphanThatHasNotStartedIsRemoved(t *testing.T) {
 	})
 }
 
-// Before all sources have been read only what is certain is done: a finished pod that is wanted again is forgotten, a static pod that its source
-// has dropped is driven to its end, and a pod of another source is left alone, running or not.
+// Before all sources have been read only what is certain is done: a finished pod that is wanted again is forgotten, a
+// static pod that its source has dropped is driven to its end, and a pod of another source is left alone, running or
+// not.
 func TestSyncStaticPods(t *testing.T) {
 	bubble(t, func(n *node) {
 		failures := 2

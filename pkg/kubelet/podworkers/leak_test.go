@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
 
-// podsInLeakTest is how many pods come and go. The heap figure below has room for what one pod needs, not for what a thousand leave.
+// podsInLeakTest is how many pods come and go. The heap figure below has room for what one pod needs, not for what a
+// thousand leave.
 const podsInLeakTest = 100_000
 
 // Pods that come and go leave nothing: no goroutine, no context, no memory.

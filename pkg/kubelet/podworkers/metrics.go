@@ -30,7 +30,8 @@ var (
 
 var registerOnce sync.Once
 
-// RegisterMetrics puts the metrics that are not counted by a Collector into the registry of the process. It may be called again.
+// RegisterMetrics puts the metrics that are not counted by a Collector into the registry of the process. It may be
+// called again.
 func RegisterMetrics() {
 	registerOnce.Do(func() { legacyregistry.MustRegister(terminatingSeconds) })
 }
@@ -40,8 +41,8 @@ func observeTermination(cause podlifecycle.Cause, took time.Duration) {
 	terminatingSeconds.WithLabelValues(cause.String()).Observe(took.Seconds())
 }
 
-// Collector returns gauges of the workers. They are counted each time they are asked for, so that nothing can be counted twice or be
-// left over. It must be registered once per registry.
+// Collector returns gauges of the workers. They are counted each time they are asked for, so that nothing can be
+// counted twice or be left over. It must be registered once per registry.
 func (w *Workers) Collector() metrics.StableCollector { return &collector{workers: w} }
 
 type collector struct {

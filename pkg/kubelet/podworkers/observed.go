@@ -64,7 +64,8 @@ func (p *worker) endOperation(outcome podlifecycle.Outcome, message string, now 
 	}
 }
 
-// observe sees every state of the pod, and counts a termination when it is over. Those that never began, of pods that never ran, do not count.
+// observe sees every state of the pod, and counts a termination when it is over. Those that never began, of pods that
+// never ran, do not count.
 func (p *worker) observe(s podlifecycle.State, now time.Time) {
 	if s.Doing != podlifecycle.OpNone && p.observed.step.Load() == nil {
 		p.observed.began = now

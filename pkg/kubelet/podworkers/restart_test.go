@@ -234,8 +234,8 @@ func (m *machine) readRecords() {
 	})
 }
 
-// Whenever the agent dies: what it has begun, and written, the next one brings to its end, with its status and within its time; no pod that
-// was never asked to die dies; and nothing is left on disk.
+// Whenever the agent dies: what it has begun, and written, the next one brings to its end, with its status and within
+// its time; no pod that was never asked to die dies; and nothing is left on disk.
 func TestAgentCrashesAtAnyTime(t *testing.T) {
 	root, promises := t.TempDir(), 0
 	synctest.Test(t, func(t *testing.T) {

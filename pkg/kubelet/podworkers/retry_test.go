@@ -25,8 +25,8 @@ func failTimes(n int) func() error {
 	}
 }
 
-// runSyncLoop lets d pass, while the sync loop looks for pods that are due every second. The given ones are those that a source
-// names.
+// runSyncLoop lets d pass, while the sync loop looks for pods that are due every second. The given ones are those that
+// a source names.
 func (n *node) runSyncLoop(d time.Duration, pods ...*v1.Pod) {
 	for range d / time.Second {
 		n.advance(time.Second)
@@ -34,8 +34,8 @@ func (n *node) runSyncLoop(d time.Duration, pods ...*v1.Pod) {
 	}
 }
 
-// A static pod is moved away while the runtime is down. Its end needs no source, and no housekeeping, which waits for all
-// of them.
+// A static pod is moved away while the runtime is down. Its end needs no source, and no housekeeping, which waits for
+// all of them.
 func TestFailedTerminationIsRetriedWithoutASource(t *testing.T) {
 	for name, backAfter := range map[string]time.Duration{
 		"moved back at once": 0, "moved back after the first retry was due": 2 * backoff, "not moved back": time.Hour,

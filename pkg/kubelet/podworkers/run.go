@@ -60,8 +60,8 @@ func (w *Workers) run(p *worker) {
 	}
 }
 
-// registered is false once the pod was forgotten, also when its UID has another worker since. Such a worker may still wait
-// for the runtime; what comes of it is not about the present life of the pod. The caller holds Workers.mu.
+// registered is false once the pod was forgotten, also when its UID has another worker since. Such a worker may still
+// wait for the runtime; what comes of it is not about the present life of the pod. The caller holds Workers.mu.
 func (w *Workers) registered(p *worker) bool { return w.workers[p.uid] == p }
 
 // nextJob asks the lifecycle what to do; the zero job is nothing. nameUsed says that the pod may not start now. False
@@ -195,8 +195,8 @@ func (w *Workers) report(p *worker, j job, r result) {
 	observeDuration(label, j.update.StartTime)
 }
 
-// record passes the end of an operation to the lifecycle; false if the worker was forgotten. The error, which may be long,
-// is read before the lock is taken.
+// record passes the end of an operation to the lifecycle; false if the worker was forgotten. The error, which may be
+// long, is read before the lock is taken.
 func (w *Workers) record(p *worker, returned podlifecycle.Returned, r result) (podlifecycle.State, bool) {
 	backoff, message := w.backoff(r.err), ""
 	if r.outcome == podlifecycle.Failed {

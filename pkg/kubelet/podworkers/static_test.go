@@ -21,7 +21,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// Static pods of one name run one after the other; the next starts as soon as the one before is finished, not a back-off later.
+// Static pods of one name run one after the other; the next starts as soon as the one before is finished, not a
+// back-off later.
 func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 	bubble(t, func(n *node) {
 		first, second, third := staticPod("a", "1"), staticPod("a", "2"), staticPod("a", "3")
@@ -63,7 +64,8 @@ func TestUnstartedStaticPodThatRunsIsTerminated(t *testing.T) {
 	})
 }
 
-// Static pods with a fixed UID are deleted and created again quickly: the create is remembered until the first life is over.
+// Static pods with a fixed UID are deleted and created again quickly: the create is remembered until the first life is
+// over.
 func TestStaticPodWithAFixedUIDIsRestarted(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := staticPod("a", "fixed")
@@ -142,8 +144,8 @@ func (e *fakeEarlierPods) remove(uid types.UID) {
 	delete(e.pods, uid)
 }
 
-// A static pod that was replaced while no agent was there is stopped first, without a word from housekeeping; its successor starts as soon as
-// it has ended. Stock runs both for a while.
+// A static pod that was replaced while no agent was there is stopped first, without a word from housekeeping; its
+// successor starts as soon as it has ended. Stock runs both for a while.
 func TestStaticPodReplacedWhileTheAgentWasNotRunning(t *testing.T) {
 	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
@@ -180,8 +182,8 @@ func TestStaticPodIsNotStartedWithoutTheRuntime(t *testing.T) {
 	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
-// The earlier pod may not stop at the first try. Housekeeping does not help before all sources have reported, and the API server may be the
-// very pod that waits: its successor's own tries have it stopped.
+// The earlier pod may not stop at the first try. Housekeeping does not help before all sources have reported, and the
+// API server may be the very pod that waits: its successor's own tries have it stopped.
 func TestStopOfEarlierStaticPodIsRetried(t *testing.T) {
 	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
@@ -263,8 +265,9 @@ func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
 	})
 }
 
-// The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is to be stopped before
-// the cache has an entry for it: one that has ended for the API server, and a static pod that its source drops before its turn.
+// The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is
+// to be stopped before the cache has an entry for it: one that has ended for the API server, and a static pod that its
+// source drops before its turn.
 func TestPodThatRanAtStartIsStoppedWithAnEmptyStatusCache(t *testing.T) {
 	bubble(t, func(n *node) {
 		ended, static := newPod("ended"), staticPod("static", "s")

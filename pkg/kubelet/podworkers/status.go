@@ -12,8 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// SetRunningAtStart records what the runtime ran when the agent started. Until the status cache has an entry for such a pod, the pod counts as running.
-// It must be called before the first pod is given to the workers: the cache is filled pod by pod, and the first ones come before that is done.
+// SetRunningAtStart records what the runtime ran when the agent started. Until the status cache has an entry for such a
+// pod, the pod counts as running. It must be called before the first pod is given to the workers: the cache is filled
+// pod by pod, and the first ones come before that is done.
 func (w *Workers) SetRunningAtStart(pods []*kubecontainer.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +51,8 @@ type statusResult struct {
 	err    error
 }
 
-// requestStatus asks for a status that is newer than since. Whoever loses interest may just go; the answer is dropped then.
+// requestStatus asks for a status that is newer than since. Whoever loses interest may just go; the answer is dropped
+// then.
 func (w *Workers) requestStatus(uid types.UID, since time.Time) <-chan statusResult {
 	answer := make(chan statusResult, 1)
 	go func() {
@@ -70,8 +72,8 @@ func (w *Workers) statusNewerThan(ctx context.Context, pod *v1.Pod, since time.T
 	}
 }
 
-// statusForTermination returns a status that is newer than the last sync, which may have started containers just before it was cancelled. It
-// waits for it a limited time, and once only; then the newest known status must do.
+// statusForTermination returns a status that is newer than the last sync, which may have started containers just before
+// it was cancelled. It waits for it a limited time, and once only; then the newest known status must do.
 func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStatus, error) {
 	if p.statusAge.waited {
 		return w.newestStatus(j.update.Pod)

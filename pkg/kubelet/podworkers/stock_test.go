@@ -244,7 +244,8 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 	}
 }
 
-// Given the same news, our workers do to every pod what stock's do, in the same order, and give the same answers when all is at rest.
+// Given the same news, our workers do to every pod what stock's do, in the same order, and give the same answers when
+// all is at rest.
 func TestWorkersEqualStock(t *testing.T) {
 	uids := []types.UID{"f", "p1", "p2", "p3", "s1", "s2"}
 	pods := map[types.UID]*v1.Pod{"f": staticPod("fixed", "f"), "s1": staticPod("a", "s1"), "s2": staticPod("a", "s2")}
@@ -280,8 +281,8 @@ func (p *pair) drain() {
 	}
 }
 
-// hasKnownDifference is true where a kill has another effect here than there: a shorter grace period still reaches a termination that is on its
-// way; and a static pod that is killed before its turn leaves the queue for its name.
+// hasKnownDifference is true where a kill has another effect here than there: a shorter grace period still reaches a
+// termination that is on its way; and a static pod that is killed before its turn leaves the queue for its name.
 func (p *pair) hasKnownDifference(uid types.UID) bool {
 	state, _ := p.node.cfg.Store.State(uid)
 	return state.Doing == podlifecycle.OpTerminate || state.Static && state.Phase == podlifecycle.Known

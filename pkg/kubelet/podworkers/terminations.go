@@ -15,7 +15,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// Terminations keeps what the agent has begun, over a restart. Its methods must not block: they are called under a lock.
+// Terminations keeps what the agent has begun, over a restart. Its methods must not block: they are called under a
+// lock.
 type Terminations interface {
 	// Save stores a record, in place of an earlier one of the same pod. It returns false if it cannot.
 	Save(record terminations.Record) bool
@@ -25,8 +26,8 @@ type Terminations interface {
 	DeleteFunc(del func(terminations.Record) bool)
 }
 
-// recordedCauses are those of terminations that are kept. The others begin again by themselves: with the pod's deletion, with its absence from the
-// configuration, or with its containers' end.
+// recordedCauses are those of terminations that are kept. The others begin again by themselves: with the pod's
+// deletion, with its absence from the configuration, or with its containers' end.
 var recordedCauses = map[podlifecycle.Cause]terminations.Cause{
 	podlifecycle.CauseEviction: terminations.Eviction,
 	podlifecycle.CauseKill:     terminations.Kill,
@@ -40,8 +41,9 @@ var lifecycleCauses = map[terminations.Cause]podlifecycle.Cause{
 	terminations.Deletion: podlifecycle.CauseDeletion,
 }
 
-// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten, also if an earlier run of the agent has
-// asked for it and the pod was not seen since. Such a pod must not be admitted anew. Not for clean-up loops.
+// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten, also if an earlier
+// run of the agent has asked for it and the pod was not seen since. Such a pod must not be admitted anew. Not for
+// clean-up loops.
 func (w *Workers) IsPodTerminationRequested(uid types.UID) bool {
 	if w.cfg.Store.IsPodTerminationRequested(uid) {
 		return true
@@ -53,8 +55,9 @@ func (w *Workers) IsPodTerminationRequested(uid types.UID) bool {
 // startMargin is how long after a request to stop a pod a sync that was under way may have started a container of it.
 const startMargin = time.Minute
 
-// earlierTermination returns what an earlier run of the agent has begun, for a pod that this one has not seen yet. It does not count when a container
-// runs that was started since: then another kubelet was here in between, and went on with the pod.
+// earlierTermination returns what an earlier run of the agent has begun, for a pod that this one has not seen yet. It
+// does not count when a container runs that was started since: then another kubelet was here in between, and went on
+// with the pod.
 func (w *Workers) earlierTermination(uid types.UID) (terminations.Record, bool) {
 	record, kept := w.cfg.Terminations.Get(uid)
 	return record, kept && !w.startedAfter(uid, record.Requested.Add(startMargin))
@@ -74,7 +77,8 @@ func (w *Workers) startedAfter(uid types.UID, t time.Time) bool {
 	return false
 }
 
-// resumeRequest returns the request to go on with what an earlier run of the agent has begun, if the first update of a pod is about such a one.
+// resumeRequest returns the request to go on with what an earlier run of the agent has begun, if the first update of a
+// pod is about such a one.
 func (w *Workers) resumeRequest(update *Update) (Update, bool) {
 	if update.Pod == nil || kubetypes.IsStaticPod(update.Pod) {
 		return Update{}, false
@@ -94,9 +98,9 @@ func (w *Workers) resumeRequest(update *Update) (Update, bool) {
 	return Update{UpdateType: kubetypes.SyncPodKill, Pod: update.Pod, MirrorPod: update.MirrorPod, Kill: kill}, true
 }
 
-// saveTermination has a termination survive a restart that the agent has asked for. earlier is the grace period in seconds before the update, 0 if none.
-// Static pods are left out: their files want them still, so that the next run starts them again, as stock does; were they stopped
-// instead, an API server among them would never come back.
+// saveTermination has a termination survive a restart that the agent has asked for. earlier is the grace period in
+// seconds before the update, 0 if none. Static pods are left out: their files want them still, so that the next run
+// starts them again, as stock does; were they stopped instead, an API server among them would never come back.
 func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.State, earlier int64) {
 	cause, may := recordedCauses[state.Termination.Cause]
 	if !may || state.Phase != podlifecycle.Terminating || state.Static || update.Pod == nil {
@@ -126,7 +130,8 @@ func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.
 	}
 }
 
-// deleteOldTerminations forgets terminations that are over: the API server shows the end of the pod, or does not know it any more.
+// deleteOldTerminations forgets terminations that are over: the API server shows the end of the pod, or does not know
+// it any more.
 func (w *Workers) deleteOldTerminations(desired []*v1.Pod) {
 	pods := make(map[types.UID]*v1.Pod, len(desired))
 	for _, pod := range desired {
@@ -148,9 +153,9 @@ func (w *Workers) deleteTermination(uid types.UID) {
 	w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool { return r.UID == uid })
 }
 
-// DeleteStaleTerminations forgets what earlier runs of the agent have begun of pods that run a container which was made since: another kubelet was
-// here in between, and went on with them. running is what the runtime runs. It is for the time before any pod is seen; the status
-// cache may still be empty when the first ones are.
+// DeleteStaleTerminations forgets what earlier runs of the agent have begun of pods that run a container which was made
+// since: another kubelet was here in between, and went on with them. running is what the runtime runs. It is for the
+// time before any pod is seen; the status cache may still be empty when the first ones are.
 func (w *Workers) DeleteStaleTerminations(running []*kubecontainer.Pod) {
 	pods := make(map[types.UID]*kubecontainer.Pod, len(running))
 	for _, pod := range running {

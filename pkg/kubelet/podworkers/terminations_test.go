@@ -110,7 +110,8 @@ func TestRecordedTerminations(t *testing.T) {
 	}
 }
 
-// describeRecord writes down what is kept: cause, grace, when after the beginning it was requested, and how long after that the deadline is.
+// describeRecord writes down what is kept: cause, grace, when after the beginning it was requested, and how long after
+// that the deadline is.
 func describeRecord(store *terminations.Store, uid types.UID, began time.Time) string {
 	r, ok := store.Get(uid)
 	if !ok {
@@ -206,7 +207,8 @@ func TestTerminalPodIsOnlyCleanedUpAfterRestart(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// A terminal phase at the API server does not end the containers: they end on the terms that are kept, and the phase stays.
+// A terminal phase at the API server does not end the containers: they end on the terms that are kept, and the phase
+// stays.
 func TestTerminalPodWithRunningContainersIsResumed(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -337,8 +339,8 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 	})
 }
 
-// What was begun before another kubelet went on with the pod is over for good: it neither comes back when the pod's containers end
-// by themselves, nor stands in the way of a termination that begins now.
+// What was begun before another kubelet went on with the pod is over for good: it neither comes back when the pod's
+// containers end by themselves, nor stands in the way of a termination that begins now.
 func TestStaleRecordIsDeleted(t *testing.T) {
 	pod, store := newPod("p"), newTerminations()
 	bubble(t, func(n *node) {

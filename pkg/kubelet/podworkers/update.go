@@ -22,7 +22,8 @@ type Update struct {
 	Pod *v1.Pod
 	// MirrorPod is the API server's copy of a static pod, nil if none.
 	MirrorPod *v1.Pod
-	// RunningPod is a pod that the runtime runs and no configuration has. Such pods can only be killed. Ignored when Pod is given.
+	// RunningPod is a pod that the runtime runs and no configuration has. Such pods can only be killed. Ignored when Pod
+	// is given.
 	RunningPod *kubecontainer.Pod
 	// Kill are the terms of a kill. They are also taken from other updates of a pod that is terminating.
 	Kill *KillOptions
@@ -30,8 +31,8 @@ type Update struct {
 
 // KillOptions are the terms on which a pod is to be stopped.
 type KillOptions struct {
-	// Completed, if not nil, is closed once no container of the pod runs any more; at once if that is so already. It is not
-	// closed when the agent stops before.
+	// Completed, if not nil, is closed once no container of the pod runs any more; at once if that is so already. It is
+	// not closed when the agent stops before.
 	Completed chan<- struct{}
 	// Evict is true when the pod is stopped to free resources: its content may be removed at once.
 	Evict bool
@@ -40,7 +41,8 @@ type KillOptions struct {
 	Disruption *podkill.Disruption
 	// GracePeriod in seconds overrides the pod's own. It can shorten what was accepted before, never lengthen it.
 	GracePeriod *int64
-	// resumed is why an earlier run of the agent has begun the termination that this request goes on with, CauseNone if there was none.
+	// resumed is why an earlier run of the agent has begun the termination that this request goes on with, CauseNone if
+	// there was none.
 	resumed podlifecycle.Cause
 }
 

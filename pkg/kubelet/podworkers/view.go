@@ -11,11 +11,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// maxViews bounds a Listing. A node has a few hundred workers at most; more than this would be a defect that must not make it worse.
+// maxViews bounds a Listing. A node has a few hundred workers at most; more than this would be a defect that must not
+// make it worse.
 const maxViews = 2000
 
-// stuckMargin is what the runtime may take beside the grace period before a termination counts as stuck. It equals the least time that
-// whoever kills a pod waits for it.
+// stuckMargin is what the runtime may take beside the grace period before a termination counts as stuck. It equals the
+// least time that whoever kills a pod waits for it.
 const stuckMargin = minimumKillTimeout
 
 // Listing is what can be seen of all pod workers at one time.
@@ -27,8 +28,8 @@ type Listing struct {
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// View is what can be seen of one pod worker. Of the pod's specification it holds the name, and what LastError repeats of
-// it (ADR 12).
+// View is what can be seen of one pod worker. Of the pod's specification it holds the name, and what LastError repeats
+// of it (ADR 12).
 type View struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -46,7 +47,8 @@ type View struct {
 	LastError *ErrorView `json:"lastError,omitempty"`
 }
 
-// Since is when a pod's phases began; a time is left out as long as it has not come. Operation is when the present one began.
+// Since is when a pod's phases began; a time is left out as long as it has not come. Operation is when the present one
+// began.
 type Since struct {
 	Seen       time.Time `json:"seen,omitzero"`
 	Started    time.Time `json:"started,omitzero"`

@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// Workers is the owner of all pod workers. Only here are pods started and stopped. All methods may be called from any goroutine,
-// SyncKnownPods only by one at a time and not while pods are being added.
+// Workers is the owner of all pod workers. Only here are pods started and stopped. All methods may be called from any
+// goroutine, SyncKnownPods only by one at a time and not while pods are being added.
 type Workers struct {
 	cfg Config
 
@@ -44,7 +44,8 @@ func New(cfg Config) *Workers {
 	}
 }
 
-// Stop ends all workers, not the pods, and waits until the last operation has returned or ctx ends. Updates that come later are ignored.
+// Stop ends all workers, not the pods, and waits until the last operation has returned or ctx ends. Updates that come
+// later are ignored.
 func (w *Workers) Stop(ctx context.Context) error {
 	w.mu.Lock()
 	w.stop()
@@ -62,8 +63,9 @@ func (w *Workers) Stop(ctx context.Context) error {
 	}
 }
 
-// UpdatePod gives a pod to its worker, or asks it to stop the pod. It does not wait for the worker; of several updates that come while the worker
-// is busy it sees only the last one, but no kill is lost. Updates of a pod that has finished are ignored.
+// UpdatePod gives a pod to its worker, or asks it to stop the pod. It does not wait for the worker; of several updates
+// that come while the worker is busy it sees only the last one, but no kill is lost. Updates of a pod that has finished
+// are ignored.
 func (w *Workers) UpdatePod(ctx context.Context, update Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -203,7 +203,8 @@ func TestStatusErrorIsAnEvent(t *testing.T) {
 	})
 }
 
-// After a restart of the agent a pod that ended before is only cleaned up, and counts as terminated from the first moment (#105523).
+// After a restart of the agent a pod that ended before is only cleaned up, and counts as terminated from the first
+// moment (#105523).
 func TestTerminalPodIsOnlyCleanedUp(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := completed(newPod("a"))

@@ -11,8 +11,8 @@ import (
 )
 
 // ReportRuntimeAnswers returns a runtime service that calls report, with the context of the request, for each answer to
-// a request that reads state, so that a slow runtime can be told from one that hangs. Such requests are those of stock's
-// package stats, and of the runtime manager's GetPods and GetContainerStatus.
+// a request that reads state, so that a slow runtime can be told from one that hangs. Such requests are those of
+// stock's package stats, and of the runtime manager's GetPods and GetContainerStatus.
 func ReportRuntimeAnswers(
 	service internalapi.RuntimeService, report func(context.Context),
 ) internalapi.RuntimeService {

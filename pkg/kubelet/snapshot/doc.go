@@ -1,8 +1,8 @@
 // Package snapshot holds what the agent has observed about its node, as values.
 //
-// A Snapshot is taken once, is never changed afterwards, and is all that a decision about pressure may look at: every figure
-// carries its time and, when it could not be obtained, the reason. An absent figure is "unknown": it is neither zero nor the
-// worst possible value, and its absence says nothing about any other figure.
+// A Snapshot is taken once, is never changed afterwards, and is all that a decision about pressure may look at: every
+// figure carries its time and, when it could not be obtained, the reason. An absent figure is "unknown": it is neither
+// zero nor the worst possible value, and its absence says nothing about any other figure.
 //
 // Times lie on two clocks, which are never compared with each other. Times of the agent itself (when a snapshot was
 // taken, an eviction was begun, a grace period ends) lie on its monotonic clock, so that they order events and

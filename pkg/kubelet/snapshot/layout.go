@@ -63,8 +63,8 @@ func (l Layout) DeviceOf(s Signal) Device {
 	return NodeDevice
 }
 
-// MeasureOf says what of a pod's usage is on the device. Images belong to no pod and are part of it only where there is nothing
-// else: on the image device of a split file system, where those count that would go with the pod.
+// MeasureOf says what of a pod's usage is on the device. Images belong to no pod and are part of it only where there is
+// nothing else: on the image device of a split file system, where those count that would go with the pod.
 func (l Layout) MeasureOf(d Device) Measure {
 	switch {
 	case !l.DedicatedImageFs:

@@ -2,17 +2,17 @@ package snapshot
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Counting says what counts as available memory beside what is not used. The zero value is stock's: inactive file pages, which
-// makes it a limit less the working set.
+// Counting says what counts as available memory beside what is not used. The zero value is stock's: inactive file
+// pages, which makes it a limit less the working set.
 //
-// What is counted beyond that is a promise of the kernel. While tasks stand still since memory is being reclaimed the promise
-// does not hold, and readers count as stock does.
+// What is counted beyond that is a promise of the kernel. While tasks stand still since memory is being reclaimed the
+// promise does not hold, and readers count as stock does.
 type Counting struct {
-	// Reclaimable counts inactive file pages and half of the active ones, both without dirty ones and those under writeback.
-	// The other half stays used: it is what would have to be read again and again (kernel, mm/workingset.c).
+	// Reclaimable counts inactive file pages and half of the active ones, both without dirty ones and those under
+	// writeback. The other half stays used: it is what would have to be read again and again (kernel, mm/workingset.c).
 	Reclaimable bool
-	// Swap counts free swap on the node, as far as there is anonymous memory to fill it with, and what pods have in swap as used
-	// by them. What all pods together may have is as before: which pods may swap is a matter of each container.
+	// Swap counts free swap on the node, as far as there is anonymous memory to fill it with, and what pods have in swap
+	// as used by them. What all pods together may have is as before: which pods may swap is a matter of each container.
 	Swap bool
 	// Hugepages takes away what is reserved for huge pages, which nobody can use as memory (kubernetes issue 137984). It
 	// concerns the node only.
@@ -30,8 +30,8 @@ type MemoryReading struct {
 	ByPod map[types.UID]*Memory
 }
 
-// MemoryCounters are exact counts that are cheap to read, in bytes. What counts as available of the pods' pages is not among
-// them: what the kernel says about those of one cgroup may be seconds old.
+// MemoryCounters are exact counts that are cheap to read, in bytes. What counts as available of the pods' pages is not
+// among them: what the kernel says about those of one cgroup may be seconds old.
 type MemoryCounters struct {
 	// Node and Pods are used pages, page cache included.
 	Node, Pods Bytes

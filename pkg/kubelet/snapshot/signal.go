@@ -6,8 +6,8 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 )
 
-// Signal names one thing that a node can run out of. The zero value is no signal. The numeric order is the order in which
-// signals are listed and served when nothing else tells them apart: memory, then PIDs, then the file systems.
+// Signal names one thing that a node can run out of. The zero value is no signal. The numeric order is the order in
+// which signals are listed and served when nothing else tells them apart: memory, then PIDs, then the file systems.
 type Signal uint8
 
 // The signals that stock knows, in the order in which they are served.

@@ -15,8 +15,8 @@ type Snapshot struct {
 	// Signals holds one observation per signal, indexed by Signal.
 	Signals [NumSignals]Observation
 	Layout  Layout
-	// Pods are the pods that may have anything running, in no particular order. UIDs are unique. When nothing is scarce those
-	// may be left out that nothing can be decided about.
+	// Pods are the pods that may have anything running, in no particular order. UIDs are unique. When nothing is scarce
+	// those may be left out that nothing can be decided about.
 	Pods []Pod
 	// InFlight lists evictions that were begun and are not yet over, at most one per pod.
 	InFlight []InFlight
@@ -24,8 +24,8 @@ type Snapshot struct {
 	LastRelease time.Time
 	// Reclaims lists what is known of node-level reclaim, at most one per device and unit.
 	Reclaims []Reclaim
-	// RuntimeSilent: the container runtime does not tell what pods use, since it hangs or fails. What a pod has on disks is not
-	// known then, and does not come free; pods are stopped late, past the runtime (package escalation).
+	// RuntimeSilent: the container runtime does not tell what pods use, since it hangs or fails. What a pod has on disks
+	// is not known then, and does not come free; pods are stopped late, past the runtime (package escalation).
 	RuntimeSilent bool
 	// PodsAwaited: the container runtime is slow, and has not told yet what pods use at this time. What pods have on
 	// disks is as it told last.
@@ -106,7 +106,8 @@ func (s InFlightState) String() string {
 
 // Release is what the end of a pod gives back.
 type Release struct {
-	// Memory is an upper bound, the working set. CertainMemory is what comes back in any case; what is unknown counts as nothing.
+	// Memory is an upper bound, the working set. CertainMemory is what comes back in any case; what is unknown counts as
+	// nothing.
 	Memory, CertainMemory Bytes
 	// AnonymousMemory is the part of both that comes back with the last process of the pod.
 	AnonymousMemory Bytes
@@ -121,7 +122,8 @@ type FsRelease struct {
 	Inodes Inodes
 }
 
-// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images) for bytes or for inodes.
+// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images) for bytes or for
+// inodes.
 type Reclaim struct {
 	Device Device
 	// Inodes: it was inodes that were needed, not bytes.
@@ -140,10 +142,11 @@ type Reclaim struct {
 type Reclaimed struct {
 	// Containers and Images are how many were removed.
 	Containers, Images int
-	// Freed is by how much more was available at its end than at its beginning, in the unit that was asked for. It is negative
-	// when others took more than came free.
+	// Freed is by how much more was available at its end than at its beginning, in the unit that was asked for. It is
+	// negative when others took more than came free.
 	Freed int64
-	// Missing is what the file system itself said at its end that was still missing; 0 when there was enough, or it did not say.
+	// Missing is what the file system itself said at its end that was still missing; 0 when there was enough, or it did
+	// not say.
 	Missing int64
 	// More: it removed something, ended because there was enough, and may have more to give.
 	More bool

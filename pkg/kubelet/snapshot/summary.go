@@ -35,8 +35,8 @@ func FailedObservations(cause error) [NumSignals]Observation {
 	return all
 }
 
-// FromSummary reads every signal from a stats summary, each on its own: a missing part makes its own signals unknown and no
-// others. A nil summary makes all of them unknown.
+// FromSummary reads every signal from a stats summary, each on its own: a missing part makes its own signals unknown
+// and no others. A nil summary makes all of them unknown.
 func FromSummary(summary *statsapi.Summary) [NumSignals]Observation {
 	all := Unobserved()
 	if summary == nil {

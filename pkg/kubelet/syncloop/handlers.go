@@ -85,8 +85,8 @@ type Handlers struct {
 // NewHandlers returns handlers over the given parts.
 func NewHandlers(cfg HandlersConfig) *Handlers { return &Handlers{HandlersConfig: cfg} }
 
-// Add takes pods in that a source names for the first time: after a restart of the agent all of them are. Oldest first, so that
-// when not all fit the oldest stay.
+// Add takes pods in that a source names for the first time: after a restart of the agent all of them are. Oldest first,
+// so that when not all fit the oldest stay.
 func (h *Handlers) Add(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	sort.Sort(sliceutils.PodsByCreationTime(pods))
@@ -177,8 +177,8 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 			// It was not admitted, and nothing of it is here. When its file comes back it is judged as a new pod; a worker
 			// would have it started again without admission.
 		case !h.SourcesReady.AllReady() && !kubetypes.IsStaticPod(pod.Pod):
-			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source, which has just
-			// spoken; and its successor, which waits for its end, may be the API server that is another source.
+			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source,
+			// which has just spoken; and its successor, which waits for its end, may be the API server that is another source.
 			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod", klog.KObj(pod.Pod))
 		default:
 			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID", pod.UID)

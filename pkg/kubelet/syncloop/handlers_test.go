@@ -198,7 +198,8 @@ func TestRemoveStopsOnlyOnceAllSourcesAreReady(t *testing.T) {
 	}
 }
 
-// The source of a static pod is ready once it has spoken: the pod does not wait for an API server that may be its own successor.
+// The source of a static pod is ready once it has spoken: the pod does not wait for an API server that may be its own
+// successor.
 func TestRemovedStaticPodDoesNotWaitForOtherSources(t *testing.T) {
 	static := aPod("static", 0)
 	static.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource

@@ -1,6 +1,6 @@
-// Package syncloop is the agent's main loop. It waits for anything that may concern a pod (a change in a source, something that
-// happened in the runtime, a probe result, a device's health, the clock) and tells the pod workers. It decides nothing but
-// admission, and it must never block: everything that waits is done by a pod worker.
+// Package syncloop is the agent's main loop. It waits for anything that may concern a pod (a change in a source,
+// something that happened in the runtime, a probe result, a device's health, the clock) and tells the pod workers. It
+// decides nothing but admission, and it must never block: everything that waits is done by a pod worker.
 package syncloop
 
 import (
@@ -35,7 +35,8 @@ const (
 	minHealthWindow = 5 * time.Minute
 )
 
-// Inputs are the channels the loop reads. All results managers must be drained here: their channels hold 20 entries and block.
+// Inputs are the channels the loop reads. All results managers must be drained here: their channels hold 20 entries and
+// block.
 type Inputs struct {
 	Pods      <-chan kubetypes.PodUpdate
 	Runtime   <-chan *pleg.PodLifecycleEvent
@@ -102,7 +103,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn handles one input. Which one, when several are ready, is left to the runtime's random choice: no input may starve another.
+// turn handles one input. Which one, when several are ready, is left to the runtime's random choice: no input may
+// starve another.
 func (l *Loop) turn(ctx context.Context, syncTick, housekeepingTick <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
@@ -197,8 +199,9 @@ func (l *Loop) probed(ctx context.Context, u results.Update, probe, status strin
 	}
 }
 
-// housekeep cleans up, once every source has reported: before, pods of a silent source would look like orphans. Pods that their own source
-// wants again are started again all the same: one of them may be the API server, the source that has not reported.
+// housekeep cleans up, once every source has reported: before, pods of a silent source would look like orphans. Pods
+// that their own source wants again are started again all the same: one of them may be the API server, the source that
+// has not reported.
 func (l *Loop) housekeep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	work := l.CleanUp

@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// Resizes tells the allocation manager when a pod asks for other resources in place (KEP-1287) and when resources have become
-// free that a waiting resize could use. The loop alone calls it.
+// Resizes tells the allocation manager when a pod asks for other resources in place (KEP-1287) and when resources have
+// become free that a waiting resize could use. The loop alone calls it.
 type Resizes struct {
 	Allocations allocation.Manager
 	Status      status.Manager

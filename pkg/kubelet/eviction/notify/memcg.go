@@ -13,8 +13,8 @@ import (
 const (
 	usageFile   = "memory.usage_in_bytes"
 	controlFile = "cgroup.event_control"
-	// tolerance is by how much a new level must differ from the armed one to be worth arming: the kernel compares in batches of
-	// pages anyway.
+	// tolerance is by how much a new level must differ from the armed one to be worth arming: the kernel compares in
+	// batches of pages anyway.
 	tolerance = 1 << 20
 )
 

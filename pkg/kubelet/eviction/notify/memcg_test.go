@@ -54,8 +54,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// cgroup makes a memory cgroup of cgroup v1. What it returns charges memory to it, in a process of its own since the kernel
-// charges processes and not threads.
+// cgroup makes a memory cgroup of cgroup v1. What it returns charges memory to it, in a process of its own since the
+// kernel charges processes and not threads.
 func cgroup(t *testing.T) (dir string, charge func(mebibytes int)) {
 	t.Helper()
 	dir = filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("plimsoll-notify-%d", os.Getpid()))

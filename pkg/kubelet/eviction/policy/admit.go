@@ -23,8 +23,8 @@ const (
 	Admitted Verdict = iota
 	// Rejected: the pod fails; its controller finds another node for it.
 	Rejected
-	// Waits: the pod would come straight back to this node when it were rejected. It may wait for the end of the pressure, for a
-	// bounded time, and is rejected then.
+	// Waits: the pod would come straight back to this node when it were rejected. It may wait for the end of the pressure,
+	// for a bounded time, and is rejected then.
 	Waits
 )
 
@@ -39,10 +39,11 @@ type Applicant struct {
 
 // Admit answers a pod under the given conditions. The message is stock's and is empty for admitted pods.
 //
-// What runs, runs on: a restart of the agent under pressure must not evict (kubernetes issue 83612). Critical pods enter always.
-// While a hard threshold is met nobody else does. While a condition merely lingers, pods that tolerate its taint enter, and
-// under memory pressure those that have a memory request; stock knows this for memory only (issues 65240 and 124388). Of those, pods
-// that may wait do so while it is not known, after a restart of the agent, whether a hard threshold is met.
+// What runs, runs on: a restart of the agent under pressure must not evict (kubernetes issue 83612). Critical pods
+// enter always. While a hard threshold is met nobody else does. While a condition merely lingers, pods that tolerate
+// its taint enter, and under memory pressure those that have a memory request; stock knows this for memory only (issues
+// 65240 and 124388). Of those, pods that may wait do so while it is not known, after a restart of the agent, whether a
+// hard threshold is met.
 func Admit(conditions []Condition, a Applicant) (Verdict, string) {
 	var bad []v1.NodeConditionType
 	hard, barred, unsure := false, false, false
@@ -85,8 +86,9 @@ func endures(t v1.NodeConditionType, a *Applicant) bool {
 	return corev1helpers.TolerationsTolerateTaint(klog.Logger{}, a.Pod.Spec.Tolerations, &taint, a.ComparisonOperators)
 }
 
-// returnsHere tells whether a rejected pod would be replaced by one on this same node: it belongs to a DaemonSet; or its
-// controller makes pods that name the node themselves, so that no scheduler has bound it; or it must run on a node of this name.
+// returnsHere tells whether a rejected pod would be replaced by one on this same node: it belongs to a DaemonSet; or
+// its controller makes pods that name the node themselves, so that no scheduler has bound it; or it must run on a node
+// of this name.
 func returnsHere(pod *v1.Pod) bool {
 	if owner := metav1.GetControllerOf(pod); owner != nil && (owner.Kind == "DaemonSet" || !scheduled(pod)) {
 		return true

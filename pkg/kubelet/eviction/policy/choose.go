@@ -15,10 +15,11 @@ type demand struct {
 
 // choose is the fewest pods of a ranking that cover the demand, in the order of the ranking.
 //
-// Two horizons are looked at. Until a kill has taken effect every candidate grows on: that much is needed in any case. Beyond
-// that, the node should stay clear for some time; but that is a guess, and only pods that use more than they asked for are
-// evicted for it. Choosing a pod that grows covers its own growth, so a leak is found however many small pods stand before it
-// (D23). Growth of anything else (the system, critical pods) enters no need: evicting pods does not end it.
+// Two horizons are looked at. Until a kill has taken effect every candidate grows on: that much is needed in any case.
+// Beyond that, the node should stay clear for some time; but that is a guess, and only pods that use more than they
+// asked for are evicted for it. Choosing a pod that grows covers its own growth, so a leak is found however many small
+// pods stand before it (D23). Growth of anything else (the system, critical pods) enters no need: evicting pods does
+// not end it.
 func choose(list []candidate, d demand) []candidate {
 	within := slices.IndexFunc(list, candidate.isWithin)
 	if within < 0 {
@@ -40,8 +41,8 @@ func (d demand) need(grown []candidate, horizon time.Duration, others []candidat
 	return saturatingAdd(d.base, saturatingAdd(over(together(grown), horizon), over(together(others), d.killTime)))
 }
 
-// together is how fast the pods grow steadily, all of them. It is not more than they have grown together in any window: pods whose use
-// goes up and down do not grow, though each of them does when it is looked at for a short time.
+// together is how fast the pods grow steadily, all of them. It is not more than they have grown together in any window:
+// pods whose use goes up and down do not grow, though each of them does when it is looked at for a short time.
 func together(list []candidate) (sum float64) {
 	net := unmeasured
 	for i := range list {
@@ -69,9 +70,10 @@ func covers(list []candidate, need int64, horizon time.Duration) bool {
 	return false
 }
 
-// fewest takes the shortest prefix that covers the need and then, from its end to its beginning, drops every pod without which
-// the rest still covers it. The result is a subset of what stock would evict for the same need, in the same order. When all
-// together do not cover it, the need is what they can give; when nothing is known of any, the first one goes.
+// fewest takes the shortest prefix that covers the need and then, from its end to its beginning, drops every pod
+// without which the rest still covers it. The result is a subset of what stock would evict for the same need, in the
+// same order. When all together do not cover it, the need is what they can give; when nothing is known of any, the
+// first one goes.
 func fewest(list []candidate, need int64, horizon time.Duration) []candidate {
 	if len(list) == 0 {
 		return nil

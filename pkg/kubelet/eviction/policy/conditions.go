@@ -19,8 +19,8 @@ type Condition struct {
 	True bool
 	// HardMet: a hard threshold of it is met at this moment, so that the condition does not merely linger.
 	HardMet bool
-	// Restored: it was taken over from the Node, and not all of its signals were seen since. Nobody knows whether a hard threshold is
-	// met.
+	// Restored: it was taken over from the Node, and not all of its signals were seen since. Nobody knows whether a hard
+	// threshold is met.
 	Restored bool
 	// Since is when it became what it is; zero when that was before the agent started.
 	Since time.Time
@@ -76,8 +76,8 @@ func conditionOf(i int, state conditionState, thresholds []thresholdState, s *sn
 	return c, state
 }
 
-// inodeless tells, of a signal about inodes, that its file system tells its space and has no inodes to tell, as ZFS. To wait for
-// them would hold a condition for ever.
+// inodeless tells, of a signal about inodes, that its file system tells its space and has no inodes to tell, as ZFS. To
+// wait for them would hold a condition for ever.
 func inodeless(sig snapshot.Signal, s *snapshot.Snapshot) bool {
 	space, ok := map[snapshot.Signal]snapshot.Signal{
 		snapshot.NodeFsInodesFree:      snapshot.NodeFsAvailable,

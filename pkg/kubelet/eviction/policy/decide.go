@@ -84,8 +84,8 @@ func (r *round) postpone(n *need) {
 	r.decision.Starved = append(r.decision.Starved, st)
 }
 
-// awaitRelease: what is in flight covers the need as far as it is known. When that is certain it is enough to look after the time
-// that a kill takes; when it may come to less, to look often.
+// awaitRelease: what is in flight covers the need as far as it is known. When that is certain it is enough to look
+// after the time that a kill takes; when it may come to less, to look often.
 func (r *round) awaitRelease(st *Starved) {
 	switch {
 	case !st.Hard:
@@ -96,8 +96,8 @@ func (r *round) awaitRelease(st *Starved) {
 	}
 }
 
-// schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by those who
-// carry it out, so that only what is urgent is polled.
+// schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by
+// those who carry it out, so that only what is urgent is polled.
 func (r *round) schedule() {
 	for i := range r.next.Conditions {
 		if c := &r.next.Conditions[i]; c.True && c.LastMet.Before(r.snapshot.Taken) {

@@ -330,7 +330,8 @@ func TestD36RestoredConditionsHold(t *testing.T) {
 	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, false)
 }
 
-// TestAFileSystemWithoutInodesHoldsNothing: it never tells them, which is neither a reason to hold a condition nor to complain.
+// TestAFileSystemWithoutInodesHoldsNothing: it never tells them, which is neither a reason to hold a condition nor to
+// complain.
 func TestAFileSystemWithoutInodesHoldsNothing(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "1Gi"), threshold(snapshot.NodeFsInodesFree, "1k")))
 	w.state = w.state.WithConditions([]v1.NodeConditionType{v1.NodeDiskPressure}, start)

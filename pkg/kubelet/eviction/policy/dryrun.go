@@ -6,8 +6,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// DryRun is what the thresholds in dry run would do, and limits of pods in dry run. Nothing of it is carried out, and it has no
-// influence on anything else in the decision: neither on conditions, nor on what is done for other thresholds.
+// DryRun is what the thresholds in dry run would do, and limits of pods in dry run. Nothing of it is carried out, and
+// it has no influence on anything else in the decision: neither on conditions, nor on what is done for other
+// thresholds.
 type DryRun struct {
 	Starved  []Starved
 	Victims  []Victim

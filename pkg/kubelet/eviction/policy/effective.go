@@ -6,9 +6,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Effective is the thresholds that hold for a layout. The container file system is never a third device, so its thresholds
-// are derived and what was configured for it is replaced (KEP-4191): those of nodefs when writable layers lie there, those of
-// imagefs when they lie beside the images. While the layout is unknown nothing is derived and nothing is replaced.
+// Effective is the thresholds that hold for a layout. The container file system is never a third device, so its
+// thresholds are derived and what was configured for it is replaced (KEP-4191): those of nodefs when writable layers
+// lie there, those of imagefs when they lie beside the images. While the layout is unknown nothing is derived and
+// nothing is replaced.
 //
 // The second result lists the signals whose configured thresholds were replaced, for a warning.
 func Effective(configured []Threshold, l snapshot.Layout) ([]Threshold, []snapshot.Signal) {

@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// carryOut makes the victims of a decision be in flight, so that they are gone after a second, and says how many there are.
+// carryOut makes the victims of a decision be in flight, so that they are gone after a second, and says how many there
+// are.
 func (w *world) carryOut(d Decision) int {
 	for _, f := range w.flight {
 		w.release = w.now
@@ -23,12 +24,13 @@ func (w *world) carryOut(d Decision) int {
 	return len(d.Victims)
 }
 
-// TestFluctuationIsNoGrowthOfCandidates: a host process has taken all but little of the memory and takes what pods give back. The
-// pods' working sets go up and down a little, and none grows.
+// TestFluctuationIsNoGrowthOfCandidates: a host process has taken all but little of the memory and takes what pods give
+// back. The pods' working sets go up and down a little, and none grows.
 func TestFluctuationIsNoGrowthOfCandidates(t *testing.T) {
 	for _, test := range []struct {
 		left, wave int64
-		// most is one in a monitoring period; where each pod moves by a fifth of its size each second, part of that is growth.
+		// most is one in a monitoring period; where each pod moves by a fifth of its size each second, part of that is
+		// growth.
 		most int
 	}{{4 * mi, 2 * mi, 6}, {60 * mi, 2 * mi, 6}, {0, 4096, 6}, {20 * mi, 8 * mi, 15}} {
 		t.Run(fmt.Sprintf("%d left, waves of %d", test.left, test.wave), func(t *testing.T) {
@@ -54,8 +56,8 @@ func TestFluctuationIsNoGrowthOfCandidates(t *testing.T) {
 	}
 }
 
-// TestFluctuationAfterARestart: the agent has started while memory is short by very little. There is one short window to measure growth
-// in. The pods' working sets go up and down, and nothing grows.
+// TestFluctuationAfterARestart: the agent has started while memory is short by very little. There is one short window
+// to measure growth in. The pods' working sets go up and down, and nothing grows.
 func TestFluctuationAfterARestart(t *testing.T) {
 	for _, request := range []int64{0, 100 * mi} {
 		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(60)...)

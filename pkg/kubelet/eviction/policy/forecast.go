@@ -12,8 +12,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// The ages that samples are kept for: about 1, 3, 9 and 27 seconds when there is a look every second. With a look every ten
-// seconds they are 10 to 40 seconds old. Either way the oldest is older than the slowest source of pod figures takes.
+// The ages that samples are kept for: about 1, 3, 9 and 27 seconds when there is a look every second. With a look every
+// ten seconds they are 10 to 40 seconds old. Either way the oldest is older than the slowest source of pod figures
+// takes.
 const (
 	sampleEvery = time.Second
 	sampleCount = 4
@@ -72,8 +73,8 @@ func dateOf(date, wallTime time.Time) dated {
 // same reports whether two observations of one thing are the same observation.
 func (d dated) same(o dated) bool { return d.Date != 0 && d.Date == o.Date }
 
-// with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast enough to
-// use it up leaves enough samples on its way. g is the growth until the snapshot, nil if it was not needed.
+// with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast
+// enough to use it up leaves enough samples on its way. g is the growth until the snapshot, nil if it was not needed.
 func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, g *growth) history {
 	if !nearby(s, thresholds) {
 		return history{}
@@ -97,8 +98,8 @@ func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, g *growth) h
 	return h
 }
 
-// Calm tells, of a snapshot that may have no pods, whether a decision about it can do without all pods but those with limits of
-// their own: no threshold is met or waits for its minimum reclaim, and memory is far from all.
+// Calm tells, of a snapshot that may have no pods, whether a decision about it can do without all pods but those with
+// limits of their own: no threshold is met or waits for its minimum reclaim, and memory is far from all.
 func Calm(s *snapshot.Snapshot, rules *Rules) bool {
 	for i := range rules.Thresholds {
 		t := &rules.Thresholds[i]
@@ -350,8 +351,8 @@ func filesLeft(f *snapshot.InFlight) int64 {
 	return max(0, int64(f.Expected.CertainMemory-f.Expected.AnonymousMemory))
 }
 
-// leftBehind is what victims whose containers have ended still keep in files in memory, until their volumes are gone. They are no pods of
-// the snapshot any more.
+// leftBehind is what victims whose containers have ended still keep in files in memory, until their volumes are gone.
+// They are no pods of the snapshot any more.
 func leftBehind(s *snapshot.Snapshot) (sum int64) {
 	for i := range s.InFlight {
 		f := &s.InFlight[i]

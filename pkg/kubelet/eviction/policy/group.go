@@ -2,8 +2,8 @@ package policy
 
 import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
-// group is what is served by the same evictions: memory.available and allocatableMemory.available are one need, and so are
-// signals of one unit on one device.
+// group is what is served by the same evictions: memory.available and allocatableMemory.available are one need, and so
+// are signals of one unit on one device.
 type group uint8
 
 const (
@@ -54,8 +54,8 @@ func (g group) device() snapshot.Device {
 // disk tells whether it is about a file system.
 func (g group) disk() bool { return g >= nodeBytesGroup }
 
-// usage is what the pod uses of it, in the group's unit. This is the only place where the units of snapshot become plain
-// numbers: from here on a number is compared only with numbers of the same group.
+// usage is what the pod uses of it, in the group's unit. This is the only place where the units of snapshot become
+// plain numbers: from here on a number is compared only with numbers of the same group.
 func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bool) {
 	switch g {
 	case memoryGroup:
@@ -75,13 +75,14 @@ func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bo
 
 // returns is what the end of a pod gives back, in the unit of a group.
 type returns struct {
-	// amount is an upper bound, certain what comes back in any case, processes what of both is back as soon as no process of the
-	// pod runs any more.
+	// amount is an upper bound, certain what comes back in any case, processes what of both is back as soon as no process
+	// of the pod runs any more.
 	amount, certain, processes int64
 	known                      bool
 }
 
-// withoutProcesses is what is still to come when no process of the pod runs any more: files in memory, page cache, disks.
+// withoutProcesses is what is still to come when no process of the pod runs any more: files in memory, page cache,
+// disks.
 func (b returns) withoutProcesses() returns {
 	b.amount, b.certain = max(0, b.amount-b.processes), max(0, b.certain-b.processes)
 	return b

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// grow moves the world through looks of one second, in which memory is used up at rates in bytes per second: by the system, and by
-// the pods that are named.
+// grow moves the world through looks of one second, in which memory is used up at rates in bytes per second: by the
+// system, and by the pods that are named.
 func (w *world) grow(looks int, system int64, pods map[string]int64) (d Decision) {
 	for range looks {
 		free := w.signals[snapshot.MemoryAvailable].Available - system
@@ -36,8 +36,8 @@ func (w *world) stopping(name string, state snapshot.InFlightState, release snap
 		Hard: true, State: state, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second), Expected: release})
 }
 
-// TestGrowthThatNoCandidateCanGiveBack: a host process, or a critical pod, takes memory fast. Evicting pods does not end that, so that
-// pods within their requests go one at a time, one in a monitoring period.
+// TestGrowthThatNoCandidateCanGiveBack: a host process, or a critical pod, takes memory fast. Evicting pods does not
+// end that, so that pods within their requests go one at a time, one in a monitoring period.
 func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		system int64
@@ -63,8 +63,8 @@ func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
 	}
 }
 
-// TestADeficitThatTheSystemHasLeftIsPaced: a host process takes memory fast, and keeps what it has. Pods within their requests go one in
-// a monitoring period also when it has stopped growing, and when one of them grows a little.
+// TestADeficitThatTheSystemHasLeftIsPaced: a host process takes memory fast, and keeps what it has. Pods within their
+// requests go one in a monitoring period also when it has stopped growing, and when one of them grows a little.
 func TestADeficitThatTheSystemHasLeftIsPaced(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), smallPods(20)...)
 	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
@@ -79,8 +79,8 @@ func TestADeficitThatTheSystemHasLeftIsPaced(t *testing.T) {
 	w.evicts(w.grow(1, 0, map[string]int64{"small-19": mi}), "small-19")
 }
 
-// TestACandidatesGrowthIsNotPaced: beside a host process that takes more, a pod within its request takes memory so fast that it alone
-// uses up what is left. Its eviction ends that, so it does not wait for its turn.
+// TestACandidatesGrowthIsNotPaced: beside a host process that takes more, a pod within its request takes memory so fast
+// that it alone uses up what is left. Its eviction ends that, so it does not wait for its turn.
 func TestACandidatesGrowthIsNotPaced(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(5)...)
 	w.pods = append(w.pods, spec{name: "leak", priority: 1, request: 8 * gi, memory: gi})
@@ -103,13 +103,14 @@ func TestAVictimTakesItsGrowthAlong(t *testing.T) {
 	w.grow(3, 0, leak)
 	w.stopping("leak", snapshot.Stopping, snapshot.Release{})
 	d := w.grow(1, 0, leak)
-	// 1301 Mi less 99 Mi are missing, and the leak gives back 1200 Mi. A little more is needed than is in flight, and there is time.
+	// 1301 Mi less 99 Mi are missing, and the leak gives back 1200 Mi. A little more is needed than is in flight, and
+	// there is time.
 	w.outcome(d, AwaitTurn)
 	w.evicts(d)
 }
 
-// TestWaitingForAReleaseForeseesGrowth: what is in flight covers what is missing at this instant, but another pod takes far more until
-// it arrives.
+// TestWaitingForAReleaseForeseesGrowth: what is in flight covers what is missing at this instant, but another pod takes
+// far more until it arrives.
 func TestWaitingForAReleaseForeseesGrowth(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
 		spec{name: "dying", memory: 120 * mi}, spec{name: "leak", memory: gi})
@@ -120,8 +121,9 @@ func TestWaitingForAReleaseForeseesGrowth(t *testing.T) {
 	w.evicts(w.grow(1, 0, leak), "leak")
 }
 
-// TestWhatIsBackIsNotExpected: the containers of a victim are dead, its volume does not unmount. Its anonymous memory is back and part
-// of what is available; only files in memory and page cache are still to come. Figures from before its end show nothing of that.
+// TestWhatIsBackIsNotExpected: the containers of a victim are dead, its volume does not unmount. Its anonymous memory
+// is back and part of what is available; only files in memory and page cache are still to come. Figures from before its
+// end show nothing of that.
 func TestWhatIsBackIsNotExpected(t *testing.T) {
 	for name, test := range map[string]struct {
 		seen    time.Duration
@@ -143,8 +145,8 @@ func TestWhatIsBackIsNotExpected(t *testing.T) {
 	}
 }
 
-// TestInAHurryTheWholeGrowthCounts: a leak of high priority takes memory fast, and two pods of lower priority together hold enough for
-// as long as a kill takes. The first of them alone would not outlast that.
+// TestInAHurryTheWholeGrowthCounts: a leak of high priority takes memory fast, and two pods of lower priority together
+// hold enough for as long as a kill takes. The first of them alone would not outlast that.
 func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
 		spec{name: "one", memory: 500 * mi}, spec{name: "two", memory: 499 * mi}, spec{name: "leak", priority: 1, memory: 100 * mi})
@@ -153,7 +155,8 @@ func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
 	w.evicts(w.grow(1, 0, map[string]int64{"leak": 300 * mi}), "one", "two")
 }
 
-// TestShortSettlingKeepsTheForecastOfAKill: pods over their requests grow on until a kill takes effect, however short settling is.
+// TestShortSettlingKeepsTheForecastOfAKill: pods over their requests grow on until a kill takes effect, however short
+// settling is.
 func TestShortSettlingKeepsTheForecastOfAKill(t *testing.T) {
 	for _, settling := range []time.Duration{0, time.Second, 3 * time.Second} {
 		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")))
@@ -169,8 +172,8 @@ func TestShortSettlingKeepsTheForecastOfAKill(t *testing.T) {
 	}
 }
 
-// TestAPodBeyondItsOwnLimitIsInFlight: it is evicted for its limit, so that it is not a victim of the node's need too, and what it gives
-// back counts.
+// TestAPodBeyondItsOwnLimitIsInFlight: it is evicted for its limit, so that it is not a victim of the node's need too,
+// and what it gives back counts.
 func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 	for name, test := range map[string]struct {
 		holds   int64
@@ -195,9 +198,9 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 	}
 }
 
-// TestAtAPaceASmallOffenderGoes: a host process has taken memory, and a pod within its request was evicted a moment ago.
-// The next one has to wait, though it alone would be enough. Small pods that exceed their requests go meanwhile, one by
-// one, and do not make it wait for longer.
+// TestAtAPaceASmallOffenderGoes: a host process has taken memory, and a pod within its request was evicted a moment
+// ago. The next one has to wait, though it alone would be enough. Small pods that exceed their requests go meanwhile,
+// one by one, and do not make it wait for longer.
 func TestAtAPaceASmallOffenderGoes(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
 		spec{name: "first", request: 500 * mi, memory: 400 * mi}, spec{name: "second", request: 500 * mi, memory: 399 * mi})

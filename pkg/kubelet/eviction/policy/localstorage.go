@@ -18,8 +18,8 @@ const (
 // immediateGrace is what pods get to end when there is no time, in seconds.
 const immediateGrace = 1
 
-// localStorage finds the pods that use more local storage than they are allowed to. It has nothing to do with the state of the
-// node, and neither waits for needs of the node nor holds them up.
+// localStorage finds the pods that use more local storage than they are allowed to. It has nothing to do with the state
+// of the node, and neither waits for needs of the node nor holds them up.
 func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
 	var victims []Victim
 	for i := range s.Pods {

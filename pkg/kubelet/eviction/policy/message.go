@@ -70,8 +70,8 @@ func containerUsage(c *snapshot.ContainerUsage, what v1.ResourceName) (usage sna
 	return 0, false
 }
 
-// containerRequest looks among containers and init containers. Ephemeral containers cannot ask for anything and would always
-// be to blame.
+// containerRequest looks among containers and init containers. Ephemeral containers cannot ask for anything and would
+// always be to blame.
 func containerRequest(pod *snapshot.Facts, name string, what v1.ResourceName) (snapshot.Quantity, bool) {
 	c := pod.Container(name)
 	switch {

@@ -14,7 +14,8 @@ type need struct {
 	trigger int
 	signal  snapshot.Signal
 	hard    bool
-	// amount must come free until every active threshold of the group and kind is resolved, at least 1. Then target is available.
+	// amount must come free until every active threshold of the group and kind is resolved, at least 1. Then target is
+	// available.
 	amount, target int64
 	// measured: the amount is newer than the figures of the signals; a node-level reclaim found it at its end.
 	measured bool
@@ -24,8 +25,9 @@ type need struct {
 
 func (n *need) has(sig snapshot.Signal) bool { return slices.Contains(n.signals, sig) }
 
-// needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold hides
-// the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its grace.
+// needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold
+// hides the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its
+// grace.
 func needs(s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState) []need {
 	var found []need
 	for i := range states {

@@ -10,9 +10,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// SilentPatience is for how long after the end of its grace period a pod counts as being stopped while the container runtime does
-// not answer. By then it is killed past the runtime, which takes two minutes and a half (package escalation with its default limits).
-// Whoever were evicted meanwhile would die no sooner than the first one, and in vain if that is enough.
+// SilentPatience is for how long after the end of its grace period a pod counts as being stopped while the container
+// runtime does not answer. By then it is killed past the runtime, which takes two minutes and a half (package
+// escalation with its default limits). Whoever were evicted meanwhile would die no sooner than the first one, and in
+// vain if that is enough.
 const SilentPatience = 3 * time.Minute
 
 // busy says why a pod must not be chosen.
@@ -27,8 +28,8 @@ const (
 
 // pending is what is on its way for a need.
 type pending struct {
-	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod has
-	// filled may stay.
+	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod
+	// has filled may stay.
 	amount, certain int64
 	// newest is when the last of those was asked to stop that give something back or are stopped for this need.
 	newest time.Time
@@ -39,9 +40,9 @@ type pending struct {
 	slow map[types.UID]bool
 }
 
-// pendingFor sorts out what is in flight. A hard need does not wait for a pod that was given longer than a kill takes: such a
-// pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872). Pods that this round evicts for a limit of
-// their own are in flight too.
+// pendingFor sorts out what is in flight. A hard need does not wait for a pod that was given longer than a kill takes:
+// such a pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872). Pods that this round
+// evicts for a limit of their own are in flight too.
 func (r *round) pendingFor(n *need) pending {
 	p, s := pending{}, r.snapshot
 	// At most one need begins evictions in a round, so that until then all victims are those of limits.
@@ -163,8 +164,8 @@ func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Po
 	}
 }
 
-// endsInTime reports whether somebody else stops the pod, which may be nil, and its end is near. One that is late counts
-// until patience is over.
+// endsInTime reports whether somebody else stops the pod, which may be nil, and its end is near. One that is late
+// counts until patience is over.
 func (n *need) endsInTime(pod *snapshot.Pod, now time.Time, rules *Rules) bool {
 	if pod == nil || pod.Terminating == nil || pod.Terminating.Deadline.IsZero() {
 		return false

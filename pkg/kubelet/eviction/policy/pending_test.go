@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestTwoFiguresOfRelease: an evicted pod holds 2 GiB, which covers the need. When that is anonymous memory it comes back for
-// certain; page cache may not, and there is a closer look.
+// TestTwoFiguresOfRelease: an evicted pod holds 2 GiB, which covers the need. When that is anonymous memory it comes
+// back for certain; page cache may not, and there is a closer look.
 func TestTwoFiguresOfRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		certain int64

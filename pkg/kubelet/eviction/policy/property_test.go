@@ -124,8 +124,8 @@ func TestDecideChangesNoneOfItsArguments(t *testing.T) {
 	})
 }
 
-// TestVictimsAreASubsetOfStocks: stock goes down its ranking until the need is covered. On frozen usage we take a subset of
-// that, which covers the need as well, and no pod of which is superfluous.
+// TestVictimsAreASubsetOfStocks: stock goes down its ranking until the need is covered. On frozen usage we take a
+// subset of that, which covers the need as well, and no pod of which is superfluous.
 func TestVictimsAreASubsetOfStocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, hard: true}
@@ -166,7 +166,8 @@ func position(list []candidate, c candidate) int {
 	return slices.IndexFunc(list, func(o candidate) bool { return o.pod.UID == c.pod.UID })
 }
 
-// TestNobodyIsEvictedWithoutCause: critical pods, pods in flight that are counted, and anybody while no threshold is met.
+// TestNobodyIsEvictedWithoutCause: critical pods, pods in flight that are counted, and anybody while no threshold is
+// met.
 func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
@@ -197,7 +198,8 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 	})
 }
 
-// TestCalmNodesNeedNoPods: while Calm says so, leaving out pods without limits changes neither the decision nor what is remembered.
+// TestCalmNodesNeedNoPods: while Calm says so, leaving out pods without limits changes neither the decision nor what is
+// remembered.
 func TestCalmNodesNeedNoPods(t *testing.T) {
 	calm := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Protection says which pods may influence whether and when they are evicted, and how far. The zero value lets none. It is for
-// the owner of the node to set: what pods say for themselves counts only within it.
+// Protection says which pods may influence whether and when they are evicted, and how far. The zero value lets none. It
+// is for the owner of the node to set: what pods say for themselves counts only within it.
 type Protection struct {
 	// Namespaces are names, or patterns in the manner of package path, of the namespaces whose pods' annotations count.
 	Namespaces []string
@@ -29,7 +29,8 @@ type optOutState struct {
 	Last  time.Time `json:"last,omitzero"`
 }
 
-// protect takes the wishes of pods into account. Soft thresholds leave those alone that opted out; for hard ones they are marked.
+// protect takes the wishes of pods into account. Soft thresholds leave those alone that opted out; for hard ones they
+// are marked.
 func (r *round) protect(n *need, list []candidate, st *Starved) []candidate {
 	wishes := r.rules.Protection.wishes(r.snapshot.Pods)
 	if len(wishes) == 0 {
@@ -58,9 +59,9 @@ type choice struct {
 	spared int
 }
 
-// choose finds the pods that cover the need. If pods would be among them that opted out, others go instead as long as they can
-// cover it; when they cannot, or when the need has been passing over such pods for longer than MaxDelay, nobody is spared: no pod
-// may let the node run into the kernel's OOM killer.
+// choose finds the pods that cover the need. If pods would be among them that opted out, others go instead as long as
+// they can cover it; when they cannot, or when the need has been passing over such pods for longer than MaxDelay,
+// nobody is spared: no pod may let the node run into the kernel's OOM killer.
 func (r *round) choose(n *need, list []candidate, d demand) choice {
 	all := choice{pods: choose(list, d), urgent: d.urgent(list)}
 	if !slices.ContainsFunc(all.pods, isSpared) || r.sparedLongEnough(n) {
@@ -79,8 +80,8 @@ func (r *round) choose(n *need, list []candidate, d demand) choice {
 	return choice{pods: choose(last, d), urgent: all.urgent}
 }
 
-// sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for it one after
-// the other, is one need.
+// sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for
+// it one after the other, is one need.
 func (r *round) sparedLongEnough(n *need) bool {
 	s, now := &r.next.Needs[n.group].OptOut, r.snapshot.Taken
 	if s.First.IsZero() || now.Sub(s.Last) >= optOutForgotten {

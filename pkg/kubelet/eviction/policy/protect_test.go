@@ -107,8 +107,8 @@ func TestNobodyOptsOutOfHardThresholdsForEver(t *testing.T) {
 	})
 }
 
-// While others can cover the need, nobody who opted out is chosen; when they cannot, the need is covered all the same if it was
-// without wishes.
+// While others can cover the need, nobody who opted out is chosen; when they cannot, the need is covered all the same
+// if it was without wishes.
 func TestSparingStillCoversTheNeed(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -49,8 +49,9 @@ func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidat
 	return list
 }
 
-// farAboveShare is how many PIDs a pod may hold before it goes first whatever its priority is: four times an equal share of
-// all there are, and at most a quarter of them (kubernetes issue 89284: a fork bomb must not survive the pods it starves).
+// farAboveShare is how many PIDs a pod may hold before it goes first whatever its priority is: four times an equal
+// share of all there are, and at most a quarter of them (kubernetes issue 89284: a fork bomb must not survive the pods
+// it starves).
 func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
 	if n.group != pidGroup || len(s.Pods) == 0 {
 		return 0

@@ -81,8 +81,8 @@ func (r *round) figures(n *need) snapshot.Observation {
 	return o
 }
 
-// reclaimFor says what of the node itself lies on the device of a need: dead containers where writable layers are, unused
-// images where images are. On a node device that carries neither there is nothing to reclaim.
+// reclaimFor says what of the node itself lies on the device of a need: dead containers where writable layers are,
+// unused images where images are. On a node device that carries neither there is nothing to reclaim.
 func reclaimFor(n *need, l snapshot.Layout) (ReclaimRequest, bool) {
 	if !n.group.disk() {
 		return ReclaimRequest{}, false

@@ -97,8 +97,8 @@ func TestBytesAndInodesAreReclaimedApart(t *testing.T) {
 	w.evicts(w.after(time.Second), "pod")
 }
 
-// D14: stock measures nothing on the image device of a split file system and evicts in the order of its input. We rank by what a
-// pod alone keeps there.
+// D14: stock measures nothing on the image device of a split file system and evicts in the order of its input. We rank
+// by what a pod alone keeps there.
 func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 	images := map[string]int64{"a-shares": 0, "b-small": gi, "c-big": 5 * gi}
 	for name, test := range map[string]struct {
@@ -139,7 +139,8 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 	}
 }
 
-// Whatever is known of reclaims, and in any order: what is asked for is sized, and nobody is evicted for what is being asked for.
+// Whatever is known of reclaims, and in any order: what is asked for is sized, and nobody is evicted for what is being
+// asked for.
 func TestReclaimsOfAnyKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t, start, anySpecs(t, 6))

@@ -27,8 +27,8 @@ type Timing struct {
 	Period time.Duration
 	// KillTime is how long it takes from the decision until an eviction without grace gives memory back.
 	KillTime time.Duration
-	// Settling is for how long an eviction should keep the node clear of the threshold. The need is forecast that far for pods
-	// that exceed their requests. Zero switches that forecast off.
+	// Settling is for how long an eviction should keep the node clear of the threshold. The need is forecast that far for
+	// pods that exceed their requests. Zero switches that forecast off.
 	Settling time.Duration
 	// Patience is how long to wait for what is in flight before it stops counting: for the next victim while one is being
 	// stopped, for the clean-up of one that was stopped, for a node-level reclaim.

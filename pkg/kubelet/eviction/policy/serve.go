@@ -43,7 +43,8 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		return outcome, outcome == ReclaimNode
 	}
 	if r.snapshot.RuntimeSilent && n.group.disk() {
-		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime answers.
+		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime
+		// answers.
 		r.selected(n, true)
 		return AwaitFigures, false
 	}
@@ -58,8 +59,8 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	return r.evict(n, p, st, list, d)
 }
 
-// evict begins the eviction of as many of the candidates as the need requires at this moment; of none while others have to show
-// first what they bring.
+// evict begins the eviction of as many of the candidates as the need requires at this moment; of none while others have
+// to show first what they bring.
 func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d demand) (Outcome, bool) {
 	t := r.tempoOf(n, p, list)
 	if !t.hurry && t.wait {
@@ -91,8 +92,8 @@ func (r *round) demandOf(base int64) demand {
 	return demand{base: base, killTime: t.KillTime, settling: t.Settling}
 }
 
-// figuresAreNew: a threshold acts on figures that no earlier look has used, and that were taken after the last release: those
-// from before do not show what it brought.
+// figuresAreNew: a threshold acts on figures that no earlier look has used, and that were taken after the last release:
+// those from before do not show what it brought.
 func (r *round) figuresAreNew(n *need) bool {
 	for _, sig := range n.signals {
 		if r.fresh(sig) && !r.taken(sig).Before(r.snapshot.LastRelease) {
@@ -141,7 +142,8 @@ func (r *round) victim(n *need, c *candidate) Victim {
 	return v
 }
 
-// grace is one second for hard thresholds. For soft ones it is the pod's own, capped by configuration unless that is negative.
+// grace is one second for hard thresholds. For soft ones it is the pod's own, capped by configuration unless that is
+// negative.
 func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	limit := r.rules.MaxPodGracePeriodSeconds
 	own := pod.GracePeriodSeconds

@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent: the disk is seen, the node gives what it has, and pods stay until it is known who
-// fills it. What the node gave while the runtime was silent does not count then.
+// TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent: the disk is seen, the node gives what it has, and pods stay
+// until it is known who fills it. What the node gave while the runtime was silent does not count then.
 func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
 	w.silent = true
@@ -56,7 +56,8 @@ func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
 	w.evicts(w.after(time.Second), "writer")
 }
 
-// TestWhatFailedInSilenceIsDoneAnew: the runtime answers again a moment after the reclaim has failed because it did not.
+// TestWhatFailedInSilenceIsDoneAnew: the runtime answers again a moment after the reclaim has failed because it did
+// not.
 func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
 	for _, failure := range []error{errors.New("the runtime does not answer"), nil} {
 		w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
@@ -79,7 +80,8 @@ func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
 	}
 }
 
-// TestKillsCountLongerWhileTheRuntimeIsSilent: beside TestD3OverdueKillBringsTheNextVictim and TestD3FailedKillBringsTheNextVictim.
+// TestKillsCountLongerWhileTheRuntimeIsSilent: beside TestD3OverdueKillBringsTheNextVictim and
+// TestD3FailedKillBringsTheNextVictim.
 func TestKillsCountLongerWhileTheRuntimeIsSilent(t *testing.T) {
 	for _, state := range []snapshot.InFlightState{snapshot.Stopping, snapshot.Failed} {
 		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
@@ -104,8 +106,8 @@ func TestAnotherVictimWhenTheFirstIsNotEnough(t *testing.T) {
 	w.evicts(w.available(snapshot.MemoryAvailable, 300*mi).after(40*time.Second), "b")
 }
 
-// TestNodeIsNotAskedWithEachLook: there is nobody who may go, and figures are new with each look. The node is asked as often as stock
-// would, and no more often; each look finds the same.
+// TestNodeIsNotAskedWithEachLook: there is nobody who may go, and figures are new with each look. The node is asked as
+// often as stock would, and no more often; each look finds the same.
 func TestNodeIsNotAskedWithEachLook(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"))

@@ -10,23 +10,25 @@ import (
 type tempo struct {
 	// left is how much memory is available, coming how much is on its way, in bytes.
 	left, coming int64
-	// hurry: candidates grow so fast that memory is used up before a kill takes effect, so that there is no time to evict one by one.
+	// hurry: candidates grow so fast that memory is used up before a kill takes effect, so that there is no time to evict
+	// one by one.
 	hurry bool
-	// notable is from how many bytes per second on growth of candidates is more than a fluctuation beside that of the others.
+	// notable is from how many bytes per second on growth of candidates is more than a fluctuation beside that of the
+	// others.
 	notable float64
 	// growing: candidates have grown together in every window, and notably.
 	growing bool
 	// wait: a kill is under way or has failed a moment ago. Kills go one by one, so that each shows what it brings.
 	wait bool
-	// paced: memory goes mostly to what no candidate can give back, the system or critical pods. Evicting pods does not end such
-	// growth, so that pods within their requests are evicted no faster than by stock.
+	// paced: memory goes mostly to what no candidate can give back, the system or critical pods. Evicting pods does not
+	// end such growth, so that pods within their requests are evicted no faster than by stock.
 	paced bool
 	// due: the last eviction for the need is a monitoring period ago.
 	due bool
 }
 
-// notableShare is the part of the others' growth below which that of candidates does not hurry anything: pods' use always goes up and down
-// a little, and when memory has run out any rate would use up what is left.
+// notableShare is the part of the others' growth below which that of candidates does not hurry anything: pods' use
+// always goes up and down a little, and when memory has run out any rate would use up what is left.
 const notableShare = 10
 
 func (r *round) tempoOf(n *need, p *pending, list []candidate) tempo {
@@ -51,8 +53,9 @@ func (r *round) tempoOf(n *need, p *pending, list []candidate) tempo {
 	return t
 }
 
-// split is how fast the candidates grow together, and how fast what no candidate can give back does: the system, critical pods, and pods
-// that could not be stopped. A pod that is being stopped takes its own growth along and counts for neither.
+// split is how fast the candidates grow together, and how fast what no candidate can give back does: the system,
+// critical pods, and pods that could not be stopped. A pod that is being stopped takes its own growth along and counts
+// for neither.
 func (r *round) split(n *need, p *pending, list []candidate) (candidates, others rate) {
 	g := r.growthOf(n)
 	candidates, others = unmeasured, unmeasured
@@ -81,8 +84,8 @@ func (r *round) mustWait(p *pending) bool {
 	return (!p.newest.IsZero() && now.Sub(p.newest) < t.Patience) || (!p.failed.IsZero() && now.Sub(p.failed) < t.KillTime)
 }
 
-// now is the part of the chosen pods that is evicted in this round: the first one, and in a hurry as many as are needed to
-// outlive the time a kill takes.
+// now is the part of the chosen pods that is evicted in this round: the first one, and in a hurry as many as are needed
+// to outlive the time a kill takes.
 func (t *tempo) now(c choice, d demand) []candidate {
 	now := c.pods[:min(1, len(c.pods))]
 	if t.hurry {
@@ -94,8 +97,9 @@ func (t *tempo) now(c choice, d demand) []candidate {
 	return t.atPace(now, c.urgent-d.base, d.killTime)
 }
 
-// atPace leaves out pods within their requests that would go for what is missing: only one of them may go in a monitoring period. In a
-// hurry as many go as cover what the candidates themselves come to use until a kill takes effect, less what is on its way.
+// atPace leaves out pods within their requests that would go for what is missing: only one of them may go in a
+// monitoring period. In a hurry as many go as cover what the candidates themselves come to use until a kill takes
+// effect, less what is on its way.
 func (t *tempo) atPace(now []candidate, grown int64, killTime time.Duration) (kept []candidate) {
 	slot := t.due && !t.wait
 	open := saturatingAdd(grown, -t.coming)
@@ -114,8 +118,9 @@ func (t *tempo) atPace(now []candidate, grown int64, killTime time.Duration) (ke
 	return kept
 }
 
-// meanwhile is the pod that goes while all that were chosen have to await their turn because of their pace: the first of
-// the ranking that exceeds its request. It was spared since it is not enough, and those that are enough cannot go yet.
+// meanwhile is the pod that goes while all that were chosen have to await their turn because of their pace: the first
+// of the ranking that exceeds its request. It was spared since it is not enough, and those that are enough cannot go
+// yet.
 func (t *tempo) meanwhile(list []candidate, killTime time.Duration) []candidate {
 	if t.wait {
 		return nil

@@ -15,8 +15,8 @@ type Threshold struct {
 	Signal snapshot.Signal
 	// Value is a quantity, or a fraction of the signal's capacity.
 	Value evictionapi.ThresholdValue
-	// Soft thresholds act only after GracePeriod and give pods time to end; hard ones act at once. A soft threshold stays soft
-	// when its grace period is zero.
+	// Soft thresholds act only after GracePeriod and give pods time to end; hard ones act at once. A soft threshold stays
+	// soft when its grace period is zero.
 	Soft        bool
 	GracePeriod time.Duration
 	// MinReclaim is how much more than Value must be available until the threshold, once it has acted, counts as resolved.
@@ -53,8 +53,8 @@ func (t *Threshold) target(capacity int64) int64 {
 	return saturatingAdd(t.floor(capacity), amountOf(t.MinReclaim, capacity))
 }
 
-// met tells whether the observation, which must be known, is below the threshold. A threshold that has acted and is not yet
-// resolved stays met up to its target.
+// met tells whether the observation, which must be known, is below the threshold. A threshold that has acted and is not
+// yet resolved stays met up to its target.
 func (t *Threshold) met(o snapshot.Observation, unresolved bool) bool {
 	if unresolved {
 		return o.Available < t.target(o.Capacity)

@@ -15,13 +15,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Annotations by which a pod says what it wishes. They count only in the namespaces of Protection (kubernetes issue 65300).
+// Annotations by which a pod says what it wishes. They count only in the namespaces of Protection (kubernetes issue
+// 65300).
 const (
-	// PreferenceAnnotation is a whole number from -100 to 100, 0 when absent. Of pods that are equal in what counts more, the one
-	// with the greater number is evicted first.
+	// PreferenceAnnotation is a whole number from -100 to 100, 0 when absent. Of pods that are equal in what counts more,
+	// the one with the greater number is evicted first.
 	PreferenceAnnotation = snapshot.AnnotationPrefix + "eviction-preference"
-	// OptOutAnnotation lists, separated by commas, for which resources the pod would rather not be evicted: memory, pid, nodefs,
-	// imagefs, containerfs.
+	// OptOutAnnotation lists, separated by commas, for which resources the pod would rather not be evicted: memory, pid,
+	// nodefs, imagefs, containerfs.
 	OptOutAnnotation = snapshot.AnnotationPrefix + "opt-out"
 	// MaxPreference is the greatest preference; the least is its negative.
 	MaxPreference = 100
@@ -42,8 +43,9 @@ type wish struct {
 	optOut     []snapshot.Signal
 }
 
-// CheckWishes says why annotations of a pod do not count, naming annotation, value and what is allowed. A broken annotation is
-// ignored as a whole, the other one counts. Without configuration annotations are of no interest to anybody.
+// CheckWishes says why annotations of a pod do not count, naming annotation, value and what is allowed. A broken
+// annotation is ignored as a whole, the other one counts. Without configuration annotations are of no interest to
+// anybody.
 func (p *Protection) CheckWishes(pod *v1.Pod) error {
 	_, prefers := pod.Annotations[PreferenceAnnotation]
 	_, optsOut := pod.Annotations[OptOutAnnotation]
@@ -86,8 +88,8 @@ func optOutOf(annotations map[string]string) ([]snapshot.Signal, error) {
 	return signals, nil
 }
 
-// wishes are those of all pods that are granted: preferences to all in the right namespaces, opting out to as many as there is
-// room for.
+// wishes are those of all pods that are granted: preferences to all in the right namespaces, opting out to as many as
+// there is room for.
 func (p *Protection) wishes(pods []snapshot.Pod) map[types.UID]wish {
 	if len(p.Namespaces) == 0 {
 		return nil
@@ -114,8 +116,8 @@ func (p *Protection) wishes(pods []snapshot.Pod) map[types.UID]wish {
 	return granted
 }
 
-// roomFor is which pods may opt out. That depends on nothing that changes while a pod runs, so that a pod does not win and lose its
-// protection from look to look. The order in which pods are granted it:
+// roomFor is which pods may opt out. That depends on nothing that changes while a pod runs, so that a pod does not win
+// and lose its protection from look to look. The order in which pods are granted it:
 //
 //  1. higher priority first
 //  2. older first

@@ -234,7 +234,8 @@ func (b *bus) hangUp() {
 	b.conns = nil
 }
 
-// held says whether somebody holds the lock that was handed out as the nth, counted from 0: a pipe ends when nobody has its other end.
+// held says whether somebody holds the lock that was handed out as the nth, counted from 0: a pipe ends when nobody has
+// its other end.
 func (b *bus) held(t *testing.T, n int) bool {
 	t.Helper()
 	b.mu.Lock()

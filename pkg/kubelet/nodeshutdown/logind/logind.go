@@ -1,5 +1,6 @@
-// Package logind speaks to systemd's login manager over the system bus. The calls themselves are stock's (package nodeshutdown/systemd); what is
-// ours is who closes a lock, what happens when logind does not give what is asked for, and the question whether the machine goes down already.
+// Package logind speaks to systemd's login manager over the system bus. The calls themselves are stock's (package
+// nodeshutdown/systemd); what is ours is who closes a lock, what happens when logind does not give what is asked for,
+// and the question whether the machine goes down already.
 package logind
 
 import (
@@ -27,7 +28,8 @@ const (
 	tooLate = name + ".OperationInProgress"
 )
 
-// logind reads its configuration anew some time after it was asked to; looks are doubled from firstLook on, as by stock.
+// logind reads its configuration anew some time after it was asked to; looks are doubled from firstLook on, as by
+// stock.
 const (
 	firstLook = 100 * time.Millisecond
 	looks     = 5

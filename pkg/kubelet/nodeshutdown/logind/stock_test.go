@@ -78,7 +78,8 @@ func (n *node) WaitForAllPodsUnmount(context.Context, []*v1.Pod) error {
 	return nil
 }
 
-// Event is never returned from once the test is over: stock's manager cannot be stopped, and would go on with the locks of others.
+// Event is never returned from once the test is over: stock's manager cannot be stopped, and would go on with the locks
+// of others.
 func (n *node) Event(_ runtime.Object, kind, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,8 +189,9 @@ func somePods(r *rand.Rand) (pods []*v1.Pod) {
 	return pods
 }
 
-// TestLikeStock announces that the machine goes down to stock's manager and ours at once, on random nodes: the same pods are stopped in the same groups,
-// with the same grace and status, the same is said, the same is written to disk, and the lock is released.
+// TestLikeStock announces that the machine goes down to stock's manager and ours at once, on random nodes: the same
+// pods are stopped in the same groups, with the same grace and status, the same is said, the same is written to disk,
+// and the lock is released.
 func TestLikeStock(t *testing.T) {
 	for seed := range uint64(60) {
 		b, r := fresh(t), rand.New(rand.NewPCG(seed, 1))
@@ -260,7 +262,8 @@ func compareFiles(t *testing.T, dirs [2]string) {
 	}
 }
 
-// TestD41BesideStock has a shutdown cancelled after the lock was released, when its number is that of another file. Stock closes that file.
+// TestD41BesideStock has a shutdown cancelled after the lock was released, when its number is that of another file.
+// Stock closes that file.
 func TestD41BesideStock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		start func(*testing.T, *node, settings, string) manager
@@ -346,7 +349,8 @@ func isOpen(number int, other os.FileInfo) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// TestD42BesideStock has a shutdown cancelled while a pod is being stopped. Stock hears of it only when every pod of the node is stopped.
+// TestD42BesideStock has a shutdown cancelled while a pod is being stopped. Stock hears of it only when every pod of
+// the node is stopped.
 func TestD42BesideStock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		start func(*testing.T, *node, settings, string) manager
@@ -393,7 +397,8 @@ func TestD43BesideStock(t *testing.T) {
 	}
 }
 
-// TestD44BesideStock stops a pod of a DaemonSet and a static one. Stock fails both, so that the DaemonSet makes another for the node that goes down.
+// TestD44BesideStock stops a pod of a DaemonSet and a static one. Stock fails both, so that the DaemonSet makes another
+// for the node that goes down.
 func TestD44BesideStock(t *testing.T) {
 	yes := true
 	daemon := &v1.Pod{

@@ -16,9 +16,10 @@ type Group struct {
 	Pods []*v1.Pod
 }
 
-// Groups puts every pod into the group of its priority: the highest period that is not above it, or the lowest one. Groups come in the order
-// in which they are stopped; those without pods are left out, nobody waits for them. periods must be ordered; without any there is no group.
-// Of several periods with one priority the first is that of the pods with that very priority, the last that of those above.
+// Groups puts every pod into the group of its priority: the highest period that is not above it, or the lowest one.
+// Groups come in the order in which they are stopped; those without pods are left out, nobody waits for them. periods
+// must be ordered; without any there is no group. Of several periods with one priority the first is that of the pods
+// with that very priority, the last that of those above.
 func Groups(periods []Period, pods []*v1.Pod) []Group {
 	if len(periods) == 0 {
 		return nil
@@ -60,10 +61,11 @@ func (g Group) Grace(pod *v1.Pod) int64 {
 	return g.Seconds
 }
 
-// Returns is true when the pod starts again with the node, and nowhere else meanwhile: a static pod, whose file is still there, and a pod
-// of a DaemonSet, which has one for this node. To fail it would help nobody: a controller would make it anew for the node that is going down, again
-// and again (kubernetes/kubernetes#122912). All others are failed, as by stock: their controllers make them anew on other nodes at once
-// (kubernetes/kubernetes#104531). A pod that is being deleted does not return.
+// Returns is true when the pod starts again with the node, and nowhere else meanwhile: a static pod, whose file is
+// still there, and a pod of a DaemonSet, which has one for this node. To fail it would help nobody: a controller would
+// make it anew for the node that is going down, again and again (kubernetes/kubernetes#122912). All others are failed,
+// as by stock: their controllers make them anew on other nodes at once (kubernetes/kubernetes#104531). A pod that is
+// being deleted does not return.
 func Returns(pod *v1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return false

@@ -17,8 +17,8 @@ type Period struct {
 	Seconds int64
 }
 
-// Legacy returns the periods that shutdownGracePeriod and shutdownGracePeriodCriticalPods mean (KEP-2712): the critical pods have the
-// end of the total for themselves. There are none if total is zero or less than critical.
+// Legacy returns the periods that shutdownGracePeriod and shutdownGracePeriodCriticalPods mean (KEP-2712): the critical
+// pods have the end of the total for themselves. There are none if total is zero or less than critical.
 func Legacy(total, critical time.Duration) []Period {
 	if total == 0 || critical > total || critical < 0 {
 		return nil
@@ -43,8 +43,9 @@ func Total(periods []Period) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Fit shortens the periods to what the machine grants, in proportion, so that those of the highest priority, which are last, do not lose
-// all of theirs. What is granted is used to its last whole second. Periods that fit are returned as they are.
+// Fit shortens the periods to what the machine grants, in proportion, so that those of the highest priority, which are
+// last, do not lose all of theirs. What is granted is used to its last whole second. Periods that fit are returned as
+// they are.
 func Fit(periods []Period, granted time.Duration) []Period {
 	total := int64(Total(periods) / time.Second)
 	seconds := max(0, int64(granted/time.Second))

@@ -69,7 +69,8 @@ func somePeriods(t *rapid.T) []Period {
 	}), 0, 6).Draw(t, "periods"))
 }
 
-// What is granted is used up, nobody gets more than is configured, and whoever had a longer period keeps the longer one, to the second.
+// What is granted is used up, nobody gets more than is configured, and whoever had a longer period keeps the longer
+// one, to the second.
 func TestFitIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		periods := somePeriods(t)

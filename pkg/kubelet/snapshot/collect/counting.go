@@ -10,8 +10,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// stalledAbove is the share of time, in percent, for which all tasks stood still waiting for memory, above which the kernel's
-// caches do not count as available: avg10 of "full" in /proc/pressure/memory (kernel, Documentation/accounting/psi.rst).
+// stalledAbove is the share of time, in percent, for which all tasks stood still waiting for memory, above which the
+// kernel's caches do not count as available: avg10 of "full" in /proc/pressure/memory (kernel,
+// Documentation/accounting/psi.rst).
 const stalledAbove = 5
 
 // cache is what is known of the page cache of the node or of a cgroup, in bytes.
@@ -44,8 +45,8 @@ func want(data []byte, key string, value *int64) error {
 
 var errNoField = errors.New("there is no field")
 
-// inForce is what can be counted at this moment. What relies on the kernel to reclaim does not count while tasks stand still
-// because of just that, nor when nobody can tell whether they do.
+// inForce is what can be counted at this moment. What relies on the kernel to reclaim does not count while tasks stand
+// still because of just that, nor when nobody can tell whether they do.
 func (m *Memory) inForce(how snapshot.Counting) snapshot.Counting {
 	if !how.Reclaimable && !how.Swap {
 		return how
@@ -85,8 +86,8 @@ func fullShare(data []byte) (float64, error) {
 	return share, nil
 }
 
-// beyond is what counts on the whole node beside its page cache: free swap, as far as anonymous memory could go there, and what
-// is reserved for huge pages as a negative amount.
+// beyond is what counts on the whole node beside its page cache: free swap, as far as anonymous memory could go there,
+// and what is reserved for huge pages as a negative amount.
 func (i *meminfo) beyond(how snapshot.Counting) int64 {
 	var sum int64
 	if how.Swap {
@@ -107,11 +108,12 @@ type meminfo struct {
 	hugetlb                            int64
 }
 
-// used is the node's memory in the sense of a cgroup: anonymous memory and the page cache. It is what cgroup v1 says of the root
-// and what stock counts on cgroup v2, where the root has no counter; kernel memory is not part of it.
+// used is the node's memory in the sense of a cgroup: anonymous memory and the page cache. It is what cgroup v1 says of
+// the root and what stock counts on cgroup v2, where the root has no counter; kernel memory is not part of it.
 func (i *meminfo) used() int64 { return i.anon + i.cached + i.buffers + i.swapCached }
 
-// parseMeminfo fails for a field without which nothing can be said. Fields of what a kernel may be built without are zero then.
+// parseMeminfo fails for a field without which nothing can be said. Fields of what a kernel may be built without are
+// zero then.
 func parseMeminfo(data []byte) (i meminfo, err error) {
 	for _, f := range []struct {
 		key   string

@@ -145,7 +145,8 @@ func TestStallsAreTold(t *testing.T) {
 	}
 }
 
-// FuzzKernelFiles: whatever stands in the kernel's files, nothing panics, and every figure is an amount that memory can have.
+// FuzzKernelFiles: whatever stands in the kernel's files, nothing panics, and every figure is an amount that memory can
+// have.
 func FuzzKernelFiles(f *testing.F) {
 	f.Add([]byte("max\n"), "anon")
 	f.Add([]byte("anon 12\nfile 99999999999999999999\n"), "file")

@@ -11,7 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD40LeavesAreReadBeforeParents: the kernel sums up the figures of a parent when a leaf is read; here a pipe stands for the leaf.
+// TestD40LeavesAreReadBeforeParents: the kernel sums up the figures of a parent when a leaf is read; here a pipe stands
+// for the leaf.
 func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 	root := tree(t, map[string]string{
 		"meminfo":                               meminfoFile,

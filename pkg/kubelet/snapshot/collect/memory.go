@@ -189,7 +189,8 @@ func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, b
 	return p, true
 }
 
-// processesFile counts the tasks of a cgroup and of those below it, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
+// processesFile counts the tasks of a cgroup and of those below it, on both versions (kernel, cgroup-v1/pids and
+// cgroup-v2, "PID").
 const processesFile = "pids.current"
 
 // processesOf is how many processes there are in the pod whose memory is counted in dir.
@@ -205,7 +206,8 @@ func (m *Memory) processesOf(dir string) snapshot.Value[snapshot.PIDs] {
 	return snapshot.Known(snapshot.PIDs(n), m.now())
 }
 
-// swapOf is how much of a cgroup is in swap; nothing where swap is not accounted. stat is not valid any more afterwards.
+// swapOf is how much of a cgroup is in swap; nothing where swap is not accounted. stat is not valid any more
+// afterwards.
 func (m *Memory) swapOf(dir string, stat []byte) int64 {
 	if m.names.swap != "" {
 		n, _ := field(stat, m.names.swap)

@@ -13,7 +13,8 @@ import (
 // unlimited is from where on a limit means none: the kernel rounds its maximum down to whole pages.
 const unlimited = math.MaxInt64 / 2
 
-// most is the largest amount in bytes that is taken for one. It is far beyond any machine, and sums of a few stay amounts.
+// most is the largest amount in bytes that is taken for one. It is far beyond any machine, and sums of a few stay
+// amounts.
 const most = 1 << 58
 
 var errNoNumber = errors.New("not a number")
