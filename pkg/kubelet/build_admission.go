@@ -75,7 +75,8 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 			return lifecycle.NewPredicateAdmitHandler(node, failed, containers.UpdatePluginResources)
 		}), b.pressure.waiting, handler)
 	chain := admission.Chain{
-		Resize:          allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations, klog.FromContext(ctx)),
+		Resize: allocation.NewPodResizesAdmitHandler(containers, b.runtime.manager, b.pods.allocations,
+			klog.FromContext(ctx)),
 		Pressure:        b.pressure.eviction,
 		Sysctls:         sysctls,
 		Resources:       containers.GetAllocateResourcesPodAdmitHandler(),

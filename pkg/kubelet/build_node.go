@@ -44,9 +44,12 @@ func (b *build) makeNode(ctx context.Context) error {
 		View: b.sources.view, OnHeartbeatFailure: b.Clients.OnHeartbeatFailure,
 		Registration: b.registration(), Reporting: b.reporting(), Machine: machine,
 		Resources: b.Machine.ContainerManager, ContainerManager: b.Machine.ContainerManager,
-		Runtime: b.runtime.manager, State: b.volumes.state, RuntimeUp: n.runtimeUp, Pressure: b.pressure.eviction, Images: b.garbage.images,
-		Volumes: b.volumes.manager, Shutdown: b.pressure.shutdown, Startup: b.Observability.NodeStartup, Recorder: b.Observability.Recorder,
-		Clock: b.clock, Restore: b.pressure.eviction.Restore, Blind: b.pressure.eviction.Blind, OnStartupOver: n.runtimeUp.ExpectReady,
+		Runtime: b.runtime.manager, State: b.volumes.state, RuntimeUp: n.runtimeUp, Pressure: b.pressure.eviction,
+		Images:  b.garbage.images,
+		Volumes: b.volumes.manager, Shutdown: b.pressure.shutdown, Startup: b.Observability.NodeStartup,
+		Recorder: b.Observability.Recorder,
+		Clock:    b.clock, Restore: b.pressure.eviction.Restore, Blind: b.pressure.eviction.Blind,
+		OnStartupOver: n.runtimeUp.ExpectReady,
 	}
 	if !b.Clients.Standalone() {
 		cfg.Client, cfg.Heartbeat = b.Clients.Kube, b.Clients.Heartbeat
@@ -70,11 +73,13 @@ func (b *build) registration() nodestatus.Registration {
 func (b *build) reporting() nodestatus.Reporting {
 	cfg := b.Config
 	return nodestatus.Reporting{
-		NodeIPs: b.Identity.NodeIPs, MaxPods: int(cfg.MaxPods), PodsPerCore: int(cfg.PodsPerCore), MaxImages: cfg.NodeStatusMaxImages,
+		NodeIPs: b.Identity.NodeIPs, MaxPods: int(cfg.MaxPods), PodsPerCore: int(cfg.PodsPerCore),
+		MaxImages:                     cfg.NodeStatusMaxImages,
 		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
 		Endpoints:                     v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: cfg.Port}},
 		DeclaredFeatures:              b.admission.declared.Names,
-		UpdateFrequency:               cfg.NodeStatusUpdateFrequency.Duration, ReportFrequency: cfg.NodeStatusReportFrequency.Duration,
+		UpdateFrequency:               cfg.NodeStatusUpdateFrequency.Duration,
+		ReportFrequency:               cfg.NodeStatusReportFrequency.Duration,
 	}
 }
 

@@ -56,14 +56,16 @@ func (b *build) watchObjects() error {
 	ttl := manager.GetObjectTTLFromNodeFunc(b.sources.view.Lookup)
 	switch strategy := b.Config.ConfigMapAndSecretChangeDetectionStrategy; strategy {
 	case kubeletconfig.WatchChangeDetectionStrategy:
-		o.secrets, o.configMaps = secret.NewWatchingSecretManager(kube, resync), configmap.NewWatchingConfigMapManager(kube, resync)
+		o.secrets, o.configMaps = secret.NewWatchingSecretManager(kube, resync),
+			configmap.NewWatchingConfigMapManager(kube, resync)
 	case kubeletconfig.TTLCacheChangeDetectionStrategy:
 		o.secrets, o.configMaps = secret.NewCachingSecretManager(kube, ttl), configmap.NewCachingConfigMapManager(kube, ttl)
 	case kubeletconfig.GetChangeDetectionStrategy:
 		o.secrets, o.configMaps = secret.NewSimpleSecretManager(kube), configmap.NewSimpleConfigMapManager(kube)
 	default:
 		return fmt.Errorf("configMapAndSecretChangeDetectionStrategy: %q is none of %q, %q, %q", strategy,
-			kubeletconfig.WatchChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy, kubeletconfig.GetChangeDetectionStrategy)
+			kubeletconfig.WatchChangeDetectionStrategy, kubeletconfig.TTLCacheChangeDetectionStrategy,
+			kubeletconfig.GetChangeDetectionStrategy)
 	}
 	return nil
 }

@@ -104,14 +104,17 @@ func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
 		}
 		klog.FromContext(ctx).Info("Ignoring an entry of clusterDNS that is no IP address", "entry", entry)
 	}
-	return dns.NewConfigurer(b.Observability.Recorder, b.nodeRef, b.Identity.NodeIPs, servers, b.Config.ClusterDomain, b.Config.ResolverConfig)
+	return dns.NewConfigurer(b.Observability.Recorder, b.nodeRef, b.Identity.NodeIPs, servers, b.Config.ClusterDomain,
+		b.Config.ResolverConfig)
 }
 
 func (b *build) containerSpec() containerspec.Config {
 	machine := b.Machine
 	cfg := containerspec.Config{
-		Layout: b.layout, Features: containerspec.FeaturesFrom(gates), ClusterDomain: b.Config.ClusterDomain, NodeIPs: b.Identity.NodeIPs,
-		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager, DNS: b.runtime.dns,
+		Layout: b.layout, Features: containerspec.FeaturesFrom(gates), ClusterDomain: b.Config.ClusterDomain,
+		NodeIPs:   b.Identity.NodeIPs,
+		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager,
+		DNS:            b.runtime.dns,
 		UserNamespaces: b.volumes.userNamespaces, HostFiles: machine.HostUtil, Subpaths: machine.Subpather,
 		RuntimeHandlers:      b.volumes.state.RuntimeHandlers,
 		Node:                 b.sources.view.Node,
@@ -121,7 +124,8 @@ func (b *build) containerSpec() containerspec.Config {
 		OnPodSandboxReady:    containerspec.SandboxReady(b.pods.status, enabled(features.PodReadyToStartContainersCondition)),
 	}
 	if !b.Clients.Standalone() {
-		cfg.RuntimeClasses, cfg.Services, cfg.ServicesSynced = b.objects.runtimeClasses, b.sources.services, b.sources.servicesSynced
+		cfg.RuntimeClasses, cfg.Services, cfg.ServicesSynced = b.objects.runtimeClasses, b.sources.services,
+			b.sources.servicesSynced
 		cfg.ConfigMaps, cfg.Secrets = b.objects.configMaps, b.objects.secrets
 	}
 	return cfg
@@ -132,16 +136,19 @@ func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 	b.runtime.pulls = reclaim.NewPullTracker(b.Runtime.Images)
 	b.runtime.manager, b.runtime.imageGCHooks, err = kuberuntime.NewKubeGenericRuntimeManager(ctx,
 		kubecontainer.FilterEventRecorder(b.Observability.Recorder), probes.liveness, probes.readiness, probes.startup,
-		b.layout.Root(), b.layout.PodLogs(), b.machineInfo, b.pods.lifecycle, cfg.MaxPods, kubecontainer.RealOS{}, b.runtime.helper, hookClient(),
+		b.layout.Root(), b.layout.PodLogs(), b.machineInfo, b.pods.lifecycle, cfg.MaxPods, kubecontainer.RealOS{},
+		b.runtime.helper, hookClient(),
 		flowcontrol.NewBackOff(imageBackOff, imageBackOffMax), cfg.SerializeImagePulls, cfg.MaxParallelImagePulls,
 		float32(cfg.RegistryPullQPS), int(cfg.RegistryBurst),
 		cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist,
 		flags.ImageCredentialProviderConfigPath, flags.ImageCredentialProviderBinDir,
 		b.singleProcessOOMKill(), cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod,
 		b.Runtime.Runtime, b.runtime.pulls, b.Machine.ContainerManager, b.runtime.logs, b.objects.runtimeClasses,
-		flags.SeccompDefault || cfg.SeccompDefault, cfg.MemorySwap.SwapBehavior, b.Machine.ContainerManager.GetNodeAllocatableAbsolute,
+		flags.SeccompDefault || cfg.SeccompDefault, cfg.MemorySwap.SwapBehavior,
+		b.Machine.ContainerManager.GetNodeAllocatableAbsolute,
 		ptr.Deref(cfg.MemoryThrottlingFactor, 0), cfg.MemoryReservationPolicy,
-		b.Observability.PodStartup, b.Observability.TracerProvider, b.objects.tokens, b.serviceAccount(ctx), b.Observability.PodStartup)
+		b.Observability.PodStartup, b.Observability.TracerProvider, b.objects.tokens, b.serviceAccount(ctx),
+		b.Observability.PodStartup)
 	return err
 }
 
@@ -191,7 +198,8 @@ func (b *build) makePLEG(ctx context.Context) (err error) {
 		return nil
 	}
 	r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &besides, b.pods.cache, b.clock)
-	r.eventedPleg, err = pleg.NewEventedPLEG(logger, r.manager, b.Runtime.Runtime, r.events, b.pods.cache, r.pleg, eventedPlegRetries, &alone, b.clock)
+	r.eventedPleg, err = pleg.NewEventedPLEG(logger, r.manager, b.Runtime.Runtime, r.events, b.pods.cache, r.pleg,
+		eventedPlegRetries, &alone, b.clock)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,9 @@ type serverParts struct {
 
 func (b *build) makeServers(ctx context.Context) (err error) {
 	cfg := server.Config{
-		Kubelet: b.Config, Host: b.serverHost(), Analyzer: b.stats.analyzer, Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
-		Flagz: b.Serving.Flagz, Workers: b.workers.workers, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
+		Kubelet: b.Config, Host: b.serverHost(), Analyzer: b.stats.analyzer,
+		Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
+		Flagz:    b.Serving.Flagz, Workers: b.workers.workers, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
 	}
 	if cfg.TLS, err = b.serverTLS(ctx); err != nil {
 		return err
@@ -35,7 +36,8 @@ func (b *build) makeServers(ctx context.Context) (err error) {
 		cm := b.Machine.ContainerManager
 		cfg.PodResources = &server.PodResourcesConfig{
 			Directory: b.layout.PodResources(),
-			Providers: podresources.PodResourcesProviders{Pods: podview.PodResources{View: b.pods.view, Pods: b.pods.manager}, Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
+			Providers: podresources.PodResourcesProviders{Pods: podview.PodResources{View: b.pods.view, Pods: b.pods.manager},
+				Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
 		}
 	}
 	if enabled(features.PodsAPI) {

@@ -36,7 +36,8 @@ type sourceParts struct {
 func (b *build) makeSources(ctx context.Context) error {
 	s := &b.sources
 	s.nodeLister, s.nodeSynced, s.informers = nodestatus.NewLister(ctx, b.Clients.Kube, b.Identity.NodeName)
-	s.view = nodestatus.NewView(nodestatus.ViewConfig{Name: b.Identity.NodeName, Lister: s.nodeLister, Client: b.nodeClient()})
+	s.view = nodestatus.NewView(nodestatus.ViewConfig{Name: b.Identity.NodeName, Lister: s.nodeLister,
+		Client: b.nodeClient()})
 	b.makeServiceLister()
 	s.pods = config.NewPodConfig(b.Observability.Recorder, b.Observability.PodStartup)
 	s.ready = config.NewSourcesReady(s.pods.SeenAllSources)
@@ -56,13 +57,15 @@ func (b *build) nodeClient() nodestatus.Client {
 func (b *build) makeServiceLister() {
 	s := &b.sources
 	if b.Clients.Standalone() {
-		s.services = corelisters.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
+		s.services = corelisters.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
 		s.servicesSynced = func() bool { return true }
 		return
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(b.Clients.Kube, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
+		}))
 	services := factory.Core().V1().Services()
 	s.services, s.servicesSynced = services.Lister(), services.Informer().HasSynced
 	s.informers = append(s.informers, factory)
@@ -89,16 +92,19 @@ func (b *build) addPodSources(ctx context.Context) {
 	logger, cfg, pods := klog.FromContext(ctx), b.Config, b.sources.pods
 	if cfg.StaticPodPath != "" {
 		logger.Info("Adding static pod path", "path", cfg.StaticPodPath)
-		config.NewSourceFile(logger, cfg.StaticPodPath, b.Identity.NodeName, cfg.FileCheckFrequency.Duration, pods.Channel(ctx, kubetypes.FileSource))
+		config.NewSourceFile(logger, cfg.StaticPodPath, b.Identity.NodeName, cfg.FileCheckFrequency.Duration,
+			pods.Channel(ctx, kubetypes.FileSource))
 	}
 	if cfg.StaticPodURL != "" {
 		header := staticPodHeader(cfg.StaticPodURLHeader)
 		logger.Info("Adding pod URL with HTTP header", "URL", cfg.StaticPodURL, "header", header)
-		config.NewSourceURL(logger, cfg.StaticPodURL, header, b.Identity.NodeName, cfg.HTTPCheckFrequency.Duration, pods.Channel(ctx, kubetypes.HTTPSource))
+		config.NewSourceURL(logger, cfg.StaticPodURL, header, b.Identity.NodeName, cfg.HTTPCheckFrequency.Duration,
+			pods.Channel(ctx, kubetypes.HTTPSource))
 	}
 	if !b.Clients.Standalone() {
 		logger.Info("Adding apiserver pod source")
-		config.NewSourceApiserver(logger, b.Clients.Kube, b.Identity.NodeName, b.sources.nodeSynced, pods.Channel(ctx, kubetypes.ApiserverSource))
+		config.NewSourceApiserver(logger, b.Clients.Kube, b.Identity.NodeName, b.sources.nodeSynced,
+			pods.Channel(ctx, kubetypes.ApiserverSource))
 	}
 }
 

@@ -28,12 +28,14 @@ func (b *build) makeStatistics(ctx context.Context) error {
 		Pods: b.pods.manager, Status: b.pods.status, Cgroups: b.Machine.ContainerManager, Volumes: b.volumes.manager,
 		Raw: b.Machine.CAdvisor, Node: b.sources.view.Node,
 	})
-	s.analyzer = serverstats.NewResourceAnalyzer(ctx, s.host, b.Config.VolumeStatsAggPeriod.Duration, b.Observability.Recorder)
+	s.analyzer = serverstats.NewResourceAnalyzer(ctx, s.host, b.Config.VolumeStatsAggPeriod.Duration,
+		b.Observability.Recorder)
 	files := stats.NewHostStatsProvider(kubecontainer.RealOS{}, b.layout.EtcHosts, b.layout.PodLogs())
 	s.provider = stats.NewCadvisorStatsProvider(
 		b.Machine.CAdvisor, s.analyzer, b.pods.manager, b.runtime.manager, b.pods.status, files, b.Machine.ContainerManager)
 	if !cadvisor.UsingLegacyCadvisorStats(b.Config.ContainerRuntimeEndpoint) {
-		s.provider = stats.NewCRIStatsProvider(b.Machine.CAdvisor, s.analyzer, b.pods.manager, b.Runtime.Runtime, b.Runtime.Images, files,
+		s.provider = stats.NewCRIStatsProvider(b.Machine.CAdvisor, s.analyzer, b.pods.manager, b.Runtime.Runtime,
+			b.Runtime.Images, files,
 			enabled(features.PodAndContainerStatsFromCRI), s.provider)
 	}
 	s.host.SetStats(s.provider)
@@ -75,7 +77,8 @@ func (b *build) reclaimer() reclaim.Config {
 			HighPercent: int(cfg.ImageGCHighThresholdPercent),
 			LowPercent:  int(cfg.ImageGCLowThresholdPercent),
 			Images:      plan.Policy{MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration},
-			Containers:  plan.ContainerPolicy{MaxPerContainer: int(flags.MaxPerPodContainerCount), MinAge: flags.MinimumGCAge.Duration},
+			Containers: plan.ContainerPolicy{MaxPerContainer: int(flags.MaxPerPodContainerCount),
+				MinAge: flags.MinimumGCAge.Duration},
 		},
 		Hooks:    b.runtime.imageGCHooks,
 		Features: reclaim.FeaturesFrom(gates),

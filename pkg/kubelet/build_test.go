@@ -85,7 +85,9 @@ func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
 // busyAPI is the client of an API server that has no time.
 func busyAPI(t *testing.T) clientset.Interface {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
 	t.Cleanup(server.Close)
 	client, err := clientset.NewForConfig(&rest.Config{Host: server.URL})
 	if err != nil {
@@ -244,7 +246,8 @@ func TestGatedParts(t *testing.T) {
 
 // Switches of the configuration that leave a component out.
 func TestSwitchedOffComponents(t *testing.T) {
-	if off := assembled(t, nil, func(c *kubeletconfig.KubeletConfiguration) { c.MakeIPTablesUtilChains = false }); slices.Contains(names(off), "iptables chains") {
+	off := assembled(t, nil, func(c *kubeletconfig.KubeletConfiguration) { c.MakeIPTablesUtilChains = false })
+	if slices.Contains(names(off), "iptables chains") {
 		t.Error("iptables chains are made although they are off")
 	}
 	if on := assembled(t, nil, nil); !slices.Contains(names(on), "iptables chains") {

@@ -38,8 +38,10 @@ func (b *build) makeVolumes(ctx context.Context) error {
 		return err
 	}
 	v.manager = volumemanager.NewVolumeManager(
-		b.Config.EnableControllerAttachDetach, b.Identity.NodeName, b.pods.manager, b.pods.lifecycle, b.Clients.Kube, v.plugins,
-		b.Machine.Mounter, b.Machine.HostUtil, b.layout.Pods(), b.Observability.Recorder, volumepathhandler.NewBlockVolumePathHandler())
+		b.Config.EnableControllerAttachDetach, b.Identity.NodeName, b.pods.manager, b.pods.lifecycle, b.Clients.Kube,
+		v.plugins,
+		b.Machine.Mounter, b.Machine.HostUtil, b.layout.Pods(), b.Observability.Recorder,
+		volumepathhandler.NewBlockVolumePathHandler())
 	var idsPerPod *int64
 	if b.Config.UserNamespaces != nil {
 		idsPerPod = b.Config.UserNamespaces.IDsPerPod

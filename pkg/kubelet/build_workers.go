@@ -42,7 +42,8 @@ type workerParts struct {
 
 func (b *build) makeWorkers(context.Context) error {
 	w, recorder, probes := &b.workers, b.Observability.Recorder, b.pods.probes
-	w.probes = prober.NewManager(b.pods.status, probes.liveness, probes.readiness, probes.startup, b.runtime.manager, recorder)
+	w.probes = prober.NewManager(b.pods.status, probes.liveness, probes.readiness, probes.startup, b.runtime.manager,
+		recorder)
 	w.deadline = deadline.New(b.pods.status, recorder, b.clock)
 	w.backOff = podsync.NewBackOff(b.Config.CrashLoopBackOff.MaxContainerRestartPeriod, podsync.FeaturesFrom(gates))
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
@@ -88,9 +89,12 @@ func (b *build) statusGenerator() *generator.Generator {
 func (b *build) syncer() podsync.Config {
 	cfg := podsync.Config{
 		Generator: b.statusGenerator(), Statuses: b.pods.status, Runtime: b.runtime.manager, Stopper: b.Runtime.Runtime,
-		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle, Shutdown: forwardShutdown{b.forward},
-		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup, DataDirs: b.runtime.helper,
-		Volumes: b.volumes.manager, VolumePaths: b.workers.disk, UnmountsVolumes: b.sources.ready.AllReady, Probes: b.workers.probes, StartErrors: b.pods.reasons,
+		Containers: b.Machine.ContainerManager, CgroupsPerQOS: b.Config.CgroupsPerQOS, Lifecycle: b.pods.lifecycle,
+		Shutdown:      forwardShutdown{b.forward},
+		NetworkErrors: b.volumes.state.NetworkErrors, Mirrors: b.pods.mirrors, Node: b.sources.view.Lookup,
+		DataDirs: b.runtime.helper,
+		Volumes:  b.volumes.manager, VolumePaths: b.workers.disk, UnmountsVolumes: b.sources.ready.AllReady,
+		Probes: b.workers.probes, StartErrors: b.pods.reasons,
 		UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Reject: b.workers.rejector.RejectAndCount,
 		Requeue:  b.forward.requeue,
 		Relist:   b.forward.relist,
@@ -114,8 +118,10 @@ func podProcesses() (*cgroupkill.Killer, error) {
 
 func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
-		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer, PodCache: b.pods.cache, Queue: b.pods.queue,
-		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.begun, Overdue: b.workers.syncer.Overdue,
+		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer,
+		PodCache: b.pods.cache, Queue: b.pods.queue,
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.begun,
+		Overdue:           b.workers.syncer.Overdue,
 		EarlierStaticPods: podworkers.NewEarlierStaticPods(b.Runtime.Runtime, b.runtime.manager),
 		ResyncInterval:    b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
 	}
@@ -124,7 +130,8 @@ func (b *build) podWorkers() podworkers.Config {
 func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
 		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, Lifecycle: b.pods.lifecycle,
-		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes, Statuses: b.pods.status,
+		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes,
+		Statuses:    b.pods.status,
 		Waiting:     b.forward.isWaiting,
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
 	}

@@ -182,7 +182,8 @@ func (b *build) cgroupCheck() component {
 }
 
 func (b *build) watchdog() component {
-	checker, host, checkers := b.Observability.HealthChecker, b.serverHost(), b.Machine.ContainerManager.GetHealthCheckers()
+	checker, host, checkers := b.Observability.HealthChecker, b.serverHost(),
+		b.Machine.ContainerManager.GetHealthCheckers()
 	return starts("watchdog", func(context.Context) {
 		if checker != nil {
 			checker.SetHealthCheckers(host, checkers)

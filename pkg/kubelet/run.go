@@ -184,6 +184,7 @@ func (r *running) stop(ctx context.Context) {
 	select {
 	case <-ended:
 	case <-time.After(stopTimeout):
-		klog.FromContext(ctx).Info("A component does not stop, going on without it", "component", r.name, "after", stopTimeout)
+		klog.FromContext(ctx).Info("A component does not stop, going on without it", "component", r.name, "after",
+			stopTimeout)
 	}
 }

@@ -243,8 +243,8 @@ var goStatements = map[string]string{
 	"pkg/kubelet/eviction.Manager.drain":  "waits for a wait group with a time limit; ends with the last kill or reclaim",
 	"pkg/kubelet/eviction.sinks.close":    "waits for a wait group with a time limit; ends with the last sink",
 	"pkg/kubelet/podworkers.Workers.Stop": "waits for a wait group with a time limit; ends with the last operation",
-	"pkg/kubelet/podworkers.Workers.requestStatus": "the status cache of the PLEG waits without a context; nothing waits for " +
-		"the answer of a worker that is asked to stop",
+	"pkg/kubelet/podworkers.Workers.requestStatus": "the status cache of the PLEG waits without a context; nothing " +
+		"waits for the answer of a worker that is asked to stop",
 	"pkg/kubelet/podsync.observe": "the runtime manager reads a checkpoint without a context; a kill does not wait for it",
 	"pkg/kubelet/podsync.publishTerminating.status": "stock's managers may wait for a disk without a context; a kill " +
 		"does not wait for them",

@@ -44,7 +44,8 @@ func TestDocumentShowsTheRings(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of packages in %s is not that of test/architecture: go test ./test/architecture -update", document)
+		t.Fatalf("the table of packages in %s is not that of test/architecture: go test ./test/architecture -update",
+			document)
 	}
 	if err := os.WriteFile(root+document, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -83,6 +83,8 @@ func (m *Manager) publish(r *Round) {
 // left of them must not be removed before, or their exit codes are lost.
 func EvictionIsTold(status *v1.PodStatus) bool {
 	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
-	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted && !slices.ContainsFunc(status.ContainerStatuses, running) &&
-		!slices.ContainsFunc(status.InitContainerStatuses, running) && !slices.ContainsFunc(status.EphemeralContainerStatuses, running)
+	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted &&
+		!slices.ContainsFunc(status.ContainerStatuses, running) &&
+		!slices.ContainsFunc(status.InitContainerStatuses, running) &&
+		!slices.ContainsFunc(status.EphemeralContainerStatuses, running)
 }

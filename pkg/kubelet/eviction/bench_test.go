@@ -21,7 +21,8 @@ func benchmarkPlay(pods int) (*play, ThresholdConfig) {
 		p.addPod(i)
 	}
 	settings := ThresholdConfig{AllocatableEnforced: []string{"pods"}, Hard: map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
+		"imagefs.inodesFree": "5%",
 	}}
 	for _, sig := range snapshot.AllSignals() {
 		p.levels[sig] = &level{capacity: 100 * gi, available: 50 * gi}
@@ -64,9 +65,11 @@ func newContestants(tb testing.TB, pods int, starved bool) *contestants {
 		tb.Fatal(err)
 	}
 	c := &contestants{now: p.now, scene: benchmarkScene(p, starved)}
-	c.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: 5 * time.Minute}, false, false, true, p.now)
+	c.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: 5 * time.Minute}, false, false, true,
+		p.now)
 	tb.Cleanup(c.stock.stop)
-	c.ours, err = newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, LocalStorageCapacityIsolation: true}, false, false, p.now)
+	c.ours, err = newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute,
+		LocalStorageCapacityIsolation: true}, false, false, p.now)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -72,7 +72,8 @@ type stockRun struct {
 // runStock is run for the stock manager.
 func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, wait func(time.Duration))) {
 	t.Helper()
-	thresholds, err := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim)
+	thresholds, err := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods,
+		c.MinimumReclaim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +81,10 @@ func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, w
 	kill := func(pod *v1.Pod, _ bool, grace *int64, set func(*v1.PodStatus)) error {
 		return n.kill(context.Background(), pod, *grace, set)
 	}
-	config := stock.Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 3600}
-	s.Manager, s.admit = stock.NewManager(s.world, config, kill, s.world, s.world, n, &v1.ObjectReference{Kind: "Node", Name: "node"}, clock.RealClock{}, false)
+	config := stock.Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute,
+		MaxPodGracePeriodSeconds: 3600}
+	s.Manager, s.admit = stock.NewManager(s.world, config, kill, s.world, s.world, n,
+		&v1.ObjectReference{Kind: "Node", Name: "node"}, clock.RealClock{}, false)
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.Start(ctx, s.world, n.active, func(pod *v1.Pod) bool { return n.cleanedUp(pod.UID) }, 10*time.Second)
@@ -93,7 +96,8 @@ func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, w
 
 // beside plays a scenario on a node for stock and on one like it for ours.
 func beside(t *testing.T, stock, ours func(t *testing.T)) {
-	t.Run("stock, which fails here when it does not show the defect any more", func(t *testing.T) { synctest.Test(t, stock) })
+	t.Run("stock, which fails here when it does not show the defect any more",
+		func(t *testing.T) { synctest.Test(t, stock) })
 	t.Run("ours", func(t *testing.T) { synctest.Test(t, ours) })
 }
 
@@ -358,7 +362,8 @@ func TestD36BesideStock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}})
+		m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue,
+			LastTransitionTime: metav1.Now()}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { m.Run(ctx); close(done) }()
@@ -371,7 +376,8 @@ func TestD36BesideStock(t *testing.T) {
 }
 
 func TestD37BesideStock(t *testing.T) {
-	settings := ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "1h"}}
+	settings := ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
+		SoftGracePeriods: map[string]string{"memory.available": "1h"}}
 	pressed := func() (*node, *lifecycle.PodAdmitAttributes) {
 		n := newNode()
 		pod := n.add("running", gi).object
@@ -382,7 +388,8 @@ func TestD37BesideStock(t *testing.T) {
 		n, running := pressed()
 		runStock(t, n, settings, func(s *stockRun, wait func(time.Duration)) {
 			wait(time.Minute)
-			expect(t, "answer", s.admit.Admit(running), lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
+			expect(t, "answer", s.admit.Admit(running),
+				lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
 		})
 	}, func(t *testing.T) {
 		n, running := pressed()
@@ -412,8 +419,11 @@ func TestD39BesideStock(t *testing.T) {
 	const limit = 8
 	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}, AllocatableEnforced: []string{"pods"}}
 	beside(t, func(t *testing.T) {
-		memory := &statsapi.MemoryStats{UsageBytes: u(limit * gi), WorkingSetBytes: u(gi), AvailableBytes: u((limit - 1) * gi)}
-		summary := &statsapi.Summary{Node: statsapi.NodeStats{SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: memory}}}}
+		memory := &statsapi.MemoryStats{UsageBytes: u(limit * gi), WorkingSetBytes: u(gi),
+			AvailableBytes: u((limit - 1) * gi)}
+		summary := &statsapi.Summary{
+			Node: statsapi.NodeStats{SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods,
+				Memory: memory}}}}
 		thresholds, err := stock.ParseThresholdConfig(settings.AllocatableEnforced, settings.Hard, nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -424,7 +434,8 @@ func TestD39BesideStock(t *testing.T) {
 				continue
 			}
 			factory := &armed{}
-			notifier, err := stock.NewMemoryThresholdNotifier(klog.Background(), threshold, "/kubepods", factory, func(string) {})
+			notifier, err := stock.NewMemoryThresholdNotifier(klog.Background(), threshold, "/kubepods", factory,
+				func(string) {})
 			if err == nil {
 				err = notifier.UpdateThreshold(t.Context(), summary)
 			}

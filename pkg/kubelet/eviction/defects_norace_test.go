@@ -20,7 +20,8 @@ import (
 // stockSynchronize is what stock's loop and each of its notifiers call.
 //
 //go:linkname stockSynchronize k8s.io/kubernetes/pkg/kubelet/eviction.(*managerImpl).synchronize
-func stockSynchronize(m unsafe.Pointer, ctx context.Context, disks stock.DiskInfoProvider, pods stock.ActivePodsFunc) ([]*v1.Pod, error)
+func stockSynchronize(m unsafe.Pointer, ctx context.Context, disks stock.DiskInfoProvider,
+	pods stock.ActivePodsFunc) ([]*v1.Pod, error)
 
 // meeting is a source of figures that waits until two ask at a time; it gives up when nobody else comes.
 type meeting struct {
@@ -53,7 +54,8 @@ func TestD15BesideStock(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill := func(*v1.Pod, bool, *int64, func(*v1.PodStatus)) error { return nil }
-	m, _ := stock.NewManager(s, stock.Config{Thresholds: thresholds}, kill, s, s, n, &v1.ObjectReference{}, clock.RealClock{}, false)
+	m, _ := stock.NewManager(s, stock.Config{Thresholds: thresholds}, kill, s, s, n, &v1.ObjectReference{},
+		clock.RealClock{}, false)
 	done := make(chan error)
 	for range 2 {
 		go func() {

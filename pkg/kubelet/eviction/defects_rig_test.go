@@ -35,14 +35,17 @@ type rig struct {
 // newRig starts both managers with the settings that configure makes. Levels are plenty, there are no pods.
 func newRig(t *testing.T, configure func(p *play), prepare ...func(*stage)) *rig {
 	t.Helper()
-	p := &play{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), usage: map[types.UID]*usage{}, levels: map[snapshot.Signal]*level{}, transition: 5 * time.Minute}
-	p.settings = ThresholdConfig{Hard: map[string]string{}, Soft: map[string]string{}, SoftGracePeriods: map[string]string{}, MinimumReclaim: map[string]string{}}
+	p := &play{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), usage: map[types.UID]*usage{},
+		levels: map[snapshot.Signal]*level{}, transition: 5 * time.Minute}
+	p.settings = ThresholdConfig{Hard: map[string]string{}, Soft: map[string]string{},
+		SoftGracePeriods: map[string]string{}, MinimumReclaim: map[string]string{}}
 	configure(p)
 	for _, sig := range snapshot.AllSignals() {
 		p.levels[sig] = &level{capacity: 100 * gi, available: 80 * gi}
 	}
 	r := &rig{play: p, t: t, stuck: map[string]bool{}}
-	theirs, err := stock.ParseThresholdConfig(nil, p.settings.Hard, p.settings.Soft, p.settings.SoftGracePeriods, p.settings.MinimumReclaim)
+	theirs, err := stock.ParseThresholdConfig(nil, p.settings.Hard, p.settings.Soft, p.settings.SoftGracePeriods,
+		p.settings.MinimumReclaim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +53,11 @@ func newRig(t *testing.T, configure func(p *play), prepare ...func(*stage)) *rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now, prepare...)
+	r.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition,
+		MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now, prepare...)
 	t.Cleanup(r.stock.stop)
-	r.ours, err = newOurs(Config{Thresholds: parsed, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits}, p.dedicated, p.split, p.now)
+	r.ours, err = newOurs(Config{Thresholds: parsed, PressureTransitionPeriod: p.transition,
+		MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits}, p.dedicated, p.split, p.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,13 +151,15 @@ func with(all ...func(*play)) func(*play) {
 
 func storageRequest(amount int64) func(*v1.Pod) {
 	return func(pod *v1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceEphemeralStorage: *resource.NewQuantity(amount, resource.BinarySI)}
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceEphemeralStorage: *resource.NewQuantity(amount,
+			resource.BinarySI)}
 	}
 }
 
 func storageLimited(amount int64) func(*v1.Pod) {
 	return func(pod *v1.Pod) {
-		pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: *resource.NewQuantity(amount, resource.BinarySI)}
+		pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: *resource.NewQuantity(amount,
+			resource.BinarySI)}
 	}
 }
 

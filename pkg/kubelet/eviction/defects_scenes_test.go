@@ -33,7 +33,8 @@ func eventually(t *testing.T, scenario func() bool) {
 
 func TestD1BesideStock(t *testing.T) {
 	eventually(t, func() bool {
-		r := newRig(t, with(softAt("memory.available", "2Gi", "1m"), hardAt("memory.available", "1Gi"), func(p *play) { p.maxGrace = 600 }))
+		r := newRig(t, with(softAt("memory.available", "2Gi", "1m"), hardAt("memory.available", "1Gi"),
+			func(p *play) { p.maxGrace = 600 }))
 		r.add("hog", usage{memory: 20 * gi}, grace(600))
 		r.low(snapshot.MemoryAvailable, 3*gi/2)
 		r.step(0)
@@ -93,7 +94,8 @@ func TestD5BesideStock(t *testing.T) {
 		s, o := r.step(10 * time.Second)
 		stock, ours = append(stock, s.names()...), append(ours, o.names()...)
 	}
-	expect(t, "stock, which does not show the defect any more", fmt.Sprint(stock), "[violator violator violator violator violator]")
+	expect(t, "stock, which does not show the defect any more", fmt.Sprint(stock),
+		"[violator violator violator violator violator]")
 	if !slices.Contains(ours, "hog") || !slices.Contains(ours, "violator") {
 		t.Errorf("ours: %v", ours)
 	}
@@ -151,7 +153,8 @@ func TestD11BesideStock(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestD11BesideStock$")
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "nil pointer dereference") || !strings.Contains(string(out), "emptyDirLimitEviction") {
+	if err == nil || !strings.Contains(string(out), "nil pointer dereference") ||
+		!strings.Contains(string(out), "emptyDirLimitEviction") {
 		t.Errorf("stock does not show the defect any more: %v\n%s", err, out)
 	}
 }
@@ -159,7 +162,8 @@ func TestD11BesideStock(t *testing.T) {
 func splitDisks(p *play) { p.dedicated, p.split = true, true }
 
 func TestD12BesideStock(t *testing.T) {
-	r := newRig(t, with(hardAt("nodefs.available", "10Gi"), splitDisks), func(s *stage) { s.splitErr = errors.New("the runtime starts") })
+	r := newRig(t, with(hardAt("nodefs.available", "10Gi"), splitDisks),
+		func(s *stage) { s.splitErr = errors.New("the runtime starts") })
 	r.add("pod", usage{disk: gi})
 	r.step(0)
 	r.stock.splitErr, r.ours.splitErr = nil, nil
@@ -168,7 +172,8 @@ func TestD12BesideStock(t *testing.T) {
 	for range 20 {
 		stock, ours = r.step(10 * time.Second)
 	}
-	r.want("conditions", stock.conditions, ours.conditions, "memory=false disk=false pid=false", "memory=false disk=true pid=false")
+	r.want("conditions", stock.conditions, ours.conditions, "memory=false disk=false pid=false",
+		"memory=false disk=true pid=false")
 	r.want("asked again", r.stock.splitAsked > 1, r.ours.splitAsked > 1, false, true)
 }
 
@@ -177,7 +182,8 @@ func TestD13BesideStock(t *testing.T) {
 	r.add("pod", usage{disk: gi})
 	r.low(snapshot.ContainerFsAvailable, gi)
 	stock, ours := r.step(0)
-	r.want("disk pressure after the first look", stock.conditions, ours.conditions, "memory=false disk=false pid=false", "memory=false disk=true pid=false")
+	r.want("disk pressure after the first look", stock.conditions, ours.conditions, "memory=false disk=false pid=false",
+		"memory=false disk=true pid=false")
 	stock, _ = r.step(10 * time.Second)
 	expect(t, "stock's second look", stock.conditions, "memory=false disk=true pid=false")
 }
@@ -227,9 +233,11 @@ func TestD17BesideStock(t *testing.T) {
 	r.step(0)
 	r.low(snapshot.NodeFsAvailable, 50*gi)
 	stock, ours := r.step(10 * time.Second)
-	r.want("the condition lingers", stock.conditions, ours.conditions, "memory=false disk=true pid=false", "memory=false disk=true pid=false")
+	r.want("the condition lingers", stock.conditions, ours.conditions, "memory=false disk=true pid=false",
+		"memory=false disk=true pid=false")
 	tolerating := probes()[3]
-	r.want("a pod that tolerates it", answer(r.stock.admit, tolerating), answer(r.ours.manager, tolerating), "tolerating: admit=false Evicted", "tolerating: admit=true ")
+	r.want("a pod that tolerates it", answer(r.stock.admit, tolerating), answer(r.ours.manager, tolerating),
+		"tolerating: admit=false Evicted", "tolerating: admit=true ")
 }
 
 // TestD23BesideStock: every pod that goes frees what it used. Stock needs 31 rounds.
@@ -309,7 +317,8 @@ func TestD29BesideStock(t *testing.T) {
 		}
 		return list
 	}
-	r.want("conditions of the victim", conditions(&r.stock.stage), conditions(&r.ours.stage), []v1.PodConditionType{}, []v1.PodConditionType{v1.DisruptionTarget})
+	r.want("conditions of the victim", conditions(&r.stock.stage), conditions(&r.ours.stage), []v1.PodConditionType{},
+		[]v1.PodConditionType{v1.DisruptionTarget})
 }
 
 func TestD30BesideStock(t *testing.T) {

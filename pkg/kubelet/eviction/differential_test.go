@@ -79,7 +79,8 @@ type level struct {
 }
 
 func newPlay(seed int64) *play {
-	p := &play{Rand: rand.New(rand.NewSource(seed)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), usage: map[types.UID]*usage{}, levels: map[snapshot.Signal]*level{}}
+	p := &play{Rand: rand.New(rand.NewSource(seed)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		usage: map[types.UID]*usage{}, levels: map[snapshot.Signal]*level{}}
 	p.odd = p.Intn(12) == 0
 	p.storageRequests, p.limits, p.low = p.Intn(4) == 0, p.Intn(4) == 0, -1
 	p.gaps = p.odd && p.Intn(2) == 0
@@ -102,12 +103,14 @@ func newPlay(seed int64) *play {
 // configure takes one to three signals; more than one need at a time is only now and then of interest.
 func (p *play) configure() {
 	c := &p.settings
-	c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim = map[string]string{}, map[string]string{}, map[string]string{},
+		map[string]string{}
 	if p.Intn(3) == 0 {
 		c.AllocatableEnforced = []string{"pods"}
 	}
 	choice := []snapshot.Signal{
-		snapshot.MemoryAvailable, snapshot.MemoryAvailable, snapshot.MemoryAvailable, snapshot.NodeFsAvailable, snapshot.NodeFsAvailable,
+		snapshot.MemoryAvailable, snapshot.MemoryAvailable, snapshot.MemoryAvailable, snapshot.NodeFsAvailable,
+		snapshot.NodeFsAvailable,
 		snapshot.ImageFsAvailable, snapshot.PIDAvailable, snapshot.NodeFsInodesFree,
 	}
 	for range 1 + p.Intn(2)*p.Intn(2)*p.Intn(3) {
@@ -138,7 +141,8 @@ func (p *play) reclaim(sig snapshot.Signal) string {
 func (p *play) addPod(i int) {
 	name := fmt.Sprintf("pod-%03d", i)
 	pr := int32(p.Intn(4))
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &pr}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)},
+		Spec: v1.PodSpec{Priority: &pr}}
 	if p.Intn(30) == 0 {
 		critical := int32(2_000_000_000)
 		pod.Spec.Priority = &critical
@@ -154,7 +158,8 @@ func (p *play) addPod(i int) {
 	if p.storageRequests && p.Intn(3) == 0 {
 		requests[v1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(p.Intn(3000))*mi, resource.BinarySI)
 	}
-	pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: requests, Limits: p.limitsFor(requests)}}}
+	pod.Spec.Containers = []v1.Container{{Name: "c",
+		Resources: v1.ResourceRequirements{Requests: requests, Limits: p.limitsFor(requests)}}}
 	if p.limits && p.Intn(3) == 0 {
 		size := &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(volumeLimit, resource.BinarySI)}
 		pod.Spec.Volumes = []v1.Volume{{Name: scratch, VolumeSource: v1.VolumeSource{EmptyDir: size}}}
@@ -162,7 +167,8 @@ func (p *play) addPod(i int) {
 	p.pods = append(p.pods, pod)
 	// Odd low digits keep usages apart: stock's order of equals depends on that of its input.
 	p.usage[pod.UID] = &usage{
-		memory: p.Int63n(6*gi) + int64(i), disk: p.Int63n(6*gi) + int64(i), logs: p.Int63n(gi), inodes: p.Int63n(25000)*200 + int64(i), pids: int64(p.Intn(50)*200 + i),
+		memory: p.Int63n(6*gi) + int64(i), disk: p.Int63n(6*gi) + int64(i), logs: p.Int63n(gi), inodes: p.Int63n(25000)*200 +
+			int64(i), pids: int64(p.Intn(50)*200 + i),
 		volume: p.volume(pod), missing: p.gaps && p.Intn(10) == 0,
 	}
 }
@@ -211,7 +217,8 @@ func (p *play) overuse() {
 
 // advance moves on to the next scene.
 func (p *play) advance(thresholds []policy.Threshold, step int) *scene {
-	p.now = p.now.Add([]time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 40 * time.Second, 4 * time.Minute}[p.Intn(5)])
+	p.now = p.now.Add([]time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 40 * time.Second,
+		4 * time.Minute}[p.Intn(5)])
 	for i := range thresholds {
 		l := p.levelOf(&thresholds[i])
 		l.available = l.floor + 200*mi + p.Int63n(400*mi)
@@ -253,7 +260,8 @@ func (p *play) advance(thresholds []policy.Threshold, step int) *scene {
 
 // String is for the failure message.
 func (p *play) String() string {
-	text := fmt.Sprintf("settings %v dedicated=%v split=%v transition=%v odd=%v limits=%v\n", p.settings, p.dedicated, p.split, p.transition, p.odd, p.limits)
+	text := fmt.Sprintf("settings %v dedicated=%v split=%v transition=%v odd=%v limits=%v\n", p.settings, p.dedicated,
+		p.split, p.transition, p.odd, p.limits)
 	for _, sig := range snapshot.AllSignals() {
 		if l := p.levels[sig]; l != nil {
 			text += fmt.Sprintf("  %s %+v\n", sig, *l)
@@ -308,9 +316,11 @@ func (p *play) summary(when time.Time, bonus int64) *statsapi.Summary {
 		return &statsapi.MemoryStats{Time: at, AvailableBytes: u(l.available), WorkingSetBytes: u(l.capacity - l.available)}
 	}
 	s.Node.Memory = memory(snapshot.MemoryAvailable)
-	s.Node.SystemContainers = []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: memory(snapshot.AllocatableMemoryAvailable)}}
+	s.Node.SystemContainers = []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods,
+		Memory: memory(snapshot.AllocatableMemoryAvailable)}}
 	s.Node.Fs = fs(snapshot.NodeFsAvailable, snapshot.NodeFsInodesFree)
-	s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: fs(snapshot.ImageFsAvailable, snapshot.ImageFsInodesFree), ContainerFs: fs(snapshot.ContainerFsAvailable, snapshot.ContainerFsInodesFree)}
+	s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: fs(snapshot.ImageFsAvailable, snapshot.ImageFsInodesFree),
+		ContainerFs: fs(snapshot.ContainerFsAvailable, snapshot.ContainerFsInodesFree)}
 	if l := p.levels[snapshot.PIDAvailable]; l != nil && !l.missing {
 		running := l.capacity - l.available
 		s.Node.Rlimit = &statsapi.RlimitStats{Time: at, MaxPID: &l.capacity, NumOfRunningProcesses: &running}
@@ -327,13 +337,16 @@ func (us *usage) stats(pod *v1.Pod, at metav1.Time) statsapi.PodStats {
 	memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: u(us.memory)}
 	var volumes []statsapi.VolumeStats
 	for _, v := range pod.Spec.Volumes {
-		volumes = append(volumes, statsapi.VolumeStats{Name: v.Name, FsStats: statsapi.FsStats{Time: at, UsedBytes: u(us.volume), InodesUsed: u(0)}})
+		volumes = append(volumes, statsapi.VolumeStats{Name: v.Name,
+			FsStats: statsapi.FsStats{Time: at, UsedBytes: u(us.volume), InodesUsed: u(0)}})
 	}
 	return statsapi.PodStats{
 		VolumeStats: volumes,
-		PodRef:      statsapi.PodReference{UID: string(pod.UID)}, Memory: memory, ProcessStats: &statsapi.ProcessStats{ProcessCount: u(us.pids)},
+		PodRef:      statsapi.PodReference{UID: string(pod.UID)}, Memory: memory,
+		ProcessStats: &statsapi.ProcessStats{ProcessCount: u(us.pids)},
 		Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory,
-			Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(us.disk), InodesUsed: u(us.inodes)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(us.logs), InodesUsed: u(us.inodes / 2)}}},
+			Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(us.disk), InodesUsed: u(us.inodes)},
+			Logs:   &statsapi.FsStats{Time: at, UsedBytes: u(us.logs), InodesUsed: u(us.inodes / 2)}}},
 	}
 }
 
@@ -356,7 +369,8 @@ func answer(h lifecycle.PodAdmitHandler, probe *v1.Pod) string {
 }
 
 func probes() []*v1.Pod {
-	best := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "best-effort"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	best := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "best-effort"},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 	burstable := best.DeepCopy()
 	burstable.Name = "burstable"
 	burstable.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Mi")}
@@ -366,7 +380,8 @@ func probes() []*v1.Pod {
 	critical.Spec.Priority = &pr
 	tolerating := best.DeepCopy()
 	tolerating.Name = "tolerating"
-	tolerating.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists}, {Key: v1.TaintNodeDiskPressure, Operator: v1.TolerationOpExists}}
+	tolerating.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists},
+		{Key: v1.TaintNodeDiskPressure, Operator: v1.TolerationOpExists}}
 	return []*v1.Pod{best, burstable, critical, tolerating}
 }
 
@@ -391,11 +406,13 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := stock.ParseThresholdConfig(p.settings.AllocatableEnforced, p.settings.Hard, p.settings.Soft, p.settings.SoftGracePeriods, p.settings.MinimumReclaim)
+	theirs, err := stock.ParseThresholdConfig(p.settings.AllocatableEnforced, p.settings.Hard, p.settings.Soft,
+		p.settings.SoftGracePeriods, p.settings.MinimumReclaim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Thresholds: parsed, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits}
+	c := Config{Thresholds: parsed, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace,
+		LocalStorageCapacityIsolation: p.limits}
 	if mutate != nil {
 		mutate(&c, p)
 	}
@@ -403,7 +420,8 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now)
+	st := newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition,
+		MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now)
 	defer st.stop()
 	effective, _ := policy.Effective(parsed, layoutOf(p))
 	o := observer{play: p, thresholds: effective, v: verdict{rules: map[string]bool{}}}
@@ -415,7 +433,8 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 		o.after(sc, want)
 		if want.String() != got.String() || wantAnswer != gotAnswer {
 			if len(o.v.rules) == 0 {
-				o.v.unexplained = fmt.Sprintf("seed %d step %d\nstock: %v\n       %s\nours:  %v\n       %s\n       starved %+v\n%s", seed, step, want, wantAnswer, got, gotAnswer, ours.manager.last.Load().Decision.Starved, p)
+				o.v.unexplained = fmt.Sprintf("seed %d step %d\nstock: %v\n       %s\nours:  %v\n       %s\n       starved %+v\n%s",
+					seed, step, want, wantAnswer, got, gotAnswer, ours.manager.last.Load().Decision.Starved, p)
 			}
 			return o.v
 		}

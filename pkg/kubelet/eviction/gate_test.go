@@ -66,7 +66,8 @@ func TestD23OneEvictionOnAGrowingNode(t *testing.T) {
 // met does not count any more, only that looking at the counters does not cost too much.
 func TestTheGateIsAwakeAgainAtOnce(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	g := &gate{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi, node: scope{known: true, capacity: 32 * gi}}
+	g := &gate{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi,
+		node: scope{known: true, capacity: 32 * gi}}
 	g.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi, left: 400 * mi}}
 	g.looked, g.next = now, now.Add(gateMet)
 	held := policy.Decision{Conditions: [3]policy.Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}}
@@ -74,7 +75,8 @@ func TestTheGateIsAwakeAgainAtOnce(t *testing.T) {
 		d    policy.Decision
 		took time.Duration
 		want time.Duration
-	}{{held, 0, gateMet}, {held, time.Second, gateMet}, {policy.Decision{}, time.Millisecond, 400 * time.Second / 4096}, {policy.Decision{}, 4 * time.Millisecond, 200 * time.Millisecond}} {
+	}{{held, 0, gateMet}, {held, time.Second, gateMet}, {policy.Decision{}, time.Millisecond, 400 * time.Second / 4096},
+		{policy.Decision{}, 4 * time.Millisecond, 200 * time.Millisecond}} {
 		g.next, g.took = now.Add(gateMet), test.took
 		g.hold(&test.d)
 		if got := g.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
@@ -107,7 +109,8 @@ func TestLingeringSoftThresholdIsNotReadAllTheTime(t *testing.T) {
 		n.add("pod", gi)
 		n.available(2 * gi)
 		k := &kernel{node: n}
-		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "4Gi"}, SoftGracePeriods: map[string]string{"memory.available": "2h"}})
+		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "4Gi"},
+			SoftGracePeriods: map[string]string{"memory.available": "2h"}})
 		c.Memory = k
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Hour)

@@ -263,7 +263,8 @@ func TestTheWaitForAHangingRuntimeCoversTheLadder(t *testing.T) {
 
 // TestACollectionIsGivenUp: a request that is lost is made again. A runtime that is slow is not cut short.
 func TestACollectionIsGivenUp(t *testing.T) {
-	for _, test := range []struct{ timeout, want time.Duration }{{0, 2 * time.Minute}, {time.Second, 2 * time.Minute}, {5 * time.Minute, 5 * time.Minute}} {
+	for _, test := range []struct{ timeout, want time.Duration }{{0, 2 * time.Minute}, {time.Second, 2 * time.Minute},
+		{5 * time.Minute, 5 * time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSilence()
 			defer s.hangs()()

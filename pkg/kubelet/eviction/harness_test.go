@@ -94,7 +94,8 @@ func (n *node) grows(name string, rate int64) {
 }
 
 func newNode() *node {
-	return &node{capacity: 32 * gi, disk: diskState{capacity: 100 * gi}, pods: map[string]*fakePod{}, statuses: map[string]*v1.PodStatus{}, killErrs: map[string]error{}, uncleaned: map[string]bool{}}
+	return &node{capacity: 32 * gi, disk: diskState{capacity: 100 * gi}, pods: map[string]*fakePod{},
+		statuses: map[string]*v1.PodStatus{}, killErrs: map[string]error{}, uncleaned: map[string]bool{}}
 }
 
 func (n *node) add(name string, memory int64, change ...func(*v1.Pod)) *fakePod {
@@ -118,7 +119,8 @@ func grace(seconds int64) func(*v1.Pod) {
 
 func memoryRequest(amount int64) func(*v1.Pod) {
 	return func(pod *v1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(amount, resource.BinarySI)}
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(amount,
+			resource.BinarySI)}
 	}
 }
 
@@ -171,9 +173,11 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 		}
 	}
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
-		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.system - n.used()), WorkingSetBytes: u(n.system + n.used())},
-		Fs:     fs, Runtime: &statsapi.RuntimeStats{ImageFs: imageFs, ContainerFs: imageFs},
-		SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.used()), WorkingSetBytes: u(n.used())}}},
+		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.system - n.used()),
+			WorkingSetBytes: u(n.system + n.used())},
+		Fs: fs, Runtime: &statsapi.RuntimeStats{ImageFs: imageFs, ContainerFs: imageFs},
+		SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods,
+			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: u(n.capacity - n.used()), WorkingSetBytes: u(n.used())}}},
 	}}
 	for _, p := range n.pods {
 		if p.stopped {
@@ -185,7 +189,9 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 		}
 		s.Pods = append(s.Pods, statsapi.PodStats{
 			PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
-			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory, Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)}, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(p.logs)}}},
+			Containers: []statsapi.ContainerStats{{Name: "c", Memory: memory,
+				Rootfs: &statsapi.FsStats{Time: at, UsedBytes: u(p.disk)},
+				Logs:   &statsapi.FsStats{Time: at, UsedBytes: u(p.logs)}}},
 		})
 	}
 	return s, nil
@@ -211,7 +217,8 @@ func (k *kernel) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	defer k.mu.Unlock()
 	k.looks++
 	used, cache := k.used(), k.cache()
-	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache), NodeSpare: snapshot.Bytes(cache)}, nil
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache),
+		NodeSpare: snapshot.Bytes(cache)}, nil
 }
 
 func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {

@@ -13,7 +13,8 @@ import (
 // relayout is how often the layout of file systems is looked at again: disks are attached and runtimes reconfigured.
 const relayout = time.Minute
 
-var errSplitUnsupported = errors.New("the container file system is apart from images, which needs the feature gate KubeletSeparateDiskGC")
+var errSplitUnsupported = errors.New(
+	"the container file system is apart from images, which needs the feature gate KubeletSeparateDiskGC")
 
 // layouter keeps the layout of file systems. It belongs to the collecting goroutine.
 type layouter struct {
@@ -32,13 +33,15 @@ func (l *layouter) current(ctx context.Context, now time.Time) snapshot.Layout {
 	if age := now.Sub(l.detected); l.detected.IsZero() || age < 0 || age >= relayout {
 		dedicated, err := l.info.HasDedicatedImageFs(ctx)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell whether images have a file system of their own", "layoutKnown", l.layout.Known)
+			klog.FromContext(ctx).Error(err, "Eviction manager: cannot tell whether images have a file system of their own",
+				"layoutKnown", l.layout.Known)
 			return l.layout
 		}
 		l.dedicated, l.detected, l.split = dedicated, now, false
 	}
 	if !l.split {
-		l.adopt(ctx, snapshot.Layout{Known: true, DedicatedImageFs: l.dedicated, SplitContainerFs: l.dedicated && l.detectSplit(ctx)})
+		l.adopt(ctx, snapshot.Layout{Known: true, DedicatedImageFs: l.dedicated, SplitContainerFs: l.dedicated &&
+			l.detectSplit(ctx)})
 	}
 	return l.layout
 }
@@ -50,7 +53,8 @@ func (l *layouter) current(ctx context.Context, now time.Time) snapshot.Layout {
 func (l *layouter) detectSplit(ctx context.Context) bool {
 	split, err := l.info.HasDedicatedContainerFs(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(4).Info("Eviction manager: no separate container file system found", "err", err, "split", l.layout.SplitContainerFs)
+		klog.FromContext(ctx).V(4).Info("Eviction manager: no separate container file system found", "err", err, "split",
+			l.layout.SplitContainerFs)
 		return l.layout.SplitContainerFs
 	}
 	l.split = true
@@ -64,7 +68,8 @@ func (l *layouter) adopt(ctx context.Context, next snapshot.Layout) {
 		next = snapshot.Layout{}
 	}
 	if next != l.layout {
-		logger.Info("Eviction manager: file systems", "known", next.Known, "dedicatedImageFs", next.DedicatedImageFs, "splitContainerFs", next.SplitContainerFs)
+		logger.Info("Eviction manager: file systems", "known", next.Known, "dedicatedImageFs", next.DedicatedImageFs,
+			"splitContainerFs", next.SplitContainerFs)
 	}
 	l.layout = next
 }

@@ -35,7 +35,8 @@ func TestLayoutFollowsTheDisks(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"an image disk is attached": {
-			{0, disks{}, single}, {50 * time.Second, disks{dedicated: true}, single}, {20 * time.Second, disks{dedicated: true}, dedicated},
+			{0, disks{}, single}, {50 * time.Second, disks{dedicated: true}, single},
+			{20 * time.Second, disks{dedicated: true}, dedicated},
 		},
 		"and detached": {
 			{0, disks{dedicated: true}, dedicated}, {time.Minute, disks{}, single},
@@ -44,10 +45,12 @@ func TestLayoutFollowsTheDisks(t *testing.T) {
 			{0, disks{dedicatedErr: oops}, snapshot.Layout{}}, {time.Second, disks{dedicated: true}, dedicated},
 		},
 		"a runtime that fails later": {
-			{0, disks{dedicated: true}, dedicated}, {time.Hour, disks{dedicatedErr: oops}, dedicated}, {time.Second, disks{}, single},
+			{0, disks{dedicated: true}, dedicated}, {time.Hour, disks{dedicatedErr: oops}, dedicated},
+			{time.Second, disks{}, single},
 		},
 		"D12 a transient error when looking for a split file system": {
-			{0, disks{dedicated: true, splitErr: oops}, dedicated}, {10 * time.Second, disks{dedicated: true, split: true}, split},
+			{0, disks{dedicated: true, splitErr: oops}, dedicated},
+			{10 * time.Second, disks{dedicated: true, split: true}, split},
 		},
 		"D12 the same later on": {
 			{0, disks{dedicated: true, split: true}, split}, {time.Minute, disks{dedicated: true, splitErr: oops}, split},

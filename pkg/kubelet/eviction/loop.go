@@ -101,7 +101,8 @@ func (m *Manager) lookSoon() {
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
 	now := m.clock.now()
-	changed, results := m.ledger.sweep(now, m.loop.last.silent, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	changed, results := m.ledger.sweep(now, m.loop.last.silent,
+		lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	if changed {
 		m.lookNow()
 	}
@@ -244,7 +245,9 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 			l.gate.armAt = time.Time{}
 		}
 		if len(replaced) > 0 {
-			klog.FromContext(ctx).Info("Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals", replaced)
+			klog.FromContext(ctx).Info(
+				"Eviction manager: thresholds of the container file system are derived, configured ones are ignored", "signals",
+				replaced)
 		}
 	}
 }

@@ -92,7 +92,8 @@ func New(c Config) (*Manager, error) {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
 	}
 	m.sinks = newSinks(append([]Sink{
-		&eventSink{recorder: c.Recorder, node: c.NodeRef, period: func() time.Duration { return m.options.Load().MonitoringPeriod }},
+		&eventSink{recorder: c.Recorder, node: c.NodeRef,
+			period: func() time.Duration { return m.options.Load().MonitoringPeriod }},
 		logSink{}, newMetricsSink(),
 	}, c.Sinks...)...)
 	if c.Options == nil {
@@ -114,7 +115,9 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	var held []v1.NodeConditionType
 	published := slices.Clone(*m.conditions.Load())
 	for _, t := range policy.ConditionTypes {
-		i := slices.IndexFunc(conditions, func(c v1.NodeCondition) bool { return c.Type == t && c.Status == v1.ConditionTrue })
+		i := slices.IndexFunc(conditions, func(c v1.NodeCondition) bool {
+			return c.Type == t && c.Status == v1.ConditionTrue
+		})
 		if i < 0 {
 			continue
 		}

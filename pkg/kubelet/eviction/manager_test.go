@@ -47,9 +47,11 @@ func TestHogIsEvictedAndItsNeighboursLive(t *testing.T) {
 			expect(t, "reason", status.Reason, "Evicted")
 			expect(t, "message", status.Message, message)
 			c := status.Conditions[0]
-			expect(t, "condition", fmt.Sprint(c.Type, c.Status, c.Reason, c.Message), fmt.Sprint(v1.DisruptionTarget, "True", "TerminationByKubelet", message))
+			expect(t, "condition", fmt.Sprint(c.Type, c.Status, c.Reason, c.Message),
+				fmt.Sprint(v1.DisruptionTarget, "True", "TerminationByKubelet", message))
 			expect(t, "node events", n.eventsOf("EvictionThresholdMet"), []string{"Attempting to reclaim memory"})
-			expect(t, "pod events", n.eventsOf("Evicted"), []string{message + "map[offending_containers:c offending_containers_usage:10Gi starved_resource:memory]"})
+			expect(t, "pod events", n.eventsOf("Evicted"),
+				[]string{message + "map[offending_containers:c offending_containers_usage:10Gi starved_resource:memory]"})
 			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
 			expect(t, "disk and PID pressure", m.IsUnderDiskPressure() || m.IsUnderPIDPressure(), false)
 			expect(t, "changes", n.changes, 1)
@@ -178,7 +180,8 @@ func TestHasteningIsANewRequest(t *testing.T) {
 	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
 	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 600}, 1, now)
 	later := now.Add(time.Minute)
-	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 1, Cause: policy.Cause{Kind: policy.HardThreshold}, Hasten: true}, 1, later)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: 1, Cause: policy.Cause{Kind: policy.HardThreshold}, Hasten: true}, 1,
+		later)
 	inFlight, _ := l.view()
 	if f := inFlight[0]; !f.Started.Equal(later) || !f.Deadline.Equal(later.Add(time.Second)) {
 		t.Errorf("started %v, deadline %v; it was hastened at %v", f.Started, f.Deadline, later)
@@ -265,7 +268,8 @@ func TestHangingSummaryKeepsConditions(t *testing.T) {
 				blind += len(c.Blind)
 			}
 			expect(t, "blind signals", blind, 1)
-			expect(t, "events", n.eventsOf("EvictionSignalUnknown"), []string{"Signals [memory.available] are unknown since 2000-01-01T00:00:25Z; MemoryPressure stays true"})
+			expect(t, "events", n.eventsOf("EvictionSignalUnknown"),
+				[]string{"Signals [memory.available] are unknown since 2000-01-01T00:00:25Z; MemoryPressure stays true"})
 		})
 	})
 }
@@ -282,10 +286,13 @@ func TestRestoredConditionsAndAdmission(t *testing.T) {
 			t.Fatal(err)
 		}
 		newcomer := newNode().add("newcomer", mi).object
-		expect(t, "admitted without pressure", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}), lifecycle.PodAdmitResult{Admit: true})
-		m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}, {Type: v1.NodeReady, Status: v1.ConditionTrue}})
+		expect(t, "admitted without pressure", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}),
+			lifecycle.PodAdmitResult{Admit: true})
+		m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue,
+			LastTransitionTime: metav1.Now()}, {Type: v1.NodeReady, Status: v1.ConditionTrue}})
 		expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
-		expect(t, "newcomer", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}), lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
+		expect(t, "newcomer", m.Admit(&lifecycle.PodAdmitAttributes{Pod: newcomer}),
+			lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
 		expect(t, "running", m.Admit(&lifecycle.PodAdmitAttributes{Pod: running}), lifecycle.PodAdmitResult{Admit: true})
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -26,7 +26,7 @@ var (
 		"1 while there are no figures for a signal that has a threshold.", "signal")
 	runtimeSilent = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "plimsoll_eviction_runtime_silent",
-		Help:           "1 while the container runtime does not report pod stats, so that no pod is evicted for file systems.",
+		Help:           "1 while the container runtime reports no pod stats, so that no pod is evicted for file systems.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	countersFailed = metrics.NewGauge(&metrics.GaugeOpts{
@@ -43,7 +43,7 @@ var (
 
 	sinkFailures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "plimsoll_eviction_sink_failures_total",
-		Help: "Rounds and results that were not handled by a sink (events, log, metrics, ...), since its queue was full or it " +
+		Help: "Rounds and results that a sink (events, log, metrics, ...) has not handled: its queue was full, or it " +
 			"panicked.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"sink", "reason"})
@@ -55,7 +55,8 @@ var (
 )
 
 func counterVec(name, help string, label string) *metrics.CounterVec {
-	return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, []string{label})
+	return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA},
+		[]string{label})
 }
 
 func gaugeVec(name, help string, label string) *metrics.GaugeVec {
@@ -181,5 +182,6 @@ func (m *metricsSink) inFlight(list []snapshot.InFlight) {
 var releasedResources = [...]string{"memory", "nodefs", "imagefs"}
 
 func amounts(r *snapshot.Release) [len(releasedResources)]int64 {
-	return [...]int64{int64(r.Memory), int64(r.Devices[snapshot.NodeDevice].Bytes), int64(r.Devices[snapshot.ImageDevice].Bytes)}
+	return [...]int64{int64(r.Memory), int64(r.Devices[snapshot.NodeDevice].Bytes),
+		int64(r.Devices[snapshot.ImageDevice].Bytes)}
 }

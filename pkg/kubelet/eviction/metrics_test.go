@@ -55,8 +55,10 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 		}
 		read := func() []float64 {
 			return []float64{
-				delta("plimsoll_eviction_decisions_total", "Evict"), delta("plimsoll_eviction_reaction_seconds", "memory.available"),
-				delta("plimsoll_eviction_released_bytes_total", "memory"), shown(t, "plimsoll_eviction_pending_release_bytes", "memory"),
+				delta("plimsoll_eviction_decisions_total", "Evict"),
+				delta("plimsoll_eviction_reaction_seconds", "memory.available"),
+				delta("plimsoll_eviction_released_bytes_total", "memory"),
+				shown(t, "plimsoll_eviction_pending_release_bytes", "memory"),
 			}
 		}
 		read()
@@ -69,12 +71,14 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 			n.mu.Unlock()
 			wait(10 * time.Second)
 			expect(t, "cleaned up", read(), []float64{0, 0, float64(10 * gi), 0})
-			expect(t, "looks because of events", shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))-looks >= 2, true)
+			expect(t, "looks because of events", shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))-looks >= 2,
+				true)
 			quiet := shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)
 			timer := shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))
 			wait(time.Minute)
 			expect(t, "quiet decisions in a minute", shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)-quiet, 6)
-			expect(t, "looks by the timer in a minute", shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))-timer, 6)
+			expect(t, "looks by the timer in a minute", shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))-timer,
+				6)
 		})
 	})
 }
@@ -87,16 +91,19 @@ func TestLooksAreCountedByWhatCausedThem(t *testing.T) {
 		c := n.config(t, hard("100Mi"))
 		c.Memory = &kernel{node: n}
 		n.uncleaned["leak"] = true
-		counters, kernel := shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters)), shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))
+		counters, kernel := shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters)),
+			shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Second)
 			n.available(50 * mi)
 			m.Nudge()
 			wait(time.Millisecond)
 			expect(t, "looks because of the kernel", shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))-kernel, 1)
-			expect(t, "looks because of the counters", shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters, 0)
+			expect(t, "looks because of the counters",
+				shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters, 0)
 			wait(5 * time.Second)
-			expect(t, "looks while the threshold stays met", shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters > 0, true)
+			expect(t, "looks while the threshold stays met",
+				shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters > 0, true)
 		})
 	})
 }
@@ -164,7 +171,8 @@ func TestCountingIsAnOption(t *testing.T) {
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(15 * time.Second)
 			expect(t, "memory pressure by what is reclaimable", m.IsUnderMemoryPressure(), false)
-			expect(t, "counted", reader.how[len(reader.how)-1], snapshot.Counting{Reclaimable: true, Swap: true, Hugepages: true})
+			expect(t, "counted", reader.how[len(reader.how)-1],
+				snapshot.Counting{Reclaimable: true, Swap: true, Hugepages: true})
 			m.SetOptions(DefaultOptions())
 			wait(time.Second)
 			expect(t, "memory pressure by the working set", m.IsUnderMemoryPressure(), true)

@@ -64,7 +64,8 @@ func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
 		}
 		if err := n.armOne(f.id(), level); err != nil && !n.refused {
 			n.refused = true
-			klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead", "signal", f.signal, "err", err)
+			klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead",
+				"signal", f.signal, "err", err)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (f *fakeSource) Close() error          { f.closed = true; return nil }
 func armedGate() *gate {
 	return &gate{
 		node: scope{known: true, capacity: 10 * gi, spare: gi}, pods: scope{known: true, capacity: 8 * gi},
-		floors: []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi}, {signal: snapshot.AllocatableMemoryAvailable, amount: 2 * gi}},
+		floors: []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi},
+			{signal: snapshot.AllocatableMemoryAvailable, amount: 2 * gi}},
 	}
 }
 

@@ -49,11 +49,13 @@ type question struct {
 // begun to use anything (cAdvisor looks at a cgroup every ten seconds or less often), so that the wrong one would be
 // evicted.
 func (q *question) wantsPods(f *figures) bool {
-	return q.scarce || f.err != nil || !q.how.Stock() || !policy.Calm(&snapshot.Snapshot{Signals: snapshot.FromSummary(f.summary)}, &q.rules)
+	return q.scarce || f.err != nil || !q.how.Stock() ||
+		!policy.Calm(&snapshot.Snapshot{Signals: snapshot.FromSummary(f.summary)}, &q.rules)
 }
 
 func (o *Options) counting() snapshot.Counting {
-	return snapshot.Counting{Reclaimable: o.MemoryFormula == v1alpha1.Reclaimable, Swap: o.CountSwap, Hugepages: o.CountHugepages}
+	return snapshot.Counting{Reclaimable: o.MemoryFormula == v1alpha1.Reclaimable, Swap: o.CountSwap,
+		Hugepages: o.CountHugepages}
 }
 
 // collector gets figures beside the loop, one collection at a time. Beside a collection that hangs it gets what of them

@@ -27,7 +27,8 @@ func TestOptionsChangeWhileGraceRuns(t *testing.T) {
 		n := newNode()
 		n.add("hog", 20*gi)
 		n.available(gi)
-		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
+		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
+			SoftGracePeriods: map[string]string{"memory.available": "60s"}})
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(41 * time.Second)
 			m.SetOptions(optionsWith(func(o *Options) { o.MonitoringPeriod = 3 * time.Second; o.CountSwap = true }))
@@ -83,8 +84,10 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 			expect(t, "counted", counted()-before, 1)
 			said := n.eventsOf("EvictionDryRun")
 			expect(t, "events", len(said), 3)
-			expect(t, "event", said[0], "Dry run of memory.available (hard): would evict pod ns/hog because: The node was low on resource: memory. "+
-				"Threshold quantity: 1Gi, available: 500Mi. Container c was using 20Gi, request is 0, has larger consumption of memory. ")
+			expect(t, "event", said[0],
+				"Dry run of memory.available (hard): would evict pod ns/hog because: The node was low on resource: memory. "+
+					"Threshold quantity: 1Gi, available: 500Mi. "+
+					"Container c was using 20Gi, request is 0, has larger consumption of memory. ")
 			expect(t, "other events", len(n.eventsOf("EvictionThresholdMet"))+len(n.eventsOf("Evicted")), 0)
 			m.SetOptions(DefaultOptions())
 			wait(time.Second)
@@ -166,7 +169,8 @@ func TestDryRunDoesNotHurry(t *testing.T) {
 }
 
 func TestDryRunOfWhatIsDerived(t *testing.T) {
-	thresholds, err := ParseThresholds(ThresholdConfig{AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},
+	thresholds, err := ParseThresholds(ThresholdConfig{AllocatableEnforced: []string{"pods"},
+		Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},
 		Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +186,8 @@ func TestDryRunOfWhatIsDerived(t *testing.T) {
 	}
 	expect(t, "hard memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable})), 2)
 	expect(t, "soft memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable, Soft: true})), 1)
-	expect(t, "allocatable memory", dry(policy.ThresholdID{Signal: snapshot.AllocatableMemoryAvailable}), []string{"allocatableMemory.available false"})
+	expect(t, "allocatable memory", dry(policy.ThresholdID{Signal: snapshot.AllocatableMemoryAvailable}),
+		[]string{"allocatableMemory.available false"})
 	expect(t, "nothing", len(dry()), 0)
 	for _, th := range thresholds {
 		if th.DryRun {
@@ -232,7 +237,8 @@ func TestIgnoredWishesAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, preference := range map[string]string{"good": "5", "bad": "many"} {
-			pod := n.add(name, mi, func(pod *v1.Pod) { pod.Annotations = map[string]string{policy.PreferenceAnnotation: preference} }).object
+			pod := n.add(name, mi,
+				func(pod *v1.Pod) { pod.Annotations = map[string]string{policy.PreferenceAnnotation: preference} }).object
 			if verdict, message := m.Judge(pod); verdict != policy.Admitted {
 				t.Errorf("%s: %v, %s", name, verdict, message)
 			}
@@ -259,7 +265,8 @@ func TestDerivedThresholdsFollowTheOptions(t *testing.T) {
 				for _, th := range m.loop.rules.Thresholds {
 					got = append(got, fmt.Sprint(th.Signal, th.DryRun))
 				}
-				expect(t, "thresholds", got, []string{fmt.Sprint("nodefs.available ", dry), fmt.Sprint("containerfs.available ", dry)})
+				expect(t, "thresholds", got, []string{fmt.Sprint("nodefs.available ", dry),
+					fmt.Sprint("containerfs.available ", dry)})
 			}
 		})
 	})

@@ -53,7 +53,8 @@ func ParseThresholds(c ThresholdConfig) ([]policy.Threshold, error) {
 		period, ok := grace[t.Signal]
 		if _, present := c.SoftGracePeriods[t.Signal.String()]; !ok && !present {
 			p.reject(softSetting, t.Signal.String(), c.Soft[t.Signal.String()],
-				fmt.Sprintf("a soft threshold needs a grace period: set %s[%q] to a duration such as 1m30s", graceSetting, t.Signal))
+				fmt.Sprintf("a soft threshold needs a grace period: set %s[%q] to a duration such as 1m30s", graceSetting,
+					t.Signal))
 		}
 		t.GracePeriod = period
 	}
@@ -115,7 +116,8 @@ func (p *parser) signals(setting string, values map[string]string, use func(sig 
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		p.reject(setting, key, values[key], fmt.Sprintf("unsupported eviction signal %q, supported are %s", key, signalNames()))
+		p.reject(setting, key, values[key], fmt.Sprintf("unsupported eviction signal %q, supported are %s", key,
+			signalNames()))
 	}
 	for _, sig := range snapshot.AllSignals() {
 		if value, ok := values[sig.String()]; ok {
@@ -133,7 +135,8 @@ func signalNames() string {
 }
 
 func (p *parser) thresholds(setting string, values map[string]string) []policy.Threshold {
-	const allowed = `must be a quantity above zero such as "100Mi", or a percentage from "0%" to "100%" (both ends switch the threshold off)`
+	const allowed = `must be a quantity above zero such as "100Mi", ` +
+		`or a percentage from "0%" to "100%" (both ends switch the threshold off)`
 	var list []policy.Threshold
 	p.signals(setting, values, func(sig snapshot.Signal, value string) {
 		if value == "0%" || value == "100%" {
@@ -167,7 +170,8 @@ func (p *parser) reclaims(values map[string]string) map[snapshot.Signal]eviction
 	p.signals(reclaimSetting, values, func(sig snapshot.Signal, value string) {
 		v, ok := parseAmount(value)
 		if !ok || (v.Quantity != nil && v.Quantity.Sign() < 0) || (v.Quantity == nil && v.Percentage <= 0) {
-			p.reject(reclaimSetting, sig.String(), value, `must be a quantity of zero or more such as "500Mi", or a percentage above "0%"`)
+			p.reject(reclaimSetting, sig.String(), value,
+				`must be a quantity of zero or more such as "500Mi", or a percentage above "0%"`)
 			return
 		}
 		reclaims[sig] = v

@@ -25,9 +25,12 @@ func TestParseErrorsNameEverything(t *testing.T) {
 	}
 	for _, want := range []string{
 		`evictionHard["memory.available"]: invalid value "lots": must be a quantity above zero`,
-		`evictionHard["cpu.available"]: invalid value "1": unsupported eviction signal "cpu.available", supported are memory.available, `,
-		`evictionSoft["nodefs.available"]: invalid value "110%": must be a quantity above zero such as "100Mi", or a percentage from "0%" to "100%"`,
-		`evictionSoft["pid.available"]: invalid value "10%": a soft threshold needs a grace period: set evictionSoftGracePeriod["pid.available"]`,
+		`evictionHard["cpu.available"]: invalid value "1": ` +
+			`unsupported eviction signal "cpu.available", supported are memory.available, `,
+		`evictionSoft["nodefs.available"]: invalid value "110%": ` +
+			`must be a quantity above zero such as "100Mi", or a percentage from "0%" to "100%"`,
+		`evictionSoft["pid.available"]: invalid value "10%": ` +
+			`a soft threshold needs a grace period: set evictionSoftGracePeriod["pid.available"]`,
 		`evictionSoftGracePeriod["nodefs.available"]: invalid value "-1s": must be a duration of zero or more`,
 		`evictionMinimumReclaim["memory.available"]: invalid value "0%": must be a quantity of zero or more`,
 	} {
@@ -40,7 +43,8 @@ func TestParseErrorsNameEverything(t *testing.T) {
 func TestSoftWithoutGraceStaysSoft(t *testing.T) {
 	all, err := ParseThresholds(ThresholdConfig{
 		AllocatableEnforced: []string{"pods"},
-		Soft:                map[string]string{"memory.available": "1Gi"}, SoftGracePeriods: map[string]string{"memory.available": "0s"},
+		Soft:                map[string]string{"memory.available": "1Gi"},
+		SoftGracePeriods:    map[string]string{"memory.available": "0s"},
 	})
 	if err != nil || len(all) != 1 || !all[0].Soft {
 		t.Errorf("%+v, %v", all, err)
@@ -48,13 +52,15 @@ func TestSoftWithoutGraceStaysSoft(t *testing.T) {
 }
 
 var anyAmount = rapid.OneOf(
-	rapid.SampledFrom([]string{"0%", "100%", "0.0%", "5%", "99.9%", "100.1%", "-1%", "%", "10%%", "1e1%", "0x1p-2%", "Inf%", "1e60%",
+	rapid.SampledFrom([]string{"0%", "100%", "0.0%", "5%", "99.9%", "100.1%", "-1%", "%", "10%%", "1e1%", "0x1p-2%",
+		"Inf%", "1e60%",
 		"0", "-1", "1", "100Mi", "1.5Gi", "1k", "1e3", "Mi", "", " 1", "1 ", "0.5", "9999999999999999999999"}),
 	rapid.StringMatching(`-?[0-9]{0,4}(\.[0-9]{1,2})?(%|Mi|Gi|k|m)?`),
 )
 
 func anySetting(values *rapid.Generator[string]) *rapid.Generator[map[string]string] {
-	keys := []string{"memory.available", "allocatableMemory.available", "nodefs.available", "imagefs.inodesFree", "pid.available"}
+	keys := []string{"memory.available", "allocatableMemory.available", "nodefs.available", "imagefs.inodesFree",
+		"pid.available"}
 	return rapid.MapOfN(rapid.SampledFrom(keys[:5]), values, 0, 3)
 }
 
@@ -63,16 +69,18 @@ func TestParseAcceptsWhatStockAccepts(t *testing.T) {
 	durations := rapid.SampledFrom([]string{"1m", "30s", "1h30m", "-1s", "1", "", "2us"})
 	rapid.Check(t, func(t *rapid.T) {
 		c := ThresholdConfig{
-			AllocatableEnforced: rapid.SliceOf(rapid.SampledFrom([]string{"pods", "system-reserved", "none"})).Draw(t, "enforced"),
-			Hard:                anySetting(anyAmount).Draw(t, "hard"),
-			Soft:                anySetting(anyAmount).Draw(t, "soft"),
-			SoftGracePeriods:    anySetting(durations).Draw(t, "grace"),
-			MinimumReclaim:      anySetting(anyAmount).Draw(t, "reclaim"),
+			AllocatableEnforced: rapid.SliceOf(rapid.SampledFrom([]string{"pods", "system-reserved", "none"})).Draw(t,
+				"enforced"),
+			Hard:             anySetting(anyAmount).Draw(t, "hard"),
+			Soft:             anySetting(anyAmount).Draw(t, "soft"),
+			SoftGracePeriods: anySetting(durations).Draw(t, "grace"),
+			MinimumReclaim:   anySetting(anyAmount).Draw(t, "reclaim"),
 		}
 		if rapid.IntRange(0, 9).Draw(t, "odd signal") == 0 {
 			c.Hard["cpu.available"] = "1"
 		}
-		want, wantErr := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim)
+		want, wantErr := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods,
+			c.MinimumReclaim)
 		got, err := ParseThresholds(c)
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("%+v\nstock says %v, we say %v", c, wantErr, err)
@@ -94,7 +102,8 @@ func TestParseAcceptsWhatStockAccepts(t *testing.T) {
 func hasThreshold(list []policy.Threshold, w evictionapi.Threshold) bool {
 	sig, _ := snapshot.ParseSignal(string(w.Signal))
 	for _, t := range list {
-		if t.Signal == sig && t.Soft == (w.GracePeriod > 0) && t.GracePeriod == w.GracePeriod && sameValue(&t.Value, &w.Value) && sameValue(t.MinReclaim, w.MinReclaim) {
+		if t.Signal == sig && t.Soft == (w.GracePeriod > 0) && t.GracePeriod == w.GracePeriod &&
+			sameValue(&t.Value, &w.Value) && sameValue(t.MinReclaim, w.MinReclaim) {
 			return true
 		}
 	}

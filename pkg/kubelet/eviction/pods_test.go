@@ -16,12 +16,15 @@ import (
 )
 
 func plainPod(name string) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 }
 
 func limitedPod(name string) *v1.Pod {
 	pod := plainPod(name)
-	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(1, resource.BinarySI)}}}}
+	pod.Spec.Volumes = []v1.Volume{{Name: "v",
+		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(1,
+			resource.BinarySI)}}}}
 	return pod
 }
 
@@ -71,11 +74,13 @@ func TestBuilderJoinsPodsWithTheirFigures(t *testing.T) {
 		memory: &snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{"a": {}}},
 	}
 	active := []*v1.Pod{plainPod("stopping"), plainPod("b"), limitedPod("limited"), deleted, plainPod("a")}
-	expect(t, "every pod, in the order of UIDs", joined(b.pods(active, f, everyPod)), []string{"a c", "b s", "deleted t", "limited s", "stopping t"})
+	expect(t, "every pod, in the order of UIDs", joined(b.pods(active, f, everyPod)),
+		[]string{"a c", "b s", "deleted t", "limited s", "stopping t"})
 	expect(t, "those with limits", joined(b.pods(active, f, limitedPods)), []string{"limited s"})
 	expect(t, "none", joined(b.pods(active, f, noPod)), []string{})
 	f.pods = reported("b")
-	expect(t, "with figures of this round only", joined(b.pods(active, f, everyPod)), []string{"a c", "b s", "deleted t", "limited ", "stopping t"})
+	expect(t, "with figures of this round only", joined(b.pods(active, f, everyPod)),
+		[]string{"a c", "b s", "deleted t", "limited ", "stopping t"})
 	f.pods, f.memory = podStats{}, nil
 	expect(t, "with no figures", joined(b.pods(active[:2], f, everyPod)), []string{"b ", "stopping t"})
 	expect(t, "no pods", joined(b.pods(nil, f, everyPod)), []string{})

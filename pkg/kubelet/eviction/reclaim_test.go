@@ -62,7 +62,8 @@ func TestImagesGoBitByBitBeforeAPodDoes(t *testing.T) {
 		s := &sized{node: newNode(), left: 20 * gi, piece: gi}
 		s.add("writer", gi).disk = 30 * gi
 		s.disk.used = 85 * gi
-		c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}, MinimumReclaim: map[string]string{"nodefs.available": "1Gi"}})
+		c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"},
+			MinimumReclaim: map[string]string{"nodefs.available": "1Gi"}})
 		c.Reclaimer = s
 		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
 			// It would be full in a minute and a half, were it not for the images.

@@ -96,7 +96,8 @@ func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 		n := newNode()
 		n.available(100 * mi)
 		k, p := &kernel{node: n}, &paced{node: n}
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}, MinimumReclaim: map[string]string{"memory.available": "1Gi"}})
+		c := n.config(t, ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"},
+			MinimumReclaim: map[string]string{"memory.available": "1Gi"}})
 		c.Memory, c.Summary = k, p
 		called := caller(&c)
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {

@@ -87,7 +87,8 @@ func TestResultsComeUnderTheNumberOfTheirDecision(t *testing.T) {
 			wait(time.Minute)
 		})
 		number := s.evicting(t)
-		want := []string{fmt.Sprint(number, " KillAccepted"), fmt.Sprint(number, " PodStopped"), fmt.Sprint(number, " PodReleased")}
+		want := []string{fmt.Sprint(number, " KillAccepted"), fmt.Sprint(number, " PodStopped"),
+			fmt.Sprint(number, " PodReleased")}
 		expect(t, "results", s.seen(), want)
 		for i, r := range s.rounds {
 			expect(t, "number of a round", r.Decision.Number, uint64(i+1))

@@ -54,7 +54,8 @@ type pressures interface {
 }
 
 func conditionsOf(m pressures) string {
-	return fmt.Sprintf("memory=%v disk=%v pid=%v", m.IsUnderMemoryPressure(), m.IsUnderDiskPressure(), m.IsUnderPIDPressure())
+	return fmt.Sprintf("memory=%v disk=%v pid=%v", m.IsUnderMemoryPressure(), m.IsUnderDiskPressure(),
+		m.IsUnderPIDPressure())
 }
 
 // stage is the fake world around a manager: it plays the scene and writes down what is done.
@@ -125,7 +126,8 @@ func (s *stage) kill(pod *v1.Pod, evict bool, graceSeconds *int64, setStatus fun
 	}
 	s.statuses[pod.Name] = status
 	s.victims = append(s.victims, victim{
-		pod: pod.Name, how: fmt.Sprintf("grace=%d evict=%v %s %s %q", *graceSeconds, evict, status.Phase, status.Reason, status.Message),
+		pod: pod.Name, how: fmt.Sprintf("grace=%d evict=%v %s %s %q", *graceSeconds, evict, status.Phase, status.Reason,
+			status.Message),
 	})
 	if s.scene.unkillable[pod.Name] {
 		return errors.New("cannot be killed")
@@ -171,15 +173,18 @@ type stockManager struct {
 	proceed chan bool
 }
 
-func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time, prepare ...func(*stage)) *stockManager {
-	s := &stockManager{clock: stepClock{clocktesting.NewFakeClock(now)}, arrived: make(chan struct{}), proceed: make(chan bool)}
+func newStock(config stock.Config, dedicated, split, isolation bool, now time.Time,
+	prepare ...func(*stage)) *stockManager {
+	s := &stockManager{clock: stepClock{clocktesting.NewFakeClock(now)}, arrived: make(chan struct{}),
+		proceed: make(chan bool)}
 	s.dedicated, s.split, s.notes = dedicated, split, map[string]string{}
 	for _, f := range prepare {
 		f(&s.stage)
 	}
 	recorder := &notes{stage: &s.stage}
 	summary := fullSummary{&s.stage}
-	s.manager, s.admit = stock.NewManager(summary, config, s.kill, &s.stage, &s.stage, recorder, &v1.ObjectReference{}, s.clock, isolation)
+	s.manager, s.admit = stock.NewManager(summary, config, s.kill, &s.stage, &s.stage, recorder, &v1.ObjectReference{},
+		s.clock, isolation)
 	pods := func() []*v1.Pod {
 		s.arrived <- struct{}{}
 		if !<-s.proceed {

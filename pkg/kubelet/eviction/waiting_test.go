@@ -63,7 +63,8 @@ func daemon(generation int) *v1.Pod {
 	yes := true
 	pod := plainPod(fmt.Sprintf("daemon-%d", generation))
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}
-	pod.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule}}
+	pod.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists,
+		Effect: v1.TaintEffectNoSchedule}}
 	return pod
 }
 

@@ -2,7 +2,7 @@
 //
 //	logind ── going down ──▶ Manager ──▶ node not Ready, no pod admitted
 //	   ▲                        │
-//	   │                        ├──▶ group by group, the lowest priority first: kill, wait for the end and for the volumes
+//	   │                        ├──▶ group by group, the lowest priority first: kill, await end and volumes
 //	   └── lock released ◀──────┘
 //
 // As long as the agent holds a delay lock of logind, the machine waits for it, up to logind's InhibitDelayMaxSec.

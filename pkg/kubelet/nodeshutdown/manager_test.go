@@ -37,7 +37,8 @@ func TestShutdown(t *testing.T) {
 			t.Error("a pod that ran before the agent was started is rejected, and fails although the shutdown may be cancelled")
 		}
 		w.sleep(100)
-		w.expect("0 node down=true", "0 kill a-quick 20", "0 kill a-slow 20", "1 stopped a-quick", "5 stopped a-slow", "7 unmounted [a-quick a-slow]",
+		w.expect("0 node down=true", "0 kill a-quick 20", "0 kill a-slow 20", "1 stopped a-quick", "5 stopped a-slow",
+			"7 unmounted [a-quick a-slow]",
 			"7 kill deaf 5", "17 unlock 1", "67 stopped deaf")
 		w.toldOf("event")
 		for _, uid := range []types.UID{"a-quick", "deaf"} {
@@ -49,11 +50,13 @@ func TestShutdown(t *testing.T) {
 func checkFailed(t *testing.T, status v1.PodStatus) {
 	t.Helper()
 	const message = "Pod was terminated in response to imminent node shutdown."
-	if status.Phase != v1.PodFailed || status.Reason != "Terminated" || status.Message != message || len(status.Conditions) != 1 {
+	if status.Phase != v1.PodFailed || status.Reason != "Terminated" || status.Message != message ||
+		len(status.Conditions) != 1 {
 		t.Fatalf("status %+v", status)
 	}
 	c := status.Conditions[0]
-	if c.Type != v1.DisruptionTarget || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonTerminationByKubelet || c.Message != message {
+	if c.Type != v1.DisruptionTarget || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonTerminationByKubelet ||
+		c.Message != message {
 		t.Errorf("condition %+v", c)
 	}
 }
@@ -87,7 +90,8 @@ func TestVolumesAreAwaited(t *testing.T) {
 		w.Start(w.ctx)
 		w.announce(true)
 		w.sleep(40)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill low 3", "3 stopped low", "20 kill high 3", "23 stopped high", "30 unlock 1")
+		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill low 3", "3 stopped low", "20 kill high 3",
+			"23 stopped high", "30 unlock 1")
 	})
 }
 
@@ -109,7 +113,8 @@ func TestCancelledInTheMiddle(t *testing.T) {
 			t.Error("still shutting down")
 		}
 		w.sleep(100)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill daemon 20", "0 kill plain 20", "0 kill static 20", "1 stopped static",
+		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill daemon 20", "0 kill plain 20", "0 kill static 20",
+			"1 stopped static",
 			"2 lock 2", "2 unlock 1", "2 node down=false", "2 restart [daemon static]")
 		w.toldOf("event", "cancellation")
 		for _, uid := range []types.UID{"daemon", "static"} {
@@ -137,7 +142,8 @@ func TestCancelledAfterwardsThenAgain(t *testing.T) {
 		w.Start(w.ctx)
 		w.announce(true)
 		w.sleep(10)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "1 stopped static", "1 unmounted [static]", "1 unlock 1")
+		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "1 stopped static",
+			"1 unmounted [static]", "1 unlock 1")
 		w.announce(false)
 		w.expect("10 lock 2", "10 node down=false", "10 restart [static]")
 		w.add(aPod("plain", 0, 30), 1)
@@ -157,7 +163,8 @@ func TestAnnouncedTwice(t *testing.T) {
 		w.announce(true)
 		w.announce(true)
 		w.sleep(10)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "5 stopped static", "5 unmounted [static]", "5 unlock 1")
+		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "5 stopped static",
+			"5 unmounted [static]", "5 unlock 1")
 		w.add(ofDaemonSet(aPod("daemon", 0, 30)), 1)
 		w.announce(true)
 		w.sleep(10)

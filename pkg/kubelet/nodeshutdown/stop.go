@@ -143,14 +143,16 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 			return
 		}
 		if err := s.cfg.Pods.Unmounted(inTime, group.Pods); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Volumes of pods that were stopped for the shutdown are not unmounted", "pods", klog.KObjSlice(group.Pods))
+			logger.Error(err, "Volumes of pods that were stopped for the shutdown are not unmounted", "pods",
+				klog.KObjSlice(group.Pods))
 		}
 	})
 	timer := s.cfg.Clock.NewTimer(time.Duration(group.Seconds) * time.Second)
 	defer timer.Stop()
 	select {
 	case <-done:
-		logger.V(1).Info("Done waiting for all pods in group to terminate", "gracePeriod", group.Seconds, "priority", group.Priority)
+		logger.V(1).Info("Done waiting for all pods in group to terminate", "gracePeriod", group.Seconds, "priority",
+			group.Priority)
 	case <-timer.C():
 		logger.V(1).Info("Shutdown manager pod killing time out", "gracePeriod", group.Seconds, "priority", group.Priority)
 	case <-ctx.Done():

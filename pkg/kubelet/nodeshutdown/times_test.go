@@ -69,7 +69,8 @@ func TestTimesAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := readTimes(path)
-		if (err == nil) != valid || valid && got.EndTime.Sub(got.StartTime) != 30*time.Second || !valid && !strings.Contains(err.Error(), path) {
+		if (err == nil) != valid || valid && got.EndTime.Sub(got.StartTime) != 30*time.Second || !valid &&
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %+v, error %v", content, got, err)
 		}
 	}

@@ -149,7 +149,8 @@ func (w *watch) grant(ctx context.Context) {
 		w.periods = plan.Fit(w.cfg.Periods, granted)
 	}
 	if err != nil || granted < wanted {
-		klog.FromContext(ctx).Error(err, "The machine will not wait for the pods as long as configured, their periods are shortened",
+		klog.FromContext(ctx).Error(err,
+			"The machine will not wait for the pods as long as configured, their periods are shortened",
 			"wanted", wanted, "granted", granted, "periods", w.periods)
 	}
 }
@@ -158,7 +159,8 @@ func (w *watch) grant(ctx context.Context) {
 // pods are yet to come.
 func (w *watch) goDown(ctx context.Context, late bool) {
 	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "shutdown", "late", late)
-	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown, "Shutdown manager detected shutdown event")
+	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown,
+		"Shutdown manager detected shutdown event")
 	stop := &stopping{Manager: w.Manager, periods: w.periods}
 	if w.stop != nil {
 		if !w.stop.over() {
@@ -188,7 +190,8 @@ func (w *watch) stay(ctx context.Context) {
 // stayed undoes goDown: what is not stopped yet runs on, and what returns with the node is started again.
 func (w *watch) stayed(ctx context.Context) {
 	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "cancelled")
-	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown, "Shutdown manager detected shutdown cancellation")
+	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown,
+		"Shutdown manager detected shutdown cancellation")
 	var returning []*v1.Pod
 	if w.stop != nil {
 		returning = w.stop.end()

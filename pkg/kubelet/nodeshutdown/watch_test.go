@@ -43,7 +43,8 @@ func TestAnnouncedWithoutConnection(t *testing.T) {
 		w.drop()
 		w.set(func() { w.goingDown, w.refuses = true, ErrGoingDown })
 		w.sleep(5)
-		w.expect("0 grant 30s", "0 lock 1", "1 grant 30s", "1 node down=true", "1 kill static 20", "2 stopped static", "2 unmounted [static]", "2 unlock 1")
+		w.expect("0 grant 30s", "0 lock 1", "1 grant 30s", "1 node down=true", "1 kill static 20", "2 stopped static",
+			"2 unmounted [static]", "2 unlock 1")
 		w.drop()
 		w.set(func() { w.goingDown, w.refuses = false, nil })
 		w.sleep(5)
@@ -117,7 +118,8 @@ func TestStartedWhileGoingDown(t *testing.T) {
 		w.add(aPod("deaf", 1000, 2), 60)
 		w.sleep(35)
 		// Nobody is told twice.
-		w.expect("3 kill ran 20", "4 stopped ran", "4 unmounted [ran]", "6 kill deaf 2", "6 kill static 10", "7 stopped static")
+		w.expect("3 kill ran 20", "4 stopped ran", "4 unmounted [ran]", "6 kill deaf 2", "6 kill static 10",
+			"7 stopped static")
 		w.toldOf("event")
 		w.set(func() { w.refuses = nil })
 		w.announce(false)

@@ -66,7 +66,8 @@ func play(t *testing.T, periods []plan.Period, scenario func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, began: time.Now(), granted: time.Hour, known: true, ready: true, recorder: record.NewFakeRecorder(100),
-			takes: map[types.UID]time.Duration{}, terminating: map[types.UID]bool{}, readmitted: map[types.UID]bool{}, status: map[types.UID]v1.PodStatus{},
+			takes: map[types.UID]time.Duration{}, terminating: map[types.UID]bool{}, readmitted: map[types.UID]bool{},
+			status: map[types.UID]v1.PodStatus{},
 		}
 		logger, _ := ktesting.NewTestContext(t)
 		w.ctx, w.end = context.WithCancel(klog.NewContext(context.Background(), logger))
@@ -94,7 +95,8 @@ func (w *world) config(periods []plan.Period) Config {
 			return w, w.absent
 		},
 		Pods: Pods{
-			Active: w.active, Ready: func() bool { return is(w, &w.ready) }, Kill: fakekill.Waiting(w.kill), Unmounted: w.unmounted,
+			Active: w.active, Ready: func() bool { return is(w, &w.ready) }, Kill: fakekill.Waiting(w.kill),
+			Unmounted:   w.unmounted,
 			Terminating: func(uid types.UID) bool { return is(w, &w.terminating)[uid] },
 			Readmitted:  func(pod *v1.Pod) bool { return w.readmitted[pod.UID] },
 			Restart:     func(_ context.Context, pods []*v1.Pod) { w.note("restart %s", uids(pods)) },
@@ -117,7 +119,8 @@ func uids(pods []*v1.Pod) (out []types.UID) {
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.did = append(w.did, fmt.Sprintf("%v ", time.Since(w.began).Round(time.Second).Seconds())+fmt.Sprintf(format, args...))
+	w.did = append(w.did, fmt.Sprintf("%v ", time.Since(w.began).Round(time.Second).Seconds())+fmt.Sprintf(format,
+		args...))
 }
 
 // expect compares what has happened since it was called last. What happens at one time is in the order of its text.
@@ -249,7 +252,8 @@ func (w *world) sleep(seconds int) {
 func (w *world) admits(pod *v1.Pod) bool {
 	w.t.Helper()
 	result := w.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
-	if !result.Admit && (result.Reason != "NodeShutdown" || result.Message != "Pod was rejected as the node is shutting down.") {
+	if !result.Admit && (result.Reason != "NodeShutdown" ||
+		result.Message != "Pod was rejected as the node is shutting down.") {
 		w.t.Errorf("rejected for %s: %s", result.Reason, result.Message)
 	}
 	return result.Admit
@@ -279,7 +283,8 @@ func (w *world) add(pod *v1.Pod, takes int) *v1.Pod {
 func aPod(uid types.UID, priority int32, grace int64) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns", Generation: 3},
-		Spec:       v1.PodSpec{Priority: &priority, TerminationGracePeriodSeconds: &grace, RestartPolicy: v1.RestartPolicyAlways},
+		Spec: v1.PodSpec{Priority: &priority, TerminationGracePeriodSeconds: &grace,
+			RestartPolicy: v1.RestartPolicyAlways},
 	}
 }
 

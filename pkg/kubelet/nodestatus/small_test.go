@@ -107,7 +107,8 @@ func TestDiscoverFeatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := DiscoverFeatures(utilfeature.DefaultFeatureGate, &kubecontainer.RuntimeFeatures{UserNamespacesHostNetwork: true})
+	with, err := DiscoverFeatures(utilfeature.DefaultFeatureGate,
+		&kubecontainer.RuntimeFeatures{UserNamespacesHostNetwork: true})
 	if err != nil {
 		t.Fatal(err)
 	}

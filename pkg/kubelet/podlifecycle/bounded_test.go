@@ -57,7 +57,8 @@ func TestAllShortHistories(t *testing.T) {
 	for _, static := range []bool{false, true} {
 		b := &bounded{t: t, events: boundedEvents(static)}
 		b.try(State{}, nil, length)
-		t.Logf("static %t: %d histories of up to %d events, %d steps agree with the oracle", static, b.histories, length, b.tried)
+		t.Logf("static %t: %d histories of up to %d events, %d steps agree with the oracle", static, b.histories, length,
+			b.tried)
 		if b.histories < 10_000 {
 			t.Errorf("only %d histories", b.histories)
 		}
@@ -89,7 +90,8 @@ func (b *bounded) try(before State, l life, left int) {
 		slices.Sort(said)
 		slices.Sort(orders)
 		if !reflect.DeepEqual(normal(after), normal(want)) || !slices.Equal(said, orders) {
-			b.t.Fatalf("after %#v, %#v: the machine says\n%s\n%q, the oracle\n%s\n%q", l, ev, describe(after), said, describe(want), orders)
+			b.t.Fatalf("after %#v, %#v: the machine says\n%s\n%q, the oracle\n%s\n%q", l, ev, describe(after), said,
+				describe(want), orders)
 		}
 		if slices.Contains(orders, "Forget") {
 			b.histories++

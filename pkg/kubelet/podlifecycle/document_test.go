@@ -59,7 +59,8 @@ func transitions() map[string]map[string]bool {
 
 // questionNames are the questions as the document and the scripts write them.
 var questionNames = [questions]string{
-	"CouldHaveRunningContainers", "ShouldPodBeFinished", "TerminationRequested", "ContainersBeTerminating", "RuntimeBeRemoved", "ContentBeRemoved", "KnownTerminated",
+	"CouldHaveRunningContainers", "ShouldPodBeFinished", "TerminationRequested", "ContainersBeTerminating",
+	"RuntimeBeRemoved", "ContentBeRemoved", "KnownTerminated",
 }
 
 // answerTable has a row for each question and a column for each phase, as the table of the machine.
@@ -71,7 +72,8 @@ func answerTable() string {
 	}
 	out.WriteString("\n" + strings.Repeat("|---", int(Finished)+3) + "|\n")
 	for q := range questions {
-		fmt.Fprintf(&out, "| `%s` | %s | %s |", questionNames[q], answerWords(q, State{}, false), answerWords(q, State{}, true))
+		fmt.Fprintf(&out, "| `%s` | %s | %s |", questionNames[q], answerWords(q, State{}, false),
+			answerWords(q, State{}, true))
 		for phase := Known; phase <= Finished; phase++ {
 			fmt.Fprintf(&out, " %s |", answerWords(q, State{Phase: phase}, true))
 		}
@@ -156,7 +158,8 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("docs/pod-lifecycle.md is old: go test ./pkg/kubelet/podlifecycle -run TestDocument -update writes it. It should say:\n%s", want)
+		t.Fatalf("docs/pod-lifecycle.md is old: go test ./pkg/kubelet/podlifecycle -run TestDocument -update writes it. "+
+			"It should say:\n%s", want)
 	}
 	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
@@ -169,7 +172,8 @@ func TestOldDocumentIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range [][2]string{{"Known --> Syncing", "Known --> Finished"}, {"once begun", "no"}, {"`CancelSync`", "`CancelAll`"}} {
+	for _, change := range [][2]string{{"Known --> Syncing", "Known --> Finished"}, {"once begun", "no"},
+		{"`CancelSync`", "`CancelAll`"}} {
 		old := strings.Replace(string(text), change[0], change[1], 1)
 		if renewed, err := renew(old); err != nil || renewed == old || old == string(text) {
 			t.Errorf("%q instead of %q is not noticed: %v", change[1], change[0], err)

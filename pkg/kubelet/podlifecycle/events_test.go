@@ -83,12 +83,14 @@ func (m *sim) update(kind UpdateType) func(*rapid.T) {
 // actions are everything that can happen, each to a random pod.
 func (m *sim) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"create": m.update(UpdateCreate), "change": m.update(UpdateChange), "resync": m.update(UpdateSync), "kill": m.update(UpdateKill),
+		"create": m.update(UpdateCreate), "change": m.update(UpdateChange), "resync": m.update(UpdateSync),
+		"kill":   m.update(UpdateKill),
 		"delete": m.deleted, "force delete": m.forceDeleted, "evict": m.evicted, "kill with less grace": m.hurried,
 		"same UID again": m.createdAgain, "moved away and back": m.movedWhileTheRuntimeIsDown,
 		"replace static pod": m.replaced, "mirror pod": m.mirrored, "retry": m.retry,
 		"runtime pod": m.foundInRuntime, "orphan": m.orphaned, "reconcile": m.reconciled, "agent restarts": m.agentRestarts,
-		"worker": m.worker, "busy worker": m.busyWorker, "workers go on": m.workersGoOn, "spurious wake": m.spuriousWake, "waiter leaves": m.waiterLeaves,
+		"worker": m.worker, "busy worker": m.busyWorker, "workers go on": m.workersGoOn, "spurious wake": m.spuriousWake,
+		"waiter leaves": m.waiterLeaves,
 	}
 }
 
@@ -117,7 +119,8 @@ func (m *sim) workersGoOn(t *rapid.T) {
 }
 
 func (m *sim) work(t *rapid.T, uid UID) {
-	outcome := rapid.SampledFrom([]Outcome{Failed, Cancelled, Succeeded, Succeeded, Succeeded, Completed}).Draw(t, "outcome")
+	outcome := rapid.SampledFrom([]Outcome{Failed, Cancelled, Succeeded, Succeeded, Succeeded, Completed}).Draw(t,
+		"outcome")
 	m.turn(uid, outcome, WorkTaken{Stopped: m.drawStopped(t, uid)}, m.drawFacts(t, uid))
 }
 

@@ -110,7 +110,8 @@ func TestEveryStepOfTheSmallWorld(t *testing.T) {
 		if after.Phase == Terminating && after.Termination.Grace < 1 {
 			fail("terminating without a grace period")
 		}
-		if before.Termination.Begun && !after.Termination.Begun || before.Evicted() != after.Evicted() && before.TerminationRequested() {
+		if before.Termination.Begun && !after.Termination.Begun || before.Evicted() != after.Evicted() &&
+			before.TerminationRequested() {
 			fail("a fact is taken back")
 		}
 		for _, cmd := range cmds {
@@ -119,7 +120,8 @@ func TestEveryStepOfTheSmallWorld(t *testing.T) {
 			}
 		}
 		cancelled := slices.Contains(cmds, Command(CancelSync{}))
-		if began := !before.TerminationRequested() && after.TerminationRequested(); before.Doing == OpSync && after.Doing == OpSync && began != cancelled {
+		if began := !before.TerminationRequested() && after.TerminationRequested(); before.Doing == OpSync &&
+			after.Doing == OpSync && began != cancelled {
 			fail("a sync is cancelled when termination is requested, and only then")
 		}
 		if after.Phase > Terminating && len(after.Waiters) > 0 {

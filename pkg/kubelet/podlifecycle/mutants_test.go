@@ -95,14 +95,16 @@ var mutants = []mutant{
 		return s.after, s.cmds
 	}},
 	{name: "the deletion's grace period is not heard", keepsPromises: true, fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Updated); ok && s.after.Termination.Cause == CauseDeletion && s.before.Phase < Terminating && ev.Pod.SpecGrace != nil {
+		if ev, ok := s.event.(Updated); ok && s.after.Termination.Cause == CauseDeletion && s.before.Phase < Terminating &&
+			ev.Pod.SpecGrace != nil {
 			s.after.Termination.Grace = max(1, *ev.Pod.SpecGrace)
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a shorter grace period does not reach the running termination (D4)", keepsPromises: true, fault: func(s step) (State, []Command) {
-		return s.after, without[Hasten](s.cmds)
-	}},
+	{name: "a shorter grace period does not reach the running termination (D4)", keepsPromises: true,
+		fault: func(s step) (State, []Command) {
+			return s.after, without[Hasten](s.cmds)
+		}},
 	{name: "a shorter grace period runs the hooks again", fault: func(s step) (State, []Command) {
 		for i, cmd := range s.cmds {
 			if hasten, ok := cmd.(Hasten); ok {
@@ -178,7 +180,8 @@ var mutants = []mutant{
 		return s.after, without[CancelSync](s.cmds)
 	}},
 	{name: "two static pods of one name run", fault: func(s step) (State, []Command) {
-		if _, taken := s.event.(WorkTaken); taken && s.before.Static && s.before.Phase == Known && s.before.Pending && !has[Run](s.cmds) {
+		if _, taken := s.event.(WorkTaken); taken && s.before.Static && s.before.Phase == Known && s.before.Pending &&
+			!has[Run](s.cmds) {
 			return s.before.Next(WorkTaken{NameFree: true}, s.now)
 		}
 		return s.after, s.cmds
@@ -232,20 +235,22 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a pod that has ended is started again after a restart of the agent", keepsPromises: true, fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Updated); ok && s.before.Phase == Unknown && ev.Stopped && ev.Pod.Completed {
-			ev.Pod.Completed, ev.Pod.Deleting = false, false
-			if ev.Type == UpdateKill {
-				ev.Type = UpdateCreate
+	{name: "a pod that has ended is started again after a restart of the agent", keepsPromises: true,
+		fault: func(s step) (State, []Command) {
+			if ev, ok := s.event.(Updated); ok && s.before.Phase == Unknown && ev.Stopped && ev.Pod.Completed {
+				ev.Pod.Completed, ev.Pod.Deleting = false, false
+				if ev.Type == UpdateKill {
+					ev.Type = UpdateCreate
+				}
+				return s.before.Next(ev, s.now)
 			}
-			return s.before.Next(ev, s.now)
-		}
-		return s.after, s.cmds
-	}},
-	{name: "loops are told too late that nothing is started any more", keepsPromises: true, fault: func(s step) (State, []Command) {
-		s.after.Termination.Begun = s.after.Termination.Begun && s.after.Phase > Terminating
-		return s.after, s.cmds
-	}},
+			return s.after, s.cmds
+		}},
+	{name: "loops are told too late that nothing is started any more", keepsPromises: true,
+		fault: func(s step) (State, []Command) {
+			s.after.Termination.Begun = s.after.Termination.Begun && s.after.Phase > Terminating
+			return s.after, s.cmds
+		}},
 	{name: "an update does not wake the worker", fault: func(s step) (State, []Command) {
 		if has[Accept](s.cmds) && s.before.Phase == Syncing {
 			s.cmds = without[Wake](s.cmds)
@@ -266,12 +271,13 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a pod of the runtime whose specification came is stopped without it", keepsPromises: true, fault: func(s step) (State, []Command) {
-		if s.before.Marks.RuntimeOnly {
-			s.after.Marks.RuntimeOnly = true
-		}
-		return s.after, s.cmds
-	}},
+	{name: "a pod of the runtime whose specification came is stopped without it", keepsPromises: true,
+		fault: func(s step) (State, []Command) {
+			if s.before.Marks.RuntimeOnly {
+				s.after.Marks.RuntimeOnly = true
+			}
+			return s.after, s.cmds
+		}},
 	{name: "failures are repeated at once", keepsPromises: true, fault: func(s step) (State, []Command) {
 		for i, cmd := range s.cmds {
 			if requeue, ok := cmd.(Requeue); ok && requeue.After == DelayBackoff {

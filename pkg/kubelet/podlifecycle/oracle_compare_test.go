@@ -15,11 +15,13 @@ func (m *sim) compare(uid UID, ev Event, got State, cmds []Command) {
 	if len(got.Waiters) == 0 && len(want.Waiters) == 0 {
 		got.Waiters, want.Waiters = nil, nil
 	}
-	m.check(reflect.DeepEqual(got, want), "%s, %#v: the machine says\n%s\nthe oracle\n%s", uid, ev, describe(got), describe(want))
+	m.check(reflect.DeepEqual(got, want), "%s, %#v: the machine says\n%s\nthe oracle\n%s", uid, ev, describe(got),
+		describe(want))
 	said := words(cmds)
 	slices.Sort(said)
 	slices.Sort(orders)
-	m.check(slices.Equal(said, orders), "%s, %#v: the machine commands %q, the oracle %q\n%s", uid, ev, said, orders, describe(got))
+	m.check(slices.Equal(said, orders), "%s, %#v: the machine commands %q, the oracle %q\n%s", uid, ev, said, orders,
+		describe(got))
 	for _, other := range simUIDs {
 		for q := range questions {
 			machine, oracle := m.table.Ask(q, other), m.oracle.ask(q, other)

@@ -7,7 +7,8 @@ func (l life) gives(i int) bool {
 	over := l[:i].phase() // what has happened before decides whether anybody listens
 	switch ev := l[i].event.(type) {
 	case Updated:
-		again := i > 0 && ev.Type == UpdateCreate && over >= Terminating // the same UID again has to wait for the end of this life
+		// The same UID again has to wait for the end of this life.
+		again := i > 0 && ev.Type == UpdateCreate && over >= Terminating
 		return !again && over < Finished
 	case RuntimePodFound:
 		return over < Terminated

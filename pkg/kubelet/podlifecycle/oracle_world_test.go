@@ -108,7 +108,8 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 
 	order(last == 0, "StartWorker")
 	order(before.doing() == OpSync && !ended && before.requested() != after.requested(), "CancelSync")
-	order(before.doing() == OpTerminate && !ended && after.phase() == Terminating && after.grace() < before.grace(), "Hasten {%d}", after.grace())
+	order(before.doing() == OpTerminate && !ended && after.phase() == Terminating && after.grace() < before.grace(),
+		"Hasten {%d}", after.grace())
 	for _, answer := range answered(before, after) {
 		order(true, "Answer %d", answer)
 	}
@@ -116,7 +117,8 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 	order(news && after.amendment() != last, "Accept")
 	order(after.gives(last) && !news && !before.pending(), "Replay")
 	order(finished, "StopWorker")
-	forgotten := isReconciled && after.phase() == Finished && (!reconciled.Desired || after.wantedAgain()) || finished && after.succeeded(last, OpTerminateRuntime)
+	forgotten := isReconciled && after.phase() == Finished && (!reconciled.Desired || after.wantedAgain()) ||
+		finished && after.succeeded(last, OpTerminateRuntime)
 	order(forgotten, "Forget")
 	if run := after[last].ran; run != OpNone {
 		orders = append(orders, after.runOrder(run, before.started() == never))
@@ -150,7 +152,9 @@ func answered(before, after life) []WaiterID {
 		all = append(all, kill.Waiter)
 	}
 	left, _ := after[last].event.(WaiterLeft)
-	return slices.DeleteFunc(all, func(id WaiterID) bool { return id == left.Waiter || slices.Contains(after.waiters(), id) })
+	return slices.DeleteFunc(all, func(id WaiterID) bool {
+		return id == left.Waiter || slices.Contains(after.waiters(), id)
+	})
 }
 
 // state puts together what the machine should know.
@@ -166,7 +170,8 @@ func (l life) state() State {
 			Cause: l.cause(), Grace: l.grace(), Begun: l.begun(), Hastened: l.hastened(), Amended: l.amendment() != never,
 		},
 		Times: Times{
-			Seen: l[0].at, Started: l.time(l.started()), Requested: l.time(l.requested()), Terminated: l.time(l.stopped()), Finished: l.time(l.finished()),
+			Seen: l[0].at, Started: l.time(l.started()), Requested: l.time(l.requested()), Terminated: l.time(l.stopped()),
+			Finished: l.time(l.finished()),
 		},
 		Waiters: l.waiters(),
 	}

@@ -68,7 +68,8 @@ func mustBeMet() []string {
 		}
 		names = append(names, nameOf(State{Phase: phase}, RuntimePodFound{}))
 		if phase != Unknown {
-			names = append(names, nameOf(State{Phase: phase}, Reconciled{}), nameOf(State{Phase: phase}, Reconciled{Desired: true}))
+			names = append(names, nameOf(State{Phase: phase}, Reconciled{}),
+				nameOf(State{Phase: phase}, Reconciled{Desired: true}))
 		}
 	}
 	for phase := Known; phase <= Finished; phase++ {
@@ -79,7 +80,8 @@ func mustBeMet() []string {
 			names = append(names, nameOf(State{Doing: doing}, Returned{Outcome: outcome}))
 		}
 	}
-	return append(names, nameOf(State{Doing: OpSync}, Returned{Outcome: Completed}), nameOf(State{Phase: Terminating}, WaiterLeft{}))
+	return append(names, nameOf(State{Doing: OpSync}, Returned{Outcome: Completed}),
+		nameOf(State{Phase: Terminating}, WaiterLeft{}))
 }
 
 // After any history, operations that only fail never finish a pod nor answer a waiter of one that may run, and the

@@ -20,14 +20,16 @@ func TestResumedTermination(t *testing.T) {
 		stopped := rapid.Bool().Draw(t, "stopped")
 		now := time.Unix(1000, 0)
 		s, _ := State{}.Next(Updated{
-			Type: rapid.SampledFrom([]UpdateType{UpdateSync, UpdateChange, UpdateCreate, UpdateKill}).Draw(t, "type"), Pod: pod, Stopped: stopped,
-			Kill: &Kill{Evict: cause == CauseEviction, Grace: &left, Amends: true, Resumed: cause},
+			Type: rapid.SampledFrom([]UpdateType{UpdateSync, UpdateChange, UpdateCreate, UpdateKill}).Draw(t, "type"), Pod: pod,
+			Stopped: stopped,
+			Kill:    &Kill{Evict: cause == CauseEviction, Grace: &left, Amends: true, Resumed: cause},
 		}, now)
 		if ended := pod.Completed && stopped; ended != (s.Phase == Terminated) || !ended && s.Phase != Terminating {
 			t.Fatalf("phase %v", s.Phase)
 		}
 		if s.Phase == Terminating {
-			if s.Termination.Cause != cause || s.Termination.Grace > left || s.Termination.Hastened || s.Termination.Amended != cause.ByAgent() {
+			if s.Termination.Cause != cause || s.Termination.Grace > left || s.Termination.Hastened ||
+				s.Termination.Amended != cause.ByAgent() {
 				t.Fatalf("termination %+v", s.Termination)
 			}
 		}
@@ -39,7 +41,8 @@ func TestResumedTermination(t *testing.T) {
 					t.Fatal("the pod is synced")
 				}
 			}
-			s, _ = s.Next(Returned{Outcome: rapid.SampledFrom([]Outcome{Succeeded, Failed, Cancelled}).Draw(t, "outcome"), Pod: pod}, now)
+			s, _ = s.Next(Returned{Outcome: rapid.SampledFrom([]Outcome{Succeeded, Failed, Cancelled}).Draw(t, "outcome"),
+				Pod: pod}, now)
 			s, _ = s.Next(Updated{Type: UpdateSync, Pod: pod}, now)
 		}
 	})

@@ -117,7 +117,8 @@ func (a scriptArgs) has(key string) bool { _, ok := a[key]; return ok }
 
 func (a scriptArgs) event(t *testing.T, name string, uid UID) Event {
 	pod := PodFacts{
-		FullName: strings.TrimRight(string(uid), "0123456789"), Static: a.has("static"), Deleting: a.has("deleting"), Completed: a.has("completed"),
+		FullName: strings.TrimRight(string(uid), "0123456789"), Static: a.has("static"), Deleting: a.has("deleting"),
+		Completed:     a.has("completed"),
 		DeletionGrace: a["deletion"], SpecGrace: a["spec"],
 	}
 	var kill *Kill
@@ -140,7 +141,8 @@ func (a scriptArgs) event(t *testing.T, name string, uid UID) Event {
 	case "work":
 		return WorkTaken{Stopped: a.has("stopped")}
 	case "succeeded", "failed", "cancelled", "completed":
-		outcomes := map[string]Outcome{"succeeded": Succeeded, "failed": Failed, "cancelled": Cancelled, "completed": Completed}
+		outcomes := map[string]Outcome{"succeeded": Succeeded, "failed": Failed, "cancelled": Cancelled,
+			"completed": Completed}
 		return Returned{Outcome: outcomes[name], Pod: pod}
 	case "desired", "orphan":
 		return Reconciled{Desired: name == "desired", Config: config}
@@ -164,8 +166,10 @@ func describe(s State) string {
 		set  bool
 	}{
 		{"pending", s.Pending}, {"static", s.Static}, {"started", s.Marks.Started}, {"deleted", s.Marks.Deleted},
-		{"restart-requested", s.Marks.RestartRequested}, {"seen-in-runtime", s.Marks.SeenInRuntime}, {"runtime-only", s.Marks.RuntimeOnly},
-		{"begun", s.Termination.Begun}, {"hastened", s.Termination.Hastened}, {"amended", s.Termination.Amended}, {"evicted", s.Evicted()},
+		{"restart-requested", s.Marks.RestartRequested}, {"seen-in-runtime", s.Marks.SeenInRuntime},
+		{"runtime-only", s.Marks.RuntimeOnly},
+		{"begun", s.Termination.Begun}, {"hastened", s.Termination.Hastened}, {"amended", s.Termination.Amended},
+		{"evicted", s.Evicted()},
 	} {
 		if mark.set {
 			words = append(words, mark.name)
@@ -188,7 +192,8 @@ func describeTimes(times Times) string {
 	for _, at := range []struct {
 		name string
 		time time.Time
-	}{{"seen", times.Seen}, {"started", times.Started}, {"requested", times.Requested}, {"terminated", times.Terminated}, {"finished", times.Finished}} {
+	}{{"seen", times.Seen}, {"started", times.Started}, {"requested", times.Requested}, {"terminated", times.Terminated},
+		{"finished", times.Finished}} {
 		if !at.time.IsZero() {
 			parts = append(parts, fmt.Sprintf("%s@%d", at.name, at.time.Unix()))
 		}
@@ -223,7 +228,8 @@ func describeCommand(cmd Command) string {
 
 // askAll writes down all questions that are answered with yes.
 func askAll(table *Table, uid UID) string {
-	names := [questions]string{"could-run", "finished", "requested", "terminating", "runtime-removed", "content-removed", "known-terminated"}
+	names := [questions]string{"could-run", "finished", "requested", "terminating", "runtime-removed", "content-removed",
+		"known-terminated"}
 	var yes []string
 	for q, name := range names {
 		if table.Ask(Question(q), uid) {

@@ -96,7 +96,8 @@ func (m *sim) send(uid UID, ev Event) State {
 	frozen := before
 	frozen.Waiters = slices.Clone(before.Waiters)
 	after, cmds := m.apply(uid, before, ev)
-	m.check(reflect.DeepEqual(frozen, before) || len(before.Waiters) == 0, "Next changed its receiver: %+v became %+v", frozen, before)
+	m.check(reflect.DeepEqual(frozen, before) || len(before.Waiters) == 0, "Next changed its receiver: %+v became %+v",
+		frozen, before)
 	p := m.pod(uid)
 	m.compare(uid, ev, after, cmds)
 	m.checkStep(p, before, after, ev)
@@ -144,14 +145,16 @@ func (m *sim) apply(uid UID, before State, ev Event) (State, []Command) {
 func (m *sim) checkStep(p *simPod, before, after State, ev Event) {
 	m.check(after.Phase >= before.Phase, "phase went from %v to %v by %#v", before.Phase, after.Phase, ev)
 	if grace := before.Termination.Grace; grace != 0 {
-		m.check(after.Termination.Grace <= grace && after.Termination.Grace >= 1, "grace went from %d to %d", grace, after.Termination.Grace)
+		m.check(after.Termination.Grace <= grace && after.Termination.Grace >= 1, "grace went from %d to %d", grace,
+			after.Termination.Grace)
 	}
 	if cause := before.Termination.Cause; cause != CauseNone {
 		m.check(after.Termination.Cause == cause, "cause went from %v to %v", cause, after.Termination.Cause)
 	}
 	m.check((after.Termination.Cause != CauseNone) == after.TerminationRequested() || after.Phase == Finished,
 		"phase %v has cause %v", after.Phase, after.Termination.Cause)
-	m.check(after.TerminationRequested() == !after.Times.Requested.IsZero() || after.Phase == Finished, "times %+v in %v", after.Times, after.Phase)
+	m.check(after.TerminationRequested() == !after.Times.Requested.IsZero() || after.Phase == Finished, "times %+v in %v",
+		after.Times, after.Phase)
 	m.check((after.Phase >= Terminated) == !after.Times.Terminated.IsZero(), "times %+v in %v", after.Times, after.Phase)
 	m.check((after.Phase == Finished) == !after.Times.Finished.IsZero(), "times %+v in %v", after.Times, after.Phase)
 	m.check(!p.cancelled || after.TerminationRequested(), "a sync was cancelled for nothing")
@@ -169,7 +172,8 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 		p.payload = true
 		if cmd.Amend {
 			p.amended++
-			m.check(p.amended == 1 && s.Termination.Cause.ByAgent(), "amendment %d with cause %v", p.amended, s.Termination.Cause)
+			m.check(p.amended == 1 && s.Termination.Cause.ByAgent(), "amendment %d with cause %v", p.amended,
+				s.Termination.Cause)
 		}
 	case Replay:
 		m.check(!p.payload && p.applied, "replay with payload=%t applied=%t", p.payload, p.applied)
@@ -204,7 +208,8 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 }
 
 func (m *sim) obeyRun(uid UID, p *simPod, s State, run Run) {
-	m.check(p.alive && p.doing == OpNone && p.payload, "%v begins with alive=%t doing=%v payload=%t", run.Op, p.alive, p.doing, p.payload)
+	m.check(p.alive && p.doing == OpNone && p.payload, "%v begins with alive=%t doing=%v payload=%t", run.Op, p.alive,
+		p.doing, p.payload)
 	m.check(run.First == !p.applied, "first is %t", run.First)
 	switch run.Op {
 	case OpSync:
@@ -235,12 +240,14 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 	if s.Pending && s.Doing == OpNone && !p.wake {
 		holder, held := m.table.names.holder[s.FullName]
 		queue := m.table.names.waiting[s.FullName]
-		blocked := s.Static && s.Phase == Known && (held && holder != uid || queue[0] != uid || slices.ContainsFunc(queue, func(other UID) bool {
-			return other != uid && m.table.states[other].Marks.Started
-		}))
+		blocked := s.Static && s.Phase == Known &&
+			(held && holder != uid || queue[0] != uid || slices.ContainsFunc(queue, func(other UID) bool {
+				return other != uid && m.table.states[other].Marks.Started
+			}))
 		m.check(blocked, "%s has work and nobody wakes its worker: %+v", uid, s)
 	}
-	m.check(s.Phase != Terminated || s.Doing != OpNone || s.Pending || !p.well, "%s has stopped, and nobody cleans up after it", uid)
+	m.check(s.Phase != Terminated || s.Doing != OpNone || s.Pending || !p.well,
+		"%s has stopped, and nobody cleans up after it", uid)
 	left := s.TerminationRequested() && s.Phase != Finished && s.Doing == OpNone && !s.Pending
 	m.check(!left || p.requeued, "%s has to be stopped, and nobody tries it again: %+v", uid, s)
 	for _, waiter := range s.Waiters {
@@ -256,7 +263,8 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 // checkAnswers holds the answers to the questions against each other.
 func (m *sim) checkAnswers(uid UID, s State) {
 	ask := func(q Question) bool { return m.table.Ask(q, uid) }
-	m.check(ask(CouldHaveRunningContainers) || !m.running[uid], "%s has running containers, and the answer is that it cannot", uid)
+	m.check(ask(CouldHaveRunningContainers) || !m.running[uid],
+		"%s has running containers, and the answer is that it cannot", uid)
 	implies := func(a, b bool) bool { return !a || b }
 	m.check(ask(KnownTerminated) == !ask(CouldHaveRunningContainers), "terminated and running")
 	m.check(ask(RuntimeBeRemoved) == ask(KnownTerminated), "runtime")

@@ -8,7 +8,8 @@ import "pgregory.net/rapid"
 func (m *sim) deleted(t *rapid.T) {
 	uid := m.drawKnown(t)
 	facts := simPods[uid]
-	facts.Deleting, facts.DeletionGrace, facts.SpecGrace = true, new(rapid.Int64Range(0, 60).Draw(t, "grace")), new(int64(30))
+	facts.Deleting, facts.DeletionGrace, facts.SpecGrace = true, new(rapid.Int64Range(0, 60).Draw(t, "grace")),
+		new(int64(30))
 	m.send(uid, Updated{Type: UpdateChange, Pod: facts})
 }
 
@@ -37,7 +38,8 @@ func (m *sim) evicted(t *rapid.T) {
 func (m *sim) hurried(t *rapid.T) {
 	uid := m.drawKnown(t)
 	s, _ := m.table.State(uid)
-	kill := &Kill{Grace: new(rapid.Int64Range(0, max(1, s.Termination.Grace)).Draw(t, "grace")), Evict: rapid.Bool().Draw(t, "evict")}
+	kill := &Kill{Grace: new(rapid.Int64Range(0, max(1, s.Termination.Grace)).Draw(t, "grace")),
+		Evict: rapid.Bool().Draw(t, "evict")}
 	m.send(uid, Updated{Type: UpdateKill, Pod: simPods[uid], Kill: kill})
 }
 
@@ -135,14 +137,16 @@ func (m *sim) agentRestarts(t *rapid.T) {
 		}
 	}
 	m.restart()
-	for _, uid := range rapid.SliceOfDistinct(rapid.SampledFrom(simUIDs), func(u UID) UID { return u }).Draw(t, "configured") {
+	for _, uid := range rapid.SliceOfDistinct(rapid.SampledFrom(simUIDs), func(u UID) UID { return u }).Draw(t,
+		"configured") {
 		facts := m.drawFacts(t, uid)
 		switch was := begun[uid]; was.Cause {
 		case CauseEviction, CauseKill, CauseDeletion:
 			kill := &Kill{Evict: was.Cause == CauseEviction, Grace: &was.Grace, Resumed: was.Cause, Amends: was.Amended}
 			m.send(uid, Updated{Type: UpdateKill, Pod: facts, Kill: kill})
 			s, _ := m.table.State(uid)
-			m.check(s.Termination.Cause == was.Cause && s.Termination.Grace <= was.Grace, "%s goes on as %v, %d s, and was %v, %d s", uid,
+			m.check(s.Termination.Cause == was.Cause && s.Termination.Grace <= was.Grace,
+				"%s goes on as %v, %d s, and was %v, %d s", uid,
 				s.Termination.Cause, s.Termination.Grace, was.Cause, was.Grace)
 		default:
 			m.send(uid, Updated{Type: UpdateCreate, Pod: facts, Stopped: m.drawStopped(t, uid)})

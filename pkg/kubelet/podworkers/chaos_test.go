@@ -35,7 +35,8 @@ type faultyRuntime struct {
 }
 
 func newFaultyRuntime(t testing.TB, seed int64) *faultyRuntime {
-	return &faultyRuntime{t: t, rand: rand.New(rand.NewSource(seed)), running: map[types.UID]string{}, stopped: map[types.UID]bool{}}
+	return &faultyRuntime{t: t, rand: rand.New(rand.NewSource(seed)), running: map[types.UID]string{},
+		stopped: map[types.UID]bool{}}
 }
 
 // operation takes a while and says whether it worked. Some operations hang until their context ends, or at most for
@@ -151,7 +152,8 @@ func (h *history) step(t *rapid.T) {
 	if uid[0] == 's' {
 		pod = staticPod("static", string(uid))
 	}
-	switch rapid.SampledFrom([]string{"add", "add", "update", "delete", "kill", "remove", "runtime", "housekeeping", "killPod"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"add", "add", "update", "delete", "kill", "remove", "runtime", "housekeeping",
+		"killPod"}).Draw(t, "what") {
 	case "add":
 		h.desired[uid] = pod
 		h.node.create(pod)
@@ -162,12 +164,14 @@ func (h *history) step(t *rapid.T) {
 	case "kill":
 		done := make(chan struct{})
 		h.waiting = append(h.waiting, done)
-		h.node.send(kubetypes.SyncPodKill, pod, &KillOptions{Completed: done, Evict: rapid.Bool().Draw(t, "evict"), GracePeriod: new(rapid.Int64Range(-1, 60).Draw(t, "grace"))})
+		h.node.send(kubetypes.SyncPodKill, pod, &KillOptions{Completed: done, Evict: rapid.Bool().Draw(t, "evict"),
+			GracePeriod: new(rapid.Int64Range(-1, 60).Draw(t, "grace"))})
 	case "remove":
 		delete(h.desired, uid)
 		h.node.send(kubetypes.SyncPodKill, pod)
 	case "runtime":
-		h.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: uid, Name: string(uid)}})
+		h.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill,
+			RunningPod: &kubecontainer.Pod{ID: uid, Name: string(uid)}})
 	case "killPod":
 		h.kills.Go(func() { _ = h.node.kill(pod, true, nil) })
 	case "housekeeping":

@@ -51,7 +51,8 @@ func (w *Workers) execute(p *worker, command podlifecycle.Command, c eventContex
 	case podlifecycle.Run:
 		*c.job = w.prepare(p, command)
 	case podlifecycle.CancelSync:
-		klog.FromContext(p.ctx).V(3).Info("Cancelling the running sync, the pod is to be terminated", "pod", p.name, "podUID", p.uid)
+		klog.FromContext(p.ctx).V(3).Info("Cancelling the running sync, the pod is to be terminated", "pod", p.name, "podUID",
+			p.uid)
 		p.contexts.cancelSync()
 	case podlifecycle.Hasten:
 		w.hasten(p, command.Grace)
@@ -131,7 +132,8 @@ func (w *Workers) hasten(p *worker, grace int64) {
 			err = w.cfg.Hastener.Hasten(ctx, request)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			logger.Error(err, "Shortening a running termination failed, starting it again", "pod", p.name, "podUID", p.uid, "gracePeriod", grace)
+			logger.Error(err, "Shortening a running termination failed, starting it again", "pod", p.name, "podUID", p.uid,
+				"gracePeriod", grace)
 			cancel()
 		}
 	})

@@ -32,7 +32,8 @@ import (
 // and to ours, and fails also when stock does not show the defect any more: then the row goes.
 
 //go:linkname stockKillPodNow k8s.io/kubernetes/pkg/kubelet.killPodNow
-func stockKillPodNow(ctx context.Context, workers kubelet.PodWorkers, recorder record.EventRecorder) eviction.KillPodFunc
+func stockKillPodNow(ctx context.Context, workers kubelet.PodWorkers,
+	recorder record.EventRecorder) eviction.KillPodFunc
 
 // stockNode is stock's pod workers on a node, with operations that end at once unless they are held.
 type stockNode struct {
@@ -48,14 +49,16 @@ type stockNode struct {
 	work queue.WorkQueue
 }
 
-func (s *stockNode) SyncPod(context.Context, kubetypes.SyncPodType, *v1.Pod, *v1.Pod, *kubecontainer.PodStatus) (bool, func(), error) {
+func (s *stockNode) SyncPod(context.Context, kubetypes.SyncPodType, *v1.Pod, *v1.Pod, *kubecontainer.PodStatus) (bool,
+	func(), error) {
 	if s.syncs != nil {
 		<-s.syncs
 	}
 	return false, nil, nil
 }
 
-func (s *stockNode) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64, _ func(*v1.PodStatus)) error {
+func (s *stockNode) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64,
+	_ func(*v1.PodStatus)) error {
 	s.mu.Lock()
 	s.terminated = append(s.terminated, ownGrace(pod, grace))
 	down := s.down
@@ -200,11 +203,13 @@ func TestD26BesideStock(t *testing.T) {
 			}
 		}
 		kept := s.status(pod)
-		if waiters, functions := kept.FieldByName("notifyPostTerminating").Len(), kept.FieldByName("statusPostTerminating").Len(); waiters < 1000 || functions < 1000 {
+		if waiters, functions := kept.FieldByName("notifyPostTerminating").Len(),
+			kept.FieldByName("statusPostTerminating").Len(); waiters < 1000 || functions < 1000 {
 			n.t.Errorf("%s: %d waiters, %d functions", noDefect, waiters, functions)
 		}
 		synctest.Wait()
-		if state := n.state(pod); len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || state.Evicted() || !state.Termination.Hastened {
+		if state := n.state(pod); len(state.Waiters) != 0 || len(n.waiters.channels) != 0 || state.Evicted() ||
+			!state.Termination.Hastened {
 			n.t.Errorf("ours: %+v, %d channels", state, len(n.waiters.channels))
 		}
 		close(release)
@@ -223,7 +228,8 @@ func TestD27BesideStock(t *testing.T) {
 		}
 		n.start(pod)
 		s.start(pod)
-		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true, PodTerminationGracePeriodSecondsOverride: new(int64(4))})
+		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true,
+			PodTerminationGracePeriodSecondsOverride: new(int64(4))})
 		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{})
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(4))})
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{})
@@ -252,7 +258,8 @@ func TestD46BesideStock(t *testing.T) {
 		pod := newPod("a")
 		s.terminations = make(chan struct{})
 		s.start(pod)
-		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true, PodTerminationGracePeriodSecondsOverride: new(int64(5))})
+		s.send(kubetypes.SyncPodKill, pod, &kubelet.KillPodOptions{Evict: true,
+			PodTerminationGracePeriodSecondsOverride: new(int64(5))})
 		synctest.Wait()
 		if !s.ShouldPodContentBeRemoved(pod.UID) {
 			n.t.Error(noDefect)

@@ -81,7 +81,8 @@ func (w *Workers) fullNameInUse(p *worker) bool {
 	logger := klog.FromContext(p.ctx)
 	pods, err := w.cfg.EarlierStaticPods.RunningStaticPods(p.ctx, state.FullName)
 	if err != nil {
-		logger.Error(err, "Static pod waits, the runtime does not tell whether an earlier one of its name runs", "pod", p.name, "podUID", p.uid)
+		logger.Error(err, "Static pod waits, the runtime does not tell whether an earlier one of its name runs", "pod",
+			p.name, "podUID", p.uid)
 		return true
 	}
 	used := false

@@ -105,7 +105,8 @@ func TestDelay(t *testing.T) {
 		{"failed", podlifecycle.DelayBackoff, errors.New("no"), backoff},
 		{"network", podlifecycle.DelayBackoff, errors.New("network is not ready: cni config uninitialized"), time.Second},
 		{"back-off", podlifecycle.DelayBackoff, fmt.Errorf("sync: %w", until(20*time.Second)), 20 * time.Second},
-		{"earliest of several", podlifecycle.DelayBackoff, utilerrors.NewAggregate([]error{until(30 * time.Second), until(3 * time.Second)}), 3 * time.Second},
+		{"earliest of several", podlifecycle.DelayBackoff,
+			utilerrors.NewAggregate([]error{until(30 * time.Second), until(3 * time.Second)}), 3 * time.Second},
 		{"back-off is over", podlifecycle.DelayBackoff, until(-time.Minute), 0},
 		{"back-off beyond the resync", podlifecycle.DelayBackoff, until(time.Hour), resync},
 	} {

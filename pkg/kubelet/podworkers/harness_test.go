@@ -302,7 +302,8 @@ func completed(pod *v1.Pod) *v1.Pod {
 
 // running is a status with one running container.
 func running(pod *v1.Pod) *kubecontainer.PodStatus {
-	return &kubecontainer.PodStatus{ID: pod.UID, ContainerStatuses: []*kubecontainer.Status{{Name: "main", State: kubecontainer.ContainerStateRunning}}}
+	return &kubecontainer.PodStatus{ID: pod.UID,
+		ContainerStatuses: []*kubecontainer.Status{{Name: "main", State: kubecontainer.ContainerStateRunning}}}
 }
 
 // untilCancelled is an operation that ends only with its context.

@@ -78,7 +78,8 @@ type endSignals struct {
 }
 
 // awaitStop returns how a request ended. A pod that has stopped has stopped, whatever else is over at the same time.
-func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID, ends endSignals) podkill.Ending {
+func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID,
+	ends endSignals) podkill.Ending {
 	var ending podkill.Ending
 	select {
 	case <-ends.stopped:

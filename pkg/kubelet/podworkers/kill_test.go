@@ -117,7 +117,8 @@ func TestKillPodTimesOut(t *testing.T) {
 				n.advance(2 * time.Second)
 				begin := time.Now()
 				err := n.kill(pod, false, test.kill)
-				if took := time.Since(begin); !errors.Is(err, ErrKillTimeout) || err.Error() != "timeout waiting to kill pod" || took != test.want {
+				if took := time.Since(begin); !errors.Is(err, ErrKillTimeout) || err.Error() != "timeout waiting to kill pod" ||
+					took != test.want {
 					t.Errorf("%v after %v, want a time-out after %v", err, took, test.want)
 				}
 				want := "Warning ExceededGracePeriod Container runtime did not kill the pod within specified grace period."
@@ -147,7 +148,8 @@ func TestStoppedPodIsNotOverdue(t *testing.T) {
 		cancel()
 		wrong := map[string]int{}
 		for range 50 { // of the cases that are ready, a select takes any
-			if n.awaitStop(context.Background(), pod, 0, endSignals{stopped: stopped, timeout: expired}).Outcome != podkill.Stopped {
+			if n.awaitStop(context.Background(), pod, 0,
+				endSignals{stopped: stopped, timeout: expired}).Outcome != podkill.Stopped {
 				wrong["time-out"]++
 			}
 			if n.awaitStop(cancelled, pod, 0, endSignals{stopped: stopped}).Outcome != podkill.Stopped {
@@ -167,7 +169,8 @@ func TestKillPodEndsWithItsContext(t *testing.T) {
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if end := n.stopPod(ctx, podkill.Request{Pod: pod}); !errors.Is(end.Err, context.DeadlineExceeded) || end.Outcome != podkill.Failed {
+		if end := n.stopPod(ctx, podkill.Request{Pod: pod}); !errors.Is(end.Err, context.DeadlineExceeded) ||
+			end.Outcome != podkill.Failed {
 			t.Errorf("%v, %v", end.Outcome, end.Err)
 		}
 		n.expectPhase(pod, podlifecycle.Terminating)
@@ -594,7 +597,8 @@ func TestAnswersAndEndings(t *testing.T) {
 				n.script.onTerminate = terminateSlowly
 				pod := test.before(n, newPod("a"))
 				begin := time.Now()
-				answer, ended := n.KillPod(context.Background(), podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: new(int64(5))})
+				answer, ended := n.KillPod(context.Background(),
+					podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: new(int64(5))})
 				if answer != test.answer || !time.Now().Equal(begin) {
 					t.Errorf("the first answer is %v after %v, want %v at once", answer, time.Since(begin), test.answer)
 				}
@@ -615,7 +619,8 @@ func TestRequestWithAnEndedContextIsRefused(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		answer, ended := n.KillPod(ctx, podkill.Request{Pod: pod, Evict: true})
-		if ending := <-ended; answer != podkill.Refused || ending.Outcome != podkill.Failed || !errors.Is(ending.Err, context.Canceled) {
+		if ending := <-ended; answer != podkill.Refused || ending.Outcome != podkill.Failed ||
+			!errors.Is(ending.Err, context.Canceled) {
 			t.Errorf("%v, %v (%v)", answer, ending.Outcome, ending.Err)
 		}
 		n.expectPhase(pod, podlifecycle.Syncing)

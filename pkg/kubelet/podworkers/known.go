@@ -49,7 +49,8 @@ func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
 
 // reconcile compares those workers with the desired pods for which sure is true: that the pod is wanted or not is known
 // for certain. It returns all workers that there are then. Workers.mu must be held.
-func (w *Workers) reconcile(desired []*v1.Pod, sure func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
+func (w *Workers) reconcile(desired []*v1.Pod,
+	sure func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
 	wanted := sets.New[types.UID]()
 	for _, pod := range desired {
 		wanted.Insert(pod.UID)
@@ -59,7 +60,8 @@ func (w *Workers) reconcile(desired []*v1.Pod, sure func(state podlifecycle.Stat
 		p := w.workers[uid]
 		state, _ := w.cfg.Store.State(uid)
 		if sure(state, wanted.Has(uid)) {
-			state = w.apply(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())}, eventContext{})
+			state = w.apply(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())},
+				eventContext{})
 		}
 		if _, kept := w.workers[uid]; !kept {
 			continue

@@ -51,11 +51,13 @@ func TestSyncKnownPods(t *testing.T) {
 func TestUnknownPodsBeforeAndAfterTheFirstSync(t *testing.T) {
 	bubble(t, func(n *node) {
 		store := n.cfg.Store
-		if !store.CouldHaveRunningContainers("x") || store.ShouldPodContainersBeTerminating("x") || store.ShouldPodContentBeRemoved("x") {
+		if !store.CouldHaveRunningContainers("x") || store.ShouldPodContainersBeTerminating("x") ||
+			store.ShouldPodContentBeRemoved("x") {
 			t.Error("an unknown pod must be left alone before the first sync")
 		}
 		n.SyncKnownPods(nil)
-		if store.CouldHaveRunningContainers("x") || !store.ShouldPodContainersBeTerminating("x") || !store.ShouldPodContentBeRemoved("x") {
+		if store.CouldHaveRunningContainers("x") || !store.ShouldPodContainersBeTerminating("x") ||
+			!store.ShouldPodContentBeRemoved("x") {
 			t.Error("an unknown pod runs nothing after the first sync")
 		}
 	})

@@ -63,7 +63,8 @@ func TestNoLeaksAfterManyPods(t *testing.T) {
 			t.Errorf("heap grew from %d to %d bytes", heap, now)
 		}
 		if len(n.workers)+len(n.cfg.Store.UIDs())+len(n.waiters.channels) != 0 {
-			t.Errorf("%d workers, %d states, %d waiters are left", len(n.workers), len(n.cfg.Store.UIDs()), len(n.waiters.channels))
+			t.Errorf("%d workers, %d states, %d waiters are left", len(n.workers), len(n.cfg.Store.UIDs()),
+				len(n.waiters.channels))
 		}
 	})
 }

@@ -12,8 +12,9 @@ import (
 
 // terminatingSeconds is observed once for each termination, when it is over.
 var terminatingSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
-	Name:           "plimsoll_pod_terminating_seconds",
-	Help:           "How long terminations of pods took, from the first request to the end of their containers, by what began them.",
+	Name: "plimsoll_pod_terminating_seconds",
+	Help: "How long terminations of pods took, from the first request to the end of their containers, by " +
+		"what began them.",
 	Buckets:        []float64{0.5, 1, 2, 5, 10, 20, 30, 45, 60, 120, 300, 600, 1800, 3600},
 	StabilityLevel: metrics.ALPHA,
 }, []string{"cause"})
@@ -23,9 +24,11 @@ var (
 	workersDesc = metrics.NewDesc("plimsoll_pod_workers",
 		"Number of pod workers by the phase of their pods.", []string{"phase"}, nil, metrics.ALPHA, "")
 	stuckDesc = metrics.NewDesc("plimsoll_pod_workers_stuck",
-		"Number of pod workers that are terminating pods whose containers should have ended by now.", nil, nil, metrics.ALPHA, "")
+		"Number of pod workers that are terminating pods whose containers should have ended by now.", nil, nil, metrics.ALPHA,
+		"")
 	oldestDesc = metrics.NewDesc("plimsoll_pod_terminating_oldest_seconds",
-		"How long the oldest termination of a pod that is under way has taken so far, 0 if there is none.", nil, nil, metrics.ALPHA, "")
+		"How long the oldest termination of a pod that is under way has taken so far, 0 if there is none.", nil, nil,
+		metrics.ALPHA, "")
 )
 
 var registerOnce sync.Once

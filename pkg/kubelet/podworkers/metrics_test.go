@@ -92,7 +92,8 @@ func observed(t *testing.T, cause string) histogram {
 	t.Helper()
 	RegisterMetrics()
 	terminatingSeconds.WithLabelValues(cause) // there from now on
-	found, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer, "plimsoll_pod_terminating_seconds", map[string]string{"cause": cause})
+	found, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer, "plimsoll_pod_terminating_seconds",
+		map[string]string{"cause": cause})
 	if err != nil {
 		t.Fatal(err)
 	}

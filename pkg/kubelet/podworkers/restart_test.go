@@ -60,7 +60,8 @@ func (m *machine) Terminate(ctx context.Context, request podsync.TerminateReques
 	if !m.requested.Has(uid) {
 		m.t.Errorf("%s is stopped and nobody has asked for it", uid)
 	}
-	if latest, promised := m.recorded[uid]; promised && *request.GracePeriod > 1 && time.Now().Add(time.Duration(*request.GracePeriod)*time.Second).After(latest) {
+	if latest, promised := m.recorded[uid]; promised && *request.GracePeriod > 1 &&
+		time.Now().Add(time.Duration(*request.GracePeriod)*time.Second).After(latest) {
 		m.t.Errorf("%s gets %d s at %v, its time ends at %v", uid, *request.GracePeriod, time.Now(), latest)
 	}
 	status := v1.PodStatus{Phase: v1.PodRunning}
@@ -203,7 +204,8 @@ func (m *machine) onDisk() map[string][]byte {
 // step asks a random pod to die, or lets time pass; the sync loop and housekeeping do their work.
 func (a *agent) step(t *rapid.T) {
 	pods := a.m.pods()
-	if pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]; rapid.Bool().Draw(t, "evict") && pod.Status.Phase == "" {
+	if pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]; rapid.Bool().Draw(t, "evict") &&
+		pod.Status.Phase == "" {
 		a.m.mu.Lock()
 		a.m.requested.Insert(pod.UID)
 		a.m.mu.Unlock()
@@ -273,7 +275,8 @@ func TestAgentCrashesAtAnyTime(t *testing.T) {
 func newMachine(t *rapid.T, dir string) *machine {
 	m := &machine{
 		t: t, dir: dir, rand: rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))), running: sets.New[types.UID](),
-		published: map[types.UID]v1.PodStatus{}, recorded: map[types.UID]time.Time{}, requested: sets.New[types.UID](), slow: map[types.UID]time.Duration{},
+		published: map[types.UID]v1.PodStatus{}, recorded: map[types.UID]time.Time{}, requested: sets.New[types.UID](),
+		slow:   map[types.UID]time.Duration{},
 		sooner: map[types.UID]chan struct{}{},
 	}
 	for _, pod := range m.pods() {
@@ -291,7 +294,8 @@ func (m *machine) check(a *agent) {
 		}
 		_, promised := m.recorded[pod.UID]
 		switch {
-		case promised && (!final || status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message == "" || len(status.Conditions) != 1):
+		case promised && (!final || status.Phase != v1.PodFailed || status.Reason != "Evicted" || status.Message == "" ||
+			len(status.Conditions) != 1):
 			m.t.Errorf("%s was to be evicted, its status is %+v", pod.UID, status)
 		case promised && (m.running.Has(pod.UID) || a.state(pod).Phase != podlifecycle.Finished):
 			m.t.Errorf("%s was to be evicted, and is %+v", pod.UID, a.state(pod))

@@ -53,10 +53,12 @@ func (w *Workers) run(p *worker) {
 		if j.op == podlifecycle.OpNone {
 			continue
 		}
-		logger.V(4).Info("Pod worker begins", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+		logger.V(4).Info("Pod worker begins", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
+			j.update.UpdateType)
 		r := w.runOperation(p, j)
 		w.report(p, j, r)
-		logger.V(4).Info("Pod worker is done", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+		logger.V(4).Info("Pod worker is done", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
+			j.update.UpdateType)
 	}
 }
 
@@ -172,7 +174,8 @@ func (w *Workers) report(p *worker, j job, r result) {
 	logger := klog.FromContext(p.ctx)
 	switch r.outcome {
 	case podlifecycle.Cancelled:
-		logger.V(2).Info("Pod worker's operation was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType", j.update.UpdateType)
+		logger.V(2).Info("Pod worker's operation was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid,
+			"updateType", j.update.UpdateType)
 	case podlifecycle.Failed:
 		logger.Error(r.err, "Error syncing pod, skipping", "operation", j.op, "pod", p.name, "podUID", p.uid)
 	default: // success is not worth a line

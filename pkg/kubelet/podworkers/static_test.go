@@ -37,7 +37,8 @@ func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 		n.send(kubetypes.SyncPodKill, second) // gone before its turn
 		n.send(kubetypes.SyncPodKill, first, &KillOptions{GracePeriod: new(int64(5))})
 		n.advance(3 * time.Second)
-		if !n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("a_ns") || n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("b_ns") {
+		if !n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("a_ns") ||
+			n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("b_ns") {
 			t.Error("the store does not know which static pod is terminating")
 		}
 		n.expectPhase(second, podlifecycle.Finished)
@@ -279,7 +280,8 @@ func TestPodThatRanAtStartIsStoppedWithAnEmptyStatusCache(t *testing.T) {
 		n.script.mu.Lock()
 		defer n.script.mu.Unlock()
 		slices.Sort(n.script.calls)
-		if want := []string{"clean up ended", "clean up static", "terminate ended 30", "terminate static 30"}; !slices.Equal(n.script.calls, want) {
+		if want := []string{"clean up ended", "clean up static", "terminate ended 30",
+			"terminate static 30"}; !slices.Equal(n.script.calls, want) {
 			t.Errorf("calls %q, want %q", n.script.calls, want)
 		}
 	})

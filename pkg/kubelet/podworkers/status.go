@@ -88,7 +88,8 @@ func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStat
 		return w.reportError(j.update.Pod, answer)
 	case <-limit.C():
 		p.statusAge.waited = true
-		klog.FromContext(j.ctx).Info("Terminating the pod with an old status, there is no newer one", "pod", p.name, "podUID", p.uid, "waited", w.cfg.StatusWait)
+		klog.FromContext(j.ctx).Info("Terminating the pod with an old status, there is no newer one", "pod", p.name, "podUID",
+			p.uid, "waited", w.cfg.StatusWait)
 		return w.newestStatus(j.update.Pod)
 	}
 }

@@ -31,14 +31,17 @@ import (
 
 // stockSyncer has the methods of the stock workers' unexported interface.
 type stockSyncer interface {
-	SyncPod(ctx context.Context, updateType kubetypes.SyncPodType, pod, mirrorPod *v1.Pod, status *kubecontainer.PodStatus) (bool, func(), error)
+	SyncPod(ctx context.Context, updateType kubetypes.SyncPodType, pod, mirrorPod *v1.Pod,
+		status *kubecontainer.PodStatus) (bool, func(), error)
 	SyncTerminatedPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error
-	SyncTerminatingPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus, grace *int64, setStatus func(*v1.PodStatus)) error
+	SyncTerminatingPod(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus, grace *int64,
+		setStatus func(*v1.PodStatus)) error
 	SyncTerminatingRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error
 }
 
 //go:linkname newStockWorkers k8s.io/kubernetes/pkg/kubelet.newPodWorkers
-func newStockWorkers(syncer stockSyncer, recorder record.EventRecorder, work queue.WorkQueue, resync, backoff time.Duration,
+func newStockWorkers(syncer stockSyncer, recorder record.EventRecorder, work queue.WorkQueue, resync,
+	backoff time.Duration,
 	cache kubecontainer.ROCache, allocation allocation.Manager) kubelet.PodWorkers
 
 // comparison is what both sides see: the same operations, each written down for its side.
@@ -97,12 +100,14 @@ func (s ourSide) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodSta
 // stockSide is the same for the stock workers.
 type stockSide struct{ *comparison }
 
-func (s stockSide) SyncPod(_ context.Context, _ kubetypes.SyncPodType, pod, _ *v1.Pod, _ *kubecontainer.PodStatus) (bool, func(), error) {
+func (s stockSide) SyncPod(_ context.Context, _ kubetypes.SyncPodType, pod, _ *v1.Pod,
+	_ *kubecontainer.PodStatus) (bool, func(), error) {
 	s.record(s.stock, pod.UID, "sync")
 	return s.hasEnded(pod.UID), nil, nil
 }
 
-func (s stockSide) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64, _ func(*v1.PodStatus)) error {
+func (s stockSide) SyncTerminatingPod(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus, grace *int64,
+	_ func(*v1.PodStatus)) error {
 	s.record(s.stock, pod.UID, "terminate %d", ownGrace(pod, grace))
 	time.Sleep(terminationTime)
 	return nil
@@ -140,14 +145,16 @@ type pair struct {
 
 func newPair(n *node) *pair {
 	p := &pair{
-		comparison: &comparison{cache: n.cache, ended: map[types.UID]bool{}, ours: map[types.UID][]string{}, stock: map[types.UID][]string{}},
-		node:       n,
-		queue:      queue.NewBasicWorkQueue(clock.RealClock{}),
-		desired:    map[types.UID]*v1.Pod{},
+		comparison: &comparison{cache: n.cache, ended: map[types.UID]bool{}, ours: map[types.UID][]string{},
+			stock: map[types.UID][]string{}},
+		node:    n,
+		queue:   queue.NewBasicWorkQueue(clock.RealClock{}),
+		desired: map[types.UID]*v1.Pod{},
 	}
 	n.cfg.Syncer, n.cfg.Runtime = ourSide{p.comparison}, ourSide{p.comparison}
 	manager := allocation.NewInMemoryManager(nil, nil, nil, nil, nil, nil)
-	p.stockWorkers = newStockWorkers(stockSide{p.comparison}, &record.FakeRecorder{}, p.queue, resync, backoff, n.cache, manager)
+	p.stockWorkers = newStockWorkers(stockSide{p.comparison}, &record.FakeRecorder{}, p.queue, resync, backoff, n.cache,
+		manager)
 	return p
 }
 
@@ -155,16 +162,19 @@ func (p *pair) update(kind kubetypes.SyncPodType, pod *v1.Pod, kill *KillOptions
 	p.node.UpdatePod(context.Background(), Update{UpdateType: kind, Pod: pod, Kill: kill})
 	options := kubelet.UpdatePodOptions{UpdateType: kind, Pod: pod}
 	if kill != nil {
-		options.KillPodOptions = &kubelet.KillPodOptions{Evict: kill.Evict, PodTerminationGracePeriodSecondsOverride: kill.GracePeriod}
+		options.KillPodOptions = &kubelet.KillPodOptions{Evict: kill.Evict,
+			PodTerminationGracePeriodSecondsOverride: kill.GracePeriod}
 	}
 	p.stockWorkers.UpdatePod(context.Background(), options)
 }
 
 func (p *pair) runtimePod(uid types.UID) {
 	pod := &kubecontainer.Pod{ID: uid, Name: "runtime-" + string(uid), Namespace: "ns"}
-	p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod, Kill: &KillOptions{GracePeriod: new(int64(1))}})
-	p.stockWorkers.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
-		KillPodOptions: &kubelet.KillPodOptions{PodTerminationGracePeriodSecondsOverride: new(int64(1))}})
+	p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
+		Kill: &KillOptions{GracePeriod: new(int64(1))}})
+	p.stockWorkers.UpdatePod(context.Background(),
+		kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodKill, RunningPod: pod,
+			KillPodOptions: &kubelet.KillPodOptions{PodTerminationGracePeriodSecondsOverride: new(int64(1))}})
 }
 
 // resend is the sync loop's part: what a queue names is sent again to its side.
@@ -197,7 +207,8 @@ func (p *pair) housekeeping() {
 			p.node.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
 		}
 		if _, known := stock[pod.UID]; !known {
-			p.stockWorkers.UpdatePod(context.Background(), kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
+			p.stockWorkers.UpdatePod(context.Background(),
+				kubelet.UpdatePodOptions{UpdateType: kubetypes.SyncPodCreate, Pod: pod})
 		}
 	}
 }
@@ -225,7 +236,8 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 			name        string
 			ours, stock bool
 		}{
-			{"CouldHaveRunningContainers", store.CouldHaveRunningContainers(uid), p.stockWorkers.CouldHaveRunningContainers(uid)},
+			{"CouldHaveRunningContainers", store.CouldHaveRunningContainers(uid),
+				p.stockWorkers.CouldHaveRunningContainers(uid)},
 			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.stockWorkers.ShouldPodBeFinished(uid)},
 			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.stockWorkers.IsPodTerminationRequested(uid)},
 			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.stockWorkers.ShouldPodRuntimeBeRemoved(uid)},
@@ -238,7 +250,8 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 				p.stockWorkers.ShouldPodContainersBeTerminating(uid) || state.Phase == podlifecycle.Finished},
 		} {
 			if answer.ours != answer.stock {
-				t.Fatalf("%s of %s: we say %t, stock %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state, p.ours[uid])
+				t.Fatalf("%s of %s: we say %t, stock %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state,
+					p.ours[uid])
 			}
 		}
 	}
@@ -293,7 +306,8 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {
 		uid := rapid.SampledFrom(uids).Draw(t, "uid")
 		pod, wanted := p.desired[uid]
-		switch rapid.SampledFrom([]string{"add", "add", "delete", "remove", "kill", "end", "resync", "housekeeping", "runtime"}).Draw(t, "what") {
+		switch rapid.SampledFrom([]string{"add", "add", "delete", "remove", "kill", "end", "resync", "housekeeping",
+			"runtime"}).Draw(t, "what") {
 		case "add":
 			p.desired[uid] = pods[uid]
 			p.update(kubetypes.SyncPodCreate, pods[uid], nil)
@@ -309,7 +323,8 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			}
 		case "kill":
 			if wanted && !p.hasKnownDifference(uid) {
-				p.update(kubetypes.SyncPodKill, pod, &KillOptions{Evict: rapid.Bool().Draw(t, "evict"), GracePeriod: new(rapid.Int64Range(1, 60).Draw(t, "grace"))})
+				p.update(kubetypes.SyncPodKill, pod, &KillOptions{Evict: rapid.Bool().Draw(t, "evict"),
+					GracePeriod: new(rapid.Int64Range(1, 60).Draw(t, "grace"))})
 			}
 		case "end":
 			p.mu.Lock()
@@ -332,7 +347,8 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			// ended at once, stock's when the next status is there.
 			p.settle()
 		}
-		p.node.advance(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t, "pause"))
+		p.node.advance(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t,
+			"pause"))
 		p.resend()
 	}
 }

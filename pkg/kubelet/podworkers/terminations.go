@@ -90,7 +90,8 @@ func (w *Workers) resumeRequest(update *Update) (Update, bool) {
 		return Update{}, false
 	}
 	grace := record.Remaining(w.cfg.Clock.Now())
-	kill := &KillOptions{Evict: record.Cause == terminations.Eviction, GracePeriod: &grace, resumed: lifecycleCauses[record.Cause]}
+	kill := &KillOptions{Evict: record.Cause == terminations.Eviction, GracePeriod: &grace,
+		resumed: lifecycleCauses[record.Cause]}
 	// A terminal phase at the API server is final.
 	if !podutil.IsPodPhaseTerminal(update.Pod.Status.Phase) {
 		kill.Disruption = record.Disruption
@@ -115,7 +116,8 @@ func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.
 	}
 	if !kept {
 		record = terminations.Record{
-			UID: p.uid, Namespace: p.name.Namespace, Name: p.name.Name, Cause: cause, Requested: w.cfg.Clock.Now(), Deadline: p.grace.deadline,
+			UID: p.uid, Namespace: p.name.Namespace, Name: p.name.Name, Cause: cause, Requested: w.cfg.Clock.Now(),
+			Deadline: p.grace.deadline,
 		}
 	}
 	record.GracePeriodSeconds = state.Termination.Grace
@@ -126,7 +128,8 @@ func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.
 		record.Disruption = p.disruption
 	}
 	if !w.cfg.Terminations.Save(record) {
-		klog.FromContext(p.ctx).Info("Too many terminations are kept already, this one will not survive a restart", "pod", p.name, "podUID", p.uid)
+		klog.FromContext(p.ctx).Info("Too many terminations are kept already, this one will not survive a restart", "pod",
+			p.name, "podUID", p.uid)
 	}
 }
 
@@ -164,7 +167,8 @@ func (w *Workers) DeleteStaleTerminations(running []*kubecontainer.Pod) {
 	w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool {
 		pod, runs := pods[r.UID]
 		return runs && slices.ContainsFunc(pod.Containers, func(c *kubecontainer.Container) bool {
-			return c.State == kubecontainer.ContainerStateRunning && time.Unix(0, c.CreatedAt).After(r.Requested.Add(startMargin))
+			return c.State == kubecontainer.ContainerStateRunning &&
+				time.Unix(0, c.CreatedAt).After(r.Requested.Add(startMargin))
 		})
 	})
 }

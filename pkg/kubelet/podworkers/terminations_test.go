@@ -50,15 +50,23 @@ func TestRecordedTerminations(t *testing.T) {
 		do   func(n *node, pod *v1.Pod)
 		want string
 	}{
-		{"eviction", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, "eviction 20 0s+20s Evicted"},
-		{"kill", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, &KillOptions{}) }, "kill 30 0s+30s"},
-		{"eviction before the first sync", newPod("new"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, "eviction 20 0s+20s Evicted"},
-		{"no grace", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(0)) }, "eviction 1 0s+1s Evicted"},
+		{"eviction", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) },
+			"eviction 20 0s+20s Evicted"},
+		{"kill", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, &KillOptions{}) },
+			"kill 30 0s+30s"},
+		{"eviction before the first sync", newPod("new"),
+			func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) },
+			"eviction 20 0s+20s Evicted"},
+		{"no grace", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(0)) },
+			"eviction 1 0s+1s Evicted"},
 		{"gone from its source", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod) }, ""},
 		{"deleted", newPod("p"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodUpdate, deleted(pod, 40)) }, ""},
-		{"static", staticPod("s", "s1"), func(n *node, pod *v1.Pod) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(20)) }, ""},
+		{"static", staticPod("s", "s1"), func(n *node, pod *v1.Pod) {
+			n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
+		}, ""},
 		{"of the runtime only", newPod("other"), func(n *node, pod *v1.Pod) {
-			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: pod.UID}, Kill: evictionOptions(1)})
+			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill,
+				RunningPod: &kubecontainer.Pod{ID: pod.UID}, Kill: evictionOptions(1)})
 		}, ""},
 		{"sooner", newPod("p"), func(n *node, pod *v1.Pod) {
 			n.send(kubetypes.SyncPodKill, pod, evictionOptions(300))
@@ -135,15 +143,24 @@ func TestTerminationIsResumed(t *testing.T) {
 		want  string
 		state podlifecycle.Cause
 	}{
-		{"eviction", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(pod) }, "terminate p 20", podlifecycle.CauseEviction},
-		{"part of a second", terminations.Eviction, 20*time.Second - 1, func(n *node) { n.create(pod) }, "terminate p 20", podlifecycle.CauseEviction},
-		{"over time", terminations.Eviction, -time.Hour, func(n *node) { n.create(pod) }, "terminate p 1", podlifecycle.CauseEviction},
-		{"longer than the pod's own", terminations.Kill, 500 * time.Second, func(n *node) { n.create(pod) }, "terminate p 500", podlifecycle.CauseKill},
-		{"deleted since", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 60)) }, "terminate p 20", podlifecycle.CauseEviction},
-		{"deleted since, sooner", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 5)) }, "terminate p 5", podlifecycle.CauseEviction},
-		{"hastened deletion", terminations.Deletion, 2 * time.Second, func(n *node) { n.create(deleted(pod, 3600)) }, "terminate p 2", podlifecycle.CauseDeletion},
-		{"first seen by an update", terminations.Eviction, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodUpdate, pod) }, "terminate p 20", podlifecycle.CauseEviction},
-		{"evicted again at once", terminations.Kill, 20 * time.Second, func(n *node) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(3)) }, "terminate p 3", podlifecycle.CauseKill},
+		{"eviction", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(pod) }, "terminate p 20",
+			podlifecycle.CauseEviction},
+		{"part of a second", terminations.Eviction, 20*time.Second - 1, func(n *node) { n.create(pod) }, "terminate p 20",
+			podlifecycle.CauseEviction},
+		{"over time", terminations.Eviction, -time.Hour, func(n *node) { n.create(pod) }, "terminate p 1",
+			podlifecycle.CauseEviction},
+		{"longer than the pod's own", terminations.Kill, 500 * time.Second, func(n *node) { n.create(pod) },
+			"terminate p 500", podlifecycle.CauseKill},
+		{"deleted since", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 60)) },
+			"terminate p 20", podlifecycle.CauseEviction},
+		{"deleted since, sooner", terminations.Eviction, 20 * time.Second, func(n *node) { n.create(deleted(pod, 5)) },
+			"terminate p 5", podlifecycle.CauseEviction},
+		{"hastened deletion", terminations.Deletion, 2 * time.Second, func(n *node) { n.create(deleted(pod, 3600)) },
+			"terminate p 2", podlifecycle.CauseDeletion},
+		{"first seen by an update", terminations.Eviction, 20 * time.Second,
+			func(n *node) { n.send(kubetypes.SyncPodUpdate, pod) }, "terminate p 20", podlifecycle.CauseEviction},
+		{"evicted again at once", terminations.Kill, 20 * time.Second,
+			func(n *node) { n.send(kubetypes.SyncPodKill, pod, evictionOptions(3)) }, "terminate p 3", podlifecycle.CauseKill},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := newTerminations()
@@ -166,7 +183,8 @@ func TestTerminationIsResumed(t *testing.T) {
 				if state.Phase != podlifecycle.Finished || state.Termination.Cause != c.state {
 					t.Errorf("%v, cause %v", state.Phase, state.Termination.Cause)
 				}
-				if amended := c.cause != terminations.Deletion; amended != (status.Reason == "Evicted" && len(status.Conditions) == 1) {
+				if amended := c.cause != terminations.Deletion; amended != (status.Reason == "Evicted" &&
+					len(status.Conditions) == 1) {
 					t.Errorf("status %+v", status)
 				}
 			}, withTerminations(store))
@@ -185,7 +203,8 @@ func TestResumedTerminationKeepsItsDeadline(t *testing.T) {
 		n.create(pod)
 		n.advance(10 * time.Second)
 		n.send(kubetypes.SyncPodUpdate, pod)
-		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) || got.Disruption == nil {
+		if got, _ := store.Get(pod.UID); !got.Deadline.Equal(before.Deadline) || !got.Requested.Equal(before.Requested) ||
+			got.Disruption == nil {
 			t.Errorf("was %+v, is %+v", before, got)
 		}
 	}, withTerminations(store))
@@ -325,11 +344,13 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 		n.send(kubetypes.SyncPodUpdate, deleted(pod, 1800))
 		var got []podkill.Answer
 		for _, grace := range []int64{1800, 60, 60, 90, 1, 1} {
-			answer, _ := n.KillPod(context.Background(), podkill.Request{Pod: deleted(pod, 1800), Evict: true, GracePeriodSeconds: &grace})
+			answer, _ := n.KillPod(context.Background(),
+				podkill.Request{Pod: deleted(pod, 1800), Evict: true, GracePeriodSeconds: &grace})
 			got = append(got, answer)
 			synctest.Wait()
 		}
-		want := []podkill.Answer{podkill.Unchanged, podkill.Hastened, podkill.Unchanged, podkill.Unchanged, podkill.Hastened, podkill.Unchanged}
+		want := []podkill.Answer{podkill.Unchanged, podkill.Hastened, podkill.Unchanged, podkill.Unchanged, podkill.Hastened,
+			podkill.Unchanged}
 		if !slices.Equal(got, want) {
 			t.Errorf("answers %v, want %v", got, want)
 		}

@@ -144,7 +144,8 @@ func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) View {
 		Namespace: p.name.Namespace, Name: p.name.Name, UID: p.uid, Static: s.Static,
 		Phase: s.Phase.String(), Operation: s.Doing.String(), WaitsFor: p.waitReason(s, blocked),
 		Since: Since{
-			Seen: s.Times.Seen, Started: s.Times.Started, Requested: s.Times.Requested, Terminated: s.Times.Terminated, Finished: s.Times.Finished,
+			Seen: s.Times.Seen, Started: s.Times.Started, Requested: s.Times.Requested, Terminated: s.Times.Terminated,
+			Finished: s.Times.Finished,
 		},
 		LastError: p.observed.failure.view(),
 	}
@@ -162,7 +163,8 @@ func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) View {
 
 // stuck is true when the pod's containers should have ended by now.
 func (p *worker) stuck(s podlifecycle.State, now time.Time) bool {
-	return s.Phase == podlifecycle.Terminating && !p.grace.deadline.IsZero() && now.After(p.grace.deadline.Add(stuckMargin))
+	return s.Phase == podlifecycle.Terminating && !p.grace.deadline.IsZero() &&
+		now.After(p.grace.deadline.Add(stuckMargin))
 }
 
 // staticPods are the pods that may stand in each other's way, by their full names.

@@ -42,7 +42,8 @@ func TestViewsOfAllPhases(t *testing.T) {
 		begin := time.Now()
 		n.start(pod)
 		v := n.view(pod)
-		if v.Namespace != "ns" || v.Name != "a" || v.Phase != "Syncing" || v.Operation != "none" || v.WaitsFor != "" || v.Termination != nil || v.LastError != nil {
+		if v.Namespace != "ns" || v.Name != "a" || v.Phase != "Syncing" || v.Operation != "none" || v.WaitsFor != "" ||
+			v.Termination != nil || v.LastError != nil {
 			t.Errorf("a pod that is well: %+v", v)
 		}
 		if !v.Since.Seen.Equal(begin) || v.Since.Started.IsZero() || !v.Since.Requested.IsZero() {
@@ -52,8 +53,10 @@ func TestViewsOfAllPhases(t *testing.T) {
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5)), Completed: done})
 		n.advance(3 * time.Second)
 		asked := n.state(pod).Times.Requested
-		want := TerminationView{Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true, Waiters: 1}
-		if v = n.view(pod); v.Termination == nil || *v.Termination != want || v.Operation != "terminate" || v.Since.Operation.IsZero() {
+		want := TerminationView{Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true,
+			Waiters: 1}
+		if v = n.view(pod); v.Termination == nil || *v.Termination != want || v.Operation != "terminate" ||
+			v.Since.Operation.IsZero() {
 			t.Errorf("a pod that is being stopped: %+v, %+v", v, v.Termination)
 		}
 		n.advance(2*time.Second + stuckMargin)
@@ -66,7 +69,8 @@ func TestViewsOfAllPhases(t *testing.T) {
 		}
 		close(release)
 		n.advance(2 * time.Second)
-		if v = n.view(pod); v.Phase != "Finished" || v.Termination.Stuck || v.Termination.Waiters != 0 || v.Since.Finished.IsZero() {
+		if v = n.view(pod); v.Phase != "Finished" || v.Termination.Stuck || v.Termination.Waiters != 0 ||
+			v.Since.Finished.IsZero() {
 			t.Errorf("a pod that is done: %+v, %+v", v, v.Termination)
 		}
 	})
@@ -79,7 +83,8 @@ func TestViewsShowWaitReasons(t *testing.T) {
 		name, operation, want string
 		arrange               func(n *node, pod *v1.Pod)
 	}{
-		{"PLEG is stuck", "sync", "status from the runtime", func(n *node, pod *v1.Pod) { n.breakPLEG(); n.start(pod); n.send(kubetypes.SyncPodUpdate, pod) }},
+		{"PLEG is stuck", "sync", "status from the runtime",
+			func(n *node, pod *v1.Pod) { n.breakPLEG(); n.start(pod); n.send(kubetypes.SyncPodUpdate, pod) }},
 		{"volumes", "sync", "volumes to mount", func(n *node, pod *v1.Pod) {
 			n.script.onSync = func(ctx context.Context, _ podsync.SyncRequest) (podsync.SyncResult, error) {
 				tell(ctx, "await volumes")
@@ -104,7 +109,8 @@ func TestViewsShowWaitReasons(t *testing.T) {
 		}},
 		{"a pod of the runtime", "terminate runtime pod", "containers to stop", func(n *node, pod *v1.Pod) {
 			n.script.onTerminateOther = func(ctx context.Context, _ *kubecontainer.Pod) error { return untilCancelled(ctx) }
-			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}})
+			n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill,
+				RunningPod: &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}})
 		}},
 		{"volumes at the end", "clean up", "volumes to unmount", func(n *node, pod *v1.Pod) {
 			n.script.onCleanUp = func(ctx context.Context, _ *v1.Pod, _ *kubecontainer.PodStatus) error {
@@ -145,7 +151,8 @@ func TestViewOfASyncThatDoesNotEnd(t *testing.T) {
 		n.start(pod)
 		n.send(kubetypes.SyncPodKill, pod)
 		n.advance(time.Minute)
-		if v := n.view(pod); v.Operation != "sync" || v.WaitsFor != "the running sync to end" || !v.Termination.Stuck || v.Termination.Begun {
+		if v := n.view(pod); v.Operation != "sync" || v.WaitsFor != "the running sync to end" || !v.Termination.Stuck ||
+			v.Termination.Begun {
 			t.Errorf("%+v, %+v", v, v.Termination)
 		}
 		close(release)
@@ -179,7 +186,8 @@ func TestViewsAreOrderedAndBounded(t *testing.T) {
 			t.Errorf("%d shown, %d omitted", len(listing.Workers), listing.Omitted)
 		}
 		if !slices.IsSortedFunc(listing.Workers, func(a, b View) int {
-			return strings.Compare(a.Namespace+"\x00"+a.Name+"\x00"+string(a.UID), b.Namespace+"\x00"+b.Name+"\x00"+string(b.UID))
+			return strings.Compare(a.Namespace+"\x00"+a.Name+"\x00"+string(a.UID),
+				b.Namespace+"\x00"+b.Name+"\x00"+string(b.UID))
 		}) {
 			t.Error("not in order")
 		}
@@ -201,7 +209,8 @@ func TestViewOfAnError(t *testing.T) {
 		n.send(kubetypes.SyncPodSync, pod)
 		n.advance(2 * time.Second)
 		v := n.view(pod)
-		if v.LastError == nil || v.LastError.Failures != 2 || v.LastError.Message != "run [/bin/launch]: no such file" || v.LastError.Time.IsZero() {
+		if v.LastError == nil || v.LastError.Failures != 2 || v.LastError.Message != "run [/bin/launch]: no such file" ||
+			v.LastError.Time.IsZero() {
 			t.Fatalf("%+v", v.LastError)
 		}
 		fail = false
@@ -257,13 +266,15 @@ func TestViewOfAnOverduePod(t *testing.T) {
 	overdue := map[types.UID]escalation.Overdue{}
 	bubble(t, func(n *node) {
 		pod, other := newPod("a"), newPod("b")
-		overdue[pod.UID] = escalation.Overdue{Since: since, Rung: escalation.KillCgroup, Seen: since.Add(time.Minute), Facts: escalation.Facts{Running: []string{"main"}}}
+		overdue[pod.UID] = escalation.Overdue{Since: since, Rung: escalation.KillCgroup, Seen: since.Add(time.Minute),
+			Facts: escalation.Facts{Running: []string{"main"}}}
 		overdue[other.UID] = overdue[pod.UID]
 		n.start(pod)
 		n.start(other)
 		n.send(kubetypes.SyncPodKill, pod)
 		v := n.view(pod)
-		want := OverdueView{Since: since, Tried: "KillCgroup", Seen: since.Add(time.Minute), Left: "running: main; no process is left in the pod's cgroup"}
+		want := OverdueView{Since: since, Tried: "KillCgroup", Seen: since.Add(time.Minute),
+			Left: "running: main; no process is left in the pod's cgroup"}
 		if v.Termination == nil || v.Termination.Overdue == nil || *v.Termination.Overdue != want {
 			t.Errorf("seen of an overdue pod: %+v", v.Termination)
 		}

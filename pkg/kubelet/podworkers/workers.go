@@ -120,7 +120,8 @@ func (w *Workers) update(ctx context.Context, update Update) updateResult {
 		p = newWorker(ctx, who, w.running)
 		w.workers[who.uid] = p
 		if again, begun := w.resumeRequest(&update); begun {
-			logger.Info("Going on with a termination that an earlier run of the agent has begun", "gracePeriod", *again.Kill.GracePeriod, "evict", again.Kill.Evict)
+			logger.Info("Going on with a termination that an earlier run of the agent has begun", "gracePeriod",
+				*again.Kill.GracePeriod, "evict", again.Kill.Evict)
 			w.deliver(logger, p, again) //nolint:contextcheck // see below
 			if update.UpdateType != kubetypes.SyncPodKill {
 				// What it brings the request has brought already.
@@ -147,7 +148,8 @@ func (w *Workers) deliver(logger klog.Logger, p *worker, update Update) updateRe
 	earlier := p.grace.seconds
 	state := w.apply(p, w.event(p, &update, kill), eventContext{update: &update})
 	w.saveTermination(p, &update, state, earlier)
-	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending", state.Pending)
+	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending",
+		state.Pending)
 	return updateResult{answer: answerOf(before, state, update.Pod), waiter: waiter}
 }
 

@@ -197,7 +197,8 @@ func TestStatusErrorIsAnEvent(t *testing.T) {
 		n.cache.Set(pod.UID, nil, errors.New("inspect failed"), time.Now().Add(time.Second))
 		n.start(pod)
 		n.expectCalls()
-		if events := n.events.all(); len(events) != 1 || events[0] != "Warning FailedSync error determining status: inspect failed" {
+		if events := n.events.all(); len(events) != 1 ||
+			events[0] != "Warning FailedSync error determining status: inspect failed" {
 			t.Errorf("events %q", events)
 		}
 	})
@@ -254,7 +255,8 @@ func TestRuntimePodWithSpecificationIsTerminatedByIt(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
 		n.start(pod)
-		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &container.Pod{ID: pod.UID, Name: "a", Namespace: "ns"}})
+		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill,
+			RunningPod: &container.Pod{ID: pod.UID, Name: "a", Namespace: "ns"}})
 		n.advance(3 * time.Second)
 		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 	})
@@ -269,7 +271,8 @@ func TestFailedRuntimePodIsRetriedByHousekeeping(t *testing.T) {
 			}
 			return nil
 		}
-		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill, RunningPod: &container.Pod{ID: "o", Name: "o"}})
+		n.UpdatePod(context.Background(), Update{UpdateType: kubetypes.SyncPodKill,
+			RunningPod: &container.Pod{ID: "o", Name: "o"}})
 		synctest.Wait()
 		known := n.SyncKnownPods(nil)
 		if got, want := known["o"], (KnownPod{State: podlifecycle.WorkTerminating, Orphan: true}); got != want {

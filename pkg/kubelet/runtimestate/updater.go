@@ -50,7 +50,8 @@ func AwaitPods(
 	err = wait.PollUntilContextCancel(ctx, listPeriod, true, func(ctx context.Context) (bool, error) {
 		var err error
 		if pods, err = list(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to list the pods that run since before the start of the agent, trying again")
+			klog.FromContext(ctx).Error(err,
+				"Failed to list the pods that run since before the start of the agent, trying again")
 		}
 		return err == nil, nil
 	})

@@ -41,15 +41,23 @@ type signalInfo struct {
 }
 
 var signals = [NumSignals]signalInfo{
-	MemoryAvailable:            {evictionapi.SignalMemoryAvailable, v1.ResourceMemory, v1.NodeMemoryPressure, resource.BinarySI},
-	AllocatableMemoryAvailable: {evictionapi.SignalAllocatableMemoryAvailable, v1.ResourceMemory, v1.NodeMemoryPressure, resource.BinarySI},
-	PIDAvailable:               {evictionapi.SignalPIDAvailable, ResourcePIDs, v1.NodePIDPressure, resource.DecimalSI},
-	NodeFsAvailable:            {evictionapi.SignalNodeFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure, resource.BinarySI},
-	NodeFsInodesFree:           {evictionapi.SignalNodeFsInodesFree, ResourceInodes, v1.NodeDiskPressure, resource.DecimalSI},
-	ImageFsAvailable:           {evictionapi.SignalImageFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure, resource.BinarySI},
-	ImageFsInodesFree:          {evictionapi.SignalImageFsInodesFree, ResourceInodes, v1.NodeDiskPressure, resource.DecimalSI},
-	ContainerFsAvailable:       {evictionapi.SignalContainerFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure, resource.BinarySI},
-	ContainerFsInodesFree:      {evictionapi.SignalContainerFsInodesFree, ResourceInodes, v1.NodeDiskPressure, resource.DecimalSI},
+	MemoryAvailable: {evictionapi.SignalMemoryAvailable, v1.ResourceMemory, v1.NodeMemoryPressure,
+		resource.BinarySI},
+	AllocatableMemoryAvailable: {evictionapi.SignalAllocatableMemoryAvailable, v1.ResourceMemory, v1.NodeMemoryPressure,
+		resource.BinarySI},
+	PIDAvailable: {evictionapi.SignalPIDAvailable, ResourcePIDs, v1.NodePIDPressure, resource.DecimalSI},
+	NodeFsAvailable: {evictionapi.SignalNodeFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure,
+		resource.BinarySI},
+	NodeFsInodesFree: {evictionapi.SignalNodeFsInodesFree, ResourceInodes, v1.NodeDiskPressure,
+		resource.DecimalSI},
+	ImageFsAvailable: {evictionapi.SignalImageFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure,
+		resource.BinarySI},
+	ImageFsInodesFree: {evictionapi.SignalImageFsInodesFree, ResourceInodes, v1.NodeDiskPressure,
+		resource.DecimalSI},
+	ContainerFsAvailable: {evictionapi.SignalContainerFsAvailable, v1.ResourceEphemeralStorage, v1.NodeDiskPressure,
+		resource.BinarySI},
+	ContainerFsInodesFree: {evictionapi.SignalContainerFsInodesFree, ResourceInodes, v1.NodeDiskPressure,
+		resource.DecimalSI},
 }
 
 // AllSignals lists every signal in order.

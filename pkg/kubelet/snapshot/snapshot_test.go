@@ -23,14 +23,16 @@ func number(n uint64) *uint64 { return &n }
 func fullSummary(at metav1.Time) *statsapi.Summary {
 	pids, running := int64(100), int64(30)
 	fs := func(base uint64) *statsapi.FsStats {
-		return &statsapi.FsStats{Time: at, AvailableBytes: number(base), CapacityBytes: number(10 * base), InodesFree: number(base + 1), Inodes: number(base + 2)}
+		return &statsapi.FsStats{Time: at, AvailableBytes: number(base), CapacityBytes: number(10 * base),
+			InodesFree: number(base + 1), Inodes: number(base + 2)}
 	}
 	return &statsapi.Summary{Node: statsapi.NodeStats{
-		Memory:           &statsapi.MemoryStats{Time: at, AvailableBytes: number(40), WorkingSetBytes: number(60)},
-		SystemContainers: []statsapi.ContainerStats{{Name: "kubelet"}, {Name: "pods", Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(4), WorkingSetBytes: number(6)}}},
-		Fs:               fs(1000),
-		Runtime:          &statsapi.RuntimeStats{ImageFs: fs(2000), ContainerFs: fs(3000)},
-		Rlimit:           &statsapi.RlimitStats{Time: at, MaxPID: &pids, NumOfRunningProcesses: &running},
+		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(40), WorkingSetBytes: number(60)},
+		SystemContainers: []statsapi.ContainerStats{{Name: "kubelet"},
+			{Name: "pods", Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(4), WorkingSetBytes: number(6)}}},
+		Fs:      fs(1000),
+		Runtime: &statsapi.RuntimeStats{ImageFs: fs(2000), ContainerFs: fs(3000)},
+		Rlimit:  &statsapi.RlimitStats{Time: at, MaxPID: &pids, NumOfRunningProcesses: &running},
 	}}
 }
 
@@ -39,7 +41,8 @@ func TestFromSummary(t *testing.T) {
 	got := FromSummary(fullSummary(at))
 	want := map[Signal][2]int64{
 		MemoryAvailable: {40, 100}, AllocatableMemoryAvailable: {4, 10}, PIDAvailable: {70, 100},
-		NodeFsAvailable: {1000, 10000}, NodeFsInodesFree: {1001, 1002}, ImageFsAvailable: {2000, 20000}, ImageFsInodesFree: {2001, 2002},
+		NodeFsAvailable: {1000, 10000}, NodeFsInodesFree: {1001, 1002}, ImageFsAvailable: {2000, 20000},
+		ImageFsInodesFree:    {2001, 2002},
 		ContainerFsAvailable: {3000, 30000}, ContainerFsInodesFree: {3001, 3002},
 	}
 	for _, sig := range AllSignals() {
@@ -57,12 +60,15 @@ func TestMissingPartsConcernTheirOwnSignals(t *testing.T) {
 	}{
 		"memory":           {func(n *statsapi.NodeStats) { n.Memory = nil }, []Signal{MemoryAvailable}},
 		"available memory": {func(n *statsapi.NodeStats) { n.Memory.AvailableBytes = nil }, []Signal{MemoryAvailable}},
-		"pods":             {func(n *statsapi.NodeStats) { n.SystemContainers = n.SystemContainers[:1] }, []Signal{AllocatableMemoryAvailable}},
-		"PIDs":             {func(n *statsapi.NodeStats) { n.Rlimit.MaxPID = nil }, []Signal{PIDAvailable}},
-		"nodefs":           {func(n *statsapi.NodeStats) { n.Fs = nil }, []Signal{NodeFsAvailable, NodeFsInodesFree}},
-		"nodefs inodes":    {func(n *statsapi.NodeStats) { n.Fs.Inodes = nil }, []Signal{NodeFsInodesFree}},
-		"runtime":          {func(n *statsapi.NodeStats) { n.Runtime = nil }, []Signal{ImageFsAvailable, ImageFsInodesFree, ContainerFsAvailable, ContainerFsInodesFree}},
-		"imagefs":          {func(n *statsapi.NodeStats) { n.Runtime.ImageFs = nil }, []Signal{ImageFsAvailable, ImageFsInodesFree}},
+		"pods": {func(n *statsapi.NodeStats) { n.SystemContainers = n.SystemContainers[:1] },
+			[]Signal{AllocatableMemoryAvailable}},
+		"PIDs":          {func(n *statsapi.NodeStats) { n.Rlimit.MaxPID = nil }, []Signal{PIDAvailable}},
+		"nodefs":        {func(n *statsapi.NodeStats) { n.Fs = nil }, []Signal{NodeFsAvailable, NodeFsInodesFree}},
+		"nodefs inodes": {func(n *statsapi.NodeStats) { n.Fs.Inodes = nil }, []Signal{NodeFsInodesFree}},
+		"runtime": {func(n *statsapi.NodeStats) { n.Runtime = nil },
+			[]Signal{ImageFsAvailable, ImageFsInodesFree, ContainerFsAvailable, ContainerFsInodesFree}},
+		"imagefs": {func(n *statsapi.NodeStats) { n.Runtime.ImageFs = nil },
+			[]Signal{ImageFsAvailable, ImageFsInodesFree}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +110,8 @@ func TestSignalsMatchStocks(t *testing.T) {
 }
 
 func TestLayouts(t *testing.T) {
-	single, dedicated, split := Layout{Known: true}, Layout{Known: true, DedicatedImageFs: true}, Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: true}
+	single, dedicated, split := Layout{Known: true}, Layout{Known: true, DedicatedImageFs: true},
+		Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: true}
 	all := Measure{WritableLayers: true, Logs: true, Volumes: true}
 	for _, test := range []struct {
 		layout    Layout
@@ -117,7 +124,8 @@ func TestLayouts(t *testing.T) {
 		{dedicated, ImageDevice, ImageDevice, Measure{Logs: true, Volumes: true}, Measure{WritableLayers: true}},
 		{split, NodeDevice, ImageDevice, all, Measure{Images: true}},
 	} {
-		if test.layout.DeviceOf(ContainerFsAvailable) != test.container || test.layout.DeviceOf(ImageFsInodesFree) != test.image ||
+		if test.layout.DeviceOf(ContainerFsAvailable) != test.container ||
+			test.layout.DeviceOf(ImageFsInodesFree) != test.image ||
 			test.layout.DeviceOf(NodeFsAvailable) != NodeDevice {
 			t.Errorf("%+v: wrong devices", test.layout)
 		}
@@ -133,9 +141,11 @@ func examplePod() *v1.Pod {
 		return v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(q)}
 	}
 	return &v1.Pod{Spec: v1.PodSpec{
-		Overhead: v1.ResourceList{v1.ResourceMemory: resource.MustParse("10"), v1.ResourceEphemeralStorage: resource.MustParse("10")},
+		Overhead: v1.ResourceList{v1.ResourceMemory: resource.MustParse("10"),
+			v1.ResourceEphemeralStorage: resource.MustParse("10")},
 		Volumes: []v1.Volume{
-			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(7, resource.BinarySI)}}},
+			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(7,
+				resource.BinarySI)}}},
 			{Name: "ram", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
 			{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}},
 			{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}},

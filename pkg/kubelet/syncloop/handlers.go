@@ -179,9 +179,11 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		case !h.SourcesReady.AllReady() && !kubetypes.IsStaticPod(pod.Pod):
 			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source,
 			// which has just spoken; and its successor, which waits for its end, may be the API server that is another source.
-			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod", klog.KObj(pod.Pod))
+			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod",
+				klog.KObj(pod.Pod))
 		default:
-			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID", pod.UID)
+			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID",
+				pod.UID)
 			h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodKill, Pod: pod.Pod})
 		}
 	}
@@ -292,7 +294,8 @@ type resolved struct {
 func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror resolved, ok bool) {
 	p, m, wasMirror := h.Pods.GetPodAndMirrorPod(given)
 	if p == nil {
-		klog.FromContext(ctx).V(2).Info("Unable to find pod for mirror pod, skipping", "mirrorPod", klog.KObj(m), "mirrorPodUID", given.UID)
+		klog.FromContext(ctx).V(2).Info("Unable to find pod for mirror pod, skipping", "mirrorPod", klog.KObj(m),
+			"mirrorPodUID", given.UID)
 		return resolved{}, resolved{}, false
 	}
 	return resolved{Pod: p, changed: !wasMirror}, resolved{Pod: m, changed: wasMirror}, true

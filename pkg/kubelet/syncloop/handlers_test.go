@@ -241,7 +241,8 @@ func TestReconcile(t *testing.T) {
 	victim.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted"}
 	stopping := aPod("stopping", 0)
 	stopping.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", ContainerStatuses: []v1.ContainerStatus{
-		{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, {State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+		{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}},
+		{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 	}}
 	w.Add(t.Context(), []*v1.Pod{aPod("plain", 0), aPod("gated", 0), aPod("victim", 0), aPod("stopping", 0)})
 	w.take()

@@ -169,7 +169,8 @@ func (l *Loop) configured(ctx context.Context, u kubetypes.PodUpdate) {
 
 func operation(op kubetypes.PodOperation) string {
 	names := map[kubetypes.PodOperation]string{
-		kubetypes.ADD: "ADD", kubetypes.UPDATE: "UPDATE", kubetypes.DELETE: "DELETE", kubetypes.REMOVE: "REMOVE", kubetypes.RECONCILE: "RECONCILE",
+		kubetypes.ADD: "ADD", kubetypes.UPDATE: "UPDATE", kubetypes.DELETE: "DELETE", kubetypes.REMOVE: "REMOVE",
+		kubetypes.RECONCILE: "RECONCILE",
 	}
 	return names[op]
 }
@@ -214,7 +215,8 @@ func (l *Loop) housekeep(ctx context.Context) {
 		logger.Error(err, "Failed cleaning pods")
 	}
 	if took := time.Since(start); took > slowHousekeeping {
-		logger.Error(nil, "Housekeeping took longer than expected", "expected", slowHousekeeping, "actual", took.Round(time.Millisecond))
+		logger.Error(nil, "Housekeeping took longer than expected", "expected", slowHousekeeping, "actual",
+			took.Round(time.Millisecond))
 	}
 }
 

@@ -48,7 +48,8 @@ type running struct {
 }
 
 func start(t *testing.T, sourcesReady bool) *running {
-	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate), events: make(chan *pleg.PodLifecycleEvent),
+	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate),
+		events: make(chan *pleg.PodLifecycleEvent),
 		probes: make(chan results.Update), room: make(chan struct{}), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
 		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.room},

@@ -18,7 +18,8 @@ func TestAdmit(t *testing.T) {
 	unsure := []Condition{{Type: v1.NodeMemoryPressure, True: true, Restored: true}}
 	tolerating := func(pod *v1.Pod, keys ...string) *v1.Pod {
 		for _, k := range keys {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Key: k, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations,
+				v1.Toleration{Key: k, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
 		}
 		return pod
 	}
@@ -38,17 +39,26 @@ func TestAdmit(t *testing.T) {
 		message    string
 	}{
 		{"no condition", []Condition{{Type: memory}}, Applicant{Pod: bestEffort()}, Admitted, ""},
-		{"best effort under memory pressure", lingering(memory), Applicant{Pod: bestEffort()}, Rejected, "The node had condition: [MemoryPressure]. "},
-		{"best effort that tolerates it", lingering(memory), Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeMemoryPressure)}, Admitted, ""},
-		{"best effort that tolerates another", lingering(memory), Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeDiskPressure)}, Rejected, "The node had condition: [MemoryPressure]. "},
+		{"best effort under memory pressure", lingering(memory), Applicant{Pod: bestEffort()}, Rejected,
+			"The node had condition: [MemoryPressure]. "},
+		{"best effort that tolerates it", lingering(memory),
+			Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeMemoryPressure)}, Admitted, ""},
+		{"best effort that tolerates another", lingering(memory),
+			Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeDiskPressure)}, Rejected,
+			"The node had condition: [MemoryPressure]. "},
 		{"burstable under memory pressure", lingering(memory), Applicant{Pod: burstable()}, Admitted, ""},
-		{"burstable under disk pressure", lingering(disk), Applicant{Pod: burstable()}, Rejected, "The node had condition: [DiskPressure]. "},
-		{"D17 tolerates disk pressure", lingering(disk), Applicant{Pod: tolerating(burstable(), v1.TaintNodeDiskPressure)}, Admitted, ""},
-		{"two conditions", lingering(memory, disk), Applicant{Pod: burstable()}, Rejected, "The node had condition: [DiskPressure MemoryPressure]. "},
+		{"burstable under disk pressure", lingering(disk), Applicant{Pod: burstable()}, Rejected,
+			"The node had condition: [DiskPressure]. "},
+		{"D17 tolerates disk pressure", lingering(disk), Applicant{Pod: tolerating(burstable(), v1.TaintNodeDiskPressure)},
+			Admitted, ""},
+		{"two conditions", lingering(memory, disk), Applicant{Pod: burstable()}, Rejected,
+			"The node had condition: [DiskPressure MemoryPressure]. "},
 		{"D17 hard threshold met", hard, Applicant{Pod: burstable()}, Rejected, "The node had condition: [MemoryPressure]. "},
-		{"D17 hard threshold met, would come back", hard, Applicant{Pod: daemon(burstable())}, Waits, "The node had condition: [MemoryPressure]. "},
+		{"D17 hard threshold met, would come back", hard, Applicant{Pod: daemon(burstable())}, Waits,
+			"The node had condition: [MemoryPressure]. "},
 		{"nobody knows whether it is met", unsure, Applicant{Pod: burstable()}, Admitted, ""},
-		{"nobody knows, would come back", unsure, Applicant{Pod: daemon(burstable())}, Waits, "The node had condition: [MemoryPressure]. "},
+		{"nobody knows, would come back", unsure, Applicant{Pod: daemon(burstable())}, Waits,
+			"The node had condition: [MemoryPressure]. "},
 		{"nobody knows, runs already", unsure, Applicant{Pod: daemon(burstable()), Running: true}, Admitted, ""},
 		{"critical", hard, Applicant{Pod: spec{name: "static", static: true}.object()}, Admitted, ""},
 		{"D37 runs already", hard, Applicant{Pod: bestEffort(), Running: true}, Admitted, ""},
@@ -69,7 +79,9 @@ func TestWhoWouldComeStraightBack(t *testing.T) {
 	}
 	requires := func(terms ...v1.NodeSelectorTerm) func(*v1.Pod) {
 		return func(pod *v1.Pod) {
-			pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
+			pod.Spec.Affinity = &v1.Affinity{
+				NodeAffinity: &v1.NodeAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
 		}
 	}
 	owned := func(kind string) func(*v1.Pod) {
@@ -87,18 +99,24 @@ func TestWhoWouldComeStraightBack(t *testing.T) {
 		changes []func(*v1.Pod)
 		want    bool
 	}{
-		"a naked pod":                         {nil, false},
-		"a scheduled pod of a ReplicaSet":     {[]func(*v1.Pod){owned("ReplicaSet"), bound}, false},
-		"a pod of a DaemonSet":                {[]func(*v1.Pod){owned("DaemonSet"), bound}, true},
-		"its template names the node":         {[]func(*v1.Pod){owned("ReplicaSet")}, true},
-		"required by the node's name":         {[]func(*v1.Pod){requires(byName), bound}, true},
-		"required by the node's host name":    {[]func(*v1.Pod){requires(byHost), bound}, true},
-		"either of two nodes by name":         {[]func(*v1.Pod){requires(byName, byHost), bound}, true},
-		"by name, or anywhere with a label":   {[]func(*v1.Pod){requires(byName, v1.NodeSelectorTerm{MatchExpressions: on("x", v1.NodeSelectorOpExists)}), bound}, false},
-		"anywhere but on one node":            {[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchFields: on("metadata.name", v1.NodeSelectorOpNotIn, "there")}), bound}, false},
-		"on one of several host names":        {[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchExpressions: on(v1.LabelHostname, v1.NodeSelectorOpIn, "here", "there")}), bound}, false},
-		"a node selector with the host name":  {[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "here"} }, bound}, true},
-		"a node selector with another label":  {[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "here"} }, bound}, false},
+		"a naked pod":                      {nil, false},
+		"a scheduled pod of a ReplicaSet":  {[]func(*v1.Pod){owned("ReplicaSet"), bound}, false},
+		"a pod of a DaemonSet":             {[]func(*v1.Pod){owned("DaemonSet"), bound}, true},
+		"its template names the node":      {[]func(*v1.Pod){owned("ReplicaSet")}, true},
+		"required by the node's name":      {[]func(*v1.Pod){requires(byName), bound}, true},
+		"required by the node's host name": {[]func(*v1.Pod){requires(byHost), bound}, true},
+		"either of two nodes by name":      {[]func(*v1.Pod){requires(byName, byHost), bound}, true},
+		"by name, or anywhere with a label": {[]func(*v1.Pod){requires(byName,
+			v1.NodeSelectorTerm{MatchExpressions: on("x", v1.NodeSelectorOpExists)}), bound}, false},
+		"anywhere but on one node": {[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchFields: on("metadata.name",
+			v1.NodeSelectorOpNotIn, "there")}), bound}, false},
+		"on one of several host names": {
+			[]func(*v1.Pod){requires(v1.NodeSelectorTerm{MatchExpressions: on(v1.LabelHostname, v1.NodeSelectorOpIn, "here",
+				"there")}), bound}, false},
+		"a node selector with the host name": {
+			[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "here"} }, bound}, true},
+		"a node selector with another label": {
+			[]func(*v1.Pod){func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "here"} }, bound}, false},
 		"no terms at all, which matches none": {[]func(*v1.Pod){requires(), bound}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +128,8 @@ func TestWhoWouldComeStraightBack(t *testing.T) {
 			if test.want {
 				want = Waits
 			}
-			if got, _ := Admit([]Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}, Applicant{Pod: pod}); got != want {
+			if got, _ := Admit([]Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}},
+				Applicant{Pod: pod}); got != want {
 				t.Errorf("verdict %v, want %v", got, want)
 			}
 		})

@@ -31,8 +31,8 @@ type Condition struct {
 
 // Equal reports whether two conditions are the same in everything.
 func (c Condition) Equal(o Condition) bool {
-	return c.Type == o.Type && c.True == o.True && c.HardMet == o.HardMet && c.Restored == o.Restored && c.Since.Equal(o.Since) &&
-		c.BlindSince.Equal(o.BlindSince) && slices.Equal(c.Blind, o.Blind)
+	return c.Type == o.Type && c.True == o.True && c.HardMet == o.HardMet && c.Restored == o.Restored &&
+		c.Since.Equal(o.Since) && c.BlindSince.Equal(o.BlindSince) && slices.Equal(c.Blind, o.Blind)
 }
 
 // conditionState is the state of a condition.

@@ -14,7 +14,8 @@ import (
 // The tests in this file are named after the rows of the list of stock's defects.
 
 func TestD1HardWinsOverSoft(t *testing.T) {
-	rules := rulesOf(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute), threshold(snapshot.MemoryAvailable, "1Gi"))
+	rules := rulesOf(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute),
+		threshold(snapshot.MemoryAvailable, "1Gi"))
 	rules.MaxPodGracePeriodSeconds = 600
 	long := int64(600)
 	w := newWorld(t, rules, spec{name: "hog", memory: 20 * gi, grace: &long})
@@ -28,7 +29,8 @@ func TestD1HardWinsOverSoft(t *testing.T) {
 }
 
 func TestD2ReclaimIsJudgedByItsOwnSignal(t *testing.T) {
-	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"), soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Hour)),
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"),
+		soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Hour)),
 		spec{name: "pod", memory: gi, disk: gi})
 	d := w.available(snapshot.NodeFsAvailable, 5*gi).available(snapshot.MemoryAvailable, gi).after(time.Second)
 	w.outcome(d, ReclaimNode)
@@ -48,7 +50,8 @@ func TestD3FailedKillBringsTheNextVictim(t *testing.T) {
 		spec{name: "a", memory: 9 * gi}, spec{name: "b", memory: 8 * gi})
 	w.available(snapshot.MemoryAvailable, 100*mi)
 	w.evicts(w.after(time.Second), "a")
-	w.flight = []snapshot.InFlight{{UID: "a", Signal: snapshot.MemoryAvailable, Hard: true, State: snapshot.Failed, Started: w.now, Changed: w.now.Add(10 * time.Second), Deadline: w.now.Add(time.Second)}}
+	w.flight = []snapshot.InFlight{{UID: "a", Signal: snapshot.MemoryAvailable, Hard: true, State: snapshot.Failed,
+		Started: w.now, Changed: w.now.Add(10 * time.Second), Deadline: w.now.Add(time.Second)}}
 	w.evicts(w.after(20*time.Second), "b")
 }
 
@@ -57,7 +60,8 @@ func TestD3OverdueKillBringsTheNextVictim(t *testing.T) {
 		spec{name: "a", memory: 9 * gi}, spec{name: "b", memory: 8 * gi})
 	w.available(snapshot.MemoryAvailable, 100*mi)
 	w.evicts(w.after(time.Second), "a")
-	w.flight = []snapshot.InFlight{{UID: "a", State: snapshot.Stopping, Hard: true, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second)}}
+	w.flight = []snapshot.InFlight{{UID: "a", State: snapshot.Stopping, Hard: true, Started: w.now, Changed: w.now,
+		Deadline: w.now.Add(time.Second)}}
 	w.outcome(w.after(5*time.Second), AwaitRelease)
 	w.evicts(w.after(30*time.Second), "b")
 }
@@ -66,7 +70,8 @@ func TestD4HardHastensWhatDrainsSlowly(t *testing.T) {
 	long := int64(3600)
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
 		spec{name: "draining", memory: 9 * gi, grace: &long}, spec{name: "other", memory: 8 * gi})
-	w.flight = []snapshot.InFlight{{UID: "draining", State: snapshot.Stopping, Started: start, Changed: start, Deadline: start.Add(time.Hour)}}
+	w.flight = []snapshot.InFlight{{UID: "draining", State: snapshot.Stopping, Started: start, Changed: start,
+		Deadline: start.Add(time.Hour)}}
 	d := w.available(snapshot.MemoryAvailable, 100*mi).after(time.Minute)
 	w.evicts(d, "draining")
 	if v := d.Victims[0]; !v.Hasten || v.GraceSeconds != 1 {
@@ -88,7 +93,8 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	// The violator cannot be stopped: it is left alone for a while, and nobody waits for it.
 	s2 := *s
 	s2.Taken = s.Taken.Add(20 * time.Second)
-	s2.InFlight = []snapshot.InFlight{{UID: "violator", State: snapshot.Failed, Started: s.Taken, Changed: s.Taken.Add(10 * time.Second)}}
+	s2.InFlight = []snapshot.InFlight{{UID: "violator", State: snapshot.Failed, Started: s.Taken,
+		Changed: s.Taken.Add(10 * time.Second)}}
 	d, _ = Decide(&s2, w.rules, state)
 	if len(exceeding(d.Victims)) != 0 {
 		t.Errorf("local storage %v again at once", names(exceeding(d.Victims)))
@@ -103,7 +109,8 @@ func TestD6NegativeMaximumLeavesPodsTheirGrace(t *testing.T) {
 		own   *int64
 		want  int64
 	}{{-1, &sixty, 60}, {-1, nil, 30}, {10, &sixty, 10}, {90, &sixty, 60}, {10, nil, 10}, {0, &sixty, 0}} {
-		w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)), spec{name: "hog", memory: gi, grace: test.own})
+		w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)),
+			spec{name: "hog", memory: gi, grace: test.own})
 		w.rules.MaxPodGracePeriodSeconds = test.limit
 		d := w.available(snapshot.MemoryAvailable, mi).after(time.Second)
 		w.evicts(d, "hog")
@@ -116,7 +123,8 @@ func TestD6NegativeMaximumLeavesPodsTheirGrace(t *testing.T) {
 func TestD7InodesAreComparedWithInodes(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsInodesFree, "1k")),
 		spec{name: "many", inodes: 1_000_000, storage: gi}, spec{name: "few", inodes: 10})
-	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Inodes: true, Started: start, Finished: start.Add(time.Second)}}
+	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Inodes: true, Started: start,
+		Finished: start.Add(time.Second)}}
 	w.evicts(w.available(snapshot.NodeFsInodesFree, 100).after(time.Second), "many")
 }
 
@@ -152,7 +160,8 @@ func TestD10BlindSignalDoesNotHideAnother(t *testing.T) {
 	d := w.available(snapshot.MemoryAvailable, 100*mi).after(time.Second)
 	w.evicts(d, "hog")
 	w.condition(d, v1.NodeMemoryPressure, true)
-	if c := d.Condition(v1.NodeDiskPressure); len(c.Blind) != 1 || c.Blind[0] != snapshot.ImageFsAvailable || !c.BlindSince.Equal(w.now) {
+	if c := d.Condition(v1.NodeDiskPressure); len(c.Blind) != 1 || c.Blind[0] != snapshot.ImageFsAvailable ||
+		!c.BlindSince.Equal(w.now) {
 		t.Errorf("disk condition %+v, want it blind for imagefs.available", c)
 	}
 }
@@ -195,7 +204,8 @@ func TestD13ContainerFsHoldsFromTheFirst(t *testing.T) {
 }
 
 func TestD16GraceClockPauses(t *testing.T) {
-	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 2*time.Minute)), spec{name: "hog", memory: gi})
+	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 2*time.Minute)),
+		spec{name: "hog", memory: gi})
 	for i := range 20 {
 		amount := 900 * mi
 		if i%11 == 10 {
@@ -222,8 +232,10 @@ func TestD16GraceClockResets(t *testing.T) {
 	}{
 		{"short pause", threshold(snapshot.MemoryAvailable, "1Gi"), 2 * gi, 20 * time.Second, true},
 		{"long pause", threshold(snapshot.MemoryAvailable, "1Gi"), 2 * gi, 40 * time.Second, false},
-		{"short pause, clear by minimum reclaim", reclaiming(threshold(snapshot.MemoryAvailable, "1Gi"), "100Mi"), 2 * gi, 20 * time.Second, false},
-		{"short pause, minimum reclaim not reached", reclaiming(threshold(snapshot.MemoryAvailable, "1Gi"), "2Gi"), 2 * gi, 20 * time.Second, true},
+		{"short pause, clear by minimum reclaim", reclaiming(threshold(snapshot.MemoryAvailable, "1Gi"), "100Mi"), 2 * gi,
+			20 * time.Second, false},
+		{"short pause, minimum reclaim not reached", reclaiming(threshold(snapshot.MemoryAvailable, "1Gi"), "2Gi"), 2 * gi,
+			20 * time.Second, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(soft(test.rule, time.Minute)), spec{name: "hog", memory: gi})
@@ -268,7 +280,8 @@ func TestD23GrowingLeakIsForeseen(t *testing.T) {
 
 func TestForecastSparesPodsWithinTheirRequests(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
-		spec{name: "over", request: 50 * mi, memory: 100 * mi}, spec{name: "growing", priority: 1, request: 10 * gi, memory: gi})
+		spec{name: "over", request: 50 * mi, memory: 100 * mi},
+		spec{name: "growing", priority: 1, request: 10 * gi, memory: gi})
 	free := 400 * mi
 	for range 3 {
 		w.evicts(w.available(snapshot.MemoryAvailable, free).after(10 * time.Second))
@@ -279,19 +292,22 @@ func TestForecastSparesPodsWithinTheirRequests(t *testing.T) {
 }
 
 func TestD24MessageShowsTheTrigger(t *testing.T) {
-	w := newWorld(t, rulesOf(threshold(snapshot.ImageFsAvailable, "7Gi"), threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "pod", disk: gi, logs: gi})
+	w := newWorld(t, rulesOf(threshold(snapshot.ImageFsAvailable, "7Gi"), threshold(snapshot.NodeFsAvailable, "10Gi")),
+		spec{name: "pod", disk: gi, logs: gi})
 	w.layout = layoutOf(true, false)
 	w.available(snapshot.ImageFsAvailable, 20*gi)
 	d := w.available(snapshot.NodeFsAvailable, 5*gi).after(time.Second)
 	w.evicts(d, "pod")
-	if want := "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 5Gi. "; !strings.HasPrefix(d.Victims[0].Message, want) {
+	want := "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 5Gi. "
+	if !strings.HasPrefix(d.Victims[0].Message, want) {
 		t.Errorf("message %q, want %q first", d.Victims[0].Message, want)
 	}
 }
 
 func TestD31SoftWithoutGraceStaysSoft(t *testing.T) {
 	forty := int64(40)
-	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)), spec{name: "hog", memory: gi, grace: &forty})
+	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "1Gi"), 0)),
+		spec{name: "hog", memory: gi, grace: &forty})
 	d := w.available(snapshot.MemoryAvailable, mi).after(time.Second)
 	w.evicts(d, "hog")
 	if v := d.Victims[0]; v.Cause.Hard() || v.GraceSeconds != 40 {
@@ -304,11 +320,13 @@ func TestD31SoftWithoutGraceStaysSoft(t *testing.T) {
 
 func TestD32SlowSoftEvictionDoesNotBlockHard(t *testing.T) {
 	hour := int64(3600)
-	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "2Gi"), 0), threshold(snapshot.MemoryAvailable, "1Gi")),
+	w := newWorld(t, rulesOf(soft(threshold(snapshot.MemoryAvailable, "2Gi"), 0),
+		threshold(snapshot.MemoryAvailable, "1Gi")),
 		spec{name: "first", priority: -1, memory: 100 * mi, grace: &hour}, spec{name: "second", memory: 20 * gi})
 	w.rules.MaxPodGracePeriodSeconds = 3600
 	w.evicts(w.available(snapshot.MemoryAvailable, 2*gi-50*mi).after(time.Second), "first")
-	w.flight = []snapshot.InFlight{{UID: "first", State: snapshot.Stopping, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Hour)}}
+	w.flight = []snapshot.InFlight{{UID: "first", State: snapshot.Stopping, Started: w.now, Changed: w.now,
+		Deadline: w.now.Add(time.Hour)}}
 	w.outcome(w.after(time.Minute), AwaitRelease)
 	w.evicts(w.available(snapshot.MemoryAvailable, 100*mi).after(time.Second), "second")
 }

@@ -17,7 +17,8 @@ func dry(t Threshold) Threshold {
 }
 
 func TestDryRunSaysWhatItWouldDo(t *testing.T) {
-	w := newWorld(t, rulesOf(dry(threshold(snapshot.MemoryAvailable, "1Gi")), dry(threshold(snapshot.NodeFsAvailable, "10Gi"))),
+	w := newWorld(t, rulesOf(dry(threshold(snapshot.MemoryAvailable, "1Gi")),
+		dry(threshold(snapshot.NodeFsAvailable, "10Gi"))),
 		spec{name: "hog", memory: 20 * gi}, spec{name: "writer", memory: mi, disk: 50 * gi})
 	w.available(snapshot.MemoryAvailable, 500*mi).available(snapshot.NodeFsAvailable, 5*gi)
 	d := w.after(time.Second)
@@ -31,14 +32,16 @@ func TestDryRunSaysWhatItWouldDo(t *testing.T) {
 		t.Errorf("dry run: %+v, want that hog would go", d.DryRun)
 	}
 	d = w.available(snapshot.MemoryAvailable, 20*gi).after(10 * time.Second)
-	if got := names(d.DryRun.Victims); len(got) != 1 || got[0] != "writer" || len(d.DryRun.Reclaims) != 1 || !d.DryRun.Reclaims[0].Images {
+	if got := names(d.DryRun.Victims); len(got) != 1 || got[0] != "writer" || len(d.DryRun.Reclaims) != 1 ||
+		!d.DryRun.Reclaims[0].Images {
 		t.Errorf("dry run: %+v, want images, and writer if they are not enough", d.DryRun)
 	}
 }
 
 // A threshold in dry run keeps its own time, as it would if it held.
 func TestDryRunKeepsGracePeriods(t *testing.T) {
-	w := newWorld(t, rulesOf(dry(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute))), spec{name: "hog", memory: 20 * gi})
+	w := newWorld(t, rulesOf(dry(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute))),
+		spec{name: "hog", memory: 20 * gi})
 	w.available(snapshot.MemoryAvailable, gi)
 	for range 6 {
 		if d := w.after(10 * time.Second); len(d.DryRun.Victims) != 0 {
@@ -51,7 +54,8 @@ func TestDryRunKeepsGracePeriods(t *testing.T) {
 }
 
 func TestDryRunOfDerivedThresholds(t *testing.T) {
-	thresholds, _ := Effective([]Threshold{dry(threshold(snapshot.NodeFsAvailable, "1Gi")), threshold(snapshot.ImageFsAvailable, "1Gi")}, layoutOf(false, false))
+	thresholds, _ := Effective([]Threshold{dry(threshold(snapshot.NodeFsAvailable, "1Gi")),
+		threshold(snapshot.ImageFsAvailable, "1Gi")}, layoutOf(false, false))
 	for _, th := range thresholds {
 		if th.DryRun != (th.Signal != snapshot.ImageFsAvailable) {
 			t.Errorf("%s in dry run: %v", th.Signal, th.DryRun)
@@ -65,7 +69,8 @@ func TestDryRunOfDerivedThresholds(t *testing.T) {
 func TestDryRunOfLocalStorageLimits(t *testing.T) {
 	rules := rulesOf()
 	rules.LocalStorageLimits, rules.LocalStorageDryRun = true, true
-	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(), Pods: []snapshot.Pod{violatorPod("limited", mi, 2*mi)}}
+	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(),
+		Pods: []snapshot.Pod{violatorPod("limited", mi, 2*mi)}}
 	d, _ := Decide(s, rules, State{})
 	if len(d.Victims) != 0 || len(exceeding(d.DryRun.Victims)) != 1 {
 		t.Errorf("evicted %d, in dry run %d; want 0 and 1", len(d.Victims), len(d.DryRun.Victims))

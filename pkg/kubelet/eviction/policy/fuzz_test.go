@@ -68,7 +68,8 @@ func anyInFlight(t *rapid.T, uid types.UID, now time.Time) snapshot.InFlight {
 	return snapshot.InFlight{
 		UID: uid, Hard: rapid.Bool().Draw(t, "hard"), State: snapshot.InFlightState(rapid.IntRange(0, 2).Draw(t, "state")),
 		Started: ago("started"), Changed: ago("changed"), Deadline: ago("deadline"),
-		Expected: snapshot.Release{Memory: snapshot.Bytes(anyAmount.Draw(t, "memory")), CertainMemory: snapshot.Bytes(anyAmount.Draw(t, "certain"))},
+		Expected: snapshot.Release{Memory: snapshot.Bytes(anyAmount.Draw(t, "memory")),
+			CertainMemory: snapshot.Bytes(anyAmount.Draw(t, "certain"))},
 	}
 }
 
@@ -80,7 +81,8 @@ func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 	s.RuntimeSilent = rapid.IntRange(0, 3).Draw(t, "silent") == 0
 	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
 	for _, sig := range snapshot.AllSignals() {
-		s.Signals[sig] = snapshot.Observation{Available: anyAmount.Draw(t, "available"), Capacity: anyAmount.Draw(t, "capacity")}
+		s.Signals[sig] = snapshot.Observation{Available: anyAmount.Draw(t, "available"),
+			Capacity: anyAmount.Draw(t, "capacity")}
 		if rapid.IntRange(0, 3).Draw(t, "unknown") == 0 {
 			s.Signals[sig].Err = errors.New("unknown")
 		}
@@ -99,7 +101,9 @@ func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 	}
 	for d := range snapshot.NumDevices {
 		if rapid.Bool().Draw(t, "reclaimed") {
-			s.Reclaims = append(s.Reclaims, snapshot.Reclaim{Device: d, Running: rapid.Bool().Draw(t, "running"), Started: now.Add(-time.Duration(anyElapsed.Draw(t, "ago"))), Finished: now.Add(-time.Duration(anyElapsed.Draw(t, "ago")))})
+			s.Reclaims = append(s.Reclaims, snapshot.Reclaim{Device: d, Running: rapid.Bool().Draw(t, "running"),
+				Started:  now.Add(-time.Duration(anyElapsed.Draw(t, "ago"))),
+				Finished: now.Add(-time.Duration(anyElapsed.Draw(t, "ago")))})
 		}
 	}
 	return s
@@ -160,11 +164,13 @@ func explained(victims []Victim) (list []string) {
 }
 
 func checkBounds(t *rapid.T, s *snapshot.Snapshot, d *Decision) {
-	if len(d.Starved) > int(numGroups) || len(d.Reclaims) > int(snapshot.NumDevices) || d.LookAgain < 0 || d.LookAgain > time.Hour {
+	if len(d.Starved) > int(numGroups) || len(d.Reclaims) > int(snapshot.NumDevices) || d.LookAgain < 0 ||
+		d.LookAgain > time.Hour {
 		t.Fatalf("out of bounds: %+v", d)
 	}
 	for i := range d.Starved {
-		if st := &d.Starved[i]; st.Amount < 1 || st.InFlight < 0 || st.Certain < 0 || st.Certain > st.InFlight || st.Chosen > len(s.Pods) {
+		if st := &d.Starved[i]; st.Amount < 1 || st.InFlight < 0 || st.Certain < 0 || st.Certain > st.InFlight ||
+			st.Chosen > len(s.Pods) {
 			t.Fatalf("out of bounds: %+v", st)
 		}
 	}

@@ -106,7 +106,8 @@ func (g group) returns(p *snapshot.Pod, l snapshot.Layout) returns {
 func (g group) expected(r snapshot.Release) returns {
 	switch g {
 	case memoryGroup:
-		return returns{amount: int64(r.Memory), certain: int64(r.CertainMemory), processes: int64(r.AnonymousMemory), known: true}
+		return returns{amount: int64(r.Memory), certain: int64(r.CertainMemory), processes: int64(r.AnonymousMemory),
+			known: true}
 	case pidGroup:
 		return returns{amount: int64(r.PIDs), certain: int64(r.PIDs), processes: int64(r.PIDs), known: true}
 	case nodeInodesGroup, imageInodesGroup:

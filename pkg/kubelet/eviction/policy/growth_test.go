@@ -32,8 +32,9 @@ func smallPods(n int) (list []spec) {
 
 // stopping is a pod that was asked to stop just now.
 func (w *world) stopping(name string, state snapshot.InFlightState, release snapshot.Release) {
-	w.flight = append(w.flight, snapshot.InFlight{UID: snapshot.NewFacts(spec{name: name}.object(), true).UID, Signal: snapshot.MemoryAvailable,
-		Hard: true, State: state, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second), Expected: release})
+	w.flight = append(w.flight, snapshot.InFlight{UID: snapshot.NewFacts(spec{name: name}.object(), true).UID,
+		Signal: snapshot.MemoryAvailable,
+		Hard:   true, State: state, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second), Expected: release})
 }
 
 // TestGrowthThatNoCandidateCanGiveBack: a host process, or a critical pod, takes memory fast. Evicting pods does not
@@ -135,7 +136,8 @@ func TestWhatIsBackIsNotExpected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), spec{name: "leak", memory: gi})
 			w.now = w.now.Add(time.Hour)
-			w.stopping("stopped", snapshot.Stopped, snapshot.Release{Memory: 2 << 30, CertainMemory: 2 << 30, AnonymousMemory: 2<<30 - 50<<20})
+			w.stopping("stopped", snapshot.Stopped, snapshot.Release{Memory: 2 << 30, CertainMemory: 2 << 30,
+				AnonymousMemory: 2<<30 - 50<<20})
 			w.flight[0].Started = w.now.Add(-time.Minute)
 			w.signals[snapshot.MemoryAvailable] = snapshot.Observation{
 				Available: 0, Capacity: 32 * gi, At: wallTime(w.now.Add(test.seen)),
@@ -149,7 +151,8 @@ func TestWhatIsBackIsNotExpected(t *testing.T) {
 // hold enough for as long as a kill takes. The first of them alone would not outlast that.
 func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
-		spec{name: "one", memory: 500 * mi}, spec{name: "two", memory: 499 * mi}, spec{name: "leak", priority: 1, memory: 100 * mi})
+		spec{name: "one", memory: 500 * mi}, spec{name: "two", memory: 499 * mi},
+		spec{name: "leak", priority: 1, memory: 100 * mi})
 	w.rules.Timing.Settling = 0
 	w.available(snapshot.MemoryAvailable, 10*mi+300*mi).after(time.Second)
 	w.evicts(w.grow(1, 0, map[string]int64{"leak": 300 * mi}), "one", "two")
@@ -183,7 +186,8 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 		"it does not":     {100 * mi, []string{"other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "other", priority: 1, memory: 3 * gi})
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+				spec{name: "other", priority: 1, memory: 3 * gi})
 			w.rules.LocalStorageLimits = true
 			s := w.available(snapshot.MemoryAvailable, 100*mi).snapshot()
 			violator := violatorPod("violator", 10*mi, 20*mi)
@@ -207,7 +211,8 @@ func TestAtAPaceASmallOffenderGoes(t *testing.T) {
 	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
 	w.evicts(w.grow(1, 0, nil))
 	w.evicts(w.grow(1, 350*mi, nil), "first")
-	w.pods = append(w.pods[1:], spec{name: "large", request: 10 * mi, memory: 30 * mi}, spec{name: "small", request: 10 * mi, memory: 20 * mi})
+	w.pods = append(w.pods[1:], spec{name: "large", request: 10 * mi, memory: 30 * mi},
+		spec{name: "small", request: 10 * mi, memory: 20 * mi})
 	w.release = w.now
 	w.evicts(w.grow(1, 0, nil), "large")
 	w.stopping("large", snapshot.Stopping, snapshot.Release{})
@@ -237,7 +242,8 @@ func TestAtAPaceNoOffenderGoesForNothing(t *testing.T) {
 			t.Errorf("%s: %d pods", name, len(got))
 		}
 	}
-	if got := (&tempo{wait: true}).meanwhile([]candidate{{known: true, usage: 2, first: true}}, time.Second); len(got) != 0 {
+	if got := (&tempo{wait: true}).meanwhile([]candidate{{known: true, usage: 2, first: true}},
+		time.Second); len(got) != 0 {
 		t.Errorf("beside another one: %d pods", len(got))
 	}
 }

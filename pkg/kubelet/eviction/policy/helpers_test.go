@@ -54,7 +54,8 @@ func (s spec) object() *v1.Pod {
 		requests[v1.ResourceEphemeralStorage] = *resource.NewQuantity(s.storage, resource.BinarySI)
 	}
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: "ns", UID: types.UID(s.name), Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: "ns", UID: types.UID(s.name),
+			Annotations: map[string]string{}},
 		Spec: v1.PodSpec{
 			Priority:                      &s.priority,
 			TerminationGracePeriodSeconds: s.grace,
@@ -118,7 +119,8 @@ func defaultTiming() Timing {
 }
 
 func rulesOf(thresholds ...Threshold) *Rules {
-	return &Rules{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60, Timing: defaultTiming()}
+	return &Rules{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
+		Timing: defaultTiming()}
 }
 
 func layoutOf(dedicated, split bool) snapshot.Layout {
@@ -142,7 +144,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T, rules *Rules, pods ...spec) *world {
-	return &world{T: t, now: start, rules: rules, pods: pods, layout: layoutOf(false, false), signals: map[snapshot.Signal]snapshot.Observation{}}
+	return &world{T: t, now: start, rules: rules, pods: pods, layout: layoutOf(false, false),
+		signals: map[snapshot.Signal]snapshot.Observation{}}
 }
 
 func (w *world) available(sig snapshot.Signal, amount int64) *world {
@@ -190,7 +193,8 @@ func exceeding(victims []Victim) []Victim { return ofKind(victims, true) }
 func starving(victims []Victim) []Victim  { return ofKind(victims, false) }
 
 func ofKind(victims []Victim, limit bool) []Victim {
-	return slices.DeleteFunc(slices.Clone(victims), func(v Victim) bool { return (v.Cause.Kind == LocalStorageLimit) != limit })
+	return slices.DeleteFunc(slices.Clone(victims),
+		func(v Victim) bool { return (v.Cause.Kind == LocalStorageLimit) != limit })
 }
 
 func (w *world) evicts(d Decision, want ...string) {

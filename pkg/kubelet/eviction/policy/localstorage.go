@@ -48,7 +48,8 @@ func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 			return f.State != snapshot.Stopping || f.Deadline.Sub(s.Taken) <= t.Patience
 		}
 	}
-	return pod.Terminating != nil && !pod.Terminating.Deadline.IsZero() && pod.Terminating.Deadline.Sub(s.Taken) <= t.Patience
+	return pod.Terminating != nil && !pod.Terminating.Deadline.IsZero() &&
+		pod.Terminating.Deadline.Sub(s.Taken) <= t.Patience
 }
 
 // exceededLimit names the first limit that the pod exceeds: of a volume, of the pod, of a container. An absent figure

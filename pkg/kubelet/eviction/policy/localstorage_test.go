@@ -30,7 +30,9 @@ func fsOf(bytes int64) snapshot.FsUsage {
 }
 
 func limited(name string, quantity string) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(quantity)}}}
+	return v1.Container{Name: name,
+		Resources: v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(quantity)}}}
 }
 
 func TestLocalStorageLimits(t *testing.T) {
@@ -42,11 +44,15 @@ func TestLocalStorageLimits(t *testing.T) {
 	}{
 		{"within", func(*v1.Pod, *snapshot.Usage) {}, "", ""},
 		{"emptyDir", func(pod *v1.Pod, used *snapshot.Usage) {
-			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(mi, resource.BinarySI)}}}}
+			pod.Spec.Volumes = []v1.Volume{{Name: "v",
+				VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(mi,
+					resource.BinarySI)}}}}
 			used.Volumes = []snapshot.VolumeUsage{volumeOf("v", mi+1)}
 		}, EmptyDirLimit, `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `},
 		{"emptyDir with limit zero", func(pod *v1.Pod, used *snapshot.Usage) {
-			pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(0, resource.BinarySI)}}}}
+			pod.Spec.Volumes = []v1.Volume{{Name: "v",
+				VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(0,
+					resource.BinarySI)}}}}
 			used.Volumes = []snapshot.VolumeUsage{volumeOf("v", mi+1)}
 		}, "", ""},
 		{"pod", func(pod *v1.Pod, used *snapshot.Usage) {

@@ -50,7 +50,8 @@ func needOf(i int, g group, t *Threshold, s *snapshot.Snapshot) need {
 	o := s.Signals[t.Signal]
 	target := t.target(o.Capacity)
 	missing := saturatingAdd(target, -o.Available)
-	return need{group: g, trigger: i, signal: t.Signal, hard: t.Hard(), amount: max(1, missing), target: target, signals: []snapshot.Signal{t.Signal}}
+	return need{group: g, trigger: i, signal: t.Signal, hard: t.Hard(), amount: max(1, missing), target: target,
+		signals: []snapshot.Signal{t.Signal}}
 }
 
 func merge(found []need, n need) []need {

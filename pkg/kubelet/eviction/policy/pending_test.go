@@ -19,8 +19,10 @@ func TestTwoFiguresOfRelease(t *testing.T) {
 		"nobody knows":     {0, pollUrgent},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "other", memory: gi}).available(snapshot.MemoryAvailable, 100*mi)
-			w.flight = []snapshot.InFlight{{UID: "gone", Hard: true, State: snapshot.Stopped, Started: w.now, Changed: w.now, Deadline: w.now,
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+				spec{name: "other", memory: gi}).available(snapshot.MemoryAvailable, 100*mi)
+			w.flight = []snapshot.InFlight{{UID: "gone", Hard: true, State: snapshot.Stopped, Started: w.now, Changed: w.now,
+				Deadline: w.now,
 				Expected: snapshot.Release{Memory: snapshot.Bytes(2 * gi), CertainMemory: snapshot.Bytes(test.certain)}}}
 			d := w.after(time.Second)
 			w.outcome(d, AwaitRelease)

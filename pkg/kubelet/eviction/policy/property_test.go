@@ -56,7 +56,8 @@ func anySignals(t *rapid.T) [snapshot.NumSignals]snapshot.Observation {
 	all := snapshot.Unobserved()
 	for _, sig := range snapshot.AllSignals() {
 		if rapid.IntRange(0, 5).Draw(t, "missing") > 0 {
-			all[sig] = snapshot.Observation{Available: rapid.Int64Range(0, 30).Draw(t, "available") * 100 * mi, Capacity: 32 * gi}
+			all[sig] = snapshot.Observation{Available: rapid.Int64Range(0, 30).Draw(t, "available") * 100 * mi,
+				Capacity: 32 * gi}
 		}
 	}
 	return all
@@ -72,8 +73,10 @@ func anySnapshot(t *rapid.T, now time.Time, pods []spec) *snapshot.Snapshot {
 		s.Pods = append(s.Pods, p.pod(now))
 		if rapid.IntRange(0, 9).Draw(t, "inFlight") == 0 {
 			s.InFlight = append(s.InFlight, snapshot.InFlight{
-				UID: s.Pods[len(s.Pods)-1].UID, Hard: rapid.Bool().Draw(t, "hard"), State: snapshot.InFlightState(rapid.IntRange(0, 2).Draw(t, "state")),
-				Started: now.Add(-time.Minute), Changed: now.Add(-time.Second), Deadline: now.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "left")) * time.Second),
+				UID: s.Pods[len(s.Pods)-1].UID, Hard: rapid.Bool().Draw(t, "hard"),
+				State:   snapshot.InFlightState(rapid.IntRange(0, 2).Draw(t, "state")),
+				Started: now.Add(-time.Minute), Changed: now.Add(-time.Second),
+				Deadline: now.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "left")) * time.Second),
 			})
 		}
 	}
@@ -101,7 +104,8 @@ func TestOrderOfInputMakesNoDifference(t *testing.T) {
 			if got, want := fmt.Sprint(names(d2.Victims)), fmt.Sprint(names(d1.Victims)); got != want {
 				t.Fatalf("victims %s, and %s for the same pods in another order", want, got)
 			}
-			if !reflect.DeepEqual(d1.Conditions, d2.Conditions) || !reflect.DeepEqual(d1.Starved, d2.Starved) || d1.LookAgain != d2.LookAgain {
+			if !reflect.DeepEqual(d1.Conditions, d2.Conditions) || !reflect.DeepEqual(d1.Starved, d2.Starved) ||
+				d1.LookAgain != d2.LookAgain {
 				t.Fatalf("decisions differ:\n%+v\n%+v", d1, d2)
 			}
 		}

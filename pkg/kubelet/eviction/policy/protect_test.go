@@ -24,7 +24,8 @@ func (w *world) decided(d time.Duration, wishes map[string][2]string) Decision {
 
 func protecting(thresholds ...Threshold) *Rules {
 	rules := rulesOf(thresholds...)
-	rules.Protection = Protection{Namespaces: []string{"ns"}, MaxPods: 2, MaxMemory: 100 * snapshot.Bytes(gi), MaxDelay: 30 * time.Second}
+	rules.Protection = Protection{Namespaces: []string{"ns"}, MaxPods: 2, MaxMemory: 100 * snapshot.Bytes(gi),
+		MaxDelay: 30 * time.Second}
 	return rules
 }
 
@@ -46,7 +47,8 @@ func TestPreferenceDecidesAmongEquals(t *testing.T) {
 }
 
 func TestSoftThresholdsLeaveThoseAloneThatOptedOut(t *testing.T) {
-	w := newWorld(t, protecting(soft(threshold(snapshot.MemoryAvailable, "2Gi"), 0)), spec{name: "hog", memory: 20 * gi}, spec{name: "small", memory: mi})
+	w := newWorld(t, protecting(soft(threshold(snapshot.MemoryAvailable, "2Gi"), 0)), spec{name: "hog", memory: 20 * gi},
+		spec{name: "small", memory: mi})
 	optOut := map[string][2]string{"hog": {"", "memory"}}
 	w.available(snapshot.MemoryAvailable, gi)
 	d := w.decided(time.Second, optOut)
@@ -60,7 +62,8 @@ func TestSoftThresholdsLeaveThoseAloneThatOptedOut(t *testing.T) {
 
 func TestHardThresholdSparesForAWhile(t *testing.T) {
 	w := newWorld(t, protecting(threshold(snapshot.MemoryAvailable, "1Gi")),
-		spec{name: "hog", memory: 20 * gi}, spec{name: "a", memory: 2 * gi}, spec{name: "b", memory: 2 * gi}, spec{name: "c", memory: 2 * gi})
+		spec{name: "hog", memory: 20 * gi}, spec{name: "a", memory: 2 * gi}, spec{name: "b", memory: 2 * gi},
+		spec{name: "c", memory: 2 * gi})
 	optOut := map[string][2]string{"hog": {"", "memory"}}
 	w.available(snapshot.MemoryAvailable, 500*mi)
 	w.evicts(w.decided(time.Second, optOut), "a")
@@ -81,7 +84,8 @@ func TestWhoOptedOutGoesWhenOthersAreNotEnough(t *testing.T) {
 }
 
 func TestOptingOutOfOneResourceIsNotOptingOutOfAnother(t *testing.T) {
-	w := newWorld(t, protecting(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "hog", memory: 20 * gi}, spec{name: "a", memory: 2 * gi})
+	w := newWorld(t, protecting(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "hog", memory: 20 * gi},
+		spec{name: "a", memory: 2 * gi})
 	w.available(snapshot.MemoryAvailable, 500*mi)
 	w.evicts(w.decided(time.Second, map[string][2]string{"hog": {"", "pid,nodefs"}}), "hog")
 }
@@ -93,7 +97,8 @@ func TestNobodyOptsOutOfHardThresholdsForEver(t *testing.T) {
 		rules.Protection = anyProtection(t)
 		s := anySnapshot(t, start, anySpecs(t, 8))
 		anyWishes(t, s)
-		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: rapid.Int64Range(0, 19).Draw(t, "available") * 100 * mi, Capacity: 32 * gi}
+		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: rapid.Int64Range(0, 19).Draw(t,
+			"available") * 100 * mi, Capacity: 32 * gi}
 		plain := *rules
 		plain.Protection = Protection{}
 		d1, _ := Decide(s, rules, State{})
@@ -116,8 +121,10 @@ func TestSparingStillCoversTheNeed(t *testing.T) {
 		s.InFlight = nil
 		anyWishes(t, s)
 		rules := rulesOf()
-		rules.Protection = Protection{Namespaces: []string{"*"}, MaxPods: 5, MaxMemory: 100 * snapshot.Bytes(gi), MaxDelay: time.Minute}
-		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable}, hard: true}
+		rules.Protection = Protection{Namespaces: []string{"*"}, MaxPods: 5, MaxMemory: 100 * snapshot.Bytes(gi),
+			MaxDelay: time.Minute}
+		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable},
+			hard: true}
 		r := &round{snapshot: s, rules: rules, last: &rulesState{}, next: &rulesState{}, decision: &Decision{}}
 		list := r.protect(n, candidates(n, s, &pending{}, &growth{}), &Starved{})
 		if len(list) == 0 {

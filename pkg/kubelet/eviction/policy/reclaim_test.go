@@ -15,13 +15,16 @@ import (
 
 // done is a reclaim that took the last second.
 func (w *world) done(inodes bool, got snapshot.Reclaimed) snapshot.Reclaim {
-	return snapshot.Reclaim{Device: snapshot.NodeDevice, Inodes: inodes, Started: w.now.Add(-time.Second), Finished: w.now, Got: got}
+	return snapshot.Reclaim{Device: snapshot.NodeDevice, Inodes: inodes, Started: w.now.Add(-time.Second), Finished: w.now,
+		Got: got}
 }
 
 func TestReclaimAsksForTheThresholdAndTheMinimum(t *testing.T) {
-	w := newWorld(t, rulesOf(reclaiming(threshold(snapshot.NodeFsAvailable, "10Gi"), "2Gi"), threshold(snapshot.ImageFsAvailable, "11Gi")))
+	w := newWorld(t, rulesOf(reclaiming(threshold(snapshot.NodeFsAvailable, "10Gi"), "2Gi"),
+		threshold(snapshot.ImageFsAvailable, "11Gi")))
 	d := w.available(snapshot.NodeFsAvailable, 9*gi).available(snapshot.ImageFsAvailable, 9*gi).after(time.Second)
-	want := ReclaimRequest{Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true, Amount: 3 * gi, Target: 12 * gi}
+	want := ReclaimRequest{Device: snapshot.NodeDevice, Signal: snapshot.NodeFsAvailable, Containers: true, Images: true,
+		Amount: 3 * gi, Target: 12 * gi}
 	if len(d.Reclaims) != 1 || d.Reclaims[0] != want {
 		t.Errorf("reclaims %+v, want %+v", d.Reclaims, want)
 	}
@@ -57,7 +60,8 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 		"a pod has gone, but long ago": {3 * gi, -time.Minute, Evict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "small", disk: gi}, spec{name: "writer", disk: 9 * gi})
+			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "small", disk: gi},
+				spec{name: "writer", disk: 9 * gi})
 			old := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: wallTime(w.now)}
 			w.signals[snapshot.NodeFsAvailable] = old
 			w.outcome(w.after(time.Second), ReclaimNode)
@@ -73,7 +77,8 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 				return
 			}
 			w.evicts(d, "writer")
-			if v := d.Victims[0]; !strings.Contains(v.Message, "Threshold quantity: 10Gi, available: 7Gi.") || d.Starved[0].Amount != 3*gi {
+			if v := d.Victims[0]; !strings.Contains(v.Message, "Threshold quantity: 10Gi, available: 7Gi.") ||
+				d.Starved[0].Amount != 3*gi {
 				t.Errorf("message %q, starved %+v", v.Message, d.Starved)
 			}
 			w.outcome(w.after(time.Second), AwaitFigures)
@@ -113,7 +118,8 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(test.signal, "1Gi")),
-				spec{name: "writer", disk: 20 * gi, storage: 30 * gi, logs: 15 * gi}, spec{name: "a-shares", disk: gi}, spec{name: "b-small", disk: gi}, spec{name: "c-big", disk: gi})
+				spec{name: "writer", disk: 20 * gi, storage: 30 * gi, logs: 15 * gi}, spec{name: "a-shares", disk: gi},
+				spec{name: "b-small", disk: gi}, spec{name: "c-big", disk: gi})
 			w.layout = layoutOf(true, true)
 			w.available(test.signal, mi)
 			w.reclaim = []snapshot.Reclaim{
@@ -150,8 +156,10 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 		for _, device := range []snapshot.Device{snapshot.NodeDevice, snapshot.ImageDevice} {
 			for _, inodes := range []bool{true, false} {
 				s.Reclaims = append(s.Reclaims, snapshot.Reclaim{
-					Device: device, Inodes: inodes, Running: rapid.Bool().Draw(t, "running"), Started: at("started"), Finished: at("finished"),
-					Got: snapshot.Reclaimed{More: rapid.Bool().Draw(t, "more"), Missing: rapid.Int64Range(-gi, 10*gi).Draw(t, "missing")},
+					Device: device, Inodes: inodes, Running: rapid.Bool().Draw(t, "running"), Started: at("started"),
+					Finished: at("finished"),
+					Got: snapshot.Reclaimed{More: rapid.Bool().Draw(t, "more"),
+						Missing: rapid.Int64Range(-gi, 10*gi).Draw(t, "missing")},
 				})
 			}
 		}
@@ -163,7 +171,8 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 		later.Reclaims = slices.Clone(later.Reclaims)
 		slices.Reverse(later.Reclaims)
 		again, _ := Decide(&later, rules, m)
-		if !reflect.DeepEqual(names(d.Victims), names(again.Victims)) || !reflect.DeepEqual(d.Starved, again.Starved) || !reflect.DeepEqual(d.Reclaims, again.Reclaims) {
+		if !reflect.DeepEqual(names(d.Victims), names(again.Victims)) || !reflect.DeepEqual(d.Starved, again.Starved) ||
+			!reflect.DeepEqual(d.Reclaims, again.Reclaims) {
 			t.Fatalf("decisions differ: %+v, %+v", d, again)
 		}
 		for _, q := range d.Reclaims {

@@ -89,7 +89,8 @@ func TestKillsCountLongerWhileTheRuntimeIsSilent(t *testing.T) {
 		w.silent = true
 		w.available(snapshot.MemoryAvailable, 100*mi)
 		w.evicts(w.after(time.Second), "a")
-		w.flight = []snapshot.InFlight{{UID: "a", State: state, Hard: true, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second)}}
+		w.flight = []snapshot.InFlight{{UID: "a", State: state, Hard: true, Started: w.now, Changed: w.now,
+			Deadline: w.now.Add(time.Second)}}
 		w.outcome(w.after(40*time.Second), AwaitRelease)
 		w.outcome(w.after(SilentPatience-40*time.Second), AwaitRelease)
 		w.evicts(w.after(2*time.Second), "b")
@@ -102,7 +103,8 @@ func TestAnotherVictimWhenTheFirstIsNotEnough(t *testing.T) {
 		spec{name: "a", memory: 500 * mi}, spec{name: "b", memory: 400 * mi})
 	w.silent = true
 	w.evicts(w.available(snapshot.MemoryAvailable, 800*mi).after(time.Second), "a")
-	w.flight = []snapshot.InFlight{{UID: "a", State: snapshot.Failed, Hard: true, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second)}}
+	w.flight = []snapshot.InFlight{{UID: "a", State: snapshot.Failed, Hard: true, Started: w.now, Changed: w.now,
+		Deadline: w.now.Add(time.Second)}}
 	w.evicts(w.available(snapshot.MemoryAvailable, 300*mi).after(40*time.Second), "b")
 }
 
@@ -149,7 +151,8 @@ func TestNodeIsNotAskedWithEachLook(t *testing.T) {
 
 // TestNodeIsAskedAfterEachVictim: an evicted pod leaves containers and images behind, which nobody waits for.
 func TestNodeIsAskedAfterEachVictim(t *testing.T) {
-	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "a", disk: gi}, spec{name: "b", disk: gi})
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "a", disk: gi},
+		spec{name: "b", disk: gi})
 	w.available(snapshot.NodeFsAvailable, 5*gi)
 	w.outcome(w.after(time.Second), ReclaimNode)
 	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}

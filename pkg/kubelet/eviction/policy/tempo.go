@@ -107,7 +107,8 @@ func (t *tempo) atPace(now []candidate, grown int64, killTime time.Duration) (ke
 		c := &now[i]
 		switch {
 		case !c.isWithin():
-		case t.hurry && t.growing && (open > 0 || (c.growth.steady() >= t.notable && usedUp(t.left, c.growth.steady(), killTime))):
+		case t.hurry && t.growing && (open > 0 || (c.growth.steady() >= t.notable &&
+			usedUp(t.left, c.growth.steady(), killTime))):
 		case slot:
 			slot = false
 		default:

@@ -53,7 +53,8 @@ func (p *Protection) CheckWishes(pod *v1.Pod) error {
 	case len(p.Namespaces) == 0 || (!prefers && !optsOut):
 		return nil
 	case !p.covers(pod.Namespace):
-		return fmt.Errorf("annotations %s and %s do not count in namespace %q, only in %q", PreferenceAnnotation, OptOutAnnotation, pod.Namespace, p.Namespaces)
+		return fmt.Errorf("annotations %s and %s do not count in namespace %q, only in %q", PreferenceAnnotation,
+			OptOutAnnotation, pod.Namespace, p.Namespaces)
 	}
 	_, preferenceErr := preferenceOf(pod.Annotations)
 	_, optOutErr := optOutOf(pod.Annotations)
@@ -67,7 +68,8 @@ func preferenceOf(annotations map[string]string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < -MaxPreference || n > MaxPreference {
-		return 0, fmt.Errorf("annotation %s: %q: must be a whole number from %d to %d", PreferenceAnnotation, text, -MaxPreference, MaxPreference)
+		return 0, fmt.Errorf("annotation %s: %q: must be a whole number from %d to %d", PreferenceAnnotation, text,
+			-MaxPreference, MaxPreference)
 	}
 	return n, nil
 }
@@ -81,7 +83,9 @@ func optOutOf(annotations map[string]string) ([]snapshot.Signal, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		found, ok := optOutSignals[strings.TrimSpace(word)]
 		if !ok {
-			return nil, fmt.Errorf("annotation %s: %q: must be a list, separated by commas, of memory, pid, nodefs, imagefs, containerfs", OptOutAnnotation, text)
+			return nil, fmt.Errorf(
+				"annotation %s: %q: must be a list, separated by commas, of memory, pid, nodefs, imagefs, containerfs",
+				OptOutAnnotation, text)
 		}
 		signals = append(signals, found...)
 	}

@@ -48,7 +48,8 @@ func TestCheckWishes(t *testing.T) {
 		if (err == nil) != (tc.says == "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%q %q: %v, want %q", tc.preference, tc.optOut, err, tc.says)
 		}
-		if err := elsewhere.CheckWishes(pod); (err == nil) != (tc.preference+tc.optOut == "") || (err != nil && !strings.Contains(err.Error(), `in namespace "ns", only in ["x*"]`)) {
+		if err := elsewhere.CheckWishes(pod); (err == nil) != (tc.preference+tc.optOut == "") ||
+			(err != nil && !strings.Contains(err.Error(), `in namespace "ns", only in ["x*"]`)) {
 			t.Errorf("%q %q, in another namespace: %v", tc.preference, tc.optOut, err)
 		}
 		if err := (&Protection{}).CheckWishes(pod); err != nil {
@@ -89,10 +90,15 @@ func TestOptingOutIsBounded(t *testing.T) {
 		want string
 	}{
 		{"nobody without namespaces", Protection{MaxPods: 10, MaxMemory: 100 * snapshot.Bytes(gi)}, "[]"},
-		{"another namespace", Protection{Namespaces: []string{"n", "nss", "x*"}, MaxPods: 10, MaxMemory: 100 * snapshot.Bytes(gi)}, "[]"},
-		{"all that there is room for", Protection{Namespaces: []string{"n?"}, MaxPods: 10, MaxMemory: 100 * snapshot.Bytes(gi)}, "[important old twin-a twin-b young]"},
-		{"number of pods", Protection{Namespaces: []string{"*"}, MaxPods: 4, MaxMemory: 100 * snapshot.Bytes(gi)}, "[important old twin-a young]"},
-		{"memory of pods, who asks for less may fit", Protection{Namespaces: []string{"ns"}, MaxPods: 10, MaxMemory: 3 * snapshot.Bytes(gi)}, "[important twin-a twin-b young]"},
+		{"another namespace", Protection{Namespaces: []string{"n", "nss", "x*"}, MaxPods: 10,
+			MaxMemory: 100 * snapshot.Bytes(gi)}, "[]"},
+		{"all that there is room for", Protection{Namespaces: []string{"n?"}, MaxPods: 10,
+			MaxMemory: 100 * snapshot.Bytes(gi)}, "[important old twin-a twin-b young]"},
+		{"number of pods", Protection{Namespaces: []string{"*"}, MaxPods: 4, MaxMemory: 100 * snapshot.Bytes(gi)},
+			"[important old twin-a young]"},
+		{"memory of pods, who asks for less may fit",
+			Protection{Namespaces: []string{"ns"}, MaxPods: 10, MaxMemory: 3 * snapshot.Bytes(gi)},
+			"[important twin-a twin-b young]"},
 		{"none", Protection{Namespaces: []string{"ns"}, MaxMemory: 3 * snapshot.Bytes(gi)}, "[]"},
 	}
 	for _, tc := range tests {
@@ -144,7 +150,8 @@ func anyWishes(t *rapid.T, s *snapshot.Snapshot) {
 		facts.Namespace = rapid.SampledFrom([]string{"ns", "nn", "other"}).Draw(t, "namespace")
 		for key, values := range map[string][]string{
 			PreferenceAnnotation: {"", "-100", "-1", "0", "5", "100", "x"},
-			OptOutAnnotation:     {"", "memory", "nodefs,imagefs", "memory,pid,nodefs,imagefs,containerfs", "pid,memory,nodefs", "?"},
+			OptOutAnnotation: {"", "memory", "nodefs,imagefs", "memory,pid,nodefs,imagefs,containerfs", "pid,memory,nodefs",
+				"?"},
 		} {
 			if text := rapid.SampledFrom(values).Draw(t, key); text != "" {
 				facts.Annotations[key] = text
@@ -217,7 +224,8 @@ func TestPreferenceKeepsPrioritiesAndOffenders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t, start, anySpecs(t, 10))
 		anyWishes(t, s)
-		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable}, hard: true}
+		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, signals: []snapshot.Signal{snapshot.MemoryAvailable},
+			hard: true}
 		class := func(list []candidate) (classes []string) {
 			for _, c := range list {
 				classes = append(classes, fmt.Sprint(c.first, c.pod.Priority, c.known))

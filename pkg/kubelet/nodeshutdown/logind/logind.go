@@ -77,7 +77,9 @@ func (c connection) Grant(ctx context.Context, wanted time.Duration) (time.Durat
 		}
 		pause *= 2
 	}
-	return granted, fmt.Errorf("logind's InhibitDelayMaxSec is %v and was not raised to %v: another file in logind.conf.d may set it", granted, wanted)
+	return granted,
+		fmt.Errorf("logind's InhibitDelayMaxSec is %v and was not raised to %v: another file in logind.conf.d may set it",
+			granted, wanted)
 }
 
 func (c connection) sleep(ctx context.Context, d time.Duration) error {

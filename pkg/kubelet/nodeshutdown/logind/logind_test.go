@@ -59,11 +59,13 @@ func TestGrant(t *testing.T) {
 		reloads             int
 		says                string
 	}{
-		"enough":            {delay: 30 * time.Second, want: 30 * time.Second},
-		"more":              {delay: time.Minute, want: time.Minute},
-		"raised":            {delay: 5 * time.Second, raised: 30 * time.Second, want: 30 * time.Second, reloads: 1},
-		"another file":      {delay: 5 * time.Second, raised: 7 * time.Second, want: 7 * time.Second, reloads: 1, says: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
-		"cannot be written": {delay: 5 * time.Second, raised: 30 * time.Second, want: 5 * time.Second, override: errors.New("read-only"), says: "read-only"},
+		"enough": {delay: 30 * time.Second, want: 30 * time.Second},
+		"more":   {delay: time.Minute, want: time.Minute},
+		"raised": {delay: 5 * time.Second, raised: 30 * time.Second, want: 30 * time.Second, reloads: 1},
+		"another file": {delay: 5 * time.Second, raised: 7 * time.Second, want: 7 * time.Second, reloads: 1,
+			says: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
+		"cannot be written": {delay: 5 * time.Second, raised: 30 * time.Second, want: 5 * time.Second,
+			override: errors.New("read-only"), says: "read-only"},
 	} {
 		b := fresh(t)
 		b.set(func() { b.delay, b.raised = tc.delay, tc.raised })
@@ -73,7 +75,8 @@ func TestGrant(t *testing.T) {
 		got, err := logind.Grant(t.Context(), 30*time.Second)
 		var reloads int
 		b.set(func() { reloads = b.reloads })
-		if got != tc.want || reloads != tc.reloads || (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+		if got != tc.want || reloads != tc.reloads || (err == nil) != (tc.says == "") || err != nil &&
+			!strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: granted %v after %d reloads, error %v", name, got, reloads, err)
 		}
 		if tc.delay < 30*time.Second && written != 30*time.Second {

@@ -111,8 +111,10 @@ type settings struct {
 func startStock(t *testing.T, n *node, s settings, dir string) manager {
 	t.Helper()
 	m := stock.NewManager(&stock.Config{
-		Logger: klog.Background(), VolumeManager: n, Recorder: n, NodeRef: &v1.ObjectReference{}, GetPodsFunc: n.active, KillPodFunc: n.kill,
-		SyncNodeStatusFunc: func(context.Context) {}, ShutdownGracePeriodRequested: s.total, ShutdownGracePeriodCriticalPods: s.critical,
+		Logger: klog.Background(), VolumeManager: n, Recorder: n, NodeRef: &v1.ObjectReference{}, GetPodsFunc: n.active,
+		KillPodFunc:        n.kill,
+		SyncNodeStatusFunc: func(context.Context) {}, ShutdownGracePeriodRequested: s.total,
+		ShutdownGracePeriodCriticalPods:  s.critical,
 		ShutdownGracePeriodByPodPriority: slices.Clone(s.byPriority), StateDirectory: dir, Clock: clock.RealClock{},
 	})
 	if err := m.Start(context.Background()); err != nil {
@@ -174,7 +176,8 @@ func someSettings(r *rand.Rand) (s settings) {
 // somePods are pods of which none starts again with the node: that is what we do otherwise.
 func somePods(r *rand.Rand) (pods []*v1.Pod) {
 	for i := range r.IntN(12) {
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("%02d", i)), Name: "pod", Namespace: "ns", Generation: int64(i)}}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("%02d", i)), Name: "pod", Namespace: "ns",
+			Generation: int64(i)}}
 		pod.Status.Phase = []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}[r.IntN(4)]
 		if r.IntN(5) > 0 {
 			priority := []int32{int32(r.IntN(12) - 6), 2_000_000_000, 2_000_001_000}[r.IntN(3)]
@@ -226,7 +229,8 @@ func comparePublic(t *testing.T, managers [2]manager) {
 	if stock, ours := managers[0].Admit(attrs), managers[1].Admit(attrs); stock != ours || ours.Admit {
 		t.Errorf("stock admits %+v, ours %+v", stock, ours)
 	}
-	if stock, ours := managers[0].ShutdownStatus(), managers[1].ShutdownStatus(); fmt.Sprint(stock) != fmt.Sprint(ours) || ours == nil {
+	if stock, ours := managers[0].ShutdownStatus(), managers[1].ShutdownStatus(); fmt.Sprint(stock) != fmt.Sprint(ours) ||
+		ours == nil {
 		t.Errorf("stock says %v, ours %v", stock, ours)
 	}
 }
@@ -386,7 +390,8 @@ func TestD43BesideStock(t *testing.T) {
 	b.set(func() { b.busy, *b.goingDown = true, true })
 	attrs := &lifecycle.PodAdmitAttributes{Pod: &v1.Pod{}}
 	m := stock.NewManager(&stock.Config{
-		Logger: klog.Background(), Recorder: n, GetPodsFunc: n.active, KillPodFunc: n.kill, ShutdownGracePeriodRequested: time.Minute, StateDirectory: t.TempDir(),
+		Logger: klog.Background(), Recorder: n, GetPodsFunc: n.active, KillPodFunc: n.kill,
+		ShutdownGracePeriodRequested: time.Minute, StateDirectory: t.TempDir(),
 	})
 	if err := m.Start(t.Context()); err == nil || m.ShutdownStatus() != nil || !m.Admit(attrs).Admit {
 		t.Errorf("stock starts with %v, state %v, admits %v", err, m.ShutdownStatus(), m.Admit(attrs))
@@ -402,10 +407,12 @@ func TestD43BesideStock(t *testing.T) {
 func TestD44BesideStock(t *testing.T) {
 	yes := true
 	daemon := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: "daemon", OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}},
-		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways},
+		ObjectMeta: metav1.ObjectMeta{UID: "daemon",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}},
+		Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways},
 	}
-	static := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "static", Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}
+	static := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "static",
+		Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}
 	for name, tc := range map[string]struct {
 		start func(*testing.T, *node, settings, string) manager
 		fails bool
@@ -416,7 +423,8 @@ func TestD44BesideStock(t *testing.T) {
 		b.announce(t, true)
 		eventually(t, "lock released", func() bool { return !b.held(t, first) })
 		n.end()
-		if did := strings.Join(n.did, "; "); strings.Count(did, "grace=") != 2 || strings.Count(did, `"phase":"Failed"`) == 2 != tc.fails {
+		if did := strings.Join(n.did, "; "); strings.Count(did, "grace=") != 2 ||
+			strings.Count(did, `"phase":"Failed"`) == 2 != tc.fails {
 			t.Errorf("%s: %s", name, did)
 		}
 	}

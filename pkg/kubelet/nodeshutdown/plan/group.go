@@ -39,7 +39,8 @@ func Groups(periods []Period, pods []*v1.Pod) []Group {
 }
 
 func place(periods []Period, priority int32) int {
-	i, same := slices.BinarySearchFunc(periods, priority, func(p Period, priority int32) int { return cmp.Compare(p.Priority, priority) })
+	i, same := slices.BinarySearchFunc(periods, priority,
+		func(p Period, priority int32) int { return cmp.Compare(p.Priority, priority) })
 	if same {
 		return i
 	}

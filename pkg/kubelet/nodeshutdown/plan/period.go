@@ -31,7 +31,8 @@ func Legacy(total, critical time.Duration) []Period {
 
 // Ordered returns the periods from the lowest priority up. Periods of one priority keep their order.
 func Ordered(periods []Period) []Period {
-	return slices.SortedStableFunc(slices.Values(periods), func(a, b Period) int { return cmp.Compare(a.Priority, b.Priority) })
+	return slices.SortedStableFunc(slices.Values(periods),
+		func(a, b Period) int { return cmp.Compare(a.Priority, b.Priority) })
 }
 
 // Total is how long the shutdown is to be delayed.

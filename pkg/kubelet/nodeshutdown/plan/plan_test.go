@@ -65,7 +65,8 @@ func TestFit(t *testing.T) {
 
 func somePeriods(t *rapid.T) []Period {
 	return Ordered(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Period {
-		return Period{Priority: rapid.Int32Range(-3, 9).Draw(t, "priority"), Seconds: rapid.Int64Range(0, 10_000).Draw(t, "seconds")}
+		return Period{Priority: rapid.Int32Range(-3, 9).Draw(t, "priority"),
+			Seconds: rapid.Int64Range(0, 10_000).Draw(t, "seconds")}
 	}), 0, 6).Draw(t, "periods"))
 }
 
@@ -93,7 +94,8 @@ func TestFitIsFair(t *testing.T) {
 }
 
 func pod(uid string, priority *int32, grace *int64) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: v1.PodSpec{Priority: priority, TerminationGracePeriodSeconds: grace}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)},
+		Spec: v1.PodSpec{Priority: priority, TerminationGracePeriodSeconds: grace}}
 }
 
 func somePods(t *rapid.T) []*v1.Pod {
@@ -146,13 +148,15 @@ func TestGroupsHaveEveryPodOnce(t *testing.T) {
 		if got := described(groups); !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		if shuffled := described(Groups(periods, rapid.Permutation(pods).Draw(t, "permutation"))); !slices.Equal(shuffled, want) {
+		if shuffled := described(Groups(periods, rapid.Permutation(pods).Draw(t, "permutation"))); !slices.Equal(shuffled,
+			want) {
 			t.Fatalf("in another order: %v, want %v", shuffled, want)
 		}
 		for _, g := range groups {
 			for _, pod := range g.Pods {
 				own := pod.Spec.TerminationGracePeriodSeconds
-				if got := g.Grace(pod); got > g.Seconds || own != nil && got != min(*own, g.Seconds) || own == nil && got != g.Seconds {
+				if got := g.Grace(pod); got > g.Seconds || own != nil && got != min(*own, g.Seconds) || own == nil &&
+					got != g.Seconds {
 					t.Fatalf("grace %d of a pod with %v in a group with %d", got, own, g.Seconds)
 				}
 			}
@@ -182,8 +186,9 @@ func owned(kind string, policy v1.RestartPolicy) *v1.Pod {
 func TestReturns(t *testing.T) {
 	static := func(policy v1.RestartPolicy) *v1.Pod {
 		return &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}},
-			Spec:       v1.PodSpec{RestartPolicy: policy},
+			ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}},
+			Spec: v1.PodSpec{RestartPolicy: policy},
 		}
 	}
 	changed := func(pod *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(pod); return pod }

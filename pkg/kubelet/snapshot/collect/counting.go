@@ -31,7 +31,8 @@ func cacheOf(stat []byte, keys cacheKeys, how snapshot.Counting) (c cache, err e
 	if err := want(stat, keys.inactive, &c.inactive); err != nil || !how.Reclaimable {
 		return c, err
 	}
-	return c, errors.Join(want(stat, keys.active, &c.active), want(stat, keys.dirty, &c.dirty), want(stat, keys.writeback, &c.writeback))
+	return c, errors.Join(want(stat, keys.active, &c.active), want(stat, keys.dirty, &c.dirty),
+		want(stat, keys.writeback, &c.writeback))
 }
 
 func want(data []byte, key string, value *int64) error {
@@ -120,7 +121,8 @@ func parseMeminfo(data []byte) (i meminfo, err error) {
 		value *int64
 	}{
 		{"MemTotal:", &i.total}, {"AnonPages:", &i.anon}, {"Cached:", &i.cached}, {"Buffers:", &i.buffers},
-		{"Inactive(file):", &i.page.inactive}, {"Active(file):", &i.page.active}, {"Dirty:", &i.page.dirty}, {"Writeback:", &i.page.writeback},
+		{"Inactive(file):", &i.page.inactive}, {"Active(file):", &i.page.active}, {"Dirty:", &i.page.dirty},
+		{"Writeback:", &i.page.writeback},
 	} {
 		err = errors.Join(err, want(data, f.key, f.value))
 	}

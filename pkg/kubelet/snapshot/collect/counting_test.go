@@ -16,11 +16,13 @@ const kb = int64(1024)
 func both(t *testing.T, stalls string) map[string]*Memory {
 	t.Helper()
 	v1 := map[string]string{
-		"memory/memory.usage_in_bytes":          "614400\n",
-		"memory/memory.stat":                    "total_inactive_file 102400\ntotal_active_file 204800\ntotal_dirty 30720\ntotal_writeback 10240\n",
+		"memory/memory.usage_in_bytes": "614400\n",
+		"memory/memory.stat": "total_inactive_file 102400\ntotal_active_file 204800\n" +
+			"total_dirty 30720\ntotal_writeback 10240\n",
 		"memory/kubepods/memory.usage_in_bytes": "300000\n",
 		"memory/kubepods/memory.limit_in_bytes": "500000\n",
-		"memory/kubepods/memory.stat":           "total_inactive_file 1000\ntotal_active_file 4000\ntotal_dirty 500\ntotal_writeback 100\n",
+		"memory/kubepods/memory.stat": "total_inactive_file 1000\ntotal_active_file 4000\n" +
+			"total_dirty 500\ntotal_writeback 100\n",
 	}
 	v2 := map[string]string{
 		"cgroup.controllers":      "memory\n",
@@ -36,7 +38,8 @@ func both(t *testing.T, stalls string) map[string]*Memory {
 			files["stalls"] = stalls
 		}
 		root := tree(t, files)
-		m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), Stalls: filepath.Join(root, "stalls"), PodsCgroup: "kubepods"})
+		m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"),
+			Stalls: filepath.Join(root, "stalls"), PodsCgroup: "kubepods"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +57,9 @@ func TestCounting(t *testing.T) {
 		stalls     string
 		node, pods int64
 	}{
-		"stock":       {snapshot.Counting{}, calm, 500 * kb, 201000},
-		"reclaimable": {snapshot.Counting{Reclaimable: true}, calm, (400 + 100 + 200/2 - 30 - 10) * kb, 200000 + 1000 + 4000/2 - 500 - 100},
+		"stock": {snapshot.Counting{}, calm, 500 * kb, 201000},
+		"reclaimable": {snapshot.Counting{Reclaimable: true}, calm, (400 + 100 + 200/2 - 30 - 10) * kb, 200000 + 1000 +
+			4000/2 - 500 - 100},
 		"free swap, which anonymous memory bounds": {snapshot.Counting{Swap: true}, calm, (500 + 300) * kb, 201000},
 		"huge pages":                              {snapshot.Counting{Hugepages: true}, calm, (500 - 50) * kb, 201000},
 		"everything":                              {all, calm, (560 + 300 - 50) * kb, 202400},
@@ -86,11 +90,13 @@ func TestSwapOfPods(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"v1": {
 			"memory/memory.usage_in_bytes": "614400\n", "memory/memory.stat": "total_inactive_file 102400\n",
-			"memory/kubepods/pod1/memory.usage_in_bytes": "1000\n", "memory/kubepods/pod1/memory.stat": "total_rss 700\ntotal_swap 50\ntotal_inactive_file 100\n",
+			"memory/kubepods/pod1/memory.usage_in_bytes": "1000\n",
+			"memory/kubepods/pod1/memory.stat":           "total_rss 700\ntotal_swap 50\ntotal_inactive_file 100\n",
 		},
 		"v2": {
 			"cgroup.controllers": "memory\n", "memory.stat": "inactive_file 102400\n",
-			"kubepods/pod1/memory.current": "1000\n", "kubepods/pod1/memory.stat": "anon 700\ninactive_file 100\n", "kubepods/pod1/memory.swap.current": "50\n",
+			"kubepods/pod1/memory.current": "1000\n", "kubepods/pod1/memory.stat": "anon 700\ninactive_file 100\n",
+			"kubepods/pod1/memory.swap.current": "50\n",
 		},
 		"v2 without accounting of swap": {
 			"cgroup.controllers": "memory\n", "memory.stat": "inactive_file 102400\n",
@@ -104,10 +110,12 @@ func TestSwapOfPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p := m.ReadMemory(snapshot.Counting{Swap: true}).ByPod["1"]; p == nil || p.WorkingSet.Amount != 950 || p.Anonymous.Amount != 750 {
+			if p := m.ReadMemory(snapshot.Counting{Swap: true}).ByPod["1"]; p == nil || p.WorkingSet.Amount != 950 ||
+				p.Anonymous.Amount != 750 {
 				t.Errorf("%+v", p)
 			}
-			if p := m.ReadMemory(snapshot.Counting{}).ByPod["1"]; p == nil || (p.WorkingSet.Amount != 900 && name != "v2 without accounting of swap") {
+			if p := m.ReadMemory(snapshot.Counting{}).ByPod["1"]; p == nil ||
+				(p.WorkingSet.Amount != 900 && name != "v2 without accounting of swap") {
 				t.Errorf("swap is counted though it should not be: %+v", p)
 			}
 		})
@@ -127,7 +135,8 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 			t.Errorf("%v does not name %s", err, key)
 		}
 	}
-	if _, err := cacheOf([]byte("inactive_file 1\nactive_file 1\nfile_dirty 1\n"), v2Names.cache, snapshot.Counting{Reclaimable: true}); !errors.Is(err, errNoField) {
+	if _, err := cacheOf([]byte("inactive_file 1\nactive_file 1\nfile_dirty 1\n"), v2Names.cache,
+		snapshot.Counting{Reclaimable: true}); !errors.Is(err, errNoField) {
 		t.Errorf("%v", err)
 	}
 }

@@ -105,7 +105,8 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	}
 	how = m.inForce(how)
 	spare := info.page.spare(how) + info.beyond(how)
-	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods), NodeSpare: snapshot.Bytes(spare)}, nil
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
+		NodeSpare: snapshot.Bytes(spare)}, nil
 }
 
 // ReadMemory takes a reading. Leaves are read first.
@@ -182,7 +183,8 @@ func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, b
 	if how.Swap {
 		swapped = m.swapOf(dir, stat)
 	}
-	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at), Processes: m.processesOf(dir)}
+	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at),
+		Processes: m.processesOf(dir)}
 	if known {
 		p.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
 	}

@@ -75,10 +75,12 @@ func TestReadMemory(t *testing.T) {
 			"kubepods.slice/memory.current": "300000\n",
 			"kubepods.slice/memory.max":     "500000\n",
 			"kubepods.slice/memory.stat":    "inactive_file 100000\n",
-			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.current":          "1000\n",
-			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/pids.current":            "77\n",
-			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.stat":             "anon 50\ninactive_file 100\n",
-			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/cri-c.scope/memory.stat": "inactive_file 100\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/memory.current": "1000\n",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice/pids.current":   "77\n",
+			"kubepods.slice/kubepods-burstable.slice/" +
+				"kubepods-burstable-pod12_34.slice/memory.stat": "anon 50\ninactive_file 100\n",
+			"kubepods.slice/kubepods-burstable.slice/" +
+				"kubepods-burstable-pod12_34.slice/cri-c.scope/memory.stat": "inactive_file 100\n",
 		}, "/kubepods.slice"},
 	}
 	for name, test := range tests {
@@ -86,7 +88,8 @@ func TestReadMemory(t *testing.T) {
 			test.files["meminfo"] = meminfoFile
 			root := tree(t, test.files)
 			now := time.Unix(1000, 0).UTC()
-			m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: test.podsCgroup, Now: func() time.Time { return now }})
+			m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: test.podsCgroup,
+				Now: func() time.Time { return now }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,13 +101,15 @@ func TestReadMemory(t *testing.T) {
 				t.Errorf("pods %+v, want %+v", r.Pods, want)
 			}
 			p := r.ByPod[types.UID("12-34")]
-			if len(r.ByPod) != 1 || p == nil || p.WorkingSet != snapshot.Known(snapshot.Bytes(900), now) || p.Anonymous != snapshot.Known(snapshot.Bytes(50), now) {
+			if len(r.ByPod) != 1 || p == nil || p.WorkingSet != snapshot.Known(snapshot.Bytes(900), now) ||
+				p.Anonymous != snapshot.Known(snapshot.Bytes(50), now) {
 				t.Errorf("pods %+v", r.ByPod)
 			}
 			if p != nil && p.Processes != snapshot.Known(snapshot.PIDs(77), now) {
 				t.Errorf("processes %+v", p.Processes)
 			}
-			if c, err := m.Counters(snapshot.Counting{}); err != nil || c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400}) {
+			if c, err := m.Counters(snapshot.Counting{}); err != nil ||
+				c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400}) {
 				t.Errorf("counters %+v, %v", c, err)
 			}
 		})
