@@ -65,7 +65,7 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 	}
 	handler := preemption.NewHandler(preemption.Config{
 		Pods: preemptionPods{b.pressure.waiting, b.pressure.readmission}, Lifecycle: b.pods.lifecycle,
-		Kill: b.workers.workers.KillPod, EverythingTried: b.workers.workers.EscalationExhausted,
+		Kill: b.workers.workers.KillPod, EscalationExhausted: b.workers.workers.EscalationExhausted,
 		OnAttemptEnd: b.pressure.waiting.RequestRetry, Recorder: b.Observability.Recorder,
 	})
 	b.admission.preemption, b.forward.preemption = handler, handler

@@ -3,6 +3,7 @@
 package e2enode
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -41,6 +42,7 @@ func TestOneLeakOneEviction(t *testing.T) {
 	}
 	s := newSpace(t)
 	s.noPressure()
+	s.noOtherPods()
 	s.priorityClass("leaks", 1)
 	var small []*v1.Pod
 	for i := range smallPods {
@@ -61,6 +63,24 @@ func TestOneLeakOneEviction(t *testing.T) {
 			})
 		}
 	}
+}
+
+// noOtherPods waits until the pods of earlier tests are gone. The leak is measured by what the pods use, and the scheduler
+// would preempt the small pods for it while the node has no room.
+func (s *space) noOtherPods() {
+	s.t.Helper()
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		namespaces, err := s.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range namespaces.Items {
+			if namespaces.Items[i].Status.Phase == v1.NamespaceTerminating {
+				return fmt.Errorf("namespace %s is still terminating", namespaces.Items[i].Name)
+			}
+		}
+		return nil
+	})
 }
 
 // oneLeak runs a leaking pod until it is evicted, and checks that no other pod is.

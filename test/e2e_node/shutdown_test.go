@@ -151,7 +151,10 @@ func TestStoppedKubeletStopsNoPod(t *testing.T) {
 func (s *space) priorityClass(name string, value int32) {
 	s.t.Helper()
 	classes := s.client.SchedulingV1().PriorityClasses()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	class := &schedulingv1.PriorityClass{
+		// No test is about preemption by the scheduler.
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, PreemptionPolicy: new(v1.PreemptNever),
+	}
 	_, err := classes.Create(s.ctx, class, metav1.CreateOptions{})
 	s.must(err)
 	s.t.Cleanup(func() {

@@ -124,7 +124,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.victims = preemption.NewHandler(preemption.Config{
 		Pods: preemptionPods{w.waiting, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
-		EverythingTried: w.workers.EscalationExhausted, OnAttemptEnd: w.waiting.RequestRetry,
+		EscalationExhausted: w.workers.EscalationExhausted, OnAttemptEnd: w.waiting.RequestRetry,
 	})
 	w.ended = make(chan struct{})
 	go func() {

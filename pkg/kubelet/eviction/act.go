@@ -78,10 +78,10 @@ func (m *Manager) publish(r *Round) {
 	}
 }
 
-// EvictionIsTold tells from the status that the API server has of a pod whether it was evicted and says how its
+// EvictedAndStopped tells from the status that the API server has of a pod whether it was evicted and says how its
 // containers ended. It is Failed from the beginning of its eviction on, while they are still being stopped: what is
 // left of them must not be removed before, or their exit codes are lost.
-func EvictionIsTold(status *v1.PodStatus) bool {
+func EvictedAndStopped(status *v1.PodStatus) bool {
 	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
 	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted &&
 		!slices.ContainsFunc(status.ContainerStatuses, running) &&

@@ -49,7 +49,7 @@ func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need, others []*v1.Pod
 	for _, pod := range others {
 		terminating := h.Lifecycle.IsPodTerminationRequested(pod.UID)
 		preemptable := !kubetypes.IsStaticPod(pod) && kubetypes.Preemptable(preemptor, pod)
-		if h.Pods.IsWaiting(pod.UID) || !terminating && !preemptable || terminating && h.EverythingTried(pod.UID) {
+		if h.Pods.IsWaiting(pod.UID) || !terminating && !preemptable || terminating && h.EscalationExhausted(pod.UID) {
 			continue
 		}
 		requests := map[v1.ResourceName]int64{}

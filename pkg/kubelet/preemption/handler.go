@@ -34,8 +34,8 @@ type Config struct {
 	Lifecycle Lifecycle
 	Kill      podkill.Func
 	Recorder  record.EventRecorder
-	// EverythingTried is true for a pod that is still terminating after the last escalation step.
-	EverythingTried func(uid types.UID) bool
+	// EscalationExhausted is true for a pod that is still terminating after the last escalation step.
+	EscalationExhausted func(uid types.UID) bool
 	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must
 	// neither block nor call the Handler.
 	OnAttemptEnd func()

@@ -68,7 +68,7 @@ func (n *node) CouldHaveRunningContainers(uid types.UID) bool { return true }
 func newHandler(n *node, kill podkill.Func, recorder record.EventRecorder) *Handler {
 	stuck := func(uid types.UID) bool { return slices.Contains(n.stuck, uid) }
 	return NewHandler(Config{
-		Pods: n, Lifecycle: n, Kill: kill, Recorder: recorder, EverythingTried: stuck, OnAttemptEnd: func() {},
+		Pods: n, Lifecycle: n, Kill: kill, Recorder: recorder, EscalationExhausted: stuck, OnAttemptEnd: func() {},
 	})
 }
 

@@ -78,7 +78,7 @@ func (h *Handler) awaitStopped(ctx context.Context, uid types.UID, ending podkil
 	defer ticker.Stop()
 	// A static pod whose manifest is back may run again before the next check.
 	for h.Lifecycle.IsPodTerminationRequested(uid) && h.Lifecycle.CouldHaveRunningContainers(uid) {
-		if h.EverythingTried(uid) {
+		if h.EscalationExhausted(uid) {
 			return ending.Err
 		}
 		select {

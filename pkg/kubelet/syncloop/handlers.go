@@ -227,7 +227,7 @@ func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
 		}
 		// Once the API server knows how they ended, nothing of the containers is needed any more.
-		if eviction.EvictionIsTold(&pod.Status) {
+		if eviction.EvictedAndStopped(&pod.Status) {
 			h.RemoveDeadContainers(ctx, pod.UID)
 		}
 	}

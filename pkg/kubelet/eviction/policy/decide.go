@@ -118,7 +118,7 @@ func (r *round) schedule() {
 			}
 		case AwaitRelease:
 			r.awaitRelease(st)
-		case AwaitFigures:
+		case AwaitStats:
 			if st.Hard && settling {
 				r.sooner(pollUrgent)
 			}

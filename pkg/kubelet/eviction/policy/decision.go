@@ -61,9 +61,9 @@ const (
 	AwaitRelease Outcome = "AwaitRelease"
 	// AwaitTurn: more will be needed than is in flight, but there is time to see what that brings.
 	AwaitTurn Outcome = "AwaitTurn"
-	// AwaitFigures: the figures are not newer than what was done last, or of a file system, nobody tells what pods have on
+	// AwaitStats: the figures are not newer than what was done last, or of a file system, nobody tells what pods have on
 	// it.
-	AwaitFigures Outcome = "AwaitFigures"
+	AwaitStats Outcome = "AwaitStats"
 	// AwaitOther: a more urgent need is being served in this round.
 	AwaitOther Outcome = "AwaitOther"
 	// NoCandidate: there is no pod that may be evicted.

@@ -28,7 +28,7 @@ func (r *round) reclaimFirst(n *need) (o Outcome, wait bool) {
 		return "", false
 	}
 	if r.taken(n.signal).Before(last.Finished) {
-		return AwaitFigures, true
+		return AwaitStats, true
 	}
 	if last.Got.More {
 		// It freed enough, which has been used up since, and has more to give. That ends: there are only so many images.

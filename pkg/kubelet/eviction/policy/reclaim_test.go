@@ -55,8 +55,8 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 		want    Outcome
 	}{
 		"it was not enough":            {3 * gi, 0, Evict},
-		"nobody measured":              {0, 0, AwaitFigures},
-		"a pod has gone since":         {3 * gi, 1500 * time.Millisecond, AwaitFigures},
+		"nobody measured":              {0, 0, AwaitStats},
+		"a pod has gone since":         {3 * gi, 1500 * time.Millisecond, AwaitStats},
 		"a pod has gone, but long ago": {3 * gi, -time.Minute, Evict},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 				d.Starved[0].Amount != 3*gi {
 				t.Errorf("message %q, starved %+v", v.Message, d.Starved)
 			}
-			w.outcome(w.after(time.Second), AwaitFigures)
+			w.outcome(w.after(time.Second), AwaitStats)
 		})
 	}
 }

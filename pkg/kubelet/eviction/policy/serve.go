@@ -31,7 +31,7 @@ func (r *round) serve(n *need) (began bool) {
 
 func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 	if !n.measured && !r.figuresAreNew(n) {
-		return AwaitFigures, false
+		return AwaitStats, false
 	}
 	g := r.growthOf(n)
 	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
@@ -46,11 +46,11 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime
 		// answers.
 		r.selected(n, true)
-		return AwaitFigures, false
+		return AwaitStats, false
 	}
 	if r.snapshot.PodsAwaited && n.group.disk() {
 		r.keepUnused(n)
-		return AwaitFigures, false
+		return AwaitStats, false
 	}
 	if len(list) == 0 {
 		r.selected(n, true)

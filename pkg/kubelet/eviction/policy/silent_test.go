@@ -22,7 +22,7 @@ func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
 	d = w.after(time.Second)
-	w.outcome(d, AwaitFigures)
+	w.outcome(d, AwaitStats)
 	w.evicts(d)
 	w.silent = false
 	w.now = w.now.Add(time.Minute)
@@ -49,7 +49,7 @@ func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
 	for range 30 {
 		figures()
 		d = w.after(time.Second)
-		w.outcome(d, AwaitFigures)
+		w.outcome(d, AwaitStats)
 		w.evicts(d)
 	}
 	w.awaited = false
@@ -66,7 +66,7 @@ func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
 		w.reclaim[0].Err = failure
-		w.outcome(w.after(time.Second), AwaitFigures)
+		w.outcome(w.after(time.Second), AwaitStats)
 		w.silent = false
 		d := w.after(time.Second)
 		if failure == nil {
