@@ -65,8 +65,8 @@ func TestOneLeakOneEviction(t *testing.T) {
 	}
 }
 
-// noOtherPods waits until the pods of earlier tests are gone. The leak is measured by what the pods use, and the scheduler
-// would preempt the small pods for it while the node has no room.
+// noOtherPods waits until the pods of earlier tests are gone. The leak is measured by what the pods use, and the
+// scheduler would preempt the small pods for it while the node has no room.
 func (s *space) noOtherPods() {
 	s.t.Helper()
 	s.eventually(podTimeout, func(ctx context.Context) error {
