@@ -73,11 +73,9 @@ func newRunner(components ...component) *runner {
 // run starts the components, waits until ctx ends or a component fails, and stops them. It returns the error of the
 // component, nil when ctx ended. It must be called once.
 func (r *runner) run(ctx context.Context) error {
-	for _, c := range r.components {
-		r.all = append(r.all, newRunning(ctx, c))
-	}
+	r.prepare(ctx)
 	defer r.stop(ctx)
-	for _, c := range r.all {
+	for _, c := range r.list() {
 		if c.afterRuntime {
 			continue
 		}
@@ -98,10 +96,25 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
+func (r *runner) prepare(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.components {
+		r.all = append(r.all, newRunning(ctx, c))
+	}
+}
+
+// list returns all components; none before run.
+func (r *runner) list() []*running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
+}
+
 // runtimeUp starts the components that start after the runtime, and returns when that is done. It must be called once,
 // by what run has started. An error ends the agent.
 func (r *runner) runtimeUp() {
-	for _, c := range r.all {
+	for _, c := range r.list() {
 		if !c.afterRuntime {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,7 +103,8 @@ func TestAPodThatIsGoneIsNotEvicted(t *testing.T) {
 		s := &sinkRecorder{}
 		c.Sinks = []Sink{s}
 		var entries []int
-		var m *Manager
+		started := make(chan *Manager, 1)
+		manager := sync.OnceValue(func() *Manager { return <-started })
 		c.PodByUID = func(uid types.UID) (*v1.Pod, bool) {
 			if uid == "a" {
 				n.mu.Lock()
@@ -110,13 +112,13 @@ func TestAPodThatIsGoneIsNotEvicted(t *testing.T) {
 				n.mu.Unlock()
 				n.available(100 * mi)
 			}
-			inFlight, _ := m.ledger.view()
+			inFlight, _ := manager().ledger.view()
 			entries = append(entries, len(inFlight))
 			return n.byUID(uid)
 		}
 		before := evictionsCounted(t)
 		run(t, n, c, func(running *Manager, wait func(time.Duration)) {
-			m = running
+			started <- running
 			wait(time.Second)
 			expect(t, "kills", n.killed(), []string{"b/1"})
 			expect(t, "events", len(n.eventsOf("Evicted")), 1)
