@@ -57,10 +57,15 @@ unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
 	@echo "Unit tests with the race detector (a cold build takes about ten minutes on two cores)."
 	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml -- -race -timeout 15m ./...
 
+.PHONY: katalyst
+katalyst: go ## A plugin of Katalyst, built from its unmodified code, and the same messages in its code and ours.
+	cd test/katalyst && go vet . && go test -count=1 -timeout 5m .
+
 .PHONY: differential
 differential: go ## 20,000 random sequences of pressure beside stock's eviction manager (unit plays 2,000, with the race detector).
 	PLIMSOLL_SEQUENCES=20000 go test -count=1 -timeout 15m -run 'TestLikeStock$$' -v ./pkg/kubelet/eviction
 	go test -count=1 -run 'TestDecisionsFromWhatWasWritten$$' -v ./pkg/kubelet/eviction
+	go test -count=1 -run 'TestRandomAnswers$$' -v ./pkg/kubelet/eviction/arbiter
 
 .PHONY: e2e
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.
@@ -99,6 +104,7 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 	$(call step,parts of the node,$(DEVCLUSTER) build)
 	$(call step,lint,$(MAKE) --no-print-directory lint)
 	$(call step,unit,$(MAKE) --no-print-directory unit)
+	$(call step,katalyst,$(MAKE) --no-print-directory katalyst)
 	$(call step,differential,$(MAKE) --no-print-directory differential)
 	@echo "The chaos test repeats one seed here, so that a failure is the change's; make soak draws new ones."
 	$(call step,real node,PLIMSOLL_CHAOS_SEED=$${PLIMSOLL_CHAOS_SEED:-11} $(MAKE) --no-print-directory e2e)
@@ -109,6 +115,10 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 .PHONY: conformance
 conformance: go ## Upstream's suites for nodes and clusters against this kubelet, resumable (root, hours).
 	@go run ./test/cmd/conformance $(CONFORMANCE_ARGS)
+
+.PHONY: plugin-chaos
+plugin-chaos: go ## Eviction plugins that hang, crash and lie, 5 min, with latencies compared; idle plugins, 2 min. Keep the machine quiet.
+	PLIMSOLL_PLUGIN_CHAOS=$${PLIMSOLL_PLUGIN_CHAOS:-5m} go test -count=1 -timeout 20m -v -bench AtRest -benchtime 12x ./test/pluginchaos
 
 .PHONY: bench
 bench: go $(BIN)/benchstat ## Benchmarks; compares with the results of the run before.

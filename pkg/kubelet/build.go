@@ -8,7 +8,6 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/utils/clock"
@@ -16,15 +15,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/paths"
 )
 
-// Kubelet is a built agent. It is run once.
+// Kubelet is an agent that New has built. Run may be called once.
 type Kubelet struct {
 	runner *runner
 	// setupFailed reports a component that did not start.
 	setupFailed func(error)
 }
 
-// New builds the agent and starts nothing of it. It returns an error for settings that validation could not check, and
-// if the container runtime cannot be reached.
+// New builds the agent and starts no component of it. It returns an error for invalid settings that validation could
+// not detect, and if the container runtime cannot be reached.
 func New(ctx context.Context, deps Dependencies) (*Kubelet, error) {
 	b, err := assemble(ctx, deps)
 	if err != nil {
@@ -42,7 +41,7 @@ func (b *build) kubelet() *Kubelet {
 }
 
 // Run starts all components in order, waits until ctx ends or a component fails, and stops them in reverse. It returns
-// the error of the component, nil if ctx has ended. Pods go on running. It must be called once.
+// the error of the component, nil if ctx has ended. Pods continue to run. It must be called once.
 func (k *Kubelet) Run(ctx context.Context) error {
 	err := k.runner.run(ctx)
 	if failed := (startError{}); errors.As(err, &failed) {
@@ -78,11 +77,11 @@ func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 		{"garbage collection", b.makeGarbageCollection},
 		// The workers and their operations.
 		{"pod workers", b.makeWorkers},
-		// What stops pods, and what decides which pods may start.
+		// Eviction and shutdown, which stop pods; then admission, which decides which pods may start.
 		{"pressure", b.makePressure},
 		{"admission", b.makeAdmission},
 		{"sync loop", b.makeSyncLoop},
-		// What the API server and other clients see comes last: it reports on the rest.
+		// Node status and servers come last: they report on all other parts.
 		{"node", b.makeNode},
 		{"servers", b.makeServers},
 	} {
@@ -93,11 +92,11 @@ func assemble(ctx context.Context, deps Dependencies) (*build, error) {
 	return b, nil
 }
 
-// build is the agent while it is built: one group of parts per step. It does not outlive New: parts hold the parts that
-// they were built with, and forward.
+// build is the agent while it is built: one group of parts per step. It does not outlive New: each part has references
+// to the parts that it was built with, and to forward.
 type build struct {
 	Dependencies
-	clock       clock.WithTicker
+	clock       clock.WithTickerAndDelayedExecution
 	layout      paths.Layout
 	runner      *runner
 	forward     *forward
@@ -120,11 +119,7 @@ type build struct {
 	servers   serverParts
 }
 
-// gates are the feature gates of the process, which stock's managers read themselves. They are set before New is called
-// and do not change afterwards. Only the composition reads them: parts get plain values.
-var gates featuregate.FeatureGate = utilfeature.DefaultFeatureGate
-
-func enabled(gate featuregate.Feature) bool { return gates.Enabled(gate) }
+func (b *build) enabled(gate featuregate.Feature) bool { return b.FeatureGates.Enabled(gate) }
 
 func (b *build) makeMachine(context.Context) error {
 	b.nodeRef = &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(b.Identity.NodeName)}

@@ -20,7 +20,7 @@ import (
 
 // admissionParts decide which pods may start.
 type admissionParts struct {
-	declared   nodestatus.Declared
+	declared   nodestatus.DeclaredFeatures
 	preemption *preemption.Handler
 	gate       *admission.Gate
 }
@@ -39,10 +39,10 @@ func (b *build) makeAdmission(ctx context.Context) error {
 	return nil
 }
 
-// declareFeatures discovers the features that the node declares (KEP-5328). The runtime is asked once; if it does not
-// answer, its features are left out.
+// declareFeatures discovers the features that the node declares (KEP-5328). It requests the features of the runtime
+// once; if that fails, they are not declared.
 func (b *build) declareFeatures(ctx context.Context) (err error) {
-	if !enabled(features.NodeDeclaredFeatures) {
+	if !b.enabled(features.NodeDeclaredFeatures) {
 		return nil
 	}
 	status, err := b.runtime.manager.Status(ctx)
@@ -51,7 +51,7 @@ func (b *build) declareFeatures(ctx context.Context) (err error) {
 	} else if status != nil {
 		b.volumes.state.SetRuntimeFeatures(status.Features)
 	}
-	b.admission.declared, err = nodestatus.DiscoverFeatures(gates, b.volumes.state.RuntimeFeatures())
+	b.admission.declared, err = nodestatus.DiscoverFeatures(b.FeatureGates, b.volumes.state.RuntimeFeatures())
 	return err
 }
 
@@ -86,7 +86,7 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 		PodFeatures:     lifecycle.NewPodFeaturesAdmitHandler(),
 		Shutdown:        b.pressure.shutdown,
 	}
-	if enabled(features.NodeDeclaredFeatures) {
+	if b.enabled(features.NodeDeclaredFeatures) {
 		declared := b.admission.declared
 		chain.DeclaredFeatures = lifecycle.NewDeclaredFeaturesAdmitHandler(
 			ndf.DefaultFramework, declared.Set, declared.Version)

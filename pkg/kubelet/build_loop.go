@@ -20,9 +20,9 @@ func (b *build) makeSyncLoop(context.Context) error {
 		Gate: b.admission.gate, Waiting: b.pressure.waiting,
 		Resizes: &syncloop.Resizes{
 			Allocations: b.pods.allocations, Status: b.pods.status,
-			Enabled:           enabled(features.InPlacePodVerticalScaling),
-			PodLevel:          enabled(features.InPlacePodLevelResourcesVerticalScaling),
-			PodLevelResources: enabled(features.PodLevelResources),
+			Enabled:           b.enabled(features.InPlacePodVerticalScaling),
+			PodLevel:          b.enabled(features.InPlacePodLevelResourcesVerticalScaling),
+			PodLevelResources: b.enabled(features.PodLevelResources),
 		},
 		Certificates: b.objects.podCertificates, SourcesReady: b.sources.ready, Statuses: b.pods.status,
 		Updated:              b.podUpdated(),
@@ -50,9 +50,10 @@ func (b *build) makeSyncLoop(context.Context) error {
 	return nil
 }
 
-// podUpdated is what is done about an update of a pod beside passing it on; nil if nothing is.
+// podUpdated returns HandlersConfig.Updated, which checks updates of pods against the declared features (KEP-5328); nil
+// without the feature gate.
 func (b *build) podUpdated() func(ctx context.Context, old, pod *v1.Pod) {
-	if !enabled(features.NodeDeclaredFeatures) {
+	if !b.enabled(features.NodeDeclaredFeatures) {
 		return nil
 	}
 	declared, recorder := b.admission.declared, b.Observability.Recorder

@@ -16,14 +16,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
-// restoreTimeout is how long the start waits for the conditions of the Node. It is short: the API server may be a
-// static pod of this node.
+// restoreTimeout is how long the start of the agent waits to read the conditions of the Node. It is short because the
+// API server may be a static pod of this node.
 const restoreTimeout = 2 * time.Second
 
-// leaseRenewFraction of the lease's duration is the time between two renewals.
+// leaseRenewFraction is the interval between two renewals as a fraction of the lease's duration; as in stock.
 const leaseRenewFraction = 0.25
 
-// nodeParts show the node to the API server.
+// nodeParts report the node to the API server.
 type nodeParts struct {
 	runtimeUp *runtimestate.Updater
 	updater   *nodestatus.Updater
@@ -40,15 +40,21 @@ func (b *build) makeNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	manager, plugins := b.pressure.eviction, b.plugins.eviction
 	cfg := nodestatus.Config{
 		View: b.sources.view, OnHeartbeatFailure: b.Clients.OnHeartbeatFailure,
 		Registration: b.registration(), Reporting: b.reporting(), Machine: machine,
 		Resources: b.Machine.ContainerManager, ContainerManager: b.Machine.ContainerManager,
-		Runtime: b.runtime.manager, State: b.volumes.state, RuntimeUp: n.runtimeUp, Pressure: b.pressure.eviction,
+		Runtime: b.runtime.manager, State: b.volumes.state, RuntimeUpdater: n.runtimeUp, Pressure: b.pressure.eviction,
 		Images:  b.garbage.images,
 		Volumes: b.volumes.manager, Shutdown: b.pressure.shutdown, Startup: b.Observability.NodeStartup,
 		Recorder: b.Observability.Recorder,
-		Clock:    b.clock, Restore: b.pressure.eviction.Restore, Blind: b.pressure.eviction.Blind,
+		Clock:    b.clock,
+		Restore: func(conditions []v1.NodeCondition) {
+			manager.Restore(conditions)
+			plugins.restore(conditions)
+		},
+		UnknownSignals: manager.UnknownSignals, PluginConditions: plugins.conditions,
 		OnStartupOver: n.runtimeUp.ExpectReady,
 	}
 	if !b.Clients.Standalone() {
@@ -57,6 +63,9 @@ func (b *build) makeNode(ctx context.Context) error {
 	}
 	n.updater = nodestatus.New(cfg)
 	b.forward.updater = n.updater
+	if !b.Clients.Standalone() {
+		b.makeTaintWriter()
+	}
 	return nil
 }
 
@@ -66,7 +75,7 @@ func (b *build) registration() nodestatus.Registration {
 		Labels: b.Flags.NodeLabels, Taints: b.Config.RegisterWithTaints,
 		ControllerAttachDetach: b.Config.EnableControllerAttachDetach,
 		ExternalCloudProvider:  cloudprovider.IsExternal(b.Flags.CloudProvider),
-		GetOnExistsOnly:        enabled(features.KubeletRegistrationGetOnExistsOnly),
+		GetOnExistsOnly:        b.enabled(features.KubeletRegistrationGetOnExistsOnly),
 	}
 }
 
@@ -90,27 +99,29 @@ func (b *build) leaseController(ctx context.Context) lease.Controller {
 		v1.NamespaceNodeLease, util.SetNodeOwnerFunc(ctx, b.Clients.Heartbeat, name))
 }
 
-// nodeReports keep the Node and the mirror pods in the API server current. There are none without an API server.
+// nodeReports returns the components that update the Node, its lease and the mirror pods at the API server; none in
+// standalone mode.
 func (b *build) nodeReports() []component {
 	if b.Clients.Standalone() {
 		return nil
 	}
-	updater, static := b.node.updater, housekeeping.StaticPods{
+	updater, plugins, static := b.node.updater, b.plugins.eviction, housekeeping.StaticPods{
 		Node: b.sources.view.Lookup, Pods: b.pods.manager.GetStaticPodToMirrorPodMap,
 		Reconcile: b.workers.syncer.ReconcileMirrorPod,
 	}
 	return []component{
-		// Pressure that was reported when the agent stopped is known before a pod is admitted or evicted.
+		// First: the pressure conditions of the Node must be restored before a pod is admitted or evicted.
 		starts("node conditions", func(ctx context.Context) { updater.RestoreAtStart(ctx, restoreTimeout) }),
-		// The first heartbeat asks the runtime itself, so that a restart does not report the node as not ready.
+		// The first heartbeat reads the status of the runtime, so that a restart does not report the node as not ready.
 		runs("node status", updater.Run),
+		runsOnDemand("node taints", &plugins.taintsRequired, plugins.taints.Run),
 		runs("node lease", b.node.lease.Run),
-		// As soon as the Node is registered, not with the first synchronization of each static pod.
+		// Creates mirror pods as soon as the Node is registered, before the next synchronization of the static pods.
 		runs("mirror pods at start", func(ctx context.Context) { housekeeping.RegisterStaticPods(ctx, static) }),
 	}
 }
 
-// podCIDR passes the configured pod CIDR to the runtime. With a cloud allocator it comes from the Node later.
+// podCIDR passes the configured pod CIDR to the runtime. Otherwise nodestatus passes spec.podCIDR of the Node later.
 func (b *build) podCIDR() component {
 	updater, cidr := b.node.updater, b.Config.PodCIDR
 	return starts("pod CIDR", func(ctx context.Context) {

@@ -18,7 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/util/manager"
 )
 
-// objectParts keep what pods refer to. Secrets, config maps and runtime classes are nil without an API server.
+// objectParts are the managers of objects that pods refer to. Those of secrets, config maps and runtime classes are nil
+// without an API server.
 type objectParts struct {
 	secrets         secret.Manager
 	configMaps      configmap.Manager
@@ -26,7 +27,7 @@ type objectParts struct {
 	runtimeClasses  *runtimeclass.Manager
 	trustBundles    clustertrustbundle.Manager
 	podCertificates podcertificate.Manager
-	// issuing is podCertificates with the gate PodCertificateRequest and an API server, else nil.
+	// issuing equals podCertificates if the gate PodCertificateRequest is on and there is an API server, else nil.
 	issuing *podcertificate.IssuingManager
 }
 
@@ -39,18 +40,18 @@ func (b *build) makeObjects(ctx context.Context) error {
 		return nil
 	}
 	o.runtimeClasses = runtimeclass.NewManager(b.Clients.Kube)
-	if enabled(features.ClusterTrustBundleProjection) {
-		// Up to two bundles per pod are kept; the informer starts when the first one is asked for.
+	if b.enabled(features.ClusterTrustBundleProjection) {
+		// The cache has up to two bundles per pod; the informer starts with the first request.
 		o.trustBundles = clustertrustbundle.NewLazyInformerManager(ctx, b.Clients.Kube, 2*int(b.Config.MaxPods))
 	}
-	if enabled(features.PodCertificateRequest) {
+	if b.enabled(features.PodCertificateRequest) {
 		o.issuing = b.podCertificateManager()
 		o.podCertificates = o.issuing
 	}
 	return b.watchObjects()
 }
 
-// watchObjects chooses how secrets and config maps are kept up to date.
+// watchObjects creates the managers of secrets and config maps with the configured change detection strategy.
 func (b *build) watchObjects() error {
 	o, kube, resync := &b.objects, b.Clients.Kube, b.Config.SyncFrequency.Duration
 	ttl := manager.GetObjectTTLFromNodeFunc(b.sources.view.Lookup)
@@ -70,7 +71,8 @@ func (b *build) watchObjects() error {
 	return nil
 }
 
-// podCertificateManager requests certificates for pods (KEP-4317). It reads its own requests and the own node only.
+// podCertificateManager returns the manager that requests certificates for pods (KEP-4317). Its informers list only the
+// requests of this node, and this node.
 func (b *build) podCertificateManager() *podcertificate.IssuingManager {
 	only := func(field string) informers.SharedInformerFactory {
 		selector := fields.OneTermEqualSelector(field, string(b.Identity.NodeName)).String()

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 )
 
-// podParts hold the state of each pod.
+// podParts have the state of each pod: configuration, lifecycle, status, allocation.
 type podParts struct {
 	manager     kubepod.Manager
 	mirrors     kubepod.MirrorClient
@@ -32,7 +32,7 @@ type podParts struct {
 	probes      probeResults
 }
 
-// probeResults are shared by the prober, the runtime manager and the sync loop.
+// probeResults are used by the prober, the runtime manager and the sync loop.
 type probeResults struct {
 	liveness, readiness, startup results.Manager
 }
@@ -49,7 +49,7 @@ func (b *build) makePods(context.Context) error {
 	p.mirrors = kubepod.NewBasicMirrorClient(b.Clients.Kube, string(b.Identity.NodeName), b.sources.nodeLister)
 	p.lifecycle = podlifecycle.NewStore()
 	safety := podview.DeletionSafety{Containers: p.lifecycle}
-	if enabled(features.DynamicResourceAllocation) {
+	if b.enabled(features.DynamicResourceAllocation) {
 		safety.Devices = b.Machine.ContainerManager
 	}
 	p.status = status.NewManager(b.Clients.Kube, p.manager, safety, b.Observability.PodStartup)
@@ -57,7 +57,7 @@ func (b *build) makePods(context.Context) error {
 	return b.makeAllocations()
 }
 
-// makeAllocations reads what was allocated to pods by earlier runs of the agent.
+// makeAllocations reads the checkpoint with the resources that earlier runs of the agent have allocated to pods.
 func (b *build) makeAllocations() (err error) {
 	p := &b.pods
 	checkpoint, err := state.NewStateCheckpoint(b.layout.Root(), allocations.CheckpointName)

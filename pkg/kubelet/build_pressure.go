@@ -9,17 +9,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
-// pressureParts stop pods under pressure and before a shutdown, and keep pods that wait for admission.
+// pressureParts are what stops pods under pressure and before a shutdown, and the pods that wait for admission.
 type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
@@ -31,9 +34,13 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	p := &b.pressure
 	p.readmission = admission.NewReadmission(b.pods.allocations, b.pods.lifecycle)
 	b.volumes.state.AddHealthCheck("list of running pods", p.readmission.Healthy)
+	if err := b.makeDriver(); err != nil {
+		return err
+	}
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
+	b.forward.eviction = p.eviction
 	p.waiting = b.newWaitingPods()
 	p.shutdown = b.newShutdownManager()
 	b.forward.waiting, b.forward.shutdown = p.waiting, p.shutdown
@@ -68,23 +75,36 @@ func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
 	return memory
 }
 
-func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
+func (b *build) evictionThresholds() ([]policy.Threshold, error) {
 	cfg := b.Config
 	enforced := cfg.EnforceNodeAllocatable
 	if b.Flags.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
 		enforced = nil
 	}
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+	return eviction.ParseThresholds(eviction.ThresholdConfig{
 		AllocatableEnforced: enforced,
 		Hard:                cfg.EvictionHard,
 		Soft:                cfg.EvictionSoft,
 		SoftGracePeriods:    cfg.EvictionSoftGracePeriod,
 		MinimumReclaim:      cfg.EvictionMinimumReclaim,
 	})
+}
+
+func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
+	cfg := b.Config
+	thresholds, err := b.evictionThresholds()
 	if err != nil {
 		return nil, fmt.Errorf("eviction thresholds: %w", err)
 	}
-	options, forward, view, lifecycle := b.Pressure.Options(), b.forward, b.pods.view, b.pods.lifecycle
+	collector, err := collect.New(collect.Sources{
+		Summary: serverstats.NewSummaryProvider(ctx, b.stats.host), DiskInfo: b.stats.provider, Parts: b.stats.provider,
+		PodImages: b.garbage.images.PodImages, SeparateDiskGC: b.enabled(features.KubeletSeparateDiskGC), Clock: b.clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	options, plugins := evictionOptions(b.Pressure.Configuration()), b.plugins.eviction
+	forward, view, lifecycle := b.forward, b.pods.view, b.pods.lifecycle
 	return eviction.New(eviction.Config{
 		Options:                       &options,
 		Memory:                        b.memoryReader(ctx),
@@ -94,15 +114,12 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		KernelMemcgNotification:       cfg.KernelMemcgNotification,
 		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
 		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
-		DiskInfo:                      b.stats.provider,
 		TerminationRequested:          lifecycle.IsPodTerminationRequested,
-		Summary:                       serverstats.NewSummaryProvider(ctx, b.stats.host),
-		Parts:                         b.stats.provider,
-		PodFigures:                    b.stats.provider.ListPodStats,
+		Collector:                     collector,
 		RuntimeTimeout:                cfg.RuntimeRequestTimeout.Duration,
+		Features:                      eviction.FeaturesFrom(b.FeatureGates),
 		Kill:                          b.workers.workers.KillPod,
 		Reclaimer:                     b.garbage.images,
-		PodImages:                     b.garbage.images.PodImages,
 		ActivePods:                    func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
 		PodByUID: func(uid types.UID) (*v1.Pod, bool) {
 			if forward.isWaiting(uid) {
@@ -113,9 +130,13 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		PodStopped:   func(uid types.UID) bool { return !lifecycle.CouldHaveRunningContainers(uid) },
 		PodCleanedUp: view.Finished,
 		Readmitted:   b.pressure.readmission.Readmitted,
+		Requests:     plugins.requests,
+		APIKiller:    plugins.apiKiller(),
 		Sinks: []eviction.Sink{
 			eviction.OnConditionTrue("node-status", forward.pressureChanged),
 			eviction.OnRelief("admission", forward.retryWaiting),
+			plugins.driver,
+			plugins.records,
 		},
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,
@@ -123,10 +144,15 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	})
 }
 
-// pressureConfiguration passes changes of our own configuration file to the eviction manager.
+// pressureConfiguration passes changes of our own configuration file to the eviction manager and to eviction plugins.
 func (b *build) pressureConfiguration() component {
+	manager, plugins := b.pressure.eviction, b.plugins.eviction
 	reloader := pressureconfig.Reloader{
-		Loaded: b.Pressure, Apply: b.pressure.eviction.SetOptions,
+		Loaded: b.Pressure,
+		Apply: func(c *v1alpha1.NodePressureConfiguration) {
+			manager.SetOptions(evictionOptions(c))
+			plugins.apply(c)
+		},
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}
 	return runs("pressure configuration", reloader.Run)
@@ -134,7 +160,7 @@ func (b *build) pressureConfiguration() component {
 
 // newShutdownManager returns the manager that stops the pods when the machine shuts down.
 func (b *build) newShutdownManager() *nodeshutdown.Manager {
-	gated, clock := nodeshutdown.FeaturesFrom(gates), b.clock
+	gated, clock := nodeshutdown.FeaturesFrom(b.FeatureGates), b.clock
 	cfg := nodeshutdown.Config{
 		Periods:  nodeshutdown.Periods(b.Config, gated),
 		Connect:  func() (nodeshutdown.Logind, error) { return logind.Connect(clock) },
@@ -154,8 +180,8 @@ func (b *build) newShutdownManager() *nodeshutdown.Manager {
 func (b *build) shutdownPods() nodeshutdown.Pods {
 	forward, active := b.forward, b.pods.view.Active
 	return nodeshutdown.Pods{
-		Active: func() []*v1.Pod { return forward.excludeWaiting(active()) }, Ready: b.sources.ready.AllReady,
+		Active: func() []*v1.Pod { return forward.excludeWaiting(active()) }, SourcesReady: b.sources.ready.AllReady,
 		Terminating: b.pods.lifecycle.IsPodTerminationRequested, Readmitted: b.pressure.readmission.Readmitted,
-		Kill: b.workers.workers.KillPod, Unmounted: b.volumes.manager.WaitForAllPodsUnmount, Restart: forward.restart,
+		Kill: b.workers.workers.KillPod, WaitForUnmount: b.volumes.manager.WaitForAllPodsUnmount, Restart: forward.restart,
 	}
 }

@@ -32,25 +32,26 @@ import (
 )
 
 const (
-	// A failed image pull is tried again after imageBackOff, doubled up to imageBackOffMax.
+	// A failed image pull is retried after imageBackOff, which doubles up to imageBackOffMax.
 	imageBackOff, imageBackOffMax = 10 * time.Second, 300 * time.Second
-	// runtimePodsAge is how old the list of pods of the runtime may be.
+	// runtimePodsAge is the maximum age of the cached list of pods in the runtime.
 	runtimePodsAge = 3 * time.Second
-	// plegEvents is how many events the PLEG may be ahead of the loop before it drops some.
+	// plegEvents is the capacity of the PLEG's channel of events; when it is full, the PLEG drops events.
 	plegEvents = 1000
 )
 
-// The generic PLEG lists the runtime every second and is unhealthy when that takes three minutes. With the evented PLEG
-// beside it, it lists less often.
+// The generic PLEG lists the pods of the runtime every second, and is unhealthy when it has not done so for three
+// minutes. With the gate EventedPLEG it lists them less often. The values are stock's.
 var (
-	plegAlone   = pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
-	plegBesides = pleg.RelistDuration{RelistPeriod: 300 * time.Second, RelistThreshold: 10 * time.Minute}
+	genericRelist = pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
+	eventedRelist = pleg.RelistDuration{RelistPeriod: 300 * time.Second, RelistThreshold: 10 * time.Minute}
 )
 
-// eventedPlegRetries is how often the runtime's event stream is dialled before the generic PLEG takes over again.
+// eventedPlegRetries is the number of connection attempts to the runtime's event stream after which the generic PLEG
+// lists every second again.
 const eventedPlegRetries = 5
 
-// runtimeParts start and watch containers.
+// runtimeParts start and observe containers.
 type runtimeParts struct {
 	dns          *dns.Configurer
 	helper       *containerspec.Helper
@@ -72,7 +73,7 @@ func (b *build) makeRuntime(ctx context.Context) (err error) {
 	}
 	r.dns = b.dnsConfigurer(ctx)
 	if mounter := b.Flags.ExperimentalMounterPath; mounter != "" {
-		// A mounter in a chroot resolves the names of services by the cluster's DNS.
+		// A mounter in a chroot resolves names of services with the cluster's DNS.
 		r.dns.SetupDNSinContainerizedMounter(klog.FromContext(ctx), mounter)
 	}
 	if r.helper, err = containerspec.New(b.containerSpec()); err != nil {
@@ -102,7 +103,7 @@ func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
 			servers = append(servers, ip)
 			continue
 		}
-		klog.FromContext(ctx).Info("Ignoring an entry of clusterDNS that is no IP address", "entry", entry)
+		klog.FromContext(ctx).Info("Ignoring entry of clusterDNS that is not an IP address", "entry", entry)
 	}
 	return dns.NewConfigurer(b.Observability.Recorder, b.nodeRef, b.Identity.NodeIPs, servers, b.Config.ClusterDomain,
 		b.Config.ResolverConfig)
@@ -111,7 +112,7 @@ func (b *build) dnsConfigurer(ctx context.Context) *dns.Configurer {
 func (b *build) containerSpec() containerspec.Config {
 	machine := b.Machine
 	cfg := containerspec.Config{
-		Layout: b.layout, Features: containerspec.FeaturesFrom(gates), ClusterDomain: b.Config.ClusterDomain,
+		Layout: b.layout, Features: containerspec.FeaturesFrom(b.FeatureGates), ClusterDomain: b.Config.ClusterDomain,
 		NodeIPs:   b.Identity.NodeIPs,
 		Resources: machine.ContainerManager, DynamicResources: machine.ContainerManager, Volumes: b.volumes.manager,
 		DNS:            b.runtime.dns,
@@ -121,7 +122,8 @@ func (b *build) containerSpec() containerspec.Config {
 		HostIPs:              b.sources.view.HostIPs,
 		RequestPodReinspect:  b.forward.reinspect,
 		PodCPUAndMemoryStats: b.forward.podStats,
-		OnPodSandboxReady:    containerspec.SandboxReady(b.pods.status, enabled(features.PodReadyToStartContainersCondition)),
+		OnPodSandboxReady: containerspec.SandboxReady(b.pods.status,
+			b.enabled(features.PodReadyToStartContainersCondition)),
 	}
 	if !b.Clients.Standalone() {
 		cfg.RuntimeClasses, cfg.Services, cfg.ServicesSynced = b.objects.runtimeClasses, b.sources.services,
@@ -152,8 +154,8 @@ func (b *build) makeRuntimeManager(ctx context.Context) (err error) {
 	return err
 }
 
-// hookClient makes the HTTPS requests of lifecycle hooks. There is nothing to verify the server with (the API has no
-// place for it), so it must never carry credentials.
+// hookClient returns the HTTP client of lifecycle hooks. It does not verify the certificates of HTTPS servers, because
+// the API has no field for a CA, so its requests must never carry credentials.
 func hookClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
@@ -161,8 +163,8 @@ func hookClient() *http.Client {
 	}
 }
 
-// singleProcessOOMKill says whether the OOM killer takes one process (cgroup v1 knows nothing else) or the whole
-// container.
+// singleProcessOOMKill is true if the OOM killer kills a single process and not the whole container. Cgroup v1 supports
+// single processes only; in cgroup v2 it is memory.oom.group.
 func (b *build) singleProcessOOMKill() *bool {
 	if !util.IsCgroup2UnifiedMode() {
 		return ptr.To(true)
@@ -170,11 +172,11 @@ func (b *build) singleProcessOOMKill() *bool {
 	return ptr.To(ptr.Deref(b.Config.SingleProcessOOMKill, false))
 }
 
-// serviceAccount reads service accounts for image credential providers (KEP-4412).
+// serviceAccount returns the function that reads service accounts for image credential providers (KEP-4412).
 func (b *build) serviceAccount(ctx context.Context) func(namespace, name string) (*v1.ServiceAccount, error) {
-	if !enabled(features.KubeletServiceAccountTokenForCredentialProviders) {
+	if !b.enabled(features.KubeletServiceAccountTokenForCredentialProviders) {
 		return func(string, string) (*v1.ServiceAccount, error) {
-			return nil, errors.New("service account tokens for credential providers are switched off by feature gate")
+			return nil, errors.New("service account tokens for credential providers are disabled by a feature gate")
 		}
 	}
 	if b.Clients.Standalone() {
@@ -191,15 +193,15 @@ func (b *build) serviceAccount(ctx context.Context) func(namespace, name string)
 func (b *build) makePLEG(ctx context.Context) (err error) {
 	r, logger := &b.runtime, klog.FromContext(ctx)
 	r.events = make(chan *pleg.PodLifecycleEvent, plegEvents)
-	alone, besides := plegAlone, plegBesides
-	if !enabled(features.EventedPLEG) {
-		r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &alone, b.pods.cache, b.clock)
+	generic, evented := genericRelist, eventedRelist
+	if !b.enabled(features.EventedPLEG) {
+		r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &generic, b.pods.cache, b.clock)
 		b.volumes.state.AddHealthCheck("PLEG", r.pleg.Healthy)
 		return nil
 	}
-	r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &besides, b.pods.cache, b.clock)
+	r.pleg = pleg.NewGenericPLEG(logger, r.manager, r.events, &evented, b.pods.cache, b.clock)
 	r.eventedPleg, err = pleg.NewEventedPLEG(logger, r.manager, b.Runtime.Runtime, r.events, b.pods.cache, r.pleg,
-		eventedPlegRetries, &alone, b.clock)
+		eventedPlegRetries, &generic, b.clock)
 	if err != nil {
 		return err
 	}
@@ -208,8 +210,9 @@ func (b *build) makePLEG(ctx context.Context) (err error) {
 	return nil
 }
 
-// podsAtStart reports the pods that run since before the start of the agent: they are admitted again, they are stopped
-// if no source names them, and a termination does not go on whose pod another kubelet has started again.
+// podsAtStart passes the pods that ran when the agent started to the parts that treat them differently: they are
+// readmitted, they count as running for the pod workers, and termination records of pods that another kubelet has
+// started again are deleted.
 func (b *build) podsAtStart() component {
 	manager, workers, readmission := b.runtime.manager, b.workers.workers, b.pressure.readmission
 	list := func(ctx context.Context) ([]*kubecontainer.Pod, error) { return manager.GetPods(ctx, false) }
@@ -244,7 +247,7 @@ func (b *build) plegs() component {
 	})
 }
 
-// resolvConfCheck warns of limits that the resolver configuration of the node exceeds. It is not about single pods.
+// resolvConfCheck logs warnings if the resolver configuration of the node exceeds the limits for pods.
 func (b *build) resolvConfCheck() component {
 	dns, configured := b.runtime.dns, b.Config.ResolverConfig != ""
 	return starts("resolv.conf check", func(ctx context.Context) {

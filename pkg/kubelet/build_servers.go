@@ -27,12 +27,15 @@ func (b *build) makeServers(ctx context.Context) (err error) {
 	cfg := server.Config{
 		Kubelet: b.Config, Host: b.serverHost(), Analyzer: b.stats.analyzer,
 		Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
-		Flagz:    b.Serving.Flagz, Workers: b.workers.workers, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
+		Flagz:    b.Serving.Flagz, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
+		Debug: server.DebugSources{
+			PodWorkers: b.workers.workers.Views, Plugins: b.plugins.eviction.list,
+		},
 	}
 	if cfg.TLS, err = b.serverTLS(ctx); err != nil {
 		return err
 	}
-	if enabled(features.KubeletPodResourcesGet) {
+	if b.enabled(features.KubeletPodResourcesGet) {
 		cm := b.Machine.ContainerManager
 		cfg.PodResources = &server.PodResourcesConfig{
 			Directory: b.layout.PodResources(),
@@ -40,7 +43,7 @@ func (b *build) makeServers(ctx context.Context) (err error) {
 				Devices: cm, Cpus: cm, Memory: cm, DynamicResources: cm},
 		}
 	}
-	if enabled(features.PodsAPI) {
+	if b.enabled(features.PodsAPI) {
 		podsServer := pods.NewPodsServer(pods.NewBroadcaster(), b.pods.manager, b.pods.status)
 		b.pods.status.AddPodUpdateNotifier(podsServer)
 		cfg.Pods = &server.PodsConfig{Directory: b.layout.PodsAPI(), Server: podsServer}
@@ -55,7 +58,7 @@ func (b *build) serverHost() *server.Host {
 		Stats: b.stats.host, Identity: b.pods.manager, Runtime: manager, Metrics: manager, Running: b.runtime.cache,
 		Streaming: manager, Runner: manager, CAdvisor: b.Machine.CAdvisor, Machine: b.machineInfo,
 		SyncLoopHealth: b.loop.loop.HealthCheck,
-		SystemLogs:     server.NewSystemLogs(systemLogDir, enabled(features.NodeLogQuery) && b.Config.EnableSystemLogQuery),
+		SystemLogs:     server.NewSystemLogs(systemLogDir, b.enabled(features.NodeLogQuery) && b.Config.EnableSystemLogQuery),
 		CheckpointDir:  b.layout.Checkpoints(),
 		Now:            time.Now,
 	})
@@ -69,9 +72,9 @@ func (b *build) serverTLS(ctx context.Context) (*tls.Config, error) {
 	view := b.sources.view
 	certificates, err := server.NewCertificates(server.CertificatesConfig{
 		Options: b.Serving.TLSOptions, Kubelet: b.Config,
-		RequestFromAPI: b.Config.ServerTLSBootstrap && enabled(features.RotateKubeletServerCertificate),
-		ReloadFiles:    enabled(features.ReloadKubeletServerCertificateFile),
-		ReloadClientCA: enabled(features.ReloadKubeletClientCAFile),
+		RequestFromAPI: b.Config.ServerTLSBootstrap && b.enabled(features.RotateKubeletServerCertificate),
+		ReloadFiles:    b.enabled(features.ReloadKubeletServerCertificateFile),
+		ReloadClientCA: b.enabled(features.ReloadKubeletClientCAFile),
 		ClientCA:       b.Serving.Auth,
 		Client:         b.Clients.Kube,
 		NodeName:       b.Identity.NodeName,

@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 )
 
-// sourceParts are where configuration comes from.
+// sourceParts are the sources of pods, and the informers of nodes and services.
 type sourceParts struct {
 	pods  *config.PodConfig
 	ready config.SourcesReady
@@ -29,7 +29,7 @@ type sourceParts struct {
 	services       corelisters.ServiceLister
 	servicesSynced cache.InformerSynced
 
-	// informers are those of the agent's own. Managers of stock have further ones.
+	// informers are the agent's own informers. Stock's managers have further ones.
 	informers []informers.SharedInformerFactory
 }
 
@@ -45,7 +45,7 @@ func (b *build) makeSources(ctx context.Context) error {
 	return nil
 }
 
-// nodeClient is the API server's client, or nil without one: never an interface around a nil pointer.
+// nodeClient returns the client of the API server, nil in standalone mode: not an interface with a nil pointer.
 func (b *build) nodeClient() nodestatus.Client {
 	if b.Clients.Standalone() {
 		return nil
@@ -53,7 +53,8 @@ func (b *build) nodeClient() nodestatus.Client {
 	return b.Clients.Kube
 }
 
-// makeServiceLister lists services for the environment of containers. Headless services have no part in it (#122394).
+// makeServiceLister creates the lister of services for the environment variables of containers. Headless services have
+// no such variables, so they are not listed (kubernetes/kubernetes#122394).
 func (b *build) makeServiceLister() {
 	s := &b.sources
 	if b.Clients.Standalone() {
@@ -71,7 +72,7 @@ func (b *build) makeServiceLister() {
 	s.informers = append(s.informers, factory)
 }
 
-// startInformers starts the informers, and waits for their end.
+// startInformers starts the informers; its stop waits for their end.
 func (b *build) startInformers() component {
 	list := b.sources.informers
 	stop := ends("informers", waitFor(func() {
@@ -108,7 +109,7 @@ func (b *build) addPodSources(ctx context.Context) {
 	}
 }
 
-// staticPodHeader spells the names of the header canonically, so that one which Go's client sets itself is not sent
+// staticPodHeader canonicalizes the names of the header, so that a field that Go's client sets itself is not sent
 // twice.
 func staticPodHeader(configured map[string][]string) http.Header {
 	header := http.Header{}

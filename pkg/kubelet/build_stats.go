@@ -36,14 +36,14 @@ func (b *build) makeStatistics(ctx context.Context) error {
 	if !cadvisor.UsingLegacyCadvisorStats(b.Config.ContainerRuntimeEndpoint) {
 		s.provider = stats.NewCRIStatsProvider(b.Machine.CAdvisor, s.analyzer, b.pods.manager, b.Runtime.Runtime,
 			b.Runtime.Images, files,
-			enabled(features.PodAndContainerStatsFromCRI), s.provider)
+			b.enabled(features.PodAndContainerStatsFromCRI), s.provider)
 	}
 	s.host.SetStats(s.provider)
 	b.forward.stats = s.provider
 	return nil
 }
 
-// garbageParts remove containers and images that nobody uses.
+// garbageParts remove containers and images that no pod uses.
 type garbageParts struct {
 	containers kubecontainer.GC
 	images     *reclaim.Manager
@@ -65,7 +65,7 @@ func (b *build) makeGarbageCollection(context.Context) (err error) {
 	return err
 }
 
-// reclaimer removes images and dead containers, from time to time and when eviction asks for it.
+// reclaimer returns the configuration of what removes images and dead containers, periodically and for eviction.
 func (b *build) reclaimer() reclaim.Config {
 	cfg, flags, manager := b.Config, b.Flags, b.runtime.manager
 	return reclaim.Config{
@@ -81,6 +81,6 @@ func (b *build) reclaimer() reclaim.Config {
 				MinAge: flags.MinimumGCAge.Duration},
 		},
 		Hooks:    b.runtime.imageGCHooks,
-		Features: reclaim.FeaturesFrom(gates),
+		Features: reclaim.FeaturesFrom(b.FeatureGates),
 	}
 }

@@ -43,7 +43,7 @@ import (
 //go:linkname reportedVersion k8s.io/component-base/version.dynamicGitVersion
 var reportedVersion atomic.Value
 
-// machineOfTests is a machine with some memory. Nobody asks it for more while the agent is built.
+// machineOfTests is a machine with some memory. New reads nothing else of it.
 type machineOfTests struct{ cadvisor.Interface }
 
 func (machineOfTests) VersionInfo() (*cadvisorapi.VersionInfo, error) {
@@ -54,7 +54,7 @@ func (machineOfTests) MachineInfo() (*cadvisorapi.MachineInfo, error) {
 	return &cadvisorapi.MachineInfo{NumCores: 2, MemoryCapacity: 1 << 30, Timestamp: time.Unix(1, 0)}, nil
 }
 
-// dependenciesFor are those of an agent that touches nothing of this machine. Without client it is standalone.
+// dependenciesFor returns dependencies of an agent that does not affect this machine. Without client it is standalone.
 func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
 	t.Helper()
 	reportedVersion.Store("v1.36.3")
@@ -68,9 +68,10 @@ func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
 	flags := options.NewKubeletFlags()
 	flags.RootDirectory = filepath.Join(root, "kubelet")
 	return Dependencies{
-		Config: config, Flags: flags, Identity: Identity{Hostname: "here", NodeName: "here"},
-		Clients: Clients{Kube: client, Heartbeat: client},
-		Runtime: RuntimeServices{Runtime: critest.NewFakeRuntimeService(), Images: critest.NewFakeImageService()},
+		Config: config, Flags: flags, FeatureGates: utilfeature.DefaultFeatureGate,
+		Identity: Identity{Hostname: "here", NodeName: "here"},
+		Clients:  Clients{Kube: client, Heartbeat: client},
+		Runtime:  RuntimeServices{Runtime: critest.NewFakeRuntimeService(), Images: critest.NewFakeImageService()},
 		Machine: Machine{
 			CAdvisor: machineOfTests{}, ContainerManager: cm.NewStubContainerManager(),
 			Mounter: mount.NewFakeMounter(nil), HostUtil: hostutil.NewFakeHostUtil(nil), Subpather: &subpath.FakeSubpath{},
@@ -82,7 +83,7 @@ func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
 	}
 }
 
-// busyAPI is the client of an API server that has no time.
+// busyAPI is the client of an API server that does not respond.
 func busyAPI(t *testing.T) clientset.Interface {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -96,7 +97,7 @@ func busyAPI(t *testing.T) clientset.Interface {
 	return client
 }
 
-// assembled is an agent that is built and not run.
+// assembled returns an agent that is built and not run.
 func assembled(t *testing.T, client clientset.Interface, change func(*kubeletconfig.KubeletConfiguration)) *build {
 	t.Helper()
 	deps := dependenciesFor(t, client)
@@ -123,10 +124,12 @@ func names(b *build) []string {
 	return all
 }
 
-// Without an API server nothing is reported to one, and nothing is waited for from one.
+// In standalone mode no component reports to the API server or waits for it.
 func TestStandaloneComponents(t *testing.T) {
 	alone, connected := assembled(t, nil, nil), assembled(t, busyAPI(t), nil)
-	reports := []string{"node conditions", "node status", "node lease", "mirror pods at start", "runtime classes"}
+	reports := []string{
+		"node conditions", "node status", "node taints", "node lease", "mirror pods at start", "runtime classes",
+	}
 	for _, name := range reports {
 		if slices.Contains(names(alone), name) {
 			t.Errorf("standalone runs %q", name)
@@ -145,8 +148,8 @@ func TestStandaloneComponents(t *testing.T) {
 	}
 }
 
-// What has pods stopped ends, and is waited for, before the pod workers; what they need ends after them. Components
-// stop in the reverse of their order.
+// Components that request the stop of pods stop before the pod workers; dependencies of the pod workers stop after
+// them. Components stop in the reverse of their order.
 func TestOrderOfComponents(t *testing.T) {
 	all := names(assembled(t, busyAPI(t), nil))
 	workers := slices.Index(all, "pod workers")
@@ -161,8 +164,8 @@ func TestOrderOfComponents(t *testing.T) {
 	}
 }
 
-// What needs the runtime starts when it is up, in stock's order: cAdvisor before the container manager, and both before
-// eviction.
+// Components that need the runtime start when it is up, in stock's order: cAdvisor before the container manager, and
+// both before eviction.
 func TestComponentsThatNeedTheRuntime(t *testing.T) {
 	var late []string
 	for _, c := range assembled(t, nil, nil).components() {
@@ -172,14 +175,14 @@ func TestComponentsThatNeedTheRuntime(t *testing.T) {
 	}
 	want := []string{
 		"pods at start", "cAdvisor", "root file system stats", "container manager", "container logs", "plugin registry",
-		"eviction", "node shutdown",
+		"eviction", "eviction plugins", "node shutdown",
 	}
 	if !slices.Equal(late, want) {
 		t.Errorf("after the runtime %q, want %q", late, want)
 	}
 }
 
-// Parts hold what they were built with, and nothing holds all of it.
+// Nothing has a reference to the build struct after New has returned.
 func TestNothingHoldsTheBuildAfterNew(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		for _, gate := range []featuregate.Feature{
@@ -199,7 +202,7 @@ func TestNothingHoldsTheBuildAfterNew(t *testing.T) {
 	}
 }
 
-// Every part that is called by earlier ones is set when New returns.
+// All fields of forward are set when New returns.
 func TestForwardIsComplete(t *testing.T) {
 	parts := reflect.ValueOf(*assembled(t, nil, nil).forward)
 	for i := range parts.NumField() {
@@ -209,14 +212,14 @@ func TestForwardIsComplete(t *testing.T) {
 	}
 }
 
-// built is an agent and what it was built with, which may be garbage.
+// built is an agent, and a weak reference to the build struct.
 func built(t *testing.T, client clientset.Interface) (*Kubelet, weak.Pointer[build]) {
 	t.Helper()
 	b := assembled(t, client, nil)
 	return b.kubelet(), weak.Make(b)
 }
 
-// Parts that a feature gate switches on are there with it and not without.
+// Parts that depend on a feature gate exist only if it is on.
 func TestGatedParts(t *testing.T) {
 	tests := []struct {
 		gate    featuregate.Feature
@@ -244,7 +247,7 @@ func TestGatedParts(t *testing.T) {
 	}
 }
 
-// Switches of the configuration that leave a component out.
+// Fields of the configuration that disable a component.
 func TestSwitchedOffComponents(t *testing.T) {
 	off := assembled(t, nil, func(c *kubeletconfig.KubeletConfiguration) { c.MakeIPTablesUtilChains = false })
 	if slices.Contains(names(off), "iptables chains") {
@@ -258,7 +261,7 @@ func TestSwitchedOffComponents(t *testing.T) {
 	}
 }
 
-// Stats, garbage collection and the runtime manager use the services that report answers.
+// Statistics, garbage collection and the runtime manager use the services that report responses of the runtime.
 func TestRuntimeReportsAnswersToEviction(t *testing.T) {
 	b, err := assemble(t.Context(), dependenciesFor(t, nil))
 	if err != nil {
@@ -277,7 +280,7 @@ func TestRuntimeReportsAnswersToEviction(t *testing.T) {
 	}
 }
 
-// Header names are spelled as Go's client spells them, whatever the configuration says.
+// Header names are canonicalized.
 func TestStaticPodHeader(t *testing.T) {
 	got := staticPodHeader(map[string][]string{"metadata-flavor": {"a", "b"}, "User-Agent": {"mine"}})
 	if want := (http.Header{"Metadata-Flavor": {"a", "b"}, "User-Agent": {"mine"}}); !reflect.DeepEqual(got, want) {

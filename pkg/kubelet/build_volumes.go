@@ -16,10 +16,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/volumehost"
 )
 
-// runtimeSilence is how long the runtime may stay silent before the node is not Ready.
+// runtimeSilence is how long the runtime may not respond before the node is not Ready; as in stock.
 const runtimeSilence = 30 * time.Second
 
-// volumeParts are the volumes of pods, and what else a pod needs before its containers: user ID ranges.
+// volumeParts are the volumes and the user ID ranges of pods.
 type volumeParts struct {
 	state          *runtimestate.State
 	plugins        *volume.VolumePluginMgr
@@ -29,8 +29,7 @@ type volumeParts struct {
 
 func (b *build) makeVolumes(ctx context.Context) error {
 	v := &b.volumes
-	// The CSI plugin reports storage errors while it is initialized, so the runtime's state exists before the runtime
-	// does.
+	// The CSI plugin reports storage errors during its initialization, so the state is created before the runtime.
 	v.state = runtimestate.New(runtimeSilence)
 	host := volumehost.New(b.volumeHost(ctx))
 	var err error
@@ -48,7 +47,7 @@ func (b *build) makeVolumes(ctx context.Context) error {
 	}
 	ranges := containerspec.UserNamespaceHost{
 		Layout: b.layout, RuntimeHandlers: v.state.RuntimeHandlers, MaxPods: int(b.Config.MaxPods),
-		Enabled: enabled(features.UserNamespacesSupport),
+		Enabled: b.enabled(features.UserNamespacesSupport),
 	}
 	v.userNamespaces, err = userns.MakeUserNsManager(klog.FromContext(ctx), ranges, idsPerPod)
 	return err

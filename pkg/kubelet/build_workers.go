@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// workerBackOff is the pause before a pod whose synchronization failed is tried again.
+	// workerBackOff is the time after which a pod worker repeats a failed operation; as in stock.
 	workerBackOff = 10 * time.Second
-	// instrumentationScope names the agent's spans; stock's, so that traces can be compared.
+	// instrumentationScope is the scope of the agent's spans. It equals stock's, so that traces can be compared.
 	instrumentationScope = "k8s.io/kubernetes/pkg/kubelet"
 )
 
-// workerParts take pods through their lives.
+// workerParts are the pod workers, their operations, and housekeeping.
 type workerParts struct {
 	probes   prober.Manager
 	deadline *deadline.Handler
@@ -35,7 +35,7 @@ type workerParts struct {
 	disk     *housekeeping.Disk
 	rejector *admission.Rejector
 	syncer   *podsync.Syncer
-	begun    *terminations.Store
+	records  *terminations.Store
 	workers  *podworkers.Workers
 	cleaner  *housekeeping.Cleaner
 }
@@ -45,7 +45,8 @@ func (b *build) makeWorkers(context.Context) error {
 	w.probes = prober.NewManager(b.pods.status, probes.liveness, probes.readiness, probes.startup, b.runtime.manager,
 		recorder)
 	w.deadline = deadline.New(b.pods.status, recorder, b.clock)
-	w.backOff = podsync.NewBackOff(b.Config.CrashLoopBackOff.MaxContainerRestartPeriod, podsync.FeaturesFrom(gates))
+	w.backOff = podsync.NewBackOff(b.Config.CrashLoopBackOff.MaxContainerRestartPeriod,
+		podsync.FeaturesFrom(b.FeatureGates))
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
 	w.rejector = admission.NewRejector(recorder, b.pods.status)
 	syncer := b.syncer()
@@ -57,7 +58,7 @@ func (b *build) makeWorkers(context.Context) error {
 		syncer.Processes = processes
 	}
 	w.syncer = podsync.New(syncer)
-	w.begun = terminations.New(terminations.Config{
+	w.records = terminations.New(terminations.Config{
 		Directory: b.layout.Terminations(), Clock: b.clock,
 		ShuttingDown: b.forward.shuttingDown,
 	})
@@ -67,7 +68,7 @@ func (b *build) makeWorkers(context.Context) error {
 	return nil
 }
 
-// statusGenerator computes API statuses from what the runtime reports.
+// statusGenerator returns the generator, which computes the status of a pod from the status in the runtime.
 func (b *build) statusGenerator() *generator.Generator {
 	containers := b.Machine.ContainerManager
 	cfg := generator.Config{
@@ -78,7 +79,7 @@ func (b *build) statusGenerator() *generator.Generator {
 		NodeIPs:         b.Identity.NodeIPs,
 		Evictors:        []generator.Evictor{b.workers.deadline},
 		Recorder:        b.Observability.Recorder,
-		Features:        generator.FeaturesFrom(gates),
+		Features:        generator.FeaturesFrom(b.FeatureGates),
 	}
 	if !b.Clients.Standalone() {
 		cfg.RuntimeClasses, cfg.HostIPs = b.objects.runtimeClasses, b.sources.view.HostIPs
@@ -99,7 +100,7 @@ func (b *build) syncer() podsync.Config {
 		Requeue:  b.forward.requeue,
 		Relist:   b.forward.relist,
 		Recorder: b.Observability.Recorder, Tracer: b.Observability.TracerProvider.Tracer(instrumentationScope),
-		Features: podsync.FeaturesFrom(gates),
+		Features: podsync.FeaturesFrom(b.FeatureGates),
 	}
 	if b.objects.secrets != nil {
 		cfg.Secrets, cfg.ConfigMaps = b.objects.secrets, b.objects.configMaps
@@ -107,11 +108,11 @@ func (b *build) syncer() podsync.Config {
 	return cfg
 }
 
-// podProcesses finds and kills the processes of pods that the runtime does not stop.
+// podProcesses returns the killer of the processes of pods that the runtime does not stop.
 func podProcesses() (*cgroupkill.Killer, error) {
 	cgroups, err := cm.GetCgroupSubsystems()
 	if err != nil {
-		return nil, fmt.Errorf("where cgroups are mounted: %w", err)
+		return nil, fmt.Errorf("finding the mount points of cgroups: %w", err)
 	}
 	return cgroupkill.New(cgroupkill.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: cgroups.MountPoints}), nil
 }
@@ -120,7 +121,7 @@ func (b *build) podWorkers() podworkers.Config {
 	return podworkers.Config{
 		Store: b.pods.lifecycle, Syncer: b.workers.syncer, Runtime: b.workers.syncer, Hastener: b.workers.syncer,
 		PodCache: b.pods.cache, Queue: b.pods.queue,
-		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.begun,
+		Recorder: b.Observability.Recorder, Allocation: b.pods.allocations, Terminations: b.workers.records,
 		Overdue:           b.workers.syncer.Overdue,
 		EarlierStaticPods: podworkers.NewEarlierStaticPods(b.Runtime.Runtime, b.runtime.manager),
 		ResyncInterval:    b.Config.SyncFrequency.Duration, BackoffPeriod: workerBackOff, Clock: b.clock,
@@ -131,8 +132,8 @@ func (b *build) cleaner() housekeeping.Config {
 	cfg := housekeeping.Config{
 		Pods: b.pods.manager, Workers: b.workers.workers, Mirrors: b.pods.mirrors, Lifecycle: b.pods.lifecycle,
 		Active: b.pods.view, Runtime: b.runtime.cache, Disk: b.workers.disk, Probes: b.workers.probes,
-		Statuses:    b.pods.status,
-		Waiting:     b.forward.isWaiting,
+		Statuses: b.pods.status,
+		Waiting:  b.forward.isWaiting, ShuttingDown: b.forward.shuttingDown,
 		Allocations: b.pods.allocations, UserNamespaces: b.volumes.userNamespaces, BackOff: b.workers.backOff, Clock: b.clock,
 	}
 	if b.Config.CgroupsPerQOS {

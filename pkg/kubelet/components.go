@@ -35,8 +35,8 @@ func (b *build) components() []component {
 			b.metrics(),
 			b.directories(),
 			// Before any pod is seen; it stops after the pod workers, so that their last terminations are recorded.
-			starts("terminations begun before", b.workers.begun.Load),
-			runs("terminations", b.workers.begun.Run),
+			starts("terminations begun before", b.workers.records.Load),
+			runs("terminations", b.workers.records.Run),
 			b.startEvent(),
 			runs("image manager", b.garbage.images.Run),
 			b.oomWatcher(),
@@ -98,10 +98,14 @@ func (b *build) runtimeComponents() []component {
 // podStoppers stop pods for the sake of the node. Eviction needs cAdvisor, to find out whether images have a file
 // system of their own.
 func (b *build) podStoppers() []component {
-	manager := b.pressure.shutdown
+	manager, plugins := b.pressure.shutdown, b.plugins.eviction
 	shutdown := ends("node shutdown", waitFor(manager.Wait))
 	shutdown.start = func(ctx context.Context) error { manager.Start(ctx); return nil }
-	return []component{runs("eviction", b.pressure.eviction.Run), shutdown}
+	return []component{
+		runs("eviction", b.pressure.eviction.Run),
+		runsOnDemand("eviction plugins", &plugins.required, plugins.driver.Run),
+		shutdown,
+	}
 }
 
 // optional returns the component that make returns, or none.
@@ -138,7 +142,7 @@ func (b *build) metrics() component {
 
 func (b *build) directories() component {
 	cfg := directories.Config{
-		Layout: b.layout, ContainerLogLinks: containerLogLinks, Checkpoints: enabled(features.ContainerCheckpoint),
+		Layout: b.layout, ContainerLogLinks: containerLogLinks, Checkpoints: b.enabled(features.ContainerCheckpoint),
 		MakeShared: b.Machine.HostUtil.MakeRShared,
 	}
 	return component{name: "directories", start: func(ctx context.Context) error { return directories.Create(ctx, cfg) }}
@@ -155,7 +159,7 @@ func (b *build) startEvent() component {
 // start, as stock, unless it runs in a user namespace.
 func (b *build) oomWatcher() component {
 	recorder, node := b.Observability.Recorder, b.nodeRef
-	optional := inuserns.RunningInUserNS() && enabled(features.KubeletInUserNamespace)
+	optional := inuserns.RunningInUserNS() && b.enabled(features.KubeletInUserNamespace)
 	return component{name: "OOM watcher", start: func(ctx context.Context) error {
 		watcher, err := oom.NewWatcher(recorder)
 		if err != nil && optional {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/server/flagz"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -32,6 +33,9 @@ type Dependencies struct {
 	Config *kubeletconfig.KubeletConfiguration
 	// Flags are the settings that exist only on the command line.
 	Flags *options.KubeletFlags
+	// FeatureGates are those of the process, which packages of stock read as a global variable. They do not change after
+	// New. The composition reads them; parts get plain values.
+	FeatureGates featuregate.FeatureGate
 	// Pressure is our own configuration as it was at start; the zero value stands for the defaults, and no file is
 	// followed.
 	Pressure pressureconfig.Loaded
@@ -96,7 +100,7 @@ type Serving struct {
 	Flagz      flagz.Reader
 }
 
-// Observability is where the agent tells what it does.
+// Observability receives what the agent reports.
 type Observability struct {
 	Recorder       record.EventRecorderLogger
 	TracerProvider oteltrace.TracerProvider

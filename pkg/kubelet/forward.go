@@ -12,6 +12,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
@@ -30,6 +31,7 @@ type forward struct {
 	shutdown   *nodeshutdown.Manager
 	preemption *preemption.Handler
 	handlers   *syncloop.Handlers
+	eviction   *eviction.Manager
 	updater    *nodestatus.Updater
 }
 
@@ -60,6 +62,9 @@ func (f *forward) podStats(
 func (f *forward) isWaiting(uid types.UID) bool            { return f.waiting.IsWaiting(uid) }
 func (f *forward) excludeWaiting(pods []*v1.Pod) []*v1.Pod { return f.waiting.Exclude(pods) }
 func (f *forward) retryWaiting()                           { f.waiting.RequestRetry() }
+
+func (f *forward) wakeEviction()                             { f.eviction.Wake() }
+func (f *forward) evictionsInFlight() []eviction.InFlightPod { return f.eviction.InFlight() }
 
 func (f *forward) syncNode(ctx context.Context) { f.updater.SyncNow(ctx) }
 func (f *forward) pressureChanged()             { f.updater.PressureChanged() }

@@ -23,6 +23,8 @@ type component struct {
 	// run is called after start, and returns when its context ends. It may return earlier: without an error when it has
 	// nothing left to do, with an error to end the agent.
 	run func(ctx context.Context) error
+	// demand delays run until it is required; nil for a component that always runs.
+	demand *demand
 }
 
 // starts returns a component whose start cannot fail.
@@ -44,6 +46,46 @@ func ends(name string, wait func(context.Context) error) component {
 		defer cancel()
 		return wait(ctx)
 	}}
+}
+
+// demand is that for a component which most nodes do not need: it has no goroutine until it is required.
+type demand struct {
+	mu       sync.Mutex
+	required bool
+	// begin runs the component. It is nil until the component has started, and once it was called.
+	begin func()
+}
+
+// require has the component run from now on, or from its start on. It may be called at any time.
+func (d *demand) require() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.required = true
+	d.beginLocked()
+}
+
+// started passes what runs the component.
+func (d *demand) started(begin func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begin = begin
+	if d.required {
+		d.beginLocked()
+	}
+}
+
+func (d *demand) beginLocked() {
+	if d.begin != nil {
+		d.begin()
+		d.begin = nil
+	}
+}
+
+// runsOnDemand returns a component as runs does. It does not run before that is required.
+func runsOnDemand(name string, d *demand, run func(context.Context)) component {
+	c := runs(name, run)
+	c.demand = d
+	return c
 }
 
 // afterRuntime returns the components, to be started when the container runtime is up for the first time.
@@ -140,14 +182,28 @@ func (r *runner) launch(c *running) error {
 			return err
 		}
 	}
-	if c.run != nil {
-		c.work.Go(func() {
-			if err := c.run(c.ctx); err != nil && !errors.Is(err, context.Canceled) {
-				r.fail(fmt.Errorf("%s: %w", c.name, err))
-			}
-		})
+	switch {
+	case c.run == nil:
+	case c.demand != nil:
+		c.demand.started(func() { r.begin(c) })
+	default:
+		r.begin(c)
 	}
 	return nil
+}
+
+// begin runs a component in a goroutine of its own, unless the agent stops.
+func (r *runner) begin(c *running) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return
+	}
+	c.work.Go(func() {
+		if err := c.run(c.ctx); err != nil && !errors.Is(err, context.Canceled) {
+			r.fail(fmt.Errorf("%s: %w", c.name, err))
+		}
+	})
 }
 
 func (r *runner) fail(err error) {

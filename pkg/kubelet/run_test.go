@@ -33,13 +33,15 @@ func (d *diary) expect(t *testing.T, want ...string) {
 }
 
 // runner is a component that runs. Its end takes a second.
-func (d *diary) runner(name string) component {
-	return runs(name, func(ctx context.Context) {
+func (d *diary) runner(name string) component { return runs(name, d.run(name)) }
+
+func (d *diary) run(name string) func(context.Context) {
+	return func(ctx context.Context) {
 		d.write("start " + name)
 		<-ctx.Done()
 		time.Sleep(time.Second)
 		d.write("stop " + name)
-	})
+	}
 }
 
 // starter is a component that only starts. In a bubble, its start returns once all goroutines before it are blocked.
@@ -223,5 +225,27 @@ func TestStopDuringTheStartAfterTheRuntime(t *testing.T) {
 		if strings.Contains(strings.Join(d.lines, " "), "start late") {
 			t.Error("late has started")
 		}
+	})
+}
+
+// A component on demand runs once that is required: before its start, while the agent runs, or never.
+func TestRunsOnDemand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		on := func(name string, when *demand) component { return runsOnDemand(name, when, d.run(name)) }
+		var before, later, never, afterwards demand
+		before.require()
+		end := begin(t, newRunner(on("a", &before), on("b", &later), on("c", &never), on("d", &afterwards)))
+		d.expect(t, "start a")
+		later.require()
+		later.require()
+		synctest.Wait()
+		d.expect(t, "start a", "start b")
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		afterwards.require()
+		synctest.Wait()
+		d.expect(t, "start a", "start b", "stop b", "stop a")
 	})
 }

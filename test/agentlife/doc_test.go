@@ -1,7 +1,13 @@
-// Package agentlife tests what becomes of pods over the whole life of the agent: with the real sync loop, pod workers,
-// lifecycle store, housekeeping, admission gate and shutdown manager, on virtual time, beside a runtime, manifests and
-// an API server that outlive the agent.
+// Package agentlife tests the lifecycle of pods over several runs of the agent, on virtual time, with the real sync
+// loop, pod workers, lifecycle store, housekeeping, admission gate and shutdown manager. Runtime, manifests and API
+// server are fakes that outlive the agent.
 //
-// world_test.go is what outlives the agent, agent_test.go one run of it, scenes_test.go holds stories, model_test.go
-// random histories.
+//	world_test.go      runtime, manifests and API server
+//	agent_test.go      one run of the agent
+//	runtime_test.go    its PLEG and the operations of its pod workers
+//	sources_test.go    its sources of pods
+//	admission_test.go  its admission and node shutdown
+//	fakes_test.go      parts without effect
+//	scenes_test.go     single scenarios
+//	model_test.go      random histories
 package agentlife

@@ -21,25 +21,26 @@ import (
 )
 
 const (
-	// apiServer is the static pod that the API server is in some histories.
+	// apiServer is the static pod with the API server of some histories.
 	apiServer = "kube-apiserver"
-	// restTime is how long it must stay as it is at the end: longer than what was begun before the rest may take.
+	// restTime is how long the pods must not change in the end; it is longer than any operation in progress.
 	restTime = graceSeconds*time.Second + 2*backoffPeriod
-	// sequencesPlayed is how many histories are played unless PLIMSOLL_SEQUENCES says otherwise; PLIMSOLL_SEED plays one
-	// of them alone.
+	// sequencesPlayed is the default number of histories, which PLIMSOLL_SEQUENCES overrides; PLIMSOLL_SEED plays a single
+	// one.
 	sequencesPlayed = 1000
 )
 
-// found are the seeds of histories that catch what the model found, or a fault planted by hand: pods that start again
-// only with all sources (5), a rejected static pod whose status outlives its manifest (13), a dropped static pod that
-// is not driven to its end (42), one that is forgotten before it has started (116), a status cache that is trusted
-// before it is filled (316), a static pod that was moved away and back and is failed by a shutdown before its end
-// (502), one that is named again just when its successor has it stopped (2380, in one run of ten).
+// found are the seeds of histories that detect a defect that the model has found, or an injected fault: pods that start
+// again only after all sources have reported (5), a rejected static pod whose status outlives its manifest (13), a
+// dropped static pod whose termination is not retried (42), one that is removed before it was started (116), a status
+// cache that is used before it is filled (316), a static pod that was moved away and back and that a shutdown fails
+// before it has terminated (502), one that is added again while the worker of the new pod stops it (2380, in one run of
+// ten).
 var found = []int64{5, 13, 42, 116, 316, 502, 2380}
 
-// Whatever happens to the agent, the machine, the manifests and the API server: when it has come to rest, what is
-// desired runs, and nothing else; also while the API server has not answered yet, as far as it is known then. No static
-// pod runs twice at a time.
+// After any history of agent, machine, manifests and API server exactly the desired pods run in the end; before the API
+// server responds, exactly the desired pods of the sources that have reported. Static pods with one name never run at
+// the same time.
 func TestWhatIsDesiredRunsAfterAnyHistory(t *testing.T) {
 	if s := os.Getenv("PLIMSOLL_SEED"); s != "" {
 		seed, err := strconv.ParseInt(s, 10, 64)
@@ -74,10 +75,10 @@ type history struct {
 	w *world
 	// a is nil while no agent runs.
 	a *agent
-	// made counts pods, told is what has happened.
-	made int
-	told []string
-	log  func(string, ...any)
+	// pods is the number of pods so far, events the history as text.
+	pods   int
+	events []string
+	log    func(string, ...any)
 }
 
 // play plays the history of a seed.
@@ -86,9 +87,9 @@ func play(t *testing.T, seed int64, log func(string, ...any)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &history{Rand: rand.New(rand.NewSource(seed)), t: t, w: newWorld(seed, dir), log: log}
 		defer func() {
-			h.a.end()
+			h.a.stop()
 			if t.Failed() {
-				t.Errorf("seed %d:\n%s", seed, strings.Join(h.told, "\n"))
+				t.Errorf("seed %d:\n%s", seed, strings.Join(h.events, "\n"))
 			}
 		}()
 		h.before()
@@ -102,9 +103,9 @@ func play(t *testing.T, seed int64, log func(string, ...any)) {
 	})
 }
 
-func (h *history) tell(format string, args ...any) {
+func (h *history) logf(format string, args ...any) {
 	line := time.Now().Format("04:05.000 ") + fmt.Sprintf(format, args...)
-	h.told = append(h.told, line)
+	h.events = append(h.events, line)
 	if h.log != nil {
 		h.log("%s", line)
 	}
@@ -112,7 +113,7 @@ func (h *history) tell(format string, args ...any) {
 
 var staticNames = []string{"dns", "etcd", apiServer}
 
-// before makes what was there before the agent.
+// before creates the initial state of the world.
 func (h *history) before() {
 	h.w.reachable = h.Intn(2) == 0
 	if h.Intn(3) == 0 {
@@ -131,26 +132,26 @@ func (h *history) before() {
 			h.w.start(pod)
 		}
 	}
-	h.tell("at first: reachable %t, self-hosted %q, manifests %v, %d pods in the API, running %s",
+	h.logf("at first: reachable %t, self-hosted %q, manifests %v, %d pods in the API, running %s",
 		h.w.reachable, h.w.selfHosted, h.w.files, len(h.w.api), join(h.w.runningUIDs()))
 }
 
 func (h *history) newAPIPod() *v1.Pod {
-	h.made++
-	pod := newPod(types.UID(fmt.Sprintf("pod-%d", h.made)), kubetypes.ApiserverSource)
+	h.pods++
+	pod := newPod(types.UID(fmt.Sprintf("pod-%d", h.pods)), kubetypes.ApiserverSource)
 	if h.Intn(2) == 0 {
-		pod = daemonPod(types.UID(fmt.Sprintf("daemon-%d", h.made)))
+		pod = daemonPod(types.UID(fmt.Sprintf("daemon-%d", h.pods)))
 	}
 	h.w.change(func() { h.w.api[pod.UID] = pod })
 	return pod
 }
 
 func (h *history) begin() {
-	h.tell("the agent starts")
-	h.a = h.w.begin(h.t)
+	h.logf("the agent starts")
+	h.a = h.w.startAgent(h.t)
 }
 
-// step lets one thing happen.
+// step applies one random event.
 func (h *history) step() {
 	name := staticNames[h.Intn(len(staticNames))]
 	switch kind := h.Intn(21); kind {
@@ -167,7 +168,7 @@ func (h *history) step() {
 		time.Sleep(time.Duration(h.Intn(3000)) * time.Millisecond)
 		h.file(name, f)
 	case 8:
-		h.tell("pod %s is created", h.newAPIPod().UID)
+		h.logf("pod %s is created", h.newAPIPod().UID)
 	case 9, 10:
 		h.deletePod(kind == 9)
 	case 11, 12:
@@ -184,7 +185,7 @@ func (h *history) step() {
 		h.containerEnds()
 	case 18:
 		if h.a != nil {
-			h.tell("shutdown announced: %t", !h.w.goingDown)
+			h.logf("shutdown announced: %t", !h.w.goingDown)
 			h.a.announce(!h.w.goingDown)
 		}
 	case 19:
@@ -196,19 +197,19 @@ func (h *history) step() {
 	if h.a == nil {
 		h.begin()
 	}
-	h.a.poke()
+	h.a.requestRead()
 }
 
 // file writes a manifest; the zero manifest removes it.
 func (h *history) file(name string, f manifest) {
-	h.tell("manifest %s: %+v", name, f)
+	h.logf("manifest %s: %+v", name, f)
 	h.w.change(func() {
 		if h.w.files[name] = f; f.revision == 0 {
 			delete(h.w.files, name)
 		}
 	})
 	if h.a != nil {
-		h.a.poke()
+		h.a.requestRead()
 	}
 }
 
@@ -218,7 +219,7 @@ func (h *history) deletePod(force bool) {
 		return
 	}
 	uid := pods[h.Intn(len(pods))].UID
-	h.tell("pod %s is deleted, by force %t", uid, force)
+	h.logf("pod %s is deleted, by force %t", uid, force)
 	h.w.change(func() {
 		if force {
 			delete(h.w.api, uid)
@@ -237,10 +238,10 @@ func (h *history) evict() {
 		return
 	}
 	pod := pods[h.Intn(len(pods))]
-	if _, known := h.a.pods.GetPodByUID(pod.UID); !known || h.a.over(pod.UID) {
+	if _, known := h.a.pods.GetPodByUID(pod.UID); !known || h.a.isTerminal(pod.UID) {
 		return
 	}
-	h.tell("pod %s is evicted", pod.UID)
+	h.logf("pod %s is evicted", pod.UID)
 	h.a.workers.UpdatePod(h.t.Context(), podworkers.Update{
 		UpdateType: kubetypes.SyncPodKill, Pod: pod, Kill: &podworkers.KillOptions{Evict: true, GracePeriod: new(int64(10))},
 	})
@@ -248,7 +249,7 @@ func (h *history) evict() {
 
 func (h *history) toggle(what string, flag *bool) {
 	h.w.change(func() { *flag = !*flag })
-	h.tell("%s: %t", what, *flag)
+	h.logf("%s: %t", what, *flag)
 }
 
 func (h *history) containerEnds() {
@@ -257,30 +258,30 @@ func (h *history) containerEnds() {
 		return
 	}
 	uid := uids[h.Intn(len(uids))]
-	h.tell("the containers of %s end by themselves", uid)
+	h.logf("the containers of %s end by themselves", uid)
 	h.w.change(func() { delete(h.w.running, uid) })
 }
 
-// restart ends the agent; another one starts with the next event. Now and then the machine goes down with it.
+// restart kills the agent; the next event starts another one. Sometimes the machine is rebooted as well.
 func (h *history) restart() {
 	if h.a == nil {
 		return
 	}
-	h.tell("the agent is killed")
-	h.a.die()
+	h.logf("the agent is killed")
+	h.a.crash()
 	h.a = nil
 	if h.Intn(4) == 0 {
-		h.tell("the machine starts again")
+		h.logf("the machine is rebooted")
 		h.w.reboot()
 		h.w.change(func() { h.w.goingDown = false })
 	}
 }
 
-// rest lets everything go well, and holds what must be then: at first with the API server as it is, then with one that
-// answers.
+// rest makes the runtime healthy, and checks the result: at first with the API server as it is, then with one that
+// responds.
 func (h *history) rest() {
-	h.tell("rest, API server answers: %t", h.w.apiAnswers())
-	h.w.change(func() { h.w.calm, h.w.pressure = true, false })
+	h.logf("rest, API server answers: %t", h.w.apiAnswers())
+	h.w.change(func() { h.w.healthy, h.w.pressure = true, false })
 	if h.a == nil {
 		h.begin()
 	}
@@ -294,8 +295,8 @@ func (h *history) rest() {
 		return ""
 	})
 	h.moveRejected()
-	h.await("before the API server is reachable", h.a.unsettled)
-	h.tell("API server reachable")
+	h.await("before the API server is reachable", h.a.difference)
+	h.logf("API server reachable")
 	h.w.change(func() { h.w.reachable = true })
 	f, there := h.w.files[apiServer]
 	if h.w.selfHosted != "" && (!there || f.unreadable) {
@@ -305,41 +306,41 @@ func (h *history) rest() {
 		if !h.a.ready.AllReady() {
 			return "not all sources are ready"
 		}
-		return h.a.unsettled()
+		return h.a.difference()
 	})
 	time.Sleep(restTime)
 	synctest.Wait()
-	if wrong := h.a.unsettled(); wrong != "" {
-		h.t.Errorf("it does not stay: %s", wrong)
+	if wrong := h.a.difference(); wrong != "" {
+		h.t.Errorf("not stable: %s", wrong)
 	}
 	for _, pod := range h.w.manifests() {
-		if h.a.over(pod.UID) {
+		if h.a.isTerminal(pod.UID) {
 			h.t.Errorf("%s was moved away and back, and remains rejected", pod.UID)
 		}
 	}
-	for _, wrong := range h.w.wrong {
+	for _, wrong := range h.w.faults {
 		h.t.Error(wrong)
 	}
 }
 
-// moveRejected moves the manifests of static pods away that a shutdown has rejected, and back at once.
+// moveRejected moves the manifests of static pods that a shutdown has rejected away, and back at once.
 func (h *history) moveRejected() {
-	h.a.changed()
+	h.a.readNow()
 	synctest.Wait()
 	for _, name := range staticNames {
 		f, there := h.w.files[name]
-		if !there || f.unreadable || !h.a.over(staticPod(name, f.revision).UID) {
+		if !there || f.unreadable || !h.a.isTerminal(staticPod(name, f.revision).UID) {
 			continue
 		}
 		for _, m := range []manifest{{}, f} {
 			h.file(name, m)
-			h.a.changed()
+			h.a.readNow()
 		}
 	}
 	synctest.Wait()
 }
 
-// await waits until nothing is wrong any more.
+// await waits until wrong returns an empty string.
 func (h *history) await(when string, wrong func() string) {
 	for begin := time.Now(); wrong() != ""; {
 		if time.Since(begin) > patience {
@@ -350,16 +351,17 @@ func (h *history) await(when string, wrong func() string) {
 	}
 }
 
-// unsettled says what is not as the sources want it, as far as they have reported; empty if all is well.
-func (a *agent) unsettled() string {
+// difference describes a difference between the running pods and those of the sources that have reported, empty if
+// there is none.
+func (a *agent) difference() string {
 	running := a.w.runningUIDs()
 	files, wanted := a.w.manifests(), map[types.UID]bool{}
 	if len(a.files.snapshot()) != len(files) {
 		return "the manifests have not been read"
 	}
 	for _, pod := range slices.Concat(files, a.api.snapshot()) {
-		// Rejected pods have ended, static ones too: a shutdown that is cancelled later rejects what comes meanwhile.
-		if !podutil.IsPodPhaseTerminal(pod.Status.Phase) && !a.over(pod.UID) && pod.DeletionTimestamp == nil {
+		// Rejected pods have a terminal phase, also static ones: a shutdown that is cancelled later rejects new pods.
+		if !podutil.IsPodPhaseTerminal(pod.Status.Phase) && !a.isTerminal(pod.UID) && pod.DeletionTimestamp == nil {
 			wanted[pod.UID] = true
 		}
 	}
@@ -370,8 +372,8 @@ func (a *agent) unsettled() string {
 		}
 	}
 	for _, uid := range running {
-		// Before all sources have reported a pod may be wanted by one that has not, unless it is static and was dropped.
-		if !wanted[uid] && (a.ready.AllReady() || a.files.seen(uid)) {
+		// Before all sources have reported, one that has not may have the pod, unless the pod is static and was dropped.
+		if !wanted[uid] && (a.ready.AllReady() || a.files.hasDelivered(uid)) {
 			state, _ := a.store.State(uid)
 			return fmt.Sprintf("%s is not desired and runs: %+v", uid, state)
 		}
@@ -379,8 +381,8 @@ func (a *agent) unsettled() string {
 	return ""
 }
 
-// over is true when the agent has reported the end of the pod, or has rejected it.
-func (a *agent) over(uid types.UID) bool {
+// isTerminal is true when the agent has reported a terminal phase of the pod: the pod has ended, or was rejected.
+func (a *agent) isTerminal(uid types.UID) bool {
 	status, known := a.statuses.GetPodStatus(uid)
 	return known && podutil.IsPodPhaseTerminal(status.Phase)
 }

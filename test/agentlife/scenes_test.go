@@ -5,13 +5,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// patience is how long a test waits for what must come by itself.
+// patience is how long a test waits for a condition.
 const patience = 5 * time.Minute
 
-// await waits until done, in the time of the bubble.
+// await waits until done returns true, in virtual time.
 func (w *world) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for begin := time.Now(); !done(); {
@@ -36,12 +38,12 @@ func (w *world) put(a *agent, name string, revision int) {
 			delete(w.files, name)
 		}
 	})
-	a.changed()
+	a.readNow()
 }
 
-// etcdRestore is a control plane node whose agent was restarted while its API server, a static pod itself, cannot be
-// reached.
-func etcdRestore(t *testing.T, story func(t *testing.T, w *world, a *agent)) {
+// etcdRestore runs a test on a control plane node whose agent was restarted while the API server, a static pod of the
+// node, cannot be reached.
+func etcdRestore(t *testing.T, test func(t *testing.T, w *world, a *agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, t.TempDir())
@@ -50,11 +52,11 @@ func etcdRestore(t *testing.T, story func(t *testing.T, w *world, a *agent)) {
 			w.files[name] = manifest{revision: 1}
 			w.start(staticPod(name, 1))
 		}
-		a := w.begin(t)
-		defer a.end()
+		a := w.startAgent(t)
+		defer a.stop()
 		time.Sleep(10 * time.Second)
-		story(t, w, a)
-		for _, fault := range w.wrong {
+		test(t, w, a)
+		for _, fault := range w.faults {
 			t.Error(fault)
 		}
 	})
@@ -73,7 +75,7 @@ func TestStaticPodMovedAwayAndBackBeforeTheAPIServerAnswers(t *testing.T) {
 	})
 }
 
-func TestStaticPodMovedBackWhileItStillStops(t *testing.T) {
+func TestStaticPodMovedBackWhileItTerminates(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
 		w.put(a, "etcd", 0)
 		w.put(a, "etcd", 1)
@@ -82,7 +84,7 @@ func TestStaticPodMovedBackWhileItStillStops(t *testing.T) {
 	})
 }
 
-// A manifest that is written in place is unreadable for a moment; the agent may list the manifests just then.
+// A manifest that is written in place is unreadable for a moment, in which the agent may list the manifests.
 func TestStaticPodWhoseManifestWasUnreadableOnce(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
 		w.change(func() { w.files["etcd"] = manifest{revision: 1, unreadable: true} })
@@ -92,8 +94,8 @@ func TestStaticPodWhoseManifestWasUnreadableOnce(t *testing.T) {
 	})
 }
 
-// The runtime may not stop the pod at the first try. The configuration has no pod of that UID any more that would have
-// it tried again.
+// The runtime fails to stop the replaced pod at first. The termination is retried, although no source has a pod with
+// its UID.
 func TestStaticPodReplacedWhileTheRuntimeFails(t *testing.T) {
 	for _, call := range []string{"terminate etcd-1", "clean up etcd-1"} {
 		etcdRestore(t, func(t *testing.T, w *world, a *agent) {
@@ -104,8 +106,8 @@ func TestStaticPodReplacedWhileTheRuntimeFails(t *testing.T) {
 	}
 }
 
-// The runtime is down while a static pod is moved away. Its retry, its return and the look for restarts all fall on the
-// turns that the loop makes when the runtime is back, in any order: so the story is played often.
+// The runtime is down while a static pod is moved away. When it is up again, the sync loop handles the retry, the new
+// manifest and the restart of pods in random order, so the test is repeated.
 func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
 	for range 50 {
 		etcdRestore(t, func(t *testing.T, w *world, a *agent) {
@@ -115,7 +117,7 @@ func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
 			w.put(a, "etcd", 1)
 			time.Sleep(time.Second)
 			w.change(func() { w.down = false })
-			w.await(t, "etcd is not to be stopped any more", func() bool {
+			w.await(t, "the termination of etcd has ended", func() bool {
 				return !a.store.IsPodTerminationRequested("etcd-1")
 			})
 			w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
@@ -126,8 +128,8 @@ func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
 	}
 }
 
-// A static pod that was rejected has no life that would have to end first: moved away and back, however quickly, it is
-// judged as a new pod. As long as the machine goes down it is rejected again.
+// A rejected static pod that is moved away and back is admitted as a new pod. While the machine shuts down, it is
+// rejected again.
 func TestRejectedStaticPodMovedAwayAndBack(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
 		a.announce(true)
@@ -141,7 +143,7 @@ func TestRejectedStaticPodMovedAwayAndBack(t *testing.T) {
 					t.Fatalf("%s run while the machine goes down", running)
 				}
 			}
-			if !a.over("dns-1") {
+			if !a.isTerminal("dns-1") {
 				t.Fatal("dns is not rejected")
 			}
 		}
@@ -153,24 +155,70 @@ func TestRejectedStaticPodMovedAwayAndBack(t *testing.T) {
 	})
 }
 
-// A static pod that was replaced while no agent was there comes back as it was, just when the new agent stops it.
-func TestStaticPodThatReplacesItsOwnSuccessor(t *testing.T) {
+// An update of the mirror pod of a rejected static pod, which an earlier run of the agent may have created, does not
+// start a pod worker.
+func TestRejectedStaticPodWithMirrorPodMovedAwayAndBack(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
-		a.die()
+		a.announce(true)
+		w.awaitRunning(t)
+		w.put(a, "dns", 1)
+		w.await(t, "dns is rejected", func() bool { return a.isTerminal("dns-1") })
+		mirror := newPod("mirror-of-dns", kubetypes.ApiserverSource)
+		mirror.Name = "dns"
+		mirror.Annotations[kubetypes.ConfigMirrorAnnotationKey] = "x"
+		a.updates <- kubetypes.PodUpdate{Op: kubetypes.ADD, Source: kubetypes.ApiserverSource, Pods: []*v1.Pod{mirror}}
+		time.Sleep(time.Second)
+		w.put(a, "dns", 0)
+		w.put(a, "dns", 1)
+		for range 20 {
+			time.Sleep(time.Second)
+			if running := join(w.runningUIDs()); running != "[]" {
+				t.Fatalf("%s run while the machine goes down", running)
+			}
+		}
+		if !a.isTerminal("dns-1") {
+			t.Error("dns is not rejected again")
+		}
+	})
+}
+
+// A static pod is replaced while the agent is not running. Its old manifest is written again while the new agent stops
+// the old pod.
+func TestReplacementOfAStaticPodIsReverted(t *testing.T) {
+	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
+		a.crash()
 		w.change(func() { w.files["etcd"], w.slow = manifest{revision: 2}, true })
-		a2 := w.begin(t)
-		defer a2.end()
-		w.await(t, "the predecessor is stopped", func() bool { return a2.store.IsPodTerminationRequested("etcd-1") })
+		a2 := w.startAgent(t)
+		defer a2.stop()
+		w.await(t, "the old pod is being stopped", func() bool { return a2.store.IsPodTerminationRequested("etcd-1") })
 		w.put(a2, "etcd", 1)
 		w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
 	})
 }
 
-// A shutdown that is cancelled leaves static pods stopped, or in the middle of it.
+// Static pods that were stopped, or are being stopped, when a shutdown is cancelled, start again.
 func TestStaticPodStoppedForACancelledShutdown(t *testing.T) {
 	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
 		a.announce(true)
 		w.awaitRunning(t)
+		a.announce(false)
+		w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
+	})
+}
+
+// A static pod that is moved away and back while the machine shuts down starts only after the shutdown was cancelled.
+func TestStaticPodMovedAwayAndBackWhileTheMachineGoesDown(t *testing.T) {
+	etcdRestore(t, func(t *testing.T, w *world, a *agent) {
+		a.announce(true)
+		w.put(a, "etcd", 0)
+		w.put(a, "etcd", 1)
+		w.awaitRunning(t)
+		for range 60 {
+			time.Sleep(time.Second)
+			if running := join(w.runningUIDs()); running != "[]" {
+				t.Fatalf("%s run while the machine goes down", running)
+			}
+		}
 		a.announce(false)
 		w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
 	})

@@ -20,19 +20,19 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// listPeriod is how often the agent reads all manifests, as by default. Only then it sees that one is unreadable.
+// listPeriod is how often the agent reads all manifests, as by default. Only then it notices that one is unreadable.
 const listPeriod = 20 * time.Second
 
 // graceSeconds is the grace period of all pods.
 const graceSeconds = 30
 
-// errRuntime is how calls to the runtime fail.
+// errRuntime is the error of calls to the runtime.
 var errRuntime = errors.New("the runtime does not answer")
 
-// world outlives the agent: what runs, the manifests, and the pods of the API server.
+// world is everything that outlives the agent: running containers, manifests, and the pods of the API server.
 type world struct {
 	seed int64
-	// dir is where the agent keeps its terminations.
+	// dir has the agent's termination records.
 	dir string
 
 	mu sync.Mutex
@@ -45,28 +45,28 @@ type world struct {
 	// reachable: the API server can be reached if it runs. selfHosted: it runs only while a static pod of that name does.
 	reachable  bool
 	selfHosted string
-	// calm ends everything that goes wrong. slow: the runtime takes its time. down: it does not answer. failing: some
-	// calls fail.
-	calm, slow, down, failing bool
-	// failures is how often calls of a kind fail from now on.
+	// healthy: all calls to the runtime succeed at once. slow: calls take 3 s. down: all calls fail. failing: some calls
+	// fail.
+	healthy, slow, down, failing bool
+	// failures is how many of the next calls of a kind fail.
 	failures map[string]int
-	// pressure: only pods that were here before are admitted.
+	// pressure: only readmitted pods are admitted.
 	pressure bool
 	// goingDown: the shutdown of the machine is announced.
 	goingDown bool
-	// wrong is what must never be.
-	wrong []string
+	// faults are the violations of invariants so far.
+	faults []string
 }
 
-// life is the life of a pod's containers.
+// life is a running pod.
 type life struct {
 	pod     *v1.Pod
 	started time.Time
-	// stopping is true from when the containers are told to stop, though they may take their time.
+	// stopping is true from the request to stop the containers until they have stopped.
 	stopping bool
 }
 
-// manifest is a file. It counts while it is readable, or until the next list after it has become unreadable.
+// manifest is a file. The agent has its pod while the file is readable, and until the next list after that.
 type manifest struct {
 	revision   int
 	unreadable bool
@@ -79,8 +79,8 @@ func newWorld(seed int64, dir string) *world {
 	}
 }
 
-// draw returns a random number below n that depends on the seed and on how many of that kind were drawn. The caller
-// holds mu.
+// draw returns a random number below n that depends on the seed, the kind, and the number of earlier draws of that
+// kind. mu must be held.
 func (w *world) draw(kind string, n int) int {
 	w.drawn[kind]++
 	h := fnv.New64a()
@@ -89,10 +89,10 @@ func (w *world) draw(kind string, n int) int {
 }
 
 func (w *world) fault(format string, args ...any) {
-	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
 }
 
-// staticPod is the pod of a manifest; its UID is of the content, as by default.
+// staticPod returns the pod of a manifest; its UID depends on the content, as in stock.
 func staticPod(name string, revision int) *v1.Pod {
 	pod := newPod(types.UID(fmt.Sprintf("%s-%d", name, revision)), kubetypes.FileSource)
 	pod.Name = name
@@ -111,7 +111,7 @@ func newPod(uid types.UID, source string) *v1.Pod {
 	}
 }
 
-// daemonPod is a pod of a DaemonSet, which starts again after a cancelled shutdown.
+// daemonPod returns a pod of a DaemonSet, which starts again after a cancelled shutdown.
 func daemonPod(uid types.UID) *v1.Pod {
 	pod := newPod(uid, kubetypes.ApiserverSource)
 	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", Controller: new(true)}
@@ -134,12 +134,12 @@ func (w *world) apiAnswers() bool {
 	return false
 }
 
-// latency is how long a call to the runtime takes, and how it fails.
+// latency returns how long a call to the runtime takes, and its error.
 func (w *world) latency(kind string) (time.Duration, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.calm:
+	case w.healthy:
 		return 0, nil
 	case w.failures[kind] > 0:
 		w.failures[kind]--
@@ -154,7 +154,7 @@ func (w *world) latency(kind string) (time.Duration, error) {
 	return 0, nil
 }
 
-// call is a call to the runtime.
+// call simulates a call to the runtime.
 func (w *world) call(ctx context.Context, kind string) error {
 	takes, err := w.latency(kind)
 	if takes > 0 {
@@ -182,7 +182,7 @@ func (w *world) start(pod *v1.Pod) {
 	w.running[pod.UID] = &life{pod: pod, started: time.Now()}
 }
 
-// stop stops the containers of a pod and returns when they have ended, or when ctx ends. They end in any case.
+// stop stops the containers of a pod. It returns when they have stopped, or when ctx ends, which does not affect them.
 func (w *world) stop(ctx context.Context, uid types.UID, grace time.Duration) error {
 	w.mu.Lock()
 	l, runs := w.running[uid]
@@ -193,7 +193,7 @@ func (w *world) stop(ctx context.Context, uid types.UID, grace time.Duration) er
 	if !l.stopping {
 		l.stopping = true
 		takes := time.Duration(0)
-		if !w.calm {
+		if !w.healthy {
 			takes = min(time.Duration(w.draw("stop "+string(uid), 20_000))*time.Millisecond, grace)
 		}
 		time.AfterFunc(takes, func() { w.ended(uid, l) })
@@ -223,7 +223,7 @@ func (w *world) ended(uid types.UID, l *life) {
 	}
 }
 
-// list is what the runtime runs.
+// list returns the running pods.
 func (w *world) list() []*kubecontainer.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +240,7 @@ func (w *world) list() []*kubecontainer.Pod {
 	return pods
 }
 
-// status is what the runtime says of one pod.
+// status returns the status of a pod in the runtime.
 func (w *world) status(uid types.UID) *kubecontainer.PodStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,14 +255,14 @@ func (w *world) status(uid types.UID) *kubecontainer.PodStatus {
 	return status
 }
 
-// reboot ends everything that runs.
+// reboot ends all containers.
 func (w *world) reboot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.running)
 }
 
-// manifests are the pods of the readable files, in order of their names.
+// manifests returns the pods of the readable files, ordered by name.
 func (w *world) manifests() []*v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +275,7 @@ func (w *world) manifests() []*v1.Pod {
 	return pods
 }
 
-// apiPods are the pods that the API server shows, as copies.
+// apiPods returns copies of the pods of the API server.
 func (w *world) apiPods() []*v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,14 +286,14 @@ func (w *world) apiPods() []*v1.Pod {
 	return pods
 }
 
-// change changes the world under its lock.
+// change calls do with mu held.
 func (w *world) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	do()
 }
 
-// runningUIDs are the pods that run, in order.
+// runningUIDs returns the UIDs of the running pods in ascending order.
 func (w *world) runningUIDs() []types.UID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

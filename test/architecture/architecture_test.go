@@ -32,21 +32,33 @@ var rings = []struct {
 		"pkg/apis/pressure/v1alpha1", pure,
 		"the configuration file of our own: fields, values, defaults, validation",
 	},
+	{"pkg/apis/debug/v1alpha1", pure, "the JSON types of our own pages below /debug"},
+	{"pkg/apis/node/v1alpha1", pure, "the types of Katalyst's CustomNodeResource"},
 	{"pkg/kubelet/podlifecycle", pure, "the state machine of a pod, and the store of the states of all pods"},
 	{"pkg/kubelet/podstatus", pure, "computes the status of a pod from what the runtime reports"},
 	{"pkg/kubelet/snapshot", pure, "usage and capacity of node and pods at one time, as values"},
 	{"pkg/kubelet/strictjson", pure, "decodes JSON that may come from anywhere, within limits"},
 	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
+	{"pkg/kubelet/eviction/arbiter", pure, "settles what eviction plugins ask for: requests, questions, conditions"},
+	{
+		"pkg/kubelet/eviction/plugin/records", pure,
+		"eviction records: our own evictions by owner and hour, and which disruption budget counts for a pod",
+	},
 	{"pkg/kubelet/preemption/plan", pure, "chooses the victims that make a critical pod fit"},
 	{"pkg/kubelet/escalation", pure, "decides what is done next about a pod that the runtime does not stop in time"},
 	{
 		"pkg/kubelet/nodeshutdown/plan", pure,
 		"decides in which groups pods are stopped when the machine shuts down, and with how much time",
 	},
+	{"pkg/kubelet/nodestatus/taints", pure, "decides which taints of the Node are changed for eviction plugins"},
 	{"pkg/kubelet/reclaim/plan", pure, "decides which images and dead containers are removed"},
+	{"pkg/kubelet/reporter/merge", pure, "merges what reporter plugins report into the content of objects"},
+	{"pkg/kubelet/reporter/answers", pure, "decides which answers of reporter plugins are served, and for how long"},
 	{"pkg/kubelet/paths", contract, "names of all files and directories"},
 	{"pkg/kubelet/podkill", contract, "requests to stop a pod, and their answers"},
 	{"pkg/kubelet/podview", contract, "which pods use resources of the node"},
+	{"pkg/apis/evictionplugin/v1alpha1", contract, "the gRPC protocol of eviction plugins, which is Katalyst's"},
+	{"pkg/apis/reporterplugin/v1alpha1", contract, "the gRPC protocol of reporter plugins, which is Katalyst's"},
 	{"pkg/kubelet/podsync", driver, "sets a pod up, stops it, and releases what it held, step by step"},
 	{"pkg/kubelet/podsync/deadline", driver, "ends pods that run longer than their activeDeadlineSeconds"},
 	{"pkg/kubelet/terminations", driver, "records terminations on disk, so that they survive a restart of the agent"},
@@ -54,6 +66,10 @@ var rings = []struct {
 	{"pkg/kubelet/admission", driver, "admit handlers in order, and the pods that wait for their admission"},
 	{"pkg/kubelet/preemption", driver, "has the victims of a critical pod stopped, and waits for them"},
 	{"pkg/kubelet/eviction", driver, "the loop around eviction/policy: collects stats, carries decisions out"},
+	{
+		"pkg/kubelet/eviction/plugin/memorygrowth", driver,
+		"the eviction plugin memory-growth: requests a pod before memory meets a hard threshold",
+	},
 	{"pkg/kubelet/nodeshutdown", driver, "stops the pods in order when the machine shuts down"},
 	{"pkg/kubelet/syncloop", driver, "turns events of sources, runtime and probes into updates of the pod workers"},
 	{
@@ -61,8 +77,11 @@ var rings = []struct {
 		"removes what belongs to no pod: workers, directories, cgroups, mirror pods, dead containers",
 	},
 	{"pkg/kubelet/eviction/notify", driver, "kernel notifications of memory usage, which wake the eviction loop"},
+	{"pkg/kubelet/eviction/plugin", driver, "calls eviction plugins round by round, and keeps what they request"},
+	{"pkg/kubelet/eviction/killer", driver, "evicts pods that eviction plugins request through the API server"},
+	{"pkg/kubelet/reporter", driver, "polls reporter plugins, reads their streams, and has their last answers"},
 	{"pkg/kubelet/reclaim", driver, "removes unused images and dead containers; nothing else removes images"},
-	{"pkg/kubelet/snapshot/collect", adapter, "reads memory from cgroup files and /proc/meminfo"},
+	{"pkg/kubelet/snapshot/collect", adapter, "reads stats and the layout of file systems, and memory from cgroup files"},
 	{"pkg/kubelet/podstatus/generator", adapter, "collects from stock's managers what podstatus computes with"},
 	{"pkg/kubelet/nodeshutdown/logind", adapter, "D-Bus client of the login manager of systemd"},
 	{"pkg/kubelet/allocations", adapter, "stock's allocation manager, with reads from memory"},
@@ -74,6 +93,18 @@ var rings = []struct {
 	{"pkg/kubelet/runtimestate", adapter, "whether the container runtime is up, its handlers and features"},
 	{"pkg/kubelet/server", adapter, "the HTTP and gRPC servers"},
 	{"pkg/kubelet/pressureconfig", adapter, "reads our configuration file, at start and after each change"},
+	{"pkg/kubelet/pluginhost", adapter, "registers plugins in processes of their own, and calls them"},
+	{"pkg/kubelet/pluginhost/review", adapter, "has the API server verify the tokens of plugins and their permissions"},
+	{"pkg/kubelet/eviction/plugin/remote", adapter, "calls eviction plugins behind sockets"},
+	{"pkg/kubelet/reporter/remote", adapter, "calls reporter plugins behind sockets"},
+	{
+		"pkg/kubelet/eviction/plugin/records/collect", adapter,
+		"makes eviction records: counts evictions, reads disruption budgets",
+	},
+	{
+		"pkg/kubelet/eviction/plugin/notice", adapter,
+		"writes files for pods that are given notice instead of being evicted",
+	},
 	{"pkg/kubelet/volumehost", adapter, "the interface of the agent to volume plugins"},
 	{"pkg/kubelet", composition, "builds all parts from settings and clients, starts and stops them"},
 	{"cmd/kubelet", composition, "the main function"},
@@ -94,6 +125,13 @@ var forbidden = []struct {
 	},
 	{"k8s.io/kubernetes/cmd/kubelet/app", "it is the stock kubelet's composition and imports its root package"},
 }
+
+// gatesFile is the only file of the program that may import gatesPackage, whose variables are the feature gates of the
+// process.
+const (
+	gatesFile    = "cmd/kubelet/app/gates.go"
+	gatesPackage = "k8s.io/apiserver/pkg/util/feature"
+)
 
 // pureMayImport are the prefixes a pure package may import beside std and other pure packages.
 var pureMayImport = []struct {
@@ -202,6 +240,27 @@ func importsForbidden(p pkg) (faults []string) {
 	for _, f := range forbidden {
 		if slices.Contains(p.imports, f.pkg) {
 			faults = append(faults, p.name+" imports "+f.pkg+": "+f.why)
+		}
+	}
+	return faults
+}
+
+// Feature gates are read where the agent is put together, and are values elsewhere.
+func TestFeatureGatesAreReadInOnePlace(t *testing.T) {
+	read := false
+	for _, p := range append(program(t), packagesBelow(t, "test")...) {
+		report(t, readsGates(p))
+		read = read || slices.Contains(p.imports, gatesPackage)
+	}
+	if !read {
+		t.Errorf("no file reads the feature gates; %s is said to", gatesFile)
+	}
+}
+
+func readsGates(p pkg) (faults []string) {
+	for i, f := range p.files {
+		if name := p.name + "/" + p.fileNames[i]; name != gatesFile && len(localNames(f, gatesPackage)) > 0 {
+			faults = append(faults, name+" imports "+gatesPackage+": feature gates are passed as values, from "+gatesFile)
 		}
 	}
 	return faults
@@ -345,6 +404,8 @@ func TestRulesFindViolations(t *testing.T) {
 		{"pkg/kubelet/escalation", `import _ "k8s.io/klog/v2"`, impurities, "imports k8s.io/klog/v2"},
 		{inPure, `import _ "k8s.io/client-go/kubernetes"`, impurities, "imports k8s.io/client-go/kubernetes"},
 		{inPure, `import f "k8s.io/apiserver/pkg/util/feature"; var _ = f.DefaultFeatureGate`, impurities, "util/feature"},
+		{inDriver, `import f "k8s.io/apiserver/pkg/util/feature"; var _ = f.DefaultFeatureGate`, readsGates, "as values"},
+		{"cmd/kubelet/app", `import _ "k8s.io/apiserver/pkg/util/feature"`, readsGates, "as values"},
 		{inPure, `import _ "k8s.io/utils/clock"`, impurities, "imports k8s.io/utils/clock"},
 		{inPure, `import "os"; func f() { os.Exit(1) }`, impurities, "imports os"},
 		{inPure, `import _ "os/exec"`, impurities, "imports os/exec"},

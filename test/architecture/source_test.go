@@ -22,6 +22,8 @@ type pkg struct {
 	name    string
 	imports []string
 	files   []*ast.File
+	// fileNames has the name of each of files.
+	fileNames []string
 }
 
 // program returns the packages of the program. Sources are read here and not by the go command, so that "go test" does
@@ -52,7 +54,7 @@ func packagesBelow(t *testing.T, dir string) (pkgs []pkg) {
 		if len(listed.GoFiles) == 0 {
 			return nil
 		}
-		p := pkg{name: strings.TrimPrefix(filepath.ToSlash(path), root), imports: listed.Imports}
+		p := pkg{name: strings.TrimPrefix(filepath.ToSlash(path), root), imports: listed.Imports, fileNames: listed.GoFiles}
 		for _, file := range listed.GoFiles {
 			p.files = append(p.files, parse(t, filepath.Join(path, file), nil))
 		}
@@ -72,7 +74,7 @@ func packagesBelow(t *testing.T, dir string) (pkgs []pkg) {
 func packageOf(t *testing.T, name, text string) pkg {
 	t.Helper()
 	f := parse(t, "file.go", "package p; "+text)
-	p := pkg{name: name, files: []*ast.File{f}}
+	p := pkg{name: name, files: []*ast.File{f}, fileNames: []string{"file.go"}}
 	for _, spec := range f.Imports {
 		p.imports = append(p.imports, pathOf(spec))
 	}
@@ -185,6 +187,68 @@ func TestSleepOnlyInBubbles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A test that skips itself looks like one that passed. It fails where it cannot run, and says what it needs.
+func TestNoTestSkipsItself(t *testing.T) {
+	for _, dir := range []string{"cmd", "pkg", "test"} {
+		for _, file := range testFilesBelow(t, dir) {
+			for _, line := range skipsOf(t, file, nil) {
+				t.Errorf("%s:%d skips a test: let it fail, with what it needs", file, line)
+			}
+		}
+	}
+	for text, want := range map[string]int{
+		`func TestX(t *testing.T) { t.Skip() }`:                                     1,
+		`func helper(tb testing.TB) { if tb != nil { tb.Skipf("") } }`:              1,
+		`func TestX(t *testing.T) { t.Run("", func(t *testing.T) { t.SkipNow() })}`: 1,
+		`type k struct { t *testing.T }; func (k k) f() { k.t.Skip() }`:             1,
+		`func action(t *rapid.T) { t.Skip() }`:                                      0,
+	} {
+		if got := len(skipsOf(t, "x_test.go", "package p; "+text)); got != want {
+			t.Errorf("%s: %d skips found, want %d", text, got, want)
+		}
+	}
+}
+
+// skipsOf returns the lines of a file that skip tests. An action of a *rapid.T that cannot be taken is no test.
+func skipsOf(t *testing.T, file string, text any) (lines []int) {
+	t.Helper()
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		if function, ok := d.(*ast.FuncDecl); ok && takesRapid(function) {
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if selector, ok := call.Fun.(*ast.SelectorExpr); ok &&
+					slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, selector.Sel.Name) {
+					lines = append(lines, set.Position(call.Pos()).Line)
+				}
+			}
+			return true
+		})
+	}
+	return lines
+}
+
+func takesRapid(function *ast.FuncDecl) bool {
+	return slices.ContainsFunc(function.Type.Params.List, func(field *ast.Field) bool {
+		pointer, ok := field.Type.(*ast.StarExpr)
+		if !ok {
+			return false
+		}
+		selector, ok := pointer.X.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		x, ok := selector.X.(*ast.Ident)
+		return ok && x.Name == "rapid" && selector.Sel.Name == "T"
+	})
 }
 
 func testFilesBelow(t *testing.T, dir string) (files []string) {

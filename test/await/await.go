@@ -29,3 +29,14 @@ func Until(t testing.TB, what string, check func() error) {
 		t.Fatalf("%s: %v", what, errors.Join(err, last))
 	}
 }
+
+// True is Until for a condition that has no error to show.
+func True(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	Until(t, what, func() error {
+		if !condition() {
+			return errors.New("the condition does not hold")
+		}
+		return nil
+	})
+}

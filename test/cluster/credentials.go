@@ -15,7 +15,9 @@ const (
 	userKubelet    = "kubelet"
 	userScheduler  = "kube-scheduler"
 	userController = "kube-controller-manager"
-	pairAPIServer  = "kube-apiserver"
+	// userTaints changes the taints of the node for the kubelet (config/rbac/node-taints.yaml).
+	userTaints    = "node-taints"
+	pairAPIServer = "kube-apiserver"
 	// pairKubeletClient is the client certificate of the API server for the kubelet.
 	pairKubeletClient = "kube-apiserver-kubelet-client"
 	pairAuthority     = "ca"
@@ -38,6 +40,10 @@ func requests(nodeIP net.IP) map[string]pki.Request {
 		userAdmin:         {CommonName: "plimsoll-admin", Organizations: []string{"system:masters"}},
 		userScheduler:     {CommonName: "system:kube-scheduler"},
 		userController:    {CommonName: "system:kube-controller-manager"},
+		userTaints: {
+			CommonName:    "plimsoll:node-taints:" + NodeName,
+			Organizations: []string{"plimsoll:node-taints"},
+		},
 		userKubelet: {
 			CommonName:    "system:node:" + NodeName,
 			Organizations: []string{"system:nodes"},
@@ -68,7 +74,7 @@ func writeCredentials(layout Layout, nodeIP net.IP) error {
 			return err
 		}
 	}
-	for _, user := range []string{userAdmin, userKubelet, userScheduler, userController} {
+	for _, user := range []string{userAdmin, userKubelet, userScheduler, userController, userTaints} {
 		if err := writeKubeconfig(layout, user, authority.Pair().Cert, pairs[user]); err != nil {
 			return err
 		}

@@ -67,6 +67,10 @@ func FindRoot(dir string) (string, error) {
 // AdminConfig is the kubeconfig of the cluster's administrator.
 func (l Layout) AdminConfig() string { return l.kubeconfig(userAdmin) }
 
+// TaintsConfig is the kubeconfig of the identity that changes the taints of the node. It has no permissions before
+// config/rbac/node-taints.yaml is applied.
+func (l Layout) TaintsConfig() string { return l.kubeconfig(userTaints) }
+
 // Manifests is the directory of static pods.
 func (l Layout) Manifests() string { return filepath.Join(l.State, "manifests") }
 

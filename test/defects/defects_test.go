@@ -70,6 +70,7 @@ func functions(t *testing.T) map[string]function {
 	out := map[string]function{}
 	for folder, prefix := range map[string]string{
 		"pkg/kubelet": "", "test/e2e_node": "e2e_node", "test/defects": "defects", "test/agentlife": "agentlife",
+		"test/plugins": "plugins", "test/katalyst": "katalyst",
 	} {
 		base := filepath.Join(root, folder)
 		err := filepath.WalkDir(base, func(path string, _ fs.DirEntry, err error) error {

@@ -30,7 +30,7 @@ var (
 )
 
 // useCluster replaces the shared cluster if it is of another kind. Parallel tests may only use the standard one.
-func useCluster(t *testing.T, want clusterKind) {
+func useCluster(t testing.TB, want clusterKind) {
 	t.Helper()
 	replacing.Lock()
 	defer replacing.Unlock()

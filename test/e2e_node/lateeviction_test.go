@@ -78,9 +78,17 @@ func (s *space) evictWithoutShim(name string) (hog *v1.Pod, resume func()) {
 	hog = s.ready(kit.Bound(holding(name, (node.PodMemory()*3/4-used)/mebibyte-belowThreshold)))
 	s.showLogIfFailed(hog)
 	resume = s.halt(s.shimOf(s.mainPID(hog)))
-	s.create(kit.Bound(requestingMore(holding("last", 2*belowThreshold))))
+	s.create(kit.Bound(requestingMore(filling("last", 2*belowThreshold))))
 	s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, name, "Evicted", "memory") })
 	return hog, resume
+}
+
+// filling returns a pod whose memory grows slowly to that many MiB. A kubelet with slowKills extrapolates growth over a
+// minute, so that a pod that fills its memory at once may be evicted for its own growth.
+func filling(name string, mebibytes int64) *v1.Pod {
+	pod := kit.HogPod(name, "--start=1", "--rate=8", fmt.Sprintf("--limit=%d", mebibytes))
+	pod.Spec.Containers[0].Resources.Requests = kit.Memory("32Mi")
+	return pod
 }
 
 // stopPodWithSilentHook deletes a pod whose preStop hook is an HTTP request that gets no response before answer is

@@ -29,21 +29,21 @@ const (
 // space is the namespace of a test and what the test does in it. Methods that fail the test may only be called from the
 // test's goroutine.
 type space struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	client kubernetes.Interface
 	name   string
 }
 
 // newSpace creates a namespace on the standard cluster. It is deleted when the test ends.
-func newSpace(t *testing.T) *space {
+func newSpace(t testing.TB) *space {
 	t.Helper()
 	useCluster(t, standard)
 	return newNamespace(t)
 }
 
 // newNamespace is newSpace on the running cluster.
-func newNamespace(t *testing.T) *space {
+func newNamespace(t testing.TB) *space {
 	t.Helper()
 	s := &space{t: t, ctx: t.Context(), client: node.Client()}
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}

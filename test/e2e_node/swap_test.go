@@ -39,6 +39,8 @@ func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
 	}
 	for _, kubelet := range []string{own, stock, own} {
 		s.swapFor(kubelet, plugin)
+		// After its start a kubelet, stock too, reports a pod with a startup probe as not ready until that has succeeded.
+		s.eventually(podTimeout, func(context.Context) error { return s.sameAs(before) })
 		s.stays(inSoak(15*time.Second, takeover), func() error { return s.sameAs(before) })
 		s.hasDevice("device", device)
 		s.expect("exclusive CPU", s.cpusOf(s.get("exclusive-cpu")), cpu)

@@ -66,8 +66,8 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 	go func() {
 		served <- server.NewServers(server.Config{
 			Kubelet: config, Host: fakeHost{}, Analyzer: fakeAnalyzer{}, Flagz: fakeFlags{}, Auth: allowAll{},
-			Workers: fakeWorkers{},
-			Tracer:  oteltrace.NewTracerProvider(),
+			Debug:  fakeDebugSources(),
+			Tracer: oteltrace.NewTracerProvider(),
 		}).Run(ctx)
 	}()
 	defer func() {
@@ -81,34 +81,36 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 		if err := s.comparePort(ctx, p); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		if err := s.addOwn(ctx, p); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
+	}
+	if err := s.addDebugPages(ctx, ports[0]); err != nil {
+		return fmt.Errorf("pages below /debug: %w", err)
 	}
 	return nil
 }
 
-// ownRoutes are the routes that only we serve, by the port, each with the page that describes it.
-var ownRoutes = map[string]map[string]string{
-	"kubelet API": {"GET /debug/pods": "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)"},
+// debugPages are the paths below /debug that only we serve, each with the page that describes it.
+var debugPages = map[string]string{
+	"/debug/pods":    "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)",
+	"/debug/plugins": "eviction plugins, see [operations.md](operations.md#eviction-plugins)",
 }
 
-// addOwn requests our own routes. Stock must not have them.
-func (s *section) addOwn(ctx context.Context, p port) error {
+// addDebugPages requests our own pages below /debug. Stock must not have them.
+func (s *section) addDebugPages(ctx context.Context, p port) error {
 	stock := httptest.NewServer(p.handler)
 	defer stock.Close()
-	for route, why := range ownRoutes[p.name] {
-		method, path, _ := strings.Cut(route, " ")
-		if status, found, err := ask(ctx, method, stock.URL+path); err != nil || found {
-			return fmt.Errorf("%s is said to be our own, and stock answers %s %w", route, status, err)
+	for _, page := range server.DebugPages(fakeDebugSources()) {
+		if status, found, err := ask(ctx, "GET", stock.URL+page.Path); err != nil || found {
+			return fmt.Errorf("%s is said to be our own, and stock answers %s %w", page.Path, status, err)
 		}
-		status, found, err := ask(ctx, method, "http://"+p.address+path)
+		status, found, err := ask(ctx, "GET", "http://"+p.address+page.Path)
 		if err != nil {
-			return fmt.Errorf("our own %s: %w", route, err)
+			return fmt.Errorf("our own %s: %w", page.Path, err)
 		}
-		name := p.name + ": " + route
+		name := p.name + ": GET " + page.Path
 		s.ours.add(name, p.name)
-		s.own[name] = why
+		if why, described := debugPages[page.Path]; described {
+			s.own[name] = why
+		}
 		if !found || status != "200" {
 			s.differs[name] = "it is ours alone, and we answer " + status
 		}
@@ -196,7 +198,7 @@ func ask(ctx context.Context, method, url string) (status string, found bool, er
 	}
 	client := &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout:       time.Minute, Transport: &http.Transport{DisableKeepAlives: true},
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -232,7 +234,7 @@ func serverConfig() (*kubeletconfig.KubeletConfiguration, error) {
 
 // waitFor dials until a connection is accepted.
 func waitFor(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

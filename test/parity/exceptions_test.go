@@ -51,12 +51,27 @@ var exceptions = map[key]exception{
 		needless, "GA and locked to true since 1.35; the container's user is always reported",
 	},
 
+	{events, "EvictionBlocked"}: {
+		extra, "the API server refuses for the time being to evict a pod that a plugin requests",
+	},
 	{events, "EvictionDryRun"}: {extra, "what a threshold in dry run would have done"},
 	{events, "EvictionWishIgnored"}: {
 		extra, "an annotation about eviction is ignored, and why",
 	},
+	{events, "SoftEvictionNotice"}: {
+		extra, "eviction plugins ask for the pod, which has opted for notice instead of eviction",
+	},
 	{events, "PressureConfigInvalid"}: {
 		extra, "on the Node: a new NodePressureConfiguration is invalid, and the old one stays in force",
+	},
+	{events, "PluginRefused"}: {
+		extra, "on the Node, once for a plugin and reason: an eviction plugin was refused, and why; stock has none",
+	},
+	{events, "EvictionPluginTaintsUnavailable"}: {
+		extra, "on the Node, once: taints of conditions of eviction plugins cannot be changed, and why; stock has none",
+	},
+	{events, "EvictionPluginTaintRecordRejected"}: {
+		extra, "on the Node: the record of taints of eviction plugins was damaged and set aside; stock has none",
 	},
 	{events, "PressureConfigReloaded"}: {extra, "on the Node: a new NodePressureConfiguration is in force"},
 	{events, "WaitingForRoom"}: {
@@ -154,8 +169,7 @@ var exceptions = map[key]exception{
 	{calls, "k8s.io/component-helpers/node/util.GetNodeCondition"}: {
 		another, "the Ready condition is looked up in pkg/kubelet/nodestatus",
 	},
-	{calls, "k8s.io/klog/v2.ErrorS"}:     {another, "the logger comes with the context"},
-	{calls, "k8s.io/klog/v2.NewContext"}: {another, "the logger comes with the context"},
+	{calls, "k8s.io/klog/v2.ErrorS"}: {another, "the logger comes with the context"},
 	{calls, "k8s.io/apimachinery/pkg/util/wait.ExponentialBackoff"}: {
 		another, "logind's reply is awaited with the clock that is a parameter",
 	},

@@ -22,7 +22,8 @@ import (
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
 )
 
 var errFake = errors.New("the fake node cannot do this")
@@ -42,10 +43,10 @@ func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.De
 	return authorizer.DecisionAllow, "", nil
 }
 
-// fakeWorkers are the workers of a node without pods.
-type fakeWorkers struct{}
-
-func (fakeWorkers) Views() podworkers.Listing { return podworkers.Listing{} }
+// fakeDebugSources are those of a node without pods.
+func fakeDebugSources() server.DebugSources {
+	return server.DebugSources{PodWorkers: func() debugv1alpha1.PodWorkerList { return debugv1alpha1.PodWorkerList{} }}
+}
 
 type fakeFlags struct{}
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util"
@@ -24,7 +23,7 @@ func checkResourceManagers(s *Settings) error {
 	oneOf("cpuManagerPolicy (--cpu-manager-policy)", s.Config.CPUManagerPolicy, "none", "static")
 	oneOf("memoryManagerPolicy (--memory-manager-policy)", s.Config.MemoryManagerPolicy, "None", "Static")
 	if s.Config.TopologyManagerPolicyOptions != nil &&
-		!utilfeature.DefaultFeatureGate.Enabled(features.TopologyManagerPolicyOptions) {
+		!s.FeatureGates.Enabled(features.TopologyManagerPolicyOptions) {
 		errs = append(errs,
 			fmt.Errorf("topologyManagerPolicyOptions (--topology-manager-policy-options) %v needs the feature gate %s",
 				s.Config.TopologyManagerPolicyOptions, features.TopologyManagerPolicyOptions))
@@ -91,7 +90,7 @@ func checkKubeconfig(s *Settings) error {
 // checkSwap rejects swap for pods on cgroup v1, where the kernel cannot limit it.
 func checkSwap(s *Settings) error {
 	limited := s.Config.MemorySwap.SwapBehavior == string(kubetypes.LimitedSwap)
-	if limited && utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !util.IsCgroup2UnifiedMode() {
+	if limited && s.FeatureGates.Enabled(features.NodeSwap) && !util.IsCgroup2UnifiedMode() {
 		return fmt.Errorf("memorySwap.swapBehavior %q needs cgroup v2, and this node has cgroup v1",
 			s.Config.MemorySwap.SwapBehavior)
 	}

@@ -4,29 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/metric/noop"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/server"
 )
-
-// registerFeatureGates registers the logging feature gates. It must be called before the first flag is defined, because
-// their names are in the help text. It also disables OpenTelemetry's unused metrics, which would grow without bound
-// (opentelemetry-go-contrib issue 5190).
-var registerFeatureGates = sync.OnceValue(func() error {
-	otel.SetMeterProvider(noop.NewMeterProvider())
-	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
-		return fmt.Errorf("register logging feature gates: %w", err)
-	}
-	return nil
-})
 
 // commandLine is a parsed command line. Config holds defaults and flags, no files.
 type commandLine struct {

@@ -2,11 +2,10 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/configfiles"
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
@@ -26,12 +25,14 @@ func defaultEvictionHard() map[string]string {
 }
 
 // loadConfigFile reads, defaults and converts the --config file. Relative paths in it are relative to its directory.
-func loadConfigFile(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration, error) {
+func loadConfigFile(
+	ctx context.Context, name string, gates featuregate.MutableVersionedFeatureGate,
+) (*kubeletconfig.KubeletConfiguration, error) {
 	file, err := filepath.Abs(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFileGates(file); err != nil {
+	if err := checkFileGates(file, gates); err != nil {
 		return nil, err
 	}
 	loader, err := configfiles.NewFsLoader(&utilfs.DefaultFs{}, file)
@@ -60,26 +61,16 @@ func mergeEvictionHard(config *kubeletconfig.KubeletConfiguration) {
 
 // checkFileGates checks the feature gates of the file before it is decoded, because stock's defaulting panics on
 // unknown ones. The decoder reports other errors of the file.
-func checkFileGates(file string) error {
+func checkFileGates(file string, gates featuregate.MutableVersionedFeatureGate) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	var gates struct {
+	var values struct {
 		FeatureGates map[string]bool `json:"featureGates"`
 	}
-	if yaml.Unmarshal(data, &gates) != nil {
+	if yaml.Unmarshal(data, &values) != nil {
 		return nil
 	}
-	return checkGates(gates.FeatureGates)
+	return checkGates(gates, values.FeatureGates)
 }
-
-// checkGates applies gates to a copy of those of the process.
-func checkGates(gates map[string]bool) error {
-	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(gates); err != nil {
-		return gateError(err)
-	}
-	return nil
-}
-
-func gateError(err error) error { return fmt.Errorf("featureGates (--feature-gates): %w", err) }

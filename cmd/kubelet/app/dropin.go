@@ -8,6 +8,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubelet/config/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	conversion "k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
@@ -20,7 +21,9 @@ var configKind = v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
 
 // mergeDropIns merges every .conf file below dir into config, in the lexical order of their paths (KEP-3983): later
 // files override earlier ones field by field, and replace lists. It returns the skipped files.
-func mergeDropIns(config *kubeletconfig.KubeletConfiguration, dir string) (skipped []string, err error) {
+func mergeDropIns(
+	config *kubeletconfig.KubeletConfiguration, dir string, gates featuregate.MutableVersionedFeatureGate,
+) (skipped []string, err error) {
 	files, skipped, err := findDropIns(dir)
 	if err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func mergeDropIns(config *kubeletconfig.KubeletConfiguration, dir string) (skipp
 		return nil, err
 	}
 	for _, file := range files {
-		if merged, err = mergeDropIn(merged, file); err != nil {
+		if merged, err = mergeDropIn(merged, file, gates); err != nil {
 			return nil, fmt.Errorf("drop-in file %s: %w", file, err)
 		}
 	}
@@ -55,7 +58,7 @@ func findDropIns(dir string) (files, skipped []string, err error) {
 
 // mergeDropIn merges one file into the configuration so far, both as JSON, and decodes the result, so that a value of
 // the wrong type is reported with its file.
-func mergeDropIn(base []byte, file string) ([]byte, error) {
+func mergeDropIn(base []byte, file string, gates featuregate.MutableVersionedFeatureGate) ([]byte, error) {
 	patch, err := readDropIn(file)
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func mergeDropIn(base []byte, file string) ([]byte, error) {
 	if err := json.Unmarshal(merged, decoded); err != nil {
 		return nil, err
 	}
-	return merged, checkGates(decoded.FeatureGates)
+	return merged, checkGates(gates, decoded.FeatureGates)
 }
 
 func readDropIn(name string) ([]byte, error) {

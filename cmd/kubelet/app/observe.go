@@ -9,7 +9,6 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.12.0"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/server/flagz"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	v1core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -57,7 +56,7 @@ func eventConfig(api *rest.Config, config *kubeletconfig.KubeletConfiguration) *
 // publishConfig publishes the configuration at /configz and the flags at /flagz (KEP-4828). A failure does not stop the
 // start.
 func (p *process) publishConfig(ctx context.Context) error {
-	if utilfeature.DefaultFeatureGate.Enabled(zpagesfeatures.ComponentFlagz) {
+	if p.settings.FeatureGates.Enabled(zpagesfeatures.ComponentFlagz) {
 		p.deps.Serving.Flagz = flagz.NamedFlagSetsReader{FlagSets: cliflag.NamedFlagSets{
 			FlagSets: map[string]*pflag.FlagSet{server.ComponentKubelet: p.settings.FlagSet},
 		}}

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/metrics"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 	nodeutil "k8s.io/component-helpers/node/util"
@@ -36,7 +35,7 @@ func (p *process) watchdog(ctx context.Context) error {
 }
 
 func (p *process) metrics(context.Context) error {
-	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
+	metricsfeatures.ApplyFeatureGates(p.settings.FeatureGates)
 	if p.settings.Config.ShowHiddenMetricsForVersion != "" {
 		metrics.SetShowHidden()
 	}

@@ -94,6 +94,7 @@ func (p *process) build(ctx context.Context) (Agent, error) {
 		}
 	}
 	p.deps.Config, p.deps.Flags, p.deps.Pressure = p.settings.Config, p.settings.Flags, p.settings.Pressure
+	p.deps.FeatureGates = p.settings.FeatureGates
 	agent, err := p.newAgent(ctx, p.deps)
 	if err != nil {
 		return nil, fmt.Errorf("create kubelet: %w", err)

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crifake "k8s.io/cri-client/pkg/fake"
 	"k8s.io/kubernetes/pkg/capabilities"
@@ -35,23 +36,26 @@ func validSettings(t *testing.T, args ...string) *Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, err := line.settings(t.Context())
+	settings, err := line.settings(t.Context(), utilfeature.DefaultMutableFeatureGate)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return settings
 }
 
-var ranStandalone atomic.Bool
+// standaloneChild is the environment variable of the process in which TestProcessStandalone does its work, because the
+// container manager can be made once in a process.
+const standaloneChild = "APP_TEST_STANDALONE"
 
 // The whole start in standalone mode with a fake runtime, on the real kernel: all dependencies of the agent are set,
-// the runtime's cgroup driver is used, and no goroutine runs when it has ended. It is possible once in a process.
+// the runtime's cgroup driver is used, and no goroutine runs when it has ended.
 func TestProcessStandalone(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root for cgroups")
+	if os.Getenv(standaloneChild) == "" {
+		runInChild(t, standaloneChild)
+		return
 	}
-	if started := ranStandalone.Swap(true); started {
-		t.Skip("the container manager can be made once in a process")
+	if os.Getuid() != 0 {
+		t.Fatal("this test needs root, for cgroups")
 	}
 	runtime := crifake.NewFakeRemoteRuntime()
 	runtime.RuntimeService.FakeLinuxConfiguration = &runtimeapi.LinuxRuntimeConfiguration{
@@ -98,6 +102,17 @@ func TestProcessStandalone(t *testing.T) {
 	}
 	if !capabilities.Get().AllowPrivileged {
 		t.Error("privileged pods are not allowed")
+	}
+}
+
+// runInChild runs this test again in a process of its own, in which variable is set.
+func runInChild(t *testing.T, variable string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), variable+"=1")
+	output, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(output, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("%v\n%s", err, output)
 	}
 }
 

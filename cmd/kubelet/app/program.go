@@ -9,13 +9,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
 	"k8s.io/component-base/logs"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
 // Agent is the agent that the program runs. Run blocks until ctx ends, and returns an error if the agent fails.
@@ -56,7 +56,10 @@ type runtimeError struct{ err error }
 func (e *runtimeError) Error() string { return e.err.Error() }
 
 func (p Program) run(ctx context.Context) error {
-	if err := registerFeatureGates(); err != nil {
+	// Metrics of OpenTelemetry that nothing reads would grow without bound (opentelemetry-go-contrib issue 5190).
+	otel.SetMeterProvider(noop.NewMeterProvider())
+	gates, err := processGates()
+	if err != nil {
 		return err
 	}
 	line, err := parseCommandLine(p.Args)
@@ -69,14 +72,14 @@ func (p Program) run(ctx context.Context) error {
 	if printed := printVersion(p.Stdout, line.version()); printed {
 		return nil
 	}
-	settings, err := line.settings(ctx)
+	settings, err := line.settings(ctx, gates)
 	if err != nil {
 		return err
 	}
-	if err := settings.Validate(utilfeature.DefaultFeatureGate); err != nil {
+	if err := settings.Validate(); err != nil {
 		return err
 	}
-	if settings.Pressure, err = pressureconfig.LoadAtStart(os.LookupEnv); err != nil {
+	if err := settings.readPressure(); err != nil {
 		return fmt.Errorf("pressure configuration: %w", err)
 	}
 	if err := checkVersion(version.Get()); err != nil {
@@ -86,7 +89,7 @@ func (p Program) run(ctx context.Context) error {
 		return err
 	}
 	settings.logSettings(ctx)
-	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	gates.AddMetrics()
 	if err := (&process{settings: settings, newAgent: p.New}).run(ctx); err != nil {
 		return &runtimeError{err}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/metrics/legacyregistry"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
@@ -23,7 +22,7 @@ func (p *process) connectRuntime(ctx context.Context) error {
 	config := p.settings.Config
 	timeout := config.RuntimeRequestTimeout.Duration
 	tracer := p.deps.Observability.TracerProvider
-	streaming := utilfeature.DefaultFeatureGate.Enabled(features.CRIListStreaming)
+	streaming := p.settings.FeatureGates.Enabled(features.CRIListStreaming)
 
 	runtime, err := criclient.NewRemoteRuntimeService(ctx, config.ContainerRuntimeEndpoint, timeout, tracer, streaming)
 	if err != nil {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 )
 
@@ -24,6 +26,8 @@ import (
 type Settings struct {
 	Flags  *options.KubeletFlags
 	Config *kubeletconfig.KubeletConfiguration
+	// FeatureGates are those of the process, set from Config.
+	FeatureGates featuregate.MutableVersionedFeatureGate
 	// FlagSet has the flags of the command line.
 	FlagSet *pflag.FlagSet
 	// SkippedDropIns are files in --config-dir that do not end in .conf.
@@ -34,9 +38,11 @@ type Settings struct {
 
 // settings merges files and flags. It sets the feature gates of the process twice, because the gates of the flags
 // decide how files are defaulted, and files may set more.
-func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
-	s := &Settings{Flags: l.flags, Config: l.config, FlagSet: l.flagSet}
-	if err := setGates(s.Config.FeatureGates); err != nil {
+func (l *commandLine) settings(
+	ctx context.Context, gates featuregate.MutableVersionedFeatureGate,
+) (*Settings, error) {
+	s := &Settings{Flags: l.flags, Config: l.config, FeatureGates: gates, FlagSet: l.flagSet}
+	if err := setGates(gates, s.Config.FeatureGates); err != nil {
 		return nil, err
 	}
 	if err := options.ValidateKubeletFlags(s.Flags); err != nil {
@@ -51,19 +57,19 @@ func (l *commandLine) settings(ctx context.Context) (*Settings, error) {
 	if err := l.applyFlags(s.Config); err != nil {
 		return nil, err
 	}
-	return s, setGates(s.Config.FeatureGates)
+	return s, setGates(gates, s.Config.FeatureGates)
 }
 
 func (s *Settings) readFiles(ctx context.Context) error {
 	if file := s.Flags.KubeletConfigFile; file != "" {
-		config, err := loadConfigFile(ctx, file)
+		config, err := loadConfigFile(ctx, file, s.FeatureGates)
 		if err != nil {
 			return fmt.Errorf("--config %s: %w", file, err)
 		}
 		s.Config = config
 	}
 	if dir := s.Flags.KubeletDropinConfigDirectory; dir != "" {
-		skipped, err := mergeDropIns(s.Config, dir)
+		skipped, err := mergeDropIns(s.Config, dir, s.FeatureGates)
 		if err != nil {
 			return fmt.Errorf("--config-dir %s: %w", dir, err)
 		}
@@ -72,21 +78,26 @@ func (s *Settings) readFiles(ctx context.Context) error {
 	return nil
 }
 
-// setGates applies feature gates. It checks them first, because an invalid one would stay in the process's gates.
-func setGates(gates map[string]bool) error {
-	if err := checkGates(gates); err != nil {
-		return err
+// readPressure reads the NodePressureConfiguration.
+func (s *Settings) readPressure() error {
+	root, err := filepath.Abs(s.Flags.RootDirectory)
+	if err != nil {
+		return fmt.Errorf("--root-dir %q: %w", s.Flags.RootDirectory, err)
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return gateError(err)
+	kubelet := v1alpha1.Kubelet{RootDirectory: root}
+	if !s.standalone() {
+		if kubelet.Kubeconfig, err = filepath.Abs(s.Flags.KubeConfig); err != nil {
+			return fmt.Errorf("--kubeconfig %q: %w", s.Flags.KubeConfig, err)
+		}
 	}
-	return nil
+	s.Pressure, err = pressureconfig.LoadAtStart(os.LookupEnv, kubelet)
+	return err
 }
 
 // startLogging applies the logging settings. It may be called once in a process.
 func (s *Settings) startLogging() error {
 	logs.InitLogs()
-	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, utilfeature.DefaultFeatureGate,
+	if err := logsapi.ValidateAndApplyAsField(&s.Config.Logging, s.FeatureGates,
 		field.NewPath("logging")); err != nil {
 		return fmt.Errorf("initialize logging: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"pgregory.net/rapid"
 )
 
@@ -170,7 +171,7 @@ func compareWithStock(t *testing.T, rt rapid.TB, args []string) {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	ours, err := line.settings(t.Context())
+	ours, err := line.settings(t.Context(), utilfeature.DefaultMutableFeatureGate)
 	if err != nil {
 		rt.Fatal(err)
 	}

@@ -70,7 +70,7 @@ var gatesInTests = map[string]bool{
 // gatesOfProcess returns a function that resets the feature gates. The end of the test resets them too.
 func gatesOfProcess(t testing.TB) (restore func()) {
 	t.Helper()
-	if err := registerFeatureGates(); err != nil {
+	if _, err := processGates(); err != nil {
 		t.Fatal(err)
 	}
 	restore = func() {

@@ -9,15 +9,14 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/featuregate"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 )
 
 // Validate returns all errors of the settings, one per line. It rejects what stock rejects, and no more; including
 // values that make the start of stock fail later.
-func (s *Settings) Validate(gates featuregate.FeatureGate) error {
-	errs := flatten(validation.ValidateKubeletConfiguration(s.Config, gates))
+func (s *Settings) Validate() error {
+	errs := flatten(validation.ValidateKubeletConfiguration(s.Config, s.FeatureGates))
 	for i, err := range errs {
 		errs[i] = addFieldAndValue(err, s.Config)
 	}

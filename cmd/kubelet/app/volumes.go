@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/volume"
@@ -34,7 +33,7 @@ func (p *process) makeVolumes(ctx context.Context) error {
 	p.deps.Machine.HostUtil = hostutil.NewHostUtil()
 	p.deps.Machine.Subpather = subpath.New(p.deps.Machine.Mounter)
 	p.deps.Volumes = kubelet.VolumePlugins{
-		Plugins:       volumePlugins(utilfeature.DefaultFeatureGate),
+		Plugins:       volumePlugins(p.settings.FeatureGates),
 		DynamicProber: flexvolume.GetDynamicPluginProber(ctx, p.settings.Config.VolumePluginDir, exec.New()),
 	}
 	return nil

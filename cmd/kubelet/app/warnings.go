@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	"k8s.io/kubernetes/pkg/features"
@@ -41,15 +40,15 @@ func UnsupportedWarnings(
 
 // warnings returns warnings about settings that are valid but probably not intended.
 func (s *Settings) warnings() []string {
-	lines := UnsupportedWarnings(s.Config, s.Flags, utilfeature.DefaultFeatureGate)
+	lines := UnsupportedWarnings(s.Config, s.Flags, s.FeatureGates)
 	own, reserved := s.Config.KubeletCgroups, s.Config.KubeReservedCgroup
 	if own != "" && reserved != "" && !strings.HasPrefix(own, reserved) {
 		lines = append(lines, "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup")
 	}
-	if utilfeature.DefaultFeatureGate.Enabled(features.MemoryQoS) {
+	if s.FeatureGates.Enabled(features.MemoryQoS) {
 		lines = append(lines, memoryQoSWarnings()...)
 	}
-	if utilfeature.DefaultFeatureGate.Enabled(features.NodeSwap) && !s.Config.FailSwapOn &&
+	if s.FeatureGates.Enabled(features.NodeSwap) && !s.Config.FailSwapOn &&
 		s.Config.MemorySwap.SwapBehavior == "" {
 		lines = append(lines, "failSwapOn is false and memorySwap.swapBehavior is not set: pods get no swap (NoSwap)")
 	}

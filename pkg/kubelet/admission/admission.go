@@ -19,7 +19,7 @@ type Allocator interface {
 	AddPod(active []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string)
 }
 
-// Gate admits a pod, rejects it, or lets it wait. Only the sync loop may call its methods; none of them blocks.
+// Gate admits a pod, rejects it, or makes it wait. Only the sync loop may call its methods; none of them blocks.
 type Gate struct {
 	allocator   Allocator
 	readmission *Readmission

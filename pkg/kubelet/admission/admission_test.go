@@ -88,7 +88,7 @@ func newGate(n *node) (*Gate, *record.FakeRecorder) {
 // noPressure admits every pod.
 type noPressure struct{}
 
-func (noPressure) Judge(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
+func (noPressure) AdmitOrWait(*v1.Pod) (policy.Verdict, string) { return policy.Admitted, "" }
 
 func container(state kubecontainer.State) *kubecontainer.Container {
 	return &kubecontainer.Container{State: state}
@@ -119,7 +119,7 @@ func TestReadmission(t *testing.T) {
 				t.Errorf("readmitted %v, want %v", n.seen["a"], tc.want)
 			}
 			if n.readmission.Readmitted(pod("a")) {
-				t.Error("it is still readmitted after its admission: a resize would be admitted without a check")
+				t.Error("the pod is still readmitted after its admission: a resize would be admitted without a check")
 			}
 		})
 	}

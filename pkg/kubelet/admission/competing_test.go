@@ -26,7 +26,7 @@ func TestNoSecondVictimWhenTheFirstEndsBeforeAdmission(t *testing.T) {
 				w.wantStopped(t, "a-victim")
 				// The active pods are listed, then the victim ends, then the handlers run.
 				w.onList = func() { <-time.After(5 * time.Second); synctest.Wait() }
-				w.AskAgain(w.ctx)
+				w.RetryWaiting(w.ctx)
 				w.onList = func() {}
 				w.advance(10)
 				w.wantStopped(t, "a-victim")
@@ -50,7 +50,7 @@ func TestNoVictimWhenAPodEndsDuringAdmission(t *testing.T) {
 			<-time.After(10 * time.Second)
 			synctest.Wait()
 			if w.store.CouldHaveRunningContainers("ending") {
-				t.Error("it has not ended")
+				t.Error("the pod has not ended")
 			}
 		}
 		w.add(preemptor)
@@ -203,7 +203,7 @@ func TestVictimThatEndsAfterTheRefusal(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		w.AskAgain(w.ctx)
+		w.RetryWaiting(w.ctx)
 		w.onList, w.onHandlers = func() {}, func() {}
 		w.advance(5)
 		w.wantRuns(t, preemptor)

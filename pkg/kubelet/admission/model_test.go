@@ -129,12 +129,12 @@ func (m *model) play(history []step) []string {
 	m.stopped = true
 	m.stop()
 	<-m.ended
-	m.AskAgain(m.ctx)
+	m.RetryWaiting(m.ctx)
 	m.arrive(critical("too-late", 2000), 0)
 	if err := m.workers.Stop(context.Background()); err != nil {
 		m.fail("%v", err)
 	}
-	m.AskAgain(m.ctx)
+	m.RetryWaiting(m.ctx)
 	return m.failures
 }
 
@@ -285,7 +285,7 @@ func (m *model) others(pod *v1.Pod) (using, waiting []*v1.Pod) {
 
 // willRelease is true for a pod that will free its resources without further action.
 func (m *model) willRelease(pod *v1.Pod) bool {
-	return m.phase(pod.UID) == podlifecycle.Terminating && m.overdue()[pod.UID].Rung != escalation.Report
+	return m.phase(pod.UID) == podlifecycle.Terminating && m.overdue()[pod.UID].Step != escalation.Report
 }
 
 // missing is how much CPU the pod lacks at this moment, in thousandths.

@@ -11,7 +11,7 @@ import (
 
 // Attempts reports the state of preemption for a pod.
 type Attempts interface {
-	// InProgress is true while an attempt is planned or under way.
+	// InProgress is true while an attempt is planned or in progress.
 	InProgress(uid types.UID) bool
 	// Failed is true when victims of an earlier attempt did not stop.
 	Failed(uid types.UID) bool
@@ -26,8 +26,8 @@ type earlyPreemption struct {
 // NewEarlyPreemption returns a handler that starts preemption for critical pods before CPUs and devices are allocated
 // to them. In stock the resource managers reject a critical pod that needs exclusive CPUs before preemption could help.
 // The handler refuses the pod while an attempt is in progress, and after one has failed. Any other result of the
-// predicates is ignored here and takes effect in their own place of the chain, because they judge devices by what was
-// allocated.
+// predicates is ignored here and takes effect at their own position in the chain, because the check of devices depends
+// on what is allocated to the pod.
 func NewEarlyPreemption(predicates lifecycle.PodAdmitHandler, attempts Attempts) lifecycle.PodAdmitHandler {
 	return earlyPreemption{predicates, attempts}
 }
@@ -62,9 +62,9 @@ type beforeAndAfter struct {
 }
 
 // NewBeforeAndAfterPreemption returns a handler that runs the predicates. A waiting preemptor and its victims request
-// the same resources: counting both would reject pods that fit all the time. So the handler runs the predicates twice
-// for an ordinary pod, first with the victims and without the preemptors, then with the preemptors and without the
-// victims; the pod must fit both times. For a critical pod all of them count.
+// the same resources: counting both would reject pods that fit before and after the preemption. So the handler runs the
+// predicates twice for a pod that is not critical, first with the victims and without the preemptors, then with the
+// preemptors and without the victims; the pod must fit both times. For a critical pod all of them count.
 func NewBeforeAndAfterPreemption(
 	predicates lifecycle.PodAdmitHandler, preemptors WaitingPreemptors, victims PreemptionVictims,
 ) lifecycle.PodAdmitHandler {

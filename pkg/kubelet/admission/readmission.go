@@ -23,7 +23,7 @@ type Lifecycle interface {
 	State(uid types.UID) (podlifecycle.State, bool)
 }
 
-// Readmission reports whether the pod whose admission is under way is on this node already: from before the agent was
+// Readmission reports whether the pod whose admission is in progress is on this node already: from before the agent was
 // restarted, or from before its source removed it and added it again. Such a pod has been admitted before, so pressure,
 // taints and lack of resources are no reason to stop it now (kubernetes/kubernetes#83612: stock kills all BestEffort
 // pods of a node whose kubelet is restarted under memory pressure). Stock keeps the resources of such pods in its
@@ -74,7 +74,7 @@ func (r *Readmission) Healthy() (bool, error) {
 	return true, nil
 }
 
-// Readmitted is true while the given pod's readmission is under way.
+// Readmitted is true while the readmission of the given pod is in progress.
 func (r *Readmission) Readmitted(pod *v1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,8 @@ func (s noStatuses) RemoveOrphanedStatuses(_ klog.Logger, keep map[types.UID]boo
 
 func (w *world) cleaner() *housekeeping.Cleaner {
 	return housekeeping.New(housekeeping.Config{
-		Pods: w.Pods, Workers: w.workers, Active: podview.New(w.Pods, w.store, w), Statuses: noStatuses{w},
+		ShuttingDown: func() bool { return false },
+		Pods:         w.Pods, Workers: w.workers, Active: podview.New(w.Pods, w.store, w), Statuses: noStatuses{w},
 		Waiting: w.waiting.IsWaiting,
 	})
 }
@@ -43,7 +44,7 @@ func TestAStaticPodThatWaitsIsNotStartedWithoutAdmission(t *testing.T) {
 		w.add(runs, static)
 		w.wantStopped(t, "runs")
 		if !w.waiting.IsWaiting("static") {
-			t.Fatal("it does not wait")
+			t.Fatal("the pod does not wait")
 		}
 		cleaner := w.cleaner()
 		w.Remove(w.ctx, []*v1.Pod{static})
@@ -56,7 +57,7 @@ func TestAStaticPodThatWaitsIsNotStartedWithoutAdmission(t *testing.T) {
 			w.advance(2)
 		}
 		if state, _ := w.store.State("static"); state.Phase == podlifecycle.Syncing {
-			t.Error("it runs although the other pod has not stopped and the node is full")
+			t.Error("the pod runs although the other pod has not stopped and the node is full")
 		}
 	})
 }

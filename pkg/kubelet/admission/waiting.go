@@ -39,7 +39,7 @@ var registerWaiting = sync.OnceFunc(func() { legacyregistry.MustRegister(podsWai
 
 // Pressure checks a new pod against the node's pressure conditions. The message names the conditions.
 type Pressure interface {
-	Judge(pod *v1.Pod) (policy.Verdict, string)
+	AdmitOrWait(pod *v1.Pod) (policy.Verdict, string)
 }
 
 // WaitingPodsConfig is the configuration of WaitingPods. All fields are required.
@@ -61,19 +61,19 @@ type WaitingPodsConfig struct {
 
 // Victims carries out preemption.
 type Victims interface {
-	// InProgress is true while an attempt to preempt for the pod is planned or under way.
+	// InProgress is true while an attempt to preempt for the pod is planned or in progress.
 	InProgress(uid types.UID) bool
 	// Begin starts to stop the victims that are planned for the pod. It does not block; ctx ends the attempt.
 	Begin(ctx context.Context, uid types.UID)
-	// Forget ends the attempt for a pod that waits no longer, and drops its record.
+	// Forget ends the attempt for a pod that does not wait any more, and deletes its record.
 	Forget(uid types.UID)
 }
 
 // WaitingPods owns the pods that wait for admission. Two kinds of pods wait: those whose controller would create them
-// again for this node if they were rejected, until pressure ends (kubernetes issues 65240 and 124388: rejected pods of
-// DaemonSets pile up by the hundred); and critical pods, until their preemption victims have stopped.
+// again for this node if they were rejected, until pressure ends (kubernetes issues 65240 and 124388: hundreds of
+// rejected pods of a DaemonSet accumulate); and critical pods, until their preemption victims have stopped.
 //
-// A waiting pod is Pending in the API with the cause in its status. It has no pod worker, and nothing on the node. Its
+// A waiting pod is Pending in the API with the cause in its status. It has no pod worker, and uses no resources. Its
 // resource requests count for pods that come later. The sync loop checks it each second, and at once after
 // RequestRetry; no goroutine waits for it. After a restart of the agent it arrives as a new pod and continues to wait
 // from the start time in its status.
@@ -120,7 +120,7 @@ func (w *WaitingPods) RequestRetry() {
 func (w *WaitingPods) RetryRequested() <-chan struct{} { return w.retry }
 
 // ShouldWait reports whether the pod has to wait, for new pods and for those that wait already. False means that the
-// admit handlers have to run: pressure does not keep the pod out any more, or the pod has waited for as long as it may.
+// admit handlers have to run: pressure does not prevent the admission any more, or the pod has waited for MaxWait.
 // The caller has to call Release or WaitForVictims after the handlers have returned.
 func (w *WaitingPods) ShouldWait(ctx context.Context, pod *v1.Pod) bool {
 	p, known := w.find(pod.UID)
@@ -129,7 +129,7 @@ func (w *WaitingPods) ShouldWait(ctx context.Context, pod *v1.Pod) bool {
 		// is cancelled the pod is checked as before.
 		return true
 	}
-	verdict, cause := w.Pressure.Judge(pod)
+	verdict, cause := w.Pressure.AdmitOrWait(pod)
 	now, maxWait := w.Clock.Now(), w.MaxWait()
 	if !known {
 		p = waitingPod{uid: pod.UID, since: waitingSince(pod, now)}
@@ -159,7 +159,7 @@ func (w *WaitingPods) anyEnded(pods []*v1.Pod) bool {
 }
 
 // WaitForVictims reports whether the pod, which the admit handlers have just refused with the given competing pods and
-// for the given cause, has to wait for preemption victims. Victims are stopped only after the pod has its place here,
+// for the given cause, has to wait for preemption victims. Victims are stopped only after the pod was added here,
 // and not while the machine shuts down.
 func (w *WaitingPods) WaitForVictims(ctx context.Context, pod *v1.Pod, competing []*v1.Pod, cause string) bool {
 	if w.ShuttingDown() || !w.Victims.InProgress(pod.UID) {
@@ -203,7 +203,7 @@ func (w *WaitingPods) find(uid types.UID) (waitingPod, bool) {
 	return waitingPod{}, false
 }
 
-// index returns the place of a pod, -1 if it does not wait. The caller holds mu.
+// index returns the index of a pod, -1 if it does not wait. mu must be held.
 func (w *WaitingPods) index(uid types.UID) int {
 	return slices.IndexFunc(w.pods, func(p waitingPod) bool { return p.uid == uid })
 }
@@ -221,7 +221,7 @@ func (w *WaitingPods) enqueue(ctx context.Context, p waitingPod, pod *v1.Pod, me
 	return true
 }
 
-// set appends the pod, or replaces its entry at the same place. It returns false when there is no place.
+// set appends the pod, or replaces its entry. It returns false if maxWaiting pods wait already.
 func (w *WaitingPods) set(p waitingPod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

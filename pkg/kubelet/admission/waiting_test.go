@@ -38,7 +38,7 @@ type pressuredNode struct {
 	competing []string
 }
 
-func (s *pressuredNode) Judge(*v1.Pod) (policy.Verdict, string) {
+func (s *pressuredNode) AdmitOrWait(*v1.Pod) (policy.Verdict, string) {
 	if s.verdict == policy.Admitted {
 		return policy.Admitted, ""
 	}
@@ -116,7 +116,7 @@ func TestPodWaitsUntilPressureEnds(t *testing.T) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 	if !s.waiting.IsWaiting("a") || !slices.Equal(s.waiting.UIDs(), []types.UID{"a"}) {
-		t.Error("it does not wait")
+		t.Error("the pod does not wait")
 	}
 	if n, err := testutil.GetGaugeMetricValue(podsWaiting); err != nil || n != 1 {
 		t.Errorf("metric %v, %v", n, err)
@@ -145,7 +145,7 @@ func TestPodIsRejectedAfterMaxWait(t *testing.T) {
 		t.Errorf("status %+v", status)
 	}
 	if s.waiting.IsWaiting("a") {
-		t.Error("it still waits")
+		t.Error("the pod still waits")
 	}
 }
 
@@ -180,7 +180,7 @@ func TestRestartKeepsWaitingSince(t *testing.T) {
 	s.advance(40 * time.Second)
 	s.restart()
 	if s.gate.Admit(t.Context(), p); !s.waiting.IsWaiting("a") {
-		t.Fatal("it does not wait after the restart")
+		t.Fatal("the pod does not wait after the restart")
 	}
 	if events := s.drainEvents(); len(events) != 0 {
 		t.Errorf("events again: %q", events)
@@ -232,11 +232,11 @@ func TestRefusedPodKeepsItsPlace(t *testing.T) {
 	s.gate.Admit(t.Context(), pod("second"))
 	s.inProgress["first"] = false
 	if s.waiting.ShouldWait(t.Context(), pod("first")) || s.waiting.IsWaiting("first") {
-		t.Error("it waits while the handlers run")
+		t.Error("the pod waits while the handlers run")
 	}
 	s.inProgress["first"] = true
 	if !s.waiting.WaitForVictims(t.Context(), pod("first"), nil, "full") || !s.waiting.IsWaitingForVictims("first") {
-		t.Error("it does not wait")
+		t.Error("the pod does not wait")
 	}
 	if got, want := s.waiting.UIDs(), []types.UID{"first", "second"}; !slices.Equal(got, want) {
 		t.Errorf("%v wait, want %v", got, want)
@@ -285,7 +285,7 @@ func TestAnAdmittedPodDoesNotWaitForVictimsAnyMore(t *testing.T) {
 	s := newPressuredNode()
 	s.verdict, s.inProgress = policy.Admitted, map[types.UID]bool{"a": true}
 	if !s.gate.Admit(t.Context(), pod("a")) || s.waiting.IsWaiting("a") || len(s.inProgress) != 0 {
-		t.Error("it waits although it fits")
+		t.Error("the pod waits although it fits")
 	}
 }
 
@@ -304,7 +304,7 @@ func TestRelease(t *testing.T) {
 	s.gate.Admit(t.Context(), pod("a"))
 	s.waiting.Release("a")
 	if s.waiting.IsWaiting("a") || len(s.waiting.UIDs()) != 0 {
-		t.Error("it still waits")
+		t.Error("the pod still waits")
 	}
 }
 

@@ -210,8 +210,8 @@ func (w *world) Admit(*lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	return lifecycle.PodAdmitResult{Admit: !w.shutdown, Reason: "NodeShutdown"}
 }
 
-// Judge implements admission.Pressure.
-func (w *world) Judge(pod *v1.Pod) (policy.Verdict, string) { return w.verdict(pod), "" }
+// AdmitOrWait implements admission.Pressure.
+func (w *world) AdmitOrWait(pod *v1.Pod) (policy.Verdict, string) { return w.verdict(pod), "" }
 
 func (w *world) GetContainerResourceAllocation(types.UID, string) (v1.ResourceRequirements, bool) {
 	return v1.ResourceRequirements{}, false
@@ -264,7 +264,7 @@ func (w *world) Terminate(ctx context.Context, request podsync.TerminateRequest)
 }
 
 // lastStepAfter is when the last escalation step is taken, after the end of the grace period.
-var lastStepAfter = escalation.DefaultLimits().Longest() - escalation.DefaultLimits().Absence
+var lastStepAfter = escalation.DefaultLimits().Longest() - escalation.DefaultLimits().SilentDelay
 
 // overdue is what podsync reports of pods that do not stop, with a responsive runtime.
 func (w *world) overdue() map[types.UID]escalation.Overdue {
@@ -274,9 +274,9 @@ func (w *world) overdue() map[types.UID]escalation.Overdue {
 	limits := escalation.DefaultLimits()
 	for uid, since := range w.since {
 		if late := time.Since(since.Add(grace)); late >= lastStepAfter {
-			found[uid] = escalation.Overdue{Rung: escalation.Report}
+			found[uid] = escalation.Overdue{Step: escalation.Report}
 		} else if late >= limits.Slack+limits.Margin {
-			found[uid] = escalation.Overdue{Rung: escalation.Tell, Seen: time.Now()}
+			found[uid] = escalation.Overdue{Step: escalation.Warn, Seen: time.Now()}
 		}
 	}
 	return found
@@ -350,7 +350,7 @@ func (w *world) advance(seconds int) {
 	for range seconds {
 		<-time.After(time.Second)
 		synctest.Wait()
-		w.AskAgain(w.ctx)
+		w.RetryWaiting(w.ctx)
 		synctest.Wait()
 	}
 }

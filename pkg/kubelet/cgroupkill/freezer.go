@@ -20,7 +20,7 @@ type freezer struct {
 	mount string
 	// on and off are written to file.
 	file, on, off string
-	// stateFile has the line frozen when all processes are frozen.
+	// stateFile has the line given by frozen when all processes are frozen.
 	stateFile, frozen string
 }
 

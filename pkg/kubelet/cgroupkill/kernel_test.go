@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 // testCgroup is a cgroup in real hierarchies, which the test has created.
@@ -31,7 +33,7 @@ func (k testCgroup) killer() *Killer {
 func newTestCgroup(t *testing.T, config Config) testCgroup {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("cgroups need root; the tests with a folder of files cover the rest")
+		t.Fatal("this test needs root, to create cgroups")
 	}
 	k := testCgroup{
 		t: t, config: config,
@@ -43,35 +45,35 @@ func newTestCgroup(t *testing.T, config Config) testCgroup {
 	return k
 }
 
-// v1 returns the freezer and the pids controller, if this machine has them.
-func v1(t *testing.T) Config {
+// hierarchies returns those of this machine, by their names. A machine with cgroup v2 alone has no v1.
+func hierarchies(t *testing.T) map[string]Config {
 	t.Helper()
-	mounts := map[string]string{"freezer": "/sys/fs/cgroup/freezer", "pids": "/sys/fs/cgroup/pids"}
-	for _, mount := range mounts {
-		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
-			t.Skipf("this machine has no cgroup v1: %v", err)
+	found := map[string]Config{}
+	v1 := map[string]string{"freezer": "/sys/fs/cgroup/freezer", "pids": "/sys/fs/cgroup/pids"}
+	if hasFile(v1["freezer"], "cgroup.procs") && hasFile(v1["pids"], "cgroup.procs") {
+		found["v1"] = Config{Mounts: v1}
+	}
+	for _, mount := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} { // the first one is that of hybrid mode
+		if hasFile(mount, "cgroup.controllers") {
+			found["v2"] = Config{Unified: true, Mounts: map[string]string{"": mount}}
 		}
 	}
-	return Config{Mounts: mounts}
+	if len(found) == 0 {
+		t.Fatal("this test needs cgroups, and /sys/fs/cgroup has none")
+	}
+	return found
 }
 
-// v2 returns the unified hierarchy, also in hybrid mode.
-func v2(t *testing.T) Config {
-	t.Helper()
-	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {
-			return Config{Unified: true, Mounts: map[string]string{"": mount}}
-		}
-	}
-	t.Skip("this machine has no cgroup v2")
-	return Config{}
+func hasFile(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }
 
 func (k testCgroup) mkdir(below string) string {
 	k.t.Helper()
 	for _, mount := range k.config.Mounts {
 		if err := os.MkdirAll(filepath.Join(mount, k.name, below), 0o755); err != nil {
-			k.t.Skipf("this machine does not let the test make cgroups: %v", err)
+			k.t.Fatalf("this machine does not permit cgroups: %v", err)
 		}
 	}
 	return filepath.Join(k.name, below)
@@ -88,7 +90,7 @@ func (k testCgroup) join(pid int, cgroup string) {
 }
 
 func (k testCgroup) remove() {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for _, mount := range k.config.Mounts {
 		root := filepath.Join(mount, k.name)
 		for removeTree(root) != nil && time.Now().Before(deadline) {
@@ -163,14 +165,23 @@ func (k testCgroup) thaw() {
 const forkBomb = `echo; bomb() { while :; do (bomb) & sleep 0.01; done; }; bomb 2>/dev/null`
 
 func forEachHierarchy(t *testing.T, test func(t *testing.T, k testCgroup)) {
-	for name, config := range map[string]func(*testing.T) Config{"v1": v1, "v2": v2} {
-		t.Run(name, func(t *testing.T) { test(t, newTestCgroup(t, config(t))) })
+	for name, config := range hierarchies(t) {
+		if config.Unified {
+			t.Run(name, func(t *testing.T) { test(t, newTestCgroup(t, config)) })
+		}
 	}
-	t.Run("v2pidfd", func(t *testing.T) {
-		k := newTestCgroup(t, v2(t))
-		k.noKill = true
-		test(t, k)
-	})
+	withPidfd(t, test)
+}
+
+// withPidfd runs a test in each hierarchy, where processes are killed one by one.
+func withPidfd(t *testing.T, test func(t *testing.T, k testCgroup)) {
+	for name, config := range hierarchies(t) {
+		t.Run(name+"pidfd", func(t *testing.T) {
+			k := newTestCgroup(t, config)
+			k.noKill = true
+			test(t, k)
+		})
+	}
 }
 
 func TestKernelKillsAllProcesses(t *testing.T) {
@@ -182,11 +193,14 @@ func TestKernelKillsAllProcesses(t *testing.T) {
 		}
 		outside := k.inCgroup(k.mkdir("other/container"), idleScript)
 		killer := k.killer()
-		if found, err := killer.Processes(pod); err != nil || len(found) != 20 || found[0].Name != "sleep" ||
-			found[0].State != 'S' {
-			t.Fatalf("found %v, %v", found, err)
-		}
-		if err := killer.Kill(withTimeout(t, 20*time.Second), pod); err != nil {
+		await.Until(t, "sleeping processes", func() error { // the script has written its line before it executes sleep
+			found, err := killer.Processes(pod)
+			if err != nil || len(found) != 20 || found[0].Name != "sleep" || found[0].State != 'S' {
+				return fmt.Errorf("found %v: %w", found, err)
+			}
+			return nil
+		})
+		if err := killer.Kill(withTimeout(t, time.Minute), pod); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range children {
@@ -212,12 +226,12 @@ func TestKernelKillsForkingProcesses(t *testing.T) {
 			script = `echo; n=0; while [ $n -lt 3000 ]; do n=$((n+1)); (sleep 0.05 & exec sleep 0.01); done`
 		}
 		bomb := k.inCgroup(k.mkdir("pod/container"), script)
-		for deadline := time.Now().Add(20 * time.Second); len(k.members()) < 3; <-time.After(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); len(k.members()) < 3; <-time.After(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("nothing forks")
 			}
 		}
-		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, time.Minute), pod); err != nil {
 			t.Fatal(err)
 		}
 		bomb.awaitEnd(t)
@@ -234,7 +248,7 @@ func TestKernelKillsEndingProcesses(t *testing.T) {
 		for range 5 {
 			k.inCgroup(pod, `echo; n=0; while [ $n -lt 2000 ]; do n=$((n+1)); sleep 0.001; done`)
 		}
-		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, time.Minute), pod); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -252,7 +266,7 @@ func TestKernelKillsFrozenProcesses(t *testing.T) {
 		for _, cgroup := range []string{pod, pod + "/container"} {
 			freezer.freeze(cgroup)
 		}
-		if err := k.killer().Kill(withTimeout(t, 20*time.Second), pod); err != nil {
+		if err := k.killer().Kill(withTimeout(t, time.Minute), pod); err != nil {
 			t.Fatal(err)
 		}
 		victim.awaitEnd(t)
@@ -261,18 +275,19 @@ func TestKernelKillsFrozenProcesses(t *testing.T) {
 
 // The process moves out between the list and the signal.
 func TestKernelSparesProcessThatLeft(t *testing.T) {
-	k := newTestCgroup(t, v1(t))
-	pod := k.mkdir("pod")
-	stays, leaves := k.inCgroup(pod, idleScript), k.inCgroup(pod, idleScript)
-	killer := k.killer()
-	other := k.mkdir("other")
-	killer.freezer = freezer{} // a frozen process cannot leave the freezer's cgroup
-	killer.onOpened = func() { k.join(leaves.cmd.Process.Pid, other) }
-	if err := killer.Kill(withTimeout(t, 20*time.Second), pod); err != nil {
-		t.Fatal(err)
-	}
-	stays.awaitEnd(t)
-	if !leaves.alive() {
-		t.Error("killed the process that left")
-	}
+	withPidfd(t, func(t *testing.T, k testCgroup) {
+		pod := k.mkdir("pod")
+		stays, leaves := k.inCgroup(pod, idleScript), k.inCgroup(pod, idleScript)
+		killer := k.killer()
+		other := k.mkdir("other")
+		killer.freezer = freezer{} // on v1 a frozen process cannot leave the freezer's cgroup
+		killer.onOpened = func() { k.join(leaves.cmd.Process.Pid, other) }
+		if err := killer.Kill(withTimeout(t, time.Minute), pod); err != nil {
+			t.Fatal(err)
+		}
+		stays.awaitEnd(t)
+		if !leaves.alive() {
+			t.Error("killed the process that left")
+		}
+	})
 }

@@ -37,11 +37,12 @@ type Killer struct {
 	proc    proc
 	freezer freezer
 	unified bool
-	// onOpened is called after the pidfds were opened, and before the processes of the cgroup are listed again; for tests.
+	// onOpened is called after the pidfds were opened, and before the processes of the cgroup are listed again. Tests set
+	// it.
 	onOpened func()
 }
 
-// New returns a killer; nothing is opened.
+// New returns a Killer. It opens no file.
 func New(c Config) *Killer {
 	if c.Proc == "" {
 		c.Proc = "/proc"
@@ -56,7 +57,8 @@ func New(c Config) *Killer {
 	return k
 }
 
-// errNotAPod prevents that a mistake of the caller kills the processes of the node.
+// errNotAPod is the error for a path that is not that of a pod's cgroup. The check prevents that a wrong path kills
+// processes of the node.
 var errNotAPod = errors.New("must be the absolute path of a pod's cgroup, at least two levels below the root")
 
 func validateCgroup(cgroup string) error {

@@ -1,13 +1,13 @@
-// Package escalation decides what is done next about a pod that the container runtime does not stop in time: the rungs
-// of a ladder, each with its moment and its condition. It does nothing itself, and time is a parameter.
-// docs/adr/0006-escalation.md has the reasons.
+// Package escalation decides what is done next about a pod that the container runtime does not stop in time. The steps
+// have a fixed order; each has a time and a condition. The package has no effects, and time is a parameter. Package
+// podsync takes the steps. docs/adr/0006-escalation.md has the reasons.
 //
-//	asked ──grace──▶ End ──Slack──▶ due ──Margin──▶ Tell, KillByRuntime ──½ Margin──▶ StopSandbox
-//	                                                                                       │ ½ Margin
-//	                                                             Report ◀──Margin── KillCgroup
-//	                                                              ▲  │
-//	                                                              └Again
+//	request ──grace period──▶ End ──Slack──▶ due ──Margin──▶ Warn, KillByRuntime ──½ Margin──▶ StopSandbox
+//	                                                                                              │ ½ Margin
+//	                                                                     Report ◀──Margin──── KillCgroup
+//	                                                                      ▲  │
+//	                                                                      └──┘ RepeatPeriod
 //
-// A runtime that has not answered since the pod was to be stopped has not signalled the containers either: they are not
-// to die of that at once, so that everything but Tell is later by Absence.
+// A runtime that has not answered any attempt to stop the pod has not sent the stop signal to the containers either. So
+// that they are not killed without it, all steps but Warn are then later by SilentDelay.
 package escalation

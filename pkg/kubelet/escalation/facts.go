@@ -10,18 +10,19 @@ import (
 // Process is a process of a pod.
 type Process struct {
 	PID int
-	// State is the letter in /proc/<pid>/stat: D is uninterruptible sleep, in which no signal has an effect; 0 if it
-	// cannot be read.
+	// State is the letter in /proc/<pid>/stat: D is uninterruptible sleep, in which signals have no effect; 0 if it cannot
+	// be read.
 	State byte
-	// Name is the command's, at most 15 bytes.
+	// Name is the name of the command (comm), at most 15 bytes.
 	Name string
-	// Cgroup is the path of its cgroup below that of the pod; empty in that of the pod itself.
+	// Cgroup is the path of its cgroup relative to that of the pod; empty for the pod's cgroup itself.
 	Cgroup string
-	// Container is true for a process in the cgroup of one of the pod's containers, as opposed to its sandbox and the
-	// runtime's helpers.
+	// Container is true for a process in the cgroup of one of the pod's containers, false for one of the sandbox and of
+	// the runtime's shims.
 	Container bool
 }
 
+// String returns PID, name and state, with ? for an unknown state.
 func (p Process) String() string {
 	state := "?"
 	if p.State != 0 {
@@ -30,29 +31,29 @@ func (p Process) String() string {
 	return fmt.Sprintf("%d (%s) %s", p.PID, p.Name, state)
 }
 
-// Facts are what is there of an overdue pod.
+// Facts are the containers and processes that remain of an overdue pod.
 type Facts struct {
-	// Silent is true when the runtime does not answer; then Running is what was known before.
+	// Silent is true if the runtime does not answer; Running is then its last answer.
 	Silent bool
-	// Running are the names of the containers that run, as the runtime says.
+	// Running are the names of the running containers according to the runtime.
 	Running []string
-	// Processes are those in the pod's cgroup, by PID.
+	// Processes are the processes in the pod's cgroup, in the order of their PIDs.
 	Processes []Process
-	// NoCgroup says why Processes is not known, nil if it is.
-	NoCgroup error
-	// OwnKernel is true when the specification says that the pod has a kernel of its own: what runs in its cgroup is then
-	// the machine that the runtime runs it in.
+	// ProcessesErr is the error of listing Processes.
+	ProcessesErr error
+	// OwnKernel is true if the pod has a kernel of its own according to its specification: the processes in its cgroup
+	// are then those of the virtual machine.
 	OwnKernel bool
 }
 
-// mayKillCgroup is true when there are processes of containers in the pod's cgroup. Of a pod in a virtual machine there
-// are none: its processes are in the machine, and the machine's own belong to the sandbox. That holds also where the
-// specification does not tell.
+// mayKillCgroup returns whether there are processes of containers in the pod's cgroup. A pod in a virtual machine has
+// none, also if its specification does not mention the machine: the processes of its containers are in the machine, and
+// the machine's own processes belong to the sandbox.
 func (f Facts) mayKillCgroup() bool {
 	return !f.OwnKernel && slices.ContainsFunc(f.Processes, func(p Process) bool { return p.Container })
 }
 
-// Stuck are the processes in uninterruptible sleep.
+// Stuck returns the processes in uninterruptible sleep.
 func (f Facts) Stuck() []Process {
 	var stuck []Process
 	for _, p := range f.Processes {
@@ -63,10 +64,10 @@ func (f Facts) Stuck() []Process {
 	return stuck
 }
 
-// mostNamed bounds the processes that a message names.
-const mostNamed = 5
+// maxListed is the maximum number of processes that a message lists.
+const maxListed = 5
 
-// Summary says in words what is left of the pod.
+// Summary describes the remaining containers and processes, for events, logs and /debug/pods.
 func (f Facts) Summary() string {
 	parts := []string{"all containers have stopped"}
 	switch {
@@ -76,8 +77,8 @@ func (f Facts) Summary() string {
 		parts[0] = "running: " + strings.Join(f.Running, ", ")
 	}
 	switch {
-	case f.NoCgroup != nil:
-		parts = append(parts, fmt.Sprintf("processes cannot be listed: %v", f.NoCgroup))
+	case f.ProcessesErr != nil:
+		parts = append(parts, fmt.Sprintf("processes cannot be listed: %v", f.ProcessesErr))
 	case len(f.Processes) == 0:
 		parts = append(parts, "no process is left in the pod's cgroup")
 	default:
@@ -87,13 +88,13 @@ func (f Facts) Summary() string {
 		}
 		parts = append(parts,
 			fmt.Sprintf("%d %s in the pod's cgroup, %d in uninterruptible sleep", len(f.Processes), noun, len(f.Stuck())))
-		parts = append(parts, named(f.Processes))
+		parts = append(parts, listed(f.Processes))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// named lists processes, those in uninterruptible sleep first.
-func named(processes []Process) string {
+// listed lists processes, those in uninterruptible sleep first, each group in the order of the PIDs.
+func listed(processes []Process) string {
 	ordered := slices.Clone(processes)
 	slices.SortFunc(ordered, func(a, b Process) int {
 		if (a.State == 'D') != (b.State == 'D') {
@@ -106,7 +107,7 @@ func named(processes []Process) string {
 	})
 	var names []string
 	for i, p := range ordered {
-		if i == mostNamed {
+		if i == maxListed {
 			names = append(names, "…")
 			break
 		}
@@ -117,11 +118,11 @@ func named(processes []Process) string {
 
 // Overdue is a pod that the runtime has not stopped in time.
 type Overdue struct {
-	// Since is when its grace period was over.
+	// Since is the end of its grace period.
 	Since time.Time
-	// Rung is the highest that was climbed; Report means that everything was tried, and that the pod is stuck.
-	Rung Rung
-	// Seen is when Facts were looked at last.
+	// Step is the last step that was taken; Report means that all steps were taken, and that the pod is stuck.
+	Step Step
+	// Seen is when Facts were observed.
 	Seen  time.Time
 	Facts Facts
 }

@@ -8,24 +8,34 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// act carries out a decision. Everything that takes time is begun here and goes on beside the loop.
+// act carries out a decision. It begins kills and reclaims, which run in goroutines of their own.
 func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 	for i := range d.Reclaims {
 		m.reclaim(ctx, d.Number, d.Reclaims[i])
+	}
+	for _, uid := range d.Withdrawn {
+		m.attempts.withdraw(uid)
 	}
 	for i := range d.Victims {
 		m.evict(ctx, d.Number, &d.Victims[i])
 	}
 }
 
-// evict begins one eviction. A pod that is gone since the snapshot was taken gives back what it used without being
-// evicted: no request is made and no entry of the ledger; one from an earlier request goes on.
+// evict begins one eviction by the pod workers, or by the API server if the victim's killer is another one. An attempt
+// of the API server that is under way for the pod is withdrawn: at most one killer evicts a pod. For a pod that has
+// ended since the snapshot it makes no request and no entry in the ledger; an entry of an earlier request stays.
 func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
 	pod, ok := m.config.PodByUID(v.Pod.UID)
 	if !ok {
 		m.sinks.result(ctx, &Result{Decision: decision, At: m.clock.now(), Kind: PodGone, Victim: v})
+		return
+	}
+	m.attempts.withdraw(v.Pod.UID)
+	if v.Killer != snapshot.PodWorker && m.config.APIKiller != nil {
+		m.evictByAPI(ctx, decision, pod, v)
 		return
 	}
 	m.ledger.begin(v, decision, m.clock.now())
@@ -45,11 +55,12 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		m.sinks.result(ctx, &Result{
 			Decision: decision, At: now, Kind: resultOf(ending), Victim: v, Evicted: evicted, Err: ending.Err,
 		})
+		m.ledger.reported(v.Pod.UID)
 		m.Wake()
 	})
 }
 
-// resultOf is what an ending means for the victim.
+// resultOf returns the kind of result for the end of a kill request.
 func resultOf(e podkill.Ending) ResultKind {
 	switch e.Outcome {
 	case podkill.Stopped:
@@ -61,7 +72,7 @@ func resultOf(e podkill.Ending) ResultKind {
 	return KillFailed
 }
 
-// killRequest asks the pod workers to evict the victim.
+// killRequest returns the request to evict the victim.
 func killRequest(pod *v1.Pod, v *policy.Victim) podkill.Request {
 	grace := v.GraceSeconds
 	return podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
@@ -70,7 +81,7 @@ func killRequest(pod *v1.Pod, v *policy.Victim) podkill.Request {
 	}}
 }
 
-// publish makes the conditions of a round visible to readers.
+// publish sets the node conditions that readers of other goroutines get.
 func (m *Manager) publish(r *Round) {
 	r.Before = *m.conditions.Load()
 	if !slices.EqualFunc(r.Before, r.Decision.Conditions[:], policy.Condition.Equal) {
@@ -78,9 +89,9 @@ func (m *Manager) publish(r *Round) {
 	}
 }
 
-// EvictedAndStopped tells from the status that the API server has of a pod whether it was evicted and says how its
-// containers ended. It is Failed from the beginning of its eviction on, while they are still being stopped: what is
-// left of them must not be removed before, or their exit codes are lost.
+// EvictedAndStopped reports, by the status of a pod at the API server, whether the pod was evicted and the status has
+// the exit codes of all containers. The pod is Failed from the beginning of its eviction, while containers still run:
+// if they were removed before, their exit codes would be lost.
 func EvictedAndStopped(status *v1.PodStatus) bool {
 	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
 	return status.Phase == v1.PodFailed && status.Reason == policy.ReasonEvicted &&

@@ -38,8 +38,8 @@ func answering(n *node, answer podkill.Answer, ending podkill.Ending) podkill.Fu
 	}
 }
 
-// A request that the pod workers refuse, since the agent stops, is no eviction: no event, no metric, and no other pod
-// is tried.
+// TestARefusedRequestIsNoEviction: a request that the pod workers refuse, since the agent is stopping, causes no event,
+// no metric, and no other eviction.
 func TestARefusedRequestIsNoEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -61,7 +61,8 @@ func TestARefusedRequestIsNoEviction(t *testing.T) {
 	})
 }
 
-// The event comes once the pod workers have accepted the request, with the reason that fits what they made of it.
+// TestTheEventOfAnEvictionFollowsTheAnswer: the event is recorded when the pod workers have accepted the request, with
+// the reason for their answer.
 func TestTheEventOfAnEvictionFollowsTheAnswer(t *testing.T) {
 	for answer, want := range map[podkill.Answer]struct{ evicted, hastened int }{
 		podkill.Begun: {evicted: 1}, podkill.Hastened: {hastened: 1}, podkill.Unchanged: {}, podkill.AlreadyStopped: {},
@@ -90,8 +91,8 @@ func TestTheEventOfAnEvictionFollowsTheAnswer(t *testing.T) {
 	}
 }
 
-// A pod that is gone between the snapshot and the eviction is not evicted: no request, no event, no metric, no entry of
-// the ledger. The sinks learn of it, and another pod is evicted if there is need.
+// TestAPodThatIsGoneIsNotEvicted: for a pod that has ended between the snapshot and the eviction there is no request,
+// event, metric or entry of the ledger. Sinks receive a result, and another pod is evicted if the need remains.
 func TestAPodThatIsGoneIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -129,7 +130,7 @@ func TestAPodThatIsGoneIsNotEvicted(t *testing.T) {
 	})
 }
 
-// A manager that is stopped while its victim is being stopped evicts no other pod.
+// TestAManagerThatStopsEvictsNoOtherPod: the manager is stopped while its victim is terminating.
 func TestAManagerThatStopsEvictsNoOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -69,7 +69,7 @@ func newContestants(tb testing.TB, pods int, starved bool) *contestants {
 		p.now)
 	tb.Cleanup(c.stock.stop)
 	c.ours, err = newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute,
-		LocalStorageCapacityIsolation: true}, false, false, p.now)
+		LocalStorageCapacityIsolation: true, Features: stockFeatures()}, false, false, p.now)
 	if err != nil {
 		tb.Fatal(err)
 	}

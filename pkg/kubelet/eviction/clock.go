@@ -8,11 +8,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// agentClock makes all times of the manager. They lie on one monotonic clock, are plain values, and are told to
-// people by the wall clock, which may be set at any time.
+// agentClock is the source of all times of the manager. They are on one monotonic clock and are plain values. Events
+// and logs show them by the wall clock, which may be set at any time.
 type agentClock struct {
 	clock clock.PassiveClock
-	// start is when the clock was made, as the clock returned it; base is the same by the wall clock.
+	// start is the time at which the clock was created, as clock returned it; base is the same by the wall clock.
 	start, base time.Time
 }
 

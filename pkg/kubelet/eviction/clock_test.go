@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
-// TestAnImageDiskIsServedAfterTheClockWasSet: its figures are dated by the runtime. Before and after the clock is set
+// TestAnImageDiskIsServedAfterTheClockWasSet: its stats are dated by the runtime. Before and after the clock is set
 // by an hour, back or forward, one pod after the other is evicted, each after the node has been reclaimed from.
 func TestAnImageDiskIsServedAfterTheClockWasSet(t *testing.T) {
 	for _, setting := range []time.Duration{-time.Hour, time.Hour} {
@@ -94,7 +94,7 @@ func TestPeopleAreToldTheWallTime(t *testing.T) {
 			n.mu.Unlock()
 			lost := time.Now()
 			wait(time.Minute)
-			signals, since := m.Blind(v1.NodeMemoryPressure)
+			signals, since := m.UnknownSignals(v1.NodeMemoryPressure)
 			expect(t, "unknown signals", signals, []string{"memory.available"})
 			if late := since.Sub(lost.Add(-time.Hour)); late < 0 || late > 11*time.Second {
 				t.Errorf("unknown since %v, want at most 11s after %v", since, lost.Add(-time.Hour))
@@ -114,14 +114,12 @@ type settableClock struct {
 
 func (c *settableClock) Now() time.Time { return stepped(time.Now(), time.Duration(c.step.Load())) }
 
-func realClock() *agentClock { return new(newAgentClock(clock.RealClock{})) }
-
 // TestTheEndOfAGracePeriodDoesNotMoveWithTheClock: a deletion is dated by the API server's wall clock. The agent counts
 // from when it first saw the pod deleted, and never more than the grace period.
 func TestTheEndOfAGracePeriodDoesNotMoveWithTheClock(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	pod := plainPod("deleted")
-	b, f, setting := builder{}, &figures{}, time.Duration(0)
+	b, f, setting := builder{}, &stats{}, time.Duration(0)
 	end := func(pod *v1.Pod, now time.Time) time.Duration {
 		t.Helper()
 		f.moment = moment{taken: now, wallTime: now.Add(setting)}
@@ -146,7 +144,7 @@ func TestTheEndOfAGracePeriodDoesNotMoveWithTheClock(t *testing.T) {
 	expect(t, "end by a fast clock of the API server", end(deleted(start.Add(time.Hour), 30), start), 30*time.Second)
 
 	pod = plainPod("running")
-	b.pods([]*v1.Pod{pod}, &figures{moment: moment{taken: start.Add(-4 * time.Second)}}, everyPod)
+	b.pods([]*v1.Pod{pod}, &stats{moment: moment{taken: start.Add(-4 * time.Second)}}, everyPod)
 	expect(t, "end by a clock that was set forward", end(deleted(start.Add(-time.Hour), 30), start), 26*time.Second)
 	expect(t, "end when it is deleted once more", end(deleted(start.Add(-2*time.Hour), 2), start), -2*time.Hour)
 }

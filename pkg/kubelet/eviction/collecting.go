@@ -4,40 +4,43 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 const (
-	// collectPatience is how long a collection may take until the loop looks on without it, and how long the
-	// container runtime may answer nothing until it counts as silent. shortPatience is the former when the last
-	// collection took longer too, and both when the runtime was silent last time.
+	// collectPatience is the duration of a collection from which on the loop synchronizes without it, and the time
+	// without an answer from which on the container runtime counts as silent. shortPatience replaces the former when the
+	// last collection took longer too, and both when the runtime was silent in the last collection.
 	collectPatience = 15 * time.Second
 	shortPatience   = time.Second
-	// slower is how many times as long as it took for its slowest answer last time a runtime may take for the next one.
+	// slower times the time to its slowest answer in the last collection is what a runtime may take for an answer.
 	slower = 2
-	// collectAtMost is for how long the runtime may answer nothing until a collection is given up, as if the summary
-	// had failed: what one request may take by default. However long it takes, a collection that gets answers is not
-	// cut short.
+	// collectAtMost is the time without an answer of the runtime after which a collection is cancelled, as if the summary
+	// had failed: the default time-out of one request. A collection that gets answers is not cancelled, however long it
+	// takes.
 	collectAtMost = 2 * time.Minute
-	// besidePatience is how long it may take to get what needs no runtime, until only memory is looked at.
-	besidePatience = 5 * time.Second
+	// localPatience is the duration of a local collection from which on the loop synchronizes with memory only.
+	localPatience = 5 * time.Second
 )
 
-var errCollecting = errors.New("figures are still being collected")
+var errCollecting = errors.New("stats are still being collected")
 
-// collecting is what is under way to get figures: one collection at most, and one beside it when it takes long. It
-// belongs to the loop.
+// collecting is the state of the collections under way: at most one complete one, and at most one local one while that
+// takes long. It belongs to the loop.
 type collecting struct {
-	// since, beside are when they were begun; zero while none is under way. took is how long the last collection took.
-	since, beside time.Time
-	took          time.Duration
-	// progress are the answers to the collection that is under way, slowest is how long the runtime was silent at
-	// most during the last one that was complete.
+	// since and degradedSince are when the complete and the local collection began; zero while none is under way. took is
+	// the duration of the last complete one.
+	since, degradedSince time.Time
+	took                 time.Duration
+	// progress has the answers of the runtime to the collection under way, slowest the longest time without an answer
+	// during the last collection that succeeded.
 	progress progress
 	slowest  time.Duration
-	// silent: in the end nobody told what pods use. So it is known that there is not much to wait for.
+	// silent is true when the last stats were collected while the runtime was silent, so that waiting is probably useless.
 	silent bool
-	// atMost is how long the runtime may answer nothing. patient is the context of all collections, until one is
-	// given up: so nothing has to be made for each.
+	// atMost is the longest time without an answer of the runtime. patient is the context of all collections until giveUp
+	// cancels one, so that a collection allocates no context.
 	atMost  time.Duration
 	patient context.Context
 	giveUp  context.CancelFunc
@@ -45,7 +48,7 @@ type collecting struct {
 
 func (c *collecting) underWay() bool { return !c.since.IsZero() }
 
-// begin is the beginning of a collection, and the context for it.
+// begin records the beginning of a collection, and returns the context for it.
 func (c *collecting) begin(ctx context.Context, now time.Time) context.Context {
 	c.since = now
 	c.progress.begin(now)
@@ -55,7 +58,7 @@ func (c *collecting) begin(ctx context.Context, now time.Time) context.Context {
 	return c.patient
 }
 
-// ended notes the end of the collection; complete tells whether the runtime has answered everything.
+// ended records the end of the collection; complete is true when it succeeded.
 func (c *collecting) ended(now time.Time, complete bool) {
 	c.took, c.since = now.Sub(c.since), time.Time{}
 	if last, longest := c.progress.view(); complete {
@@ -63,14 +66,14 @@ func (c *collecting) ended(now time.Time, complete bool) {
 	}
 }
 
-// bound gives a collection up that gets no answer any more. What does not heed its context goes on.
+// bound cancels a collection that has got no answer for too long. A source that ignores its context continues.
 func (c *collecting) bound(now time.Time) {
 	if last, _ := c.progress.view(); now.Sub(last) >= c.atMost {
 		c.giveUp()
 	}
 }
 
-// patience is how long the loop waits for a collection before it looks on without.
+// patience returns the time that the loop waits for a collection before it synchronizes without.
 func (c *collecting) patience() time.Duration {
 	if c.silent || c.took >= collectPatience {
 		return shortPatience
@@ -78,12 +81,12 @@ func (c *collecting) patience() time.Duration {
 	return collectPatience
 }
 
-// overdue tells whether a collection is under way for so long that the loop looks on without it.
+// overdue reports whether a collection has taken so long that the loop synchronizes without it.
 func (c *collecting) overdue(now time.Time) bool {
 	return c.underWay() && now.Sub(c.since) >= c.patience()
 }
 
-// isSilent tells whether the runtime leaves the collection without an answer for longer than a slow one would.
+// isSilent reports whether the runtime has not answered the collection for longer than a slow runtime takes.
 func (c *collecting) isSilent(now time.Time) bool {
 	patience := max(collectPatience, slower*c.slowest)
 	if c.silent {
@@ -93,11 +96,11 @@ func (c *collecting) isSilent(now time.Time) bool {
 	return now.Sub(last) >= patience
 }
 
-// until is when there is something to do about a collection that is under way, while the next look is due at next.
+// until returns when the loop has to act on the collection under way; the next round is due at next.
 func (c *collecting) until(next time.Time) time.Time {
 	t := later(next, c.since.Add(c.patience()))
-	if !c.beside.IsZero() {
-		t = later(t, c.beside.Add(besidePatience))
+	if !c.degradedSince.IsZero() {
+		t = later(t, c.degradedSince.Add(localPatience))
 	}
 	last, _ := c.progress.view()
 	if end := last.Add(c.atMost); c.patient.Err() == nil && end.Before(t) {
@@ -109,58 +112,58 @@ func (c *collecting) until(next time.Time) time.Time {
 // collect begins a collection.
 func (m *Manager) collect(ctx context.Context, now time.Time) {
 	l := &m.loop
-	q := question{scarce: l.gate != nil && l.gate.near(), how: m.options.Load().counting(), rules: l.rules}
+	r := collectRequest{
+		readPods: l.watcher != nil && l.watcher.near(), counting: m.options.Load().counting(), rules: l.rules,
+	}
 	patient := l.collecting.begin(ctx, now)
-	m.work.Go(func() { l.collector.results <- l.collector.collect(patient, q) })
+	m.work.Go(func() { l.collected <- m.collectStats(patient, r) })
 }
 
-// lookBeside looks on while a collection takes long: at what needs no container runtime, and if even that hangs, at
-// memory.
-func (m *Manager) lookBeside(ctx context.Context, now time.Time) {
+// syncDegraded synchronizes while a collection takes long: with what needs no container runtime, and if even that
+// hangs, with memory only.
+func (m *Manager) syncDegraded(ctx context.Context, now time.Time) {
 	l := &m.loop
 	switch {
-	case l.collecting.beside.IsZero():
-		l.collecting.beside = now
-		q := question{how: m.options.Load().counting(), layout: l.layout}
-		m.work.Go(func() { l.collector.besides <- l.collector.beside(ctx, q) })
-	case now.Sub(l.collecting.beside) >= besidePatience:
-		m.lookAt(ctx, m.memoryOnly(now))
+	case l.collecting.degradedSince.IsZero():
+		l.collecting.degradedSince = now
+		r := collectRequest{counting: m.options.Load().counting(), layout: l.layout}
+		m.work.Go(func() { l.collectedLocal <- m.collectLocal(ctx, r) })
+	case now.Sub(l.collecting.degradedSince) >= localPatience:
+		f := m.memoryOnly()
+		m.missing(&f, now)
+		m.syncWith(ctx, f)
 	}
 }
 
-// memoryOnly is what can be known while nothing else comes.
-func (m *Manager) memoryOnly(now time.Time) figures {
-	f := figures{moment: m.clock.moment(), err: errCollecting, layout: m.loop.layout}
-	m.missing(&f, now)
-	if m.config.Memory != nil {
-		r := m.config.Memory.ReadMemory(m.options.Load().counting())
-		f.memory = &r
-	}
-	return f
-}
-
-// missing says why figures of the runtime are not among those of a look beside a collection: it is silent, or it is
-// slow. While it is slow the last ones stand in, which are as old as they say, so that conditions hold and nothing
-// else is done because of them.
-func (m *Manager) missing(f *figures, now time.Time) {
+// missing records why stats that were collected while a collection is under way have none of the runtime: it is silent,
+// or it is slow. If it is slow its last stats are used. They keep their dates, so that conditions hold and nothing else
+// is done because of them.
+func (m *Manager) missing(f *stats, now time.Time) {
 	l := &m.loop
-	if f.silent = l.collecting.isSilent(now); f.silent {
+	if f.RuntimeSilent = l.collecting.isSilent(now); f.RuntimeSilent {
 		return
 	}
 	f.awaited = true
-	if f.summary == nil || l.last.summary == nil {
+	if f.Err != nil {
 		return
 	}
-	last := l.last.summary
-	f.pods, f.images = l.last.pods, l.last.images
-	if f.summary.Node.Runtime == nil {
-		f.summary.Node.Runtime = last.Node.Runtime
+	last := &l.last
+	f.Pods, f.usages, f.Images = last.Pods, last.usages, last.Images
+	for _, sig := range imageFsSignals {
+		if !f.Signals[sig].Known() && last.Signals[sig].Known() {
+			f.Signals[sig] = last.Signals[sig]
+		}
 	}
 }
 
-// lookAt looks at figures that were collected. They stay for looks that are caused by memory only: what was not seen
-// now is not known.
-func (m *Manager) lookAt(ctx context.Context, f figures) {
-	m.loop.last, m.loop.collecting.silent = f, f.silent
-	m.look(ctx, &m.loop.last)
+// imageFsSignals are the signals whose observations may come from the container runtime only.
+var imageFsSignals = [...]snapshot.Signal{
+	snapshot.ImageFsAvailable, snapshot.ImageFsInodesFree, snapshot.ContainerFsAvailable, snapshot.ContainerFsInodesFree,
+}
+
+// syncWith synchronizes with new stats. Rounds that the memory watcher triggers use them until the next collection:
+// what the last collection did not read is unknown.
+func (m *Manager) syncWith(ctx context.Context, f stats) {
+	m.loop.last, m.loop.collecting.silent = f, f.RuntimeSilent
+	m.synchronize(ctx, &m.loop.last)
 }

@@ -26,19 +26,19 @@ import (
 // stockWorld is a node as the stock manager asks for it. Stock's loop never ends by itself: it is ended where it asks.
 type stockWorld struct {
 	*node
-	over  atomic.Bool
-	looks atomic.Int32
+	over   atomic.Bool
+	rounds atomic.Int32
 }
 
-func (w *stockWorld) look() {
+func (w *stockWorld) round() {
 	if w.over.Load() {
 		runtime.Goexit()
 	}
-	w.looks.Add(1)
+	w.rounds.Add(1)
 }
 
 func (w *stockWorld) Get(ctx context.Context, update bool) (*statsapi.Summary, error) {
-	w.look()
+	w.round()
 	return w.node.Get(ctx, update)
 }
 
@@ -47,7 +47,7 @@ func (w *stockWorld) GetCPUAndMemoryStats(ctx context.Context) (*statsapi.Summar
 }
 
 func (w *stockWorld) HasDedicatedImageFs(ctx context.Context) (bool, error) {
-	w.look()
+	w.round()
 	return w.node.HasDedicatedImageFs(ctx)
 }
 
@@ -61,7 +61,7 @@ func (w *stockWorld) DeleteAllUnusedContainers(ctx context.Context) error {
 	return err
 }
 
-// stockRun is a stock manager that looks every 10 s, as the stock kubelet has it do, on a node of a bubble.
+// stockRun is a stock manager that synchronizes every 10 s, as the stock kubelet has it do, on a node of a bubble.
 type stockRun struct {
 	stock.Manager
 	admit  lifecycle.PodAdmitHandler
@@ -243,9 +243,9 @@ func TestD33BesideStock(t *testing.T) {
 		runStock(t, n, hard("1Gi"), func(s *stockRun, wait func(time.Duration)) {
 			wait(15 * time.Second)
 			s.cancel()
-			before := s.world.looks.Load()
+			before := s.world.rounds.Load()
 			wait(time.Minute)
-			expect(t, "looks after the end", s.world.looks.Load() > before, true)
+			expect(t, "rounds after the end", s.world.rounds.Load() > before, true)
 		})
 	}, func(t *testing.T) {
 		n := newNode()

@@ -23,7 +23,7 @@ import (
 func stockSynchronize(m unsafe.Pointer, ctx context.Context, disks stock.DiskInfoProvider,
 	pods stock.ActivePodsFunc) ([]*v1.Pod, error)
 
-// meeting is a source of figures that waits until two ask at a time; it gives up when nobody else comes.
+// meeting is a source of stats that blocks until two calls are under way, or for a minute.
 type meeting struct {
 	*stockWorld
 	inside atomic.Int32
@@ -37,7 +37,7 @@ func (s *meeting) Get(ctx context.Context, update bool) (*statsapi.Summary, erro
 	}
 	select {
 	case <-s.both:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		s.missed.Store(true)
 	}
 	return s.node.Get(ctx, update)

@@ -57,7 +57,8 @@ func newRig(t *testing.T, configure func(p *play), prepare ...func(*stage)) *rig
 		MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now, prepare...)
 	t.Cleanup(r.stock.stop)
 	r.ours, err = newOurs(Config{Thresholds: parsed, PressureTransitionPeriod: p.transition,
-		MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits}, p.dedicated, p.split, p.now)
+		MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits, Features: stockFeatures()},
+		p.dedicated, p.split, p.now)
 	if err != nil {
 		t.Fatal(err)
 	}

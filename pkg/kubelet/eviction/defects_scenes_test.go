@@ -182,10 +182,10 @@ func TestD13BesideStock(t *testing.T) {
 	r.add("pod", usage{disk: gi})
 	r.low(snapshot.ContainerFsAvailable, gi)
 	stock, ours := r.step(0)
-	r.want("disk pressure after the first look", stock.conditions, ours.conditions, "memory=false disk=false pid=false",
+	r.want("disk pressure after the first round", stock.conditions, ours.conditions, "memory=false disk=false pid=false",
 		"memory=false disk=true pid=false")
 	stock, _ = r.step(10 * time.Second)
-	expect(t, "stock's second look", stock.conditions, "memory=false disk=true pid=false")
+	expect(t, "stock's second round", stock.conditions, "memory=false disk=true pid=false")
 }
 
 // TestD14BesideStock: what is known of images is in the tests of the policy; here nothing is, and the order of the
@@ -269,7 +269,7 @@ func TestD23BesideStock(t *testing.T) {
 	expect(t, "ours", ours, []string{"leak"})
 }
 
-// TestD24BesideStock: whose figures stock shows depends on the order of a map, and they are those from before the
+// TestD24BesideStock: whose stats stock shows depends on the order of a map, and they are those from before the
 // reclaim.
 func TestD24BesideStock(t *testing.T) {
 	low := func() *rig {
@@ -279,7 +279,7 @@ func TestD24BesideStock(t *testing.T) {
 		r.low(snapshot.NodeFsAvailable, 5*gi)
 		return r
 	}
-	figures := func(a acts) string {
+	shownStats := func(a acts) string {
 		if len(a.victims) != 1 {
 			t.Fatalf("%v", a)
 		}
@@ -291,8 +291,8 @@ func TestD24BesideStock(t *testing.T) {
 		seen := map[string]bool{}
 		eventually(t, func() bool {
 			stock, ours := low().step(0)
-			seen[figures(stock)] = true
-			expect(t, "ours", figures(ours), "10Gi, available: 5Gi")
+			seen[shownStats(stock)] = true
+			expect(t, "ours", shownStats(ours), "10Gi, available: 5Gi")
 			return len(seen) > 1
 		})
 	})
@@ -300,8 +300,8 @@ func TestD24BesideStock(t *testing.T) {
 		r := low()
 		r.reclaimed = map[snapshot.Signal]int64{snapshot.ImageFsAvailable: 8 * gi, snapshot.NodeFsAvailable: 8 * gi}
 		stock, ours := r.step(0)
-		_, theirs, _ := strings.Cut(figures(stock), ", ")
-		r.want("figures", theirs, figures(ours), "available: 5Gi", "10Gi, available: 8Gi")
+		_, theirs, _ := strings.Cut(shownStats(stock), ", ")
+		r.want("stats", theirs, shownStats(ours), "available: 5Gi", "10Gi, available: 8Gi")
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// turnstile is a source of figures that takes a second, and notes when two ask at a time.
+// turnstile is a source of stats that takes a second, and records whether two calls were under way at a time.
 type turnstile struct {
 	*node
 	inside, asked atomic.Int32
@@ -37,7 +37,7 @@ func TestD15NotificationsOnlyWake(t *testing.T) {
 		n.available(100 * mi)
 		c := n.config(t, hard("1Gi"))
 		s := &turnstile{node: n}
-		c.Summary = s
+		c.Collector = n.collector(t, s)
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			var notifiers sync.WaitGroup
 			for range 8 {
@@ -50,8 +50,8 @@ func TestD15NotificationsOnlyWake(t *testing.T) {
 			}
 			notifiers.Wait()
 			wait(time.Minute)
-			expect(t, "two looks at a time", s.together.Load(), false)
-			expect(t, "looks", s.asked.Load() > 3, true)
+			expect(t, "two collections at a time", s.together.Load(), false)
+			expect(t, "collections", s.asked.Load() > 3, true)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 		})
 	})

@@ -10,10 +10,11 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
 // observer watches a sequence for inputs on which stock and we are meant to differ. Every rule is an entry of
-// DIFFERENCES.md and looks at inputs only: figures, pods, configuration, time, and what stock chose for them.
+// DIFFERENCES.md and uses inputs only: stats, pods, configuration, time, and what stock chose for them.
 type observer struct {
 	play       *play
 	thresholds []policy.Threshold
@@ -53,7 +54,7 @@ func (o *observer) rule(name string) {
 	o.v.rules[name] = true
 }
 
-// before looks at the inputs of a step.
+// before checks the inputs of a step.
 func (o *observer) before(sc *scene) {
 	if o.past == nil {
 		o.past, o.memory = make([]followed, len(o.thresholds)), map[types.UID]int64{}
@@ -62,7 +63,7 @@ func (o *observer) before(sc *scene) {
 		o.rule("D10 a failed summary does not end the round")
 		return
 	}
-	signals := snapshot.FromSummary(sc.summary)
+	signals := collect.FromSummary(sc.summary)
 	o.met = nil
 	for i := range o.thresholds {
 		o.follow(i, signals[o.thresholds[i].Signal])
@@ -81,7 +82,7 @@ func (o *observer) before(sc *scene) {
 	o.limits(sc)
 }
 
-// limits looks at pods that break limits of their own.
+// limits checks pods that break limits of their own.
 func (o *observer) limits(sc *scene) {
 	if !o.play.limits {
 		return
@@ -143,7 +144,7 @@ func target(t *policy.Threshold, ob snapshot.Observation) int64 {
 	return sum
 }
 
-// together looks at thresholds that are met at the same time.
+// together checks thresholds that are met at the same time.
 func (o *observer) together(sc *scene) {
 	kinds, resources := map[bool]bool{}, map[string]bool{}
 	for _, i := range o.met {
@@ -196,12 +197,12 @@ func (o *observer) inodes() bool {
 	return false
 }
 
-// after looks at what stock did: its victim alone may not be enough, or a later one may do without it.
+// after checks what stock did: its victim alone may not be enough, or a later one may do without it.
 func (o *observer) after(sc *scene, stock acts) {
 	if p := sc.probe; p != nil && p.Name == "tolerating" && strings.Contains(stock.conditions, "disk=true") {
 		o.rule("D17 tolerations count while a condition lingers")
 	}
-	cleared := snapshot.FromSummary(sc.after)
+	cleared := collect.FromSummary(sc.after)
 	for _, i := range o.met {
 		t, h := &o.thresholds[i], &o.past[i]
 		ob := cleared[t.Signal]
@@ -209,7 +210,7 @@ func (o *observer) after(sc *scene, stock acts) {
 			h.met, h.firstClear, h.lastClear = false, o.play.now, o.play.now
 		}
 		h.acted = h.acted || len(stock.victims) > 0
-		if before := snapshot.FromSummary(sc.summary)[t.Signal]; stock.reclaimed != "[]" && before.Available != ob.Available {
+		if before := collect.FromSummary(sc.summary)[t.Signal]; stock.reclaimed != "[]" && before.Available != ob.Available {
 			o.rule("D24 the figures shown are those after the reclaim")
 		}
 		for _, victim := range stock.victims {
@@ -229,7 +230,7 @@ func (o *observer) need(t *policy.Threshold, sc *scene, stock acts) int64 {
 	if stock.reclaimed != "[]" {
 		summary = sc.after
 	}
-	ob := snapshot.FromSummary(summary)[t.Signal]
+	ob := collect.FromSummary(summary)[t.Signal]
 	return target(t, ob) - ob.Available
 }
 

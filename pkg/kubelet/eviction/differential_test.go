@@ -57,8 +57,10 @@ type play struct {
 	pods       []*v1.Pod
 	usage      map[types.UID]*usage
 	levels     map[snapshot.Signal]*level
-	// odd makes unusual things happen: missing figures, growth, kills that fail; gaps: pods without stats among them.
+	// odd makes unusual things happen: missing stats, growth, kills that fail; gaps: pods without stats among them.
 	odd, gaps bool
+	// ungated: ours runs without the feature gate KubeletSeparateDiskGC.
+	ungated bool
 	// storageRequests: pods ask for ephemeral storage; limits: limits on local storage are enforced, and pods have some.
 	storageRequests, limits bool
 	// low is the index of the threshold that is crossed for a while, -1 when none is.
@@ -86,7 +88,7 @@ func newPlay(seed int64) *play {
 	p.gaps = p.odd && p.Intn(2) == 0
 	p.dedicated = p.Intn(3) == 0
 	p.split = p.dedicated && p.Intn(2) == 0
-	// Never a multiple of the steps: a look after a reclaim is a little later than the one before.
+	// Never a multiple of the steps: a round after a reclaim is a little later than the one before.
 	p.transition = time.Duration(1+p.Intn(6))*time.Minute + time.Second/2
 	p.maxGrace = int64(p.Intn(90))
 	p.configure()
@@ -412,13 +414,18 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 		t.Fatal(err)
 	}
 	c := Config{Thresholds: parsed, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace,
-		LocalStorageCapacityIsolation: p.limits}
+		LocalStorageCapacityIsolation: p.limits, Features: stockFeatures()}
 	if mutate != nil {
 		mutate(&c, p)
 	}
 	ours, err := newOurs(c, p.dedicated, p.split, p.now)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if p.ungated {
+		if ours.manager.config.Collector, err = ours.collector(false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	st := newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition,
 		MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now)
@@ -434,7 +441,7 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 		if want.String() != got.String() || wantAnswer != gotAnswer {
 			if len(o.v.rules) == 0 {
 				o.v.unexplained = fmt.Sprintf("seed %d step %d\nstock: %v\n       %s\nours:  %v\n       %s\n       starved %+v\n%s",
-					seed, step, want, wantAnswer, got, gotAnswer, ours.manager.last.Load().Decision.Starved, p)
+					seed, step, want, wantAnswer, got, gotAnswer, ours.manager.last.Load().Decision.Needs, p)
 			}
 			return o.v
 		}
@@ -500,7 +507,7 @@ func TestLikeStockDetectsMutants(t *testing.T) {
 				c.Thresholds[i].MinReclaim = nil
 			}
 		},
-		"layout": func(c *Config, p *play) { c.Features = &Features{} },
+		"layout": func(_ *Config, p *play) { p.ungated = true },
 	}
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {

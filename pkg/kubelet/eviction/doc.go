@@ -1,17 +1,17 @@
-// Package eviction keeps the node above its thresholds: it observes, lets package policy decide, and carries the
-// decision out.
+// Package eviction keeps the resources of the node above thresholds: it collects stats, has package policy decide on
+// them, and carries the decision out.
 //
-// One goroutine, that of Run, decides; it owns all state but the ledger. Whatever can take long runs beside it and
-// reports back by waking it: collecting figures, stopping pods, node-level reclaim. So a slow stat or a pod that will
-// not die never keeps the manager from seeing the next emergency.
+// One goroutine, that of Run, decides; it owns all state but the ledger. Collections, kills and node-level reclaim,
+// which may take long, run in goroutines of their own and wake the loop when they end. So neither a slow file system
+// nor a pod that does not stop delays the next decision.
 //
 //	parse      configuration → thresholds
-//	observe    figures and layout → snapshot.Snapshot
-//	collecting what is under way to get them, and what becomes of it when it hangs
-//	parts      as much of the figures as there is when the summary fails or hangs
-//	pods       pods and their figures, as far as a decision can need them
-//	gate       exact memory counters between two looks
-//	loop       when to look, and one look
+//	stats      one collection of stats, by a Collector and a MemoryReader
+//	collecting the collection that is under way: how long the loop waits for it, and what it does without
+//	pods       joins pods with their stats, as far as a decision can need them
+//	memorywatcher
+//	           exact memory counters between two rounds
+//	loop       when to synchronize, and one round
 //	ledger     what was begun and is not over
 //	act        evictions and node-level reclaim
 //	round      a decision with what it was made from, and results: what becomes of its parts, under its number

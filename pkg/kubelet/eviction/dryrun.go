@@ -10,8 +10,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
-// mostCounted bounds how many pods are remembered for one cause. Beyond that counting begins anew.
-const mostCounted = 4096
+// maxCountedPods limits the number of pods that are recorded for one cause. Beyond it recording starts again, and pods
+// are counted twice.
+const maxCountedPods = 4096
 
 var (
 	dryRunTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -24,28 +25,28 @@ var (
 	registerDryRunMetric = sync.OnceFunc(func() { legacyregistry.MustRegister(dryRunTotal) })
 )
 
-// dryRunCounter counts the victims of causes in dry run. Each round finds the same victims again, since nothing is
-// carried out, so that the counter remembers the pods it has counted for as long as the cause lasts.
+// dryRunCounter counts the victims of causes in dry run, each once for as long as the cause lasts: since they are not
+// evicted, each round has them again.
 type dryRunCounter struct {
 	counted map[policy.Cause]map[types.UID]bool
 }
 
 func (c *dryRunCounter) count(dry *policy.DryRun) {
-	if len(dry.Starved) == 0 && len(dry.Victims) == 0 && len(c.counted) == 0 {
+	if len(dry.Needs) == 0 && len(dry.Victims) == 0 && len(c.counted) == 0 {
 		return
 	}
 	registerDryRunMetric()
-	c.forget(dry)
+	c.dropEnded(dry)
 	for i := range dry.Victims {
 		c.add(dry.Victims[i].Cause, dry.Victims[i].Pod.UID)
 	}
 }
 
-// forget drops the causes that are over: a signal that is not scarce any more, a limit that no pod exceeds.
-func (c *dryRunCounter) forget(dry *policy.DryRun) {
+// dropEnded deletes the causes that have ended: signals without a need, and limits that no pod exceeds.
+func (c *dryRunCounter) dropEnded(dry *policy.DryRun) {
 	lasts := map[policy.Cause]bool{}
-	for i := range dry.Starved {
-		lasts[dry.Starved[i].Cause()] = true
+	for i := range dry.Needs {
+		lasts[dry.Needs[i].Cause()] = true
 	}
 	for i := range dry.Victims {
 		lasts[dry.Victims[i].Cause] = true
@@ -64,7 +65,7 @@ func (c *dryRunCounter) add(cause policy.Cause, uid types.UID) {
 	if c.counted == nil {
 		c.counted = map[policy.Cause]map[types.UID]bool{}
 	}
-	if c.counted[cause] == nil || len(c.counted[cause]) >= mostCounted {
+	if c.counted[cause] == nil || len(c.counted[cause]) >= maxCountedPods {
 		c.counted[cause] = map[types.UID]bool{}
 	}
 	c.counted[cause][uid] = true

@@ -10,14 +10,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// A threshold in dry run may be met for weeks, while pods come and go.
+// TestCountedDryRunPodsAreBounded: a threshold in dry run may be met for weeks, while pods come and go.
 func TestCountedDryRunPodsAreBounded(t *testing.T) {
 	registerDryRunMetric()
 	var c dryRunCounter
 	cause := policy.Cause{Kind: policy.HardThreshold, Signal: snapshot.MemoryAvailable}
-	for i := range 3 * mostCounted {
+	for i := range 3 * maxCountedPods {
 		c.add(cause, types.UID(fmt.Sprint(i)))
-		if n := len(c.counted[cause]); n > mostCounted {
+		if n := len(c.counted[cause]); n > maxCountedPods {
 			t.Fatalf("%d pods are remembered", n)
 		}
 	}

@@ -2,9 +2,11 @@ package eviction
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
@@ -16,22 +18,33 @@ const (
 	eventThresholdMet       = "EvictionThresholdMet"
 	eventEvicted            = policy.ReasonEvicted
 	eventHastened           = "EvictionHastened"
+	eventBlocked            = "EvictionBlocked"
 	eventDryRun             = "EvictionDryRun"
 	eventSignalUnknown      = "EvictionSignalUnknown"
 	eventRuntimeSilent      = "EvictionRuntimeSilent"
 	eventCountersUnreadable = "EvictionMemoryUnwatched"
 )
 
-// eventSink records events: about the node from the notices of rounds, about pods from results.
+// eventSink records events on the node for notices of rounds, and on pods for results.
 type eventSink struct {
 	recorder record.EventRecorder
 	node     *v1.ObjectReference
 	// period is the monitoring period.
 	period func() time.Duration
+	// blocked has the pods with an event within blockedPause that their eviction is blocked, and its time.
+	blocked map[types.UID]time.Time
 }
+
+// blockedPause is the shortest time between two events that the eviction of a pod is blocked. Of all warnings about
+// a pod, client-go sends 25 and then one in this time. If each attempt had an event, the one that the pod is
+// evicted would be dropped with the rest.
+const blockedPause = 5 * time.Minute
 
 // Name implements Sink.
 func (*eventSink) Name() string { return "events" }
+
+// NeedsRound implements roundFilter.
+func (*eventSink) NeedsRound(r *Round) bool { return len(r.Notices) > 0 }
 
 // Round implements Sink.
 func (s *eventSink) Round(_ context.Context, r *Round) {
@@ -46,8 +59,8 @@ func (s *eventSink) notice(n *Notice) {
 	case Reclaiming:
 		s.recorder.Eventf(s.node, warn, eventThresholdMet, "Attempting to reclaim %s", n.Need.Resource())
 	case SignalsUnknown:
-		s.recorder.Eventf(s.node, warn, eventSignalUnknown, "Signals %v are unknown since %s; %s stays %v", n.Condition.Blind,
-			n.since(), n.Condition.Type, n.Condition.True)
+		s.recorder.Eventf(s.node, warn, eventSignalUnknown, "Signals %v are unknown since %s; %s stays %v",
+			n.Condition.UnknownSignals, n.since(), n.Condition.Type, n.Condition.True)
 	case RuntimeSilent:
 		s.recorder.Eventf(s.node, warn, eventRuntimeSilent,
 			"The container runtime has not reported pod stats since %s; no pod is evicted for file systems", n.since())
@@ -67,15 +80,36 @@ func (s *eventSink) notice(n *Notice) {
 
 func (n *Notice) since() string { return n.Since.UTC().Format(time.RFC3339) }
 
-// Result implements Sink. Only a request that began the termination is an eviction; one that made a pod terminate
-// sooner is reported as that, and one that changed nothing is not worth an event.
+// Result implements Sink. A request that began a termination is reported as an eviction, one that shortened its grace
+// period as hastened, one that the API server refuses for the time being as blocked; others have no event.
 func (s *eventSink) Result(_ context.Context, r *Result) {
-	if r.Kind != KillAccepted {
-		return
+	switch {
+	case r.Kind == KillBlocked && !s.isNews(r):
+	case r.Kind == KillBlocked:
+		s.recorder.AnnotatedEventf(r.Victim.Pod.Reference(), r.Victim.Annotations, v1.EventTypeWarning, eventBlocked,
+			"%sThe API server does not accept it for the time being: %v", r.Victim.Message, r.Err)
+	case r.Kind != KillAccepted:
+	case r.Answer == podkill.Begun:
+		s.evicted(eventEvicted, r.Victim)
+	case r.Answer == podkill.Hastened:
+		s.evicted(eventHastened, r.Victim)
 	}
-	reason := map[podkill.Answer]string{podkill.Begun: eventEvicted, podkill.Hastened: eventHastened}[r.Answer]
-	if reason != "" {
-		s.recorder.AnnotatedEventf(r.Victim.Pod.Reference(), r.Victim.Annotations, v1.EventTypeWarning, reason, "%s",
-			r.Victim.Message)
+}
+
+// isNews reports whether the last event that the eviction of the pod is blocked is long enough ago for another one.
+func (s *eventSink) isNews(r *Result) bool {
+	maps.DeleteFunc(s.blocked, func(_ types.UID, at time.Time) bool { return r.At.Sub(at) >= blockedPause })
+	uid := r.Victim.Pod.UID
+	if _, reported := s.blocked[uid]; reported {
+		return false
 	}
+	if s.blocked == nil {
+		s.blocked = map[types.UID]time.Time{}
+	}
+	s.blocked[uid] = r.At
+	return true
+}
+
+func (s *eventSink) evicted(reason string, v *policy.Victim) {
+	s.recorder.AnnotatedEventf(v.Pod.Reference(), v.Annotations, v1.EventTypeWarning, reason, "%s", v.Message)
 }

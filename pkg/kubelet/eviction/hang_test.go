@@ -14,6 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
@@ -61,7 +63,7 @@ func (s *silence) ImageFsStats(ctx context.Context) (images, containers *statsap
 	return s.broken.ImageFsStats(ctx)
 }
 
-func (s *silence) list(ctx context.Context) ([]statsapi.PodStats, error) {
+func (s *silence) ListPodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	summary, err := s.node.Get(ctx, false)
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func (s *silence) list(ctx context.Context) ([]statsapi.PodStats, error) {
 	return summary.Pods, nil
 }
 
-// RootFsStats asks nobody but the kernel.
+// RootFsStats needs the kernel only.
 func (s *silence) RootFsStats() (*statsapi.FsStats, error) {
 	defer s.locals.enter()()
 	if c := s.stuck.Load(); c != nil {
@@ -94,9 +96,14 @@ func (s *silence) hangs() (answers func()) {
 	}
 }
 
+// collector reads this summary, and the parts of the node beside it.
+func (s *silence) collector(t *testing.T, summary collect.Summary) Collector {
+	return collectorOf(t, collect.Sources{Summary: summary, DiskInfo: s, Parts: s})
+}
+
 func (s *silence) config(t *testing.T, thresholds ThresholdConfig) Config {
 	c := s.node.config(t, thresholds)
-	c.Summary, c.Parts, c.PodFigures, c.Memory = s, s, s.list, &kernel{node: s.node}
+	c.Collector, c.Memory = s.collector(t, s), &kernel{node: s.node}
 	return c
 }
 
@@ -141,7 +148,7 @@ func TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs(t *testing.T) {
 			wait(time.Hour)
 			expect(t, "evicted for the disk", s.killed(), []string{})
 			for _, condition := range policy.ConditionTypes {
-				blind, _ := m.Blind(condition)
+				blind, _ := m.UnknownSignals(condition)
 				expect(t, "blind signals of "+string(condition), blind, []string(nil))
 			}
 			expect(t, "it is said that nobody is evicted for disks", len(s.eventsOf(eventRuntimeSilent)), 1)
@@ -159,7 +166,7 @@ func TestD10WhatNeedsNoRuntimeIsSeenWhileItHangs(t *testing.T) {
 	})
 }
 
-// TestD10ImagesOfTheirOwnAreBlindWhileTheRuntimeHangs: their file system is the runtime's to tell.
+// TestD10ImagesOfTheirOwnAreBlindWhileTheRuntimeHangs: stats of their file system come from the runtime.
 func TestD10ImagesOfTheirOwnAreBlindWhileTheRuntimeHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilence()
@@ -169,12 +176,12 @@ func TestD10ImagesOfTheirOwnAreBlindWhileTheRuntimeHangs(t *testing.T) {
 			wait(5 * time.Second)
 			answers := s.hangs()
 			wait(2 * time.Minute)
-			blind, _ := m.Blind(v1.NodeDiskPressure)
+			blind, _ := m.UnknownSignals(v1.NodeDiskPressure)
 			expect(t, "blind", blind, []string{"imagefs.available", "containerfs.available"})
 			expect(t, "events", len(s.eventsOf(eventSignalUnknown)), 1)
 			answers()
 			wait(15 * time.Second)
-			blind, _ = m.Blind(v1.NodeDiskPressure)
+			blind, _ = m.UnknownSignals(v1.NodeDiskPressure)
 			expect(t, "blind when it answers", blind, []string(nil))
 		})
 	})
@@ -194,7 +201,7 @@ func TestD10MemoryIsSeenWhileEverythingElseHangs(t *testing.T) {
 			wait(time.Hour)
 			expect(t, "collections at a time", s.collections.most.Load(), int32(1))
 			expect(t, "local ones at a time", s.locals.most.Load() <= 2, true)
-			blind, _ := m.Blind(v1.NodeDiskPressure)
+			blind, _ := m.UnknownSignals(v1.NodeDiskPressure)
 			expect(t, "blind", blind, []string{"nodefs.available", "imagefs.available", "containerfs.available"})
 			s.available(100 * mi)
 			wait(time.Second)
@@ -203,7 +210,7 @@ func TestD10MemoryIsSeenWhileEverythingElseHangs(t *testing.T) {
 			close(stuck)
 			answers()
 			wait(30 * time.Second)
-			blind, _ = m.Blind(v1.NodeDiskPressure)
+			blind, _ = m.UnknownSignals(v1.NodeDiskPressure)
 			expect(t, "blind when all is well", blind, []string(nil))
 		})
 	})
@@ -253,10 +260,10 @@ func TestKillsThatWaitForTheRuntimeBringNoOthers(t *testing.T) {
 	}
 }
 
-// The ladder of package escalation comes to its last kill in the time that a pod is waited for.
-func TestTheWaitForAHangingRuntimeCoversTheLadder(t *testing.T) {
+// The last kill of package escalation comes within the time for which eviction waits for a pod.
+func TestWaitForAHangingRuntimeCoversTheEscalation(t *testing.T) {
 	l := escalation.DefaultLimits()
-	if last := l.Slack + l.Margin + l.Absence + l.Margin; last > policy.SilentPatience {
+	if last := l.Slack + l.Margin + l.SilentDelay + l.Margin; last > policy.SilentPatience {
 		t.Errorf("killed after %v, waited for %v", last, policy.SilentPatience)
 	}
 }
@@ -281,4 +288,25 @@ func TestACollectionIsGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheFirstCollectionHangs: memory is watched before there are any other stats. What was never collected is unknown.
+func TestTheFirstCollectionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilence()
+		answers := s.hangs()
+		s.add("hog", 9*gi)
+		s.available(100 * mi)
+		run(t, s.node, s.config(t, diskAndPIDs), func(m *Manager, wait func(time.Duration)) {
+			wait(time.Second)
+			expect(t, "kills", s.killed(), []string{"hog/1"})
+			expect(t, "disk pressure", m.IsUnderDiskPressure(), false)
+			expect(t, "PID pressure", m.IsUnderPIDPressure(), false)
+			for sig, o := range m.last.Load().Snapshot.Signals {
+				direct := sig == int(snapshot.MemoryAvailable) || sig == int(snapshot.AllocatableMemoryAvailable)
+				expect(t, snapshot.Signal(sig).String()+" is known", o.Known(), direct)
+			}
+			answers()
+		})
+	})
 }

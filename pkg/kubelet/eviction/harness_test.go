@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
@@ -50,7 +51,7 @@ type node struct {
 	layoutErr  error
 	// images is a disk of their own for images and writable layers, nil when they lie on the other one.
 	images *diskState
-	// setting is how far the runtime's time of day, by which the figures of images are dated, is set forward.
+	// setting is how far the runtime's time of day, by which the stats of images are dated, is set forward.
 	setting   time.Duration
 	reclaimed []string
 	freedByGC int64
@@ -74,7 +75,7 @@ type fakePod struct {
 	since  time.Time
 	// cached is clean page cache on top of memory, seen only by readers of the kernel.
 	cached int64
-	// unseen: the summary says of the pod what was true before it has begun to use memory.
+	// unseen: the summary has stats of the pod from before it began to use memory.
 	unseen bool
 }
 
@@ -200,7 +201,7 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 // kernel is what a MemoryReader sees of the node.
 type kernel struct {
 	*node
-	looks, readings int
+	counterReads, readings int
 }
 
 func (k *kernel) cache() (sum int64) {
@@ -215,7 +216,7 @@ func (k *kernel) cache() (sum int64) {
 func (k *kernel) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looks++
+	k.counterReads++
 	used, cache := k.used(), k.cache()
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache),
 		NodeSpare: snapshot.Bytes(cache)}, nil
@@ -384,14 +385,28 @@ func (n *node) eventsOf(reason string) (list []string) {
 	return list
 }
 
+// collector reads this summary, and the layout of the node.
+func (n *node) collector(t *testing.T, summary collect.Summary) Collector {
+	return collectorOf(t, collect.Sources{Summary: summary, DiskInfo: n})
+}
+
+func collectorOf(t *testing.T, s collect.Sources) Collector {
+	t.Helper()
+	c, err := collect.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 	parsed, err := ParseThresholds(thresholds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Config{
-		Summary: n, DiskInfo: n, Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active, PodByUID: n.byUID,
-		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp,
+		Collector: n.collector(t, n), Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active, PodByUID: n.byUID,
+		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp, Features: stockFeatures(),
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
 		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
 		Sinks: []Sink{OnConditionTrue("changes", func() { n.mu.Lock(); n.changes++; n.mu.Unlock() })},

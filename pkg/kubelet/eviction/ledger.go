@@ -14,18 +14,21 @@ import (
 )
 
 const (
-	// retryAfter is how long a pod whose kill failed is left alone.
+	// retryAfter is the time after a failed kill before the pod may be evicted again.
 	retryAfter = 30 * time.Second
-	// abandonOverdue is how long after the end of its grace period a pod that does not stop is left alone. By then it has
-	// been killed past the runtime, or that has failed (package escalation), and another pod was evicted in its place.
+	// abandonOverdue is the time after the end of its grace period at which a pod that does not stop may be evicted
+	// again. By then package escalation has killed it without the container runtime, or has failed to, and another pod
+	// was evicted instead.
 	abandonOverdue = policy.SilentPatience + retryAfter
-	// forgetAfter is when a stopped pod that is never cleaned up leaves the ledger. It has stopped counting long before.
+	// forgetAfter is the time after which a stopped pod that is not cleaned up is removed from the ledger. Decisions have
+	// stopped counting it long before.
 	forgetAfter = 10 * time.Minute
-	// maxGraceSeconds bounds what is reckoned with: a hundred years. The API allows more than a time.Duration holds.
+	// maxGraceSeconds (a hundred years) limits grace periods: the API allows more than a time.Duration can hold.
 	maxGraceSeconds = 100 * 365 * 24 * 60 * 60
 )
 
-// ledger holds the evictions that are not over. Kills report to it from their own goroutines.
+// ledger records the evictions in flight. It is safe for concurrent use: kills report to it from goroutines of their
+// own.
 type ledger struct {
 	mu          sync.Mutex
 	entries     map[types.UID]*entry
@@ -34,43 +37,82 @@ type ledger struct {
 
 type entry struct {
 	snapshot.InFlight
-	// victim is what the pod was first evicted as, decision the number of that decision.
+	// victim is that of the first eviction of the pod, decision the number of that decision.
 	victim   *policy.Victim
 	decision uint64
-	// begun: an eviction began the pod's termination; otherwise it was terminating before.
+	// begun: an eviction began the termination of the pod. Otherwise the pod was terminating before.
 	begun bool
-	// running is how many kill requests have not ended: a second one hastens the first.
+	// running is the number of kill requests that have not ended; a second one hastens the first.
 	running int
-	// abandoned: the pod is so late that it is not waited for any more. It is not in flight and may be evicted again, but
-	// it is still terminating, and is in flight again when it has stopped.
+	// reporting is the number of kill requests that have ended and whose result the sinks have not received yet. Results
+	// of sweep come after it.
+	reporting int
+	// abandoned: the pod is so late that it no longer counts as in flight and may be evicted again. It is still
+	// terminating, and is in flight again once it has stopped.
 	abandoned bool
 }
 
 func newLedger() *ledger { return &ledger{entries: map[types.UID]*entry{}} }
 
-// begin enters an eviction, or notes that a pod which is in the ledger gets less time.
+// begin adds an eviction, or updates the entry of a pod whose grace period is shortened.
 func (l *ledger) begin(v *policy.Victim, decision uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	deadline := now.Add(time.Duration(min(v.GraceSeconds, maxGraceSeconds)) * time.Second)
+	deadline := deadlineOf(v, now)
 	e, ok := l.entries[v.Pod.UID]
 	if !ok {
-		e = &entry{victim: v, decision: decision, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
-		l.entries[v.Pod.UID] = e
+		e = l.add(v, decision, deadline)
+	}
+	requested := v.Cause.Kind == policy.PluginRequest
+	if !ok || e.abandoned || !requested {
+		// A request of plugins that only hastens an eviction of the node neither takes that over nor makes a need wait again
+		// for its effect.
+		e.Signal, e.Requested, e.Started = v.Cause.Signal, requested, now
 	}
 	if e.abandoned {
 		e.abandoned, e.Deadline, e.Hard = false, deadline, false
 	}
 	e.running++
-	e.Signal, e.Expected, e.State, e.Started, e.Changed = v.Cause.Signal, v.Expected, snapshot.Stopping, now, now
+	e.Expected, e.State, e.Changed = v.Expected, snapshot.Stopping, now
 	e.Hard = e.Hard || v.Cause.Hard()
 	if deadline.Before(e.Deadline) {
 		e.Deadline = deadline
 	}
 }
 
-// observe takes over what the end of pods gives back by present figures: a pod that is being stopped may go on growing,
-// and when it is no active pod any more there are no others.
+// deadlineOf returns the end of the grace period of a victim whose eviction begins now.
+func deadlineOf(v *policy.Victim, now time.Time) time.Time {
+	return now.Add(time.Duration(min(v.GraceSeconds, maxGraceSeconds)) * time.Second)
+}
+
+// add adds an entry for a pod that has none. The caller holds the lock.
+func (l *ledger) add(v *policy.Victim, decision uint64, deadline time.Time) *entry {
+	e := &entry{victim: v, decision: decision, InFlight: snapshot.InFlight{UID: v.Pod.UID, Deadline: deadline}}
+	l.entries[v.Pod.UID] = e
+	return e
+}
+
+// deleted adds an eviction that the API server has accepted. No kill request runs for it: the pod workers stop the pod
+// because of its deletion, and sweep finds that it has stopped. It returns false if the pod is being evicted already.
+// That changes nothing, but a pod that was so late that it did not count as in flight does so again.
+func (l *ledger) deleted(v *policy.Victim, decision uint64, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, exists := l.entries[v.Pod.UID]; exists {
+		if e.abandoned {
+			e.abandoned, e.Deadline, e.Started, e.Changed = false, deadlineOf(v, now), now, now
+		}
+		return false
+	}
+	e := l.add(v, decision, deadlineOf(v, now))
+	e.Requested, e.Started, e.Changed, e.State, e.Expected = true, now, now, snapshot.Stopping, v.Expected
+	e.begun = true
+	return true
+}
+
+// observe updates what the ends of pods release by their current usage: a pod may grow while it is being stopped, and
+// later there are no stats of it. Stats leave out containers that have exited, so that amounts which are unknown now
+// stay.
 func (l *ledger) observe(pods []snapshot.Pod, layout snapshot.Layout) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,13 +121,13 @@ func (l *ledger) observe(pods []snapshot.Pod, layout snapshot.Layout) {
 	}
 	for i := range pods {
 		p := &pods[i]
-		if e, ok := l.entries[p.UID]; ok && e.State == snapshot.Stopping && p.Memory().Known {
-			e.Expected = p.Release(layout)
+		if e, ok := l.entries[p.UID]; ok && e.State == snapshot.Stopping {
+			e.Expected = p.UpdateRelease(e.Expected, layout)
 		}
 	}
 }
 
-// accepted records what the pod workers made of a request.
+// accepted records the pod workers' answer to a request.
 func (l *ledger) accepted(uid types.UID, answer podkill.Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +136,7 @@ func (l *ledger) accepted(uid types.UID, answer podkill.Answer) {
 	}
 }
 
-// refused takes back a request that the pod workers have not accepted, since the agent stops.
+// refused removes a request that the pod workers have not accepted, since the agent is stopping.
 func (l *ledger) refused(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,9 +150,10 @@ func (l *ledger) refused(uid types.UID) {
 	}
 }
 
-// ended records that one kill request has ended. The pod is stopped when any of them says so, and has failed when the
-// last one ends with an error. An overdue pod goes on terminating: it is stopping until sweep finds it stopped. The
-// result is true once for a pod, when it has stopped and an eviction began its termination.
+// ended records that a kill request has ended. The pod is stopped if any of its requests ended so, and has failed
+// if the last one ended with an error. An overdue pod is still stopping, until sweep finds that it has stopped.
+// evicted is true once for a pod, when it has stopped and an eviction had begun its termination. The caller must
+// call reported once it has passed the result to the sinks.
 func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,6 +162,7 @@ func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evi
 		return false
 	}
 	e.running--
+	e.reporting++
 	switch {
 	case e.State == snapshot.Stopped:
 	case ending.Outcome == podkill.Stopped:
@@ -130,21 +174,32 @@ func (l *ledger) ended(uid types.UID, ending podkill.Ending, now time.Time) (evi
 	return false
 }
 
-// lives answers what has become of pods. Its functions must not call back.
+// reported records that the sinks have received the result of a kill request that has ended.
+func (l *ledger) reported(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[uid]; ok {
+		e.reporting--
+	}
+}
+
+// lives reports the progress of pods. Its functions must not call methods of the ledger.
 type lives struct {
-	// stopped is true when no container of the pod can run any more, cleanedUp when nothing of it is left.
+	// stopped returns true if no container of the pod can run any more, cleanedUp if its cgroups and volumes are removed
+	// as well.
 	stopped   func(types.UID) bool
 	cleanedUp func(types.UID) bool
 }
 
-// sweep finds overdue pods that have stopped, and pods that are cleaned up, abandons overdue pods that do not stop, and
-// drops entries that are over; changed is true when there was any of them. A kill that has failed may have done its
-// work all the same, later; while the runtime is silent it is not given up before it can have.
+// sweep updates the entries without running requests. It finds overdue pods that have stopped and pods that are
+// cleaned up, marks overdue pods as abandoned, and removes entries that have ended; changed is true if it did any
+// of that. A failed kill may have its effect later all the same; while the runtime is silent its entry is kept
+// until then.
 func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, results []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, e := range l.entries {
-		if e.running > 0 {
+		if e.running > 0 || e.reporting > 0 {
 			continue
 		}
 		if e.State == snapshot.Stopping && pods.stopped(uid) {
@@ -157,7 +212,7 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			results = append(results, e.result(PodReleased, now))
 		}
 		switch {
-		case e.abandoned || !done && !e.waitedEnough(now, silent):
+		case e.abandoned || !done && !e.expired(now, silent):
 		case e.State == snapshot.Stopping:
 			e.abandoned, changed = true, true
 		default:
@@ -165,12 +220,12 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			changed = true
 		}
 	}
-	// A pod that is found stopped and cleaned up has two results, in this order already.
+	// A pod that has stopped and is cleaned up has two results, which are already in this order.
 	slices.SortStableFunc(results, func(a, b Result) int { return cmp.Compare(a.Victim.Pod.UID, b.Victim.Pod.UID) })
 	return changed, results
 }
 
-// result is what has become of the pod of an entry.
+// result returns a result for the pod of an entry.
 func (e *entry) result(kind ResultKind, now time.Time) Result {
 	r := Result{Decision: e.decision, At: now, Kind: kind, Victim: e.victim}
 	switch kind {
@@ -183,9 +238,8 @@ func (e *entry) result(kind ResultKind, now time.Time) Result {
 	return r
 }
 
-// waitedEnough is true when an entry without a request has been waited for long enough, so that the pod may be evicted
-// again.
-func (e *entry) waitedEnough(now time.Time, silent bool) bool {
+// expired reports whether an entry without running requests has lasted so long that the pod may be evicted again.
+func (e *entry) expired(now time.Time, silent bool) bool {
 	switch age := now.Sub(e.Changed); e.State {
 	case snapshot.Stopping:
 		return now.Sub(e.Deadline) >= abandonOverdue
@@ -199,7 +253,7 @@ func (e *entry) waitedEnough(now time.Time, silent bool) bool {
 	}
 }
 
-// view is what is in flight as a value, in the order of UIDs.
+// view returns the evictions in flight, in the order of UIDs.
 func (l *ledger) view() (inFlight []snapshot.InFlight, lastRelease time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +266,7 @@ func (l *ledger) view() (inFlight []snapshot.InFlight, lastRelease time.Time) {
 	return inFlight, l.lastRelease
 }
 
-// empty is true when nothing is in flight.
+// empty reports whether nothing is in flight.
 func (l *ledger) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,4 +276,36 @@ func (l *ledger) empty() bool {
 		}
 	}
 	return true
+}
+
+// unused reports whether the ledger has no entry, not even of a pod that no longer counts as in flight.
+func (l *ledger) unused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries) == 0
+}
+
+// InFlightPod is a pod that is being evicted and is not released yet.
+type InFlightPod struct {
+	UID types.UID
+	// Overdue: its kill has failed, or patience has passed since the end of its grace period.
+	Overdue bool
+}
+
+// InFlight returns the pods that are being evicted for whatever cause, until everything that they used is released, in
+// the order of UIDs. An overdue pod is listed until it is gone or, after a failed kill, may be evicted again.
+func (m *Manager) InFlight() []InFlightPod {
+	return m.ledger.pods(m.clock.now(), m.options.Load().Patience)
+}
+
+func (l *ledger) pods(now time.Time, patience time.Duration) []InFlightPod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]InFlightPod, 0, len(l.entries))
+	for uid, e := range l.entries {
+		overdue := e.abandoned || e.State == snapshot.Failed || now.Sub(e.Deadline) > patience
+		list = append(list, InFlightPod{UID: uid, Overdue: overdue})
+	}
+	slices.SortFunc(list, func(a, b InFlightPod) int { return cmp.Compare(a.UID, b.UID) })
+	return list
 }

@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// pollLedger is how often to ask whether stopped pods are cleaned up.
+	// pollLedger is the time between two checks of whether stopped pods are cleaned up.
 	pollLedger = time.Second
-	// stopPatience is how long Run waits at its end for what it has begun.
+	// stopPatience is the longest time that Run waits at its end for kills, collections and sinks.
 	stopPatience = 5 * time.Second
-	// askedPause is the least time to the next collection while pods wait; after one that took long, it is collectShare
-	// times as long as that, so that a twentieth of the time is the most that collecting takes. A look may begin a
-	// node-level reclaim, and end with another collection.
+	// askedPause is the shortest time to the next collection while pods wait for admission. After a collection that took
+	// long it is collectShare times that duration, so that collections take at most a twentieth of the time. A round may
+	// begin a node-level reclaim, whose end causes another collection.
 	askedPause   = 2 * time.Second
 	collectShare = 20
 )
 
-// Run watches the node until ctx ends. It waits a short while for the kills it has begun, which end with ctx too.
+// Run manages evictions until ctx ends. Then it waits a short time for the kills that it has begun, which end with ctx
+// too. While the configuration cannot lead to an eviction and plugins request none, it only waits for Wake. It is
+// called once.
 func (m *Manager) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Eviction manager: starting control loop")
@@ -35,10 +37,6 @@ func (m *Manager) Run(ctx context.Context) {
 			m.loop.kernel.close()
 		}
 	}()
-	if !m.hasWork() {
-		<-ctx.Done()
-		return
-	}
 	m.loop.next = m.clock.now()
 	timer := m.config.Clock.NewTimer(0)
 	defer timer.Stop()
@@ -47,47 +45,67 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-m.wake:
-			m.lookNow()
+			m.syncNow()
 		case <-m.asked:
-			m.lookSoon()
-		case f := <-m.loop.collector.results:
-			m.loop.collecting.ended(m.clock.now(), f.err == nil)
-			m.lookAt(ctx, f)
-		case f := <-m.loop.collector.besides:
-			m.loop.collecting.beside = time.Time{}
-			// Otherwise the collection has come to its end, and knows more.
+			m.syncSoon()
+		case f := <-m.loop.collected:
+			m.loop.collecting.ended(m.clock.now(), f.Err == nil)
+			m.syncWith(ctx, f)
+		case f := <-m.loop.collectedLocal:
+			m.loop.collecting.degradedSince = time.Time{}
+			// Otherwise the complete collection has ended, and has newer stats.
 			if now := m.clock.now(); m.loop.collecting.overdue(now) {
 				m.missing(&f, now)
-				m.lookAt(ctx, f)
+				m.syncWith(ctx, f)
 			}
 		case <-m.nudge:
-			if m.loop.gate != nil {
+			if m.loop.watcher != nil {
 				m.loop.nudged = true
-				m.loop.gate.hurry(m.clock.now())
+				m.loop.watcher.hurry(m.clock.now())
 			}
 		case <-timer.C():
+		}
+		if m.idle() {
+			continue
 		}
 		m.tick(ctx)
 		timer.Reset(m.untilTick())
 	}
 }
 
-// hasWork is false when nothing is configured that could ever lead to an eviction.
+// hasWork reports whether the configuration can lead to an eviction without a request of plugins.
 func (m *Manager) hasWork() bool {
 	return len(m.config.Thresholds) > 0 || m.config.LocalStorageCapacityIsolation
 }
 
-func (m *Manager) lookNow() {
+// idle reports whether only a request of plugins can lead to an eviction, and there is none, nor anything to observe
+// of earlier ones.
+func (m *Manager) idle() bool {
+	return !m.hasWork() && m.ledger.unused() && !m.loop.collecting.underWay() && len(m.requests()) == 0
+}
+
+// requests returns the evictions that plugins request.
+func (m *Manager) requests() []snapshot.Request {
+	if m.config.Requests == nil {
+		return nil
+	}
+	return m.config.Requests()
+}
+
+// syncNow makes the next collection due. It is followed by another one if a collection is under way, which may have
+// missed the event.
+func (m *Manager) syncNow() {
 	m.loop.next, m.loop.trigger = m.clock.now(), TriggerEvent
 	m.loop.again = m.loop.collecting.underWay()
 }
 
-// lookSoon answers a pod that was told to wait, and will ask again: the end of what it waits for is to be seen soon.
-// While a condition merely lingers its end is known beforehand, and what the gate watches it will notice itself.
-func (m *Manager) lookSoon() {
+// syncSoon shortens the time to the next collection while a pod waits for the end of pressure. It does nothing when a
+// condition is True only until the end of its transition period, which is scheduled already, and when the memory
+// watcher detects the end.
+func (m *Manager) syncSoon() {
 	l, last := &m.loop, m.last.Load()
 	blocked := func(c policy.Condition) bool {
-		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.gate.watches())
+		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.watcher.watches())
 	}
 	if last == nil || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
 		return
@@ -97,55 +115,55 @@ func (m *Manager) lookSoon() {
 	}
 }
 
-// tick begins a collection when it is time for one, and looks on without when one takes too long.
+// tick begins a collection when one is due, and synchronizes without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
 	now := m.clock.now()
-	changed, results := m.ledger.sweep(now, m.loop.last.silent,
+	changed, results := m.ledger.sweep(now, m.loop.last.RuntimeSilent,
 		lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	if changed {
-		m.lookNow()
+		m.syncNow()
 	}
 	for i := range results {
 		m.sinks.result(ctx, &results[i])
 	}
 	l := &m.loop
-	if l.gate != nil && l.gate.due(now) {
+	if l.watcher != nil && l.watcher.due(now) {
 		m.watch(ctx)
 	}
 	switch {
 	case l.collecting.underWay():
 		l.collecting.bound(now)
 		if l.collecting.overdue(now) && !now.Before(l.next) {
-			m.lookBeside(ctx, now)
+			m.syncDegraded(ctx, now)
 		}
 	case !now.Before(l.next):
 		m.collect(ctx, now)
 	}
 }
 
-// watch looks at the memory counters, and decides at once when a threshold is crossed: a collection takes too long
-// then.
+// watch reads the memory counters, and synchronizes at once when a threshold is crossed: a collection would take too
+// long.
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
-	l.gate.arm(l.rules.Thresholds)
+	l.watcher.arm(l.rules.Thresholds)
 	if l.kernel != nil {
-		l.kernel.arm(ctx, l.gate, m.clock.now())
+		l.kernel.arm(ctx, l.watcher, m.clock.now())
 	}
-	if r := l.gate.check(); r != nil {
-		l.last.pods.convert()
+	if r := l.watcher.check(); r != nil {
+		l.last.convert()
 		f, trigger := l.last, l.trigger
-		f.memory, f.direct, f.moment = r, true, m.clock.moment()
+		f.memory, f.counting, f.direct, f.moment = r, l.watcher.how, true, m.clock.moment()
 		if l.trigger = TriggerCounters; l.nudged {
 			l.trigger = TriggerKernel
 		}
-		m.look(ctx, &f)
+		m.synchronize(ctx, &f)
 		l.trigger = trigger
 	}
 	l.nudged = false
 }
 
-// untilTick is the time to sleep. Clean-up is polled while something is in flight.
+// untilTick returns the time until the next tick. The clean-up of pods is polled while an eviction is in flight.
 func (m *Manager) untilTick() time.Duration {
 	l := &m.loop
 	wait := l.next.Sub(m.clock.now())
@@ -155,36 +173,39 @@ func (m *Manager) untilTick() time.Duration {
 	if !m.ledger.empty() {
 		wait = min(wait, pollLedger)
 	}
-	if l.gate != nil {
-		wait = min(wait, l.gate.next.Sub(m.clock.now()))
+	if l.watcher != nil {
+		wait = min(wait, l.watcher.next.Sub(m.clock.now()))
 	}
 	return max(wait, 0)
 }
 
-// look is one round: a snapshot, a decision, its effects.
-func (m *Manager) look(ctx context.Context, f *figures) {
+// synchronize runs one round: it takes a snapshot, decides, publishes the decision and carries it out.
+func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	l := &m.loop
-	// First, since the thresholds say which pods a snapshot needs.
-	m.effective(ctx, f.layout)
+	// This comes first, since the thresholds determine which pods a snapshot needs.
+	m.effective(ctx, f.Layout)
 	s := m.snapshot(f)
 	if held := m.restored.Swap(nil); held != nil {
 		l.state = l.state.WithConditions(*held, s.Taken)
 	}
+	if l.counting != f.counting {
+		l.counting, l.state = f.counting, l.state.WithoutMemorySamples()
+	}
 	r := &Round{Trigger: l.trigger, Snapshot: s}
 	r.Decision, l.state = policy.Decide(s, &l.rules, l.state)
 	l.trigger = TriggerTimer
-	if l.gate != nil {
-		l.gate.hold(&r.Decision)
-		r.CountersErr, r.CountersErrSince = l.gate.failure, l.gate.failedSince
+	if l.watcher != nil {
+		l.watcher.hold(&r.Decision)
+		r.CountersErr, r.CountersErrSince = l.watcher.failure, l.watcher.failedSince
 	}
 	m.last.Store(r)
 	m.publish(r)
 	r.Notices = l.notices.of(r, l.rules.Timing.Period)
 	m.sinks.round(ctx, r)
 	m.act(ctx, &r.Decision)
-	next := s.Taken.Add(nextLook(&r.Decision, l.rules.Timing.Period))
+	next := s.Taken.Add(nextSync(&r.Decision, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {
-		// A look between collections does not put off the next one.
+		// A round between two collections does not delay the next one.
 		next = l.next
 	}
 	l.next = next
@@ -193,30 +214,32 @@ func (m *Manager) look(ctx context.Context, f *figures) {
 	}
 }
 
-func nextLook(d *policy.Decision, period time.Duration) time.Duration {
-	if d.LookAgain > 0 && d.LookAgain < period {
-		return d.LookAgain
+// nextSync returns the time from a decision to the next collection.
+func nextSync(d *policy.Decision, period time.Duration) time.Duration {
+	if d.SyncAfter > 0 && d.SyncAfter < period {
+		return d.SyncAfter
 	}
 	return period
 }
 
-func (m *Manager) snapshot(f *figures) *snapshot.Snapshot {
-	// A collection that was overtaken by a look without it must not turn back time.
+func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
+	// Snapshots are in the order of time: a round without the collection may have been made since the collection ended.
 	if !f.taken.Before(m.loop.taken) {
 		m.loop.moment = f.moment
 	}
 	s := &snapshot.Snapshot{
-		Taken: m.loop.taken, WallTime: m.loop.wallTime, Layout: f.layout, Signals: f.observations(),
-		Reclaims: m.reclaims.view(), RuntimeSilent: f.silent, PodsAwaited: f.awaited,
+		Taken: m.loop.taken, WallTime: m.loop.wallTime, Layout: f.Layout, Signals: f.signals(),
+		Reclaims: m.reclaims.view(), RuntimeSilent: f.RuntimeSilent, PodsAwaited: f.awaited,
 	}
 	s.InFlight, s.LastRelease = m.ledger.view()
+	s.Requests = m.requests()
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
-	m.ledger.observe(s.Pods, f.layout)
+	m.ledger.observe(s.Pods, f.Layout)
 	return s
 }
 
-// wanted says which pods a decision about the snapshot can need: on a calm node only those that may break limits of
-// their own.
+// wanted returns which pods a decision on the snapshot can need: on a calm node only those with limits on local
+// storage, unless plugins request evictions.
 func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
 	switch {
 	case !policy.Calm(s, &m.loop.rules):
@@ -234,15 +257,15 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// effective works out the thresholds that hold for the layout, again when that changes.
+// effective derives the thresholds for the layout, again when that changes.
 func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	l := &m.loop
 	if layout != l.layout || l.underived {
 		l.layout, l.underived = layout, false
 		thresholds, replaced := policy.Effective(l.configured, layout)
 		l.rules.Thresholds = thresholds
-		if l.gate != nil {
-			l.gate.armAt = time.Time{}
+		if l.watcher != nil {
+			l.watcher.armAt = time.Time{}
 		}
 		if len(replaced) > 0 {
 			klog.FromContext(ctx).Info(
@@ -252,7 +275,7 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	}
 }
 
-// drain waits for what was begun and for the sinks, but not for something that hangs.
+// drain waits for the goroutines of the manager and for the sinks, each at most stopPatience.
 func (m *Manager) drain() {
 	done := make(chan struct{})
 	go func() { m.work.Wait(); close(done) }()

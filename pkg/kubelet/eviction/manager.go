@@ -12,26 +12,28 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Manager watches the node and evicts pods. Run is called once; every other method may be called at any time, also
+// Manager monitors the node and evicts pods. Run is called once; every other method may be called at any time, also
 // before Run, from any goroutine.
 type Manager struct {
 	config Config
-	// clock makes all times.
+	// clock is the source of all times.
 	clock  agentClock
 	ledger *ledger
-	// wake makes the loop look at once; it holds one token so that bursts become one look.
+	// attempts are the evictions that the API server is being asked for.
+	attempts apiAttempts
+	// wake makes the loop synchronize at once. It has room for one token, so that a burst causes one round.
 	wake chan struct{}
-	// nudge makes the gate look at memory counters at once.
+	// nudge makes the memory watcher read memory counters at once.
 	nudge chan struct{}
-	// asked makes the loop look soon, since a pod waits for the end of pressure.
+	// asked makes the loop synchronize soon, since a pod waits for the end of pressure.
 	asked chan struct{}
-	// work counts the goroutines beside the loop.
+	// work counts the other goroutines of the manager.
 	work sync.WaitGroup
-	// conditions is what was decided last, for readers.
+	// conditions are those of the last decision, for readers.
 	conditions atomic.Pointer[[]policy.Condition]
-	// restored waits for the loop to take it over.
+	// restored are conditions of the Node that the loop has not taken over yet.
 	restored atomic.Pointer[[]v1.NodeConditionType]
-	// options are those that hold; newOptions wait for the loop to take them over.
+	// options are those in effect, newOptions those that the loop has not taken over yet.
 	options, newOptions atomic.Pointer[Options]
 	// last is the last round; nil before the first.
 	last     atomic.Pointer[Round]
@@ -43,52 +45,49 @@ type Manager struct {
 // loopState belongs to the goroutine of Run.
 type loopState struct {
 	rules policy.Rules
-	// configured are the thresholds from which those of the rules are derived; underived says that this is to be done.
+	// configured are the thresholds from which those of the rules are derived; underived is true when that is to be done.
 	configured []policy.Threshold
 	underived  bool
 
-	gate    *gate
+	watcher *memoryWatcher
 	kernel  *notifications
 	state   policy.State
 	layout  snapshot.Layout
 	builder builder
 	notices noticer
-	// trigger is what triggers the next round; nudged says that the kernel wants the counters to be looked at.
-	trigger   Trigger
-	nudged    bool
-	collector collector
-	// collecting is what is under way to get figures.
+	// trigger is the cause of the next round; nudged is true when a notification causes the next read of the counters.
+	trigger Trigger
+	nudged  bool
+	// collecting is the state of the collections under way.
 	collecting collecting
-	// last are the newest figures that were collected, whole or in part.
-	last figures
+	// collected receives the result of a complete collection, collectedLocal that of one without the container runtime.
+	collected, collectedLocal chan stats
+	// last are the newest stats that were collected, whole or in part.
+	last stats
+	// counting is how memory was counted in the last snapshot.
+	counting snapshot.Counting
 	// moment is that of the last snapshot.
 	moment
-	// next is when to look again, again that something happened while a collection was under way.
+	// next is when the next round is due, again is true when an event came while a collection was under way.
 	next  time.Time
 	again bool
 }
 
-// New checks the configuration and makes a manager. Nothing is started.
+// New validates the configuration and returns a manager, which does nothing before Run.
 func New(c Config) (*Manager, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if c.Features == nil {
-		c.Features = featuresNow()
-	}
 	m := &Manager{config: c, clock: newAgentClock(c.Clock), ledger: newLedger()}
 	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
-	m.loop.collector = collector{
-		summary: c.Summary, parts: c.Parts, pods: c.PodFigures, memory: c.Memory, images: c.PodImages, clock: &m.clock,
-		results: make(chan figures, 1), besides: make(chan figures, 1),
-		layout: layouter{info: c.DiskInfo, splitOK: c.Features.SeparateDiskGC},
-	}
+	m.loop.collected, m.loop.collectedLocal = make(chan stats, 1), make(chan stats, 1)
+	m.loop.last.Signals = snapshot.Unobserved()
 	m.loop.collecting.progress.now = m.clock.now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
 	m.loop.trigger = TriggerTimer
-	m.loop.gate = newGate(c.Memory, m.clock.now)
-	if c.KernelMemcgNotification && m.loop.gate != nil {
+	m.loop.watcher = newMemoryWatcher(c.Memory, m.clock.now)
+	if c.KernelMemcgNotification && m.loop.watcher != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
 	}
 	m.sinks = newSinks(append([]Sink{
@@ -105,9 +104,9 @@ func New(c Config) (*Manager, error) {
 }
 
 // Restore takes over the pressure conditions that the Node has when the agent starts, so that a restart under pressure
-// neither lifts the taints nor lets pods in. It should be called before pods are admitted. When the manager has looked
-// at the node already, the conditions still hold for their transition period. Where nothing is watched nothing is taken
-// over: it would never end.
+// neither lifts the taints nor admits pods. It should be called before pods are admitted. When the manager has decided
+// already, the conditions still hold for their transition period. Without thresholds nothing is taken over: a condition
+// would never end.
 func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	if !m.hasWork() {
 		return
@@ -135,13 +134,13 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 	m.Wake()
 }
 
-// Wake makes the manager look at the node at once.
+// Wake makes the manager collect stats and decide at once.
 func (m *Manager) Wake() { signal(m.wake) }
 
-// Nudge makes the manager look at memory counters at once, which is cheap; it is for sources that may fire often.
+// Nudge makes the manager read memory counters at once, which is cheap; it is for sources that may fire often.
 func (m *Manager) Nudge() { signal(m.nudge) }
 
-// signal leaves one token, so that bursts become one.
+// signal adds a token unless there is one already, so that a burst becomes one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -265,7 +265,7 @@ func TestHangingSummaryKeepsConditions(t *testing.T) {
 			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
 			blind := 0
 			for _, c := range m.Conditions() {
-				blind += len(c.Blind)
+				blind += len(c.UnknownSignals)
 			}
 			expect(t, "blind signals", blind, 1)
 			expect(t, "events", n.eventsOf("EvictionSignalUnknown"),
@@ -307,7 +307,7 @@ func TestRestoredConditionsAndAdmission(t *testing.T) {
 
 func TestNewSaysWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, want := range []string{"Summary", "Kill", "ActivePods", "Clock"} {
+	for _, want := range []string{"Collector", "Kill", "ActivePods", "Clock"} {
 		if err == nil || !strings.Contains(err.Error(), want+" is required") {
 			t.Errorf("error %v does not name %s", err, want)
 		}

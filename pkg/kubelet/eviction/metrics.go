@@ -2,7 +2,9 @@ package eviction
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -15,15 +17,15 @@ import (
 // Metrics of our own, beside stock's. docs/metrics.md explains them.
 var (
 	decisionsTotal = counterVec("plimsoll_eviction_decisions_total",
-		"Decisions about starved resources by outcome; Nothing when no resource was starved.", "outcome")
+		"Decisions about resources below an eviction threshold, by outcome; Nothing if there was none.", "outcome")
 	roundsTotal = counterVec("plimsoll_eviction_rounds_total",
 		"Rounds of observing and deciding by what triggered them: timer, event, counters or kernel.", "trigger")
 	releasedTotal = counterVec("plimsoll_eviction_released_bytes_total",
-		"Upper bound of what evicted pods have given back, counted when all of a pod was cleaned up.", "resource")
+		"Upper bound of what evicted pods have released, counted when the pod was cleaned up.", "resource")
 	pendingRelease = gaugeVec("plimsoll_eviction_pending_release_bytes",
-		"Upper bound of what pods that are being evicted have not given back yet.", "resource")
-	signalBlind = gaugeVec("plimsoll_eviction_signal_blind",
-		"1 while there are no figures for a signal that has a threshold.", "signal")
+		"Upper bound of what pods that are being evicted have not released yet.", "resource")
+	signalUnknown = gaugeVec("plimsoll_eviction_signal_blind",
+		"1 while a signal that has a threshold is unknown.", "signal")
 	runtimeSilent = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "plimsoll_eviction_runtime_silent",
 		Help:           "1 while the container runtime reports no pod stats, so that no pod is evicted for file systems.",
@@ -36,7 +38,7 @@ var (
 	})
 	reactionSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "plimsoll_eviction_reaction_seconds",
-		Help:           "Time from the first look at which a threshold could act to the request to stop a pod because of it.",
+		Help:           "Time from the first round in which a threshold could act to the request to stop a pod for it.",
 		Buckets:        []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300},
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"signal"})
@@ -49,7 +51,7 @@ var (
 	}, []string{"sink", "reason"})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(decisionsTotal, roundsTotal, releasedTotal, pendingRelease, signalBlind,
+		legacyregistry.MustRegister(decisionsTotal, roundsTotal, releasedTotal, pendingRelease, signalUnknown,
 			runtimeSilent, countersFailed, reactionSeconds, sinkFailures)
 	})
 )
@@ -63,24 +65,26 @@ func gaugeVec(name, help string, label string) *metrics.GaugeVec {
 	return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, []string{label})
 }
 
-// outcomeNothing is counted for a decision with no resource scarce.
-const outcomeNothing = "Nothing"
+// outcomeNone is counted for a decision without a need.
+const outcomeNone = "Nothing"
 
-// metricsSink measures rounds and results.
+// metricsSink updates metrics from rounds and results.
 type metricsSink struct {
-	// Metrics of quiet rounds are looked up once, and set when they have changed.
+	// Metrics are looked up once, and gauges are set only when they have changed, since most rounds change none.
 	quiet   metrics.CounterMetric
 	rounds  map[Trigger]metrics.CounterMetric
 	pending [len(releasedResources)]int64
-	blind   [snapshot.NumSignals]bool
+	unknown [snapshot.NumSignals]bool
 	silent  bool
 	failed  bool
 	dryRun  dryRunCounter
+	// idle is true when the last round that Round received was idle, so that every gauge is 0.
+	idle atomic.Bool
 }
 
 func newMetricsSink() *metricsSink {
 	registerMetrics()
-	m := &metricsSink{quiet: decisionsTotal.WithLabelValues(outcomeNothing), rounds: map[Trigger]metrics.CounterMetric{}}
+	m := &metricsSink{quiet: decisionsTotal.WithLabelValues(outcomeNone), rounds: map[Trigger]metrics.CounterMetric{}}
 	for _, t := range []Trigger{TriggerTimer, TriggerEvent, TriggerCounters, TriggerKernel} {
 		m.rounds[t] = roundsTotal.WithLabelValues(string(t))
 	}
@@ -90,15 +94,42 @@ func newMetricsSink() *metricsSink {
 // Name implements Sink.
 func (*metricsSink) Name() string { return "metrics" }
 
+// NeedsRound implements roundFilter. Nearly all rounds of a node are idle. It counts those itself, since two counters
+// take less time than waking the sink.
+func (m *metricsSink) NeedsRound(r *Round) bool {
+	switch {
+	case !isIdle(r):
+		m.idle.Store(false)
+		return true
+	case m.idle.Load():
+		m.count(r)
+		return false
+	}
+	return true
+}
+
+// isIdle reports whether a round has nothing to show but that it took place.
+func isIdle(r *Round) bool {
+	d, s := &r.Decision, r.Snapshot
+	unknown := func(c policy.Condition) bool { return len(c.UnknownSignals) > 0 }
+	return len(d.Needs) == 0 && len(d.DryRun.Needs) == 0 && len(d.DryRun.Victims) == 0 && len(s.InFlight) == 0 &&
+		!s.RuntimeSilent && r.CountersErr == nil && !slices.ContainsFunc(d.Conditions[:], unknown)
+}
+
+// count counts the round, and that no resource was scarce.
+func (m *metricsSink) count(r *Round) {
+	m.rounds[r.Trigger].Inc()
+	if len(r.Decision.Needs) == 0 {
+		m.quiet.Inc()
+	}
+}
+
 // Round implements Sink.
 func (m *metricsSink) Round(_ context.Context, r *Round) {
 	d := &r.Decision
-	m.rounds[r.Trigger].Inc()
-	if len(d.Starved) == 0 {
-		m.quiet.Inc()
-	}
-	for i := range d.Starved {
-		st := &d.Starved[i]
+	m.count(r)
+	for i := range d.Needs {
+		st := &d.Needs[i]
 		decisionsTotal.WithLabelValues(string(st.Outcome)).Inc()
 		if o := r.Snapshot.Signals[st.Signal]; st.Outcome == policy.Evict && !o.At.IsZero() {
 			stockmetrics.EvictionStatsAge.WithLabelValues(st.Signal.String()).Observe(max(0, d.WallTime.Sub(o.At).Seconds()))
@@ -109,6 +140,7 @@ func (m *metricsSink) Round(_ context.Context, r *Round) {
 	set(runtimeSilent, &m.silent, r.Snapshot.RuntimeSilent)
 	set(countersFailed, &m.failed, r.CountersErr != nil)
 	m.dryRun.count(&d.DryRun)
+	m.idle.Store(isIdle(r))
 }
 
 // Result implements Sink.
@@ -129,11 +161,11 @@ func (m *metricsSink) Result(_ context.Context, r *Result) {
 				releasedTotal.WithLabelValues(releasedResources[j]).Add(float64(amount))
 			}
 		}
-	case PodGone, KillRefused, PodOverdue, KillFailed, ReclaimEnded:
+	case KillBlocked, KillWithdrawn, PodGone, KillRefused, PodOverdue, KillFailed, ReclaimEnded:
 	}
 }
 
-// set sets a gauge to 1 or 0 when its value has changed.
+// set sets a gauge to 1 or 0 if its value has changed; shown is its last value.
 func set(gauge metrics.GaugeMetric, shown *bool, value bool) {
 	if value == *shown {
 		return
@@ -147,15 +179,15 @@ func set(gauge metrics.GaugeMetric, shown *bool, value bool) {
 }
 
 func (m *metricsSink) signals(d *policy.Decision) {
-	var blind [snapshot.NumSignals]bool
+	var unknown [snapshot.NumSignals]bool
 	for i := range d.Conditions {
-		for _, sig := range d.Conditions[i].Blind {
-			blind[sig] = true
+		for _, sig := range d.Conditions[i].UnknownSignals {
+			unknown[sig] = true
 		}
 	}
-	for sig := range blind {
-		if blind[sig] != m.blind[sig] {
-			set(signalBlind.WithLabelValues(snapshot.Signal(sig).String()), &m.blind[sig], blind[sig])
+	for sig := range unknown {
+		if unknown[sig] != m.unknown[sig] {
+			set(signalUnknown.WithLabelValues(snapshot.Signal(sig).String()), &m.unknown[sig], unknown[sig])
 		}
 	}
 }
@@ -181,6 +213,7 @@ func (m *metricsSink) inFlight(list []snapshot.InFlight) {
 // releasedResources are the values of the label "resource", in the order of amounts.
 var releasedResources = [...]string{"memory", "nodefs", "imagefs"}
 
+// amounts returns the memory and the bytes on each device of a release, in the order of releasedResources.
 func amounts(r *snapshot.Release) [len(releasedResources)]int64 {
 	return [...]int64{int64(r.Memory), int64(r.Devices[snapshot.NodeDevice].Bytes),
 		int64(r.Devices[snapshot.ImageDevice].Bytes)}

@@ -39,7 +39,7 @@ func shown(t *testing.T, name string, labels ...string) float64 {
 	return 0
 }
 
-func TestMetricsTellOfAnEviction(t *testing.T) {
+func TestMetricsOfAnEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.add("hog", 10*gi)
@@ -62,7 +62,7 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 			}
 		}
 		read()
-		looks := shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))
+		rounds := shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))
 		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
 			wait(10 * time.Second)
 			expect(t, "evicted, not cleaned up", read(), []float64{1, 1, 0, float64(10 * gi)})
@@ -71,19 +71,19 @@ func TestMetricsTellOfAnEviction(t *testing.T) {
 			n.mu.Unlock()
 			wait(10 * time.Second)
 			expect(t, "cleaned up", read(), []float64{0, 0, float64(10 * gi), 0})
-			expect(t, "looks because of events", shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))-looks >= 2,
+			expect(t, "rounds because of events", shown(t, "plimsoll_eviction_rounds_total", string(TriggerEvent))-rounds >= 2,
 				true)
-			quiet := shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)
+			quiet := shown(t, "plimsoll_eviction_decisions_total", outcomeNone)
 			timer := shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))
 			wait(time.Minute)
-			expect(t, "quiet decisions in a minute", shown(t, "plimsoll_eviction_decisions_total", outcomeNothing)-quiet, 6)
-			expect(t, "looks by the timer in a minute", shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))-timer,
+			expect(t, "quiet decisions in a minute", shown(t, "plimsoll_eviction_decisions_total", outcomeNone)-quiet, 6)
+			expect(t, "rounds by the timer in a minute", shown(t, "plimsoll_eviction_rounds_total", string(TriggerTimer))-timer,
 				6)
 		})
 	})
 }
 
-func TestLooksAreCountedByWhatCausedThem(t *testing.T) {
+func TestRoundsAreCountedByTheirTrigger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.add("leak", gi)
@@ -98,18 +98,19 @@ func TestLooksAreCountedByWhatCausedThem(t *testing.T) {
 			n.available(50 * mi)
 			m.Nudge()
 			wait(time.Millisecond)
-			expect(t, "looks because of the kernel", shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))-kernel, 1)
-			expect(t, "looks because of the counters",
+			expect(t, "rounds because of the kernel",
+				shown(t, "plimsoll_eviction_rounds_total", string(TriggerKernel))-kernel, 1)
+			expect(t, "rounds because of the counters",
 				shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters, 0)
 			wait(5 * time.Second)
-			expect(t, "looks while the threshold stays met",
+			expect(t, "rounds while the threshold stays met",
 				shown(t, "plimsoll_eviction_rounds_total", string(TriggerCounters))-counters > 0, true)
 		})
 	})
 }
 
-// TestABlindSignalIsSaid: the summary fails while there is pressure, and comes back.
-func TestABlindSignalIsSaid(t *testing.T) {
+// TestUnknownSignalIsReported: the summary fails while there is pressure, and is available again later.
+func TestUnknownSignalIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.available(100 * mi)
@@ -119,20 +120,20 @@ func TestABlindSignalIsSaid(t *testing.T) {
 			wait(time.Second)
 			fail(errors.New("no summary"))
 			wait(20 * time.Second)
-			signals, _ := m.Blind(v1.NodeMemoryPressure)
+			signals, _ := m.UnknownSignals(v1.NodeMemoryPressure)
 			expect(t, "after a moment", signals, []string{})
 			expect(t, "metric", metric(), 1)
 			wait(time.Hour)
-			signals, since := m.Blind(v1.NodeMemoryPressure)
+			signals, since := m.UnknownSignals(v1.NodeMemoryPressure)
 			expect(t, "after an hour", signals, []string{"memory.available"})
 			expect(t, "since", time.Since(since) > 59*time.Minute, true)
 			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
 			expect(t, "events", len(n.eventsOf("EvictionSignalUnknown")), 1)
-			other, _ := m.Blind(v1.NodeDiskPressure)
+			other, _ := m.UnknownSignals(v1.NodeDiskPressure)
 			expect(t, "other conditions", other, []string{})
 			fail(nil)
 			wait(20 * time.Second)
-			signals, _ = m.Blind(v1.NodeMemoryPressure)
+			signals, _ = m.UnknownSignals(v1.NodeMemoryPressure)
 			expect(t, "back", signals, []string{})
 			expect(t, "metric", metric(), 0)
 		})
@@ -178,4 +179,43 @@ func TestCountingIsAnOption(t *testing.T) {
 			expect(t, "memory pressure by the working set", m.IsUnderMemoryPressure(), true)
 		})
 	})
+}
+
+// Idle rounds are counted without the goroutine of the sink, once it has set every gauge back.
+func TestMetricsOfIdleRounds(t *testing.T) {
+	m := newMetricsSink()
+	idle := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{}}
+	silent := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{RuntimeSilent: true}}
+	rounds := shown(t, "plimsoll_eviction_rounds_total", "timer")
+	play := func(what string, r *Round, needed bool) {
+		t.Helper()
+		if got := m.NeedsRound(r); got != needed {
+			t.Errorf("%s: needed %t, want %t", what, got, needed)
+		}
+		if needed {
+			m.Round(t.Context(), r)
+		}
+		rounds++
+		if got := shown(t, "plimsoll_eviction_rounds_total", "timer"); got != rounds {
+			t.Errorf("%s: %v rounds are counted, not %v", what, got, rounds)
+		}
+		want := 0.0
+		if r == silent {
+			want = 1
+		}
+		if got := shown(t, "plimsoll_eviction_runtime_silent"); got != want {
+			t.Errorf("%s: runtime_silent is %v", what, got)
+		}
+	}
+	play("the first round, the runtime is silent", silent, true)
+	play("it answers", idle, true)
+	play("idle again", idle, false)
+	play("the runtime is silent again", silent, true)
+	play("it answers", idle, true)
+	play("idle again", idle, false)
+	// The sink is late: the gauge is set back by a later round.
+	m.NeedsRound(silent)
+	if !m.NeedsRound(idle) {
+		t.Error("an idle round is not needed although the round before was not handled")
+	}
 }

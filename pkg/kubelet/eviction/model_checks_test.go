@@ -7,7 +7,7 @@ import (
 )
 
 // What must hold of a manager's actions, by name. Each is judged by the true state of the model. What no manager can
-// have measured counts in its favour: figures of the summary are as old as their sources allow, and a rate is measured
+// have measured counts in its favour: stats of the summary are as old as their sources allow, and a rate is measured
 // only when it has held for a while.
 const (
 	// neverCritical: critical and static pods are never evicted.
@@ -48,11 +48,12 @@ const (
 var modelCheckNames = []string{
 	neverCritical, oneKill, noneSuperfluous, pace, oneByOne, turn, enoughInHurry,
 	noStandstill, noDiskStandstill, notAheadOfStock, sameWritten,
+	inForce, aloneWithoutForce, forcedInTime, softInTime, needsAlone,
 }
 
 const (
 	// modelMemory is how long a rate that has ended may still be measured, and how long one has to hold until it is:
-	// the oldest of the manager's samples is 27 s old at a look every second, and 40 s at one every ten.
+	// the oldest of the manager's samples is 27 s old at a round every second, and 40 s at one every ten.
 	modelMemory = 45 * time.Second
 	// modelSlack is the error of a comparison of amounts: counters are read a moment before the decision.
 	modelSlack = float64(8 << 20)
@@ -81,7 +82,7 @@ type modelChecks struct {
 	// judged is the number of orders that were judged.
 	judged int
 	past   []modelPoint
-	// memoryEpoch and diskEpoch count releases: figures of an earlier epoch do not show the last release.
+	// memoryEpoch and diskEpoch count releases: stats of an earlier epoch do not show the last release.
 	memoryEpoch, diskEpoch int
 	// uncovered is since when memory is short and too little in flight, hurried since when candidates use it up before
 	// a kill takes effect besides; zero when it is not so.
@@ -129,7 +130,7 @@ func (n *modelNode) remember(at time.Time, hard bool) {
 	c.past = append(c.past, p)
 }
 
-// window is the beginning of the time in which the figures of a decision at this instant may have been measured.
+// window is the beginning of the time in which the stats of a decision at this instant may have been measured.
 func (n *modelNode) window() time.Time {
 	return n.at.Add(-modelSampling - 2*n.summaryTook - time.Second)
 }
@@ -194,14 +195,14 @@ func (n *modelNode) possibly(hard bool) func(*modelPod) bool {
 }
 
 // unsure is by how much the end of a pod's grace period may seem sooner or later than it is. The deletion of a pod is
-// dated by the wall clock; when that is set before the deletion is seen, it is only known between which looks it was.
+// dated by the wall clock; when that is set before the deletion is seen, it is only known between which rounds it was.
 func (n *modelNode) unsure(p *modelPod) time.Duration {
-	look := n.settings.timing.Period + n.summaryTook
-	unseen := func(t time.Time) bool { return !t.Before(p.deletedAt) && !t.After(p.deletedAt.Add(look)) }
+	period := n.settings.timing.Period + n.summaryTook
+	unseen := func(t time.Time) bool { return !t.Before(p.deletedAt) && !t.After(p.deletedAt.Add(period)) }
 	if p.deletedUntil.IsZero() || !p.deadline.Equal(p.deletedUntil) || !slices.ContainsFunc(n.steppedAt, unseen) {
 		return 0
 	}
-	return look
+	return period
 }
 
 // counted is true when what the pod gives back is on its way: before this instant we asked it to stop, or others did,
@@ -226,6 +227,8 @@ func (n *modelNode) counted(p *modelPod, hard bool, off time.Duration) bool {
 		return len(p.orders) > 0 && n.at.Sub(p.deadAt) < t.Patience
 	case hard && deadline.Sub(n.at) > t.KillTime+off:
 		return false
+	case !hard && p.requested() && deadline.Sub(n.at) > max(t.Patience, modelMaxGrace*time.Second)+off:
+		return false
 	}
 	return n.at.Sub(deadline) < t.Patience+off
 }
@@ -241,7 +244,7 @@ func (n *modelNode) inFlight(
 		}
 		back := amount(p)
 		sum += back
-		if last := p.lastOrder(); last != nil && (back > 0 || last.cause == forMemory) {
+		if last := p.lastOrder(); last != nil && (back > 0 || last.cause == forMemory) && !p.requested() {
 			newest = later(newest, last.at)
 		}
 	}
@@ -261,7 +264,7 @@ func (n *modelNode) candidate(p *modelPod) bool {
 // readable is true when the counters could be read ever since.
 func (n *modelNode) readable(since time.Time) bool { return n.readerFailed.Before(since) }
 
-// seen is the least that a manager may have measured a pod to use: where counters fail, it is what the summary says.
+// seen is the least that a manager may have measured a pod to use: where counters fail, it is what the summary has.
 func (n *modelNode) seen(p *modelPod) float64 {
 	if n.readable(n.at.Add(-modelSampling - n.summaryTook)) {
 		return p.uses()

@@ -45,7 +45,7 @@ func (n *modelNode) steps(by time.Duration) {
 	n.steppedAt = append(n.steppedAt, n.at)
 }
 
-// stamp is what a source outside of the agent writes down as the time of its figures: the wall clock's.
+// stamp is what a source outside of the agent writes down as the time of its stats: the wall clock's.
 func (n *modelNode) stamp() metav1.Time { return metav1.NewTime(stepped(n.at, n.step).Round(0)) }
 
 // TestSteppedClock: the monotonic part of a time stays.

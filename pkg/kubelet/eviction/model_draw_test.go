@@ -54,6 +54,7 @@ func newModelNode(seed int64) (*modelNode, modelTraits) {
 		d.drawLeaks()
 	}
 	d.drawEvents()
+	d.drawRequests(seed)
 	n.trace = append(n.trace, d.String())
 	n.begin()
 	n.sources.lagging = d.traits.lagging

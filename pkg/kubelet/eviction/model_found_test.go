@@ -61,7 +61,7 @@ func (n *modelNode) evicted(within time.Duration) (names []string) {
 	return names
 }
 
-// TestModelClockThatIsSetLeavesMemoryWatched: the summary's figures are stamped with the wall clock. What is read from
+// TestModelClockThatIsSetLeavesMemoryWatched: the summary's stats are stamped with the wall clock. What is read from
 // the counters after that was set back is new all the same.
 func TestModelClockThatIsSetLeavesMemoryWatched(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -time.Minute, time.Hour} {

@@ -19,6 +19,7 @@ func (n *modelNode) judge() {
 	for i, o := range all {
 		n.judgeKill(all[:i], o)
 	}
+	all = forNode(all)
 	if memory := victimsFor(all, forMemory); len(memory) > 0 {
 		c.uncovered = time.Time{}
 		n.judgeMemory(all, memory)
@@ -50,7 +51,10 @@ func (n *modelNode) judgeKill(earlier []*modelOrder, o *modelOrder) {
 	if p.critical {
 		n.fail(neverCritical, "%s is critical", p.name())
 	}
-	if victims(earlier)(p) {
+	if i := slices.IndexFunc(earlier, func(e *modelOrder) bool { return e.pod == p }); i >= 0 {
+		if (o.cause == forRequest) != (earlier[i].cause == forRequest) {
+			return // two rounds may be made at one instant; the sink alone checks each
+		}
 		n.fail(oneKill, "%s is asked twice by one decision", p.name())
 		return
 	}
@@ -59,6 +63,10 @@ func (n *modelNode) judgeKill(earlier []*modelOrder, o *modelOrder) {
 		return
 	}
 	last := p.orders[i-1]
+	if o.cause == forRequest && p.failedAt.Before(last.at) {
+		n.judgeRequest(o)
+		return
+	}
 	deadline := last.at.Add(last.grace)
 	switch {
 	case !p.failedAt.Before(last.at) && n.at.Sub(p.failedAt) >= retryAfter:
@@ -82,7 +90,10 @@ func (n *modelNode) judgeMemory(all, memory []*modelOrder) {
 	}
 	offenders := !slices.ContainsFunc(memory, func(o *modelOrder) bool { return !o.pod.exceeds() })
 	for _, v := range memory {
-		n.judgeVictim(all, v, need, inFlight, offenders)
+		// A victim of plugins goes in any case: to hasten it takes no other pod.
+		if !v.hastens() {
+			n.judgeVictim(all, v, need, inFlight, offenders)
+		}
 	}
 	if len(memory) > 1 {
 		n.checks.together++

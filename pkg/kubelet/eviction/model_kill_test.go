@@ -25,6 +25,8 @@ type modelOrder struct {
 	cause modelCause
 	// joins: the pod was being stopped already. fails: the request will fail.
 	joins, fails bool
+	// left is what was left of the grace period of a pod that was being stopped already.
+	left time.Duration
 }
 
 // modelCause is what a pod is evicted for.
@@ -34,6 +36,8 @@ const (
 	forMemory modelCause = "memory"
 	forImages modelCause = "the image file system"
 	forLimit  modelCause = "a limit of its own"
+	// forRequest: eviction plugins request it.
+	forRequest modelCause = "a request"
 )
 
 // modelCauseOf reads the cause from the status that the evicted pod gets.
@@ -45,6 +49,8 @@ func modelCauseOf(setStatus func(*v1.PodStatus)) modelCause {
 		return forMemory
 	case strings.HasPrefix(status.Message, "The node was low on resource: ephemeral-storage"):
 		return forImages
+	case strings.HasPrefix(status.Message, "Eviction requested by plugin"):
+		return forRequest
 	}
 	return forLimit
 }
@@ -81,9 +87,15 @@ func (n *modelNode) order(uid types.UID, graceSeconds int64, cause modelCause) *
 	defer n.locked()()
 	p := n.byUID[uid]
 	o := &modelOrder{at: n.at, pod: p, grace: time.Duration(graceSeconds) * time.Second, cause: cause}
-	o.joins, o.fails = len(p.orders) > 0 || p.dying, p.failures > 0
+	o.joins, o.fails, o.left = len(p.orders) > 0 || p.dying, p.failures > 0, p.deadline.Sub(n.at)
+	if last := p.lastOrder(); last != nil && !p.dying {
+		o.left = last.at.Add(last.grace).Sub(n.at) // its kill fails, which is not known yet
+	}
 	n.orders, p.orders = append(n.orders, o), append(p.orders, o)
 	n.log("%s is evicted for %s with %v of grace", p.name(), cause, o.grace)
+	if cause == forRequest {
+		n.checkRequested(o)
+	}
 	if o.fails {
 		p.failures--
 	} else {

@@ -39,6 +39,7 @@ type modelNode struct {
 	script   []modelEvent
 	sources  modelSources
 	orders   []*modelOrder
+	requests modelRequests
 	reclaims []modelReclaim
 	checks   modelChecks
 	trace    []string

@@ -63,7 +63,7 @@ func (n *modelNode) measure() modelSample {
 func bytesOf(f float64) *uint64 { return u(int64(f)) }
 
 func (n *modelNode) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
-	// The figures of the node come first, those of the runtime take time.
+	// The stats of the node come first, those of the runtime take time.
 	unlock := n.locked()
 	takes, node := n.sources.takes, n.measure()
 	n.summaryTook = max(n.summaryTook, takes)
@@ -93,7 +93,7 @@ func (n *modelNode) summary(node modelSample) *statsapi.Summary {
 	fs := &statsapi.FsStats{Time: n.stamp(), AvailableBytes: u(80 * gi), CapacityBytes: u(100 * gi)}
 	imageFs := fs
 	if n.images != nil {
-		// The runtime's figures of it are as old as its last measurement.
+		// The runtime's stats of it are as old as its last measurement.
 		imageFs = &statsapi.FsStats{
 			Time:           n.sources.node.stamp,
 			AvailableBytes: bytesOf(n.sources.node.diskFree), CapacityBytes: bytesOf(n.images.capacity),
@@ -189,6 +189,10 @@ func (n *modelNode) ended(uid types.UID) bool {
 func (n *modelNode) activePod(uid types.UID) (*v1.Pod, bool) {
 	defer n.locked()()
 	p := n.byUID[uid]
+	if p == nil {
+		n.fail(inForce, "%s is not on the node", uid)
+		return nil, false
+	}
 	return p.object, p.here()
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
 // The files model_*_test.go hold a model of a node. Its memory and its image disk are functions of time: pods and the
@@ -26,6 +28,7 @@ import (
 //	model_kill    requests to stop pods, and node-level reclaim
 //	model_draw    a node and its pods from a seed
 //	model_script  what happens to the node, from the same seed
+//	model_requests  requests of eviction plugins, and what must hold of them
 //	model_checks  what must hold, by name, and what is missing and on its way by the true state
 //	model_judge   checks of each decision
 //	model_watch   checks that something is done in time
@@ -143,26 +146,33 @@ func (n *modelNode) drive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{
-		Summary: n, DiskInfo: n, Memory: n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
+		Collector: collectorOf(t, collect.Sources{Summary: n, DiskInfo: n, Clock: modelClock{node: n}}),
+		Memory:    n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
 		Kill: n.killer, ActivePods: n.active, PodByUID: n.activePod, PodStopped: n.ended,
 		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, LocalStorageCapacityIsolation: true,
-		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Thresholds: parsed,
+		Features: stockFeatures(),
+		NodeRef:  &v1.ObjectReference{Kind: "Node", Name: "node"}, Thresholds: parsed,
 		PressureTransitionPeriod: modelTransition, MaxPodGracePeriodSeconds: modelMaxGrace,
 	}
-	r := newReplay(&c, false)
+	r, a := newReplay(&c, false), newAlone(&c)
 	if n.replayed {
-		c.Sinks = []Sink{r}
+		c.Sinks = append(c.Sinks, r)
+	}
+	if n.requests.drawn {
+		c.Requests, c.Sinks = n.Requests, append(c.Sinks, a)
 	}
 	m, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.requests.changed = m.Wake
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
 	n.play()
 	cancel()
 	<-done
+	a.adds(n)
 	if n.checks.decisions = r.decisions; r.fault != "" {
 		n.fail(sameWritten, "%s", r.fault)
 	}
@@ -202,5 +212,5 @@ func (n *modelNode) busy() bool {
 	changing := func(p *modelPod) bool {
 		return p.rate() > 0 || p.diskRate > 0 || (p.dying && !p.clean && p.takes < time.Hour)
 	}
-	return n.systemRate != 0 || short || waiting || slices.ContainsFunc(n.pods, changing)
+	return n.systemRate != 0 || n.requestsWait() || short || waiting || slices.ContainsFunc(n.pods, changing)
 }

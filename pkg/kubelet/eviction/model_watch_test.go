@@ -14,6 +14,7 @@ func (n *modelNode) watch() {
 	}
 	n.watchMemory()
 	n.watchHistory()
+	n.watchRequests()
 	if n.images != nil {
 		n.watchDisk()
 	}
@@ -63,7 +64,7 @@ func (n *modelNode) lastOrder() time.Time {
 }
 
 // bound is until when another pod goes at the latest, while memory is short and too little in flight: a moment while
-// counters can be read, else the time of a collection of figures. In a hurry nothing else is waited for. Otherwise
+// counters can be read, else the duration of a collection. In a hurry nothing else is waited for. Otherwise
 // what is in flight has patience, what has failed the time that a kill takes, and any eviction is followed by a
 // monitoring period.
 func (n *modelNode) bound() time.Time {
@@ -90,8 +91,8 @@ func (n *modelNode) bound() time.Time {
 	return due
 }
 
-// diskBound is for how long the image disk may be short with nothing done: patience for the last victim, figures that
-// are newer than its release, each as old as its source allows, a collection of figures, and a reclaim.
+// diskBound is for how long the image disk may be short with nothing done: patience for the last victim, stats that
+// are newer than its release, each as old as its source allows, a collection, and a reclaim.
 func (n *modelNode) diskBound() time.Duration {
 	t := &n.settings.timing
 	return t.Patience + 2*(modelSampling+t.Period+n.summaryTook) + 5*time.Second

@@ -10,25 +10,26 @@ import (
 )
 
 const (
-	// unknownAfter is for how long something must be unknown until users are told: single readings get lost without harm.
+	// unknownAfter is for how long a source must fail until users are notified: single failures have no consequences.
 	unknownAfter = 30 * time.Second
 	// dryRunEvery is the least time between two notices about the same threshold in dry run.
 	dryRunEvery = time.Minute
 )
 
-// Notice is something that users should read about in events and logs, once for each time it begins, or ends.
+// Notice is what events and logs report about a round: once when it begins and, for some kinds, once when it ends.
 type Notice struct {
 	Kind NoticeKind
-	// Condition is the node condition of the notice, for SignalsUnknown, SignalsKnown and ConditionChanged.
+	// Condition is set for SignalsUnknown, SignalsKnown and ConditionChanged.
 	Condition policy.Condition
-	// Since is when it began, by the wall clock, for SignalsUnknown, RuntimeSilent and CountersUnreadable.
+	// Since is the wall time of the beginning, for SignalsUnknown, RuntimeSilent and CountersUnreadable.
 	Since time.Time
-	// Need is the need of Reclaiming.
-	Need *policy.Starved
-	// Victim would be evicted, for DryRunVictim, after a node-level reclaim if AfterReclaim.
+	// Need is set for Reclaiming.
+	Need *policy.NeedDecision
+	// Victim is the pod that would be evicted, for DryRunVictim. AfterReclaim is true if a node-level reclaim would come
+	// first.
 	Victim       *policy.Victim
 	AfterReclaim bool
-	// Err is why the counters are unreadable.
+	// Err is the error of reading the counters, for CountersUnreadable.
 	Err error
 }
 
@@ -39,41 +40,42 @@ type NoticeKind string
 const (
 	// ConditionChanged: a node condition has become True or False.
 	ConditionChanged NoticeKind = "ConditionChanged"
-	// Reclaiming: something is done about a resource that is scarce, or cannot be done since there is no candidate.
+	// Reclaiming: the agent evicts or reclaims for a need, or cannot since there is no candidate.
 	Reclaiming NoticeKind = "Reclaiming"
-	// SignalsUnknown, SignalsKnown: signals of a node condition have been unknown for a while; they are known again.
+	// SignalsUnknown: signals of a node condition have been unknown for unknownAfter. SignalsKnown: they are known again.
 	SignalsUnknown NoticeKind = "SignalsUnknown"
 	SignalsKnown   NoticeKind = "SignalsKnown"
-	// RuntimeSilent, RuntimeAnswers: the container runtime has not reported for a while what pods use; it does again.
+	// RuntimeSilent: the container runtime has not reported pod stats for unknownAfter. RuntimeAnswers: it does again.
 	RuntimeSilent  NoticeKind = "RuntimeSilent"
 	RuntimeAnswers NoticeKind = "RuntimeAnswers"
-	// CountersUnreadable, CountersReadable: the kernel's memory counters could not be read for a while; they can again.
+	// CountersUnreadable: the kernel's memory counters could not be read for unknownAfter. CountersReadable: they can
+	// again.
 	CountersUnreadable NoticeKind = "CountersUnreadable"
 	CountersReadable   NoticeKind = "CountersReadable"
 	// DryRunVictim: a pod would be evicted if the cause were not in dry run.
 	DryRunVictim NoticeKind = "DryRunVictim"
 )
 
-// noticer finds the notices of a round. It belongs to the loop.
+// noticer derives the notices of rounds. Only the goroutine of Run uses it.
 type noticer struct {
-	// reclaiming is when a notice about a signal was last given, dryRun the same by cause.
+	// reclaiming has the time of the last Reclaiming notice of each signal, dryRun that of DryRunVictim of each cause.
 	reclaiming [snapshot.NumSignals]time.Time
 	dryRun     map[policy.Cause]time.Time
-	// signals, runtime and counters were given notice of as unknown.
+	// signals, runtime and counters are true from the notice that these fail to the notice that they work again.
 	signals           [len(policy.ConditionTypes)]bool
 	runtime, counters bool
 	// silentSince is when the container runtime became silent; zero while it answers.
 	silentSince time.Time
 }
 
-// of returns the notices of a round; period is the least time between two notices about one scarce resource.
+// of returns the notices of a round. period is the shortest time between two Reclaiming notices of one signal.
 func (n *noticer) of(r *Round, period time.Duration) []Notice {
 	var list []Notice
 	list = n.conditions(list, r)
 	list = n.needs(list, r, period)
 	list = n.unknownSignals(list, r)
-	list = n.silence(list, r)
-	list = n.unreadable(list, r)
+	list = n.runtimeSilence(list, r)
+	list = n.unreadableCounters(list, r)
 	list = n.dryRuns(list, r)
 	for i := range list {
 		if since := &list[i].Since; !since.IsZero() {
@@ -93,8 +95,8 @@ func (n *noticer) conditions(list []Notice, r *Round) []Notice {
 }
 
 func (n *noticer) needs(list []Notice, r *Round, period time.Duration) []Notice {
-	for i := range r.Decision.Starved {
-		st, now := &r.Decision.Starved[i], r.Decision.At
+	for i := range r.Decision.Needs {
+		st, now := &r.Decision.Needs[i], r.Decision.At
 		last := &n.reclaiming[st.Signal]
 		if st.Acting() && (last.IsZero() || now.Sub(*last) >= period) {
 			*last = now
@@ -110,8 +112,8 @@ func (n *noticer) unknownSignals(list []Notice, r *Round) []Notice {
 		switch unknown := isUnknown(c, r.Decision.At); {
 		case unknown && !n.signals[i]:
 			n.signals[i] = true
-			list = append(list, Notice{Kind: SignalsUnknown, Condition: *c, Since: c.BlindSince})
-		case len(c.Blind) == 0 && n.signals[i]:
+			list = append(list, Notice{Kind: SignalsUnknown, Condition: *c, Since: c.UnknownSince})
+		case len(c.UnknownSignals) == 0 && n.signals[i]:
 			n.signals[i] = false
 			list = append(list, Notice{Kind: SignalsKnown, Condition: *c})
 		}
@@ -119,12 +121,12 @@ func (n *noticer) unknownSignals(list []Notice, r *Round) []Notice {
 	return list
 }
 
-// isUnknown reports whether signals of the condition have been unknown for a while.
+// isUnknown reports whether signals of the condition have been unknown for unknownAfter.
 func isUnknown(c *policy.Condition, now time.Time) bool {
-	return len(c.Blind) > 0 && now.Sub(c.BlindSince) >= unknownAfter
+	return len(c.UnknownSignals) > 0 && now.Sub(c.UnknownSince) >= unknownAfter
 }
 
-func (n *noticer) silence(list []Notice, r *Round) []Notice {
+func (n *noticer) runtimeSilence(list []Notice, r *Round) []Notice {
 	silent := r.Snapshot.RuntimeSilent
 	switch {
 	case !silent:
@@ -133,17 +135,17 @@ func (n *noticer) silence(list []Notice, r *Round) []Notice {
 		n.silentSince = r.Decision.At
 	}
 	begin := Notice{Kind: RuntimeSilent, Since: n.silentSince}
-	return append(list, lasting(silent, r.Decision.At, &n.runtime, begin, RuntimeAnswers)...)
+	return append(list, transition(silent, r.Decision.At, &n.runtime, begin, RuntimeAnswers)...)
 }
 
-func (n *noticer) unreadable(list []Notice, r *Round) []Notice {
+func (n *noticer) unreadableCounters(list []Notice, r *Round) []Notice {
 	begin := Notice{Kind: CountersUnreadable, Since: r.CountersErrSince, Err: r.CountersErr}
-	return append(list, lasting(r.CountersErr != nil, r.Decision.At, &n.counters, begin, CountersReadable)...)
+	return append(list, transition(r.CountersErr != nil, r.Decision.At, &n.counters, begin, CountersReadable)...)
 }
 
-// lasting returns begin once when a fault has lasted for a while, and a notice of the kind end once when it is over
-// after that. noticed remembers that begin was returned.
-func lasting(fault bool, now time.Time, noticed *bool, begin Notice, end NoticeKind) []Notice {
+// transition returns begin when a fault has lasted for unknownAfter, and a notice of kind end when it is over after
+// that, each once. noticed is true between the two.
+func transition(fault bool, now time.Time, noticed *bool, begin Notice, end NoticeKind) []Notice {
 	switch {
 	case fault && !*noticed && now.Sub(begin.Since) >= unknownAfter:
 		*noticed = true
@@ -171,7 +173,7 @@ func (n *noticer) dryRuns(list []Notice, r *Round) []Notice {
 	return list
 }
 
-// conditionIn is the condition of that type, one that is False when it is not among them.
+// conditionIn returns the condition of a type, one that is False if there is none.
 func conditionIn(conditions []policy.Condition, t v1.NodeConditionType) policy.Condition {
 	for i := range conditions {
 		if conditions[i].Type == t {

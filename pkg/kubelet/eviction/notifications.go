@@ -15,17 +15,17 @@ import (
 )
 
 // notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification).
-// They make the gate look sooner and nothing else. It belongs to the loop.
+// A notification makes the memory watcher read sooner and does nothing else. The value belongs to the loop.
 type notifications struct {
-	// sources has at most one per threshold of the gate.
+	// sources has at most one per threshold of the watcher.
 	sources map[policy.ThresholdID]notify.Source
 	open    func(sig snapshot.Signal) (notify.Source, error)
 	refused bool
-	// armed is when levels were last worked out.
+	// armed is when levels were last computed.
 	armed time.Time
 }
 
-// rearmNotifications is how often levels follow what moves.
+// rearmNotifications is the time after which levels are computed again: spare memory changes.
 const rearmNotifications = time.Second
 
 // memcgSource opens sources on the cgroup of the node and on that of all pods.
@@ -47,17 +47,17 @@ func memcgSource(podsCgroup string, event func()) func(snapshot.Signal) (notify.
 	}
 }
 
-// arm follows the gate: usage may grow to the capacity less the threshold, and by what is spare beyond that, since
-// those pages are not part of the working set.
-func (n *notifications) arm(ctx context.Context, g *gate, now time.Time) {
+// arm sets the levels of usage at which the kernel notifies: the capacity less the threshold, plus the spare memory,
+// whose pages are not part of the working set.
+func (n *notifications) arm(ctx context.Context, w *memoryWatcher, now time.Time) {
 	if !n.armed.IsZero() && now.Sub(n.armed) < rearmNotifications {
 		return
 	}
 	n.armed = now
-	n.forget(g.floors)
-	for i := range g.floors {
-		f := &g.floors[i]
-		s := g.scopeOf(f.signal)
+	n.closeUnwatched(w.floors)
+	for i := range w.floors {
+		f := &w.floors[i]
+		s := w.scopeOf(f.signal)
 		level := s.capacity - f.amount + s.spare
 		if !s.known || level <= 0 || level >= s.capacity+s.spare {
 			continue
@@ -88,8 +88,8 @@ func (n *notifications) armOne(id policy.ThresholdID, level int64) error {
 	return source.Arm(level)
 }
 
-// forget closes the sources of thresholds that are watched no longer.
-func (n *notifications) forget(floors []floor) {
+// closeUnwatched closes the sources of thresholds that are not among the floors.
+func (n *notifications) closeUnwatched(floors []floor) {
 	for id, s := range n.sources {
 		if !slices.ContainsFunc(floors, func(f floor) bool { return f.id() == id }) {
 			_ = s.Close()
@@ -99,5 +99,5 @@ func (n *notifications) forget(floors []floor) {
 }
 
 func (n *notifications) close() {
-	n.forget(nil)
+	n.closeUnwatched(nil)
 }

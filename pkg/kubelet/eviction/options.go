@@ -11,37 +11,39 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Options are the settings of our own, beside those of the KubeletConfiguration. They may change while the manager
-// runs; the defaults behave as the stock kubelet does. Options are values: whoever has been given them changes nothing
-// in them.
+// Options are the settings of the NodePressureConfiguration. They may change while the manager runs; with the defaults
+// it behaves as the stock kubelet. Options and what they refer to must not be modified once they are in use.
 type Options struct {
-	// MonitoringPeriod is the time between two looks when nothing happens (kubernetes issue 104339).
+	// MonitoringPeriod is the time between two rounds without a trigger (kubernetes issue 104339).
 	MonitoringPeriod time.Duration
-	// MemoryFormula says what counts as available memory, CountSwap and CountHugepages what else belongs to it.
+	// MemoryFormula, CountSwap and CountHugepages define which memory counts as available; see snapshot.Counting.
 	MemoryFormula  v1alpha1.AvailableMemory
 	CountSwap      bool
 	CountHugepages bool
-	// WorstGrowth is how fast memory may be used up, in bytes per second. It is an assumption and not a measurement, since
-	// growth is zero until it starts.
+	// WorstGrowth is an upper bound of the growth of memory usage, in bytes per second. It is assumed and not measured,
+	// since growth may start at any time.
 	WorstGrowth int64
-	// WaitForRoom is how long a pod that would come straight back to this node waits for the end of pressure before it is
-	// rejected; zero rejects at once. The transition period of conditions bounds it too.
+	// WaitForRoom is the longest time for which a pod waits for the end of pressure before it is rejected, if its
+	// controller would replace it on this node; zero rejects at once. It waits no longer than the transition period of
+	// conditions.
 	WaitForRoom time.Duration
 	// KillTime, Settling and Patience are those of policy.Timing.
 	KillTime, Settling, Patience time.Duration
-	// LocalStorageLimits says what becomes of pods that break limits of their own on local storage. It counts only where
-	// localStorageCapacityIsolation of the KubeletConfiguration is on.
+	// LocalStorageLimits defines what happens to pods that exceed their limits on local storage. It has an effect only
+	// with localStorageCapacityIsolation of the KubeletConfiguration.
 	LocalStorageLimits v1alpha1.LocalStorageLimits
-	// DryRun lists the thresholds that only say what they would do.
+	// DryRun lists the thresholds that only report what they would do.
 	DryRun []policy.ThresholdID
-	// Protection says which pods may influence whether and when they are evicted.
+	// Protection limits the effect of annotations of pods.
 	Protection policy.Protection
+	// ReportMemoryGrowth: decisions report how fast memory usage grows, for the plugin memory-growth.
+	ReportMemoryGrowth bool
 }
 
-// DefaultOptions behave as the stock kubelet does.
+// DefaultOptions returns the options with which the manager behaves as the stock kubelet.
 func DefaultOptions() Options { return OptionsFrom(v1alpha1.Default()) }
 
-// OptionsFrom returns what a configuration says. It must have been defaulted and be valid.
+// OptionsFrom returns the options of a configuration, which must be defaulted and valid.
 func OptionsFrom(c *v1alpha1.NodePressureConfiguration) Options {
 	return Options{
 		MonitoringPeriod:   c.MonitoringPeriod.Duration,
@@ -89,14 +91,13 @@ func protectionFrom(c *v1alpha1.ProtectionConfiguration) policy.Protection {
 	}
 }
 
-// timing is the part of the options that rules take over.
+// timing returns the durations that rules contain.
 func (o *Options) timing() policy.Timing {
 	return policy.Timing{Period: o.MonitoringPeriod, KillTime: o.KillTime, Settling: o.Settling, Patience: o.Patience}
 }
 
-// mark is the thresholds with those in dry run marked. What is derived from another threshold is in dry run with it:
-// that of all pods together follows memory.available, those of the container file system follow their source in
-// policy.Effective.
+// mark returns a copy of the thresholds in which those in dry run are marked. Derived thresholds are in dry run with
+// their source: that of allocatable memory here, those of the container file system in policy.Effective.
 func (o *Options) mark(configured []policy.Threshold) []policy.Threshold {
 	marked := slices.Clone(configured)
 	for i := range marked {
@@ -110,40 +111,40 @@ func (o *Options) mark(configured []policy.Threshold) []policy.Threshold {
 	return marked
 }
 
-// SetOptions hands over options that hold from the next look on. What is remembered stays: grace clocks, node
-// conditions, and what is in flight. It may be called at any time; of several calls the last counts.
+// SetOptions sets options for all following rounds. State is kept: grace periods, node conditions, and evictions in
+// flight. It is safe for concurrent use; the last call takes effect.
 func (m *Manager) SetOptions(o Options) {
 	m.newOptions.Store(&o)
 	m.Wake()
 }
 
-// Options are those that hold. The caller must not modify what they point to.
+// Options returns the options in force. The caller must not modify what they refer to.
 func (m *Manager) Options() Options { return *m.options.Load() }
 
-// takeOptions belongs to the loop.
+// takeOptions applies options that were set since the last round. Only the goroutine of Run calls it.
 func (m *Manager) takeOptions() {
 	if o := m.newOptions.Swap(nil); o != nil {
 		m.adopt(*o)
 	}
 }
 
-// adopt makes options hold. It belongs to the loop, and to New before there is one.
+// adopt puts options in force. New calls it, and then only the goroutine of Run.
 func (m *Manager) adopt(o Options) {
 	l := &m.loop
 	l.rules = m.config.rules(&o)
 	l.configured, l.underived = l.rules.Thresholds, true
-	if l.gate != nil {
-		l.gate.adopt(&o)
+	if l.watcher != nil {
+		l.watcher.adopt(&o)
 	}
 	m.options.Store(&o)
 }
 
-// eventWishIgnored is the reason of an event on a pod.
-const eventWishIgnored = "EvictionWishIgnored"
+// eventAnnotationIgnored is the reason of an event on a pod whose annotations have no effect.
+const eventAnnotationIgnored = "EvictionWishIgnored"
 
-// checkWishes tells the owner of a pod that enters which of its annotations do not count.
-func (m *Manager) checkWishes(pod *v1.Pod) {
-	if err := m.options.Load().Protection.CheckWishes(pod); err != nil {
-		m.config.Recorder.Event(pod, v1.EventTypeWarning, eventWishIgnored, err.Error())
+// checkAnnotations records an event if annotations of a pod that is admitted have no effect.
+func (m *Manager) checkAnnotations(pod *v1.Pod) {
+	if err := m.options.Load().Protection.CheckAnnotations(pod); err != nil {
+		m.config.Recorder.Event(pod, v1.EventTypeWarning, eventAnnotationIgnored, err.Error())
 	}
 }

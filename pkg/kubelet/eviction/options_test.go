@@ -100,8 +100,8 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 	})
 }
 
-// The summary lags behind for single pods. What a dry run says, and what is done when it is over, does not depend on
-// that.
+// TestDryRunNamesTheRightPod: the summary is late for single pods. That affects neither the victim of a dry run nor the
+// eviction when it has ended.
 func TestDryRunNamesTheRightPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -126,7 +126,7 @@ func TestDryRunNamesTheRightPod(t *testing.T) {
 	})
 }
 
-// The counters are looked at anew as soon as options change, and not when the look that was planned with the old ones
+// The counters are read again as soon as options change, and not when the read that was planned with the old ones
 // is due.
 func TestLiftedThresholdIsWatchedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestLiftedThresholdIsWatchedAtOnce(t *testing.T) {
 	})
 }
 
-// The counters are not looked at more often because of a threshold in dry run.
+// The counters are not read more often because of a threshold in dry run.
 func TestDryRunDoesNotHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -161,14 +161,14 @@ func TestDryRunDoesNotHurry(t *testing.T) {
 		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
-			if k.looks > 20 {
-				t.Errorf("%d looks at the counters in a minute", k.looks)
+			if k.counterReads > 20 {
+				t.Errorf("%d reads of the counters in a minute", k.counterReads)
 			}
 		})
 	})
 }
 
-func TestDryRunOfWhatIsDerived(t *testing.T) {
+func TestDryRunOfDerivedThresholds(t *testing.T) {
 	thresholds, err := ParseThresholds(ThresholdConfig{AllocatableEnforced: []string{"pods"},
 		Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},
 		Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
@@ -198,12 +198,12 @@ func TestDryRunOfWhatIsDerived(t *testing.T) {
 
 func TestWorstGrowthSetsThePace(t *testing.T) {
 	n := newNode()
-	g := newGate(&kernel{node: n}, time.Now)
-	g.node.known = true
-	g.floors = []floor{{signal: snapshot.MemoryAvailable, left: gi}}
+	w := newMemoryWatcher(&kernel{node: n}, time.Now)
+	w.node.known = true
+	w.floors = []floor{{signal: snapshot.MemoryAvailable, left: gi}}
 	for growth, want := range map[int64]time.Duration{gi: 500 * time.Millisecond, 4 * gi: 125 * time.Millisecond} {
-		g.adopt(new(optionsWith(func(o *Options) { o.WorstGrowth = growth })))
-		expect(t, fmt.Sprintf("sleep at %d", growth), g.sleep(), want)
+		w.adopt(new(optionsWith(func(o *Options) { o.WorstGrowth = growth })))
+		expect(t, fmt.Sprintf("sleep at %d", growth), w.sleep(), want)
 	}
 }
 
@@ -226,8 +226,8 @@ func TestDefaultOptionsProtectNoPod(t *testing.T) {
 	}
 }
 
-// Whoever annotates a pod in vain is told when it enters.
-func TestIgnoredWishesAreTold(t *testing.T) {
+// TestIgnoredAnnotationsAreReported: a pod whose annotations have no effect gets an event when it is admitted.
+func TestIgnoredAnnotationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		c := n.config(t, hard("1Gi"))
@@ -239,7 +239,7 @@ func TestIgnoredWishesAreTold(t *testing.T) {
 		for name, preference := range map[string]string{"good": "5", "bad": "many"} {
 			pod := n.add(name, mi,
 				func(pod *v1.Pod) { pod.Annotations = map[string]string{policy.PreferenceAnnotation: preference} }).object
-			if verdict, message := m.Judge(pod); verdict != policy.Admitted {
+			if verdict, message := m.AdmitOrWait(pod); verdict != policy.Admitted {
 				t.Errorf("%s: %v, %s", name, verdict, message)
 			}
 		}
@@ -248,7 +248,8 @@ func TestIgnoredWishesAreTold(t *testing.T) {
 	})
 }
 
-// What is derived from thresholds is derived again: it may be in dry run now.
+// TestDerivedThresholdsFollowTheOptions: thresholds are derived again when options change, since they may be in dry run
+// then.
 func TestDerivedThresholdsFollowTheOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -268,6 +269,36 @@ func TestDerivedThresholdsFollowTheOptions(t *testing.T) {
 				expect(t, "thresholds", got, []string{fmt.Sprint("nodefs.available ", dry),
 					fmt.Sprint("containerfs.available ", dry)})
 			}
+		})
+	})
+}
+
+// TestMemoryGrowthIsReportedWhileOptionsSaySo: on a node with plenty of memory the growth of a pod is in the decision
+// 40 s after it has begun, from its cgroup; without the option, rounds have no pods.
+func TestMemoryGrowthIsReportedWhileOptionsSaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("leak", gi)
+		n.available(20 * gi)
+		c := n.config(t, hard("1Gi"))
+		c.Memory = &kernel{node: n}
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			last := m.last.Load()
+			expect(t, "pods of a snapshot", len(last.Snapshot.Pods), 0)
+			expect(t, "growth", last.Decision.Growth, nil)
+			m.SetOptions(optionsWith(func(o *Options) { o.ReportMemoryGrowth = true }))
+			n.grows("leak", 50*mi)
+			wait(40 * time.Second)
+			growth := m.last.Load().Decision.Growth
+			if growth == nil || len(growth.Pods) != 1 || len(growth.Thresholds) == 0 {
+				t.Fatalf("growth %+v", growth)
+			}
+			expect(t, "pod", growth.Pods[0].Pod.Name, "leak")
+			expect(t, "MiB per second", int64(growth.Pods[0].Rate+0.5)/mi, 50)
+			m.SetOptions(DefaultOptions())
+			wait(time.Second)
+			expect(t, "growth in the end", m.last.Load().Decision.Growth, nil)
 		})
 	})
 }

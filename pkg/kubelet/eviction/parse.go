@@ -17,14 +17,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// ThresholdConfig is the part of the kubelet's configuration that thresholds come from. Keys are signals.
+// ThresholdConfig is the part of the KubeletConfiguration that defines thresholds. Keys of its maps are signals.
 type ThresholdConfig struct {
-	// AllocatableEnforced is enforceNodeAllocatable: with "pods" in it, hard memory thresholds hold for all pods together
-	// too.
+	// AllocatableEnforced is enforceNodeAllocatable: if it includes "pods", hard memory thresholds apply to all pods
+	// together too.
 	AllocatableEnforced []string
 	// Hard and Soft are quantities or percentages.
 	Hard, Soft map[string]string
-	// SoftGracePeriods are durations, one for every soft threshold at least.
+	// SoftGracePeriods are durations, at least one for each soft threshold.
 	SoftGracePeriods map[string]string
 	// MinimumReclaim are quantities or percentages.
 	MinimumReclaim map[string]string
@@ -38,9 +38,9 @@ const (
 	reclaimSetting = "evictionMinimumReclaim"
 )
 
-// ParseThresholds turns configuration into thresholds, hard ones first, each kind in the order of signals. It accepts
-// what stock accepts (but not a percentage that is no number, which stock takes and then never meets). The error lists
-// everything that is wrong, each with the setting, the signal, the value and what is allowed.
+// ParseThresholds returns the configured thresholds, hard ones first, each kind in the order of signals. It accepts
+// what stock accepts, except for a percentage that is not a number, which stock accepts and never meets. The error
+// joins all invalid values, each with the setting, the signal, the value and what is allowed.
 func ParseThresholds(c ThresholdConfig) ([]policy.Threshold, error) {
 	p := &parser{}
 	hard := p.thresholds(hardSetting, c.Hard)
@@ -73,7 +73,7 @@ func ParseThresholds(c ThresholdConfig) ([]policy.Threshold, error) {
 	return all, nil
 }
 
-// allocatable copies hard memory thresholds of the node to all pods together.
+// allocatable returns copies of the hard memory thresholds of the node, for all pods together.
 func allocatable(all []policy.Threshold) []policy.Threshold {
 	var added []policy.Threshold
 	for _, t := range all {
@@ -85,8 +85,8 @@ func allocatable(all []policy.Threshold) []policy.Threshold {
 	return added
 }
 
-// HardThresholds is the hard thresholds among them in the type of the stock packages; the container manager subtracts
-// them from what pods may have.
+// HardThresholds returns the hard thresholds in the type of stock's packages. The container manager subtracts them from
+// the allocatable resources of the node.
 func HardThresholds(all []policy.Threshold) []evictionapi.Threshold {
 	var hard []evictionapi.Threshold
 	for _, t := range all {
@@ -99,14 +99,14 @@ func HardThresholds(all []policy.Threshold) []evictionapi.Threshold {
 	return hard
 }
 
-// parser collects what is wrong, so that all of it can be said at once.
+// parser collects all errors.
 type parser struct{ problems []error }
 
 func (p *parser) reject(setting, key, value, allowed string) {
 	p.problems = append(p.problems, fmt.Errorf("%s[%q]: invalid value %q: %s", setting, key, value, allowed))
 }
 
-// signals goes through a setting in the order of signals, after rejecting the keys that are none.
+// signals calls use for each signal of a setting, in order, after rejecting keys that are not signals.
 func (p *parser) signals(setting string, values map[string]string, use func(sig snapshot.Signal, value string)) {
 	var unknown []string
 	for key := range values {
@@ -179,7 +179,7 @@ func (p *parser) reclaims(values map[string]string) map[snapshot.Signal]eviction
 	return reclaims
 }
 
-// parseAmount reads a percentage or a quantity. A repeated percent sign is accepted since stock accepts it.
+// parseAmount parses a percentage or a quantity. It accepts repeated percent signs, as stock does.
 func parseAmount(value string) (evictionapi.ThresholdValue, bool) {
 	if strings.HasSuffix(value, "%") {
 		percent, err := strconv.ParseFloat(strings.TrimRight(value, "%"), 32)

@@ -35,7 +35,7 @@ func TestParseErrorsNameEverything(t *testing.T) {
 		`evictionMinimumReclaim["memory.available"]: invalid value "0%": must be a quantity of zero or more`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestParseAcceptsWhatStockAccepts(t *testing.T) {
 			c.MinimumReclaim)
 		got, err := ParseThresholds(c)
 		if (err == nil) != (wantErr == nil) {
-			t.Fatalf("%+v\nstock says %v, we say %v", c, wantErr, err)
+			t.Fatalf("%+v\nstock returns %v, ours %v", c, wantErr, err)
 		}
 		if err != nil {
 			return
@@ -120,8 +120,8 @@ func sameValue(a, b *evictionapi.ThresholdValue) bool {
 	return a.Quantity.Cmp(*b.Quantity) == 0
 }
 
-// FuzzParseThresholds: whatever is configured, nothing panics, what is accepted can be computed with, what is refused
-// is named, and stock accepts and refuses the same, but for percentages that are no numbers.
+// FuzzParseThresholds: for any configuration ParseThresholds does not panic, its thresholds are valid or its errors
+// name setting and value, and it accepts what stock accepts, except for percentages that are not numbers.
 func FuzzParseThresholds(f *testing.F) {
 	f.Add("memory.available", "100Mi", "10%", "1m")
 	f.Add("nodefs.inodesFree", "NaN%", "1e400", "9999999h")
@@ -155,7 +155,7 @@ func FuzzParseThresholds(f *testing.F) {
 		noNumber := func(s string) bool { return strings.HasSuffix(s, "%") && strings.Contains(strings.ToLower(s), "nan") }
 		_, stockErr := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods, c.MinimumReclaim)
 		if (err == nil) != (stockErr == nil) && !noNumber(value) && !noNumber(reclaim) {
-			t.Errorf("stock says %v, we say %v", stockErr, err)
+			t.Errorf("stock returns %v, ours %v", stockErr, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
 // broken is a node whose summary fails because of one of its parts.
@@ -51,7 +52,7 @@ func (b *broken) RlimitStats() (*statsapi.RlimitStats, error) {
 	return &statsapi.RlimitStats{MaxPID: &most, NumOfRunningProcesses: &b.processes}, nil
 }
 
-func (b *broken) list(context.Context) ([]statsapi.PodStats, error) {
+func (b *broken) ListPodStats(context.Context) ([]statsapi.PodStats, error) {
 	s, err := b.ask(b.pods)
 	if err != nil {
 		return nil, err
@@ -67,11 +68,11 @@ func TestD10EveryPartOnItsOwn(t *testing.T) {
 		disk   bool
 	}{
 		"the file system of images": {broken{images: true}, []string{"writer/1"}, true},
-		// The file system of containers is the same one, and is told with the images'.
+		// The file system of containers is the same one, and is reported with that of images.
 		"the node's file system": {broken{root: true}, []string{"writer/1"}, true},
 		"both":                   {broken{root: true, images: true}, []string{}, false},
-		// Whoever would have to go could not be told.
-		"figures of pods": {broken{pods: true}, []string{}, true},
+		// It is unknown which pod uses the disk.
+		"stats of pods": {broken{pods: true}, []string{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestD10EveryPartOnItsOwn(t *testing.T) {
 					Hard: map[string]string{"nodefs.available": "10Gi"},
 					Soft: map[string]string{"pid.available": "100"}, SoftGracePeriods: map[string]string{"pid.available": "1h"},
 				})
-				c.Summary, c.Parts, c.PodFigures, c.Memory = &b, &b, b.list, &kernel{node: n}
+				c.Collector = collectorOf(t, collect.Sources{Summary: &b, DiskInfo: n, Parts: &b})
+				c.Memory = &kernel{node: n}
 				run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 					wait(25 * time.Second)
 					expect(t, "PID pressure", m.IsUnderPIDPressure(), true)
@@ -102,9 +104,7 @@ func TestWhatFailedIsNamed(t *testing.T) {
 	n := newNode()
 	n.images = &diskState{capacity: gi}
 	b := &broken{node: n, images: true}
-	c := collector{summary: b, parts: b, pods: b.list, layout: layouter{info: n}, clock: realClock()}
-	f := c.collect(t.Context(), question{})
-	signals := f.observations()
+	signals := collectorOf(t, collect.Sources{Summary: b, DiskInfo: n, Parts: b}).Collect(t.Context()).Signals
 	if o := signals[snapshot.NodeFsAvailable]; !o.Known() {
 		t.Errorf("node file system: %+v", o)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// wanted says which pods a snapshot needs: joining all with their figures costs more than the rest of a quiet round.
+// wanted says which pods a snapshot needs: joining all with their stats costs more than the rest of a quiet round.
 type wanted uint8
 
 const (
@@ -21,44 +21,44 @@ const (
 	everyPod
 )
 
-// builder joins pods with their figures and keeps what is costly to derive. It belongs to the loop.
+// builder joins pods with their stats and caches what is costly to derive. It belongs to the loop.
 type builder struct {
 	podLevel  bool
 	requested func(types.UID) bool
-	// byUID has a slot per pod; byObject finds the same slots by the present API objects, which is faster.
+	// byUID has a slot per pod; byObject has the same slots by the current API objects, which is faster to look up.
 	byUID    map[string]*slot
 	byObject map[*v1.Pod]*slot
 	// sorted are the slots of the last round in the order of UIDs.
 	sorted []*slot
-	// round is the number of the present round, looked when the one before it was.
-	round  int
-	looked time.Time
+	// round is the number of the current round, lastRound the time of the previous one.
+	round     int
+	lastRound time.Time
 }
 
-// slot is what is kept of a pod from round to round; usage is that of the present one.
+// slot is what is cached of a pod from round to round; usage is that of the current one.
 type slot struct {
-	// object is the present API object.
+	// object is the current API object.
 	object *v1.Pod
 	facts  *snapshot.Facts
 	usage  *snapshot.Usage
-	// end is when the grace period of a pod that was deleted ends; zero for others.
+	// end is the end of the grace period of a pod that was deleted; zero for others.
 	end time.Time
 	// seen is the last round in which the pod was active, joined that in which it was wanted.
 	seen, joined int
 }
 
-// pods joins API objects with their figures, in the order of UIDs. UIDs of active pods are unique.
-func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Pod {
+// pods joins API objects with their stats, in the order of UIDs. UIDs of active pods are unique.
+func (b *builder) pods(active []*v1.Pod, f *stats, which wanted) []snapshot.Pod {
 	if which == noPod {
 		return nil
 	}
 	b.round++
 	count := b.reserve(active, f.moment, which)
-	b.looked = f.taken
+	b.lastRound = f.taken
 	if count == 0 {
 		return nil
 	}
-	b.join(&f.pods, which)
+	b.join(f, which)
 	b.sort(len(active))
 	pods := make([]snapshot.Pod, 0, count)
 	for _, s := range b.sorted {
@@ -66,7 +66,7 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 			continue
 		}
 		pod := snapshot.Pod{Facts: s.facts, Usage: s.usage, Images: snapshot.Unknown, Terminating: b.termination(s)}
-		if images, ok := f.images[s.facts.UID]; ok {
+		if images, ok := f.Images[s.facts.UID]; ok {
 			pod.Images = images
 		}
 		if f.memory != nil {
@@ -77,8 +77,8 @@ func (b *builder) pods(active []*v1.Pod, f *figures, which wanted) []snapshot.Po
 	return pods
 }
 
-// reserve finds or makes a slot for each pod, and counts those that are wanted. Pods that are gone are forgotten when
-// there are many.
+// reserve finds or adds a slot for each pod, and counts those that are wanted. When there are many slots of pods that
+// are gone, it drops all slots first.
 func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int) {
 	if b.byUID == nil || len(b.byUID) > 2*len(active)+64 {
 		b.byUID, b.byObject = make(map[string]*slot, len(active)), make(map[*v1.Pod]*slot, len(active))
@@ -86,7 +86,7 @@ func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int
 	for _, pod := range active {
 		s, ok := b.byObject[pod]
 		if !ok {
-			s = b.meet(pod, now)
+			s = b.updateSlot(pod, now)
 		}
 		s.seen = b.round
 		if which == everyPod || s.facts.Limits != nil {
@@ -97,15 +97,15 @@ func (b *builder) reserve(active []*v1.Pod, now moment, which wanted) (count int
 	return count
 }
 
-// meet takes in a pod that is new, or of which there is a new object.
-func (b *builder) meet(pod *v1.Pod, now moment) *slot {
+// updateSlot adds or updates the slot of a pod that is new or has a new object.
+func (b *builder) updateSlot(pod *v1.Pod, now moment) *slot {
 	s, ok := b.byUID[string(pod.UID)]
 	var deletedBefore *metav1.Time
 	var undeleted time.Time
 	if ok {
 		deletedBefore = s.object.DeletionTimestamp
 		if deletedBefore == nil && s.seen == b.round-1 {
-			undeleted = b.looked
+			undeleted = b.lastRound
 		}
 		delete(b.byObject, s.object)
 	} else {
@@ -120,18 +120,18 @@ func (b *builder) meet(pod *v1.Pod, now moment) *slot {
 	return s
 }
 
-func (b *builder) join(stats *podStats, which wanted) {
+func (b *builder) join(f *stats, which wanted) {
 	if which == everyPod {
-		stats.convert()
+		f.convert()
 	}
-	for i := range stats.reported {
-		if s, ok := b.byUID[stats.reported[i].PodRef.UID]; ok && s.joined == b.round {
-			s.usage = stats.usage(i)
+	for i := range f.numPods() {
+		if s, ok := b.byUID[f.Pods.UID(i)]; ok && s.joined == b.round {
+			s.usage = f.usage(i)
 		}
 	}
 }
 
-// sort brings the slots of this round into order; from round to round they are mostly the same.
+// sort sorts the slots of this round by UID, unless they are those of the previous round.
 func (b *builder) sort(active int) {
 	gone := func(s *slot) bool { return s.seen != b.round }
 	if len(b.sorted) == active && !slices.ContainsFunc(b.sorted, gone) {
@@ -146,12 +146,11 @@ func (b *builder) sort(active int) {
 	slices.SortFunc(b.sorted, func(x, y *slot) int { return cmp.Compare(x.facts.UID, y.facts.UID) })
 }
 
-// endOfGrace returns when the grace period ends of a pod that is seen with this deletion for the first time. Its
-// deletion timestamp says when that is, by the API server's wall clock, and not when the deletion was requested. The
-// grace period itself is known, and the agent counts it from when it learns of the deletion: that is now at the
-// latest, and not before the pod was last seen without a deletion (undeleted; zero if it never was). So a clock that
-// is wrong is noticed; and one that is set later changes nothing, since from here on the agent's monotonic clock
-// counts.
+// endOfGrace returns the end of the grace period of a pod that has this deletion for the first time. The deletion
+// timestamp is that end by the wall clock of the API server, not the time of the request. The agent counts the grace
+// period from the time at which it gets the deletion: now at the latest, and not before the last round that had the pod
+// without a deletion (undeleted; zero without one). This bounds the effect of a clock that is wrong. A clock that is
+// set later has no effect, since from here on the agent's monotonic clock counts.
 func endOfGrace(pod *v1.Pod, undeleted time.Time, now moment) time.Time {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -36,17 +35,20 @@ func memoryOf(name string) (sum snapshot.Bytes) {
 	return sum
 }
 
-func reported(names ...string) podStats {
-	var s podStats
-	for _, name := range names {
-		s.reported = append(s.reported, statsapi.PodStats{
-			PodRef: statsapi.PodReference{UID: name}, Memory: &statsapi.MemoryStats{WorkingSetBytes: u(int64(memoryOf(name)))},
-		})
+// fakePodStats are the stats of pods of these names.
+type fakePodStats []string
+
+func (s fakePodStats) Len() int         { return len(s) }
+func (s fakePodStats) UID(i int) string { return s[i] }
+
+func (s fakePodStats) Usages(from, to int) (list []snapshot.Usage) {
+	for _, name := range s[from:to] {
+		list = append(list, snapshot.Usage{Memory: memoryOf(name)})
 	}
-	return s
+	return list
 }
 
-// joined tells of each pod whether it has stats (s), a cgroup (c), is being terminated (t).
+// joined lists for each pod whether it has stats (s), a cgroup (c), is being terminated (t).
 func joined(pods []snapshot.Pod) (list []string) {
 	for i := range pods {
 		p := &pods[i]
@@ -65,12 +67,12 @@ func joined(pods []snapshot.Pod) (list []string) {
 	return list
 }
 
-func TestBuilderJoinsPodsWithTheirFigures(t *testing.T) {
+func TestBuilderJoinsPodsWithTheirStats(t *testing.T) {
 	b := builder{requested: func(uid types.UID) bool { return uid == "stopping" }}
 	deleted := plainPod("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
-	f := &figures{
-		pods:   reported("b", "limited", "stranger"),
+	f := &stats{
+		Stats:  snapshot.Stats{Pods: fakePodStats{"b", "limited", "stranger"}},
 		memory: &snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{"a": {}}},
 	}
 	active := []*v1.Pod{plainPod("stopping"), plainPod("b"), limitedPod("limited"), deleted, plainPod("a")}
@@ -78,17 +80,17 @@ func TestBuilderJoinsPodsWithTheirFigures(t *testing.T) {
 		[]string{"a c", "b s", "deleted t", "limited s", "stopping t"})
 	expect(t, "those with limits", joined(b.pods(active, f, limitedPods)), []string{"limited s"})
 	expect(t, "none", joined(b.pods(active, f, noPod)), []string{})
-	f.pods = reported("b")
-	expect(t, "with figures of this round only", joined(b.pods(active, f, everyPod)),
+	f.Pods, f.usages = fakePodStats{"b"}, nil
+	expect(t, "with stats of this round only", joined(b.pods(active, f, everyPod)),
 		[]string{"a c", "b s", "deleted t", "limited ", "stopping t"})
-	f.pods, f.memory = podStats{}, nil
-	expect(t, "with no figures", joined(b.pods(active[:2], f, everyPod)), []string{"b ", "stopping t"})
+	f.Pods, f.usages, f.memory = nil, nil, nil
+	expect(t, "with no stats", joined(b.pods(active[:2], f, everyPod)), []string{"b ", "stopping t"})
 	expect(t, "no pods", joined(b.pods(nil, f, everyPod)), []string{})
 }
 
 // TestBuilderKeepsFactsPerObject: facts are derived once, and again for a new object of the same pod.
 func TestBuilderKeepsFactsPerObject(t *testing.T) {
-	b, f := builder{}, &figures{}
+	b, f := builder{}, &stats{}
 	first, other := plainPod("a"), plainPod("b")
 	one := b.pods([]*v1.Pod{first, other}, f, everyPod)
 	two := b.pods([]*v1.Pod{other, first}, f, everyPod)
@@ -98,7 +100,7 @@ func TestBuilderKeepsFactsPerObject(t *testing.T) {
 	changed := limitedPod("a")
 	three := b.pods([]*v1.Pod{changed, other}, f, everyPod)
 	if three[0].Limits == nil || three[1].Facts != one[1].Facts {
-		t.Error("the new object is not looked at")
+		t.Error("the new object is not used")
 	}
 	if one[0].Limits != nil {
 		t.Error("an earlier snapshot has changed")
@@ -107,7 +109,7 @@ func TestBuilderKeepsFactsPerObject(t *testing.T) {
 
 // TestBuilderForgets: pods come and go, and a pod that is gone is in no snapshot.
 func TestBuilderForgets(t *testing.T) {
-	b, f := builder{}, &figures{}
+	b, f := builder{}, &stats{}
 	for i := range 1000 {
 		active := []*v1.Pod{plainPod(fmt.Sprintf("pod-%04d", i)), plainPod(fmt.Sprintf("pod-%04d", i+1))}
 		slices.Reverse(active)
@@ -118,4 +120,15 @@ func TestBuilderForgets(t *testing.T) {
 	if len(b.byUID) > 100 || len(b.byObject) > 100 {
 		t.Errorf("%d pods by UID and %d by object are kept", len(b.byUID), len(b.byObject))
 	}
+}
+
+// TestPodStatsAreConvertedOnce: rounds that are made from one collection share what it was converted to.
+func TestPodStatsAreConvertedOnce(t *testing.T) {
+	f := stats{Stats: snapshot.Stats{Pods: fakePodStats{"a", "b"}}}
+	expect(t, "alone", *f.usage(1), snapshot.Usage{Memory: memoryOf("b")})
+	f.convert()
+	first := f.usage(1)
+	f.convert()
+	expect(t, "the same again", f.usage(1) == first, true)
+	expect(t, "with all", *first, snapshot.Usage{Memory: memoryOf("b")})
 }

@@ -11,9 +11,8 @@ func WithAnswers(ctx context.Context, answered func()) context.Context {
 	return context.WithValue(ctx, answersKey{}, answered)
 }
 
-// RuntimeAnswered notes that the container runtime has answered a request that was made with ctx. It matters for the
-// contexts of collections of figures (Summary, Parts, PodFigures, DiskInfo, PodImages) and does nothing for others. It
-// may be called from any goroutine.
+// RuntimeAnswered records that the container runtime has answered a request that was made with ctx. It matters for the
+// contexts that Collector.Collect gets and does nothing for others. It may be called from any goroutine.
 func RuntimeAnswered(ctx context.Context) {
 	if answered, ok := ctx.Value(answersKey{}).(func()); ok {
 		answered()
@@ -22,12 +21,13 @@ func RuntimeAnswered(ctx context.Context) {
 
 type answersKey struct{}
 
-// progress is how a collection gets on. The collection and those who make requests for it write it, the loop reads it.
+// progress records the answers of the container runtime to a collection. The goroutines of the collection write it, the
+// loop reads it.
 type progress struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// last is when there was an answer, at first when the collection began; longest the longest time without any.
+	// last is the time of the last answer, or the beginning of the collection; longest is the longest time without one.
 	last    time.Time
 	longest time.Duration
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// reclaimer remembers the node-level reclaims, one entry for each device and unit that was ever asked for.
+// reclaimer records the last node-level reclaim of each device and unit.
 type reclaimer struct {
 	mu   sync.Mutex
 	last []snapshot.Reclaim
 }
 
-// entry finds or makes the entry of a request. The caller holds the lock.
+// entry returns the entry for a request, and adds it if there is none. The caller holds mu.
 func (r *reclaimer) entry(q *policy.ReclaimRequest) *snapshot.Reclaim {
 	i := slices.IndexFunc(r.last, func(l snapshot.Reclaim) bool { return l.Device == q.Device && l.Inodes == q.Inodes() })
 	if i < 0 {
@@ -25,7 +25,7 @@ func (r *reclaimer) entry(q *policy.ReclaimRequest) *snapshot.Reclaim {
 	return &r.last[i]
 }
 
-// begin reports false when the same is being reclaimed already.
+// begin records the beginning of a reclaim. It returns false if one for the same device and unit is running.
 func (r *reclaimer) begin(q *policy.ReclaimRequest, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,6 +37,7 @@ func (r *reclaimer) begin(q *policy.ReclaimRequest, now time.Time) bool {
 	return true
 }
 
+// end records the end of a reclaim.
 func (r *reclaimer) end(q *policy.ReclaimRequest, now time.Time, got snapshot.Reclaimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,14 +45,14 @@ func (r *reclaimer) end(q *policy.ReclaimRequest, now time.Time, got snapshot.Re
 	l.Running, l.Finished, l.Got, l.Err = false, now, got, err
 }
 
-// view lists what was ever reclaimed.
+// view returns a copy of all entries.
 func (r *reclaimer) view() []snapshot.Reclaim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.last)
 }
 
-// reclaim begins to free what the node itself can give.
+// reclaim begins a node-level reclaim in a goroutine of its own, unless one for the same device and unit is running.
 func (m *Manager) reclaim(ctx context.Context, decision uint64, q policy.ReclaimRequest) {
 	if !m.reclaims.begin(&q, m.clock.now()) {
 		return

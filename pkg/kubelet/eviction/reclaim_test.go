@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
-// sized is a node-level reclaim that gives the target, a piece at a time, until there is nothing left.
+// sized is a node-level reclaim that frees the target, a piece at a time, until nothing is left.
 type sized struct {
 	*node
 	left, piece int64
 	requests    []policy.ReclaimRequest
-	// hang is how long it takes, err how it ends.
+	// hang is its duration, err its error.
 	hang time.Duration
 	err  error
 }
@@ -57,7 +59,7 @@ func (s *sized) fills(rate int64, wait func(time.Duration), times int) {
 	}
 }
 
-func TestImagesGoBitByBitBeforeAPodDoes(t *testing.T) {
+func TestImagesAreRemovedGraduallyBeforeAPodIsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sized{node: newNode(), left: 20 * gi, piece: gi}
 		s.add("writer", gi).disk = 30 * gi
@@ -66,7 +68,7 @@ func TestImagesGoBitByBitBeforeAPodDoes(t *testing.T) {
 			MinimumReclaim: map[string]string{"nodefs.available": "1Gi"}})
 		c.Reclaimer = s
 		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
-			// It would be full in a minute and a half, were it not for the images.
+			// Without a reclaim of images it would be full in a minute and a half.
 			s.fills(200*mi, wait, 100)
 			expect(t, "kills while there were images", s.killed(), []string{})
 			if len(s.requests) < 2 || s.requests[0].Target != 11*gi || s.left == 0 {
@@ -105,19 +107,25 @@ func TestReclaimThatFailsOrHangsDoesNotHoldUpEvictions(t *testing.T) {
 	}
 }
 
+// ownImageDisk is a layout with images on a device of their own, and writable layers beside them unless it is split.
+type ownImageDisk struct{ split bool }
+
+func (d *ownImageDisk) HasDedicatedImageFs(context.Context) (bool, error)     { return true, nil }
+func (d *ownImageDisk) HasDedicatedContainerFs(context.Context) (bool, error) { return d.split, nil }
+
 func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
 	for _, split := range []bool{true, false} {
 		n := newNode()
 		asked := 0
-		layout := snapshot.Layout{Known: true, DedicatedImageFs: true, SplitContainerFs: split}
-		c := collector{summary: n, clock: realClock(),
-			layout: layouter{layout: layout, dedicated: true, detected: time.Now(), split: true, info: n},
-			images: func(context.Context) (map[types.UID]snapshot.Bytes, error) {
+		c := Config{Collector: collectorOf(t, collect.Sources{
+			Summary: n, DiskInfo: &ownImageDisk{split}, SeparateDiskGC: true,
+			PodImages: func(context.Context) (map[types.UID]snapshot.Bytes, error) {
 				asked++
 				return map[types.UID]snapshot.Bytes{"pod": 7}, nil
-			}}
+			},
+		})}
 		n.add("pod", mi)
-		f := c.collect(t.Context(), question{})
+		f := (&Manager{config: c, clock: newAgentClock(clock.RealClock{})}).collectStats(t.Context(), collectRequest{})
 		pods := (&builder{}).pods(n.active(), &f, everyPod)
 		want := snapshot.Bytes(snapshot.Unknown)
 		if split {
@@ -129,7 +137,7 @@ func TestD14ImagesAreAskedForWhereTheyAreApart(t *testing.T) {
 	}
 }
 
-// TestNodeIsAskedInStocksPaceWhileNobodyMayGo: pods wait for the end of pressure, so that figures are collected every
+// TestNodeIsAskedInStocksPaceWhileNobodyMayGo: pods wait for the end of pressure, so that stats are collected every
 // two seconds.
 func TestNodeIsAskedInStocksPaceWhileNobodyMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +145,7 @@ func TestNodeIsAskedInStocksPaceWhileNobodyMayGo(t *testing.T) {
 		n.full(5 * gi)
 		p := &paced{node: n}
 		c := n.config(t, hardDisk("10Gi"))
-		c.Summary = p
+		c.Collector = n.collector(t, p)
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Second)
 			waitsFor(t, m, wait, 99*time.Second)

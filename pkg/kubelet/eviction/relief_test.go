@@ -58,7 +58,7 @@ func latency(t *testing.T, m *Manager, called <-chan struct{}, pod *v1.Pod) time
 	t.Helper()
 	began := time.Now()
 	for {
-		if verdict, _ := m.Judge(pod); verdict == policy.Admitted {
+		if verdict, _ := m.AdmitOrWait(pod); verdict == policy.Admitted {
 			return time.Since(began)
 		}
 		if time.Since(began) > time.Hour {
@@ -83,14 +83,14 @@ func caller(c *Config) (called chan struct{}) {
 func waitsFor(t *testing.T, m *Manager, wait func(time.Duration), d time.Duration) {
 	t.Helper()
 	for range d / time.Second {
-		if verdict, why := m.Judge(everywhere()); verdict != policy.Waits {
+		if verdict, why := m.AdmitOrWait(everywhere()); verdict != policy.Waits {
 			t.Fatalf("verdict %d: %s", verdict, why)
 		}
 		wait(time.Second)
 	}
 }
 
-// TestTheEndOfMemoryPressureIsSeenSoon: the gate sees it, with no collection of figures.
+// TestTheEndOfMemoryPressureIsSeenSoon: the memory watcher reports it, with no collection of stats.
 func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -98,7 +98,7 @@ func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 		k, p := &kernel{node: n}, &paced{node: n}
 		c := n.config(t, ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"},
 			MinimumReclaim: map[string]string{"memory.available": "1Gi"}})
-		c.Memory, c.Summary = k, p
+		c.Memory, c.Collector = k, n.collector(t, p)
 		called := caller(&c)
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Second)
@@ -110,8 +110,8 @@ func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 				t.Errorf("%d collections and %d readings in 44 s", p.calls(), k.read())
 			}
 			n.available(5 * gi)
-			if got := latency(t, m, called, everywhere()); got > gateMet {
-				t.Errorf("let in after %v, want at most %v", got, gateMet)
+			if got := latency(t, m, called, everywhere()); got > watcherMetPause {
+				t.Errorf("let in after %v, want at most %v", got, watcherMetPause)
 			}
 			expect(t, "it lingers", m.IsUnderMemoryPressure(), true)
 			before := k.read()
@@ -137,17 +137,17 @@ func TestAShortDipIsNotHeldForThePeriod(t *testing.T) {
 			m.Wake()
 			synctest.Wait()
 			n.available(20 * gi)
-			if got := latency(t, m, called, everywhere()); got == 0 || got > gateMet {
-				t.Errorf("let in after %v, want at most %v", got, gateMet)
+			if got := latency(t, m, called, everywhere()); got == 0 || got > watcherMetPause {
+				t.Errorf("let in after %v, want at most %v", got, watcherMetPause)
 			}
 		})
 	})
 }
 
-// TestTheEndOfDiskPressureIsSeenSoon: while a pod waits, figures are collected every two seconds. When nobody waits
-// they are not; each look asks for a reclaim, which brings another.
-func TestTheEndOfDiskPressureIsSeenSoon(t *testing.T) {
-	for name, memory := range map[string]bool{"beside the gate": true, "without a gate": false} {
+// While a pod waits for the end of disk pressure, stats are collected every two seconds. Otherwise they are not: each
+// round may begin a reclaim, whose end causes another round.
+func TestEndOfDiskPressureIsDetectedWhileAPodWaits(t *testing.T) {
+	for name, memory := range map[string]bool{"with a memory watcher": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode()
@@ -155,7 +155,7 @@ func TestTheEndOfDiskPressureIsSeenSoon(t *testing.T) {
 				n.full(gi)
 				p := &paced{node: n}
 				c := n.config(t, hardDisk("10Gi"))
-				c.Summary = p
+				c.Collector = n.collector(t, p)
 				if memory {
 					c.Memory = &kernel{node: n}
 				}
@@ -183,14 +183,14 @@ func TestTheEndOfDiskPressureIsSeenSoon(t *testing.T) {
 	}
 }
 
-// TestSlowFiguresAreNotCollectedAllTheTime: every six seconds, and again after the reclaim that each look asks for.
-func TestSlowFiguresAreNotCollectedAllTheTime(t *testing.T) {
+// TestSlowStatsAreNotCollectedAllTheTime: every six seconds, and again after the reclaim that each round requests.
+func TestSlowStatsAreNotCollectedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.full(gi)
 		p := &paced{node: n, takes: 300 * time.Millisecond}
 		c := n.config(t, hardDisk("10Gi"))
-		c.Summary = p
+		c.Collector = n.collector(t, p)
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(5 * time.Second)
 			before := p.calls()
@@ -203,7 +203,7 @@ func TestSlowFiguresAreNotCollectedAllTheTime(t *testing.T) {
 }
 
 // TestTheEndOfAConditionIsNotOverslept: a condition that lingers ends when its transition period does, not with the
-// next look.
+// next round.
 func TestTheEndOfAConditionIsNotOverslept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -220,7 +220,7 @@ func TestTheEndOfAConditionIsNotOverslept(t *testing.T) {
 			pod.Spec.Tolerations = nil
 			latency(t, m, called, everywhere())
 			got := latency(t, m, called, pod)
-			// The threshold was last met in the look before.
+			// The threshold was last met in the round before.
 			if want := c.PressureTransitionPeriod; got > want || got < want-askedPause-time.Second {
 				t.Errorf("let in %v after the threshold was clear, want %v since it was met", got, want)
 			}
@@ -229,13 +229,13 @@ func TestTheEndOfAConditionIsNotOverslept(t *testing.T) {
 	})
 }
 
-// TestARestartLetsNobodyInWhoWaits: until the node was looked at nobody knows whether a hard threshold is met.
+// TestARestartLetsNobodyInWhoWaits: before the first collection it is unknown whether a hard threshold is met.
 func TestARestartLetsNobodyInWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.available(5 * gi)
 		c := n.config(t, hard("1Gi"))
-		c.Summary = &paced{node: n, takes: 3 * time.Second}
+		c.Collector = n.collector(t, &paced{node: n, takes: 3 * time.Second})
 		called := caller(&c)
 		m, err := New(c)
 		if err != nil {
@@ -246,7 +246,7 @@ func TestARestartLetsNobodyInWhoWaits(t *testing.T) {
 		done := make(chan struct{})
 		go func() { m.Run(ctx); close(done) }()
 		if got := latency(t, m, called, everywhere()); got != 3*time.Second {
-			t.Errorf("let in after %v, want as soon as the node was looked at", got)
+			t.Errorf("let in after %v, want after the first collection", got)
 		}
 		expect(t, "it lingers", m.IsUnderMemoryPressure(), true)
 		cancel()
@@ -264,7 +264,7 @@ func TestNothingIsTakenOverWhereNothingIsWatched(t *testing.T) {
 	expect(t, "disk pressure", m.IsUnderDiskPressure(), false)
 }
 
-// TestNobodyIsCalledInVain: pods are asked again when what keeps them out is over, and not with every look.
+// TestNobodyIsCalledInVain: pods are asked again when what keeps them out is over, and not with every round.
 func TestNobodyIsCalledInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -8,43 +8,43 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Trigger is what causes a round. Its values are labels of metrics.
+// Trigger is the cause of a round. Its values are labels of metrics.
 type Trigger string
 
 // The triggers.
 const (
-	// TriggerTimer: the monitoring period is over, or the time that the last decision named.
+	// TriggerTimer: the monitoring period has passed, or the time that the last decision named.
 	TriggerTimer Trigger = "timer"
-	// TriggerEvent: a kill or a reclaim has ended, a pod was cleaned up, or another part of the agent asked for a round.
+	// TriggerEvent: a kill or a reclaim has ended, a pod was cleaned up, or another part of the agent requested a round.
 	TriggerEvent Trigger = "event"
 	// TriggerCounters: the memory counters show that a threshold was crossed.
 	TriggerCounters Trigger = "counters"
-	// TriggerKernel: as TriggerCounters, seen because of a notification of the kernel.
+	// TriggerKernel: the same, after a notification of the kernel.
 	TriggerKernel Trigger = "kernel"
 )
 
-// Round is one decision with what it was made from. All sinks share it; nobody may change it.
+// Round is a decision with its input. All sinks share it: it must not be modified.
 type Round struct {
 	Trigger  Trigger
 	Snapshot *snapshot.Snapshot
 	Decision policy.Decision
-	// Before are the node conditions of the round before.
+	// Before are the node conditions of the previous round.
 	Before []policy.Condition
-	// Notices are what has begun or ended with this round and is worth telling users, in a fixed order.
+	// Notices are what events and logs report about the round, in a fixed order.
 	Notices []Notice
-	// CountersErr says why the kernel's memory counters cannot be read, since CountersErrSince; nil while they can, or are
-	// not used.
+	// CountersErr is the error of reading the kernel's memory counters, which have failed since CountersErrSince; nil if
+	// they can be read or are not used.
 	CountersErr      error
 	CountersErrSince time.Time
 }
 
-// Began reports whether a node condition has become True.
-func (r *Round) Began() bool {
+// ConditionBegan reports whether a node condition has become True.
+func (r *Round) ConditionBegan() bool {
 	return r.anyCondition(func(before, now *policy.Condition) bool { return now.True && !before.True })
 }
 
-// Relieved reports whether something that kept pods from being admitted is over: a node condition, or a hard threshold
-// that was met.
+// Relieved reports whether a reason to reject pods has ended: a node condition, a hard threshold that was met, or a
+// restored condition that was unconfirmed.
 func (r *Round) Relieved() bool {
 	return r.anyCondition(func(before, now *policy.Condition) bool {
 		return (before.True && !now.True) || (before.HardMet && !now.HardMet) || (before.Restored && !now.Restored)
@@ -62,9 +62,9 @@ func (r *Round) anyCondition(changed func(before, now *policy.Condition) bool) b
 	return false
 }
 
-// Result is what became of one part of a decision, a kill or a node-level reclaim. All sinks share it; nobody may
-// change it. The results of one victim come in the order of the kinds, each at most once, but for a victim that is
-// hastened by a later decision: the request of that decision has results of its own.
+// Result is what became of one part of a decision, a kill or a node-level reclaim. All sinks share it: it must not be
+// modified. The results of a victim come in the order of the kinds, each at most once. If a later decision hastens the
+// victim, the request of that decision has results of its own.
 type Result struct {
 	// Decision is the number of the decision.
 	Decision uint64
@@ -72,39 +72,45 @@ type Result struct {
 	Kind     ResultKind
 	// Victim is nil for a reclaim.
 	Victim *policy.Victim
-	// Answer is that of the pod workers to the request, for KillAccepted and KillRefused.
+	// Answer is the pod workers' answer to the request, for KillAccepted and KillRefused. If the API server has accepted
+	// it, it is Begun, or Unchanged if the pod was being evicted already.
 	Answer podkill.Answer
-	// Evicted is true for one PodStopped of a pod whose termination an eviction began.
+	// Evicted is true for one PodStopped of a pod whose termination was begun by an eviction.
 	Evicted bool
-	// Released is an upper bound of what the pod gave back, for PodReleased.
+	// Released is an upper bound of what the end of the pod has released, for PodReleased.
 	Released snapshot.Release
-	// Reclaim is what was asked for and Reclaimed what it brought, for ReclaimEnded.
+	// Reclaim is the request, Reclaimed its result, for ReclaimEnded.
 	Reclaim   *policy.ReclaimRequest
 	Reclaimed snapshot.Reclaimed
-	// Err is why a kill or a reclaim has failed.
+	// Err is the error of a kill or a reclaim, or why a kill is blocked, withdrawn or without effect.
 	Err error
 }
 
-// ResultKind is what became of a part of a decision.
+// ResultKind is the kind of a result.
 type ResultKind string
 
 // The kinds of results.
 const (
-	// PodGone: the pod was gone when it was to be evicted; no request was made.
+	// KillBlocked: the API server refuses the eviction for the time being, for the reason Err; the attempt goes on.
+	KillBlocked ResultKind = "KillBlocked"
+	// KillWithdrawn: the API server has not accepted the eviction, and is not asked for it any more.
+	KillWithdrawn ResultKind = "KillWithdrawn"
+	// PodGone: the pod had ended, or was being deleted, before it was to be evicted.
 	PodGone ResultKind = "PodGone"
-	// KillRefused: the pod workers did not accept the request, since the agent stops.
+	// KillRefused: the pod workers did not accept the request, since the agent is stopping.
 	KillRefused ResultKind = "KillRefused"
-	// KillAccepted: the pod workers terminate the pod.
+	// KillAccepted: the killer, which is the pod workers or the API server, has accepted the request.
 	KillAccepted ResultKind = "KillAccepted"
-	// PodOverdue: the pod has not stopped within its grace period and the time that a kill may take; it goes on
-	// terminating.
+	// PodOverdue: the pod has not stopped within its grace period and the time that a kill may take. It continues to
+	// terminate.
 	PodOverdue ResultKind = "PodOverdue"
-	// KillFailed: nobody waits any more for the end of the pod.
+	// KillFailed: the wait for the pod ended with an error before it had stopped. It may still be terminating. If the
+	// killer is the API server, it has not accepted the eviction, and the pod goes on running.
 	KillFailed ResultKind = "KillFailed"
-	// PodStopped: no container of the pod runs any more.
+	// PodStopped: no container of the pod runs.
 	PodStopped ResultKind = "PodStopped"
-	// PodReleased: cgroups and volumes of the pod are gone too.
+	// PodReleased: cgroups and volumes of the pod are removed too.
 	PodReleased ResultKind = "PodReleased"
-	// ReclaimEnded: a node-level reclaim has ended, well or with an error.
+	// ReclaimEnded: a node-level reclaim has ended, with or without an error.
 	ReclaimEnded ResultKind = "ReclaimEnded"
 )

@@ -9,22 +9,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Sink receives each round after its decision was carried out, and each result of a decision after it. The calls come
-// from one goroutine of the sink's own, in the order in which things happened; ctx carries the logger and is not
-// cancelled before the last call. A sink should return at once. One that blocks loses what comes meanwhile, beyond a
-// queue of 256 entries; one that panics loses the entry. Neither delays decisions, kills or other sinks.
+// Sink receives each round after its decision was carried out, and each result of a decision after its round.
+//
+// All calls of one sink are made by one goroutine, which the manager starts for it, in the order of events; ctx carries
+// the logger and is not cancelled before the last call. A sink should return at once. While it blocks, up to 256
+// entries are queued and further ones are dropped; if it panics, the entry is lost. Neither delays decisions, kills or
+// other sinks.
 type Sink interface {
-	// Name is a label of metrics and a key of log lines.
+	// Name is a label of metrics and a key in log lines.
 	Name() string
 	Round(ctx context.Context, r *Round)
 	Result(ctx context.Context, r *Result)
 }
 
-// OnConditionTrue is a sink that calls f when a node condition has become True.
-func OnConditionTrue(name string, f func()) Sink { return roundSink{name, (*Round).Began, f} }
+// roundFilter is implemented by sinks that do nothing for most rounds, so that their goroutines are not woken up for
+// these. The goroutine that decides calls NeedsRound before it queues a round: it must not block.
+type roundFilter interface {
+	NeedsRound(r *Round) bool
+}
 
-// OnRelief is a sink that calls f when a hard threshold is met no longer or a node condition has ended, so that pods
-// that wait may be admitted.
+// OnConditionTrue returns a sink that calls f when a node condition has become True.
+func OnConditionTrue(name string, f func()) Sink { return roundSink{name, (*Round).ConditionBegan, f} }
+
+// OnRelief returns a sink that calls f when pods that wait may be admitted: a hard threshold is no longer met, or a
+// node condition has ended.
 func OnRelief(name string, f func()) Sink { return roundSink{name, (*Round).Relieved, f} }
 
 // roundSink calls a function for each round that matches.
@@ -35,17 +43,14 @@ type roundSink struct {
 }
 
 func (s roundSink) Name() string                    { return s.name }
+func (s roundSink) NeedsRound(r *Round) bool        { return s.matches(r) }
+func (s roundSink) Round(context.Context, *Round)   { s.call() }
 func (s roundSink) Result(context.Context, *Result) {}
-func (s roundSink) Round(_ context.Context, r *Round) {
-	if s.matches(r) {
-		s.call()
-	}
-}
 
-// sinkQueue is how many entries may wait for a sink.
+// sinkQueue is the number of entries that may be queued for a sink.
 const sinkQueue = 256
 
-// sinks hands rounds and results to all sinks.
+// sinks delivers rounds and results to all sinks.
 type sinks struct {
 	workers []*sinkWorker
 	stop    chan struct{}
@@ -55,20 +60,22 @@ type sinks struct {
 func newSinks(list ...Sink) *sinks {
 	s := &sinks{stop: make(chan struct{})}
 	for _, sink := range list {
-		s.workers = append(s.workers, &sinkWorker{sink: sink, entries: make(chan sinkEntry, sinkQueue)})
+		filter, _ := sink.(roundFilter)
+		s.workers = append(s.workers, &sinkWorker{sink: sink, filter: filter, entries: make(chan sinkEntry, sinkQueue)})
 	}
 	return s
 }
 
-// start begins to hand on what is delivered.
+// start begins to deliver queued entries to the sinks.
 func (s *sinks) start(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
+	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.FromContext(ctx))
 	for _, w := range s.workers {
 		s.running.Go(func() { w.run(ctx, s.stop) })
 	}
 }
 
-// close lets the sinks handle what waits for them. The channel that it returns is closed when they have.
+// close ends the goroutines of the sinks after they have handled all queued entries. The returned channel is closed
+// then.
 func (s *sinks) close() <-chan struct{} {
 	close(s.stop)
 	done := make(chan struct{})
@@ -77,12 +84,17 @@ func (s *sinks) close() <-chan struct{} {
 }
 
 // round and result return at once. They may be called before start and after close.
-func (s *sinks) round(ctx context.Context, r *Round)   { s.deliver(ctx, sinkEntry{round: r}) }
-func (s *sinks) result(ctx context.Context, r *Result) { s.deliver(ctx, sinkEntry{result: r}) }
-
-func (s *sinks) deliver(ctx context.Context, e sinkEntry) {
+func (s *sinks) round(ctx context.Context, r *Round) {
 	for _, w := range s.workers {
-		w.offer(ctx, e)
+		if w.filter == nil || w.filter.NeedsRound(r) {
+			w.offer(ctx, sinkEntry{round: r})
+		}
+	}
+}
+
+func (s *sinks) result(ctx context.Context, r *Result) {
+	for _, w := range s.workers {
+		w.offer(ctx, sinkEntry{result: r})
 	}
 }
 
@@ -92,17 +104,19 @@ type sinkEntry struct {
 	result *Result
 }
 
-// sinkWorker is one sink with what waits for it.
+// sinkWorker is a sink with its queue.
 type sinkWorker struct {
-	sink    Sink
+	sink Sink
+	// filter is nil if the sink receives every round.
+	filter  roundFilter
 	entries chan sinkEntry
 
 	mu sync.Mutex
-	// losing: the last entry found no place.
+	// losing: the last entry was dropped.
 	losing bool
 }
 
-// offer queues an entry, or drops it when the queue is full. It reports the first of several that are dropped.
+// offer queues an entry, or drops it if the queue is full. It logs the first of successive entries that are dropped.
 func (w *sinkWorker) offer(ctx context.Context, e sinkEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +144,7 @@ func (w *sinkWorker) run(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// drain handles what waits.
+// drain handles the entries that are queued.
 func (w *sinkWorker) drain(ctx context.Context) {
 	for {
 		select {

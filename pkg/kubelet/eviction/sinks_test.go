@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -74,7 +75,7 @@ func hogNode() *node {
 	return n
 }
 
-func TestResultsComeUnderTheNumberOfTheirDecision(t *testing.T) {
+func TestResultsHaveTheNumberOfTheirDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := hogNode(), &sinkRecorder{}
 		c := n.config(t, hard("1Gi"))
@@ -99,8 +100,8 @@ func TestResultsComeUnderTheNumberOfTheirDecision(t *testing.T) {
 	})
 }
 
-// A sink that blocks for a minute and one that panics change neither decisions, nor kills, nor what other sinks
-// receive.
+// TestSlowAndBrokenSinksCostOnlyTheirOwnWork: a sink that blocks for a minute and one that panics change neither
+// decisions, nor kills, nor what other sinks receive.
 func TestSlowAndBrokenSinksCostOnlyTheirOwnWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		play := func(others ...Sink) (kills, seen []string, when time.Duration) {
@@ -109,8 +110,10 @@ func TestSlowAndBrokenSinksCostOnlyTheirOwnWork(t *testing.T) {
 			c.Sinks = append(append(c.Sinks, others...), s)
 			begin := time.Now()
 			run(t, n, c, func(_ *Manager, wait func(time.Duration)) {
+				synctest.Wait()
 				for len(n.killed()) == 0 {
 					wait(time.Millisecond)
+					synctest.Wait()
 				}
 				when = time.Since(begin)
 				wait(30 * time.Second)
@@ -135,7 +138,7 @@ func TestSlowAndBrokenSinksCostOnlyTheirOwnWork(t *testing.T) {
 	})
 }
 
-func TestAFullQueueLosesTheNewestEntries(t *testing.T) {
+func TestFullQueueDropsTheNewestEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
 		s := &sinkRecorder{before: func() { <-proceed }}
@@ -153,7 +156,7 @@ func TestAFullQueueLosesTheNewestEntries(t *testing.T) {
 	})
 }
 
-func TestSinksReceiveWhatHappensAtTheEnd(t *testing.T) {
+func TestSinksReceiveResultsOfTheShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := hogNode(), &sinkRecorder{}
 		n.killTakes = time.Hour
@@ -162,5 +165,33 @@ func TestSinksReceiveWhatHappensAtTheEnd(t *testing.T) {
 		run(t, n, c, func(_ *Manager, wait func(time.Duration)) { wait(5 * time.Second) })
 		number := s.evicting(t)
 		expect(t, "results", s.seen(), []string{fmt.Sprint(number, " KillAccepted"), fmt.Sprint(number, " KillFailed")})
+	})
+}
+
+// evictionSink needs only rounds that evict.
+type evictionSink struct{ sinkRecorder }
+
+func (*evictionSink) NeedsRound(r *Round) bool { return len(r.Decision.Victims) > 0 }
+
+// A sink receives the rounds that it needs, and every result.
+func TestSinkFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, evictions := &sinkRecorder{}, &evictionSink{}
+		s := newSinks(all, evictions)
+		s.start(t.Context())
+		quiet, evicting := &Round{}, &Round{}
+		evicting.Decision.Victims = make([]policy.Victim, 1)
+		for range 3 {
+			s.round(t.Context(), quiet)
+			s.round(t.Context(), evicting)
+			s.result(t.Context(), &Result{Kind: PodStopped})
+		}
+		<-s.close()
+		if rounds, results := len(all.rounds), len(all.results); rounds != 6 || results != 3 {
+			t.Errorf("the sink without a filter received %d rounds and %d results, not 6 and 3", rounds, results)
+		}
+		if rounds, results := len(evictions.rounds), len(evictions.results); rounds != 3 || results != 3 {
+			t.Errorf("the sink with a filter received %d rounds and %d results, not 3 and 3", rounds, results)
+		}
 	})
 }

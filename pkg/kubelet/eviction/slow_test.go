@@ -8,9 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// slowness is a node whose container runtime answers each request of a collection after a while. What a summary says
+// slowness is a node whose container runtime answers each request of a collection after a while. What a summary has
 // of the node is from the beginning of the collection, as in stock's.
 type slowness struct {
 	*silence
@@ -56,11 +58,11 @@ func (s *slowness) set(requests int, each time.Duration, hangs int) {
 
 func (s *slowness) config(t *testing.T, thresholds ThresholdConfig) Config {
 	c := s.silence.config(t, thresholds)
-	c.Summary = s
+	c.Collector = s.collector(t, s)
 	return c
 }
 
-// TestASlowRuntimeIsNotSilent: pods are evicted for a full disk although a collection of figures takes minutes.
+// TestASlowRuntimeIsNotSilent: pods are evicted for a full disk although a collection takes minutes.
 // Meanwhile what needs no runtime is seen, and nothing is blind.
 func TestASlowRuntimeIsNotSilent(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -105,7 +107,7 @@ func TestASlowRuntimeIsNotSilent(t *testing.T) {
 					}
 					wait(5*collection + time.Minute)
 					expect(t, "evicted", s.killed(), []string{"writer/1"})
-					blind, _ := m.Blind(v1.NodeDiskPressure)
+					blind, _ := m.UnknownSignals(v1.NodeDiskPressure)
 					expect(t, "blind signals", blind, []string(nil))
 					expect(t, "silence is shown", shown(t, "plimsoll_eviction_runtime_silent"), 0.0)
 					expect(t, "events", len(s.eventsOf(eventRuntimeSilent))+len(s.eventsOf(eventSignalUnknown))-events, 0)
@@ -116,21 +118,20 @@ func TestASlowRuntimeIsNotSilent(t *testing.T) {
 	}
 }
 
-// TestALongCollectionHasTheNewestFiguresOfTheNode: what needs no runtime is read again at its end.
-func TestALongCollectionHasTheNewestFiguresOfTheNode(t *testing.T) {
+// TestALongCollectionHasTheNewestStatsOfTheNode: what needs no runtime is read again at its end.
+func TestALongCollectionHasTheNewestStatsOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowness{silence: newSilence(), requests: 4, each: time.Second}
 		s.full(50 * gi)
 		s.forks(10)
-		c := collector{summary: s, parts: s, pods: s.list, layout: layouter{info: s}, clock: realClock()}
 		time.AfterFunc(2*time.Second, func() { s.full(5 * gi); s.forks(20) })
-		f := c.collect(t.Context(), question{})
-		if f.err != nil {
-			t.Fatal(f.err)
+		f := s.collector(t, s).Collect(t.Context())
+		if f.Err != nil {
+			t.Fatal(f.Err)
 		}
-		expect(t, "available on the node's disk", *f.summary.Node.Fs.AvailableBytes, uint64(5*gi))
-		expect(t, "available for images on it", *f.summary.Node.Runtime.ImageFs.AvailableBytes, uint64(5*gi))
-		expect(t, "processes", *f.summary.Node.Rlimit.NumOfRunningProcesses, int64(20))
+		expect(t, "available on the node's disk", f.Signals[snapshot.NodeFsAvailable].Available, 5*gi)
+		expect(t, "available for images on it", f.Signals[snapshot.ImageFsAvailable].Available, 5*gi)
+		expect(t, "available PIDs", f.Signals[snapshot.PIDAvailable].Available, 1000-20)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -20,6 +21,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
@@ -214,17 +216,24 @@ func (f fullSummary) GetCPUAndMemoryStats(ctx context.Context) (*statsapi.Summar
 	return f.Get(ctx, true)
 }
 
-// ourManager is ours, driven in the same way: its looks are taken by the test, and what it begins is waited for.
+// ourManager is ours, driven in the same way: its rounds are run by the test, and what it begins is waited for.
 type ourManager struct {
 	stage
 	manager *Manager
 	clock   stepClock
 }
 
+// stockFeatures are the gates that stock's manager reads.
+func stockFeatures() Features { return FeaturesFrom(utilfeature.DefaultFeatureGate) }
+
 func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error) {
 	o := &ourManager{clock: stepClock{clocktesting.NewFakeClock(now)}}
 	o.dedicated, o.split, o.notes = dedicated, split, map[string]string{}
-	c.Summary, c.DiskInfo, c.Reclaimer = &o.stage, &o.stage, &o.stage
+	var err error
+	if c.Collector, err = o.collector(true); err != nil {
+		return nil, err
+	}
+	c.Reclaimer = &o.stage
 	c.Recorder, c.NodeRef, c.Clock = &notes{stage: &o.stage}, &v1.ObjectReference{}, o.clock
 	c.Kill = fakekill.Waiting(func(_ context.Context, r podkill.Request) error {
 		return o.kill(r.Pod, r.Evict, r.GracePeriodSeconds, r.Disruption.Apply)
@@ -233,9 +242,15 @@ func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error
 	c.PodByUID = func(uid types.UID) (*v1.Pod, bool) { return podByUID(o.scene.pods, uid) }
 	c.PodStopped = func(types.UID) bool { return false }
 	c.PodCleanedUp = func(uid types.UID) bool { return !o.scene.unkillable[string(uid)] }
-	var err error
 	o.manager, err = New(c)
 	return o, err
+}
+
+// collector reads the stage, with or without the feature gate KubeletSeparateDiskGC.
+func (o *ourManager) collector(separateDiskGC bool) (Collector, error) {
+	return collect.New(collect.Sources{
+		Summary: &o.stage, DiskInfo: &o.stage, SeparateDiskGC: separateDiskGC, Clock: o.clock,
+	})
 }
 
 func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
@@ -243,13 +258,13 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.clock.SetTime(now)
 	m := o.manager
 	m.ledger.sweep(now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
-	f := m.loop.collector.collect(ctx, question{})
-	m.look(ctx, &f)
+	f := m.collectStats(ctx, collectRequest{})
+	m.synchronize(ctx, &f)
 	o.settle(ctx)
 	if len(o.reclaims) > 0 {
 		o.clock.SetTime(now.Add(time.Millisecond))
-		f = m.loop.collector.collect(ctx, question{})
-		m.look(ctx, &f)
+		f = m.collectStats(ctx, collectRequest{})
+		m.synchronize(ctx, &f)
 		o.settle(ctx)
 	}
 	return o.take(m)

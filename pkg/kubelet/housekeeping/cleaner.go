@@ -13,6 +13,7 @@ type Cleaner struct {
 	observer observer
 	tasks    []task
 	cgroups  *orphanCgroups
+	mirrors  *mirrorPods
 	// statuses and restarts are the tasks of RestartPods.
 	statuses statuses
 	restarts restarts
@@ -21,16 +22,18 @@ type Cleaner struct {
 // New returns a Cleaner. It starts no goroutine.
 func New(c Config) *Cleaner {
 	cgroups := &orphanCgroups{cgroups: c.Cgroups, disk: c.Disk}
+	mirrors := &mirrorPods{client: c.Mirrors, lifecycle: c.Lifecycle}
 	return &Cleaner{
-		observer: observer{c}, tasks: tasks(c, cgroups), cgroups: cgroups, statuses: statuses{c.Statuses},
-		restarts: restartsOf(c),
+		observer: observer{c}, tasks: tasks(c, cgroups, mirrors), cgroups: cgroups, mirrors: mirrors,
+		statuses: statuses{c.Statuses}, restarts: restartsOf(c),
 	}
 }
 
 // CleanUp executes one round. It must not be called before all sources have reported: until then pods of the other
 // sources would be regarded as orphaned. No new pods may be passed to the pod workers meanwhile. CleanUp does not
-// block: pod workers stop pods, and goroutines remove cgroups. An error lists what failed in this round; the next one
-// retries. If the runtime or the cgroups cannot be listed, nothing is removed, except for workers of finished pods.
+// block: pod workers stop pods, and goroutines remove cgroups and mirror pods. An error lists what failed in this
+// round; the next one retries. If the runtime or the cgroups cannot be listed, nothing is removed, except for workers
+// of finished pods.
 func (c *Cleaner) CleanUp(ctx context.Context) error {
 	r, err := c.observer.observe(ctx)
 	if err != nil {
@@ -59,8 +62,11 @@ func (c *Cleaner) RestartPods(ctx context.Context) error {
 	return errors.Join(c.statuses.Run(ctx, r), c.restarts.Run(ctx, r))
 }
 
-// Wait returns when no cgroup is being removed. It must be called after the last call of CleanUp.
-func (c *Cleaner) Wait() { c.cgroups.wait() }
+// Wait returns when no cgroup and no mirror pod is being removed. It must be called after the last call of CleanUp.
+func (c *Cleaner) Wait() {
+	c.mirrors.wait()
+	c.cgroups.wait()
+}
 
 // task removes one kind of leftover of pods. If a task fails, the others run nevertheless.
 type task interface {
@@ -71,7 +77,7 @@ type task interface {
 }
 
 // tasks returns the tasks in the order in which they run.
-func tasks(c Config, cgroups *orphanCgroups) []task {
+func tasks(c Config, cgroups *orphanCgroups, mirrors *mirrorPods) []task {
 	return []task{
 		// First: probes of a terminated pod report it as not ready, and are the most expensive leftover.
 		probes{c.Probes},
@@ -81,7 +87,7 @@ func tasks(c Config, cgroups *orphanCgroups) []task {
 		userNamespaces{c.UserNamespaces},
 		// Before pods are restarted, since a pod with the same UID uses the same directory.
 		orphanDirs{disk: c.Disk},
-		mirrorPods{client: c.Mirrors, lifecycle: c.Lifecycle},
+		mirrors,
 		// After the pod workers have removed finished pods; restarts do not change the number of configured pods.
 		countPods{c.Active},
 		// The three tasks that pass pods to the workers. Restarts come first: a configured pod that still has containers of

@@ -53,7 +53,6 @@ var allCalls = []string{
 	"cgroups", "pods", "known", "refresh runtime 1000", "running",
 	"probes [going runs]", "statuses [again mirror rejected runs waiting]", "allocations [again rejected runs waiting]",
 	"userns",
-	"delete mirror a_ns", "delete mirror z_ns",
 	"create again", "finish rejected", "kill orphan unknown grace=1",
 	"throttle c-mounted", "backoff",
 }
@@ -79,6 +78,25 @@ func TestRestartPods(t *testing.T) {
 	}
 }
 
+// While the machine shuts down no pod is started again.
+func TestNoRestartsDuringShutdown(t *testing.T) {
+	for name, round := range map[string]func(*Cleaner) error{
+		"with all sources":         func(c *Cleaner) error { return c.CleanUp(context.Background()) },
+		"before all have reported": func(c *Cleaner) error { return c.RestartPods(context.Background()) },
+	} {
+		n := fullNode(t)
+		n.goingDown = true
+		cleaner := New(n.config())
+		if err := round(cleaner); err != nil {
+			t.Fatal(err)
+		}
+		cleaner.Wait()
+		if calls := n.takeCalls(); slices.Contains(calls, "create again") {
+			t.Errorf("%s: a pod is started again: %q", name, calls)
+		}
+	}
+}
+
 func TestCleanUpFailures(t *testing.T) {
 	for _, tc := range []struct {
 		call  string
@@ -89,7 +107,7 @@ func TestCleanUpFailures(t *testing.T) {
 		{call: "refresh runtime 1000", fatal: true},
 		{call: "running", fatal: true},
 		{call: "userns"},
-		{call: "delete mirror a_ns"},
+		{call: "delete mirror a_ns", quiet: true},
 		{call: "throttle c-mounted", quiet: true},
 	} {
 		n := fullNode(t)
@@ -103,7 +121,34 @@ func TestCleanUpFailures(t *testing.T) {
 			want = allCalls[:slices.Index(allCalls, tc.call)+1]
 		}
 		expectCalls(t, n, want...)
+		if !tc.fatal {
+			fixture.ExpectEqual(t, "deleted mirror pods", n.deletedMirrors, []string{"a_ns", "z_ns"})
+		}
 	}
+}
+
+// The sync loop does not wait for an API server that does not answer. At most one goroutine does.
+func TestHousekeepingDoesNotWaitForTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.orphanedMirrors, n.apiServer = []string{"b_ns", "a_ns"}, make(chan struct{})
+		c := New(n.config())
+		for range 3 {
+			if err := c.CleanUp(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		fixture.ExpectEqual(t, "deleted while the API server does not answer", n.deletedMirrors, []string{"a_ns"})
+		close(n.apiServer)
+		c.Wait()
+		fixture.ExpectEqual(t, "deleted", n.deletedMirrors, []string{"a_ns", "b_ns"})
+		if err := c.CleanUp(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		c.Wait()
+		fixture.ExpectEqual(t, "deleted again", n.deletedMirrors, []string{"a_ns", "b_ns", "a_ns", "b_ns"})
+	})
 }
 
 func TestMissingPodsDirectoryFailsOnlyItsTask(t *testing.T) {

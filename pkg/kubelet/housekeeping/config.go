@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// Config is what a Cleaner is made of. All fields are required unless their comment says otherwise.
+// Config is the configuration of a Cleaner. All fields are required unless their comment says otherwise.
 type Config struct {
 	// Pods is the pod manager, which has the configured pods.
 	Pods Pods
@@ -28,6 +28,8 @@ type Config struct {
 	Active ActiveFilter
 	// Waiting is true for a pod that waits for admission; such a pod has no worker and must not get one.
 	Waiting func(types.UID) bool
+	// ShuttingDown is true while the machine shuts down.
+	ShuttingDown func() bool
 	// Runtime is the cache of running pods.
 	Runtime RuntimeCache
 	// Disk lists the directories of pods.
@@ -72,8 +74,8 @@ type MirrorDeleter interface {
 	DeleteMirrorPod(ctx context.Context, podFullName string, uid *types.UID) (bool, error)
 }
 
-// StaticPodLifecycle is true while the static pod of a mirror pod is terminating: the mirror pod shows its status until
-// then.
+// StaticPodLifecycle returns true while the static pod of a mirror pod is terminating. The mirror pod shows its status
+// during that time.
 type StaticPodLifecycle interface {
 	IsPodForMirrorPodTerminatingByFullName(fullName string) bool
 }
@@ -116,7 +118,7 @@ type UserNamespaces interface {
 	CleanupOrphanedPodUsernsAllocations(ctx context.Context, pods []*v1.Pod, running []*kubecontainer.Pod) error
 }
 
-// BackOff removes entries that were not used for long.
+// BackOff removes entries of containers that have not failed for a long time.
 type BackOff interface {
 	GC()
 }

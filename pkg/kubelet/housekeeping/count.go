@@ -45,7 +45,7 @@ func staticLabel(isStatic bool) string {
 	return ""
 }
 
-// countWorkers sets the metric of pod workers. It sets every combination of labels, so that none keeps an old value.
+// countWorkers sets the metric of pod workers. It sets all combinations of labels, so that none has an outdated value.
 type countWorkers struct{}
 
 func (countWorkers) Name() string { return "worker counts" }

@@ -3,10 +3,10 @@ package housekeeping
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,28 +14,51 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mirrorPods deletes mirror pods without a static pod, unless the static pod is terminating.
+// mirrorTimeout is how long one round may delete mirror pods. Then a later round goes on, with the static pods of its
+// time: one may have come back meanwhile.
+const mirrorTimeout = 10 * time.Second
+
+// mirrorPods deletes mirror pods without a static pod, unless the static pod is terminating. The API server may take
+// long, so at most one goroutine does it; while it runs, other rounds delete none.
 type mirrorPods struct {
 	client    MirrorDeleter
 	lifecycle StaticPodLifecycle
+
+	deleting atomic.Bool
+	done     sync.WaitGroup
 }
 
-func (mirrorPods) Name() string { return "orphaned mirror pods" }
+func (*mirrorPods) Name() string { return "orphaned mirror pods" }
 
-func (t mirrorPods) Run(ctx context.Context, r *round) error {
-	var failed []error
-	for _, fullName := range slices.Sorted(slices.Values(r.orphanedMirrors)) {
-		if t.lifecycle.IsPodForMirrorPodTerminatingByFullName(fullName) {
-			continue
-		}
-		if _, err := t.client.DeleteMirrorPod(ctx, fullName, nil); err != nil {
-			failed = append(failed, fmt.Errorf("deleting mirror pod %s: %w", fullName, err))
-			continue
-		}
-		klog.FromContext(ctx).V(3).Info("Deleted mirror pod", "podName", fullName)
+func (t *mirrorPods) Run(ctx context.Context, r *round) error {
+	orphans := slices.DeleteFunc(slices.Clone(r.orphanedMirrors), t.lifecycle.IsPodForMirrorPodTerminatingByFullName)
+	if len(orphans) == 0 || !t.deleting.CompareAndSwap(false, true) {
+		return nil
 	}
-	return errors.Join(failed...)
+	slices.Sort(orphans)
+	t.done.Go(func() {
+		defer t.deleting.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
+		defer cancel()
+		for _, fullName := range orphans {
+			if ctx.Err() == nil {
+				t.remove(ctx, fullName)
+			}
+		}
+	})
+	return nil
 }
+
+// remove deletes a mirror pod. A failure is only logged, since the next round retries.
+func (t *mirrorPods) remove(ctx context.Context, fullName string) {
+	if _, err := t.client.DeleteMirrorPod(ctx, fullName, nil); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed deleting a mirror pod", "podName", fullName)
+		return
+	}
+	klog.FromContext(ctx).V(3).Info("Deleted mirror pod", "podName", fullName)
+}
+
+func (t *mirrorPods) wait() { t.done.Wait() }
 
 // nodePollPeriod is the interval at which RegisterStaticPods checks whether the node is registered.
 const nodePollPeriod = 100 * time.Millisecond

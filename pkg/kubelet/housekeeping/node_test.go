@@ -47,6 +47,10 @@ type node struct {
 	mounted         sets.Set[types.UID]
 	terminating     sets.Set[string]
 	destroying      chan struct{}
+	goingDown       bool
+	// deletedMirrors are the mirror pods whose deletion was requested; the request waits for apiServer unless it is nil.
+	deletedMirrors []string
+	apiServer      chan struct{}
 }
 
 func newNode(t testing.TB) *node {
@@ -65,7 +69,8 @@ func (n *node) config() Config {
 	return Config{
 		Pods: n, Workers: n, Mirrors: n, Lifecycle: n, Active: n, Waiting: n.waiting.Has, Runtime: n, Disk: n.disk(),
 		Cgroups: func() PodCgroups { return n }, Probes: n, Statuses: n, Allocations: n, UserNamespaces: n, BackOff: n,
-		Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0)),
+		ShuttingDown: func() bool { return n.goingDown },
+		Clock:        testingclock.NewFakePassiveClock(time.Unix(1000, 0)),
 	}
 }
 
@@ -114,7 +119,14 @@ func (n *node) UpdatePod(_ context.Context, u podworkers.Update) {
 }
 
 func (n *node) DeleteMirrorPod(_ context.Context, name string, _ *types.UID) (bool, error) {
-	return true, n.called("delete mirror %s", name)
+	n.mu.Lock()
+	n.deletedMirrors = append(n.deletedMirrors, name)
+	err := n.fail["delete mirror "+name]
+	n.mu.Unlock()
+	if n.apiServer != nil {
+		<-n.apiServer
+	}
+	return err == nil, err
 }
 
 func (n *node) IsPodForMirrorPodTerminatingByFullName(name string) bool {

@@ -206,7 +206,7 @@ func (m *mountTable) requireNone(uid types.UID) error {
 	if m.err != nil {
 		return m.err
 	}
-	// Paths in the table have no symbolic links; those of fakes may be escaped or not.
+	// Paths in the table have no symbolic links. The kernel escapes them; the mounter may return them either way.
 	for _, dir := range []string{filepath.Join(m.root, string(uid)), escapes.Replace(filepath.Join(m.root, string(uid)))} {
 		for _, mp := range m.mounts {
 			if mp.Path == dir || strings.HasPrefix(mp.Path, dir+"/") {

@@ -18,21 +18,28 @@ import (
 
 // restarts passes pods to the workers that are configured and admitted, and have no worker. That happens if a pod was
 // deleted and created again with the same UID while its worker still existed: usual for static pods with a fixed UID, a
-// mistake for all others. The pods are not admitted again. Pods that wait for admission are left out.
+// mistake for all others. The pods are not admitted again. Pods that wait for admission are left out. While the machine
+// shuts down none is restarted; after a shutdown that is cancelled the next round does it.
 type restarts struct {
-	pods    Pods
-	workers Updater
-	active  ActiveFilter
-	waiting func(types.UID) bool
+	pods         Pods
+	workers      Updater
+	active       ActiveFilter
+	waiting      func(types.UID) bool
+	shuttingDown func() bool
 }
 
 func restartsOf(c Config) restarts {
-	return restarts{pods: c.Pods, workers: c.Workers, active: c.Active, waiting: c.Waiting}
+	return restarts{
+		pods: c.Pods, workers: c.Workers, active: c.Active, waiting: c.Waiting, shuttingDown: c.ShuttingDown,
+	}
 }
 
 func (restarts) Name() string { return "pods to be restarted" }
 
 func (t restarts) Run(ctx context.Context, r *round) error {
+	if t.shuttingDown() {
+		return nil
+	}
 	logger := klog.FromContext(ctx)
 	var regular, static int
 	for _, wanted := range t.active.FilterActive(r.pods) {

@@ -18,70 +18,73 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
-// ErrGoingDown is why there is no lock any more: the machine is going down already.
-var ErrGoingDown = errors.New("the machine is going down already")
+// ErrShutdownInProgress is the error of Logind.Inhibit if the shutdown of the machine has already begun.
+var ErrShutdownInProgress = errors.New("the shutdown of the machine is already in progress")
 
-// Logind is a connection to the login manager. It is used by one goroutine.
+// Logind is a connection to logind, the login manager of systemd. It is used by one goroutine.
 type Logind interface {
-	// Grant has the machine wait for locks for as long as wanted. What it returns is how long it will wait, also with an
-	// error, which says why that is less; 0 when it cannot be told.
-	Grant(ctx context.Context, wanted time.Duration) (time.Duration, error)
-	// Inhibit takes a lock that delays the shutdown of the machine until it is closed. ErrGoingDown comes when it is too
-	// late for that.
+	// EnsureInhibitDelay makes logind wait for delay locks for at least the given time. It returns how long logind waits,
+	// also with an error, which is the reason why that is less; 0 if it is not known.
+	EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error)
+	// Inhibit takes a lock that delays the shutdown of the machine until the lock is closed. The error is
+	// ErrShutdownInProgress if it is too late for that.
 	Inhibit() (io.Closer, error)
-	// Watch listens for announcements until ctx ends. To be called after Inhibit: who holds a lock misses nothing.
-	Watch(ctx context.Context) (Announcements, error)
+	// Watch subscribes to shutdowns until ctx ends. It must be called after Inhibit: a shutdown that begins between the
+	// two calls is then delayed by the lock, and is part of the returned state.
+	Watch(ctx context.Context) (ShutdownEvents, error)
 }
 
-// Announcements are what the login manager says about the machine.
-type Announcements struct {
-	// Events is true when the machine goes down, false when it does not after all. Closed when the connection is lost.
+// ShutdownEvents are the signals PrepareForShutdown of logind, and the state when the subscription began.
+type ShutdownEvents struct {
+	// Events has true for the announcement of a shutdown, false for its cancellation. It is closed when the connection is
+	// lost.
 	Events <-chan bool
-	// Known is true when the login manager has said how things were when the listening began: GoingDown.
-	Known, GoingDown bool
+	// ShuttingDown is the state at the beginning, if Known is true.
+	Known, ShuttingDown bool
 }
 
-// Pods are the pods of the node and what can be done with them.
+// Pods are functions that return the pods of the node and act on them.
 type Pods struct {
-	// Active are the pods that may have running containers, without those that wait for their admission.
+	// Active returns the pods that may have running containers, without those that wait for admission.
 	Active func() []*v1.Pod
-	// Ready is true when every source has told its pods.
-	Ready func() bool
-	// Terminating is true once somebody has asked for the end of the pod.
+	// SourcesReady returns true when all sources have reported their pods.
+	SourcesReady func() bool
+	// Terminating returns true once the termination of the pod was requested.
 	Terminating func(types.UID) bool
-	// Readmitted is true while the admission of a pod is under way that ran here before the agent was started.
+	// Readmitted returns true during the admission of a pod that ran here before the agent was started.
 	Readmitted func(*v1.Pod) bool
-	// Kill has the pod workers stop a pod.
+	// Kill requests from the pod workers that they stop a pod.
 	Kill podkill.Func
-	// Unmounted returns when no volume of the pods is mounted any more, or with an error when ctx ends.
-	Unmounted func(ctx context.Context, pods []*v1.Pod) error
-	// Restart starts pods again that were stopped for a shutdown that was cancelled. They may still be terminating.
+	// WaitForUnmount returns when no volume of the pods is mounted any more, or with an error when ctx ends.
+	WaitForUnmount func(ctx context.Context, pods []*v1.Pod) error
+	// Restart starts pods that were stopped for a cancelled shutdown. They may still be terminating.
 	Restart func(ctx context.Context, pods []*v1.Pod)
 }
 
-// Config is what a Manager needs. Everything is required unless its comment says otherwise.
+// Config is the configuration of a Manager. All fields are required unless their comment says otherwise.
 type Config struct {
-	// Periods in any order. Without any the manager does nothing and admits everybody.
+	// Periods may be in any order. Without periods the manager does nothing and admits all pods.
 	Periods []plan.Period
-	// Connect connects to the login manager.
+	// Connect connects to logind.
 	Connect func() (Logind, error)
 	Pods    Pods
-	// SyncNode publishes the state of the node.
+	// SyncNode updates the status of the Node. It may block.
 	SyncNode func(context.Context)
 	Recorder record.EventRecorder
-	// NodeRef is what events about the node are about.
+	// NodeRef is the object of events about the node.
 	NodeRef *v1.ObjectReference
-	// StateFile is where the times of the last shutdown are kept for the metrics; empty if neither is wanted.
+	// StateFile is the path of the file with the times of the last shutdown. If it is empty, the times are neither stored
+	// nor published as metrics.
 	StateFile string
 	Clock     clock.Clock
 }
 
 // Features are the feature gates of this package.
 type Features struct {
-	// Graceful (gate GracefulNodeShutdown): pods are stopped in order at all.
+	// Graceful is the gate GracefulNodeShutdown: without it pods are not stopped before a shutdown.
 	Graceful bool
-	// ByPriority (gate GracefulNodeShutdownBasedOnPodPriority): periods may be set by priority, and the times of the last
-	// shutdown are kept and shown.
+	// ByPriority is the gate GracefulNodeShutdownBasedOnPodPriority: periods may be set by priority, and the times of the
+	// last shutdown are stored and published.
 	ByPriority bool
 }
 
@@ -93,7 +96,7 @@ func FeaturesFrom(gates featuregate.FeatureGate) Features {
 	}
 }
 
-// Periods returns the periods that the configuration sets; none if pods are not to be stopped in order.
+// Periods returns the periods in the configuration; none if pods are not to be stopped before a shutdown.
 func Periods(c *kubeletconfig.KubeletConfiguration, f Features) []plan.Period {
 	if !f.Graceful {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 )
 
-// Which settings of the configuration count depends on the gates, as in stock.
+// The feature gates determine which fields of the configuration are used, as in stock.
 func TestPeriods(t *testing.T) {
 	legacy := func(c *kubeletconfig.KubeletConfiguration) {
 		c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration = 30*time.Second, 10*time.Second
@@ -21,7 +21,7 @@ func TestPeriods(t *testing.T) {
 		}
 	}
 	both := func(c *kubeletconfig.KubeletConfiguration) { legacy(c); byPriority(c) }
-	old, own := plan.Legacy(30*time.Second, 10*time.Second), []plan.Period{{Priority: 7, Seconds: 9}}
+	legacyPeriods, ownPeriods := plan.Legacy(30*time.Second, 10*time.Second), []plan.Period{{Priority: 7, Seconds: 9}}
 	for _, tc := range []struct {
 		name     string
 		change   func(*kubeletconfig.KubeletConfiguration)
@@ -29,10 +29,10 @@ func TestPeriods(t *testing.T) {
 		want     []plan.Period
 	}{
 		{"nothing", func(*kubeletconfig.KubeletConfiguration) {}, Features{Graceful: true, ByPriority: true}, nil},
-		{"legacy", legacy, Features{Graceful: true, ByPriority: true}, old},
-		{"by priority", byPriority, Features{Graceful: true, ByPriority: true}, own},
-		{"by priority, without its gate", both, Features{Graceful: true}, old},
-		{"switched off", both, Features{}, nil},
+		{"legacy", legacy, Features{Graceful: true, ByPriority: true}, legacyPeriods},
+		{"by priority", byPriority, Features{Graceful: true, ByPriority: true}, ownPeriods},
+		{"by priority, without its gate", both, Features{Graceful: true}, legacyPeriods},
+		{"without any gate", both, Features{}, nil},
 	} {
 		var c kubeletconfig.KubeletConfiguration
 		tc.change(&c)

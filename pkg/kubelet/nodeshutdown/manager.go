@@ -13,115 +13,119 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 )
 
-// ReasonNotAdmitted is why a pod is rejected that comes while the machine goes down; it is stock's.
+// ReasonNotAdmitted is stock's reason of a pod that is rejected during a shutdown.
 const ReasonNotAdmitted = "NodeShutdown"
 
 var errShuttingDown = errors.New("node is shutting down")
 
-// Manager stops the pods when the machine goes down. Its methods may be called by anybody at any time.
+// Manager stops the pods when the machine shuts down. Its methods may be called concurrently, and before Start.
 type Manager struct {
 	cfg Config
 
-	// work counts the goroutines that Start began.
+	// work has the goroutines that Start has started.
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// down is true from the announcement that the machine goes down until it is withdrawn.
-	down bool
-	// late is true when the agent was started while the machine was going down: pods that ran before are yet to come, to
-	// be stopped.
-	late bool
-	// returning are the pods that are being stopped only to be started again.
-	returning sets.Set[types.UID]
+	// shuttingDown is true from the announcement of a shutdown until it is cancelled.
+	shuttingDown bool
+	// startedDuringShutdown is true if the agent was started while the machine was shutting down: the sources have not
+	// reported all pods yet that have to be stopped.
+	startedDuringShutdown bool
+	// restarting are the pods that are being stopped and start again with the node.
+	restarting sets.Set[types.UID]
 }
 
-// New returns a manager that does nothing before Start.
+// New returns a manager. It starts no goroutine and does not connect to logind.
 func New(cfg Config) *Manager {
 	cfg.Periods = plan.Ordered(cfg.Periods)
-	return &Manager{cfg: cfg, returning: sets.New[types.UID]()}
+	return &Manager{cfg: cfg, restarting: sets.New[types.UID]()}
 }
 
-// Start takes the lock, if there is a login manager, and goes on in the background until ctx ends: also trying to reach
-// a login manager that does not answer. To be called once, when pods can be stopped.
+// Start takes the delay lock, and then handles shutdowns in the background until ctx ends. If logind cannot be reached,
+// it retries in the background. Start must be called once, when the pod workers can stop pods. Without periods it does
+// nothing.
 func (m *Manager) Start(ctx context.Context) {
 	if len(m.cfg.Periods) == 0 {
 		return
 	}
-	m.showLast(ctx)
+	m.publishStoredTimes(ctx)
 	w := &watch{Manager: m, periods: m.cfg.Periods}
 	w.connect(ctx, true)
 	m.work.Go(func() { w.run(ctx) })
 }
 
-// Wait returns when nothing that Start began is under way any more. That is so soon after the context of Start has
-// ended; pods that are being stopped then go on stopping.
+// Wait returns when all goroutines of Start have ended, which is soon after its context has ended. It does not wait for
+// pods that are terminating then; their termination continues.
 func (m *Manager) Wait() { m.work.Wait() }
 
-// ShutdownStatus is an error while the machine goes down.
+// ShutdownStatus returns an error while the machine shuts down, which becomes a reason why the node is not Ready.
 func (m *Manager) ShutdownStatus() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.down {
+	if m.shuttingDown {
 		return errShuttingDown
 	}
 	return nil
 }
 
-// Admit implements lifecycle.PodAdmitHandler: no pod enters a machine that goes down. A pod that ran before the agent
-// was started does not enter: it is here, and rejecting it would fail it although the shutdown may be cancelled. When
-// the agent was started while the machine was going down, pods that start again with the node are let in too, not to be
-// failed.
+// Admit implements lifecycle.PodAdmitHandler. It rejects pods during a shutdown, with two exceptions. A pod that ran
+// before the agent was started is admitted: a rejection would fail it, although the shutdown may be cancelled. If the
+// agent was started during the shutdown, pods that restart after it are admitted too, so that they are not failed.
 func (m *Manager) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	m.mu.Lock()
-	down, late := m.down, m.late
+	shuttingDown, startedDuring := m.shuttingDown, m.startedDuringShutdown
 	m.mu.Unlock()
-	if !down || m.cfg.Pods.Readmitted(attrs.Pod) || late && plan.Returns(attrs.Pod) {
+	if !shuttingDown || m.cfg.Pods.Readmitted(attrs.Pod) || startedDuring && plan.RestartsAfterShutdown(attrs.Pod) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
 	return lifecycle.PodAdmitResult{Reason: ReasonNotAdmitted, Message: "Pod was rejected as the node is shutting down."}
 }
 
-// RestartsAfterShutdown is true while the pod is stopped only because the machine shuts down, and will start again with
-// it: its phase must not become terminal. It is false for a pod that was deleted meanwhile.
+// RestartsAfterShutdown returns true for a pod that is being stopped only because the machine shuts down, and that
+// starts again with the node: its phase must not become terminal. It returns false if the pod was deleted meanwhile.
 func (m *Manager) RestartsAfterShutdown(pod *v1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return pod.DeletionTimestamp == nil && m.returning.Has(pod.UID)
+	return pod.DeletionTimestamp == nil && m.restarting.Has(pod.UID)
 }
 
 // PodStopped is called when all resources of the pod are released. A later pod with the same UID is a new instance.
 func (m *Manager) PodStopped(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.returning.Delete(uid)
+	m.restarting.Delete(uid)
 }
 
-func (m *Manager) setDown(down, late bool) {
+func (m *Manager) setShuttingDown(shuttingDown, startedDuring bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.down, m.late = down, late
+	m.shuttingDown, m.startedDuringShutdown = shuttingDown, startedDuring
 }
 
-// returns notes that the pod is about to be stopped, and says whether it starts again. A pod whose end somebody else
-// asked for does not.
-func (m *Manager) returns(pod *v1.Pod) bool {
-	if !plan.Returns(pod) || m.cfg.Pods.Terminating(pod.UID) {
+// markRestarting records a pod that is about to be stopped and starts again with the node, and returns true for it. It
+// returns false for other pods, and for one that is terminating already for another reason than a shutdown.
+func (m *Manager) markRestarting(pod *v1.Pod) bool {
+	if !plan.RestartsAfterShutdown(pod) {
 		return false
 	}
+	terminating := m.cfg.Pods.Terminating(pod.UID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.returning.Insert(pod.UID)
+	if terminating && !m.restarting.Has(pod.UID) {
+		return false
+	}
+	m.restarting.Insert(pod.UID)
 	return true
 }
 
-// forgetEnded forgets pods that have ended on another way than through Stopped: the source dropped them before they had
-// begun.
-func (m *Manager) forgetEnded() {
+// removeEnded removes the records of pods that have ended without a call of PodStopped: their source removed them
+// before their worker had begun.
+func (m *Manager) removeEnded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for uid := range m.returning {
+	for uid := range m.restarting {
 		if !m.cfg.Pods.Terminating(uid) {
-			m.returning.Delete(uid)
+			m.restarting.Delete(uid)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package nodeshutdown
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,75 +16,82 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
-// lookAgain is how often an agent that was started while the machine goes down looks for pods that have come since.
-const lookAgain = time.Second
+// podPollPeriod is the interval at which an agent that was started during a shutdown, or shortly before, checks for
+// further pods.
+const podPollPeriod = time.Second
 
-// stopping is one stopping of the pods.
-type stopping struct {
+// podStop stops the pods for one shutdown.
+type podStop struct {
 	*Manager
 	periods []plan.Period
 	cancel  context.CancelFunc
-	// groups is closed when every group was stopped or has had its time; by then the lock is of no more use.
-	groups chan struct{}
-	// kills are those under way, also of groups that have had their time.
+	// groupsDone is closed when each group has stopped or its period is over. The lock is then not needed any more.
+	groupsDone chan struct{}
+	// kills are the kills in flight, also those of groups whose period is over.
 	kills sync.WaitGroup
-	// asked are the pods that were told to stop, returning those of them that start again. For the goroutine that stops
-	// until groups is closed.
-	asked     sets.Set[types.UID]
-	returning []*v1.Pod
+	// requested are the pods whose kill was requested, restarting those of them that start again with the node. Only the
+	// goroutine of begin uses them until groupsDone is closed.
+	requested  sets.Set[types.UID]
+	restarting []*v1.Pod
 }
 
-// begin stops the pods beside the caller, until the agent ends.
-func (s *stopping) begin(agent context.Context, late bool) {
+// begin stops the pods in a goroutine, until agent ends. Until all sources have reported, it also stops the pods that
+// are reported meanwhile, at most for the total of the periods. If the agent was started during the shutdown
+// (startedDuring), it first waits for all sources, and stops pods that are reported later without a limit of time.
+func (s *podStop) begin(agent context.Context, startedDuring bool) {
 	m := s.Manager
-	s.groups, s.asked = make(chan struct{}), sets.New[types.UID]()
+	s.groupsDone, s.requested = make(chan struct{}), sets.New[types.UID]()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(agent)
 	m.work.Go(func() {
 		defer s.kills.Wait()
-		defer close(s.groups)
+		defer close(s.groupsDone)
 		start := m.cfg.Clock.Now()
-		m.keep(ctx, times{StartTime: start})
-		if late {
-			s.await(ctx)
+		m.storeTimes(ctx, times{StartTime: start})
+		if startedDuring {
+			s.awaitSources(ctx)
 		}
-		s.stop(ctx)
-		for late && s.sleep(ctx) {
-			s.stop(ctx)
+		end := start.Add(plan.Total(s.periods))
+		for {
+			complete := !startedDuring && (m.cfg.Pods.SourcesReady() || !m.cfg.Clock.Now().Before(end))
+			s.stopActive(ctx)
+			if complete || !s.sleep(ctx) {
+				break
+			}
 		}
 		if agent.Err() == nil {
-			m.keep(ctx, times{StartTime: start, EndTime: m.cfg.Clock.Now()})
+			m.storeTimes(ctx, times{StartTime: start, EndTime: m.cfg.Clock.Now()})
 		}
 	})
 }
 
-func (s *stopping) over() bool {
+// isDone returns true if groupsDone is closed.
+func (s *podStop) isDone() bool {
 	select {
-	case <-s.groups:
+	case <-s.groupsDone:
 		return true
 	default:
 		return false
 	}
 }
 
-// end breaks the stopping off and returns the pods that are to be started again. Pods that are being stopped go on
-// stopping.
-func (s *stopping) end() []*v1.Pod {
+// end cancels the stop and returns the pods to be restarted. Pods that are terminating are not affected.
+func (s *podStop) end() []*v1.Pod {
 	s.cancel()
-	<-s.groups
+	<-s.groupsDone
 	s.kills.Wait()
-	return s.returning
+	return s.restarting
 }
 
-// await returns when every source has told its pods, or when ctx ends.
-func (s *stopping) await(ctx context.Context) {
-	for !s.cfg.Pods.Ready() && s.sleep(ctx) {
+// awaitSources returns when all sources have reported their pods, or when ctx ends.
+func (s *podStop) awaitSources(ctx context.Context) {
+	for !s.cfg.Pods.SourcesReady() && s.sleep(ctx) {
 	}
 }
 
-// sleep is false when ctx has ended.
-func (s *stopping) sleep(ctx context.Context) bool {
-	timer := s.cfg.Clock.NewTimer(lookAgain)
+// sleep waits for podPollPeriod. It returns false if ctx ends first.
+func (s *podStop) sleep(ctx context.Context) bool {
+	timer := s.cfg.Clock.NewTimer(podPollPeriod)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -93,11 +101,11 @@ func (s *stopping) sleep(ctx context.Context) bool {
 	}
 }
 
-// stop stops the active pods, group after group, except those that were told to stop before.
-func (s *stopping) stop(ctx context.Context) {
+// stopActive stops the active pods whose kill was not requested yet, one group after the other.
+func (s *podStop) stopActive(ctx context.Context) {
 	var pods []*v1.Pod
 	for _, pod := range s.cfg.Pods.Active() {
-		if !s.asked.Has(pod.UID) {
+		if !s.requested.Has(pod.UID) {
 			pods = append(pods, pod)
 		}
 	}
@@ -109,24 +117,27 @@ func (s *stopping) stop(ctx context.Context) {
 	}
 }
 
-// stopGroup returns when the pods of the group are stopped and their volumes unmounted (a CSI driver may be in the next
-// group), or when their time is over.
-func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
+// stopGroup returns when the pods of the group have stopped and their volumes are unmounted (a CSI driver may be in the
+// next group), or when the period of the group is over.
+func (s *podStop) stopGroup(ctx context.Context, group plan.Group) {
 	logger := klog.FromContext(ctx)
-	inTime, cancel := context.WithCancel(ctx)
+	period, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var own sync.WaitGroup
 	for _, pod := range group.Pods {
-		s.asked.Insert(pod.UID)
+		s.requested.Insert(pod.UID)
 		var disruption *podkill.Disruption
 		switch {
-		case s.returns(pod):
-			s.returning = append(s.returning, pod)
+		case s.markRestarting(pod):
+			same := func(other *v1.Pod) bool { return other.UID == pod.UID }
+			if !slices.ContainsFunc(s.restarting, same) {
+				s.restarting = append(s.restarting, pod)
+			}
 		case !kubetypes.IsStaticPod(pod):
-			disruption = failed(pod)
+			disruption = failedDisruption(pod)
 		default:
-			// It is being stopped already. Its file may be there again, and then the next life must not begin as a
-			// failed one.
+			// A static pod that is terminating already. Its file may exist again, and the next instance must not begin as
+			// Failed.
 		}
 		grace := group.Grace(pod)
 		own.Add(1)
@@ -139,12 +150,11 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	s.work.Go(func() {
 		defer close(done)
 		own.Wait()
-		if inTime.Err() != nil {
+		if period.Err() != nil {
 			return
 		}
-		if err := s.cfg.Pods.Unmounted(inTime, group.Pods); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Volumes of pods that were stopped for the shutdown are not unmounted", "pods",
-				klog.KObjSlice(group.Pods))
+		if err := s.cfg.Pods.WaitForUnmount(period, group.Pods); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Failed to wait for the unmount of volumes of stopped pods", "pods", klog.KObjSlice(group.Pods))
 		}
 	})
 	timer := s.cfg.Clock.NewTimer(time.Duration(group.Seconds) * time.Second)
@@ -159,7 +169,7 @@ func (s *stopping) stopGroup(ctx context.Context, group plan.Group) {
 	}
 }
 
-func (s *stopping) kill(ctx context.Context, r podkill.Request) {
+func (s *podStop) kill(ctx context.Context, r podkill.Request) {
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(r.Pod))
 	logger.V(1).Info("Shutdown manager killing pod with gracePeriod",
 		"gracePeriod", *r.GracePeriodSeconds, "fails", r.Disruption != nil)

@@ -14,19 +14,20 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// StateFileName is the name of the file below the root directory that keeps the times of the last shutdown; it is
-// stock's.
+// StateFileName is the name of the file, in the root directory, with the times of the last shutdown. Name and format
+// are stock's.
 const StateFileName = "graceful_node_shutdown_state"
 
-// times are when the last stopping of the pods began and ended; the format of the state file is stock's.
+// times are the times at which the pods were stopped for the last shutdown: the begin, and the end or zero. It is the
+// content of the state file, in stock's format.
 type times struct {
 	StartTime time.Time `json:"startTime"`
 	EndTime   time.Time `json:"endTime"`
 }
 
-// keep writes the times to disk and shows them. That a disk cannot be written to does not keep the machine from going
-// down in order.
-func (m *Manager) keep(ctx context.Context, r times) {
+// storeTimes writes the times to the state file and sets the metrics. A file that cannot be written does not interrupt
+// the shutdown; the error is logged.
+func (m *Manager) storeTimes(ctx context.Context, r times) {
 	if m.cfg.StateFile == "" {
 		return
 	}
@@ -37,8 +38,8 @@ func (m *Manager) keep(ctx context.Context, r times) {
 	metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
 }
 
-// showLast shows the times of the last shutdown, which an earlier run of the agent has written.
-func (m *Manager) showLast(ctx context.Context) {
+// publishStoredTimes sets the metrics to the times that an earlier run of the agent has stored.
+func (m *Manager) publishStoredTimes(ctx context.Context) {
 	if m.cfg.StateFile == "" {
 		return
 	}
@@ -62,7 +63,7 @@ func unix(t time.Time) float64 {
 	return float64(t.Unix())
 }
 
-// readTimes returns the zero value if there was no shutdown yet.
+// readTimes returns the stored times, the zero value if the file does not exist.
 func readTimes(path string) (r times, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func readTimes(path string) (r times, err error) {
 	return r, nil
 }
 
-// write replaces the file at once: the machine may go down at any moment.
+// write replaces the file atomically, since the machine may lose power at any time.
 func (r times) write(path string) (err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r times) write(path string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("times of the shutdown: %w", err)
-			_ = os.Remove(file.Name()) // nothing more can be done
+			_ = os.Remove(file.Name()) // an error is not worth reporting beside err
 		}
 	}()
 	_, err = file.Write(data)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-func shown(t *testing.T) (start, end float64) {
+func published(t *testing.T) (start, end float64) {
 	t.Helper()
 	start, err := testutil.GetGaugeMetricValue(metrics.GracefulShutdownStartTime)
 	if err != nil {
@@ -24,38 +24,38 @@ func shown(t *testing.T) (start, end float64) {
 	return start, end
 }
 
-// The times of a shutdown are shown while it lasts, when it is over, and by the agent that comes after it.
-func TestTimesAreShown(t *testing.T) {
+// The times of a shutdown are published during and after the shutdown, and by the next run of the agent.
+func TestTimesArePublished(t *testing.T) {
 	metrics.Register()
 	file := filepath.Join(t.TempDir(), StateFileName)
 	play(t, twoGroups, func(w *world) {
 		w.cfg.StateFile = file
-		began := float64(time.Now().Unix())
+		begin := float64(time.Now().Unix())
 		w.add(aPod("plain", 0, 30), 3)
 		w.Start(w.ctx)
 		w.announce(true)
-		if start, end := shown(t); start != began || end != 0 {
-			t.Errorf("shown %v, %v, want %v, 0", start, end, began)
+		if start, end := published(t); start != begin || end != 0 {
+			t.Errorf("published %v, %v, want %v, 0", start, end, begin)
 		}
 		w.sleep(10)
-		if start, end := shown(t); start != began || end != began+3 {
-			t.Errorf("shown %v, %v, want %v, %v", start, end, began, began+3)
+		if start, end := published(t); start != begin || end != begin+3 {
+			t.Errorf("published %v, %v, want %v, %v", start, end, begin, begin+3)
 		}
 	})
-	want, wantEnd := shown(t)
+	want, wantEnd := published(t)
 	metrics.GracefulShutdownStartTime.Set(0)
 	metrics.GracefulShutdownEndTime.Set(0)
 	play(t, twoGroups, func(w *world) {
 		w.cfg.StateFile = file
 		w.Start(w.ctx)
-		if start, end := shown(t); start != want || end != wantEnd {
-			t.Errorf("shown %v, %v, want %v, %v", start, end, want, wantEnd)
+		if start, end := published(t); start != want || end != wantEnd {
+			t.Errorf("published %v, %v, want %v, %v", start, end, want, wantEnd)
 		}
 	})
 }
 
-// Stock's file, as it is after its shutdown, and what is no such file.
-func TestTimesAreRead(t *testing.T) {
+// readTimes reads stock's file, and returns an error for other content.
+func TestReadTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), StateFileName)
 	if got, err := readTimes(path); err != nil || got != (times{}) {
 		t.Errorf("without a file %+v, error %v", got, err)
@@ -76,14 +76,14 @@ func TestTimesAreRead(t *testing.T) {
 	}
 }
 
-// A disk that cannot be written to does not stop a shutdown, and leaves nothing behind.
-func TestTimesCannotBeWritten(t *testing.T) {
+// If the state file cannot be written, the shutdown continues, and no temporary file is left.
+func TestUnwritableStateFile(t *testing.T) {
 	dir := t.TempDir()
 	taken := filepath.Join(dir, "taken")
 	if err := os.Mkdir(taken, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dir, "no", "folder"), taken} {
+	for _, path := range []string{filepath.Join(dir, "missing", "file"), taken} {
 		if err := (times{}).write(path); err == nil || !strings.Contains(err.Error(), "times of the shutdown") {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -95,6 +95,6 @@ func TestTimesCannotBeWritten(t *testing.T) {
 		w.cfg.StateFile = taken
 		w.Start(w.ctx)
 		w.announce(true)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 unlock 1")
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1")
 	})
 }

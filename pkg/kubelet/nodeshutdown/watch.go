@@ -14,200 +14,204 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
 )
 
+// The delay between two attempts to connect to logind begins with minRetryDelay, as in stock, and doubles up to
+// maxRetryDelay.
 const (
-	// A login manager that cannot be reached is tried again after firstPause, as by stock, doubled up to lastPause.
-	firstPause, lastPause = time.Second, time.Minute
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
 )
 
-// watch is what the goroutine owns that listens to the login manager.
+// watch is the state of the goroutine that watches logind.
 type watch struct {
 	*Manager
 	logind Logind
-	// events is nil while there is no connection, disconnect ends what listens on the present one.
-	events     <-chan bool
-	disconnect context.CancelFunc
-	// pause is how long to wait for the next attempt to connect.
-	pause time.Duration
-	// periods are those configured, as far as they are granted.
+	// events is nil without a connection. unsubscribe ends the subscription of the current connection.
+	events      <-chan bool
+	unsubscribe context.CancelFunc
+	// retryDelay is the delay before the next attempt to connect.
+	retryDelay time.Duration
+	// periods are the configured periods, shortened if logind waits for a shorter time.
 	periods []plan.Period
-	// lock is nil when none is held. It lasts longer than the connection.
+	// lock is the delay lock, nil if none is held. It outlasts the connection.
 	lock io.Closer
-	// stop is the stopping of pods that has begun last; nil if none, or if it was cancelled.
-	stop *stopping
+	// stop is the last stop of the pods; nil before the first one, and after a cancellation.
+	stop *podStop
 }
 
 // run returns when ctx has ended.
 func (w *watch) run(ctx context.Context) {
-	defer w.release(ctx)
+	defer w.releaseLock(ctx)
 	for ctx.Err() == nil {
-		w.next(ctx)
+		w.handleNext(ctx)
 	}
-	w.hangUp()
+	w.disconnect()
 }
 
-// next waits for one thing to happen and does what follows from it.
-func (w *watch) next(ctx context.Context) {
-	var again <-chan time.Time
+// handleNext waits for one event and handles it.
+func (w *watch) handleNext(ctx context.Context) {
+	var retry <-chan time.Time
 	if w.events == nil {
-		timer := w.cfg.Clock.NewTimer(w.pause)
+		timer := w.cfg.Clock.NewTimer(w.retryDelay)
 		defer timer.Stop()
-		again = timer.C()
+		retry = timer.C()
 	}
-	var stopped <-chan struct{}
+	var groupsDone <-chan struct{}
 	if w.lock != nil && w.stop != nil {
-		stopped = w.stop.groups
+		groupsDone = w.stop.groupsDone
 	}
 	select {
 	case <-ctx.Done():
-	case <-again:
+	case <-retry:
 		w.connect(ctx, false)
-	case goingDown, connected := <-w.events:
+	case shuttingDown, connected := <-w.events:
 		switch {
 		case !connected:
-			klog.FromContext(ctx).Error(nil, "Lost the connection to the login manager, connecting again")
-			w.lost()
-		case goingDown:
-			w.goDown(ctx, false)
+			klog.FromContext(ctx).Error(nil, "Connection to logind was lost, reconnecting")
+			w.reconnectLater()
+		case shuttingDown:
+			w.beginShutdown(ctx, false)
 		default:
-			w.stay(ctx)
+			w.handleCancellation(ctx)
 		}
-	case <-stopped:
-		w.release(ctx)
+	case <-groupsDone:
+		w.releaseLock(ctx)
 		klog.FromContext(ctx).V(1).Info("Shutdown manager completed processing shutdown event, node will shutdown shortly")
 	}
 }
 
-// connect takes a lock on a new connection and listens. When that fails there is no connection, and another attempt
-// after a pause.
+// connect opens a connection, with a lock and a subscription, and handles a shutdown or cancellation that happened
+// without a connection. If it fails, there is no connection, and another attempt follows after retryDelay. first is
+// true for the first attempt after the start of the agent.
 func (w *watch) connect(ctx context.Context, first bool) {
-	w.hangUp()
-	connection, cancel := context.WithCancel(ctx)
-	w.disconnect = cancel
-	heard, err := w.open(ctx, connection)
+	w.disconnect()
+	subscription, cancel := context.WithCancel(ctx)
+	w.unsubscribe = cancel
+	shutdowns, err := w.open(ctx, subscription)
 	if err != nil {
-		w.hangUp()
-		w.pause = min(max(2*w.pause, firstPause), lastPause)
-		klog.FromContext(ctx).Error(err, "Failed to start node shutdown manager", "nextAttempt", w.pause)
+		w.disconnect()
+		w.retryDelay = min(max(2*w.retryDelay, minRetryDelay), maxRetryDelay)
+		klog.FromContext(ctx).Error(err, "Failed to start node shutdown manager", "nextAttempt", w.retryDelay)
 		return
 	}
-	w.pause, w.events = 0, heard.Events
-	switch down := w.ShutdownStatus() != nil; {
-	case heard.Known && heard.GoingDown && !down:
-		w.goDown(ctx, first)
-	case heard.Known && !heard.GoingDown && down:
-		// The word was lost with the connection.
-		w.stayed(ctx)
+	w.retryDelay, w.events = 0, shutdowns.Events
+	switch shuttingDown := w.ShutdownStatus() != nil; {
+	case shutdowns.Known && shutdowns.ShuttingDown && !shuttingDown:
+		w.beginShutdown(ctx, first)
+	case shutdowns.Known && !shutdowns.ShuttingDown && shuttingDown:
+		w.cancelShutdown(ctx)
 	}
 }
 
-// lost has the connection made anew. The lock is not lost with it.
-func (w *watch) lost() {
-	w.hangUp()
-	w.pause = firstPause
+// reconnectLater closes the connection. The next attempt follows after minRetryDelay. The lock is kept meanwhile.
+func (w *watch) reconnectLater() {
+	w.disconnect()
+	w.retryDelay = minRetryDelay
 }
 
-func (w *watch) hangUp() {
-	if w.disconnect != nil {
-		w.disconnect()
+func (w *watch) disconnect() {
+	if w.unsubscribe != nil {
+		w.unsubscribe()
 	}
 	w.events = nil
 }
 
-// open returns what is heard on a new connection, until the second context ends.
-func (w *watch) open(ctx, connection context.Context) (Announcements, error) {
+// open connects, takes a lock, and subscribes until subscription ends. The previous lock is released only after that.
+func (w *watch) open(ctx, subscription context.Context) (ShutdownEvents, error) {
 	logind, err := w.cfg.Connect()
 	if err != nil {
-		return Announcements{}, fmt.Errorf("connecting to the login manager: %w", err)
+		return ShutdownEvents{}, fmt.Errorf("connecting to logind: %w", err)
 	}
 	w.logind = logind
-	w.grant(ctx)
+	w.ensureDelay(ctx)
 	lock, err := logind.Inhibit()
-	late := errors.Is(err, ErrGoingDown)
-	if err != nil && !late {
-		return Announcements{}, fmt.Errorf("taking the lock: %w", err)
+	inProgress := errors.Is(err, ErrShutdownInProgress)
+	if err != nil && !inProgress {
+		return ShutdownEvents{}, fmt.Errorf("taking the delay lock: %w", err)
 	}
-	heard, err := logind.Watch(connection)
+	shutdowns, err := logind.Watch(subscription)
 	if err != nil {
 		closeLock(ctx, lock)
-		return Announcements{}, fmt.Errorf("listening to the login manager: %w", err)
+		return ShutdownEvents{}, fmt.Errorf("watching logind: %w", err)
 	}
-	if late {
-		heard.Known, heard.GoingDown = true, true
-		return heard, nil
+	if inProgress {
+		shutdowns.Known, shutdowns.ShuttingDown = true, true
+		return shutdowns, nil
 	}
-	w.release(ctx)
+	w.releaseLock(ctx)
 	w.lock = lock
-	return heard, nil
+	return shutdowns, nil
 }
 
-// grant asks for as much time as is configured and takes what there is.
-func (w *watch) grant(ctx context.Context) {
-	wanted := plan.Total(w.cfg.Periods)
-	granted, err := w.logind.Grant(ctx, wanted)
+// ensureDelay makes logind wait for the total of the periods, and shortens the periods if it waits for a shorter time.
+func (w *watch) ensureDelay(ctx context.Context) {
+	configured := plan.Total(w.cfg.Periods)
+	granted, err := w.logind.EnsureInhibitDelay(ctx, configured)
 	w.periods = w.cfg.Periods
 	if granted > 0 {
 		w.periods = plan.Fit(w.cfg.Periods, granted)
 	}
-	if err != nil || granted < wanted {
-		klog.FromContext(ctx).Error(err,
-			"The machine will not wait for the pods as long as configured, their periods are shortened",
-			"wanted", wanted, "granted", granted, "periods", w.periods)
+	if err != nil || granted < configured {
+		klog.FromContext(ctx).Error(err, "Shutdown delay is shorter than configured, shortened the periods of pods",
+			"configured", configured, "granted", granted, "periods", w.periods)
 	}
 }
 
-// goDown begins to stop the pods, unless that is under way. late says that the agent was started only now, so that its
-// pods are yet to come.
-func (w *watch) goDown(ctx context.Context, late bool) {
-	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "shutdown", "late", late)
+// beginShutdown begins to stop the pods, unless that is in progress. startedDuring is true if the agent was started
+// during the shutdown.
+func (w *watch) beginShutdown(ctx context.Context, startedDuring bool) {
+	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "shutdown",
+		"startedDuringShutdown", startedDuring)
 	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown,
 		"Shutdown manager detected shutdown event")
-	stop := &stopping{Manager: w.Manager, periods: w.periods}
+	stop := &podStop{Manager: w.Manager, periods: w.periods}
 	if w.stop != nil {
-		if !w.stop.over() {
+		if !w.stop.isDone() {
 			return
 		}
-		stop.returning = w.stop.returning
+		stop.restarting = w.stop.restarting
 	}
-	w.setDown(true, late)
+	w.setShuttingDown(true, startedDuring)
 	w.work.Go(func() { w.cfg.SyncNode(ctx) })
-	stop.begin(ctx, late)
+	stop.begin(ctx, startedDuring)
 	w.stop = stop
 }
 
-// stay takes the lock for the next time. If that fails the connection is made anew, which tries again.
-func (w *watch) stay(ctx context.Context) {
+// handleCancellation takes a lock for the next shutdown and cancels the current one. If no lock can be taken, it
+// reconnects, which retries that.
+func (w *watch) handleCancellation(ctx context.Context) {
 	lock, err := w.logind.Inhibit()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot take the lock again after the shutdown was cancelled, connecting again")
-		w.lost()
+		klog.FromContext(ctx).Error(err, "Failed to take the delay lock after a cancelled shutdown, reconnecting")
+		w.reconnectLater()
 	} else {
-		w.release(ctx)
+		w.releaseLock(ctx)
 		w.lock = lock
 	}
-	w.stayed(ctx)
+	w.cancelShutdown(ctx)
 }
 
-// stayed undoes goDown: what is not stopped yet runs on, and what returns with the node is started again.
-func (w *watch) stayed(ctx context.Context) {
+// cancelShutdown reverts beginShutdown: pods that were not stopped keep running, and those that were stopped and
+// restart with the node are started.
+func (w *watch) cancelShutdown(ctx context.Context) {
 	klog.FromContext(ctx).V(1).Info("Shutdown manager detected new shutdown event", "event", "cancelled")
 	w.cfg.Recorder.Event(w.cfg.NodeRef, v1.EventTypeNormal, kubeletevents.NodeShutdown,
 		"Shutdown manager detected shutdown cancellation")
-	var returning []*v1.Pod
+	var restarting []*v1.Pod
 	if w.stop != nil {
-		returning = w.stop.end()
+		restarting = w.stop.end()
 		w.stop = nil
 	}
-	w.forgetEnded()
-	w.setDown(false, false)
+	w.removeEnded()
+	w.setShuttingDown(false, false)
 	w.work.Go(func() { w.cfg.SyncNode(ctx) })
-	if len(returning) > 0 {
-		w.cfg.Pods.Restart(ctx, returning)
+	if len(restarting) > 0 {
+		w.cfg.Pods.Restart(ctx, restarting)
 	}
 }
 
-// release lets the machine go down, as far as it waits for us. A lock is closed once: its number may belong to another
-// file afterwards.
-func (w *watch) release(ctx context.Context) {
+// releaseLock releases the delay lock, if one is held, so that logind does not wait for the agent any more. Each lock
+// is closed once: its file descriptor may belong to another file afterwards.
+func (w *watch) releaseLock(ctx context.Context) {
 	lock := w.lock
 	w.lock = nil
 	closeLock(ctx, lock)
@@ -218,6 +222,6 @@ func closeLock(ctx context.Context, lock io.Closer) {
 		return
 	}
 	if err := lock.Close(); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot release the lock that delays the shutdown")
+		klog.FromContext(ctx).Error(err, "Failed to release the delay lock")
 	}
 }

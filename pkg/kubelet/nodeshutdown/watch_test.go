@@ -8,120 +8,120 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Without a login manager the agent runs; it takes the lock when there is one.
-func TestLoginManagerComesLater(t *testing.T) {
+// If logind is not available at the start, the manager takes the lock when it is.
+func TestLogindIsAvailableLater(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
-		w.absent = errTest
+		w.connectErr = errTest
 		w.Start(w.ctx)
 		w.sleep(20)
 		w.expect()
-		w.set(func() { w.absent = nil })
+		w.set(func() { w.connectErr = nil })
 		w.sleep(20)
-		// Tried at 0, 1, 3, 7, 15 and 31 seconds.
-		w.expect("31 grant 30s", "31 lock 1")
+		// The attempts are after 0, 1, 3, 7, 15 and 31 seconds.
+		w.expect("31 delay 30s", "31 lock 1")
 	})
 }
 
-// A lost connection leaves the lock in place until there is a new one.
-func TestConnectionIsMadeAnew(t *testing.T) {
+// After the loss of the connection the lock is held until there is a new one.
+func TestReconnect(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.Start(w.ctx)
 		w.sleep(5)
-		w.drop()
+		w.loseConnection()
 		w.sleep(5)
-		w.expect("0 grant 30s", "0 lock 1", "6 grant 30s", "6 lock 2", "6 unlock 1")
+		w.expect("0 delay 30s", "0 lock 1", "6 delay 30s", "6 lock 2", "6 unlock 1")
 		w.announce(true)
 		w.expect("10 node down=true", "10 unlock 2")
 	})
 }
 
-// What was announced while there was no connection is not lost.
+// A shutdown or cancellation without a connection takes effect after the reconnection.
 func TestAnnouncedWithoutConnection(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.add(static(aPod("static", 0, 30)), 1)
 		w.Start(w.ctx)
-		w.drop()
-		w.set(func() { w.goingDown, w.refuses = true, ErrGoingDown })
+		w.loseConnection()
+		w.set(func() { w.shuttingDown, w.inhibitErr = true, ErrShutdownInProgress })
 		w.sleep(5)
-		w.expect("0 grant 30s", "0 lock 1", "1 grant 30s", "1 node down=true", "1 kill static 20", "2 stopped static",
+		w.expect("0 delay 30s", "0 lock 1", "1 delay 30s", "1 node down=true", "1 kill static 20", "2 stopped static",
 			"2 unmounted [static]", "2 unlock 1")
-		w.drop()
-		w.set(func() { w.goingDown, w.refuses = false, nil })
+		w.loseConnection()
+		w.set(func() { w.shuttingDown, w.inhibitErr = false, nil })
 		w.sleep(5)
-		w.expect("6 grant 30s", "6 lock 2", "6 node down=false", "6 restart [static]")
+		w.expect("6 delay 30s", "6 lock 2", "6 node down=false", "6 restart [static]")
 	})
 }
 
-// A login manager that does not say how things are changes nothing.
-func TestStateIsNotKnown(t *testing.T) {
+// If logind does not report its state after a reconnection, the state of the manager does not change.
+func TestUnknownState(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.known = false
 		w.Start(w.ctx)
 		w.announce(true)
-		w.drop()
+		w.loseConnection()
 		w.sleep(5)
 		if w.ShutdownStatus() == nil {
-			t.Error("not shutting down any more")
+			t.Error("the shutdown is cancelled")
 		}
 	})
 }
 
-// A lock that cannot be taken again is tried again on another connection.
-func TestNoLockAfterCancel(t *testing.T) {
+// If no lock can be taken after a cancellation, the manager retries with a new connection.
+func TestNoLockAfterCancellation(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
 		w.Start(w.ctx)
 		w.announce(true)
-		w.set(func() { w.refuses = errTest })
+		w.set(func() { w.inhibitErr = errTest })
 		w.announce(false)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 unlock 1", "0 node down=false")
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1", "0 node down=false")
 		w.sleep(2)
-		w.expect("1 grant 30s")
-		w.set(func() { w.refuses = nil })
+		w.expect("1 delay 30s")
+		w.set(func() { w.inhibitErr = nil })
 		w.sleep(5)
-		w.expect("3 grant 30s", "3 lock 2")
+		w.expect("3 delay 30s", "3 lock 2")
 		if w.ShutdownStatus() != nil {
 			t.Error("still shutting down")
 		}
 	})
 }
 
-// Where the machine does not wait as long as configured, every group gets its share. Stock holds no lock at all then.
-func TestDelayTooSmall(t *testing.T) {
+// If logind waits for a shorter time than configured, all periods are shortened. Stock takes no lock then.
+func TestDelayTooShort(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
-		w.granted = 6_500_000_000
+		w.maxDelay = 6_500_000_000
 		w.add(aPod("low", 0, 30), 100)
 		w.add(aPod("high", 1000, 1), 100)
 		w.Start(w.ctx)
 		w.announce(true)
 		w.sleep(20)
-		w.expect("0 grant 30s", "0 lock 1", "0 node down=true", "0 kill low 4", "4 kill high 1", "6 unlock 1")
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill low 4", "4 kill high 1", "6 unlock 1")
 	})
 }
 
-// An agent that is started while the machine goes down lets its pods in, only to stop them, and no others. Stock starts
-// everything (kubernetes/kubernetes#122674).
-func TestStartedWhileGoingDown(t *testing.T) {
+// An agent that is started during the shutdown admits the pods that ran before, so that it can stop them, and no others
+// except those that restart with the node. Stock starts all pods (kubernetes/kubernetes#122674).
+func TestStartedDuringShutdown(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
-		// That it is too late for a lock says enough.
-		w.set(func() { w.known, w.refuses, w.ready = false, ErrGoingDown, false })
+		// The rejected lock shows that the shutdown is in progress.
+		w.set(func() { w.known, w.inhibitErr, w.ready = false, ErrShutdownInProgress, false })
 		w.Start(w.ctx)
 		ran := w.add(aPod("ran", 0, 30), 1)
 		w.readmitted[ran.UID] = true
 		if !w.admits(ran) || w.admits(aPod("new", 0, 30)) || !w.admits(ofDaemonSet(aPod("daemon", 0, 30))) {
-			t.Error("lets the wrong ones in")
+			t.Error("admits the wrong pods")
 		}
 		w.sleep(2)
-		w.expect("0 grant 30s", "0 node down=true")
+		w.expect("0 delay 30s", "0 node down=true")
 		w.set(func() { w.ready = true })
 		w.sleep(3)
 		w.add(static(aPod("static", 1000, 30)), 1)
-		w.add(aPod("deaf", 1000, 2), 60)
+		w.add(aPod("overdue", 1000, 2), 60)
 		w.sleep(35)
-		// Nobody is told twice.
-		w.expect("3 kill ran 20", "4 stopped ran", "4 unmounted [ran]", "6 kill deaf 2", "6 kill static 10",
+		// Each pod is killed once.
+		w.expect("3 kill ran 20", "4 stopped ran", "4 unmounted [ran]", "6 kill overdue 2", "6 kill static 10",
 			"7 stopped static")
-		w.toldOf("event")
-		w.set(func() { w.refuses = nil })
+		w.expectEvents("event")
+		w.set(func() { w.inhibitErr = nil })
 		w.announce(false)
 		w.expect("40 lock 1", "40 node down=false", "40 restart [static]")
 		if !w.admits(aPod("new", 0, 30)) {
@@ -130,8 +130,8 @@ func TestStartedWhileGoingDown(t *testing.T) {
 	})
 }
 
-// However announcements, lost connections and refusals follow each other: no lock is closed twice (see play), one is
-// held whenever the machine is to stay and somebody gives one, and only one.
+// For any sequence of announcements, cancellations, lost connections and rejected locks: no lock is closed twice (see
+// play), and after a cancellation exactly one is held, if logind grants it.
 func TestAnySequence(t *testing.T) {
 	for seed := range 100 {
 		play(t, twoGroups, func(w *world) {
@@ -144,18 +144,18 @@ func TestAnySequence(t *testing.T) {
 				state = state*1664525 + 1013904223
 				switch state >> 29 {
 				case 0, 1, 2:
-					w.say(true)
+					w.send(true)
 				case 3, 4, 5:
-					w.say(false)
+					w.send(false)
 				case 6:
-					w.drop()
+					w.loseConnection()
 				default:
-					w.set(func() { w.refuses = []error{nil, errTest}[state>>28&1] })
+					w.set(func() { w.inhibitErr = []error{nil, errTest}[state>>28&1] })
 				}
 				w.sleep(int(state >> 16 % 9))
 			}
-			w.set(func() { w.refuses = nil })
-			w.say(false)
+			w.set(func() { w.inhibitErr = nil })
+			w.send(false)
 			w.sleep(200)
 			if held := w.held(); len(held) != 1 || w.ShutdownStatus() != nil {
 				t.Errorf("seed %d: locks %v are held, state %v", seed, held, w.ShutdownStatus())
@@ -164,25 +164,26 @@ func TestAnySequence(t *testing.T) {
 	}
 }
 
-// say announces, if somebody listens.
-func (w *world) say(down bool) {
-	w.set(func() { w.goingDown = down })
+// send sends an announcement or a cancellation, if the manager is connected.
+func (w *world) send(shuttingDown bool) {
+	w.set(func() { w.shuttingDown = shuttingDown })
 	select {
-	case is(w, &w.events) <- down:
+	case get(w, &w.events) <- shuttingDown:
 	default:
 	}
 	w.sleep(0)
 }
 
-// drop loses the connection, if there is one.
-func (w *world) drop() {
-	events := is(w, &w.events)
+// loseConnection closes the connection, if there is one.
+func (w *world) loseConnection() {
+	events := get(w, &w.events)
 	if events != nil {
 		w.set(func() { w.events = nil })
 		close(events)
 	}
 }
 
+// held returns the locks that are not closed.
 func (w *world) held() (locks []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

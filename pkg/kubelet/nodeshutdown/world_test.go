@@ -28,52 +28,55 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
-var errTest = errors.New("as the test wants it")
+var errTest = errors.New("injected error")
 
-// world is a login manager and a node with pods. Everything that happens is noted with the seconds since it began.
+// world implements logind and a node with pods. It records calls with the seconds since its creation.
 type world struct {
 	t     *testing.T
-	began time.Time
-	ctx   context.Context
-	end   context.CancelFunc
+	begin time.Time
+	// ctx is the context of the agent; stopAgent ends it.
+	ctx       context.Context
+	stopAgent context.CancelFunc
 	*Manager
 	recorder *record.FakeRecorder
 
 	mu sync.Mutex
-	// granted is how long the machine waits, refuses why there is no connection or no lock.
-	granted          time.Duration
-	absent, refuses  error
-	known, goingDown bool
-	events           chan bool
-	// listening ends when nobody listens to events any more.
-	listening context.Context
-	// locks counts, by lock, how often it was closed.
+	// maxDelay is how long logind waits for locks.
+	maxDelay time.Duration
+	// connectErr and inhibitErr are the errors of connecting and of taking a lock.
+	connectErr, inhibitErr error
+	known, shuttingDown    bool
+	events                 chan bool
+	// subscription ends when the manager does not read events any more.
+	subscription context.Context
+	// locks has for each lock how often it was closed.
 	locks []int
-	did   []string
+	calls []string
 	pods  []*v1.Pod
 	ready bool
-	// takes is how long a pod takes to stop, whatever it is given; unmounting how long volumes stay mounted after that.
-	takes      map[types.UID]time.Duration
-	unmounting time.Duration
-	// terminating by somebody else, stopped and by which status.
+	// stopTime is how long a pod takes to stop, whatever its grace period is; unmountTime is how long its volumes stay
+	// mounted after that.
+	stopTime    map[types.UID]time.Duration
+	unmountTime time.Duration
+	// terminating are the pods that are terminating; status has the statuses after the kills.
 	terminating, readmitted map[types.UID]bool
 	status                  map[types.UID]v1.PodStatus
 }
 
-// play runs the scenario in a bubble of its own time.
+// play runs a scenario in a bubble of testing/synctest. Afterwards it checks that each lock was closed once.
 func play(t *testing.T, periods []plan.Period, scenario func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
-			t: t, began: time.Now(), granted: time.Hour, known: true, ready: true, recorder: record.NewFakeRecorder(100),
-			takes: map[types.UID]time.Duration{}, terminating: map[types.UID]bool{}, readmitted: map[types.UID]bool{},
+			t: t, begin: time.Now(), maxDelay: time.Hour, known: true, ready: true, recorder: record.NewFakeRecorder(100),
+			stopTime: map[types.UID]time.Duration{}, terminating: map[types.UID]bool{}, readmitted: map[types.UID]bool{},
 			status: map[types.UID]v1.PodStatus{},
 		}
 		logger, _ := ktesting.NewTestContext(t)
-		w.ctx, w.end = context.WithCancel(klog.NewContext(context.Background(), logger))
+		w.ctx, w.stopAgent = context.WithCancel(klog.NewContext(context.Background(), logger))
 		w.Manager = New(w.config(periods))
 		scenario(w)
-		w.end()
+		w.stopAgent()
 		w.Wait()
 		synctest.Wait()
 		w.mu.Lock()
@@ -92,16 +95,16 @@ func (w *world) config(periods []plan.Period) Config {
 		Connect: func() (Logind, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w, w.absent
+			return w, w.connectErr
 		},
 		Pods: Pods{
-			Active: w.active, Ready: func() bool { return is(w, &w.ready) }, Kill: fakekill.Waiting(w.kill),
-			Unmounted:   w.unmounted,
-			Terminating: func(uid types.UID) bool { return is(w, &w.terminating)[uid] },
-			Readmitted:  func(pod *v1.Pod) bool { return w.readmitted[pod.UID] },
-			Restart:     func(_ context.Context, pods []*v1.Pod) { w.note("restart %s", uids(pods)) },
+			Active: w.active, SourcesReady: func() bool { return get(w, &w.ready) }, Kill: fakekill.Waiting(w.kill),
+			WaitForUnmount: w.waitForUnmount,
+			Terminating:    func(uid types.UID) bool { return get(w, &w.terminating)[uid] },
+			Readmitted:     func(pod *v1.Pod) bool { return w.readmitted[pod.UID] },
+			Restart:        func(_ context.Context, pods []*v1.Pod) { w.record("restart %s", uids(pods)) },
 		},
-		SyncNode:  func(context.Context) { w.note("node down=%t", w.ShutdownStatus() != nil) },
+		SyncNode:  func(context.Context) { w.record("node down=%t", w.ShutdownStatus() != nil) },
 		Recorder:  w.recorder,
 		NodeRef:   &v1.ObjectReference{Kind: "Node", Name: "node"},
 		StateFile: filepath.Join(w.t.TempDir(), StateFileName),
@@ -116,34 +119,34 @@ func uids(pods []*v1.Pod) (out []types.UID) {
 	return out
 }
 
-func (w *world) note(format string, args ...any) {
+func (w *world) record(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.did = append(w.did, fmt.Sprintf("%v ", time.Since(w.began).Round(time.Second).Seconds())+fmt.Sprintf(format,
+	w.calls = append(w.calls, fmt.Sprintf("%v ", time.Since(w.begin).Round(time.Second).Seconds())+fmt.Sprintf(format,
 		args...))
 }
 
-// expect compares what has happened since it was called last. What happens at one time is in the order of its text.
+// expect compares the calls since its last call. Calls at the same time are in alphabetical order.
 func (w *world) expect(want ...string) {
 	w.t.Helper()
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	got := slices.Sorted(slices.Values(w.did))
+	got := slices.Sorted(slices.Values(w.calls))
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		w.t.Errorf("happened\n%q, want\n%q", got, want)
+		w.t.Errorf("calls\n%q, want\n%q", got, want)
 	}
-	w.did = nil
+	w.calls = nil
 }
 
-func (w *world) Grant(_ context.Context, wanted time.Duration) (time.Duration, error) {
-	w.note("grant %v", wanted)
-	granted := is(w, &w.granted)
-	if granted < wanted {
-		return granted, errTest
+func (w *world) EnsureInhibitDelay(_ context.Context, minimum time.Duration) (time.Duration, error) {
+	w.record("delay %v", minimum)
+	delay := get(w, &w.maxDelay)
+	if delay < minimum {
+		return delay, errTest
 	}
-	return granted, nil
+	return delay, nil
 }
 
 type fakeLock struct {
@@ -152,7 +155,7 @@ type fakeLock struct {
 }
 
 func (l fakeLock) Close() error {
-	l.w.note("unlock %d", l.n+1)
+	l.w.record("unlock %d", l.n+1)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	l.w.locks[l.n]++
@@ -160,26 +163,26 @@ func (l fakeLock) Close() error {
 }
 
 func (w *world) Inhibit() (io.Closer, error) {
-	if refusal := is(w, &w.refuses); refusal != nil {
-		return nil, refusal
+	if err := get(w, &w.inhibitErr); err != nil {
+		return nil, err
 	}
 	w.mu.Lock()
 	n := len(w.locks)
 	w.locks = append(w.locks, 0)
 	w.mu.Unlock()
-	w.note("lock %d", n+1)
+	w.record("lock %d", n+1)
 	return fakeLock{w, n}, nil
 }
 
-func (w *world) Watch(ctx context.Context) (Announcements, error) {
+func (w *world) Watch(ctx context.Context) (ShutdownEvents, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.listening != nil && w.listening.Err() == nil {
-		w.t.Error("listens twice")
+	if w.subscription != nil && w.subscription.Err() == nil {
+		w.t.Error("a second subscription")
 	}
-	w.listening = ctx
+	w.subscription = ctx
 	w.events = make(chan bool, 1)
-	return Announcements{Events: w.events, Known: w.known, GoingDown: w.goingDown}, nil
+	return ShutdownEvents{Events: w.events, Known: w.known, ShuttingDown: w.shuttingDown}, nil
 }
 
 func (w *world) active() []*v1.Pod {
@@ -190,7 +193,7 @@ func (w *world) active() []*v1.Pod {
 
 func (w *world) kill(ctx context.Context, r podkill.Request) error {
 	pod := r.Pod
-	w.note("kill %s %d", pod.UID, *r.GracePeriodSeconds)
+	w.record("kill %s %d", pod.UID, *r.GracePeriodSeconds)
 	if r.Evict {
 		w.t.Errorf("%s is evicted", pod.UID)
 	}
@@ -198,54 +201,56 @@ func (w *world) kill(ctx context.Context, r podkill.Request) error {
 	r.Disruption.Apply(&status)
 	w.mu.Lock()
 	w.status[pod.UID] = status
-	takes := w.takes[pod.UID]
+	stopTime := w.stopTime[pod.UID]
 	w.terminating = maps.Clone(w.terminating)
 	w.terminating[pod.UID] = true
 	w.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(takes):
+	case <-time.After(stopTime):
 	}
 	w.mu.Lock()
 	w.pods = slices.DeleteFunc(w.pods, func(p *v1.Pod) bool { return p == pod })
 	w.mu.Unlock()
-	w.note("stopped %s", pod.UID)
+	w.record("stopped %s", pod.UID)
 	return nil
 }
 
-func (w *world) unmounted(ctx context.Context, pods []*v1.Pod) error {
+func (w *world) waitForUnmount(ctx context.Context, pods []*v1.Pod) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(w.unmounting):
-		w.note("unmounted %s", uids(pods))
+	case <-time.After(w.unmountTime):
+		w.record("unmounted %s", uids(pods))
 		return nil
 	}
 }
 
-// set changes what the world is like.
+// set changes fields of the world.
 func (w *world) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
 }
 
-// is reads what the world is like.
-func is[T any](w *world, value *T) T {
+// get reads a field of the world.
+func get[T any](w *world, value *T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return *value
 }
 
-// announce waits until the announcement has taken effect.
-func (w *world) announce(down bool) {
-	is(w, &w.events) <- down
+// announce sends an announcement or a cancellation, and waits until it has taken effect.
+func (w *world) announce(shuttingDown bool) {
+	get(w, &w.events) <- shuttingDown
 	synctest.Wait()
 }
 
-func (w *world) sleep(seconds int) {
-	time.Sleep(time.Duration(seconds) * time.Second)
+func (w *world) sleep(seconds int) { w.sleepFor(time.Duration(seconds) * time.Second) }
+
+func (w *world) sleepFor(d time.Duration) {
+	time.Sleep(d)
 	synctest.Wait()
 }
 
@@ -259,7 +264,8 @@ func (w *world) admits(pod *v1.Pod) bool {
 	return result.Admit
 }
 
-func (w *world) toldOf(want ...string) {
+// expectEvents compares the events since its last call; each argument is the end of a message.
+func (w *world) expectEvents(want ...string) {
 	w.t.Helper()
 	for _, text := range want {
 		if got, want := <-w.recorder.Events, "Normal Shutdown Shutdown manager detected shutdown "+text; got != want {
@@ -271,12 +277,12 @@ func (w *world) toldOf(want ...string) {
 	}
 }
 
-// add puts a pod onto the node that takes that many seconds to stop.
-func (w *world) add(pod *v1.Pod, takes int) *v1.Pod {
+// add adds a pod to the node, which takes that many seconds to stop.
+func (w *world) add(pod *v1.Pod, stopTime int) *v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods = append(w.pods, pod)
-	w.takes[pod.UID] = time.Duration(takes) * time.Second
+	w.stopTime[pod.UID] = time.Duration(stopTime) * time.Second
 	return pod
 }
 

@@ -14,9 +14,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// CheckCgroups publishes the cgroup version of the node as a metric and returns what is wrong with it: version 1 is
-// deprecated, which is also an event on the node, and some kernels lack cpu.stat in the root of version 2. The agent
-// runs all the same; log the error.
+// CheckCgroups sets the metric of the cgroup version of the node. It returns an error, which the caller logs, for
+// version 1, which is deprecated (it also sends an event on the node), and for a kernel without cpu.stat in the root of
+// version 2. The agent works nevertheless.
 func CheckCgroups(recorder Recorder, node runtime.Object, version int) error {
 	return checkCgroups(recorder, node, version, cmutil.CgroupRoot)
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// statusChanged reports whether two statuses differ in more than heartbeat times and the order of conditions.
+// statusChanged returns whether two statuses differ in more than heartbeat times and the order of conditions.
 func statusChanged(before, after *v1.NodeStatus) bool {
 	if conditionsChanged(before.Conditions, after.Conditions) {
 		return true
@@ -25,7 +25,7 @@ func conditionsChanged(before, after []v1.NodeCondition) bool {
 	return len(before) != len(after) || !apiequality.Semantic.DeepEqual(withoutHeartbeat(before), withoutHeartbeat(after))
 }
 
-// withoutHeartbeat is a copy ordered by type, with heartbeat times erased.
+// withoutHeartbeat returns a copy without heartbeat times, sorted by type.
 func withoutHeartbeat(conditions []v1.NodeCondition) []v1.NodeCondition {
 	plain := slices.Clone(conditions)
 	slices.SortStableFunc(plain, func(a, b v1.NodeCondition) int {

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twin is the same world twice: once with our updater, once with the stock kubelet.
+// twin has two equal worlds: one with our Updater, one with the stock kubelet.
 type twin struct {
 	clock     *testingclock.FakeClock
 	s, stockS *apiServer
@@ -24,8 +24,8 @@ type twin struct {
 	stock     *oracle
 }
 
-// TestSameAsStock registers and reports with both and expects the same Node, events, marked volumes and number of
-// patches. The lister does not lag here: what ours does better then is tested elsewhere.
+// TestSameAsStock registers and reports with both, and compares the Nodes, events, marked volumes and numbers of
+// patches. The lister does not lag, since ours differs from stock then.
 func TestSameAsStock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newTwin(t)
@@ -103,7 +103,7 @@ func (d *twin) compare(t *rapid.T) {
 	}
 }
 
-// ignoreVersion: registration of stock sends a patch also when there is nothing in it.
+// ignoreVersion: stock sends a patch at registration even if it is empty.
 func ignoreVersion() cmp.Option {
 	return cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "ObjectMeta.ResourceVersion" }, cmp.Ignore())
 }
@@ -173,7 +173,7 @@ func drawResources(t *rapid.T, name string, names ...v1.ResourceName) v1.Resourc
 	return list
 }
 
-// TestStatusChangedSameAsStock compares the decision whether there is anything to report.
+// TestStatusChangedSameAsStock compares the decisions whether a status has changed.
 func TestStatusChangedSameAsStock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := drawStatus(t, "before")

@@ -1,40 +1,54 @@
-// Package nodestatus owns the agent's Node object: it registers the node, keeps its status current, and answers what
-// the agent knows of its own node. Nothing else in the agent writes to the Node.
+// Package nodestatus registers the Node, updates its status, and returns the Node to other packages (View). Nothing
+// else in the agent writes to the Node.
 //
 // # What it writes, and what not
 //
-// Every write is a strategic merge patch of the status subresource against the node it was computed from, so that it
-// names only what differs. Conditions of other owners (network plugins, problem detectors), labels, annotations and
-// taints set by others, VolumesAttached and extended resources that no device plugin of this node manages never appear
-// in a patch. Taints are given once, when the Node is created. Labels are repaired only where the agent is their
-// source: the well-known set of defaults at registration, kubernetes.io/os and kubernetes.io/arch with every update.
+// Each write of the status is a strategic merge patch of the status subresource against the Node from which the status
+// was computed, so that it contains only differences. A patch never contains conditions of other owners (network
+// plugins, problem detectors), their labels, annotations and taints, VolumesAttached, or extended resources that no
+// device plugin of this node manages. The agent sets taints when it creates the Node, and after that only those of
+// plugin conditions (TaintWriter). It resets only its own labels: the well-known defaults at registration,
+// kubernetes.io/os and kubernetes.io/arch with each update.
 //
 // # Three ways to the API server
 //
 //   - The heartbeat: Updater.SyncNow, called by Run every UpdateFrequency. It patches when something changed, or when
 //     ReportFrequency has passed since the last report.
 //   - The fast path at start: every 100 ms until the node is Ready or two minutes have passed, so that a started node
-//     becomes Ready in the moment it can.
-//   - Pressure: Updater.PressureChanged rings a bell and returns at once; a goroutine of Run then patches the three
-//     pressure conditions and nothing else, at most once a second. It does not wait for a heartbeat that hangs in the
-//     runtime or in DNS.
+//     becomes Ready as soon as possible.
+//   - Pressure: Updater.PressureChanged notifies a goroutine of Run and does not block. The goroutine patches the three
+//     pressure conditions and the plugin conditions, and nothing else, at most once a second. It does not wait for a
+//     heartbeat that hangs in the runtime or in DNS.
 //
-// A write is computed from the newer of the lister's node and the answer to the last own write: the lister lags, and
-// from a stale node a condition would transition twice.
+// A write is computed from the lister's Node or from the response to the last own write, whichever is newer: the lister
+// lags, and with a stale Node a condition would transition twice.
+//
+// # Plugin conditions
+//
+// Conditions with the prefix node.katalyst.kubewharf.io/ are those of eviction plugins (Config.PluginConditions). The
+// agent owns the prefix: it removes a condition that no plugin reports any more. After a restart Restore has to hand
+// the conditions on to the source of PluginConditions, which keeps them until the plugins have registered again.
+//
+// # Taints of plugin conditions
+//
+// NodeRestriction forbids a kubelet to change the taints of its own Node, so that the TaintWriter has a kubeconfig file
+// with an identity of its own (config/rbac/node-taints.yaml). It writes with a JSON merge patch of spec.taints and the
+// resource version of the Node from which package taints has decided, so that it never overwrites another's change.
+// What the agent has added is recorded on disk before the Node is changed; everything else belongs to somebody else.
 //
 // # Order
 //
-// The View is made before the parts that read the Node, the Updater after all parts that it reports on. Making the
-// Updater completes the View: until then a node that is not in the API server is an error. A client that is missing
-// must be a nil interface.
+// The View is created before the parts that read the Node, the Updater after all parts whose state it reports. New
+// completes the View: before that, methods of the View return an error for a Node that is not in the API server. A
+// missing client must be a nil interface.
 //
-// RestoreAtStart is called before the runtime is watched, since eviction starts with the first answer of the runtime,
-// and before the sync loop. Run starts before the runtime is watched, and also calls RuntimeUp.Update, which must
-// therefore be safe for concurrent use. Run returns when its context has ended and all its goroutines have; SyncNow
-// still works then, with another context (a shutdown publishes NotReady).
+// RestoreAtStart must be called before the first query of the runtime, since eviction starts when the runtime is up,
+// and before the sync loop. Run starts before the first query of the runtime as well, and also calls
+// RuntimeUpdater.Update, which must therefore be safe for concurrent use. Run returns when its context and all its
+// goroutines have ended. SyncNow may still be called then, with another context (a shutdown publishes NotReady).
 //
-// Restore is called at most once, with the conditions of the first Node object that is read and before any status is
-// computed from it: the pressure that was true when the agent stopped is taken over instead of being cleared. It is not
-// called if the Node did not exist. It comes from RestoreAtStart unless the API server could not be asked in time; then
-// it comes from a goroutine of Run while everything else is running, and must stand that.
+// Restore is called at most once, with the conditions of the first Node that is read, and before a status is computed
+// from it: pressure that was reported when the agent stopped is kept instead of being cleared. It is not called if the
+// Node did not exist. RestoreAtStart calls it, unless the API server does not answer in time; then a goroutine of Run
+// calls it, concurrently with everything else.
 package nodestatus

@@ -12,13 +12,14 @@ import (
 
 // draft is a status that is being computed.
 type draft struct {
-	// base is what the patch is made against; node is what it shall become. Neither is shared with the lister.
+	// base is the Node to be patched, node the desired Node. They are copies that are not shared with the lister.
 	base, node *v1.Node
-	// dirty says that something besides the status calls for a patch.
+	// dirty is true if a patch is needed for something other than the status.
 	dirty bool
 }
 
-// newDraft sets everything but the conditions. It may ask the runtime and DNS; the caller must not hold writing.
+// newDraft sets the status except for the conditions. It may query the runtime and DNS, so the caller must not hold
+// writing.
 func (u *Updater) newDraft(ctx context.Context, base *v1.Node) *draft {
 	d := &draft{base: base.DeepCopy(), node: base.DeepCopy()}
 	if cidrs := d.node.Spec.PodCIDRs; len(cidrs) > 0 {
@@ -28,7 +29,7 @@ func (u *Updater) newDraft(ctx context.Context, base *v1.Node) *draft {
 		}
 		d.dirty = changed
 	}
-	// The scheduler and the endpoints of daemons select by these two; they may not be missing even for a heartbeat.
+	// Schedulers and DaemonSets select nodes by these two labels. They must not be missing even until the next heartbeat.
 	osSet := setLabel(d.node, v1.LabelOSStable, goruntime.GOOS)
 	archSet := setLabel(d.node, v1.LabelArchStable, goruntime.GOARCH)
 	d.dirty = d.dirty || osSet || archSet
@@ -36,8 +37,8 @@ func (u *Updater) newDraft(ctx context.Context, base *v1.Node) *draft {
 	return d
 }
 
-// rebase takes over what may have been written since base was read: pressure, as whole statuses are written one after
-// the other.
+// rebase sets the conditions to those of a newer Node: pressure may have been published since base was read. Other
+// writes of the status are serialized by syncing.
 func (d *draft) rebase(onto *v1.Node) {
 	d.base.Status.Conditions = slices.Clone(onto.Status.Conditions)
 	d.node.Status.Conditions = slices.Clone(onto.Status.Conditions)
@@ -45,7 +46,7 @@ func (d *draft) rebase(onto *v1.Node) {
 
 func (d *draft) changed() bool { return d.dirty || statusChanged(&d.base.Status, &d.node.Status) }
 
-// ready is the node's Ready condition, nil if it has none.
+// ready returns the Ready condition of a Node, nil if it has none.
 func ready(node *v1.Node) *v1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == v1.NodeReady {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// eventSink takes the events that come up while a status is computed.
+// eventSink sends the events of the computation of a status.
 type eventSink struct {
-	// status says that the node's status is now what reason names.
+	// status sends an event about a change of the node's status to reason.
 	status func(logger klog.Logger, eventType, reason string)
 	plain  func(eventType, reason, message string)
 }
@@ -28,14 +28,13 @@ func (u *Updater) events() eventSink {
 	}
 }
 
-// noEvents is for a node that is described and not published: an event about it would tell of a transition that nobody
-// sees.
+// noEvents sends no events. It is for a Node that is computed and not published: its transitions are not visible.
 func noEvents() eventSink {
 	return eventSink{status: func(klog.Logger, string, string) {}, plain: func(string, string, string) {}}
 }
 
-// schedulability returns a function that tells when the node was cordoned or uncordoned since its last call. It is safe
-// for concurrent use.
+// schedulability returns a function that sends an event if the node was cordoned or uncordoned since its last call. The
+// function is safe for concurrent use.
 func schedulability(sink eventSink) func(logger klog.Logger, node *v1.Node) {
 	var mu sync.Mutex
 	cordoned := false

@@ -26,8 +26,8 @@ import (
 
 const testNode = "10.1.2.3" // as a host name it is the node's address at the same time, without DNS
 
-// apiServer holds at most one node, counts its versions, and keeps every patch. Its lister shows what was last
-// delivered.
+// apiServer stores at most one Node, increments its resource version, and records all patches. Its lister returns the
+// Node that was delivered last.
 type apiServer struct {
 	*fake.Clientset
 
@@ -136,7 +136,7 @@ func applyPatch(node *v1.Node, patch []byte) (*v1.Node, error) {
 	return updated, json.Unmarshal(after, updated)
 }
 
-// edit is a write by somebody else.
+// edit is a write by another client.
 func (s *apiServer) edit(change func(*v1.Node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *apiServer) edit(change func(*v1.Node)) {
 	s.store(node)
 }
 
-// deliver lets the lister catch up.
+// deliver updates the lister.
 func (s *apiServer) deliver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *apiServer) sent() []string {
 	return slices.Clone(s.patches)
 }
 
-// Get is the lister's.
+// Get implements NodeLister.
 func (s *apiServer) Get(string) (*v1.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *apiServer) Get(string) (*v1.Node, error) {
 	return s.listed, nil
 }
 
-// world is everything else an Updater reports of.
+// world implements all other dependencies of an Updater.
 type world struct {
 	mu sync.Mutex
 
@@ -205,6 +205,7 @@ type world struct {
 	onRestore          func([]v1.NodeCondition)
 	volumesReconciled  bool
 	machineInfoFailure error
+	pluginConditions   []PluginCondition
 }
 
 func (w *world) set(change func(*world)) {
@@ -222,6 +223,10 @@ func get[T any](w *world, field func(*world) T) T {
 func (w *world) IsUnderMemoryPressure() bool { return get(w, func(w *world) bool { return w.memory }) }
 func (w *world) IsUnderDiskPressure() bool   { return get(w, func(w *world) bool { return w.disk }) }
 func (w *world) IsUnderPIDPressure() bool    { return get(w, func(w *world) bool { return w.pid }) }
+
+func (w *world) PluginConditions() []PluginCondition {
+	return get(w, func(w *world) []PluginCondition { return w.pluginConditions })
+}
 
 func (w *world) RuntimeErrors() error  { return get(w, func(w *world) error { return w.runtimeErr }) }
 func (w *world) NetworkErrors() error  { return nil }
@@ -302,7 +307,7 @@ func (w *world) Eventf(_ runtime.Object, eventType, reason, format string, args 
 	w.set(func(w *world) { w.events = append(w.events, eventType+" "+reason+" "+fmt.Sprintf(format, args...)) })
 }
 
-// Update is RuntimeUp's.
+// Update implements RuntimeUpdater.
 func (w *world) Update(context.Context) {
 	w.mu.Lock()
 	w.runtimeUps++
@@ -313,7 +318,7 @@ func (w *world) Update(context.Context) {
 	}
 }
 
-// count is the number of recorded events with this reason.
+// count returns the number of events with this reason.
 func (w *world) count(reason string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -334,7 +339,7 @@ func newWorld() *world {
 	}
 }
 
-// newUpdater wires an Updater to the fakes; edit changes its configuration.
+// newUpdater returns an Updater with the fakes as its dependencies; edit changes its configuration.
 func newUpdater(_ testing.TB, s *apiServer, w *world, edit ...func(*Config)) *Updater {
 	cfg := Config{
 		View: NewView(ViewConfig{Name: testNode, Lister: s, Client: s}), Client: s, Heartbeat: s,
@@ -345,9 +350,10 @@ func newUpdater(_ testing.TB, s *apiServer, w *world, edit ...func(*Config)) *Up
 			Endpoints:       v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: 10250}},
 			UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute,
 		},
-		Machine: w, Resources: w, ContainerManager: w, Runtime: w, State: w, RuntimeUp: w, Pressure: w, Images: w,
+		Machine: w, Resources: w, ContainerManager: w, Runtime: w, State: w, RuntimeUpdater: w, Pressure: w, Images: w,
 		Volumes: w, Shutdown: w, Startup: w, Recorder: w, Clock: clock.RealClock{},
-		OnStartupOver: func() { w.set(func(w *world) { w.startupOver++ }) },
+		PluginConditions: w.PluginConditions,
+		OnStartupOver:    func() { w.set(func(w *world) { w.startupOver++ }) },
 		Restore: func(c []v1.NodeCondition) {
 			w.set(func(w *world) { w.restored = append(w.restored, c) })
 			if w.onRestore != nil {

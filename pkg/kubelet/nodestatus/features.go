@@ -16,22 +16,25 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// Declared are the features this node declares (KEP-5328): found once at start, reported with the status, and matched
-// against what pods require at admission and resize.
-type Declared struct {
+// DeclaredFeatures are the features that this node declares (KEP-5328). They are determined once at start, reported in
+// the status, and compared with the requirements of pods at admission and resize.
+type DeclaredFeatures struct {
 	// Names are sorted and never nil.
 	Names []string
 	Set   ndf.FeatureSet
-	// Version is the agent's own, of which requirements are inferred.
+	// Version is that of the agent, with which the requirements of pods are inferred.
 	Version *version.Version
 }
 
-// DiscoverFeatures finds the declared features from the feature gates, the binary's version, and what the runtime said
-// it can; nil means that it has not answered. It fails if the binary carries no version that can be read.
-func DiscoverFeatures(features featuregate.FeatureGate, runtime *kubecontainer.RuntimeFeatures) (Declared, error) {
+// DiscoverFeatures determines the declared features from the feature gates, the version of the binary, and the features
+// of the runtime, which are nil if the runtime has not answered. It fails if the version of the binary cannot be
+// parsed.
+func DiscoverFeatures(
+	features featuregate.FeatureGate, runtime *kubecontainer.RuntimeFeatures,
+) (DeclaredFeatures, error) {
 	own, err := version.Parse(binaryversion.Get().GitVersion)
 	if err != nil {
-		return Declared{}, fmt.Errorf("the version of this binary: %w", err)
+		return DeclaredFeatures{}, fmt.Errorf("the version of this binary: %w", err)
 	}
 	node := ndf.NodeConfiguration{FeatureGates: gates{features}, Version: own}
 	if runtime != nil {
@@ -43,13 +46,14 @@ func DiscoverFeatures(features featuregate.FeatureGate, runtime *kubecontainer.R
 	}
 	set, err := ndf.DefaultFramework.MapSorted(names)
 	if err != nil {
-		return Declared{}, fmt.Errorf("features of this node: %w", err)
+		return DeclaredFeatures{}, fmt.Errorf("features of this node: %w", err)
 	}
-	return Declared{Names: names, Set: set, Version: own}, nil
+	return DeclaredFeatures{Names: names, Set: set, Version: own}, nil
 }
 
-// CheckUpdate sends a warning event if the update of a running pod requires features that the node does not have.
-func (d Declared) CheckUpdate(ctx context.Context, recorder record.EventRecorderLogger, old, pod *v1.Pod) {
+// CheckUpdate sends a warning event if the update of a running pod requires features that the node does not have. It
+// may be called concurrently.
+func (d DeclaredFeatures) CheckUpdate(ctx context.Context, recorder record.EventRecorderLogger, old, pod *v1.Pod) {
 	if old == nil {
 		return
 	}
@@ -74,7 +78,7 @@ func (d Declared) CheckUpdate(ctx context.Context, recorder record.EventRecorder
 	}
 }
 
-// gates asks feature gates by plain strings.
+// gates reads feature gates by names of type string.
 type gates struct{ featuregate.FeatureGate }
 
 func (g gates) Enabled(name string) bool { return g.FeatureGate.Enabled(featuregate.Feature(name)) }

@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 )
 
-// TestForeignPartsAreUntouched lets others write to the node in any order with our registrations, heartbeats and
-// pressure publications, with a lister that lags, and expects their last word on everything that is theirs.
+// TestForeignPartsAreUntouched writes to the Node as other clients do, in random order with registrations, heartbeats
+// and publications of pressure and of plugin conditions, and with a lister that lags. It checks that the fields of the
+// other clients have their last values, and that in the end the plugin conditions are those that were reported last.
 func TestForeignPartsAreUntouched(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := newAPIServer(nil), newWorld()
@@ -36,7 +38,26 @@ func TestForeignPartsAreUntouched(t *testing.T) {
 			u = step(t, s, w, u, theirs)
 			theirs.check(t, s.current())
 		}
+		s.deliver()
+		u.SyncNow(t.Context())
+		checkPluginConditions(t, s.current(), w.pluginConditions)
 	})
+}
+
+// checkPluginConditions fails if the plugin conditions of the Node are not those in the list.
+func checkPluginConditions(t *rapid.T, node *v1.Node, want []PluginCondition) {
+	if diff := cmp.Diff(want, pluginConditionsOf(node.Status.Conditions), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("plugin conditions (-want +got):\n%s", diff)
+	}
+}
+
+func drawPluginConditions(t *rapid.T) (list []PluginCondition) {
+	for _, name := range []string{"A", "B", "Ready"} {
+		if rapid.Bool().Draw(t, "condition "+name) {
+			list = append(list, NewPluginCondition(name, rapid.Bool().Draw(t, name), []string{"p"}))
+		}
+	}
+	return list
 }
 
 func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign) *Updater {
@@ -63,12 +84,13 @@ func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign) *Upda
 		w.memory = rapid.Bool().Draw(t, "memory")
 		w.disk = rapid.Bool().Draw(t, "disk")
 		w.runtimeErr = rapid.SampledFrom([]error{nil, fmt.Errorf("down")}).Draw(t, "runtime")
+		w.pluginConditions = drawPluginConditions(t)
 		w.inUse = []v1.UniqueVolumeName{v1.UniqueVolumeName(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "volume"))}
 	}
 	return u
 }
 
-// foreign is the last word of everybody else on the node.
+// foreign has the last values that other clients have written.
 type foreign struct {
 	labels, annotations map[string]string
 	taints              []v1.Taint
@@ -133,7 +155,7 @@ func (f *foreign) replaceIn(node *v1.Node) {
 	node.Status.Capacity = capacity
 }
 
-// takeTaints accepts the taints a node was created with, from then on they are left alone.
+// takeTaints adds the taints with which the Node was created.
 func (f *foreign) takeTaints(node *v1.Node) { f.taints = node.Spec.Taints }
 
 func (f *foreign) check(t *rapid.T, node *v1.Node) {
@@ -156,7 +178,7 @@ func (f *foreign) check(t *rapid.T, node *v1.Node) {
 	}
 }
 
-// String is what two of them are compared by; nil and empty are the same.
+// String returns a text for comparisons; nil and empty are equal in it.
 func (f foreign) String() string {
 	var b strings.Builder
 	for _, m := range []map[string]string{f.labels, f.annotations} {

@@ -7,12 +7,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// SyncNow computes the status and reports it if there is something to report. It returns when that is done or has
-// failed; a failure is logged, and the next heartbeat tries again. A node that is not registered is registered first,
-// with one attempt. Without an API server it does nothing. It may be called by anybody at any time, but does not belong
-// on a path that must not wait: see PressureChanged.
+// SyncNow computes the status, and reports it if it has changed or a report is due. It returns when that is done or has
+// failed; a failure is logged, and the next heartbeat retries. It first makes one attempt to register a node that is
+// not registered. In standalone mode it does nothing. It may be called concurrently at any time. It blocks;
+// PressureChanged does not.
 func (u *Updater) SyncNow(ctx context.Context) {
-	if u.reportsNothing() {
+	if u.cannotReport() {
 		return
 	}
 	u.syncing.Lock()
@@ -42,11 +42,11 @@ func (u *Updater) tryHeartbeat(ctx context.Context, try int) error {
 
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	d.rebase(u.freshest(ctx, base))
+	d.rebase(u.newest(ctx, base))
 	u.reported.applyConditions(ctx, d.node)
 	changed := d.changed()
 	if !changed && !u.reportDue() {
-		// Volumes count as reported also if the report is from before a restart.
+		// The volumes have been reported, possibly before a restart of the agent.
 		u.cfg.Volumes.MarkVolumesAsReportedInUse(d.node.Status.VolumesInUse)
 		return nil
 	}
@@ -64,9 +64,9 @@ func (u *Updater) reportDue() bool {
 	return u.cfg.Clock.Since(u.report.last) >= u.cfg.Reporting.ReportFrequency+u.report.delay
 }
 
-// spreadNextReport delays the next report of an unchanged status by up to half the frequency in either direction after
-// a change or a start, which may have hit many nodes in the same moment. After a report that was merely due the
-// distance stays regular.
+// spreadNextReport changes the time of the next report of an unchanged status by up to half the frequency, earlier or
+// later, after a change or a start: many nodes may change or start at the same time. After a report that was only due,
+// the interval is regular.
 func (u *Updater) spreadNextReport(changed bool) {
 	u.report.delay = 0
 	if changed || u.report.last.IsZero() {

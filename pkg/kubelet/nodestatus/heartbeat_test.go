@@ -46,8 +46,7 @@ func TestHeartbeatPatchesOnlyWhenChangedOrDue(t *testing.T) {
 	})
 }
 
-// TestHeartbeatSpreadsReports: after a change, and at start, the next report comes at a random distance, then
-// regularly.
+// After a change or a start, the next report comes after a random interval, later ones after regular intervals.
 func TestHeartbeatSpreadsReports(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	u := newUpdater(t, s, w)
@@ -75,7 +74,7 @@ func TestHeartbeatMarksVolumesInUse(t *testing.T) {
 	w.inUse = []v1.UniqueVolumeName{"a"}
 	u := newUpdater(t, s, w)
 	u.SyncNow(t.Context())
-	u.SyncNow(t.Context()) // nothing changed: marked all the same
+	u.SyncNow(t.Context()) // volumes are marked although nothing has changed
 	want := [][]v1.UniqueVolumeName{{"a"}, {"a"}}
 	if diff := cmp.Diff(want, w.marked); diff != "" {
 		t.Errorf("marked (-want +got):\n%s", diff)
@@ -96,7 +95,7 @@ func TestHeartbeatReportsVolumesAtOnce(t *testing.T) {
 	}
 }
 
-// TestVolumesInUseAreKeptUntilReconstructed: after a restart the volume manager does not know yet what is mounted.
+// After a restart, the list of the volume manager is incomplete until it has reconstructed the mounts.
 func TestVolumesInUseAreKeptUntilReconstructed(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	w.inUse = []v1.UniqueVolumeName{"a"}
@@ -144,7 +143,7 @@ func TestHeartbeatReadsDirectlyWhileListerIsEmpty(t *testing.T) {
 	}
 }
 
-// TestNoSecondTransitionFromStaleLister: the lister still shows the node without pressure.
+// The lister still has the Node without pressure.
 func TestNoSecondTransitionFromStaleLister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newAPIServer(nil), newWorld()
@@ -167,7 +166,7 @@ func TestNoSecondTransitionFromStaleLister(t *testing.T) {
 	})
 }
 
-// TestChangeBackWithStaleLister: the lister shows what the status was and shall be again, but not what it is.
+// A field changes and changes back while the lister has the Node from before both.
 func TestChangeBackWithStaleLister(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	u := newUpdater(t, s, w)
@@ -182,8 +181,8 @@ func TestChangeBackWithStaleLister(t *testing.T) {
 	}
 }
 
-// TestOwnWriteDoesNotOverruleForLong: an API server that was restored from a backup counts from an older version.
-func TestOwnWriteDoesNotOverruleForLong(t *testing.T) {
+// After a restore of the API server from a backup, the resource versions are lower than that of the last own write.
+func TestOwnWriteIsPreferredForLimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newAPIServer(nil), newWorld()
 		u := newUpdater(t, s, w)
@@ -219,7 +218,7 @@ func TestPodCIDRFollowsNode(t *testing.T) {
 	u.SyncNow(t.Context())
 	u.SyncNow(t.Context())
 	if diff := cmp.Diff([]string{"10.0.0.0/24,fd00::/64"}, w.cidrUpdates); diff != "" {
-		t.Errorf("runtime was told (-want +got):\n%s", diff)
+		t.Errorf("CIDRs sent to the runtime (-want +got):\n%s", diff)
 	}
 	w.cidrErr = errors.New("no")
 	if changed, err := u.UpdatePodCIDR(t.Context(), "10.9.0.0/24"); !changed || err == nil || w.cidr == "10.9.0.0/24" {
@@ -254,7 +253,7 @@ func TestShutdownIsPublished(t *testing.T) {
 	}
 }
 
-// TestHangingRuntimeIsReported: that the node is not Ready since the runtime hangs does not wait for its version.
+// The report that the node is not Ready does not wait for the version of a runtime that hangs.
 func TestHangingRuntimeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newAPIServer(nil), newWorld()
@@ -266,7 +265,7 @@ func TestHangingRuntimeIsReported(t *testing.T) {
 		if c := ready(s.current()); c.Status != v1.ConditionFalse || !strings.Contains(c.Message, "it hangs") {
 			t.Errorf("Ready is %v", c)
 		}
-		if took := time.Since(begin); took > versionPatience {
+		if took := time.Since(begin); took > versionTimeout {
 			t.Errorf("reported after %v", took)
 		}
 	})

@@ -14,8 +14,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// initialNode is the Node as this agent would create it: labels, taints, and a whole status.
-func (u *Updater) initialNode(ctx context.Context, s setters) *v1.Node {
+// newNode returns the Node that the agent would create, with labels, taints and a complete status.
+func (u *Updater) newNode(ctx context.Context, s setters) *v1.Node {
 	r := &u.cfg.Registration
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: string(u.Name()), Labels: r.nodeLabels(klog.FromContext(ctx))},
@@ -29,7 +29,7 @@ func (u *Updater) initialNode(ctx context.Context, s setters) *v1.Node {
 	return node
 }
 
-// nodeLabels are the defaults, overruled by what the user set.
+// nodeLabels returns the default labels, overridden by the configured ones.
 func (r *Registration) nodeLabels(logger klog.Logger) map[string]string {
 	labels := map[string]string{
 		v1.LabelHostname:      r.Hostname,
@@ -48,8 +48,8 @@ func (r *Registration) nodeLabels(logger klog.Logger) map[string]string {
 	return labels
 }
 
-// nodeTaints are the user's and, with an external cloud provider, the one its controller removes once it knows the
-// node.
+// nodeTaints returns the configured taints and, with an external cloud provider, the taint that its controller removes
+// after it has initialized the node.
 func (r *Registration) nodeTaints() []v1.Taint {
 	taints := slices.Clone(r.Taints)
 	if r.ExternalCloudProvider {

@@ -11,30 +11,30 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Client reaches the API server. A clientset has it.
+// Client is the part of a clientset that this package uses.
 type Client interface {
 	CoreV1() v1core.CoreV1Interface
 }
 
-// NodeLister answers from a local cache of the own Node; its answers are shared and must not be modified.
+// NodeLister reads the Node of this agent from a cache. The returned objects are shared and must not be modified.
 type NodeLister interface {
 	Get(name string) (*v1.Node, error)
 }
 
-// NodeResources is the part of the container manager that knows how much the node has.
+// NodeResources is the part of the container manager that returns the resources of the node.
 type NodeResources interface {
-	// GetCapacity returns what the machine has beyond cAdvisor's figures; nil values mean not known yet.
+	// GetCapacity returns the capacity of resources that cAdvisor does not report; nil if it is not known yet.
 	GetCapacity(localStorageCapacityIsolation bool) v1.ResourceList
 	// GetDevicePluginResourceCapacity returns capacity and allocatable of the device plugins, and the removed resources.
 	GetDevicePluginResourceCapacity() (v1.ResourceList, v1.ResourceList, []string)
-	// GetNodeAllocatableReservation is what is withheld from pods.
+	// GetNodeAllocatableReservation returns the resources that are reserved for the system.
 	GetNodeAllocatableReservation() v1.ResourceList
 }
 
-// ContainerManager is the part of the container manager that speaks of its own state.
+// ContainerManager is the part of the container manager that returns its own state.
 type ContainerManager interface {
 	Status() cm.Status
-	// ShouldResetExtendedResourceCapacity is true when the node was recreated and the device plugins have not reported.
+	// ShouldResetExtendedResourceCapacity returns true if the node was recreated and the device plugins have not reported.
 	ShouldResetExtendedResourceCapacity() bool
 }
 
@@ -51,39 +51,39 @@ type Runtime interface {
 	UpdatePodCIDR(ctx context.Context, podCIDR string) error
 }
 
-// RuntimeConditions are the reasons for which the node is not Ready; nil means none.
+// RuntimeConditions returns the reasons why the node is not Ready; nil means that there are none.
 type RuntimeConditions interface {
 	RuntimeErrors() error
 	NetworkErrors() error
 	StorageErrors() error
 }
 
-// RuntimeFacts is what the runtime said of itself when it was last asked.
-type RuntimeFacts interface {
+// RuntimeCapabilities returns the handlers and features in the last answer of the runtime.
+type RuntimeCapabilities interface {
 	RuntimeHandlers() []kubecontainer.RuntimeHandler
 	// RuntimeFeatures is nil until the runtime has answered.
 	RuntimeFeatures() *kubecontainer.RuntimeFeatures
 }
 
-// PodCIDRs remembers the pod CIDR that the runtime was last told, several joined by commas.
+// PodCIDRs stores the pod CIDR that was last sent to the runtime; several are joined by commas.
 type PodCIDRs interface {
 	PodCIDR() string
 	SetPodCIDR(cidr string)
 }
 
-// RuntimeState is the tracked state of the runtime.
+// RuntimeState is the last known state of the runtime.
 type RuntimeState interface {
 	RuntimeConditions
-	RuntimeFacts
+	RuntimeCapabilities
 	PodCIDRs
 }
 
-// RuntimeUp asks the runtime for its status and records it in the RuntimeState. It is called concurrently.
-type RuntimeUp interface {
+// RuntimeUpdater queries the status of the runtime and stores it in the RuntimeState. It is called concurrently.
+type RuntimeUpdater interface {
 	Update(ctx context.Context)
 }
 
-// Pressure is the eviction manager's present judgement.
+// Pressure returns the current pressure conditions of the eviction manager.
 type Pressure interface {
 	IsUnderMemoryPressure() bool
 	IsUnderDiskPressure() bool
@@ -103,12 +103,12 @@ type Volumes interface {
 	MarkVolumesAsReportedInUse(reported []v1.UniqueVolumeName)
 }
 
-// Shutdown is an error while the machine shuts down.
+// Shutdown returns an error while the machine shuts down.
 type Shutdown interface {
 	ShutdownStatus() error
 }
 
-// StartupTracker measures how long the node took to come up.
+// StartupTracker measures the steps of the start of the node.
 type StartupTracker interface {
 	RecordAttemptRegisterNode()
 	RecordRegisteredNewNode()

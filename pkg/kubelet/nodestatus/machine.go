@@ -20,13 +20,13 @@ func NewMachine(source MachineSource) (*Machine, error) {
 		return nil, fmt.Errorf("reading machine info: %w", err)
 	}
 	info := read.Clone()
-	// With a time-stamp the machine's metrics would be exported as samples of that time, and age.
+	// With a timestamp, the metrics of the machine would be exported with that time and become stale.
 	info.Timestamp = time.Time{}
 	return &Machine{source: source, info: info}, nil
 }
 
-// MachineInfo is the description read at start. It is shared and must not be modified; the error is always nil.
+// MachineInfo returns the hardware at start. The result is shared and must not be modified; the error is always nil.
 func (m *Machine) MachineInfo() (*cadvisorapi.MachineInfo, error) { return m.info, nil }
 
-// VersionInfo names kernel and operating system, read anew with every call.
+// VersionInfo returns the versions of kernel and operating system. It reads them with each call.
 func (m *Machine) VersionInfo() (*cadvisorapi.VersionInfo, error) { return m.source.VersionInfo() }

@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// ValidateNodeIP reports why ip cannot be this node's address: not an address, of a kind that others cannot reach, or
-// not on an interface of this machine.
+// ValidateNodeIP returns an error if ip cannot be this node's address: it is not an address, or of a kind that cannot
+// be reached from other nodes, or not an address of this machine.
 func ValidateNodeIP(ip net.IP) error {
 	if ip.To16() == nil {
 		return errors.New("nodeIP must be a valid IP address")

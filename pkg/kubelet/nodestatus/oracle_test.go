@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The stock kubelet's own methods, driven on a Kubelet of which only the fields they use are set.
+// Methods of the stock kubelet, called on a Kubelet that has only the fields which they use.
 
 //go:linkname stockInitialNode k8s.io/kubernetes/pkg/kubelet.(*Kubelet).initialNode
 func stockInitialNode(kl *kubelet.Kubelet, ctx context.Context) (*v1.Node, error)
@@ -60,14 +60,14 @@ func setStockRuntimeHandlers(state unsafe.Pointer, handlers []kubecontainer.Runt
 //go:linkname setStockRuntimeFeatures k8s.io/kubernetes/pkg/kubelet.(*runtimeState).setRuntimeFeatures
 func setStockRuntimeFeatures(state unsafe.Pointer, features *kubecontainer.RuntimeFeatures)
 
-// oracle is a stock kubelet that lives in w and writes to s.
+// oracle is a stock kubelet with the dependencies w and the API server s.
 type oracle struct {
 	kl    *kubelet.Kubelet
 	state unsafe.Pointer
 	w     *world
 }
 
-// newOracle mirrors newUpdater.
+// newOracle is the equivalent of newUpdater.
 func newOracle(_ testing.TB, s *apiServer, w *world, cfg Config) *oracle {
 	o := &oracle{kl: &kubelet.Kubelet{}, state: newStockRuntimeState(time.Hour), w: w}
 	setStockRuntimeHandlers(o.state, w.RuntimeHandlers())

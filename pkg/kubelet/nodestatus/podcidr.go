@@ -7,9 +7,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// UpdatePodCIDR tells the runtime the pod CIDR, several joined by commas, if it differs from what it was told last. It
-// reports whether it differs, also with an error: then the runtime may or may not have taken it. Call it once with the
-// configured CIDR before Run; afterwards the CIDR follows the Node.
+// UpdatePodCIDR sends the pod CIDR to the runtime if it differs from the last one; several are joined by commas. It
+// returns whether it differs. With an error, the runtime may or may not use the new one. It must be called once with
+// the configured CIDR before Run; later the CIDR is that of the Node.
 func (u *Updater) UpdatePodCIDR(ctx context.Context, cidr string) (bool, error) {
 	u.cidr.Lock()
 	defer u.cidr.Unlock()

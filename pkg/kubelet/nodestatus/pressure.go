@@ -7,29 +7,29 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// minPressureInterval bounds how often pressure is published beside the heartbeat.
+// minPressureInterval is the minimum time between two publications of pressure, apart from heartbeats.
 const minPressureInterval = time.Second
 
-// PressureChanged asks for the pressure conditions to be published at once. It does not block; calls that come while
-// one is being published, or less than a second later, become one. Before Run it is remembered. Meant for a condition
-// that becomes true; one that becomes false can wait for the heartbeat, which keeps a flapping condition from flapping
-// on the Node.
+// PressureChanged requests the publication of the pressure conditions and plugin conditions. It does not block. Calls
+// during a publication, or less than a second after it, are merged into one; a call before Run takes effect in Run. It
+// is for conditions that become true. A condition that becomes false can wait for the heartbeat, so that a condition
+// that changes frequently does not change as often on the Node.
 func (u *Updater) PressureChanged() {
 	select {
-	case u.bell <- struct{}{}:
+	case u.pressureChanged <- struct{}{}:
 	default:
 	}
 }
 
-func (u *Updater) publishPressureWhenAsked(ctx context.Context) {
+func (u *Updater) publishPressureOnRequest(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-u.bell:
+		case <-u.pressureChanged:
 		}
 		if err := u.retry(ctx, u.tryPublishPressure); err != nil {
-			klog.FromContext(ctx).Error(err, "Unable to publish pressure, leaving it to the next heartbeat")
+			klog.FromContext(ctx).Error(err, "Failed to publish pressure, will retry with the next heartbeat")
 		}
 		if !pause(ctx, minPressureInterval) {
 			return
@@ -37,8 +37,8 @@ func (u *Updater) publishPressureWhenAsked(ctx context.Context) {
 	}
 }
 
-// tryPublishPressure patches the three conditions and nothing else. It does not count as a report: the other conditions
-// keep their heartbeat times.
+// tryPublishPressure patches the three pressure conditions and the plugin conditions, and nothing else. It does not
+// count as a report: the heartbeat times of the other conditions do not change.
 func (u *Updater) tryPublishPressure(ctx context.Context, try int) error {
 	listed, err := u.read(ctx, try)
 	if err != nil {
@@ -46,7 +46,7 @@ func (u *Updater) tryPublishPressure(ctx context.Context, try int) error {
 	}
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	base := u.freshest(ctx, listed).DeepCopy()
+	base := u.newest(ctx, listed).DeepCopy()
 	node := base.DeepCopy()
 	apply(ctx, node, u.reported.pressure)
 	if !conditionsChanged(base.Status.Conditions, node.Status.Conditions) {
@@ -55,6 +55,6 @@ func (u *Updater) tryPublishPressure(ctx context.Context, try int) error {
 	if _, err := u.patch(base, node); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Published pressure", "node", klog.KObj(node))
+	klog.FromContext(ctx).V(2).Info("Published conditions", "node", klog.KObj(node))
 	return nil
 }

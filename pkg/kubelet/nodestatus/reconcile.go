@@ -8,8 +8,8 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// ownedLabels are put right on a node that exists already, if this agent has a value for them. All others are left
-// alone.
+// ownedLabels are the labels that are reset on an existing Node, if the agent has a value for them. Other labels are
+// not changed.
 var ownedLabels = []string{
 	v1.LabelHostname,
 	v1.LabelOSStable, kubeletapis.LabelOS,
@@ -20,8 +20,8 @@ var ownedLabels = []string{
 	v1.LabelWindowsBuild,
 }
 
-// reconciled returns existing with what a restarted agent has to put right before its first report. zeroExtended says
-// that extended resources are not to be had until the device plugins have registered again.
+// reconciled returns a copy of the existing Node with the corrections that a restarted agent makes before its first
+// report. zeroExtended is true if extended resources are not available until the device plugins have registered again.
 func reconciled(initial, existing *v1.Node, zeroExtended bool) *v1.Node {
 	node := existing.DeepCopy()
 	reconcileAttachDetach(initial, node)
@@ -54,7 +54,7 @@ func reconcileAttachDetach(initial, node *v1.Node) {
 	node.Annotations[volumeutil.ControllerManagedAttachAnnotation] = wanted
 }
 
-// reconcileLabels never leaves an owned label with an empty value behind.
+// reconcileLabels sets the owned labels. It deletes a label whose value is empty.
 func reconcileLabels(initial, node *v1.Node) {
 	for _, key := range ownedLabels {
 		wanted, known := initial.Labels[key]
@@ -68,7 +68,7 @@ func reconcileLabels(initial, node *v1.Node) {
 	}
 }
 
-// setLabel reports whether the label was missing or different.
+// setLabel sets a label and returns whether it was missing or different.
 func setLabel(node *v1.Node, key, value string) bool {
 	if node.Labels[key] == value {
 		return false
@@ -96,7 +96,7 @@ func zeroExtendedResources(status *v1.NodeStatus) {
 	}
 }
 
-// reconcileHugePages takes over the page sizes and amounts of the machine, which may have been rebooted with others.
+// reconcileHugePages sets the page sizes and amounts to those of the machine, which may have changed with a reboot.
 func reconcileHugePages(machine, status *v1.NodeStatus) {
 	for name := range status.Capacity {
 		if _, supported := machine.Capacity[name]; v1helper.IsHugePageResourceName(name) && !supported {
@@ -109,13 +109,13 @@ func reconcileHugePages(machine, status *v1.NodeStatus) {
 			continue
 		}
 		_, known := status.Capacity[name]
-		takeOver(status.Capacity, name, capacity, known)
-		takeOver(status.Allocatable, name, machine.Allocatable[name], known)
+		setQuantity(status.Capacity, name, capacity, known)
+		setQuantity(status.Allocatable, name, machine.Allocatable[name], known)
 	}
 }
 
-// takeOver keeps the notation of an equal amount, so that it does not show up in a patch.
-func takeOver(list v1.ResourceList, name v1.ResourceName, amount resource.Quantity, known bool) {
+// setQuantity sets a quantity. It keeps the notation of an equal quantity, so that the patch does not contain it.
+func setQuantity(list v1.ResourceList, name v1.ResourceName, amount resource.Quantity, known bool) {
 	if old := list[name]; !known || old.Cmp(amount) != 0 {
 		list[name] = amount.DeepCopy()
 	}

@@ -21,7 +21,7 @@ const (
 
 var errNoNodeReturned = errors.New("the API server returned no node")
 
-// registerUntilDone tries to register, at growing distances, and reports false if ctx ended before it succeeded.
+// registerUntilDone registers the node, with retries after increasing delays. It returns false if ctx ends before that.
 func (u *Updater) registerUntilDone(ctx context.Context) bool {
 	for delay := firstRegistrationDelay; ctx.Err() == nil; delay = min(2*delay, maxRegistrationDelay) {
 		u.syncing.Lock()
@@ -38,14 +38,15 @@ func (u *Updater) registerUntilDone(ctx context.Context) bool {
 	return false
 }
 
-// register makes one attempt, unless an earlier one succeeded or registration is not ours. The caller holds syncing.
+// register makes one attempt to register the node, unless it is registered or the agent does not register it. The
+// caller holds syncing.
 func (u *Updater) register(ctx context.Context) error {
 	if u.report.registered || !u.cfg.Registration.Register {
 		return nil
 	}
 	logger := klog.FromContext(ctx)
 	u.cfg.Startup.RecordAttemptRegisterNode()
-	node := u.initialNode(ctx, u.reported)
+	node := u.newNode(ctx, u.reported)
 	logger.Info("Attempting to register node", "node", klog.KObj(node))
 	if err := u.createOrReconcile(ctx, node); err != nil {
 		return err
@@ -55,12 +56,12 @@ func (u *Updater) register(ctx context.Context) error {
 	return nil
 }
 
-// createOrReconcile creates the node. If it is there already, what only this agent knows is put right in it.
+// createOrReconcile creates the Node. If it exists, it corrects the fields that the agent owns.
 func (u *Updater) createOrReconcile(ctx context.Context, initial *v1.Node) error {
 	nodes := u.cfg.Client.CoreV1().Nodes()
 	_, err := nodes.Create(ctx, initial, metav1.CreateOptions{})
 	if err == nil {
-		u.nothingToRestore()
+		u.skipRestore()
 		u.cfg.Startup.RecordRegisteredNewNode()
 		return nil
 	}
@@ -78,8 +79,8 @@ func (u *Updater) createOrReconcile(ctx context.Context, initial *v1.Node) error
 	return u.reconcile(ctx, initial, existing)
 }
 
-// mayExist reports whether a node could be there although it could not be created. Who may not create may still update,
-// unless the gate says to take the refusal at its word.
+// mayExist returns whether the Node may exist after a failed creation. If the creation is forbidden, the agent may
+// still be allowed to update an existing Node; with GetOnExistsOnly it does not try that.
 func (u *Updater) mayExist(createErr error) bool {
 	if apierrors.IsForbidden(createErr) {
 		return !u.cfg.Registration.GetOnExistsOnly
@@ -100,7 +101,7 @@ func (u *Updater) reconcile(ctx context.Context, initial, existing *v1.Node) err
 	return nil
 }
 
-// pause waits for d and reports false if ctx ended first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,15 +12,16 @@ import (
 
 const restoreRetryPeriod = 200 * time.Millisecond
 
-// RestoreAtStart asks the API server for the Node and hands its conditions to Restore. It reports whether nothing is
-// left to restore: that is done, or there is no such Node, or no API server by configuration. While the API server
-// cannot be asked it tries again until patience has passed; then the first heartbeat that succeeds restores, which may
-// be long after pods and the eviction manager have started. Call it before those.
-func (u *Updater) RestoreAtStart(ctx context.Context, patience time.Duration) bool {
-	if u.reportsNothing() {
+// RestoreAtStart reads the Node from the API server and calls Restore with its conditions. It must be called before
+// pods and the eviction manager are started. It returns true if nothing is left to restore: Restore was called, or the
+// Node does not exist, or the agent is in standalone mode. If the API server does not answer, it retries until timeout;
+// then it returns false, and the first successful heartbeat restores, possibly long after pods and the eviction manager
+// were started.
+func (u *Updater) RestoreAtStart(ctx context.Context, timeout time.Duration) bool {
+	if u.cannotReport() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		node, err := u.cfg.Heartbeat.CoreV1().Nodes().Get(ctx, string(u.Name()), metav1.GetOptions{})
@@ -29,25 +30,30 @@ func (u *Updater) RestoreAtStart(ctx context.Context, patience time.Duration) bo
 			u.restoreFrom(node)
 			return true
 		case apierrors.IsNotFound(err):
-			u.nothingToRestore()
+			u.skipRestore()
 			return true
 		}
 		if !pause(ctx, restoreRetryPeriod) {
 			klog.FromContext(ctx).Error(err,
-				"Pressure conditions of an earlier run are not known yet; the first heartbeat will take them over")
+				"Failed to restore pressure conditions of an earlier run, will retry with heartbeats")
 			return false
 		}
 	}
 }
 
-// restoreFrom hands over the conditions of the first Node that is read.
+// restoreFrom calls Restore with the conditions of a Node, if that is the first Node that is read.
 func (u *Updater) restoreFrom(node *v1.Node) {
 	u.restore.Do(func() {
 		if u.cfg.Restore != nil {
 			u.cfg.Restore(node.DeepCopy().Status.Conditions)
 		}
+		u.restored.Store(true)
 	})
 }
 
-// nothingToRestore is for a Node that comes into being while this process runs.
-func (u *Updater) nothingToRestore() { u.restore.Do(func() {}) }
+// skipRestore prevents later calls of Restore. It is called if the Node was not created by an earlier run.
+func (u *Updater) skipRestore() { u.restore.Do(func() { u.restored.Store(true) }) }
+
+// Restored reports whether Restore has returned, or has nothing to restore since the Node did not exist. Before that,
+// conditions of an earlier run of the agent are not yet known. It may be called at any time.
+func (u *Updater) Restored() bool { return u.restored.Load() }

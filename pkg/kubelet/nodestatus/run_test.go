@@ -33,7 +33,7 @@ func TestRunReportsReadyAsSoonAsItCan(t *testing.T) {
 		ups := get(w, func(w *world) int { return w.runtimeUps })
 		time.Sleep(5 * time.Second)
 		if now := get(w, func(w *world) int { return w.runtimeUps }); now != ups {
-			t.Errorf("the fast path goes on: %d checks, then %d", ups, now)
+			t.Errorf("the fast path continues: %d checks, then %d", ups, now)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestRunGivesUpFastPath(t *testing.T) {
 		w.set(func(w *world) { w.runtimeErr = nil })
 		time.Sleep(11 * time.Second)
 		if c := condition(s.current(), v1.NodeReady); c.Status != v1.ConditionTrue {
-			t.Errorf("the heartbeat does not look after it: %v", c)
+			t.Errorf("not reported by a heartbeat: %v", c)
 		}
 	})
 }
@@ -74,8 +74,8 @@ func TestFastPathFallsBackToHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFastReportCounts: the heartbeat after it has nothing to say.
-func TestFastReportCounts(t *testing.T) {
+// After the fast report, the next heartbeat sends no patch.
+func TestFastReportIsAReport(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	w.runtimeErr = errors.New("down")
 	newUpdater(t, s, w).SyncNow(t.Context())
@@ -91,11 +91,11 @@ func TestFastReportCounts(t *testing.T) {
 	}
 }
 
-// TestRunAsksRuntimeBeforeFirstReport: else a restart would publish NotReady.
-func TestRunAsksRuntimeBeforeFirstReport(t *testing.T) {
+// Run queries the runtime before the first report; otherwise a restart would publish NotReady.
+func TestRunQueriesRuntimeBeforeFirstReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newAPIServer(nil), newWorld()
-		w.runtimeErr = errors.New("not asked yet")
+		w.runtimeErr = errors.New("not queried yet")
 		w.onRuntimeUp = func(int) { w.set(func(w *world) { w.runtimeErr = nil }) }
 		s.onPatch = func() {
 			if ready(s.node).Status != v1.ConditionTrue {

@@ -11,12 +11,12 @@ import (
 	stock "k8s.io/kubernetes/pkg/kubelet/nodestatus"
 )
 
-// versionPatience is how long the runtime may take to tell its version; it does so from memory.
-const versionPatience = 5 * time.Second
+// versionTimeout limits the query of the runtime's version, which the runtime has in memory.
+const versionTimeout = 5 * time.Second
 
-// setters fill in the status of a node in the order facts, pressure, rest. Facts may ask the runtime and DNS and can be
-// slow; the others answer from memory. Ready must be the last condition, and it looks at the capacity that the facts
-// set.
+// setters set the status of a Node in the order facts, pressure, rest. Facts may query the runtime and DNS, and may be
+// slow; the others use values in memory. Pressure includes the conditions of eviction plugins. Ready must be the last
+// condition; it depends on the capacity, which is one of the facts.
 type setters struct {
 	facts    []stock.Setter
 	pressure []stock.Setter
@@ -25,20 +25,24 @@ type setters struct {
 
 func (u *Updater) newSetters(sink eventSink) setters {
 	c, now := &u.cfg, u.cfg.Clock.Now
-	noteCordon := schedulability(sink)
+	reportSchedulability := schedulability(sink)
 	return setters{
 		facts: u.factSetters(sink),
 		pressure: []stock.Setter{
-			u.sighted(v1.NodeMemoryPressure, stock.MemoryPressureCondition(now, c.Pressure.IsUnderMemoryPressure, sink.status)),
-			u.sighted(v1.NodeDiskPressure, stock.DiskPressureCondition(now, c.Pressure.IsUnderDiskPressure, sink.status)),
-			u.sighted(v1.NodePIDPressure, stock.PIDPressureCondition(now, c.Pressure.IsUnderPIDPressure, sink.status)),
+			u.withUnknownSignals(v1.NodeMemoryPressure,
+				stock.MemoryPressureCondition(now, c.Pressure.IsUnderMemoryPressure, sink.status)),
+			u.withUnknownSignals(v1.NodeDiskPressure,
+				stock.DiskPressureCondition(now, c.Pressure.IsUnderDiskPressure, sink.status)),
+			u.withUnknownSignals(v1.NodePIDPressure,
+				stock.PIDPressureCondition(now, c.Pressure.IsUnderPIDPressure, sink.status)),
+			u.setPluginConditions,
 		},
 		rest: []stock.Setter{
 			stock.ReadyCondition(now, c.State.RuntimeErrors, c.State.NetworkErrors, c.State.StorageErrors,
 				c.ContainerManager.Status, c.Shutdown.ShutdownStatus, sink.status, c.Reporting.LocalStorageCapacityIsolation),
 			stock.VolumesInUse(c.Volumes.ReconcilerStatesHasBeenSynced, c.Volumes.GetVolumesInUse),
 			func(ctx context.Context, node *v1.Node) error {
-				noteCordon(klog.FromContext(ctx), node)
+				reportSchedulability(klog.FromContext(ctx), node)
 				return nil
 			},
 		},
@@ -62,15 +66,15 @@ func (u *Updater) factSetters(sink eventSink) []stock.Setter {
 	}
 }
 
-// runtimeVersion asks the runtime, but does not wait long: one that hangs must not keep everybody from reading that the
-// node is not Ready. The version is then reported as Unknown.
+// runtimeVersion queries the version of the runtime, with a timeout: a runtime that hangs must not delay the report
+// that the node is not Ready. The version is then reported as Unknown.
 func (c *Config) runtimeVersion(ctx context.Context) (kubecontainer.Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	return c.Runtime.Version(ctx)
 }
 
-// declaredFeatures reports the features found at start (KEP-5328); they do not change while the agent runs.
+// declaredFeatures reports the declared features (KEP-5328), which do not change while the agent runs.
 func declaredFeatures(names []string) stock.Setter {
 	return func(_ context.Context, node *v1.Node) error {
 		if names != nil {
@@ -80,8 +84,8 @@ func declaredFeatures(names []string) stock.Setter {
 	}
 }
 
-// apply runs the setters on node. One that fails leaves its fields as they were or half set; the others count all the
-// same.
+// apply calls the setters for a Node. A setter that fails may set none or some of its fields; the others are called
+// nevertheless.
 func apply(ctx context.Context, node *v1.Node, list []stock.Setter) {
 	logger := klog.FromContext(ctx)
 	for i, set := range list {

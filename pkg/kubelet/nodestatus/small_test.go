@@ -42,7 +42,7 @@ func TestValidateNodeIP(t *testing.T) {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	for _, addr := range addrs {
 		if n, ok := addr.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
@@ -112,23 +112,23 @@ func TestDiscoverFeatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []Declared{without, with} {
+	for _, d := range []DeclaredFeatures{without, with} {
 		if d.Names == nil || !slices.IsSorted(d.Names) || d.Version == nil {
 			t.Errorf("%+v", d)
 		}
 	}
 }
 
-// An update that the node lacks a feature for has an event; stock's text.
+// An update that requires a feature which the node does not have causes an event with stock's text.
 func TestCheckUpdate(t *testing.T) {
 	const feature = "InPlacePodLevelResourcesVerticalScaling"
 	own := utilversion.MustParse("1.36.0")
-	declares := func(names ...string) Declared {
+	declares := func(names ...string) DeclaredFeatures {
 		set, err := ndf.DefaultFramework.MapSorted(names)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Declared{Version: own, Set: set}
+		return DeclaredFeatures{Version: own, Set: set}
 	}
 	before := &v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{}}}
 	after := before.DeepCopy()
@@ -136,7 +136,7 @@ func TestCheckUpdate(t *testing.T) {
 	missing := "Warning FailedNodeDeclaredFeaturesCheck Pod requires node features that are not available: " + feature
 	for _, tc := range []struct {
 		name     string
-		declared Declared
+		declared DeclaredFeatures
 		old, pod *v1.Pod
 		want     string
 	}{
@@ -165,7 +165,7 @@ func TestDeclaredFeaturesAreReportedUnlessThereAreNone(t *testing.T) {
 	}
 }
 
-// TestOneFailingSetterDoesNotStopTheOthers: a status without addresses is better than none.
+// If one setter fails, the others are called nevertheless: a status without addresses is better than none.
 func TestOneFailingSetterDoesNotStopTheOthers(t *testing.T) {
 	s, w := newAPIServer(nil), newWorld()
 	u := newUpdater(t, s, w, func(c *Config) { c.Reporting.NodeIPs = []net.IP{net.ParseIP("192.0.2.77")} })

@@ -10,11 +10,11 @@ import (
 
 const (
 	startupPeriod = 100 * time.Millisecond
-	// maxStartup is how long a node may take to become Ready until the heartbeat alone looks after it.
+	// maxStartup is how long the fast path tries to report Ready. After that only heartbeats report it.
 	maxStartup = 120 * time.Second
 )
 
-// reportReadyOnce looks often whether the node can become Ready, reports that once, and ends.
+// reportReadyOnce checks every startupPeriod whether the node is Ready, reports that once, and returns.
 func (u *Updater) reportReadyOnce(ctx context.Context) {
 	start := u.cfg.Clock.Now()
 	for !u.startupOver(ctx, start) {
@@ -37,7 +37,7 @@ func (u *Updater) startupOver(ctx context.Context, start time.Time) bool {
 	return u.tryReady(ctx)
 }
 
-// tryReady reports true when the node is Ready, or has just been reported so. The caller holds syncing.
+// tryReady returns true if the Node is Ready, or if tryReady has reported that. The caller holds syncing.
 func (u *Updater) tryReady(ctx context.Context) bool {
 	logger := klog.FromContext(ctx)
 	base, err := u.Lookup(ctx)
@@ -46,7 +46,7 @@ func (u *Updater) tryReady(ctx context.Context) bool {
 		return false
 	}
 	u.restoreFrom(base)
-	base = u.orOwn(ctx, base)
+	base = u.lockedNewest(ctx, base)
 	before := ready(base)
 	if before == nil {
 		logger.Error(nil, "Node does not have NodeReady condition", "originalNode", klog.KObj(base))
@@ -55,7 +55,7 @@ func (u *Updater) tryReady(ctx context.Context) bool {
 	if before.Status == v1.ConditionTrue {
 		return true
 	}
-	u.cfg.RuntimeUp.Update(ctx)
+	u.cfg.RuntimeUpdater.Update(ctx)
 	d := u.newDraft(ctx, base)
 	becameReady, err := u.patchIfReady(ctx, d)
 	if err != nil {
@@ -65,11 +65,12 @@ func (u *Updater) tryReady(ctx context.Context) bool {
 	return becameReady
 }
 
-// patchIfReady sends the draft if it makes the node Ready; volumes in use are left to the heartbeat.
+// patchIfReady sends the draft if the Node becomes Ready by it. It does not mark volumes as reported; the next
+// heartbeat does.
 func (u *Updater) patchIfReady(ctx context.Context, d *draft) (becameReady bool, err error) {
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	d.rebase(u.freshest(ctx, d.base))
+	d.rebase(u.newest(ctx, d.base))
 	u.reported.applyConditions(ctx, d.node)
 	after := ready(d.node)
 	if !d.changed() || after == nil || after.Status == v1.ConditionFalse {

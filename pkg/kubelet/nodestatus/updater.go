@@ -4,52 +4,58 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
 
-// Updater writes the Node. Make it with New, after everything it reports of.
+// Updater registers the Node and updates its status. Its methods may be called concurrently.
 type Updater struct {
 	*View
-	cfg      Config
-	reported setters
-	silent   setters
-	bell     chan struct{}
-	restore  sync.Once
+	cfg Config
+	// reported are the setters for a Node that is published, unreported those for a Node that is not: they send no events.
+	reported, unreported setters
+	// pressureChanged has a token if pressure conditions are to be published.
+	pressureChanged chan struct{}
+	restore         sync.Once
+	restored        atomic.Bool
 
-	// syncing is held by whoever computes a whole status; report belongs to it.
+	// syncing is held during the computation of a complete status. It protects report.
 	syncing sync.Mutex
 	report  reportState
 
-	// writing is held from the decision what to patch until the answer is there; own belongs to it. It is taken after
-	// syncing, and never held while the runtime is asked.
+	// writing is held from the computation of a patch until the response. It protects own. It is locked after syncing, and
+	// never held during a query of the runtime.
 	writing sync.Mutex
 	own     ownWrite
 
-	// cidr is held while the runtime is told the pod CIDR.
+	// cidr is held during an update of the pod CIDR.
 	cidr sync.Mutex
 }
 
-// reportState is what the heartbeat remembers between two rounds.
+// reportState is the state of the heartbeat between two rounds.
 type reportState struct {
 	registered bool
 	// last is when the whole status was last accepted by the API server.
 	last time.Time
-	// delay is added to the report frequency for the next report, so that nodes that changed together report apart.
+	// delay is added to the report frequency for the next report, so that nodes that changed at the same time report at
+	// different times.
 	delay time.Duration
 	// random returns a value in [0, 1).
 	random func() float64
 }
 
-// New returns an Updater and completes the View of cfg. It starts nothing.
+// New returns an Updater and completes the View of cfg. It starts no goroutine. All parts whose state is reported must
+// exist.
 func New(cfg Config) *Updater {
-	u := &Updater{View: cfg.View, cfg: cfg, bell: make(chan struct{}, 1)}
+	u := &Updater{View: cfg.View, cfg: cfg, pressureChanged: make(chan struct{}, 1)}
 	u.report.random = rand.Float64
 	u.reported = u.newSetters(u.events())
-	u.silent = u.newSetters(noEvents())
-	u.complete(func(ctx context.Context) (*v1.Node, error) { return u.initialNode(ctx, u.silent), nil })
+	u.unreported = u.newSetters(noEvents())
+	u.complete(func(ctx context.Context) (*v1.Node, error) { return u.newNode(ctx, u.unreported), nil })
 	return u
 }
 
-func (u *Updater) reportsNothing() bool { return u.cfg.Client == nil || u.cfg.Heartbeat == nil }
+// cannotReport returns true in standalone mode.
+func (u *Updater) cannotReport() bool { return u.cfg.Client == nil || u.cfg.Heartbeat == nil }

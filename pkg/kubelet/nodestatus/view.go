@@ -15,10 +15,10 @@ import (
 	utilnode "k8s.io/kubernetes/pkg/util/node"
 )
 
-// errNoInitialNode is the answer of a View whose Updater has not been made.
-var errNoInitialNode = errors.New("the node is not known to the API server, and this agent cannot describe it yet")
+// errNoInitialNode is the error of a View before the call of New.
+var errNoInitialNode = errors.New("the Node is not in the API server, and the agent has not computed it yet")
 
-// ViewConfig is what a View is made of.
+// ViewConfig is the configuration of a View.
 type ViewConfig struct {
 	Name types.NodeName
 	// Lister is not used in standalone mode.
@@ -27,14 +27,16 @@ type ViewConfig struct {
 	Client Client
 }
 
-// View answers what the agent knows of its own node. It is safe for concurrent use. Nodes it returns are shared: copy
-// before modifying.
+// View returns the Node of this agent. It is safe for concurrent use. The returned objects are shared and must not be
+// modified.
 type View struct {
 	cfg ViewConfig
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// initial computes the Node that the agent would create; nil before the call of New.
 	initial func(context.Context) (*v1.Node, error)
-	cached  *v1.Node
+	// cached is the newest Node that CachedNode has returned.
+	cached *v1.Node
 }
 
 // NewView returns a view of the node. New completes it.
@@ -43,32 +45,33 @@ func NewView(cfg ViewConfig) *View { return &View{cfg: cfg} }
 // Name is the name of the Node object.
 func (v *View) Name() types.NodeName { return v.cfg.Name }
 
-// Ref names the node as the object of events. Like stock's it carries no UID.
+// Ref returns the reference to the Node for events. As in stock it has no UID.
 func (v *View) Ref() *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(v.cfg.Name)}
 }
 
 func (v *View) standalone() bool { return v.cfg.Client == nil }
 
-// Lookup returns the Node as the API server has it, with the delay of the cache; in standalone mode what it would be
-// created as. The error is the lister's, IsNotFound before the node is registered or the cache is filled.
+// Lookup returns the Node from the lister; in standalone mode the Node that the agent would create. The error is that
+// of the lister: IsNotFound before the Node is registered or the cache is filled.
 func (v *View) Lookup(ctx context.Context) (*v1.Node, error) {
 	if v.standalone() {
-		return v.describe(ctx)
+		return v.initialNode(ctx)
 	}
 	return v.cfg.Lister.Get(string(v.cfg.Name))
 }
 
-// Node returns the Node as Lookup does, or else what it would be created as. It fails only if that cannot be described.
+// Node returns the Node as Lookup does, or if that fails the Node that the agent would create. It fails only if the
+// agent cannot compute that.
 func (v *View) Node(ctx context.Context) (*v1.Node, error) {
 	if node, err := v.Lookup(ctx); err == nil {
 		return node, nil
 	}
-	return v.describe(ctx)
+	return v.initialNode(ctx)
 }
 
-// CachedNode returns the newest Node this agent has seen. With useCache false it asks the API server first. It is
-// meant for admission, where a rejection by a stale node is checked again with a fresh one.
+// CachedNode returns the newest Node that the agent has read. With useCache false it reads the Node from the API server
+// first. It is for admission, which checks a rejection by a stale Node again with a current one.
 func (v *View) CachedNode(ctx context.Context, useCache bool) (*v1.Node, error) {
 	if !useCache {
 		return v.refresh(ctx)
@@ -79,41 +82,41 @@ func (v *View) CachedNode(ctx context.Context, useCache bool) (*v1.Node, error) 
 	v.mu.Unlock()
 	switch {
 	case err == nil:
-		return v.rememberNewer(ctx, listed), nil
+		return v.cacheNewer(ctx, listed), nil
 	case seen != nil:
 		klog.FromContext(ctx).Error(err, "Failed to list node; using cached node")
 		return seen, nil
 	default:
-		return v.describe(ctx)
+		return v.initialNode(ctx)
 	}
 }
 
 func (v *View) refresh(ctx context.Context) (*v1.Node, error) {
 	if v.standalone() {
-		return v.describe(ctx)
+		return v.initialNode(ctx)
 	}
 	node, err := v.cfg.Client.CoreV1().Nodes().Get(ctx, string(v.cfg.Name), metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading node %q: %w", v.cfg.Name, err)
 	}
-	return v.remember(node), nil
+	return v.cache(node), nil
 }
 
-func (v *View) remember(node *v1.Node) *v1.Node {
+func (v *View) cache(node *v1.Node) *v1.Node {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.cached = node
 	return node
 }
 
-func (v *View) rememberNewer(ctx context.Context, listed *v1.Node) *v1.Node {
+func (v *View) cacheNewer(ctx context.Context, listed *v1.Node) *v1.Node {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.cached = newerNode(ctx, listed, v.cached)
 	return v.cached
 }
 
-// newerNode is the one with the higher resource version, and listed if they cannot be compared.
+// newerNode returns the Node with the higher resource version; listed if the versions cannot be compared.
 func newerNode(ctx context.Context, listed, seen *v1.Node) *v1.Node {
 	if seen == nil || listed == seen {
 		return listed
@@ -129,8 +132,8 @@ func newerNode(ctx context.Context, listed, seen *v1.Node) *v1.Node {
 	return listed
 }
 
-// LastObservedAddresses are the addresses in the Node's status, nil if the node is not known. They are what the serving
-// certificate is requested for.
+// LastObservedAddresses returns the addresses in the Node's status, nil if there is no Node. The serving certificate is
+// requested for them.
 func (v *View) LastObservedAddresses(ctx context.Context) []v1.NodeAddress {
 	node, err := v.Lookup(ctx)
 	if err != nil || node == nil {
@@ -141,7 +144,7 @@ func (v *View) LastObservedAddresses(ctx context.Context) []v1.NodeAddress {
 	return node.Status.Addresses
 }
 
-// HostIPs are the node's internal addresses, else its external ones, at most one per family.
+// HostIPs returns the node's internal addresses, or if there are none its external ones; at most one per family.
 func (v *View) HostIPs(ctx context.Context) ([]net.IP, error) {
 	node, err := v.Node(ctx)
 	if err != nil {
@@ -160,7 +163,7 @@ func (v *View) complete(initial func(context.Context) (*v1.Node, error)) {
 	v.initial = initial
 }
 
-func (v *View) describe(ctx context.Context) (*v1.Node, error) {
+func (v *View) initialNode(ctx context.Context) (*v1.Node, error) {
 	v.mu.Lock()
 	initial := v.initial
 	v.mu.Unlock()

@@ -45,7 +45,7 @@ func TestViewBeforeRegistration(t *testing.T) {
 		t.Errorf("host IPs %v, error %v", ips, err)
 	}
 	if len(w.events) != 0 {
-		t.Errorf("describing the node told the world: %v", w.events)
+		t.Errorf("events about a Node that is not published: %v", w.events)
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxTries bounds the attempts of one round; all but the first read the node from the API server.
+	// maxTries is the maximum number of attempts of one round. All but the first read the Node from the API server.
 	maxTries = 5
-	// maxOwnWriteAge bounds how long an own write can overrule the lister. A lister that lags longer has lost its watch,
-	// or the API server was restored from a backup and counts from an older version.
+	// maxOwnWriteAge is how long the response to an own write is preferred to an older Node of the lister. If the lister
+	// lags for longer, it has lost its watch, or the API server was restored from a backup with older resource versions.
 	maxOwnWriteAge = 30 * time.Second
 )
 
-// ownWrite is the node as the API server returned it for the last patch of the status.
+// ownWrite is the Node in the response to the last patch of the status.
 type ownWrite struct {
 	node *v1.Node
 	at   time.Time
@@ -43,9 +43,9 @@ func (u *Updater) retry(ctx context.Context, attempt func(ctx context.Context, t
 	return fmt.Errorf("update node status exceeds retry count: %w", err)
 }
 
-// read returns the node to compute from: the lister's at first, as most rounds succeed with it and the reads of all
-// nodes would be most of the API server's load; from the API server when retrying. The first node read is handed to
-// Restore. The caller must not hold writing.
+// read returns the Node from which the status is computed: that of the lister in the first attempt, since reads of all
+// nodes would be most of the load of the API server; that of the API server in retries. The first Node that is read is
+// passed to Restore. The caller must not hold writing.
 func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
 	node, err := u.readFrom(ctx, try)
 	if err != nil {
@@ -55,7 +55,7 @@ func (u *Updater) read(ctx context.Context, try int) (*v1.Node, error) {
 		return nil, fmt.Errorf("nil %q node object", u.Name())
 	}
 	u.restoreFrom(node)
-	return u.orOwn(ctx, node), nil
+	return u.lockedNewest(ctx, node), nil
 }
 
 func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
@@ -67,16 +67,16 @@ func (u *Updater) readFrom(ctx context.Context, try int) (*v1.Node, error) {
 	return u.cfg.Heartbeat.CoreV1().Nodes().Get(ctx, string(u.Name()), metav1.GetOptions{})
 }
 
-// orOwn is freshest for callers that do not hold writing. From a stale node a field that changed back would not be
-// patched back.
-func (u *Updater) orOwn(ctx context.Context, node *v1.Node) *v1.Node {
+// lockedNewest is newest for callers that do not hold writing. With a stale Node, a field that has changed back would
+// not be patched.
+func (u *Updater) lockedNewest(ctx context.Context, node *v1.Node) *v1.Node {
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	return u.freshest(ctx, node)
+	return u.newest(ctx, node)
 }
 
-// freshest is the last own write if it is newer than node. The caller holds writing.
-func (u *Updater) freshest(ctx context.Context, node *v1.Node) *v1.Node {
+// newest returns the response to the last own write if it is newer than node, else node. The caller holds writing.
+func (u *Updater) newest(ctx context.Context, node *v1.Node) *v1.Node {
 	own := u.own.node
 	if own == nil || own.UID != node.UID || u.cfg.Clock.Since(u.own.at) > maxOwnWriteAge {
 		return node
@@ -84,7 +84,7 @@ func (u *Updater) freshest(ctx context.Context, node *v1.Node) *v1.Node {
 	return newerNode(ctx, node, own)
 }
 
-// patch sends what differs between base and node. The caller holds writing.
+// patch sends the differences between base and node. The caller holds writing.
 func (u *Updater) patch(base, node *v1.Node) (*v1.Node, error) {
 	updated, _, err := nodeutil.PatchNodeStatus(u.cfg.Heartbeat.CoreV1(), u.Name(), base, node)
 	if err != nil {

@@ -32,6 +32,9 @@ func (l Layout) Own() string { return filepath.Join(l.root, "plimsoll") }
 // Terminations has one file for each pod whose termination has begun.
 func (l Layout) Terminations() string { return filepath.Join(l.Own(), "terminations") }
 
+// PluginTaints has the taints that the agent has added to the Node for conditions of eviction plugins.
+func (l Layout) PluginTaints() string { return filepath.Join(l.Own(), "taints.json") }
+
 // Pods has one directory for each pod UID.
 func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }
 

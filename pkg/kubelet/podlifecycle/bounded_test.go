@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// bounded tries all short histories of one pod.
+// bounded plays all short histories of one pod.
 type bounded struct {
 	t      *testing.T
 	events []Event
-	// tried counts steps, histories those of full length and those that end with the pod forgotten.
+	// tried counts steps; histories counts histories of full length, and those that end with the removal of the pod.
 	tried, histories int
 }
 
-// boundedEvents is what may happen, each with what makes the most difference. The waiters of the kills are told apart
-// by their numbers.
+// boundedEvents returns all types of events, each with the values that differ most. The waiters of the kills have
+// different IDs.
 func boundedEvents(static bool) []Event {
 	pod := PodFacts{FullName: "a", Static: static, SpecGrace: new(int64(9))}
 	deleting, done := pod, pod
@@ -36,9 +36,9 @@ func boundedEvents(static bool) []Event {
 		RuntimePodFound{FullName: "a", Config: &pod},
 		Reconciled{Config: &pod},
 		Reconciled{Desired: true},
-		WorkTaken{NameFree: true, Stopped: true},
-		WorkTaken{NameFree: true},
-		WorkTaken{NameFree: false, Stopped: true},
+		WorkerReady{NameFree: true, Stopped: true},
+		WorkerReady{NameFree: true},
+		WorkerReady{NameFree: false, Stopped: true},
 		Returned{Outcome: Failed, Pod: pod},
 		Returned{Outcome: Succeeded, Pod: pod},
 		Returned{Outcome: Completed, Pod: pod},
@@ -47,8 +47,7 @@ func boundedEvents(static bool) []Event {
 	}
 }
 
-// Every history of a few events, of every event there is, ends as the oracle says, and has brought the commands that it
-// says.
+// After each history of a few events, machine and oracle agree on state and commands.
 func TestAllShortHistories(t *testing.T) {
 	length := boundedLength
 	if testing.Short() {
@@ -81,11 +80,11 @@ func (b *bounded) try(before State, l life, left int) {
 		if len(l) > 0 {
 			o.lives["a"] = l
 		}
-		if taken, ok := ev.(WorkTaken); ok && !taken.NameFree {
+		if taken, ok := ev.(WorkerReady); ok && !taken.NameFree {
 			first := fact{event: Updated{Pod: PodFacts{FullName: "a", Static: true}}, ran: OpSync}
 			o.lives["another"] = life{first}
 		}
-		want, orders := o.happen("a", ev, now)
+		want, orders := o.apply("a", ev, now)
 		said := words(cmds)
 		slices.Sort(said)
 		slices.Sort(orders)
@@ -93,7 +92,7 @@ func (b *bounded) try(before State, l life, left int) {
 			b.t.Fatalf("after %#v, %#v: the machine says\n%s\n%q, the oracle\n%s\n%q", l, ev, describe(after), said,
 				describe(want), orders)
 		}
-		if slices.Contains(orders, "Forget") {
+		if slices.Contains(orders, "Remove") {
 			b.histories++
 			continue
 		}
@@ -101,15 +100,16 @@ func (b *bounded) try(before State, l life, left int) {
 	}
 }
 
-// possible leaves out what no driver does: work for a pod without a worker, the end of what was not begun, a sync that
-// is no sync and completes, and a name that is taken when the pod does not want it.
+// possible is false for events that no driver sends: WorkerReady for a pod without a worker, Returned without an
+// operation in progress, Completed of another operation than a sync, and a name in use for a pod that does not claim
+// it.
 func (b *bounded) possible(s State, ev Event) bool {
 	switch ev := ev.(type) {
-	case WorkTaken:
-		idle := s.Phase != Unknown && s.Phase != Finished && s.Doing == OpNone
+	case WorkerReady:
+		idle := s.Phase != Unknown && s.Phase != Finished && s.Operation == OpNone
 		return idle && (ev.NameFree || s.Static && s.Phase == Known && s.Pending)
 	case Returned:
-		return s.Doing != OpNone && (ev.Outcome != Completed || s.Doing == OpSync)
+		return s.Operation != OpNone && (ev.Outcome != Completed || s.Operation == OpSync)
 	case Reconciled, RetryDue, WaiterLeft:
 		return s.Phase != Unknown
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// document shows the machine to people. The parts between the marks are written by TestDocument.
+// document describes the machine. TestDocument writes the parts between the marks.
 const document = "../../../docs/pod-lifecycle.md"
 
 var update = flag.Bool("update", false, "write the generated parts of docs/pod-lifecycle.md")
@@ -37,12 +37,12 @@ func diagram() string {
 	return out.String()
 }
 
-// transitions are all changes of phase that can happen in the small world, with the events that bring them.
+// transitions returns all changes of the phase, with the names of the events that can cause them.
 func transitions() map[string]map[string]bool {
 	edges := map[string]map[string]bool{}
-	explore(func(before State, by labelled, after State, cmds []Command) {
+	explore(func(before State, by namedEvent, after State, cmds []Command) {
 		from, to := before.Phase.String(), after.Phase.String()
-		if slices.Contains(cmds, Command(Forget{})) {
+		if slices.Contains(cmds, Command(Remove{})) {
 			to = "[*]"
 		}
 		if from == to {
@@ -57,22 +57,22 @@ func transitions() map[string]map[string]bool {
 	return edges
 }
 
-// questionNames are the questions as the document and the scripts write them.
-var questionNames = [questions]string{
+// queryNames are the names of the queries in the document.
+var queryNames = [queryCount]string{
 	"CouldHaveRunningContainers", "ShouldPodBeFinished", "TerminationRequested", "ContainersBeTerminating",
 	"RuntimeBeRemoved", "ContentBeRemoved", "KnownTerminated",
 }
 
-// answerTable has a row for each question and a column for each phase, as the table of the machine.
+// answerTable has a row for each query and a column for each phase.
 func answerTable() string {
 	var out strings.Builder
-	out.WriteString("| question | unknown, before the first housekeeping | unknown, after it |")
+	out.WriteString("| query | unknown, before the first housekeeping | unknown, after it |")
 	for phase := Known; phase <= Finished; phase++ {
 		fmt.Fprintf(&out, " %s |", phase)
 	}
 	out.WriteString("\n" + strings.Repeat("|---", int(Finished)+3) + "|\n")
-	for q := range questions {
-		fmt.Fprintf(&out, "| `%s` | %s | %s |", questionNames[q], answerWords(q, State{}, false),
+	for q := range queryCount {
+		fmt.Fprintf(&out, "| `%s` | %s | %s |", queryNames[q], answerWords(q, State{}, false),
 			answerWords(q, State{}, true))
 		for phase := Known; phase <= Finished; phase++ {
 			fmt.Fprintf(&out, " %s |", answerWords(q, State{Phase: phase}, true))
@@ -82,9 +82,10 @@ func answerTable() string {
 	return out.String()
 }
 
-// answerWords finds out on what an answer depends by trying everything it may.
-func answerWords(q Question, s State, synced bool) string {
-	plain := q.Answer(s, synced)
+// answerWords returns the answer to a query in words, with the conditions on which it depends. It finds these by
+// evaluating the query with each of them.
+func answerWords(q Query, s State, synced bool) string {
+	plain := q.Evaluate(s, synced)
 	var conditions []string
 	for _, condition := range []struct {
 		words string
@@ -99,7 +100,7 @@ func answerWords(q Question, s State, synced bool) string {
 	} {
 		changed := s
 		condition.set(&changed)
-		if q.Answer(changed, synced) != plain {
+		if q.Evaluate(changed, synced) != plain {
 			conditions = append(conditions, condition.words)
 		}
 	}
@@ -110,10 +111,10 @@ func answerWords(q Question, s State, synced bool) string {
 	return strings.Join(conditions, " or ")
 }
 
-// eventTable says what each event of the machine can command.
+// eventTable has a row for each event, with the commands that it can cause.
 func eventTable() string {
 	commands := map[string]map[string]bool{}
-	explore(func(_ State, by labelled, _ State, cmds []Command) {
+	explore(func(_ State, by namedEvent, _ State, cmds []Command) {
 		name := reflect.TypeOf(by.event).Name()
 		if commands[name] == nil {
 			commands[name] = map[string]bool{}
@@ -123,15 +124,15 @@ func eventTable() string {
 		}
 	})
 	var out strings.Builder
-	out.WriteString("| event | may command |\n|---|---|\n")
+	out.WriteString("| event | possible commands |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		fmt.Fprintf(&out, "| `%s` | %s |\n", name, strings.Join(slices.Sorted(maps.Keys(commands[name])), ", "))
 	}
 	return out.String()
 }
 
-// renew puts the generated parts between their marks. Every part needs its marks.
-func renew(text string) (string, error) {
+// regenerate replaces the text between the marks with the generated parts. It fails if a mark is missing.
+func regenerate(text string) (string, error) {
 	for name, part := range generated() {
 		begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->"
 		head, rest, found := strings.Cut(text, begin)
@@ -144,13 +145,13 @@ func renew(text string) (string, error) {
 	return text, nil
 }
 
-// The document says what the machine does.
+// The generated parts of the document are up to date.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := renew(string(text))
+	want, err := regenerate(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,16 +159,16 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("docs/pod-lifecycle.md is old: go test ./pkg/kubelet/podlifecycle -run TestDocument -update writes it. "+
-			"It should say:\n%s", want)
+		t.Fatalf("docs/pod-lifecycle.md is out of date: run go test ./pkg/kubelet/podlifecycle -run TestDocument -update. "+
+			"Want:\n%s", want)
 	}
 	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The comparison can fail: a phase, an answer or a mark that is missing is found.
-func TestOldDocumentIsFound(t *testing.T) {
+// TestDocument fails when a phase, an answer, a command or a mark is wrong or missing.
+func TestOutdatedDocumentIsDetected(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
@@ -175,11 +176,11 @@ func TestOldDocumentIsFound(t *testing.T) {
 	for _, change := range [][2]string{{"Known --> Syncing", "Known --> Finished"}, {"once begun", "no"},
 		{"`CancelSync`", "`CancelAll`"}} {
 		old := strings.Replace(string(text), change[0], change[1], 1)
-		if renewed, err := renew(old); err != nil || renewed == old || old == string(text) {
-			t.Errorf("%q instead of %q is not noticed: %v", change[1], change[0], err)
+		if renewed, err := regenerate(old); err != nil || renewed == old || old == string(text) {
+			t.Errorf("%q instead of %q is not detected: %v", change[1], change[0], err)
 		}
 	}
-	if _, err := renew(strings.Replace(string(text), "<!-- end of answers -->", "", 1)); err == nil {
-		t.Error("a missing mark is not noticed")
+	if _, err := regenerate(strings.Replace(string(text), "<!-- end of answers -->", "", 1)); err == nil {
+		t.Error("a missing mark is not detected")
 	}
 }

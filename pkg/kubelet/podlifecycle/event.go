@@ -2,10 +2,10 @@ package podlifecycle
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Event is something that happened to one pod. The set is closed.
+// Event is something that happened to one pod. Only the types of this file implement it.
 type Event interface{ event() }
 
-// PodFacts is what the machine has to know of a pod's specification.
+// PodFacts are the parts of a pod's specification and status on which its lifecycle depends.
 type PodFacts struct {
 	FullName string
 	Static   bool
@@ -13,110 +13,110 @@ type PodFacts struct {
 	Deleting bool
 	// Completed is true when the pod's phase in the configuration is Succeeded or Failed.
 	Completed bool
-	// DeletionGrace and SpecGrace are in seconds, nil when the pod does not say.
+	// DeletionGrace and SpecGrace are deletionGracePeriodSeconds and terminationGracePeriodSeconds, nil if unset.
 	DeletionGrace *int64
 	SpecGrace     *int64
 }
 
-// Kill are the terms on which a pod is to be stopped.
+// Kill are the options of a request to stop a pod.
 type Kill struct {
 	Evict bool
-	// Grace in seconds; nil or negative leave the pod its own.
+	// Grace is in seconds; nil or negative means the pod's own grace period.
 	Grace *int64
-	// Waiter is answered when the containers have stopped; 0 is nobody.
+	// Waiter is notified when the containers have stopped; 0 means that there is none.
 	Waiter WaiterID
-	// Amends is true when the request brings a disruption that is written into the reported status.
+	// Amends is true when the request has a disruption, which is written into the pod's status.
 	Amends bool
-	// Resumed, unless CauseNone, is why an earlier run of the agent began the termination that goes on now. It counts
-	// before all other causes: a pod that was evicted and then deleted was evicted.
+	// Resumed, unless CauseNone, is why an earlier run of the agent began the termination that is resumed now. It takes
+	// precedence over all other causes: a pod that was evicted and then deleted counts as evicted.
 	Resumed Cause
 }
 
-// UpdateType is why an update is sent.
+// UpdateType is the reason of an update.
 type UpdateType uint8
 
 const (
-	// UpdateSync repeats what is known.
+	// UpdateSync: nothing has changed.
 	UpdateSync UpdateType = iota
-	// UpdateChange brings a changed specification.
+	// UpdateChange: the specification has changed.
 	UpdateChange
-	// UpdateCreate brings a pod that is new in its source.
+	// UpdateCreate: the pod is new in its source.
 	UpdateCreate
-	// UpdateKill asks to stop the pod.
+	// UpdateKill: the pod is to be stopped.
 	UpdateKill
 )
 
-// Updated brings a pod's specification, or asks to stop a pod whose specification is known to the sender.
+// Updated is an update with a pod's specification, or a request to stop a pod whose specification the sender has.
 type Updated struct {
 	Type UpdateType
 	Pod  PodFacts
-	// Kill may be nil also with UpdateKill: the pod stops on its own terms.
+	// Kill may be nil also with UpdateKill: the pod stops with its own grace period.
 	Kill *Kill
-	// Stopped is true when the runtime is known to run nothing of this pod. It matters at the first sight of a pod only.
+	// Stopped is true when the runtime is known to run nothing of this pod. Only the first event of a pod depends on it.
 	Stopped bool
 }
 
-// RuntimePodFound asks to stop a pod that the runtime runs and no configuration has.
+// RuntimePodFound is a request to stop a pod that the runtime runs and no configuration has.
 type RuntimePodFound struct {
 	FullName string
-	// Config is the specification that the worker holds after all, nil if none.
+	// Config is the specification that the worker may have all the same, nil if it has none.
 	Config *PodFacts
 	Kill   *Kill
 }
 
-// WorkTaken says that the worker is free and looks for work.
-type WorkTaken struct {
-	// NameFree is true when no other static pod stands before this one. Table fills it in.
+// WorkerReady is sent by the worker when it was woken and can begin an operation.
+type WorkerReady struct {
+	// NameFree is true when no other static pod of the same full name has to end first. Table sets it.
 	NameFree bool
-	// NameUsed is true when the runtime runs a static pod of the same full name that no worker knows.
+	// NameUsed is true when the runtime runs an earlier static pod of the same full name.
 	NameUsed bool
 	// Stopped is true when the runtime is known to run nothing of this pod.
 	Stopped bool
 }
 
-// Outcome is how an operation of the worker ended.
+// Outcome is the result of an operation of the worker.
 type Outcome uint8
 
 const (
 	// Failed operations are repeated after a while.
 	Failed Outcome = iota
-	// Cancelled operations were told to stop, or did not begin; an update is waiting already.
+	// Cancelled operations ended because their context did, or did not begin; another update is pending already.
 	Cancelled
-	// Succeeded operations did what they should.
+	// Succeeded operations returned no error.
 	Succeeded
-	// Completed is the success of a sync that found all containers ended for good.
+	// Completed is the success of a sync that found all containers ended for good. Only syncs complete.
 	Completed
 )
 
-// Returned says that the worker's operation has ended.
+// Returned is sent by the worker when its operation has returned.
 type Returned struct {
 	Outcome Outcome
-	// Pod is what the operation worked on; it fixes the grace period of a pod that completed.
+	// Pod is the specification that the operation used; it determines the grace period of a pod that completed.
 	Pod PodFacts
 }
 
-// Reconciled compares the pod with the configuration. It is sent to every known pod after all sources have been read.
+// Reconciled compares the pod with the configuration. Housekeeping sends it for every pod that has a state.
 type Reconciled struct {
 	// Desired is true when the configuration has a pod of this UID.
 	Desired bool
-	// Config is the specification that the worker works with, nil if none.
+	// Config is the newest specification that the worker has, nil if none.
 	Config *PodFacts
 }
 
-// RetryDue says that the delay of a Requeue is over and that no source names the pod, so that no specification can be
-// sent.
+// RetryDue is sent when the delay of a Requeue is over and no source has the pod, so that there is no specification to
+// send with an Updated.
 type RetryDue struct{}
 
-// WaiterLeft says that somebody has given up waiting. What was asked for goes on.
+// WaiterLeft is sent when a waiter gives up. The termination that it requested continues.
 type WaiterLeft struct{ Waiter WaiterID }
 
 func (Updated) event()         {}
 func (RuntimePodFound) event() {}
-func (WorkTaken) event()       {}
+func (WorkerReady) event()     {}
 func (Returned) event()        {}
 func (Reconciled) event()      {}
 func (RetryDue) event()        {}
 func (WaiterLeft) event()      {}
 
-// UID is a pod's identity. Table keeps one State for each.
+// UID identifies a pod. Table has one State for each.
 type UID = types.UID

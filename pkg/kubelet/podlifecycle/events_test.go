@@ -15,7 +15,7 @@ func pointers(max int64) *rapid.Generator[*int64] {
 	})
 }
 
-// identity of the simulated pods: two static full names with three UIDs each, and three other pods.
+// simPods are the simulated pods: two full names of static pods with several UIDs each, and three other pods.
 var simPods = map[UID]PodFacts{
 	"s1": {FullName: "a_ns", Static: true}, "s2": {FullName: "a_ns", Static: true}, "s3": {FullName: "a_ns", Static: true},
 	"s4": {FullName: "b_ns", Static: true}, "s5": {FullName: "b_ns", Static: true},
@@ -26,7 +26,7 @@ var simUIDs = []UID{"p1", "p2", "p3", "s1", "s2", "s3", "s4", "s5"}
 
 func drawUID(t *rapid.T) UID { return rapid.SampledFrom(simUIDs).Draw(t, "uid") }
 
-// drawKnown draws a pod that the machine knows, so that most events hit something; any pod if it knows none.
+// drawKnown draws a pod that has a state, so that most events have an effect; any pod if none has.
 func (m *sim) drawKnown(t *rapid.T) UID {
 	if known := m.table.UIDs(); len(known) > 0 {
 		return rapid.SampledFrom(known).Draw(t, "known")
@@ -63,12 +63,12 @@ func (m *sim) drawKill(t *rapid.T, uid UID) *Kill {
 	return kill
 }
 
-// drawStopped is what the runtime says of a pod: it never says that what runs has stopped.
+// drawStopped draws whether the runtime reports a pod as stopped. It never does for a running pod.
 func (m *sim) drawStopped(t *rapid.T, uid UID) bool {
 	return rapid.Bool().Draw(t, "stopped") && !m.running[uid]
 }
 
-// update sends whatever may come in an update of the given type, strange things too.
+// update sends an update of the given type with random contents, including unusual combinations.
 func (m *sim) update(kind UpdateType) func(*rapid.T) {
 	return func(t *rapid.T) {
 		uid := drawUID(t)
@@ -80,12 +80,12 @@ func (m *sim) update(kind UpdateType) func(*rapid.T) {
 	}
 }
 
-// actions are everything that can happen, each to a random pod.
+// actions are all events and sequences of events, each for a random pod.
 func (m *sim) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"create": m.update(UpdateCreate), "change": m.update(UpdateChange), "resync": m.update(UpdateSync),
 		"kill":   m.update(UpdateKill),
-		"delete": m.deleted, "force delete": m.forceDeleted, "evict": m.evicted, "kill with less grace": m.hurried,
+		"delete": m.deleted, "force delete": m.forceDeleted, "evict": m.evicted, "kill with less grace": m.killedSooner,
 		"same UID again": m.createdAgain, "moved away and back": m.movedWhileTheRuntimeIsDown,
 		"replace static pod": m.replaced, "mirror pod": m.mirrored, "retry": m.retry,
 		"runtime pod": m.foundInRuntime, "orphan": m.orphaned, "reconcile": m.reconciled, "agent restarts": m.agentRestarts,
@@ -96,11 +96,11 @@ func (m *sim) actions() map[string]func(*rapid.T) {
 
 func (m *sim) worker(t *rapid.T) { m.work(t, drawUID(t)) }
 
-// busyWorker ends an operation that is under way.
+// busyWorker ends an operation in progress.
 func (m *sim) busyWorker(t *rapid.T) {
 	var busy []UID
 	for _, uid := range m.table.UIDs() {
-		if m.pod(uid).doing != OpNone {
+		if m.pod(uid).operation != OpNone {
 			busy = append(busy, uid)
 		}
 	}
@@ -110,18 +110,18 @@ func (m *sim) busyWorker(t *rapid.T) {
 	m.work(t, rapid.SampledFrom(busy).Draw(t, "busy"))
 }
 
-// workersGoOn lets all go well for one pod for a while, so that histories come to late phases.
+// workersGoOn makes several operations of one pod succeed, so that histories reach late phases.
 func (m *sim) workersGoOn(t *rapid.T) {
 	uid := m.drawKnown(t)
 	for range rapid.IntRange(1, 6).Draw(t, "turns") {
-		m.turn(uid, Succeeded, WorkTaken{Stopped: m.drawStopped(t, uid)}, simPods[uid])
+		m.stepWorker(uid, Succeeded, WorkerReady{Stopped: m.drawStopped(t, uid)}, simPods[uid])
 	}
 }
 
 func (m *sim) work(t *rapid.T, uid UID) {
 	outcome := rapid.SampledFrom([]Outcome{Failed, Cancelled, Succeeded, Succeeded, Succeeded, Completed}).Draw(t,
 		"outcome")
-	m.turn(uid, outcome, WorkTaken{Stopped: m.drawStopped(t, uid)}, m.drawFacts(t, uid))
+	m.stepWorker(uid, outcome, WorkerReady{Stopped: m.drawStopped(t, uid)}, m.drawFacts(t, uid))
 }
 
 func (m *sim) spuriousWake(t *rapid.T) {
@@ -130,18 +130,17 @@ func (m *sim) spuriousWake(t *rapid.T) {
 	}
 }
 
-// retry is what the sync loop does when a Requeue falls due, now and then one of an earlier life: it sends the
-// specification if a source names the pod.
+// retry makes a Requeue due, occasionally one of an earlier pod with the same UID, as the sync loop does.
 func (m *sim) retry(t *rapid.T) {
 	uid := m.drawKnown(t)
 	if !m.pod(uid).requeued && rapid.IntRange(0, 3).Draw(t, "of an earlier life") != 0 {
 		t.Skip()
 	}
-	m.fallsDue(uid, rapid.Bool().Draw(t, "named"))
+	m.requeueDue(uid, rapid.Bool().Draw(t, "named"))
 }
 
-// fallsDue lets a Requeue fall due; named is true when a source names the pod.
-func (m *sim) fallsDue(uid UID, named bool) {
+// requeueDue sends the event of a Requeue that is due: an update if named, that is if a source has the pod.
+func (m *sim) requeueDue(uid UID, named bool) {
 	m.pod(uid).requeued = false
 	if named {
 		m.send(uid, Updated{Type: UpdateSync, Pod: simPods[uid]})

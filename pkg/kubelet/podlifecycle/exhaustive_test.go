@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// labelled is an event with a name for the diagram.
-type labelled struct {
+// namedEvent is an event with a label for the diagram.
+type namedEvent struct {
 	label string
 	event Event
 }
 
-// smallWorld is every event there is, with few values each.
-func smallWorld() []labelled {
+// allEvents returns all types of events, with few values each.
+func allEvents() []namedEvent {
 	graces := []*int64{nil, new(int64(1)), new(int64(5))}
-	var events []labelled
-	add := func(label string, event Event) { events = append(events, labelled{label, event}) }
+	var events []namedEvent
+	add := func(label string, event Event) { events = append(events, namedEvent{label, event}) }
 	for _, static := range []bool{false, true} {
 		for _, grace := range graces {
 			for _, stopped := range []bool{false, true} {
@@ -41,10 +41,10 @@ func smallWorld() []labelled {
 	}
 	for _, free := range []bool{false, true} {
 		for _, stopped := range []bool{false, true} {
-			add("worker takes it", WorkTaken{NameFree: free, Stopped: stopped})
+			add("worker ready", WorkerReady{NameFree: free, Stopped: stopped})
 		}
 	}
-	add("done", Returned{Outcome: Succeeded})
+	add("operation succeeded", Returned{Outcome: Succeeded})
 	add("containers ended", Returned{Outcome: Completed})
 	add("failed", Returned{Outcome: Failed})
 	add("cancelled", Returned{Outcome: Cancelled})
@@ -56,7 +56,7 @@ func smallWorld() []labelled {
 	return events
 }
 
-// stateKey is a state without what does not matter for what it can do: when, and how many wait.
+// stateKey is a state without the parts on which no transition depends: times, and the number of waiters.
 type stateKey struct {
 	phase       Phase
 	static      bool
@@ -68,22 +68,23 @@ type stateKey struct {
 }
 
 func keyOf(s State) stateKey {
-	return stateKey{s.Phase, s.Static, s.Doing, s.Pending, s.Marks, s.Termination, len(s.Waiters) > 0}
+	return stateKey{s.Phase, s.Static, s.Operation, s.Pending, s.Marks, s.Termination, len(s.Waiters) > 0}
 }
 
-// explore visits every state that can be reached in the small world, and calls visit for every step.
-func explore(visit func(before State, by labelled, after State, cmds []Command)) int {
-	world := smallWorld()
+// explore visits every state that can be reached with allEvents, and calls visit for every step. It returns the number
+// of states.
+func explore(visit func(before State, by namedEvent, after State, cmds []Command)) int {
+	world := allEvents()
 	seen := map[stateKey]bool{keyOf(State{}): true}
 	for queue := []State{{}}; len(queue) > 0; queue = queue[1:] {
 		for _, by := range world {
-			// A completed sync is the only one that can complete.
-			if returned, ok := by.event.(Returned); ok && returned.Outcome == Completed && queue[0].Doing != OpSync {
+			// Only syncs complete.
+			if returned, ok := by.event.(Returned); ok && returned.Outcome == Completed && queue[0].Operation != OpSync {
 				continue
 			}
 			after, cmds := queue[0].Next(by.event, time.Unix(1, 0))
 			visit(queue[0], by, after, cmds)
-			if key := keyOf(after); !seen[key] && !slices.Contains(cmds, Command(Forget{})) {
+			if key := keyOf(after); !seen[key] && !slices.Contains(cmds, Command(Remove{})) {
 				seen[key] = true
 				after.Waiters = slices.Compact(slices.Clone(after.Waiters))
 				queue = append(queue, after)
@@ -93,10 +94,10 @@ func explore(visit func(before State, by labelled, after State, cmds []Command))
 	return len(seen)
 }
 
-// In every state that can be reached, with every event, the promises about one step hold.
-func TestEveryStepOfTheSmallWorld(t *testing.T) {
+// In every state that can be reached, each event keeps the guarantees about one step.
+func TestEveryTransition(t *testing.T) {
 	steps := 0
-	states := explore(func(before State, by labelled, after State, cmds []Command) {
+	states := explore(func(before State, by namedEvent, after State, cmds []Command) {
 		steps++
 		fail := func(why string) {
 			t.Fatalf("%s: %s\nbefore %s\nafter  %s\ncommands %v", why, by.label, describe(before), describe(after), cmds)
@@ -112,24 +113,24 @@ func TestEveryStepOfTheSmallWorld(t *testing.T) {
 		}
 		if before.Termination.Begun && !after.Termination.Begun || before.Evicted() != after.Evicted() &&
 			before.TerminationRequested() {
-			fail("a fact is taken back")
+			fail("a fact changes that must not")
 		}
 		for _, cmd := range cmds {
-			if run, ok := cmd.(Run); ok && (before.Doing != OpNone || run.Op == OpSync && before.TerminationRequested()) {
+			if run, ok := cmd.(Run); ok && (before.Operation != OpNone || run.Op == OpSync && before.TerminationRequested()) {
 				fail("an operation that must not begin")
 			}
 		}
 		cancelled := slices.Contains(cmds, Command(CancelSync{}))
-		if began := !before.TerminationRequested() && after.TerminationRequested(); before.Doing == OpSync &&
-			after.Doing == OpSync && began != cancelled {
+		if began := !before.TerminationRequested() && after.TerminationRequested(); before.Operation == OpSync &&
+			after.Operation == OpSync && began != cancelled {
 			fail("a sync is cancelled when termination is requested, and only then")
 		}
 		if after.Phase > Terminating && len(after.Waiters) > 0 {
-			fail("somebody waits for nothing")
+			fail("a waiter is left after the containers have stopped")
 		}
 	})
 	t.Logf("%d states, %d steps", states, steps)
 	if states < 100 {
-		t.Errorf("only %d states: the small world is too small", states)
+		t.Errorf("only %d states, want at least 100", states)
 	}
 }

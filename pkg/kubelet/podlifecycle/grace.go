@@ -1,17 +1,17 @@
 package podlifecycle
 
-// minimumGrace in seconds: a container always gets a moment to end by itself.
+// minimumGrace in seconds is the least grace period, so that a container can always react to SIGTERM; as in stock.
 const minimumGrace = 1
 
-// effectiveGrace returns the grace period in seconds after a request with the given override. The first of these that
-// is set counts, then only what is shorter:
+// effectiveGrace returns the grace period in seconds after a request with the given override. It is the shortest of
+// those of the following that are set:
 //
-//  1. what was accepted before;
-//  2. the API server's deletion grace period: when it is there it was computed for exactly this deletion;
-//  3. the override of the request: the agent may hurry, not dawdle;
-//  4. if there is none of these, what the specification wishes.
+//  1. the grace period that was accepted before;
+//  2. deletionGracePeriodSeconds, which the API server computes for the deletion;
+//  3. the override of the request, which may shorten the grace period and not lengthen it.
 //
-// A negative value means "the pod's own" and is no request (kubernetes/kubernetes#118172).
+// If none of them is set, it is terminationGracePeriodSeconds of the specification. A negative value is ignored: it
+// stands for the pod's own grace period (kubernetes/kubernetes#118172).
 func effectiveGrace(accepted int64, pod PodFacts, override *int64) int64 {
 	grace, set := accepted, accepted != 0
 	for _, request := range []*int64{pod.DeletionGrace, override} {

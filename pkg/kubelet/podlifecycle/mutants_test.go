@@ -7,32 +7,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A check that cannot fail is worth nothing. Each mutant is the machine with one fault. Random histories must show
-// every fault, both to the oracle and, where the fault breaks a promise, to the sim that knows nothing but the
-// promises.
+// Each mutant is the machine with one fault. Random histories must detect every fault: by comparison with the oracle,
+// and, if the fault violates a guarantee, by the checks of the guarantees alone.
 func TestMutantsAreCaught(t *testing.T) {
 	if len(mutants) < 20 {
 		t.Fatalf("only %d mutants", len(mutants))
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			m.hunt(t, "oracle", true)
-			if !m.keepsPromises {
-				m.hunt(t, "promises", false)
+			m.findViolation(t, "oracle", true)
+			if !m.keepsGuarantees {
+				m.findViolation(t, "guarantees", false)
 			}
 		})
 	}
 }
 
-// hunt lives histories with the fault until one is caught.
-func (mu mutant) hunt(t *testing.T, by string, withOracle bool) {
-	var complaint brokenPromise
-	lived := 0
+// findViolation plays random histories with the fault until a check fails.
+func (mu mutant) findViolation(t *testing.T, by string, withOracle bool) {
+	var complaint violation
+	histories := 0
 	rapid.Check(t, func(t *rapid.T) {
 		if complaint != "" {
 			return
 		}
-		lived++
+		histories++
 		m := newSim(t)
 		m.fault = mu.fault
 		if !withOracle {
@@ -41,20 +40,20 @@ func (mu mutant) hunt(t *testing.T, by string, withOracle bool) {
 		defer func() {
 			switch broken := recover().(type) {
 			case nil:
-			case brokenPromise:
+			case violation:
 				complaint = broken
 			default: // rapid's own
 				panic(broken)
 			}
 		}()
-		m.live()
+		m.runHistory()
 	})
 	if complaint == "" {
-		t.Errorf("the %s did not notice in %d histories", by, lived)
+		t.Errorf("the %s did not detect the fault in %d histories", by, histories)
 		return
 	}
 	text, _, _ := cutLine(string(complaint))
-	t.Logf("%s: caught in history %d: %s", by, lived, text)
+	t.Logf("%s: detected in history %d: %s", by, histories, text)
 }
 
 func cutLine(text string) (line, rest string, found bool) {
@@ -66,14 +65,14 @@ func cutLine(text string) (line, rest string, found bool) {
 	return text, "", false
 }
 
-// mutant is the machine with a fault. One that keeps the promises does something else than it should all the same.
+// mutant is the machine with a fault. One that keepsGuarantees differs from the oracle only.
 type mutant struct {
-	name          string
-	fault         func(step) (State, []Command)
-	keepsPromises bool
+	name            string
+	fault           func(step) (State, []Command)
+	keepsGuarantees bool
 }
 
-// without returns the commands without those of the same kind as any of unwanted.
+// without returns the commands without those of type C.
 func without[C Command](cmds []Command) []Command {
 	return slices.DeleteFunc(slices.Clone(cmds), func(cmd Command) bool { _, is := cmd.(C); return is })
 }
@@ -82,7 +81,7 @@ func has[C Command](cmds []Command) bool {
 	return slices.ContainsFunc(cmds, func(cmd Command) bool { _, is := cmd.(C); return is })
 }
 
-// terminatingStill is a step within Terminating.
+// terminatingStill is true for a step within Terminating.
 func (s step) terminatingStill() bool {
 	return s.before.Phase == Terminating && s.after.Phase == Terminating
 }
@@ -94,14 +93,14 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "the deletion's grace period is not heard", keepsPromises: true, fault: func(s step) (State, []Command) {
+	{name: "deletionGracePeriodSeconds is ignored", keepsGuarantees: true, fault: func(s step) (State, []Command) {
 		if ev, ok := s.event.(Updated); ok && s.after.Termination.Cause == CauseDeletion && s.before.Phase < Terminating &&
 			ev.Pod.SpecGrace != nil {
 			s.after.Termination.Grace = max(1, *ev.Pod.SpecGrace)
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a shorter grace period does not reach the running termination (D4)", keepsPromises: true,
+	{name: "a shorter grace period does not reach the running termination (D4)", keepsGuarantees: true,
 		fault: func(s step) (State, []Command) {
 			return s.after, without[Hasten](s.cmds)
 		}},
@@ -119,40 +118,40 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "waiters are answered and kept", fault: func(s step) (State, []Command) {
-		if has[Answer](s.cmds) && s.after.Phase >= Terminated {
+	{name: "notified waiters are not removed", fault: func(s step) (State, []Command) {
+		if has[NotifyWaiters](s.cmds) && s.after.Phase >= Terminated {
 			s.after.Waiters = s.before.Waiters
 		}
 		return s.after, s.cmds
 	}},
-	{name: "waiters are answered while containers run", fault: func(s step) (State, []Command) {
+	{name: "waiters are notified while containers run", fault: func(s step) (State, []Command) {
 		if _, asked := s.event.(Updated); asked && s.terminatingStill() && len(s.after.Waiters) > len(s.before.Waiters) {
-			s.cmds = append(s.cmds, Answer{Waiters: s.after.Waiters[len(s.before.Waiters):]})
+			s.cmds = append(s.cmds, NotifyWaiters{Waiters: s.after.Waiters[len(s.before.Waiters):]})
 			s.after.Waiters = s.before.Waiters
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a pod that has stopped does not answer (D22)", fault: func(s step) (State, []Command) {
+	{name: "the waiter of a kill of a stopped pod is not notified (D22)", fault: func(s step) (State, []Command) {
 		if s.before.Phase >= Terminated {
-			s.cmds = without[Answer](s.cmds)
+			s.cmds = without[NotifyWaiters](s.cmds)
 		}
 		return s.after, s.cmds
 	}},
 	{name: "a failed termination goes back to syncing", fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Returned); ok && ev.Outcome == Failed && s.before.Doing == OpTerminate {
+		if ev, ok := s.event.(Returned); ok && ev.Outcome == Failed && s.before.Operation == OpTerminate {
 			s.after.Phase = Syncing
 		}
 		return s.after, s.cmds
 	}},
 	{name: "a failed termination counts as done", fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Returned); ok && ev.Outcome == Failed && s.before.Doing == OpTerminate {
+		if ev, ok := s.event.(Returned); ok && ev.Outcome == Failed && s.before.Operation == OpTerminate {
 			return s.before.Next(Returned{Outcome: Succeeded, Pod: ev.Pod}, s.now)
 		}
 		return s.after, s.cmds
 	}},
 	{name: "a sync begins although termination was requested", fault: func(s step) (State, []Command) {
-		if has[Run](s.cmds) && s.after.Doing == OpTerminate && s.before.Doing == OpNone {
-			s.after.Doing = OpSync
+		if has[Run](s.cmds) && s.after.Operation == OpTerminate && s.before.Operation == OpNone {
+			s.after.Operation = OpSync
 			s.cmds = []Command{Run{Op: OpSync, First: !s.before.Marks.Started}}
 		}
 		return s.after, s.cmds
@@ -169,8 +168,8 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a due pod is synced without a source", keepsPromises: true, fault: func(s step) (State, []Command) {
-		if _, due := s.event.(RetryDue); due && s.before.Phase == Syncing && s.before.Doing == OpNone {
+	{name: "a due pod is synced without a source", keepsGuarantees: true, fault: func(s step) (State, []Command) {
+		if _, due := s.event.(RetryDue); due && s.before.Phase == Syncing && s.before.Operation == OpNone {
 			after, replay := s.before.replay()
 			return after, append(replay, Wake{})
 		}
@@ -180,20 +179,20 @@ var mutants = []mutant{
 		return s.after, without[CancelSync](s.cmds)
 	}},
 	{name: "two static pods of one name run", fault: func(s step) (State, []Command) {
-		if _, taken := s.event.(WorkTaken); taken && s.before.Static && s.before.Phase == Known && s.before.Pending &&
+		if _, taken := s.event.(WorkerReady); taken && s.before.Static && s.before.Phase == Known && s.before.Pending &&
 			!has[Run](s.cmds) {
-			return s.before.Next(WorkTaken{NameFree: true}, s.now)
+			return s.before.Next(WorkerReady{NameFree: true}, s.now)
 		}
 		return s.after, s.cmds
 	}},
-	{name: "the same UID starts before its earlier life is over", fault: func(s step) (State, []Command) {
+	{name: "a pod starts before an earlier one with the same UID is finished", fault: func(s step) (State, []Command) {
 		if ev, ok := s.event.(Updated); ok && ev.Type == UpdateCreate && s.before.Phase == Terminating {
 			s.after.Phase = Known
 			return s.after, append(s.cmds, Accept{}, Wake{})
 		}
 		return s.after, s.cmds
 	}},
-	{name: "the same UID is not started again", keepsPromises: true, fault: func(s step) (State, []Command) {
+	{name: "the same UID is not started again", keepsGuarantees: true, fault: func(s step) (State, []Command) {
 		s.after.Marks.RestartRequested = false
 		return s.after, s.cmds
 	}},
@@ -217,25 +216,26 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "what is being killed counts as deleted", keepsPromises: true, fault: func(s step) (State, []Command) {
+	{name: "a killed pod counts as deleted", keepsGuarantees: true, fault: func(s step) (State, []Command) {
 		if s.after.Termination.Cause == CauseKill {
 			s.after.Marks.Deleted = true
 		}
 		return s.after, s.cmds
 	}},
-	{name: "an orphan is left to itself", fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Reconciled); ok && !ev.Desired && !has[Forget](s.cmds) {
+	{name: "an orphan is not terminated", fault: func(s step) (State, []Command) {
+		if ev, ok := s.event.(Reconciled); ok && !ev.Desired && !has[Remove](s.cmds) {
 			return s.before, nil
 		}
 		return s.after, s.cmds
 	}},
-	{name: "an orphan is forgotten before it has stopped", fault: func(s step) (State, []Command) {
-		if ev, ok := s.event.(Reconciled); ok && !ev.Desired && s.before.Phase == Terminating && s.before.Doing == OpNone {
+	{name: "an orphan is removed before it has stopped", fault: func(s step) (State, []Command) {
+		if ev, ok := s.event.(Reconciled); ok && !ev.Desired && s.before.Phase == Terminating &&
+			s.before.Operation == OpNone {
 			s.after.Phase = Terminated
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a pod that has ended is started again after a restart of the agent", keepsPromises: true,
+	{name: "a pod that has ended is started again after a restart of the agent", keepsGuarantees: true,
 		fault: func(s step) (State, []Command) {
 			if ev, ok := s.event.(Updated); ok && s.before.Phase == Unknown && ev.Stopped && ev.Pod.Completed {
 				ev.Pod.Completed, ev.Pod.Deleting = false, false
@@ -246,7 +246,7 @@ var mutants = []mutant{
 			}
 			return s.after, s.cmds
 		}},
-	{name: "loops are told too late that nothing is started any more", keepsPromises: true,
+	{name: "ContainersBeTerminating is false until the containers have stopped", keepsGuarantees: true,
 		fault: func(s step) (State, []Command) {
 			s.after.Termination.Begun = s.after.Termination.Begun && s.after.Phase > Terminating
 			return s.after, s.cmds
@@ -257,28 +257,28 @@ var mutants = []mutant{
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a stopped pod waits for a word from outside", fault: func(s step) (State, []Command) {
-		if s.before.Doing == OpTerminate && s.after.Phase == Terminated && has[Replay](s.cmds) {
+	{name: "the clean-up of a stopped pod waits for another event", fault: func(s step) (State, []Command) {
+		if s.before.Operation == OpTerminate && s.after.Phase == Terminated && has[Replay](s.cmds) {
 			s.after.Pending = false
 			return s.after, without[Wake](without[Replay](s.cmds))
 		}
 		return s.after, s.cmds
 	}},
-	{name: "what an earlier run of the agent has begun is an ordinary kill", fault: func(s step) (State, []Command) {
+	{name: "a resumed termination has the cause kill", fault: func(s step) (State, []Command) {
 		ev, ok := s.event.(Updated)
 		if ok && s.before.Phase == Unknown && ev.Kill != nil && ev.Kill.Resumed != CauseNone && s.after.Phase == Terminating {
 			s.after.Termination.Cause = CauseKill
 		}
 		return s.after, s.cmds
 	}},
-	{name: "a pod of the runtime whose specification came is stopped without it", keepsPromises: true,
+	{name: "a runtime pod is stopped without the specification that has arrived", keepsGuarantees: true,
 		fault: func(s step) (State, []Command) {
 			if s.before.Marks.RuntimeOnly {
 				s.after.Marks.RuntimeOnly = true
 			}
 			return s.after, s.cmds
 		}},
-	{name: "failures are repeated at once", keepsPromises: true, fault: func(s step) (State, []Command) {
+	{name: "failures are repeated at once", keepsGuarantees: true, fault: func(s step) (State, []Command) {
 		for i, cmd := range s.cmds {
 			if requeue, ok := cmd.(Requeue); ok && requeue.After == DelayBackoff {
 				s.cmds[i] = Requeue{After: DelayNone}

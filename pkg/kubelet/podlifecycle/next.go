@@ -2,16 +2,16 @@ package podlifecycle
 
 import "time"
 
-// Next returns the state after ev happened at now, and what has to be done about it, in order. It has no effect of its
-// own, and s stays as it was. Events that make no sense in a state change nothing: a driver may be late, never wrong.
+// Next returns the state after event ev at time now, and the commands to execute, in order. It has no side effects and
+// does not change s. An event that does not apply to the state, because it arrives late, changes nothing.
 func (s State) Next(ev Event, now time.Time) (State, []Command) {
 	switch ev := ev.(type) {
 	case Updated:
 		return s.updated(ev, now)
 	case RuntimePodFound:
 		return s.runtimePodFound(ev, now)
-	case WorkTaken:
-		return s.workTaken(ev, now)
+	case WorkerReady:
+		return s.workerReady(ev, now)
 	case Returned:
 		return s.returned(ev, now)
 	case Reconciled:

@@ -2,24 +2,24 @@ package podlifecycle
 
 import "time"
 
-// returned takes the end of the worker's operation.
+// returned handles the end of the worker's operation.
 func (s State) returned(ev Returned, now time.Time) (State, []Command) {
-	done := s.Doing
-	s.Doing = OpNone
+	done := s.Operation
+	s.Operation = OpNone
 	if done == OpNone {
 		return s, nil
 	}
 	if ev.Outcome == Failed || ev.Outcome == Cancelled {
-		return s.again(DelayBackoff)
+		return s.requeue(DelayBackoff)
 	}
 	switch done {
 	case OpTerminate:
-		s, cmds := s.stopped(now)
+		s, cmds := s.containersStopped(now)
 		return s.proceed(cmds)
 	case OpTerminateRuntime:
-		// The pod is in no configuration, so nobody wants to hear of its end, nor is there anything to release by it.
+		// No configuration has the pod, so there is no status to report, and housekeeping releases its resources.
 		s, cmds := s.finish(now)
-		return s, append(cmds, Forget{})
+		return s, append(cmds, Remove{})
 	case OpCleanUp:
 		return s.finish(now)
 	default: // a sync
@@ -27,36 +27,35 @@ func (s State) returned(ev Returned, now time.Time) (State, []Command) {
 	if ev.Outcome == Completed {
 		return s.completed(ev, now).proceed(nil)
 	}
-	return s.again(DelayResync)
+	return s.requeue(DelayResync)
 }
 
-// completed notes that a sync found the pod's containers ended for good. Termination follows, to stop what is left
-// (sidecars).
+// completed records that a sync found all containers ended for good. The termination follows, which stops sidecars.
 func (s State) completed(ev Returned, now time.Time) State {
 	if !s.TerminationRequested() {
-		s = s.begin(CauseCompleted, now)
+		s = s.beginTermination(CauseCompleted, now)
 		s.Termination.Grace = effectiveGrace(0, ev.Pod, nil)
 	}
 	s.Termination.Begun = true
 	return s
 }
 
-// stopped notes that no container runs any more.
-func (s State) stopped(now time.Time) (State, []Command) {
-	s, cmds := s.answerAll()
+// containersStopped records that no container runs any more.
+func (s State) containersStopped(now time.Time) (State, []Command) {
+	s, cmds := s.notifyAll()
 	s.Phase = Terminated
 	s.Times.Terminated = now
 	return s, cmds
 }
 
-// proceed lets the worker go on with the next phase at once, without a word from outside.
+// proceed makes the worker begin the next phase at once, without another event.
 func (s State) proceed(cmds []Command) (State, []Command) {
 	s, replay := s.replay()
 	return s, append(append(cmds, replay...), Requeue{After: DelayNone}, Wake{})
 }
 
-// again asks for another look after a delay, and lets the worker go on at once with an update that came meanwhile.
-func (s State) again(after Delay) (State, []Command) {
+// requeue makes the pod due after a delay. The worker processes an update that arrived meanwhile at once.
+func (s State) requeue(after Delay) (State, []Command) {
 	cmds := []Command{Requeue{After: after}}
 	if s.Pending {
 		cmds = append(cmds, Wake{})
@@ -64,11 +63,11 @@ func (s State) again(after Delay) (State, []Command) {
 	return s, cmds
 }
 
-// retryDue repeats the operation of a pod that is being stopped. Until the pod is finished its end depends on no
-// source: one that names the pod again only asks for the next life (RestartRequested), which begins after this one. A
-// pod that nobody has asked to stop is not synced without a source.
+// retryDue repeats the operation of a pod that is being stopped. A termination does not depend on any source: one that
+// has the pod again requests only that it is started again (RestartRequested), after this termination. A pod whose
+// termination was not requested is not synced without a source.
 func (s State) retryDue() (State, []Command) {
-	if !s.TerminationRequested() || s.Phase == Finished || s.Doing != OpNone {
+	if !s.TerminationRequested() || s.Phase == Finished || s.Operation != OpNone {
 		return s, nil
 	}
 	s, cmds := s.replay()
@@ -78,7 +77,7 @@ func (s State) retryDue() (State, []Command) {
 	return s, cmds
 }
 
-// replay makes the last update pending again unless a newer one is.
+// replay makes the last update pending again unless a newer one is pending.
 func (s State) replay() (State, []Command) {
 	if s.Pending || !s.Marks.Started {
 		return s, nil

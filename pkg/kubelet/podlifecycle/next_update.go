@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// updated takes a specification, or a request to stop a pod.
+// updated handles a specification, or a request to stop a pod.
 func (s State) updated(ev Updated, now time.Time) (State, []Command) {
 	first := s.Phase == Unknown
 	if first {
-		s = firstSight(ev, now)
+		s = initialState(ev, now)
 	}
 	if !first && ev.Type == UpdateCreate && s.TerminationRequested() {
-		// Two pods with one UID in quick succession: usual for static pods, nearly impossible for others. The update is
-		// dropped; housekeeping starts the pod again when this life is over.
+		// A pod with the UID of one that is terminating: common for static pods, whose UID is a hash of the manifest. The
+		// update is dropped; housekeeping starts the pod again when this one is finished.
 		s.Marks.RestartRequested = true
-		return s.join(ev.Kill)
+		return s.addWaiter(ev.Kill)
 	}
 	if s.Phase == Finished {
-		return s.join(ev.Kill)
+		return s.addWaiter(ev.Kill)
 	}
 	var cmds []Command
 	if first {
@@ -32,10 +32,10 @@ func (s State) updated(ev Updated, now time.Time) (State, []Command) {
 	return s.request(request{cause: cause, pod: ev.Pod, kill: ev.Kill}, now, cmds)
 }
 
-// firstSight returns the state of a pod that was just heard of. A pod that has ended, in the configuration and in the
-// runtime, was stopped by an earlier run of the agent: it counts as terminated at once, so that admission does not
-// reserve room for it (kubernetes/kubernetes#105523), and is only cleaned up.
-func firstSight(ev Updated, now time.Time) State {
+// initialState returns the state of a pod after its first update. A pod that has ended, by its status and in the
+// runtime, was stopped by an earlier run of the agent: it is terminated at once, so that admission does not reserve
+// resources for it (kubernetes/kubernetes#105523), and has only to be cleaned up.
+func initialState(ev Updated, now time.Time) State {
 	s := State{Phase: Known, FullName: ev.Pod.FullName, Static: ev.Pod.Static, Times: Times{Seen: now}}
 	if ev.Pod.Completed && ev.Stopped {
 		s.Phase = Terminated
@@ -45,7 +45,7 @@ func firstSight(ev Updated, now time.Time) State {
 	return s
 }
 
-// cause returns why an update ends a pod, CauseNone if it does not.
+// cause returns why an update begins the termination of a pod, CauseNone if it does not.
 func (ev Updated) cause() Cause {
 	switch {
 	case ev.Kill != nil && ev.Kill.Resumed != CauseNone:
@@ -62,18 +62,18 @@ func (ev Updated) cause() Cause {
 	return CauseKill
 }
 
-// runtimePodFound takes a pod that runs and should not. If the worker has a specification after all, the pod is
-// stopped by it like any other.
+// runtimePodFound handles a pod that the runtime runs and no configuration has. If the worker has a specification, it
+// stops the pod with it like any other pod.
 func (s State) runtimePodFound(ev RuntimePodFound, now time.Time) (State, []Command) {
 	var cmds []Command
 	if s.Phase == Unknown {
 		s = State{Phase: Known, FullName: ev.FullName, Times: Times{Seen: now}, Marks: Marks{RuntimeOnly: true}}
 		cmds = append(cmds, StartWorker{})
 	}
-	s.Marks.SeenInRuntime = true
+	s.Marks.FoundInRuntime = true
 	if s.Phase >= Terminated {
-		// The sender looked at the runtime before the containers were gone.
-		return s.join(ev.Kill)
+		// The sender listed the pods of the runtime before the containers stopped.
+		return s.addWaiter(ev.Kill)
 	}
 	cause := CauseNone
 	if !s.TerminationRequested() {
@@ -86,19 +86,20 @@ func (s State) runtimePodFound(ev RuntimePodFound, now time.Time) (State, []Comm
 	return s.request(request{cause: cause, pod: pod, kill: ev.Kill}, now, cmds)
 }
 
-// request is an update that is taken in: cause is why it begins the termination, CauseNone if it does not.
+// request is an update that is accepted.
 type request struct {
+	// cause is why the update begins the termination, CauseNone if it does not.
 	cause Cause
 	pod   PodFacts
 	kill  *Kill
 }
 
-// request begins the termination if there is a cause, applies the terms of the kill, and makes the update the pending
+// request begins the termination if there is a cause, applies the options of the kill, and makes the update the pending
 // one.
 func (s State) request(r request, now time.Time, cmds []Command) (State, []Command) {
 	if r.cause != CauseNone {
-		s = s.begin(r.cause, now)
-		if s.Doing == OpSync {
+		s = s.beginTermination(r.cause, now)
+		if s.Operation == OpSync {
 			cmds = append(cmds, CancelSync{})
 		}
 	}
@@ -109,25 +110,25 @@ func (s State) request(r request, now time.Time, cmds []Command) (State, []Comma
 		cmds = append(cmds, hasten...)
 	}
 	var answer []Command
-	s, answer = s.join(r.kill)
+	s, answer = s.addWaiter(r.kill)
 	s.Pending = true
 	return s, append(cmds, append(answer, accept, Wake{})...)
 }
 
-// begin moves a pod that is not terminating yet to Terminating.
-func (s State) begin(cause Cause, now time.Time) State {
+// beginTermination moves a pod that is not terminating yet to Terminating.
+func (s State) beginTermination(cause Cause, now time.Time) State {
 	s.Phase = Terminating
 	s.Times.Requested = now
 	s.Termination.Cause = cause
 	switch cause {
 	case CauseDeletion, CauseOrphan, CauseRuntimeOnly:
 		s.Marks.Deleted = true
-	default: // the pod itself is still wanted
+	default: // the source still has the pod
 	}
 	return s
 }
 
-// applyTerms merges the terms of a kill into those that were accepted before.
+// applyTerms merges the options of a kill into those that were accepted before.
 func (s State) applyTerms(r request) (State, Accept, []Command) {
 	began := r.cause != CauseNone
 	var override *int64
@@ -143,20 +144,20 @@ func (s State) applyTerms(r request) (State, Accept, []Command) {
 	if !began && (shortened || r.kill != nil && r.kill.Evict) {
 		s.Termination.Hastened = true
 	}
-	if shortened && s.Doing == OpTerminate {
+	if shortened && s.Operation == OpTerminate {
 		return s, accept, []Command{Hasten{Grace: s.Termination.Grace}}
 	}
 	return s, accept, nil
 }
 
-// join adds the waiter of a kill to those who wait for the termination, or answers it at once if there is nothing to
-// wait for.
-func (s State) join(kill *Kill) (State, []Command) {
+// addWaiter adds the waiter of a kill to those of the termination, or notifies it at once if no termination is in
+// progress.
+func (s State) addWaiter(kill *Kill) (State, []Command) {
 	if kill == nil || kill.Waiter == 0 {
 		return s, nil
 	}
 	if s.Phase != Terminating {
-		return s, []Command{Answer{Waiters: []WaiterID{kill.Waiter}}}
+		return s, []Command{NotifyWaiters{Waiters: []WaiterID{kill.Waiter}}}
 	}
 	s.Waiters = append(slices.Clone(s.Waiters), kill.Waiter)
 	return s, nil

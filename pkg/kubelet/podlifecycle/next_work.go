@@ -2,9 +2,9 @@ package podlifecycle
 
 import "time"
 
-// workTaken decides what a free worker does with the pending update.
-func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
-	if !s.Pending || s.Doing != OpNone || s.Phase == Unknown || s.Phase == Finished {
+// workerReady decides which operation the worker begins with the pending update.
+func (s State) workerReady(ev WorkerReady, now time.Time) (State, []Command) {
+	if !s.Pending || s.Operation != OpNone || s.Phase == Unknown || s.Phase == Finished {
 		return s, nil
 	}
 	if s.Static && !s.Marks.Started {
@@ -12,7 +12,7 @@ func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
 		case s.TerminationRequested() && !s.mayRun(ev):
 			return s.finish(now)
 		case s.Phase == Known && (!ev.NameFree || ev.NameUsed):
-			// The update stays pending: nobody else may see a pod that has not started.
+			// The update stays pending until the pod may start.
 			return s, []Command{Requeue{After: DelayBackoff}}
 		}
 	}
@@ -22,24 +22,24 @@ func (s State) workTaken(ev WorkTaken, now time.Time) (State, []Command) {
 		s.Marks.Started = true
 		s.Times.Started = now
 	}
-	s.Doing = run.Op
+	s.Operation = run.Op
 	switch run.Op {
 	case OpSync:
 		s.Phase = Syncing
 	case OpTerminate, OpTerminateRuntime:
 		s.Termination.Begun = true
 		run.Grace = s.graceOverride()
-	default: // cleaning up needs nothing
+	default: // cleaning up changes nothing else
 	}
 	return s, []Command{run}
 }
 
-// mayRun is true when a pod that this worker has not started may run all the same, from an earlier run of the agent.
-func (s State) mayRun(ev WorkTaken) bool {
-	return s.Phase == Terminating && (s.Marks.SeenInRuntime || !ev.Stopped)
+// mayRun is true when containers of a pod that this worker has not started may run, from an earlier run of the agent.
+func (s State) mayRun(ev WorkerReady) bool {
+	return s.Phase == Terminating && (s.Marks.FoundInRuntime || !ev.Stopped)
 }
 
-// nextOperation is what the phase asks for.
+// nextOperation returns the operation of the present phase.
 func (s State) nextOperation() Operation {
 	switch {
 	case s.Phase == Terminated:
@@ -52,9 +52,9 @@ func (s State) nextOperation() Operation {
 	return OpSync
 }
 
-// finish ends a pod's life and its worker. Whoever still waits is answered.
+// finish moves the pod to Finished, ends its worker, and notifies all waiters.
 func (s State) finish(now time.Time) (State, []Command) {
-	s, cmds := s.answerAll()
+	s, cmds := s.notifyAll()
 	s.Phase = Finished
 	s.Pending = false
 	s.Times.Finished = now
@@ -64,12 +64,12 @@ func (s State) finish(now time.Time) (State, []Command) {
 	return s, append(cmds, StopWorker{})
 }
 
-// answerAll answers everybody who waits for the termination.
-func (s State) answerAll() (State, []Command) {
+// notifyAll notifies all waiters of the termination.
+func (s State) notifyAll() (State, []Command) {
 	if len(s.Waiters) == 0 {
 		return s, nil
 	}
 	waiters := s.Waiters
 	s.Waiters = nil
-	return s, []Command{Answer{Waiters: waiters}}
+	return s, []Command{NotifyWaiters{Waiters: waiters}}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// compare holds what the machine says and commands against the oracle.
+// compare compares state, commands and answers of the machine with those of the oracle.
 func (m *sim) compare(uid UID, ev Event, got State, cmds []Command) {
 	if m.oracle == nil {
 		return
 	}
-	want, orders := m.oracle.happen(uid, ev, m.now)
+	want, orders := m.oracle.apply(uid, ev, m.now)
 	if len(got.Waiters) == 0 && len(want.Waiters) == 0 {
 		got.Waiters, want.Waiters = nil, nil
 	}
@@ -23,9 +23,9 @@ func (m *sim) compare(uid UID, ev Event, got State, cmds []Command) {
 	m.check(slices.Equal(said, orders), "%s, %#v: the machine commands %q, the oracle %q\n%s", uid, ev, said, orders,
 		describe(got))
 	for _, other := range simUIDs {
-		for q := range questions {
-			machine, oracle := m.table.Ask(q, other), m.oracle.ask(q, other)
-			m.check(machine == oracle, "question %d about %s: the machine says %t, the oracle %t", q, other, machine, oracle)
+		for q := range queryCount {
+			machine, oracle := m.table.Evaluate(q, other), m.oracle.ask(q, other)
+			m.check(machine == oracle, "query %d about %s: the machine says %t, the oracle %t", q, other, machine, oracle)
 		}
 	}
 	for _, name := range []string{"a_ns", "b_ns", "p2_ns"} {
@@ -34,16 +34,16 @@ func (m *sim) compare(uid UID, ev Event, got State, cmds []Command) {
 	}
 }
 
-// words writes commands as the oracle does. Whom else to wake is no question of one life; checkBooks looks for lost
-// wake-ups.
+// words formats commands as the oracle does. It omits WakeOther, which depends on other pods; checkConsistency looks
+// for missing wake-ups.
 func words(cmds []Command) []string {
 	var said []string
 	for _, cmd := range cmds {
 		switch cmd := cmd.(type) {
 		case WakeOther:
-		case Answer:
+		case NotifyWaiters:
 			for _, waiter := range cmd.Waiters {
-				said = append(said, fmt.Sprintf("Answer %d", waiter))
+				said = append(said, fmt.Sprintf("NotifyWaiters %d", waiter))
 			}
 		case Run:
 			if cmd.Op == OpSync || cmd.Op == OpCleanUp {

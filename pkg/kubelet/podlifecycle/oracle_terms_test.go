@@ -2,12 +2,12 @@ package podlifecycle
 
 import "slices"
 
-// gives is true when fact i leaves the worker something to look at.
-func (l life) gives(i int) bool {
-	over := l[:i].phase() // what has happened before decides whether anybody listens
+// givesWork is true when fact i makes an update pending.
+func (l life) givesWork(i int) bool {
+	over := l[:i].phase() // the phase before the fact
 	switch ev := l[i].event.(type) {
 	case Updated:
-		// The same UID again has to wait for the end of this life.
+		// A pod that is created again starts after the end of this one.
 		again := i > 0 && ev.Type == UpdateCreate && over >= Terminating
 		return !again && over < Finished
 	case RuntimePodFound:
@@ -22,7 +22,7 @@ func (l life) gives(i int) bool {
 	return false
 }
 
-// pending is true when something was given after the worker last took something.
+// pending is true when a fact gave work after the worker began its last operation.
 func (l life) pending() bool {
 	if l.phase() == Finished {
 		return false
@@ -31,14 +31,14 @@ func (l life) pending() bool {
 		switch {
 		case l[i].ran != OpNone:
 			return false
-		case l.gives(i):
+		case l.givesWork(i):
 			return true
 		}
 	}
 	return false
 }
 
-// terms returns the specification and the kill that fact i brings.
+// terms returns the specification and the kill of fact i.
 func (l life) terms(i int) (pod PodFacts, kill *Kill) {
 	switch ev := l[i].event.(type) {
 	case Updated:
@@ -58,23 +58,23 @@ func (l life) terms(i int) (pod PodFacts, kill *Kill) {
 	return pod, nil
 }
 
-// requests are the facts that say how the pod is to be stopped: the one that began it, and every later one until
-// nothing runs.
+// requests are the facts with options of the termination: the one that began it, and all later ones until the
+// containers have stopped.
 func (l life) requests() []int {
 	var places []int
 	for i := range l {
 		_, update := l[i].event.(Updated)
 		_, found := l[i].event.(RuntimePodFound)
 		first := i == l.requested()
-		if (first || (update || found) && l.gives(i)) && l[:i+1].phase() == Terminating {
+		if (first || (update || found) && l.givesWork(i)) && l[:i+1].phase() == Terminating {
 			places = append(places, i)
 		}
 	}
 	return places
 }
 
-// grace is the shortest time that anybody granted, in seconds; what the specification wishes counts only if the first
-// request does not say anything. It is never less than a second, and 0 as long as nobody asked.
+// grace is the shortest grace period of all requests, in seconds; the specification counts only if the first request
+// has none. It is at least 1, and 0 as long as there is no request.
 func (l life) grace() int64 {
 	var granted []int64
 	for n, i := range l.requests() {
@@ -103,20 +103,20 @@ func (l life) grace() int64 {
 
 func (l life) cause() Cause {
 	if at := l.requested(); at != never {
-		return l.wish(at)
+		return l.causeOf(at)
 	}
 	return CauseNone
 }
 
-// begun: from here on no container is started.
+// begun is true when no container is started any more.
 func (l life) begun() bool {
-	return l.bornStopped() || l.find(func(i int) bool {
+	return l.stoppedAtStart() || l.find(func(i int) bool {
 		ev, ended := l[i].event.(Returned)
 		return l[i].ran == OpTerminate || l[i].ran == OpTerminateRuntime || ended && ev.Outcome == Completed
 	}) != never
 }
 
-// hastened: a later request was an eviction, or granted less than those before it.
+// hastened is true when a later request was an eviction, or had a shorter grace period than those before it.
 func (l life) hastened() bool {
 	for n, i := range l.requests() {
 		_, kill := l.terms(i)
@@ -128,8 +128,8 @@ func (l life) hastened() bool {
 	return false
 }
 
-// amendment is the request whose amendment of the status counts: the first that brings one, if the agent itself ends
-// the pod.
+// amendment is the request whose disruption is accepted: the first that has one, if the agent itself began the
+// termination.
 func (l life) amendment() int {
 	for _, i := range l.requests() {
 		_, kill := l.terms(i)
@@ -140,8 +140,8 @@ func (l life) amendment() int {
 	return never
 }
 
-// unwanted: the API server deleted the pod, or the configuration did not have it any more before everything was done.
-func (l life) unwanted() bool {
+// deletedOrOrphaned is true when the API server deleted the pod, or it left the configuration before it was finished.
+func (l life) deletedOrOrphaned() bool {
 	left := l.find(func(i int) bool {
 		ev, ok := l[i].event.(Reconciled)
 		return ok && !ev.Desired && l[:i].phase() != Finished
@@ -150,21 +150,22 @@ func (l life) unwanted() bool {
 	return left || cause == CauseDeletion || cause == CauseRuntimeOnly
 }
 
-// wantedAgain: somebody created the UID anew after its end was asked for.
-func (l life) wantedAgain() bool {
+// restartRequested is true when a pod with the UID was created after the termination was requested.
+func (l life) restartRequested() bool {
 	return l.find(func(i int) bool {
 		ev, ok := l[i].event.(Updated)
 		return ok && i > 0 && ev.Type == UpdateCreate && l[:i].requested() != never
 	}) != never
 }
 
-// withoutSpecification: the runtime told of the pod, and nobody has brought its specification since.
+// withoutSpecification is true when the pod was found in the runtime, and no update with a specification has arrived.
 func (l life) withoutSpecification() bool {
 	_, found := l[0].event.(RuntimePodFound)
-	return found && l.find(func(i int) bool { _, update := l[i].event.(Updated); return update && l.gives(i) }) == never
+	updated := func(i int) bool { _, update := l[i].event.(Updated); return update && l.givesWork(i) }
+	return found && l.find(updated) == never
 }
 
-// waiters have asked to hear of the end of the containers, have not left, and the containers have not ended.
+// waiters are those of all requests that have not left, while the containers have not stopped.
 func (l life) waiters() []WaiterID {
 	if l.phase() != Terminating {
 		return nil

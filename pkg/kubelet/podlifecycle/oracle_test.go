@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// The oracle is a second implementation of a pod's life, written from the promises and as simple as can be: a life is
-// the list of what happened to it, and every question is answered by looking through the whole list for what decides
-// it. Nothing is kept from one question to the next, and no code of Next is used. It is slow, and is right if each of
-// its sentences is.
+// The oracle is a second, simple and slow implementation of the lifecycle: a life is the list of all events of a pod,
+// and each property of its state is computed from the whole list. It stores no intermediate result, and shares no code
+// with Next.
 
-// fact is one thing that happened to a pod, and the operation that its worker began because of it, OpNone if none.
+// fact is one event of a pod, and the operation that its worker began because of it, OpNone if none.
 type fact struct {
 	at    time.Time
 	event Event
 	ran   Operation
 }
 
-// life is everything that happened to a pod since it was first heard of, in order.
+// life is the list of all events of a pod, in order.
 type life []fact
 
-// never is the place of a fact that is not there.
+// never is the index of a fact that is not in the list.
 const never = -1
 
-// find returns the place of the first fact for which match holds.
+// find returns the index of the first fact for which match returns true.
 func (l life) find(match func(i int) bool) int {
 	for i := range l {
 		if match(i) {
@@ -40,7 +39,7 @@ func (l life) time(place int) time.Time {
 	return l[place].at
 }
 
-// pod returns name and kind, which the first fact decides. Only specifications say that a pod is static.
+// pod returns the full name, and whether the pod is static; both are in the first fact. A runtime pod is never static.
 func (l life) pod() (fullName string, static bool) {
 	switch first := l[0].event.(type) {
 	case Updated:
@@ -48,28 +47,27 @@ func (l life) pod() (fullName string, static bool) {
 	case RuntimePodFound:
 		return first.FullName, false
 	}
-	panic("a life begins with news of a pod")
+	panic("the first event of a pod is Updated or RuntimePodFound")
 }
 
-// bornStopped: an earlier run of the agent has stopped the pod, as the configuration says and the runtime does not
-// deny.
-func (l life) bornStopped() bool {
+// stoppedAtStart is true when an earlier run of the agent has stopped the pod: its status and the runtime say so.
+func (l life) stoppedAtStart() bool {
 	first, ok := l[0].event.(Updated)
 	return ok && first.Pod.Completed && first.Stopped
 }
 
 func (l life) started() int { return l.find(func(i int) bool { return l[i].ran != OpNone }) }
 
-func (l life) seenInRuntime() bool {
+func (l life) foundInRuntime() bool {
 	return l.find(func(i int) bool { _, found := l[i].event.(RuntimePodFound); return found }) != never
 }
 
-// wish is why a fact asks for the end of the pod, CauseNone if it does not.
-func (l life) wish(i int) Cause {
+// causeOf returns why a fact requests the termination of the pod, CauseNone if it does not.
+func (l life) causeOf(i int) Cause {
 	switch ev := l[i].event.(type) {
 	case Updated:
 		switch evict := ev.Type == UpdateKill && ev.Kill != nil && ev.Kill.Evict; {
-		case i == 0 && l.bornStopped():
+		case i == 0 && l.stoppedAtStart():
 			return CauseCompleted
 		case ev.Kill != nil && ev.Kill.Resumed != CauseNone:
 			return ev.Kill.Resumed
@@ -85,8 +83,8 @@ func (l life) wish(i int) Cause {
 	case RuntimePodFound:
 		return CauseRuntimeOnly
 	case Reconciled:
-		// What never ran needs no termination.
-		if !ev.Desired && (l[:i].started() != never || l[:i].seenInRuntime()) {
+		// A pod that never ran needs no termination.
+		if !ev.Desired && (l[:i].started() != never || l[:i].foundInRuntime()) {
 			return CauseOrphan
 		}
 	case Returned:
@@ -97,12 +95,12 @@ func (l life) wish(i int) Cause {
 	return CauseNone
 }
 
-// requested is the first fact that asks for the end: it alone decides the cause.
+// requested is the first fact that requests the termination. It determines the cause.
 func (l life) requested() int {
-	return l.find(func(i int) bool { return l.wish(i) != CauseNone })
+	return l.find(func(i int) bool { return l.causeOf(i) != CauseNone })
 }
 
-// operation is what was under way before fact i.
+// operation is the operation in progress before fact i.
 func (l life) operation(i int) Operation {
 	for i--; i >= 0; i-- {
 		if _, ended := l[i].event.(Returned); ended {
@@ -117,7 +115,7 @@ func (l life) operation(i int) Operation {
 
 func (l life) doing() Operation { return l.operation(len(l)) }
 
-// succeeded is true when fact i is the success of one of the operations.
+// succeeded is true when one of the operations succeeded with fact i.
 func (l life) succeeded(i int, operations ...Operation) bool {
 	ev, ended := l[i].event.(Returned)
 	return ended && ev.Outcome >= Succeeded && slices.Contains(operations, l.operation(i))
@@ -125,19 +123,19 @@ func (l life) succeeded(i int, operations ...Operation) bool {
 
 // stopped is the fact from which on no container may run.
 func (l life) stopped() int {
-	if l.bornStopped() {
+	if l.stoppedAtStart() {
 		return 0
 	}
 	return l.find(func(i int) bool { return l.succeeded(i, OpTerminate, OpTerminateRuntime) || l.neverRan(i) })
 }
 
-// finished is the fact with which everything is done.
+// finished is the fact with which the pod is finished.
 func (l life) finished() int {
 	return l.find(func(i int) bool { return l.succeeded(i, OpCleanUp, OpTerminateRuntime) || l.neverRan(i) })
 }
 
-// neverRan is true when with fact i the life of a pod ends of which nothing runs or ever ran: a static pod that was
-// told to stop before its turn, or any pod that left the configuration before its worker began.
+// neverRan is true when fact i finishes a pod that was never started: a static pod that was stopped before it could
+// start, or a pod that left the configuration before its worker began.
 func (l life) neverRan(i int) bool {
 	before := l[:i]
 	if i == 0 || before.started() != never {
@@ -145,10 +143,10 @@ func (l life) neverRan(i int) bool {
 	}
 	switch ev := l[i].event.(type) {
 	case Reconciled:
-		return !ev.Desired && !before.seenInRuntime()
-	case WorkTaken:
+		return !ev.Desired && !before.foundInRuntime()
+	case WorkerReady:
 		_, static := before.pod()
-		nothingRuns := before.bornStopped() || !before.seenInRuntime() && ev.Stopped
+		nothingRuns := before.stoppedAtStart() || !before.foundInRuntime() && ev.Stopped
 		return static && before.requested() != never && nothingRuns
 	}
 	return false

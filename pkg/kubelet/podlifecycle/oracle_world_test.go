@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// oracle keeps the lives of all pods. It says what the machine should, from what happened alone.
+// oracle has the lives of all pods.
 type oracle struct {
 	lives  map[UID]life
 	synced bool
@@ -14,9 +14,8 @@ type oracle struct {
 
 func newOracle() *oracle { return &oracle{lives: map[UID]life{}} }
 
-// happen adds a fact and returns what should be known of the pod then, and what should be done, in words and in no
-// order.
-func (o *oracle) happen(uid UID, ev Event, now time.Time) (State, []string) {
+// apply adds a fact, and returns the expected state and the expected commands, as text and in no order.
+func (o *oracle) apply(uid UID, ev Event, now time.Time) (State, []string) {
 	before := o.lives[uid]
 	_, update := ev.(Updated)
 	_, found := ev.(RuntimePodFound)
@@ -24,20 +23,20 @@ func (o *oracle) happen(uid UID, ev Event, now time.Time) (State, []string) {
 		return State{}, nil
 	}
 	f := fact{at: now, event: ev}
-	if taken, ok := ev.(WorkTaken); ok {
+	if taken, ok := ev.(WorkerReady); ok {
 		f.ran = o.work(uid, taken)
 	}
 	after := append(slices.Clone(before), f)
 	o.lives[uid] = after
 	orders := o.orders(uid, before, after)
-	if slices.Contains(orders, "Forget") {
+	if slices.Contains(orders, "Remove") {
 		delete(o.lives, uid)
 	}
 	return after.state(), orders
 }
 
-// work is the operation that a worker that looks for work should begin.
-func (o *oracle) work(uid UID, ev WorkTaken) Operation {
+// work returns the operation that the worker should begin.
+func (o *oracle) work(uid UID, ev WorkerReady) Operation {
 	l := o.lives[uid]
 	_, static := l.pod()
 	over := append(slices.Clone(l), fact{event: ev}).finished() != never
@@ -73,7 +72,7 @@ func (o *oracle) preceded(uid UID) bool {
 	return false
 }
 
-// mirrorTerminating: a static pod of the name that has started containers is being stopped.
+// mirrorTerminating is true while a static pod of the name that was synced is being stopped.
 func (o *oracle) mirrorTerminating(name string) bool {
 	for _, l := range o.lives {
 		lifeName, static := l.pod()
@@ -85,7 +84,7 @@ func (o *oracle) mirrorTerminating(name string) bool {
 	return false
 }
 
-// orders are the commands that the last fact of after should bring.
+// orders returns the commands that the last fact of after should cause.
 func (o *oracle) orders(uid UID, before, after life) []string {
 	var orders []string
 	order := func(when bool, format string, args ...any) {
@@ -97,12 +96,12 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 	ev := after[last].event
 	returned, ended := ev.(Returned)
 	reconciled, isReconciled := ev.(Reconciled)
-	_, taken := ev.(WorkTaken)
+	_, taken := ev.(WorkerReady)
 	_, due := ev.(RetryDue)
 	_, update := ev.(Updated)
 	_, found := ev.(RuntimePodFound)
 	finished := after.finished() == last
-	news := (update || found) && after.gives(last)
+	news := (update || found) && after.givesWork(last)
 	pending := after.pending()
 	retried := due && before.phase() >= Terminating && before.doing() == OpNone
 
@@ -111,22 +110,22 @@ func (o *oracle) orders(uid UID, before, after life) []string {
 	order(before.doing() == OpTerminate && !ended && after.phase() == Terminating && after.grace() < before.grace(),
 		"Hasten {%d}", after.grace())
 	for _, answer := range answered(before, after) {
-		order(true, "Answer %d", answer)
+		order(true, "NotifyWaiters %d", answer)
 	}
 	order(news && after.amendment() == last, "Accept amend")
 	order(news && after.amendment() != last, "Accept")
-	order(after.gives(last) && !news && !before.pending(), "Replay")
+	order(after.givesWork(last) && !news && !before.pending(), "Replay")
 	order(finished, "StopWorker")
-	forgotten := isReconciled && after.phase() == Finished && (!reconciled.Desired || after.wantedAgain()) ||
+	forgotten := isReconciled && after.phase() == Finished && (!reconciled.Desired || after.restartRequested()) ||
 		finished && after.succeeded(last, OpTerminateRuntime)
-	order(forgotten, "Forget")
+	order(forgotten, "Remove")
 	if run := after[last].ran; run != OpNone {
 		orders = append(orders, after.runOrder(run, before.started() == never))
 	}
 	blocked := taken && before.pending() && before.doing() == OpNone && after[last].ran == OpNone && !finished
 	order(blocked || ended && returned.Outcome < Succeeded && before.doing() != OpNone, "Requeue {backoff}")
 	order(ended && after.succeeded(last, OpSync) && returned.Outcome == Succeeded, "Requeue {resync}")
-	order(ended && after.gives(last), "Requeue {none}")
+	order(ended && after.givesWork(last), "Requeue {none}")
 	order(pending && (news || ended || retried || isReconciled && !reconciled.Desired), "Wake")
 	return orders
 }
@@ -143,8 +142,8 @@ func (l life) runOrder(run Operation, first bool) string {
 	return words
 }
 
-// answered are the waiters that should hear now: those who waited until now or ask just now, and have nothing to wait
-// for any more.
+// answered returns the waiters that should be notified now: those of earlier requests and of the last one that do not
+// wait any more.
 func answered(before, after life) []WaiterID {
 	all := before.waiters()
 	last := len(after) - 1
@@ -157,14 +156,14 @@ func answered(before, after life) []WaiterID {
 	})
 }
 
-// state puts together what the machine should know.
+// state returns the state that the machine should have.
 func (l life) state() State {
 	name, static := l.pod()
 	return State{
-		Phase: l.phase(), FullName: name, Static: static, Doing: l.doing(), Pending: l.pending(),
+		Phase: l.phase(), FullName: name, Static: static, Operation: l.doing(), Pending: l.pending(),
 		Marks: Marks{
-			Started: l.started() != never, Deleted: l.unwanted(), RestartRequested: l.wantedAgain(),
-			SeenInRuntime: l.seenInRuntime(), RuntimeOnly: l.withoutSpecification(),
+			Started: l.started() != never, Deleted: l.deletedOrOrphaned(), RestartRequested: l.restartRequested(),
+			FoundInRuntime: l.foundInRuntime(), RuntimeOnly: l.withoutSpecification(),
 		},
 		Termination: Termination{
 			Cause: l.cause(), Grace: l.grace(), Begun: l.begun(), Hastened: l.hastened(), Amended: l.amendment() != never,
@@ -177,17 +176,17 @@ func (l life) state() State {
 	}
 }
 
-// ask answers a question about a pod in plain words.
-func (o *oracle) ask(q Question, uid UID) bool {
+// ask returns the expected answer to a query about a pod.
+func (o *oracle) ask(q Query, uid UID) bool {
 	l := o.lives[uid]
 	if len(l) == 0 {
 		switch q {
 		case CouldHaveRunningContainers:
-			return !o.synced // it may run since before the agent started
+			return !o.synced // it may run from an earlier run of the agent
 		case TerminationRequested, KnownTerminated:
-			return false // nobody has asked; nobody knows
+			return false
 		}
-		return o.synced // what no configuration has runs nothing and needs nothing
+		return o.synced // a pod that no configuration has does not run
 	}
 	nothingRuns := l.stopped() != never
 	switch q {
@@ -202,7 +201,7 @@ func (o *oracle) ask(q Question, uid UID) bool {
 	case RuntimeBeRemoved, KnownTerminated:
 		return nothingRuns
 	case ContentBeRemoved:
-		return nothingRuns && (l.cause() == CauseEviction || l.unwanted())
+		return nothingRuns && (l.cause() == CauseEviction || l.deletedOrOrphaned())
 	}
-	panic("a question without an answer")
+	panic("unknown query")
 }

@@ -1,12 +1,12 @@
 package podlifecycle
 
-// Phase says how far a pod has come. It only ever grows, until the pod is forgotten.
+// Phase is a step of the lifecycle. It never decreases, until the pod is removed.
 type Phase uint8
 
 const (
-	// Unknown is the phase of a pod that no event has named yet.
+	// Unknown is the phase of a pod for which no event has arrived.
 	Unknown Phase = iota
-	// Known pods wait to be started; nothing of them runs on behalf of this agent.
+	// Known pods wait to be started; this agent has not started any of their containers.
 	Known
 	// Syncing pods are set up and kept running.
 	Syncing
@@ -14,7 +14,8 @@ const (
 	Terminating
 	// Terminated pods have no running container and never will; their resources are being released.
 	Terminated
-	// Finished pods are done. They are remembered until they leave the configuration, so that they are not started again.
+	// Finished pods have released all resources. Their state remains until they leave the configuration, so that they are
+	// not started again.
 	Finished
 )
 
@@ -22,8 +23,8 @@ var phaseNames = [...]string{"Unknown", "Known", "Syncing", "Terminating", "Term
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// Work is the coarse view that metrics and housekeeping have of a worker. Its names are the values of the label
-// "lifecycle" of the metric working_pods, and so are interface.
+// Work is the coarse phase of a worker, for metrics and housekeeping. Its names are values of the label "lifecycle" of
+// stock's metric kubelet_working_pods, and must not change.
 type Work uint8
 
 const (
@@ -36,7 +37,7 @@ var workNames = [...]string{"sync", "terminating", "terminated"}
 
 func (w Work) String() string { return workNames[w] }
 
-// Operation is what the worker of a pod is doing right now.
+// Operation is what the worker of a pod executes.
 type Operation uint8
 
 const (
@@ -44,7 +45,7 @@ const (
 	OpSync
 	// OpTerminate stops the containers of a pod whose specification is known.
 	OpTerminate
-	// OpTerminateRuntime stops a pod of which only the runtime knows.
+	// OpTerminateRuntime stops a runtime pod: one that only the runtime has, without a specification.
 	OpTerminateRuntime
 	OpCleanUp
 )
@@ -53,7 +54,7 @@ var operationNames = [...]string{"none", "sync", "terminate", "terminate runtime
 
 func (o Operation) String() string { return operationNames[o] }
 
-// Cause says who began the termination of a pod. It is set once and not changed by later requests.
+// Cause is why the termination of a pod began. Later requests do not change it.
 type Cause uint8
 
 const (
@@ -62,13 +63,13 @@ const (
 	CauseDeletion
 	// CauseCompleted: the pod's containers have ended for good, or its phase in the configuration says so.
 	CauseCompleted
-	// CauseKill: the agent asked for it, for another reason than eviction.
+	// CauseKill: the agent requested it, for another reason than eviction.
 	CauseKill
 	// CauseEviction: the agent evicted the pod to free resources.
 	CauseEviction
 	// CauseOrphan: the pod is no longer in the configuration.
 	CauseOrphan
-	// CauseRuntimeOnly: the pod was found in the runtime and is in no configuration.
+	// CauseRuntimeOnly: the runtime runs the pod, and no configuration has it.
 	CauseRuntimeOnly
 )
 
@@ -76,5 +77,5 @@ var causeNames = [...]string{"none", "deletion", "completed", "kill", "eviction"
 
 func (c Cause) String() string { return causeNames[c] }
 
-// ByAgent is true for terminations that the agent itself began: only those may amend the pod's reported status.
+// ByAgent is true for terminations that the agent itself began. Only their requests may amend the pod's status.
 func (c Cause) ByAgent() bool { return c == CauseKill || c == CauseEviction }

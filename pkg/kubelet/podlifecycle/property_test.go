@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMain sets how many histories are tried, and how long they are, where the command line does not say:
-// -rapid.checks=100000 tries more.
+// TestMain sets the default number and length of the histories; -rapid.checks=100000 plays more.
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"rapid.checks": "2000", "rapid.steps": "60"} {
 		if err := flag.Set(name, value); err != nil {
@@ -21,16 +20,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// live is a random history, after which everything goes well and nothing is desired any more: then every pod is
-// forgotten, and every waiter has been answered.
-func (m *sim) live() {
+// runHistory plays a random history. Afterwards all operations succeed and no pod is desired: then every pod must be
+// removed, and every waiter notified.
+func (m *sim) runHistory() {
 	m.t.Repeat(m.actions())
-	for range 4 { // a static pod per round may get its turn only now
+	for range 4 { // each round may start one more static pod of a name
 		m.reconcile(nil)
 		m.settle(Succeeded)
 	}
-	m.check(len(m.table.UIDs()) == 0, "not forgotten:%s", m.dump())
-	m.check(len(m.waiting) == 0, "not answered: %v", m.waiting)
+	m.check(len(m.table.UIDs()) == 0, "not removed:%s", m.dump())
+	m.check(len(m.waiting) == 0, "not notified: %v", m.waiting)
 	m.check(len(m.table.names.holder) == 0 && len(m.table.names.waiting) == 0, "names are kept: %+v", m.table.names)
 }
 
@@ -38,14 +37,14 @@ func TestRandomHistories(t *testing.T) {
 	histories, events, met := 0, 0, map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)
-		m.live()
+		m.runHistory()
 		histories++
 		for name, n := range m.sent {
 			met[name] += n
 			events += n
 		}
 	})
-	t.Logf("%d histories of %d events agree with the oracle and keep all promises", histories, events)
+	t.Logf("%d histories of %d events agree with the oracle and keep all guarantees", histories, events)
 	rarest := ""
 	for _, name := range mustBeMet() {
 		if rarest == "" || met[name] < met[rarest] {
@@ -53,13 +52,13 @@ func TestRandomHistories(t *testing.T) {
 		}
 	}
 	t.Logf("of %d kinds of event and phase the rarest is %s: %d times", len(mustBeMet()), rarest, met[rarest])
-	const enough = 2000 // fewer, as somebody may ask for, need not meet everything
+	const enough = 2000 // fewer (-rapid.checks) may miss some of them
 	if histories >= enough && met[rarest] == 0 {
-		t.Errorf("the histories are poor: never %s", rarest)
+		t.Errorf("no history has %s", rarest)
 	}
 }
 
-// mustBeMet are the events in all phases that they can meet, without which histories would show little.
+// mustBeMet returns the events in all phases in which they can arrive; the histories must have all of them.
 func mustBeMet() []string {
 	var names []string
 	for phase := Unknown; phase <= Finished; phase++ {
@@ -77,15 +76,14 @@ func mustBeMet() []string {
 	}
 	for doing := OpSync; doing <= OpCleanUp; doing++ {
 		for outcome := Failed; outcome <= Succeeded; outcome++ {
-			names = append(names, nameOf(State{Doing: doing}, Returned{Outcome: outcome}))
+			names = append(names, nameOf(State{Operation: doing}, Returned{Outcome: outcome}))
 		}
 	}
-	return append(names, nameOf(State{Doing: OpSync}, Returned{Outcome: Completed}),
+	return append(names, nameOf(State{Operation: OpSync}, Returned{Outcome: Completed}),
 		nameOf(State{Phase: Terminating}, WaiterLeft{}))
 }
 
-// After any history, operations that only fail never finish a pod nor answer a waiter of one that may run, and the
-// machine comes to rest.
+// While all operations fail, no pod is finished and no waiter of a running pod is notified; the workers become idle.
 func TestFailuresNeverFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)
@@ -94,13 +92,13 @@ func TestFailuresNeverFinish(t *testing.T) {
 		before := m.dump()
 		m.settle(Failed)
 		if after := m.dump(); after != before {
-			t.Fatalf("not at rest:%s\nthen%s", before, after)
+			t.Fatalf("not idle:%s\nthen%s", before, after)
 		}
 	})
 }
 
-// After any history a pod that has to be stopped ends by its own retries alone, once operations succeed: no source
-// names it and housekeeping does not come, which waits for all sources.
+// A pod that has to be stopped is finished by its own retries once operations succeed, without a source and without
+// housekeeping, which waits for all sources.
 func TestTerminationsEndWithoutAnySource(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)
@@ -109,7 +107,7 @@ func TestTerminationsEndWithoutAnySource(t *testing.T) {
 			m.settle(Succeeded)
 			for _, uid := range m.table.UIDs() {
 				if m.pod(uid).requeued {
-					m.fallsDue(uid, false)
+					m.requeueDue(uid, false)
 				}
 			}
 		}
@@ -121,8 +119,8 @@ func TestTerminationsEndWithoutAnySource(t *testing.T) {
 	})
 }
 
-// A static pod that is replaced again and again, however quickly, ends with the last one running, woken by nothing but
-// the end of those before.
+// When a static pod is replaced several times, the last one runs in the end. It is woken only by the ends of the
+// others.
 func TestStaticReplacementEndsWithTheLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSim(t)
@@ -134,16 +132,16 @@ func TestStaticReplacementEndsWithTheLast(t *testing.T) {
 			}
 			m.send(uid, Updated{Type: UpdateCreate, Pod: facts})
 			for range rapid.IntRange(0, 6).Draw(t, "turns") {
-				m.turn(rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]Outcome{Succeeded, Failed}).Draw(t, "outcome"),
-					WorkTaken{Stopped: true}, facts)
+				m.stepWorker(rapid.SampledFrom(uids).Draw(t, "uid"),
+					rapid.SampledFrom([]Outcome{Succeeded, Failed}).Draw(t, "outcome"), WorkerReady{Stopped: true}, facts)
 			}
 		}
 		last := uids[len(uids)-1]
 		for range 20 {
 			for _, uid := range m.table.UIDs() {
-				m.turn(uid, Succeeded, WorkTaken{Stopped: true}, facts)
+				m.stepWorker(uid, Succeeded, WorkerReady{Stopped: true}, facts)
 				if m.pod(uid).requeued && uid != last {
-					m.fallsDue(uid, false) // no source names those that were replaced
+					m.requeueDue(uid, false) // no source names those that were replaced
 				}
 			}
 		}
@@ -152,7 +150,7 @@ func TestStaticReplacementEndsWithTheLast(t *testing.T) {
 	})
 }
 
-// Grace: the result is the smallest of what was accepted and requested; the specification counts only without either.
+// The result is the minimum of the accepted and requested grace periods; the specification counts only without them.
 func TestEffectiveGraceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		accepted := rapid.Int64Range(0, 50).Draw(t, "accepted")
@@ -181,7 +179,7 @@ func TestEffectiveGraceProperties(t *testing.T) {
 	})
 }
 
-// FuzzHistories is TestRandomHistories with histories that the fuzzer makes up; the oracle sees every step of them.
+// FuzzHistories is TestRandomHistories with histories from the fuzzer.
 func FuzzHistories(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -191,5 +189,5 @@ func FuzzHistories(f *testing.F) {
 		}
 		f.Add(seed)
 	}
-	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { newSim(t).live() }))
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { newSim(t).runHistory() }))
 }

@@ -2,5 +2,5 @@
 
 package podlifecycle
 
-// boundedLength is how many events the histories have that are all tried.
+// boundedLength is the number of events of the histories of TestAllShortHistories.
 const boundedLength = 5

@@ -2,5 +2,5 @@
 
 package podlifecycle
 
-// boundedLength is how many events the histories have that are all tried; the race detector makes them slow.
+// boundedLength is the number of events of the histories of TestAllShortHistories; the race detector makes them slow.
 const boundedLength = 4

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A termination that an earlier run of the agent has begun goes on for the same cause and with no more time, whatever
-// has become of the pod since; the pod is never synced.
+// A termination that an earlier run of the agent began is resumed with the same cause and no longer grace period,
+// whatever the pod's status is now; the pod is never synced.
 func TestResumedTermination(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cause := rapid.SampledFrom([]Cause{CauseDeletion, CauseKill, CauseEviction}).Draw(t, "cause")
@@ -35,7 +35,7 @@ func TestResumedTermination(t *testing.T) {
 		}
 		for range 5 {
 			var cmds []Command
-			s, cmds = s.Next(WorkTaken{Stopped: stopped}, now)
+			s, cmds = s.Next(WorkerReady{Stopped: stopped}, now)
 			for _, cmd := range cmds {
 				if run, ok := cmd.(Run); ok && run.Op == OpSync {
 					t.Fatal("the pod is synced")

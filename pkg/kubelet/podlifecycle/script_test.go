@@ -13,8 +13,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the machine says into testdata/scripts; read the diff")
 
-// Scripts are the specification by example: a line says what happens to a pod, the indented lines below it what the
-// machine makes of it.
+// Scripts are examples: a line is an event of a pod, the indented lines below it are the resulting state and commands.
 //
 //	POD EVENT [WORD | KEY=VALUE] ...
 //
@@ -47,7 +46,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// play runs a script and returns it with what the machine says. A line with only dashes begins a new table.
+// play runs a script and returns it with the results. A line with only dashes begins a new table.
 func play(t *testing.T, text string) string {
 	var out strings.Builder
 	table, now := NewTable(), time.Unix(0, 0).UTC()
@@ -81,7 +80,7 @@ func playLine(t *testing.T, table *Table, line string, now time.Time) []string {
 		table.MarkSynced()
 		return nil
 	case "ask":
-		return []string{askAll(table, uid)}
+		return []string{evaluateAll(table, uid)}
 	case "mirror":
 		return []string{fmt.Sprint(table.mirrorTerminating(words[0]))}
 	}
@@ -139,7 +138,7 @@ func (a scriptArgs) event(t *testing.T, name string, uid UID) Event {
 	case "runtime":
 		return RuntimePodFound{FullName: pod.FullName, Config: config, Kill: kill}
 	case "work":
-		return WorkTaken{Stopped: a.has("stopped")}
+		return WorkerReady{Stopped: a.has("stopped")}
 	case "succeeded", "failed", "cancelled", "completed":
 		outcomes := map[string]Outcome{"succeeded": Succeeded, "failed": Failed, "cancelled": Cancelled,
 			"completed": Completed}
@@ -155,18 +154,18 @@ func (a scriptArgs) event(t *testing.T, name string, uid UID) Event {
 	return nil
 }
 
-// describe writes a state as one line, leaving out what is as usual.
+// describe returns a state as one line, without zero values.
 func describe(s State) string {
 	words := []string{s.Phase.String(), "(" + s.Work().String() + ")"}
-	if s.Doing != OpNone {
-		words = append(words, "doing "+strings.ReplaceAll(s.Doing.String(), " ", "-"))
+	if s.Operation != OpNone {
+		words = append(words, "doing "+strings.ReplaceAll(s.Operation.String(), " ", "-"))
 	}
 	for _, mark := range []struct {
 		name string
 		set  bool
 	}{
 		{"pending", s.Pending}, {"static", s.Static}, {"started", s.Marks.Started}, {"deleted", s.Marks.Deleted},
-		{"restart-requested", s.Marks.RestartRequested}, {"seen-in-runtime", s.Marks.SeenInRuntime},
+		{"restart-requested", s.Marks.RestartRequested}, {"found-in-runtime", s.Marks.FoundInRuntime},
 		{"runtime-only", s.Marks.RuntimeOnly},
 		{"begun", s.Termination.Begun}, {"hastened", s.Termination.Hastened}, {"amended", s.Termination.Amended},
 		{"evicted", s.Evicted()},
@@ -220,19 +219,19 @@ func describeCommand(cmd Command) string {
 		if cmd.Amend {
 			return name + " amend"
 		}
-	case Hasten, Answer, WakeOther, Requeue:
+	case Hasten, NotifyWaiters, WakeOther, Requeue:
 		return strings.TrimSpace(fmt.Sprintf("%s %v", name, cmd))
 	}
 	return name
 }
 
-// askAll writes down all questions that are answered with yes.
-func askAll(table *Table, uid UID) string {
-	names := [questions]string{"could-run", "finished", "requested", "terminating", "runtime-removed", "content-removed",
+// evaluateAll returns the names of all queries whose answer is yes.
+func evaluateAll(table *Table, uid UID) string {
+	names := [queryCount]string{"could-run", "finished", "requested", "terminating", "runtime-removed", "content-removed",
 		"known-terminated"}
 	var yes []string
 	for q, name := range names {
-		if table.Ask(Question(q), uid) {
+		if table.Evaluate(Query(q), uid) {
 			yes = append(yes, name)
 		}
 	}

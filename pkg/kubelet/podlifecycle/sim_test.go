@@ -9,30 +9,30 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sim is a driver as simple as one can be: it obeys commands on paper, keeps its own books, and complains when the
-// machine breaks a promise or differs from the oracle.
+// sim is a simple driver of the machine: it simulates the commands, and checks the guarantees and the agreement with
+// the oracle.
 type sim struct {
 	t     *rapid.T
 	table *Table
 	now   time.Time
 	pods  map[UID]*simPod
-	// running are the pods that have containers, also over a restart of the agent.
+	// running are the pods that have running containers; they outlive a restart of the agent.
 	running map[UID]bool
-	// waiting are waiters that were neither answered nor left.
+	// waiting are waiters that were not notified and have not left.
 	waiting map[WaiterID]UID
 	waiters WaiterID
-	// oracle is nil when promises alone are to be checked.
+	// oracle is nil when only guarantees are to be checked.
 	oracle *oracle
-	// fault, if not nil, makes the machine a faulty one; then complaints are panics of type brokenPromise.
+	// fault, if not nil, replaces the results of the machine; failed checks are then panics of type violation.
 	fault func(step) (State, []Command)
-	// sent counts events by what they are and the phase they met.
+	// sent counts events by their names (nameOf).
 	sent map[string]int
 }
 
-// brokenPromise is what the sim complains about.
-type brokenPromise string
+// violation is the message of a failed check.
+type violation string
 
-// step is one event and what the machine made of it.
+// step is one event and its results.
 type step struct {
 	before State
 	event  Event
@@ -41,10 +41,10 @@ type step struct {
 	cmds   []Command
 }
 
-// simPod is what the driver keeps of one life of a pod.
+// simPod is the driver's own view of a pod.
 type simPod struct {
 	alive, wake      bool
-	doing            Operation
+	operation        Operation
 	payload, applied bool
 	cancelled        bool
 	amended          int
@@ -63,7 +63,7 @@ func newSim(t *rapid.T) *sim {
 	return m
 }
 
-// restart is what a new agent begins with: nothing but what runs.
+// restart starts a new agent: everything is lost but the running pods.
 func (m *sim) restart() {
 	m.table, m.pods, m.waiting = NewTable(), map[UID]*simPod{}, map[WaiterID]UID{}
 	if m.oracle != nil {
@@ -75,9 +75,9 @@ func (m *sim) check(ok bool, format string, args ...any) {
 	switch {
 	case ok:
 	case m.fault != nil:
-		panic(brokenPromise(fmt.Sprintf(format, args...)))
+		panic(violation(fmt.Sprintf(format, args...)))
 	default:
-		m.t.Fatalf("broken promise: "+format, args...)
+		m.t.Fatalf("guarantee violated: "+format, args...)
 	}
 }
 
@@ -88,7 +88,7 @@ func (m *sim) pod(uid UID) *simPod {
 	return m.pods[uid]
 }
 
-// send lets an event happen, obeys, and checks every promise.
+// send applies an event, executes the commands, and checks all guarantees.
 func (m *sim) send(uid UID, ev Event) State {
 	m.now = m.now.Add(time.Second)
 	before, _ := m.table.State(uid)
@@ -102,19 +102,19 @@ func (m *sim) send(uid UID, ev Event) State {
 	m.compare(uid, ev, after, cmds)
 	m.checkStep(p, before, after, ev)
 	for _, cmd := range cmds {
-		m.obey(uid, p, after, cmd)
+		m.execute(uid, p, after, cmd)
 	}
 	if _, known := m.table.State(uid); !known {
-		m.check(p.ended || !p.alive, "%s was forgotten while its worker runs", uid)
+		m.check(p.ended || !p.alive, "%s was removed while its worker runs", uid)
 		delete(m.pods, uid)
 		return after
 	}
 	p.last = after
-	m.checkBooks(uid, p, after)
+	m.checkConsistency(uid, p, after)
 	return after
 }
 
-// nameOf says what an event is and what it meets.
+// nameOf returns the type of an event, and the phase or operation in which it arrives.
 func nameOf(before State, ev Event) string {
 	switch ev := ev.(type) {
 	case Updated:
@@ -122,14 +122,14 @@ func nameOf(before State, ev Event) string {
 	case RuntimePodFound:
 		return fmt.Sprintf("runtime pod in %v", before.Phase)
 	case Returned:
-		return fmt.Sprintf("outcome %d of %v", ev.Outcome, before.Doing)
+		return fmt.Sprintf("outcome %d of %v", ev.Outcome, before.Operation)
 	case Reconciled:
 		return fmt.Sprintf("desired %t in %v", ev.Desired, before.Phase)
 	}
 	return fmt.Sprintf("%T in %v", ev, before.Phase)
 }
 
-// apply lets the machine, or the faulty one, take an event.
+// apply applies an event to the machine, with the fault if there is one.
 func (m *sim) apply(uid UID, before State, ev Event) (State, []Command) {
 	after, cmds := m.table.Apply(uid, ev, m.now)
 	if m.fault == nil {
@@ -160,13 +160,13 @@ func (m *sim) checkStep(p *simPod, before, after State, ev Event) {
 	m.check(!p.cancelled || after.TerminationRequested(), "a sync was cancelled for nothing")
 }
 
-func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
+func (m *sim) execute(uid UID, p *simPod, s State, cmd Command) {
 	switch cmd := cmd.(type) {
 	case StartWorker:
 		m.check(!p.alive && !p.ended, "worker started twice")
 		p.alive = true
 	case StopWorker:
-		m.check(p.alive && p.doing == OpNone, "worker stopped while it does %v", p.doing)
+		m.check(p.alive && p.operation == OpNone, "worker stopped while it does %v", p.operation)
 		p.alive, p.ended, p.wake, p.payload = false, true, false, false
 	case Accept:
 		p.payload = true
@@ -184,22 +184,22 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 		other := m.pod(cmd.UID)
 		other.wake = other.alive
 	case Run:
-		m.obeyRun(uid, p, s, cmd)
+		m.executeRun(uid, p, s, cmd)
 	case CancelSync:
-		m.check(p.doing == OpSync, "cancel of %v", p.doing)
+		m.check(p.operation == OpSync, "cancel of %v", p.operation)
 		p.cancelled = true
 	case Hasten:
-		m.check(p.doing == OpTerminate, "hasten of %v", p.doing)
+		m.check(p.operation == OpTerminate, "hasten of %v", p.operation)
 		m.check(p.hastened == 0 || cmd.Grace < p.hastened, "hastened from %d to %d", p.hastened, cmd.Grace)
 		p.hastened = cmd.Grace
-	case Answer:
+	case NotifyWaiters:
 		for _, waiter := range cmd.Waiters {
-			m.check(m.waiting[waiter] == uid, "waiter %d is answered and does not wait for %s", waiter, uid)
+			m.check(m.waiting[waiter] == uid, "waiter %d is notified and does not wait for %s", waiter, uid)
 			delete(m.waiting, waiter)
 		}
-		m.check(s.Phase != Terminating, "waiters answered while terminating")
-	case Forget:
-		m.check(s.Phase == Finished && p.doing == OpNone, "forgotten in %v while doing %v", s.Phase, p.doing)
+		m.check(s.Phase != Terminating, "waiters notified while terminating")
+	case Remove:
+		m.check(s.Phase == Finished && p.operation == OpNone, "removed in %v with operation %v", s.Phase, p.operation)
 	case Requeue:
 		p.requeued = true
 	default:
@@ -207,9 +207,9 @@ func (m *sim) obey(uid UID, p *simPod, s State, cmd Command) {
 	}
 }
 
-func (m *sim) obeyRun(uid UID, p *simPod, s State, run Run) {
-	m.check(p.alive && p.doing == OpNone && p.payload, "%v begins with alive=%t doing=%v payload=%t", run.Op, p.alive,
-		p.doing, p.payload)
+func (m *sim) executeRun(uid UID, p *simPod, s State, run Run) {
+	m.check(p.alive && p.operation == OpNone && p.payload, "%v begins with alive=%t doing=%v payload=%t", run.Op, p.alive,
+		p.operation, p.payload)
 	m.check(run.First == !p.applied, "first is %t", run.First)
 	switch run.Op {
 	case OpSync:
@@ -225,31 +225,31 @@ func (m *sim) obeyRun(uid UID, p *simPod, s State, run Run) {
 	case OpCleanUp:
 		m.check(s.Phase == Terminated, "clean up in %v", s.Phase)
 	}
-	p.doing, p.payload, p.applied = run.Op, false, true
+	p.operation, p.payload, p.applied = run.Op, false, true
 }
 
-// checkBooks compares the machine's view of the driver with the driver's own, and looks for lost wake-ups.
-func (m *sim) checkBooks(uid UID, p *simPod, s State) {
-	m.check(s.Doing == p.doing, "machine thinks %v, driver does %v", s.Doing, p.doing)
-	m.check(s.Pending == p.payload, "machine thinks pending=%t, driver %t", s.Pending, p.payload)
-	m.check(s.Marks.Started == p.applied, "machine thinks started=%t, driver %t", s.Marks.Started, p.applied)
+// checkConsistency compares the state with the driver's own view of the pod, and looks for missing wake-ups.
+func (m *sim) checkConsistency(uid UID, p *simPod, s State) {
+	m.check(s.Operation == p.operation, "the machine has %v, driver does %v", s.Operation, p.operation)
+	m.check(s.Pending == p.payload, "the machine has pending=%t, driver %t", s.Pending, p.payload)
+	m.check(s.Marks.Started == p.applied, "the machine has started=%t, driver %t", s.Marks.Started, p.applied)
 	m.check((s.Phase == Finished) == p.ended, "phase %v, worker ended=%t", s.Phase, p.ended)
-	if s.Doing == OpSync && s.TerminationRequested() {
+	if s.Operation == OpSync && s.TerminationRequested() {
 		m.check(p.cancelled, "a sync runs on after termination was requested")
 	}
-	if s.Pending && s.Doing == OpNone && !p.wake {
+	if s.Pending && s.Operation == OpNone && !p.wake {
 		holder, held := m.table.names.holder[s.FullName]
 		queue := m.table.names.waiting[s.FullName]
 		blocked := s.Static && s.Phase == Known &&
 			(held && holder != uid || queue[0] != uid || slices.ContainsFunc(queue, func(other UID) bool {
 				return other != uid && m.table.states[other].Marks.Started
 			}))
-		m.check(blocked, "%s has work and nobody wakes its worker: %+v", uid, s)
+		m.check(blocked, "%s has a pending update and its worker is not woken: %+v", uid, s)
 	}
-	m.check(s.Phase != Terminated || s.Doing != OpNone || s.Pending || !p.well,
-		"%s has stopped, and nobody cleans up after it", uid)
-	left := s.TerminationRequested() && s.Phase != Finished && s.Doing == OpNone && !s.Pending
-	m.check(!left || p.requeued, "%s has to be stopped, and nobody tries it again: %+v", uid, s)
+	m.check(s.Phase != Terminated || s.Operation != OpNone || s.Pending || !p.well,
+		"%s has stopped, and its clean-up does not begin", uid)
+	left := s.TerminationRequested() && s.Phase != Finished && s.Operation == OpNone && !s.Pending
+	m.check(!left || p.requeued, "%s has to be stopped, and is not retried: %+v", uid, s)
 	for _, waiter := range s.Waiters {
 		m.check(m.waiting[waiter] == uid, "machine keeps waiter %d", waiter)
 	}
@@ -260,9 +260,9 @@ func (m *sim) checkBooks(uid UID, p *simPod, s State) {
 	m.checkAnswers(uid, s)
 }
 
-// checkAnswers holds the answers to the questions against each other.
+// checkAnswers checks that the answers to the queries are consistent.
 func (m *sim) checkAnswers(uid UID, s State) {
-	ask := func(q Question) bool { return m.table.Ask(q, uid) }
+	ask := func(q Query) bool { return m.table.Evaluate(q, uid) }
 	m.check(ask(CouldHaveRunningContainers) || !m.running[uid],
 		"%s has running containers, and the answer is that it cannot", uid)
 	implies := func(a, b bool) bool { return !a || b }
@@ -270,12 +270,13 @@ func (m *sim) checkAnswers(uid UID, s State) {
 	m.check(ask(RuntimeBeRemoved) == ask(KnownTerminated), "runtime")
 	m.check(implies(ask(ShouldPodBeFinished), ask(RuntimeBeRemoved)), "finished without removal")
 	m.check(implies(ask(RuntimeBeRemoved), ask(ContainersBeTerminating)), "removal while starting")
-	m.check(implies(ask(ContainersBeTerminating), ask(TerminationRequested)), "terminating unasked")
-	m.check(implies(ask(ContainersBeTerminating), s.Doing != OpSync), "a sync runs while loops believe none will")
-	m.check(implies(ask(RuntimeBeRemoved), s.Doing != OpTerminate && s.Doing != OpSync), "removal while %v", s.Doing)
+	m.check(implies(ask(ContainersBeTerminating), ask(TerminationRequested)), "terminating without a request")
+	m.check(implies(ask(ContainersBeTerminating), s.Operation != OpSync), "a sync runs, and no container may be started")
+	m.check(implies(ask(RuntimeBeRemoved), s.Operation != OpTerminate && s.Operation != OpSync), "removal while %v",
+		s.Operation)
 }
 
-// checkStart holds that a static pod starts only when no other of its name has started and not finished.
+// checkStart checks that no other static pod of the same name is started and not finished.
 func (m *sim) checkStart(uid UID, s State) {
 	for _, other := range m.table.UIDs() {
 		o, _ := m.table.State(other)
@@ -284,18 +285,18 @@ func (m *sim) checkStart(uid UID, s State) {
 	}
 }
 
-// turn lets the worker of a pod take one step: look for work, or end its operation.
-func (m *sim) turn(uid UID, outcome Outcome, taken WorkTaken, facts PodFacts) {
+// stepWorker makes the worker of a pod begin an operation, or end it with the given outcome.
+func (m *sim) stepWorker(uid UID, outcome Outcome, taken WorkerReady, facts PodFacts) {
 	p := m.pod(uid)
 	switch {
-	case p.doing != OpNone:
-		if outcome == Completed && p.doing != OpSync {
+	case p.operation != OpNone:
+		if outcome == Completed && p.operation != OpSync {
 			outcome = Succeeded
 		}
-		if stops := p.doing == OpTerminate || p.doing == OpTerminateRuntime; stops && outcome == Succeeded {
+		if stops := p.operation == OpTerminate || p.operation == OpTerminateRuntime; stops && outcome == Succeeded {
 			delete(m.running, uid)
 		}
-		p.doing, p.cancelled, p.well = OpNone, false, outcome >= Succeeded
+		p.operation, p.cancelled, p.well = OpNone, false, outcome >= Succeeded
 		m.send(uid, Returned{Outcome: outcome, Pod: facts})
 	case p.wake:
 		p.wake = false
@@ -304,21 +305,21 @@ func (m *sim) turn(uid UID, outcome Outcome, taken WorkTaken, facts PodFacts) {
 	}
 }
 
-// settle lets all workers go on until none has anything to do, every operation with the given outcome.
+// settle runs all workers until they are idle; every operation ends with the given outcome.
 func (m *sim) settle(outcome Outcome) {
 	for range 200 {
 		busy := false
 		for _, uid := range m.table.UIDs() {
-			if p := m.pod(uid); p.wake || p.doing != OpNone {
+			if p := m.pod(uid); p.wake || p.operation != OpNone {
 				busy = true
-				m.turn(uid, outcome, WorkTaken{Stopped: true}, PodFacts{})
+				m.stepWorker(uid, outcome, WorkerReady{Stopped: true}, PodFacts{})
 			}
 		}
 		if !busy {
 			return
 		}
 	}
-	m.check(false, "the workers do not come to rest: %s", m.dump())
+	m.check(false, "the workers do not become idle: %s", m.dump())
 }
 
 func (m *sim) dump() string {

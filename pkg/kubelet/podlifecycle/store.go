@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Store is a Table that many goroutines may use. It depends on nothing, so that it can be built first and asked by
-// everyone. Only the pod workers write to it.
+// Store is a Table for concurrent use. It has no dependencies, so that New can build it before all parts that query it.
+// Only the pod workers write to it.
 type Store struct {
 	mu    sync.RWMutex
 	table *Table
@@ -29,52 +29,52 @@ func (s *Store) MarkSynced() {
 	s.table.MarkSynced()
 }
 
-// State returns a pod's state; false if the pod is not known.
+// State returns a pod's state; false if there is none.
 func (s *Store) State(uid UID) (State, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.table.State(uid)
 }
 
-// UIDs returns the known pods in ascending order.
+// UIDs returns the UIDs of all pods that have a state, in ascending order.
 func (s *Store) UIDs() []UID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.table.UIDs()
 }
 
-func (s *Store) ask(q Question, uid UID) bool {
+func (s *Store) evaluate(q Query, uid UID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.table.Ask(q, uid)
+	return s.table.Evaluate(q, uid)
 }
 
-// CouldHaveRunningContainers is false once the pod's containers are known to have stopped for good.
+// CouldHaveRunningContainers is false once the pod's containers have stopped for good.
 func (s *Store) CouldHaveRunningContainers(uid UID) bool {
-	return s.ask(CouldHaveRunningContainers, uid)
+	return s.evaluate(CouldHaveRunningContainers, uid)
 }
 
 // ShouldPodBeFinished is true once the pod has been stopped and its resources released.
-func (s *Store) ShouldPodBeFinished(uid UID) bool { return s.ask(ShouldPodBeFinished, uid) }
+func (s *Store) ShouldPodBeFinished(uid UID) bool { return s.evaluate(ShouldPodBeFinished, uid) }
 
-// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten. Not for clean-up
+// IsPodTerminationRequested is true from the first request to stop the pod until its state is removed. Not for clean-up
 // loops.
-func (s *Store) IsPodTerminationRequested(uid UID) bool { return s.ask(TerminationRequested, uid) }
+func (s *Store) IsPodTerminationRequested(uid UID) bool { return s.evaluate(TerminationRequested, uid) }
 
 // ShouldPodContainersBeTerminating is true once no container of the pod will be started any more.
 func (s *Store) ShouldPodContainersBeTerminating(uid UID) bool {
-	return s.ask(ContainersBeTerminating, uid)
+	return s.evaluate(ContainersBeTerminating, uid)
 }
 
-// ShouldPodRuntimeBeRemoved is true once what running containers need may be taken away.
-func (s *Store) ShouldPodRuntimeBeRemoved(uid UID) bool { return s.ask(RuntimeBeRemoved, uid) }
+// ShouldPodRuntimeBeRemoved is true once resources of running containers may be removed.
+func (s *Store) ShouldPodRuntimeBeRemoved(uid UID) bool { return s.evaluate(RuntimeBeRemoved, uid) }
 
 // ShouldPodContentBeRemoved is true once everything of the pod may be deleted: it was evicted or deleted, and has
 // stopped.
-func (s *Store) ShouldPodContentBeRemoved(uid UID) bool { return s.ask(ContentBeRemoved, uid) }
+func (s *Store) ShouldPodContentBeRemoved(uid UID) bool { return s.evaluate(ContentBeRemoved, uid) }
 
-// IsPodKnownTerminated is true for a pod that is known and has stopped. For admission.
-func (s *Store) IsPodKnownTerminated(uid UID) bool { return s.ask(KnownTerminated, uid) }
+// IsPodKnownTerminated is true for a pod that has a state and whose containers have stopped. For admission.
+func (s *Store) IsPodKnownTerminated(uid UID) bool { return s.evaluate(KnownTerminated, uid) }
 
 // IsPodForMirrorPodTerminatingByFullName is true while the static pod that holds the name is being stopped. Until then
 // its mirror pod must not be deleted.

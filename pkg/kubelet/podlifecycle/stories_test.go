@@ -2,7 +2,7 @@ package podlifecycle
 
 import "pgregory.net/rapid"
 
-// The events of this file are those that clusters send; events_test.go has the machine's own.
+// This file has sequences of events that occur in clusters; events_test.go has single events.
 
 // deleted is a deletion in the API server, with the pod's own grace period or a shorter one.
 func (m *sim) deleted(t *rapid.T) {
@@ -13,7 +13,7 @@ func (m *sim) deleted(t *rapid.T) {
 	m.send(uid, Updated{Type: UpdateChange, Pod: facts})
 }
 
-// forceDeleted is a pod that is gone from its source: the sync loop kills it, and housekeeping does not find it in the
+// forceDeleted is a pod that its source has removed: the sync loop kills it, and housekeeping does not find it in the
 // configuration.
 func (m *sim) forceDeleted(t *rapid.T) {
 	uid := m.drawKnown(t)
@@ -34,8 +34,8 @@ func (m *sim) evicted(t *rapid.T) {
 	m.send(uid, Updated{Type: UpdateKill, Pod: m.drawFacts(t, uid), Kill: kill})
 }
 
-// hurried is a kill with less grace than was accepted, if that is possible.
-func (m *sim) hurried(t *rapid.T) {
+// killedSooner is a kill with a shorter grace period than the accepted one, if that is possible.
+func (m *sim) killedSooner(t *rapid.T) {
 	uid := m.drawKnown(t)
 	s, _ := m.table.State(uid)
 	kill := &Kill{Grace: new(rapid.Int64Range(0, max(1, s.Termination.Grace)).Draw(t, "grace")),
@@ -49,20 +49,20 @@ func (m *sim) createdAgain(t *rapid.T) {
 	m.send(uid, Updated{Type: UpdateCreate, Pod: m.drawFacts(t, uid), Stopped: m.drawStopped(t, uid)})
 }
 
-// movedWhileTheRuntimeIsDown is a pod that leaves its source while operations fail. It comes back before its retry is
-// due, afterwards, or not at all.
+// movedWhileTheRuntimeIsDown is a pod that leaves its source while operations fail. It is created again before its
+// retry is due, afterwards, or not at all.
 func (m *sim) movedWhileTheRuntimeIsDown(t *rapid.T) {
 	uid := m.drawKnown(t)
 	m.send(uid, Updated{Type: UpdateKill, Pod: simPods[uid]})
 	for range rapid.IntRange(1, 5).Draw(t, "turns") {
-		m.turn(uid, Failed, WorkTaken{}, simPods[uid])
+		m.stepWorker(uid, Failed, WorkerReady{}, simPods[uid])
 	}
 	back := rapid.IntRange(0, 2).Draw(t, "back")
 	if back == 1 {
 		m.send(uid, Updated{Type: UpdateCreate, Pod: simPods[uid]})
 	}
 	if p := m.pod(uid); p.requeued {
-		m.fallsDue(uid, back == 1)
+		m.requeueDue(uid, back == 1)
 	}
 	if back == 2 {
 		m.send(uid, Updated{Type: UpdateCreate, Pod: simPods[uid]})
@@ -84,8 +84,7 @@ func (m *sim) replaced(t *rapid.T) {
 	create()
 }
 
-// mirrored is news of a mirror pod: the static pod is synced, and nothing else happens to it. While a static pod that
-// has started is being stopped its mirror pod must stay.
+// mirrored is an event of a mirror pod: it only syncs the static pod.
 func (m *sim) mirrored(t *rapid.T) {
 	uid := rapid.SampledFrom([]UID{"s1", "s2", "s3", "s4", "s5"}).Draw(t, "static")
 	m.send(uid, Updated{Type: UpdateSync, Pod: simPods[uid]})
@@ -111,7 +110,7 @@ func (m *sim) orphaned(t *rapid.T) {
 	m.reconcileOne(uid, ev)
 }
 
-// reconcileOne is housekeeping that comes to one pod; it comes to known ones only.
+// reconcileOne reconciles one pod, if it has a state.
 func (m *sim) reconcileOne(uid UID, ev Reconciled) {
 	m.markSynced()
 	if _, known := m.table.State(uid); known {
@@ -124,8 +123,8 @@ func (m *sim) reconciled(t *rapid.T) {
 	m.reconcile(rapid.SliceOfDistinct(rapid.SampledFrom(simUIDs), func(u UID) UID { return u }).Draw(t, "desired"))
 }
 
-// agentRestarts kills the agent. What runs goes on running; the next agent hears of it from its sources and from the
-// runtime, and goes on with most of the terminations that were begun.
+// agentRestarts restarts the agent. Pods continue to run; the new agent gets updates from sources and runtime, and
+// resumes most of the terminations.
 func (m *sim) agentRestarts(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "rarely") != 0 {
 		t.Skip()

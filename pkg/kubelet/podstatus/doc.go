@@ -1,18 +1,17 @@
-// Package podstatus turns what the runtime reports about a pod into the status that the API server gets: container
-// statuses, phase, conditions and addresses. It is a function of values: no clock, no feature gate, no logger, no I/O
-// of its own. What must be looked up while a status is made (an image reference, a start error) comes in as small
-// functions. Some of stock's helpers that it calls read the process's feature gates themselves, so Features must agree
-// with those.
+// Package podstatus computes the status of a pod from the state in the runtime: container statuses, phase, conditions
+// and addresses. It is a pure function: no clock, no feature gate, no logger, no I/O. Values that have to be looked up
+// during the computation (an image reference, a start error) are returned by functions in the input. Some of stock's
+// helpers read the feature gates of the process themselves, so Features must equal those.
 //
 // Package generator collects the Input from the managers and calls Generate.
 //
-// The pod that is passed must carry its allocated resources, not the desired ones (allocation manager's
-// UpdatePodFromAllocation; pod workers do that), because the allocated ones are what is reported and compared with.
-// After each runtime synchronization podsync calls ReasonCache.Update with its result.
+// The pod in the input must have its allocated resources instead of the desired ones (UpdatePodFromAllocation of the
+// allocation manager; the pod workers call it), because the status reports the allocated resources. After each
+// synchronization with the runtime podsync calls ReasonCache.Update with the result.
 //
-// # What is left to others
+// # What other packages do
 //
-// The status manager sets status.observedGeneration, start time and transition times, keeps what other writers own
-// (resource claim statuses, nominated node), and holds back a terminal phase while a container may still run.
-// SortPodIPs is also what the downward API uses.
+// The status manager sets status.observedGeneration, start time and transition times, preserves fields of other writers
+// (resource claim statuses, nominated node), and does not report a terminal phase while a container may still run. The
+// downward API uses SortPodIPs too.
 package podstatus

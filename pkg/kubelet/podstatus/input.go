@@ -13,7 +13,7 @@ import (
 type Input struct {
 	// Pod is the pod with its allocated resources; Pod.Status is the status that the API server has.
 	Pod *v1.Pod
-	// Runtime is the pod in the runtime, newest container first. Nil means that the runtime has nothing of the pod.
+	// Runtime is the pod in the runtime, newest container first. Nil means that the pod is not in the runtime.
 	Runtime *kubecontainer.PodStatus
 	// Previous is the status manager's last status of the pod, or Pod.Status when it has none.
 	Previous v1.PodStatus
@@ -46,7 +46,7 @@ type Network struct {
 	NodeIPs []net.IP
 }
 
-// Lookups are functions that Generate calls. Each may be nil, which means that there is nothing to look up.
+// Lookups are functions that Generate calls. Each may be nil if there is nothing to look up.
 type Lookups struct {
 	// StartError returns why the last start of a container of the pod failed.
 	StartError func(container string) (*Reason, bool)

@@ -39,7 +39,7 @@ type Config struct {
 	Lifecycle Lifecycle
 	// NetworkErrors returns why the network is not ready, nil if it is ready.
 	NetworkErrors func() error
-	// Secrets and ConfigMaps hold the objects that pods refer to. Both are nil without an API server.
+	// Secrets and ConfigMaps are the managers of objects that pods refer to. Both are nil without an API server.
 	Secrets    SecretManager
 	ConfigMaps PodRegistry
 	// Mirrors creates and deletes mirror pods.

@@ -131,7 +131,7 @@ func (w *watch) run(ctx context.Context) {
 }
 
 // take takes a step, if it applies to the state of the pod.
-func (w *watch) take(ctx context.Context, next escalation.Rung) {
+func (w *watch) take(ctx context.Context, next escalation.Step) {
 	facts := w.inspector.inspect(ctx, &w.target)
 	if ctx.Err() != nil {
 		return
@@ -144,7 +144,7 @@ func (w *watch) take(ctx context.Context, next escalation.Rung) {
 	klog.FromContext(ctx).Info("Pod termination is overdue", "pod", klog.KObj(w.pod), "podUID", w.pod.UID,
 		"overdueFor", late, "step", next, "remaining", facts.Summary())
 	switch next {
-	case escalation.Tell:
+	case escalation.Warn:
 		w.events.warn(ctx, w.pod, overdueReason(facts),
 			"The container runtime has not stopped the pod %v after the end of its grace period: %s", late, facts.Summary())
 	case escalation.KillByRuntime:

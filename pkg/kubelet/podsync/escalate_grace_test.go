@@ -33,7 +33,7 @@ func TestHastenToAGracePeriodBeyondTimeDuration(t *testing.T) {
 	now := time.Now()
 	l.beginAttempt(e, now, time.Minute, true)
 	l.shorten("uid", now.Add(seconds(math.MaxInt64)))
-	if got := e.term.End; !got.Equal(now.Add(time.Minute)) {
+	if got := e.gracePeriod.End; !got.Equal(now.Add(time.Minute)) {
 		t.Errorf("end %v, want %v", got, now.Add(time.Minute))
 	}
 }

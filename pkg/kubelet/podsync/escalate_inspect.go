@@ -29,7 +29,7 @@ func (i inspector) inspect(ctx context.Context, t *target) escalation.Facts {
 		t.status = status
 	}
 	facts := escalation.Facts{Silent: err != nil, Running: runningNames(t.status), OwnKernel: hasOwnKernel(t.pod)}
-	facts.Processes, facts.NoCgroup = i.cgroups.processesOf(*t)
+	facts.Processes, facts.ProcessesErr = i.cgroups.processesOf(*t)
 	return facts
 }
 

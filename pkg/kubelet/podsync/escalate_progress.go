@@ -19,12 +19,12 @@ type progressByPod struct {
 
 // progress is the escalation of one termination.
 type progress struct {
-	term escalation.Term
-	done escalation.Climbed
+	gracePeriod escalation.GracePeriod
+	done        escalation.Progress
 	// since is when the pod became overdue, zero while it is not.
 	since, seen time.Time
 	facts       escalation.Facts
-	// changed has a token when term has changed.
+	// changed has a token when gracePeriod has changed.
 	changed chan struct{}
 }
 
@@ -57,7 +57,7 @@ func (l *progressByPod) shorten(uid types.UID, end time.Time) {
 	if !known {
 		return
 	}
-	e.term = e.term.Shorten(end)
+	e.gracePeriod = e.gracePeriod.Shorten(end)
 	select {
 	case e.changed <- struct{}{}:
 	default:
@@ -68,30 +68,30 @@ func (l *progressByPod) shorten(uid types.UID, end time.Time) {
 func (l *progressByPod) beginAttempt(e *progress, now time.Time, grace time.Duration, reached bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.term = e.term.Attempt(now, grace, reached)
+	e.gracePeriod = e.gracePeriod.Attempt(now, grace, reached)
 }
 
 // next returns the next step, and the time when it is due.
-func (l *progressByPod) next(e *progress, limits escalation.Limits) (escalation.Rung, time.Time) {
+func (l *progressByPod) next(e *progress, limits escalation.Limits) (escalation.Step, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return limits.Next(e.term, e.done)
+	return limits.Next(e.gracePeriod, e.done)
 }
 
 // record records a step and the state of the pod. It returns true for the first time of this step, and the time since
 // the pod should have stopped.
 func (l *progressByPod) record(
-	e *progress, taken escalation.Rung, facts escalation.Facts, now time.Time,
+	e *progress, taken escalation.Step, facts escalation.Facts, now time.Time,
 ) (first bool, late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first = taken > e.done.Rung
-	e.done = escalation.Climbed{Rung: taken, At: now}
+	first = taken > e.done.Step
+	e.done = escalation.Progress{Step: taken, At: now}
 	e.facts, e.seen = facts, now
 	if e.since.IsZero() {
 		e.since = now
-		if e.term.End.Before(now) {
-			e.since = e.term.End
+		if e.gracePeriod.End.Before(now) {
+			e.since = e.gracePeriod.End
 		}
 	}
 	return first, now.Sub(e.since)
@@ -104,7 +104,7 @@ func (l *progressByPod) overdue() map[types.UID]escalation.Overdue {
 	found := map[types.UID]escalation.Overdue{}
 	for uid, e := range l.pods {
 		if !e.since.IsZero() {
-			found[uid] = escalation.Overdue{Since: e.since, Rung: e.done.Rung, Seen: e.seen, Facts: e.facts}
+			found[uid] = escalation.Overdue{Since: e.since, Step: e.done.Step, Seen: e.seen, Facts: e.facts}
 		}
 	}
 	return found

@@ -23,6 +23,8 @@ import (
 const testGraceSeconds = 5
 
 func terminateRequest(h *stuckWorld) TerminateRequest {
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	return TerminateRequest{Pod: podWithGrace(testGraceSeconds), Status: h.inRuntime}
 }
 
@@ -102,7 +104,7 @@ func TestRuntimeMissesTheEndOfProcesses(t *testing.T) {
 		expectTimeline(t, h, "0s kill pod", "18s stop id-a 0", "23s stop sandbox sandbox", "28s kill cgroup /kubepods/poduid")
 		expectReasons(t, h.world, ContainerStopOverdue, ContainerProcessesKilled, ContainerStopStuck, "FailedKillPod")
 		want := escalation.Overdue{
-			Since: h.begin.Add(testGraceSeconds * time.Second), Rung: escalation.Report,
+			Since: h.begin.Add(testGraceSeconds * time.Second), Step: escalation.Report,
 			Facts: escalation.Facts{Running: []string{"a"}},
 		}
 		over, ok := s.Overdue()["uid"]
@@ -181,7 +183,11 @@ func TestEscalationContinuesOverAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStuckWorld()
 		h.setErrors(nil, errors.New("task is in a strange state"))
-		h.onCgroupKill = func() { h.setProcesses(); h.setErrors(nil, nil); h.exitContainers() }
+		h.onCgroupKill = func() {
+			h.setProcesses()
+			// Later, so that the attempt that begins at the time of the kill fails.
+			time.AfterFunc(time.Second, func() { h.setErrors(nil, nil); h.exitContainers() })
+		}
 		s := h.syncer()
 		attempts := 1
 		for ; s.Terminate(t.Context(), terminateRequest(h)) != nil; attempts++ {
@@ -347,7 +353,7 @@ func TestProcessesThatTheRuntimeDoesNotReport(t *testing.T) {
 					t.Errorf("later steps are executed: %q", calls)
 				}
 				stuck := []escalation.Process{{PID: 11, Name: "dd", State: 'D', Cgroup: "id-a/nested", Container: true}}
-				if over := s.Overdue()["uid"]; over.Rung != escalation.Report || !slices.Equal(over.Facts.Stuck(), stuck) {
+				if over := s.Overdue()["uid"]; over.Step != escalation.Report || !slices.Equal(over.Facts.Stuck(), stuck) {
 					t.Errorf("overdue: %+v", over)
 				}
 				_ = s.Terminate(t.Context(), terminateRequest(h))

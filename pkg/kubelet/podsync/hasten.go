@@ -42,10 +42,10 @@ func (h hasten) run(ctx context.Context, req TerminateRequest) error {
 // status returns the status of the pod in the runtime, or the given one if the runtime does not answer in time: no
 // container is started any more, and the escalation kills containers that the given status does not list.
 func (h hasten) status(ctx context.Context, req TerminateRequest) (*kubecontainer.PodStatus, error) {
-	asking, cancel := context.WithTimeout(ctx, h.timeout)
+	queryCtx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	status, err := observe(asking, h.observer, req.Pod)
-	if err != nil && asking.Err() != nil && ctx.Err() == nil && req.Status != nil {
+	status, err := observe(queryCtx, h.observer, req.Pod)
+	if err != nil && queryCtx.Err() != nil && ctx.Err() == nil && req.Status != nil {
 		return req.Status, nil
 	}
 	return status, err

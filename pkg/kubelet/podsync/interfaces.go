@@ -122,7 +122,7 @@ type ShutdownManager interface {
 	PodStopped(uid types.UID)
 }
 
-// PodRegistry holds the objects that registered pods refer to. Its methods do not wait for the network.
+// PodRegistry keeps the objects that registered pods refer to up to date. Its methods do not wait for the network.
 type PodRegistry interface {
 	RegisterPod(pod *v1.Pod)
 	UnregisterPod(pod *v1.Pod)

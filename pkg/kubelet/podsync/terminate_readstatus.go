@@ -13,7 +13,7 @@ import (
 
 // readStatus reads the status of the pod from the runtime. Kills do not wait for the PLEG, so the given status may lack
 // a container that was started last, which would be left running. If the runtime does not answer in time, the given
-// status is used: neither the grace period nor the escalation begin before the kill.
+// status is used, because the grace period and the escalation begin only with the kill.
 type readStatus struct {
 	observer PodObserver
 	timeout  time.Duration
@@ -22,9 +22,9 @@ type readStatus struct {
 func (readStatus) Name() string { return "read status from the runtime" }
 
 func (s readStatus) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
-	asking, cancel := context.WithTimeout(ctx, s.timeout)
+	queryCtx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	status, err := observe(asking, s.observer, p.Pod)
+	status, err := observe(queryCtx, s.observer, p.Pod)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to read pod before it is killed, using the last known status",
 			"pod", klog.KObj(p.Pod), "podUID", p.Pod.UID, "err", err)
@@ -38,18 +38,18 @@ func (s readStatus) Run(ctx context.Context, p *terminatePass) (stepResult, erro
 // runtime manager adds resources from a checkpoint to the status, and waits for the disk while the checkpoint is
 // written.
 func observe(ctx context.Context, observer PodObserver, pod *v1.Pod) (*kubecontainer.PodStatus, error) {
-	type answer struct {
+	type result struct {
 		status *kubecontainer.PodStatus
 		err    error
 	}
-	answered := make(chan answer, 1)
+	results := make(chan result, 1)
 	go func() {
 		status, err := read(ctx, observer, pod)
-		answered <- answer{status, err}
+		results <- result{status, err}
 	}()
 	select {
-	case a := <-answered:
-		return a.status, a.err
+	case r := <-results:
+		return r.status, r.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("reading the pod's status: %w", ctx.Err())
 	}

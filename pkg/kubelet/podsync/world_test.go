@@ -125,7 +125,9 @@ func (w *world) config() Config {
 }
 
 func (w *world) Generate(_ context.Context, _ *v1.Pod, s *kubecontainer.PodStatus, terminal bool) v1.PodStatus {
+	w.mu.Lock()
 	w.generated = append(w.generated, *s)
+	w.mu.Unlock()
 	_ = w.called("generate terminal=%t", terminal)
 	return *w.api.DeepCopy()
 }

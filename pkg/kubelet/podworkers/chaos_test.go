@@ -21,14 +21,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// runtime is a runtime in which everything takes time, hangs until it is cancelled, or fails; and the books of what
-// runs in it.
+// faultyRuntime is a runtime whose operations take time, hang until they are cancelled, or fail. It records which pods
+// run.
 type faultyRuntime struct {
 	t  testing.TB
 	mu sync.Mutex
 	// rand is used under mu; the order of calls, and so the history, depends on the scheduler.
 	rand *rand.Rand
-	// healthy ends the chaos: everything succeeds.
+	// healthy makes all operations succeed.
 	healthy bool
 	running map[types.UID]string
 	stopped map[types.UID]bool
@@ -39,8 +39,7 @@ func newFaultyRuntime(t testing.TB, seed int64) *faultyRuntime {
 		stopped: map[types.UID]bool{}}
 }
 
-// operation takes a while and says whether it worked. Some operations hang until their context ends, or at most for
-// five minutes.
+// operation takes some time and may fail. Some operations hang until their context ends, or for five minutes.
 func (c *faultyRuntime) operation(ctx context.Context) error {
 	c.mu.Lock()
 	calm, kind, wait := c.healthy, c.rand.Intn(6), time.Duration(c.rand.Intn(4000))*time.Millisecond
@@ -110,8 +109,8 @@ func (c *faultyRuntime) CleanUp(ctx context.Context, pod *v1.Pod, _ *kubecontain
 	return nil
 }
 
-// Whatever is asked of the workers while the runtime is in chaos: nothing runs that should not, and when it calms down
-// every pod comes to its end, every waiter is answered, and nothing is left.
+// With a faulty runtime, no pod runs that must not. When the runtime is healthy again, every termination ends, every
+// waiter is notified, and nothing is left.
 func TestFaultyRuntime(t *testing.T) {
 	for _, hasten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hasten=%t", hasten), func(t *testing.T) {
@@ -136,7 +135,7 @@ func TestFaultyRuntime(t *testing.T) {
 	}
 }
 
-// history is what was asked of the workers.
+// history is the sequence of requests to the workers.
 type history struct {
 	node    *node
 	runtime *faultyRuntime
@@ -204,14 +203,14 @@ func (h *history) housekeeping() {
 	}
 }
 
-// end calms the runtime down, takes all pods away and holds that nothing is left.
+// end makes the runtime healthy, removes all pods and checks that nothing is left.
 func (h *history) end() {
 	t, n := h.node.t, h.node
 	h.runtime.mu.Lock()
 	h.runtime.healthy = true
 	h.runtime.mu.Unlock()
 	clear(h.desired)
-	n.advance(6 * time.Minute) // what hangs
+	n.advance(6 * time.Minute) // longer than an operation hangs
 	for range 40 {
 		h.housekeeping()
 		n.advance(2 * time.Second)
@@ -221,7 +220,7 @@ func (h *history) end() {
 		select {
 		case <-done:
 		default:
-			t.Errorf("waiter %d of %d is not answered", i, len(h.waiting))
+			t.Errorf("waiter %d of %d is not notified", i, len(h.waiting))
 		}
 	}
 	for _, uid := range n.cfg.Store.UIDs() {

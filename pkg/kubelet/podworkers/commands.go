@@ -12,22 +12,26 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// eventContext is what the commands of one event need beside themselves.
+// eventContext are the arguments of the commands of one event.
 type eventContext struct {
-	// update came with the event, nil if none.
+	// update is the update of the event, nil if none.
 	update *Update
-	// backoff is how long a worker waits before it tries again, if the event makes it try again.
+	// backoff is the delay of a Requeue command after a failure.
 	backoff time.Duration
-	// job is where a Run command puts what to do.
+	// job receives the operation of a Run command.
 	job *job
 }
 
-// apply lets an event happen to the worker's pod and carries out what follows. Workers.mu must be held.
+// apply applies an event to the worker's pod and executes the commands. Workers.mu must be held.
 func (w *Workers) apply(p *worker, event podlifecycle.Event, c eventContext) podlifecycle.State {
 	now := w.cfg.Clock.Now()
 	state, commands := w.cfg.Store.Apply(p.uid, event, now)
 	p.grace.accept(state.Termination.Grace, now)
 	p.observe(state, now)
+	if state.Phase >= podlifecycle.Terminated && state.Termination.Begun {
+		// The containers that ran at the start have stopped.
+		w.runningAtStart.Delete(p.uid)
+	}
 	for _, command := range commands {
 		w.execute(p, command, c)
 	}
@@ -51,24 +55,24 @@ func (w *Workers) execute(p *worker, command podlifecycle.Command, c eventContex
 	case podlifecycle.Run:
 		*c.job = w.prepare(p, command)
 	case podlifecycle.CancelSync:
-		klog.FromContext(p.ctx).V(3).Info("Cancelling the running sync, the pod is to be terminated", "pod", p.name, "podUID",
+		klog.FromContext(p.ctx).V(3).Info("Cancelling the sync of a pod that is to be terminated", "pod", p.name, "podUID",
 			p.uid)
 		p.contexts.cancelSync()
 	case podlifecycle.Hasten:
 		w.hasten(p, command.Grace)
-	case podlifecycle.Answer:
+	case podlifecycle.NotifyWaiters:
 		w.waiters.closeAll(command.Waiters)
 	case podlifecycle.Requeue:
 		w.cfg.Queue.Enqueue(p.uid, w.delay(command.After, c.backoff))
 	case podlifecycle.StopWorker:
 		w.stopWorker(p)
-	case podlifecycle.Forget:
+	case podlifecycle.Remove:
 		delete(w.workers, p.uid)
 		w.deleteTermination(p.uid)
 	}
 }
 
-// accept makes an update the pending one, with the resources that were allocated to the pod.
+// accept makes an update the pending one, with the resources that are allocated to the pod.
 func (w *Workers) accept(p *worker, update Update, amend bool) {
 	if amend {
 		p.disruption = update.Kill.Disruption
@@ -79,7 +83,7 @@ func (w *Workers) accept(p *worker, update Update, amend bool) {
 	p.accept(update)
 }
 
-// stopWorker ends the goroutine of a worker. The last specification is kept until the pod is forgotten.
+// stopWorker ends the goroutine of a worker. The last specification is kept until the pod is removed.
 func (w *Workers) stopWorker(p *worker) {
 	if p.pending != nil {
 		if p.active == nil {
@@ -105,7 +109,7 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 		p.contexts.terminate, p.contexts.cancelTerminate = context.WithCancel(p.ctx)
 		j.ctx = p.contexts.terminate
 		j.grace, j.disruption = run.Grace, p.disruption
-	default: // the worker's own context will do
+	default: // the operation uses the worker's own context
 	}
 	if run.First && j.update.Pod != nil {
 		metrics.ContainersPerPodCount.Observe(float64(len(j.update.Pod.Spec.Containers)))
@@ -113,9 +117,9 @@ func (w *Workers) prepare(p *worker, run podlifecycle.Run) job {
 	return j
 }
 
-// hasten tells a running termination of a shorter grace period in seconds. Where that cannot be done beside it, or the
-// call has not been made yet, the operation is cancelled: the update that asked for it is pending, so that it runs
-// again with the new time.
+// hasten shortens the grace period of a termination in progress to grace, in seconds. If Terminate has not been called
+// yet, or Hasten fails, it cancels the operation: the update that shortened the grace period is pending, so the
+// termination begins again with it.
 func (w *Workers) hasten(p *worker, grace int64) {
 	cancel := p.contexts.cancelTerminate
 	if !p.contexts.terminateCalled {
@@ -132,7 +136,7 @@ func (w *Workers) hasten(p *worker, grace int64) {
 			err = w.cfg.Hastener.Hasten(ctx, request)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			logger.Error(err, "Shortening a running termination failed, starting it again", "pod", p.name, "podUID", p.uid,
+			logger.Error(err, "Failed to shorten a termination in progress, starting it again", "pod", p.name, "podUID", p.uid,
 				"gracePeriod", grace)
 			cancel()
 		}

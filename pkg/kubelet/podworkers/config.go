@@ -15,41 +15,41 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// Syncer does the work of each phase. For one pod its methods are called one after the other, for different pods side
-// by side. A method that returns an error is called again later; one that returns context.Canceled is called again as
-// soon as there is work.
+// Syncer implements the operations of each phase. Calls for one pod do not overlap; calls for different pods are
+// concurrent. A method that returns an error is called again after the back-off; one that returns context.Canceled is
+// called again as soon as an update is pending.
 type Syncer interface {
-	// Sync sets the pod up. Its context lives as long as the pod is in this phase, over all calls, so that what Sync
-	// starts may go on after it returns; the context ends when the pod's termination is requested, and Sync should return
-	// then.
+	// Sync sets the pod up. All calls for a pod have the same context, so that what Sync starts may run on after it
+	// returns. The context ends when the pod's termination is requested; Sync should return then.
 	Sync(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error)
-	// Terminate stops all containers of the pod; without an error none of them runs. Its context ends when the call has to
-	// be repeated with a shorter grace period, or when the agent stops.
+	// Terminate stops all containers of the pod. When it returns nil, no container runs. Its context ends when the call
+	// has to be repeated with a shorter grace period, or when the agent stops.
 	Terminate(ctx context.Context, request podsync.TerminateRequest) error
-	// CleanUp releases what the stopped pod held. It is called until it returns no error.
+	// CleanUp releases the resources of the stopped pod. It is called until it returns nil.
 	CleanUp(ctx context.Context, pod *v1.Pod, status *kubecontainer.PodStatus) error
 }
 
-// RuntimePodTerminator stops pods of which nothing but their running containers is known.
+// RuntimePodTerminator stops runtime pods: those that only the runtime has, without a specification.
 type RuntimePodTerminator interface {
 	TerminateRuntimePod(ctx context.Context, pod *kubecontainer.Pod) error
 }
 
-// Hastener gives a termination that is in flight a shorter grace period, without running hooks a second time. It is
-// called beside Terminate, possibly more than once, each time with a shorter grace period; its context ends when
-// Terminate returns.
+// Hastener shortens the grace period of a termination in progress, without running preStop hooks again. Hasten is
+// called while Terminate runs, possibly more than once, each time with a shorter grace period; its context ends when
+// Terminate returns. If it returns an error, Terminate is cancelled and called again with the shorter grace period.
 type Hastener interface {
 	Hasten(ctx context.Context, request podsync.TerminateRequest) error
 }
 
-// StatusCache is what the runtime was last seen to do. GetNewerThan blocks until there is a status that is newer.
+// StatusCache has the last known status of each pod in the runtime, which the PLEG updates. GetNewerThan blocks until
+// there is a status newer than minTime.
 type StatusCache interface {
 	Get(uid types.UID) (*kubecontainer.PodStatus, error)
 	GetNewerThan(uid types.UID, minTime time.Time) (*kubecontainer.PodStatus, error)
 }
 
-// WorkQueue remembers pods that the sync loop has to send again after a delay, or to pass to Retry if no source names
-// them then. A later call for a pod replaces an earlier one.
+// WorkQueue has the pods that are due after a delay: the sync loop sends them again then, or calls Retry if no source
+// has them. A later call for a pod replaces an earlier one.
 type WorkQueue interface {
 	Enqueue(uid types.UID, delay time.Duration)
 }
@@ -59,41 +59,35 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventType, reason, messageFormat string, args ...any)
 }
 
-// Allocation knows which resources a pod was given. UpdatePodFromAllocation must not wait, neither for an admission nor
-// for a disk: it is called under a lock.
+// Allocation returns pods with the resources that are allocated to them. UpdatePodFromAllocation is called with
+// Workers.mu held, so it must not block on an admission or on disk I/O.
 type Allocation interface {
 	UpdatePodFromAllocation(pod *v1.Pod) (*v1.Pod, bool)
 }
 
-// Config is what the workers need. Everything is required unless said otherwise.
+// Config are the dependencies and settings of the workers. All fields are required unless marked optional.
 type Config struct {
-	Store   *podlifecycle.Store
-	Syncer  Syncer
-	Runtime RuntimePodTerminator
-	// Hastener is optional. Without it a running Terminate is cancelled and called again with the shorter grace period.
-	Hastener Hastener
-	PodCache StatusCache
-	Queue    WorkQueue
-	Recorder EventRecorder
-	// Allocation is nil when pods are not resized in place.
-	Allocation Allocation
-	// Terminations is optional. Without it a termination that the agent has begun does not survive a restart.
+	Store        *podlifecycle.Store
+	Syncer       Syncer
+	Runtime      RuntimePodTerminator
+	Hastener     Hastener
+	PodCache     StatusCache
+	Queue        WorkQueue
+	Recorder     EventRecorder
+	Allocation   Allocation
 	Terminations Terminations
-	// Overdue is optional: the pods that the runtime has not stopped in time, and what was done about each. For those who
-	// look (Views).
-	Overdue func() map[types.UID]escalation.Overdue
-	// EarlierStaticPods is optional. Without it a static pod may start while the one that it replaced is still running
-	// from an earlier run of the agent.
+	// Overdue returns the pods that the runtime has not stopped in time, and the escalation of each. It must not block.
+	Overdue           func() map[types.UID]escalation.Overdue
 	EarlierStaticPods EarlierStaticPods
-	// ResyncInterval is the time between two syncs of a pod that is well.
+	// ResyncInterval is the time between two syncs of a healthy pod.
 	ResyncInterval time.Duration
 	// BackoffPeriod is the time before a failed operation is repeated.
 	BackoffPeriod time.Duration
 	// StatusWait limits how long a termination waits for a status newer than the last sync, which may just have started
-	// containers. Then the newest known status must do: a kill does not depend on a working PLEG. Default 2 s, twice the
-	// PLEG's period.
+	// containers. After that it uses the newest status there is, so that a kill does not depend on a working PLEG.
+	// Optional: 2 s by default, twice the PLEG's period.
 	StatusWait time.Duration
-	// Clock is optional.
+	// Clock is optional, the real one by default.
 	Clock clock.Clock
 }
 

@@ -28,8 +28,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// The tests of this file are named after the rows of docs/defects.md. Each plays its scenario to stock's pod workers
-// and to ours, and fails also when stock does not show the defect any more: then the row goes.
+// The tests of this file are named after the rows of docs/defects.md. Each runs its scenario with stock's pod workers
+// and with ours, and also fails when stock does not show the defect any more: then the row has to be removed.
 
 //go:linkname stockKillPodNow k8s.io/kubernetes/pkg/kubelet.killPodNow
 func stockKillPodNow(ctx context.Context, workers kubelet.PodWorkers,
@@ -84,7 +84,7 @@ func (s *stockNode) SyncTerminatedPod(context.Context, *v1.Pod, *kubecontainer.P
 	return nil
 }
 
-// besideStock runs a test with both in one bubble: n is ours.
+// besideStock runs a test with both pod workers in one bubble: n has ours.
 func besideStock(t *testing.T, test func(n *node, s *stockNode)) {
 	t.Helper()
 	bubble(t, func(n *node) {
@@ -114,8 +114,8 @@ func (s *stockNode) start(pod *v1.Pod) {
 	synctest.Wait()
 }
 
-// syncLoop does once what stock's sync loop does with pods that are due (getPodsToSync). The given ones are those that
-// a source names.
+// syncLoop does once what stock's sync loop does with pods that are due (getPodsToSync). The sources have the given
+// pods.
 func (s *stockNode) syncLoop(pods ...*v1.Pod) {
 	due := s.work.GetWork()
 	for _, pod := range pods {
@@ -126,14 +126,14 @@ func (s *stockNode) syncLoop(pods ...*v1.Pod) {
 	synctest.Wait()
 }
 
-// kill is what stock gives to its eviction manager, and how long it takes.
+// kill calls the function that stock's eviction manager calls, and returns how long that takes.
 func (s *stockNode) kill(pod *v1.Pod, grace *int64) (time.Duration, error) {
 	begin := time.Now()
 	err := stockKillPodNow(context.Background(), s, &record.FakeRecorder{})(pod, true, grace, func(*v1.PodStatus) {})
 	return time.Since(begin), err
 }
 
-// status is what stock keeps of a pod.
+// status is stock's podSyncStatus of a pod.
 func (s *stockNode) status(pod *v1.Pod) reflect.Value {
 	all := reflect.ValueOf(s.PodWorkers).Elem().FieldByName("podSyncStatuses")
 	return all.MapIndex(reflect.ValueOf(pod.UID)).Elem()
@@ -216,7 +216,7 @@ func TestD26BesideStock(t *testing.T) {
 	})
 }
 
-// TestD27BesideStock: a second request comes while the worker has not looked at the first.
+// TestD27BesideStock: a second request arrives before the worker has processed the first.
 func TestD27BesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := newPod("a")
@@ -240,7 +240,7 @@ func TestD27BesideStock(t *testing.T) {
 			n.t.Error(noDefect + ": the stored request still evicts")
 		}
 		if !kept.FieldByName("evicted").Bool() {
-			n.t.Error("stock has forgotten the eviction altogether")
+			n.t.Error("stock does not record the eviction")
 		}
 		if state := n.state(pod); !state.Evicted() || state.Termination.Grace != 4 {
 			n.t.Errorf("ours: %+v", state.Termination)
@@ -251,8 +251,8 @@ func TestD27BesideStock(t *testing.T) {
 	})
 }
 
-// TestD28BesideStock: an hour without news of any pod.
-// The sync loop removes the containers of a pod whose content may go as soon as it hears that one has ended.
+// TestD46BesideStock: the sync loop removes the dead containers of a pod whose content may be removed, at the event of
+// the first one that stops.
 func TestD46BesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := newPod("a")
@@ -268,6 +268,7 @@ func TestD46BesideStock(t *testing.T) {
 	})
 }
 
+// TestD28BesideStock: the PLEG has not listed the pods for an hour.
 func TestD28BesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := newPod("a")
@@ -321,7 +322,7 @@ func TestD51BesideStock(t *testing.T) {
 			}
 		}
 		if phase := n.phase(pod); phase != podlifecycle.Syncing {
-			n.t.Errorf("ours is %v", phase)
+			n.t.Errorf("ours: phase %v", phase)
 		}
 		if len(s.terminated) != 1 || s.ShouldPodBeFinished(pod.UID) {
 			n.t.Errorf("%s: it has tried %d times to stop the pod", noDefect, len(s.terminated))
@@ -329,15 +330,15 @@ func TestD51BesideStock(t *testing.T) {
 	})
 }
 
-// A pod that has ended for the API server and runs, as one that was rejected after a restart does: it is not stopped
-// when the status cache has no entry for it yet.
+// TestRanAtStartBesideStock: a running pod has a terminal phase at the API server, for example because it was rejected
+// after a restart. Stock does not stop it while the status cache has no entry for it.
 func TestRanAtStartBesideStock(t *testing.T) {
 	besideStock(t, func(n *node, s *stockNode) {
 		pod := completed(newPod("a"))
 		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: pod.UID}})
 		n.start(pod)
 		s.start(pod)
-		// The cache is filled just after.
+		// The cache gets its entry just afterwards.
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
 		n.advance(time.Minute)
 		n.expectCalls("terminate a 30", "clean up a")

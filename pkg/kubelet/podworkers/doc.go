@@ -1,22 +1,22 @@
-// Package podworkers drives package podlifecycle: a goroutine per pod UID that carries out what the lifecycle of the
-// pod commands and tells it what came of it. It decides nothing about a pod.
+// Package podworkers executes the commands of package podlifecycle, with one goroutine per pod UID, and reports the
+// results as events. It decides nothing about a pod.
 //
 //	UpdatePod, KillPod, Retry,
-//	SyncKnownPods                     ──event──► podlifecycle.Store ──commands──► carryOut
+//	SyncKnownPods                     ──event──► podlifecycle.Store ──commands──► execute
 //	                                                  ▲                              │ Wake, Run, CancelSync, Hasten,
-//	                                                  │ WorkTaken, Returned          ▼ Answer, Requeue, Forget …
+//	                                                  │ WorkerReady, Returned        ▼ NotifyWaiters, Requeue, Remove …
 //	                                              worker goroutine ◄─────────────────┘
 //	                                                  │ Sync, Terminate, TerminateRuntimePod, CleanUp
 //	                                                  ▼
 //	                                              package podsync
 //
-// One lock (Workers.mu) makes an event, its commands and the updates they are about one step. It is held neither while
-// an operation runs nor while the runtime is asked. The store has its own lock, taken inside; questions to the store
-// never wait for a worker.
+// Workers.mu makes an event, the execution of its commands and the change of the pending updates one atomic step. No
+// goroutine holds it during an operation or a call to the runtime. The store has its own lock, which is taken inside;
+// queries of the store never wait for a worker.
 //
-// A termination that the agent has asked for is kept on disk (terminations.go, package terminations). The first update
-// of its pod after a restart becomes the request to go on with it.
+// A termination that the agent has requested is recorded on disk (terminations.go, package terminations). After a
+// restart, the first update of the pod is replaced by a request that resumes the termination.
 //
-// A worker whose operation failed goes on when the pod is due by the work queue. Then the sync loop sends the pod again
-// (UpdatePod), or calls Retry if no source names it: the end of a pod waits for no source.
+// A failed operation is repeated when the work queue returns the pod. The sync loop then sends the pod again
+// (UpdatePod), or calls Retry if no source has it, so that a termination depends on no source.
 package podworkers

@@ -14,18 +14,19 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// EarlierStaticPods looks into the runtime for static pods.
+// EarlierStaticPods finds static pods of earlier runs of the agent in the runtime.
 type EarlierStaticPods interface {
-	// RunningStaticPods returns the static pods of that full name that run. It asks the runtime itself.
+	// RunningStaticPods returns the running static pods of a full name. It lists them in the runtime, not in a cache.
 	RunningStaticPods(ctx context.Context, fullName string) ([]*kubecontainer.Pod, error)
 }
 
-// Sandboxes are those of the container runtime.
+// Sandboxes lists the sandboxes of the container runtime.
 type Sandboxes interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 }
 
-// RuntimePods reads one pod from the container runtime. The error is kubecontainer.ErrPodNotFound if it has none.
+// RuntimePods reads one pod from the container runtime. The error is kubecontainer.ErrPodNotFound if there is no such
+// pod.
 type RuntimePods interface {
 	GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error)
 }
@@ -69,10 +70,10 @@ func fromFileOrURL(sandbox *runtimeapi.PodSandbox) bool {
 	return source == kubetypes.FileSource || source == kubetypes.HTTPSource
 }
 
-// fullNameInUse is true when the runtime runs an earlier static pod of the same full name, which was replaced while no
-// agent was there to see it. A full name is that of one static pod on a node, and the source of this one has given it
-// away: the earlier one is stopped at once, without waiting for the other sources. It is true also when the runtime
-// does not tell; nothing could be started then.
+// fullNameInUse is true when the runtime runs another static pod of the same full name, which was replaced while the
+// agent was not running. It has that pod stopped, without waiting for other sources: of static pods with one full name
+// at most one may run, and the source now has p. It is true also when the runtime cannot list its pods; the pod could
+// not be started then.
 func (w *Workers) fullNameInUse(p *worker) bool {
 	state, known := w.cfg.Store.State(p.uid)
 	if !known || !state.Static || state.Phase != podlifecycle.Known {
@@ -81,8 +82,8 @@ func (w *Workers) fullNameInUse(p *worker) bool {
 	logger := klog.FromContext(p.ctx)
 	pods, err := w.cfg.EarlierStaticPods.RunningStaticPods(p.ctx, state.FullName)
 	if err != nil {
-		logger.Error(err, "Static pod waits, the runtime does not tell whether an earlier one of its name runs", "pod",
-			p.name, "podUID", p.uid)
+		logger.Error(err, "Failed to list running static pods of the same name, the pod waits", "pod", p.name, "podUID",
+			p.uid)
 		return true
 	}
 	used := false
@@ -98,15 +99,15 @@ func (w *Workers) fullNameInUse(p *worker) bool {
 	return used
 }
 
-// stopEarlierPod has a running pod stopped before p starts. False if that pod has a specification, or is being stopped:
-// its source may have named it again since it was listed, and then it must not be stopped as one that no source has. So
-// nothing comes between the look and the request. One that did not stop is told again, with what runs of it now: Retry
-// repeats the termination of what ran at first.
+// stopEarlierPod requests the termination of a running pod before p starts. It returns false if that pod is being
+// stopped, or has a specification: its source may have named it again since it was listed, and then it must not be
+// stopped as a runtime pod. Check and request are one step under the lock. The request is repeated after a failure,
+// because Retry would repeat the termination with the containers of the first request.
 func (w *Workers) stopEarlierPod(p *worker, pod *kubecontainer.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	other, known := w.cfg.Store.State(pod.ID)
-	if known && (!other.Marks.RuntimeOnly || other.Doing != podlifecycle.OpNone) {
+	if known && (!other.Marks.RuntimeOnly || other.Operation != podlifecycle.OpNone) {
 		return false
 	}
 	w.update(p.ctx, Update{UpdateType: kubetypes.SyncPodKill, RunningPod: pod})

@@ -12,7 +12,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// sandboxes are a runtime's; pods with one of the UIDs in gone end before they are read.
+// sandboxes are the sandboxes of a runtime. Pods whose UID is in gone end before they are read.
 type sandboxes struct {
 	all          []*runtimeapi.PodSandbox
 	gone         []types.UID
@@ -66,7 +66,7 @@ func TestRunningStaticPods(t *testing.T) {
 	if want := []types.UID{"from-file", "from-url"}; !slices.Equal(uids, want) {
 		t.Errorf("found %q, want %q", uids, want)
 	}
-	// Without a complete answer nothing may be started.
+	// If the runtime returns an error, no pod may be started.
 	for _, failure := range []*error{&s.list, &s.getPod} {
 		*failure = errors.New("no answer")
 		if _, err := earlier.RunningStaticPods(t.Context(), "etcd_system"); !errors.Is(err, *failure) {

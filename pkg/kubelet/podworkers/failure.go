@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
@@ -26,11 +27,11 @@ type failure struct {
 }
 
 // view shows a failure, nil if there was none.
-func (f failure) view() *ErrorView {
+func (f failure) view() *debugv1alpha1.OperationError {
 	if f.message == "" {
 		return nil
 	}
-	return &ErrorView{Time: f.at, Message: f.message, Failures: f.count}
+	return &debugv1alpha1.OperationError{Time: f.at, Message: f.message, Failures: f.count}
 }
 
 // errorMessage returns the beginning of an error's text as one printable line of 1 to maxMessage bytes. It puts the
@@ -90,7 +91,7 @@ func (w *Workers) backoff(err error) time.Duration {
 	}
 	backoff := w.cfg.BackoffPeriod
 	if until, set := kubecontainer.MinBackoffExpiration(err); set {
-		// The error knows until when nothing can change. Waiting beyond that would add to the back-off.
+		// The error says until when a retry is useless. Waiting longer would add to the back-off.
 		backoff = max(until.Sub(w.cfg.Clock.Now()), 0)
 	}
 	return min(backoff, w.cfg.ResyncInterval)

@@ -28,8 +28,8 @@ const (
 	backoff = 10 * time.Second
 )
 
-// node is a node with scripted operations, the real status cache, a PLEG that says every second that nothing changed,
-// and the real work queue. It must live in a synctest bubble.
+// node is a node with scripted operations, the real status cache, a PLEG that updates the cache every second, and the
+// real work queue. It must be used in a synctest bubble.
 type node struct {
 	t *testing.T
 	*Workers
@@ -42,7 +42,7 @@ type node struct {
 	plegGone chan struct{}
 }
 
-// bubble runs a test on a node, inside a bubble, and checks that nothing is left of it.
+// bubble runs a test with a node in a synctest bubble, and stops the node.
 func bubble(t *testing.T, test func(n *node), options ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func (n *node) startPLEG() {
 	}()
 }
 
-// breakPLEG makes the status cache go stale.
+// breakPLEG stops the PLEG, so that the status cache becomes stale.
 func (n *node) breakPLEG() {
 	n.stopPLEG()
 	<-n.plegGone
@@ -108,11 +108,11 @@ func (n *node) close() {
 	if err := n.Stop(context.Background()); err != nil {
 		n.t.Error(err)
 	}
-	n.cache.UpdateTime(time.Now().Add(time.Hour)) // ends those who still wait for a status
+	n.cache.UpdateTime(time.Now().Add(time.Hour)) // ends all calls of GetNewerThan
 	synctest.Wait()
 }
 
-// advance lets time pass until everything has come to rest at the end of it.
+// advance advances the time by d, and waits until all goroutines are blocked.
 func (n *node) advance(d time.Duration) {
 	timer := time.NewTimer(d)
 	<-timer.C
@@ -128,6 +128,16 @@ func (n *node) send(kind kubetypes.SyncPodType, pod *v1.Pod, kill ...*KillOption
 }
 
 func (n *node) create(pod *v1.Pod) { n.send(kubetypes.SyncPodCreate, pod) }
+
+// createAndDrop creates a pod and drops it before its worker can take the first update. Between two calls of UpdatePod
+// the worker may begin a sync.
+func (n *node) createAndDrop(pod *v1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, kind := range []kubetypes.SyncPodType{kubetypes.SyncPodCreate, kubetypes.SyncPodKill} {
+		n.update(context.Background(), Update{UpdateType: kind, Pod: pod, StartTime: time.Now()})
+	}
+}
 
 // start creates a pod and waits for its first sync.
 func (n *node) start(pod *v1.Pod) {
@@ -158,7 +168,7 @@ func (n *node) expectCalls(want ...string) {
 	}
 }
 
-// syncLoop does once what the sync loop does with pods that are due. The given ones are those that a source names.
+// syncLoop does once what the sync loop does with pods that are due. The sources have the given pods.
 func (n *node) syncLoop(pods ...*v1.Pod) {
 	for _, uid := range n.queue.GetWork() {
 		if i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.UID == uid }); i >= 0 {
@@ -170,8 +180,8 @@ func (n *node) syncLoop(pods ...*v1.Pod) {
 	synctest.Wait()
 }
 
-// scriptedSyncer is a Syncer whose operations succeed at once unless told otherwise. It writes down every call when it
-// begins.
+// scriptedSyncer is a Syncer whose operations succeed at once, unless a function is set. It records every call at its
+// beginning.
 type scriptedSyncer struct {
 	t                *testing.T
 	onSync           func(ctx context.Context, request podsync.SyncRequest) (podsync.SyncResult, error)
@@ -188,7 +198,7 @@ func newScriptedSyncer(t *testing.T) *scriptedSyncer {
 	return &scriptedSyncer{t: t, busy: map[types.UID]bool{}}
 }
 
-// begin writes a call down and holds that a pod has one at a time.
+// begin records a call, and checks that calls for one pod do not overlap.
 func (s *scriptedSyncer) begin(uid types.UID, format string, args ...any) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +288,7 @@ func newPod(name string) *v1.Pod {
 	}
 }
 
-// staticPod returns a static pod; pods of one name exclude each other.
+// staticPod returns a static pod. Of pods with one name at most one may run.
 func staticPod(name, uid string) *v1.Pod {
 	pod := newPod(name)
 	pod.UID = types.UID(uid)
@@ -286,7 +296,7 @@ func staticPod(name, uid string) *v1.Pod {
 	return pod
 }
 
-// deleted returns the pod as the API server shows it after a delete with the given grace period in seconds.
+// deleted returns the pod after a delete at the API server with the given grace period in seconds.
 func deleted(pod *v1.Pod, grace int64) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.DeletionTimestamp = new(metav1.Now())
@@ -300,7 +310,7 @@ func completed(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// running is a status with one running container.
+// running returns a status with one running container.
 func running(pod *v1.Pod) *kubecontainer.PodStatus {
 	return &kubecontainer.PodStatus{ID: pod.UID,
 		ContainerStatuses: []*kubecontainer.Status{{Name: "main", State: kubecontainer.ContainerStateRunning}}}

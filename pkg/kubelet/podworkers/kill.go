@@ -16,14 +16,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// ErrKillTimeout is returned when a pod's containers have not ended in time. The pod goes on terminating.
+// ErrKillTimeout is the error of podkill.Overdue: the containers have not stopped in time. The termination continues.
 var ErrKillTimeout = errors.New("timeout waiting to kill pod")
 
-// ErrStopped is returned when the agent stops while a pod is being killed.
+// ErrStopped is the error of a request that is refused, or has failed, because the agent stops.
 var ErrStopped = errors.New("the pod workers have stopped")
 
-// KillPod asks for the stop of a pod, on the terms of podkill.Func. A pod that does not stop within max(10 s, 1.5 ×
-// grace period) is overdue: an event about it says so, and it goes on terminating.
+// KillPod requests the termination of a pod; it is a podkill.Func. A pod that does not stop within max(10 s, 1.5 ×
+// grace period), as in stock, is overdue: KillPod sends the event ExceededGracePeriod, and the termination continues.
 func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -50,10 +50,12 @@ func (w *Workers) KillPod(ctx context.Context, r podkill.Request) (podkill.Answe
 	return received.answer, ended
 }
 
-// EscalationExhausted is true for a pod whose containers have not stopped although the last rung of the ladder was
-// climbed (package escalation), or although the ladder has not even begun when it should have ended: then the operation
-// that comes before the kill does not return; or although the ladder has not gone on for as long as it may take to its
-// end, and a grace period: then what comes after the kill does not end, such as giving back the pod's devices.
+// EscalationExhausted is true for a pod whose containers have not stopped, and
+//
+//   - the last step of the escalation was done (package escalation); or
+//   - the escalation has not begun when it should have ended: a step of the termination before the kill blocks; or
+//   - the escalation has not continued for its longest duration and a grace period: a step after the kill blocks, for
+//     example the release of devices.
 func (w *Workers) EscalationExhausted(uid types.UID) bool {
 	overdue := w.cfg.Overdue()
 	w.mu.Lock()
@@ -66,18 +68,19 @@ func (w *Workers) EscalationExhausted(uid types.UID) bool {
 	now, longest := w.cfg.Clock.Now(), escalation.DefaultLimits().Longest()
 	if o, begun := overdue[uid]; begun {
 		grace := time.Duration(min(p.grace.seconds, maxGrace)) * time.Second
-		return o.Rung == escalation.Report || now.After(o.Seen.Add(grace+longest))
+		return o.Step == escalation.Report || now.After(o.Seen.Add(grace+longest))
 	}
 	return !p.grace.deadline.IsZero() && now.After(p.grace.deadline.Add(longest))
 }
 
-// endSignals are what ends the waiting for a pod, besides a context.
+// endSignals end the wait for a pod, besides a context.
 type endSignals struct {
 	stopped <-chan struct{}
 	timeout <-chan time.Time
 }
 
-// awaitStop returns how a request ended. A pod that has stopped has stopped, whatever else is over at the same time.
+// awaitStop returns how a request ended. If the pod has stopped, the ending is Stopped, even if the time is over or the
+// context has ended as well.
 func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycle.WaiterID,
 	ends endSignals) podkill.Ending {
 	var ending podkill.Ending
@@ -85,12 +88,12 @@ func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycl
 	case <-ends.stopped:
 		return podkill.Ending{Outcome: podkill.Stopped}
 	case <-ends.timeout:
-		w.removeWaiter(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
+		w.removeWaiter(pod, waiter) //nolint:contextcheck // operations run in the worker's context
 		ending = podkill.Ending{Outcome: podkill.Overdue, Err: ErrKillTimeout}
 	case <-w.running.Done():
 		ending = podkill.Ending{Outcome: podkill.Failed, Err: ErrStopped}
 	case <-ctx.Done():
-		w.removeWaiter(pod, waiter) //nolint:contextcheck // what a worker does runs in the worker's context
+		w.removeWaiter(pod, waiter) //nolint:contextcheck // operations run in the worker's context
 		ending = contextEnded(ctx)
 	}
 	select {
@@ -105,12 +108,12 @@ func (w *Workers) awaitStop(ctx context.Context, pod *v1.Pod, waiter podlifecycl
 	return ending
 }
 
-// contextEnded is the ending of a request whose context has ended.
+// contextEnded returns the ending of a request whose context has ended.
 func contextEnded(ctx context.Context) podkill.Ending {
 	return podkill.Ending{Outcome: podkill.Failed, Err: fmt.Errorf("waiting to kill pod: %w", context.Cause(ctx))}
 }
 
-// answerOf compares the states of a pod before and after a request to stop it, which came with the given specification.
+// answerOf returns the answer to a request to stop pod, from the states before and after it.
 func answerOf(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
 	earlier := before.Termination.Grace
 	if !before.TerminationRequested() {
@@ -127,8 +130,7 @@ func answerOf(before, after podlifecycle.State, pod *v1.Pod) podkill.Answer {
 	return podkill.Unchanged
 }
 
-// deletionGrace is the grace period in seconds with which the API server has deleted the pod, 0 if it has not, or with
-// none.
+// deletionGrace returns deletionGracePeriodSeconds of a pod, 0 if it is not set.
 func deletionGrace(pod *v1.Pod) int64 {
 	if pod == nil || pod.DeletionGracePeriodSeconds == nil {
 		return 0
@@ -136,7 +138,7 @@ func deletionGrace(pod *v1.Pod) int64 {
 	return *pod.DeletionGracePeriodSeconds
 }
 
-// killTimeout leaves the runtime time for its own work beside the grace period.
+// killTimeout returns the time within which a pod should stop: the grace period in seconds, and time for the runtime.
 func killTimeout(pod *v1.Pod, gracePeriod *int64) time.Duration {
 	if gracePeriod == nil || *gracePeriod < 0 {
 		gracePeriod = pod.Spec.TerminationGracePeriodSeconds
@@ -148,7 +150,7 @@ func killTimeout(pod *v1.Pod, gracePeriod *int64) time.Duration {
 	return max(minimumKillTimeout, grace+grace/2)
 }
 
-// removeWaiter drops a waiter, so that those who gave up do not pile up on a pod that cannot be killed.
+// removeWaiter removes a waiter that has given up, so that waiters do not accumulate for a pod that does not stop.
 func (w *Workers) removeWaiter(pod *v1.Pod, waiter podlifecycle.WaiterID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +160,7 @@ func (w *Workers) removeWaiter(pod *v1.Pod, waiter podlifecycle.WaiterID) {
 	}
 }
 
-// waiters are those who want to hear of the end of a termination. The lifecycle knows them by number.
+// waiters are the channels that are closed at the end of a termination, by the IDs that the lifecycle uses.
 type waiters struct {
 	last     podlifecycle.WaiterID
 	channels map[podlifecycle.WaiterID]chan<- struct{}
@@ -168,7 +170,7 @@ func newWaiters() waiters {
 	return waiters{channels: map[podlifecycle.WaiterID]chan<- struct{}{}}
 }
 
-// add registers a waiter; nil is nobody.
+// add registers a channel and returns its ID, 0 for nil.
 func (w *waiters) add(ch chan<- struct{}) podlifecycle.WaiterID {
 	if ch == nil {
 		return 0
@@ -187,5 +189,5 @@ func (w *waiters) closeAll(ids []podlifecycle.WaiterID) {
 	}
 }
 
-// remove forgets a waiter without an answer.
+// remove removes a waiter without closing its channel.
 func (w *waiters) remove(id podlifecycle.WaiterID) { delete(w.channels, id) }

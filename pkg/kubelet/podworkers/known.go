@@ -9,23 +9,22 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// KnownPod is what housekeeping has to know of a worker.
+// KnownPod describes a worker to housekeeping.
 type KnownPod struct {
-	// State prints as the metric working_pods wants it: sync, terminating, terminated.
+	// State is the coarse phase; its names are values of the label "lifecycle" of stock's metric kubelet_working_pods.
 	State podlifecycle.Work
 	// Orphan is true when the pod is no longer desired.
 	Orphan bool
 	// HasConfig is true when the worker has a specification of the pod.
 	HasConfig bool
-	// Static is true when it has one and it is a static pod's.
+	// Static is true when that is the specification of a static pod.
 	Static bool
 }
 
-// SyncKnownPods compares the workers with the pods that the configuration desires, and returns the workers that there
-// are then. Finished pods that are not desired any more, and those whose UID is wanted again, are forgotten; the caller
-// has to send desired pods that are not returned as new. Pods that are not desired are stopped, and driven to their end
-// from here. It may be called only once all sources have been read: afterwards a pod that no worker knows counts as
-// stopped.
+// SyncKnownPods compares the workers with the desired pods, and returns the workers that are left. It removes finished
+// pods that are not desired any more, and finished pods whose UID was created again; the caller has to send desired
+// pods that are not returned as new ones. It stops pods that are not desired, and retries their terminations. It may be
+// called only once all sources have been read: afterwards a pod without a worker counts as stopped.
 func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -35,10 +34,10 @@ func (w *Workers) SyncKnownPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	return known
 }
 
-// SyncStaticPods is SyncKnownPods as far as it can be done before all sources have been read. A pod that is not desired
-// is stopped and driven to its end only if it is static: its source, the only one that can have its UID, has been read,
-// or it would have no worker. One that has not started is left to its worker: it may run from an earlier run of the
-// agent, and no caller looks for that here.
+// SyncStaticPods is the part of SyncKnownPods that is safe before all sources have been read. It stops a pod that is
+// not desired only if the pod is static: only one source can have its UID, and that source has been read, because the
+// pod has a worker. It skips a static pod that has not started: containers of the pod may run from an earlier run of
+// the agent, which only the worker checks.
 func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,10 +46,10 @@ func (w *Workers) SyncStaticPods(desired []*v1.Pod) map[types.UID]KnownPod {
 	})
 }
 
-// reconcile compares those workers with the desired pods for which sure is true: that the pod is wanted or not is known
-// for certain. It returns all workers that there are then. Workers.mu must be held.
+// reconcile compares workers with the desired pods, but only those for which certain returns true: it is certain
+// whether the pod is desired. It returns all workers that are left. Workers.mu must be held.
 func (w *Workers) reconcile(desired []*v1.Pod,
-	sure func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
+	certain func(state podlifecycle.State, wanted bool) bool) map[types.UID]KnownPod {
 	wanted := sets.New[types.UID]()
 	for _, pod := range desired {
 		wanted.Insert(pod.UID)
@@ -59,7 +58,7 @@ func (w *Workers) reconcile(desired []*v1.Pod,
 	for _, uid := range w.cfg.Store.UIDs() {
 		p := w.workers[uid]
 		state, _ := w.cfg.Store.State(uid)
-		if sure(state, wanted.Has(uid)) {
+		if certain(state, wanted.Has(uid)) {
 			state = w.apply(p, podlifecycle.Reconciled{Desired: wanted.Has(uid), Config: optionalFacts(p.config())},
 				eventContext{})
 		}

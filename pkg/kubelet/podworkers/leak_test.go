@@ -20,11 +20,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
 
-// podsInLeakTest is how many pods come and go. The heap figure below has room for what one pod needs, not for what a
-// thousand leave.
+// podsInLeakTest is the number of pods that are created and deleted. The limit of the heap below permits the data of
+// one pod, not the remains of a thousand.
 const podsInLeakTest = 100_000
 
-// Pods that come and go leave nothing: no goroutine, no context, no memory.
+// Pods that are deleted leave no goroutine, no context and no memory.
 func TestNoLeaksAfterManyPods(t *testing.T) {
 	total := podsInLeakTest
 	if testing.Short() {

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// terminatingSeconds is observed once for each termination, when it is over.
+// terminatingSeconds has one observation for each termination, at its end.
 var terminatingSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	Name: "plimsoll_pod_terminating_seconds",
 	Help: "How long terminations of pods took, from the first request to the end of their containers, by " +
@@ -19,7 +19,7 @@ var terminatingSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"cause"})
 
-// The gauges are counted from the store when somebody looks.
+// The gauges are computed from the store when they are collected.
 var (
 	workersDesc = metrics.NewDesc("plimsoll_pod_workers",
 		"Number of pod workers by the phase of their pods.", []string{"phase"}, nil, metrics.ALPHA, "")
@@ -33,19 +33,18 @@ var (
 
 var registerOnce sync.Once
 
-// RegisterMetrics puts the metrics that are not counted by a Collector into the registry of the process. It may be
-// called again.
+// RegisterMetrics registers the metrics that Collector does not return. It may be called more than once.
 func RegisterMetrics() {
 	registerOnce.Do(func() { legacyregistry.MustRegister(terminatingSeconds) })
 }
 
-// observeTermination counts a termination that is over.
+// observeTermination records the duration of a termination that has ended.
 func observeTermination(cause podlifecycle.Cause, took time.Duration) {
 	terminatingSeconds.WithLabelValues(cause.String()).Observe(took.Seconds())
 }
 
-// Collector returns gauges of the workers. They are counted each time they are asked for, so that nothing can be
-// counted twice or be left over. It must be registered once per registry.
+// Collector returns a collector of gauges about the workers. It computes them at each collection. It must be registered
+// once per registry.
 func (w *Workers) Collector() metrics.StableCollector { return &collector{workers: w} }
 
 type collector struct {

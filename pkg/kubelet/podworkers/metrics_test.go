@@ -38,7 +38,7 @@ func TestGauges(t *testing.T) {
 		want := func(when string, values ...string) {
 			t.Helper()
 			text := strings.NewReplacer(values...).Replace(gauges)
-			// Twice: looking changes nothing.
+			// Twice: a collection changes nothing.
 			for range 2 {
 				if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
 					t.Errorf("%s: %v", when, err)
@@ -59,7 +59,7 @@ func TestGauges(t *testing.T) {
 		n.advance(8 * time.Second)
 		want("too long", "OLDEST", "13", "FINISHED", "0", "TERMINATING", "1", "STUCK", "1")
 		if count, _ := observed(t, "kill").minus(before); count != 0 {
-			t.Error("a termination was counted before it was over")
+			t.Error("a termination was counted before its end")
 		}
 		close(release)
 		n.advance(2 * time.Second)
@@ -67,7 +67,7 @@ func TestGauges(t *testing.T) {
 		if count, seconds := observed(t, "kill").minus(before); count != 1 || seconds != 13 {
 			t.Errorf("%d terminations of %v s were counted, want one of 13", count, seconds)
 		}
-		// What never ran was never stopped.
+		// The end of a pod that never ran is no termination.
 		n.send(kubetypes.SyncPodKill, second)
 		n.advance(time.Minute)
 		n.expectPhase(second, 5)
@@ -91,7 +91,7 @@ func (h histogram) minus(o histogram) (uint64, float64) {
 func observed(t *testing.T, cause string) histogram {
 	t.Helper()
 	RegisterMetrics()
-	terminatingSeconds.WithLabelValues(cause) // there from now on
+	terminatingSeconds.WithLabelValues(cause) // creates the series
 	found, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer, "plimsoll_pod_terminating_seconds",
 		map[string]string{"cause": cause})
 	if err != nil {

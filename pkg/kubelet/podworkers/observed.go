@@ -8,15 +8,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// observation is what Views and Collector show of a worker. Nothing else depends on it. Its fields are guarded by
+// observation is the data of a worker for Views and Collector. Nothing else depends on it. Its fields are guarded by
 // Workers.mu, except for step.
 type observation struct {
-	// step is what the present operation does, as it told last; nil while there is none.
+	// step is the last step of the operation in progress, nil if there is no operation.
 	step atomic.Pointer[string]
-	// began is when the present operation did, or the last one.
+	// began is when the operation in progress began, or the last one.
 	began   time.Time
 	failure failure
-	// phase is the one the pod was in when it was noted last.
+	// phase is the pod's phase after the last event.
 	phase podlifecycle.Phase
 }
 
@@ -26,7 +26,7 @@ const (
 	stepRuntimePod = "stop what the runtime runs"
 )
 
-// waitReasons are the reasons to wait in steps that may block. For other steps their name is shown.
+// waitReasons are what an operation waits for in steps that may block. For other steps the view shows the step's name.
 var waitReasons = map[string]string{
 	stepStatus:                     "status from the runtime",
 	stepRuntimePod:                 "containers to stop",
@@ -40,10 +40,10 @@ var waitReasons = map[string]string{
 	podsync.StepRunContainers:      "images and containers",
 }
 
-// does notes what the present operation does.
+// setStep records the step of the operation in progress. It may be called from any goroutine.
 func (o *observation) setStep(step string) { o.step.Store(&step) }
 
-// begins notes that an operation does.
+// beginOperation records the first step of an operation.
 func (o *observation) beginOperation(op podlifecycle.Operation) {
 	if op == podlifecycle.OpTerminateRuntime {
 		o.setStep(stepRuntimePod)
@@ -52,7 +52,7 @@ func (o *observation) beginOperation(op podlifecycle.Operation) {
 	o.setStep(stepStatus)
 }
 
-// endOperation notes how an operation ended; message is what is kept of the error when it failed.
+// endOperation records how an operation ended; message is the shortened text of its error.
 func (p *worker) endOperation(outcome podlifecycle.Outcome, message string, now time.Time) {
 	p.observed.step.Store(nil)
 	switch outcome {
@@ -64,10 +64,10 @@ func (p *worker) endOperation(outcome podlifecycle.Outcome, message string, now 
 	}
 }
 
-// observe sees every state of the pod, and counts a termination when it is over. Those that never began, of pods that
-// never ran, do not count.
+// observe is called with every state of the pod. It records the duration of a termination at its end, unless the
+// termination never began because the pod never ran.
 func (p *worker) observe(s podlifecycle.State, now time.Time) {
-	if s.Doing != podlifecycle.OpNone && p.observed.step.Load() == nil {
+	if s.Operation != podlifecycle.OpNone && p.observed.step.Load() == nil {
 		p.observed.began = now
 	}
 	if p.observed.phase == podlifecycle.Terminating && s.Phase > podlifecycle.Terminating && s.Termination.Begun {
@@ -76,18 +76,18 @@ func (p *worker) observe(s podlifecycle.State, now time.Time) {
 	p.observed.phase = s.Phase
 }
 
-// waitReason says what has to happen before the worker goes on.
+// waitReason returns what the worker waits for, empty if nothing. It is shown by /debug/pods.
 func (p *worker) waitReason(s podlifecycle.State, blocked bool) string {
 	switch step := p.observed.step.Load(); {
-	case s.Doing == podlifecycle.OpSync && s.TerminationRequested():
+	case s.Operation == podlifecycle.OpSync && s.TerminationRequested():
 		return "the running sync to end"
-	case s.Doing != podlifecycle.OpNone && step != nil:
+	case s.Operation != podlifecycle.OpNone && step != nil:
 		if known, ok := waitReasons[*step]; ok {
 			return known
 		}
 		return *step
-	case s.Doing != podlifecycle.OpNone:
-		return "" // it is just beginning or ending
+	case s.Operation != podlifecycle.OpNone:
+		return "" // the operation is just beginning or ending
 	case blocked:
 		return "another pod of the same full name"
 	case s.Pending:

@@ -24,7 +24,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// machine is what outlives the agent: containers, what the API server shows, and the directory with the terminations.
+// machine is everything that outlives the agent: containers, the API server, and the directory of termination records.
 type machine struct {
 	t    *rapid.T
 	dir  string
@@ -32,13 +32,13 @@ type machine struct {
 
 	mu      sync.Mutex
 	running sets.Set[types.UID]
-	// generated are the statuses that the present agent would report; shown is what the API server has.
+	// generated are the statuses that the running agent has generated; shown are those at the API server.
 	generated, published map[types.UID]v1.PodStatus
-	// recorded are the pods whose end is on disk, with the latest time for it; they must not be started any more.
+	// recorded are the pods with a record on disk, and their deadlines; they must not be started.
 	recorded map[types.UID]time.Time
-	// requested are the pods that somebody has asked to die.
+	// requested are the pods whose termination was requested.
 	requested sets.Set[types.UID]
-	// slow is how long the containers of a pod take to stop, should the grace period allow it.
+	// slow is how long the containers of a pod take to stop, if the grace period permits it.
 	slow map[types.UID]time.Duration
 	// sooner ends the Terminate of a pod.
 	sooner map[types.UID]chan struct{}
@@ -48,7 +48,7 @@ func (m *machine) Sync(_ context.Context, request podsync.SyncRequest) (podsync.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, promised := m.recorded[request.Pod.UID]; promised {
-		m.t.Errorf("%s is synced although its end is on disk", request.Pod.UID)
+		m.t.Errorf("%s is synced although it has a termination record", request.Pod.UID)
 	}
 	m.running.Insert(request.Pod.UID)
 	return podsync.SyncResult{}, nil
@@ -58,11 +58,11 @@ func (m *machine) Terminate(ctx context.Context, request podsync.TerminateReques
 	uid := request.Pod.UID
 	m.mu.Lock()
 	if !m.requested.Has(uid) {
-		m.t.Errorf("%s is stopped and nobody has asked for it", uid)
+		m.t.Errorf("%s is stopped without a request", uid)
 	}
 	if latest, promised := m.recorded[uid]; promised && *request.GracePeriod > 1 &&
 		time.Now().Add(time.Duration(*request.GracePeriod)*time.Second).After(latest) {
-		m.t.Errorf("%s gets %d s at %v, its time ends at %v", uid, *request.GracePeriod, time.Now(), latest)
+		m.t.Errorf("%s gets %d s at %v, its deadline is %v", uid, *request.GracePeriod, time.Now(), latest)
 	}
 	status := v1.PodStatus{Phase: v1.PodRunning}
 	request.Disruption.Apply(&status)
@@ -104,13 +104,13 @@ func (m *machine) Hasten(ctx context.Context, request podsync.TerminateRequest) 
 
 func (m *machine) TerminateRuntimePod(context.Context, *kubecontainer.Pod) error { return nil }
 
-// CleanUp reports the end. The API server has it soon, or the agent dies before.
+// CleanUp reports the final status. It reaches the API server soon, unless the agent crashes before.
 func (m *machine) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodStatus) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	status, known := m.generated[pod.UID]
 	if !known {
-		status = pod.Status // as the generator of statuses does
+		status = pod.Status // as the status generator does
 	}
 	if status.Phase != v1.PodFailed {
 		status.Phase = v1.PodSucceeded
@@ -121,7 +121,7 @@ func (m *machine) CleanUp(_ context.Context, pod *v1.Pod, _ *kubecontainer.PodSt
 	return nil
 }
 
-// pods are the pods as the API server shows them.
+// pods returns the pods as they are at the API server.
 func (m *machine) pods() []*v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +143,7 @@ type agent struct {
 	stopWriting func()
 }
 
-// start starts an agent, which sees all pods. It writes what it begins at once, or not at all (a full disk).
+// start starts an agent and sends it all pods. It writes records at once, or never (a full disk).
 func (m *machine) start(t *testing.T, writes bool) *agent {
 	a := &agent{m: m, store: terminations.New(terminations.Config{Directory: m.dir})}
 	a.store.Load(t.Context())
@@ -167,7 +167,7 @@ func (m *machine) start(t *testing.T, writes bool) *agent {
 	return a
 }
 
-// crash ends the agent as kill -9 does: the directory stays as it is now.
+// crash ends the agent as SIGKILL does: the directory remains as it is now.
 func (a *agent) crash() {
 	before := a.m.onDisk()
 	a.close()
@@ -201,7 +201,7 @@ func (m *machine) onDisk() map[string][]byte {
 	return files
 }
 
-// step asks a random pod to die, or lets time pass; the sync loop and housekeeping do their work.
+// step requests the termination of a random pod, or advances the time; then sync loop and housekeeping run.
 func (a *agent) step(t *rapid.T) {
 	pods := a.m.pods()
 	if pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]; rapid.Bool().Draw(t, "evict") &&
@@ -223,21 +223,21 @@ func (a *agent) round() {
 	a.m.readRecords()
 }
 
-// readRecords takes down what is on disk: from here on it is a promise.
+// readRecords reads the records on disk. From here on later agents must resume these terminations.
 func (m *machine) readRecords() {
 	disk := terminations.New(terminations.Config{Directory: m.dir})
 	disk.Load(klog.NewContext(m.t.Context(), klog.Logger{}))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	disk.DeleteFunc(func(r terminations.Record) bool {
-		// Beside the grace period: what is left of a second, and the wait for the runtime's status.
+		// In addition to the grace period: rounding to seconds, and the wait for the runtime's status.
 		m.recorded[r.UID] = r.Deadline.Add(time.Second + defaultStatusWait)
 		return false
 	})
 }
 
-// Whenever the agent dies: what it has begun, and written, the next one brings to its end, with its status and within
-// its time; no pod that was never asked to die dies; and nothing is left on disk.
+// After a crash at any time the next agent completes all recorded terminations, with their disruption and within their
+// deadline. It stops no other pod, and no record is left on disk.
 func TestAgentCrashesAtAnyTime(t *testing.T) {
 	root, promises := t.TempDir(), 0
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestAgentCrashesAtAnyTime(t *testing.T) {
 		})
 	})
 	if promises == 0 {
-		t.Error("nothing was on disk at any time")
+		t.Error("there was never a record on disk")
 	}
 	t.Logf("%d terminations were on disk", promises)
 }
@@ -285,7 +285,7 @@ func newMachine(t *rapid.T, dir string) *machine {
 	return m
 }
 
-// check looks at the end of everything.
+// check checks the final state.
 func (m *machine) check(a *agent) {
 	for _, pod := range m.pods() {
 		status, final := m.published[pod.UID]
@@ -300,11 +300,11 @@ func (m *machine) check(a *agent) {
 		case promised && (m.running.Has(pod.UID) || a.state(pod).Phase != podlifecycle.Finished):
 			m.t.Errorf("%s was to be evicted, and is %+v", pod.UID, a.state(pod))
 		case !m.requested.Has(pod.UID) && (!m.running.Has(pod.UID) || a.phase(pod) != podlifecycle.Syncing):
-			m.t.Errorf("%s was never asked to die, and is %v", pod.UID, a.phase(pod))
+			m.t.Errorf("%s is %v without a request", pod.UID, a.phase(pod))
 		}
 		_, left := a.store.Get(pod.UID)
 		if acknowledged := m.published[pod.UID].Phase != ""; left && acknowledged {
-			m.t.Errorf("%s: the API server has its end, and it is still kept", pod.UID)
+			m.t.Errorf("%s: the phase at the API server is terminal, and the record is not deleted", pod.UID)
 		}
 	}
 	if len(m.onDisk()) > 0 {
@@ -312,7 +312,7 @@ func (m *machine) check(a *agent) {
 			a.store.DeleteFunc(func(r terminations.Record) bool { yield(r.UID); return false })
 		})
 		if len(kept) != len(m.onDisk()) {
-			m.t.Errorf("on disk are %d files, kept are %q", len(m.onDisk()), kept)
+			m.t.Errorf("%d files on disk, records of %q", len(m.onDisk()), kept)
 		}
 	}
 }

@@ -25,8 +25,7 @@ func failTimes(n int) func() error {
 	}
 }
 
-// runSyncLoop lets d pass, while the sync loop looks for pods that are due every second. The given ones are those that
-// a source names.
+// runSyncLoop advances the time by d, and runs the sync loop every second. The sources have the given pods.
 func (n *node) runSyncLoop(d time.Duration, pods ...*v1.Pod) {
 	for range d / time.Second {
 		n.advance(time.Second)
@@ -34,8 +33,8 @@ func (n *node) runSyncLoop(d time.Duration, pods ...*v1.Pod) {
 	}
 }
 
-// A static pod is moved away while the runtime is down. Its end needs no source, and no housekeeping, which waits for
-// all of them.
+// The manifest of a static pod is moved away while the runtime is down. The termination is retried without a source,
+// and without housekeeping, which waits for all sources.
 func TestFailedTerminationIsRetriedWithoutASource(t *testing.T) {
 	for name, backAfter := range map[string]time.Duration{
 		"moved back at once": 0, "moved back after the first retry was due": 2 * backoff, "not moved back": time.Hour,
@@ -62,7 +61,7 @@ func TestFailedTerminationIsRetriedWithoutASource(t *testing.T) {
 	}
 }
 
-// A pod of which only the runtime knows has no source that could name it.
+// The termination of a runtime pod, which has no source, is retried.
 func TestTerminationOfRuntimePodIsRetried(t *testing.T) {
 	bubble(t, func(n *node) {
 		stops := failTimes(2)
@@ -77,7 +76,7 @@ func TestTerminationOfRuntimePodIsRetried(t *testing.T) {
 	})
 }
 
-// Before all sources have reported a pod is left running that none names, and it is not synced: it may have changed.
+// Before all sources have reported, a running pod without a source is neither stopped nor synced.
 func TestRunningPodIsNotSyncedWithoutASource(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := newPod("a")
@@ -88,7 +87,7 @@ func TestRunningPodIsNotSyncedWithoutASource(t *testing.T) {
 	})
 }
 
-// What is under way is not begun a second time.
+// A retry does not begin an operation in progress again.
 func TestRetryDuringATerminationHasNoEffect(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod, release := newPod("a"), make(chan struct{})

@@ -14,25 +14,25 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// job is one operation to be done.
+// job is one operation to execute.
 type job struct {
 	op     podlifecycle.Operation
 	update Update
 	ctx    context.Context
-	// grace in seconds and disruption are for terminations.
+	// grace in seconds and disruption are set for terminations.
 	grace      *int64
 	disruption *podkill.Disruption
 }
 
-// result is what came of a job.
+// result is the result of a job.
 type result struct {
 	outcome podlifecycle.Outcome
 	err     error
-	// after is called once the result has been recorded.
-	after func()
+	// afterRecord is called once the result has been recorded, nil if there is nothing to call.
+	afterRecord func()
 }
 
-// run is the goroutine of a worker. It ends when the lifecycle or the agent says so.
+// run is the goroutine of a worker. It ends on the command StopWorker, and when the agent stops.
 func (w *Workers) run(p *worker) {
 	defer utilruntime.HandleCrashWithContext(p.ctx)
 	logger := klog.FromContext(p.ctx)
@@ -53,21 +53,21 @@ func (w *Workers) run(p *worker) {
 		if j.op == podlifecycle.OpNone {
 			continue
 		}
-		logger.V(4).Info("Pod worker begins", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
+		logger.V(4).Info("Pod worker begins an operation", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
 			j.update.UpdateType)
 		r := w.runOperation(p, j)
 		w.report(p, j, r)
-		logger.V(4).Info("Pod worker is done", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
+		logger.V(4).Info("Pod worker ended an operation", "operation", j.op, "pod", p.name, "podUID", p.uid, "updateType",
 			j.update.UpdateType)
 	}
 }
 
-// registered is false once the pod was forgotten, also when its UID has another worker since. Such a worker may still
-// wait for the runtime; what comes of it is not about the present life of the pod. The caller holds Workers.mu.
+// registered is false once the worker was removed, also when its UID has another worker now. A removed worker may still
+// wait for the runtime; its results do not concern the present pod. Workers.mu must be held.
 func (w *Workers) registered(p *worker) bool { return w.workers[p.uid] == p }
 
-// nextJob asks the lifecycle what to do; the zero job is nothing. nameUsed says that the pod may not start now. False
-// ends the worker.
+// nextJob returns the next operation of the worker; the zero job is none. nameUsed is true when the pod must not start
+// now. It returns false if the worker was removed and has to end.
 func (w *Workers) nextJob(p *worker, nameUsed bool) (job, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,15 +75,15 @@ func (w *Workers) nextJob(p *worker, nameUsed bool) (job, bool) {
 		return job{}, false
 	}
 	var j job
-	taken := podlifecycle.WorkTaken{NameUsed: nameUsed}
+	ready := podlifecycle.WorkerReady{NameUsed: nameUsed}
 	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {
-		taken.Stopped = w.runtimeStopped(p.uid)
+		ready.Stopped = w.runtimeStopped(p.uid)
 	}
-	w.apply(p, taken, eventContext{job: &j, backoff: w.backoff(nil)})
+	w.apply(p, ready, eventContext{job: &j, backoff: w.backoff(nil)})
 	return j, true
 }
 
-// runOperation does a job and says how it ended.
+// runOperation executes a job and returns its result.
 func (w *Workers) runOperation(p *worker, j job) result {
 	p.observed.beginOperation(j.op)
 	var r result
@@ -114,20 +114,21 @@ func (w *Workers) sync(p *worker, j job) result {
 	if err != nil {
 		return result{err: err}
 	}
+	p.lastStatus = status
 	if err := j.ctx.Err(); err != nil {
 		return result{err: err}
 	}
-	found, err := w.cfg.Syncer.Sync(j.ctx, podsync.SyncRequest{
+	synced, err := w.cfg.Syncer.Sync(j.ctx, podsync.SyncRequest{
 		UpdateType: j.update.UpdateType,
 		Pod:        j.update.Pod,
 		MirrorPod:  j.update.MirrorPod,
 		Status:     status,
 	})
 	p.statusAge = statusAge{lastOperation: w.cfg.Clock.Now(), lastSync: w.cfg.Clock.Now()}
-	r := result{err: err, after: found.AfterSync}
-	if err == nil && found.Terminal {
+	r := result{err: err, afterRecord: synced.AfterSync}
+	if err == nil && synced.Terminal {
 		r.outcome = podlifecycle.Completed
-		// Such a sync starts nothing: what it saw is good enough for the termination.
+		// Such a sync starts no container, so its status is new enough for the termination.
 		p.statusAge.waited = true
 	}
 	return r
@@ -151,7 +152,8 @@ func (w *Workers) terminate(p *worker, j job) error {
 	return err
 }
 
-// beginTerminate notes that Terminate is about to be called; false if it was cancelled before.
+// beginTerminate records that Terminate is about to be called. It returns false if the termination was cancelled
+// before.
 func (w *Workers) beginTerminate(ctx context.Context, p *worker) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,16 +171,16 @@ func (w *Workers) cleanUp(p *worker, j job) error {
 	return err
 }
 
-// report tells the lifecycle what came of a job.
+// report reports the result of a job to the lifecycle, and to log and metrics.
 func (w *Workers) report(p *worker, j job, r result) {
 	logger := klog.FromContext(p.ctx)
 	switch r.outcome {
 	case podlifecycle.Cancelled:
-		logger.V(2).Info("Pod worker's operation was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid,
+		logger.V(2).Info("Operation of a pod worker was cancelled", "operation", j.op, "pod", p.name, "podUID", p.uid,
 			"updateType", j.update.UpdateType)
 	case podlifecycle.Failed:
 		logger.Error(r.err, "Error syncing pod, skipping", "operation", j.op, "pod", p.name, "podUID", p.uid)
-	default: // success is not worth a line
+	default: // success is not logged
 	}
 	returned := podlifecycle.Returned{Outcome: r.outcome}
 	if j.update.Pod != nil {
@@ -188,8 +190,8 @@ func (w *Workers) report(p *worker, j job, r result) {
 	if !registered {
 		return
 	}
-	if r.after != nil {
-		r.after()
+	if r.afterRecord != nil {
+		r.afterRecord()
 	}
 	label := j.update.UpdateType.String()
 	if j.op == podlifecycle.OpCleanUp && state.Phase == podlifecycle.Finished {
@@ -198,8 +200,8 @@ func (w *Workers) report(p *worker, j job, r result) {
 	observeDuration(label, j.update.StartTime)
 }
 
-// record passes the end of an operation to the lifecycle; false if the worker was forgotten. The error, which may be
-// long, is read before the lock is taken.
+// record applies the end of an operation to the lifecycle. It returns false if the worker was removed. It formats the
+// error, which may be long, before it takes the lock.
 func (w *Workers) record(p *worker, returned podlifecycle.Returned, r result) (podlifecycle.State, bool) {
 	backoff, message := w.backoff(r.err), ""
 	if r.outcome == podlifecycle.Failed {
@@ -222,7 +224,7 @@ func (w *Workers) record(p *worker, returned podlifecycle.Returned, r result) (p
 	return state, true
 }
 
-// observeDuration records the time since an update arrived, if it says when.
+// observeDuration records the time since an update arrived, if the update has that time.
 func observeDuration(label string, start time.Time) {
 	if !start.IsZero() {
 		metrics.PodWorkerDuration.WithLabelValues(label).Observe(metrics.SinceInSeconds(start))

@@ -21,8 +21,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// Static pods of one name run one after the other; the next starts as soon as the one before is finished, not a
-// back-off later.
+// Static pods of one name run one after the other. The next one starts as soon as the one before is finished, without a
+// back-off.
 func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 	bubble(t, func(n *node) {
 		first, second, third := staticPod("a", "1"), staticPod("a", "2"), staticPod("a", "3")
@@ -34,12 +34,12 @@ func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 		n.expectPhase(second, podlifecycle.Known)
 		n.expectPhase(other, podlifecycle.Syncing)
 		n.script.onTerminate = terminateSlowly
-		n.send(kubetypes.SyncPodKill, second) // gone before its turn
+		n.send(kubetypes.SyncPodKill, second) // stopped before it could start
 		n.send(kubetypes.SyncPodKill, first, &KillOptions{GracePeriod: new(int64(5))})
 		n.advance(3 * time.Second)
 		if !n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("a_ns") ||
 			n.cfg.Store.IsPodForMirrorPodTerminatingByFullName("b_ns") {
-			t.Error("the store does not know which static pod is terminating")
+			t.Error("the store does not report the terminating static pod")
 		}
 		n.expectPhase(second, podlifecycle.Finished)
 		n.expectPhase(third, podlifecycle.Known)
@@ -53,20 +53,18 @@ func TestStaticPodsWithTheSameNameRunOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A static pod that the agent's earlier run has started is stopped also when it was not its turn yet.
+// A static pod that an earlier run of the agent has started is stopped, although this run has not started it.
 func TestUnstartedStaticPodThatRunsIsTerminated(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := staticPod("a", "1")
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
-		n.create(pod)
-		n.send(kubetypes.SyncPodKill, pod)
+		n.createAndDrop(pod)
 		n.advance(3 * time.Second)
 		n.expectCalls("terminate a 30", "clean up a")
 	})
 }
 
-// Static pods with a fixed UID are deleted and created again quickly: the create is remembered until the first life is
-// over.
+// A static pod with a fixed UID is deleted and created again while it terminates: it starts again afterwards.
 func TestStaticPodWithAFixedUIDIsRestarted(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := staticPod("a", "fixed")
@@ -74,26 +72,26 @@ func TestStaticPodWithAFixedUIDIsRestarted(t *testing.T) {
 		n.send(kubetypes.SyncPodKill, pod)
 		n.create(pod)
 		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 1 {
-			t.Fatalf("forgotten while it terminates: %v", known)
+			t.Fatalf("removed while it terminates: %v", known)
 		}
 		n.advance(3 * time.Second)
 		n.expectPhase(pod, podlifecycle.Finished)
 		if known := n.SyncKnownPods([]*v1.Pod{pod}); len(known) != 0 {
-			t.Fatalf("not forgotten: %v", known)
+			t.Fatalf("not removed: %v", known)
 		}
 		n.start(pod)
 		n.expectCalls("sync a create", "terminate a 30", "clean up a", "sync a create")
 	})
 }
 
-// Updates and replacements of a static pod, quickly and repeatedly, end with the last one running (#109596, #134908).
+// After many quick updates and replacements of a static pod, the last one runs (kubernetes issues 109596 and 134908).
 func TestLastOfManyReplacedStaticPodsRuns(t *testing.T) {
 	bubble(t, func(n *node) {
 		runs := map[string]bool{}
 		n.script.onSync = func(_ context.Context, request podsync.SyncRequest) (podsync.SyncResult, error) {
 			runs[string(request.Pod.UID)] = true
 			if len(runs) > 1 {
-				t.Errorf("run side by side: %v", runs)
+				t.Errorf("run at the same time: %v", runs)
 			}
 			return podsync.SyncResult{}, nil
 		}
@@ -115,7 +113,7 @@ func TestLastOfManyReplacedStaticPodsRuns(t *testing.T) {
 		n.SyncKnownPods([]*v1.Pod{pod})
 		n.expectPhase(pod, podlifecycle.Syncing)
 		if uids := n.cfg.Store.UIDs(); len(uids) != 1 {
-			t.Errorf("remembered: %v", uids)
+			t.Errorf("not removed: %v", uids)
 		}
 	})
 }
@@ -145,8 +143,8 @@ func (e *fakeEarlierPods) remove(uid types.UID) {
 	delete(e.pods, uid)
 }
 
-// A static pod that was replaced while no agent was there is stopped first, without a word from housekeeping; its
-// successor starts as soon as it has ended. Stock runs both for a while.
+// A static pod that was replaced while the agent was not running is stopped first, without housekeeping; the new one
+// starts as soon as it has stopped. With stock both run for some time.
 func TestStaticPodReplacedWhileTheAgentWasNotRunning(t *testing.T) {
 	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
@@ -167,7 +165,7 @@ func TestStaticPodReplacedWhileTheAgentWasNotRunning(t *testing.T) {
 	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
-// As long as the runtime does not tell whether a pod of the name runs, none is started.
+// No static pod is started while the runtime cannot list the running ones of the same name.
 func TestStaticPodIsNotStartedWithoutTheRuntime(t *testing.T) {
 	earlier := &fakeEarlierPods{err: errors.New("no runtime")}
 	bubble(t, func(n *node) {
@@ -183,8 +181,8 @@ func TestStaticPodIsNotStartedWithoutTheRuntime(t *testing.T) {
 	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
-// The earlier pod may not stop at the first try. Housekeeping does not help before all sources have reported, and the
-// API server may be the very pod that waits: its successor's own tries have it stopped.
+// The first attempt to stop the earlier pod fails. Housekeeping waits for all sources, and the waiting pod may be the
+// API server, which is one: so the worker of the waiting pod repeats the request.
 func TestStopOfEarlierStaticPodIsRetried(t *testing.T) {
 	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
@@ -207,8 +205,8 @@ func TestStopOfEarlierStaticPodIsRetried(t *testing.T) {
 	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
-// The manifest of the earlier pod is moved back just when its successor has it stopped: the earlier one ends and starts
-// again, or is not stopped. It must not end as a pod that no source has, and stay so.
+// The manifest of the earlier pod is moved back while the worker of the new pod requests its stop: the earlier pod is
+// stopped and starts again, or is not stopped. It must not be stopped as a runtime pod and remain stopped.
 func TestEarlierStaticPodIsConfiguredAgainWhileItIsStopped(t *testing.T) {
 	earlier := &fakeEarlierPods{pods: map[types.UID]*kubecontainer.Pod{"old": {ID: "old", Name: "a", Namespace: "ns"}}}
 	bubble(t, func(n *node) {
@@ -242,9 +240,9 @@ func TestEarlierStaticPodIsConfiguredAgainWhileItIsStopped(t *testing.T) {
 	}, func(c *Config) { c.EarlierStaticPods = earlier })
 }
 
-// A static pod that was rejected never had a worker. When its source drops it none is made, whose life would have to
-// end first if the pod comes again.
-func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
+// No worker is created for a rejected static pod when its source drops it: the worker would have to finish before the
+// pod can be created again.
+func TestRejectedStaticPodGetsNoWorker(t *testing.T) {
 	bubble(t, func(n *node) {
 		rejected, runs, ran := staticPod("a", "rejected"), staticPod("b", "runs"), staticPod("c", "ran")
 		n.cache.Set(runs.UID, running(runs), nil, time.Now())
@@ -253,7 +251,7 @@ func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
 			n.send(kubetypes.SyncPodKill, pod)
 		}
 		if n.IsPodTerminationRequested(rejected.UID) {
-			t.Error("it would not be admitted")
+			t.Error("its termination counts as requested")
 		}
 		for _, pod := range []*v1.Pod{runs, ran} {
 			if !n.IsPodTerminationRequested(pod.UID) {
@@ -262,20 +260,37 @@ func TestStaticPodThatWasNeverHereNeedsNoEnd(t *testing.T) {
 		}
 		done := make(chan struct{})
 		n.send(kubetypes.SyncPodKill, staticPod("d", "waited for"), &KillOptions{Completed: done})
-		<-done // who waits is answered all the same
+		<-done // the waiter is notified
 	})
 }
 
-// The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped also if it is
-// to be stopped before the cache has an entry for it: one that has ended for the API server, and a static pod that its
-// source drops before its turn.
+// A pod that ran when the agent started does not count as running any more after it was stopped: a rejected static pod
+// with its UID gets no worker when its source drops it.
+func TestRejectedStaticPodGetsNoWorkerAfterAnEarlierPodHasStopped(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod := staticPod("a", "ran")
+		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: pod.UID}})
+		n.start(pod)
+		n.send(kubetypes.SyncPodKill, pod)
+		n.advance(3 * time.Second)
+		n.expectPhase(pod, podlifecycle.Finished)
+		n.SyncKnownPods(nil)
+		n.send(kubetypes.SyncPodKill, pod) // it was created again, was rejected, and is dropped again
+		if n.IsPodTerminationRequested(pod.UID) {
+			t.Error("its termination counts as requested")
+		}
+	})
+}
+
+// The status cache is filled pod by pod after the start. A pod that ran when the agent started is stopped even if the
+// cache has no entry for it yet: one with a terminal phase at the API server, and a static pod that its source drops
+// before it is started.
 func TestPodThatRanAtStartIsStoppedWithAnEmptyStatusCache(t *testing.T) {
 	bubble(t, func(n *node) {
 		ended, static := newPod("ended"), staticPod("static", "s")
 		n.SetRunningAtStart([]*kubecontainer.Pod{{ID: ended.UID}, {ID: static.UID}})
 		n.create(completed(ended))
-		n.create(static)
-		n.send(kubetypes.SyncPodKill, static)
+		n.createAndDrop(static)
 		n.advance(3 * time.Second)
 		n.script.mu.Lock()
 		defer n.script.mu.Unlock()

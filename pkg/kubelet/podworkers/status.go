@@ -12,24 +12,24 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// SetRunningAtStart records what the runtime ran when the agent started. Until the status cache has an entry for such a
-// pod, the pod counts as running. It must be called before the first pod is given to the workers: the cache is filled
-// pod by pod, and the first ones come before that is done.
+// SetRunningAtStart records the pods that the runtime ran when the agent started. Such a pod counts as running until
+// the status cache has an entry for it. Call it before the first update: the cache is filled pod by pod, and updates
+// may arrive before that is done.
 func (w *Workers) SetRunningAtStart(pods []*kubecontainer.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, pod := range pods {
-		w.ranAtStart.Insert(pod.ID)
+		w.runningAtStart.Insert(pod.ID)
 	}
 }
 
-// runtimeStopped is true when the runtime was last seen to run nothing of the pod. Workers.mu must be held.
+// runtimeStopped is true when, by the status cache, no container or sandbox of the pod runs. Workers.mu must be held.
 func (w *Workers) runtimeStopped(uid types.UID) bool {
 	status, err := w.cfg.PodCache.Get(uid)
 	if err != nil || status == nil {
 		return false
 	}
-	if len(status.ContainerStatuses)+len(status.SandboxStatuses) == 0 && w.ranAtStart.Has(uid) {
+	if len(status.ContainerStatuses)+len(status.SandboxStatuses) == 0 && w.runningAtStart.Has(uid) {
 		return false
 	}
 	for _, container := range status.ContainerStatuses {
@@ -45,21 +45,20 @@ func (w *Workers) runtimeStopped(uid types.UID) bool {
 	return true
 }
 
-// statusResult is an answer of the status cache.
+// statusResult is a result of the status cache.
 type statusResult struct {
 	status *kubecontainer.PodStatus
 	err    error
 }
 
-// requestStatus asks for a status that is newer than since. Whoever loses interest may just go; the answer is dropped
-// then.
+// requestStatus requests a status newer than since. The caller need not receive the result.
 func (w *Workers) requestStatus(uid types.UID, since time.Time) <-chan statusResult {
-	answer := make(chan statusResult, 1)
+	result := make(chan statusResult, 1)
 	go func() {
 		status, err := w.cfg.PodCache.GetNewerThan(uid, since)
-		answer <- statusResult{status: status, err: err}
+		result <- statusResult{status: status, err: err}
 	}()
-	return answer
+	return result
 }
 
 // statusNewerThan waits for a status that is newer than since, or for the end of ctx.
@@ -67,14 +66,28 @@ func (w *Workers) statusNewerThan(ctx context.Context, pod *v1.Pod, since time.T
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case answer := <-w.requestStatus(pod.UID, since):
-		return w.reportError(pod, answer)
+	case result := <-w.requestStatus(pod.UID, since):
+		return w.reportError(pod, result)
 	}
 }
 
-// statusForTermination returns a status that is newer than the last sync, which may have started containers just before
-// it was cancelled. It waits for it a limited time, and once only; then the newest known status must do.
+// statusForTermination returns a status newer than the last sync, which may have started containers just before it was
+// cancelled. It waits for such a status once, and at most for Config.StatusWait; then it returns the newest one. If the
+// cache has an error, it returns the last status that was read without one: the termination reads the status from the
+// runtime again.
 func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStatus, error) {
+	status, err := w.recentStatus(p, j)
+	if err == nil {
+		p.lastStatus = status
+	} else if j.ctx.Err() == nil && p.lastStatus != nil {
+		klog.FromContext(j.ctx).Error(err, "Failed to read the newest pod status, terminating the pod with an old one",
+			"pod", p.name, "podUID", p.uid)
+		return p.lastStatus, nil
+	}
+	return status, err
+}
+
+func (w *Workers) recentStatus(p *worker, j job) (*kubecontainer.PodStatus, error) {
 	if p.statusAge.waited {
 		return w.newestStatus(j.update.Pod)
 	}
@@ -83,12 +96,12 @@ func (w *Workers) statusForTermination(p *worker, j job) (*kubecontainer.PodStat
 	select {
 	case <-j.ctx.Done():
 		return nil, j.ctx.Err()
-	case answer := <-w.requestStatus(p.uid, p.statusAge.lastSync):
+	case result := <-w.requestStatus(p.uid, p.statusAge.lastSync):
 		p.statusAge.waited = true
-		return w.reportError(j.update.Pod, answer)
+		return w.reportError(j.update.Pod, result)
 	case <-limit.C():
 		p.statusAge.waited = true
-		klog.FromContext(j.ctx).Info("Terminating the pod with an old status, there is no newer one", "pod", p.name, "podUID",
+		klog.FromContext(j.ctx).Info("No newer pod status, terminating the pod with an old one", "pod", p.name, "podUID",
 			p.uid, "waited", w.cfg.StatusWait)
 		return w.newestStatus(j.update.Pod)
 	}
@@ -99,11 +112,11 @@ func (w *Workers) newestStatus(pod *v1.Pod) (*kubecontainer.PodStatus, error) {
 	return w.reportError(pod, statusResult{status: status, err: err})
 }
 
-// reportError says so in an event when the runtime could not tell the status.
-func (w *Workers) reportError(pod *v1.Pod, answer statusResult) (*kubecontainer.PodStatus, error) {
-	if answer.err != nil {
-		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.FailedSync, "error determining status: %v", answer.err)
-		return nil, answer.err
+// reportError returns a result of the status cache; it sends an event if that is an error of the runtime.
+func (w *Workers) reportError(pod *v1.Pod, result statusResult) (*kubecontainer.PodStatus, error) {
+	if result.err != nil {
+		w.cfg.Recorder.Eventf(pod, v1.EventTypeWarning, events.FailedSync, "error determining status: %v", result.err)
+		return nil, result.err
 	}
-	return answer.status, nil
+	return result.status, nil
 }

@@ -44,17 +44,17 @@ func newStockWorkers(syncer stockSyncer, recorder record.EventRecorder, work que
 	backoff time.Duration,
 	cache kubecontainer.ROCache, allocation allocation.Manager) kubelet.PodWorkers
 
-// comparison is what both sides see: the same operations, each written down for its side.
+// comparison records the operations of both pod workers.
 type comparison struct {
 	mu    sync.Mutex
 	cache kubecontainer.Cache
-	// ended pods' containers have ended for good.
+	// ended are the pods whose containers have ended for good.
 	ended map[types.UID]bool
 	ours  map[types.UID][]string
 	stock map[types.UID][]string
 }
 
-// record writes a call down; the same call again says nothing new, since how often a pod is synced depends on timing.
+// record records a call, unless it equals the last one: how often a pod is synced depends on timing.
 func (w *comparison) record(log map[types.UID][]string, uid types.UID, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *comparison) record(log map[types.UID][]string, uid types.UID, format st
 	}
 }
 
-// terminationTime gives later kills a chance to arrive while an earlier one is carried out.
+// terminationTime is long enough for later kills to arrive during a termination.
 const terminationTime = 250 * time.Millisecond
 
 func (w *comparison) hasEnded(uid types.UID) bool {
@@ -123,7 +123,7 @@ func (s stockSide) SyncTerminatedPod(_ context.Context, pod *v1.Pod, _ *kubecont
 	return nil
 }
 
-// ownGrace is the grace period that a runtime would use; stock leaves it to the runtime in some cases where we say it.
+// ownGrace returns the grace period that a runtime would use. Where stock passes nil, ours may pass the pod's own.
 func ownGrace(pod *v1.Pod, override *int64) int64 {
 	switch {
 	case override != nil:
@@ -134,7 +134,7 @@ func ownGrace(pod *v1.Pod, override *int64) int64 {
 	return *pod.Spec.TerminationGracePeriodSeconds
 }
 
-// pair drives both sides alike, as the sync loop and housekeeping do.
+// pair sends the same updates to both, as sync loop and housekeeping do.
 type pair struct {
 	*comparison
 	node         *node
@@ -177,7 +177,7 @@ func (p *pair) runtimePod(uid types.UID) {
 			KillPodOptions: &kubelet.KillPodOptions{PodTerminationGracePeriodSecondsOverride: new(int64(1))}})
 }
 
-// resend is the sync loop's part: what a queue names is sent again to its side.
+// resend sends pods that are due again, as the sync loop does.
 func (p *pair) resend() {
 	for _, uid := range p.node.queue.GetWork() {
 		if pod, ok := p.desired[uid]; ok {
@@ -193,7 +193,7 @@ func (p *pair) resend() {
 	}
 }
 
-// housekeeping compares with the configuration and starts pods again whose first life is over.
+// housekeeping runs one round of housekeeping, which starts removed pods again.
 func (p *pair) housekeeping() {
 	uids := slices.Sorted(maps.Keys(p.desired))
 	var pods []*v1.Pod
@@ -213,7 +213,7 @@ func (p *pair) housekeeping() {
 	}
 }
 
-// settle lets both sides come to rest.
+// settle waits until both are idle.
 func (p *pair) settle() {
 	for range 25 {
 		p.node.advance(time.Second)
@@ -222,7 +222,7 @@ func (p *pair) settle() {
 	p.node.advance(3 * time.Second)
 }
 
-// compare holds calls and answers of both sides against each other.
+// compare compares calls and queries of both.
 func (p *pair) compare(t *rapid.T, uids []types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,24 +241,24 @@ func (p *pair) compare(t *rapid.T, uids []types.UID) {
 			{"ShouldPodBeFinished", store.ShouldPodBeFinished(uid), p.stockWorkers.ShouldPodBeFinished(uid)},
 			{"IsPodTerminationRequested", store.IsPodTerminationRequested(uid), p.stockWorkers.IsPodTerminationRequested(uid)},
 			{"ShouldPodRuntimeBeRemoved", store.ShouldPodRuntimeBeRemoved(uid), p.stockWorkers.ShouldPodRuntimeBeRemoved(uid)},
-			// Stock says yes for a pod that is being evicted (D46).
+			// Stock returns true for a pod that is being evicted (D46).
 			{"ShouldPodContentBeRemoved", store.ShouldPodContentBeRemoved(uid),
 				p.stockWorkers.ShouldPodContentBeRemoved(uid) && state.Phase != podlifecycle.Terminating},
 			{"IsPodKnownTerminated", store.IsPodKnownTerminated(uid), p.stockWorkers.IsPodKnownTerminated(uid)},
-			// Stock says no for a finished pod that never started.
+			// Stock returns false for a finished pod that never started.
 			{"ShouldPodContainersBeTerminating", store.ShouldPodContainersBeTerminating(uid),
 				p.stockWorkers.ShouldPodContainersBeTerminating(uid) || state.Phase == podlifecycle.Finished},
 		} {
 			if answer.ours != answer.stock {
-				t.Fatalf("%s of %s: we say %t, stock %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state,
+				t.Fatalf("%s of %s: ours %t, stock's %t; %+v; calls %q", answer.name, uid, answer.ours, answer.stock, state,
 					p.ours[uid])
 			}
 		}
 	}
 }
 
-// Given the same news, our workers do to every pod what stock's do, in the same order, and give the same answers when
-// all is at rest.
+// With the same updates our pod workers call the same operations in the same order as stock's, and give the same
+// answers to queries when they are idle.
 func TestWorkersEqualStock(t *testing.T) {
 	uids := []types.UID{"f", "p1", "p2", "p3", "s1", "s2"}
 	pods := map[types.UID]*v1.Pod{"f": staticPod("fixed", "f"), "s1": staticPod("a", "s1"), "s2": staticPod("a", "s2")}
@@ -280,7 +280,7 @@ func TestWorkersEqualStock(t *testing.T) {
 	})
 }
 
-// drain ends all pods, and holds that ours are forgotten then.
+// drain removes all pods from the configuration, and checks that ours are removed then.
 func (p *pair) drain() {
 	p.desired = map[types.UID]*v1.Pod{}
 	for range 4 {
@@ -294,14 +294,14 @@ func (p *pair) drain() {
 	}
 }
 
-// hasKnownDifference is true where a kill has another effect here than there: a shorter grace period still reaches a
-// termination that is on its way; and a static pod that is killed before its turn leaves the queue for its name.
+// hasKnownDifference is true where a kill has different effects: ours shortens the grace period of a termination in
+// progress, and removes a static pod that is stopped before it could start from the queue for its name.
 func (p *pair) hasKnownDifference(uid types.UID) bool {
 	state, _ := p.node.cfg.Store.State(uid)
-	return state.Doing == podlifecycle.OpTerminate || state.Static && state.Phase == podlifecycle.Known
+	return state.Operation == podlifecycle.OpTerminate || state.Static && state.Phase == podlifecycle.Known
 }
 
-// run lets random things happen.
+// run sends random updates.
 func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {
 		uid := rapid.SampledFrom(uids).Draw(t, "uid")
@@ -343,8 +343,8 @@ func (p *pair) run(t *rapid.T, uids []types.UID, pods map[types.UID]*v1.Pod) {
 			}
 		}
 		if uid == "s1" || uid == "s2" || p.hasEnded(uid) {
-			// Ours start the next static pod of a name at once, stock's when the back-off is over; ours terminate a pod that has
-			// ended at once, stock's when the next status is there.
+			// Ours start the next static pod of a name at once, stock's after the back-off. Ours terminate a pod that has ended
+			// at once, stock's after the next status.
 			p.settle()
 		}
 		p.node.advance(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 4700 * time.Millisecond}).Draw(t,

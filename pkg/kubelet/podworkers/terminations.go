@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// Terminations keeps what the agent has begun, over a restart. Its methods must not block: they are called under a
-// lock.
+// Terminations records terminations, so that they are resumed after a restart of the agent. Its methods are called with
+// Workers.mu held, so they must not block.
 type Terminations interface {
 	// Save stores a record, in place of an earlier one of the same pod. It returns false if it cannot.
 	Save(record terminations.Record) bool
@@ -26,44 +26,42 @@ type Terminations interface {
 	DeleteFunc(del func(terminations.Record) bool)
 }
 
-// recordedCauses are those of terminations that are kept. The others begin again by themselves: with the pod's
-// deletion, with its absence from the configuration, or with its containers' end.
+// recordedCauses are the causes of terminations that are recorded. Terminations of other causes begin again after a
+// restart without a record: the pod is not in the configuration, or its containers have ended.
 var recordedCauses = map[podlifecycle.Cause]terminations.Cause{
 	podlifecycle.CauseEviction: terminations.Eviction,
 	podlifecycle.CauseKill:     terminations.Kill,
 	podlifecycle.CauseDeletion: terminations.Deletion,
 }
 
-// lifecycleCauses is causes the other way round.
+// lifecycleCauses is the inverse of recordedCauses.
 var lifecycleCauses = map[terminations.Cause]podlifecycle.Cause{
 	terminations.Eviction: podlifecycle.CauseEviction,
 	terminations.Kill:     podlifecycle.CauseKill,
 	terminations.Deletion: podlifecycle.CauseDeletion,
 }
 
-// IsPodTerminationRequested is true from the first request to stop the pod until it is forgotten, also if an earlier
-// run of the agent has asked for it and the pod was not seen since. Such a pod must not be admitted anew. Not for
-// clean-up loops.
+// IsPodTerminationRequested is true from the first request to stop the pod until the pod is removed. The request may be
+// that of an earlier run of the agent: such a pod must not be admitted. Not for clean-up loops.
 func (w *Workers) IsPodTerminationRequested(uid types.UID) bool {
 	if w.cfg.Store.IsPodTerminationRequested(uid) {
 		return true
 	}
-	_, begun := w.earlierTermination(uid)
-	return begun
+	_, found := w.earlierTermination(uid)
+	return found
 }
 
-// startMargin is how long after a request to stop a pod a sync that was under way may have started a container of it.
+// startMargin is how long after a request to stop a pod a sync in progress may start a container of it.
 const startMargin = time.Minute
 
-// earlierTermination returns what an earlier run of the agent has begun, for a pod that this one has not seen yet. It
-// does not count when a container runs that was started since: then another kubelet was here in between, and went on
-// with the pod.
+// earlierTermination returns the termination record of a pod. It returns false if a container of the pod was started
+// after the request: then another kubelet ran in the meantime and synced the pod, and the record is stale.
 func (w *Workers) earlierTermination(uid types.UID) (terminations.Record, bool) {
-	record, kept := w.cfg.Terminations.Get(uid)
-	return record, kept && !w.startedAfter(uid, record.Requested.Add(startMargin))
+	record, found := w.cfg.Terminations.Get(uid)
+	return record, found && !w.startedAfter(uid, record.Requested.Add(startMargin))
 }
 
-// startedAfter is true when the runtime was last seen to run a container of the pod that was started after t.
+// startedAfter is true when, by the status cache, a container of the pod runs that was started after t.
 func (w *Workers) startedAfter(uid types.UID, t time.Time) bool {
 	status, err := w.cfg.PodCache.Get(uid)
 	if err != nil || status == nil {
@@ -77,15 +75,15 @@ func (w *Workers) startedAfter(uid types.UID, t time.Time) bool {
 	return false
 }
 
-// resumeRequest returns the request to go on with what an earlier run of the agent has begun, if the first update of a
-// pod is about such a one.
+// resumeRequest returns the request that resumes a termination of an earlier run of the agent; update is the first one
+// of its pod. It returns false if there is no such termination.
 func (w *Workers) resumeRequest(update *Update) (Update, bool) {
 	if update.Pod == nil || kubetypes.IsStaticPod(update.Pod) {
 		return Update{}, false
 	}
-	record, begun := w.earlierTermination(update.Pod.UID)
-	if !begun {
-		// What was overtaken must not come back, nor stand in the way of a termination that this run begins.
+	record, found := w.earlierTermination(update.Pod.UID)
+	if !found {
+		// A stale record must neither be resumed later, nor keep saveTermination from recording a new termination.
 		w.deleteTermination(update.Pod.UID)
 		return Update{}, false
 	}
@@ -99,22 +97,23 @@ func (w *Workers) resumeRequest(update *Update) (Update, bool) {
 	return Update{UpdateType: kubetypes.SyncPodKill, Pod: update.Pod, MirrorPod: update.MirrorPod, Kill: kill}, true
 }
 
-// saveTermination has a termination survive a restart that the agent has asked for. earlier is the grace period in
-// seconds before the update, 0 if none. Static pods are left out: their files want them still, so that the next run
-// starts them again, as stock does; were they stopped instead, an API server among them would never come back.
+// saveTermination records a termination that the agent has requested, or whose grace period it has shortened. earlier
+// is the grace period in seconds before the update, 0 if none. Terminations of static pods are not recorded: their
+// manifests are still there, so the next run of the agent starts them again, as stock does. If it stopped them instead,
+// an API server that is a static pod would not be started again.
 func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.State, earlier int64) {
-	cause, may := recordedCauses[state.Termination.Cause]
-	if !may || state.Phase != podlifecycle.Terminating || state.Static || update.Pod == nil {
+	cause, recorded := recordedCauses[state.Termination.Cause]
+	if !recorded || state.Phase != podlifecycle.Terminating || state.Static || update.Pod == nil {
 		return
 	}
-	record, kept := w.cfg.Terminations.Get(p.uid)
-	asked := update.Kill != nil && (cause != terminations.Deletion || shortened(earlier, p.grace.seconds))
+	record, found := w.cfg.Terminations.Get(p.uid)
+	byAgent := update.Kill != nil && (cause != terminations.Deletion || shortened(earlier, p.grace.seconds))
 	sooner := p.grace.deadline.Before(record.Deadline)
 	amended := p.disruption != nil && record.Disruption == nil
-	if kept && !sooner && !amended || !kept && !asked {
+	if found && !sooner && !amended || !found && !byAgent {
 		return
 	}
-	if !kept {
+	if !found {
 		record = terminations.Record{
 			UID: p.uid, Namespace: p.name.Namespace, Name: p.name.Name, Cause: cause, Requested: w.cfg.Clock.Now(),
 			Deadline: p.grace.deadline,
@@ -128,13 +127,13 @@ func (w *Workers) saveTermination(p *worker, update *Update, state podlifecycle.
 		record.Disruption = p.disruption
 	}
 	if !w.cfg.Terminations.Save(record) {
-		klog.FromContext(p.ctx).Info("Too many terminations are kept already, this one will not survive a restart", "pod",
-			p.name, "podUID", p.uid)
+		klog.FromContext(p.ctx).Info("Too many termination records, this termination will not be resumed after a restart",
+			"pod", p.name, "podUID", p.uid)
 	}
 }
 
-// deleteOldTerminations forgets terminations that are over: the API server shows the end of the pod, or does not know
-// it any more.
+// deleteOldTerminations deletes the records of terminations that have ended: the pod's phase at the API server is
+// terminal, or the pod is not in the configuration any more.
 func (w *Workers) deleteOldTerminations(desired []*v1.Pod) {
 	pods := make(map[types.UID]*v1.Pod, len(desired))
 	for _, pod := range desired {
@@ -151,14 +150,14 @@ func (w *Workers) deleteOldTerminations(desired []*v1.Pod) {
 	})
 }
 
-// deleteTermination forgets the termination of a life that is over. Should the UID come again it is another life.
+// deleteTermination deletes the record of a pod. A pod that is created again with the UID must not be terminated by it.
 func (w *Workers) deleteTermination(uid types.UID) {
 	w.cfg.Terminations.DeleteFunc(func(r terminations.Record) bool { return r.UID == uid })
 }
 
-// DeleteStaleTerminations forgets what earlier runs of the agent have begun of pods that run a container which was made
-// since: another kubelet was here in between, and went on with them. running is what the runtime runs. It is for the
-// time before any pod is seen; the status cache may still be empty when the first ones are.
+// DeleteStaleTerminations deletes the records of pods of which a container was created after the request: another
+// kubelet ran in the meantime and synced the pods. running are the pods that the runtime runs. Call it before the first
+// update, when the status cache may be empty.
 func (w *Workers) DeleteStaleTerminations(running []*kubecontainer.Pod) {
 	pods := make(map[types.UID]*kubecontainer.Pod, len(running))
 	for _, pod := range running {

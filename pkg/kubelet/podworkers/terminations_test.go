@@ -19,14 +19,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// newTerminations is a store that touches no disk.
+// newTerminations returns a store that does not access the disk.
 func newTerminations() *terminations.Store { return terminations.New(terminations.Config{}) }
 
 func withTerminations(store *terminations.Store) func(*Config) {
 	return func(c *Config) { c.Terminations = store }
 }
 
-// evictionOptions are the terms of an eviction.
+// evictionOptions are the options of an eviction.
 func evictionOptions(grace int64) *KillOptions {
 	return &KillOptions{Evict: true, GracePeriod: &grace, Disruption: &podkill.Disruption{
 		Phase: v1.PodFailed, Reason: "Evicted", Message: "low on memory",
@@ -34,7 +34,7 @@ func evictionOptions(grace int64) *KillOptions {
 	}}
 }
 
-// earlierRecord is what an earlier run of the agent has begun, with so much time left.
+// earlierRecord returns the record of a termination of an earlier run of the agent, with the rest of its grace period.
 func earlierRecord(pod *v1.Pod, cause terminations.Cause, left time.Duration) terminations.Record {
 	return terminations.Record{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Cause: cause, Disruption: evictionOptions(0).Disruption,
@@ -42,7 +42,7 @@ func earlierRecord(pod *v1.Pod, cause terminations.Cause, left time.Duration) te
 	}
 }
 
-// Which terminations are kept, with which terms.
+// Terminations are recorded, or not, with the given options.
 func TestRecordedTerminations(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -111,15 +111,15 @@ func TestRecordedTerminations(t *testing.T) {
 				began := time.Now()
 				c.do(n, c.pod)
 				if got := describeRecord(store, c.pod.UID, began); got != c.want {
-					t.Errorf("kept is %q, want %q", got, c.want)
+					t.Errorf("recorded %q, want %q", got, c.want)
 				}
 			}, withTerminations(store))
 		})
 	}
 }
 
-// describeRecord writes down what is kept: cause, grace, when after the beginning it was requested, and how long after
-// that the deadline is.
+// describeRecord returns a record as text: cause, grace period, when it was requested after the beginning, and how long
+// after that the deadline is.
 func describeRecord(store *terminations.Store, uid types.UID, began time.Time) string {
 	r, ok := store.Get(uid)
 	if !ok {
@@ -132,7 +132,7 @@ func describeRecord(store *terminations.Store, uid types.UID, began time.Time) s
 	return text
 }
 
-// A pod whose termination was begun before a restart is terminated on the same terms, and never synced.
+// A pod whose termination was begun before a restart is terminated with the same options, and never synced.
 func TestTerminationIsResumed(t *testing.T) {
 	pod := newPod("p")
 	for _, c := range []struct {
@@ -192,7 +192,7 @@ func TestTerminationIsResumed(t *testing.T) {
 	}
 }
 
-// What is resumed keeps its terms: a second restart gives no more time than the first.
+// A second restart does not prolong the grace period.
 func TestResumedTerminationKeepsItsDeadline(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -210,7 +210,7 @@ func TestResumedTerminationKeepsItsDeadline(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// A pod that has reached a terminal phase at the API server is only cleaned up; nothing is said about it again.
+// A pod with a terminal phase at the API server is only cleaned up; its status is not reported again.
 func TestTerminalPodIsOnlyCleanedUpAfterRestart(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -221,13 +221,13 @@ func TestTerminalPodIsOnlyCleanedUpAfterRestart(t *testing.T) {
 		n.expectCalls("clean up p")
 		n.SyncKnownPods([]*v1.Pod{pod})
 		if _, ok := store.Get(pod.UID); ok {
-			t.Error("what the API server shows is still kept")
+			t.Error("the record was not deleted")
 		}
 	}, withTerminations(store))
 }
 
-// A terminal phase at the API server does not end the containers: they end on the terms that are kept, and the phase
-// stays.
+// Running containers of a pod with a terminal phase at the API server are stopped with the recorded options; the phase
+// does not change.
 func TestTerminalPodWithRunningContainersIsResumed(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -240,7 +240,7 @@ func TestTerminalPodWithRunningContainersIsResumed(t *testing.T) {
 			}
 			n.SyncKnownPods([]*v1.Pod{pod})
 			if _, ok := store.Get(pod.UID); !ok {
-				t.Error("forgotten while containers run")
+				t.Error("the record was deleted while containers run")
 			}
 			return nil
 		}
@@ -250,7 +250,7 @@ func TestTerminalPodWithRunningContainersIsResumed(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// Another kubelet was here in between and went on with the pod: what this one had begun is over.
+// Another kubelet ran in the meantime and synced the pod: the record is stale.
 func TestStaleTerminationIsNotResumed(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -268,7 +268,7 @@ func TestStaleTerminationIsNotResumed(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// Pods that were never asked to stop, and static pods, are started.
+// Pods without a record, and static pods, are started.
 func TestPodsWithoutARecordAreStarted(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -281,7 +281,7 @@ func TestPodsWithoutARecordAreStarted(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// A termination is forgotten when the API server shows its end or does not know the pod any more, and not before.
+// A record is deleted when the phase at the API server is terminal or the pod is not there any more, and not before.
 func TestRecordsAreDeleted(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -299,7 +299,7 @@ func TestRecordsAreDeleted(t *testing.T) {
 			store.DeleteFunc(func(r terminations.Record) bool { got = append(got, r.Name); return false })
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
-				t.Errorf("kept are %q, want %q", got, want)
+				t.Errorf("records of %q, want %q", got, want)
 			}
 		}
 		n.SyncKnownPods([]*v1.Pod{shown, gone, unseen})
@@ -315,7 +315,7 @@ func TestRecordsAreDeleted(t *testing.T) {
 	}, withTerminations(store))
 }
 
-// The second life of a UID has nothing to do with the end of the first.
+// A pod that is created again with the UID of an evicted one is started.
 func TestNewInstanceOfAnEvictedUIDIsStarted(t *testing.T) {
 	store := newTerminations()
 	bubble(t, func(n *node) {
@@ -360,8 +360,8 @@ func TestOnlyAShorterGracePeriodHastens(t *testing.T) {
 	})
 }
 
-// What was begun before another kubelet went on with the pod is over for good: it neither comes back when the pod's
-// containers end by themselves, nor stands in the way of a termination that begins now.
+// A stale record is deleted: it is not resumed when the pod's containers end by themselves, and does not prevent the
+// record of a new termination.
 func TestStaleRecordIsDeleted(t *testing.T) {
 	pod, store := newPod("p"), newTerminations()
 	bubble(t, func(n *node) {
@@ -373,18 +373,18 @@ func TestStaleRecordIsDeleted(t *testing.T) {
 		n.expectPhase(pod, podlifecycle.Syncing)
 		n.cache.Set(pod.UID, &kubecontainer.PodStatus{ID: pod.UID}, nil, time.Now())
 		if n.IsPodTerminationRequested(pod.UID) {
-			t.Error("the termination of a pod counts as requested that is being synced")
+			t.Error("the termination of a syncing pod counts as requested")
 		}
 		n.script.onTerminate = func(ctx context.Context, _ podsync.TerminateRequest) error { return untilCancelled(ctx) }
 		began := time.Now()
 		n.send(kubetypes.SyncPodKill, pod, evictionOptions(20))
 		if got, want := describeRecord(store, pod.UID, began), "eviction 20 0s+20s Evicted"; got != want {
-			t.Errorf("kept is %q, want %q", got, want)
+			t.Errorf("recorded %q, want %q", got, want)
 		}
 	}, withTerminations(store))
 }
 
-// The status cache may know nothing yet when the first pods are seen. What the runtime itself says counts before that.
+// DeleteStaleTerminations uses the runtime's list, because the status cache may be empty when the first updates arrive.
 func TestStaleRecordsWithAnEmptyStatusCache(t *testing.T) {
 	overtaken, stopping := newPod("overtaken"), newPod("stopping")
 	store := newTerminations()

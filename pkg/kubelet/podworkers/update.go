@@ -13,40 +13,41 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// Update is news about a pod, or the wish to stop it. What it points to must not be changed afterwards.
+// Update is a new specification of a pod, a request to sync it again, or a request to stop it. The objects that it
+// points to must not be modified afterwards.
 type Update struct {
 	UpdateType kubetypes.SyncPodType
-	// StartTime is when the news arrived at the agent, for a metric. Optional.
+	// StartTime is when the update arrived at the agent, for stock's metric pod_worker_duration_seconds. Optional.
 	StartTime time.Time
 	// Pod is required unless RunningPod is given.
 	Pod *v1.Pod
 	// MirrorPod is the API server's copy of a static pod, nil if none.
 	MirrorPod *v1.Pod
-	// RunningPod is a pod that the runtime runs and no configuration has. Such pods can only be killed. Ignored when Pod
-	// is given.
+	// RunningPod is a pod that the runtime runs and no configuration has. Such pods can only be killed. It is ignored when
+	// Pod is given.
 	RunningPod *kubecontainer.Pod
-	// Kill are the terms of a kill. They are also taken from other updates of a pod that is terminating.
+	// Kill are the options of a request to stop the pod. Other updates of a terminating pod may have them, too.
 	Kill *KillOptions
 }
 
-// KillOptions are the terms on which a pod is to be stopped.
+// KillOptions are the options of a request to stop a pod.
 type KillOptions struct {
-	// Completed, if not nil, is closed once no container of the pod runs any more; at once if that is so already. It is
-	// not closed when the agent stops before.
+	// Completed, if not nil, is closed once no container of the pod runs any more; at once if none runs already. It is not
+	// closed when the agent stops first.
 	Completed chan<- struct{}
-	// Evict is true when the pod is stopped to free resources: its content may be removed at once.
+	// Evict is true when the pod is stopped to free resources: its content may be removed once it has stopped.
 	Evict bool
-	// Disruption, if not nil, is written into the status that is reported while the pod terminates. It counts only if this
-	// request began the termination, or if the request that began it brought none.
+	// Disruption, if not nil, is written into the pod's status. Of all requests, that of the first with a disruption is
+	// used, and only if the agent itself began the termination.
 	Disruption *podkill.Disruption
-	// GracePeriod in seconds overrides the pod's own. It can shorten what was accepted before, never lengthen it.
+	// GracePeriod in seconds overrides the pod's own. It can shorten an accepted grace period, never lengthen it.
 	GracePeriod *int64
-	// resumed is why an earlier run of the agent has begun the termination that this request goes on with, CauseNone if
-	// there was none.
+	// resumed is why an earlier run of the agent began the termination that this request resumes, CauseNone if it resumes
+	// none.
 	resumed podlifecycle.Cause
 }
 
-// identity is who an update is about.
+// identity identifies the pod of an update.
 type identity struct {
 	uid  types.UID
 	name klog.ObjectRef
@@ -66,7 +67,7 @@ var updateTypes = map[kubetypes.SyncPodType]podlifecycle.UpdateType{
 	kubetypes.SyncPodKill:   podlifecycle.UpdateKill,
 }
 
-// factsOf returns what the lifecycle has to know of a pod.
+// factsOf returns the facts of a pod on which its lifecycle depends.
 func factsOf(pod *v1.Pod) podlifecycle.PodFacts {
 	return podlifecycle.PodFacts{
 		FullName:      kubecontainer.BuildPodFullName(pod.Name, pod.Namespace),

@@ -16,13 +16,14 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
 // view returns what is seen of one pod.
-func (n *node) view(pod *v1.Pod) View {
+func (n *node) view(pod *v1.Pod) debugv1alpha1.PodWorker {
 	n.t.Helper()
 	for _, v := range n.Views().Workers {
 		if v.UID == pod.UID {
@@ -30,7 +31,7 @@ func (n *node) view(pod *v1.Pod) View {
 		}
 	}
 	n.t.Fatalf("%s is not shown", pod.Name)
-	return View{}
+	return debugv1alpha1.PodWorker{}
 }
 
 func TestViewsOfAllPhases(t *testing.T) {
@@ -53,8 +54,9 @@ func TestViewsOfAllPhases(t *testing.T) {
 		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5)), Completed: done})
 		n.advance(3 * time.Second)
 		asked := n.state(pod).Times.Requested
-		want := TerminationView{Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true,
-			Waiters: 1}
+		want := debugv1alpha1.Termination{
+			Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true, Waiters: 1,
+		}
 		if v = n.view(pod); v.Termination == nil || *v.Termination != want || v.Operation != "terminate" ||
 			v.Since.Operation.IsZero() {
 			t.Errorf("a pod that is being stopped: %+v, %+v", v, v.Termination)
@@ -185,7 +187,7 @@ func TestViewsAreOrderedAndBounded(t *testing.T) {
 		if len(listing.Workers) != maxViews || listing.Omitted != 3 {
 			t.Errorf("%d shown, %d omitted", len(listing.Workers), listing.Omitted)
 		}
-		if !slices.IsSortedFunc(listing.Workers, func(a, b View) int {
+		if !slices.IsSortedFunc(listing.Workers, func(a, b debugv1alpha1.PodWorker) int {
 			return strings.Compare(a.Namespace+"\x00"+a.Name+"\x00"+string(a.UID),
 				b.Namespace+"\x00"+b.Name+"\x00"+string(b.UID))
 		}) {
@@ -256,7 +258,7 @@ func TestViewsDuringUpdates(t *testing.T) {
 		}
 		workers.Wait()
 		if looks == 0 {
-			t.Error("nothing was seen")
+			t.Error("no worker was shown")
 		}
 	})
 }
@@ -266,17 +268,17 @@ func TestViewOfAnOverduePod(t *testing.T) {
 	overdue := map[types.UID]escalation.Overdue{}
 	bubble(t, func(n *node) {
 		pod, other := newPod("a"), newPod("b")
-		overdue[pod.UID] = escalation.Overdue{Since: since, Rung: escalation.KillCgroup, Seen: since.Add(time.Minute),
+		overdue[pod.UID] = escalation.Overdue{Since: since, Step: escalation.KillCgroup, Seen: since.Add(time.Minute),
 			Facts: escalation.Facts{Running: []string{"main"}}}
 		overdue[other.UID] = overdue[pod.UID]
 		n.start(pod)
 		n.start(other)
 		n.send(kubetypes.SyncPodKill, pod)
 		v := n.view(pod)
-		want := OverdueView{Since: since, Tried: "KillCgroup", Seen: since.Add(time.Minute),
+		want := debugv1alpha1.Overdue{Since: since, Tried: "KillCgroup", Seen: since.Add(time.Minute),
 			Left: "running: main; no process is left in the pod's cgroup"}
 		if v.Termination == nil || v.Termination.Overdue == nil || *v.Termination.Overdue != want {
-			t.Errorf("seen of an overdue pod: %+v", v.Termination)
+			t.Errorf("view of an overdue pod: %+v", v.Termination)
 		}
 		if v = n.view(other); v.Termination != nil {
 			t.Errorf("a pod that is not being stopped: %+v", v.Termination)

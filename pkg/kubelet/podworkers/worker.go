@@ -7,40 +7,42 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
 
-// worker is one pod's goroutine and what belongs to it. Fields are guarded by Workers.mu unless said otherwise.
+// worker is the goroutine of one pod with its data. Fields are guarded by Workers.mu unless noted otherwise.
 type worker struct {
 	uid  types.UID
 	name klog.ObjectRef
-	// wake holds a token while there may be work.
+	// wake has a token while an update may be pending.
 	wake chan struct{}
-	// ctx ends when the worker has to stop. It carries the values of the first update's context.
+	// ctx ends when the worker has to stop. It has the values of the first update's context.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// pending is what the worker will look at next, active what it looked at last. Each is nil if there is none.
+	// pending is the next update to process, active the last one that was. Each is nil if there is none.
 	pending, active *Update
-	// disruption is what was accepted of what the status is to say; nil is nothing.
+	// disruption is the accepted disruption, nil if there is none.
 	disruption *podkill.Disruption
 	// grace is the accepted grace period.
 	grace gracePeriod
 	// contexts are those of the running operation.
 	contexts operationContexts
-	// observed is for Views and metrics.
+	// observed is the data for Views and metrics.
 	observed observation
-	// statusAge is used by the worker's goroutine only.
-	statusAge statusAge
+	// statusAge and lastStatus, the last status that was read without an error, are used by the worker's goroutine only.
+	statusAge  statusAge
+	lastStatus *kubecontainer.PodStatus
 }
 
-// operationContexts are the contexts of the operation that is running.
+// operationContexts are the contexts of the operation in progress.
 type operationContexts struct {
 	// sync is the context of all syncs of the pod, until its termination is requested.
 	sync       context.Context
 	cancelSync context.CancelFunc
-	// terminate is the context of the current termination. terminateCalled is true when Syncer.Terminate has been called.
+	// terminate is the context of the termination in progress. terminateCalled is true once Syncer.Terminate is called.
 	terminate       context.Context
 	cancelTerminate context.CancelFunc
 	terminateCalled bool
@@ -50,17 +52,19 @@ type operationContexts struct {
 type statusAge struct {
 	// lastOperation is the end of the last operation, lastSync the end of the last sync.
 	lastOperation, lastSync time.Time
-	// waited is true if a termination need not wait for a status newer than lastSync (any more).
+	// waited is true if a termination need not wait for a status newer than lastSync, or has waited already.
 	waited bool
 }
 
-//nolint:revive // of the two contexts one gives the values and one the end
-func newWorker(values context.Context, who identity, running context.Context) *worker {
+// newWorker returns a worker whose context has the values of one context and the end of the other.
+//
+//nolint:revive // two contexts: one for the values, one for the end
+func newWorker(values context.Context, id identity, running context.Context) *worker {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(values))
 	unlink := context.AfterFunc(running, cancel)
 	p := &worker{
-		uid:  who.uid,
-		name: who.name,
+		uid:  id.uid,
+		name: id.name,
 		wake: make(chan struct{}, 1),
 		cancel: func() {
 			unlink()
@@ -71,7 +75,7 @@ func newWorker(values context.Context, who identity, running context.Context) *w
 	return p
 }
 
-// config returns the newest specification the worker has, nil if none.
+// config returns the newest specification that the worker has, nil if none.
 func (p *worker) config() *v1.Pod {
 	for _, update := range []*Update{p.pending, p.active} {
 		if update != nil && update.Pod != nil {
@@ -81,7 +85,7 @@ func (p *worker) config() *v1.Pod {
 	return nil
 }
 
-// accept makes update the pending one. The oldest start time of what was not looked at yet is kept.
+// accept makes update the pending one, with the earliest start time of the updates that it replaces.
 func (p *worker) accept(update Update) {
 	update.Kill = nil
 	if p.pending != nil && !p.pending.StartTime.IsZero() && p.pending.StartTime.Before(update.StartTime) {
@@ -90,17 +94,17 @@ func (p *worker) accept(update Update) {
 	p.pending = &update
 }
 
-// replay makes what was looked at last the pending update.
+// replay makes the update that was processed last pending again.
 func (p *worker) replay() {
 	if p.active == nil {
 		return
 	}
-	again := *p.active
-	p.pending = &again
+	update := *p.active
+	p.pending = &update
 }
 
-// take moves the pending update to the active one and returns it as it came. The active one keeps a specification and
-// a mirror pod that the update does not bring; type and start time belong to the update alone.
+// take removes the pending update, makes it the active one, and returns it. The active one keeps the earlier
+// specification and mirror pod if the update has none; type and start time are not kept.
 func (p *worker) take() Update {
 	update := *p.pending
 	p.pending = nil
@@ -125,7 +129,7 @@ func (p *worker) wakeUp() {
 	}
 }
 
-// maxGrace in seconds bounds what is reckoned with: a hundred years.
+// maxGrace in seconds, a hundred years, bounds grace periods so that durations do not overflow.
 const maxGrace = 100 * 365 * 24 * 60 * 60
 
 // gracePeriod is the accepted grace period of a pod.

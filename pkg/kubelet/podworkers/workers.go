@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 )
 
-// Workers is the owner of all pod workers. Only here are pods started and stopped. All methods may be called from any
-// goroutine, SyncKnownPods only by one at a time and not while pods are being added.
+// Workers owns all pod workers. Nothing else starts or stops pods. All methods may be called from any goroutine;
+// SyncKnownPods only by one at a time, and not while pods are being added.
 type Workers struct {
 	cfg Config
 
@@ -27,25 +27,25 @@ type Workers struct {
 	mu      sync.Mutex
 	workers map[types.UID]*worker
 	waiters waiters
-	// ranAtStart are the pods that ran when the agent started.
-	ranAtStart sets.Set[types.UID]
+	// runningAtStart are the pods that the runtime ran when the agent started, and that have not been stopped since.
+	runningAtStart sets.Set[types.UID]
 }
 
-// New returns workers without any pod. Nothing runs until the first update.
+// New returns Workers without any pod. It starts no goroutine; the first update does.
 func New(cfg Config) *Workers {
 	running, stop := context.WithCancel(context.Background())
 	return &Workers{
-		cfg:        cfg.withDefaults(),
-		running:    running,
-		stop:       stop,
-		workers:    map[types.UID]*worker{},
-		waiters:    newWaiters(),
-		ranAtStart: sets.New[types.UID](),
+		cfg:            cfg.withDefaults(),
+		running:        running,
+		stop:           stop,
+		workers:        map[types.UID]*worker{},
+		waiters:        newWaiters(),
+		runningAtStart: sets.New[types.UID](),
 	}
 }
 
-// Stop ends all workers, not the pods, and waits until the last operation has returned or ctx ends. Updates that come
-// later are ignored.
+// Stop stops all workers, not the pods. It waits until all operations have returned, or until ctx ends, which is an
+// error. Later updates are ignored.
 func (w *Workers) Stop(ctx context.Context) error {
 	w.mu.Lock()
 	w.stop()
@@ -63,18 +63,18 @@ func (w *Workers) Stop(ctx context.Context) error {
 	}
 }
 
-// UpdatePod gives a pod to its worker, or asks it to stop the pod. It does not wait for the worker; of several updates
-// that come while the worker is busy it sees only the last one, but no kill is lost. Updates of a pod that has finished
-// are ignored.
+// UpdatePod passes an update of a pod to its worker, and starts the worker if there is none. It does not wait for the
+// worker. Of several updates during an operation the worker processes only the last one; the options of kills are
+// merged. Updates of a finished pod are ignored.
 func (w *Workers) UpdatePod(ctx context.Context, update Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.update(ctx, update)
 }
 
-// Retry repeats what failed, of a pod that has to be stopped: for one that is due while no source names it, so that
-// UpdatePod cannot be called. Whether there is anything to repeat depends on the pod's life alone; a pod that need not
-// be stopped, or whose worker is busy, stays as it is. It does not wait for the worker.
+// Retry repeats the failed termination or clean-up of a pod. The sync loop calls it for a pod that is due and that it
+// does not pass to UpdatePod, because no source has the pod or the runtime is down. It has no effect on a pod whose
+// termination was not requested, or whose operation is in progress. It does not wait for the worker.
 func (w *Workers) Retry(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,77 +83,77 @@ func (w *Workers) Retry(uid types.UID) {
 		return
 	}
 	state := w.apply(p, podlifecycle.RetryDue{}, eventContext{})
-	klog.FromContext(p.ctx).V(4).Info("Pod is due and no source names it",
+	klog.FromContext(p.ctx).V(4).Info("Retrying the termination of a pod that is due",
 		"pod", p.name, "podUID", uid, "phase", state.Phase, "pending", state.Pending)
 }
 
-// updateResult is what became of an update.
+// updateResult is the result of an update.
 type updateResult struct {
 	answer podkill.Answer
-	// waiter is the identity under which the update's Kill.Completed waits, 0 if it does not.
+	// waiter identifies the update's Kill.Completed, 0 if there is none.
 	waiter podlifecycle.WaiterID
 }
 
-// update gives an update to the pod's worker, which is made if there is none. Workers.mu must be held.
+// update passes an update to the pod's worker, and creates the worker if there is none. Workers.mu must be held.
 func (w *Workers) update(ctx context.Context, update Update) updateResult {
-	who := update.identity()
-	logger := klog.FromContext(ctx).WithValues("pod", who.name, "podUID", who.uid, "updateType", update.UpdateType)
+	id := update.identity()
+	logger := klog.FromContext(ctx).WithValues("pod", id.name, "podUID", id.uid, "updateType", update.UpdateType)
 	if update.Pod == nil && update.UpdateType != kubetypes.SyncPodKill {
-		logger.Info("Pod update is ignored, runtime pods can only be killed")
+		logger.Info("Ignoring a pod update: runtime pods can only be killed")
 		return updateResult{}
 	}
 	if update.Pod != nil && update.RunningPod != nil {
-		logger.Info("Pod update brought a running pod beside the pod, which is ignored")
+		logger.Info("Ignoring the running pod of a pod update that has a specification")
 		update.RunningPod = nil
 	}
 	if w.running.Err() != nil {
-		logger.V(4).Info("Pod update is ignored, the pod workers have stopped")
+		logger.V(4).Info("Ignoring a pod update: the pod workers have stopped")
 		return updateResult{}
 	}
-	p, known := w.workers[who.uid]
-	if !known && w.neverHere(update) {
-		logger.V(4).Info("Pod update is ignored, there is nothing to stop")
+	p, known := w.workers[id.uid]
+	if !known && w.isRejectedStaticPod(update) {
+		logger.V(4).Info("Ignoring a pod update: the pod was never started")
 		return updateResult{}
 	}
 	if !known {
 		logger.V(4).Info("Pod is being synced for the first time")
-		p = newWorker(ctx, who, w.running)
-		w.workers[who.uid] = p
-		if again, begun := w.resumeRequest(&update); begun {
-			logger.Info("Going on with a termination that an earlier run of the agent has begun", "gracePeriod",
-				*again.Kill.GracePeriod, "evict", again.Kill.Evict)
-			w.deliver(logger, p, again) //nolint:contextcheck // see below
+		p = newWorker(ctx, id, w.running)
+		w.workers[id.uid] = p
+		if resumed, found := w.resumeRequest(&update); found {
+			logger.Info("Resuming a termination of an earlier run of the agent", "gracePeriod", *resumed.Kill.GracePeriod,
+				"evict", resumed.Kill.Evict)
+			w.deliver(logger, p, resumed) //nolint:contextcheck // see below
 			if update.UpdateType != kubetypes.SyncPodKill {
-				// What it brings the request has brought already.
+				// The resumed request has the same specification.
 				return updateResult{answer: podkill.Unchanged}
 			}
 		}
 	}
-	//nolint:contextcheck // what a worker does runs in the worker's context, not in that of whoever brings an update
+	//nolint:contextcheck // operations run in the worker's context, not in that of the caller
 	return w.deliver(logger, p, update)
 }
 
-// neverHere is true when the source of a static pod has dropped it, and nothing of it was or is here: it was rejected.
-// It gets no worker. One would stand for a life that has to end before the pod may come again, and then be started
-// without admission.
-func (w *Workers) neverHere(update Update) bool {
+// isRejectedStaticPod is true when the source of a static pod has dropped it, and the pod was never started, because it
+// was rejected. It gets no worker: a worker would have to finish before the pod can be created again, and the pod would
+// then start without admission.
+func (w *Workers) isRejectedStaticPod(update Update) bool {
 	dropped := update.UpdateType == kubetypes.SyncPodKill && update.Pod != nil && update.Kill == nil
 	return dropped && kubetypes.IsStaticPod(update.Pod) && w.runtimeStopped(update.Pod.UID)
 }
 
-// deliver passes an update on to the pod's worker.
+// deliver passes an update to the pod's worker.
 func (w *Workers) deliver(logger klog.Logger, p *worker, update Update) updateResult {
-	kill, waiter := w.killTerms(update.Kill)
+	kill, waiter := w.lifecycleKill(update.Kill)
 	before, _ := w.cfg.Store.State(p.uid)
 	earlier := p.grace.seconds
 	state := w.apply(p, w.event(p, &update, kill), eventContext{update: &update})
 	w.saveTermination(p, &update, state, earlier)
-	logger.V(4).Info("Pod worker was told of an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending",
+	logger.V(4).Info("Pod worker received an update", "phase", state.Phase, "cause", state.Termination.Cause, "pending",
 		state.Pending)
 	return updateResult{answer: answerOf(before, state, update.Pod), waiter: waiter}
 }
 
-// event translates an update. A running pod is replaced by the specification that the worker has, if it has one.
+// event converts an update into an event. It replaces a runtime pod by the worker's specification, if there is one.
 func (w *Workers) event(p *worker, update *Update, kill *podlifecycle.Kill) podlifecycle.Event {
 	if update.Pod == nil {
 		running := update.RunningPod
@@ -173,8 +173,8 @@ func (w *Workers) event(p *worker, update *Update, kill *podlifecycle.Kill) podl
 	return event
 }
 
-// killTerms translates the terms of a kill and registers who waits for it.
-func (w *Workers) killTerms(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.WaiterID) {
+// lifecycleKill converts the options of a kill and registers its waiter.
+func (w *Workers) lifecycleKill(kill *KillOptions) (*podlifecycle.Kill, podlifecycle.WaiterID) {
 	if kill == nil {
 		return nil, 0
 	}

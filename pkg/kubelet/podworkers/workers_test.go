@@ -91,7 +91,7 @@ func TestCompletedPodIsTerminated(t *testing.T) {
 		n.advance(3 * time.Second)
 		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 		if recorded != podlifecycle.Terminating {
-			t.Errorf("AfterSync saw %v, want the recorded result", recorded)
+			t.Errorf("AfterSync is called in %v, want after the result is recorded", recorded)
 		}
 	})
 }
@@ -134,12 +134,12 @@ func TestOrphanCancelsARunningSync(t *testing.T) {
 		n.advance(3 * time.Second)
 		n.expectCalls("sync a create", "terminate a 30", "clean up a")
 		if known := n.SyncKnownPods(nil); len(known) != 0 {
-			t.Errorf("still known: %v", known)
+			t.Errorf("not removed: %v", known)
 		}
 	})
 }
 
-// What a sync starts lives on between syncs, and until termination is requested.
+// All syncs of a pod have the same context, which ends when its termination is requested.
 func TestSyncContextLivesAsLongAsThePhase(t *testing.T) {
 	bubble(t, func(n *node) {
 		var contexts []context.Context
@@ -204,14 +204,14 @@ func TestStatusErrorIsAnEvent(t *testing.T) {
 	})
 }
 
-// After a restart of the agent a pod that ended before is only cleaned up, and counts as terminated from the first
-// moment (#105523).
+// After a restart of the agent a pod that has ended before is only cleaned up, and counts as terminated after the first
+// update (kubernetes/kubernetes#105523).
 func TestTerminalPodIsOnlyCleanedUp(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod := completed(newPod("a"))
 		n.create(pod)
 		if !n.cfg.Store.IsPodKnownTerminated(pod.UID) {
-			t.Error("not known as terminated at first sight")
+			t.Error("not terminated after the first update")
 		}
 		synctest.Wait()
 		n.expectCalls("clean up a")
@@ -225,7 +225,7 @@ func TestTerminalPodWithRunningContainersIsTerminated(t *testing.T) {
 		n.cache.Set(pod.UID, running(pod), nil, time.Now())
 		n.create(pod)
 		if n.cfg.Store.IsPodKnownTerminated(pod.UID) {
-			t.Error("known as terminated while its container runs")
+			t.Error("terminated while its container runs")
 		}
 		n.advance(2 * time.Second)
 		n.expectCalls("terminate a 30", "clean up a")
@@ -246,7 +246,7 @@ func TestRuntimePodIsTerminatedAndRemoved(t *testing.T) {
 		n.expectCalls("terminate runtime pod o")
 		<-done
 		if uids := n.cfg.Store.UIDs(); len(uids) != 0 {
-			t.Errorf("remembered: %v", uids)
+			t.Errorf("not removed: %v", uids)
 		}
 	})
 }
@@ -283,7 +283,7 @@ func TestFailedRuntimePodIsRetriedByHousekeeping(t *testing.T) {
 	})
 }
 
-func TestMirrorPodIsRemembered(t *testing.T) {
+func TestMirrorPodIsKept(t *testing.T) {
 	bubble(t, func(n *node) {
 		pod, mirror := staticPod("a", "1"), newPod("a")
 		var seen []*v1.Pod
@@ -297,7 +297,7 @@ func TestMirrorPodIsRemembered(t *testing.T) {
 			t.Errorf("mirror pods %v", seen)
 		}
 		if active := n.workers[pod.UID].active; active.MirrorPod != mirror {
-			t.Error("the mirror pod is forgotten")
+			t.Error("the mirror pod is not kept")
 		}
 	})
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/preemption/plan"
 )
 
-// preemptor is what is kept of a critical pod until Forget.
+// preemptor is the record of a critical pod. Forget deletes it.
 type preemptor struct {
-	// attempt is planned or under way, nil if there is none.
+	// attempt is planned or in progress, nil if there is none.
 	attempt *attempt
 	// failed are the victims of earlier attempts that did not stop, with their errors. They are not chosen again.
 	failed map[types.UID]error
 }
 
-// attempt carries out one plan. After its end the pod goes through admission again, with a new list of other pods.
+// attempt executes one plan. After its end the pod goes through admission again, with a new list of other pods.
 type attempt struct {
 	pod        *v1.Pod
 	candidates map[types.UID]candidate
@@ -39,8 +39,8 @@ func (a *attempt) isVictim(uid types.UID) bool {
 	return a.begun() && (slices.Contains(a.victims.Await, uid) || slices.Contains(a.victims.Stop, uid))
 }
 
-// plan plans an attempt for the pod, which lacks need while the other pods hold their requests. An attempt that has
-// begun is kept. The error is the reason why no set of victims suffices.
+// plan plans an attempt for the pod. need is what the pod lacks beside the requests of the other pods. If an attempt
+// has begun, plan does nothing. It returns an error if no set of victims suffices, with the victims that did not stop.
 func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *preemptor) failures() []error {
 }
 
 // Begin begins the planned attempt for the pod, if there is one. It requests the stop of the victims and does not wait
-// for it. Forget ends the attempt, and so does the end of Run.
+// until they have stopped. Forget and the end of Run end the attempt.
 func (h *Handler) Begin(ctx context.Context, uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *Handler) Begin(ctx context.Context, uid types.UID) {
 		defer unlink()
 		failed, err := h.awaitAll(ctx, requests)
 		if errors.Is(err, errAborted) {
-			// Forget was called for the pod, or the agent stops and the pod waits for the next process.
+			// Forget was called for the pod, or the agent stops: then the pod goes through admission in the next process.
 			return
 		}
 		h.conclude(ctx, a, failed)
@@ -103,7 +103,7 @@ func (h *Handler) Begin(ctx context.Context, uid types.UID) {
 func (h *Handler) requestStops(ctx context.Context, a *attempt) []request {
 	requests := make([]request, 0, len(a.victims.Await)+len(a.victims.Stop))
 	for _, uid := range a.victims.Await {
-		requests = append(requests, h.join(ctx, a.candidates[uid]))
+		requests = append(requests, h.awaitTerminating(ctx, a.candidates[uid]))
 	}
 	for _, uid := range a.victims.Stop {
 		requests = append(requests, h.preempt(ctx, a.pod, a.candidates[uid]))
@@ -128,8 +128,8 @@ func (h *Handler) conclude(ctx context.Context, a *attempt, failed map[types.UID
 	h.OnAttemptEnd()
 }
 
-// errAborted ends an attempt without a result, because the agent stops or Forget was called. It is neither a failure of
-// a victim nor of the preemptor.
+// errAborted is the error of an attempt that ended without a result, because the agent stops or Forget was called. Then
+// no victim has failed to stop, and nothing is decided about the preemptor.
 var errAborted = errors.New("preemption attempt aborted")
 
 // awaitAll waits for all victims in parallel, and returns those that are still terminating after the last escalation

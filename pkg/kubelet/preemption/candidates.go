@@ -43,7 +43,7 @@ type candidate struct {
 
 // candidates lists those of the other pods that may be stopped for the preemptor or are terminating already. It leaves
 // out static pods, which are never started again after they were stopped; pods that wait for their own admission, which
-// hold nothing; and pods that are still terminating after the last escalation step, which release nothing.
+// use no resources; and pods that are still terminating after the last escalation step, which release none.
 func (h *Handler) candidates(preemptor *v1.Pod, need plan.Need, others []*v1.Pod) map[types.UID]candidate {
 	out := map[types.UID]candidate{}
 	for _, pod := range others {

@@ -14,15 +14,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
-// Pods reports how far pods are with their admission.
+// Pods reports the state of the admission of pods.
 type Pods interface {
-	// IsWaiting is true for a pod that waits for its admission: nothing of it is on the node.
+	// IsWaiting is true for a pod that waits for its admission: it uses no resources of the node.
 	IsWaiting(uid types.UID) bool
 	// Readmitted is true for a pod that ran on this node before the agent was restarted.
 	Readmitted(pod *v1.Pod) bool
 }
 
-// Lifecycle reports how far pods are with their termination.
+// Lifecycle reports the state of the termination of pods.
 type Lifecycle interface {
 	IsPodTerminationRequested(uid types.UID) bool
 	CouldHaveRunningContainers(uid types.UID) bool
@@ -36,8 +36,8 @@ type Config struct {
 	Recorder  record.EventRecorder
 	// EscalationExhausted is true for a pod that is still terminating after the last escalation step.
 	EscalationExhausted func(uid types.UID) bool
-	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must
-	// neither block nor call the Handler.
+	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must not
+	// block and must not call the Handler.
 	OnAttemptEnd func()
 }
 
@@ -53,7 +53,7 @@ type Handler struct {
 	work    sync.WaitGroup
 
 	mu sync.Mutex
-	// preemptors are the pods with an attempt, planned, under way or ended, until Forget.
+	// preemptors are the pods with an attempt that is planned, in progress or ended. Forget removes them.
 	preemptors map[types.UID]*preemptor
 }
 
@@ -63,8 +63,8 @@ func NewHandler(cfg Config) *Handler {
 	return &Handler{Config: cfg, running: running, stop: stop, preemptors: map[types.UID]*preemptor{}}
 }
 
-// Run waits until ctx ends, and then for the attempts that are under way. After it no victim is stopped. It must end
-// before the pod workers are stopped, and may be called once.
+// Run waits until ctx ends, and then until the attempts in progress have ended. Afterwards the Handler requests no stop
+// any more. Run must return before the pod workers are stopped, and may be called once.
 func (h *Handler) Run(ctx context.Context) {
 	<-ctx.Done()
 	h.mu.Lock()
@@ -73,7 +73,7 @@ func (h *Handler) Run(ctx context.Context) {
 	h.work.Wait()
 }
 
-// InProgress reports whether an attempt for the pod is planned or under way.
+// InProgress reports whether an attempt for the pod is planned or in progress.
 func (h *Handler) InProgress(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *Handler) InProgress(uid types.UID) bool {
 	return p != nil && p.attempt != nil
 }
 
-// IsVictim reports whether an attempt that is under way stops or awaits the pod.
+// IsVictim reports whether an attempt in progress stops or awaits the pod.
 func (h *Handler) IsVictim(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,8 +101,8 @@ func (h *Handler) Failed(uid types.UID) bool {
 	return p != nil && len(p.failed) > 0
 }
 
-// Forget ends the attempt for a pod that was admitted, rejected or deleted, and drops its record. No further victim is
-// stopped for it; terminations that have begun continue.
+// Forget ends the attempt for a pod that was admitted, rejected or deleted, and deletes its record. It stops no further
+// victim; terminations that have begun continue.
 func (h *Handler) Forget(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,10 +77,18 @@ func failAdmission(
 	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
 ) ([]lifecycle.PredicateFailureReason, error) {
 	t.Helper()
-	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods, Operation: lifecycle.AddOperation}
-	remain, err := failureHandler{h, attrs}.HandleAdmissionFailure(t.Context(), pod, reasons)
+	remain, err := failPredicates(t, h, n, pod, reasons)
 	h.Begin(t.Context(), pod.UID)
 	return remain, err
+}
+
+// failPredicates does what the predicates do: admission fails, and an attempt may be planned.
+func failPredicates(
+	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
+) ([]lifecycle.PredicateFailureReason, error) {
+	t.Helper()
+	attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods, Operation: lifecycle.AddOperation}
+	return failureHandler{h, attrs}.HandleAdmissionFailure(t.Context(), pod, reasons)
 }
 
 func (n *node) kill(_ context.Context, r podkill.Request) error {
@@ -108,18 +116,23 @@ func missingCPU(milli int64) []lifecycle.PredicateFailureReason {
 	return []lifecycle.PredicateFailureReason{missing}
 }
 
-// failUntilDecided calls failAdmission for as long as an attempt is in progress: the missing amounts are the same until
-// an attempt has stopped all its victims.
+// failUntilDecided lets admission fail until no attempt is planned any more, or until an attempt has stopped all its
+// victims: until then the missing amounts are the same.
 func failUntilDecided(
 	t *testing.T, h *Handler, n *node, pod *v1.Pod, reasons []lifecycle.PredicateFailureReason,
 ) (remain []lifecycle.PredicateFailureReason, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		remain, err = failAdmission(t, h, n, pod, reasons)
-		for failed := 0; h.InProgress(pod.UID); failed = len(h.preemptors[pod.UID].failed) {
+		for failed := 0; ; failed = len(h.preemptors[pod.UID].failed) {
+			remain, err = failPredicates(t, h, n, pod, reasons)
+			// An attempt may end as soon as it has begun.
+			if !h.InProgress(pod.UID) {
+				return
+			}
 			if len(remain) != len(reasons) || err != nil {
 				t.Errorf("while an attempt is in progress: %v, %v", remain, err)
 			}
+			h.Begin(t.Context(), pod.UID)
 			synctest.Wait()
 			if h.InProgress(pod.UID) {
 				t.Fatal("the attempt has not ended although its victims have stopped or failed")
@@ -128,7 +141,6 @@ func failUntilDecided(
 				remain = nil
 				return
 			}
-			remain, err = failAdmission(t, h, n, pod, reasons)
 		}
 	})
 	return remain, err

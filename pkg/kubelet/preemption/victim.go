@@ -46,8 +46,8 @@ func (h *Handler) preempt(ctx context.Context, preemptor *v1.Pod, victim candida
 	return request{victim, answer, ended}
 }
 
-// join returns a request with the ending of a pod that is terminating already, and changes nothing about the pod.
-func (h *Handler) join(ctx context.Context, victim candidate) request {
+// awaitTerminating returns a request with the ending of a pod that is terminating already. It does not affect the pod.
+func (h *Handler) awaitTerminating(ctx context.Context, victim candidate) request {
 	answer, ended := h.Kill(ctx, podkill.Request{Pod: victim.pod})
 	return request{victim, answer, ended}
 }

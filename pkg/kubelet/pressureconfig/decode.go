@@ -49,8 +49,8 @@ func aggregate(errs field.ErrorList) error {
 
 type decoder struct{ errs field.ErrorList }
 
-// value decodes a node into v. It passes types that implement json.Unmarshaler, and those that are not structs, slices
-// or pointers, to the JSON decoder.
+// value decodes a node into v. It passes types that implement json.Unmarshaler, and those that are not structs, slices,
+// maps or pointers, to the JSON decoder.
 func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
 	_, ownJSON := v.Addr().Interface().(json.Unmarshaler)
 	switch {
@@ -68,6 +68,8 @@ func (d *decoder) value(path *field.Path, n *yaml.Node, v reflect.Value) {
 		d.object(path, n, v)
 	case v.Kind() == reflect.Slice:
 		d.list(path, n, v)
+	case v.Kind() == reflect.Map:
+		d.entries(path, n, v)
 	default:
 		d.scalar(path, n, v)
 	}
@@ -108,6 +110,31 @@ func (d *decoder) list(path *field.Path, n *yaml.Node, v reflect.Value) {
 				return
 			}
 			d.value(path.Index(i), item, v.Index(i))
+		}
+	}
+}
+
+// entries decodes an object whose keys are data into a map with string keys.
+func (d *decoder) entries(path *field.Path, n *yaml.Node, v reflect.Value) {
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.invalid(path, n, "must be an object")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i+1 < len(n.Content) && len(d.errs) <= maxErrors; i += 2 {
+		key, item := n.Content[i], reflect.New(v.Type().Elem()).Elem()
+		at, name := path.Key(key.Value), reflect.ValueOf(key.Value).Convert(v.Type().Key())
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			d.invalid(path, key, "the key must be a string")
+		case v.MapIndex(name).IsValid():
+			d.errs = append(d.errs, field.Forbidden(at, fmt.Sprintf("line %d: the key is there twice", key.Line)))
+		default:
+			d.value(at, n.Content[i+1], item)
+			v.SetMapIndex(name, item)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package pressureconfig reads the NodePressureConfiguration and passes it to the eviction manager: at start, and again
-// after each change of the file.
+// Package pressureconfig reads the NodePressureConfiguration at start, and again after each change of the file, and
+// passes it to the parts that are configured by it.
 //
 //	decode   strict decoding: an error has the path and line of every unknown, duplicate or mistyped field
 //	load     one file → configuration, defaulted and validated

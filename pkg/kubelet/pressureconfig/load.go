@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 )
 
 const (
@@ -41,39 +40,42 @@ func Path(lookup func(string) (string, bool)) (file string, named bool, err erro
 // Loaded is a configuration and its file. The zero value is that of an agent without such a file.
 type Loaded struct {
 	// File is the absolute path.
-	File   string
+	File string
+	// Kubelet has the settings of the agent that the file is checked against, now and after each change.
+	Kubelet v1alpha1.Kubelet
+	// Config is defaulted and valid. It must not be modified.
 	Config *v1alpha1.NodePressureConfiguration
 	// Hash is the SHA-256 of the file in hexadecimal digits, empty for the defaults without a file.
 	Hash string
 }
 
-// Load reads, defaults and validates a file. If there is no file it returns the defaults. An error has the file, and
-// the path, the value and the allowed values of each invalid field.
-func Load(file string) (Loaded, error) {
+// Load reads, defaults and validates a file, for an agent with these settings. If there is no file it returns the
+// defaults. An error has the file, and the path, the value and the allowed values of each invalid field.
+func Load(file string, kubelet v1alpha1.Kubelet) (Loaded, error) {
 	data, err := read(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Loaded{File: file, Config: v1alpha1.Default()}, nil
+		return Loaded{File: file, Kubelet: kubelet, Config: v1alpha1.Default()}, nil
 	}
 	if err != nil {
 		return Loaded{}, err
 	}
-	config, err := parse(data)
+	config, err := parse(data, kubelet)
 	if err != nil {
 		return Loaded{}, fmt.Errorf("%s: %w", file, err)
 	}
-	return Loaded{File: file, Config: config, Hash: hashOf(data)}, nil
+	return Loaded{File: file, Kubelet: kubelet, Config: config, Hash: hashOf(data)}, nil
 }
 
-// Options returns the configuration as options of the eviction manager.
-func (l *Loaded) Options() eviction.Options {
+// Configuration returns the configuration, which is the default one in the zero value. It must not be modified.
+func (l *Loaded) Configuration() *v1alpha1.NodePressureConfiguration {
 	if l.Config == nil {
-		return eviction.DefaultOptions()
+		return v1alpha1.Default()
 	}
-	return eviction.OptionsFrom(l.Config)
+	return l.Config
 }
 
-// LoadAtStart is Load, with an error if the file was named explicitly and does not exist.
-func LoadAtStart(lookup func(string) (string, bool)) (Loaded, error) {
+// LoadAtStart is Load, with an error if the file was named explicitly and does not exist. lookup is os.LookupEnv.
+func LoadAtStart(lookup func(string) (string, bool), kubelet v1alpha1.Kubelet) (Loaded, error) {
 	file, named, err := Path(lookup)
 	if err != nil {
 		return Loaded{}, err
@@ -83,7 +85,7 @@ func LoadAtStart(lookup func(string) (string, bool)) (Loaded, error) {
 			return Loaded{}, fmt.Errorf("environment variable %s: %w", PathVariable, err)
 		}
 	}
-	return Load(file)
+	return Load(file, kubelet)
 }
 
 func read(file string) ([]byte, error) {
@@ -104,7 +106,7 @@ func hashOf(data []byte) string {
 }
 
 // parse decodes, defaults and validates the content of a file.
-func parse(data []byte) (*v1alpha1.NodePressureConfiguration, error) {
+func parse(data []byte, kubelet v1alpha1.Kubelet) (*v1alpha1.NodePressureConfiguration, error) {
 	c := &v1alpha1.NodePressureConfiguration{}
 	if err := decode(data, c); err != nil {
 		return nil, err
@@ -113,7 +115,7 @@ func parse(data []byte) (*v1alpha1.NodePressureConfiguration, error) {
 		return nil, err
 	}
 	v1alpha1.SetDefaults(c)
-	if err := aggregate(v1alpha1.Validate(c)); err != nil {
+	if err := aggregate(append(v1alpha1.Validate(c), v1alpha1.ValidateFor(c, kubelet)...)); err != nil {
 		return nil, err
 	}
 	return c, nil

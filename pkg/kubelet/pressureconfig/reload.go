@@ -2,6 +2,7 @@ package pressureconfig
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 )
 
 // Reasons of events on the node.
@@ -31,24 +32,28 @@ const (
 	maxEventText = 800
 )
 
-// Reloader applies changes of the file to the options of the eviction manager. The fields are required.
+// Reloader applies changes of the file while the agent runs. The fields are required.
 type Reloader struct {
 	// Loaded is the configuration that was read at start, with the file to watch.
 	Loaded Loaded
-	// Apply sets new options. It must not block.
-	Apply    func(eviction.Options)
+	// Apply passes a new configuration, defaulted and valid, to the parts that are configured by it. It must neither
+	// block nor modify the configuration. It has to ignore plugins.directories, which take effect at the next start.
+	Apply    func(*v1alpha1.NodePressureConfiguration)
 	Recorder record.EventRecorder
 	NodeRef  *v1.ObjectReference
 	Clock    clock.Clock
 
 	// lastError is the text of the last reported error, so that it is reported once.
 	lastError string
+	// directories are those of plugins that have been in force since the start.
+	directories []string
 }
 
 // Run watches the file until ctx ends. It may be called once.
 func (r *Reloader) Run(ctx context.Context) {
 	registerMetrics()
 	recordSuccess(r.Loaded, r.Clock.Now())
+	r.directories = r.Loaded.Configuration().Plugins.Directories
 	klog.FromContext(ctx).Info("Pressure configuration is in force", "file", r.Loaded.File, "hash", r.Loaded.Hash,
 		"defaults", r.Loaded.Hash == "")
 	w := newFileWatch(ctx, r.Loaded.File)
@@ -87,7 +92,7 @@ func (r *Reloader) Run(ctx context.Context) {
 // reload reads the file and applies it if it has changed and is valid.
 func (r *Reloader) reload(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	loaded, err := Load(r.Loaded.File)
+	loaded, err := Load(r.Loaded.File, r.Loaded.Kubelet)
 	if err != nil {
 		recordFailure()
 		if err.Error() == r.lastError {
@@ -110,14 +115,25 @@ func (r *Reloader) reload(ctx context.Context) {
 		return
 	}
 	r.Loaded = loaded
-	r.Apply(loaded.Options())
+	r.Apply(loaded.Config)
 	recordSuccess(loaded, r.Clock.Now())
-	origin := "read from " + r.Loaded.File
-	if loaded.Hash == "" {
-		origin = "the defaults, because there is no file " + r.Loaded.File
+	r.reportReload(ctx)
+}
+
+// reportReload reports that a new configuration is in force, except for directories of plugins that differ from those
+// at start.
+func (r *Reloader) reportReload(ctx context.Context) {
+	logger, file, hash := klog.FromContext(ctx), r.Loaded.File, r.Loaded.Hash
+	origin := "read from " + file
+	if hash == "" {
+		origin = "the defaults, because there is no file " + file
 	}
-	logger.Info("Pressure configuration reloaded", "file", r.Loaded.File, "hash", loaded.Hash,
-		"defaults", loaded.Hash == "")
+	logger.Info("Pressure configuration reloaded", "file", file, "hash", hash, "defaults", hash == "")
+	if dirs := r.Loaded.Config.Plugins.Directories; !slices.Equal(dirs, r.directories) {
+		origin += "; its plugins.directories take effect at the next start"
+		logger.Info("Directories of plugins in the pressure configuration take effect at the next start", "file", file,
+			"directories", dirs, "directoriesInForce", r.directories)
+	}
 	r.Recorder.Eventf(r.NodeRef, v1.EventTypeNormal, eventReloaded, "A new pressure configuration is in force: %s", origin)
 }
 

@@ -5,45 +5,48 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 )
 
 // waitLimit is how long a test waits for a change, less than the time after which the file is read without a
 // notification.
 const waitLimit = pollPeriod - 10*time.Second
 
-// runningReloader is a running reloader with its events and the options that it has applied.
+// runningReloader is a running reloader with its events and the configurations that it has applied.
 type runningReloader struct {
 	*testing.T
 	file    string
-	applied chan eviction.Options
+	applied chan *v1alpha1.NodePressureConfiguration
 	events  chan string
 	clock   clock.Clock
 }
 
 func startReloader(t *testing.T, file string, c clock.Clock) *runningReloader {
 	t.Helper()
-	loaded, err := Load(file)
+	loaded, err := Load(file, withAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &runningReloader{T: t, file: file, applied: make(chan eviction.Options, 10), clock: c}
+	f := &runningReloader{T: t, file: file, applied: make(chan *v1alpha1.NodePressureConfiguration, 10), clock: c}
 	recorder := record.NewFakeRecorder(10)
 	f.events = recorder.Events
 	r := &Reloader{
-		Loaded: loaded, Apply: func(o eviction.Options) { f.applied <- o },
+		Loaded: loaded, Apply: func(c *v1alpha1.NodePressureConfiguration) { f.applied <- c },
 		Recorder: recorder, NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: c,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -53,13 +56,13 @@ func startReloader(t *testing.T, file string, c clock.Clock) *runningReloader {
 	return f
 }
 
-// expect waits for options with the period.
+// expect waits for a configuration with the period.
 func (f *runningReloader) expect(period time.Duration) {
 	f.Helper()
 	select {
-	case o := <-f.applied:
-		if o.MonitoringPeriod != period {
-			f.Fatalf("a period of %s is applied, want %s", o.MonitoringPeriod, period)
+	case c := <-f.applied:
+		if got := c.MonitoringPeriod.Duration; got != period {
+			f.Fatalf("a period of %s is applied, want %s", got, period)
 		}
 	case <-time.After(waitLimit):
 		f.Fatalf("nothing is applied, want a period of %s", period)
@@ -68,23 +71,48 @@ func (f *runningReloader) expect(period time.Duration) {
 
 func (f *runningReloader) expectEvent(parts ...string) {
 	f.Helper()
+	e := f.nextEvent()
+	for _, part := range parts {
+		if !strings.Contains(e, part) {
+			f.Fatalf("event %q, want %s", e, part)
+		}
+	}
+}
+
+func (f *runningReloader) nextEvent() string {
+	f.Helper()
 	select {
 	case e := <-f.events:
-		for _, part := range parts {
-			if !strings.Contains(e, part) {
-				f.Fatalf("event %q, want %s", e, part)
-			}
-		}
+		return e
 	case <-time.After(waitLimit):
-		f.Fatalf("no event, want %v", parts)
+		f.Fatal("no event")
+		return ""
 	}
 }
 
 func period(d string) string { return header + "monitoringPeriod: " + d + "\n" }
 
+// write replaces a file by renaming. os.WriteFile empties it first, and a busy machine may read it then.
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	beside := filepath.Join(t.TempDir(), filepath.Base(file))
+	if err := os.WriteFile(beside, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(beside, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overwrite writes into a file, in one piece, as many bytes as it has.
+func overwrite(t *testing.T, file, text string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,11 +125,8 @@ func TestReload(t *testing.T) {
 	f.expect(2 * time.Second)
 	f.expectEvent("Normal PressureConfigReloaded", file)
 
-	// Replaced by renaming.
-	write(t, file+".new", period("3s"))
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	// Overwritten in place.
+	overwrite(t, file, period("3s"))
 	f.expect(3 * time.Second)
 	f.expectEvent("PressureConfigReloaded")
 	wantGauge(t, lastLoadFailed, 0)
@@ -137,9 +162,9 @@ func TestRecoveryFromAnError(t *testing.T) {
 	write(t, file, period("2s"))
 	write(t, file, period("4s"))
 	f.expect(4 * time.Second)
+	f.expectEvent("PressureConfigReloaded") // after the gauges are set
 	wantGauge(t, lastLoadFailed, 0)
 	write(t, file, "half a fi")
-	f.expectEvent("PressureConfigReloaded")
 	f.expectEvent("PressureConfigInvalid")
 	write(t, file, period("4s"))
 	for gaugeValue(t, lastLoadFailed) != 0 {
@@ -199,7 +224,7 @@ func TestReloadOfALinkedFile(t *testing.T) {
 	}
 	f := startReloader(t, file, clock.RealClock{})
 	for _, seconds := range []int{3, 4} {
-		write(t, elsewhere, period(fmt.Sprintf("%ds", seconds)))
+		overwrite(t, elsewhere, period(fmt.Sprintf("%ds", seconds)))
 		f.expect(time.Duration(seconds) * time.Second)
 	}
 }
@@ -258,8 +283,8 @@ func TestErrorsAreReportedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pressure.yaml")
 	recorder := record.NewFakeRecorder(10)
 	r := &Reloader{
-		Loaded: Loaded{File: file}, Apply: func(eviction.Options) { t.Error("applied") }, Recorder: recorder,
-		Clock: clock.RealClock{},
+		Loaded: Loaded{File: file}, Apply: func(*v1alpha1.NodePressureConfiguration) { t.Error("applied") },
+		Recorder: recorder, Clock: clock.RealClock{},
 	}
 	for i, text := range []string{"half", "half", period("1ms"), period("1ms"), period("1ms")} {
 		write(t, file, text)
@@ -272,10 +297,127 @@ func TestErrorsAreReportedOnce(t *testing.T) {
 
 func TestEventsAreBounded(t *testing.T) {
 	for _, n := range []int{1, 2, maxErrors, maxErrors + 1, 100000} {
-		_, err := parse([]byte(header + strings.Repeat("ä: 1\n", n)))
+		_, err := parse([]byte(header+strings.Repeat("ä: 1\n", n)), withAPI)
 		if text := truncate(err); len(text) > maxEventText+50 || !utf8.ValidString(text) ||
 			(len(err.Error()) <= maxEventText) != (text == err.Error()) {
 			t.Errorf("%d faults: %q", n, text)
 		}
 	}
+}
+
+// Each setting of eviction plugins takes effect by a reload, without the others.
+func TestReloadOfPlugins(t *testing.T) {
+	type settings = v1alpha1.EvictionPluginsConfiguration
+	duration := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	changes := map[string]func(*settings){
+		`remote: ["*"]`:                 func(e *settings) { e.Remote = []string{"*"} },
+		"inTree: [memory-growth]":       func(e *settings) { e.InTree = []string{"memory-growth"} },
+		"dryRun: [a]":                   func(e *settings) { e.DryRun = []string{"a"} },
+		"period: 1m":                    func(e *settings) { e.Period = duration(time.Minute) },
+		"callTimeout: 100ms":            func(e *settings) { e.CallTimeout = duration(100 * time.Millisecond) },
+		"conditionTransitionPeriod: 1m": func(e *settings) { e.ConditionTransitionPeriod = duration(time.Minute) },
+		"burst: 1":                      func(e *settings) { e.Burst = new(int32(1)) },
+		"maxInFlight: 1":                func(e *settings) { e.MaxInFlight = new(int32(1)) },
+		"maxGracePeriod: 1s":            func(e *settings) { e.MaxGracePeriod = duration(time.Second) },
+		"skipAnnotationKeys: [a]":       func(e *settings) { e.SkipAnnotationKeys = []string{"a"} },
+		"skipLabelKeys: [a]":            func(e *settings) { e.SkipLabelKeys = []string{"a"} },
+		"skipOwnerKinds: [Job]":         func(e *settings) { e.SkipOwnerKinds = []string{"Job"} },
+		"forcedKiller: EvictionAPI":     func(e *settings) { e.ForcedKiller = v1alpha1.EvictionAPI },
+		"softKiller: DeleteAPI":         func(e *settings) { e.SoftKiller = v1alpha1.DeleteAPI },
+		"killerByQoSLevel: {a: PodWorker}": func(e *settings) {
+			e.KillerByQoSLevel = map[string]v1alpha1.Killer{"a": v1alpha1.PodWorker}
+		},
+		"authentication: Token":    func(e *settings) { e.Authentication = v1alpha1.TokenAuthentication },
+		"taints: {effects: []}":    func(e *settings) { e.Taints.Effects = []v1alpha1.TaintEffect{} },
+		"taints: {kubeconfig: /t}": func(e *settings) { e.Taints.Kubeconfig = "/t" },
+		"softNoticeDirectory: /n":  func(e *settings) { e.SoftNoticeDirectory = "/n" },
+		"settings: {memory-growth: {horizon: 10s}}": func(e *settings) {
+			e.Settings.MemoryGrowth.Horizon = duration(10 * time.Second)
+		},
+	}
+	// taints has two fields.
+	if fields := reflect.TypeFor[settings]().NumField() + 1; len(changes) != fields {
+		t.Errorf("%d of %d settings are changed", len(changes), fields)
+	}
+	file := filepath.Join(t.TempDir(), "pressure.yaml")
+	var got *v1alpha1.NodePressureConfiguration
+	r := &Reloader{
+		Loaded: Loaded{File: file, Kubelet: withAPI}, Recorder: record.NewFakeRecorder(100),
+		Apply: func(c *v1alpha1.NodePressureConfiguration) { got = c }, Clock: clock.RealClock{},
+	}
+	for text, change := range changes {
+		want := v1alpha1.Default()
+		change(&want.Plugins.Eviction)
+		write(t, file, header+"plugins: {eviction: {"+text+"}}\n")
+		r.reload(t.Context())
+		if !reflect.DeepEqual(got.Plugins, want.Plugins) || !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", text, got.Plugins, want.Plugins)
+		}
+	}
+}
+
+// A change that needs an API server is rejected in standalone mode: the previous configuration stays in force.
+func TestReloadInStandaloneMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pressure.yaml")
+	write(t, file, period("2s"))
+	loaded, err := Load(file, standalone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var applied []time.Duration
+	recorder := record.NewFakeRecorder(10)
+	r := &Reloader{
+		Loaded: loaded, Recorder: recorder, Clock: clock.RealClock{},
+		Apply: func(c *v1alpha1.NodePressureConfiguration) { applied = append(applied, c.MonitoringPeriod.Duration) },
+	}
+	for setting, says := range needAPI {
+		write(t, file, period("3s")+"plugins: {eviction: {"+setting+"}}\n")
+		r.reload(t.Context())
+		if len(recorder.Events) != 1 {
+			t.Fatalf("%s: %d events", setting, len(recorder.Events))
+		}
+		event := <-recorder.Events
+		for _, want := range append(says, "Warning PressureConfigInvalid", "the previous one stays in force",
+			"there is no API server (standalone)") {
+			if !strings.Contains(event, want) {
+				t.Errorf("%s: %q does not say %s", setting, event, want)
+			}
+		}
+	}
+	if len(applied) > 0 || r.Loaded.Configuration().MonitoringPeriod.Duration != 2*time.Second {
+		t.Errorf("applied %s; %+v", applied, r.Loaded)
+	}
+	write(t, file, period("4s")+"plugins: {eviction: {softKiller: PodWorker}}\n")
+	r.reload(t.Context())
+	if len(applied) != 1 || applied[0] != 4*time.Second || r.Loaded.Kubelet != standalone {
+		t.Errorf("applied %s; %+v", applied, r.Loaded)
+	}
+}
+
+// Directories of plugins take effect at the next start, and the event says so while they differ from those at start.
+func TestReloadOfDirectories(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pressure.yaml")
+	atStart := period("2s") + "plugins: {directories: [/a]}\n"
+	write(t, file, atStart)
+	f := startReloader(t, file, clock.RealClock{})
+	const nextStart = "plugins.directories take effect at the next start"
+	for _, tc := range []struct {
+		text   string
+		period time.Duration
+		says   bool
+	}{
+		{period("3s") + "plugins: {directories: [/a, /b]}\n", 3 * time.Second, true},
+		{period("4s") + "plugins: {directories: [/a, /b]}\n", 4 * time.Second, true},
+		{period("5s"), 5 * time.Second, true},
+		{atStart, 2 * time.Second, false},
+	} {
+		write(t, file, tc.text)
+		f.expect(tc.period)
+		if e := f.nextEvent(); !strings.Contains(e, "PressureConfigReloaded") || strings.Contains(e, nextStart) != tc.says {
+			t.Errorf("%q: event %q", tc.text, e)
+		}
+	}
+	// What would fail the next start is rejected now.
+	write(t, file, header+"plugins: {directories: ["+rootDirectory+"/plugins]}\n")
+	f.expectEvent("Warning PressureConfigInvalid", "plugins.directories[0]", "must not be, contain, or be inside")
 }

@@ -19,18 +19,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Images are the runtime's images.
+// Images is the part of the container runtime that manages images.
 type Images interface {
 	ListImages(ctx context.Context) ([]kubecontainer.Image, error)
 	RemoveImage(ctx context.Context, image kubecontainer.ImageSpec) error
 }
 
-// Containers are the runtime's containers.
+// Containers is the part of the container runtime that manages containers.
 type Containers interface {
-	// GetPods lists what the runtime has, with the containers that have ended when all is set.
+	// GetPods lists the pods of the runtime with their running containers, and with those that have ended if all is true.
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
 	GetContainerStatus(ctx context.Context, pod types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error)
-	// DeleteContainer removes a container that does not run, with its logs.
+	// DeleteContainer removes a container that is not running, with its logs.
 	DeleteContainer(ctx context.Context, id kubecontainer.ContainerID) error
 }
 
@@ -38,11 +38,11 @@ type Containers interface {
 type Collector interface {
 	// GarbageCollect removes dead containers and sandboxes beyond what its policy keeps.
 	GarbageCollect(ctx context.Context) error
-	// DeleteAllUnusedContainers removes all that is left of pods that have ended: containers, sandboxes, logs.
+	// DeleteAllUnusedContainers removes the containers, sandboxes and logs of pods that have ended.
 	DeleteAllUnusedContainers(ctx context.Context) error
 }
 
-// PodStates reports how far pods are with their termination.
+// PodStates reports the progress of terminations.
 type PodStates interface {
 	// ShouldPodContentBeRemoved is true for a pod that was evicted or deleted, and has stopped.
 	ShouldPodContentBeRemoved(uid types.UID) bool
@@ -79,14 +79,15 @@ type Config struct {
 	Clock    clock.PassiveClock
 
 	Policy Policy
-	// Hooks are called with the remaining images after some were removed; may be empty.
+	// Hooks are called with the remaining images after some were removed. May be empty.
 	Hooks    []stock.PostImageGCHook
 	Features Features
 }
 
 // Policy is the part of the KubeletConfiguration that applies to images and dead containers.
 type Policy struct {
-	// When HighPercent of the image file system are used, images are removed until LowPercent are used.
+	// HighPercent is the usage of the image file system, in percent, from which on images are removed until it is
+	// LowPercent.
 	HighPercent, LowPercent int
 	Images                  plan.Policy
 	Containers              plan.ContainerPolicy
@@ -100,7 +101,7 @@ type Features struct {
 	ImageVolume bool
 }
 
-// FeaturesFrom reads the gates.
+// FeaturesFrom returns the features that are enabled.
 func FeaturesFrom(gates featuregate.FeatureGate) Features {
 	return Features{
 		RuntimeClassInImageCRI: gates.Enabled(features.RuntimeClassInImageCriAPI),

@@ -40,7 +40,7 @@ type Manager struct {
 	usage *imageUsage
 }
 
-// imageRecord is what is recorded of an image.
+// imageRecord is what is recorded about an image. lastUsed is zero if the image was not in use since the agent started.
 type imageRecord struct {
 	firstDetected, lastUsed time.Time
 }

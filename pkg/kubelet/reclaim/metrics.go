@@ -20,6 +20,7 @@ var reclaims = metrics.NewCounterVec(&metrics.CounterOpts{
 // RegisterMetrics registers the metrics of this package. It may be called more than once.
 var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(reclaims) })
 
+// countReclaim counts an attempt by its outcome.
 func countReclaim(d snapshot.Device, enough bool, err error) {
 	outcome := "not_enough"
 	switch {

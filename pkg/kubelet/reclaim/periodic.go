@@ -20,7 +20,7 @@ const (
 
 var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
 
-// CollectContainers removes dead containers and sandboxes as the collector's policy says, every minute until ctx ends.
+// CollectContainers removes dead containers and sandboxes by the collector's policy, every minute until ctx ends.
 func (m *Manager) CollectContainers(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := m.config.Collector.GarbageCollect(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// maxUsageAge is how old an observation may be that ranks pods by their images.
+// maxUsageAge is the greatest age of an observation by which pods are ranked.
 const maxUsageAge = 30 * time.Second
 
 // noPod stands for a user of an image that is not a pod.

@@ -10,9 +10,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ReportRuntimeAnswers returns a runtime service that calls report, with the context of the request, for each answer to
-// a request that reads state, so that a slow runtime can be told from one that hangs. Such requests are those of
-// stock's package stats, and of the runtime manager's GetPods and GetContainerStatus.
+// ReportRuntimeAnswers returns a runtime service that calls report for each answer to a request that reads state, with
+// the context of the request, so that a slow runtime can be distinguished from one that hangs. These are the requests
+// of stock's package stats, and of GetPods and GetContainerStatus of the runtime manager. report must not block, and
+// may be called concurrently.
 func ReportRuntimeAnswers(
 	service internalapi.RuntimeService, report func(context.Context),
 ) internalapi.RuntimeService {
@@ -27,7 +28,7 @@ func ReportImageAnswers(
 	return answeringImages{service, report}
 }
 
-// isAnswer returns false for the error of a request that was given up or did not reach the runtime.
+// isAnswer returns false for the error of a request that was canceled, timed out, or did not reach the runtime.
 func isAnswer(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:

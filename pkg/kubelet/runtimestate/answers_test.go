@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
-// requests are those with which stats are collected.
+// requests returns the requests with which stats are collected.
 func requests(
 	cri internalapi.RuntimeService, images internalapi.ImageManagerService,
 ) map[string]func(context.Context) error {
@@ -38,7 +38,7 @@ func requests(
 	}
 }
 
-// An error is an answer unless the request was given up or did not reach the runtime.
+// An error is an answer unless the request was canceled, timed out, or did not reach the runtime.
 func TestReportAnswers(t *testing.T) {
 	runtime, images := critest.NewFakeRuntimeService(), critest.NewFakeImageService()
 	type key struct{}

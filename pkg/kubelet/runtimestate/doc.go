@@ -1,6 +1,6 @@
-// Package runtimestate keeps what is known about the container runtime: whether it answers, whether its network is up,
-// which handlers and features it has. State holds the facts; Updater asks the runtime for them every few seconds.
+// Package runtimestate stores the last known state of the container runtime: whether it is ready, whether its network
+// is ready, and its handlers and features. Updater queries the runtime every few seconds and writes the State.
 //
-// The node status reads State for the Ready condition, pod synchronization reads NetworkErrors, the sync loop stops
-// taking updates while RuntimeErrors is not nil.
+// nodestatus reads the State for the Ready condition, pod synchronization reads NetworkErrors, and the sync loop
+// processes no updates while RuntimeErrors is not nil.
 package runtimestate

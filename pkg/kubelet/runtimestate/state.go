@@ -12,7 +12,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// ErrNetworkUnknown is the network error before the runtime has been asked.
+// ErrNetworkUnknown is the network error before the first answer of the runtime.
 var ErrNetworkUnknown = errors.New("network state unknown")
 
 var (
@@ -20,8 +20,8 @@ var (
 	errDown        = errors.New("container runtime is down")
 )
 
-// HealthCheck reports whether a part of the agent is well, and if not why. It must be quick and must not call the
-// runtime.
+// HealthCheck returns whether a part of the agent is healthy, and the reason if it is not. It must not block or call
+// the runtime.
 type HealthCheck func() (bool, error)
 
 type namedCheck struct {
@@ -29,10 +29,10 @@ type namedCheck struct {
 	check HealthCheck
 }
 
-// State is safe for concurrent use.
+// State is the last known state of the runtime. It is safe for concurrent use.
 type State struct {
-	// maxSilence is how long the runtime may go without a good answer before it counts as down.
-	maxSilence time.Duration
+	// maxSyncAge is how long after its last answer as ready the runtime counts as down.
+	maxSyncAge time.Duration
 
 	mu       sync.RWMutex
 	lastSync time.Time
@@ -47,62 +47,62 @@ type conditionErrors struct {
 	runtime, network, storage error
 }
 
-// New returns a state in which nothing is known yet. maxSilence is how long the runtime may go without a good answer.
-func New(maxSilence time.Duration) *State {
-	return &State{maxSilence: maxSilence, errs: conditionErrors{network: ErrNetworkUnknown}}
+// New returns an empty state. The runtime counts as down when its last answer as ready is older than maxSyncAge.
+func New(maxSyncAge time.Duration) *State {
+	return &State{maxSyncAge: maxSyncAge, errs: conditionErrors{network: ErrNetworkUnknown}}
 }
 
-// AddHealthCheck makes RuntimeErrors ask check as well.
+// AddHealthCheck adds a check to RuntimeErrors. Its errors begin with name.
 func (s *State) AddHealthCheck(name string, check HealthCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks = append(s.checks, namedCheck{name, check})
 }
 
-// SetRuntimeSync records that the runtime was found ready at t.
+// SetRuntimeSync records that the runtime answered as ready at t.
 func (s *State) SetRuntimeSync(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastSync = t
 }
 
-// SetRuntimeError records why the runtime is not ready; nil when it is.
+// SetRuntimeError records why the runtime is not ready; nil if it is ready.
 func (s *State) SetRuntimeError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs.runtime = err
 }
 
-// SetNetworkError records why the runtime's network is not ready; nil when it is.
+// SetNetworkError records why the runtime's network is not ready; nil if it is ready.
 func (s *State) SetNetworkError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs.network = err
 }
 
-// SetStorageError records why volumes cannot be used; nil when they can. Volume plugins set it while they start.
+// SetStorageError records why volumes cannot be used; nil if they can. Volume plugins set it during their start.
 func (s *State) SetStorageError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs.storage = err
 }
 
-// SetPodCIDR records the address range of the node's pods.
+// SetPodCIDR records the pod CIDR of the node; several are joined by commas.
 func (s *State) SetPodCIDR(cidr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.podCIDR = cidr
 }
 
-// PodCIDR is the address range of the node's pods, empty when there is none.
+// PodCIDR returns the pod CIDR of the node, empty if there is none.
 func (s *State) PodCIDR() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.podCIDR
 }
 
-// SetRuntimeHandlers records the handlers of the runtime. They are kept ordered by name, so that the node status does
-// not change when only their order does.
+// SetRuntimeHandlers records the handlers of the runtime. They are sorted by name, so that the node status does not
+// change if only their order changes.
 func (s *State) SetRuntimeHandlers(handlers []kubecontainer.RuntimeHandler) {
 	sorted := slices.Clone(handlers)
 	slices.SortStableFunc(sorted, func(a, b kubecontainer.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
@@ -111,7 +111,8 @@ func (s *State) SetRuntimeHandlers(handlers []kubecontainer.RuntimeHandler) {
 	s.handlers = sorted
 }
 
-// RuntimeHandlers are the handlers of the runtime, ordered by name; nil while unknown. The slice must not be modified.
+// RuntimeHandlers returns the handlers of the runtime, sorted by name; nil before its first answer as ready. The slice
+// must not be modified.
 func (s *State) RuntimeHandlers() []kubecontainer.RuntimeHandler {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -125,15 +126,15 @@ func (s *State) SetRuntimeFeatures(features *kubecontainer.RuntimeFeatures) {
 	s.features = features
 }
 
-// RuntimeFeatures are the features of the runtime, nil while unknown. They must not be modified.
+// RuntimeFeatures returns the features of the runtime; nil before its first answer as ready. They must not be modified.
 func (s *State) RuntimeFeatures() *kubecontainer.RuntimeFeatures {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.features
 }
 
-// RuntimeErrors is nil when the runtime was found ready not longer ago than maxSilence, says that it is ready, and all
-// health checks pass. The checks are called without a lock.
+// RuntimeErrors returns nil if the runtime answered as ready within the last maxSyncAge, no error is set by
+// SetRuntimeError, and all health checks pass. The checks are called without a lock.
 func (s *State) RuntimeErrors() error {
 	s.mu.RLock()
 	lastSync, runtimeErr, checks := s.lastSync, s.errs.runtime, s.checks
@@ -143,7 +144,7 @@ func (s *State) RuntimeErrors() error {
 	switch {
 	case lastSync.IsZero():
 		errs = append(errs, errNeverSynced)
-	case time.Since(lastSync) >= s.maxSilence:
+	case time.Since(lastSync) >= s.maxSyncAge:
 		errs = append(errs, errDown)
 	}
 	for _, c := range checks {
@@ -157,22 +158,22 @@ func (s *State) RuntimeErrors() error {
 	return asError(errs)
 }
 
-// NetworkErrors is nil when the runtime's network is ready.
+// NetworkErrors returns nil if the runtime's network is ready.
 func (s *State) NetworkErrors() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return asError([]error{s.errs.network})
 }
 
-// StorageErrors is nil when volumes can be used.
+// StorageErrors returns nil if volumes can be used.
 func (s *State) StorageErrors() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return asError([]error{s.errs.storage})
 }
 
-// asError joins errors as stock prints them, without nil ones. It keeps an empty aggregate from becoming an error that
-// is not nil.
+// asError returns the aggregate of the errors that are not nil, which has stock's text. It returns nil if there are
+// none: a nil aggregate converted to error would not be nil.
 func asError(errs []error) error {
 	if aggregate := utilerrors.NewAggregate(errs); aggregate != nil {
 		return aggregate

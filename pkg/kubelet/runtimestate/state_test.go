@@ -39,7 +39,7 @@ func TestRuntimeErrors(t *testing.T) {
 		s.SetRuntimeSync(time.Now())
 		wantError(t, s.RuntimeErrors(), "[PLEG is not healthy: no relist for 3m, container runtime not ready: <nil>]")
 		if !errors.Is(s.RuntimeErrors(), broken) {
-			t.Error("the cause is lost")
+			t.Error("errors.Is does not find the cause")
 		}
 		broken = nil
 		s.SetRuntimeError(nil)

@@ -11,39 +11,39 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// UpdatePeriod is how often Run asks the runtime.
+// UpdatePeriod is the interval at which Run queries the runtime.
 const UpdatePeriod = 5 * time.Second
 
-// Runtime is asked for its status.
+// Runtime is the part of the runtime manager that returns the status of the runtime.
 type Runtime interface {
 	Status(ctx context.Context) (*kubecontainer.RuntimeStatus, error)
 }
 
-// UpdaterConfig is what an Updater works with.
+// UpdaterConfig is the configuration of an Updater.
 type UpdaterConfig struct {
 	Runtime Runtime
 	State   *State
 	// OnFirstReady, if not nil, is called once, when the runtime is ready for the first time, before that is recorded in
-	// State. It holds up further updates until it returns. What the agent cannot live without it must report by its own
-	// means.
+	// State. Further updates wait until it returns. It returns no error: it has to handle its failures itself.
 	OnFirstReady func(context.Context)
 }
 
-// Updater asks the runtime how it is and records the answer.
+// Updater queries the status of the runtime and records it in the State.
 type Updater struct {
 	cfg UpdaterConfig
 
 	mu sync.Mutex
-	// expectReady is true once an unready runtime is worth a line in the log.
+	// expectReady is true once a runtime that is not ready is logged at the default verbosity.
 	expectReady bool
-	wasReady    bool
+	// wasReady is true once the runtime was ready.
+	wasReady bool
 }
 
 // listPeriod is the time between two attempts of AwaitPods.
 const listPeriod = time.Second
 
-// AwaitPods lists the pods of the runtime at the start of the agent, again after a second as long as the runtime does
-// not answer. The error is that of ctx.
+// AwaitPods lists the pods of the runtime at the start of the agent. If the runtime returns an error, it retries every
+// second until ctx ends. The error is that of ctx.
 func AwaitPods(
 	ctx context.Context, list func(context.Context) ([]*kubecontainer.Pod, error),
 ) (pods []*kubecontainer.Pod, err error) {
@@ -51,30 +51,31 @@ func AwaitPods(
 		var err error
 		if pods, err = list(ctx); err != nil {
 			klog.FromContext(ctx).Error(err,
-				"Failed to list the pods that run since before the start of the agent, trying again")
+				"Failed to list pods of the runtime at the start of the agent, will retry")
 		}
 		return err == nil, nil
 	})
 	return pods, err
 }
 
-// NewUpdater returns an updater. It starts nothing.
+// NewUpdater returns an updater. It starts no goroutine.
 func NewUpdater(cfg UpdaterConfig) *Updater { return &Updater{cfg: cfg} }
 
-// Run updates the state at once and then every UpdatePeriod, until ctx ends.
+// Run updates the state immediately and then every UpdatePeriod, until ctx ends.
 func (u *Updater) Run(ctx context.Context) {
 	wait.UntilWithContext(ctx, u.Update, UpdatePeriod)
 }
 
-// ExpectReady says that start-up is over: from now on an unready runtime is logged at the default verbosity.
+// ExpectReady is called when the start of the agent is over. From then on, a runtime that is not ready is logged at the
+// default verbosity.
 func (u *Updater) ExpectReady() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.expectReady = true
 }
 
-// Update asks the runtime once. It may be called from several goroutines; calls take turns. When the runtime gives no
-// answer the state stays as it is, and the runtime counts as down once it has been silent for too long.
+// Update queries the runtime once. It may be called concurrently; the queries are serialized. If the query fails, the
+// state does not change, so that the runtime counts as down after the time given to New.
 func (u *Updater) Update(ctx context.Context) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -97,8 +98,8 @@ func (u *Updater) Update(ctx context.Context) {
 	}
 }
 
-// check returns an error when the runtime does not report the condition as true. The text ends in the condition as the
-// runtime reports it, because it becomes part of the node's Ready condition.
+// check returns an error if the runtime does not report the condition as true. Its text has the reported condition,
+// since it becomes part of the message of the node's Ready condition.
 func (u *Updater) check(
 	logger klog.Logger, status *kubecontainer.RuntimeStatus, t kubecontainer.RuntimeConditionType, text string,
 ) error {
@@ -113,6 +114,7 @@ func (u *Updater) check(
 	return fmt.Errorf("%s: %v", text, condition)
 }
 
+// ready records an answer as ready.
 func (u *Updater) ready(ctx context.Context, status *kubecontainer.RuntimeStatus) {
 	u.cfg.State.SetRuntimeHandlers(status.Handlers)
 	u.cfg.State.SetRuntimeFeatures(status.Features)

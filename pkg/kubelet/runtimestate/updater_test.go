@@ -12,15 +12,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
-// fakeRuntime answers with what it holds.
+// fakeRuntime returns its fields and counts the queries.
 type fakeRuntime struct {
-	status *kubecontainer.RuntimeStatus
-	err    error
-	asked  int
+	status  *kubecontainer.RuntimeStatus
+	err     error
+	queries int
 }
 
 func (f *fakeRuntime) Status(context.Context) (*kubecontainer.RuntimeStatus, error) {
-	f.asked++
+	f.queries++
 	return f.status, f.err
 }
 
@@ -45,7 +45,7 @@ func TestUpdate(t *testing.T) {
 				firsts++
 				wantError(t, state.RuntimeErrors(), "container runtime status check may not have completed yet")
 				if len(state.RuntimeHandlers()) != 1 {
-					t.Error("handlers are not there yet for what starts now")
+					t.Error("OnFirstReady is called before the handlers are recorded")
 				}
 			}})
 		ctx := t.Context()
@@ -80,7 +80,7 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("%d first times, features %v", firsts, state.RuntimeFeatures())
 		}
 
-		// Silence is taken for being down only after a while.
+		// The runtime counts as down only after maxSyncAge.
 		rt.err = errors.New("time-out")
 		time.Sleep(29 * time.Second)
 		u.Update(ctx)
@@ -97,17 +97,17 @@ func TestRun(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 3*runtimestate.UpdatePeriod-1)
 		defer stop()
 		u.Run(ctx)
-		if rt.asked != 3 {
-			t.Errorf("asked %d times", rt.asked)
+		if rt.queries != 3 {
+			t.Errorf("%d queries", rt.queries)
 		}
 	})
 }
 
 func TestAwaitPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		calls := 0
 		late := func(context.Context) ([]*kubecontainer.Pod, error) {
-			if asked++; asked < 4 {
+			if calls++; calls < 4 {
 				return nil, errors.New("not yet")
 			}
 			return []*kubecontainer.Pod{{ID: "a"}}, nil

@@ -202,10 +202,11 @@ func TestAuthorizationAttributes(t *testing.T) {
 		{"GET", "/portForward/x/x", "get", "proxy"},
 		{"GET", "/containerLogs/x/x/c", "get", "proxy"},
 		{"PUT", "/debug/flags/v", "update", "proxy"},
-		{"GET", "/debug/pods", "get", "pods,proxy"}, // ours, as /pods
+		{"GET", "/debug/pods", "get", "pods,proxy"},    // ours, as /pods
+		{"GET", "/debug/plugins", "get", "pods,proxy"}, // ours, as /pods
 	}
 	auth := newAuth(func(authorizer.Attributes) bool { return false })
-	handler := debugHandler(t, &oneStuckPod{}, auth, debugConfig())
+	handler := debugHandler(t, (&oneStuckPod{}).Views, auth, debugConfig())
 	for _, tc := range tests {
 		auth.asked = nil
 		request(t, handler, endpoint{tc.method, tc.path}, "reader")

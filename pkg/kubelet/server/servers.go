@@ -29,8 +29,8 @@ type Config struct {
 	// Checkers are part of /healthz, in addition to ping, log and the sync loop.
 	Checkers []healthz.HealthChecker
 	Flagz    flagz.Reader
-	// Workers are shown on the secure port below /debug/pods when set.
-	Workers WorkerViews
+	// Debug returns what our own pages below /debug of the secure port show.
+	Debug DebugSources
 	// Auth authenticates and authorizes requests to the secure port. Without it Run returns an error.
 	Auth stockserver.AuthInterface
 	// TLS is the configuration of the secure port. Nil serves plain HTTP, for tests.
@@ -122,7 +122,7 @@ func (s *Servers) secure(ctx context.Context) (*service, error) {
 	}
 	handler := stockserver.NewServer(ctx, s.cfg.Host, s.cfg.Analyzer, s.cfg.Checkers, s.cfg.Flagz, s.cfg.Auth, cfg)
 	handler.InstallTracingFilter(s.cfg.Tracer)
-	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), s.withDebugPods(&handler), s.cfg.TLS)
+	return listen(ctx, "kubelet API", address(cfg.Address, cfg.Port), s.withDebugPages(&handler), s.cfg.TLS)
 }
 
 // address joins host and port. As in stock, IPv4 addresses may have leading zeros.

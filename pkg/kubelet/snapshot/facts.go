@@ -16,16 +16,16 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 )
 
-// AnnotationPrefix is that of the annotations by which pods ask for something about pressure.
+// AnnotationPrefix is the prefix of the annotations by which pods influence their eviction.
 const AnnotationPrefix = "pressure.plimsoll.dev/"
 
-// Facts is what a pod's API object says, as plain values. They are derived once per object, since that costs more than
-// a whole quiet round, and are shared by the snapshots of all rounds: nothing in them may be modified.
+// Facts is what a decision uses of a pod's API object, as plain values. They are derived once per object, since that
+// costs more than a round without pressure, and the snapshots of all rounds share them: they must not be modified.
 type Facts struct {
 	UID             types.UID
 	Namespace, Name string
 	ResourceVersion string
-	// Created is when the API server took the pod in, by its time of day.
+	// Created is the creation timestamp, by the wall clock of the API server.
 	Created time.Time
 	// OwnerKind is the kind of the pod's controller, empty without one.
 	OwnerKind string
@@ -33,39 +33,40 @@ type Facts struct {
 	QOS       v1.PodQOSClass
 	// Static pods come from a file or a URL, not from the API server.
 	Static bool
-	// Critical pods (static, mirror, or of a system priority) are never evicted: static pods would not come back, and the
-	// others keep the node working (kubernetes issue 40573).
+	// Critical pods (static, mirror, or with a system priority) are never evicted: static pods are not created again
+	// elsewhere, and the others are needed for the node to work (kubernetes issue 40573).
 	Critical bool
-	// GracePeriodSeconds is the termination grace period, nil when the pod names none.
+	// GracePeriodSeconds is the termination grace period, nil if the pod sets none.
 	GracePeriodSeconds *int64
-	// MemoryRequest and StorageRequest are those of the whole pod, with its overhead.
+	// MemoryRequest and StorageRequest are the requests of the whole pod for memory and ephemeral storage, overhead
+	// included.
 	MemoryRequest  Bytes
 	StorageRequest Bytes
-	// PodLevelMemory is the memory request made for the pod as a whole, nil without one.
+	// PodLevelMemory is the pod-level memory request, nil without one.
 	PodLevelMemory *Quantity
-	// Containers are the containers and after them the init containers, sidecars among these.
+	// Containers are the containers, followed by the init containers, which include sidecars.
 	Containers []ContainerFacts
-	// Volumes are the names of those volumes whose content lies on the node.
+	// Volumes are the names of the volumes whose content is on the node: hostPath and local ephemeral volumes.
 	Volumes []string
-	// MemoryVolumes are the names of emptyDir volumes in memory.
+	// MemoryVolumes are the names of memory-backed emptyDir volumes (tmpfs).
 	MemoryVolumes []string
-	// Limits is nil when the pod has no limit on local storage.
+	// Limits is nil if the pod has no limit on local storage.
 	Limits *StorageLimits
 	// Annotations are those with AnnotationPrefix, nil without any.
 	Annotations map[string]string
 }
 
-// ContainerFacts is what a container requests; zero where it requests nothing.
+// ContainerFacts has the requests of a container; zero where it has none.
 type ContainerFacts struct {
 	Name                          string
 	MemoryRequest, StorageRequest Quantity
 }
 
-// StorageLimits are the limits on local storage that the agent itself has to enforce.
+// StorageLimits are the limits on local storage, which the agent enforces by eviction.
 type StorageLimits struct {
 	// EmptyDirs lists the volumes with a size limit, in the order of the pod's volumes.
 	EmptyDirs []NamedLimit
-	// Pod is the sum of all containers' limits, nil when not limited.
+	// Pod is the sum of the containers' limits, nil without one.
 	Pod *Quantity
 	// Containers lists the containers and sidecars with a limit.
 	Containers []NamedLimit
@@ -77,9 +78,9 @@ type NamedLimit struct {
 	Limit Quantity
 }
 
-// Quantity is a configured amount. Messages show Text, which is printed as it was configured.
+// Quantity is a configured amount. Messages show Text, the amount as it was configured.
 type Quantity struct {
-	// Amount is rounded down. So a whole number of bytes is above Amount if and only if it is above what was configured.
+	// Amount is rounded down, so that a whole number of bytes exceeds it if and only if it exceeds the configured amount.
 	Amount Bytes
 	Text   string
 }
@@ -88,7 +89,7 @@ func newQuantity(q resource.Quantity) Quantity {
 	return Quantity{Amount: roundDown(&q), Text: q.String()}
 }
 
-// roundDown is the largest number of bytes that is not above a quantity, which must not be negative.
+// roundDown returns the largest number of bytes that does not exceed a quantity, which must not be negative.
 func roundDown(q *resource.Quantity) Bytes {
 	if q.CmpInt64(math.MaxInt64) >= 0 {
 		return math.MaxInt64
@@ -100,8 +101,8 @@ func roundDown(q *resource.Quantity) Bytes {
 	return Bytes(n)
 }
 
-// NewFacts reads a pod's API object. podLevelResources says whether requests of the pod as a whole count (the feature
-// gate of that name). The object must be the pod as it was admitted.
+// NewFacts derives the facts of a pod, which must be the object as it was admitted. podLevelResources is the feature
+// gate PodLevelResources.
 func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 	podLevel := podLevelResources && resourcehelper.IsPodLevelResourcesSet(pod)
 	requests := requestsOf(pod, podLevel)
@@ -110,7 +111,7 @@ func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 		Namespace:       pod.Namespace,
 		Name:            pod.Name,
 		ResourceVersion: pod.ResourceVersion,
-		Created:         pod.CreationTimestamp.Time,
+		Created:         WallTime(pod.CreationTimestamp.Time),
 		Priority:        corev1helpers.PodPriority(pod),
 		QOS:             v1qos.GetPodQOS(pod),
 		Static:          kubetypes.IsStaticPod(pod),
@@ -137,14 +138,14 @@ func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 	return f
 }
 
-// Reference is what events about the pod refer to.
+// Reference returns the object reference for events about the pod.
 func (f *Facts) Reference() *v1.ObjectReference {
 	return &v1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: f.Name, UID: f.UID, ResourceVersion: f.ResourceVersion,
 	}
 }
 
-// Grace is the pod's own termination grace period in seconds, 30 when it names none.
+// Grace returns the termination grace period in seconds, 30 if the pod sets none.
 func (f *Facts) Grace() int64 {
 	if f.GracePeriodSeconds != nil {
 		return *f.GracePeriodSeconds
@@ -152,7 +153,7 @@ func (f *Facts) Grace() int64 {
 	return v1.DefaultTerminationGracePeriodSeconds
 }
 
-// Container finds a container or an init container by its name, nil when there is none.
+// Container returns the container or init container with a name, nil if there is none.
 func (f *Facts) Container(name string) *ContainerFacts {
 	for i := range f.Containers {
 		if f.Containers[i].Name == name {
@@ -196,8 +197,7 @@ func requestsOf(pod *v1.Pod, podLevel bool) v1.ResourceList {
 	})
 }
 
-// requestOf adds the pod's overhead only to a request that is not zero: a pod that requests nothing stays entitled to
-// nothing.
+// requestOf adds the pod's overhead only to a request that is not zero: a pod without a request remains without one.
 func requestOf(requests v1.ResourceList, pod *v1.Pod, name v1.ResourceName) Bytes {
 	q, ok := requests[name]
 	if !ok || q.IsZero() {
@@ -249,7 +249,7 @@ func storageLimits(pod *v1.Pod) *StorageLimits {
 	return &l
 }
 
-// containerLimits covers sidecars as well: they run as long as the containers do.
+// containerLimits returns the limits of containers and of sidecars, which run as long as containers do.
 func containerLimits(pod *v1.Pod) []NamedLimit {
 	var limits []NamedLimit
 	add := func(c *v1.Container) {

@@ -1,6 +1,6 @@
 package snapshot
 
-// Device is a block device as far as pressure is concerned.
+// Device is a block device that pressure is about.
 type Device uint8
 
 const (
@@ -23,7 +23,7 @@ func (d Device) String() string {
 
 // Layout says how the file systems are spread over devices (KEP-4191 describes the split one).
 type Layout struct {
-	// Known is false until the layout was detected; then nothing is assumed about file systems.
+	// Known is false until the layout is detected; nothing is decided about file systems before.
 	Known bool
 	// DedicatedImageFs: images are not on the node device.
 	DedicatedImageFs bool
@@ -39,14 +39,14 @@ type Measure struct {
 	Logs bool
 	// Volumes that live on the node: emptyDir, configMap, gitRepo, hostPath.
 	Volumes bool
-	// Images that nobody else uses.
+	// Images that no other pod uses.
 	Images bool
 }
 
 // Any reports whether anything is measured at all.
 func (m Measure) Any() bool { return m.WritableLayers || m.Logs || m.Volumes || m.Images }
 
-// DeviceOf is the device that a file system signal speaks of. It must not be asked for other signals.
+// DeviceOf returns the device of a file system signal. It must not be called for other signals.
 func (l Layout) DeviceOf(s Signal) Device {
 	if !l.DedicatedImageFs {
 		return NodeDevice
@@ -58,13 +58,13 @@ func (l Layout) DeviceOf(s Signal) Device {
 		if !l.SplitContainerFs {
 			return ImageDevice
 		}
-	default: // whatever is not about images lies on the node's device
+	default: // signals that are not about images are those of the node device
 	}
 	return NodeDevice
 }
 
-// MeasureOf says what of a pod's usage is on the device. Images belong to no pod and are part of it only where there is
-// nothing else: on the image device of a split file system, where those count that would go with the pod.
+// MeasureOf returns which parts of a pod's usage are on the device. Images belong to no pod. They count only where
+// nothing else of pods is, on the image device of a split file system: those that no other pod uses.
 func (l Layout) MeasureOf(d Device) Measure {
 	switch {
 	case !l.DedicatedImageFs:

@@ -2,45 +2,46 @@ package snapshot
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Counting says what counts as available memory beside what is not used. The zero value is stock's: inactive file
-// pages, which makes it a limit less the working set.
+// Counting defines which memory counts as available in addition to unused memory. The zero value is stock's way:
+// inactive file pages do, so that available memory is a limit minus the working set.
 //
-// What is counted beyond that is a promise of the kernel. While tasks stand still since memory is being reclaimed the
-// promise does not hold, and readers count as stock does.
+// Memory that counts in addition to that is an estimate of what the kernel can reclaim. While tasks stall because
+// memory is being reclaimed the estimate does not hold, and package collect counts as stock does.
 type Counting struct {
-	// Reclaimable counts inactive file pages and half of the active ones, both without dirty ones and those under
-	// writeback. The other half stays used: it is what would have to be read again and again (kernel, mm/workingset.c).
+	// Reclaimable counts inactive file pages and half of the active ones, without dirty pages and pages under writeback.
+	// The other half counts as used: it would have to be read from disk again soon (mm/workingset.c of the kernel).
 	Reclaimable bool
-	// Swap counts free swap on the node, as far as there is anonymous memory to fill it with, and what pods have in swap
-	// as used by them. What all pods together may have is as before: which pods may swap is a matter of each container.
+	// Swap counts free swap of the node as available, as far as there is anonymous memory to swap out, and what pods have
+	// in swap as used by them. It does not change what is available to all pods together: which pods may swap is a setting
+	// of each container.
 	Swap bool
-	// Hugepages takes away what is reserved for huge pages, which nobody can use as memory (kubernetes issue 137984). It
-	// concerns the node only.
+	// Hugepages subtracts memory that is reserved for huge pages, which cannot be used otherwise (kubernetes issue
+	// 137984). It applies to the node only.
 	Hugepages bool
 }
 
-// Stock reports whether it is what stock counts.
+// Stock reports whether memory is counted as by stock.
 func (c Counting) Stock() bool { return c == Counting{} }
 
-// MemoryReading is memory as the kernel shows it, without a stats summary.
+// MemoryReading is memory usage read from cgroup files and /proc, without a stats summary.
 type MemoryReading struct {
 	// Node and Pods are the states of memory.available and allocatableMemory.available.
 	Node, Pods Observation
-	// ByPod is nil when pods were not asked for. Pods that could not be read are absent.
+	// ByPod is nil if the memory of pods was not requested. Pods that could not be read are missing.
 	ByPod map[types.UID]*Memory
 }
 
-// MemoryCounters are exact counts that are cheap to read, in bytes. What counts as available of the pods' pages is not
-// among them: what the kernel says about those of one cgroup may be seconds old.
+// MemoryCounters are exact counters that are cheap to read, in bytes. They do not include which of the pods' pages
+// count as available: memory.stat of a cgroup may be seconds old.
 type MemoryCounters struct {
 	// Node and Pods are used pages, page cache included.
 	Node, Pods Bytes
-	// NodeSpare is what counts as available on the whole node beside pages that are not used. It may be negative.
+	// NodeSpare is what counts as available on the node in addition to unused pages. It may be negative.
 	NodeSpare Bytes
 }
 
-// CertainRelease is what certainly comes back when the pod ends: its anonymous memory, and the files in its volumes in
-// memory. Page cache stays, and the kernel may need it. It is unknown when the anonymous memory is.
+// CertainRelease returns what the end of the pod releases in any case: its anonymous memory, and the files in its
+// memory-backed volumes. Page cache may stay in memory. It is unknown if the anonymous memory is.
 func (p *Pod) CertainRelease() Value[Bytes] {
 	v := p.AnonymousMemory()
 	if !v.Known || p.Usage == nil || p.Facts == nil {
@@ -52,8 +53,8 @@ func (p *Pod) CertainRelease() Value[Bytes] {
 	return v
 }
 
-// AnonymousMemory is what comes back as soon as no process of the pod runs any more, by the pod's cgroup, else by the
-// stats, which call it RSS.
+// AnonymousMemory returns the memory that is free as soon as no process of the pod runs. The source is the cgroup of
+// the pod or, without a reading of that, RSS of the stats.
 func (p *Pod) AnonymousMemory() Value[Bytes] {
 	if p.Cgroup != nil && p.Cgroup.Anonymous.Known {
 		return p.Cgroup.Anonymous

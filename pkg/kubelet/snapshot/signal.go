@@ -6,11 +6,11 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 )
 
-// Signal names one thing that a node can run out of. The zero value is no signal. The numeric order is the order in
-// which signals are listed and served when nothing else tells them apart: memory, then PIDs, then the file systems.
+// Signal identifies an eviction signal. The zero value is no signal. The numeric order is that in which signals are
+// listed and, all else being equal, served: memory, PIDs, file systems.
 type Signal uint8
 
-// The signals that stock knows, in the order in which they are served.
+// Stock's signals, in the order in which they are served.
 const (
 	NoSignal Signal = iota
 	MemoryAvailable
@@ -23,11 +23,11 @@ const (
 	ContainerFsAvailable
 	ContainerFsInodesFree
 
-	// NumSignals is one more than the last signal: the length of an array that is indexed by Signal.
+	// NumSignals is the length of an array that is indexed by Signal.
 	NumSignals
 )
 
-// Names that are not API resources; stock shows them in messages, events and annotations.
+// Names of resources that are not API resources, as in messages, events and annotations of stock.
 const (
 	ResourceInodes v1.ResourceName = "inodes"
 	ResourcePIDs   v1.ResourceName = "pids"
@@ -60,7 +60,7 @@ var signals = [NumSignals]signalInfo{
 		resource.DecimalSI},
 }
 
-// AllSignals lists every signal in order.
+// AllSignals returns all signals in order.
 func AllSignals() []Signal {
 	all := make([]Signal, 0, NumSignals-1)
 	for s := NoSignal + 1; s < NumSignals; s++ {
@@ -69,7 +69,7 @@ func AllSignals() []Signal {
 	return all
 }
 
-// ParseSignal finds a signal by the name that configuration uses, for example "memory.available".
+// ParseSignal returns the signal with a name of the KubeletConfiguration, for example "memory.available".
 func ParseSignal(name string) (Signal, bool) {
 	for s := NoSignal + 1; s < NumSignals; s++ {
 		if string(signals[s].name) == name {
@@ -79,7 +79,7 @@ func ParseSignal(name string) (Signal, bool) {
 	return NoSignal, false
 }
 
-// String is the name that configuration, metrics and logs use.
+// String returns the name in configuration, metrics and logs, "none" for NoSignal.
 func (s Signal) String() string {
 	if s == NoSignal || s >= NumSignals {
 		return "none"
@@ -87,14 +87,14 @@ func (s Signal) String() string {
 	return string(signals[s].name)
 }
 
-// API is the signal in the type of the stock packages.
+// API returns the signal in the type of stock's packages. It must not be NoSignal.
 func (s Signal) API() evictionapi.Signal { return signals[s].name }
 
-// Resource is what pods use of it, by the name shown to users.
+// Resource returns the resource of which the signal is the available amount, by its name in messages.
 func (s Signal) Resource() v1.ResourceName { return signals[s].resource }
 
-// Condition is the node condition that is True while a threshold on the signal is met.
+// Condition returns the type of the node condition that is True while a threshold on the signal is met.
 func (s Signal) Condition() v1.NodeConditionType { return signals[s].condition }
 
-// Format is how an amount of it is printed.
+// Format returns the format of amounts in messages.
 func (s Signal) Format() resource.Format { return signals[s].format }

@@ -6,92 +6,98 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Snapshot is what was known at one instant. It is immutable, together with everything it points to.
+// Snapshot is an observation of the node at one instant. It is immutable, with everything that it refers to.
 type Snapshot struct {
-	// Taken is when the snapshot was taken: "now" for all decisions made from it.
+	// Taken is when the snapshot was taken, on the monotonic clock. Decisions use it as the current time.
 	Taken time.Time
-	// WallTime is the same instant by the wall clock. Only dates of sources are compared with it.
+	// WallTime is the same instant by the wall clock. It is compared only with dates of sources.
 	WallTime time.Time
-	// Signals holds one observation per signal, indexed by Signal.
+	// Signals has one observation for each signal, indexed by Signal.
 	Signals [NumSignals]Observation
 	Layout  Layout
-	// Pods are the pods that may have anything running, in no particular order. UIDs are unique. When nothing is scarce
-	// those may be left out that nothing can be decided about.
+	// Pods are the pods that may have running containers, in no particular order; UIDs are unique. Without pressure, pods
+	// that no decision can be about may be missing.
 	Pods []Pod
-	// InFlight lists evictions that were begun and are not yet over, at most one per pod.
+	// InFlight are the evictions that have begun and whose pods are not cleaned up yet, at most one per pod.
 	InFlight []InFlight
-	// LastRelease is when an eviction last came to its end; zero before the first.
+	// Requests are the pods whose eviction plugins ask for, at most one request per pod, in the order in which they are to
+	// be evicted.
+	Requests []Request
+	// LastRelease is when an evicted pod was last cleaned up; zero before the first.
 	LastRelease time.Time
-	// Reclaims lists what is known of node-level reclaim, at most one per device and unit.
+	// Reclaims are the last node-level reclaims, at most one per device and unit.
 	Reclaims []Reclaim
-	// RuntimeSilent: the container runtime does not tell what pods use, since it hangs or fails. What a pod has on disks
-	// is not known then, and does not come free; pods are stopped late, past the runtime (package escalation).
+	// RuntimeSilent: the container runtime hangs or fails, so that there are no pod stats. The usage of disks by pods is
+	// unknown and cannot be released; pods are stopped late, without the runtime (package escalation).
 	RuntimeSilent bool
-	// PodsAwaited: the container runtime is slow, and has not told yet what pods use at this time. What pods have on
-	// disks is as it told last.
+	// PodsAwaited: the container runtime is slow, and the current collection of pod stats is not complete. The usage of
+	// disks by pods is that of the last complete collection.
 	PodsAwaited bool
 }
 
-// Pod is a pod and what it uses. Sums are derived on demand, since most rounds need none of them. Snapshots of several
-// rounds share what it points to.
+// Pod is a pod and its usage. Sums are computed when they are needed, since most rounds need none. Snapshots of several
+// rounds share what a Pod refers to.
 type Pod struct {
 	*Facts
-	// Usage is what the stats report, nil when they have nothing about the pod (a pod that is just starting, or a source
-	// that failed).
+	// Usage is the usage by the pod stats, nil if they do not include the pod (it has just been started, or the source
+	// failed).
 	Usage *Usage
-	// Cgroup is the pod's memory read from its cgroup, nil unless it was read. It takes precedence over Usage.
+	// Cgroup is the pod's memory read from its cgroup, nil unless that was read. It takes precedence over Usage.
 	Cgroup *Memory
-	// Images are the bytes of images that only this pod uses. They are Unknown except where images are apart from writable
-	// layers.
+	// Images is the size of the images that only this pod uses. It is Unknown unless images are on another device than
+	// writable layers.
 	Images Bytes
-	// Terminating is set when the pod's termination was requested before and outside of eviction.
+	// Terminating is not nil if the pod's termination was requested for another reason than eviction.
 	Terminating *Termination
 }
 
-// Memory is a pod's memory as its cgroup shows it, and what else is read there.
+// Memory is what is read from the cgroup of a pod.
 type Memory struct {
 	WorkingSet Value[Bytes]
-	// Anonymous is what certainly comes back when the pod is killed.
+	// Anonymous is the anonymous memory, which is free when the pod is killed.
 	Anonymous Value[Bytes]
-	// Processes is unknown where processes are not counted.
+	// Processes is unknown if the cgroup does not count processes.
 	Processes Value[PIDs]
 }
 
-// Termination says how long a pod that is already being stopped may take.
+// Termination is a termination that eviction did not request.
 type Termination struct {
-	// Deadline is when its grace period ends; zero if that is not known.
+	// Deadline is when the grace period ends; zero if that is unknown.
 	Deadline time.Time
 }
 
-// InFlight is one eviction between its beginning and the moment when all that the pod used is given back.
+// InFlight is an eviction that has begun, until everything that the pod used is released.
 type InFlight struct {
 	UID types.UID
-	// Signal is what the pod was evicted for, NoSignal for a violation of its own local storage limits.
+	// Signal is the signal of the threshold for which the pod is evicted, NoSignal for a limit on local storage and for a
+	// request of eviction plugins.
 	Signal Signal
-	// Hard is true when a hard threshold caused it.
+	// Requested is true if the cause is a request of eviction plugins.
+	Requested bool
+	// Hard is true if the cause is a hard threshold or a limit.
 	Hard  bool
 	State InFlightState
-	// Started is when the kill was requested, Changed when State was entered.
+	// Started is when the kill was requested, Changed when State last changed.
 	Started, Changed time.Time
 	// Deadline is when the pod's grace period ends.
 	Deadline time.Time
-	// Expected is an upper bound of what its end gives back: the most that it was seen to use since it was asked to stop.
+	// Expected is an upper bound of what the end of the pod releases, by its last known usage.
 	Expected Release
 }
 
-// InFlightState is how far an eviction has come.
+// InFlightState is the progress of an eviction.
 type InFlightState uint8
 
 const (
-	// Stopping: the pod worker was asked and has not answered.
+	// Stopping: the kill was requested and has not ended.
 	Stopping InFlightState = iota
-	// Stopped: no container runs any more, but cgroups or volumes are still there.
+	// Stopped: no container runs; cgroups or volumes may still exist.
 	Stopped
-	// Failed: the kill returned an error. The pod may still be running.
+	// Failed: the kill has ended with an error. Containers may still run.
 	Failed
 )
 
-// String is for logs.
+// String returns the state as logs show it.
 func (s InFlightState) String() string {
 	switch s {
 	case Stopping:
@@ -104,50 +110,48 @@ func (s InFlightState) String() string {
 	return "unknown"
 }
 
-// Release is what the end of a pod gives back.
+// Release is what the end of a pod releases. Unknown amounts are zero.
 type Release struct {
-	// Memory is an upper bound, the working set. CertainMemory is what comes back in any case; what is unknown counts as
-	// nothing.
+	// Memory is an upper bound, the working set; CertainMemory is the part that comes free in any case.
 	Memory, CertainMemory Bytes
-	// AnonymousMemory is the part of both that comes back with the last process of the pod.
+	// AnonymousMemory is the part of both that is free when the last process of the pod has ended.
 	AnonymousMemory Bytes
 	PIDs            PIDs
 	// Devices is indexed by Device.
 	Devices [NumDevices]FsRelease
 }
 
-// FsRelease is what the end of a pod gives back on one device.
+// FsRelease is what the end of a pod releases on one device.
 type FsRelease struct {
 	Bytes  Bytes
 	Inodes Inodes
 }
 
-// Reclaim is what is known of the node-level reclaim of a device (dead containers, unused images) for bytes or for
-// inodes.
+// Reclaim is the state of node-level reclaim (of dead containers and unused images) for a device and a unit.
 type Reclaim struct {
 	Device Device
-	// Inodes: it was inodes that were needed, not bytes.
+	// Inodes: the unit is inodes, not bytes.
 	Inodes bool
-	// Running is true while an attempt is under way. Started is its beginning, or that of the last attempt.
+	// Running is true while a reclaim is in progress. Started is when that, or else the last one, began.
 	Running bool
 	Started time.Time
-	// Finished is when the last attempt that came to an end did so, Err how; zero before the first.
+	// Finished is when a reclaim last ended, Err its error; zero before the first.
 	Finished time.Time
 	Err      error
-	// Got is what the last attempt that came to an end brought.
+	// Got is the result of the reclaim that ended last.
 	Got Reclaimed
 }
 
-// Reclaimed is what a node-level reclaim brought.
+// Reclaimed is the result of a node-level reclaim.
 type Reclaimed struct {
-	// Containers and Images are how many were removed.
+	// Containers and Images are the numbers of removed containers and images.
 	Containers, Images int
-	// Freed is by how much more was available at its end than at its beginning, in the unit that was asked for. It is
-	// negative when others took more than came free.
+	// Freed is by how much the available amount grew from its beginning to its end, in the unit of the request. It is
+	// negative if more was used meanwhile than was freed.
 	Freed int64
-	// Missing is what the file system itself said at its end that was still missing; 0 when there was enough, or it did
-	// not say.
+	// Missing is how much was missing by a measurement of the file system at its end; 0 if there was enough, or if the
+	// measurement failed.
 	Missing int64
-	// More: it removed something, ended because there was enough, and may have more to give.
+	// More: it removed something, stopped because enough was available, and may be able to remove more.
 	More bool
 }

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -14,89 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/reference"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 )
-
-func number(n uint64) *uint64 { return &n }
-
-func fullSummary(at metav1.Time) *statsapi.Summary {
-	pids, running := int64(100), int64(30)
-	fs := func(base uint64) *statsapi.FsStats {
-		return &statsapi.FsStats{Time: at, AvailableBytes: number(base), CapacityBytes: number(10 * base),
-			InodesFree: number(base + 1), Inodes: number(base + 2)}
-	}
-	return &statsapi.Summary{Node: statsapi.NodeStats{
-		Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(40), WorkingSetBytes: number(60)},
-		SystemContainers: []statsapi.ContainerStats{{Name: "kubelet"},
-			{Name: "pods", Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(4), WorkingSetBytes: number(6)}}},
-		Fs:      fs(1000),
-		Runtime: &statsapi.RuntimeStats{ImageFs: fs(2000), ContainerFs: fs(3000)},
-		Rlimit:  &statsapi.RlimitStats{Time: at, MaxPID: &pids, NumOfRunningProcesses: &running},
-	}}
-}
-
-func TestFromSummary(t *testing.T) {
-	at := metav1.NewTime(time.Unix(5, 0))
-	got := FromSummary(fullSummary(at))
-	want := map[Signal][2]int64{
-		MemoryAvailable: {40, 100}, AllocatableMemoryAvailable: {4, 10}, PIDAvailable: {70, 100},
-		NodeFsAvailable: {1000, 10000}, NodeFsInodesFree: {1001, 1002}, ImageFsAvailable: {2000, 20000},
-		ImageFsInodesFree:    {2001, 2002},
-		ContainerFsAvailable: {3000, 30000}, ContainerFsInodesFree: {3001, 3002},
-	}
-	for _, sig := range AllSignals() {
-		if w := (Observation{Available: want[sig][0], Capacity: want[sig][1], At: WallTime(at.Time)}); got[sig] != w {
-			t.Errorf("%s: %+v, want %+v", sig, got[sig], w)
-		}
-	}
-}
-
-// TestMissingPartsConcernTheirOwnSignals takes one part away at a time (D10).
-func TestMissingPartsConcernTheirOwnSignals(t *testing.T) {
-	tests := map[string]struct {
-		take func(*statsapi.NodeStats)
-		lost []Signal
-	}{
-		"memory":           {func(n *statsapi.NodeStats) { n.Memory = nil }, []Signal{MemoryAvailable}},
-		"available memory": {func(n *statsapi.NodeStats) { n.Memory.AvailableBytes = nil }, []Signal{MemoryAvailable}},
-		"pods": {func(n *statsapi.NodeStats) { n.SystemContainers = n.SystemContainers[:1] },
-			[]Signal{AllocatableMemoryAvailable}},
-		"PIDs":          {func(n *statsapi.NodeStats) { n.Rlimit.MaxPID = nil }, []Signal{PIDAvailable}},
-		"nodefs":        {func(n *statsapi.NodeStats) { n.Fs = nil }, []Signal{NodeFsAvailable, NodeFsInodesFree}},
-		"nodefs inodes": {func(n *statsapi.NodeStats) { n.Fs.Inodes = nil }, []Signal{NodeFsInodesFree}},
-		"runtime": {func(n *statsapi.NodeStats) { n.Runtime = nil },
-			[]Signal{ImageFsAvailable, ImageFsInodesFree, ContainerFsAvailable, ContainerFsInodesFree}},
-		"imagefs": {func(n *statsapi.NodeStats) { n.Runtime.ImageFs = nil },
-			[]Signal{ImageFsAvailable, ImageFsInodesFree}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			summary := fullSummary(metav1.Time{})
-			test.take(&summary.Node)
-			var lost []Signal
-			for sig, o := range FromSummary(summary) {
-				if Signal(sig) != NoSignal && !o.Known() {
-					lost = append(lost, Signal(sig))
-				}
-			}
-			if !reflect.DeepEqual(lost, test.lost) {
-				t.Errorf("lost %v, want %v", lost, test.lost)
-			}
-		})
-	}
-}
-
-func TestUsageAboveTheLimitIsNegative(t *testing.T) {
-	limit, used := uint64(100), uint64(130)
-	o := memoryObservation(&statsapi.MemoryStats{AvailableBytes: number(limit - used), WorkingSetBytes: number(used)})
-	if o.Available != -30 || o.Capacity != 100 {
-		t.Errorf("%+v", o)
-	}
-	if o := observation(5, -1, time.Time{}); !errors.Is(o.Err, ErrImplausible) {
-		t.Errorf("%+v", o)
-	}
-}
 
 func TestSignalsMatchStocks(t *testing.T) {
 	if len(AllSignals()) != len(evictionapi.OpForSignal) {
@@ -182,7 +100,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// detailedPod says all that facts are derived from.
+// detailedPod sets every field that facts are derived from.
 func detailedPod() *v1.Pod {
 	pod := examplePod()
 	pod.ObjectMeta = metav1.ObjectMeta{
@@ -202,7 +120,7 @@ func detailedPod() *v1.Pod {
 
 func TestFactsOfADetailedPod(t *testing.T) {
 	got := NewFacts(detailedPod(), true)
-	got.Limits, got.Volumes, got.MemoryVolumes = nil, nil, nil // TestFacts looks at these
+	got.Limits, got.Volumes, got.MemoryVolumes = nil, nil, nil // TestFacts compares these
 	none := Quantity{Text: "0"}
 	want := &Facts{
 		UID: "uid", Namespace: "ns", Name: "name", ResourceVersion: "123", Created: time.Unix(1e9, 0),
@@ -222,7 +140,7 @@ func TestFactsOfADetailedPod(t *testing.T) {
 	}
 }
 
-// TestReference: events about a pod refer to what they would refer to if they were made from its object.
+// TestReference: the reference for events is the same as one made from the object of the pod.
 func TestReference(t *testing.T) {
 	want, err := reference.GetReference(scheme.Scheme, detailedPod())
 	if err != nil {
@@ -233,7 +151,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestFactsArePlainValues: they can be written and read again, and do not change with the object.
+// TestFactsArePlainValues: facts can be encoded and decoded, and do not change with the object.
 func TestFactsArePlainValues(t *testing.T) {
 	object := detailedPod()
 	facts := NewFacts(object, true)
@@ -255,7 +173,7 @@ func TestFactsArePlainValues(t *testing.T) {
 	}
 }
 
-// TestQuantity: a whole number of bytes is above Amount if and only if it is above the quantity.
+// TestQuantity: a whole number of bytes exceeds Amount if and only if it exceeds the quantity.
 func TestQuantity(t *testing.T) {
 	for text, want := range map[string]Quantity{
 		"0": {0, "0"}, "1024Mi": {1 << 30, "1Gi"}, "1500m": {1, "1500m"}, "1": {1, "1"}, "999m": {0, "999m"},

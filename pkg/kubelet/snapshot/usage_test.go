@@ -8,7 +8,7 @@ import (
 
 func fsOf(bytes Bytes, inodes Inodes) FsUsage { return FsUsage{Bytes: bytes, Inodes: inodes} }
 
-// unknownUsage is that of a pod about which nothing is reported.
+// unknownUsage is the usage of a pod without stats.
 func unknownUsage() *Usage {
 	return &Usage{Memory: Unknown, AnonymousMemory: Unknown, PIDs: Unknown, LocalStorage: Unknown}
 }
@@ -61,8 +61,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestCertainRelease: anonymous memory comes back, files in memory too when their volume is torn down, page cache may
-// not.
+// TestCertainRelease: anonymous memory is released, and files in memory when their volume is unmounted; page cache may
+// stay.
 func TestCertainRelease(t *testing.T) {
 	usage := func(anonymous Bytes) *Usage {
 		u := unknownUsage()
@@ -90,5 +90,36 @@ func TestCertainRelease(t *testing.T) {
 	pod := Pod{Facts: facts, Usage: usage(200)}
 	if r := pod.Release(Layout{Known: true}); r.CertainMemory != 230 || r.Memory != 1000 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestWhatIsUnknownOfAStoppingPodStays: figures of a pod that is being stopped are missing one after the other.
+func TestWhatIsUnknownOfAStoppingPodStays(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	disk := [NumDevices]FsRelease{NodeDevice: {Bytes: 100, Inodes: 10}}
+	before := Release{Memory: 1000, CertainMemory: 900, AnonymousMemory: 800, PIDs: 7, Devices: disk}
+	less := unknownUsage()
+	less.Containers = []ContainerUsage{{WritableLayer: fsOf(20, 2), Logs: fsOf(Unknown, Unknown)}}
+	more := unknownUsage()
+	more.Containers = []ContainerUsage{{WritableLayer: fsOf(200, 2), Logs: fsOf(Unknown, Unknown)}}
+	for name, test := range map[string]struct {
+		usage  *Usage
+		cgroup *Memory
+		want   Release
+	}{
+		"nothing is known": {nil, nil, before},
+		"the cgroup is known": {
+			nil, &Memory{WorkingSet: Known[Bytes](500, at), Anonymous: Known[Bytes](400, at)}, Release{500, 400, 400, 7, disk},
+		},
+		"its anonymous part is not": {nil, &Memory{WorkingSet: Known[Bytes](850, at)}, Release{850, 850, 800, 7, disk}},
+		"processes are known":       {nil, &Memory{Processes: Known[PIDs](1, at)}, Release{1000, 900, 800, 1, disk}},
+		"one container is reported": {less, nil, before},
+		"it has written more": {more, nil, Release{1000, 900, 800, 7,
+			[NumDevices]FsRelease{NodeDevice: {Bytes: 200, Inodes: 10}}}},
+	} {
+		pod := Pod{Facts: NewFacts(examplePod(), true), Usage: test.usage, Cgroup: test.cgroup, Images: Unknown}
+		if got := pod.UpdateRelease(before, Layout{Known: true}); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
 	}
 }

@@ -2,47 +2,47 @@ package snapshot
 
 import "time"
 
-// Bytes of memory or of disk.
+// Bytes is an amount of memory or disk space.
 type Bytes int64
 
-// Inodes of a file system.
+// Inodes is a number of inodes.
 type Inodes int64
 
-// PIDs is a number of processes (on Linux: tasks).
+// PIDs is a number of processes (tasks of the kernel, which include threads).
 type PIDs int64
 
-// Amount is any of the units that a pod's usage is measured in.
+// Amount is an amount in any of these units.
 type Amount interface{ Bytes | Inodes | PIDs }
 
-// Value is one observed amount. The zero Value is unknown.
+// Value is an observed amount. The zero Value is unknown.
 type Value[T Amount] struct {
 	Amount T
-	// At is when it was true by its source, see Observation.At.
+	// At is the date of the amount by its source; see Observation.At.
 	At time.Time
-	// Known is false when there was no such figure. Amount is meaningless then.
+	// Known is false if the source did not report the amount. Then Amount is meaningless.
 	Known bool
 }
 
-// Known makes a known value, at is when its source says that it was true.
+// Known returns a known value; at is its date by the source.
 func Known[T Amount](amount T, at time.Time) Value[T] {
 	return Value[T]{Amount: amount, At: WallTime(at), Known: true}
 }
 
-// WallTime returns a time by the wall clock: in UTC and without a monotonic reading, so that nothing is lost when it is
-// written.
+// WallTime returns a wall time in UTC and without a monotonic reading, so that encoding it loses nothing.
 func WallTime(t time.Time) time.Time { return t.Round(0).UTC() }
 
-// Observation is the state of one signal. Amounts are in the signal's own unit (bytes, inodes or PIDs).
+// Observation is an observation of a signal. Amounts are in the unit of the signal (bytes, inodes or PIDs).
 type Observation struct {
-	// Available may be negative: a limit that was lowered, more PIDs than the maximum.
+	// Available may be negative, for example after a limit was lowered.
 	Available int64
 	Capacity  int64
-	// At is when the amounts were true by the source's wall clock, which may be set at any time; zero if the source does
-	// not say. It is made by WallTime and compared only with other dates of the source, and with Snapshot.WallTime.
+	// At is when the amounts were true, by the wall clock of the source, which may be set at any time; zero if the source
+	// reports no date. It is compared only with other dates of the source and with Snapshot.WallTime. WallTime converts
+	// it.
 	At time.Time
-	// Err says why there are no amounts; nil means that they are valid.
+	// Err is why there are no amounts; nil if they are valid.
 	Err error
 }
 
-// Known reports whether there are figures.
+// Known reports whether the amounts are valid.
 func (o Observation) Known() bool { return o.Err == nil }

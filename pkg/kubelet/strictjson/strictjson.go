@@ -1,14 +1,16 @@
-// Package strictjson decodes JSON that may come from anywhere. It refuses fields that the value does not have, and
-// documents that are larger than they can reasonably be, before memory is allocated for them. Each error names the
-// field.
+// Package strictjson decodes JSON that may come from anywhere. It refuses what package encoding/json would not have
+// encoded in the same way (unknown, repeated and missing fields, null, times that are not in UTC), and documents that
+// are larger than they can reasonably be, before memory is allocated for them. Each error names the field, its value,
+// and what is allowed.
 package strictjson
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // Limits bound a document. Each of them must be set.
@@ -37,12 +39,9 @@ func Unmarshal(data []byte, v any, limits Limits) error {
 	return Decode(data, v)
 }
 
-// Decode is for methods UnmarshalJSON, which get a part of a document that was held against its limits.
-func Decode(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	return d.Decode(v)
-}
+// Decode is for methods UnmarshalJSON, which get a part of a document that was held against its limits. Fields that are
+// absent keep the value that they have in v.
+func Decode(data []byte, v any) error { return decode(data, reflect.ValueOf(v).Elem()) }
 
 // MarshalNamed encodes a list as an object with the elements that are not zero. name returns the name of the element
 // with an index.
@@ -59,21 +58,27 @@ func MarshalNamed[T comparable](list []T, name func(int) string) ([]byte, error)
 
 // UnmarshalNamed decodes what MarshalNamed has encoded. Elements that are not there become zero.
 func UnmarshalNamed[T any](data []byte, list []T, name func(int) string) error {
-	object := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &object); err != nil {
-		return err
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = name(i)
+	}
+	if data[0] != '{' {
+		return refused(data, "an object")
 	}
 	clear(list)
-	for i := range list {
-		if element, ok := object[name(i)]; ok {
-			if err := Decode(element, &list[i]); err != nil {
-				return fmt.Errorf("%s: %w", name(i), err)
-			}
-			delete(object, name(i))
+	seen := make([]bool, len(list))
+	return elements(data, func(key string, value []byte) error {
+		i := slices.Index(names, key)
+		switch {
+		case i < 0:
+			return fmt.Errorf("unknown name %q: must be one of %s", cut(key), strings.Join(names, ", "))
+		case seen[i]:
+			return At(key, errors.New("must be there once"))
 		}
-	}
-	if len(object) > 0 {
-		return fmt.Errorf("unknown name %q", slices.Min(slices.Collect(maps.Keys(object))))
-	}
-	return nil
+		seen[i] = true
+		if err := Decode(value, &list[i]); err != nil {
+			return At(key, err)
+		}
+		return nil
+	})
 }

@@ -10,12 +10,12 @@ import (
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// forgetful is an allocation manager for tests in which nothing is resized; whatever else is called panics.
-type forgetful struct{ allocation.Manager }
+// noResizes is an allocation manager for tests without resizes. All other methods panic.
+type noResizes struct{ allocation.Manager }
 
-func (forgetful) RemovePod(types.UID) {}
+func (noResizes) RemovePod(types.UID) {}
 
-// list is shared by a test and the loop that it watches.
+// list is a list that a test and the loop share.
 type list[T any] struct {
 	mu    sync.Mutex
 	items []T
@@ -27,7 +27,7 @@ func (l *list[T]) add(items ...T) {
 	l.items = append(l.items, items...)
 }
 
-// take returns and forgets what was added so far.
+// take returns and removes all items.
 func (l *list[T]) take() []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,19 +20,20 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// Workers take a pod through its life.
+// Workers are the pod workers. Their methods do not block.
 type Workers interface {
 	UpdatePod(ctx context.Context, update podworkers.Update)
-	// Retry repeats what failed, of a pod that has to be stopped and that no source names.
+	// Retry repeats the failed termination or clean-up of a pod; no other pod is affected.
 	Retry(uid types.UID)
 }
 
-// Lifecycle says whether a pod is being stopped already.
+// Lifecycle reports whether the termination of a pod was requested.
 type Lifecycle interface {
 	IsPodTerminationRequested(uid types.UID) bool
 }
 
-// Gate admits a new pod beside the active ones, or rejects it and says so to the API server.
+// Gate admits a new pod in addition to the active ones, rejects it and reports that to the API server, or makes it
+// wait. Admit returns true only if the pod is admitted.
 type Gate interface {
 	Admit(ctx context.Context, pod *v1.Pod) bool
 }
@@ -40,13 +41,13 @@ type Gate interface {
 // WaitingPods are the pods that wait for admission. Such a pod has no worker and gets none.
 type WaitingPods interface {
 	IsWaiting(uid types.UID) bool
-	// Release removes a pod for which admission need not be tried again.
+	// Release removes a pod whose admission is not retried.
 	Release(uid types.UID)
-	// UIDs lists them in the order of their arrival.
+	// UIDs returns the waiting pods in the order of their arrival.
 	UIDs() []types.UID
 }
 
-// Observer is told which pods this node has; it must not block.
+// Observer is notified of the pods of this node. Its methods must not block.
 type Observer interface {
 	TrackPod(ctx context.Context, pod *v1.Pod)
 	ForgetPod(ctx context.Context, pod *v1.Pod)
@@ -55,11 +56,11 @@ type Observer interface {
 // Statuses are the statuses that the agent has reported.
 type Statuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
-	// RemoveOrphanedStatuses forgets those of all pods for which keep is not true.
-	RemoveOrphanedStatuses(logger klog.Logger, keep map[types.UID]bool)
+	// RemoveOrphanedStatuses removes the statuses of all pods that are not in podUIDs.
+	RemoveOrphanedStatuses(logger klog.Logger, podUIDs map[types.UID]bool)
 }
 
-// HandlersConfig is what Handlers works with.
+// HandlersConfig are the dependencies of Handlers. All fields are required unless marked optional.
 type HandlersConfig struct {
 	Pods         kubepod.Manager
 	Workers      Workers
@@ -70,23 +71,24 @@ type HandlersConfig struct {
 	Certificates Observer
 	SourcesReady config.SourcesReady
 	Statuses     Statuses
-	// Updated, if not nil, is told the old and the new version of every pod that a source has changed.
+	// Updated is called with the old and the new version of each pod that a source has changed. Optional. It must not
+	// block.
 	Updated func(ctx context.Context, old, pod *v1.Pod)
-	// RemoveDeadContainers removes what is left of an evicted pod's containers, in the background.
+	// RemoveDeadContainers removes the dead containers of an evicted pod in the background.
 	RemoveDeadContainers func(ctx context.Context, uid types.UID)
 }
 
-// Handlers turns changes into updates of the pod workers. Add, Update, Remove, Reconcile and Retry are called by the
-// loop only; the Sync methods by anyone.
+// Handlers converts changes of pods into updates of the pod workers. Only the loop may call Add, Update, Remove,
+// Reconcile, Retry, RetryTerminations and RetryWaiting; the Sync methods and Restart may be called from any goroutine.
 type Handlers struct {
 	HandlersConfig
 }
 
-// NewHandlers returns handlers over the given parts.
+// NewHandlers returns handlers with the given dependencies.
 func NewHandlers(cfg HandlersConfig) *Handlers { return &Handlers{HandlersConfig: cfg} }
 
-// Add takes pods in that a source names for the first time: after a restart of the agent all of them are. Oldest first,
-// so that when not all fit the oldest stay.
+// Add admits pods that are new in a source; after a restart of the agent these are all pods. It begins with the oldest,
+// so that the oldest are admitted if not all fit.
 func (h *Handlers) Add(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	sort.Sort(sliceutils.PodsByCreationTime(pods))
@@ -100,14 +102,14 @@ func (h *Handlers) Add(ctx context.Context, pods []*v1.Pod) {
 	h.Resizes.PodsAdded(pods)
 }
 
-// add admits one pod. A mirror pod only tells the worker of its static pod that it is there now.
+// add admits one pod. For a mirror pod it only sends an update to the worker of the static pod.
 func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolved) {
 	if mirror.changed {
 		h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, mirror.Pod)
 		return
 	}
-	// A pod that is terminating keeps its resources until its worker lets go of them; one that has ended needs none, nor
-	// does one that was deleted while no agent was there.
+	// A terminating pod keeps its resources until its worker releases them. A pod that has ended, or that was deleted
+	// while the agent was not running, needs none.
 	ends := pod.DeletionTimestamp != nil || podutil.IsPodPhaseTerminal(pod.Status.Phase)
 	if !ends && !h.Lifecycle.IsPodTerminationRequested(pod.UID) {
 		if !h.Gate.Admit(ctx, pod.Pod) {
@@ -115,14 +117,14 @@ func (h *Handlers) add(ctx context.Context, start time.Time, pod, mirror resolve
 		}
 		h.Resizes.PodAdmitted(pod.Pod)
 	} else {
-		// It may have ended while it waited: somebody else has set its status.
+		// Another client may have set a terminal phase while the pod waited.
 		h.Waiting.Release(pod.UID)
 	}
 	h.update(ctx, start, kubetypes.SyncPodCreate, pod.Pod, mirror.Pod)
 }
 
-// AskAgain asks admission again for the pods that wait, those that came first before others.
-func (h *Handlers) AskAgain(ctx context.Context) {
+// RetryWaiting retries the admission of the waiting pods in the order of their arrival.
+func (h *Handlers) RetryWaiting(ctx context.Context) {
 	for _, uid := range h.Waiting.UIDs() {
 		pod, ok := h.Pods.GetPodByUID(uid)
 		if !ok || h.Lifecycle.IsPodTerminationRequested(uid) {
@@ -135,7 +137,7 @@ func (h *Handlers) AskAgain(ctx context.Context) {
 	}
 }
 
-// Update passes on what a source has changed in pods that are known.
+// Update passes changed pods to their workers.
 func (h *Handlers) Update(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	for _, pod := range pods {
@@ -171,15 +173,16 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		switch {
 		case !ok:
 		case mirror.changed:
-			// The mirror pod is gone: its static pod's worker makes a new one.
+			// The mirror pod was deleted: the worker of the static pod creates a new one.
 			h.update(ctx, start, kubetypes.SyncPodUpdate, pod.Pod, nil)
 		case waited && kubetypes.IsStaticPod(pod.Pod):
-			// It was not admitted, and nothing of it is here. When its file comes back it is judged as a new pod; a worker
-			// would have it started again without admission.
+			// The pod was not admitted and has no worker. If its manifest is added again, it is admitted as a new pod; with a
+			// worker it would be started without admission.
 		case !h.SourcesReady.AllReady() && !kubetypes.IsStaticPod(pod.Pod):
-			// Another source may still name it. Housekeeping stops it when none does. A static pod's UID is that of one source,
-			// which has just spoken; and its successor, which waits for its end, may be the API server that is another source.
-			klog.FromContext(ctx).V(2).Info("Not stopping the removed pod, some sources have not reported yet", "pod",
+			// Another source may have the pod; if none has, housekeeping stops it. Only one source can have the UID of a static
+			// pod, and that source has just removed it. A static pod must not wait, because the pod that replaces it may be the
+			// API server, which is another source.
+			klog.FromContext(ctx).V(2).Info("Not stopping removed pod, not all sources have reported", "pod",
 				klog.KObj(pod.Pod))
 		default:
 			klog.FromContext(ctx).V(3).Info("Pod has been deleted and must be killed", "pod", klog.KObj(pod.Pod), "podUID",
@@ -188,30 +191,36 @@ func (h *Handlers) Remove(ctx context.Context, pods []*v1.Pod) {
 		}
 	}
 	if staticEnded {
-		h.forgetStatuses(ctx)
+		h.removeOrphanedStatuses(ctx)
 	}
 	h.Resizes.PodsRemoved()
 }
 
-// ended is true when the agent has reported the end of the pod, or has rejected it.
+// ended is true when the agent has reported a terminal phase of the pod: the pod has ended, or was rejected.
 func (h *Handlers) ended(uid types.UID) bool {
 	status, known := h.Statuses.GetPodStatus(uid)
 	return known && podutil.IsPodPhaseTerminal(status.Phase)
 }
 
-// forgetStatuses forgets the statuses of pods that no source names any more. It does not wait for housekeeping: when
-// the manifest of a static pod comes back before the next round, the end of the last life must not be that of the next
-// one.
-func (h *Handlers) forgetStatuses(ctx context.Context) {
-	keep := map[types.UID]bool{}
-	all, mirrors, _ := h.Pods.GetPodsAndMirrorPods()
-	for _, pod := range slices.Concat(all, mirrors) {
-		keep[pod.UID] = true
-	}
-	h.Statuses.RemoveOrphanedStatuses(klog.FromContext(ctx), keep)
+// rejected is true for a static pod that the agent has rejected: its reported phase is terminal, and its termination
+// was not requested.
+func (h *Handlers) rejected(pod *v1.Pod) bool {
+	return kubetypes.IsStaticPod(pod) && h.ended(pod.UID) && !h.Lifecycle.IsPodTerminationRequested(pod.UID)
 }
 
-// Reconcile takes in pods of which only the status has changed at the source.
+// removeOrphanedStatuses removes the statuses of pods that no source has. It does not wait for housekeeping: if the
+// manifest of a static pod is added again before the next round, the terminal phase of the old pod must not be that of
+// the new one.
+func (h *Handlers) removeOrphanedStatuses(ctx context.Context) {
+	podUIDs := map[types.UID]bool{}
+	all, mirrors, _ := h.Pods.GetPodsAndMirrorPods()
+	for _, pod := range slices.Concat(all, mirrors) {
+		podUIDs[pod.UID] = true
+	}
+	h.Statuses.RemoveOrphanedStatuses(klog.FromContext(ctx), podUIDs)
+}
+
+// Reconcile handles pods of which only the status has changed at the source.
 func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 	start := time.Now()
 	pending := h.Resizes.Pending()
@@ -226,7 +235,7 @@ func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 		if status.NeedToReconcilePodReadiness(pod.Pod) {
 			h.update(ctx, start, kubetypes.SyncPodSync, pod.Pod, mirror.Pod)
 		}
-		// Once the API server knows how they ended, nothing of the containers is needed any more.
+		// The API server has the final status of the containers, so they are not needed any more.
 		if eviction.EvictedAndStopped(&pod.Status) {
 			h.RemoveDeadContainers(ctx, pod.UID)
 		}
@@ -234,7 +243,7 @@ func (h *Handlers) Reconcile(ctx context.Context, pods []*v1.Pod) {
 	pending.Retry()
 }
 
-// Sync has the workers synchronize the given pods, which must not be mirror pods.
+// Sync requests the synchronization of the given pods from their workers. Mirror pods are ignored.
 func (h *Handlers) Sync(ctx context.Context, pods ...*v1.Pod) {
 	start := time.Now()
 	for _, pod := range pods {
@@ -244,7 +253,7 @@ func (h *Handlers) Sync(ctx context.Context, pods ...*v1.Pod) {
 	}
 }
 
-// SyncByUID is Sync of one pod, and false when no source knows it (any more).
+// SyncByUID calls Sync for one pod. It returns false if no source has the pod.
 func (h *Handlers) SyncByUID(ctx context.Context, uid types.UID) bool {
 	pod, ok := h.Pods.GetPodByUID(uid)
 	if ok {
@@ -253,7 +262,7 @@ func (h *Handlers) SyncByUID(ctx context.Context, uid types.UID) bool {
 	return ok
 }
 
-// SyncIf is Sync of the configured pods for which due is true.
+// SyncIf calls Sync for the pods of all sources for which due returns true.
 func (h *Handlers) SyncIf(ctx context.Context, due func(*v1.Pod) bool) {
 	pods := slices.DeleteFunc(h.Pods.GetPods(), func(pod *v1.Pod) bool { return !due(pod) })
 	if len(pods) == 0 {
@@ -263,8 +272,8 @@ func (h *Handlers) SyncIf(ctx context.Context, due func(*v1.Pod) bool) {
 	h.Sync(ctx, pods...)
 }
 
-// Retry passes those of the given pods that no source names (any more) to the workers, since there is no specification
-// to send. Such a pod may have running containers, or something else to release; only the workers can say.
+// Retry calls Workers.Retry for those of the given pods that no source has, because there is no specification to send.
+// Such a pod may have running containers, or other resources to release.
 func (h *Handlers) Retry(uids []types.UID) {
 	for _, uid := range uids {
 		if _, named := h.Pods.GetPodByUID(uid); !named {
@@ -273,24 +282,32 @@ func (h *Handlers) Retry(uids []types.UID) {
 	}
 }
 
-// Restart has pods started again that were stopped, if their source still has them: when the worker has stopped and
-// forgotten the pod, housekeeping starts it. Admission is not asked again.
+// RetryTerminations calls Workers.Retry for the given pods, which repeats their failed terminations and clean-ups.
+func (h *Handlers) RetryTerminations(uids []types.UID) {
+	for _, uid := range uids {
+		h.Workers.Retry(uid)
+	}
+}
+
+// Restart requests that stopped pods start again, if their source still has them. Housekeeping starts such a pod after
+// its worker has finished and was removed. The pods do not go through admission again. A pod whose worker was removed
+// already, and that its source still has, is a new pod, which goes through admission.
 func (h *Handlers) Restart(ctx context.Context, stopped []*v1.Pod) {
 	for _, pod := range stopped {
-		if pod, ok := h.Pods.GetPodByUID(pod.UID); ok {
+		if pod, ok := h.Pods.GetPodByUID(pod.UID); ok && h.Lifecycle.IsPodTerminationRequested(pod.UID) {
 			_, mirror, _ := h.Pods.GetPodAndMirrorPod(pod)
 			h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kubetypes.SyncPodCreate, Pod: pod, MirrorPod: mirror})
 		}
 	}
 }
 
-// resolved is a pod, or the mirror pod of a pod; changed is true for the one of the two that the caller came with.
+// resolved is a pod or its mirror pod; changed is true for the one that was passed to resolve.
 type resolved struct {
 	*v1.Pod
 	changed bool
 }
 
-// resolve finds the pod and its mirror pod, given either. It is false for a mirror pod whose static pod is gone.
+// resolve returns a pod and its mirror pod, given one of them. It returns false for a mirror pod without a static pod.
 func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror resolved, ok bool) {
 	p, m, wasMirror := h.Pods.GetPodAndMirrorPod(given)
 	if p == nil {
@@ -301,9 +318,10 @@ func (h *Handlers) resolve(ctx context.Context, given *v1.Pod) (pod, mirror reso
 	return resolved{Pod: p, changed: !wasMirror}, resolved{Pod: m, changed: wasMirror}, true
 }
 
-// update gives the pod to its worker, unless it waits for admission.
+// update passes the pod to its worker, unless it waits for admission, or is static and was rejected: a worker would
+// have to finish before the manifest can be added again, and the pod would then start without admission.
 func (h *Handlers) update(ctx context.Context, start time.Time, kind kubetypes.SyncPodType, pod, mirror *v1.Pod) {
-	if h.Waiting.IsWaiting(pod.UID) {
+	if h.Waiting.IsWaiting(pod.UID) || kind != kubetypes.SyncPodCreate && h.rejected(pod) {
 		return
 	}
 	h.Workers.UpdatePod(ctx, podworkers.Update{UpdateType: kind, Pod: pod, MirrorPod: mirror, StartTime: start})

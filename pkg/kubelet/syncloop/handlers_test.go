@@ -21,7 +21,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podworkers"
 )
 
-// world is everything around the handlers: real pod manager, recorded workers, a gate with a list of whom it refuses.
+// world is the environment of the handlers: the real pod manager, workers that record updates, and a gate that refuses
+// the pods of a list.
 type world struct {
 	*Handlers
 	updates  list[string]
@@ -63,11 +64,11 @@ func (w *world) IsPodTerminationRequested(uid types.UID) bool {
 }
 
 func (w *world) Admit(_ context.Context, pod *v1.Pod) bool {
-	w.admitted = append(w.admitted, fmt.Sprintf("%s beside %d", pod.UID, len(w.Pods.GetPods())))
+	w.admitted = append(w.admitted, fmt.Sprintf("%s with %d pods", pod.UID, len(w.Pods.GetPods())))
 	return !slices.Contains(w.refused, pod.UID)
 }
 
-// take returns and forgets the updates so far.
+// take returns and removes the updates so far.
 func (w *world) take() []string { return w.updates.take() }
 
 func newWorld(sourcesReady bool) *world {
@@ -77,7 +78,7 @@ func newWorld(sourcesReady bool) *world {
 	w.Handlers = NewHandlers(HandlersConfig{
 		Pods: pods, Workers: w, Lifecycle: w, Gate: w, Waiting: w, SourcesReady: ready,
 		Certificates: &podcertificate.NoOpManager{}, Statuses: w,
-		Resizes:              &Resizes{Allocations: forgetful{}},
+		Resizes:              &Resizes{Allocations: noResizes{}},
 		RemoveDeadContainers: func(_ context.Context, uid types.UID) { w.removed = append(w.removed, uid) },
 	})
 	return w
@@ -111,15 +112,15 @@ func expect(t *testing.T, what string, got, want []string) {
 	}
 }
 
-func TestAddAdmitsTheOldestFirstAndStartsWhoIsAdmitted(t *testing.T) {
+func TestAddAdmitsTheOldestFirst(t *testing.T) {
 	w := newWorld(true)
 	w.refused = []types.UID{"old"}
 	w.Add(t.Context(), []*v1.Pod{aPod("young", time.Minute), aPod("old", time.Hour)})
-	expect(t, "admission", w.admitted, []string{"old beside 1", "young beside 2"})
+	expect(t, "admission", w.admitted, []string{"old with 1 pods", "young with 2 pods"})
 	expect(t, "updates", w.take(), []string{"create young"})
 }
 
-func TestAddDoesNotAdmitAgainWhatStopsOrHasEnded(t *testing.T) {
+func TestAddDoesNotAdmitTerminatingAndEndedPods(t *testing.T) {
 	w := newWorld(true)
 	w.stopping = []types.UID{"stopping"}
 	ended := aPod("ended", 0)
@@ -129,7 +130,7 @@ func TestAddDoesNotAdmitAgainWhatStopsOrHasEnded(t *testing.T) {
 	expect(t, "updates", w.take(), []string{"create stopping", "create ended"})
 }
 
-func TestAPodThatWaitsHasNoWorkerUntilItIsAdmitted(t *testing.T) {
+func TestWaitingPodHasNoWorkerUntilItIsAdmitted(t *testing.T) {
 	w := newWorld(true)
 	w.refused, w.waiting = []types.UID{"a"}, []types.UID{"a"}
 	a := aPod("a", 0)
@@ -139,27 +140,27 @@ func TestAPodThatWaitsHasNoWorkerUntilItIsAdmitted(t *testing.T) {
 	w.Update(t.Context(), []*v1.Pod{a})
 	w.Reconcile(t.Context(), []*v1.Pod{a})
 	w.Sync(t.Context(), a)
-	w.AskAgain(t.Context())
+	w.RetryWaiting(t.Context())
 	expect(t, "updates while it waits", w.take(), nil)
-	expect(t, "admission", w.admitted, []string{"a beside 1", "a beside 1"})
+	expect(t, "admission", w.admitted, []string{"a with 1 pods", "a with 1 pods"})
 	w.refused, w.waiting = nil, nil
 	w.Sync(t.Context(), a)
-	expect(t, "updates when it is in", w.take(), []string{"sync a"})
+	expect(t, "updates after admission", w.take(), []string{"sync a"})
 }
 
-func TestAskAgain(t *testing.T) {
+func TestRetryWaiting(t *testing.T) {
 	w := newWorld(true)
 	w.refused = []types.UID{"a", "b", "stopping"}
 	w.Add(t.Context(), []*v1.Pod{aPod("b", time.Hour), aPod("a", 0), aPod("stopping", 0)})
 	w.waiting, w.stopping, w.admitted = []types.UID{"a", "b", "stopping", "gone"}, []types.UID{"stopping"}, nil
-	w.AskAgain(t.Context())
-	expect(t, "admission, in the order in which they came", w.admitted, []string{"a beside 3", "b beside 3"})
+	w.RetryWaiting(t.Context())
+	expect(t, "admission, in the order of arrival", w.admitted, []string{"a with 3 pods", "b with 3 pods"})
 	if !slices.Equal(w.waiting, []types.UID{"a", "b"}) {
 		t.Errorf("%v wait", w.waiting)
 	}
 }
 
-func TestAWaitingPodThatIsDeletedGoesItsWayAtOnce(t *testing.T) {
+func TestDeletedWaitingPodIsReleased(t *testing.T) {
 	w := newWorld(true)
 	w.refused, w.waiting = []types.UID{"deleted", "removed"}, []types.UID{"deleted", "removed"}
 	w.Add(t.Context(), []*v1.Pod{aPod("deleted", time.Hour), aPod("removed", 0)})
@@ -185,7 +186,7 @@ func TestMirrorPodsOnlyUpdateTheirStaticPod(t *testing.T) {
 	expect(t, "updates", w.take(), []string{
 		"create static mirror mirror-of-static", "update static mirror mirror-of-static", "update static",
 	})
-	expect(t, "admission", w.admitted, []string{"static beside 1"})
+	expect(t, "admission", w.admitted, []string{"static with 1 pods"})
 }
 
 func TestRemoveStopsOnlyOnceAllSourcesAreReady(t *testing.T) {
@@ -198,8 +199,8 @@ func TestRemoveStopsOnlyOnceAllSourcesAreReady(t *testing.T) {
 	}
 }
 
-// The source of a static pod is ready once it has spoken: the pod does not wait for an API server that may be its own
-// successor.
+// A removed static pod is stopped before all sources are ready: one of them may be the API server, which may be the pod
+// that replaces it.
 func TestRemovedStaticPodDoesNotWaitForOtherSources(t *testing.T) {
 	static := aPod("static", 0)
 	static.Annotations[kubetypes.ConfigSourceAnnotationKey] = kubetypes.FileSource
@@ -210,9 +211,9 @@ func TestRemovedStaticPodDoesNotWaitForOtherSources(t *testing.T) {
 	expect(t, "updates", w.take(), []string{"kill static"})
 }
 
-// What is known of the end of a static pod goes with its manifest. Before, the next life of the same UID would have
-// ended when it began. The status of a pod that is being stopped goes on.
-func TestTheEndOfAStaticPodIsForgottenWithItsManifest(t *testing.T) {
+// The terminal status of a static pod is removed with its manifest, so that a new pod with the UID does not get it. The
+// status of a terminating pod is kept.
+func TestTerminalStatusOfAStaticPodIsRemovedWithItsManifest(t *testing.T) {
 	for phase, want := range map[v1.PodPhase][]types.UID{
 		v1.PodFailed:    {"api", "mirror-of-other", "other"},
 		v1.PodSucceeded: {"api", "mirror-of-other", "other"},
@@ -230,6 +231,25 @@ func TestTheEndOfAStaticPodIsForgottenWithItsManifest(t *testing.T) {
 			t.Errorf("%s: statuses of %v, want of %v", phase, left, want)
 		}
 	}
+}
+
+// A rejected static pod gets no worker by an update of its mirror pod or an event of the runtime. One that has ended
+// has a worker.
+func TestRejectedStaticPodGetsNoWorker(t *testing.T) {
+	w, rejected, ended := newWorld(true), aStaticPod("rejected"), aStaticPod("ended")
+	w.refused = []types.UID{"rejected"}
+	w.Add(t.Context(), []*v1.Pod{rejected, ended})
+	w.statuses = map[types.UID]v1.PodPhase{"rejected": v1.PodFailed, "ended": v1.PodFailed}
+	w.stopping = []types.UID{"ended"}
+	w.take()
+	for _, pod := range []*v1.Pod{rejected, ended} {
+		w.Add(t.Context(), []*v1.Pod{mirrorOf(pod)})
+		w.SyncByUID(t.Context(), pod.UID)
+		w.Remove(t.Context(), []*v1.Pod{mirrorOf(pod)})
+	}
+	expect(t, "updates", w.take(), []string{
+		"update ended mirror mirror-of-ended", "sync ended mirror mirror-of-ended", "update ended",
+	})
 }
 
 func TestReconcile(t *testing.T) {
@@ -258,7 +278,7 @@ func TestSyncByUID(t *testing.T) {
 	w.Add(t.Context(), []*v1.Pod{aPod("a", 0)})
 	w.take()
 	if !w.SyncByUID(t.Context(), "a") || w.SyncByUID(t.Context(), "b") {
-		t.Error("known and unknown pods are mixed up")
+		t.Error("SyncByUID is not true exactly for the pod of a source")
 	}
 	expect(t, "updates", w.take(), []string{"sync a"})
 }
@@ -280,7 +300,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func TestAPodThatEndsWhileItWaitsLeavesTheRoom(t *testing.T) {
+func TestPodThatEndsWhileItWaitsIsReleased(t *testing.T) {
 	w := newWorld(true)
 	w.refused, w.waiting = []types.UID{"a"}, []types.UID{"a"}
 	pod := aPod("a", 0)
@@ -288,22 +308,34 @@ func TestAPodThatEndsWhileItWaitsLeavesTheRoom(t *testing.T) {
 	failed := pod.DeepCopy()
 	failed.Status.Phase = v1.PodFailed
 	w.Reconcile(t.Context(), []*v1.Pod{failed})
-	w.AskAgain(t.Context())
+	w.RetryWaiting(t.Context())
 	if w.IsWaiting("a") {
-		t.Error("it is in the room for ever")
+		t.Error("the pod still waits")
 	}
 	expect(t, "admission", w.admitted, nil)
 	expect(t, "updates", w.take(), []string{"create a"})
 }
 
-// What was stopped for a shutdown that was cancelled starts again without admission, unless its source has removed it.
-func TestRestartStartsWhatIsStillWanted(t *testing.T) {
+// Pods that were stopped for a cancelled shutdown start again without admission, unless their source has removed them.
+func TestRestartStartsPodsThatASourceHas(t *testing.T) {
 	w := newWorld(true)
 	static := aStaticPod("static")
 	for _, pod := range []*v1.Pod{aPod("wanted", 0), static, mirrorOf(static)} {
 		w.Pods.AddPod(pod)
 	}
+	w.stopping = []types.UID{"static", "removed", "wanted"}
 	w.Restart(t.Context(), []*v1.Pod{static, aPod("removed", 0), aPod("wanted", 0)})
 	expect(t, "updates", w.take(), []string{"create static mirror mirror-of-static", "create wanted"})
 	expect(t, "admission", w.admitted, nil)
+}
+
+// A static pod that was stopped for a shutdown may have been moved away and back, and then be rejected or wait for
+// admission. A cancelled shutdown restarts only pods that were stopped.
+func TestRestartStartsOnlyStoppedPods(t *testing.T) {
+	w := newWorld(true)
+	rejected, waits := aStaticPod("rejected"), aStaticPod("waits")
+	w.refused, w.waiting = []types.UID{"rejected", "waits"}, []types.UID{"waits"}
+	w.Add(t.Context(), []*v1.Pod{rejected, waits})
+	w.Restart(t.Context(), []*v1.Pod{rejected, waits})
+	expect(t, "updates", w.take(), nil)
 }

@@ -1,10 +1,11 @@
-// Package syncloop is the agent's main loop. It waits for anything that may concern a pod (a change in a source,
-// something that happened in the runtime, a probe result, a device's health, the clock) and tells the pod workers. It
-// decides nothing but admission, and it must never block: everything that waits is done by a pod worker.
+// Package syncloop is the agent's main loop. It receives all events that concern pods (changes in sources, events of
+// the runtime, probe results, the health of devices, timers) and passes them to the pod workers. It runs admission, and
+// must never block: pod workers execute everything that waits.
 package syncloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -23,20 +24,22 @@ import (
 )
 
 const (
-	// syncPeriod is how often pods that are due are looked for. The work queue decides when a pod is due.
+	// syncPeriod is the interval at which the loop synchronizes pods that are due. The work queue decides when a pod is
+	// due.
 	syncPeriod = time.Second
-	// housekeepingPeriod is the interval between two clean-ups.
+	// housekeepingPeriod is the interval between two rounds of housekeeping.
 	housekeepingPeriod = 2 * time.Second
-	// slowHousekeeping is when a clean-up is reported as too slow: the loop stands still during it.
+	// slowHousekeeping is the duration above which a round of housekeeping is logged: the loop waits for it.
 	slowHousekeeping = time.Second
-	// While the runtime is down the loop only looks again after a pause that doubles between these bounds.
+	// While the runtime is down the loop only checks the runtime and retries terminations, after a pause that doubles
+	// between these limits.
 	runtimeDownPause, runtimeDownPauseMax = 100 * time.Millisecond, 5 * time.Second
-	// minHealthWindow is the least time after which a loop that does not turn is called unhealthy.
+	// minHealthWindow is the least time without an iteration after which the loop is unhealthy.
 	minHealthWindow = 5 * time.Minute
 )
 
-// Inputs are the channels the loop reads. All results managers must be drained here: their channels hold 20 entries and
-// block.
+// Inputs are the channels that the loop reads. It has to read the channels of all results managers, which block when
+// their buffers of 20 entries are full.
 type Inputs struct {
 	Pods      <-chan kubetypes.PodUpdate
 	Runtime   <-chan *pleg.PodLifecycleEvent
@@ -44,40 +47,42 @@ type Inputs struct {
 	Liveness  <-chan results.Update
 	Readiness <-chan results.Update
 	Startup   <-chan results.Update
-	// RetryWaiting delivers when admission should be tried again at once for the pods that wait for it; it may be nil.
+	// RetryWaiting requests that the loop retries the admission of waiting pods at once; it may be nil.
 	RetryWaiting <-chan struct{}
 }
 
-// Config is what a Loop works with.
+// Config are the dependencies and settings of a Loop. All functions must not block.
 type Config struct {
 	Inputs   Inputs
 	Handlers *Handlers
-	// RuntimeErrors returns why pods cannot be synchronized now, or nil.
+	// RuntimeErrors returns why pods cannot be synchronized, nil if they can.
 	RuntimeErrors func() error
 	SourcesReady  config.SourcesReady
 	Status        status.Manager
-	// CleanUp is one round of housekeeping.
+	// CleanUp runs one round of housekeeping. The loop waits for it.
 	CleanUp func(ctx context.Context) error
-	// RestartPods is the part of it that does not wait until all sources are ready.
+	// RestartPods runs the part of CleanUp that does not wait until all sources are ready.
 	RestartPods func(ctx context.Context) error
-	// ContainerDied is told which container of which pod has ended, so that dead containers can be removed.
+	// ContainerDied is called when a container has stopped, so that dead containers can be removed.
 	ContainerDied func(ctx context.Context, uid types.UID, containerID string)
-	// Due returns the UIDs of the pods whose work is due. Each is returned once.
+	// Due returns the UIDs of the pods that are due, each once.
 	Due func() []types.UID
-	// ShouldSync is true for a pod that must be synchronized although it is not due (its active deadline has passed).
+	// ShouldSync is true for a pod that must be synchronized although it is not due: its active deadline is exceeded.
 	ShouldSync func(pod *v1.Pod) bool
-	// ResyncInterval is syncFrequency; it only widens the health check's window.
+	// ResyncInterval is syncFrequency of the KubeletConfiguration. It extends the window of the health check.
 	ResyncInterval time.Duration
 }
 
 // Loop reads its inputs until its context ends.
 type Loop struct {
 	Config
-	turned atomic.Int64
+	lastIteration atomic.Int64
+	// postponed are the pods that were due while the runtime was down. Only Run uses it.
+	postponed sets.Set[types.UID]
 }
 
-// New returns a loop; nothing is read before Run.
-func New(cfg Config) *Loop { return &Loop{Config: cfg} }
+// New returns a loop. It reads nothing before Run.
+func New(cfg Config) *Loop { return &Loop{Config: cfg, postponed: sets.New[types.UID]()} }
 
 // Run reads the inputs until ctx ends or the channel of pods is closed, which is an error. It must be called once.
 func (l *Loop) Run(ctx context.Context) error {
@@ -90,46 +95,46 @@ func (l *Loop) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := l.RuntimeErrors(); err != nil {
 			logger.Error(err, "Skipping pod synchronization")
+			l.retryDue()
 			sleep(ctx, pause)
 			pause = min(2*pause, runtimeDownPauseMax)
 			continue
 		}
 		pause = runtimeDownPause
-		l.turned.Store(time.Now().UnixNano())
-		if err := l.turn(ctx, syncTicker.C, housekeepingTicker.C); err != nil {
+		l.lastIteration.Store(time.Now().UnixNano())
+		if err := l.handleInput(ctx, syncTicker.C, housekeepingTicker.C); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// turn handles one input. Which one, when several are ready, is left to the runtime's random choice: no input may
-// starve another.
-func (l *Loop) turn(ctx context.Context, syncTick, housekeepingTick <-chan time.Time) error {
+// handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
+func (l *Loop) handleInput(ctx context.Context, syncTick, housekeepingTick <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
 	case u, open := <-l.Inputs.Pods:
 		if !open {
-			return fmt.Errorf("the channel of pod updates was closed")
+			return errors.New("the channel of pod updates was closed")
 		}
-		l.configured(ctx, u)
+		l.handlePodUpdate(ctx, u)
 	case e := <-l.Inputs.Runtime:
-		l.happened(ctx, e)
+		l.handleRuntimeEvent(ctx, e)
 	case <-syncTick:
 		l.syncDue(ctx)
-		l.Handlers.AskAgain(ctx)
+		l.Handlers.RetryWaiting(ctx)
 	case <-l.Inputs.RetryWaiting:
-		l.Handlers.AskAgain(ctx)
+		l.Handlers.RetryWaiting(ctx)
 	case u := <-l.Inputs.Liveness:
 		if u.Result == results.Failure {
-			l.probed(ctx, u, "liveness", "unhealthy")
+			l.handleProbeResult(ctx, u, "liveness", "unhealthy")
 		}
 	case u := <-l.Inputs.Readiness:
 		l.Status.SetContainerReadiness(klog.FromContext(ctx), u.PodUID, u.ContainerID, u.Result == results.Success)
-		l.probed(ctx, u, "readiness", outcome(u, "ready", "not ready"))
+		l.handleProbeResult(ctx, u, "readiness", outcome(u, "ready", "not ready"))
 	case u := <-l.Inputs.Startup:
 		l.Status.SetContainerStartup(klog.FromContext(ctx), u.PodUID, u.ContainerID, u.Result == results.Success)
-		l.probed(ctx, u, "startup", outcome(u, "started", "unhealthy"))
+		l.handleProbeResult(ctx, u, "startup", outcome(u, "started", "unhealthy"))
 	case u := <-l.Inputs.Devices:
 		for _, uid := range u.PodUIDs {
 			l.Handlers.SyncByUID(ctx, types.UID(uid))
@@ -147,15 +152,15 @@ func outcome(u results.Update, success, failure string) string {
 	return failure
 }
 
-// configured dispatches a change in a source of pods.
-func (l *Loop) configured(ctx context.Context, u kubetypes.PodUpdate) {
+// handlePodUpdate dispatches a change in a source of pods.
+func (l *Loop) handlePodUpdate(ctx context.Context, u kubetypes.PodUpdate) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("SyncLoop "+operation(u.Op), "source", u.Source, "pods", klog.KObjSlice(u.Pods))
 	switch u.Op {
 	case kubetypes.ADD:
 		l.Handlers.Add(ctx, u.Pods)
 	case kubetypes.UPDATE, kubetypes.DELETE:
-		// A graceful deletion is an update: the pod now carries a deletion timestamp.
+		// A graceful deletion is an update: it sets the deletion timestamp.
 		l.Handlers.Update(ctx, u.Pods)
 	case kubetypes.REMOVE:
 		l.Handlers.Remove(ctx, u.Pods)
@@ -175,9 +180,9 @@ func operation(op kubetypes.PodOperation) string {
 	return names[op]
 }
 
-// happened handles what the PLEG saw in the runtime.
-func (l *Loop) happened(ctx context.Context, e *pleg.PodLifecycleEvent) {
-	// A removed container changes nothing about its pod.
+// handleRuntimeEvent handles an event of the PLEG.
+func (l *Loop) handleRuntimeEvent(ctx context.Context, e *pleg.PodLifecycleEvent) {
+	// The removal of a container does not change its pod.
 	if e.Type != pleg.ContainerRemoved && l.Handlers.SyncByUID(ctx, e.ID) {
 		klog.FromContext(ctx).V(2).Info("SyncLoop (PLEG): event for pod", "podUID", e.ID, "event", e)
 	}
@@ -186,28 +191,36 @@ func (l *Loop) happened(ctx context.Context, e *pleg.PodLifecycleEvent) {
 	}
 }
 
-// syncDue hands each pod that is due to the workers, whether a source names it or not.
+// syncDue passes all pods that are due to the workers, with or without a source.
 func (l *Loop) syncDue(ctx context.Context) {
-	uids := l.Due()
-	due := sets.New(uids...)
+	due := l.postponed.Insert(l.Due()...)
+	l.postponed = sets.New[types.UID]()
 	l.Handlers.SyncIf(ctx, func(pod *v1.Pod) bool { return due.Has(pod.UID) || l.ShouldSync(pod) })
-	l.Handlers.Retry(uids)
+	l.Handlers.Retry(sets.List(due))
 }
 
-func (l *Loop) probed(ctx context.Context, u results.Update, probe, status string) {
+// retryDue retries the terminations that are due while the runtime is down: later attempts take the escalation steps
+// that do not need the runtime. All other pods that are due wait for the runtime.
+func (l *Loop) retryDue() {
+	uids := l.Due()
+	l.postponed.Insert(uids...)
+	l.Handlers.RetryTerminations(uids)
+}
+
+func (l *Loop) handleProbeResult(ctx context.Context, u results.Update, probe, status string) {
 	if l.Handlers.SyncByUID(ctx, u.PodUID) {
 		klog.FromContext(ctx).V(1).Info("SyncLoop (probe)", "probe", probe, "status", status, "podUID", u.PodUID)
 	}
 }
 
-// housekeep cleans up, once every source has reported: before, pods of a silent source would look like orphans. Pods
-// that their own source wants again are started again all the same: one of them may be the API server, the source that
-// has not reported.
+// housekeep runs housekeeping once every source has reported: before that, pods of a source that has not reported would
+// be regarded as orphans. Until then it only restarts pods that their source has created again: one of them may be the
+// API server, the source that has not reported.
 func (l *Loop) housekeep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	work := l.CleanUp
 	if !l.SourcesReady.AllReady() {
-		logger.V(4).Info("SyncLoop (housekeeping, only restarts): sources aren't ready yet")
+		logger.V(4).Info("SyncLoop (housekeeping): only restarting pods, sources aren't ready yet")
 		work = l.RestartPods
 	}
 	start := time.Now()
@@ -220,10 +233,11 @@ func (l *Loop) housekeep(ctx context.Context) {
 	}
 }
 
-// HealthCheck fails when the loop has not turned for twice the resync interval, and at least five minutes. It is the
-// "syncloop" check of /healthz and of systemd's watchdog.
+// HealthCheck returns an error if the last iteration of the loop is older than twice the resync interval, and older
+// than five minutes. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be called from any
+// goroutine.
 func (l *Loop) HealthCheck(_ *http.Request) error {
-	last := l.turned.Load()
+	last := l.lastIteration.Load()
 	if last != 0 && time.Since(time.Unix(0, last)) > max(2*l.ResyncInterval, minHealthWindow) {
 		return fmt.Errorf("sync Loop took longer than expected")
 	}

@@ -19,7 +19,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// probeStatuses records what the loop tells the status manager.
+// probeStatuses is a status manager that records readiness.
 type probeStatuses struct {
 	status.Manager
 	ready map[types.UID]bool
@@ -29,19 +29,19 @@ func (p *probeStatuses) SetContainerReadiness(_ klog.Logger, uid types.UID, _ ku
 	p.ready[uid] = ready
 }
 
-// running is a loop at work in a synctest bubble.
+// running is a running loop in a synctest bubble.
 type running struct {
 	*world
-	loop     *Loop
-	pods     chan kubetypes.PodUpdate
-	events   chan *pleg.PodLifecycleEvent
-	probes   chan results.Update
-	room     chan struct{}
-	statuses *probeStatuses
-	due      list[types.UID]
-	down     atomic.Bool
-	cleaned  atomic.Int32
-	// restarted counts the rounds in which pods are only started again.
+	loop         *Loop
+	pods         chan kubetypes.PodUpdate
+	events       chan *pleg.PodLifecycleEvent
+	probes       chan results.Update
+	retryWaiting chan struct{}
+	statuses     *probeStatuses
+	due          list[types.UID]
+	down         atomic.Bool
+	cleaned      atomic.Int32
+	// restarted counts the calls of RestartPods.
 	restarted atomic.Int32
 	died      list[string]
 	ended     error
@@ -50,9 +50,10 @@ type running struct {
 func start(t *testing.T, sourcesReady bool) *running {
 	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate),
 		events: make(chan *pleg.PodLifecycleEvent),
-		probes: make(chan results.Update), room: make(chan struct{}), statuses: &probeStatuses{ready: map[types.UID]bool{}}}
+		probes: make(chan results.Update), retryWaiting: make(chan struct{}),
+		statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.room},
+		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.retryWaiting},
 		Handlers: r.Handlers,
 		RuntimeErrors: func() error {
 			if r.down.Load() {
@@ -97,16 +98,16 @@ func TestLoop(t *testing.T) {
 			r.probes <- results.Update{PodUID: "a", Result: results.Success}
 			synctest.Wait()
 			if !r.statuses.ready["a"] {
-				t.Error("the status manager was not told")
+				t.Error("the readiness was not set")
 			}
 			expect(t, "updates", r.take(), []string{"sync a"})
 		},
 		"pods that wait": func(t *testing.T, r *running) {
 			r.add(aPod("a", 0))
 			r.waiting, r.admitted = []types.UID{"a"}, nil
-			r.room <- struct{}{}
+			r.retryWaiting <- struct{}{}
 			synctest.Wait()
-			expect(t, "admission at once", r.admitted, []string{"a beside 1"})
+			expect(t, "admission at once", r.admitted, []string{"a with 1 pods"})
 		},
 		"pods that are due": func(t *testing.T, r *running) {
 			r.add(aPod("a", 0), aPod("b", 0), aPod("overdue", 0))
@@ -117,8 +118,8 @@ func TestLoop(t *testing.T) {
 			slices.Sort(updates)
 			expect(t, "updates", updates, []string{"sync b", "sync overdue"})
 		},
-		// Its termination may have failed.
-		"a pod that is due and that no source names": func(t *testing.T, r *running) {
+		// The termination of a removed pod may have failed.
+		"a pod that is due and has no source": func(t *testing.T, r *running) {
 			pods := []*v1.Pod{aPod("a", 0)}
 			r.add(pods...)
 			r.pods <- kubetypes.PodUpdate{Op: kubetypes.REMOVE, Source: kubetypes.ApiserverSource, Pods: pods}
@@ -147,8 +148,26 @@ func TestLoop(t *testing.T) {
 			r.down.Store(false)
 			<-time.After(runtimeDownPauseMax + housekeepingPeriod)
 			if r.cleaned.Load() <= before {
-				t.Error("the loop does not go on when the runtime is back")
+				t.Error("the loop does not continue when the runtime is up again")
 			}
+		},
+		// A later attempt kills a pod that the runtime does not stop.
+		"terminations are repeated while the runtime is down": func(t *testing.T, r *running) {
+			r.add(aPod("a", 0), aPod("b", 0))
+			r.down.Store(true)
+			<-time.After(2 * syncPeriod)
+			synctest.Wait()
+			r.take()
+			for range 3 {
+				r.due.add("a")
+				<-time.After(runtimeDownPauseMax)
+				synctest.Wait()
+				expect(t, "updates while the runtime is down", r.take(), []string{"retry a"})
+			}
+			r.down.Store(false)
+			<-time.After(runtimeDownPauseMax + syncPeriod)
+			synctest.Wait()
+			expect(t, "updates when it is back", r.take(), []string{"sync a"})
 		},
 		"a closed channel of pods is an error": func(t *testing.T, r *running) {
 			close(r.pods)
@@ -170,15 +189,15 @@ func TestHousekeepingWaitsForAllSources(t *testing.T) {
 		<-time.After(10 * housekeepingPeriod)
 		synctest.Wait()
 		if r.cleaned.Load() != 0 {
-			t.Error("cleaned up while a source was silent: its pods would have looked like orphans")
+			t.Error("housekeeping ran before a source had reported")
 		}
 		if n := r.restarted.Load(); n != 10 {
-			t.Errorf("looked for pods to be started again %d times in ten periods", n)
+			t.Errorf("RestartPods was called %d times in ten periods", n)
 		}
 	})
 }
 
-func TestHealthCheckFailsWhenTheLoopDoesNotTurn(t *testing.T) {
+func TestHealthCheckFailsWhenTheLoopBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, true)
 		<-time.After(time.Minute)
@@ -188,7 +207,7 @@ func TestHealthCheckFailsWhenTheLoopDoesNotTurn(t *testing.T) {
 		r.down.Store(true)
 		<-time.After(minHealthWindow + 2*housekeepingPeriod)
 		if r.loop.HealthCheck(nil) == nil {
-			t.Error("healthy although the loop stands still")
+			t.Error("healthy although the loop blocks")
 		}
 	})
 }

@@ -12,52 +12,52 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// Resizes tells the allocation manager when a pod asks for other resources in place (KEP-1287) and when resources have
-// become free that a waiting resize could use. The loop alone calls it.
+// Resizes passes in-place resizes of pods (KEP-1287) to the allocation manager, and retries pending ones when resources
+// were released. Only the loop may call its methods.
 type Resizes struct {
 	Allocations allocation.Manager
 	Status      status.Manager
-	// Enabled is the InPlacePodVerticalScaling gate.
+	// Enabled is the feature gate InPlacePodVerticalScaling.
 	Enabled bool
-	// PodLevel is the InPlacePodLevelResourcesVerticalScaling gate, PodLevelResources that of pod-level resources.
+	// PodLevel is the gate InPlacePodLevelResourcesVerticalScaling, PodLevelResources the gate PodLevelResources.
 	PodLevel, PodLevelResources bool
 
-	// waiting collects resizes of pods that were just added: none may be decided before all of them are known.
-	waiting []types.UID
+	// added are the pods that were just added and have a resize. Their resizes are decided after all pods were added.
+	added []types.UID
 }
 
-// PodAdmitted notes whether an admitted pod asks for other resources than it was given.
+// PodAdmitted records an admitted pod whose requested resources differ from the allocated ones.
 func (r *Resizes) PodAdmitted(pod *v1.Pod) {
 	if !r.Enabled {
 		return
 	}
 	if _, differs := r.Allocations.UpdatePodFromAllocation(pod); differs {
-		r.waiting = append(r.waiting, pod.UID)
+		r.added = append(r.added, pod.UID)
 	}
 }
 
-// PodsAdded decides the resizes noted since the last call.
+// PodsAdded requests a decision about the resizes that PodAdmitted has recorded.
 func (r *Resizes) PodsAdded(pods []*v1.Pod) {
 	if !r.Enabled {
 		return
 	}
 	r.Status.BackfillPodResizeConditions(pods)
-	for _, uid := range r.waiting {
+	for _, uid := range r.added {
 		r.Allocations.PushPendingResize(uid)
 	}
-	if len(r.waiting) > 0 {
+	if len(r.added) > 0 {
 		r.Allocations.RetryPendingResizes(allocation.TriggerReasonPodsAdded)
 	}
-	r.waiting = nil
+	r.added = nil
 }
 
-// PodUpdated decides the resize that an update of the pod asks for, if it does.
+// PodUpdated requests a decision about the resize if an update changes the pod's resources.
 func (r *Resizes) PodUpdated(old, pod *v1.Pod) {
-	if !r.Enabled || !r.asks(old, pod) {
+	if !r.Enabled || !r.requestsResize(old, pod) {
 		return
 	}
 	if _, differs := r.Allocations.UpdatePodFromAllocation(pod); !differs {
-		// The pod went back to what it has.
+		// The update has reverted the resize.
 		r.Status.ClearPodResizePendingCondition(pod.UID)
 		return
 	}
@@ -65,14 +65,15 @@ func (r *Resizes) PodUpdated(old, pod *v1.Pod) {
 	r.Allocations.RetryPendingResizes(allocation.TriggerReasonPodUpdated)
 }
 
-// PodsRemoved retries waiting resizes with what removed pods have left.
+// PodsRemoved retries pending resizes after pods were removed.
 func (r *Resizes) PodsRemoved() {
 	if r.Enabled {
 		r.Allocations.RetryPendingResizes(allocation.TriggerReasonPodsRemoved)
 	}
 }
 
-// Pending starts a round of reconciliation; its Retry retries waiting resizes once if any pod released something.
+// Pending begins a round of reconciliation. PendingResizes.Retry retries pending resizes once, if any pod has released
+// resources.
 func (r *Resizes) Pending() *PendingResizes {
 	return &PendingResizes{resizes: r, watch: r.Enabled && r.Allocations.HasPendingResizes()}
 }
@@ -84,7 +85,7 @@ type PendingResizes struct {
 	trigger string
 }
 
-// PodReconciled notes whether the pod has ended or shrunk. The last reason found labels the metric.
+// PodReconciled records whether the pod has ended or has less resources than before.
 func (p *PendingResizes) PodReconciled(old, pod *v1.Pod) {
 	if !p.watch || p.trigger != "" || old == nil {
 		return
@@ -98,14 +99,14 @@ func (p *PendingResizes) PodReconciled(old, pod *v1.Pod) {
 	}
 }
 
-// Retry ends the round.
+// Retry ends the round. The trigger that was recorded is a label of stock's metric.
 func (p *PendingResizes) Retry() {
 	if p.trigger != "" {
 		p.resizes.Allocations.RetryPendingResizes(p.trigger)
 	}
 }
 
-// requests are what the pod holds: the greater of what was allocated to it and what its containers actually have.
+// requests returns the requests of the pod: the maximum of the allocated and the actual resources.
 func (r *Resizes) requests(pod *v1.Pod) v1.ResourceList {
 	allocated, _ := r.Allocations.UpdatePodFromAllocation(pod)
 	return resourcehelper.PodRequests(allocated, resourcehelper.PodResourcesOptions{
@@ -115,8 +116,8 @@ func (r *Resizes) requests(pod *v1.Pod) v1.ResourceList {
 	})
 }
 
-// asks is true when the update changes resources; each changed request and limit is counted.
-func (r *Resizes) asks(old, pod *v1.Pod) bool {
+// requestsResize is true when the update changes resources. It counts each changed request and limit in a metric.
+func (r *Resizes) requestsResize(old, pod *v1.Pod) bool {
 	if old == nil {
 		return true
 	}
@@ -145,7 +146,7 @@ func forResizable(pod *v1.Pod, visit func(containerKey, *v1.Container)) {
 	}
 }
 
-// change is one request or limit that differs, in the words of the metric's labels.
+// change is one request or limit that differs; its fields are the values of the metric's labels.
 type change struct {
 	resource        v1.ResourceName
 	kind, operation string

@@ -19,9 +19,9 @@ import (
 // Nodes returns the Node of this agent.
 type Nodes interface {
 	Name() types.NodeName
-	// Lookup returns the API server's Node, with an error if it has not been received.
+	// Lookup returns the Node in the API server. It fails if the Node has not been received yet.
 	Lookup(ctx context.Context) (*v1.Node, error)
-	// Node is Lookup, or else the Node that the agent would register.
+	// Node returns the Node as Lookup does, or if that fails the Node that the agent would register.
 	Node(ctx context.Context) (*v1.Node, error)
 }
 
@@ -82,8 +82,8 @@ type Config struct {
 	Recorder record.EventRecorder
 	Mounts   Mounts
 	Objects  Objects
-	// StorageError sets the storage error; the node is not Ready while it is not nil.
+	// StorageError sets the storage error of the node, which is not Ready while the error is not nil.
 	StorageError func(error)
-	// Stopped ends the wait for caches; may be nil.
+	// Stopped is closed when the agent stops, which ends the wait for caches. It may be nil.
 	Stopped <-chan struct{}
 }

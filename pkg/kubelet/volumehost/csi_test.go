@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/nfs"
 )
 
-// TestCSIPluginWithoutAPIServer: the plugin calls the host during its initialization.
+// The CSI plugin calls the host during its initialization. In standalone mode it must not set a storage error.
 func TestCSIPluginWithoutAPIServer(t *testing.T) {
 	var storage []error
 	h := newHost(t, func(c *Config) {

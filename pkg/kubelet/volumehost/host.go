@@ -87,43 +87,44 @@ func (h *Host) WaitForCacheSync() error {
 	return nil
 }
 
-// GetKubeClient is nil in standalone mode.
+// GetKubeClient returns the client of the API server; nil in standalone mode.
 func (h *Host) GetKubeClient() clientset.Interface { return h.cfg.Client }
 
-// GetMounter mounts and unmounts on the host.
+// GetMounter returns the interface that mounts and unmounts on the host.
 func (h *Host) GetMounter() mount.Interface { return h.cfg.Mounts.Mounter }
 
-// GetHostUtil inspects files and devices of the host.
+// GetHostUtil returns the interface that inspects files and devices of the host.
 func (h *Host) GetHostUtil() hostutil.HostUtils { return h.cfg.Mounts.HostUtil }
 
-// GetSubpather prepares subPath mounts, which symbolic links cannot redirect.
+// GetSubpather returns the interface that prepares subPath mounts, so that symbolic links cannot redirect them.
 func (h *Host) GetSubpather() subpath.Interface { return h.cfg.Mounts.Subpather }
 
-// GetEventRecorder publishes events.
+// GetEventRecorder returns the recorder of events.
 func (h *Host) GetEventRecorder() record.EventRecorder { return h.cfg.Recorder }
 
-// GetPluginDir is where a plugin keeps data of its own.
+// GetPluginDir returns the directory for the data of a plugin.
 func (h *Host) GetPluginDir(plugin string) string { return h.cfg.Layout.Plugin(plugin) }
 
-// GetVolumeDevicePluginDir is where a plugin maps block volumes globally.
+// GetVolumeDevicePluginDir returns the directory in which a plugin maps block volumes for all pods.
 func (h *Host) GetVolumeDevicePluginDir(plugin string) string {
 	return h.cfg.Layout.VolumeDevicePlugin(plugin)
 }
 
-// GetPodsDir holds one directory per pod UID.
+// GetPodsDir returns the directory that has one directory per pod, named by its UID.
 func (h *Host) GetPodsDir() string { return h.cfg.Layout.Pods() }
 
-// GetPodVolumeDir is where a plugin mounts one volume of a pod. The plugin's name comes escaped.
+// GetPodVolumeDir returns the directory on which a plugin mounts one volume of a pod. The name of the plugin must be
+// escaped.
 func (h *Host) GetPodVolumeDir(pod types.UID, plugin, volume string) string {
 	return h.cfg.Layout.PodVolume(pod, plugin, volume)
 }
 
-// GetPodPluginDir is where a plugin keeps data of one pod.
+// GetPodPluginDir returns the directory for the data of a plugin about one pod.
 func (h *Host) GetPodPluginDir(pod types.UID, plugin string) string {
 	return h.cfg.Layout.PodPlugin(pod, plugin)
 }
 
-// GetPodVolumeDeviceDir is where a plugin maps the block volumes of a pod.
+// GetPodVolumeDeviceDir returns the directory in which a plugin maps the block volumes of a pod.
 func (h *Host) GetPodVolumeDeviceDir(pod types.UID, plugin string) string {
 	return h.cfg.Layout.PodVolumeDevice(pod, plugin)
 }

@@ -135,7 +135,7 @@ func TestInitPluginsAndMountThroughWrapper(t *testing.T) {
 	}
 	unmounter, err := h.NewWrapperUnmounter("creds", volume.Spec{Volume: &outer}, "u")
 	if err != nil || unmounter.GetPath() != mounter.GetPath() {
-		t.Errorf("unmounts %v, error %v", unmounter, err)
+		t.Errorf("unmounter %v, error %v", unmounter, err)
 	}
 	if outer.Name != "creds" {
 		t.Errorf("renamed the caller's volume to %q", outer.Name)
@@ -251,7 +251,7 @@ func TestStandalone(t *testing.T) {
 		t.Errorf("config map: error %v", err)
 	}
 	if err := h.WaitForCacheSync(); err == nil {
-		t.Error("waited for nothing")
+		t.Error("no error without CSIDriver objects")
 	}
 	if _, err := h.InitPlugins(plugins(), nil); err != nil {
 		t.Error(err)

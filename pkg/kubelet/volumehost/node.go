@@ -11,11 +11,11 @@ import (
 // The interfaces of the volume library have no context. The methods here do not wait for the API server. In standalone
 // mode and before registration Node queries the runtime, whose client has timeouts.
 
-// GetNodeName is the name of the Node object.
+// GetNodeName returns the name of the Node object.
 func (h *Host) GetNodeName() types.NodeName { return h.cfg.Nodes.Name() }
 
-// GetNodeAllocatable is the node's allocatable: the size of a tmpfs without a limit, and the divisor of the downward
-// API.
+// GetNodeAllocatable returns the allocatable resources of the node. They are the size of a tmpfs without a limit, and
+// the limits in the downward API of containers without limits.
 func (h *Host) GetNodeAllocatable() (v1.ResourceList, error) {
 	node, err := h.cfg.Nodes.Node(context.Background())
 	if err != nil {
@@ -24,8 +24,8 @@ func (h *Host) GetNodeAllocatable() (v1.ResourceList, error) {
 	return node.Status.Allocatable, nil
 }
 
-// GetNodeLabels are the labels of the Node object, for the topology of CSI drivers. They are shared and must not be
-// modified.
+// GetNodeLabels returns the labels of the Node object, for the topology of CSI drivers. They are shared and must not be
+// modified. It fails if the Node has not been received from the API server.
 func (h *Host) GetNodeLabels() (map[string]string, error) {
 	node, err := h.lookup()
 	if err != nil {
@@ -34,7 +34,8 @@ func (h *Host) GetNodeLabels() (map[string]string, error) {
 	return node.Labels, nil
 }
 
-// GetAttachedVolumesFromNodeStatus maps the volumes that the attach/detach controller has attached to device paths.
+// GetAttachedVolumesFromNodeStatus returns the device paths of the volumes that the attach/detach controller has
+// attached. It fails if the Node has not been received from the API server.
 func (h *Host) GetAttachedVolumesFromNodeStatus() (map[v1.UniqueVolumeName]string, error) {
 	node, err := h.lookup()
 	if err != nil {

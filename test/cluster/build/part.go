@@ -91,6 +91,11 @@ func ClusterParts() []Part {
 	}
 }
 
+// KatalystPlugin is an eviction plugin from Katalyst's unmodified code, for tests.
+func KatalystPlugin() Part {
+	return Part{Name: "katalyst", Module: "test/katalyst", Package: ".", Own: true, Cold: 210 * time.Second}
+}
+
 // NodeSuite is upstream's suite for nodes.
 func NodeSuite() Part { return suite("e2e_node", 2*time.Minute) }
 

@@ -18,7 +18,7 @@ func Default() *NodePressureConfiguration {
 //
 // monitoringPeriod and patience are those of the stock kubelet: its monitoring period, and the time for which it waits
 // for the cleanup of an evicted pod. killTime is one second of grace period and the time that a runtime needs. settling
-// is stock's transition period of pressure conditions.
+// is stock's transition period of pressure conditions. Those of plugins are Katalyst's, where it has the setting.
 func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.MonitoringPeriod, 10*time.Second)
 
@@ -32,11 +32,32 @@ func SetDefaults(c *NodePressureConfiguration) {
 
 	defaultDuration(&c.Admission.WaitForRoom, time.Minute)
 
-	if c.Protection.MaxProtectedPods == nil {
-		c.Protection.MaxProtectedPods = new(int32(10))
-	}
+	defaultNumber(&c.Protection.MaxProtectedPods, 10)
 	defaultQuantity(&c.Protection.MaxProtectedMemory, "4Gi")
 	defaultDuration(&c.Protection.MaxDelay, 30*time.Second)
+
+	setEvictionPluginDefaults(&c.Plugins.Eviction)
+}
+
+func setEvictionPluginDefaults(e *EvictionPluginsConfiguration) {
+	defaultDuration(&e.Period, 5*time.Second)
+	defaultDuration(&e.CallTimeout, 5*time.Second)
+	defaultDuration(&e.ConditionTransitionPeriod, 5*time.Minute)
+	defaultNumber(&e.Burst, 3)
+	defaultNumber(&e.MaxInFlight, 10)
+	defaultDuration(&e.MaxGracePeriod, 10*time.Minute)
+	setDefault(&e.ForcedKiller, PodWorker)
+	setDefault(&e.Authentication, SocketOwner)
+	if e.Taints.Effects == nil {
+		e.Taints.Effects = []TaintEffect{NoSchedule, PreferNoSchedule}
+	}
+	defaultDuration(&e.Settings.MemoryGrowth.Horizon, 2*time.Minute)
+}
+
+func defaultNumber(p **int32, n int32) {
+	if *p == nil {
+		*p = &n
+	}
 }
 
 func defaultDuration(p **metav1.Duration, d time.Duration) {

@@ -7,6 +7,8 @@
 //	values      enumerated values, including the names of signals
 //	defaults    defaults of absent fields
 //	validate    validation
+//	plugins     validation of the settings of plugins
+//	kubelet     validation of settings that depend on those of the kubelet
 //	register    group, version and kind
 //
 // "make generate" writes zz_generated.deepcopy.go and config/pressure.schema.json from these types.

@@ -38,7 +38,7 @@ type document struct {
 	Properties           map[string]*document `json:"properties,omitempty"`
 	Items                *document            `json:"items,omitempty"`
 	Required             []string             `json:"required,omitempty"`
-	AdditionalProperties *bool                `json:"additionalProperties,omitempty"`
+	AdditionalProperties any                  `json:"additionalProperties,omitempty"`
 }
 
 // fieldComment is the parsed comment of a field.
@@ -50,7 +50,7 @@ type fieldComment struct {
 
 var (
 	rangeText   = regexp.MustCompile(`Range: (\S+) to (\S+?)\.(?:\s|$)`)
-	defaultText = regexp.MustCompile(`Default: (\S+?)\.(?:\s|$)`)
+	defaultText = regexp.MustCompile(`Default: (\S+?(?:, \S+?)*)\.(?:\s|$)`)
 	valuesText  = regexp.MustCompile(`Values: (.+?)\.(?:\s[A-Z]|$)`)
 )
 
@@ -118,7 +118,7 @@ func fields(
 
 func schemaOf(all map[string]map[string]fieldComment, typ reflect.Type) *document {
 	s := &document{
-		Type: "object", Properties: map[string]*document{}, AdditionalProperties: new(false),
+		Type: "object", Properties: map[string]*document{}, AdditionalProperties: false,
 		Description: all[typ.Name()][""].text,
 	}
 	for i := range typ.NumField() {
@@ -131,7 +131,7 @@ func schemaOf(all map[string]map[string]fieldComment, typ reflect.Type) *documen
 		p := propertyOf(all, field.Type, c)
 		p.Description = name + strings.TrimPrefix(c.text, field.Name)
 		s.Properties[name] = p
-		if !strings.Contains(options, "omitempty") {
+		if !strings.Contains(options, "omit") {
 			s.Required = append(s.Required, name)
 		}
 	}
@@ -143,6 +143,7 @@ func propertyOf(all map[string]map[string]fieldComment, typ reflect.Type, c fiel
 		typ = typ.Elem()
 	}
 	s := &document{Enum: c.values}
+	element := fieldComment{values: c.values}
 	switch {
 	case typ == reflect.TypeFor[metav1.Duration]():
 		s.Type, s.Pattern = "string", `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -151,7 +152,9 @@ func propertyOf(all map[string]map[string]fieldComment, typ reflect.Type, c fiel
 	case typ.Kind() == reflect.Struct:
 		return schemaOf(all, typ)
 	case typ.Kind() == reflect.Slice:
-		s.Type, s.Items = "array", propertyOf(all, typ.Elem(), fieldComment{})
+		s.Type, s.Items, s.Enum = "array", propertyOf(all, typ.Elem(), element), nil
+	case typ.Kind() == reflect.Map:
+		s.Type, s.AdditionalProperties, s.Enum = "object", propertyOf(all, typ.Elem(), element), nil
 	case typ.Kind() == reflect.Bool:
 		s.Type = "boolean"
 	case typ.Kind() == reflect.Int32:
@@ -171,6 +174,8 @@ func defaultOf(typ any, text string) any {
 		return nil
 	case typ == "boolean":
 		return text == "true"
+	case typ == "array":
+		return strings.Split(text, ", ")
 	case typ == "integer":
 		n, _ := strconv.ParseInt(text, 10, 64)
 		return n
@@ -237,6 +242,8 @@ func written(v reflect.Value) string {
 		return value.String()
 	case *int32:
 		return fmt.Sprint(*value)
+	case []TaintEffect:
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(value), " ", ", "), "[]")
 	default:
 		return fmt.Sprint(value)
 	}
@@ -270,7 +277,7 @@ func TestCommentsMatchRanges(t *testing.T) {
 			}
 		}
 	})
-	if ranges < 9 {
+	if ranges < 16 {
 		t.Errorf("only %d fields have a range", ranges)
 	}
 }
@@ -320,6 +327,22 @@ func TestCommentsMatchValues(t *testing.T) {
 		"dryRun[0].kind": {all["ThresholdReference"]["Kind"], func(c *NodePressureConfiguration, v string) {
 			c.DryRun = []ThresholdReference{{Signal: "pid.available", Kind: ThresholdKind(v)}}
 		}},
+		"plugins.eviction.authentication": {all["EvictionPluginsConfiguration"]["Authentication"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Eviction.Authentication = PluginAuthentication(v)
+			}},
+		"plugins.eviction.forcedKiller": {all["EvictionPluginsConfiguration"]["ForcedKiller"],
+			func(c *NodePressureConfiguration, v string) { c.Plugins.Eviction.ForcedKiller = Killer(v) }},
+		"plugins.eviction.softKiller": {all["EvictionPluginsConfiguration"]["SoftKiller"],
+			func(c *NodePressureConfiguration, v string) { c.Plugins.Eviction.SoftKiller = Killer(v) }},
+		"plugins.eviction.killerByQoSLevel[shared_cores]": {all["EvictionPluginsConfiguration"]["KillerByQoSLevel"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Eviction.KillerByQoSLevel = map[string]Killer{"shared_cores": Killer(v)}
+			}},
+		"plugins.eviction.taints.effects[0]": {all["PluginTaints"]["Effects"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Eviction.Taints.Effects = []TaintEffect{TaintEffect(v)}
+			}},
 	} {
 		for _, value := range tc.comment.values {
 			c := Default()

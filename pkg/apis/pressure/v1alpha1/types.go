@@ -26,13 +26,15 @@ type NodePressureConfiguration struct {
 	DryRun []ThresholdReference `json:"dryRun,omitempty"`
 	// Protection defines which pods may influence whether and when they are evicted.
 	Protection ProtectionConfiguration `json:"protection,omitempty"`
+	// Plugins has the settings of plugins. By default no plugin is enabled: each is refused when it registers.
+	Plugins PluginsConfiguration `json:"plugins,omitempty"`
 }
 
 // MemoryConfiguration defines how memory is counted for thresholds. The summary API and metrics keep stock's values.
 type MemoryConfiguration struct {
 	// Available defines which memory counts as available. With WorkingSet, as in stock, inactive file pages do. With
-	// Reclaimable half of the active file pages do too and dirty pages do not; while the kernel has difficulties to
-	// reclaim memory it is the same as WorkingSet. Values: WorkingSet, Reclaimable. Default: WorkingSet.
+	// Reclaimable half of the active file pages do too and dirty pages do not; while the kernel has difficulties
+	// reclaiming memory it is the same as WorkingSet. Values: WorkingSet, Reclaimable. Default: WorkingSet.
 	Available AvailableMemory `json:"available,omitempty"`
 	// CountSwap counts free swap as available, and swapped memory of pods as used by them. Default: false.
 	CountSwap bool `json:"countSwap,omitempty"`
@@ -49,7 +51,7 @@ type EvictionConfiguration struct {
 	// time is added to what has to be evicted. Range: 100ms to 1m. Default: 3s.
 	KillTime *metav1.Duration `json:"killTime,omitempty"`
 	// Settling is for how long an eviction should keep the node clear of the threshold, if the pods above their requests
-	// continue to grow at the same rate. 0s does not look ahead. Range: 0s to 1h. Default: 5m.
+	// continue to grow at the same rate. 0s disables the forecast. Range: 0s to 1h. Default: 5m.
 	Settling *metav1.Duration `json:"settling,omitempty"`
 	// Patience is how long to wait for an action in progress (a pod that is being stopped, a cleanup, a reclaim) before
 	// another one is started. It is at least killTime. Range: 1s to 10m. Default: 30s.
@@ -83,14 +85,110 @@ type ThresholdReference struct {
 // ProtectionConfiguration limits the effect of annotations of pods: pressure.plimsoll.dev/eviction-preference and
 // pressure.plimsoll.dev/opt-out.
 type ProtectionConfiguration struct {
-	// Namespaces are the namespaces whose pods' annotations count: names, or patterns with * and ?.
+	// Namespaces are the namespaces in which annotations have an effect: names, or patterns with * and ?.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// MaxProtectedPods is the maximal number of pods on the node that may opt out. Those of higher priority, then older
 	// ones, come first. Range: 0 to 1000. Default: 10.
 	MaxProtectedPods *int32 `json:"maxProtectedPods,omitempty"`
 	// MaxProtectedMemory is how much memory those pods may request in total. Range: 0 to 1Pi. Default: 4Gi.
 	MaxProtectedMemory *resource.Quantity `json:"maxProtectedMemory,omitempty"`
-	// MaxDelay is for how long a hard threshold spares pods that opted out, while other pods can release enough. Range: 0s
-	// to 5m. Default: 30s.
+	// MaxDelay is for how long a hard threshold passes over pods that opted out, while other pods can release enough.
+	// Range: 0s to 5m. Default: 30s.
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
+}
+
+// PluginsConfiguration has the settings of plugins that register with this kubelet.
+type PluginsConfiguration struct {
+	// Directories are directories with sockets of plugins, beside plugins_registry in the root directory of this kubelet,
+	// which is always one of them: at most 8 absolute paths of at most 100 bytes, none inside another, and none that
+	// overlaps with the root directory. A change takes effect at the next start.
+	Directories []string `json:"directories,omitempty"`
+	// Eviction has the settings of eviction plugins.
+	Eviction EvictionPluginsConfiguration `json:"eviction,omitempty"`
+}
+
+// EvictionPluginsConfiguration has the settings of eviction plugins. Lists of plugins have the form of Katalyst: a
+// name, * for all, or -name for none of this name, which counts more than the other two.
+type EvictionPluginsConfiguration struct {
+	// Remote lists the plugins that may register through a socket.
+	Remote []string `json:"remote,omitempty"`
+	// InTree lists the plugins in this kubelet that run. The only one is memory-growth.
+	InTree []string `json:"inTree,omitempty"`
+	// DryRun lists the plugins whose requests are only reported and counted: nothing is evicted for them, and their
+	// conditions are not set.
+	DryRun []string `json:"dryRun,omitempty"`
+	// Period is the time between two rounds in which all plugins are called. Range: 1s to 1m. Default: 5s.
+	Period *metav1.Duration `json:"period,omitempty"`
+	// CallTimeout is the longest time of one call of a plugin. Range: 100ms to 10s. Default: 5s.
+	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
+	// ConditionTransitionPeriod is how long a condition of a plugin stays True after the plugin last reported it.
+	// Range: 0s to 1h. Default: 5m.
+	ConditionTransitionPeriod *metav1.Duration `json:"conditionTransitionPeriod,omitempty"`
+	// Burst is how many pods are newly requested to be evicted in a round at most; -1 is any number, 0 is not allowed.
+	// Range: -1 to 100. Default: 3.
+	Burst *int32 `json:"burst,omitempty"`
+	// MaxInFlight is how many pods may be requested to be evicted, or be terminating for such a request, at a time.
+	// Range: 1 to 100. Default: 10.
+	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
+	// MaxGracePeriod caps the grace periods that plugins ask for, in whole seconds. Range: 1s to 1h. Default: 10m.
+	MaxGracePeriod *metav1.Duration `json:"maxGracePeriod,omitempty"`
+	// SkipAnnotationKeys are keys of annotations: no plugin is shown a pod that has one of them, nor may request it to be
+	// evicted. Each of the three lists has at most 64 entries.
+	SkipAnnotationKeys []string `json:"skipAnnotationKeys,omitempty"`
+	// SkipLabelKeys are keys of labels with the same effect.
+	SkipLabelKeys []string `json:"skipLabelKeys,omitempty"`
+	// SkipOwnerKinds are kinds of controllers, like DaemonSet, whose pods are excluded in the same way.
+	SkipOwnerKinds []string `json:"skipOwnerKinds,omitempty"`
+	// ForcedKiller is how the pods of forced requests are evicted. PodWorker: this kubelet stops the pod, also while the
+	// API server is away. EvictionAPI: the API server is asked for an eviction, which disruption budgets may forbid.
+	// DeleteAPI: the pod is deleted at the API server. The last two need an API server.
+	// Values: PodWorker, EvictionAPI, DeleteAPI. Default: PodWorker.
+	ForcedKiller Killer `json:"forcedKiller,omitempty"`
+	// SoftKiller is how the pods of soft requests are evicted.
+	// Values: PodWorker, EvictionAPI, DeleteAPI. Default: EvictionAPI, PodWorker without an API server.
+	SoftKiller Killer `json:"softKiller,omitempty"`
+	// KillerByQoSLevel is how pods with this value of the annotation katalyst.kubewharf.io/qos_level are evicted, whatever
+	// the kind of request. A pod without the annotation has no level. At most 64 entries; not system_cores, whose pods
+	// plugins may not request.
+	// Values: PodWorker, EvictionAPI, DeleteAPI.
+	KillerByQoSLevel map[string]Killer `json:"killerByQoSLevel,omitempty"`
+	// Authentication is how it is verified that a plugin may register. With SocketOwner its process must run as root.
+	// With Token the plugin returns a token of a ServiceAccount, which must be authorized to register; that needs an API
+	// server. With None the permissions of the directory are all there is.
+	// Values: SocketOwner, Token, None. Default: SocketOwner.
+	Authentication PluginAuthentication `json:"authentication,omitempty"`
+	// Taints has the settings of the taints that conditions of plugins ask for.
+	Taints PluginTaints `json:"taints,omitempty"`
+	// SoftNoticeDirectory is the absolute path of a directory with a file for each pod that soft requests name and that
+	// has the annotation katalyst.kubewharf.io/pod_soft_evict_notify: "true". Soft requests do not evict such a pod: it
+	// gets an event and the file, without a directory the event only. The directory must not overlap with the root
+	// directory or with directories of plugins.
+	SoftNoticeDirectory string `json:"softNoticeDirectory,omitempty"`
+	// Settings are those of the plugins in this kubelet.
+	Settings PluginSettings `json:"settings,omitempty"`
+}
+
+// PluginTaints has the settings of the taints that conditions of plugins ask for.
+type PluginTaints struct {
+	// Effects are the effects that taints may have; others are ignored, all of them if the list is empty.
+	// Values: NoSchedule, PreferNoSchedule, NoExecute. Default: NoSchedule, PreferNoSchedule.
+	Effects []TaintEffect `json:"effects,omitzero"`
+	// Kubeconfig is the absolute path of a kubeconfig file with an identity that may change the taints of this Node: a
+	// kubelet may not do so itself, so that its own kubeconfig is rejected. Without the field there are no taints, only
+	// conditions. It needs an API server.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+}
+
+// PluginSettings are the settings of the plugins in this kubelet, by the name of the plugin.
+type PluginSettings struct {
+	// MemoryGrowth has the settings of memory-growth, which requests a pod to be evicted before memory meets a hard
+	// threshold.
+	MemoryGrowth MemoryGrowthSettings `json:"memory-growth,omitempty"`
+}
+
+// MemoryGrowthSettings are the settings of the plugin memory-growth.
+type MemoryGrowthSettings struct {
+	// Horizon is within which time memory has to meet a hard threshold, at its present growth, for a pod to be requested.
+	// Range: 10s to 10m. Default: 2m.
+	Horizon *metav1.Duration `json:"horizon,omitempty"`
 }

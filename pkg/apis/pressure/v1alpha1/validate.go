@@ -23,6 +23,10 @@ func Validate(c *NodePressureConfiguration) field.ErrorList {
 	v.duration(field.NewPath("admission", "waitForRoom"), c.Admission.WaitForRoom, 0, 10*time.Minute)
 	v.dryRun(field.NewPath("dryRun"), c.DryRun)
 	v.protection(field.NewPath("protection"), &c.Protection)
+	v.directories(field.NewPath("plugins", "directories"), c.Plugins.Directories)
+	v.evictionPlugins(field.NewPath("plugins", "eviction"), &c.Plugins.Eviction)
+	v.softNoticeDirectory(field.NewPath("plugins", "eviction", "softNoticeDirectory"),
+		c.Plugins.Eviction.SoftNoticeDirectory, c.Plugins.Directories)
 	return v.errs
 }
 

@@ -50,6 +50,11 @@ func TestDeepCopyIsIndependent(t *testing.T) {
 	c := Default()
 	c.DryRun = []ThresholdReference{{Signal: "memory.available"}}
 	c.Protection.Namespaces = []string{"a"}
+	c.Plugins.Directories = []string{"/a"}
+	e := &c.Plugins.Eviction
+	e.Remote, e.InTree, e.DryRun = []string{"a"}, []string{"*"}, []string{"a"}
+	e.SkipAnnotationKeys, e.SkipLabelKeys, e.SkipOwnerKinds = []string{"a"}, []string{"a"}, []string{"A"}
+	e.KillerByQoSLevel = map[string]Killer{"shared_cores": PodWorker}
 	d, ok := c.DeepCopyObject().(*NodePressureConfiguration)
 	if !ok || !reflect.DeepEqual(c, d) {
 		t.Fatalf("a copy of %+v is %+v", c, d)
@@ -66,10 +71,10 @@ func TestDeepCopyIsIndependent(t *testing.T) {
 	}
 }
 
-// pointers lists the addresses in a value, those of lists included.
+// pointers lists the addresses in a value, those of lists and maps included.
 func pointers(v reflect.Value) (list []uintptr) {
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Slice:
+	case reflect.Pointer, reflect.Slice, reflect.Map:
 		if v.IsNil() {
 			return nil
 		}

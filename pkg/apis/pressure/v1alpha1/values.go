@@ -47,3 +47,46 @@ func Signals() []Signal {
 		"pid.available",
 	}
 }
+
+// PluginAuthentication is how it is verified that a plugin may register.
+type PluginAuthentication string
+
+// The process that listens on the socket of a plugin must run as root, or the plugin must have a token of a
+// ServiceAccount that is authorized to register, or nothing is verified.
+const (
+	SocketOwner         PluginAuthentication = "SocketOwner"
+	TokenAuthentication PluginAuthentication = "Token"
+	NoAuthentication    PluginAuthentication = "None"
+)
+
+var pluginAuthentications = []PluginAuthentication{SocketOwner, TokenAuthentication, NoAuthentication}
+
+// Killer is how pods that plugins request are evicted.
+type Killer string
+
+// The pod workers of this kubelet stop the pod, or the API server is asked to evict it, or to delete it.
+const (
+	PodWorker   Killer = "PodWorker"
+	EvictionAPI Killer = "EvictionAPI"
+	DeleteAPI   Killer = "DeleteAPI"
+)
+
+var killers = []Killer{PodWorker, EvictionAPI, DeleteAPI}
+
+// TaintEffect is an effect of a taint, with its name in the API.
+type TaintEffect string
+
+// The effects of taints.
+const (
+	NoSchedule       TaintEffect = "NoSchedule"
+	PreferNoSchedule TaintEffect = "PreferNoSchedule"
+	NoExecute        TaintEffect = "NoExecute"
+)
+
+var taintEffects = []TaintEffect{NoSchedule, PreferNoSchedule, NoExecute}
+
+// MemoryGrowthPlugin is the name of the plugin in this kubelet that looks at the growth of memory usage.
+const MemoryGrowthPlugin = "memory-growth"
+
+// InTreePlugins returns the names of the eviction plugins in this kubelet, sorted. No other plugin may have them.
+func InTreePlugins() []string { return []string{MemoryGrowthPlugin} }

@@ -1,15 +1,16 @@
-// Package notify turns notifications of the kernel about memory into wake-ups.
+// Package notify turns memory notifications of the kernel into triggers of rounds.
 //
-// A notification never decides anything and carries no figures: it only makes the eviction manager look sooner than its
-// timer would. So a source may fire too often, too early, or not at all. Whoever uses one must be right without it.
+// A notification carries no amounts: it makes the eviction manager observe the node earlier than its timer would. A
+// source may report too often, too early, or not at all; the manager must be correct without it.
 package notify
 
-// Source is one place where the kernel can be asked to report. Its events call the function it was made with, from a
-// goroutine of its own; that function must not block.
+// Source is a source of kernel notifications. It calls the function that it was made with, from a goroutine of its own;
+// that function must not block.
 type Source interface {
-	// Arm asks to be told when the usage counter crosses this many bytes, in either direction. It replaces what was asked
-	// before, without a time in which neither is in force. It must not be called by two goroutines at a time.
+	// Arm requests an event when the usage counter crosses this number of bytes, in either direction. It replaces the
+	// previous request; there is no time without a request in force. It must not be called concurrently with itself or
+	// with Close.
 	Arm(usage int64) error
-	// Close ends the source. No event is delivered after it has returned.
+	// Close releases the source. It delivers no event after it has returned.
 	Close() error
 }

@@ -13,25 +13,26 @@ import (
 const (
 	usageFile   = "memory.usage_in_bytes"
 	controlFile = "cgroup.event_control"
-	// tolerance is by how much a new level must differ from the armed one to be worth arming: the kernel compares in
-	// batches of pages anyway.
+	// tolerance is the least difference, in bytes, for which a new level replaces the one in force: the kernel compares in
+	// batches of pages.
 	tolerance = 1 << 20
 )
 
-// ErrUnsupported means that the cgroup cannot notify, as on cgroup v2.
+// ErrUnsupported is returned for a cgroup without notifications, as on cgroup v2.
 var ErrUnsupported = errors.New("the kernel has no usage notifications for this cgroup")
 
-// Memcg notifies by an eventfd on the usage counter of a cgroup (cgroup v1).
+// Memcg is a Source that registers an eventfd for the usage counter of a cgroup (cgroup v1).
 type Memcg struct {
 	dir   string
 	event func()
 	armed int64
 	file  *os.File
-	// done ends when the reader of file has ended.
+	// done waits for the goroutines that read events.
 	done *sync.WaitGroup
 }
 
-// NewMemcg makes a source for a cgroup directory. Nothing is asked of the kernel until it is armed.
+// NewMemcg returns a source for a cgroup directory, or an error that wraps ErrUnsupported. It registers nothing before
+// Arm.
 func NewMemcg(dir string, event func()) (*Memcg, error) {
 	if _, err := os.Stat(filepath.Join(dir, controlFile)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -71,7 +72,7 @@ func (m *Memcg) Close() error {
 	return err
 }
 
-// register ties a new eventfd to a level. The kernel keeps the registration until the eventfd is closed.
+// register registers a new eventfd for a level. The kernel keeps the registration until the eventfd is closed.
 func (m *Memcg) register(usage int64) (*os.File, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -95,7 +96,8 @@ func (m *Memcg) request(fd int, usage int64) error {
 	return os.WriteFile(filepath.Join(m.dir, controlFile), []byte(line), 0)
 }
 
-// deliver reports events until the eventfd is closed. A replaced eventfd may deliver one last event.
+// deliver calls event for each notification until the eventfd is closed. An eventfd that was replaced may deliver one
+// last event.
 func (m *Memcg) deliver(file *os.File) {
 	var count [8]byte
 	for {

@@ -15,57 +15,61 @@ import (
 // ReasonEvicted is the reason of evicted pods and of pods that are not admitted under pressure.
 const ReasonEvicted = "Evicted"
 
-// Verdict is the answer to a pod that wants to enter.
+// Verdict is the result of the admission of a pod under pressure.
 type Verdict uint8
 
 const (
-	// Admitted: pressure is no reason to keep the pod out.
+	// Admitted: no node condition is a reason to reject the pod.
 	Admitted Verdict = iota
-	// Rejected: the pod fails; its controller finds another node for it.
+	// Rejected: the pod fails, and its controller may create another one, for another node.
 	Rejected
-	// Waits: the pod would come straight back to this node when it were rejected. It may wait for the end of the pressure,
-	// for a bounded time, and is rejected then.
+	// Waits: if the pod were rejected, its controller would create another one for this node. It may wait for the end of
+	// the pressure, for a bounded time, and is rejected then.
 	Waits
 )
 
-// Applicant is a pod that wants to enter the node.
-type Applicant struct {
+// AdmitAttributes is a pod that is to be admitted.
+type AdmitAttributes struct {
 	Pod *v1.Pod
-	// Running: the pod has containers, or resources were allocated for it before. It does not enter, it is here.
+	// Running: the pod has containers, or resources were allocated for it before, so that it is already on the node.
 	Running bool
-	// ComparisonOperators: tolerations may compare numbers (the feature gate TaintTolerationComparisonOperators).
+	// ComparisonOperators: tolerations may compare numbers (feature gate TaintTolerationComparisonOperators).
 	ComparisonOperators bool
 }
 
-// Admit answers a pod under the given conditions. The message is stock's and is empty for admitted pods.
+// Admit decides whether a pod is admitted under the given node conditions. The message is stock's; it is empty for
+// admitted pods.
 //
-// What runs, runs on: a restart of the agent under pressure must not evict (kubernetes issue 83612). Critical pods
-// enter always. While a hard threshold is met nobody else does. While a condition merely lingers, pods that tolerate
-// its taint enter, and under memory pressure those that have a memory request; stock knows this for memory only (issues
-// 65240 and 124388). Of those, pods that may wait do so while it is not known, after a restart of the agent, whether a
-// hard threshold is met.
-func Admit(conditions []Condition, a Applicant) (Verdict, string) {
-	var bad []v1.NodeConditionType
-	hard, barred, unsure := false, false, false
+//  1. Pods that already run here are admitted: a restart of the agent under pressure must not stop pods (kubernetes
+//     issue 83612). So are critical pods.
+//  2. Other pods are not admitted while a hard threshold is met.
+//  3. While a condition is True and no hard threshold is met, pods that tolerate its taint are admitted, and under
+//     memory pressure also those that are not BestEffort. Stock does this for memory only (kubernetes issues 65240 and
+//     124388).
+//  4. Pods that may wait do so instead of being rejected, and also while it is unknown, after a restart of the agent,
+//     whether a hard threshold is met.
+func Admit(conditions []Condition, a AdmitAttributes) (Verdict, string) {
+	var pressures []v1.NodeConditionType
+	hard, untolerated, unconfirmed := false, false, false
 	for i := range conditions {
 		c := &conditions[i]
 		if !c.True {
 			continue
 		}
-		bad = append(bad, c.Type)
+		pressures = append(pressures, c.Type)
 		hard = hard || c.HardMet
-		barred = barred || !endures(c.Type, &a)
-		unsure = unsure || c.Restored
+		untolerated = untolerated || !tolerates(c.Type, &a)
+		unconfirmed = unconfirmed || c.Restored
 	}
-	if len(bad) == 0 || a.Running || kubetypes.IsCriticalPod(a.Pod) || (!hard && !barred && !unsure) {
+	if len(pressures) == 0 || a.Running || kubetypes.IsCriticalPod(a.Pod) || (!hard && !untolerated && !unconfirmed) {
 		return Admitted, ""
 	}
-	slices.Sort(bad)
-	message := fmt.Sprintf("The node had condition: %v. ", bad)
+	slices.Sort(pressures)
+	message := fmt.Sprintf("The node had condition: %v. ", pressures)
 	switch {
-	case returnsHere(a.Pod):
+	case replacedOnThisNode(a.Pod):
 		return Waits, message
-	case hard || barred:
+	case hard || untolerated:
 		return Rejected, message
 	}
 	return Admitted, ""
@@ -77,8 +81,8 @@ var taints = map[v1.NodeConditionType]string{
 	v1.NodePIDPressure:    v1.TaintNodePIDPressure,
 }
 
-// endures tells whether a pod may enter while a condition lingers.
-func endures(t v1.NodeConditionType, a *Applicant) bool {
+// tolerates reports whether a pod is admitted while the condition is True and no hard threshold is met.
+func tolerates(t v1.NodeConditionType, a *AdmitAttributes) bool {
 	if t == v1.NodeMemoryPressure && v1qos.GetPodQOS(a.Pod) != v1.PodQOSBestEffort {
 		return true
 	}
@@ -86,10 +90,10 @@ func endures(t v1.NodeConditionType, a *Applicant) bool {
 	return corev1helpers.TolerationsTolerateTaint(klog.Logger{}, a.Pod.Spec.Tolerations, &taint, a.ComparisonOperators)
 }
 
-// returnsHere tells whether a rejected pod would be replaced by one on this same node: it belongs to a DaemonSet; or
-// its controller makes pods that name the node themselves, so that no scheduler has bound it; or it must run on a node
-// of this name.
-func returnsHere(pod *v1.Pod) bool {
+// replacedOnThisNode reports whether a rejected pod would be replaced by another one on this node: its controller is a
+// DaemonSet; or it was bound without a scheduler, so that its controller names the node; or it requires a node with
+// this name.
+func replacedOnThisNode(pod *v1.Pod) bool {
 	if owner := metav1.GetControllerOf(pod); owner != nil && (owner.Kind == "DaemonSet" || !scheduled(pod)) {
 		return true
 	}
@@ -101,14 +105,14 @@ func returnsHere(pod *v1.Pod) bool {
 		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
-	// One of the terms is enough to be scheduled somewhere, so each has to name the node.
+	// Terms are alternatives, so that each has to name the node.
 	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	return len(terms) > 0 && !slices.ContainsFunc(terms, func(t v1.NodeSelectorTerm) bool {
 		return !namesOneNode(t.MatchFields, metav1.ObjectNameField) && !namesOneNode(t.MatchExpressions, v1.LabelHostname)
 	})
 }
 
-// scheduled: the API server notes in the status that a pod was bound to its node by a scheduler.
+// scheduled reports whether a scheduler has bound the pod: the API server records the binding as a condition.
 func scheduled(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
 }

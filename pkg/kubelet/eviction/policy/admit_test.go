@@ -2,9 +2,12 @@ package policy
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 func TestAdmit(t *testing.T) {
@@ -34,34 +37,36 @@ func TestAdmit(t *testing.T) {
 	tests := []struct {
 		name       string
 		conditions []Condition
-		applicant  Applicant
+		applicant  AdmitAttributes
 		want       Verdict
 		message    string
 	}{
-		{"no condition", []Condition{{Type: memory}}, Applicant{Pod: bestEffort()}, Admitted, ""},
-		{"best effort under memory pressure", lingering(memory), Applicant{Pod: bestEffort()}, Rejected,
+		{"no condition", []Condition{{Type: memory}}, AdmitAttributes{Pod: bestEffort()}, Admitted, ""},
+		{"best effort under memory pressure", lingering(memory), AdmitAttributes{Pod: bestEffort()}, Rejected,
 			"The node had condition: [MemoryPressure]. "},
 		{"best effort that tolerates it", lingering(memory),
-			Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeMemoryPressure)}, Admitted, ""},
+			AdmitAttributes{Pod: tolerating(bestEffort(), v1.TaintNodeMemoryPressure)}, Admitted, ""},
 		{"best effort that tolerates another", lingering(memory),
-			Applicant{Pod: tolerating(bestEffort(), v1.TaintNodeDiskPressure)}, Rejected,
+			AdmitAttributes{Pod: tolerating(bestEffort(), v1.TaintNodeDiskPressure)}, Rejected,
 			"The node had condition: [MemoryPressure]. "},
-		{"burstable under memory pressure", lingering(memory), Applicant{Pod: burstable()}, Admitted, ""},
-		{"burstable under disk pressure", lingering(disk), Applicant{Pod: burstable()}, Rejected,
+		{"burstable under memory pressure", lingering(memory), AdmitAttributes{Pod: burstable()}, Admitted, ""},
+		{"burstable under disk pressure", lingering(disk), AdmitAttributes{Pod: burstable()}, Rejected,
 			"The node had condition: [DiskPressure]. "},
-		{"D17 tolerates disk pressure", lingering(disk), Applicant{Pod: tolerating(burstable(), v1.TaintNodeDiskPressure)},
+		{"D17 tolerates disk pressure", lingering(disk),
+			AdmitAttributes{Pod: tolerating(burstable(), v1.TaintNodeDiskPressure)},
 			Admitted, ""},
-		{"two conditions", lingering(memory, disk), Applicant{Pod: burstable()}, Rejected,
+		{"two conditions", lingering(memory, disk), AdmitAttributes{Pod: burstable()}, Rejected,
 			"The node had condition: [DiskPressure MemoryPressure]. "},
-		{"D17 hard threshold met", hard, Applicant{Pod: burstable()}, Rejected, "The node had condition: [MemoryPressure]. "},
-		{"D17 hard threshold met, would come back", hard, Applicant{Pod: daemon(burstable())}, Waits,
+		{"D17 hard threshold met", hard, AdmitAttributes{Pod: burstable()}, Rejected,
 			"The node had condition: [MemoryPressure]. "},
-		{"nobody knows whether it is met", unsure, Applicant{Pod: burstable()}, Admitted, ""},
-		{"nobody knows, would come back", unsure, Applicant{Pod: daemon(burstable())}, Waits,
+		{"D17 hard threshold met, replaced on this node", hard, AdmitAttributes{Pod: daemon(burstable())}, Waits,
 			"The node had condition: [MemoryPressure]. "},
-		{"nobody knows, runs already", unsure, Applicant{Pod: daemon(burstable()), Running: true}, Admitted, ""},
-		{"critical", hard, Applicant{Pod: spec{name: "static", static: true}.object()}, Admitted, ""},
-		{"D37 runs already", hard, Applicant{Pod: bestEffort(), Running: true}, Admitted, ""},
+		{"unconfirmed whether it is met", unsure, AdmitAttributes{Pod: burstable()}, Admitted, ""},
+		{"unconfirmed, replaced on this node", unsure, AdmitAttributes{Pod: daemon(burstable())}, Waits,
+			"The node had condition: [MemoryPressure]. "},
+		{"unconfirmed, runs already", unsure, AdmitAttributes{Pod: daemon(burstable()), Running: true}, Admitted, ""},
+		{"critical", hard, AdmitAttributes{Pod: spec{name: "static", static: true}.object()}, Admitted, ""},
+		{"D37 runs already", hard, AdmitAttributes{Pod: bestEffort(), Running: true}, Admitted, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +78,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestWhoWouldComeStraightBack(t *testing.T) {
+func TestPodsReplacedOnTheSameNode(t *testing.T) {
 	on := func(key string, op v1.NodeSelectorOperator, values ...string) []v1.NodeSelectorRequirement {
 		return []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}
 	}
@@ -129,9 +134,32 @@ func TestWhoWouldComeStraightBack(t *testing.T) {
 				want = Waits
 			}
 			if got, _ := Admit([]Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}},
-				Applicant{Pod: pod}); got != want {
+				AdmitAttributes{Pod: pod}); got != want {
 				t.Errorf("verdict %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// TestABlindSignalLetsNobodyIn: a hard threshold is met, and then its signal is unknown. Pods that tolerate the taint
+// are rejected until the signal is known again.
+func TestABlindSignalLetsNobodyIn(t *testing.T) {
+	tolerating := spec{name: "tolerating"}.object()
+	tolerating.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeDiskPressure, Operator: v1.TolerationOpExists}}
+	w := newWorld(t, rulesOf(threshold(snapshot.ImageFsAvailable, "10Gi")))
+	w.layout = layoutOf(true, false)
+	for _, test := range []struct {
+		available int64
+		known     bool
+		want      Verdict
+	}{{gi, true, Rejected}, {0, false, Rejected}, {20 * gi, true, Admitted}, {0, false, Admitted}} {
+		if w.missing(snapshot.ImageFsAvailable); test.known {
+			w.available(snapshot.ImageFsAvailable, test.available)
+		}
+		d := w.after(time.Second)
+		w.condition(d, v1.NodeDiskPressure, true)
+		if got, _ := Admit(d.Conditions[:], AdmitAttributes{Pod: tolerating}); got != test.want {
+			t.Errorf("%+v: verdict %v", test, got)
+		}
 	}
 }

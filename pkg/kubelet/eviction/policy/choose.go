@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// demand is what the victims of one need must cover.
+// demand is what the victims for one need must cover, in the unit of the need.
 type demand struct {
-	// base must come free now. It is negative when what is in flight frees more than is missing at this instant.
+	// base must come free now. It is negative if terminations in progress release more than is missing.
 	base     int64
 	killTime time.Duration
 	settling time.Duration
 }
 
-// choose is the fewest pods of a ranking that cover the demand, in the order of the ranking.
+// choose returns the fewest candidates that cover the demand, in the order of the ranking.
 //
-// Two horizons are looked at. Until a kill has taken effect every candidate grows on: that much is needed in any case.
-// Beyond that, the node should stay clear for some time; but that is a guess, and only pods that use more than they
-// asked for are evicted for it. Choosing a pod that grows covers its own growth, so a leak is found however many small
-// pods stand before it (D23). Growth of anything else (the system, critical pods) enters no need: evicting pods does
-// not end it.
+// It uses two horizons. Until a kill has taken effect, the growth of all candidates counts. Beyond that, up to
+// settling, the growth is a forecast, for which only pods above their requests are evicted. A pod that grows is
+// credited with its own growth, so that a leak is chosen however many small pods rank before it (D23 in
+// docs/defects.md). Growth of anything else (the system, critical pods) does not count, since no eviction ends it.
 func choose(list []candidate, d demand) []candidate {
 	within := slices.IndexFunc(list, candidate.isWithin)
 	if within < 0 {
@@ -33,31 +32,33 @@ func choose(list []candidate, d demand) []candidate {
 	return fewest(list, d.urgent(list), d.killTime)
 }
 
-// urgent is how much must be covered until a kill has taken effect, when all pods of the list grow on.
+// urgent returns how much must be covered until a kill has taken effect, if all candidates continue to grow.
 func (d demand) urgent(list []candidate) int64 { return d.need(list, d.killTime, nil) }
 
-// need is how much must be covered when grown pods grow on for the horizon, and others only until a kill takes effect.
+// need returns how much must be covered if the pods in grown continue to grow for the horizon, and the others until a
+// kill has taken effect.
 func (d demand) need(grown []candidate, horizon time.Duration, others []candidate) int64 {
-	return saturatingAdd(d.base, saturatingAdd(over(together(grown), horizon), over(together(others), d.killTime)))
+	growth := saturatingAdd(growthIn(combinedGrowth(grown), horizon), growthIn(combinedGrowth(others), d.killTime))
+	return saturatingAdd(d.base, growth)
 }
 
-// together is how fast the pods grow steadily, all of them. It is not more than they have grown together in any window:
-// pods whose use goes up and down do not grow, though each of them does when it is looked at for a short time.
-func together(list []candidate) (sum float64) {
+// combinedGrowth returns how fast the candidates grow in total, in bytes per second. It is limited by their total
+// growth in every window, so that fluctuations, in which some grow while others shrink, do not count.
+func combinedGrowth(list []candidate) (sum float64) {
 	net := unmeasured
 	for i := range list {
 		sum += list[i].growth.steady()
 		net.add(list[i].growth)
 	}
-	return min(sum, net.worst())
+	return min(sum, net.peak())
 }
 
-// gain is what evicting the pod contributes within the horizon: what it holds, and what it would have come to hold.
+// gain returns what evicting the pod contributes within the horizon: its usage, and its growth until then.
 func (c *candidate) gain(horizon time.Duration) int64 {
 	if !c.known {
 		return 0
 	}
-	return saturatingAdd(max(0, c.usage), over(c.growth.steady(), horizon))
+	return saturatingAdd(max(0, c.usage), growthIn(c.growth.steady(), horizon))
 }
 
 func covers(list []candidate, need int64, horizon time.Duration) bool {
@@ -70,10 +71,10 @@ func covers(list []candidate, need int64, horizon time.Duration) bool {
 	return false
 }
 
-// fewest takes the shortest prefix that covers the need and then, from its end to its beginning, drops every pod
+// fewest takes the shortest prefix that covers the need, and then, from its end to its beginning, drops each pod
 // without which the rest still covers it. The result is a subset of what stock would evict for the same need, in the
-// same order. When all together do not cover it, the need is what they can give; when nothing is known of any, the
-// first one goes.
+// same order. If all candidates together do not cover the need, those that gain something are taken; if no usage is
+// known, the first one is.
 func fewest(list []candidate, need int64, horizon time.Duration) []candidate {
 	if len(list) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// clocks are those of a machine: a monotonic one, and the wall clock, which can be set.
+// clocks are the clocks of a machine: a monotonic one, and the wall clock, which can be set.
 type clocks struct {
 	passed  time.Duration
 	setting time.Duration
@@ -20,11 +20,11 @@ type clocks struct {
 
 func (c *clocks) now() time.Time { return start.Add(c.passed) }
 
-// wallTime is what another process returns when it is asked for the time.
+// wallTime returns the time by the wall clock.
 func (c *clocks) wallTime() time.Time { return c.now().Add(c.setting) }
 
-// disk is a node whose image disk stays too full, with figures of the runtime, which are taken every ten seconds and
-// carry its wall time. Each pod that is evicted is gone a few seconds later, and each reclaim brings nothing.
+// disk is a node whose image disk stays too full, with stats of the runtime, which are taken every ten seconds and
+// carry its wall time. Evicted pods are gone a few seconds later, and no reclaim releases anything.
 type disk struct {
 	clocks
 	// offset is by how much the runtime's wall clock differs from the agent's.
@@ -32,13 +32,13 @@ type disk struct {
 	rules    *Rules
 	state    State
 	measured time.Duration
-	figures  snapshot.Observation
+	stats    snapshot.Observation
 	pods     []spec
 	release  time.Time
 	reclaims []snapshot.Reclaim
 	leaving  types.UID
 	leaves   time.Duration
-	// released is when the last pod has left, as passed time.
+	// released is when the last pod was released, as passed time.
 	released time.Duration
 }
 
@@ -51,12 +51,12 @@ func newDisk() *disk {
 	return d
 }
 
-// look decides after a time, and reports whether that began anything.
-func (d *disk) look(after time.Duration) Decision {
+// decide makes a decision after a time, and reports whether that began anything.
+func (d *disk) decide(after time.Duration) Decision {
 	d.passed += after
 	if d.passed-d.measured >= 10*time.Second {
 		d.measured = d.passed
-		d.figures = snapshot.Observation{Available: gi, Capacity: 100 * gi, At: d.wallTime().Add(d.offset)}
+		d.stats = snapshot.Observation{Available: gi, Capacity: 100 * gi, At: d.wallTime().Add(d.offset)}
 	}
 	if d.leaving != "" && d.passed >= d.leaves {
 		d.pods = slices.DeleteFunc(d.pods, func(s spec) bool { return types.UID(s.name) == d.leaving })
@@ -66,7 +66,7 @@ func (d *disk) look(after time.Duration) Decision {
 		Taken: d.now(), WallTime: d.wallTime(), Signals: snapshot.Unobserved(), Layout: layoutOf(true, false),
 		LastRelease: d.release, Reclaims: d.reclaims,
 	}
-	s.Signals[snapshot.ImageFsAvailable] = d.figures
+	s.Signals[snapshot.ImageFsAvailable] = d.stats
 	for _, p := range d.pods {
 		s.Pods = append(s.Pods, p.pod(s.Taken))
 	}
@@ -84,8 +84,8 @@ func (d *disk) look(after time.Duration) Decision {
 	return decision
 }
 
-// TestADiskIsServedHoweverTheClockIsSet: something is begun within a minute, whatever is done to the wall clock; and
-// no pod is evicted because of figures from before the last one has left.
+// TestADiskIsServedHoweverTheClockIsSet: an eviction or a reclaim begins within a minute, however the wall clock is
+// set; and no pod is evicted because of an observation from before the last release.
 func TestADiskIsServedHoweverTheClockIsSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDisk()
@@ -97,32 +97,32 @@ func TestADiskIsServedHoweverTheClockIsSet(t *testing.T) {
 				step := time.Duration(rapid.IntRange(30, 7200).Draw(t, "by seconds")) * time.Second
 				d.setting += step * time.Duration(rapid.SampledFrom([]int{-1, 1}).Draw(t, "to"))
 			}
-			decision := d.look(time.Duration(rapid.IntRange(500, 10000).Draw(t, "milliseconds")) * time.Millisecond)
+			decision := d.decide(time.Duration(rapid.IntRange(500, 10000).Draw(t, "milliseconds")) * time.Millisecond)
 			if len(decision.Victims) > 0 && d.measured < d.released {
-				t.Fatalf("at %v a pod was evicted for figures of %v, though another one left at %v",
+				t.Fatalf("at %v a pod was evicted for stats of %v, though another one was released at %v",
 					d.passed, d.measured, d.released)
 			}
 			if len(decision.Victims)+len(decision.Reclaims) > 0 {
 				last = d.passed
 			}
 			if since := d.passed - last; since > time.Minute {
-				t.Fatalf("nothing was begun for %v: %+v", since, decision.Starved)
+				t.Fatalf("nothing was begun for %v: %+v", since, decision.Needs)
 			}
 		}
 	})
 }
 
-// TestAClockThatIsSetBackAnHour is the case of a time service that corrects the clock, step by step.
+// TestAClockThatIsSetBackAnHour: a time service corrects the clock step by step.
 func TestAClockThatIsSetBackAnHour(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		d := newDisk()
 		for range 3 {
-			d.look(10 * time.Second)
+			d.decide(10 * time.Second)
 		}
 		d.setting = step
 		evicted := 0
 		for range 12 {
-			evicted += len(d.look(10 * time.Second).Victims)
+			evicted += len(d.decide(10 * time.Second).Victims)
 		}
 		if evicted < 3 {
 			t.Errorf("clock set by %v: %d pods were evicted in two minutes", step, evicted)
@@ -130,7 +130,7 @@ func TestAClockThatIsSetBackAnHour(t *testing.T) {
 	}
 }
 
-// TestGrowthIsMeasuredHoweverTheClockIsSet: figures of pods and of the node carry its wall time.
+// TestGrowthIsMeasuredHoweverTheClockIsSet: stats of pods and of the node carry the wall time.
 func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
 	for _, step := range []time.Duration{0, -5 * time.Second, 5 * time.Second, -time.Minute, time.Hour} {
 		var c clocks
@@ -151,14 +151,14 @@ func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
 			if i == 15 {
 				c.setting = step
 			}
-			h = h.with(snap(), rules.Thresholds, nil)
+			h = h.with(snap(), rules, nil)
 		}
 		c.passed += time.Second
 		s := snap()
 		g := h.growthAt(s)
 		pod := g.of(0)
 		rates := map[string]float64{
-			"the pod": pod.steady(), "the pod at worst": pod.worst(), "the system at worst": g.system.worst(),
+			"the pod": pod.steady(), "the pod at worst": pod.peak(), "the system at worst": g.system.peak(),
 		}
 		for what, got := range rates {
 			if got < float64(9*mi) || got > float64(11*mi) {

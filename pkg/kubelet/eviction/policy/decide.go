@@ -6,18 +6,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// pollUrgent is how often to look while a hard threshold is met and something is in flight.
+// pollUrgent is the time between two rounds while a hard threshold is met and evictions are in flight.
 const pollUrgent = time.Second
 
-// Decide decides about one snapshot. It is a function of its arguments: the order of pods and of other lists in the
-// snapshot makes no difference, and none of the arguments is changed. Snapshots must come in the order of their times.
-// The second result is the state for the next snapshot.
+// Decide makes the decision about one snapshot and returns it with the state for the next snapshot. It is a function of
+// its arguments and modifies none of them; the order of pods and of other lists in the snapshot has no effect, except
+// that victims which plugins request are in the order of the requests. Snapshots must be passed in the order of Taken.
 //
-// At most one need begins something in a round; a need that only waits does not hold up the next. Broken local storage
-// limits are served besides.
+// In one round at most one need begins a reclaim or evictions. A need that only waits does not hold up the next one.
+// Evictions for limits on local storage and for requests of eviction plugins are in addition to that.
 //
-// Thresholds in dry run are decided about apart from all others, with a state of their own, so that they change
-// nothing.
+// Thresholds in dry run are evaluated separately, with a state of their own, and have no effect on the rest of the
+// decision.
 func Decide(s *snapshot.Snapshot, rules *Rules, state State) (Decision, State) {
 	enforced, dryRun := rules.split()
 	d, next := decide(s, enforced, &state.Enforced)
@@ -39,18 +39,22 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 	}
 	r := &round{snapshot: s, rules: rules, next: &next, last: last, decision: &d}
 	if rules.LocalStorageLimits {
-		d.Victims = localStorage(s, rules.Timing)
+		d.Victims = localStorageVictims(s, rules.Timing)
 	}
 	r.serveAll()
+	r.serveRequests()
 	r.schedule()
-	next.MemorySamples = last.MemorySamples.with(s, rules.Thresholds, r.growth)
+	if rules.ReportMemoryGrowth {
+		r.reportGrowth()
+	}
+	next.MemorySamples = last.MemorySamples.with(s, rules, r.growth)
 	return d, next
 }
 
-// taken returns when the observation of a signal, which must be known, was true by the agent's clock.
+// taken returns the time of a signal's observation, which must be known, on the agent's monotonic clock.
 func (r *round) taken(sig snapshot.Signal) time.Time { return r.next.Signals[sig].Taken }
 
-// fresh reports whether the observation of a signal is new.
+// fresh reports whether a decision may use the observation of a signal: see rulesState.fresh.
 func (r *round) fresh(sig snapshot.Signal) bool {
 	return r.last.fresh(sig, r.snapshot.Signals[sig], r.taken(sig))
 }
@@ -77,52 +81,55 @@ func (r *round) serveAll() {
 	}
 }
 
-// postpone leaves a need to the next round, when it is seen what the one before it brings.
+// postpone leaves a need to the next round, which observes the effect of the need that is served in this one.
 func (r *round) postpone(n *need) {
-	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount, Outcome: AwaitOther}
-	r.keepFresh(n, &st)
-	r.decision.Starved = append(r.decision.Starved, st)
+	nd := NeedDecision{Signal: n.signal, Hard: n.hard, Amount: n.amount, Outcome: AwaitOther}
+	r.keepWhileWaiting(n, &nd)
+	r.decision.Needs = append(r.decision.Needs, nd)
 }
 
-// awaitRelease: what is in flight covers the need as far as it is known. When that is certain it is enough to look
-// after the time that a kill takes; when it may come to less, to look often.
-func (r *round) awaitRelease(st *Starved) {
+// awaitRelease requests the next round for a need that is covered by what is in flight. If what is certain to come free
+// covers it, that round is due after the time that a kill takes, otherwise after pollUrgent.
+func (r *round) awaitRelease(nd *NeedDecision) {
 	switch {
-	case !st.Hard:
-	case st.Certain >= st.Amount:
-		r.sooner(max(pollUrgent, r.rules.Timing.KillTime))
+	case !nd.Hard:
+	case nd.Certain >= nd.Amount:
+		r.syncAfter(max(pollUrgent, r.rules.Timing.KillTime))
 	default:
-		r.sooner(pollUrgent)
+		r.syncAfter(pollUrgent)
 	}
 }
 
-// schedule asks for an earlier look where time alone changes something. The end of what is in flight is reported by
-// those who carry it out, so that only what is urgent is polled.
+// schedule requests an earlier round where a decision may change by the passing of time alone. The ends of kills and
+// reclaims cause rounds by themselves, so that only hard needs are polled.
 func (r *round) schedule() {
 	for i := range r.next.Conditions {
 		if c := &r.next.Conditions[i]; c.True && c.LastMet.Before(r.snapshot.Taken) {
-			r.sooner(c.LastMet.Add(r.rules.PressureTransitionPeriod).Sub(r.snapshot.Taken))
+			r.syncAfter(c.LastMet.Add(r.rules.PressureTransitionPeriod).Sub(r.snapshot.Taken))
 		}
 	}
 	for i := range r.next.Thresholds {
 		if t := &r.next.Thresholds[i]; t.Status == met && !t.Active {
-			r.sooner(t.remaining(&r.rules.Thresholds[i]))
+			r.syncAfter(t.remaining(&r.rules.Thresholds[i]))
 		}
 	}
 	settling := len(r.snapshot.InFlight) > 0 || r.snapshot.Taken.Sub(r.snapshot.LastRelease) < r.rules.Timing.Patience
-	for i := range r.decision.Starved {
-		switch st := &r.decision.Starved[i]; st.Outcome {
+	for i := range r.decision.Needs {
+		switch nd := &r.decision.Needs[i]; nd.Outcome {
 		case AwaitOther, AwaitTurn:
-			if st.Hard {
-				r.sooner(pollUrgent)
+			if nd.Hard {
+				r.syncAfter(pollUrgent)
 			}
 		case AwaitRelease:
-			r.awaitRelease(st)
+			r.awaitRelease(nd)
 		case AwaitStats:
-			if st.Hard && settling {
-				r.sooner(pollUrgent)
+			if nd.Hard && settling {
+				r.syncAfter(pollUrgent)
 			}
-		default: // whoever acts reports when he is done
+		case ReclaimNode:
+			// The end of the reclaim causes a round, unless it hangs.
+			r.syncAfter(r.rules.Timing.Patience)
+		default: // The end of the eviction causes a round.
 		}
 	}
 }

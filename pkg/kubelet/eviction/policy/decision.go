@@ -4,69 +4,79 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Decision is what should be done about one snapshot, and why. It shares pods with the snapshot and is not changed
-// afterwards.
+// Decision is what to do about one snapshot, and why. It shares pods with the snapshot and must not be modified.
 type Decision struct {
-	// Number counts the decisions of the agent since its start, from 1. What becomes of a decision is reported under it.
+	// Number counts the decisions since the start of the agent, from 1. Results refer to it.
 	Number uint64
-	// At is the snapshot's time, WallTime the same by the wall clock.
+	// At is Snapshot.Taken (monotonic clock), WallTime the same instant on the wall clock.
 	At, WallTime time.Time
-	// Conditions has one entry per type of ConditionTypes, in that order.
+	// Conditions has one entry for each type in ConditionTypes, in that order.
 	Conditions [len(ConditionTypes)]Condition
-	// Starved says for each need what was found and what is done about it, the most urgent one first. It is empty when no
-	// threshold may act.
-	Starved []Starved
-	// Victims are to be evicted now, side by side: first those that exceed a limit of local storage, in the order of UIDs,
-	// then those evicted for a threshold, in the order of their ranking.
+	// Needs has one entry for each need, the most urgent one first. It is empty while no threshold may act.
+	Needs []NeedDecision
+	// Victims are the pods to evict now, all at once: first those that exceed a limit on local storage, in the order of
+	// UIDs, then those evicted for a threshold, in the order of their ranking, then those that eviction plugins request,
+	// in the order of Snapshot.Requests. Each pod is there once, with the first of its causes.
 	Victims []Victim
-	// Reclaims are the node-level reclaims to begin before pods have to go.
+	// Withdrawn are the pods whose submitted requests would not be served now, in the order of Snapshot.Requests: the API
+	// server must not be asked to evict them any more.
+	Withdrawn []types.UID
+	// Reclaims are the node-level reclaims to begin. Evictions for the same need follow if they do not release enough.
 	Reclaims []ReclaimRequest
-	// LookAgain is when there is a reason to look before the configured period is over; zero when there is none.
-	LookAgain time.Duration
-	// DryRun is what would be done besides if nothing were in dry run.
+	// SyncAfter is the longest time until the next round if that is due before the monitoring period has passed,
+	// otherwise zero.
+	SyncAfter time.Duration
+	// DryRun is what would be done in addition if the rules in dry run were enforced.
 	DryRun DryRun
+	// Growth is how fast memory usage grows; nil unless Rules.ReportMemoryGrowth.
+	Growth *MemoryGrowth
 }
 
-// Starved explains the decision about one need.
-type Starved struct {
-	// Signal is that of the threshold which names the need.
+// NeedDecision is the decision about one need, with the amounts that it is based on.
+type NeedDecision struct {
+	// Signal is the first signal, in order, whose threshold is part of the need.
 	Signal snapshot.Signal
-	Hard   bool
-	// Amount must come free, InFlight is on its way at most, Certain of that in any case, all in the unit of the signal.
+	// Hard is true if a hard threshold acts. Then soft thresholds of the same group are not part of the need.
+	Hard bool
+	// Amount must come free. InFlight is an upper bound of what terminations in progress release, Certain the part of
+	// that which comes free in any case. All are in the unit of the signal.
 	Amount, InFlight, Certain int64
-	// Chosen is how many pods cover the rest. The ones that are evicted now are among them, unless all of those have to
-	// await their turn and a pod that exceeds its request goes meanwhile.
+	// Chosen is the number of pods that cover what is missing beyond InFlight. Those evicted in this round are among
+	// them, except for a pod above its request that is evicted while all chosen ones await their turn.
 	Chosen int
-	// Spared is how many pods were passed over that opted out.
-	Spared  int
+	// PassedOver is the number of pods that were not chosen because they opted out.
+	PassedOver int
+	// Outcome is what is done about the need in this round.
 	Outcome Outcome
 }
 
-// Outcome is what is done about a need.
+// Outcome is what is done about a need. Its values are labels of metrics and part of logs.
 type Outcome string
 
-// The outcomes. They are part of logs and of the decision log.
+// The outcomes.
 const (
 	// Evict: pods are evicted.
 	Evict Outcome = "Evict"
-	// ReclaimNode: dead containers or unused images are removed first.
+	// ReclaimNode: a node-level reclaim of dead containers or unused images begins, before pods are evicted.
 	ReclaimNode Outcome = "ReclaimNode"
-	// AwaitReclaim: that is being done.
+	// AwaitReclaim: a node-level reclaim is running.
 	AwaitReclaim Outcome = "AwaitReclaim"
-	// AwaitRelease: what is in flight will do.
+	// AwaitRelease: terminations in progress release enough.
 	AwaitRelease Outcome = "AwaitRelease"
-	// AwaitTurn: more will be needed than is in flight, but there is time to see what that brings.
+	// AwaitTurn: terminations in progress do not release enough, but there is time to observe their effect before the
+	// next eviction.
 	AwaitTurn Outcome = "AwaitTurn"
-	// AwaitStats: the figures are not newer than what was done last, or of a file system, nobody tells what pods have on
-	// it.
+	// AwaitStats: the observation is not newer than the last eviction or reclaim, or the usage of file systems by pods is
+	// unknown.
 	AwaitStats Outcome = "AwaitStats"
-	// AwaitOther: a more urgent need is being served in this round.
+	// AwaitOther: a more urgent need is served in this round.
 	AwaitOther Outcome = "AwaitOther"
-	// NoCandidate: there is no pod that may be evicted.
+	// NoCandidate: no pod may be evicted.
 	NoCandidate Outcome = "NoCandidate"
 )
 
@@ -74,42 +84,49 @@ const (
 type Victim struct {
 	Pod   *snapshot.Pod
 	Cause Cause
-	// Since is when a threshold of the need could first act; zero for a limit.
+	// Since is the time from which on the thresholds of the need could act; zero if the cause is no threshold.
 	Since time.Time
-	// GraceSeconds is what the pod gets to end.
+	// GraceSeconds is the grace period of the eviction in seconds.
 	GraceSeconds int64
-	// Expected is an upper bound of what comes free.
+	// Expected is an upper bound of what the eviction releases.
 	Expected snapshot.Release
-	// Hasten: the pod is being stopped already and only gets less time.
+	// Hasten is true for a pod that is already terminating; the eviction shortens its grace period.
 	Hasten bool
-	// Message and Annotations are those of the pod's status and of the event.
+	// Killer is what evicts the pod: the pod workers, unless plugins alone request an eviction that begins now.
+	Killer snapshot.Killer
+	// Message and Annotations are those of the event; the status of the pod has the same message.
 	Message     string
 	Annotations map[string]string
 }
 
-// Cause is what a pod is evicted for: a threshold of the node, or a limit of the pod itself.
+// Cause is why a pod is evicted: a threshold of the node, a limit of the pod, or a request of eviction plugins.
 type Cause struct {
 	Kind CauseKind
-	// Signal is that of the threshold, NoSignal for a limit.
+	// Signal is that of the threshold, NoSignal without one.
 	Signal snapshot.Signal
-	// Limit is the name of the limit that the pod exceeds, empty for a threshold.
+	// Limit is the name of the limit that the pod exceeds, empty without one.
 	Limit string
+	// Plugins are the names of the plugins that request the eviction, joined with commas, in order; empty without a
+	// request.
+	Plugins string
 }
 
-// CauseKind is the kind of a cause. Its values are labels of metrics.
+// CauseKind distinguishes causes. Its values are labels of metrics.
 type CauseKind string
 
 // The kinds of causes.
 const (
 	// HardThreshold: the node is below a hard eviction threshold.
 	HardThreshold CauseKind = "hard"
-	// SoftThreshold: the node is below a soft eviction threshold for longer than its grace period.
+	// SoftThreshold: the node has been below a soft eviction threshold for at least its grace period.
 	SoftThreshold CauseKind = "soft"
-	// LocalStorageLimit: the pod uses more local storage than a limit of it allows.
+	// LocalStorageLimit: the pod exceeds one of its limits on local storage.
 	LocalStorageLimit CauseKind = "limit"
+	// PluginRequest: eviction plugins request the eviction.
+	PluginRequest CauseKind = "plugin"
 )
 
-// thresholdCause is the cause of an eviction for a threshold.
+// thresholdCause returns the cause of an eviction for a threshold.
 func thresholdCause(signal snapshot.Signal, hard bool) Cause {
 	if hard {
 		return Cause{Kind: HardThreshold, Signal: signal}
@@ -117,38 +134,43 @@ func thresholdCause(signal snapshot.Signal, hard bool) Cause {
 	return Cause{Kind: SoftThreshold, Signal: signal}
 }
 
-// Name is the name under which evictions for the cause are counted: the signal, or the limit.
+// Name returns the name under which evictions are counted: that of the signal or of the limit, and "plugin" for all
+// requests of plugins, since the number of plugins over time has no bound.
 func (c Cause) Name() string {
-	if c.Kind == LocalStorageLimit {
+	switch c.Kind {
+	case LocalStorageLimit:
 		return c.Limit
+	case PluginRequest:
+		return string(PluginRequest)
+	case HardThreshold, SoftThreshold:
 	}
 	return c.Signal.String()
 }
 
-// Hard reports whether pods get no time to end: hard thresholds and limits.
-func (c Cause) Hard() bool { return c.Kind != SoftThreshold }
+// Hard reports whether the pod has only the minimal grace period, as with hard thresholds and limits.
+func (c Cause) Hard() bool { return c.Kind == HardThreshold || c.Kind == LocalStorageLimit }
 
-// ReclaimRequest asks for what the node itself can give back on a device.
+// ReclaimRequest is a request to remove dead containers and unused images from a device.
 type ReclaimRequest struct {
 	Device snapshot.Device
 	Signal snapshot.Signal
-	// Containers: dead containers lie there. Images: unused images do.
+	// Containers is true if dead containers occupy space on the device, Images if images do.
 	Containers, Images bool
-	// Amount is how much is needed, in the unit of the signal. It is enough when Target is available.
+	// Amount is how much must come free, Target how much is available then, in the unit of the signal.
 	Amount, Target int64
 }
 
-// Inodes tells whether the unit is inodes, not bytes.
+// Inodes reports whether the unit is inodes, not bytes.
 func (q *ReclaimRequest) Inodes() bool { return q.Signal.Resource() == snapshot.ResourceInodes }
 
-// WallTimeOf returns a time of the decision or its snapshot by the wall clock as it was set when the decision was
-// made, for people. It is the same in each decision until the clock is set: a difference between both clocks of less
-// than half a second is ignored.
+// WallTimeOf converts a time of the decision or of its snapshot to wall time, as the wall clock was set when the
+// decision was made. Decisions return the same result until the wall clock is set: the difference of the clocks is
+// rounded to seconds.
 func (d *Decision) WallTimeOf(t time.Time) time.Time {
 	return t.Add(d.WallTime.Sub(d.At).Round(time.Second))
 }
 
-// Condition finds one condition.
+// Condition returns the condition of a type, one that is False if there is none.
 func (d *Decision) Condition(t v1.NodeConditionType) Condition {
 	for i := range d.Conditions {
 		if d.Conditions[i].Type == t {
@@ -158,13 +180,14 @@ func (d *Decision) Condition(t v1.NodeConditionType) Condition {
 	return Condition{Type: t}
 }
 
-// Resource is what is being reclaimed for the need, by the name shown to users.
-func (s *Starved) Resource() v1.ResourceName { return s.Signal.Resource() }
+// Resource returns the resource of the need, by the name that messages and events of stock use.
+func (s *NeedDecision) Resource() v1.ResourceName { return s.Signal.Resource() }
 
-// Cause is the cause of evictions for the need.
-func (s *Starved) Cause() Cause { return thresholdCause(s.Signal, s.Hard) }
+// Cause returns the cause of evictions for the need.
+func (s *NeedDecision) Cause() Cause { return thresholdCause(s.Signal, s.Hard) }
 
-// Acting tells whether something is done or waited for, so that users should hear of it.
-func (s *Starved) Acting() bool {
+// Acting reports whether the agent evicts or reclaims for the need, or would if there were a candidate. Users are
+// notified of that.
+func (s *NeedDecision) Acting() bool {
 	return s.Outcome == Evict || s.Outcome == ReclaimNode || s.Outcome == NoCandidate
 }

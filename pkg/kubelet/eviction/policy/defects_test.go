@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// The tests in this file are named after the rows of the list of stock's defects.
+// Tests whose names begin with D and a number play that row of docs/defects.md.
 
 func TestD1HardWinsOverSoft(t *testing.T) {
 	rules := rulesOf(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute),
@@ -40,8 +40,8 @@ func TestD2ReclaimIsJudgedByItsOwnSignal(t *testing.T) {
 	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Started: w.now, Finished: w.now.Add(time.Second)}}
 	d = w.available(snapshot.NodeFsAvailable, 12*gi).after(2 * time.Second)
 	w.evicts(d)
-	if len(d.Starved) != 0 {
-		t.Errorf("starved %+v, want nothing", d.Starved)
+	if len(d.Needs) != 0 {
+		t.Errorf("needs %+v, want nothing", d.Needs)
 	}
 }
 
@@ -86,18 +86,18 @@ func TestD5LocalStorageAndNodePressureDoNotStarveEachOther(t *testing.T) {
 	violator := violatorPod("violator", 10*mi, 20*mi)
 	s.Pods = append(s.Pods, violator)
 	d, state := Decide(s, w.rules, State{})
-	if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
+	if got := names(limitVictims(d.Victims)); fmt.Sprint(got) != "[violator]" {
 		t.Errorf("local storage %v", got)
 	}
 	w.evicts(d, "hog")
-	// The violator cannot be stopped: it is left alone for a while, and nobody waits for it.
+	// The violator cannot be stopped: it is not evicted again for a while, and no need waits for it.
 	s2 := *s
 	s2.Taken = s.Taken.Add(20 * time.Second)
 	s2.InFlight = []snapshot.InFlight{{UID: "violator", State: snapshot.Failed, Started: s.Taken,
 		Changed: s.Taken.Add(10 * time.Second)}}
 	d, _ = Decide(&s2, w.rules, state)
-	if len(exceeding(d.Victims)) != 0 {
-		t.Errorf("local storage %v again at once", names(exceeding(d.Victims)))
+	if len(limitVictims(d.Victims)) != 0 {
+		t.Errorf("local storage %v again at once", names(limitVictims(d.Victims)))
 	}
 	w.evicts(d, "hog")
 }
@@ -160,9 +160,10 @@ func TestD10BlindSignalDoesNotHideAnother(t *testing.T) {
 	d := w.available(snapshot.MemoryAvailable, 100*mi).after(time.Second)
 	w.evicts(d, "hog")
 	w.condition(d, v1.NodeMemoryPressure, true)
-	if c := d.Condition(v1.NodeDiskPressure); len(c.Blind) != 1 || c.Blind[0] != snapshot.ImageFsAvailable ||
-		!c.BlindSince.Equal(w.now) {
-		t.Errorf("disk condition %+v, want it blind for imagefs.available", c)
+	c := d.Condition(v1.NodeDiskPressure)
+	if len(c.UnknownSignals) != 1 || c.UnknownSignals[0] != snapshot.ImageFsAvailable ||
+		!c.UnknownSince.Equal(w.now) {
+		t.Errorf("disk condition %+v, want imagefs.available unknown", c)
 	}
 }
 
@@ -188,8 +189,8 @@ func TestD11AbsentFieldsBreakNothing(t *testing.T) {
 		pod.Usage.Containers = append(pod.Usage.Containers, pod.Usage.Containers...)
 		s.Pods = append(s.Pods, pod)
 	}
-	if d, _ := Decide(s, w.rules, State{}); len(exceeding(d.Victims)) != 0 {
-		t.Errorf("evicted %v", names(exceeding(d.Victims)))
+	if d, _ := Decide(s, w.rules, State{}); len(limitVictims(d.Victims)) != 0 {
+		t.Errorf("evicted %v", names(limitVictims(d.Victims)))
 	}
 }
 
@@ -339,7 +340,7 @@ func TestD36RestoredConditionsHold(t *testing.T) {
 	d := w.after(4 * time.Minute)
 	w.condition(d, v1.NodeMemoryPressure, true)
 	if d.Condition(v1.NodeMemoryPressure).Restored || !d.Condition(v1.NodeDiskPressure).Restored {
-		t.Errorf("what was seen is known, what was not is not: %+v", d.Conditions)
+		t.Errorf("only conditions whose signals were all observed are confirmed: %+v", d.Conditions)
 	}
 	d = w.after(2 * time.Minute)
 	w.condition(d, v1.NodeMemoryPressure, false)
@@ -348,42 +349,42 @@ func TestD36RestoredConditionsHold(t *testing.T) {
 	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, false)
 }
 
-// TestAFileSystemWithoutInodesHoldsNothing: it never tells them, which is neither a reason to hold a condition nor to
-// complain.
-func TestAFileSystemWithoutInodesHoldsNothing(t *testing.T) {
+// TestFileSystemWithoutInodesHoldsNoCondition: a file system that has no inodes never reports them. That neither keeps
+// a condition True nor is reported to users.
+func TestFileSystemWithoutInodesHoldsNoCondition(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "1Gi"), threshold(snapshot.NodeFsInodesFree, "1k")))
 	w.state = w.state.WithConditions([]v1.NodeConditionType{v1.NodeDiskPressure}, start)
 	w.signals[snapshot.NodeFsInodesFree] = snapshot.Observation{Err: snapshot.ErrNotReported}
-	// While its space is not told either, nobody knows.
+	// If its space is not reported either, it is unknown whether it has inodes.
 	w.condition(w.after(6*time.Minute), v1.NodeDiskPressure, true)
 	w.available(snapshot.NodeFsAvailable, 20*gi)
 	w.condition(w.after(time.Minute), v1.NodeDiskPressure, true)
 	d := w.after(6 * time.Minute)
 	w.condition(d, v1.NodeDiskPressure, false)
-	if blind := d.Condition(v1.NodeDiskPressure).Blind; len(blind) > 0 {
-		t.Errorf("%v are said to be missing", blind)
+	if unknown := d.Condition(v1.NodeDiskPressure).UnknownSignals; len(unknown) > 0 {
+		t.Errorf("signals %v are unknown, want none", unknown)
 	}
-	// Inodes that were seen once are missing when they are not there.
+	// Inodes that were observed once are unknown when they are not reported.
 	w.available(snapshot.NodeFsInodesFree, 5000).after(time.Second)
 	w.signals[snapshot.NodeFsInodesFree] = snapshot.Observation{Err: snapshot.ErrNotReported}
 	d = w.after(time.Second)
-	if blind := d.Condition(v1.NodeDiskPressure).Blind; len(blind) != 1 {
-		t.Errorf("%v are said to be missing", blind)
+	if unknown := d.Condition(v1.NodeDiskPressure).UnknownSignals; len(unknown) != 1 {
+		t.Errorf("signals %v are unknown, want one", unknown)
 	}
 }
 
-// TestTheEndOfAConditionIsForeseen: time alone ends it, so that there is a look just then.
-func TestTheEndOfAConditionIsForeseen(t *testing.T) {
+// TestSyncAtTheEndOfACondition: a condition ends by the passing of time alone, so that a round is due at that time.
+func TestSyncAtTheEndOfACondition(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.PIDAvailable, "1k")))
 	w.available(snapshot.PIDAvailable, 10).after(time.Second)
 	d := w.available(snapshot.PIDAvailable, 5000).after(100 * time.Second)
-	if want := 200 * time.Second; d.LookAgain != want {
-		t.Errorf("look again in %v, want %v", d.LookAgain, want)
+	if want := 200 * time.Second; d.SyncAfter != want {
+		t.Errorf("next round in %v, want %v", d.SyncAfter, want)
 	}
 	w.condition(w.after(200*time.Second-1), v1.NodePIDPressure, true)
 	d = w.after(1)
 	w.condition(d, v1.NodePIDPressure, false)
-	if d.LookAgain != 0 {
-		t.Errorf("look again in %v, for nothing", d.LookAgain)
+	if d.SyncAfter != 0 {
+		t.Errorf("next round in %v without a reason", d.SyncAfter)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// DryRun is what the thresholds in dry run would do, and limits of pods in dry run. Nothing of it is carried out, and
-// it has no influence on anything else in the decision: neither on conditions, nor on what is done for other
-// thresholds.
+// DryRun is what the rules in dry run would do. It is only reported, and has no effect on the rest of the decision,
+// node conditions included.
 type DryRun struct {
-	Starved  []Starved
+	Needs    []NeedDecision
 	Victims  []Victim
 	Reclaims []ReclaimRequest
 }
@@ -20,7 +19,7 @@ func (d *DryRun) Reclaiming(signal snapshot.Signal) bool {
 	return slices.ContainsFunc(d.Reclaims, func(q ReclaimRequest) bool { return q.Signal == signal })
 }
 
-// split divides rules into those that are enforced and those in dry run, which are nil if there are none.
+// split divides the rules into those that are enforced and those in dry run; the latter are nil if there are none.
 func (r *Rules) split() (enforced, dryRun *Rules) {
 	isDry := func(t Threshold) bool { return t.DryRun }
 	limits := r.LocalStorageLimits && r.LocalStorageDryRun
@@ -31,13 +30,13 @@ func (r *Rules) split() (enforced, dryRun *Rules) {
 	e.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), isDry)
 	e.LocalStorageLimits = r.LocalStorageLimits && !limits
 	d.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), func(t Threshold) bool { return !t.DryRun })
-	d.LocalStorageLimits = limits
+	d.LocalStorageLimits, d.ReportMemoryGrowth = limits, false
 	d.dryRun = true
 	return &e, &d
 }
 
-// decideDryRun decides as if there were only the rules in dry run, from a state of their own. Since nothing is carried
-// out, each decision finds the same as the one before for as long as the need lasts.
+// decideDryRun makes a decision as if there were only the rules in dry run. Since it is not carried out, successive
+// decisions are the same for as long as the need lasts.
 func decideDryRun(s *snapshot.Snapshot, dryRun *Rules, last *rulesState) (DryRun, *rulesState) {
 	if dryRun == nil {
 		return DryRun{}, nil
@@ -46,5 +45,5 @@ func decideDryRun(s *snapshot.Snapshot, dryRun *Rules, last *rulesState) (DryRun
 		last = &rulesState{}
 	}
 	d, next := decide(s, dryRun, last)
-	return DryRun{Starved: d.Starved, Victims: d.Victims, Reclaims: d.Reclaims}, &next
+	return DryRun{Needs: d.Needs, Victims: d.Victims, Reclaims: d.Reclaims}, &next
 }

@@ -25,20 +25,20 @@ func TestDryRunSaysWhatItWouldDo(t *testing.T) {
 	w.evicts(d)
 	w.condition(d, v1.NodeMemoryPressure, false)
 	w.condition(d, v1.NodeDiskPressure, false)
-	if len(d.Starved) != 0 || len(d.Reclaims) != 0 || d.LookAgain != 0 {
+	if len(d.Needs) != 0 || len(d.Reclaims) != 0 || d.SyncAfter != 0 {
 		t.Errorf("a dry run changes the decision: %+v", d)
 	}
 	if got := names(d.DryRun.Victims); len(got) != 1 || got[0] != "hog" || d.DryRun.Victims[0].Message == "" {
-		t.Errorf("dry run: %+v, want that hog would go", d.DryRun)
+		t.Errorf("dry run: %+v, want hog as victim", d.DryRun)
 	}
 	d = w.available(snapshot.MemoryAvailable, 20*gi).after(10 * time.Second)
 	if got := names(d.DryRun.Victims); len(got) != 1 || got[0] != "writer" || len(d.DryRun.Reclaims) != 1 ||
 		!d.DryRun.Reclaims[0].Images {
-		t.Errorf("dry run: %+v, want images, and writer if they are not enough", d.DryRun)
+		t.Errorf("dry run: %+v, want a reclaim of images, and writer as victim", d.DryRun)
 	}
 }
 
-// A threshold in dry run keeps its own time, as it would if it held.
+// TestDryRunKeepsGracePeriods: a threshold in dry run has a grace period of its own, as if it were enforced.
 func TestDryRunKeepsGracePeriods(t *testing.T) {
 	w := newWorld(t, rulesOf(dry(soft(threshold(snapshot.MemoryAvailable, "2Gi"), time.Minute))),
 		spec{name: "hog", memory: 20 * gi})
@@ -72,16 +72,16 @@ func TestDryRunOfLocalStorageLimits(t *testing.T) {
 	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(),
 		Pods: []snapshot.Pod{violatorPod("limited", mi, 2*mi)}}
 	d, _ := Decide(s, rules, State{})
-	if len(d.Victims) != 0 || len(exceeding(d.DryRun.Victims)) != 1 {
+	if len(d.Victims) != 0 || len(limitVictims(d.DryRun.Victims)) != 1 {
 		t.Errorf("evicted %d, in dry run %d; want 0 and 1", len(d.Victims), len(d.DryRun.Victims))
 	}
 	rules.LocalStorageLimits = false
 	if d, _ := Decide(s, rules, State{}); len(d.Victims)+len(d.DryRun.Victims) != 0 {
-		t.Error("limits are off, and still looked at")
+		t.Error("limits that are off have victims in dry run")
 	}
 }
 
-func TestEverythingInDryRunCommandsNothing(t *testing.T) {
+func TestDryRunOfEverythingDoesNothing(t *testing.T) {
 	said := 0
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rulesOf(anyThresholds(t)...)
@@ -96,8 +96,8 @@ func TestEverythingInDryRunCommandsNothing(t *testing.T) {
 			s.Pods = append(s.Pods, violatorPod("limited", mi, 2*mi))
 			var d Decision
 			d, m = Decide(s, rules, m)
-			if len(d.Victims)+len(d.Reclaims)+len(d.Starved) > 0 {
-				t.Fatalf("a command in dry run: %+v", d)
+			if len(d.Victims)+len(d.Reclaims)+len(d.Needs) > 0 {
+				t.Fatalf("a dry run begins something: %+v", d)
 			}
 			for _, c := range d.Conditions {
 				if c.True || c.HardMet {
@@ -108,7 +108,7 @@ func TestEverythingInDryRunCommandsNothing(t *testing.T) {
 		}
 	})
 	if said == 0 {
-		t.Error("nothing was ever said; the test shows nothing")
+		t.Error("no decision had a dry run; the test shows nothing")
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Effective is the thresholds that hold for a layout. The container file system is never a third device, so its
-// thresholds are derived and what was configured for it is replaced (KEP-4191): those of nodefs when writable layers
-// lie there, those of imagefs when they lie beside the images. While the layout is unknown nothing is derived and
-// nothing is replaced.
+// Effective returns the thresholds that apply to a layout. The container file system is on one of the other two
+// devices, so that its thresholds are copies of theirs, and those configured for it are dropped (KEP-4191): copies of
+// nodefs if writable layers are on the node's device, of imagefs if they are with the images. While the layout is
+// unknown, the thresholds stay as they are configured.
 //
-// The second result lists the signals whose configured thresholds were replaced, for a warning.
+// The second result lists the signals whose configured thresholds were dropped; the caller warns about them.
 func Effective(configured []Threshold, l snapshot.Layout) ([]Threshold, []snapshot.Signal) {
 	if !l.Known {
 		return slices.Clone(configured), nil

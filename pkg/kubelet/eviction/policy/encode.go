@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/strictjson"
@@ -36,22 +38,40 @@ func DecodeState(data []byte) (State, error) {
 	return s, nil
 }
 
+// maxElapsed bounds how long something may have lasted, and minUpdatedYear and maxUpdatedYear when it was last seen, so
+// that no sum of durations overflows.
+const (
+	maxElapsed                     = 1 << 60 * time.Nanosecond
+	minUpdatedYear, maxUpdatedYear = 1970, 2200
+)
+
 func (r *rulesState) validate() error {
 	for i := range r.Thresholds {
 		t := &r.Thresholds[i]
+		field := fmt.Sprintf("thresholds[%d].", i)
 		if t.Signal == snapshot.NoSignal {
-			return fmt.Errorf("thresholds[%d].signal is missing", i)
+			return fmt.Errorf("%ssignal: none: must be a signal", field)
 		}
-		if t.GracePeriodElapsed < 0 || t.NotMetFor < 0 {
-			return fmt.Errorf("thresholds[%d] has a negative duration", i)
+		if year := t.Updated.Year(); year < minUpdatedYear || year > maxUpdatedYear {
+			return fmt.Errorf("%supdated: %s: must be in the years from %d to %d", field, t.Updated, minUpdatedYear,
+				maxUpdatedYear)
+		}
+		if d := t.GracePeriodElapsed; d < 0 || d > maxElapsed {
+			return fmt.Errorf("%sgracePeriodElapsedNanoseconds: %d: must be from 0 to %d", field, d, maxElapsed)
+		}
+		if d := t.NotMetFor; d < 0 || d > maxElapsed {
+			return fmt.Errorf("%snotMetForNanoseconds: %d: must be from 0 to %d", field, d, maxElapsed)
 		}
 	}
 	for i, sample := range r.MemorySamples {
 		if sample == nil {
 			continue
 		}
-		if !slices.IsSortedFunc(sample.Pods, podSample.compare) {
-			return fmt.Errorf("memorySamples[%d].pods is not in the order of UIDs", i)
+		for j := 1; j < len(sample.Pods); j++ {
+			if uid := sample.Pods[j].UID; uid <= sample.Pods[j-1].UID {
+				return fmt.Errorf("memorySamples[%d].pods[%d].uid: %q: must be after %q, in the order of UIDs", i, j, uid,
+					sample.Pods[j-1].UID)
+			}
 		}
 	}
 	return nil
@@ -109,8 +129,8 @@ func (h *history) UnmarshalJSON(data []byte) error {
 	if err := strictjson.Decode(data, &list); err != nil {
 		return err
 	}
-	if len(list) > len(h) || slices.Contains(list, nil) {
-		return fmt.Errorf("memorySamples must have at most %d elements, and each must be an object", len(h))
+	if len(list) > len(h) {
+		return fmt.Errorf("%d samples: must be at most %d", len(list), len(h))
 	}
 	*h = history{}
 	copy(h[:], list)
@@ -131,7 +151,7 @@ func (s thresholdStatus) MarshalText() ([]byte, error) {
 func (s *thresholdStatus) UnmarshalText(text []byte) error {
 	i := slices.Index(statusNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("unknown status %q of a threshold", text)
+		return fmt.Errorf("unknown status %.64q: must be one of %s", text, strings.Join(statusNames[:], ", "))
 	}
 	*s = thresholdStatus(i)
 	return nil

@@ -91,26 +91,65 @@ func TestStatesThatAreRefused(t *testing.T) {
 	many := strings.Repeat(`{},`, snapshot.MaxPods) + `{}`
 	samples := func(text string) string { return `{"enforced":{"memorySamples":[` + text + `]}}` }
 	thresholds := func(text string) string { return `{"enforced":{"thresholds":[` + text + `]}}` }
+	const sample = `{"taken":"2026-01-01T00:00:00Z"}`
+	pods := func(first, second string) string {
+		return `{"taken":"2026-01-01T00:00:00Z","pods":[{"uid":"` + first + `","usageBytes":1},{"uid":"` + second +
+			`","usageBytes":1}]}`
+	}
+	met := func(fields string) string {
+		return `{"signal":"pid.available","status":"Met","lastKnown":"Met","updated":"2026-01-01T00:00:00Z",` + fields + `}`
+	}
 	for name, test := range map[string]struct{ text, want string }{
-		"pods":             {samples(`{"pods":[` + many + `]}`), "enforced.memorySamples[0].pods: more than 4096"},
-		"more pods":        {samples(`{},{"pods":[` + many + `]}`), "enforced.memorySamples[1].pods: more than 4096"},
-		"samples":          {samples(`{},{},{},{},{}`), "memorySamples must have at most 4"},
-		"a missing sample": {samples(`null`), "memorySamples must have"},
-		"order of pods":    {samples(`{"pods":[{"uid":"b"},{"uid":"a"}]}`), "memorySamples[0].pods is not in the order"},
-		"field":            {samples(`{"podz":[]}`), `unknown field "podz"`},
+		"pods":      {samples(`{"pods":[` + many + `]}`), "enforced.memorySamples[0].pods: more than 4096"},
+		"more pods": {samples(`{},{"pods":[` + many + `]}`), "enforced.memorySamples[1].pods: more than 4096"},
+		"samples": {
+			samples(strings.Repeat(sample+`,`, 5) + sample), "enforced.memorySamples: 6 samples: must be at most 5",
+		},
+		"a missing sample": {samples(`null`), "enforced.memorySamples[0]: null is not allowed"},
+		"order of pods":    {samples(pods("b", "a")), `enforced: memorySamples[0].pods[1].uid: "a": must be after "b"`},
+		"field":            {samples(`{"podz":[]}`), `enforced.memorySamples[0]: unknown field "podz": must be one of taken`},
 		"long":             {samples(`{"pods":[{"uid":"` + strings.Repeat("x", 1<<10+1) + `"}]}`), "pods[0].uid: a string"},
 		"thresholds":       {thresholds(strings.Repeat(`{},`, 20) + `{}`), "enforced.thresholds: more than 20"},
-		"signal":           {thresholds(`{"signal":"swap"}`), `unknown signal "swap"`},
-		"no signal":        {thresholds(`{"status":"Met"}`), "enforced: thresholds[0].signal is missing"},
-		"status":           {thresholds(`{"status":"good"}`), `unknown status "good"`},
-		"duration": {
-			thresholds(`{"signal":"pid.available","notMetForNanoseconds":-1}`), "thresholds[0] has a negative duration",
+		"signal": {
+			thresholds(`{"signal":"swap"}`), `enforced.thresholds[0].signal: unknown signal "swap": must be one of none, mem`,
 		},
-		"condition": {`{"enforced":{"conditions":{"Ready":{}}}}`, `unknown name "Ready"`},
-		"group":     {`{"dryRun":{"needs":{"cpu":{}}}}`, `unknown name "cpu"`},
-		"time":      {`{"dryRun":{"signals":{"pid.available":{"taken":"now"}}}}`, "pid.available: parsing time"},
-		"dry run":   {`{"dryRun":{"thresholds":[{"status":"Met"}]}}`, "dryRun: thresholds[0].signal is missing"},
-		"nothing":   {``, "state: unexpected end of JSON input"},
+		"no signal": {thresholds(`{"status":"Met","lastKnown":"Met"}`), "enforced.thresholds[0].signal: is missing"},
+		"status": {
+			thresholds(`{"status":"good"}`), `thresholds[0].status: unknown status "good": must be one of NeverObserved`,
+		},
+		"duration": {
+			thresholds(met(`"notMetForNanoseconds":-1`)), "enforced: thresholds[0].notMetForNanoseconds: -1: must be from 0",
+		},
+		"condition": {
+			`{"enforced":{"conditions":{"Ready":{}}}}`, `enforced.conditions: unknown name "Ready": must be one of Disk`,
+		},
+		"elapsed": {
+			thresholds(met(`"gracePeriodElapsedNanoseconds":1152921504606846977`)), "thresholds[0].gracePeriodElapsedNano",
+		},
+		"no signal that is": {
+			thresholds(strings.Replace(met(`"active":true`), "pid.available", "none", 1)), "[0].signal: none: must be a signal",
+		},
+		"updated": {
+			thresholds(strings.Replace(met(`"active":true`), "2026", "1900", 1)), "enforced: thresholds[0].updated: 1900",
+		},
+		"a pod twice":   {samples(pods("a", "a")), `memorySamples[0].pods[1].uid: "a": must be after "a"`},
+		"a field twice": {`{"number":1,"number":1}`, "number: must be there once"},
+		"a name twice":  {`{"enforced":{"needs":{"pids":{},"pids":{}}}}`, "enforced.needs.pids: must be there once"},
+		"case":          {`{"Number":1}`, `unknown field "Number"`},
+		"another zone": {
+			samples(`{"taken":"2026-01-01T00:00:00+00:00"}`), `[0].taken: "2026-01-01T00:00:00+00:00": must be`,
+		},
+		"no time": {
+			samples(`{"taken":"0001-01-01T00:00:00Z"}`), "taken: \"0001-01-01T00:00:00Z\": must be a time in the years",
+		},
+		"number": {`{"number":-1}`, "number: -1: must be a whole number from 0 to 18446744073709551615"},
+		"group":  {`{"dryRun":{"needs":{"cpu":{}}}}`, `unknown name "cpu"`},
+		"time": {
+			`{"dryRun":{"signals":{"pid.available":{"taken":"now"}}}}`,
+			`dryRun.signals.pid.available.taken: "now": must be a time`,
+		},
+		"dry run": {`{"dryRun":{"thresholds":[{"status":"Met"}]}}`, "dryRun.thresholds[0].signal: is missing"},
+		"nothing": {``, "state: unexpected end of JSON input"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := DecodeState([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -130,7 +169,8 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte(`{"enforced":{"memorySamples":[{"taken":"0001-01-01T00:00:00Z","pods":[{"ageNanoseconds":-1}]}]}}`))
+	f.Add([]byte(`{"enforced":{"memorySamples":[{"taken":"1970-01-01T00:00:00Z","pods":[{"uid":"a","usageBytes":-1,` +
+		`"ageNanoseconds":-9223372036854775808}]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := DecodeState(data)
 		if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// carryOut makes the victims of a decision be in flight, so that they are gone after a second, and says how many there
-// are.
+// carryOut puts the victims of a decision in flight, so that they have ended after a second, and returns their number.
 func (w *world) carryOut(d Decision) int {
 	for _, f := range w.flight {
 		w.release = w.now
@@ -24,8 +23,8 @@ func (w *world) carryOut(d Decision) int {
 	return len(d.Victims)
 }
 
-// TestFluctuationIsNoGrowthOfCandidates: a host process has taken all but little of the memory and takes what pods give
-// back. The pods' working sets go up and down a little, and none grows.
+// TestFluctuationIsNoGrowthOfCandidates: a host process uses nearly all memory, and takes what evictions release. The
+// working sets of the pods fluctuate a little, and none grows.
 func TestFluctuationIsNoGrowthOfCandidates(t *testing.T) {
 	for _, test := range []struct {
 		left, wave int64
@@ -36,7 +35,7 @@ func TestFluctuationIsNoGrowthOfCandidates(t *testing.T) {
 		t.Run(fmt.Sprintf("%d left, waves of %d", test.left, test.wave), func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(60)...)
 			w.available(snapshot.MemoryAvailable, 500*mi).after(time.Second)
-			gone := 0
+			evicted := 0
 			random := rand.New(rand.NewPCG(1, 2))
 			for range 60 {
 				for i := range w.pods {
@@ -45,32 +44,32 @@ func TestFluctuationIsNoGrowthOfCandidates(t *testing.T) {
 				free := max(test.left, w.signals[snapshot.MemoryAvailable].Available-100*mi)
 				d := w.available(snapshot.MemoryAvailable, free).after(time.Second)
 				if n := w.carryOut(d); n > 0 {
-					gone += n
+					evicted += n
 					t.Logf("%v: %v", w.now.Sub(start), names(d.Victims))
 				}
 			}
-			if gone > test.most {
-				t.Errorf("%d pods within their requests have gone in a minute, want %d at most", gone, test.most)
+			if evicted > test.most {
+				t.Errorf("%d pods within their requests were evicted in a minute, want %d at most", evicted, test.most)
 			}
 		})
 	}
 }
 
-// TestFluctuationAfterARestart: the agent has started while memory is short by very little. There is one short window
-// to measure growth in. The pods' working sets go up and down, and nothing grows.
+// TestFluctuationAfterARestart: the agent was started while little memory is missing, and has one short window to
+// measure growth in. The working sets of the pods fluctuate, and nothing grows.
 func TestFluctuationAfterARestart(t *testing.T) {
 	for _, request := range []int64{0, 100 * mi} {
 		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(60)...)
 		for i := range w.pods {
 			w.pods[i].request = request
 		}
-		gone := w.carryOut(w.available(snapshot.MemoryAvailable, 99*mi).after(time.Second))
+		evicted := w.carryOut(w.available(snapshot.MemoryAvailable, 99*mi).after(time.Second))
 		for i := range w.pods {
 			w.pods[i].memory += int64(i%2*2-1) * mi
 		}
 		d := w.after(250 * time.Millisecond)
-		if gone += len(d.Victims); gone != 1 {
-			t.Errorf("request %d: %d pods have gone for 1 Mi, want 1; then %v", request, gone, names(d.Victims))
+		if evicted += len(d.Victims); evicted != 1 {
+			t.Errorf("request %d: %d pods were evicted for 1 Mi, want 1; then %v", request, evicted, names(d.Victims))
 		}
 	}
 }

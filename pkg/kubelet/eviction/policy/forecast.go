@@ -12,16 +12,26 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// The ages that samples are kept for: about 1, 3, 9 and 27 seconds when there is a look every second. With a look every
-// ten seconds they are 10 to 40 seconds old. Either way the oldest is older than the slowest source of pod figures
-// takes.
+// The samples that are kept have about the ages 1, 3, 9 and 27 seconds with a round every second, and 10 to 40 seconds
+// with a round every ten. In both cases the oldest one is older than the interval at which the slowest source of pod
+// stats measures.
+//
+// While growth is reported there is one more, and the last three are about 10 s apart: a pod that has just been started
+// is in a sample that is older than steadySpan soon after that time, also when rounds are of varying length.
 const (
 	sampleEvery = time.Second
-	sampleCount = 4
+	sampleCount = 5
 )
 
-// history holds a few samples of memory usage, the newest first. Growth is derived from it only when something is
-// starved. Samples are not modified.
+// The least distances between a sample and the next older one.
+var (
+	sampleDistances         = []time.Duration{sampleEvery, 3 * sampleEvery, 9 * sampleEvery, 27 * sampleEvery}
+	reportedSampleDistances = []time.Duration{sampleEvery, 3 * sampleEvery, 9 * sampleEvery, 9 * sampleEvery,
+		9 * sampleEvery}
+)
+
+// history holds a few samples of memory usage, the newest first. Growth is computed from them only while there is a
+// need. Samples are not modified.
 type history [sampleCount]*sample
 
 // sample is the memory usage of one snapshot.
@@ -32,7 +42,7 @@ type sample struct {
 	Pods []podSample `json:"pods,omitzero"`
 }
 
-// systemSample is what is used of the node and by none of the pods.
+// systemSample is the memory of the node that no pod uses.
 type systemSample struct {
 	// Known is false if the memory of the node was unknown.
 	Known bool `json:"known"`
@@ -53,16 +63,16 @@ type podSample struct {
 // compare orders samples by UID.
 func (p podSample) compare(o podSample) int { return cmp.Compare(p.UID, o.UID) }
 
-// dated says when something was observed. There is one for each pod of a sample, so it is small.
+// dated is the date of an observation. Each pod of a sample has one, so it is kept small.
 type dated struct {
-	// Date is the date by the source, in nanoseconds since 1970, zero if the source does not say. It only serves to see
-	// whether two observations are the same.
+	// Date is the date by the source, in nanoseconds since 1970; zero if the source reports none. It serves only to
+	// compare whether two observations are the same.
 	Date int64 `json:"dateUnixNanoseconds,omitempty"`
 	// Age is how old the observation was when the sample was taken, by the source's date.
 	Age time.Duration `json:"ageNanoseconds,omitempty"`
 }
 
-// dateOf compares the date of an observation with the wall time of the snapshot.
+// dateOf returns the date of an observation with its age at the wall time of the snapshot.
 func dateOf(date, wallTime time.Time) dated {
 	if date.IsZero() {
 		return dated{}
@@ -73,18 +83,23 @@ func dateOf(date, wallTime time.Time) dated {
 // same reports whether two observations of one thing are the same observation.
 func (d dated) same(o dated) bool { return d.Date != 0 && d.Date == o.Date }
 
-// with is the history after one more snapshot. While there is plenty of room nothing is kept: a leak that is fast
-// enough to use it up leaves enough samples on its way. g is the growth until the snapshot, nil if it was not needed.
-func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, g *growth) history {
-	if !nearby(s, thresholds) {
+// with returns the history after one more snapshot. Unless growth is reported, it is empty while memory is far from all
+// thresholds: a leak is sampled often enough on its way to one. g is the growth until the snapshot, nil if it was not
+// computed.
+func (h history) with(s *snapshot.Snapshot, rules *Rules, g *growth) history {
+	if !rules.ReportMemoryGrowth && !nearMemoryThreshold(s, rules.Thresholds) {
 		return history{}
 	}
 	if newest := h[0]; newest != nil && s.Taken.Sub(newest.Taken) < sampleEvery {
 		return h
 	}
-	// Each place hands its sample on when the next one's is old enough to be replaced by it.
-	moving, distance := newSample(s, g), sampleEvery
-	for i := range h {
+	distances := sampleDistances
+	if rules.ReportMemoryGrowth {
+		distances = reportedSampleDistances
+	}
+	// A sample moves to the next place when the sample there is old enough to be replaced.
+	moving := newSample(s, g)
+	for i, distance := range distances {
 		have := h[i]
 		if have != nil && moving.Taken.Sub(have.Taken) < distance {
 			break
@@ -93,25 +108,29 @@ func (h history) with(s *snapshot.Snapshot, thresholds []Threshold, g *growth) h
 		if moving == nil {
 			break
 		}
-		distance *= 3
 	}
+	clear(h[len(distances):])
 	return h
 }
 
-// Calm tells, of a snapshot that may have no pods, whether a decision about it can do without all pods but those with
-// limits of their own: no threshold is met or waits for its minimum reclaim, and memory is far from all.
+// Calm reports whether the decision about a snapshot, which may have no pods yet, is the same without all pods
+// except those with limits on local storage: no threshold is met or waits for its minimum reclaim, available memory is
+// far above all thresholds, no eviction is requested, and the growth of memory is not reported.
 func Calm(s *snapshot.Snapshot, rules *Rules) bool {
+	if len(s.Requests) > 0 || rules.ReportMemoryGrowth {
+		return false
+	}
 	for i := range rules.Thresholds {
 		t := &rules.Thresholds[i]
 		if o := &s.Signals[t.Signal]; o.Known() && t.met(*o, true) {
 			return false
 		}
 	}
-	return !nearby(s, rules.Thresholds)
+	return !nearMemoryThreshold(s, rules.Thresholds)
 }
 
-// nearby tells whether less than a quarter of the capacity lies between what is available and a memory threshold.
-func nearby(s *snapshot.Snapshot, thresholds []Threshold) bool {
+// nearMemoryThreshold reports whether available memory exceeds a threshold by less than a quarter of the capacity.
+func nearMemoryThreshold(s *snapshot.Snapshot, thresholds []Threshold) bool {
 	for i := range thresholds {
 		t := &thresholds[i]
 		if t.Signal != snapshot.MemoryAvailable && t.Signal != snapshot.AllocatableMemoryAvailable {
@@ -144,13 +163,13 @@ func newSystemSample(s *snapshot.Snapshot, current *readings) systemSample {
 	for i := range current.pods {
 		usage = saturatingAdd(usage, -current.pods[i].Usage)
 	}
-	return systemSample{Known: true, Usage: usage - leftBehind(s), dated: dateOf(available.At, s.WallTime)}
+	return systemSample{Known: true, Usage: usage - tmpfsOfStoppedPods(s), dated: dateOf(available.At, s.WallTime)}
 }
 
-// readings are the pods of a snapshot whose usage is known, in the order of UIDs. A sample may share them.
+// readings are the pods of a snapshot whose usage is known, in the order of UIDs. Samples may share them.
 type readings struct {
 	pods []podSample
-	// index has the place of each of them in the snapshot.
+	// index has the index of each of them in Snapshot.Pods.
 	index []int32
 }
 
@@ -185,14 +204,15 @@ func readingsOf(s *snapshot.Snapshot) readings {
 	return r
 }
 
-// rate is how fast memory comes to be used, in bytes per second, measured over windows that end now and begin with a
-// sample each. It is negative where memory was given back, so that fluctuations of several pods do not add up. A window
-// without a sample of the pod is not a number. Nil is a rate of which nothing is known.
+// rate is the growth of memory usage in bytes per second, measured over one window for each sample; a window begins
+// with the sample and ends now. Rates are negative where usage has decreased, so that fluctuations of several pods
+// cancel out. A window without data is NaN. A nil rate is unknown.
 type rate [sampleCount]float64
 
-var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
-// steady is the smallest of the windows: a burst at its start, and a leak that has stopped, are not extrapolated.
+// steady returns the smallest rate of all windows, at least 0: a burst at the start of a pod, and growth that has
+// stopped, are not extrapolated.
 func (r *rate) steady() float64 {
 	if r == nil {
 		return 0
@@ -209,8 +229,8 @@ func (r *rate) steady() float64 {
 	return max(0, least)
 }
 
-// worst is the largest of the windows, at least 0.
-func (r *rate) worst() (most float64) {
+// peak returns the greatest rate of all windows, at least 0.
+func (r *rate) peak() (most float64) {
 	for _, window := range r {
 		if window > most {
 			most = window
@@ -219,7 +239,7 @@ func (r *rate) worst() (most float64) {
 	return most
 }
 
-// add adds another rate window by window.
+// add adds another rate, window by window.
 func (r *rate) add(o *rate) {
 	if o == nil {
 		return
@@ -235,17 +255,17 @@ func (r *rate) add(o *rate) {
 	}
 }
 
-// growth is how fast memory is being used up.
+// growth is how fast memory usage grows.
 type growth struct {
-	// pods has a rate per pod of the snapshot, at the same place; nil when none is known.
+	// pods has a rate for each pod, in the order of the snapshot; nil if none is known.
 	pods []rate
-	// system is what all else takes: what is used of the node and by none of the pods. Pods that end do not count for it.
+	// system is the growth of the memory that no pod uses. Memory that ended pods have left does not count.
 	system rate
 	// readings are those of the snapshot.
 	readings readings
 }
 
-// of is the rate of the pod at a place in the snapshot, nil when none is known.
+// of returns the rate of the pod with index i in the snapshot, nil if it is unknown.
 func (g *growth) of(i int) *rate {
 	if g.pods == nil {
 		return nil
@@ -253,7 +273,7 @@ func (g *growth) of(i int) *rate {
 	return &g.pods[i]
 }
 
-// growthAt measures against every sample that has the pod.
+// growthAt returns the growth from each sample to the snapshot.
 func (h history) growthAt(s *snapshot.Snapshot) *growth {
 	g := &growth{pods: make([]rate, len(s.Pods)), system: unmeasured, readings: readingsOf(s)}
 	for i := range g.pods {
@@ -265,33 +285,39 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 			continue
 		}
 		ago := s.Taken.Sub(then.Taken)
+		var left int64
+		then.eachRate(&g.readings, ago,
+			func(i int, grown float64) { g.pods[i][window] = grown },
+			func(ended *podSample) { left = saturatingAdd(left, ended.leftByEndedPod(s)) })
 		if before := &then.System; before.Known && system.Known {
 			if between, ok := elapsed(ago, before.dated, system.dated); ok || system.same(before.dated) {
-				g.system[window] = max(0, rateOf(system.Usage-before.Usage-then.outlasting(g.readings.pods, s), between))
+				g.system[window] = max(0, rateOf(system.Usage-before.Usage-left, between))
 			}
 		}
-		then.fold(&g.readings, ago, func(i int, grown float64) { g.pods[i][window] = grown })
 	}
 	return g
 }
 
-// elapsed returns the time between two observations whose samples were taken this far apart. Each age is a difference
-// of times of day at one moment, so it does not matter whether the clock was set between the samples. ok is false if
-// it was set between an observation and its sample.
+// elapsed returns the time between two observations, from the time between their samples and from their ages. Ages were
+// computed at one instant each, so that setting a clock between the samples has no effect. ok is false if a clock was
+// set between an observation and its sample.
 func elapsed(samples time.Duration, first, second dated) (between time.Duration, ok bool) {
 	older := second.Age - first.Age
 	between = samples - older
 	return between, between > 0 && older >= -maxObservationAge
 }
 
-// fold reports the rate of each pod since this sample, which was taken that long ago, with its place in the snapshot.
-// Both lists are in the order of UIDs.
-func (n *sample) fold(current *readings, ago time.Duration, report func(index int, grown float64)) {
+// eachRate calls report with the rate of each pod since this sample, which was taken that long ago, and the index of
+// the pod in the snapshot. It calls ended with each pod of the sample that is not in the snapshot. Both lists are in
+// the order of UIDs.
+func (n *sample) eachRate(current *readings, ago time.Duration, report func(index int, grown float64),
+	ended func(*podSample)) {
 	old := n.Pods
 	for i := range current.pods {
 		p := &current.pods[i]
 		// Mostly the pods are the same, so that the first comparison is enough.
 		for len(old) > 0 && old[0].UID != p.UID && old[0].UID < p.UID {
+			ended(&old[0])
 			old = old[1:]
 		}
 		if len(old) == 0 {
@@ -308,6 +334,9 @@ func (n *sample) fold(current *readings, ago time.Duration, report func(index in
 		}
 		report(int(current.index[i]), rateOf(p.Usage-before.Usage, between))
 	}
+	for i := range old {
+		ended(&old[i])
+	}
 }
 
 func rateOf(delta int64, elapsed time.Duration) float64 {
@@ -317,47 +346,42 @@ func rateOf(delta int64, elapsed time.Duration) float64 {
 	return float64(delta) / elapsed.Seconds()
 }
 
-// over is how much comes to be used in a time at a rate, bounded so that sums stay far from overflowing.
-func over(rate float64, d time.Duration) int64 {
+// growthIn returns the growth at a rate in a time, in bytes. It is bounded so that sums do not overflow.
+func growthIn(rate float64, d time.Duration) int64 {
 	const bound = 1 << 52
 	return int64(min(rate*d.Seconds(), bound))
 }
 
-// outlasting returns the most that the pods of this sample which are not in the snapshot may have left, in bytes. The
-// system uses that now, but it has not grown by it. What leftBehind returns is no part of it.
-func (n *sample) outlasting(current []podSample, s *snapshot.Snapshot) (sum int64) {
-	for i := range n.Pods {
-		p := &n.Pods[i]
-		for len(current) > 0 && current[0].UID < p.UID {
-			current = current[1:]
-		}
-		if p.Lasting == 0 || len(current) > 0 && current[0].UID == p.UID {
-			continue
-		}
-		left := p.Lasting
-		if j := slices.IndexFunc(s.InFlight, func(f snapshot.InFlight) bool { return f.UID == p.UID }); j >= 0 {
-			left -= filesLeft(&s.InFlight[j])
-		}
-		sum = saturatingAdd(sum, max(0, left))
+// leftByEndedPod returns an upper bound of the memory that a pod of an earlier sample which is not in the snapshot may
+// have left, in bytes. It is part of the memory that no pod uses, but no growth of the system. What tmpfsOfStoppedPods
+// returns is not included.
+func (p *podSample) leftByEndedPod(s *snapshot.Snapshot) int64 {
+	left := p.Lasting
+	if left == 0 {
+		return 0
 	}
-	return sum
+	if i := slices.IndexFunc(s.InFlight, func(f snapshot.InFlight) bool { return f.UID == p.UID }); i >= 0 {
+		left -= tmpfsLeft(&s.InFlight[i])
+	}
+	return max(0, left)
 }
 
-// filesLeft returns what a victim whose containers have ended keeps in files in memory, in bytes.
-func filesLeft(f *snapshot.InFlight) int64 {
+// tmpfsLeft returns how many bytes in memory-backed volumes (tmpfs) a victim whose containers have stopped still
+// occupies.
+func tmpfsLeft(f *snapshot.InFlight) int64 {
 	if f.State != snapshot.Stopped {
 		return 0
 	}
 	return max(0, int64(f.Expected.CertainMemory-f.Expected.AnonymousMemory))
 }
 
-// leftBehind is what victims whose containers have ended still keep in files in memory, until their volumes are gone.
-// They are no pods of the snapshot any more.
-func leftBehind(s *snapshot.Snapshot) (sum int64) {
+// tmpfsOfStoppedPods returns how many bytes in memory-backed volumes the victims occupy whose containers have stopped
+// and that are no longer in the snapshot. They are free when the volumes are unmounted.
+func tmpfsOfStoppedPods(s *snapshot.Snapshot) (sum int64) {
 	for i := range s.InFlight {
 		f := &s.InFlight[i]
 		isHere := func(p snapshot.Pod) bool { return p.UID == f.UID }
-		if left := filesLeft(f); left > 0 && !slices.ContainsFunc(s.Pods, isHere) {
+		if left := tmpfsLeft(f); left > 0 && !slices.ContainsFunc(s.Pods, isHere) {
 			sum = saturatingAdd(sum, left)
 		}
 	}

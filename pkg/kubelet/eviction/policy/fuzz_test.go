@@ -127,12 +127,12 @@ func anyRules(t *rapid.T) *Rules {
 	return rules
 }
 
-// decideOnAnything: absent and absurd values, in any order. Nothing panics, what comes out is bounded, and neither the
-// order of the input makes a difference, nor that the state was written and read again.
+// decideOnAnything: absent and absurd values, in any order. Decide does not panic, its result is bounded, and it
+// depends neither on the order of the input nor on whether the state was encoded and decoded.
 func decideOnAnything(t *rapid.T) {
 	rules, now := anyRules(t), start
 	var m1, m2 State
-	for range rapid.IntRange(1, 5).Draw(t, "looks") {
+	for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 		now = now.Add(time.Duration(anyElapsed.Draw(t, "elapsed")))
 		a := anything(t, now)
 		b := *a
@@ -164,12 +164,12 @@ func explained(victims []Victim) (list []string) {
 }
 
 func checkBounds(t *rapid.T, s *snapshot.Snapshot, d *Decision) {
-	if len(d.Starved) > int(numGroups) || len(d.Reclaims) > int(snapshot.NumDevices) || d.LookAgain < 0 ||
-		d.LookAgain > time.Hour {
+	if len(d.Needs) > int(numGroups) || len(d.Reclaims) > int(snapshot.NumDevices) || d.SyncAfter < 0 ||
+		d.SyncAfter > time.Hour {
 		t.Fatalf("out of bounds: %+v", d)
 	}
-	for i := range d.Starved {
-		if st := &d.Starved[i]; st.Amount < 1 || st.InFlight < 0 || st.Certain < 0 || st.Certain > st.InFlight ||
+	for i := range d.Needs {
+		if st := &d.Needs[i]; st.Amount < 1 || st.InFlight < 0 || st.Certain < 0 || st.Certain > st.InFlight ||
 			st.Chosen > len(s.Pods) {
 			t.Fatalf("out of bounds: %+v", st)
 		}
@@ -186,10 +186,10 @@ func checkBounds(t *rapid.T, s *snapshot.Snapshot, d *Decision) {
 
 func TestDecideOnAnything(t *testing.T) { rapid.Check(t, decideOnAnything) }
 
-// FuzzDecide begins with input that is long enough for whole sequences of looks; what is too short is no case at all.
+// FuzzDecide starts with input that is long enough for sequences of rounds; shorter input makes no case.
 func FuzzDecide(f *testing.F) {
 	for seed := range int64(8) {
-		data := make([]byte, 4<<10<<(seed%4))
+		data := make([]byte, 64<<10)
 		rand.New(rand.NewSource(seed)).Read(data)
 		f.Add(data)
 	}

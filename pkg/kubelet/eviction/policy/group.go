@@ -2,8 +2,8 @@ package policy
 
 import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
-// group is what is served by the same evictions: memory.available and allocatableMemory.available are one need, and so
-// are signals of one unit on one device.
+// group is a set of signals that the same evictions serve: memory.available and allocatableMemory.available, and
+// signals with the same unit and device.
 type group uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	numGroups
 )
 
-// groupOf finds a signal's group. File system signals have none while the layout is unknown.
+// groupOf returns the group of a signal. Signals of file systems have none while the layout is unknown.
 func groupOf(sig snapshot.Signal, l snapshot.Layout) (group, bool) {
 	switch sig {
 	case snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable:
@@ -43,7 +43,7 @@ func groupOf(sig snapshot.Signal, l snapshot.Layout) (group, bool) {
 	}
 }
 
-// device is that of a file system group.
+// device returns the device of a group of file system signals.
 func (g group) device() snapshot.Device {
 	if g == imageBytesGroup || g == imageInodesGroup {
 		return snapshot.ImageDevice
@@ -51,16 +51,16 @@ func (g group) device() snapshot.Device {
 	return snapshot.NodeDevice
 }
 
-// disk tells whether it is about a file system.
+// disk reports whether the group is about a file system.
 func (g group) disk() bool { return g >= nodeBytesGroup }
 
-// usage is what the pod uses of it, in the group's unit. This is the only place where the units of snapshot become
-// plain numbers: from here on a number is compared only with numbers of the same group.
+// usage returns how much the pod uses, in the unit of the group. Only here and in release, expected and request the
+// types of package snapshot become plain numbers, which are compared only with numbers of the same group.
 func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bool) {
 	switch g {
 	case memoryGroup:
-		v := p.Memory()
-		return int64(v.Amount), v.Known
+		n, known := p.MemoryAmount()
+		return int64(n), known
 	case pidGroup:
 		v := p.PIDs()
 		return int64(v.Amount), v.Known
@@ -73,53 +73,54 @@ func (g group) usage(p *snapshot.Pod, l snapshot.Layout) (amount int64, known bo
 	}
 }
 
-// returns is what the end of a pod gives back, in the unit of a group.
-type returns struct {
-	// amount is an upper bound, certain what comes back in any case, processes what of both is back as soon as no process
-	// of the pod runs any more.
+// groupRelease is what the end of a pod releases, in the unit of a group.
+type groupRelease struct {
+	// amount is an upper bound. certain is the part that comes free in any case, processes the part of both that is free
+	// as soon as no process of the pod runs.
 	amount, certain, processes int64
 	known                      bool
 }
 
-// withoutProcesses is what is still to come when no process of the pod runs any more: files in memory, page cache,
-// disks.
-func (b returns) withoutProcesses() returns {
-	b.amount, b.certain = max(0, b.amount-b.processes), max(0, b.certain-b.processes)
-	return b
+// withoutProcesses returns what is still to be released when no process of the pod runs: files in memory, page cache,
+// disk space.
+func (r groupRelease) withoutProcesses() groupRelease {
+	r.amount, r.certain = max(0, r.amount-r.processes), max(0, r.certain-r.processes)
+	return r
 }
 
-// returns is what the end of the pod gives back by its present figures. Disks, inodes and PIDs are given back whole.
-func (g group) returns(p *snapshot.Pod, l snapshot.Layout) returns {
+// release returns what the end of the pod releases by its current usage. Disk space, inodes and PIDs are released in
+// full.
+func (g group) release(p *snapshot.Pod, l snapshot.Layout) groupRelease {
 	amount, known := g.usage(p, l)
-	b := returns{amount: amount, certain: amount, known: known}
+	r := groupRelease{amount: amount, certain: amount, known: known}
 	switch g {
 	case memoryGroup:
-		b.certain, b.processes = int64(p.CertainRelease().Amount), int64(p.AnonymousMemory().Amount)
+		r.certain, r.processes = int64(p.CertainRelease().Amount), int64(p.AnonymousMemory().Amount)
 	case pidGroup:
-		b.processes = amount
+		r.processes = amount
 	default:
 	}
-	return b
+	return r
 }
 
-// expected is the group's part of what the end of a pod gives back, as it was known when the pod was asked to stop.
-func (g group) expected(r snapshot.Release) returns {
+// expected returns the group's part of a release that was recorded when the pod was asked to stop.
+func (g group) expected(r snapshot.Release) groupRelease {
 	switch g {
 	case memoryGroup:
-		return returns{amount: int64(r.Memory), certain: int64(r.CertainMemory), processes: int64(r.AnonymousMemory),
+		return groupRelease{amount: int64(r.Memory), certain: int64(r.CertainMemory), processes: int64(r.AnonymousMemory),
 			known: true}
 	case pidGroup:
-		return returns{amount: int64(r.PIDs), certain: int64(r.PIDs), processes: int64(r.PIDs), known: true}
+		return groupRelease{amount: int64(r.PIDs), certain: int64(r.PIDs), processes: int64(r.PIDs), known: true}
 	case nodeInodesGroup, imageInodesGroup:
 		n := int64(r.Devices[g.device()].Inodes)
-		return returns{amount: n, certain: n, known: true}
+		return groupRelease{amount: n, certain: n, known: true}
 	default:
 		n := int64(r.Devices[g.device()].Bytes)
-		return returns{amount: n, certain: n, known: true}
+		return groupRelease{amount: n, certain: n, known: true}
 	}
 }
 
-// request is what the pod is entitled to. There are no requests for PIDs and inodes, nor for images.
+// request returns what the pod requests, in the unit of the group. There are no requests for PIDs, inodes and images.
 func (g group) request(p *snapshot.Pod, l snapshot.Layout) int64 {
 	switch g {
 	case memoryGroup:

@@ -9,10 +9,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// grow moves the world through looks of one second, in which memory is used up at rates in bytes per second: by the
-// system, and by the pods that are named.
-func (w *world) grow(looks int, system int64, pods map[string]int64) (d Decision) {
-	for range looks {
+// grow moves the world through rounds of one second, in which the system and the named pods use up memory at rates in
+// bytes per second.
+func (w *world) grow(rounds int, system int64, pods map[string]int64) (d Decision) {
+	for range rounds {
 		free := w.signals[snapshot.MemoryAvailable].Available - system
 		for i := range w.pods {
 			w.pods[i].memory += pods[w.pods[i].name]
@@ -30,16 +30,16 @@ func smallPods(n int) (list []spec) {
 	return list
 }
 
-// stopping is a pod that was asked to stop just now.
+// stopping puts a pod in flight that has just been asked to stop.
 func (w *world) stopping(name string, state snapshot.InFlightState, release snapshot.Release) {
 	w.flight = append(w.flight, snapshot.InFlight{UID: snapshot.NewFacts(spec{name: name}.object(), true).UID,
 		Signal: snapshot.MemoryAvailable,
 		Hard:   true, State: state, Started: w.now, Changed: w.now, Deadline: w.now.Add(time.Second), Expected: release})
 }
 
-// TestGrowthThatNoCandidateCanGiveBack: a host process, or a critical pod, takes memory fast. Evicting pods does not
-// end that, so that pods within their requests go one at a time, one in a monitoring period.
-func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
+// TestGrowthOfTheSystemIsPaced: a host process, or a critical pod, uses memory fast. Evictions do not end that growth,
+// so that pods within their requests are evicted one in a monitoring period.
+func TestGrowthOfTheSystemIsPaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		system int64
 		pods   map[string]int64
@@ -53,7 +53,7 @@ func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
 			w.available(snapshot.MemoryAvailable, 99*mi+4*350*mi).after(time.Second)
 			w.evicts(w.grow(3, test.system, test.pods))
 			w.evicts(w.grow(1, test.system, test.pods), "small-00")
-			// The first victim is gone at once, and the deficit grows on.
+			// The first victim ends at once, and the deficit continues to grow.
 			w.pods = w.pods[1:]
 			w.release = w.now
 			for range 9 {
@@ -64,14 +64,14 @@ func TestGrowthThatNoCandidateCanGiveBack(t *testing.T) {
 	}
 }
 
-// TestADeficitThatTheSystemHasLeftIsPaced: a host process takes memory fast, and keeps what it has. Pods within their
-// requests go one in a monitoring period also when it has stopped growing, and when one of them grows a little.
-func TestADeficitThatTheSystemHasLeftIsPaced(t *testing.T) {
+// TestDeficitLeftByTheSystemIsPaced: a host process used memory fast and keeps it. Pods within their requests are
+// evicted one in a monitoring period also when it has stopped growing, and when one of them grows a little.
+func TestDeficitLeftByTheSystemIsPaced(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), smallPods(20)...)
 	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
 	w.evicts(w.grow(1, 0, nil))
 	w.evicts(w.grow(1, 350*mi, nil), "small-00")
-	// The first victim is gone at once, and the deficit stays.
+	// The first victim ends at once, and the deficit stays the same.
 	w.pods = w.pods[1:]
 	w.release = w.now
 	for range 9 {
@@ -80,9 +80,9 @@ func TestADeficitThatTheSystemHasLeftIsPaced(t *testing.T) {
 	w.evicts(w.grow(1, 0, map[string]int64{"small-19": mi}), "small-19")
 }
 
-// TestACandidatesGrowthIsNotPaced: beside a host process that takes more, a pod within its request takes memory so fast
-// that it alone uses up what is left. Its eviction ends that, so it does not wait for its turn.
-func TestACandidatesGrowthIsNotPaced(t *testing.T) {
+// TestGrowthOfACandidateIsNotPaced: a host process grows fastest, and a pod within its request uses memory so fast that
+// it alone exhausts what is left. Its eviction ends that growth and does not await its turn.
+func TestGrowthOfACandidateIsNotPaced(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(5)...)
 	w.pods = append(w.pods, spec{name: "leak", priority: 1, request: 8 * gi, memory: gi})
 	rates := map[string]int64{"leak": 100 * mi}
@@ -92,8 +92,9 @@ func TestACandidatesGrowthIsNotPaced(t *testing.T) {
 	w.evicts(w.grow(1, 250*mi, rates), "leak")
 }
 
-// TestAVictimTakesItsGrowthAlong: a leak is in flight and goes on growing; what else is needed is not sized by that.
-func TestAVictimTakesItsGrowthAlong(t *testing.T) {
+// TestGrowthOfAVictimIsNotCounted: a leak is in flight and continues to grow. Its growth is not added to what else is
+// needed.
+func TestGrowthOfAVictimIsNotCounted(t *testing.T) {
 	w := newWorld(t, rulesOf(reclaiming(threshold(snapshot.MemoryAvailable, "100Mi"), "1200Mi")))
 	for i := range 14 {
 		w.pods = append(w.pods, spec{name: fmt.Sprintf("other-%02d", i), priority: 10, memory: 60 * mi})
@@ -110,9 +111,9 @@ func TestAVictimTakesItsGrowthAlong(t *testing.T) {
 	w.evicts(d)
 }
 
-// TestWaitingForAReleaseForeseesGrowth: what is in flight covers what is missing at this instant, but another pod takes
-// far more until it arrives.
-func TestWaitingForAReleaseForeseesGrowth(t *testing.T) {
+// TestAwaitedReleaseAllowsForGrowth: what is in flight covers what is missing now, but until its release another pod
+// uses far more.
+func TestAwaitedReleaseAllowsForGrowth(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
 		spec{name: "dying", memory: 120 * mi}, spec{name: "leak", memory: gi})
 	leak := map[string]int64{"leak": 500 * mi}
@@ -122,16 +123,16 @@ func TestWaitingForAReleaseForeseesGrowth(t *testing.T) {
 	w.evicts(w.grow(1, 0, leak), "leak")
 }
 
-// TestWhatIsBackIsNotExpected: the containers of a victim are dead, its volume does not unmount. Its anonymous memory
-// is back and part of what is available; only files in memory and page cache are still to come. Figures from before its
-// end show nothing of that.
-func TestWhatIsBackIsNotExpected(t *testing.T) {
+// TestFreedMemoryIsNotExpectedAgain: the containers of a victim have stopped, and its volume cannot be unmounted. Its
+// anonymous memory is free and part of what is available; only files in memory and page cache are still expected. Stats
+// from before its end do not show that.
+func TestFreedMemoryIsNotExpectedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		seen    time.Duration
 		victims []string
 	}{
-		"figures from after its end":  {time.Second, []string{"leak"}},
-		"figures from before its end": {-time.Second, nil},
+		"stats from after its end":  {time.Second, []string{"leak"}},
+		"stats from before its end": {-time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), spec{name: "leak", memory: gi})
@@ -147,9 +148,9 @@ func TestWhatIsBackIsNotExpected(t *testing.T) {
 	}
 }
 
-// TestInAHurryTheWholeGrowthCounts: a leak of high priority takes memory fast, and two pods of lower priority together
-// hold enough for as long as a kill takes. The first of them alone would not outlast that.
-func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
+// TestImminentExhaustionCountsAllGrowth: a leak of high priority uses memory fast, and two pods of lower priority
+// together hold enough for the time that a kill takes. The first of them alone does not.
+func TestImminentExhaustionCountsAllGrowth(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")),
 		spec{name: "one", memory: 500 * mi}, spec{name: "two", memory: 499 * mi},
 		spec{name: "leak", priority: 1, memory: 100 * mi})
@@ -158,8 +159,8 @@ func TestInAHurryTheWholeGrowthCounts(t *testing.T) {
 	w.evicts(w.grow(1, 0, map[string]int64{"leak": 300 * mi}), "one", "two")
 }
 
-// TestShortSettlingKeepsTheForecastOfAKill: pods over their requests grow on until a kill takes effect, however short
-// settling is.
+// TestShortSettlingKeepsTheForecastOfAKill: the growth of pods above their requests until a kill takes effect counts,
+// however short settling is.
 func TestShortSettlingKeepsTheForecastOfAKill(t *testing.T) {
 	for _, settling := range []time.Duration{0, time.Second, 3 * time.Second} {
 		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")))
@@ -175,9 +176,9 @@ func TestShortSettlingKeepsTheForecastOfAKill(t *testing.T) {
 	}
 }
 
-// TestAPodBeyondItsOwnLimitIsInFlight: it is evicted for its limit, so that it is not a victim of the node's need too,
-// and what it gives back counts.
-func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
+// TestVictimOfALimitIsInFlight: a pod is evicted for its own limit. It is not a victim of the node's need as well, and
+// what it releases counts.
+func TestVictimOfALimitIsInFlight(t *testing.T) {
 	for name, test := range map[string]struct {
 		holds   int64
 		victims []string
@@ -194,7 +195,7 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 			violator.Cgroup = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(test.holds), s.Taken)}
 			s.Pods = append(s.Pods, violator)
 			d, _ := Decide(s, w.rules, State{})
-			if got := names(exceeding(d.Victims)); fmt.Sprint(got) != "[violator]" {
+			if got := names(limitVictims(d.Victims)); fmt.Sprint(got) != "[violator]" {
 				t.Errorf("local storage %v", got)
 			}
 			w.evicts(d, test.victims...)
@@ -202,10 +203,10 @@ func TestAPodBeyondItsOwnLimitIsInFlight(t *testing.T) {
 	}
 }
 
-// TestAtAPaceASmallOffenderGoes: a host process has taken memory, and a pod within its request was evicted a moment
-// ago. The next one has to wait, though it alone would be enough. Small pods that exceed their requests go meanwhile,
-// one by one, and do not make it wait for longer.
-func TestAtAPaceASmallOffenderGoes(t *testing.T) {
+// TestPacedNeedEvictsASmallOffender: a host process has used memory, and a pod within its request was evicted a moment
+// ago. The next one has to await its turn, though it alone would be enough. Small pods above their requests are evicted
+// meanwhile, one by one, and do not delay it.
+func TestPacedNeedEvictsASmallOffender(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
 		spec{name: "first", request: 500 * mi, memory: 400 * mi}, spec{name: "second", request: 500 * mi, memory: 399 * mi})
 	w.available(snapshot.MemoryAvailable, gi+100*mi).after(time.Second)
@@ -224,9 +225,9 @@ func TestAtAPaceASmallOffenderGoes(t *testing.T) {
 	w.evicts(w.grow(1, 0, nil), "second")
 }
 
-// TestAtAPaceNoOffenderGoesForNothing: pods that opted out, and pods of which nothing is known, do not go meanwhile.
-func TestAtAPaceNoOffenderGoesForNothing(t *testing.T) {
-	t1 := tempo{}
+// TestPacedNeedEvictsNoUselessOffender: pods that opted out, and pods with unknown usage, are not evicted meanwhile.
+func TestPacedNeedEvictsNoUselessOffender(t *testing.T) {
+	t1 := pacing{}
 	within := candidate{known: true, usage: 1, request: 2}
 	for name, test := range map[string]struct {
 		candidate
@@ -234,15 +235,15 @@ func TestAtAPaceNoOffenderGoesForNothing(t *testing.T) {
 	}{
 		"exceeds its request":    {candidate{known: true, usage: 2, request: 1, first: true}, 1},
 		"within its request":     {within, 0},
-		"opted out":              {candidate{known: true, usage: 2, request: 1, first: true, spared: true}, 0},
-		"being stopped":          {candidate{known: true, usage: 1, request: 2, slow: true}, 1},
-		"being stopped, unknown": {candidate{slow: true}, 0},
+		"opted out":              {candidate{known: true, usage: 2, request: 1, first: true, optedOut: true}, 0},
+		"being stopped":          {candidate{known: true, usage: 1, request: 2, hasten: true}, 1},
+		"being stopped, unknown": {candidate{hasten: true}, 0},
 	} {
-		if got := t1.meanwhile([]candidate{within, test.candidate}, time.Second); len(got) != test.want {
+		if got := t1.firstOverRequest([]candidate{within, test.candidate}, time.Second); len(got) != test.want {
 			t.Errorf("%s: %d pods", name, len(got))
 		}
 	}
-	if got := (&tempo{wait: true}).meanwhile([]candidate{{known: true, usage: 2, first: true}},
+	if got := (&pacing{wait: true}).firstOverRequest([]candidate{{known: true, usage: 2, first: true}},
 		time.Second); len(got) != 0 {
 		t.Errorf("beside another one: %d pods", len(got))
 	}

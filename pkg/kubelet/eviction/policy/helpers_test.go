@@ -23,8 +23,8 @@ const (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// wallTime is a time of the monotonic clock by the wall clock. They differ, so that it is noticed when a time of one is
-// compared with a time of the other.
+// wallTime converts a time of the monotonic clock to wall time. They differ by much, so that tests fail if a time of
+// one clock is compared with a time of the other.
 func wallTime(t time.Time) time.Time { return t.Add(-1000 * time.Hour) }
 
 // spec describes a pod and its usage; a negative usage is an absent one.
@@ -141,6 +141,8 @@ type world struct {
 	reclaim []snapshot.Reclaim
 	silent  bool
 	awaited bool
+	// requests are those of plugins.
+	requests []snapshot.Request
 }
 
 func newWorld(t *testing.T, rules *Rules, pods ...spec) *world {
@@ -162,6 +164,7 @@ func (w *world) snapshot() *snapshot.Snapshot {
 	s := &snapshot.Snapshot{
 		Taken: w.now, WallTime: wallTime(w.now), Signals: snapshot.Unobserved(), Layout: w.layout, InFlight: w.flight,
 		LastRelease: w.release, Reclaims: w.reclaim, RuntimeSilent: w.silent, PodsAwaited: w.awaited,
+		Requests: w.requests,
 	}
 	for sig, o := range w.signals {
 		s.Signals[sig] = o
@@ -172,7 +175,7 @@ func (w *world) snapshot() *snapshot.Snapshot {
 	return s
 }
 
-// after lets time pass and decides, from a state that was written and read again.
+// after lets time pass and decides, from a state that was encoded and decoded.
 func (w *world) after(d time.Duration) Decision {
 	w.now = w.now.Add(d)
 	var decision Decision
@@ -188,9 +191,9 @@ func names(victims []Victim) []string {
 	return list
 }
 
-// exceeding are the victims that exceed a limit of their own, starving those of thresholds.
-func exceeding(victims []Victim) []Victim { return ofKind(victims, true) }
-func starving(victims []Victim) []Victim  { return ofKind(victims, false) }
+// limitVictims returns the victims that exceed a limit of their own, thresholdVictims those of thresholds.
+func limitVictims(victims []Victim) []Victim     { return ofKind(victims, true) }
+func thresholdVictims(victims []Victim) []Victim { return ofKind(victims, false) }
 
 func ofKind(victims []Victim, limit bool) []Victim {
 	return slices.DeleteFunc(slices.Clone(victims),
@@ -199,15 +202,15 @@ func ofKind(victims []Victim, limit bool) []Victim {
 
 func (w *world) evicts(d Decision, want ...string) {
 	w.Helper()
-	if got := names(starving(d.Victims)); fmt.Sprint(got) != fmt.Sprint(want) {
-		w.Errorf("victims %v, want %v; starved: %+v", got, want, d.Starved)
+	if got := names(thresholdVictims(d.Victims)); fmt.Sprint(got) != fmt.Sprint(want) {
+		w.Errorf("victims %v, want %v; needs: %+v", got, want, d.Needs)
 	}
 }
 
 func (w *world) outcome(d Decision, want Outcome) {
 	w.Helper()
-	if len(d.Starved) == 0 || d.Starved[0].Outcome != want {
-		w.Errorf("starved %+v, want outcome %s", d.Starved, want)
+	if len(d.Needs) == 0 || d.Needs[0].Outcome != want {
+		w.Errorf("needs %+v, want outcome %s", d.Needs, want)
 	}
 }
 

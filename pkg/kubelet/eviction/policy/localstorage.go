@@ -8,23 +8,23 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Names of limits, which are labels of the metric of evictions.
+// Names of limits, as in stock. They are labels of the metric of evictions.
 const (
 	EmptyDirLimit         = "emptydirfs.limit"
 	PodStorageLimit       = "ephemeralpodfs.limit"
 	ContainerStorageLimit = "ephemeralcontainerfs.limit"
 )
 
-// immediateGrace is what pods get to end when there is no time, in seconds.
+// immediateGrace is the grace period of evictions for hard thresholds and limits, in seconds.
 const immediateGrace = 1
 
-// localStorage finds the pods that use more local storage than they are allowed to. It has nothing to do with the state
-// of the node, and neither waits for needs of the node nor holds them up.
-func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
+// localStorageVictims returns the pods that exceed a limit on local storage, in the order of UIDs. It is independent of
+// the needs of the node.
+func localStorageVictims(s *snapshot.Snapshot, t Timing) []Victim {
 	var victims []Victim
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if pod.Limits == nil || pod.Critical || pod.Usage == nil || beingStopped(s, pod, t) {
+		if pod.Limits == nil || pod.Critical || pod.Usage == nil || isStopping(s, pod, t) {
 			continue
 		}
 		limit, message := exceededLimit(pod)
@@ -40,8 +40,8 @@ func localStorage(s *snapshot.Snapshot, t Timing) []Victim {
 	return victims
 }
 
-// beingStopped tells whether the pod is on its way out, or was to be stopped a moment ago and could not be.
-func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
+// isStopping reports whether the pod ends soon, or a kill of it has failed a moment ago.
+func isStopping(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 	for i := range s.InFlight {
 		if s.InFlight[i].UID == pod.UID {
 			f := &s.InFlight[i]
@@ -52,8 +52,8 @@ func beingStopped(s *snapshot.Snapshot, pod *snapshot.Pod, t Timing) bool {
 		pod.Terminating.Deadline.Sub(s.Taken) <= t.Patience
 }
 
-// exceededLimit names the first limit that the pod exceeds: of a volume, of the pod, of a container. An absent figure
-// exceeds none.
+// exceededLimit returns the first limit that the pod exceeds, of a volume, the pod or a container, with the message of
+// the eviction. Unknown usage exceeds no limit.
 func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 	for i := range pod.Limits.EmptyDirs {
 		l := &pod.Limits.EmptyDirs[i]
@@ -78,13 +78,14 @@ func exceededLimit(pod *snapshot.Pod) (limit, message string) {
 	return "", ""
 }
 
-// containerDisk is logs and writable layer, wherever the latter lies (kubernetes issue 139205).
+// containerDisk returns the size of logs and writable layer, on whatever device the latter is (kubernetes issue
+// 139205).
 func containerDisk(c *snapshot.ContainerUsage) snapshot.Bytes {
 	logs, layer := max(0, c.Logs.Bytes), max(0, c.WritableLayer.Bytes)
 	return snapshot.Bytes(saturatingAdd(int64(logs), int64(layer)))
 }
 
-// volumeUsage is what is in a volume by its last entry, Unknown without one.
+// volumeUsage returns the usage of a volume by its last entry, Unknown without one.
 func volumeUsage(u *snapshot.Usage, name string) snapshot.Bytes {
 	for i := len(u.Volumes) - 1; i >= 0; i-- {
 		if u.Volumes[i].Name == name {

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Annotations of the event of an eviction. They are part of the interface of the kubelet.
+// Annotations of the event of an eviction, as in stock.
 const (
 	OffendingContainersKey      = "offending_containers"
 	OffendingContainersUsageKey = "offending_containers_usage"
@@ -18,50 +18,51 @@ const (
 	StarvedResourceKey          = "starved_resource"
 )
 
-// overRequest is a sentence about a container or a pod that uses more than it requests; who is "Container" or "Pod".
-func overRequest(who, name, usage, request string, what v1.ResourceName) string {
-	return who + " " + name + " was using " + usage + ", request is " + request + ", has larger consumption of " +
-		string(what) + ". "
+// overRequest returns a sentence about a container or a pod whose usage exceeds its request; kind is "Container" or
+// "Pod".
+func overRequest(kind, name, usage, request string, resourceName v1.ResourceName) string {
+	return kind + " " + name + " was using " + usage + ", request is " + request + ", has larger consumption of " +
+		string(resourceName) + ". "
 }
 
-// explain makes the message and the annotations of an eviction from the observation of the threshold that caused it. Of
-// a pod without stats nothing is said, not even in the annotations.
-func explain(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, map[string]string) {
-	starved := t.Signal.Resource()
-	text := "The node was low on resource: " + string(starved) + ". Threshold quantity: " +
+// evictionMessage returns the message and the annotations of an eviction, from the observation of the threshold that
+// caused it. If the pod has no stats, the message has no sentence about its usage, and there are no annotations.
+func evictionMessage(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, map[string]string) {
+	resourceName := t.Signal.Resource()
+	text := "The node was low on resource: " + string(resourceName) + ". Threshold quantity: " +
 		t.Quantity(o.Capacity).String() + ", available: " +
 		resource.NewQuantity(o.Available, t.Signal.Format()).String() + ". "
-	notes := map[string]string{}
+	annotations := map[string]string{}
 	used := pod.Usage
 	if used == nil {
-		return text, notes
+		return text, annotations
 	}
-	if q := pod.PodLevelMemory; q != nil && starved == v1.ResourceMemory && used.Memory >= 0 {
-		usage := printed(used.Memory)
-		text += overRequest("Pod", pod.Name, usage, q.Text, starved)
-		notes[OffendingPodKey], notes[OffendingPodUsageKey] = pod.Name, usage
+	if q := pod.PodLevelMemory; q != nil && resourceName == v1.ResourceMemory && used.Memory >= 0 {
+		usage := formatBytes(used.Memory)
+		text += overRequest("Pod", pod.Name, usage, q.Text, resourceName)
+		annotations[OffendingPodKey], annotations[OffendingPodUsageKey] = pod.Name, usage
 	}
 	var names, usages []string
 	for i := range used.Containers {
 		c := &used.Containers[i]
-		amount, ok := containerUsage(c, starved)
-		request, found := containerRequest(pod.Facts, c.Name, starved)
+		amount, ok := containerUsage(c, resourceName)
+		request, found := containerRequest(pod.Facts, c.Name, resourceName)
 		if !ok || !found || amount <= request.Amount {
 			continue
 		}
-		usage := printed(amount)
-		text += overRequest("Container", c.Name, usage, request.Text, starved)
+		usage := formatBytes(amount)
+		text += overRequest("Container", c.Name, usage, request.Text, resourceName)
 		names, usages = append(names, c.Name), append(usages, usage)
 	}
-	notes[OffendingContainersKey] = strings.Join(names, ",")
-	notes[OffendingContainersUsageKey] = strings.Join(usages, ",")
-	notes[StarvedResourceKey] = string(starved)
-	return text, notes
+	annotations[OffendingContainersKey] = strings.Join(names, ",")
+	annotations[OffendingContainersUsageKey] = strings.Join(usages, ",")
+	annotations[StarvedResourceKey] = string(resourceName)
+	return text, annotations
 }
 
-// containerUsage is known for memory and for disk space; nothing is said of containers for other resources.
-func containerUsage(c *snapshot.ContainerUsage, what v1.ResourceName) (usage snapshot.Bytes, known bool) {
-	switch what {
+// containerUsage returns the usage of a container. It is known for memory and ephemeral storage only.
+func containerUsage(c *snapshot.ContainerUsage, resourceName v1.ResourceName) (usage snapshot.Bytes, known bool) {
+	switch resourceName {
 	case v1.ResourceMemory:
 		return c.Memory, c.Memory >= 0
 	case v1.ResourceEphemeralStorage:
@@ -70,21 +71,21 @@ func containerUsage(c *snapshot.ContainerUsage, what v1.ResourceName) (usage sna
 	return 0, false
 }
 
-// containerRequest looks among containers and init containers. Ephemeral containers cannot ask for anything and would
-// always be to blame.
-func containerRequest(pod *snapshot.Facts, name string, what v1.ResourceName) (snapshot.Quantity, bool) {
+// containerRequest returns the request of a container or an init container. Ephemeral containers are left out: they
+// cannot have requests, so that any usage would exceed them.
+func containerRequest(pod *snapshot.Facts, name string, resourceName v1.ResourceName) (snapshot.Quantity, bool) {
 	c := pod.Container(name)
 	switch {
 	case c == nil:
 		return snapshot.Quantity{}, false
-	case what == v1.ResourceMemory:
+	case resourceName == v1.ResourceMemory:
 		return c.MemoryRequest, true
 	default:
 		return c.StorageRequest, true
 	}
 }
 
-// printed is how stock prints an amount in a message.
-func printed(n snapshot.Bytes) string {
+// formatBytes formats an amount as stock does in messages.
+func formatBytes(n snapshot.Bytes) string {
 	return resource.NewQuantity(int64(n), resource.BinarySI).String()
 }

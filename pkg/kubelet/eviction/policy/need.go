@@ -7,17 +7,17 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// need is something that is starved and must be served, before it is known how.
+// need is how much of one resource must come free, before it is decided how.
 type need struct {
 	group group
-	// trigger is the index of the threshold that names it: its figures stand in messages.
+	// trigger is the index of the threshold that messages show.
 	trigger int
 	signal  snapshot.Signal
 	hard    bool
-	// amount must come free until every active threshold of the group and kind is resolved, at least 1. Then target is
-	// available.
+	// amount must come free, at least 1, until every active threshold of the group and kind is resolved; target is
+	// available then. Both are in the unit of the group.
 	amount, target int64
-	// measured: the amount is newer than the figures of the signals; a node-level reclaim found it at its end.
+	// measured: the amount was measured by a node-level reclaim at its end, later than the observation of the signals.
 	measured bool
 	// signals are those of the active thresholds, in order.
 	signals []snapshot.Signal
@@ -25,9 +25,9 @@ type need struct {
 
 func (n *need) has(sig snapshot.Signal) bool { return slices.Contains(n.signals, sig) }
 
-// needs lists what must be served: one need per group, hard ones first, then in the order of signals. A hard threshold
-// hides the soft ones of its group: what is urgent is freed first, and what soft thresholds want beyond that keeps its
-// grace.
+// needs returns one need for each group that has an active threshold: hard ones first, then in the order of signals.
+// While a hard threshold of a group is active, its soft ones are ignored: pods are evicted without grace only for what
+// the hard threshold requires.
 func needs(s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState) []need {
 	var found []need
 	for i := range states {

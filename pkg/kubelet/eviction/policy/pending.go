@@ -10,39 +10,38 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// SilentPatience is for how long after the end of its grace period a pod counts as being stopped while the container
-// runtime does not answer. By then it is killed past the runtime, which takes two minutes and a half (package
-// escalation with its default limits). Whoever were evicted meanwhile would die no sooner than the first one, and in
-// vain if that is enough.
+// SilentPatience is for how long after its grace period a pod counts as stopping while the container runtime is silent.
+// Within that time package escalation kills it without the runtime, after two and a half minutes with its default
+// limits. Evicting another pod meanwhile frees nothing sooner, and is unnecessary if the first release suffices.
 const SilentPatience = 3 * time.Minute
 
-// busy says why a pod must not be chosen.
-type busy uint8
+// exclusion is why a pod is not a candidate.
+type exclusion uint8
 
 const (
-	// counted: it is being stopped, and what it gives back is part of what is pending.
-	counted busy = iota + 1
-	// uncounted: its kill has failed or takes too long.
+	// counted: the pod is terminating, and what it releases is part of pending.
+	counted exclusion = iota + 1
+	// uncounted: its kill has failed or is overdue.
 	uncounted
 )
 
-// pending is what is on its way for a need.
+// pending is what terminations in progress release for a need, in the unit of the need.
 type pending struct {
-	// amount is what the counted pods give back at most, certain what they give back in any case: page cache that a pod
-	// has filled may stay.
+	// amount is an upper bound, certain the part that comes free in any case: page cache of a pod may stay in memory.
 	amount, certain int64
-	// newest is when the last of those was asked to stop that give something back or are stopped for this need.
-	newest time.Time
-	// failed is when a kill last failed.
-	failed time.Time
-	busy   map[types.UID]busy
-	// slow are the pods that are being stopped with more grace than the need can wait for.
-	slow map[types.UID]bool
+	// lastStarted is when the last of the counted pods was asked to stop, of those that release something or are stopped
+	// for this need.
+	lastStarted time.Time
+	// lastFailed is when a kill last failed.
+	lastFailed time.Time
+	excluded   map[types.UID]exclusion
+	// hastenable are the pods that terminate with a longer grace period than the need can wait for.
+	hastenable map[types.UID]bool
 }
 
-// pendingFor sorts out what is in flight. A hard need does not wait for a pod that was given longer than a kill takes:
-// such a pod is not counted, and may be chosen again to be hastened (kubernetes issue 123872). Pods that this round
-// evicts for a limit of their own are in flight too.
+// pendingFor returns what terminations in progress release for the need, those that this round begins for limits on
+// local storage included. A hard need does not wait for a pod whose grace period ends later than a kill takes: such a
+// pod is not counted, and is a candidate whose termination can be hastened (kubernetes issue 123872).
 func (r *round) pendingFor(n *need) pending {
 	p, s := pending{}, r.snapshot
 	// At most one need begins evictions in a round, so that until then all victims are those of limits.
@@ -50,16 +49,16 @@ func (r *round) pendingFor(n *need) pending {
 	if len(s.InFlight) == 0 && len(limits) == 0 && !anyTerminating(s.Pods) {
 		return p
 	}
-	p.busy, p.slow = map[types.UID]busy{}, map[types.UID]bool{}
+	p.excluded, p.hastenable = map[types.UID]exclusion{}, map[types.UID]bool{}
 	pods := make(map[types.UID]*snapshot.Pod, len(s.Pods))
 	for i := range s.Pods {
 		pods[s.Pods[i].UID] = &s.Pods[i]
 	}
 	for i := range limits {
-		p.expect(limits[i].Pod.UID, n.group.returns(limits[i].Pod, s.Layout))
+		p.expect(limits[i].Pod.UID, n.group.release(limits[i].Pod, s.Layout))
 	}
 	for i := range s.InFlight {
-		if f := &s.InFlight[i]; p.busy[f.UID] == 0 {
+		if f := &s.InFlight[i]; p.excluded[f.UID] == 0 {
 			r.addInFlight(n, &p, f, pods[f.UID])
 		}
 	}
@@ -69,14 +68,15 @@ func (r *round) pendingFor(n *need) pending {
 	return p
 }
 
-// near is how long a pod that somebody else stops may still take and be waited for: for a hard need as long as a kill
-// takes, for a soft one as long as a victim of its own might. Such a victim would free nothing sooner.
-func (n *need) near(rules *Rules) time.Duration {
+// maxWait returns the longest remaining grace period with which a pod that eviction does not stop still counts as
+// pending. For a hard need that is the time that a kill takes, or the grace period of its victims if that is longer;
+// for a soft one the grace period that a victim would have: evicting another pod would free nothing sooner.
+func (n *need) maxWait(rules *Rules) time.Duration {
 	const longest = math.MaxInt64 / int64(time.Second)
 	limit := rules.MaxPodGracePeriodSeconds
 	switch {
 	case n.hard:
-		return rules.Timing.KillTime
+		return max(rules.Timing.KillTime, immediateGrace*time.Second)
 	case limit < 0 || limit > longest:
 		return math.MaxInt64
 	}
@@ -92,32 +92,41 @@ func anyTerminating(pods []snapshot.Pod) bool {
 	return false
 }
 
-// addInFlight sorts out one pod that was asked to stop; pod is nil if it is no active pod any more. One that others
-// stop as well ends as they have asked it, also when the request to stop it sooner has failed.
+// addInFlight adds one entry of the ledger; pod is nil if it is no longer active. A pod that is also terminating for
+// another reason, such as its deletion, keeps its own deadline, even if the request to hasten it has failed.
+//
+// A pod that plugins have evicted is counted if it ends in time, and otherwise changes nothing: a need waits neither
+// for the effect of such an eviction nor after its failure. Plugins could defer the node's own evictions otherwise, by
+// evicting one small pod after the other.
 func (r *round) addInFlight(n *need, p *pending, f *snapshot.InFlight, pod *snapshot.Pod) {
 	s, t := r.snapshot, r.rules.Timing
 	failed := f.State == snapshot.Failed
-	if failed && f.Changed.After(p.failed) {
-		p.failed = f.Changed
+	if failed && !f.Requested && f.Changed.After(p.lastFailed) {
+		p.lastFailed = f.Changed
 	}
 	switch {
 	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && (!failed || !n.endsInTime(pod, s.Taken, r.rules)):
-		p.busy[f.UID] = uncounted
-	case f.State == snapshot.Stopping && n.hard && f.Deadline.Sub(s.Taken) > t.KillTime:
-		p.slow[f.UID] = true
+		p.excluded[f.UID] = uncounted
+	case f.State == snapshot.Stopping && (n.hard || f.Requested) && f.Deadline.Sub(s.Taken) > n.maxWait(r.rules):
+		p.hastenable[f.UID] = true
 	default:
-		back := n.group.expected(f.Expected)
+		freed := n.group.expected(f.Expected)
 		if pod != nil {
-			if now := n.group.returns(pod, s.Layout); now.known {
-				back = now
+			// Stats of a disk leave out containers that have exited, whose files exist until the pod is cleaned up.
+			now := n.group.release(pod, s.Layout)
+			if now.known && (!n.group.disk() || now.amount > freed.amount) {
+				freed = now
 			}
 		}
 		if f.State == snapshot.Stopped && r.seenAfter(n, f.Changed) {
-			back = back.withoutProcesses()
+			freed = freed.withoutProcesses()
 		}
-		p.expect(f.UID, back)
-		if g, ok := groupOf(f.Signal, s.Layout); back.amount > 0 || (f.Signal != snapshot.NoSignal && ok && g == n.group) {
-			p.newest = later(p.newest, f.Started)
+		p.expect(f.UID, freed)
+		if f.Requested {
+			return
+		}
+		if g, ok := groupOf(f.Signal, s.Layout); freed.amount > 0 || (f.Signal != snapshot.NoSignal && ok && g == n.group) {
+			p.lastStarted = later(p.lastStarted, f.Started)
 		}
 	}
 }
@@ -129,12 +138,12 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// seenAfter reports whether all observations that the need is about are from after a time.
+// seenAfter reports whether all observations of the need's signals are later than t.
 func (r *round) seenAfter(n *need, t time.Time) bool {
 	return !slices.ContainsFunc(n.signals, func(sig snapshot.Signal) bool { return !r.taken(sig).After(t) })
 }
 
-// overdue tells whether a kill has failed or takes too long.
+// overdue reports whether a kill has failed or takes too long.
 func overdue(s *snapshot.Snapshot, f *snapshot.InFlight, t Timing) bool {
 	switch f.State {
 	case snapshot.Failed:
@@ -146,36 +155,37 @@ func overdue(s *snapshot.Snapshot, f *snapshot.InFlight, t Timing) bool {
 	return s.Taken.Sub(f.Deadline) >= t.Patience
 }
 
-// awaitsRuntime tells whether a kill is late for no fault of the pod's.
+// awaitsRuntime reports whether a kill may be late because the container runtime is silent.
 func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
 	return s.RuntimeSilent && s.Taken.Sub(f.Deadline) < SilentPatience
 }
 
-// addTerminating counts a pod that somebody else is already stopping, when its end is near.
+// addTerminating adds a pod that is terminating for another reason than eviction, if it ends in time.
 func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, rules *Rules) {
-	if pod.Terminating == nil || p.busy[pod.UID] != 0 || p.slow[pod.UID] {
+	if pod.Terminating == nil || p.excluded[pod.UID] != 0 || p.hastenable[pod.UID] {
 		return
 	}
 	switch deadline := pod.Terminating.Deadline; {
 	case n.endsInTime(pod, s.Taken, rules):
-		p.expect(pod.UID, n.group.returns(pod, s.Layout))
+		p.expect(pod.UID, n.group.release(pod, s.Layout))
 	case deadline.IsZero() || deadline.After(s.Taken):
-		p.slow[pod.UID] = true
+		p.hastenable[pod.UID] = true
 	}
 }
 
-// endsInTime reports whether somebody else stops the pod, which may be nil, and its end is near. One that is late
-// counts until patience is over.
+// endsInTime reports whether the pod, which may be nil, is terminating for another reason than eviction and the need
+// can wait for it. A late pod counts until patience has passed since its deadline.
 func (n *need) endsInTime(pod *snapshot.Pod, now time.Time, rules *Rules) bool {
 	if pod == nil || pod.Terminating == nil || pod.Terminating.Deadline.IsZero() {
 		return false
 	}
 	left := pod.Terminating.Deadline.Sub(now)
-	return left <= n.near(rules) && -left < rules.Timing.Patience
+	return left <= n.maxWait(rules) && -left < rules.Timing.Patience
 }
 
-func (p *pending) expect(uid types.UID, back returns) {
-	p.busy[uid] = counted
-	p.amount = saturatingAdd(p.amount, max(0, back.amount))
-	p.certain = saturatingAdd(p.certain, max(0, min(back.certain, back.amount)))
+// expect counts a pod and what it releases.
+func (p *pending) expect(uid types.UID, freed groupRelease) {
+	p.excluded[uid] = counted
+	p.amount = saturatingAdd(p.amount, max(0, freed.amount))
+	p.certain = saturatingAdd(p.certain, max(0, min(freed.certain, freed.amount)))
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestTwoFiguresOfRelease: an evicted pod holds 2 GiB, which covers the need. When that is anonymous memory it comes
-// back for certain; page cache may not, and there is a closer look.
-func TestTwoFiguresOfRelease(t *testing.T) {
+// TestCertainAndPossibleRelease: an evicted pod holds 2 GiB, which covers the need. Anonymous memory comes free for
+// certain; page cache may not, so that the next round is due sooner.
+func TestCertainAndPossibleRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		certain int64
 		again   time.Duration
 	}{
 		"anonymous memory": {2 * gi, defaultTiming().KillTime},
 		"page cache":       {100 * mi, pollUrgent},
-		"nobody knows":     {0, pollUrgent},
+		"unknown":          {0, pollUrgent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
@@ -26,16 +26,16 @@ func TestTwoFiguresOfRelease(t *testing.T) {
 				Expected: snapshot.Release{Memory: snapshot.Bytes(2 * gi), CertainMemory: snapshot.Bytes(test.certain)}}}
 			d := w.after(time.Second)
 			w.outcome(d, AwaitRelease)
-			if st := d.Starved[0]; st.InFlight != 2*gi || st.Certain != test.certain || d.LookAgain != test.again {
-				t.Errorf("%+v, again in %v", st, d.LookAgain)
+			if st := d.Needs[0]; st.InFlight != 2*gi || st.Certain != test.certain || d.SyncAfter != test.again {
+				t.Errorf("%+v, again in %v", st, d.SyncAfter)
 			}
 		})
 	}
 }
 
-// TestASoftNeedWaitsForAPodThatOthersStop: a deleted pod covers a soft need. Another pod would be given as much grace
-// as the configuration allows, so that it is not evicted while the deleted one has no more than that left.
-func TestASoftNeedWaitsForAPodThatOthersStop(t *testing.T) {
+// TestASoftNeedWaitsForADeletedPod: a deleted pod covers a soft need. No other pod is evicted while the remaining grace
+// period of the deleted one is no longer than that of a victim.
+func TestASoftNeedWaitsForADeletedPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit   int64
 		left    time.Duration
@@ -59,9 +59,9 @@ func TestASoftNeedWaitsForAPodThatOthersStop(t *testing.T) {
 	}
 }
 
-// TestAFailedHasteningLeavesAPodDying: a pod that covers the need was deleted, and hastening it has failed. Its grace
-// period goes on, so that it counts when that ends in time; but it is not asked again at once.
-func TestAFailedHasteningLeavesAPodDying(t *testing.T) {
+// TestFailedHasteningKeepsTheDeadline: a pod that covers the need was deleted, and hastening it has failed. It counts
+// if its own grace period ends in time, and is not hastened again at once.
+func TestFailedHasteningKeepsTheDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		soft    bool
 		left    time.Duration
@@ -72,8 +72,8 @@ func TestAFailedHasteningLeavesAPodDying(t *testing.T) {
 		"hard threshold that cannot wait": {false, time.Minute, []string{"other"}},
 		"hard threshold, late":            {false, -29 * time.Second, nil},
 		"hard threshold, beyond patience": {false, -30 * time.Second, []string{"other"}},
-		"nobody else stops it":            {false, 0, []string{"other"}},
-		"nobody else stops it, soft":      {true, 0, []string{"other"}},
+		"not deleted":                     {false, 0, []string{"other"}},
+		"not deleted, soft":               {true, 0, []string{"other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limit := threshold(snapshot.MemoryAvailable, "1Gi")
@@ -85,6 +85,36 @@ func TestAFailedHasteningLeavesAPodDying(t *testing.T) {
 			w.available(snapshot.MemoryAvailable, 500*mi)
 			w.stopping("deleted", snapshot.Failed, snapshot.Release{})
 			w.evicts(w.after(w.rules.Timing.KillTime), test.victims...)
+		})
+	}
+}
+
+// TestFilesOfExitedContainersAreOnTheirWay: a victim held 8 GiB of the disk when it was asked to stop. Stats leave out
+// its container that has exited; the files of that are there until the pod is cleaned up.
+func TestFilesOfExitedContainersAreOnTheirWay(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "other", disk: 3 * gi},
+		spec{name: "writer", disk: mi})
+	w.stopping("writer", snapshot.Stopping, snapshot.Release{
+		Devices: [snapshot.NumDevices]snapshot.FsRelease{{Bytes: snapshot.Bytes(8 * gi)}},
+	})
+	w.outcome(w.available(snapshot.NodeFsAvailable, 5*gi).after(time.Second), AwaitRelease)
+}
+
+// TestAVictimThatCannotBeHastenedIsWaitedFor: a victim of a hard threshold gets a second, also where a kill takes less
+// than that. Asking again gives it no less.
+func TestAVictimThatCannotBeHastenedIsWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		deleted time.Duration
+		flight  bool
+	}{"victim": {flight: true}, "deleted": {deleted: 900 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "other", priority: 1, memory: gi},
+				spec{name: "dying", memory: 2 * gi, terminatingIn: test.deleted})
+			w.rules.Timing.KillTime = 100 * time.Millisecond
+			if test.flight {
+				w.stopping("dying", snapshot.Stopping, snapshot.Release{})
+			}
+			w.outcome(w.available(snapshot.MemoryAvailable, 100*mi).after(0), AwaitRelease)
 		})
 	}
 }

@@ -104,8 +104,8 @@ func TestOrderOfInputMakesNoDifference(t *testing.T) {
 			if got, want := fmt.Sprint(names(d2.Victims)), fmt.Sprint(names(d1.Victims)); got != want {
 				t.Fatalf("victims %s, and %s for the same pods in another order", want, got)
 			}
-			if !reflect.DeepEqual(d1.Conditions, d2.Conditions) || !reflect.DeepEqual(d1.Starved, d2.Starved) ||
-				d1.LookAgain != d2.LookAgain {
+			if !reflect.DeepEqual(d1.Conditions, d2.Conditions) || !reflect.DeepEqual(d1.Needs, d2.Needs) ||
+				d1.SyncAfter != d2.SyncAfter {
 				t.Fatalf("decisions differ:\n%+v\n%+v", d1, d2)
 			}
 		}
@@ -128,8 +128,8 @@ func TestDecideChangesNoneOfItsArguments(t *testing.T) {
 	})
 }
 
-// TestVictimsAreASubsetOfStocks: stock goes down its ranking until the need is covered. On frozen usage we take a
-// subset of that, which covers the need as well, and no pod of which is superfluous.
+// TestVictimsAreASubsetOfStocks: stock evicts in the order of its ranking until the need is covered. With constant
+// usage ours takes a subset of that which covers the need too, and in which no pod is superfluous.
 func TestVictimsAreASubsetOfStocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &need{group: memoryGroup, signal: snapshot.MemoryAvailable, hard: true}
@@ -148,7 +148,7 @@ func TestVictimsAreASubsetOfStocks(t *testing.T) {
 		var ours int64
 		for _, c := range chosen {
 			if !stock[c.pod.Name] {
-				t.Fatalf("%s is evicted, stock would have spared it", c.pod.Name)
+				t.Fatalf("%s is evicted, and would not be by stock", c.pod.Name)
 			}
 			ours += c.gain(0)
 		}
@@ -170,9 +170,9 @@ func position(list []candidate, c candidate) int {
 	return slices.IndexFunc(list, func(o candidate) bool { return o.pod.UID == c.pod.UID })
 }
 
-// TestNobodyIsEvictedWithoutCause: critical pods, pods in flight that are counted, and anybody while no threshold is
-// met.
-func TestNobodyIsEvictedWithoutCause(t *testing.T) {
+// TestNoEvictionWithoutCause: critical pods and counted pods in flight are never victims, and no pod is while no
+// threshold is met.
+func TestNoEvictionWithoutCause(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 12), rulesOf(anyThresholds(t)...)
 		var m State
@@ -186,10 +186,10 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 				}
 				o := s.Signals[v.Cause.Signal]
 				if !o.Known() {
-					t.Fatalf("evicted for %s, which nobody has seen", v.Cause.Signal)
+					t.Fatalf("evicted for %s, which is unknown", v.Cause.Signal)
 				}
 				if g, _ := groupOf(v.Cause.Signal, s.Layout); g.disk() && s.RuntimeSilent {
-					t.Fatalf("evicted for %s, and nobody knows who fills it", v.Cause.Signal)
+					t.Fatalf("evicted for %s, while the usage by pods is unknown", v.Cause.Signal)
 				}
 				met := slices.ContainsFunc(rules.Thresholds, func(th Threshold) bool {
 					return th.Signal == v.Cause.Signal && th.Soft != v.Cause.Hard() && th.met(o, true)
@@ -202,9 +202,9 @@ func TestNobodyIsEvictedWithoutCause(t *testing.T) {
 	})
 }
 
-// TestCalmNodesNeedNoPods: while Calm says so, leaving out pods without limits changes neither the decision nor what is
-// remembered.
-func TestCalmNodesNeedNoPods(t *testing.T) {
+// TestOmittedPodsMakeNoDifference: while Calm returns true, leaving out pods without limits changes neither the
+// decision nor the state.
+func TestOmittedPodsMakeNoDifference(t *testing.T) {
 	calm := 0
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rulesOf(anyThresholds(t)...)

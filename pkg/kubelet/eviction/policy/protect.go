@@ -7,84 +7,86 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Protection says which pods may influence whether and when they are evicted, and how far. The zero value lets none. It
-// is for the owner of the node to set: what pods say for themselves counts only within it.
+// Protection limits the effect of annotations by which pods influence whether and when they are evicted. It is
+// configured by the owner of the node. With the zero value annotations have no effect.
 type Protection struct {
-	// Namespaces are names, or patterns in the manner of package path, of the namespaces whose pods' annotations count.
+	// Namespaces are the namespaces in which annotations have an effect: names, or patterns of path.Match.
 	Namespaces []string
-	// MaxPods and MaxMemory bound how many pods of the node may opt out, and the sum of their memory requests.
+	// MaxPods limits the number of pods of the node that may opt out, MaxMemory the sum of their memory requests.
 	MaxPods   int
 	MaxMemory snapshot.Bytes
-	// MaxDelay is for how long a hard threshold spares pods that opted out, while others can give what it needs.
+	// MaxDelay is for how long a hard threshold passes over pods that opted out, while others can release enough.
 	MaxDelay time.Duration
 }
 
-// optOutForgotten is after how long a need that returns begins to pass over pods anew.
-const optOutForgotten = 10 * time.Minute
+// optOutResetAfter is the time after which a need that recurs counts as a new one, for MaxDelay.
+const optOutResetAfter = 10 * time.Minute
 
-// optOutState records when pods that opted out were passed over, or should have been.
+// optOutState records when pods that opted out were chosen for a need, and so were passed over or evicted.
 type optOutState struct {
-	// First is the first time in a row, Last the newest.
+	// First is the first time since the need began, Last the newest one.
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 }
 
-// protect takes the wishes of pods into account. Soft thresholds leave those alone that opted out; for hard ones they
-// are marked.
-func (r *round) protect(n *need, list []candidate, st *Starved) []candidate {
-	wishes := r.rules.Protection.wishes(r.snapshot.Pods)
-	if len(wishes) == 0 {
+// applyAnnotations ranks the candidates with their annotations. For a soft need it removes those that opted out; for a
+// hard one it marks them.
+func (r *round) applyAnnotations(n *need, list []candidate, nd *NeedDecision) []candidate {
+	granted := r.rules.Protection.granted(r.snapshot.Pods)
+	if len(granted) == 0 {
 		return list
 	}
 	for i := range list {
-		w := wishes[list[i].pod.UID]
-		list[i].preference, list[i].spared = w.preference, w.spares(n, r.snapshot.Layout)
+		a := granted[list[i].pod.UID]
+		list[i].preference, list[i].optedOut = a.preference, a.optsOutOf(n, r.snapshot.Layout)
 	}
 	rank(list)
 	if !n.hard {
 		all := len(list)
-		list = slices.DeleteFunc(list, isSpared)
-		st.Spared = all - len(list)
+		list = slices.DeleteFunc(list, hasOptedOut)
+		nd.PassedOver = all - len(list)
 	}
 	return list
 }
 
-func isSpared(c candidate) bool { return c.spared }
+func hasOptedOut(c candidate) bool { return c.optedOut }
 
-// choice is which pods cover a need, and how many were passed over for them that opted out.
+// choice is the pods that cover a need.
 type choice struct {
 	pods []candidate
 	// urgent is how much they have to cover until a kill has taken effect.
 	urgent int64
-	spared int
+	// passedOver is the number of pods that were left out because they opted out.
+	passedOver int
 }
 
-// choose finds the pods that cover the need. If pods would be among them that opted out, others go instead as long as
-// they can cover it; when they cannot, or when the need has been passing over such pods for longer than MaxDelay,
-// nobody is spared: no pod may let the node run into the kernel's OOM killer.
+// choose selects the pods that cover the need. Instead of pods that opted out it selects others as long as those can
+// cover the need. If they cannot, or if the need has passed over such pods for MaxDelay, opting out has no effect:
+// otherwise the node could run into the kernel's OOM killer.
 func (r *round) choose(n *need, list []candidate, d demand) choice {
 	all := choice{pods: choose(list, d), urgent: d.urgent(list)}
-	if !slices.ContainsFunc(all.pods, isSpared) || r.sparedLongEnough(n) {
+	if !slices.ContainsFunc(all.pods, hasOptedOut) || r.passedOverLongEnough(n) {
 		return all
 	}
-	others := slices.DeleteFunc(slices.Clone(list), isSpared)
+	others := slices.DeleteFunc(slices.Clone(list), hasOptedOut)
 	if urgent := d.urgent(others); covers(others, urgent, d.killTime) {
-		return choice{pods: choose(others, d), urgent: urgent, spared: len(list) - len(others)}
+		return choice{pods: choose(others, d), urgent: urgent, passedOver: len(list) - len(others)}
 	}
 	last := others
 	for i := range list {
-		if list[i].spared {
+		if list[i].optedOut {
 			last = append(last, list[i])
 		}
 	}
 	return choice{pods: choose(last, d), urgent: all.urgent}
 }
 
-// sparedLongEnough is asked when it is a spared pod's turn. A need that comes and goes, because others are evicted for
-// it one after the other, is one need.
-func (r *round) sparedLongEnough(n *need) bool {
+// passedOverLongEnough reports whether pods that opted out have been passed over for MaxDelay. The caller has found
+// that one of them would be chosen now. A need that ends and recurs, because other pods are evicted for it one after
+// the other, is one need.
+func (r *round) passedOverLongEnough(n *need) bool {
 	s, now := &r.next.Needs[n.group].OptOut, r.snapshot.Taken
-	if s.First.IsZero() || now.Sub(s.Last) >= optOutForgotten {
+	if s.First.IsZero() || now.Sub(s.Last) >= optOutResetAfter {
 		s.First = now
 	}
 	s.Last = now

@@ -7,36 +7,42 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// candidate is a pod that may be evicted for a need, with its figures in the unit of the need.
+// candidate is a pod that may be evicted for a need. Amounts are in the unit of the need.
 type candidate struct {
 	pod *snapshot.Pod
-	// usage is meaningless when it is not known.
+	// usage is valid only if known is true.
 	usage, request int64
-	// growth is how fast usage grows; nil except for memory.
+	// growth is how fast usage grows; nil except for memory, and if it is unknown.
 	growth *rate
-	// preference is what the pod wishes, spared that it opted out of what the need is about. Both only as far as granted.
-	preference    int32
-	spared, known bool
-	// first: it must go before any pod that is not. The pod uses more than it asked for; for PIDs, of which nobody can ask
-	// for any, far more than an equal share.
+	// priority is that of the pod. Ranking compares it most often.
+	priority int32
+	// preference is the value of the annotation. optedOut is true if the pod opted out of the resource of the need. Both
+	// are zero unless Protection grants them.
+	preference      int32
+	optedOut, known bool
+	// first: the pod is evicted before any that is not: it uses more than its request or, of PIDs, far more than an equal
+	// share.
 	first bool
-	// slow: it is being stopped already, with more grace than the need can wait for.
-	slow bool
+	// hasten: the pod is already terminating, with a longer grace period than the need can wait for.
+	hasten bool
 }
 
-// isWithin: the pod neither uses more than it asked for nor is being stopped.
-func (c candidate) isWithin() bool { return !c.first && !c.slow }
+// isWithin reports whether the pod neither exceeds its request nor is terminating.
+func (c candidate) isWithin() bool { return !c.first && !c.hasten }
 
-// candidates are the pods that may be evicted for the need, in the order in which they would go.
+// candidates returns the pods that may be evicted for the need, in the order in which they would be.
 func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidate {
 	list := make([]candidate, 0, len(s.Pods))
 	share := farAboveShare(n, s)
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if pod.Critical || p.busy[pod.UID] != 0 || (p.slow[pod.UID] && !n.hard) {
+		if pod.Critical || p.excluded[pod.UID] != 0 || (p.hastenable[pod.UID] && !n.hard) {
 			continue
 		}
-		c := candidate{pod: pod, request: n.group.request(pod, s.Layout), growth: g.of(i), slow: p.slow[pod.UID]}
+		c := candidate{
+			pod: pod, priority: pod.Priority, request: n.group.request(pod, s.Layout), growth: g.of(i),
+			hasten: p.hastenable[pod.UID],
+		}
 		c.usage, c.known = n.group.usage(pod, s.Layout)
 		if n.group == pidGroup {
 			c.first = c.known && c.usage > share
@@ -49,9 +55,9 @@ func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidat
 	return list
 }
 
-// farAboveShare is how many PIDs a pod may hold before it goes first whatever its priority is: four times an equal
-// share of all there are, and at most a quarter of them (kubernetes issue 89284: a fork bomb must not survive the pods
-// it starves).
+// farAboveShare returns the number of PIDs above which a pod is evicted before others of whatever priority: four times
+// an equal share, and at most a quarter of all (kubernetes issue 89284: otherwise pods of lower priority are evicted
+// before a fork bomb).
 func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
 	if n.group != pidGroup || len(s.Pods) == 0 {
 		return 0
@@ -60,24 +66,24 @@ func farAboveShare(n *need, s *snapshot.Snapshot) int64 {
 	return min(total/4, total/int64(len(s.Pods))*4)
 }
 
-// rank orders candidates, the next victim first:
+// rank sorts candidates, the next victim first:
 //
-//  1. pods that are being stopped already, before others: to hasten them costs nobody who is to stay
-//  2. pods that use more than they asked for (PIDs: far more than a share), before others
-//  3. lower priority before higher
-//  4. known usage before unknown: what is unknown is not the worst (kubernetes issue 123591)
-//  5. greater preference before smaller, where the owner of the node lets pods have one
-//  6. more usage above the request before less
+//  1. pods that are already terminating, before others: shortening their grace period evicts no other pod
+//  2. pods above their requests (PIDs: far above an equal share), before others
+//  3. lower priority first
+//  4. known usage before unknown: a pod without stats is not assumed to use most (kubernetes issue 123591)
+//  5. greater preference first, where Protection grants one
+//  6. more usage above the request first
 //  7. the UID, so that the order is total and does not depend on that of the input
 func rank(list []candidate) {
 	slices.SortFunc(list, func(a, b candidate) int {
 		switch {
-		case a.slow != b.slow:
-			return trueFirst(a.slow)
+		case a.hasten != b.hasten:
+			return trueFirst(a.hasten)
 		case a.first != b.first:
 			return trueFirst(a.first)
-		case a.pod.Priority != b.pod.Priority:
-			return cmp.Compare(a.pod.Priority, b.pod.Priority)
+		case a.priority != b.priority:
+			return cmp.Compare(a.priority, b.priority)
 		case a.known != b.known:
 			return trueFirst(a.known)
 		case a.preference != b.preference:
@@ -89,7 +95,7 @@ func rank(list []candidate) {
 	})
 }
 
-// trueFirst compares two values that differ.
+// trueFirst compares two values that differ; a is the first of them.
 func trueFirst(a bool) int {
 	if a {
 		return -1

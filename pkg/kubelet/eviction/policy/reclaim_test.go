@@ -13,13 +13,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// done is a reclaim that took the last second.
+// done returns a reclaim that took the last second.
 func (w *world) done(inodes bool, got snapshot.Reclaimed) snapshot.Reclaim {
 	return snapshot.Reclaim{Device: snapshot.NodeDevice, Inodes: inodes, Started: w.now.Add(-time.Second), Finished: w.now,
 		Got: got}
 }
 
-func TestReclaimAsksForTheThresholdAndTheMinimum(t *testing.T) {
+func TestReclaimIncludesTheMinimumReclaim(t *testing.T) {
 	w := newWorld(t, rulesOf(reclaiming(threshold(snapshot.NodeFsAvailable, "10Gi"), "2Gi"),
 		threshold(snapshot.ImageFsAvailable, "11Gi")))
 	d := w.available(snapshot.NodeFsAvailable, 9*gi).available(snapshot.ImageFsAvailable, 9*gi).after(time.Second)
@@ -30,8 +30,9 @@ func TestReclaimAsksForTheThresholdAndTheMinimum(t *testing.T) {
 	}
 }
 
-// A reclaim is sized to the need. What it left for later is taken before a pod goes.
-func TestReclaimGoesOnWhileThereIsMore(t *testing.T) {
+// TestReclaimIsRepeatedWhileThereIsMore: a reclaim frees what the need requires; what it left is removed before a pod
+// is evicted.
+func TestReclaimIsRepeatedWhileThereIsMore(t *testing.T) {
 	for _, more := range []bool{true, false} {
 		w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: gi})
 		w.outcome(w.available(snapshot.NodeFsAvailable, 9*gi).after(time.Second), ReclaimNode)
@@ -47,17 +48,18 @@ func TestReclaimGoesOnWhileThereIsMore(t *testing.T) {
 	}
 }
 
-// The figures of a file system may be old. What the reclaim itself has measured is newer, and nobody waits for others.
-func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
+// TestReclaimThatWasNotEnoughNeedsNoNewObservation: stats of a file system may be old. What the reclaim has measured is
+// newer, so that the decision does not wait for other stats.
+func TestReclaimThatWasNotEnoughNeedsNoNewObservation(t *testing.T) {
 	for name, test := range map[string]struct {
 		missing int64
 		release time.Duration
 		want    Outcome
 	}{
-		"it was not enough":            {3 * gi, 0, Evict},
-		"nobody measured":              {0, 0, AwaitStats},
-		"a pod has gone since":         {3 * gi, 1500 * time.Millisecond, AwaitStats},
-		"a pod has gone, but long ago": {3 * gi, -time.Minute, Evict},
+		"it was not enough":              {3 * gi, 0, Evict},
+		"not measured":                   {0, 0, AwaitStats},
+		"a pod was released since":       {3 * gi, 1500 * time.Millisecond, AwaitStats},
+		"a pod was released long before": {3 * gi, -time.Minute, Evict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "small", disk: gi},
@@ -78,16 +80,16 @@ func TestReclaimThatWasNotEnoughNeedsNoNewFigures(t *testing.T) {
 			}
 			w.evicts(d, "writer")
 			if v := d.Victims[0]; !strings.Contains(v.Message, "Threshold quantity: 10Gi, available: 7Gi.") ||
-				d.Starved[0].Amount != 3*gi {
-				t.Errorf("message %q, starved %+v", v.Message, d.Starved)
+				d.Needs[0].Amount != 3*gi {
+				t.Errorf("message %q, needs %+v", v.Message, d.Needs)
 			}
 			w.outcome(w.after(time.Second), AwaitStats)
 		})
 	}
 }
 
-// Enough bytes are not enough inodes: each is reclaimed for itself.
-func TestBytesAndInodesAreReclaimedApart(t *testing.T) {
+// TestBytesAndInodesAreReclaimedSeparately: a reclaim that freed enough bytes may not have freed enough inodes.
+func TestBytesAndInodesAreReclaimedSeparately(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsInodesFree, "1k")), spec{name: "pod", inodes: 10})
 	w.available(snapshot.NodeFsInodesFree, 2000).after(time.Second)
 	w.now = w.now.Add(time.Minute)
@@ -102,8 +104,8 @@ func TestBytesAndInodesAreReclaimedApart(t *testing.T) {
 	w.evicts(w.after(time.Second), "pod")
 }
 
-// D14: stock measures nothing on the image device of a split file system and evicts in the order of its input. We rank
-// by what a pod alone keeps there.
+// D14: stock does not measure pods on the image device of a split file system and evicts in the order of its input.
+// Ours ranks them by the size of the images that no other pod uses.
 func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 	images := map[string]int64{"a-shares": 0, "b-small": gi, "c-big": 5 * gi}
 	for name, test := range map[string]struct {
@@ -111,10 +113,10 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 		known  bool
 		want   string
 	}{
-		"bytes":                         {snapshot.ImageFsAvailable, true, "c-big"},
-		"nobody knows who uses what":    {snapshot.ImageFsAvailable, false, "a-shares"},
-		"inodes, which nobody can tell": {snapshot.ImageFsInodesFree, true, "a-shares"},
-		"node device":                   {snapshot.NodeFsAvailable, true, "writer"},
+		"bytes":                        {snapshot.ImageFsAvailable, true, "c-big"},
+		"usage of images unknown":      {snapshot.ImageFsAvailable, false, "a-shares"},
+		"inodes of images are unknown": {snapshot.ImageFsInodesFree, true, "a-shares"},
+		"node device":                  {snapshot.NodeFsAvailable, true, "writer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(test.signal, "1Gi")),
@@ -145,9 +147,9 @@ func TestD14SplitFileSystemRanksByImages(t *testing.T) {
 	}
 }
 
-// Whatever is known of reclaims, and in any order: what is asked for is sized, and nobody is evicted for what is being
-// asked for.
-func TestReclaimsOfAnyKind(t *testing.T) {
+// TestAnyReclaims: with any list of reclaims in any order, requests have an amount, and no pod is evicted while a
+// reclaim for the same need begins.
+func TestAnyReclaims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t, start, anySpecs(t, 6))
 		at := func(name string) time.Time {
@@ -171,7 +173,7 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 		later.Reclaims = slices.Clone(later.Reclaims)
 		slices.Reverse(later.Reclaims)
 		again, _ := Decide(&later, rules, m)
-		if !reflect.DeepEqual(names(d.Victims), names(again.Victims)) || !reflect.DeepEqual(d.Starved, again.Starved) ||
+		if !reflect.DeepEqual(names(d.Victims), names(again.Victims)) || !reflect.DeepEqual(d.Needs, again.Needs) ||
 			!reflect.DeepEqual(d.Reclaims, again.Reclaims) {
 			t.Fatalf("decisions differ: %+v, %+v", d, again)
 		}
@@ -186,4 +188,24 @@ func TestReclaimsOfAnyKind(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAReclaimThatHangsIsWaitedForNoLongerThanPatience: however long the monitoring period is.
+func TestAReclaimThatHangsIsWaitedForNoLongerThanPatience(t *testing.T) {
+	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
+	w.rules.Timing.Period = 5 * time.Minute
+	d := w.available(snapshot.NodeFsAvailable, 9*gi).after(time.Second)
+	w.outcome(d, ReclaimNode)
+	w.reclaim = []snapshot.Reclaim{{Device: snapshot.NodeDevice, Running: true, Started: w.now}}
+	expectSync := func(want time.Duration) {
+		t.Helper()
+		if d.SyncAfter != want {
+			t.Errorf("again in %v, want %v", d.SyncAfter, want)
+		}
+	}
+	expectSync(w.rules.Timing.Patience)
+	d = w.after(10 * time.Second)
+	w.outcome(d, AwaitReclaim)
+	expectSync(w.rules.Timing.Patience - 10*time.Second)
+	w.evicts(w.after(d.SyncAfter), "writer")
 }

@@ -2,35 +2,38 @@ package policy
 
 import "time"
 
-// Rules is everything about decisions that is configured.
+// Rules is the configuration of decisions. It must not be modified while Decide uses it.
 type Rules struct {
-	// Thresholds in the order of configuration. Effective has been applied when they come to Decide.
+	// Thresholds are in the order of configuration, after Effective.
 	Thresholds []Threshold
-	// PressureTransitionPeriod is how long a node condition stays True after its last threshold was met.
+	// PressureTransitionPeriod is how long a node condition stays True after a threshold of it was last met.
 	PressureTransitionPeriod time.Duration
-	// MaxPodGracePeriodSeconds caps the grace of soft evictions; negative leaves pods their own.
+	// MaxPodGracePeriodSeconds limits the grace period of soft evictions, in seconds. If it is negative, pods have their
+	// own.
 	MaxPodGracePeriodSeconds int64
-	// LocalStorageLimits: limits on emptyDir volumes and ephemeral storage are enforced.
+	// LocalStorageLimits: pods that exceed limits on emptyDir volumes or ephemeral storage are evicted.
 	LocalStorageLimits bool
-	// LocalStorageDryRun: it is only said who breaks them.
+	// LocalStorageDryRun: such pods are only reported.
 	LocalStorageDryRun bool
+	// ReportMemoryGrowth: decisions report how fast memory usage grows (Decision.Growth). Snapshots have all pods then.
+	ReportMemoryGrowth bool
 	Timing             Timing
 	Protection         Protection
 
-	// dryRun: the decision is not carried out, so that it does not wait for anything that this would bring.
+	// dryRun: the decision is not carried out, and so does not wait for effects of reclaims or evictions.
 	dryRun bool
 }
 
-// Timing holds durations that are not about a threshold.
+// Timing has durations that do not belong to a threshold.
 type Timing struct {
-	// Period is the time between two looks when nothing happens.
+	// Period is the monitoring period: the time between two rounds without a trigger.
 	Period time.Duration
-	// KillTime is how long it takes from the decision until an eviction without grace gives memory back.
+	// KillTime is the time from the decision until an eviction with the minimal grace period has released memory.
 	KillTime time.Duration
-	// Settling is for how long an eviction should keep the node clear of the threshold. The need is forecast that far for
-	// pods that exceed their requests. Zero switches that forecast off.
+	// Settling is for how long an eviction should keep the node clear of the threshold: the need includes the growth in
+	// that time of pods above their requests. Zero switches that forecast off.
 	Settling time.Duration
-	// Patience is how long to wait for what is in flight before it stops counting: for the next victim while one is being
-	// stopped, for the clean-up of one that was stopped, for a node-level reclaim.
+	// Patience is the longest time to wait for a victim to stop, for the cleanup of one that has stopped, and for a
+	// node-level reclaim, before more is done.
 	Patience time.Duration
 }

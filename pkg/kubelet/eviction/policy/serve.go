@@ -6,35 +6,36 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// round is one decision: what it reads, and the state that it writes.
+// round is the evaluation of one decision.
 type round struct {
 	snapshot *snapshot.Snapshot
 	rules    *Rules
-	// last is the state that the decision begins with, next the one that it makes.
+	// last is the state before the decision, next the state after it.
 	last, next *rulesState
 	decision   *Decision
-	// growth is derived at most once, when it is first needed.
+	// growth is computed at most once, when it is first used.
 	growth *growth
 }
 
-// serve decides about one need and reports whether the round has begun something for it.
+// serve decides about one need and reports whether it begins evictions or a reclaim in this round.
 func (r *round) serve(n *need) (began bool) {
-	r.measure(n)
-	st := Starved{Signal: n.signal, Hard: n.hard, Amount: n.amount}
+	r.useReclaimMeasurement(n)
+	nd := NeedDecision{Signal: n.signal, Hard: n.hard, Amount: n.amount}
 	p := r.pendingFor(n)
-	st.InFlight, st.Certain = p.amount, p.certain
-	st.Outcome, began = r.settle(n, &p, &st)
-	r.keepFresh(n, &st)
-	r.decision.Starved = append(r.decision.Starved, st)
+	nd.InFlight, nd.Certain = p.amount, p.certain
+	nd.Outcome, began = r.decideNeed(n, &p, &nd)
+	r.keepWhileWaiting(n, &nd)
+	r.decision.Needs = append(r.decision.Needs, nd)
 	return began
 }
 
-func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
-	if !n.measured && !r.figuresAreNew(n) {
+// decideNeed returns the outcome for a need, and whether it begins evictions or a reclaim.
+func (r *round) decideNeed(n *need, p *pending, nd *NeedDecision) (Outcome, bool) {
+	if !n.measured && !r.hasNewObservation(n) {
 		return AwaitStats, false
 	}
 	g := r.growthOf(n)
-	list := r.protect(n, candidates(n, r.snapshot, p, g), st)
+	list := r.applyAnnotations(n, candidates(n, r.snapshot, p, g), nd)
 	d := r.demandOf(n.amount - p.amount)
 	if d.base <= 0 && d.urgent(list) <= 0 {
 		return AwaitRelease, false
@@ -43,35 +44,35 @@ func (r *round) settle(n *need, p *pending, st *Starved) (Outcome, bool) {
 		return outcome, outcome == ReclaimNode
 	}
 	if r.snapshot.RuntimeSilent && n.group.disk() {
-		// It is unknown what pods have on the disk, and a pod that is stopped now frees nothing there until the runtime
+		// The usage of the disk by pods is unknown, and a pod that is stopped now frees nothing there until the runtime
 		// answers.
-		r.selected(n, true)
+		r.recordSelection(n, true)
 		return AwaitStats, false
 	}
 	if r.snapshot.PodsAwaited && n.group.disk() {
-		r.keepUnused(n)
+		r.markUnused(n)
 		return AwaitStats, false
 	}
 	if len(list) == 0 {
-		r.selected(n, true)
+		r.recordSelection(n, true)
 		return NoCandidate, false
 	}
-	return r.evict(n, p, st, list, d)
+	return r.evict(n, p, nd, list, d)
 }
 
-// evict begins the eviction of as many of the candidates as the need requires at this moment; of none while others have
-// to show first what they bring.
-func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d demand) (Outcome, bool) {
-	t := r.tempoOf(n, p, list)
-	if !t.hurry && t.wait {
+// evict adds as many of the candidates to the victims as the need requires in this round; none while the effect of
+// earlier evictions has to be observed first.
+func (r *round) evict(n *need, p *pending, nd *NeedDecision, list []candidate, d demand) (Outcome, bool) {
+	t := r.pacingOf(n, p, list)
+	if !t.imminent && t.wait {
 		return AwaitTurn, false
 	}
 	c := r.choose(n, list, d)
-	st.Chosen, st.Spared = len(c.pods), st.Spared+c.spared
-	now := t.now(c, d)
+	nd.Chosen, nd.PassedOver = len(c.pods), nd.PassedOver+c.passedOver
+	now := t.victims(c, d)
 	awaited := len(now) == 0
 	if awaited {
-		now = t.meanwhile(list, d.killTime)
+		now = t.firstOverRequest(list, d.killTime)
 	}
 	if len(now) == 0 {
 		return AwaitTurn, false
@@ -79,9 +80,9 @@ func (r *round) evict(n *need, p *pending, st *Starved, list []candidate, d dema
 	for i := range now {
 		r.decision.Victims = append(r.decision.Victims, r.victim(n, &now[i]))
 	}
-	r.evictedFor(n)
+	r.recordEviction(n)
 	if awaited {
-		// The pace of the others goes on.
+		// The victim is not one of the chosen pods, so it does not delay those.
 		r.next.Needs[n.group].LastEviction = r.last.Needs[n.group].LastEviction
 	}
 	return Evict, true
@@ -92,9 +93,9 @@ func (r *round) demandOf(base int64) demand {
 	return demand{base: base, killTime: t.KillTime, settling: t.Settling}
 }
 
-// figuresAreNew: a threshold acts on figures that no earlier look has used, and that were taken after the last release:
-// those from before do not show what it brought.
-func (r *round) figuresAreNew(n *need) bool {
+// hasNewObservation reports whether a signal of the need has an observation that no earlier round has used and that is
+// not older than the last release, whose effect an older one does not show.
+func (r *round) hasNewObservation(n *need) bool {
 	for _, sig := range n.signals {
 		if r.fresh(sig) && !r.taken(sig).Before(r.snapshot.LastRelease) {
 			return true
@@ -103,17 +104,18 @@ func (r *round) figuresAreNew(n *need) bool {
 	return false
 }
 
-// keepFresh remembers figures that were new but could not be used yet.
-func (r *round) keepFresh(n *need, st *Starved) {
-	switch st.Outcome {
+// keepWhileWaiting marks the observations of a need that waits, so that the next round may use them.
+func (r *round) keepWhileWaiting(n *need, nd *NeedDecision) {
+	switch nd.Outcome {
 	case AwaitRelease, AwaitTurn, AwaitReclaim, AwaitOther:
 	default:
 		return
 	}
-	r.keepUnused(n)
+	r.markUnused(n)
 }
 
-func (r *round) keepUnused(n *need) {
+// markUnused records that the new observations of the need were not used.
+func (r *round) markUnused(n *need) {
 	for _, sig := range n.signals {
 		if r.fresh(sig) {
 			r.next.Signals[sig].Unused = true
@@ -125,6 +127,11 @@ func (r *round) growthOf(n *need) *growth {
 	if n.group != memoryGroup {
 		return &growth{}
 	}
+	return r.allGrowth()
+}
+
+// allGrowth returns the growth until the snapshot.
+func (r *round) allGrowth() *growth {
 	if r.growth == nil {
 		r.growth = r.last.MemorySamples.growthAt(r.snapshot)
 	}
@@ -134,16 +141,16 @@ func (r *round) growthOf(n *need) *growth {
 func (r *round) victim(n *need, c *candidate) Victim {
 	t := &r.rules.Thresholds[n.trigger]
 	v := Victim{
-		Pod: c.pod, Cause: thresholdCause(n.signal, n.hard), Hasten: c.slow,
+		Pod: c.pod, Cause: thresholdCause(n.signal, n.hard), Hasten: c.hasten,
 		Since: r.next.Needs[n.group].ActingSince, GraceSeconds: r.grace(n, c.pod),
 		Expected: c.pod.Release(r.snapshot.Layout),
 	}
-	v.Message, v.Annotations = explain(t, r.figures(n), c.pod)
+	v.Message, v.Annotations = evictionMessage(t, r.observation(n), c.pod)
 	return v
 }
 
-// grace is one second for hard thresholds. For soft ones it is the pod's own, capped by configuration unless that is
-// negative.
+// grace returns the grace period of an eviction in seconds: one second for hard thresholds; for soft ones that of the
+// pod, limited by MaxPodGracePeriodSeconds unless that is negative.
 func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	limit := r.rules.MaxPodGracePeriodSeconds
 	own := pod.GracePeriodSeconds
@@ -158,15 +165,16 @@ func (r *round) grace(n *need, pod *snapshot.Pod) int64 {
 	return min(limit, *own)
 }
 
-// selected records an attempt to select victims.
-func (r *round) selected(n *need, noCandidate bool) {
+// recordSelection records an attempt to select victims.
+func (r *round) recordSelection(n *need, noCandidate bool) {
 	r.next.Needs[n.group].LastSelection = selection{
 		Time: r.snapshot.Taken, NoCandidate: noCandidate, RuntimeSilent: r.snapshot.RuntimeSilent,
 	}
 }
 
-func (r *round) evictedFor(n *need) {
-	r.selected(n, false)
+// recordEviction records that pods are evicted for the need.
+func (r *round) recordEviction(n *need) {
+	r.recordSelection(n, false)
 	r.next.Needs[n.group].LastEviction = r.snapshot.Taken
 	for i := range r.next.Thresholds {
 		t := &r.next.Thresholds[i]
@@ -176,9 +184,9 @@ func (r *round) evictedFor(n *need) {
 	}
 }
 
-// sooner makes the next look come no later than in d.
-func (r *round) sooner(d time.Duration) {
-	if d > 0 && (r.decision.LookAgain == 0 || d < r.decision.LookAgain) {
-		r.decision.LookAgain = d
+// syncAfter limits the time until the next round to d.
+func (r *round) syncAfter(d time.Duration) {
+	if d > 0 && (r.decision.SyncAfter == 0 || d < r.decision.SyncAfter) {
+		r.decision.SyncAfter = d
 	}
 }

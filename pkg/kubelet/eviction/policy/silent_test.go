@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent: the disk is seen, the node gives what it has, and pods stay
-// until it is known who fills it. What the node gave while the runtime was silent does not count then.
-func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
+// TestD10NoEvictionForADiskWhileTheRuntimeIsSilent: the disk is observed and the node is reclaimed from, and pods are
+// kept until their usage is known. What a reclaim released while the runtime was silent does not count then.
+func TestD10NoEvictionForADiskWhileTheRuntimeIsSilent(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
 	w.silent = true
 	d := w.available(snapshot.NodeFsAvailable, 9*gi).after(time.Second)
@@ -31,23 +31,23 @@ func TestD10NobodyIsEvictedForADiskWhileTheRuntimeIsSilent(t *testing.T) {
 	w.evicts(w.after(time.Second), "writer")
 }
 
-// TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome: while the runtime is slow the node gives what it has, once,
-// and the figures of the disk are not used up when those of pods come, whenever they were taken.
-func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
+// TestNoEvictionForADiskBeforePodStats: while the runtime is slow the node is reclaimed from once, and the observation
+// of the disk is still unused when the stats of pods arrive, whenever they were taken.
+func TestNoEvictionForADiskBeforePodStats(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
 	w.awaited = true
-	figures := func() {
+	stats := func() {
 		stats := snapshot.Observation{Available: 9 * gi, Capacity: 32 * gi, At: wallTime(w.now)}
 		w.signals[snapshot.NodeFsAvailable] = stats
 	}
-	figures()
+	stats()
 	d := w.after(time.Second)
 	w.condition(d, v1.NodeDiskPressure, true)
 	w.outcome(d, ReclaimNode)
 	w.now = w.now.Add(time.Second)
 	w.reclaim = []snapshot.Reclaim{w.done(false, snapshot.Reclaimed{})}
 	for range 30 {
-		figures()
+		stats()
 		d = w.after(time.Second)
 		w.outcome(d, AwaitStats)
 		w.evicts(d)
@@ -56,9 +56,9 @@ func TestNobodyIsEvictedForADiskBeforeFiguresOfPodsHaveCome(t *testing.T) {
 	w.evicts(w.after(time.Second), "writer")
 }
 
-// TestWhatFailedInSilenceIsDoneAnew: the runtime answers again a moment after the reclaim has failed because it did
-// not.
-func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
+// TestFailedReclaimIsRepeatedWhenTheRuntimeAnswers: the runtime answers a moment after a reclaim has failed because it
+// did not.
+func TestFailedReclaimIsRepeatedWhenTheRuntimeAnswers(t *testing.T) {
 	for _, failure := range []error{errors.New("the runtime does not answer"), nil} {
 		w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "writer", disk: 9 * gi})
 		w.silent = true
@@ -80,7 +80,7 @@ func TestWhatFailedInSilenceIsDoneAnew(t *testing.T) {
 	}
 }
 
-// TestKillsCountLongerWhileTheRuntimeIsSilent: beside TestD3OverdueKillBringsTheNextVictim and
+// TestKillsCountLongerWhileTheRuntimeIsSilent: the counterpart of TestD3OverdueKillBringsTheNextVictim and
 // TestD3FailedKillBringsTheNextVictim.
 func TestKillsCountLongerWhileTheRuntimeIsSilent(t *testing.T) {
 	for _, state := range []snapshot.InFlightState{snapshot.Stopping, snapshot.Failed} {
@@ -97,7 +97,7 @@ func TestKillsCountLongerWhileTheRuntimeIsSilent(t *testing.T) {
 	}
 }
 
-// TestAnotherVictimWhenTheFirstIsNotEnough: also while the runtime is silent.
+// TestAnotherVictimWhenTheFirstIsNotEnough holds while the runtime is silent as well.
 func TestAnotherVictimWhenTheFirstIsNotEnough(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
 		spec{name: "a", memory: 500 * mi}, spec{name: "b", memory: 400 * mi})
@@ -108,9 +108,9 @@ func TestAnotherVictimWhenTheFirstIsNotEnough(t *testing.T) {
 	w.evicts(w.available(snapshot.MemoryAvailable, 300*mi).after(40*time.Second), "b")
 }
 
-// TestNodeIsNotAskedWithEachLook: there is nobody who may go, and figures are new with each look. The node is asked as
-// often as stock would, and no more often; each look finds the same.
-func TestNodeIsNotAskedWithEachLook(t *testing.T) {
+// TestNodeReclaimIsNotRepeatedEachRound: there is no candidate, and each round has new stats. Node-level reclaim is
+// repeated as often as by stock, and each round has the same outcome.
+func TestNodeReclaimIsNotRepeatedEachRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"))
 		rules.Timing.Period = time.Duration(rapid.IntRange(1, 60).Draw(t, "period")) * time.Second
@@ -149,8 +149,8 @@ func TestNodeIsNotAskedWithEachLook(t *testing.T) {
 	})
 }
 
-// TestNodeIsAskedAfterEachVictim: an evicted pod leaves containers and images behind, which nobody waits for.
-func TestNodeIsAskedAfterEachVictim(t *testing.T) {
+// TestNodeReclaimIsRepeatedAfterEachVictim: an evicted pod leaves containers and images that can be removed.
+func TestNodeReclaimIsRepeatedAfterEachVictim(t *testing.T) {
 	w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi")), spec{name: "a", disk: gi},
 		spec{name: "b", disk: gi})
 	w.available(snapshot.NodeFsAvailable, 5*gi)

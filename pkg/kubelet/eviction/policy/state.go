@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// State is what one decision passes on to the next. The zero value is the state of an agent that has just started. It
-// is a plain value: Decide returns a new one and leaves the old one unchanged.
+// State is what one decision passes on to the next. The zero value is the state at the start of the agent. Decide
+// returns a new State and leaves the old one unchanged; it can be encoded and decoded again without loss.
 type State struct {
 	// Number is that of the last decision, zero before the first.
 	Number uint64 `json:"number,omitempty"`
@@ -43,14 +43,14 @@ type (
 
 // needState is the state of what is served by the evictions of one group.
 type needState struct {
-	// ActingSince is since when thresholds of the group may act without interruption; zero while none may.
+	// ActingSince is the time since when thresholds of the group may act without interruption; zero while none may.
 	ActingSince time.Time `json:"actingSince,omitzero"`
-	// LastEviction is when a pod was last evicted for the group, other than while its choice awaited its turn; zero for
-	// never.
+	// LastEviction is when a pod was last evicted for the group, except for pods above their requests that were evicted
+	// while all chosen pods awaited their turn; zero for never.
 	LastEviction time.Time `json:"lastEviction,omitzero"`
-	// LastSelection is the last attempt to select victims, after everything else was tried.
+	// LastSelection is the last attempt to select victims. It comes after node-level reclaim.
 	LastSelection selection `json:"lastSelection,omitzero"`
-	// OptOut is how long pods that opted out have been passed over.
+	// OptOut records for how long pods that opted out have been passed over.
 	OptOut optOutState `json:"optOut,omitzero"`
 }
 
@@ -58,9 +58,9 @@ type needState struct {
 type selection struct {
 	// Time is when it was made; zero for never.
 	Time time.Time `json:"time,omitzero"`
-	// NoCandidate: no pod could be evicted, so that node-level reclaim is all that is left to try.
+	// NoCandidate: no pod could be evicted, so that only node-level reclaim is left.
 	NoCandidate bool `json:"noCandidate,omitempty"`
-	// RuntimeSilent: the container runtime did not answer.
+	// RuntimeSilent: the container runtime was silent.
 	RuntimeSilent bool `json:"runtimeSilent,omitempty"`
 }
 
@@ -70,20 +70,20 @@ type selection struct {
 type signalState struct {
 	// Date is the date by the source.
 	Date time.Time `json:"date,omitzero"`
-	// Taken is when it was true, on the monotonic clock, FirstSeen the time of the first snapshot with it.
+	// Taken is when it was true, on the monotonic clock; FirstSeen is the time of the first snapshot that had it.
 	Taken     time.Time `json:"taken,omitzero"`
 	FirstSeen time.Time `json:"firstSeen,omitzero"`
 	// Newest is the latest Taken of all observations of the signal.
 	Newest time.Time `json:"newest,omitzero"`
-	// Unused: the observation was new, and was not acted upon only because something else was in flight.
+	// Unused: the observation was new, and was not used only because the need was waiting for something else.
 	Unused bool `json:"unused,omitempty"`
 }
 
-// maxObservationAge is the greatest age of an observation that is believed. Sources measure about every ten seconds; a
-// greater age, or a negative one, comes from a clock that was set.
+// maxObservationAge is the greatest age of an observation that is used to date it. Sources measure about every ten
+// seconds; a greater or a negative age means that a clock was set.
 const maxObservationAge = 30 * time.Second
 
-// observe returns the state after a snapshot with an observation of the signal.
+// observe returns the state after a snapshot with this observation of the signal.
 func (st signalState) observe(o *snapshot.Observation, s *snapshot.Snapshot) signalState {
 	st.Unused = false
 	if !o.Known() || st.has(o) {
@@ -94,13 +94,14 @@ func (st signalState) observe(o *snapshot.Observation, s *snapshot.Snapshot) sig
 	return st
 }
 
-// has reports whether the observation is the one that was seen last. One without a date never is.
+// has reports whether the observation is the same as in the last snapshot that had one. An observation without a date
+// is always a new one.
 func (st *signalState) has(o *snapshot.Observation) bool {
 	return !o.At.IsZero() && o.At.Equal(st.Date)
 }
 
-// takenAt returns when an observation that was not seen before was true. Without a usable date it is as old as it can
-// be: the source reported another one before, and made this one after it had begun to report that.
+// takenAt returns when a new observation was true, on the monotonic clock. If its date cannot be used, that is the time
+// at which the previous observation was first seen: the source made the new one later than that.
 func (st *signalState) takenAt(date time.Time, s *snapshot.Snapshot) time.Time {
 	age := s.WallTime.Sub(date)
 	switch {
@@ -121,8 +122,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// WithConditions returns the state of an agent that takes over conditions which are True on the Node when it starts.
-// They stay True for the transition period, and until each signal behind them was observed once.
+// WithConditions returns the state of an agent that starts with conditions which are True on the Node. They stay True
+// for the transition period, and until each of their signals has been observed.
 func (s State) WithConditions(conditions []v1.NodeConditionType, now time.Time) State {
 	for i, t := range ConditionTypes {
 		if slices.Contains(conditions, t) {
@@ -132,8 +133,20 @@ func (s State) WithConditions(conditions []v1.NodeConditionType, now time.Time) 
 	return s
 }
 
-// thresholdsAfter returns the states of the thresholds after a snapshot. A threshold is found again by signal and
-// kind if the rules have changed.
+// WithoutMemorySamples returns the state of an agent that counts memory in another way from now on: the difference to
+// what was counted before is no growth.
+func (s State) WithoutMemorySamples() State {
+	s.Enforced.MemorySamples = history{}
+	if s.DryRun != nil {
+		dryRun := *s.DryRun
+		dryRun.MemorySamples = history{}
+		s.DryRun = &dryRun
+	}
+	return s
+}
+
+// thresholdsAfter returns the states of the thresholds after a snapshot. When the rules have changed, states are
+// assigned by signal and kind.
 func (r *rulesState) thresholdsAfter(s *snapshot.Snapshot, thresholds []Threshold) []thresholdState {
 	states := make([]thresholdState, len(thresholds))
 	for i := range thresholds {
@@ -155,8 +168,8 @@ func (r *rulesState) threshold(i int, t *Threshold) thresholdState {
 	return thresholdState{Signal: t.Signal, Soft: t.Soft}
 }
 
-// fresh reports whether an observation differs from the last one and is no older, or was not used then. r is the state
-// before it was seen, taken when it was true.
+// fresh reports whether an observation, which was true at taken, may be used: it is another one than that of the last
+// snapshot and not older, or it was not used then. r is the state before this snapshot.
 func (r *rulesState) fresh(sig snapshot.Signal, o snapshot.Observation, taken time.Time) bool {
 	last := &r.Signals[sig]
 	return last.Unused || !last.has(&o) && !taken.Before(last.Newest)

@@ -10,42 +10,42 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Threshold is one eviction threshold: it is met while less than Value of the signal is available.
+// Threshold is an eviction threshold. It is met while less than Value of the signal is available.
 type Threshold struct {
 	Signal snapshot.Signal
 	// Value is a quantity, or a fraction of the signal's capacity.
 	Value evictionapi.ThresholdValue
-	// Soft thresholds act only after GracePeriod and give pods time to end; hard ones act at once. A soft threshold stays
-	// soft when its grace period is zero.
+	// Soft thresholds act only after GracePeriod, and victims have a grace period; hard ones act at once. A threshold with
+	// Soft and a zero GracePeriod is still a soft one.
 	Soft        bool
 	GracePeriod time.Duration
-	// MinReclaim is how much more than Value must be available until the threshold, once it has acted, counts as resolved.
+	// MinReclaim is how much more than Value must be available until a threshold that was active counts as resolved.
 	MinReclaim *evictionapi.ThresholdValue
-	// DryRun: the threshold only says what it would do.
+	// DryRun: the threshold only reports what it would do.
 	DryRun bool
 }
 
-// ThresholdID names a threshold: there is at most one of each kind on a signal.
+// ThresholdID identifies a threshold: a signal has at most one of each kind.
 type ThresholdID struct {
 	Signal snapshot.Signal
 	Soft   bool
 }
 
-// ID is the threshold's name.
+// ID returns the identifier of the threshold.
 func (t *Threshold) ID() ThresholdID { return ThresholdID{Signal: t.Signal, Soft: t.Soft} }
 
-// Hard reports whether the threshold acts without grace.
+// Hard reports whether it is a hard threshold.
 func (t *Threshold) Hard() bool { return !t.Soft }
 
-// Quantity is the threshold in the unit of its signal, printed the way it was configured.
+// Quantity returns Value in the unit of the signal, formatted as it was configured.
 func (t *Threshold) Quantity(capacity int64) *resource.Quantity {
 	return evictionapi.GetThresholdQuantity(t.Value, resource.NewQuantity(capacity, t.Signal.Format()))
 }
 
-// floor is the amount below which the threshold is met.
+// floor returns the amount below which the threshold is met.
 func (t *Threshold) floor(capacity int64) int64 { return amountOf(&t.Value, capacity) }
 
-// target is the amount from which on the threshold is resolved once it has acted.
+// target returns the amount from which on the threshold is resolved once it was active.
 func (t *Threshold) target(capacity int64) int64 {
 	if t.MinReclaim == nil {
 		return t.floor(capacity)
@@ -53,8 +53,8 @@ func (t *Threshold) target(capacity int64) int64 {
 	return saturatingAdd(t.floor(capacity), amountOf(t.MinReclaim, capacity))
 }
 
-// met tells whether the observation, which must be known, is below the threshold. A threshold that has acted and is not
-// yet resolved stays met up to its target.
+// met reports whether the observation, which must be known, is below the threshold. A threshold that was active and is
+// not yet resolved is met up to its target.
 func (t *Threshold) met(o snapshot.Observation, unresolved bool) bool {
 	if unresolved {
 		return o.Available < t.target(o.Capacity)

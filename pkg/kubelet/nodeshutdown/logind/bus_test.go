@@ -20,23 +20,25 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-// bus is a system bus with a login manager and nobody else on it: as much of D-Bus as its clients here need.
+// bus is a system bus with logind as its only service. It implements the part of D-Bus that the client uses.
 type bus struct {
 	mu    sync.Mutex
 	conns []*net.UnixConn
-	// delay is InhibitDelayMaxUSec, raised what it becomes when logind reads its configuration again.
-	delay, raised time.Duration
-	// goingDown is PreparingForShutdown; nil when this logind does not have it. busy refuses locks.
-	goingDown *bool
-	busy      bool
-	// locks are our ends of the pipes that were handed out, oldest first.
+	// delay is InhibitDelayMaxUSec, reloadedDelay its value after logind has reloaded its configuration.
+	delay, reloadedDelay time.Duration
+	// shuttingDown is PreparingForShutdown; nil if logind does not have the property.
+	shuttingDown *bool
+	// rejectLocks rejects requests for locks, as logind does during a shutdown.
+	rejectLocks bool
+	// locks are the read ends of the pipes whose write ends were returned as locks, oldest first.
 	locks []*os.File
-	asked []string
-	// listening are the signals that somebody wants, reloads counts SIGHUPs.
-	listening, reloads int
+	// requests are the arguments of the requests for locks.
+	requests []string
+	// subscriptions counts calls of AddMatch, reloads counts signals SIGHUP.
+	subscriptions, reloads int
 }
 
-// system is the one bus of this process: the library keeps its connection.
+// system is the only bus of this process, since the library reuses its connection.
 var system = &bus{}
 
 func TestMain(m *testing.M) {
@@ -58,21 +60,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fresh is the bus as it is after a boot.
-func fresh(t *testing.T) *bus {
+// resetBus returns the bus in its state after a boot.
+func resetBus(t *testing.T) *bus {
 	t.Helper()
 	b := system
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.delay, b.raised, b.busy, b.goingDown, b.reloads, b.asked = time.Hour, time.Hour, false, new(bool), 0, nil
+	b.delay, b.reloadedDelay, b.reloads = time.Hour, time.Hour, 0
+	b.rejectLocks, b.shuttingDown, b.requests = false, new(bool), nil
 	return b
 }
 
-// set changes or reads what the bus is like.
-func (b *bus) set(change func()) {
+// locked calls a function that reads or changes fields of the bus.
+func (b *bus) locked(access func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change()
+	access()
 }
 
 func (b *bus) serve(listener *net.UnixListener) {
@@ -84,11 +87,12 @@ func (b *bus) serve(listener *net.UnixListener) {
 		b.mu.Lock()
 		b.conns = append(b.conns, conn)
 		b.mu.Unlock()
-		go b.talk(conn)
+		go b.handle(conn)
 	}
 }
 
-func (b *bus) talk(conn *net.UnixConn) {
+// handle authenticates a client and answers its calls until the connection ends.
+func (b *bus) handle(conn *net.UnixConn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	if _, err := in.ReadByte(); err != nil {
@@ -130,23 +134,23 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	reply := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()), dbus.FieldSender: dbus.MakeVariant(name),
 	}}
-	var handed *os.File
+	var lock *os.File
 	b.mu.Lock()
 	switch member {
 	case "Hello":
 		reply.Body = []any{":1.1"}
 	case "AddMatch":
-		b.listening++
+		b.subscriptions++
 	case "KillUnit":
 		b.reloads++
-		b.delay = b.raised
+		b.delay = b.reloadedDelay
 	case "Get":
 		reply.Body = b.property(call.Body[1].(string))
 	case "Inhibit":
-		b.asked = append(b.asked, strings.TrimSpace(fmt.Sprintln(call.Body...)))
-		if b.busy {
+		b.requests = append(b.requests, strings.TrimSpace(fmt.Sprintln(call.Body...)))
+		if b.rejectLocks {
 			reply.Type = dbus.TypeError
-			reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant(tooLate)
+			reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant(inProgress)
 			break
 		}
 		read, write, err := os.Pipe()
@@ -155,7 +159,7 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 			return err
 		}
 		b.locks = append(b.locks, read)
-		handed, reply.Body = write, []any{dbus.UnixFD(write.Fd())}
+		lock, reply.Body = write, []any{dbus.UnixFD(write.Fd())}
 	}
 	b.mu.Unlock()
 	if reply.Body == nil && member == "Get" {
@@ -163,18 +167,19 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 		reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.UnknownProperty")
 	}
 	err := send(conn, reply)
-	if handed != nil {
-		err = errors.Join(err, handed.Close())
+	if lock != nil {
+		err = errors.Join(err, lock.Close())
 	}
 	return err
 }
 
-func (b *bus) property(of string) []any {
+// property returns the value of a property, nil if logind does not have it.
+func (b *bus) property(property string) []any {
 	switch {
-	case of == "InhibitDelayMaxUSec":
+	case property == "InhibitDelayMaxUSec":
 		return []any{dbus.MakeVariant(uint64(b.delay.Microseconds()))}
-	case of == "PreparingForShutdown" && b.goingDown != nil:
-		return []any{dbus.MakeVariant(*b.goingDown)}
+	case property == "PreparingForShutdown" && b.shuttingDown != nil:
+		return []any{dbus.MakeVariant(*b.shuttingDown)}
 	}
 	return nil
 }
@@ -203,13 +208,14 @@ func send(conn *net.UnixConn, m *dbus.Message) error {
 	return err
 }
 
-// announce tells everybody that the machine goes down, or that it does not.
-func (b *bus) announce(t *testing.T, down bool) {
+// announce announces a shutdown to all clients, or cancels it.
+func (b *bus) announce(t *testing.T, shuttingDown bool) {
 	t.Helper()
-	b.say(t, down)
+	b.sendSignal(t, shuttingDown)
 }
 
-func (b *bus) say(t *testing.T, body ...any) {
+// sendSignal sends PrepareForShutdown with the given arguments to all clients.
+func (b *bus) sendSignal(t *testing.T, body ...any) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,8 +230,8 @@ func (b *bus) say(t *testing.T, body ...any) {
 	}
 }
 
-// hangUp ends all connections.
-func (b *bus) hangUp() {
+// disconnectAll closes all connections.
+func (b *bus) disconnectAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conn := range b.conns {
@@ -234,8 +240,8 @@ func (b *bus) hangUp() {
 	b.conns = nil
 }
 
-// held says whether somebody holds the lock that was handed out as the nth, counted from 0: a pipe ends when nobody has
-// its other end.
+// held returns true while lock n, counted from 0, is held: the read end of a pipe is at its end when the write end is
+// closed.
 func (b *bus) held(t *testing.T, n int) bool {
 	t.Helper()
 	b.mu.Lock()
@@ -247,7 +253,7 @@ func (b *bus) held(t *testing.T, n int) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// count is how many locks were handed out.
+// count returns the number of locks that were taken.
 func (b *bus) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

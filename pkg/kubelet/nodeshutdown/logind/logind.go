@@ -1,6 +1,6 @@
-// Package logind speaks to systemd's login manager over the system bus. The calls themselves are stock's (package
-// nodeshutdown/systemd); what is ours is who closes a lock, what happens when logind does not give what is asked for,
-// and the question whether the machine goes down already.
+// Package logind is a D-Bus client of logind, the login manager of systemd. The calls are those of stock's package
+// nodeshutdown/systemd. In addition, this package closes each lock exactly once, verifies that logind has adopted the
+// requested delay, and reads whether the machine is shutting down already.
 package logind
 
 import (
@@ -24,25 +24,26 @@ const (
 	name      = "org.freedesktop.login1"
 	path      = dbus.ObjectPath("/org/freedesktop/login1")
 	preparing = name + ".Manager.PreparingForShutdown"
-	// tooLate is logind's answer to a request for a delay lock once the shutdown has begun.
-	tooLate = name + ".OperationInProgress"
+	// inProgress is the name of logind's error for a delay lock that is requested during a shutdown.
+	inProgress = name + ".OperationInProgress"
 )
 
-// logind reads its configuration anew some time after it was asked to; looks are doubled from firstLook on, as by
-// stock.
+// logind reloads its configuration some time after the request. As in stock, the delay is read maxReads times, with
+// pauses that begin with firstPause and double.
 const (
-	firstLook = 100 * time.Millisecond
-	looks     = 5
+	firstPause = 100 * time.Millisecond
+	maxReads   = 5
 )
 
 type connection struct {
 	bus *systemd.DBusCon
-	// override writes the delay into logind's configuration.
+	// override writes the delay to logind's configuration.
 	override func(time.Duration) error
 	clock    clock.Clock
 }
 
-// Connect connects to the system bus: the one that the process has, if it is alive. The login manager may be away.
+// Connect returns a connection to the system bus; it reuses that of the process, if there is one. It does not fail if
+// logind is not running.
 func Connect(clock clock.Clock) (nodeshutdown.Logind, error) {
 	bus, err := systemd.NewDBusCon()
 	if err != nil {
@@ -51,25 +52,26 @@ func Connect(clock clock.Clock) (nodeshutdown.Logind, error) {
 	return connection{bus: bus, override: bus.OverrideInhibitDelay, clock: clock}, nil
 }
 
-// Grant implements nodeshutdown.Logind: it raises InhibitDelayMaxSec in logind's configuration if that is too small.
-func (c connection) Grant(ctx context.Context, wanted time.Duration) (time.Duration, error) {
+// EnsureInhibitDelay implements nodeshutdown.Logind. It raises InhibitDelayMaxSec in logind's configuration if it is
+// less than minimum.
+func (c connection) EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error) {
 	granted, err := c.bus.CurrentInhibitDelay()
-	if err != nil || granted >= wanted {
+	if err != nil || granted >= minimum {
 		return granted, err
 	}
-	if err := c.override(wanted); err != nil {
+	if err := c.override(minimum); err != nil {
 		return granted, err
 	}
 	if err := c.bus.ReloadLogindConf(); err != nil {
 		return granted, err
 	}
-	pause := firstLook
-	for range looks {
+	pause := firstPause
+	for range maxReads {
 		now, err := c.bus.CurrentInhibitDelay()
 		if err != nil {
 			return granted, err
 		}
-		if granted = now; granted >= wanted {
+		if granted = now; granted >= minimum {
 			return granted, nil
 		}
 		if err := c.sleep(ctx, pause); err != nil {
@@ -79,7 +81,7 @@ func (c connection) Grant(ctx context.Context, wanted time.Duration) (time.Durat
 	}
 	return granted,
 		fmt.Errorf("logind's InhibitDelayMaxSec is %v and was not raised to %v: another file in logind.conf.d may set it",
-			granted, wanted)
+			granted, minimum)
 }
 
 func (c connection) sleep(ctx context.Context, d time.Duration) error {
@@ -96,67 +98,68 @@ func (c connection) sleep(ctx context.Context, d time.Duration) error {
 // Inhibit implements nodeshutdown.Logind.
 func (c connection) Inhibit() (io.Closer, error) {
 	fd, err := c.bus.InhibitShutdown()
-	var refused dbus.Error
+	var busErr dbus.Error
 	switch {
-	case errors.As(err, &refused) && refused.Name == tooLate:
-		return nil, nodeshutdown.ErrGoingDown
+	case errors.As(err, &busErr) && busErr.Name == inProgress:
+		return nil, nodeshutdown.ErrShutdownInProgress
 	case err != nil:
 		return nil, err
 	}
 	return &lock{fd: int(fd)}, nil
 }
 
-// lock is the file descriptor that holds a delay lock.
+// lock is a delay lock. It is held while its file descriptor is open.
 type lock struct {
 	once sync.Once
 	fd   int
 }
 
-// Close gives the lock back, once: when it is called again the number may be that of another file.
+// Close releases the lock. Further calls have no effect: the file descriptor may belong to another file then.
 func (l *lock) Close() (err error) {
 	l.once.Do(func() { err = syscall.Close(l.fd) })
 	if err != nil {
-		return fmt.Errorf("lock of logind: %w", err)
+		return fmt.Errorf("closing the delay lock: %w", err)
 	}
 	return nil
 }
 
 // Watch implements nodeshutdown.Logind.
-func (c connection) Watch(ctx context.Context) (nodeshutdown.Announcements, error) {
-	said, err := c.bus.MonitorShutdown(klog.FromContext(ctx))
+func (c connection) Watch(ctx context.Context) (nodeshutdown.ShutdownEvents, error) {
+	signals, err := c.bus.MonitorShutdown(klog.FromContext(ctx))
 	if err != nil {
-		return nodeshutdown.Announcements{}, fmt.Errorf("announcements of logind: %w", err)
+		return nodeshutdown.ShutdownEvents{}, fmt.Errorf("subscribing to PrepareForShutdown: %w", err)
 	}
 	events := make(chan bool)
-	go forward(ctx, said, events)
-	heard := nodeshutdown.Announcements{Events: events}
-	heard.GoingDown, err = c.goingDown()
-	heard.Known = err == nil
+	go forward(ctx, signals, events)
+	shutdowns := nodeshutdown.ShutdownEvents{Events: events}
+	shutdowns.ShuttingDown, err = c.preparingForShutdown()
+	shutdowns.Known = err == nil
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("logind does not say whether the machine goes down", "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to read whether the machine is shutting down", "err", err)
 	}
-	return heard, nil
+	return shutdowns, nil
 }
 
-// forward passes on what is said until ctx ends. Afterwards it only empties the channel, for the sake of its sender.
-func forward(ctx context.Context, said <-chan bool, events chan<- bool) {
+// forward forwards signals until ctx ends. Afterwards it discards them, so that their sender does not block.
+func forward(ctx context.Context, signals <-chan bool, events chan<- bool) {
 	defer close(events)
-	for goingDown := range said {
+	for shuttingDown := range signals {
 		select {
-		case events <- goingDown:
+		case events <- shuttingDown:
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (c connection) goingDown() (bool, error) {
+// preparingForShutdown reads the property PreparingForShutdown.
+func (c connection) preparingForShutdown() (bool, error) {
 	value, err := c.bus.SystemBus.Object(name, path).GetProperty(preparing)
 	if err != nil {
 		return false, err
 	}
-	down, ok := value.Value().(bool)
+	shuttingDown, ok := value.Value().(bool)
 	if !ok {
 		return false, fmt.Errorf("%s is %v, want a boolean", preparing, value)
 	}
-	return down, nil
+	return shuttingDown, nil
 }

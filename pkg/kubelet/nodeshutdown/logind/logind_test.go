@@ -22,15 +22,15 @@ func connect(t *testing.T) nodeshutdown.Logind {
 }
 
 func TestLock(t *testing.T) {
-	b := fresh(t)
+	b := resetBus(t)
 	lock, err := connect(t).Inhibit()
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := b.count() - 1
-	b.set(func() {
-		if want := "shutdown kubelet Kubelet needs time to handle node shutdown delay"; b.asked[0] != want {
-			t.Errorf("asked for %q, want %q", b.asked[0], want)
+	b.locked(func() {
+		if want := "shutdown kubelet Kubelet needs time to handle node shutdown delay"; b.requests[0] != want {
+			t.Errorf("asked for %q, want %q", b.requests[0], want)
 		}
 	})
 	if !b.held(t, n) {
@@ -44,39 +44,39 @@ func TestLock(t *testing.T) {
 	}
 }
 
-func TestTooLateForALock(t *testing.T) {
-	b := fresh(t)
-	b.set(func() { b.busy = true })
-	if lock, err := connect(t).Inhibit(); !errors.Is(err, nodeshutdown.ErrGoingDown) || lock != nil {
+func TestLockDuringAShutdown(t *testing.T) {
+	b := resetBus(t)
+	b.locked(func() { b.rejectLocks = true })
+	if lock, err := connect(t).Inhibit(); !errors.Is(err, nodeshutdown.ErrShutdownInProgress) || lock != nil {
 		t.Errorf("got %v, %v", lock, err)
 	}
 }
 
-func TestGrant(t *testing.T) {
+func TestEnsureInhibitDelay(t *testing.T) {
 	for name, tc := range map[string]struct {
-		delay, raised, want time.Duration
-		override            error
-		reloads             int
-		says                string
+		delay, reloadedDelay, want time.Duration
+		override                   error
+		reloads                    int
+		message                    string
 	}{
 		"enough": {delay: 30 * time.Second, want: 30 * time.Second},
 		"more":   {delay: time.Minute, want: time.Minute},
-		"raised": {delay: 5 * time.Second, raised: 30 * time.Second, want: 30 * time.Second, reloads: 1},
-		"another file": {delay: 5 * time.Second, raised: 7 * time.Second, want: 7 * time.Second, reloads: 1,
-			says: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
-		"cannot be written": {delay: 5 * time.Second, raised: 30 * time.Second, want: 5 * time.Second,
-			override: errors.New("read-only"), says: "read-only"},
+		"raised": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 30 * time.Second, reloads: 1},
+		"another file": {delay: 5 * time.Second, reloadedDelay: 7 * time.Second, want: 7 * time.Second, reloads: 1,
+			message: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
+		"cannot be written": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 5 * time.Second,
+			override: errors.New("read-only"), message: "read-only"},
 	} {
-		b := fresh(t)
-		b.set(func() { b.delay, b.raised = tc.delay, tc.raised })
+		b := resetBus(t)
+		b.locked(func() { b.delay, b.reloadedDelay = tc.delay, tc.reloadedDelay })
 		logind := connect(t).(connection)
 		var written time.Duration
 		logind.override = func(d time.Duration) error { written = d; return tc.override }
-		got, err := logind.Grant(t.Context(), 30*time.Second)
+		got, err := logind.EnsureInhibitDelay(t.Context(), 30*time.Second)
 		var reloads int
-		b.set(func() { reloads = b.reloads })
-		if got != tc.want || reloads != tc.reloads || (err == nil) != (tc.says == "") || err != nil &&
-			!strings.Contains(err.Error(), tc.says) {
+		b.locked(func() { reloads = b.reloads })
+		if got != tc.want || reloads != tc.reloads || (err == nil) != (tc.message == "") || err != nil &&
+			!strings.Contains(err.Error(), tc.message) {
 			t.Errorf("%s: granted %v after %d reloads, error %v", name, got, reloads, err)
 		}
 		if tc.delay < 30*time.Second && written != 30*time.Second {
@@ -86,33 +86,33 @@ func TestGrant(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	b := fresh(t)
-	b.set(func() { *b.goingDown = true })
+	b := resetBus(t)
+	b.locked(func() { *b.shuttingDown = true })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard, err := connect(t).Watch(ctx)
-	if err != nil || !heard.Known || !heard.GoingDown {
-		t.Fatalf("heard %+v, error %v", heard, err)
+	shutdowns, err := connect(t).Watch(ctx)
+	if err != nil || !shutdowns.Known || !shutdowns.ShuttingDown {
+		t.Fatalf("state %+v, error %v", shutdowns, err)
 	}
-	for _, down := range []bool{true, false, true} {
-		b.say(t, "nonsense")
-		b.say(t)
-		b.announce(t, down)
-		if got := <-heard.Events; got != down {
-			t.Errorf("heard %t, want %t", got, down)
+	for _, want := range []bool{true, false, true} {
+		b.sendSignal(t, "nonsense")
+		b.sendSignal(t)
+		b.announce(t, want)
+		if got := <-shutdowns.Events; got != want {
+			t.Errorf("event %t, want %t", got, want)
 		}
 	}
-	b.hangUp()
-	if _, connected := <-heard.Events; connected {
+	b.disconnectAll()
+	if _, connected := <-shutdowns.Events; connected {
 		t.Error("still connected")
 	}
-	// Afterwards there is a new connection.
-	b.set(func() { b.goingDown = nil })
+	// The next call uses a new connection.
+	b.locked(func() { b.shuttingDown = nil })
 	again, err := connect(t).Watch(ctx)
 	if err != nil || again.Known {
-		t.Errorf("heard %+v, error %v", again, err)
+		t.Errorf("state %+v, error %v", again, err)
 	}
-	// Who does not listen any more does not hold up the others.
+	// A subscription that has ended does not block the others.
 	other, stop := context.WithCancel(t.Context())
 	defer stop()
 	another, err := connect(t).Watch(other)
@@ -120,17 +120,17 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	for _, down := range []bool{true, false, true, false} {
-		b.announce(t, down)
-		if got := <-another.Events; got != down {
-			t.Errorf("heard %t, want %t", got, down)
+	for _, want := range []bool{true, false, true, false} {
+		b.announce(t, want)
+		if got := <-another.Events; got != want {
+			t.Errorf("event %t, want %t", got, want)
 		}
 	}
 }
 
 func TestNoBus(t *testing.T) {
-	system.hangUp()
-	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere/bus")
+	system.disconnectAll()
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/missing/bus")
 	eventually(t, "no connection", func() bool {
 		_, err := Connect(clock.RealClock{})
 		return err != nil && strings.Contains(err.Error(), "system bus")

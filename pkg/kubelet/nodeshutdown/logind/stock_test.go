@@ -34,18 +34,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/fakekill"
 )
 
-// node is what a manager stops pods on. It notes what is asked of it.
+// node implements what the managers depend on. It records their calls.
 type node struct {
 	volumemanager.VolumeManager
 	record.EventRecorder
 
-	mu    sync.Mutex
-	pods  []*v1.Pod
-	did   []string
-	group []string
-	ended bool
-	// hold holds up every kill until it is closed, if it is not nil; killing is true once there was one.
-	hold    chan struct{}
+	mu   sync.Mutex
+	pods []*v1.Pod
+	// calls has the events, and for each group the kills in alphabetical order; group has the kills of the current group.
+	calls, group []string
+	ended        bool
+	// release blocks kills until it is closed, if it is not nil; killing is true after the first kill.
+	release chan struct{}
 	killing atomic.Bool
 }
 
@@ -53,8 +53,8 @@ func (n *node) active() []*v1.Pod { return slices.Clone(n.pods) }
 
 func (n *node) kill(pod *v1.Pod, evict bool, grace *int64, amend func(*v1.PodStatus)) error {
 	n.killing.Store(true)
-	if n.hold != nil {
-		<-n.hold
+	if n.release != nil {
+		<-n.release
 	}
 	status := v1.PodStatus{Phase: pod.Status.Phase}
 	if amend != nil {
@@ -63,10 +63,10 @@ func (n *node) kill(pod *v1.Pod, evict bool, grace *int64, amend func(*v1.PodSta
 	for i := range status.Conditions {
 		status.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
-	shown, err := json.Marshal(status)
+	statusJSON, err := json.Marshal(status)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.group = append(n.group, fmt.Sprintf("%s evict=%t grace=%d %s %v", pod.UID, evict, *grace, shown, err))
+	n.group = append(n.group, fmt.Sprintf("%s evict=%t grace=%d %s %v", pod.UID, evict, *grace, statusJSON, err))
 	return nil
 }
 
@@ -74,12 +74,12 @@ func (n *node) WaitForAllPodsUnmount(context.Context, []*v1.Pod) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slices.Sort(n.group)
-	n.did, n.group = append(n.did, strings.Join(n.group, "; ")), nil
+	n.calls, n.group = append(n.calls, strings.Join(n.group, "; ")), nil
 	return nil
 }
 
-// Event is never returned from once the test is over: stock's manager cannot be stopped, and would go on with the locks
-// of others.
+// Event blocks forever after the end of the test: stock's manager cannot be stopped, and would continue with the locks
+// of other tests.
 func (n *node) Event(_ runtime.Object, kind, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,7 +87,7 @@ func (n *node) Event(_ runtime.Object, kind, reason, message string) {
 		n.mu.Unlock()
 		select {}
 	}
-	n.did = append(n.did, kind+" "+reason+" "+message)
+	n.calls = append(n.calls, kind+" "+reason+" "+message)
 }
 
 func (n *node) end() {
@@ -96,13 +96,13 @@ func (n *node) end() {
 	n.ended = true
 }
 
-// manager is stock's or ours.
+// manager is the interface that stock's manager and ours have in common.
 type manager interface {
 	lifecycle.PodAdmitHandler
 	ShutdownStatus() error
 }
 
-// settings are those of the configuration that matter here.
+// settings is the configuration of a manager.
 type settings struct {
 	total, critical time.Duration
 	byPriority      []kubeletconfig.ShutdownGracePeriodByPodPriority
@@ -135,7 +135,7 @@ func startOurs(t *testing.T, n *node, s settings, dir string) manager {
 	m := nodeshutdown.New(nodeshutdown.Config{
 		Periods: periods, Connect: func() (nodeshutdown.Logind, error) { return Connect(clock.RealClock{}) },
 		Pods: nodeshutdown.Pods{
-			Active: n.active, Unmounted: n.WaitForAllPodsUnmount, Ready: func() bool { return true },
+			Active: n.active, WaitForUnmount: n.WaitForAllPodsUnmount, SourcesReady: func() bool { return true },
 			Kill: fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
 				done := make(chan error, 1)
 				go func() { done <- n.kill(r.Pod, r.Evict, r.GracePeriodSeconds, r.Disruption.Apply) }()
@@ -158,8 +158,8 @@ func startOurs(t *testing.T, n *node, s settings, dir string) manager {
 	return m
 }
 
-// someSettings are periods in any order, sometimes the two old ones.
-func someSettings(r *rand.Rand) (s settings) {
+// randomSettings returns periods in random order, or the two legacy fields.
+func randomSettings(r *rand.Rand) (s settings) {
 	if r.IntN(4) == 0 {
 		s.critical = time.Duration(1+r.IntN(10)) * time.Second
 		s.total = s.critical + time.Duration(1000+r.IntN(20_000))*time.Millisecond
@@ -173,8 +173,8 @@ func someSettings(r *rand.Rand) (s settings) {
 	return s
 }
 
-// somePods are pods of which none starts again with the node: that is what we do otherwise.
-func somePods(r *rand.Rand) (pods []*v1.Pod) {
+// randomPods returns pods that do not restart with the node, because for the others the managers differ.
+func randomPods(r *rand.Rand) (pods []*v1.Pod) {
 	for i := range r.IntN(12) {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("%02d", i)), Name: "pod", Namespace: "ns",
 			Generation: int64(i)}}
@@ -192,13 +192,13 @@ func somePods(r *rand.Rand) (pods []*v1.Pod) {
 	return pods
 }
 
-// TestLikeStock announces that the machine goes down to stock's manager and ours at once, on random nodes: the same
-// pods are stopped in the same groups, with the same grace and status, the same is said, the same is written to disk,
-// and the lock is released.
+// TestLikeStock announces a shutdown to stock's manager and to ours on random nodes. Both stop the same pods in the
+// same groups, with the same grace periods and statuses, send the same events, write the same file, and release the
+// lock.
 func TestLikeStock(t *testing.T) {
 	for seed := range uint64(60) {
-		b, r := fresh(t), rand.New(rand.NewPCG(seed, 1))
-		s, pods := someSettings(r), somePods(r)
+		b, r := resetBus(t), rand.New(rand.NewPCG(seed, 1))
+		s, pods := randomSettings(r), randomPods(r)
 		var nodes [2]*node
 		var dirs [2]string
 		var managers [2]manager
@@ -215,8 +215,8 @@ func TestLikeStock(t *testing.T) {
 			eventually(t, "lock released", func() bool { return !b.held(t, first+i) })
 			nodes[i].end()
 		}
-		if !slices.Equal(nodes[0].did, nodes[1].did) {
-			t.Errorf("seed %d, %+v: stock\n%q, ours\n%q", seed, s, nodes[0].did, nodes[1].did)
+		if !slices.Equal(nodes[0].calls, nodes[1].calls) {
+			t.Errorf("seed %d, %+v: stock\n%q, ours\n%q", seed, s, nodes[0].calls, nodes[1].calls)
 		}
 		comparePublic(t, managers)
 		compareFiles(t, dirs)
@@ -231,7 +231,7 @@ func comparePublic(t *testing.T, managers [2]manager) {
 	}
 	if stock, ours := managers[0].ShutdownStatus(), managers[1].ShutdownStatus(); fmt.Sprint(stock) != fmt.Sprint(ours) ||
 		ours == nil {
-		t.Errorf("stock says %v, ours %v", stock, ours)
+		t.Errorf("status of stock %v, ours %v", stock, ours)
 	}
 }
 
@@ -266,67 +266,67 @@ func compareFiles(t *testing.T, dirs [2]string) {
 	}
 }
 
-// TestD41BesideStock has a shutdown cancelled after the lock was released, when its number is that of another file.
+// TestD41BesideStock cancels a shutdown after the lock was released, when its file descriptor belongs to another file.
 // Stock closes that file.
 func TestD41BesideStock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		start func(*testing.T, *node, settings, string) manager
 		open  bool
 	}{"stock": {startStock, false}, "ours": {startOurs, true}} {
-		b, n := fresh(t), &node{}
+		b, n := resetBus(t), &node{}
 		first := b.count()
 		tc.start(t, n, settings{total: 2 * time.Second}, t.TempDir())
-		number := b.number(t, first)
+		fd := b.descriptor(t, first)
 		b.announce(t, true)
 		eventually(t, "lock released", func() bool { return !b.held(t, first) })
-		other := otherFile(t, number)
+		other := otherFile(t, fd)
 		b.announce(t, false)
 		eventually(t, "another lock", func() bool { return b.count() == first+2 && b.held(t, first+1) })
-		eventually(t, "cancellation", func() bool { return isOpen(number, other) == tc.open })
-		// That it stays so: an announcement is through before the next one is heard.
+		eventually(t, "cancellation", func() bool { return isOpen(fd, other) == tc.open })
+		// It stays so: the manager has handled the cancellation before it handles the next announcement.
 		b.announce(t, true)
 		eventually(t, "second lock released", func() bool { return !b.held(t, first+1) })
-		if got := isOpen(number, other); got != tc.open {
+		if got := isOpen(fd, other); got != tc.open {
 			t.Errorf("%s: the other file is open %t, want %t", name, got, tc.open)
 		}
 		n.end()
 	}
 }
 
-// number finds the file descriptor of a lock that was handed out.
-func (b *bus) number(t *testing.T, lock int) int {
+// descriptor returns the file descriptor of a lock in this process.
+func (b *bus) descriptor(t *testing.T, lock int) int {
 	t.Helper()
-	var ours int
-	b.set(func() { ours = int(b.locks[lock].Fd()) })
-	pipe, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ours))
+	var readEnd int
+	b.locked(func() { readEnd = int(b.locks[lock].Fd()) })
+	pipe, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", readEnd))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := -1
-	eventually(t, "one other end of the pipe", func() bool {
+	eventually(t, "one write end of the pipe", func() bool {
 		found = -1
 		count := 0
 		for fd := range 1024 {
-			if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && link == pipe && fd != ours {
+			if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && link == pipe && fd != readEnd {
 				found, count = fd, count+1
 			}
 		}
 		return count == 1
 	})
-	if err := syscall.SetNonblock(ours, true); err != nil { // Fd has made it block
+	if err := syscall.SetNonblock(readEnd, true); err != nil { // Fd has set it to blocking mode
 		t.Fatal(err)
 	}
 	return found
 }
 
-// otherFile opens a file under the number, which is free; what it returns tells the file from others.
+// otherFile opens a file with the given file descriptor, which must not be in use. It returns the identity of the file.
 func otherFile(t *testing.T, number int) os.FileInfo {
 	t.Helper()
 	if _, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", number)); err == nil {
-		t.Fatalf("number %d is taken again", number)
+		t.Fatalf("file descriptor %d is in use", number)
 	}
 	path := filepath.Join(t.TempDir(), "other")
-	// Not an os.File, which would close the number when it is collected.
+	// An os.File would close the file descriptor when it is garbage collected.
 	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDONLY|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -342,52 +342,53 @@ func otherFile(t *testing.T, number int) os.FileInfo {
 	}
 	t.Cleanup(func() {
 		if isOpen(number, info) {
-			_ = syscall.Close(number) // it is ours
+			_ = syscall.Close(number)
 		}
 	})
 	return info
 }
 
+// isOpen returns true if the file descriptor belongs to the other file.
 func isOpen(number int, other os.FileInfo) bool {
 	info, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", number))
 	return err == nil && os.SameFile(info, other)
 }
 
-// TestD42BesideStock has a shutdown cancelled while a pod is being stopped. Stock hears of it only when every pod of
-// the node is stopped.
+// TestD42BesideStock cancels a shutdown while a pod is being stopped. Stock handles the cancellation only after all
+// pods have stopped.
 func TestD42BesideStock(t *testing.T) {
 	for name, tc := range map[string]struct {
-		start func(*testing.T, *node, settings, string) manager
-		hears bool
+		start     func(*testing.T, *node, settings, string) manager
+		cancelled bool
 	}{"stock": {startStock, false}, "ours": {startOurs, true}} {
-		b, release := fresh(t), make(chan struct{})
-		n := &node{pods: []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "slow"}}}, hold: release}
+		b, release := resetBus(t), make(chan struct{})
+		n := &node{pods: []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "slow"}}}, release: release}
 		m := tc.start(t, n, settings{total: time.Minute}, t.TempDir())
 		b.announce(t, true)
 		eventually(t, "a kill", func() bool { return n.killing.Load() })
 		b.announce(t, false)
-		if tc.hears {
+		if tc.cancelled {
 			eventually(t, "cancelled", func() bool { return m.ShutdownStatus() == nil })
 		}
-		// A later announcement of another kind is through, so the cancellation is too, wherever it got to.
+		// When another subscription has received a later signal, the manager has received the cancellation.
 		watch, err := connect(t).Watch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.announce(t, false)
 		<-watch.Events
-		if heard := m.ShutdownStatus() == nil; heard != tc.hears {
-			t.Errorf("%s: hears of the cancellation %t", name, heard)
+		if cancelled := m.ShutdownStatus() == nil; cancelled != tc.cancelled {
+			t.Errorf("%s: the cancellation has taken effect: %t", name, cancelled)
 		}
 		n.end()
 		close(release)
 	}
 }
 
-// TestD43BesideStock starts the agent while the machine goes down. Stock gets no lock, gives up, and admits everybody.
+// TestD43BesideStock starts the managers during a shutdown. Stock gets no lock, gives up, and admits all pods.
 func TestD43BesideStock(t *testing.T) {
-	b, n := fresh(t), &node{}
-	b.set(func() { b.busy, *b.goingDown = true, true })
+	b, n := resetBus(t), &node{}
+	b.locked(func() { b.rejectLocks, *b.shuttingDown = true, true })
 	attrs := &lifecycle.PodAdmitAttributes{Pod: &v1.Pod{}}
 	m := stock.NewManager(&stock.Config{
 		Logger: klog.Background(), Recorder: n, GetPodsFunc: n.active, KillPodFunc: n.kill,
@@ -402,8 +403,8 @@ func TestD43BesideStock(t *testing.T) {
 	}
 }
 
-// TestD44BesideStock stops a pod of a DaemonSet and a static one. Stock fails both, so that the DaemonSet makes another
-// for the node that goes down.
+// TestD44BesideStock stops a pod of a DaemonSet and a static pod. Stock fails both, so that the DaemonSet controller
+// replaces its pod on the node that shuts down.
 func TestD44BesideStock(t *testing.T) {
 	yes := true
 	daemon := &v1.Pod{
@@ -417,15 +418,15 @@ func TestD44BesideStock(t *testing.T) {
 		start func(*testing.T, *node, settings, string) manager
 		fails bool
 	}{"stock": {startStock, true}, "ours": {startOurs, false}} {
-		b, n := fresh(t), &node{pods: []*v1.Pod{daemon, static}}
+		b, n := resetBus(t), &node{pods: []*v1.Pod{daemon, static}}
 		first := b.count()
 		tc.start(t, n, settings{total: time.Minute}, t.TempDir())
 		b.announce(t, true)
 		eventually(t, "lock released", func() bool { return !b.held(t, first) })
 		n.end()
-		if did := strings.Join(n.did, "; "); strings.Count(did, "grace=") != 2 ||
-			strings.Count(did, `"phase":"Failed"`) == 2 != tc.fails {
-			t.Errorf("%s: %s", name, did)
+		if calls := strings.Join(n.calls, "; "); strings.Count(calls, "grace=") != 2 ||
+			strings.Count(calls, `"phase":"Failed"`) == 2 != tc.fails {
+			t.Errorf("%s: %s", name, calls)
 		}
 	}
 }

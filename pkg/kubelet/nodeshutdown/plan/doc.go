@@ -1,4 +1,4 @@
-// Package plan decides how the pods of a node that goes down are stopped: in which groups, with how much time, and
-// which of them start again with the node. It is pure: pods and periods in, groups out. Package nodeshutdown carries it
-// out.
+// Package plan decides how the pods of a node are stopped before the machine shuts down: in which groups, with which
+// grace periods, and which pods restart with the node. It consists of pure functions; package nodeshutdown executes the
+// decisions.
 package plan

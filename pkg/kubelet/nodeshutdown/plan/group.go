@@ -9,17 +9,17 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// Group is pods that are stopped side by side.
+// Group is a set of pods that are stopped concurrently.
 type Group struct {
 	Period
-	// Pods is not empty; in the order of their UIDs.
+	// Pods is not empty, and in the order of the UIDs.
 	Pods []*v1.Pod
 }
 
-// Groups puts every pod into the group of its priority: the highest period that is not above it, or the lowest one.
-// Groups come in the order in which they are stopped; those without pods are left out, nobody waits for them. periods
-// must be ordered; without any there is no group. Of several periods with one priority the first is that of the pods
-// with that very priority, the last that of those above.
+// Groups assigns each pod to the period with the highest priority that is not above that of the pod, or to the lowest
+// period if all are above. It returns the groups in the order in which they are stopped, without empty groups. periods
+// must be ordered; without periods there are no groups. If several periods have the same priority, as in stock the
+// first one is for pods with exactly that priority, the last one for pods with a higher priority.
 func Groups(periods []Period, pods []*v1.Pod) []Group {
 	if len(periods) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func Groups(periods []Period, pods []*v1.Pod) []Group {
 		all[i].Period = p
 	}
 	for _, pod := range pods {
-		g := &all[place(periods, priority(pod))]
+		g := &all[periodIndex(periods, priority(pod))]
 		g.Pods = append(g.Pods, pod)
 	}
 	for _, g := range all {
@@ -38,7 +38,8 @@ func Groups(periods []Period, pods []*v1.Pod) []Group {
 	return slices.DeleteFunc(all, func(g Group) bool { return len(g.Pods) == 0 })
 }
 
-func place(periods []Period, priority int32) int {
+// periodIndex returns the index of the period for a priority.
+func periodIndex(periods []Period, priority int32) int {
 	i, same := slices.BinarySearchFunc(periods, priority,
 		func(p Period, priority int32) int { return cmp.Compare(p.Priority, priority) })
 	if same {
@@ -54,7 +55,7 @@ func priority(pod *v1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// Grace is the grace period of a pod in seconds: its own, at most that of its group.
+// Grace returns the grace period of a pod in seconds: its own one, limited by that of the group.
 func (g Group) Grace(pod *v1.Pod) int64 {
 	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
 		return min(*own, g.Seconds)
@@ -62,12 +63,12 @@ func (g Group) Grace(pod *v1.Pod) int64 {
 	return g.Seconds
 }
 
-// Returns is true when the pod starts again with the node, and nowhere else meanwhile: a static pod, whose file is
-// still there, and a pod of a DaemonSet, which has one for this node. To fail it would help nobody: a controller would
-// make it anew for the node that is going down, again and again (kubernetes/kubernetes#122912). All others are failed,
-// as by stock: their controllers make them anew on other nodes at once (kubernetes/kubernetes#104531). A pod that is
-// being deleted does not return.
-func Returns(pod *v1.Pod) bool {
+// RestartsAfterShutdown returns true for a pod that starts again with the node, and on no other node meanwhile: a
+// static pod, whose manifest still exists, and a pod of a DaemonSet, which is for this node. If the agent failed a pod
+// of a DaemonSet, the controller would repeatedly replace it on the node that shuts down
+// (kubernetes/kubernetes#122912). The agent fails all other pods, as stock does: their controllers replace them on
+// other nodes at once (kubernetes/kubernetes#104531). A pod that is deleted or in a terminal phase does not restart.
+func RestartsAfterShutdown(pod *v1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return false
 	}
@@ -75,8 +76,6 @@ func Returns(pod *v1.Pod) bool {
 		return true
 	}
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && restarts(pod)
+	// All pods of stock's DaemonSets have this restart policy. With another one, containers may not be started again.
+	return owner != nil && owner.Kind == "DaemonSet" && pod.Spec.RestartPolicy == v1.RestartPolicyAlways
 }
-
-// restarts is true when the pod may be told to end and be started again. Stock's DaemonSets have no other pods.
-func restarts(pod *v1.Pod) bool { return pod.Spec.RestartPolicy == v1.RestartPolicyAlways }

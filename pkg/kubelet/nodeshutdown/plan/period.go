@@ -9,16 +9,17 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 )
 
-// Period is how long the pods of a priority have to stop, until the next higher period begins.
+// Period is the time for stopping the pods from one priority up to that of the next period.
 type Period struct {
-	// Priority is the lowest that the period is for. Pods below every period belong to the lowest.
+	// Priority is the lowest priority that the period is for. The lowest period is also for all priorities below it.
 	Priority int32
-	// Seconds is the longest that a pod of the group gets, and the longest that the next group waits for this one.
+	// Seconds is the maximum grace period of the pods, and the maximum time that the next group waits for this one.
 	Seconds int64
 }
 
-// Legacy returns the periods that shutdownGracePeriod and shutdownGracePeriodCriticalPods mean (KEP-2712): the critical
-// pods have the end of the total for themselves. There are none if total is zero or less than critical.
+// Legacy returns the periods that are equivalent to shutdownGracePeriod (total) and shutdownGracePeriodCriticalPods
+// (critical) (KEP-2712): one for regular pods, then one for critical pods, which is part of the total. There are none
+// if total is zero or less than critical, or if critical is negative.
 func Legacy(total, critical time.Duration) []Period {
 	if total == 0 || critical > total || critical < 0 {
 		return nil
@@ -29,13 +30,13 @@ func Legacy(total, critical time.Duration) []Period {
 	}
 }
 
-// Ordered returns the periods from the lowest priority up. Periods of one priority keep their order.
+// Ordered returns the periods in ascending order of their priorities. Periods with the same priority keep their order.
 func Ordered(periods []Period) []Period {
 	return slices.SortedStableFunc(slices.Values(periods),
 		func(a, b Period) int { return cmp.Compare(a.Priority, b.Priority) })
 }
 
-// Total is how long the shutdown is to be delayed.
+// Total returns the sum of the periods, which is how long the shutdown has to be delayed.
 func Total(periods []Period) time.Duration {
 	var seconds int64
 	for _, p := range periods {
@@ -44,9 +45,9 @@ func Total(periods []Period) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Fit shortens the periods to what the machine grants, in proportion, so that those of the highest priority, which are
-// last, do not lose all of theirs. What is granted is used to its last whole second. Periods that fit are returned as
-// they are.
+// Fit shortens the periods in proportion, so that their total is the granted time, rounded down to whole seconds: if
+// only the last periods were shortened, the pods with the highest priority would have no time. Periods that fit are
+// returned unchanged.
 func Fit(periods []Period, granted time.Duration) []Period {
 	total := int64(Total(periods) / time.Second)
 	seconds := max(0, int64(granted/time.Second))
@@ -63,7 +64,7 @@ func Fit(periods []Period, granted time.Duration) []Period {
 	return fitted
 }
 
-// scale is n × numerator ÷ denominator, rounded down. The product may be larger than an int64.
+// scale returns n × numerator ÷ denominator, rounded down. The product may be larger than an int64.
 func scale(n, numerator, denominator int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(numerator))
 	quotient, _ := bits.Div64(high, low, uint64(denominator))

@@ -34,7 +34,7 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-func TestOrderedLeavesItsInput(t *testing.T) {
+func TestOrderedDoesNotModifyItsInput(t *testing.T) {
 	in := []Period{{10, 1}, {0, 2}, {10, 3}}
 	if got, want := Ordered(in), []Period{{0, 2}, {10, 1}, {10, 3}}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
@@ -70,9 +70,9 @@ func somePeriods(t *rapid.T) []Period {
 	}), 0, 6).Draw(t, "periods"))
 }
 
-// What is granted is used up, nobody gets more than is configured, and whoever had a longer period keeps the longer
-// one, to the second.
-func TestFitIsFair(t *testing.T) {
+// The total of the fitted periods is the granted time, none is longer than configured, and a period that is longer than
+// another one is not shorter afterwards, up to the rounding to seconds.
+func TestFitIsProportional(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		periods := somePeriods(t)
 		granted := time.Duration(rapid.Int64Range(0, 70_000).Draw(t, "granted")) * time.Second
@@ -109,8 +109,8 @@ func somePods(t *rapid.T) []*v1.Pod {
 	return pods
 }
 
-// naive looks for the group of a priority as the API's description puts it.
-func naive(periods []Period, priority int32) int {
+// naivePeriodIndex finds the period of a priority by the definition in the API documentation.
+func naivePeriodIndex(periods []Period, priority int32) int {
 	found := 0
 	for i, p := range periods {
 		if p.Priority == priority {
@@ -123,8 +123,8 @@ func naive(periods []Period, priority int32) int {
 	return found
 }
 
-// Every pod is in exactly one group, that of its priority, and it does not matter in which order pods are given.
-func TestGroupsHaveEveryPodOnce(t *testing.T) {
+// Each pod is in exactly one group, that of its priority, whatever the order of the pods is.
+func TestGroupsHaveEachPodOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		periods, pods := somePeriods(t), somePods(t)
 		groups := Groups(periods, pods)
@@ -136,7 +136,7 @@ func TestGroupsHaveEveryPodOnce(t *testing.T) {
 		}
 		wanted := make([][]types.UID, len(periods))
 		for _, pod := range pods {
-			i := naive(periods, priority(pod))
+			i := naivePeriodIndex(periods, priority(pod))
 			wanted[i] = append(wanted[i], pod.UID)
 		}
 		var want []string
@@ -145,10 +145,10 @@ func TestGroupsHaveEveryPodOnce(t *testing.T) {
 				want = append(want, fmt.Sprint(periods[i], uids))
 			}
 		}
-		if got := described(groups); !slices.Equal(got, want) {
+		if got := describe(groups); !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		if shuffled := described(Groups(periods, rapid.Permutation(pods).Draw(t, "permutation"))); !slices.Equal(shuffled,
+		if shuffled := describe(Groups(periods, rapid.Permutation(pods).Draw(t, "permutation"))); !slices.Equal(shuffled,
 			want) {
 			t.Fatalf("in another order: %v, want %v", shuffled, want)
 		}
@@ -164,7 +164,7 @@ func TestGroupsHaveEveryPodOnce(t *testing.T) {
 	})
 }
 
-func described(groups []Group) (out []string) {
+func describe(groups []Group) (out []string) {
 	for _, g := range groups {
 		uids := make([]types.UID, 0, len(g.Pods))
 		for _, pod := range g.Pods {
@@ -183,7 +183,7 @@ func owned(kind string, policy v1.RestartPolicy) *v1.Pod {
 	}
 }
 
-func TestReturns(t *testing.T) {
+func TestRestartsAfterShutdown(t *testing.T) {
 	static := func(policy v1.RestartPolicy) *v1.Pod {
 		return &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -197,14 +197,14 @@ func TestReturns(t *testing.T) {
 		pod  *v1.Pod
 		want bool
 	}{
-		"static":             {static(v1.RestartPolicyAlways), true},
-		"static, once":       {static(v1.RestartPolicyNever), true},
-		"of a DaemonSet":     {ofDaemonSet(), true},
-		"of somebody's kind": {owned("DaemonSet", v1.RestartPolicyNever), false},
-		"of a ReplicaSet":    {owned("ReplicaSet", v1.RestartPolicyAlways), false},
-		"of a StatefulSet":   {owned("StatefulSet", v1.RestartPolicyAlways), false},
-		"of a Job":           {owned("Job", v1.RestartPolicyOnFailure), false},
-		"of nobody":          {&v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways}}, false},
+		"static":                    {static(v1.RestartPolicyAlways), true},
+		"static, once":              {static(v1.RestartPolicyNever), true},
+		"of a DaemonSet":            {ofDaemonSet(), true},
+		"of another DaemonSet kind": {owned("DaemonSet", v1.RestartPolicyNever), false},
+		"of a ReplicaSet":           {owned("ReplicaSet", v1.RestartPolicyAlways), false},
+		"of a StatefulSet":          {owned("StatefulSet", v1.RestartPolicyAlways), false},
+		"of a Job":                  {owned("Job", v1.RestartPolicyOnFailure), false},
+		"without owner":             {&v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways}}, false},
 		"owned, not controlled": {changed(ofDaemonSet(), func(p *v1.Pod) {
 			p.OwnerReferences[0].Controller = nil
 		}), false},
@@ -213,7 +213,7 @@ func TestReturns(t *testing.T) {
 		"succeeded":     {changed(ofDaemonSet(), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), false},
 		"running":       {changed(ofDaemonSet(), func(p *v1.Pod) { p.Status.Phase = v1.PodRunning }), true},
 	} {
-		if got := Returns(tc.pod); got != tc.want {
+		if got := RestartsAfterShutdown(tc.pod); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -51,12 +51,12 @@ type RuntimeClasses interface {
 	LookupRuntimeHandler(runtimeClass *string) (string, error)
 }
 
-// Evictor may fail a pod. It is called for every status, and must not block.
+// Evictor decides whether a pod is failed. It is called for each status, and must not block.
 type Evictor interface {
 	ShouldEvict(pod *v1.Pod) lifecycle.ShouldEvictResponse
 }
 
-// Config is what a Generator is made of. Only Statuses, Resizes and Reasons are required.
+// Config is the configuration of a Generator. Only Statuses, Resizes and Reasons are required.
 type Config struct {
 	Statuses Statuses
 	Resizes  Resizes

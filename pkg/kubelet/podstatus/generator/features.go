@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus"
 )
 
-// Features are the feature gates that matter to pod statuses.
+// Features are the feature gates on which pod statuses depend.
 type Features struct {
 	podstatus.Features
 	// ResourceHealthStatus adds the health of devices.

@@ -170,15 +170,6 @@ func relativeLoss(amount, need int64) int64 {
 	return int64(min(float64(amount)/float64(need)*scale+1, bound))
 }
 
-// Without is what remains of the need when the given amounts are free.
-func (n Need) Without(amounts map[v1.ResourceName]int64) Need {
-	out := Need{}
-	for name, missing := range n {
-		out[name] = max(0, missing-amounts[name])
-	}
-	return out
-}
-
 // First is the alphabetically first needed resource, empty if there is none.
 func (n Need) First() v1.ResourceName {
 	if names, _ := resources(n); len(names) > 0 {

@@ -31,7 +31,7 @@ const (
 	PodRemoved
 )
 
-// ContainerPolicy says which dead containers are kept.
+// ContainerPolicy defines which dead containers are kept.
 type ContainerPolicy struct {
 	// MaxPerContainer is how many instances of each container of an active pod are kept, the newest ones; negative for
 	// all.
@@ -43,7 +43,7 @@ type ContainerPolicy struct {
 // Containers lists the containers that may be removed, in the order of removal. Garbage are the containers of removed
 // pods, then those of active pods beyond what the policy keeps; terminated are the containers of terminated pods. Each
 // of the three is ordered by creation, then by ID. The newest dead instance of a container of an active pod is kept if
-// the policy says so: its logs say why it ended.
+// the policy requires that: its logs show why it ended.
 func Containers(dead []Container, p ContainerPolicy, now time.Time) (garbage, terminated []Container) {
 	var surplus []Container
 	instances := map[containerName]int{}

@@ -24,7 +24,7 @@ type Image struct {
 	FirstDetected, LastUsed time.Time
 	// InUse: a container has it, or an active pod refers to it, or it is being pulled.
 	InUse bool
-	// Pinned: the runtime says that it must not be removed.
+	// Pinned: by the runtime, the image must not be removed.
 	Pinned bool
 	// RemovalFailed: its removal was tried and failed.
 	RemovalFailed bool

@@ -10,15 +10,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// stalledAbove is the share of time, in percent, for which all tasks stood still waiting for memory, above which the
-// kernel's caches do not count as available: avg10 of "full" in /proc/pressure/memory (kernel,
-// Documentation/accounting/psi.rst).
+// stalledAbove is a share of time in percent. The page cache does not count as available while all tasks stall on
+// memory for a greater share: avg10 of "full" in /proc/pressure/memory (kernel, Documentation/accounting/psi.rst).
 const stalledAbove = 5
 
-// cache is what is known of the page cache of the node or of a cgroup, in bytes.
+// cache is the page cache of the node or of a cgroup, in bytes.
 type cache struct{ inactive, active, dirty, writeback int64 }
 
-// spare is what of it counts as available.
+// spare returns the part of it that counts as available.
 func (c cache) spare(how snapshot.Counting) int64 {
 	if !how.Reclaimable {
 		return c.inactive
@@ -26,7 +25,7 @@ func (c cache) spare(how snapshot.Counting) int64 {
 	return max(0, c.inactive+c.active/2-c.dirty-c.writeback)
 }
 
-// cacheOf reads memory.stat. Only inactive file pages must be there when nothing else is counted.
+// cacheOf parses memory.stat. Only inactive file pages are required when nothing else is counted.
 func cacheOf(stat []byte, keys cacheKeys, how snapshot.Counting) (c cache, err error) {
 	if err := want(stat, keys.inactive, &c.inactive); err != nil || !how.Reclaimable {
 		return c, err
@@ -46,8 +45,8 @@ func want(data []byte, key string, value *int64) error {
 
 var errNoField = errors.New("there is no field")
 
-// inForce is what can be counted at this moment. What relies on the kernel to reclaim does not count while tasks stand
-// still because of just that, nor when nobody can tell whether they do.
+// inForce returns what counts as available at this time. Memory that the kernel has to reclaim does not count while
+// tasks stall on reclaim, nor when that cannot be read.
 func (m *Memory) inForce(how snapshot.Counting) snapshot.Counting {
 	if !how.Reclaimable && !how.Swap {
 		return how
@@ -62,7 +61,8 @@ func (m *Memory) inForce(how snapshot.Counting) snapshot.Counting {
 	return snapshot.Counting{Hugepages: how.Hugepages}
 }
 
-// Stalls tells how much of the time tasks stand still waiting for memory, in percent, or why nobody knows.
+// Stalls returns the share of time for which all tasks stall on memory, in percent. It fails when pressure stall
+// information cannot be read.
 func (m *Memory) Stalls() (float64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *Memory) Stalls() (float64, error) {
 	return fullShare(data)
 }
 
-// fullShare finds avg10 of the line "full avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// fullShare parses avg10 of the line "full avg10=0.00 avg60=0.00 avg300=0.00 total=0".
 func fullShare(data []byte) (float64, error) {
 	_, rest, found := bytes.Cut(data, []byte("full avg10="))
 	if !found {
@@ -87,8 +87,8 @@ func fullShare(data []byte) (float64, error) {
 	return share, nil
 }
 
-// beyond is what counts on the whole node beside its page cache: free swap, as far as anonymous memory could go there,
-// and what is reserved for huge pages as a negative amount.
+// beyond returns what counts on the whole node in addition to its page cache: free swap, as far as there is anonymous
+// memory to fill it, less the memory reserved for huge pages.
 func (i *meminfo) beyond(how snapshot.Counting) int64 {
 	var sum int64
 	if how.Swap {
@@ -100,7 +100,7 @@ func (i *meminfo) beyond(how snapshot.Counting) int64 {
 	return sum
 }
 
-// meminfo is what is used of /proc/meminfo, in bytes.
+// meminfo has the fields of /proc/meminfo that are used, in bytes.
 type meminfo struct {
 	total                              int64
 	anon, cached, buffers, swapCached  int64
@@ -109,12 +109,11 @@ type meminfo struct {
 	hugetlb                            int64
 }
 
-// used is the node's memory in the sense of a cgroup: anonymous memory and the page cache. It is what cgroup v1 says of
-// the root and what stock counts on cgroup v2, where the root has no counter; kernel memory is not part of it.
+// used returns the node's memory as a cgroup counts it: anonymous memory and the page cache. It equals the counter of
+// the root on cgroup v1, and what stock counts on cgroup v2, where the root has no counter; it has no kernel memory.
 func (i *meminfo) used() int64 { return i.anon + i.cached + i.buffers + i.swapCached }
 
-// parseMeminfo fails for a field without which nothing can be said. Fields of what a kernel may be built without are
-// zero then.
+// parseMeminfo fails when a required field is missing. Fields that depend on how the kernel was built are zero then.
 func parseMeminfo(data []byte) (i meminfo, err error) {
 	for _, f := range []struct {
 		key   string

@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD40LeavesAreReadBeforeParents: the kernel sums up the figures of a parent when a leaf is read; here a pipe stands
-// for the leaf.
+// TestD40LeavesAreReadBeforeParents: the kernel sums up the counters of a parent when a leaf is read; here a pipe
+// stands for the leaf.
 func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 	root := tree(t, map[string]string{
 		"meminfo":                               meminfoFile,
@@ -54,7 +54,7 @@ func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 		summed <- err
 	}()
 	r := m.ReadMemory(snapshot.Counting{})
-	// Should nobody have read the leaf, the writer goes on here, and too late.
+	// If the leaf was not read, the writer goes on here, and too late.
 	late, err := os.OpenFile(leaf, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Options says where to read. The zero value of a path is its usual place.
+// Options are the paths that a Memory reads. An empty path stands for the usual one.
 type Options struct {
 	// CgroupRoot is where cgroup file systems are mounted, usually /sys/fs/cgroup.
 	CgroupRoot string
@@ -22,13 +22,13 @@ type Options struct {
 	Meminfo, Stalls string
 	// PodsCgroup is the cgroup of all pods below the root, for example "/kubepods" or "/kubepods.slice".
 	PodsCgroup string
-	// Now is the clock that readings are stamped with.
+	// Now returns the time of a reading by the wall clock; time.Now when nil.
 	Now func() time.Time
-	// Logger is told when cgroups of pods are not recognized; the zero value discards that.
+	// Logger logs when cgroups of pods are not recognized; the zero value discards that.
 	Logger klog.Logger
 }
 
-// Memory reads memory. It may be used from several goroutines; readings are taken one at a time.
+// Memory reads memory from cgroup files. It is safe for concurrent use; readings are taken one at a time.
 type Memory struct {
 	mu    sync.Mutex
 	files files
@@ -37,23 +37,23 @@ type Memory struct {
 	// pods is the cgroup of all pods, cgroups the names of those below it.
 	pods    string
 	cgroups cgroupNames
-	// processes is where the cgroup tree is that counts processes.
+	// processes is the root of the cgroup tree that counts processes.
 	processes string
 	meminfo   string
 	stalls    string
 	capacity  int64
 	now       func() time.Time
 	logger    klog.Logger
-	// recognized is the number of cgroups of pods in this reading, unrecognized are those that lie where pods do and
-	// are not named as theirs; reported are those that were last reported.
+	// recognized is the number of cgroups of pods in this reading. unrecognized are the other cgroups beside them, whose
+	// names are not those of pods; reported are those that were last logged.
 	recognized             int
 	unrecognized, reported []string
 }
 
-// errUnlimited: a cgroup without a limit has no amount that is available in it.
+// errUnlimited: a cgroup without a limit has no available amount.
 var errUnlimited = errors.New("the cgroup of all pods has no memory limit")
 
-// NewMemory finds out which cgroup version there is. It fails when memory cannot be read here at all.
+// NewMemory detects the cgroup version. It fails when memory of the node cannot be read.
 func NewMemory(o Options) (*Memory, error) {
 	if o.CgroupRoot == "" {
 		o.CgroupRoot = "/sys/fs/cgroup"
@@ -87,7 +87,7 @@ func NewMemory(o Options) (*Memory, error) {
 	return m, nil
 }
 
-// Counters reads the exact counters: a few small files. A cgroup of all pods that is not there (yet) counts as empty.
+// Counters reads the exact counters: a few small files. A cgroup of all pods that does not exist (yet) counts as empty.
 func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
-// readPods reads the pods in a cgroup. A foreign cgroup beside them does no harm.
+// readPods reads the pods in a cgroup. It ignores other cgroups beside them.
 func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how snapshot.Counting) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -156,7 +156,7 @@ func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how 
 	}
 }
 
-// readPod reads a pod, its containers first. What it has in swap is used by it when free swap is available.
+// readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
 func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, bool) {
 	if entries, err := os.ReadDir(dir); err == nil {
 		for _, e := range entries {
@@ -195,7 +195,7 @@ func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, b
 // cgroup-v2, "PID").
 const processesFile = "pids.current"
 
-// processesOf is how many processes there are in the pod whose memory is counted in dir.
+// processesOf returns the number of processes of the pod whose memory is counted in dir.
 func (m *Memory) processesOf(dir string) snapshot.Value[snapshot.PIDs] {
 	below, err := filepath.Rel(m.root, dir)
 	if err != nil {
@@ -208,8 +208,7 @@ func (m *Memory) processesOf(dir string) snapshot.Value[snapshot.PIDs] {
 	return snapshot.Known(snapshot.PIDs(n), m.now())
 }
 
-// swapOf is how much of a cgroup is in swap; nothing where swap is not accounted. stat is not valid any more
-// afterwards.
+// swapOf returns how much of a cgroup is in swap; zero where swap is not accounted. It invalidates stat.
 func (m *Memory) swapOf(dir string, stat []byte) int64 {
 	if m.names.swap != "" {
 		n, _ := field(stat, m.names.swap)
@@ -251,7 +250,7 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	return o
 }
 
-// observation is what is left of a limit. A working set above the limit leaves a negative amount.
+// observation returns the limit less the working set. It is negative when the working set is above the limit.
 func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counting) snapshot.Observation {
 	stat, err := m.files.read(filepath.Join(dir, m.names.stat))
 	if err != nil {
@@ -265,7 +264,7 @@ func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counti
 	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(m.now())}
 }
 
-// nodeUsage is the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
+// nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
 		return m.files.count(filepath.Join(m.root, m.names.usage))

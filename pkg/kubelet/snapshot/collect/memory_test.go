@@ -156,7 +156,7 @@ func TestPodUID(t *testing.T) {
 	}
 }
 
-// BenchmarkReadMemory shows what a look at all pods costs, with the files of a node of 110 pods on a plain file system.
+// BenchmarkReadMemory shows the cost of reading all pods, with the files of a node of 110 pods on a plain file system.
 func BenchmarkReadMemory(b *testing.B) {
 	root := b.TempDir()
 	write := func(name, content string) {

@@ -52,7 +52,7 @@ func namesBelow(podsCgroup string) cgroupNames {
 	return cgroupNames{parent: parent, systemd: systemd}
 }
 
-// podUID is the UID of a pod by the name of its cgroup: "pod<uid>" with the cgroupfs driver, and with the systemd
+// podUID returns the UID of a pod by the name of its cgroup: "pod<uid>" with the cgroupfs driver, and with the systemd
 // driver, where the dashes of the UID are underscores, for example "kubepods-burstable-pod<uid>.slice".
 func (n cgroupNames) podUID(name string) (string, bool) {
 	if !n.systemd {
@@ -81,7 +81,7 @@ func (n cgroupNames) isQOSClass(name string) bool {
 	return slices.Contains(qosClasses[:], name)
 }
 
-// ownPart is what the name of a slice adds to the name of the pods' cgroup.
+// ownPart returns what the name of a slice adds to the name of the pods' cgroup.
 func (n cgroupNames) ownPart(name string) (string, bool) {
 	name, isSlice := strings.CutSuffix(name, slice)
 	own, isBelow := strings.CutPrefix(name, n.parent+"-")

@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// unlimited is from where on a limit means none: the kernel rounds its maximum down to whole pages.
+// unlimited is the least limit that means none: the kernel rounds its maximum down to whole pages.
 const unlimited = math.MaxInt64 / 2
 
-// most is the largest amount in bytes that is taken for one. It is far beyond any machine, and sums of a few stay
-// amounts.
+// most is the largest plausible amount in bytes. It is far above the memory of any machine, and sums of a few such
+// amounts do not overflow.
 const most = 1 << 58
 
 var errNoNumber = errors.New("not a number")
@@ -54,7 +54,7 @@ func field(data []byte, key string) (int64, bool) {
 	return 0, false
 }
 
-// files reads small files again and again into one buffer. It is not safe for concurrent use.
+// files reads small files into one buffer, which it reuses. It is not safe for concurrent use.
 type files struct{ buffer []byte }
 
 // read returns the content, which is valid until the next call.

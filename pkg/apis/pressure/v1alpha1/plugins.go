@@ -1,0 +1,220 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// maxPluginDirectories is the maximal number of plugins.directories.
+	maxPluginDirectories = 8
+	// maxDirectoryLength is the maximal length of such a path in bytes. The path of a socket has 107 at most, see unix(7).
+	maxDirectoryLength = 100
+	// maxPathLength is the maximal length of other paths in bytes: PATH_MAX of Linux without the zero byte at the end.
+	maxPathLength = 4095
+	// maxPluginEntries is the maximal number of entries in each list of plugins.eviction.
+	maxPluginEntries = 64
+	// maxPluginName is the maximal length of the name of a plugin, in bytes.
+	maxPluginName = 63
+)
+
+// systemCores is the QoS level of Katalyst whose pods no plugin may request to be evicted.
+const systemCores = "system_cores"
+
+// allPlugins is the entry that selects all plugins, exceptPlugin the prefix of one that excludes a plugin.
+const (
+	allPlugins   = "*"
+	exceptPlugin = "-"
+)
+
+// CheckPluginName returns why a name is not that of a plugin, empty if it is.
+func CheckPluginName(name string) string {
+	if len(name) > maxPluginName || len(validation.IsQualifiedName(name)) > 0 {
+		return fmt.Sprintf("must be a qualified name of at most %d characters, like memory or example.com/memory",
+			maxPluginName)
+	}
+	return ""
+}
+
+func (v *validator) directories(p *field.Path, dirs []string) {
+	if v.tooMany(p, len(dirs), maxPluginDirectories) {
+		return
+	}
+	for i, dir := range dirs {
+		at := p.Index(i)
+		if !v.path(at, dir, maxDirectoryLength) {
+			continue
+		}
+		for _, other := range dirs[:i] {
+			if dir == other {
+				v.errs = append(v.errs, field.Duplicate(at, dir))
+			} else if overlap(dir, other) {
+				v.invalid(at, dir, fmt.Sprintf("must not be inside or contain another directory of the list, %s", other))
+			}
+		}
+	}
+}
+
+// path validates a path, and returns whether it is valid.
+func (v *validator) path(p *field.Path, file string, maxLength int) bool {
+	if path.IsAbs(file) && path.Clean(file) == file && len(file) <= maxLength &&
+		!strings.ContainsFunc(file, unicode.IsControl) {
+		return true
+	}
+	v.invalid(p, file, fmt.Sprintf("must be an absolute path of at most %d bytes, without control characters and "+
+		"without elements that are empty, . or ..", maxLength))
+	return false
+}
+
+func (v *validator) evictionPlugins(p *field.Path, e *EvictionPluginsConfiguration) {
+	v.plugins(p.Child("remote"), e.Remote, checkRemotePlugin)
+	v.plugins(p.Child("inTree"), e.InTree, checkInTreePlugin)
+	v.plugins(p.Child("dryRun"), e.DryRun, CheckPluginName)
+	v.duration(p.Child("period"), e.Period, time.Second, time.Minute)
+	v.duration(p.Child("callTimeout"), e.CallTimeout, 100*time.Millisecond, 10*time.Second)
+	v.duration(p.Child("conditionTransitionPeriod"), e.ConditionTransitionPeriod, 0, time.Hour)
+	if burst := *e.Burst; burst != -1 && (burst < 1 || burst > 100) {
+		v.invalid(p.Child("burst"), burst, "must be from 1 to 100, or -1 for any number")
+	}
+	inRange(v, p.Child("maxInFlight"), *e.MaxInFlight, 1, 100)
+	v.duration(p.Child("maxGracePeriod"), e.MaxGracePeriod, time.Second, time.Hour)
+	if grace := e.MaxGracePeriod.Duration; grace > time.Second && grace < time.Hour && grace%time.Second != 0 {
+		v.invalid(p.Child("maxGracePeriod"), grace.String(), "must be whole seconds")
+	}
+	v.entries(p.Child("skipAnnotationKeys"), e.SkipAnnotationKeys, checkAnnotationKey)
+	v.entries(p.Child("skipLabelKeys"), e.SkipLabelKeys, checkKey)
+	v.entries(p.Child("skipOwnerKinds"), e.SkipOwnerKinds, checkKind)
+	v.killers(p, e)
+	oneOf(v, p.Child("authentication"), e.Authentication, pluginAuthentications)
+	v.taints(p.Child("taints"), &e.Taints)
+	v.duration(p.Child("settings", MemoryGrowthPlugin, "horizon"), e.Settings.MemoryGrowth.Horizon, 10*time.Second,
+		10*time.Minute)
+}
+
+func (v *validator) killers(p *field.Path, e *EvictionPluginsConfiguration) {
+	oneOf(v, p.Child("forcedKiller"), e.ForcedKiller, killers)
+	if e.SoftKiller != "" {
+		oneOf(v, p.Child("softKiller"), e.SoftKiller, killers)
+	}
+	p = p.Child("killerByQoSLevel")
+	if v.tooMany(p, len(e.KillerByQoSLevel), maxPluginEntries) {
+		return
+	}
+	for _, level := range slices.Sorted(maps.Keys(e.KillerByQoSLevel)) {
+		at := p.Key(level)
+		switch {
+		case level == systemCores:
+			v.invalid(at, level, "must be another level: plugins may not request pods of this one to be evicted")
+		case level == "" || len(validation.IsValidLabelValue(level)) > 0:
+			v.invalid(at, level, "must be a level of at most 63 letters, digits, -, _ and ., with a letter or digit at both "+
+				"ends, like reclaimed_cores")
+		}
+		oneOf(v, at, e.KillerByQoSLevel[level], killers)
+	}
+}
+
+func (v *validator) taints(p *field.Path, t *PluginTaints) {
+	if at := p.Child("effects"); !v.tooMany(at, len(t.Effects), len(taintEffects)) {
+		for i, effect := range t.Effects {
+			oneOf(v, at.Index(i), effect, taintEffects)
+			if slices.Contains(t.Effects[:i], effect) {
+				v.errs = append(v.errs, field.Duplicate(at.Index(i), effect))
+			}
+		}
+	}
+	if t.Kubeconfig != "" {
+		v.path(p.Child("kubeconfig"), t.Kubeconfig, maxPathLength)
+	}
+}
+
+// softNoticeDirectory rejects a directory of plugins, where files of others are, and the directories in and around it.
+func (v *validator) softNoticeDirectory(p *field.Path, dir string, plugins []string) {
+	if dir == "" || !v.path(p, dir, maxPathLength) {
+		return
+	}
+	if dir == "/" {
+		v.invalid(p, dir, "must not be the root of the file system: must be a directory of its own")
+		return
+	}
+	for _, other := range plugins {
+		if path.IsAbs(other) && overlap(dir, other) {
+			v.invalid(p, dir, fmt.Sprintf("must not be, contain, or be inside %s, one of plugins.directories", other))
+			return
+		}
+	}
+}
+
+// plugins validates a list that selects plugins. check is that of names, and empty for a valid one.
+func (v *validator) plugins(p *field.Path, list []string, check func(string) string) {
+	v.entries(p, list, func(entry string) string {
+		if entry == allPlugins {
+			return ""
+		}
+		if why := check(strings.TrimPrefix(entry, exceptPlugin)); why != "" {
+			return why + `; or "*" for all, or such a name after "-" to exclude it`
+		}
+		return ""
+	})
+}
+
+// entries validates a list without duplicates. check returns why an entry is not valid.
+func (v *validator) entries(p *field.Path, list []string, check func(string) string) {
+	if v.tooMany(p, len(list), maxPluginEntries) {
+		return
+	}
+	for i, entry := range list {
+		if why := check(entry); why != "" {
+			v.invalid(p.Index(i), entry, why)
+		} else if slices.Contains(list[:i], entry) {
+			v.errs = append(v.errs, field.Duplicate(p.Index(i), entry))
+		}
+	}
+}
+
+func (v *validator) tooMany(p *field.Path, n, most int) bool {
+	if n > most {
+		v.errs = append(v.errs, field.TooMany(p, n, most))
+	}
+	return n > most
+}
+
+// checkRemotePlugin refuses names of plugins in this kubelet too, since no other plugin can register with them.
+func checkRemotePlugin(name string) string {
+	if slices.Contains(InTreePlugins(), name) {
+		return "must not be a plugin of this kubelet, which is enabled in inTree; must be the name of another one"
+	}
+	return CheckPluginName(name)
+}
+
+func checkInTreePlugin(name string) string {
+	if slices.Contains(InTreePlugins(), name) {
+		return ""
+	}
+	return "must be the name of a plugin of this kubelet: " + strings.Join(InTreePlugins(), ", ")
+}
+
+// checkAnnotationKey is as in the API, where keys of annotations may have capital letters before the slash.
+func checkAnnotationKey(key string) string { return checkKey(strings.ToLower(key)) }
+
+func checkKey(key string) string {
+	if len(validation.IsQualifiedName(key)) > 0 {
+		return "must be a key of at most 63 characters, which may begin with a domain and a slash, like example.com/keep"
+	}
+	return ""
+}
+
+// checkKind is the check of kinds in a CustomResourceDefinition.
+func checkKind(kind string) string {
+	if len(validation.IsDNS1035Label(strings.ToLower(kind))) > 0 {
+		return "must be the kind of a controller without its group, like DaemonSet"
+	}
+	return ""
+}

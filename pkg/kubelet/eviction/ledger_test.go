@@ -1,0 +1,67 @@
+package eviction
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// TestVeryLongGraceEndsInTheFuture: a soft eviction may leave a pod its own grace period, of which the API allows more
+// than a time.Duration can hold. Such a pod is not overdue.
+func TestVeryLongGraceEndsInTheFuture(t *testing.T) {
+	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
+	l, now := newLedger(), time.Unix(1e9, 0)
+	l.begin(&policy.Victim{Pod: &pod, GraceSeconds: math.MaxInt64}, 1, now)
+	inFlight, _ := l.view()
+	if end := inFlight[0].Deadline; !end.After(now) {
+		t.Errorf("the grace period is over at %v, now is %v", end, now)
+	}
+}
+
+// A pod may be cleaned up as soon as its kill request has ended. The sinks receive that it has stopped, and only then
+// that it is released.
+func TestReleaseIsReportedAfterTheStop(t *testing.T) {
+	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
+	l, now := newLedger(), time.Unix(1e9, 0)
+	yes := func(types.UID) bool { return true }
+	released := func() (kinds []ResultKind) {
+		_, results := l.sweep(now, false, lives{stopped: yes, cleanedUp: yes})
+		for i := range results {
+			kinds = append(kinds, results[i].Kind)
+		}
+		return kinds
+	}
+	l.begin(&policy.Victim{Pod: &pod}, 1, now)
+	l.accepted("uid", podkill.Begun)
+	expect(t, "evicted", l.ended("uid", podkill.Ending{Outcome: podkill.Stopped}, now), true)
+	expect(t, "results before the stop is reported", released(), nil)
+	l.reported("uid")
+	expect(t, "results afterwards", released(), []ResultKind{PodReleased})
+	expect(t, "the ledger is empty", l.empty(), true)
+}
+
+// A pod that did not stop in time, and whose deletion the API server accepts later, is in flight again.
+func TestAbandonedPodThatTheAPIServerDeletes(t *testing.T) {
+	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
+	l, now := newLedger(), time.Unix(1e9, 0)
+	no := func(types.UID) bool { return false }
+	v := &policy.Victim{Pod: &pod, GraceSeconds: 10, Cause: policy.Cause{Kind: policy.PluginRequest}}
+	expect(t, "first", l.deleted(v, 1, now), true)
+	expect(t, "twice", l.deleted(v, 2, now), false)
+	now = now.Add(10*time.Second + abandonOverdue)
+	l.sweep(now, false, lives{stopped: no, cleanedUp: no})
+	expect(t, "abandoned", l.empty(), true)
+	expect(t, "again", l.deleted(v, 3, now), false)
+	inFlight, _ := l.view()
+	if len(inFlight) != 1 || !inFlight[0].Deadline.Equal(now.Add(10*time.Second)) || !inFlight[0].Requested {
+		t.Errorf("in flight: %+v", inFlight)
+	}
+}

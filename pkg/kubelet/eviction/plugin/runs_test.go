@@ -1,0 +1,6 @@
+//go:build !race
+
+package plugin
+
+// histories is the number of random histories.
+const histories = 5000

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// pacing is what determines how many of the chosen pods are evicted in one round.
+type pacing struct {
+	// available is the least memory that a signal of the need has available, inFlight an upper bound of what terminations
+	// in progress release, both in bytes.
+	available, inFlight int64
+	// imminent: at their rate of growth, candidates use up the available memory before a kill takes effect, so that there
+	// is no time to evict them one by one.
+	imminent bool
+	// significant is the least growth of candidates, in bytes per second, that is more than a fluctuation in comparison
+	// with the growth of everything else.
+	significant float64
+	// growing: candidates have grown in total, significantly and in every window.
+	growing bool
+	// wait: an eviction is in progress, or one has failed a moment ago. Evictions are made one after the other, so that
+	// the effect of each is observed.
+	wait bool
+	// paced: most of the growth is of memory that no candidate can release, that of the system or of critical pods.
+	// Evictions do not end such growth, so that pods within their requests are evicted one in a monitoring period, no
+	// faster than by stock.
+	paced bool
+	// due: the last eviction for the need was at least a monitoring period ago.
+	due bool
+}
+
+// significantShare: growth of candidates counts as significant from this fraction (one tenth) of the growth of
+// everything else on. Usage always fluctuates a little, and once no memory is left any rate would exhaust it.
+const significantShare = 10
+
+func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
+	now, timing := r.snapshot.Taken, &r.rules.Timing
+	t := pacing{wait: r.mustWait(p), due: true, inFlight: p.amount}
+	if n.group != memoryGroup {
+		return t
+	}
+	t.available = r.snapshot.Signals[n.signal].Available
+	for _, sig := range n.signals {
+		t.available = min(t.available, r.snapshot.Signals[sig].Available)
+	}
+	candidates, others := r.growthRates(n, p, list)
+	t.imminent = n.hard && usedUp(t.available, candidates.peak(), timing.KillTime)
+	t.significant = others.peak() / significantShare
+	t.growing = candidates.steady() > 0 && combinedGrowth(list) >= t.significant
+	// The peak of the others counts: on a node whose memory is used up their growth stops.
+	t.paced = others.peak() > combinedGrowth(list) && !r.rules.dryRun
+	if last := r.last.Needs[n.group].LastEviction; !last.IsZero() {
+		t.due = now.Sub(last) >= timing.Period
+	}
+	return t
+}
+
+// growthRates returns the total growth of the candidates, and that of everything which no candidate can release: the
+// system, critical pods, and pods that could not be stopped. The growth of a pod that is terminating is part of
+// neither.
+func (r *round) growthRates(n *need, p *pending, list []candidate) (candidates, others rate) {
+	g := r.growthOf(n)
+	candidates, others = unmeasured, unmeasured
+	for i := range list {
+		candidates.add(list[i].growth)
+	}
+	if n.has(snapshot.MemoryAvailable) {
+		others = g.system
+	}
+	for i := range r.snapshot.Pods {
+		if pod := &r.snapshot.Pods[i]; pod.Critical || p.excluded[pod.UID] == uncounted {
+			others.add(g.of(i))
+		}
+	}
+	return candidates, others
+}
+
+// usedUp reports whether the available memory is used up within a time at a rate in bytes per second.
+func usedUp(available int64, rate float64, within time.Duration) bool {
+	return rate > 0 && float64(available) < rate*within.Seconds()
+}
+
+// mustWait reports whether evictions have to wait for the effect of earlier ones. After a failed kill the next pod is
+// evicted, but only after the time that a kill takes, so that a persistent failure does not involve all pods at once.
+func (r *round) mustWait(p *pending) bool {
+	t, now := &r.rules.Timing, r.snapshot.Taken
+	return (!p.lastStarted.IsZero() && now.Sub(p.lastStarted) < t.Patience) ||
+		(!p.lastFailed.IsZero() && now.Sub(p.lastFailed) < t.KillTime)
+}
+
+// victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, as many
+// as cover the demand until a kill takes effect.
+func (t *pacing) victims(c choice, d demand) []candidate {
+	now := c.pods[:min(1, len(c.pods))]
+	if t.imminent {
+		now = coveringPrefix(c.pods, c.urgent, d.killTime)
+	}
+	if !t.paced {
+		return now
+	}
+	return t.limitPace(now, c.urgent-d.base, d.killTime)
+}
+
+// limitPace leaves out pods within their requests, except for one in a monitoring period. If exhaustion is imminent, it
+// keeps as many of them as cover what the candidates themselves grow by until a kill takes effect, less what
+// terminations in progress release.
+func (t *pacing) limitPace(now []candidate, grown int64, killTime time.Duration) (kept []candidate) {
+	slot := t.due && !t.wait
+	open := saturatingAdd(grown, -t.inFlight)
+	for i := range now {
+		c := &now[i]
+		switch {
+		case !c.isWithin():
+		case t.imminent && t.growing && (open > 0 || (c.growth.steady() >= t.significant &&
+			usedUp(t.available, c.growth.steady(), killTime))):
+		case slot:
+			slot = false
+		default:
+			continue
+		}
+		kept, open = append(kept, *c), saturatingAdd(open, -c.gain(killTime))
+	}
+	return kept
+}
+
+// firstOverRequest returns the pod to evict while all chosen ones have to await their turn because of their pace: the
+// first of the ranking that exceeds its request. It was not chosen because its release is not enough.
+func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []candidate {
+	if t.wait {
+		return nil
+	}
+	for i := range list {
+		if c := &list[i]; !c.isWithin() && !c.optedOut && c.gain(killTime) > 0 {
+			return list[i : i+1]
+		}
+	}
+	return nil
+}
+
+// coveringPrefix returns the shortest prefix of the list that covers the need, or all of the list.
+func coveringPrefix(list []candidate, need int64, horizon time.Duration) []candidate {
+	var sum int64
+	for i := range list {
+		if sum = saturatingAdd(sum, list[i].gain(horizon)); sum >= need {
+			return list[:i+1]
+		}
+	}
+	return list
+}

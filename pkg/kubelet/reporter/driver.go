@@ -1,0 +1,149 @@
+package reporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
+)
+
+// Config is what the driver works with. All fields are required, except InTree.
+type Config struct {
+	// Options are those at the start.
+	Options Options
+	// InTree are the plugins of the agent, by name. A remote plugin of the same name is not called.
+	InTree map[string]Plugin
+	// Remote returns the plugins that are registered now, at most one of each name. RemoteChanged has a token after each
+	// change.
+	Remote        func() []Remote
+	RemoteChanged <-chan struct{}
+	Clock         clock.WithTicker
+}
+
+// Remote is a plugin that is registered.
+type Remote struct {
+	Name, Socket string
+	Plugin       Plugin
+	// Registered is when the plugin registered. One that registers anew is called anew.
+	Registered time.Time
+}
+
+// Driver polls the active plugins, reads their streams, and has their last answers. It is safe for concurrent use.
+type Driver struct {
+	config Config
+	// optionsChanged has a token after a change of the options, changed after a change of the reports, failed after a
+	// failure, from which a grace period may have begun.
+	optionsChanged, changed, failed chan struct{}
+	options                         atomic.Pointer[Options]
+
+	mu    sync.Mutex
+	store answers.Store
+	// reports are those of the version of the store. The slice is never modified.
+	reports []merge.Report
+	version uint64
+}
+
+// New returns a driver. It calls no plugin before Run.
+func New(config Config) (*Driver, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	registerMetrics()
+	d := &Driver{
+		config:         config,
+		optionsChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+	}
+	d.options.Store(&config.Options)
+	return d, nil
+}
+
+func (c *Config) validate() error {
+	for _, field := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Remote", c.Remote == nil}, {"RemoteChanged", c.RemoteChanged == nil}, {"Clock", c.Clock == nil},
+		{"Options.Remote", c.Options.Remote == nil}, {"Options.InTree", c.Options.InTree == nil},
+	} {
+		if field.missing {
+			return fmt.Errorf("driver of reporter plugins: %s is missing", field.name)
+		}
+	}
+	if o := &c.Options; o.Period <= 0 || o.CallTimeout <= 0 || o.StopGracePeriod < 0 {
+		return errors.New("driver of reporter plugins: period and call time-out must be positive, " +
+			"the stop grace period not negative")
+	}
+	return nil
+}
+
+// SetOptions replaces the options. It returns at once. Plugins that are not enabled any more are stopped.
+func (d *Driver) SetOptions(o Options) {
+	d.options.Store(&o)
+	notify(d.optionsChanged)
+}
+
+// Changed returns a channel that receives a value after Reports has changed. Changes that follow each other before the
+// value is read are one value. The channel is for one reader.
+func (d *Driver) Changed() <-chan struct{} { return d.changed }
+
+// Reports returns the answers that are served now, one of each plugin, in the order of names. The result must not be
+// modified.
+func (d *Driver) Reports() []merge.Report {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reports
+}
+
+// Endpoints returns the states of all endpoints, active or stopped, in the order of names and sockets. Their contents
+// must not be modified.
+func (d *Driver) Endpoints() []answers.Endpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.store.Endpoints()
+}
+
+// update changes the store, and the reports if they have changed with it.
+func (d *Driver) update(change func(s *answers.Store, now time.Time)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.store, d.config.Clock.Now())
+	if v := d.store.Version(); v != d.version {
+		d.version, d.reports = v, d.store.Reports()
+		notify(d.changed)
+	}
+}
+
+// notify puts a token into a channel of capacity one, unless there is one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run calls plugins until ctx is done. It must be called once. It returns when no call is under way any more.
+func (d *Driver) Run(ctx context.Context) {
+	l := &loop{Driver: d, ctx: ctx, callers: map[answers.Run]*caller{}, turns: map[string]*turns{}}
+	defer l.stop()
+	l.refresh() //nolint:contextcheck // calls run in the contexts of their plugins, which end with ctx
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.optionsChanged:
+			l.refresh() //nolint:contextcheck // as above
+		case <-d.config.RemoteChanged:
+			l.refresh() //nolint:contextcheck // as above
+		case <-d.failed:
+		case <-l.wait():
+		}
+		l.act() //nolint:contextcheck // as above
+	}
+}

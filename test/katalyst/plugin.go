@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubewharf/katalyst-api/pkg/plugins/skeleton"
+	"github.com/kubewharf/katalyst-api/pkg/protocol/evictionplugin/v1alpha1"
+)
+
+// plugin answers what its control file says.
+type plugin struct {
+	skeleton.DummyEvictionPlugin
+	name, control, calls string
+
+	mu sync.Mutex
+}
+
+// call is one line of the file of calls.
+type call struct {
+	Time time.Time `json:"time"`
+	// Call is the name of the gRPC method.
+	Call string `json:"call"`
+	// Pods are the active pods of the request, as namespace/name.
+	Pods []string `json:"pods"`
+	// TopN and Scope are those of GetTopEvictionPods.
+	TopN  uint64 `json:"topN,omitempty"`
+	Scope string `json:"scope,omitempty"`
+}
+
+func (p *plugin) Name() string { return p.name }
+
+// GetToken is not among the recorded calls.
+func (p *plugin) GetToken(ctx context.Context, r *v1alpha1.Empty) (*v1alpha1.GetTokenResponse, error) {
+	a, err := readAnswers(p.control)
+	if err != nil {
+		return nil, err
+	}
+	if a.Token == "" {
+		return p.DummyEvictionPlugin.GetToken(ctx, r)
+	}
+	return &v1alpha1.GetTokenResponse{Token: a.Token}, nil
+}
+
+func (p *plugin) GetEvictPods(
+	_ context.Context, r *v1alpha1.GetEvictPodsRequest,
+) (*v1alpha1.GetEvictPodsResponse, error) {
+	a, err := p.answer(call{Call: "GetEvictPods"}, r.ActivePods)
+	if err != nil {
+		return nil, err
+	}
+	answer := &v1alpha1.GetEvictPodsResponse{Condition: a.Condition.message()}
+	for _, e := range a.Evict {
+		answer.EvictPods = append(answer.EvictPods, &v1alpha1.EvictPod{
+			Pod: podOf(e.Pod, r.ActivePods), Reason: e.Reason, DeletionOptions: options(e.GraceSeconds),
+			ForceEvict: e.Force, EvictionPluginName: p.name,
+		})
+	}
+	return answer, nil
+}
+
+func (p *plugin) ThresholdMet(
+	_ context.Context, r *v1alpha1.GetThresholdMetRequest,
+) (*v1alpha1.ThresholdMetResponse, error) {
+	a, err := p.answer(call{Call: "ThresholdMet"}, r.ActivePods)
+	if err != nil {
+		return nil, err
+	}
+	answer := &v1alpha1.ThresholdMetResponse{Condition: a.Condition.message()}
+	t := a.Threshold
+	if t == nil {
+		return answer, nil
+	}
+	met, ok := v1alpha1.ThresholdMetType_value[t.Met]
+	if !ok {
+		return nil, fmt.Errorf("unknown type of threshold %q", t.Met)
+	}
+	answer.MetType, answer.EvictionScope = v1alpha1.ThresholdMetType(met), t.Scope
+	answer.ThresholdValue, answer.ObservedValue = t.Target, t.Observed
+	if !t.LessThan {
+		answer.ThresholdOperator = v1alpha1.ThresholdOperator_GREATER_THAN
+	}
+	answer.GracePeriodSeconds, answer.CandidatePods = t.GraceSeconds, podsOf(t.Candidates, r.ActivePods)
+	return answer, nil
+}
+
+func (p *plugin) GetTopEvictionPods(
+	_ context.Context, r *v1alpha1.GetTopEvictionPodsRequest,
+) (*v1alpha1.GetTopEvictionPodsResponse, error) {
+	a, err := p.answer(call{Call: "GetTopEvictionPods", TopN: r.TopN, Scope: r.EvictionScope}, r.ActivePods)
+	if err != nil {
+		return nil, err
+	}
+	if a.Top == nil {
+		return &v1alpha1.GetTopEvictionPodsResponse{}, nil
+	}
+	return &v1alpha1.GetTopEvictionPodsResponse{
+		TargetPods: podsOf(a.Top.Pods, r.ActivePods), DeletionOptions: options(a.Top.GraceSeconds),
+	}, nil
+}
+
+// answer records the call and reads what to answer.
+func (p *plugin) answer(c call, active []*v1.Pod) (*answers, error) {
+	c.Time, c.Pods = time.Now(), []string{}
+	for _, pod := range active {
+		c.Pods = append(c.Pods, pod.Namespace+"/"+pod.Name)
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	file, err := os.OpenFile(p.calls, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.Write(append(line, '\n'))
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readAnswers(p.control)
+}
