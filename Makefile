@@ -19,6 +19,11 @@ E2E_TIMEOUT ?= 50m
 E2E_RUN ?= .
 BENCH ?= .
 BENCH_COUNT ?= 6
+# Up to three tests that fail are run once more, each alone. Those that pass then are listed as unstable. A data race or
+# a panic is never run again. RERUNS=0 runs nothing again.
+RERUNS ?= 1
+RERUN = --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+UNSTABLE = [ ! -s $(1) ] || { echo "Unstable, each a defect to mend: these tests failed, and passed when run again."; cat $(1); }
 
 .PHONY: help
 help: ## List the targets.
@@ -54,8 +59,11 @@ test: unit e2e ## Unit tests with the race detector, then tests on the real node
 
 .PHONY: unit
 unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
+	@rm -f $(OUT)/unit-unstable.txt
 	@echo "Unit tests with the race detector (a cold build takes about ten minutes on two cores)."
-	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml -- -race -timeout 15m ./...
+	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml \
+		$(RERUN) --rerun-fails-report $(OUT)/unit-unstable.txt --packages ./... -- -race -timeout 15m
+	@$(call UNSTABLE,$(OUT)/unit-unstable.txt)
 
 .PHONY: katalyst
 katalyst: go ## A plugin of Katalyst, built from its unmodified code, and the same messages in its code and ours.
@@ -71,7 +79,11 @@ differential: go ## 20,000 random sequences of pressure beside stock's eviction 
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.
 	@$(DEVCLUSTER) check
 	@$(DEVCLUSTER) build
-	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml -- -tags e2e -count=1 -parallel 8 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e_node
+	@rm -f $(OUT)/e2e-unstable.txt
+	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e.xml \
+		$(RERUN) --rerun-fails-report $(OUT)/e2e-unstable.txt --packages ./test/e2e_node -- \
+		-tags e2e -count=1 -parallel 8 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
+	@$(call UNSTABLE,$(OUT)/e2e-unstable.txt)
 
 .PHONY: generate
 generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, the schema of pressure.yaml.
