@@ -250,7 +250,7 @@ func (p *evictionPlugins) list() debugv1alpha1.PluginList {
 	list := p.driver.List()
 	for _, r := range p.host.Refusals() {
 		list.Refused = append(list.Refused, debugv1alpha1.RefusedRegistration{
-			Time: r.Time, Name: r.Name, Socket: r.Socket, Reason: r.Message,
+			Time: r.Time, Type: evictionPlugin, Name: r.Name, Socket: r.Socket, Reason: r.Message,
 		})
 	}
 	return list

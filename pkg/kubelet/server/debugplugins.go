@@ -50,7 +50,21 @@ func writePlugins(w io.Writer, l debugv1alpha1.PluginList) error {
 			conditionRows(l.Conditions, l.Time),
 		},
 		{"Refused conditions", []string{"PLUGIN", "NAME", "REASON"}, refusedConditionRows(l.Plugins)},
-		{"Refused registrations", []string{"WHEN", "NAME", "SOCKET", "REASON"}, refusedRows(l.Refused, l.Time)},
+		{
+			"Reporter plugins",
+			[]string{"NAME", "SOCKET", "ENABLED", "ACTIVE", "REGISTERED", "FAILURES", "SUSPENDED", "LATENCY", "STREAM",
+				"ANSWERED", "UNCONFIRMED FOR", "RESTORED", "LAST ERROR"},
+			reporterRows(l.Reporters, l.Time),
+		},
+		{"Refused answers and fields", []string{"PLUGIN", "KIND", "FIELD", "REASON"}, refusedReportRows(l.Reporters)},
+		{
+			"Reported objects",
+			[]string{"KIND", "PUBLISHED", "FIELDS", "CONFLICTS", "WRITES", "WRITTEN", "PENDING FOR", "OVERDUE", "LAST ERROR"},
+			objectRows(l.Objects, l.Time),
+		},
+		{"Reported fields", []string{"KIND", "PATH", "BYTES", "PLUGINS"}, reportedFieldRows(l.Objects)},
+		{"Conflicting reports", []string{"KIND", "PATH", "USED", "IGNORED"}, conflictRows(l.Objects)},
+		{"Refused registrations", []string{"WHEN", "TYPE", "NAME", "SOCKET", "REASON"}, refusedRows(l.Refused, l.Time)},
 	} {
 		if err := writeSection(w, section.title, section.columns, section.rows); err != nil {
 			return err
@@ -78,19 +92,10 @@ func pluginCells(p *debugv1alpha1.Plugin, now time.Time) []string {
 	if p.InTree {
 		socket = "in tree"
 	}
-	h, suspended, lastError := &p.Health, "", ""
-	if !h.SuspendedUntil.IsZero() {
-		suspended = h.SuspendedUntil.Sub(now).Round(time.Second).String()
-	}
-	if h.LastError != "" {
-		lastError = plain(h.LastError)
-	}
-	if lastError != "" && !h.LastErrorTime.IsZero() {
-		lastError = ago(h.LastErrorTime, now) + ": " + lastError
-	}
+	h := &p.Health
 	cells := []string{
 		plain(p.Name), plain(p.Type), socket, strconv.FormatBool(p.Enabled), strconv.FormatBool(p.DryRun),
-		ago(p.Registered, now), strconv.Itoa(h.Failures), suspended, seconds(h.LatencySeconds),
+		ago(p.Registered, now), strconv.Itoa(h.Failures), suspended(h, now), seconds(h.LatencySeconds),
 	}
 	if a := p.LastAnswer; a != nil {
 		cells = append(cells, ago(a.Time, now), a.ThresholdType, strconv.Itoa(a.Candidates), strconv.Itoa(a.Pods),
@@ -99,7 +104,22 @@ func pluginCells(p *debugv1alpha1.Plugin, now time.Time) []string {
 		cells = append(cells, make([]string, 5)...)
 	}
 	return append(cells, strconv.Itoa(p.Pods.Asked), strconv.Itoa(p.Pods.Waiting), strconv.Itoa(p.Pods.InFlight),
-		strconv.FormatInt(p.Pods.Evicted, 10), dropped(p.Pods.Dropped), lastError)
+		strconv.FormatInt(p.Pods.Evicted, 10), dropped(p.Pods.Dropped), lastError(h, now))
+}
+
+// suspended returns how long calls are suspended, empty if they are not.
+func suspended(h *debugv1alpha1.PluginHealth, now time.Time) string {
+	if h.SuspendedUntil.IsZero() {
+		return ""
+	}
+	return h.SuspendedUntil.Sub(now).Round(time.Second).String()
+}
+
+func lastError(h *debugv1alpha1.PluginHealth, now time.Time) string {
+	if h.LastError == "" || h.LastErrorTime.IsZero() {
+		return plain(h.LastError)
+	}
+	return ago(h.LastErrorTime, now) + ": " + plain(h.LastError)
 }
 
 // dropped lists how often pods were dropped for each reason, in the order of reasons.
@@ -172,7 +192,7 @@ func refusedConditionRows(plugins []debugv1alpha1.Plugin) (rows [][]string) {
 
 func refusedRows(refused []debugv1alpha1.RefusedRegistration, now time.Time) (rows [][]string) {
 	for _, r := range refused {
-		rows = append(rows, []string{ago(r.Time, now), plain(r.Name), plain(r.Socket), plain(r.Reason)})
+		rows = append(rows, []string{ago(r.Time, now), plain(r.Type), plain(r.Name), plain(r.Socket), plain(r.Reason)})
 	}
 	return rows
 }

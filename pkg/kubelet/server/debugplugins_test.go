@@ -73,8 +73,36 @@ func examplePlugins() debugv1alpha1.PluginList {
 			},
 			{Target: "CustomNodeResource", Name: "Other"},
 		},
+		Reporters: []debugv1alpha1.Reporter{
+			{
+				Name: "far", Socket: "/plugins/far.sock", InTree: true, Enabled: true, Active: true, Registered: ago(time.Hour),
+				Health: debugv1alpha1.PluginHealth{
+					Failures: 3, LastError: "unavailable", LastErrorTime: ago(time.Minute),
+					SuspendedUntil: ago(-30 * time.Second), LatencySeconds: 0.0125,
+				},
+				Streaming: true, Answered: ago(40 * time.Second), UnconfirmedSince: ago(20 * time.Second), Restored: true,
+				RefusedAnswers: []string{"the answer has 65 contents: at most 64 are allowed"},
+				RefusedFields: []debugv1alpha1.RefusedField{
+					{Kind: "CustomNodeResource", Field: "status.TopologyZone", Reason: "invalid <JSON>"},
+				},
+			},
+			{Name: "pressure", InTree: true, Enabled: true, Active: true},
+		},
+		Objects: []debugv1alpha1.ReportedObject{
+			{
+				Kind: "CustomNodeResource", Published: true, Writes: 12, LastWrite: ago(10 * time.Second),
+				PendingSince: ago(6 * time.Minute), Overdue: true, LastError: "the server is currently unable", MoreConflicts: 2,
+				Fields: []debugv1alpha1.ReportedField{
+					{Path: "status.topologyZone", Bytes: 812, Plugins: []string{"far", "pressure"}},
+				},
+				Conflicts: []debugv1alpha1.ReportConflict{
+					{Path: "spec.nodeResourceProperties[numa].propertyQuantity", Used: "far", Ignored: "pressure"},
+				},
+			},
+			{Kind: "Node"},
+		},
 		Refused: []debugv1alpha1.RefusedRegistration{
-			{Time: ago(2 * time.Minute), Name: "bad\x1bname", Socket: "/plugins/bad.sock", Reason: "not enabled"},
+			{Type: "EvictionPlugin", Time: ago(2 * time.Minute), Name: "bad\x1bname", Socket: "/plugins/bad.sock", Reason: "not enabled"},
 		},
 	}
 }

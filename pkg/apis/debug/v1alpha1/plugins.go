@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PluginList is the page /debug/plugins: all eviction plugins at one time. Names, scopes, reasons and errors are texts
-// of plugins: they are bounded, and may contain anything.
+// PluginList is the page /debug/plugins: all eviction plugins and reporter plugins at one time. Names, scopes, reasons
+// and errors are texts of plugins: they are bounded, and may contain anything.
 type PluginList struct {
 	Time time.Time `json:"time"`
-	// Plugins are in the order of names. They are those of the agent and those that are registered, enabled or not.
+	// Plugins are the eviction plugins in the order of names: those of the agent and those that are registered, enabled or
+	// not.
 	Plugins []Plugin `json:"plugins"`
 	// Requests are the evictions that plugins request now, in the order in which they are served.
 	Requests []PluginRequest `json:"requests,omitempty"`
@@ -20,7 +21,11 @@ type PluginList struct {
 	Notices []PluginNotice `json:"notices,omitempty"`
 	// Conditions are those that plugins report, in the order of targets and names.
 	Conditions []PluginCondition `json:"conditions,omitempty"`
-	// Refused are the last registrations that were refused, in the order of their times.
+	// Reporters are the reporter plugins in the order of names and sockets.
+	Reporters []Reporter `json:"reporters,omitempty"`
+	// Objects are what the agent publishes for reporter plugins, in the order of kinds.
+	Objects []ReportedObject `json:"reportedObjects,omitempty"`
+	// Refused are the last registrations of both types that were refused, in the order of their times.
 	Refused []RefusedRegistration `json:"refusedRegistrations,omitempty"`
 	// Omitted is the number of plugins beyond the longest list that is shown.
 	Omitted int `json:"omitted,omitempty"`
@@ -171,10 +176,12 @@ type RefusedCondition struct {
 
 // RefusedRegistration is a registration that was refused.
 type RefusedRegistration struct {
-	Time   time.Time `json:"time"`
-	Name   string    `json:"name"`
-	Socket string    `json:"socket,omitempty"`
-	Reason string    `json:"reason"`
+	Time time.Time `json:"time"`
+	// Type is EvictionPlugin or ReporterPlugin.
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Socket string `json:"socket,omitempty"`
+	Reason string `json:"reason"`
 }
 
 // Number is a number of a plugin, which need not be finite. JSON has only finite numbers; the others are null.
