@@ -37,6 +37,7 @@ func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.Protection.MaxDelay, 30*time.Second)
 
 	setEvictionPluginDefaults(&c.Plugins.Eviction)
+	setReporterPluginDefaults(&c.Plugins.Reporter)
 }
 
 func setEvictionPluginDefaults(e *EvictionPluginsConfiguration) {
@@ -52,6 +53,13 @@ func setEvictionPluginDefaults(e *EvictionPluginsConfiguration) {
 		e.Taints.Effects = []TaintEffect{NoSchedule, PreferNoSchedule}
 	}
 	defaultDuration(&e.Settings.MemoryGrowth.Horizon, 2*time.Minute)
+}
+
+func setReporterPluginDefaults(r *ReporterPluginsConfiguration) {
+	defaultDuration(&r.Period, 5*time.Second)
+	defaultDuration(&r.CallTimeout, 5*time.Second)
+	defaultDuration(&r.StopGracePeriod, 5*time.Minute)
+	defaultDuration(&r.Sustained, 10*time.Second)
 }
 
 func defaultNumber(p **int32, n int32) {

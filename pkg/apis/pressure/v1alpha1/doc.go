@@ -7,7 +7,8 @@
 //	values      enumerated values, including the names of signals
 //	defaults    defaults of absent fields
 //	validate    validation
-//	plugins     validation of the settings of plugins
+//	plugins     validation of the settings of plugins, those of eviction plugins included
+//	reporter    validation of the settings of reporter plugins
 //	kubelet     validation of settings that depend on those of the kubelet
 //	register    group, version and kind
 //

@@ -33,6 +33,7 @@ func ValidateFor(c *NodePressureConfiguration, k Kubelet) field.ErrorList {
 	v.taintsIdentity(p.Child("eviction", "taints", "kubeconfig"), c.Plugins.Eviction.Taints.Kubeconfig, k)
 	if k.Standalone() {
 		v.withoutAPIServer(p.Child("eviction"), &c.Plugins.Eviction)
+		v.nothingPublished(p.Child("reporter", "publish"), c.Plugins.Reporter.Publish)
 	}
 	return v.errs
 }
@@ -79,6 +80,15 @@ func (v *validator) withoutAPIServer(p *field.Path, e *EvictionPluginsConfigurat
 	}
 	if file := e.Taints.Kubeconfig; file != "" {
 		v.invalid(p.Child("taints", "kubeconfig"), file, noAPIServer+"must be absent")
+	}
+}
+
+// nothingPublished rejects the objects of reporter plugins.
+func (v *validator) nothingPublished(p *field.Path, kinds []ReportedKind) {
+	if len(kinds) <= maxPluginEntries {
+		for i, kind := range kinds {
+			v.invalid(p.Index(i), kind, noAPIServer+"must be absent")
+		}
 	}
 }
 

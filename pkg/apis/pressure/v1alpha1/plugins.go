@@ -20,7 +20,7 @@ const (
 	maxDirectoryLength = 100
 	// maxPathLength is the maximal length of other paths in bytes: PATH_MAX of Linux without the zero byte at the end.
 	maxPathLength = 4095
-	// maxPluginEntries is the maximal number of entries in each list of plugins.eviction.
+	// maxPluginEntries is the maximal number of entries in each list of plugins.eviction and plugins.reporter.
 	maxPluginEntries = 64
 	// maxPluginName is the maximal length of the name of a plugin, in bytes.
 	maxPluginName = 63
@@ -75,8 +75,8 @@ func (v *validator) path(p *field.Path, file string, maxLength int) bool {
 }
 
 func (v *validator) evictionPlugins(p *field.Path, e *EvictionPluginsConfiguration) {
-	v.plugins(p.Child("remote"), e.Remote, checkRemotePlugin)
-	v.plugins(p.Child("inTree"), e.InTree, checkInTreePlugin)
+	v.plugins(p.Child("remote"), e.Remote, remotePlugin(InTreePlugins()))
+	v.plugins(p.Child("inTree"), e.InTree, inTreePlugin(InTreePlugins()))
 	v.plugins(p.Child("dryRun"), e.DryRun, CheckPluginName)
 	v.duration(p.Child("period"), e.Period, time.Second, time.Minute)
 	v.duration(p.Child("callTimeout"), e.CallTimeout, 100*time.Millisecond, 10*time.Second)
@@ -186,19 +186,25 @@ func (v *validator) tooMany(p *field.Path, n, most int) bool {
 	return n > most
 }
 
-// checkRemotePlugin refuses names of plugins in this kubelet too, since no other plugin can register with them.
-func checkRemotePlugin(name string) string {
-	if slices.Contains(InTreePlugins(), name) {
-		return "must not be a plugin of this kubelet, which is enabled in inTree; must be the name of another one"
+// remotePlugin returns the check of names of plugins behind sockets. It rejects those of plugins in this kubelet too,
+// since no other plugin can register with them.
+func remotePlugin(inTree []string) func(name string) string {
+	return func(name string) string {
+		if slices.Contains(inTree, name) {
+			return "must not be a plugin of this kubelet, which is enabled in inTree; must be the name of another one"
+		}
+		return CheckPluginName(name)
 	}
-	return CheckPluginName(name)
 }
 
-func checkInTreePlugin(name string) string {
-	if slices.Contains(InTreePlugins(), name) {
-		return ""
+// inTreePlugin returns the check of names of plugins in this kubelet.
+func inTreePlugin(inTree []string) func(name string) string {
+	return func(name string) string {
+		if slices.Contains(inTree, name) {
+			return ""
+		}
+		return "must be the name of a plugin of this kubelet: " + strings.Join(inTree, ", ")
 	}
-	return "must be the name of a plugin of this kubelet: " + strings.Join(InTreePlugins(), ", ")
 }
 
 // checkAnnotationKey is as in the API, where keys of annotations may have capital letters before the slash.

@@ -105,6 +105,8 @@ type PluginsConfiguration struct {
 	Directories []string `json:"directories,omitempty"`
 	// Eviction has the settings of eviction plugins.
 	Eviction EvictionPluginsConfiguration `json:"eviction,omitempty"`
+	// Reporter has the settings of reporter plugins.
+	Reporter ReporterPluginsConfiguration `json:"reporter,omitempty"`
 }
 
 // EvictionPluginsConfiguration has the settings of eviction plugins. Lists of plugins have the form of Katalyst: a
@@ -191,4 +193,67 @@ type MemoryGrowthSettings struct {
 	// Horizon is within which time memory has to meet a hard threshold, at its present growth, for a pod to be requested.
 	// Range: 10s to 10m. Default: 2m.
 	Horizon *metav1.Duration `json:"horizon,omitempty"`
+}
+
+// ReporterPluginsConfiguration has the settings of reporter plugins, and of the objects that what they report is
+// published in. Lists of plugins have the same form as those of eviction plugins. Each list has at most 64 entries.
+type ReporterPluginsConfiguration struct {
+	// Remote lists the plugins that may register through a socket.
+	Remote []string `json:"remote,omitempty"`
+	// InTree lists the plugins in this kubelet that run: kubelet-reporter-plugin, pressure, system-reporter-plugin.
+	InTree []string `json:"inTree,omitempty"`
+	// Publish lists the objects of this node that what plugins report is written to: its CustomNodeResource
+	// (node.katalyst.kubewharf.io/v1alpha1), its Node. Without an entry nothing is written. Both need an API server.
+	// Values: CustomNodeResource, Node.
+	Publish []ReportedKind `json:"publish,omitempty"`
+	// Fields lists the fields that are left out, of both objects, each with a minus sign before its path:
+	// -status.topologyZone.
+	Fields []string `json:"fields,omitempty"`
+	// Period is the time between two rounds in which all plugins are polled. Range: 1s to 5m. Default: 5s.
+	Period *metav1.Duration `json:"period,omitempty"`
+	// CallTimeout is the longest time of one poll of a plugin. Range: 100ms to 30s. Default: 5s.
+	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
+	// StopGracePeriod is how long the last answer of a plugin stays in force after the plugin has stopped, or while it does
+	// not respond. Range: 0s to 1h. Default: 5m.
+	StopGracePeriod *metav1.Duration `json:"stopGracePeriod,omitempty"`
+	// Sustained is the time between two writes of an object that changes all the time; five writes may come at once
+	// before. Range: 1s to 5m. Default: 10s.
+	Sustained *metav1.Duration `json:"sustained,omitempty"`
+	// Labels are labels that the CustomNodeResource is created with. None may be below kubernetes.io or k8s.io.
+	Labels map[string]string `json:"labels,omitempty"`
+	// NodePrefixes are domains, like example.com. Labels, annotations and extended resources of the Node are published
+	// when one of the domains, or one below it, is before the slash of their key. None may be kubernetes.io or k8s.io, or
+	// below one of them.
+	NodePrefixes []string `json:"nodePrefixes,omitempty"`
+	// Settings are those of the plugins in this kubelet.
+	Settings ReporterPluginSettings `json:"settings,omitempty"`
+}
+
+// ReporterPluginSettings are the settings of the reporter plugins in this kubelet, by the name of the plugin.
+type ReporterPluginSettings struct {
+	// SystemReporter has the settings of system-reporter-plugin, which reports properties of the machine.
+	SystemReporter SystemReporterSettings `json:"system-reporter-plugin,omitempty"`
+	// KubeletReporter has the settings of kubelet-reporter-plugin, which reports the topology of the machine and what of
+	// it pods have.
+	KubeletReporter KubeletReporterSettings `json:"kubelet-reporter-plugin,omitempty"`
+	// Pressure has the settings of pressure, which reports how near each eviction signal is to its threshold.
+	Pressure PressureReporterSettings `json:"pressure,omitempty"`
+}
+
+// SystemReporterSettings are the settings of the plugin system-reporter-plugin.
+type SystemReporterSettings struct {
+	// CPUFlags adds the property cpu_flags. Default: false.
+	CPUFlags bool `json:"cpuFlags,omitempty"`
+}
+
+// KubeletReporterSettings are the settings of the plugin kubelet-reporter-plugin.
+type KubeletReporterSettings struct {
+	// OnlyNUMABound leaves out the allocations of pods that are not bound to NUMA nodes. Default: false.
+	OnlyNUMABound bool `json:"onlyNUMABound,omitempty"`
+}
+
+// PressureReporterSettings are the settings of the plugin pressure.
+type PressureReporterSettings struct {
+	// NodeLabels adds the label pressure.plimsoll.dev/memory to the Node, which must be in publish. Default: false.
+	NodeLabels bool `json:"nodeLabels,omitempty"`
 }

@@ -27,6 +27,7 @@ func Validate(c *NodePressureConfiguration) field.ErrorList {
 	v.evictionPlugins(field.NewPath("plugins", "eviction"), &c.Plugins.Eviction)
 	v.softNoticeDirectory(field.NewPath("plugins", "eviction", "softNoticeDirectory"),
 		c.Plugins.Eviction.SoftNoticeDirectory, c.Plugins.Directories)
+	v.reporterPlugins(field.NewPath("plugins", "reporter"), &c.Plugins.Reporter)
 	return v.errs
 }
 

@@ -90,3 +90,38 @@ const MemoryGrowthPlugin = "memory-growth"
 
 // InTreePlugins returns the names of the eviction plugins in this kubelet, sorted. No other plugin may have them.
 func InTreePlugins() []string { return []string{MemoryGrowthPlugin} }
+
+// ReportedKind is an object that what reporter plugins report is written to.
+type ReportedKind string
+
+// The CustomNodeResource with the name of the node, and the Node itself.
+const (
+	ReportedCustomNodeResource ReportedKind = "CustomNodeResource"
+	ReportedNode               ReportedKind = "Node"
+)
+
+var reportedKinds = []ReportedKind{ReportedCustomNodeResource, ReportedNode}
+
+// The names of the reporter plugins in this kubelet. The first two are Katalyst's.
+const (
+	SystemReporterPlugin   = "system-reporter-plugin"
+	KubeletReporterPlugin  = "kubelet-reporter-plugin"
+	PressureReporterPlugin = "pressure"
+)
+
+// InTreeReporterPlugins returns the names of the reporter plugins in this kubelet, sorted. No other reporter plugin may
+// have them.
+func InTreeReporterPlugins() []string {
+	return []string{KubeletReporterPlugin, PressureReporterPlugin, SystemReporterPlugin}
+}
+
+// ReportedFields returns the paths of the fields that reporter plugins can report, of the CustomNodeResource or the
+// Node, sorted. A test of package merge compares them with its own.
+func ReportedFields() []string {
+	return []string{
+		"metadata.annotations", "metadata.labels",
+		"spec.nodeResourceProperties", "spec.taints",
+		"status.allocatable", "status.capacity", "status.conditions", "status.nodeMetricStatus", "status.resources",
+		"status.topologyPolicy", "status.topologyZone",
+	}
+}
