@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	node "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
 )
 
 // ConditionPrefix is the prefix of the types of node conditions that plugins report. Their names have no prefix.
@@ -48,30 +50,37 @@ type Condition struct {
 	Plugins []string
 	// LastMet is when it was last reported met.
 	LastMet time.Time
-	// Restored: the condition is True from an earlier run of the agent, and no plugin has reported on it since. Its
-	// effects are unknown.
+	// Restored: the condition is True from an earlier run of the agent, and no plugin has reported on it since. The
+	// effects of one of the Node are unknown.
 	Restored bool
 }
 
-// RestoredCondition is a condition of the Node that an earlier run of the agent has set.
+// RestoredCondition is a condition of the Node, or of the CustomNodeResource, that an earlier run of the agent has set.
 type RestoredCondition struct {
-	Name string
-	True bool
+	Resource bool
+	Name     string
+	True     bool
+	// Effects are known for a condition of the CustomNodeResource, whose taints have been published with it.
+	Effects []string
 	// Since is the time of its last transition, on the clock of Settle.
 	Since time.Time
 }
 
-// Restore returns the state with conditions of the Node from an earlier run of the agent. Those that are True stay so
+// Restore returns the state with conditions from an earlier run of the agent. Those that are True stay so
 // until a plugin reports on them or the transition period is over (E16); the others are removed an hour after their
 // transition.
 func (s State) Restore(conditions []RestoredCondition, rules *Rules, now time.Time) State {
 	records := slices.Clone(s.Conditions)
 	for _, c := range conditions {
-		known := slices.ContainsFunc(records, func(r ConditionRecord) bool { return !r.Resource && r.Name == c.Name })
+		known := slices.ContainsFunc(records, func(r ConditionRecord) bool {
+			return r.Resource == c.Resource && r.Name == c.Name
+		})
 		if known || invalidName(c.Name) != "" || len(records) >= maxConditions {
 			continue
 		}
-		r := ConditionRecord{Name: c.Name, LastMet: now}
+		r := ConditionRecord{
+			Resource: c.Resource, Name: c.Name, Effects: effects(c.Resource, c.Effects), LastMet: now,
+		}
 		if !c.True {
 			r.Ended = now.Add(-max(0, now.Sub(c.Since)))
 			r.LastMet = r.Ended.Add(-rules.ConditionTransitionPeriod)
@@ -137,7 +146,7 @@ func (s *settling) condition(records []ConditionRecord, plugin string, report *C
 		return records
 	}
 	r := ConditionRecord{
-		Plugin: plugin, Resource: report.Resource, Name: report.Name, Effects: effects(report.Effects),
+		Plugin: plugin, Resource: report.Resource, Name: report.Name, Effects: effects(report.Resource, report.Effects),
 		Met: true, LastMet: s.now,
 	}
 	if i := slices.IndexFunc(records, func(o ConditionRecord) bool { return r.compare(&o) == 0 }); i >= 0 {
@@ -228,13 +237,33 @@ func invalidName(name string) string {
 	return ""
 }
 
-// effects are the effects of taints that Kubernetes has, in order, each once; others are ignored.
-func effects(reported []string) (list []string) {
-	for _, effect := range []string{"NoExecute", "NoSchedule", "PreferNoSchedule"} {
+// effects are the effects of taints that Kubernetes has, in order, each once; others are ignored. Those of a condition
+// of the CustomNodeResource have a QoS level before them: reclaimed_cores/NoSchedule.
+func effects(resource bool, reported []string) (list []string) {
+	known := taintEffects
+	if resource {
+		known = resourceEffects
+	}
+	for _, effect := range known {
 		if slices.Contains(reported, effect) {
 			list = append(list, effect)
 		}
 	}
+	return list
+}
+
+var (
+	taintEffects    = []string{"NoExecute", "NoSchedule", "PreferNoSchedule"}
+	resourceEffects = allResourceEffects()
+)
+
+func allResourceEffects() (list []string) {
+	for _, level := range node.QoSLevels {
+		for _, effect := range taintEffects {
+			list = append(list, string(level)+"/"+effect)
+		}
+	}
+	slices.Sort(list)
 	return list
 }
 
@@ -259,7 +288,7 @@ func (s *settling) conditions(records []ConditionRecord) (list []Condition) {
 		}
 		have.Restored = have.Restored || (c.True && r.Plugin == "")
 		if c.True {
-			have.Effects = effects(append(slices.Clone(have.Effects), r.Effects...))
+			have.Effects = effects(r.Resource, append(slices.Clone(have.Effects), r.Effects...))
 		}
 	}
 	slices.SortFunc(list, func(a, b Condition) int {

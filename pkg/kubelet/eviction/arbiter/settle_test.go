@@ -390,3 +390,16 @@ func (h *history) check(begun bool, before State, out Outcome) {
 	h.checkNotices(out)
 	h.checkBlocked(before, out)
 }
+
+// The effects of a condition of the CustomNodeResource have QoS levels, those of one of the Node have none.
+func TestEffectsOfResourceConditions(t *testing.T) {
+	h := newHistory(t)
+	report := Answer{Plugin: "p", Threshold: &Threshold{Condition: &ConditionReport{Resource: true, Name: "Hot", Met: true,
+		Effects: []string{"shared_cores/NoExecute", "NoSchedule", "reclaimed_cores/NoSchedule", "other/NoSchedule"}}}}
+	list := h.round(report).Conditions
+	want := []Condition{{Resource: true, Name: "Hot", True: true, Plugins: []string{"p"}, LastMet: start.Add(5 * time.Second),
+		Effects: []string{"reclaimed_cores/NoSchedule", "shared_cores/NoExecute"}}}
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Error(diff)
+	}
+}

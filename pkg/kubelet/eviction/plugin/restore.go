@@ -22,6 +22,42 @@ func (d *Driver) Restore(conditions []v1.NodeCondition) {
 			})
 		}
 	}
+	d.restore(restored)
+}
+
+// ResourceCondition is a condition of the CustomNodeResource that is True.
+type ResourceCondition struct {
+	// Name has no prefix.
+	Name string
+	// Effects are those of its taints, each with a QoS level: reclaimed_cores/NoSchedule.
+	Effects []string
+}
+
+// RestoreResource takes over the conditions of the CustomNodeResource that an earlier run of the agent has published for
+// plugins, as Restore does for those of the Node.
+func (d *Driver) RestoreResource(conditions []ResourceCondition) {
+	now := d.clock.now()
+	restored := make([]arbiter.RestoredCondition, len(conditions))
+	for i, c := range conditions {
+		restored[i] = arbiter.RestoredCondition{Resource: true, Name: c.Name, True: true, Effects: c.Effects, Since: now}
+	}
+	d.restore(restored)
+}
+
+// ResourceConditions returns the conditions of the CustomNodeResource that are True, in the order of names.
+func (d *Driver) ResourceConditions() (list []ResourceCondition) {
+	if all := d.conditions.Load(); all != nil {
+		for i := range *all {
+			if c := &(*all)[i]; c.Resource && c.True {
+				list = append(list, ResourceCondition{Name: c.Name, Effects: c.Effects})
+			}
+		}
+	}
+	return list
+}
+
+func (d *Driver) restore(restored []arbiter.RestoredCondition) {
+	now := d.clock.now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rules := &d.options.Load().Rules

@@ -22,3 +22,17 @@ func TestE16RestoredWhileAnswersAreSettled(t *testing.T) {
 		r.expect("conditions, withdrawn", text(r.conditionsNow(), withdrawn), "Hot=true false")
 	})
 }
+
+// E16: conditions of the CustomNodeResource are taken over with their effects, and replaced by what plugins report.
+func TestE16ResourceConditionsAreRestored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, options(), nil)
+		r.RestoreResource([]ResourceCondition{{Name: "Hot", Effects: []string{"reclaimed_cores/NoSchedule", "Nonsense"}}})
+		r.start()
+		defer r.stop()
+		r.expect("restored", text(r.ResourceConditions()), "[{Hot [reclaimed_cores/NoSchedule]}]")
+		if list := r.Conditions(); len(list) > 0 {
+			t.Errorf("conditions of the Node: %v", list)
+		}
+	})
+}
