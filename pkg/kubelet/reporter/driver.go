@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
@@ -33,6 +34,8 @@ type Remote struct {
 	Plugin       Plugin
 	// Registered is when the plugin registered. One that registers anew is called anew.
 	Registered time.Time
+	// Health is for the page /debug/plugins; nil if nothing is known.
+	Health func() debugv1alpha1.PluginHealth
 }
 
 // Driver polls the active plugins, reads their streams, and has their last answers. It is safe for concurrent use.
@@ -48,6 +51,8 @@ type Driver struct {
 	// reports are those of the version of the store. The slice is never modified.
 	reports []merge.Report
 	version uint64
+	// changedAt is when the reports changed first since takeServed, zero if they have not.
+	changedAt time.Time
 }
 
 // New returns a driver. It calls no plugin before Run.
@@ -101,6 +106,24 @@ func (d *Driver) Reports() []merge.Report {
 	return d.reports
 }
 
+// served are the answers that are served at one time.
+type served struct {
+	reports []merge.Report
+	// since is when the oldest change came since the call before, zero if none came.
+	since time.Time
+	// restored are the plugins whose answers are those of an earlier run of the agent, in the order of names.
+	restored []string
+}
+
+// takeServed returns what is served now. It is for the merger alone.
+func (d *Driver) takeServed() served {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := served{reports: d.reports, since: d.changedAt}
+	d.changedAt = time.Time{}
+	return s
+}
+
 // Endpoints returns the states of all endpoints, active or stopped, in the order of names and sockets. Their contents
 // must not be modified.
 func (d *Driver) Endpoints() []answers.Endpoint {
@@ -116,6 +139,9 @@ func (d *Driver) update(change func(s *answers.Store, now time.Time)) {
 	change(&d.store, d.config.Clock.Now())
 	if v := d.store.Version(); v != d.version {
 		d.version, d.reports = v, d.store.Reports()
+		if d.changedAt.IsZero() {
+			d.changedAt = d.config.Clock.Now()
+		}
 		notify(d.changed)
 	}
 }

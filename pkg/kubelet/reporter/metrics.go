@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
 const (
@@ -28,9 +30,13 @@ var (
 		Help:    "Duration of the polls of the reporter plugin.",
 		Buckets: metrics.ExponentialBuckets(0.001, 4, 8),
 	}, []string{"plugin"})
+	refusedFields = gauge("refused_fields", "Fields, and kinds of objects, of the last answers of reporter plugins that "+
+		"are left out since they are not valid.")
+	conflicts = gauge("conflicts", "Values that differ between reporter plugins. That of the plugin whose name sorts "+
+		"first is published.")
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration)
+		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration, refusedFields, conflicts)
 	})
 )
 
@@ -38,6 +44,18 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 	return metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "plimsoll_reporter_plugin_" + name, Help: help, StabilityLevel: metrics.ALPHA,
 	}, labels)
+}
+
+func gauge(name, help string) *metrics.Gauge {
+	return metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "plimsoll_reporter_" + name, Help: help, StabilityLevel: metrics.ALPHA,
+	})
+}
+
+// countMerge sets the metrics of a merge.
+func countMerge(r *merge.Result) {
+	refusedFields.Set(float64(len(r.Refusals)))
+	conflicts.Set(float64(len(r.Conflicts) + r.MoreConflicts))
 }
 
 // countCall counts a call that has ended.
