@@ -12,6 +12,7 @@ import (
 func NewClient(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.Timeout = 0
+	config.QPS = -1 // a Publisher has a pace of its own
 	config.GroupVersion, config.APIPath = nil, "/"
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {

@@ -113,7 +113,7 @@ type Publisher struct {
 	// later is the same for what was given after the last call of want.
 	later    time.Time
 	observed []observation
-	state       State
+	state    State
 
 	// The goroutine of Run alone uses what follows.
 
