@@ -35,6 +35,9 @@ func (l Layout) Terminations() string { return filepath.Join(l.Own(), "terminati
 // PluginTaints has the taints that the agent has added to the Node for conditions of eviction plugins.
 func (l Layout) PluginTaints() string { return filepath.Join(l.Own(), "taints.json") }
 
+// ReportedNode has the fields that the agent has written to the Node for reporter plugins.
+func (l Layout) ReportedNode() string { return filepath.Join(l.Own(), "reporter", "node.json") }
+
 // Pods has one directory for each pod UID.
 func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }
 
