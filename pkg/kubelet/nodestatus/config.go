@@ -82,6 +82,8 @@ type Config struct {
 	// status that is computed, possibly concurrently, must be fast, and must call no method of the Updater but
 	// PressureChanged. Nil means none.
 	PluginConditions func() []PluginCondition
+	// Reported is what reporter plugins report of the Node. It may be empty.
+	Reported Reported
 	// OnStartupOver is called once, when the node has become Ready or maxStartup is over. It may be nil.
 	OnStartupOver func()
 }

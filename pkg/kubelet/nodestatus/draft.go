@@ -34,6 +34,7 @@ func (u *Updater) newDraft(ctx context.Context, base *v1.Node) *draft {
 	archSet := setLabel(d.node, v1.LabelArchStable, goruntime.GOARCH)
 	d.dirty = d.dirty || osSet || archSet
 	apply(ctx, d.node, u.reported.facts)
+	keepReported(d.base, d.node, u.isReported(ctx, d.base))
 	return d
 }
 

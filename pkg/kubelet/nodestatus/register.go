@@ -90,6 +90,7 @@ func (u *Updater) mayExist(createErr error) bool {
 
 func (u *Updater) reconcile(ctx context.Context, initial, existing *v1.Node) error {
 	wanted := reconciled(initial, existing, u.cfg.ContainerManager.ShouldResetExtendedResourceCapacity())
+	keepReported(existing, wanted, u.isReported(ctx, existing))
 	if apiequality.Semantic.DeepEqual(existing, wanted) {
 		return nil
 	}

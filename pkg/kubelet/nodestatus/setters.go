@@ -55,7 +55,7 @@ func (u *Updater) factSetters(sink eventSink) []stock.Setter {
 		stock.NodeAddress(r.NodeIPs, ValidateNodeIP, c.Registration.Hostname, c.Registration.ExternalCloudProvider,
 			utilnet.ResolveBindAddress),
 		stock.MachineInfo(string(u.Name()), r.MaxPods, r.PodsPerCore, c.Machine.MachineInfo, res.GetCapacity,
-			res.GetDevicePluginResourceCapacity, res.GetNodeAllocatableReservation, sink.plain, r.LocalStorageCapacityIsolation),
+			u.devicePluginCapacity, res.GetNodeAllocatableReservation, sink.plain, r.LocalStorageCapacityIsolation),
 		stock.VersionInfo(c.Machine.VersionInfo, c.Runtime.Type, c.runtimeVersion),
 		stock.DaemonEndpoints(&r.Endpoints),
 		stock.Images(r.MaxImages, c.Images.GetImageList),

@@ -26,7 +26,7 @@ const (
 )
 
 // errDamaged: the record is there, and is none.
-var errDamaged = errors.New("the record of taints is damaged")
+var errDamaged = errors.New("the record is damaged")
 
 // awaitRecord loads the record of an earlier run. If it cannot be read, that is tried again until ctx ends: without it
 // the taints of the agent would count as those of others. It returns false if ctx has ended.

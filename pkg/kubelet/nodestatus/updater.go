@@ -30,6 +30,9 @@ type Updater struct {
 	writing sync.Mutex
 	own     ownWrite
 
+	// fields are those of reporter plugins.
+	fields reportedFields
+
 	// cidr is held during an update of the pod CIDR.
 	cidr sync.Mutex
 }
@@ -50,6 +53,7 @@ type reportState struct {
 // exist.
 func New(cfg Config) *Updater {
 	u := &Updater{View: cfg.View, cfg: cfg, pressureChanged: make(chan struct{}, 1)}
+	u.fields.changed = make(chan struct{}, 1)
 	u.report.random = rand.Float64
 	u.reported = u.newSetters(u.events())
 	u.unreported = u.newSetters(noEvents())
