@@ -51,6 +51,10 @@ var rings = []struct {
 		"decides in which groups pods are stopped when the machine shuts down, and with how much time",
 	},
 	{"pkg/kubelet/nodestatus/taints", pure, "decides which taints of the Node are changed for eviction plugins"},
+	{
+		"pkg/kubelet/nodestatus/reported", pure,
+		"decides which labels, annotations and extended resources are written for reporter plugins",
+	},
 	{"pkg/kubelet/reclaim/plan", pure, "decides which images and dead containers are removed"},
 	{"pkg/kubelet/reporter/merge", pure, "merges what reporter plugins report into the content of objects"},
 	{"pkg/kubelet/reporter/answers", pure, "decides which answers of reporter plugins are served, and for how long"},
