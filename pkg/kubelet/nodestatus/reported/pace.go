@@ -2,7 +2,6 @@ package reported
 
 import (
 	"errors"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +61,7 @@ func Rejected(err error) bool {
 		return false
 	}
 	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	return code >= 400 && code < 500
 }
 
 // Refused reports whether a repetition of a request can have no other result until somebody changes something.
