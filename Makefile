@@ -86,9 +86,10 @@ e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (ro
 	@$(call UNSTABLE,$(OUT)/e2e-unstable.txt)
 
 .PHONY: generate
-generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, the schema of pressure.yaml.
+generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, schemas.
 	$(DEEPCOPY)
 	go test -count=1 -run 'TestSchemaMatchesTypes$$' ./pkg/apis/pressure/v1alpha1 -update
+	go test -count=1 -run 'TestDefinitionMatchesTypes$$' ./pkg/apis/node/v1alpha1 -update
 
 # A unit test compares the schema. The generator of deep copies is not among the modules that unit tests can import.
 .PHONY: generated

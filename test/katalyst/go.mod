@@ -10,6 +10,7 @@ require (
 	k8s.io/api v0.24.6
 	k8s.io/apimachinery v0.24.6
 	k8s.io/kubelet v0.24.6
+	sigs.k8s.io/yaml v1.2.0
 )
 
 require (
