@@ -35,6 +35,12 @@ const (
 	exceptPlugin = "-"
 )
 
+// Selects returns whether a list of plugins selects the one of this name: the name or "*" is in the list, and the name
+// with a minus sign before it is not, in whatever order.
+func Selects(list []string, name string) bool {
+	return !slices.Contains(list, exceptPlugin+name) && (slices.Contains(list, name) || slices.Contains(list, allPlugins))
+}
+
 // CheckPluginName returns why a name is not that of a plugin, empty if it is.
 func CheckPluginName(name string) string {
 	if len(name) > maxPluginName || len(validation.IsQualifiedName(name)) > 0 {

@@ -61,7 +61,8 @@ func (v *validator) labels(p *field.Path, labels map[string]string) {
 }
 
 // notReserved is why a domain is rejected.
-const notReserved = "must not be kubernetes.io or k8s.io, or below one of them: must be another domain, like example.com"
+const notReserved = "must not be kubernetes.io or k8s.io, or below one of them: must be another domain, like " +
+	"example.com"
 
 func isReserved(domain string) bool {
 	return slices.ContainsFunc(reservedDomains, func(reserved string) bool {

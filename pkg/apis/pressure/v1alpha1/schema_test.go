@@ -277,7 +277,7 @@ func TestCommentsMatchRanges(t *testing.T) {
 			}
 		}
 	})
-	if ranges < 16 {
+	if ranges < 20 {
 		t.Errorf("only %d fields have a range", ranges)
 	}
 }
@@ -342,6 +342,10 @@ func TestCommentsMatchValues(t *testing.T) {
 		"plugins.eviction.taints.effects[0]": {all["PluginTaints"]["Effects"],
 			func(c *NodePressureConfiguration, v string) {
 				c.Plugins.Eviction.Taints.Effects = []TaintEffect{TaintEffect(v)}
+			}},
+		"plugins.reporter.publish[0]": {all["ReporterPluginsConfiguration"]["Publish"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Reporter.Publish = []ReportedKind{ReportedKind(v)}
 			}},
 	} {
 		for _, value := range tc.comment.values {

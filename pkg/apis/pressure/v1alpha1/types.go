@@ -213,8 +213,8 @@ type ReporterPluginsConfiguration struct {
 	Period *metav1.Duration `json:"period,omitempty"`
 	// CallTimeout is the longest time of one poll of a plugin. Range: 100ms to 30s. Default: 5s.
 	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
-	// StopGracePeriod is how long the last answer of a plugin stays in force after the plugin has stopped, or while it does
-	// not respond. Range: 0s to 1h. Default: 5m.
+	// StopGracePeriod is how long the last answer of a plugin stays in force after the plugin has stopped, or while it
+	// does not respond. Range: 0s to 1h. Default: 5m.
 	StopGracePeriod *metav1.Duration `json:"stopGracePeriod,omitempty"`
 	// Sustained is the time between two writes of an object that changes all the time; five writes may come at once
 	// before. Range: 1s to 5m. Default: 10s.

@@ -55,6 +55,9 @@ func TestDeepCopyIsIndependent(t *testing.T) {
 	e.Remote, e.InTree, e.DryRun = []string{"a"}, []string{"*"}, []string{"a"}
 	e.SkipAnnotationKeys, e.SkipLabelKeys, e.SkipOwnerKinds = []string{"a"}, []string{"a"}, []string{"A"}
 	e.KillerByQoSLevel = map[string]Killer{"shared_cores": PodWorker}
+	r := &c.Plugins.Reporter
+	r.Remote, r.InTree, r.Publish, r.Fields = []string{"a"}, []string{"*"}, []ReportedKind{ReportedNode}, []string{"-a"}
+	r.Labels, r.NodePrefixes = map[string]string{"a": "b"}, []string{"a.b"}
 	d, ok := c.DeepCopyObject().(*NodePressureConfiguration)
 	if !ok || !reflect.DeepEqual(c, d) {
 		t.Fatalf("a copy of %+v is %+v", c, d)
