@@ -36,6 +36,11 @@
 // the connection is verified and the call is made again. If another process takes the socket over in between, its
 // connection is another value, and the call is rejected.
 //
+// # Plugins that do not answer
+//
+// With Config.Probe a plugin is called once before it is registered, over the connection that has been verified. One
+// that does not answer is refused. Until then, at most 5 s, only the operation of its own socket waits.
+//
 // # Plugins that are not enabled
 //
 // A plugin that is not enabled when it registers is refused with that reason. The plugin manager tries again for as

@@ -40,7 +40,7 @@ const (
 	None Authentication = "None"
 )
 
-// Config has the settings of a Host. All fields are required, except Owner, Logger, Token and Review.
+// Config has the settings of a Host. All fields are required, except Owner, Logger, Token, Review and Probe.
 //
 // InTree, Enabled and Authentication are called by several goroutines, also while the Host holds its lock: they return
 // soon and do not call the Host.
@@ -66,6 +66,11 @@ type Config struct {
 	// ErrInvalidToken or ErrNotPermitted, or it means that the token could not be verified. It is part of events and of
 	// pages. Review returns when the context ends, and may be called by several goroutines at a time.
 	Review func(ctx context.Context, token, plugin string) error
+	// Probe calls the plugin at the other end of the connection, and returns an error if it does not answer. It is part of
+	// the validation of a plugin, whose last step it is: a plugin is registered only after a probe without error. The
+	// error is part of events and of pages: it must not have texts of the plugin, which might have its token. Probe returns
+	// when the context ends, and may be called by several goroutines at a time. Without Probe no plugin is probed.
+	Probe func(context.Context, grpc.ClientConnInterface) error
 	// Clock is used for the health of plugins and for the suspension of calls.
 	Clock clock.PassiveClock
 	// Recorder writes the events of refusals about Node.

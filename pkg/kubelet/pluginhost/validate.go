@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -40,6 +41,7 @@ const (
 	invalidToken       reason = "InvalidToken"
 	notPermitted       reason = "NotPermitted"
 	reviewFailed       reason = "ReviewFailed"
+	noAnswer           reason = "NoAnswer"
 	tooMany            reason = "TooManyPlugins"
 	stopping           reason = "Stopping"
 )
@@ -80,14 +82,15 @@ func (h *Host) validate(ctx context.Context, k key, versions []string) *refusal 
 		return &refusal{invalidEndpoint, err.Error()}
 	}
 	_ = conn.Close()
-	if h.tokenRequired() {
-		return h.validateToken(ctx, k)
+	if h.tokenRequired() || h.cfg.Probe != nil {
+		return h.validateCalls(ctx, k)
 	}
 	return nil
 }
 
-// validateToken checks the token of a plugin that is not registered yet, over a connection of its own.
-func (h *Host) validateToken(ctx context.Context, k key) *refusal {
+// validateCalls checks the token of a plugin that is not registered yet, and whether it answers, over a connection of
+// its own.
+func (h *Host) validateCalls(ctx context.Context, k key) *refusal {
 	if refused := h.beginDisconnecting(k); refused != nil {
 		return refused
 	}
@@ -98,7 +101,29 @@ func (h *Host) validateToken(ctx context.Context, k key) *refusal {
 		return &refusal{invalidEndpoint, err.Error()}
 	}
 	defer h.disconnecting.Go(func() { _ = conn.Close() })
-	return v.check(ctx, observed{conn, &attempt{verifies: true}})
+	if h.tokenRequired() {
+		if refused := v.run(ctx, conn); refused != nil {
+			return refused
+		}
+	}
+	return h.probe(ctx, conn)
+}
+
+// probe returns why a plugin is refused that does not answer. Under the authentication Token the connection has been
+// verified; a call over another one is rejected.
+func (h *Host) probe(ctx context.Context, conn grpc.ClientConnInterface) *refusal {
+	if h.cfg.Probe == nil {
+		return nil
+	}
+	err := h.cfg.Probe(ctx, observed{conn, &attempt{}})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &refusal{noAnswer, fmt.Sprintf("the plugin has not answered within %s: %v", validationTimeout, err)}
+	default:
+		return &refusal{noAnswer, "the plugin does not answer: " + err.Error()}
+	}
 }
 
 // beginDisconnecting has Close wait for a connection that will be closed, which takes seconds if the plugin does not

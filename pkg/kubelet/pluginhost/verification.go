@@ -66,7 +66,9 @@ func (v *verification) start(ctx context.Context, conn grpc.ClientConnInterface)
 	v.running = running
 	v.work.Go(func() {
 		defer cancel()
-		running.err = v.run(ctx, conn)
+		if refused := v.run(ctx, conn); refused != nil {
+			running.err = refused
+		}
 		v.mu.Lock()
 		v.running = nil
 		v.mu.Unlock()
@@ -75,7 +77,8 @@ func (v *verification) start(ctx context.Context, conn grpc.ClientConnInterface)
 	return running
 }
 
-func (v *verification) run(ctx context.Context, conn grpc.ClientConnInterface) error {
+// run has the connection verified that a call would be made over now. It returns why the process is refused.
+func (v *verification) run(ctx context.Context, conn grpc.ClientConnInterface) *refusal {
 	a := &attempt{verifies: true}
 	if refused := v.check(ctx, observed{conn, a}); refused != nil {
 		return refused
