@@ -138,6 +138,7 @@ func (c *Config) rules(o *Options) policy.Rules {
 		LocalStorageLimits:       c.LocalStorageCapacityIsolation && o.LocalStorageLimits != v1alpha1.LimitsOff,
 		LocalStorageDryRun:       o.LocalStorageLimits == v1alpha1.LimitsDryRun,
 		ReportMemoryGrowth:       o.ReportMemoryGrowth,
+		ReportOutlook:            o.ReportOutlook,
 		Timing:                   o.timing(),
 		Protection:               o.Protection,
 	}

@@ -38,6 +38,8 @@ type Options struct {
 	Protection policy.Protection
 	// ReportMemoryGrowth: decisions report how fast memory usage grows, for the plugin memory-growth.
 	ReportMemoryGrowth bool
+	// ReportOutlook: decisions report how far each signal is from its hard threshold, for the reporter plugin pressure.
+	ReportOutlook bool
 }
 
 // DefaultOptions returns the options with which the manager behaves as the stock kubelet.

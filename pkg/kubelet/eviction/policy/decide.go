@@ -47,6 +47,9 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 	if rules.ReportMemoryGrowth {
 		r.reportGrowth()
 	}
+	if rules.ReportOutlook {
+		d.Outlook = r.outlook()
+	}
 	next.MemorySamples = last.MemorySamples.with(s, rules, r.growth)
 	return d, next
 }

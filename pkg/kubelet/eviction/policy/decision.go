@@ -35,6 +35,9 @@ type Decision struct {
 	DryRun DryRun
 	// Growth is how fast memory usage grows; nil unless Rules.ReportMemoryGrowth.
 	Growth *MemoryGrowth
+	// Outlook is how far each signal is from its hard threshold, as function Outlook returns it; nil unless
+	// Rules.ReportOutlook.
+	Outlook []SignalOutlook
 }
 
 // NeedDecision is the decision about one need, with the amounts that it is based on.

@@ -30,7 +30,7 @@ func (r *Rules) split() (enforced, dryRun *Rules) {
 	e.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), isDry)
 	e.LocalStorageLimits = r.LocalStorageLimits && !limits
 	d.Thresholds = slices.DeleteFunc(slices.Clone(r.Thresholds), func(t Threshold) bool { return !t.DryRun })
-	d.LocalStorageLimits, d.ReportMemoryGrowth = limits, false
+	d.LocalStorageLimits, d.ReportMemoryGrowth, d.ReportOutlook = limits, false, false
 	d.dryRun = true
 	return &e, &d
 }

@@ -90,6 +90,7 @@ type encodedRules struct {
 	LocalStorageLimits       bool          `json:"localStorageLimits"`
 	LocalStorageDryRun       bool          `json:"localStorageDryRun,omitzero"`
 	ReportMemoryGrowth       bool          `json:"reportMemoryGrowth,omitzero"`
+	ReportOutlook            bool          `json:"reportOutlook,omitzero"`
 	Timing                   Timing        `json:"timing"`
 	Protection               Protection    `json:"protection,omitzero"`
 

@@ -87,14 +87,14 @@ func (d dated) same(o dated) bool { return d.Date != 0 && d.Date == o.Date }
 // thresholds: a leak is sampled often enough on its way to one. g is the growth until the snapshot, nil if it was not
 // computed.
 func (h history) with(s *snapshot.Snapshot, rules *Rules, g *growth) history {
-	if !rules.ReportMemoryGrowth && !nearMemoryThreshold(s, rules.Thresholds) {
+	if !rules.reportGrowth() && !nearMemoryThreshold(s, rules.Thresholds) {
 		return history{}
 	}
 	if newest := h[0]; newest != nil && s.Taken.Sub(newest.Taken) < sampleEvery {
 		return h
 	}
 	distances := sampleDistances
-	if rules.ReportMemoryGrowth {
+	if rules.reportGrowth() {
 		distances = reportedSampleDistances
 	}
 	// A sample moves to the next place when the sample there is old enough to be replaced.
@@ -115,9 +115,9 @@ func (h history) with(s *snapshot.Snapshot, rules *Rules, g *growth) history {
 
 // Calm reports whether the decision about a snapshot, which may have no pods yet, is the same without all pods
 // except those with limits on local storage: no threshold is met or waits for its minimum reclaim, available memory is
-// far above all thresholds, no eviction is requested, and the growth of memory is not reported.
+// far above all thresholds, no eviction is requested, and neither the growth of memory nor the outlook is reported.
 func Calm(s *snapshot.Snapshot, rules *Rules) bool {
-	if len(s.Requests) > 0 || rules.ReportMemoryGrowth {
+	if len(s.Requests) > 0 || rules.reportGrowth() {
 		return false
 	}
 	for i := range rules.Thresholds {

@@ -72,12 +72,25 @@ const (
 	reportHorizon = 10 * time.Minute
 )
 
-// reportGrowth adds the growth of memory to the decision. When a threshold is near and a pod grows steadily, it
-// requests an earlier round, so that the growth is measured at more times.
-func (r *round) reportGrowth() {
+// steadyGrowth is the growth of all memory usage that grows steadily.
+type steadyGrowth struct {
+	// pods is the growth of pods, less what other pods give back, system that of the memory that no pod uses, both in
+	// bytes per second.
+	pods, system float64
+	// any: a pod grows steadily.
+	any bool
+	// list are the pods that MemoryGrowth has.
+	list []PodGrowth
+}
+
+// steadyGrowth computes the growth at most once in a round.
+func (r *round) steadyGrowth() *steadyGrowth {
+	if r.steady != nil {
+		return r.steady
+	}
 	g, ending := r.allGrowth(), terminating(r.snapshot)
-	report := &MemoryGrowth{}
 	var sum float64
+	var list []PodGrowth
 	net := unmeasured
 	for at := range g.readings.pods {
 		i := int(g.readings.index[at])
@@ -93,15 +106,23 @@ func (r *round) reportGrowth() {
 		sum += rate.steady()
 		if dense {
 			usage, _ := pod.MemoryAmount()
-			report.Pods = append(report.Pods,
-				PodGrowth{Pod: pod, Rate: rate.steady(), AboveRequest: usage > pod.MemoryRequest})
+			list = append(list, PodGrowth{Pod: pod, Rate: rate.steady(), AboveRequest: usage > pod.MemoryRequest})
 		}
 	}
-	pods, system := min(sum, net.peak()), r.last.MemorySamples.steadySystem(g, r.snapshot.Taken)
-	r.addThreshold(report, snapshot.MemoryAvailable, pods+system)
-	r.addThreshold(report, snapshot.AllocatableMemoryAvailable, pods)
+	r.steady = &steadyGrowth{pods: min(sum, net.peak()), system: r.last.MemorySamples.steadySystem(g, r.snapshot.Taken),
+		any: sum > 0, list: list}
+	return r.steady
+}
+
+// reportGrowth adds the growth of memory to the decision. When a threshold is near and a pod grows steadily, it
+// requests an earlier round, so that the growth is measured at more times.
+func (r *round) reportGrowth() {
+	g := r.steadyGrowth()
+	report := &MemoryGrowth{Pods: g.list}
+	r.addThreshold(report, snapshot.MemoryAvailable, g.pods+g.system)
+	r.addThreshold(report, snapshot.AllocatableMemoryAvailable, g.pods)
 	near := func(t ThresholdGrowth) bool { _, ok := t.MetWithin(reportHorizon); return ok }
-	if sum > 0 && slices.ContainsFunc(report.Thresholds, near) {
+	if g.any && slices.ContainsFunc(report.Thresholds, near) {
 		r.syncAfter(denseInterval)
 	}
 	r.decision.Growth = report

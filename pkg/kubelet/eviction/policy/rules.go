@@ -17,8 +17,12 @@ type Rules struct {
 	LocalStorageDryRun bool
 	// ReportMemoryGrowth: decisions report how fast memory usage grows (Decision.Growth). Snapshots have all pods then.
 	ReportMemoryGrowth bool
-	Timing             Timing
-	Protection         Protection
+	// ReportOutlook: decisions report how far each signal is from its hard threshold (Decision.Outlook). Snapshots have
+	// all pods then. The same samples of memory usage are kept as with ReportMemoryGrowth, also while memory is far from
+	// all thresholds; no earlier round is requested.
+	ReportOutlook bool
+	Timing        Timing
+	Protection    Protection
 
 	// dryRun: the decision is not carried out, and so does not wait for effects of reclaims or evictions.
 	dryRun bool
@@ -37,3 +41,6 @@ type Timing struct {
 	// node-level reclaim, before more is done.
 	Patience time.Duration
 }
+
+// reportGrowth reports whether memory usage is sampled also while memory is far from all thresholds.
+func (r *Rules) reportGrowth() bool { return r.ReportMemoryGrowth || r.ReportOutlook }

@@ -15,6 +15,8 @@ type round struct {
 	decision   *Decision
 	// growth is computed at most once, when it is first used.
 	growth *growth
+	// steady is computed at most once, when it is first used.
+	steady *steadyGrowth
 }
 
 // serve decides about one need and reports whether it begins evictions or a reclaim in this round.
