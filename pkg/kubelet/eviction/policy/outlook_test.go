@@ -42,12 +42,21 @@ func TestAnOutlookAgreesWithTheDecision(t *testing.T) {
 		pods, rules := anySpecs(t, 12), anyOutlookRules(t)
 		silent := *rules
 		silent.ReportOutlook = false
+		leak, left := rapid.Bool().Draw(t, "leak"), 4*gi
 		var state State
 		for step := range 8 {
 			for i := range pods {
-				pods[i].memory += rapid.Int64Range(-1, 9).Draw(t, "grown") * mi
+				grown := rapid.Int64Range(-1, 9).Draw(t, "grown") * 10 * mi
+				if leak {
+					grown = max(mi, grown)
+				}
+				pods[i].memory += grown
+				left -= grown
 			}
 			s := anySnapshot(t, start.Add(time.Duration(step)*8*time.Second), pods)
+			if leak {
+				s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: left, Capacity: 32 * gi}
+			}
 			got := Outlook(s, rules, state)
 			checkSameOutlook(t, got, s, rules, state, int64(step))
 			d, next := Decide(s, rules, state)
@@ -74,7 +83,6 @@ func TestAnOutlookAgreesWithTheDecision(t *testing.T) {
 	if timed == 0 {
 		t.Error("there never was a time")
 	}
-	t.Log(levels, timed)
 }
 
 // checkSameOutlook compares with the outlook for another order of pods, and for arguments that were encoded.
