@@ -36,7 +36,13 @@ func (l Layout) Terminations() string { return filepath.Join(l.Own(), "terminati
 func (l Layout) PluginTaints() string { return filepath.Join(l.Own(), "taints.json") }
 
 // ReportedNode has the fields that the agent has written to the Node for reporter plugins.
-func (l Layout) ReportedNode() string { return filepath.Join(l.Own(), "reporter", "node.json") }
+func (l Layout) ReportedNode() string { return filepath.Join(l.Reporter(), "node.json") }
+
+// Reporter has the state of reporter plugins.
+func (l Layout) Reporter() string { return filepath.Join(l.Own(), "reporter") }
+
+// ReporterTaints has the taints that the agent has added to the CustomNodeResource.
+func (l Layout) ReporterTaints() string { return filepath.Join(l.Reporter(), "taints.json") }
 
 // Pods has one directory for each pod UID.
 func (l Layout) Pods() string { return filepath.Join(l.root, kubeletconfig.DefaultKubeletPodsDirName) }

@@ -68,8 +68,8 @@ type Config struct {
 	Review func(ctx context.Context, token, plugin string) error
 	// Probe calls the plugin at the other end of the connection, and returns an error if it does not answer. It is part of
 	// the validation of a plugin, whose last step it is: a plugin is registered only after a probe without error. The
-	// error is part of events and of pages: it must not have texts of the plugin, which might have its token. Probe returns
-	// when the context ends, and may be called by several goroutines at a time. Without Probe no plugin is probed.
+	// error is part of events and of pages: it must not have texts of the plugin, which might have its token. Probe
+	// returns when the context ends, and may be called by several goroutines at a time. Without Probe no plugin is probed.
 	Probe func(context.Context, grpc.ClientConnInterface) error
 	// Clock is used for the health of plugins and for the suspension of calls.
 	Clock clock.PassiveClock

@@ -43,7 +43,7 @@ func TestR15PluginThatDoesNotAnswerIsRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	refused := h.validate(ctx, key{"p", h.socket("p")}, []string{"v1alpha1"})
-	expectNoAnswer(t, refused, "has not answered within 5s: rpc error: code = DeadlineExceeded")
+	expectNoAnswer(t, refused, "the plugin does not answer, for which it has 5s: rpc error: code = Deadline")
 	p.hangs.Store(false)
 
 	failure := "no answer"
@@ -51,7 +51,7 @@ func TestR15PluginThatDoesNotAnswerIsRefused(t *testing.T) {
 	before := refusalsOf(t, noAnswer)
 	for range 2 {
 		err := h.ValidatePlugin("p", h.socket("p"), []string{"v1alpha1"})
-		expectNoAnswer(t, err, "the plugin does not answer: rpc error: code = Internal desc = no answer")
+		expectNoAnswer(t, err, "the plugin does not answer, for which it has 5s: rpc error: code = Internal")
 	}
 	if list := h.Refusals(); len(list) != 1 || !strings.Contains(list[0].Message, "does not answer") {
 		t.Errorf("the page has the refusals %+v", list)

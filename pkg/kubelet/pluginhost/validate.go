@@ -115,15 +115,10 @@ func (h *Host) probe(ctx context.Context, conn grpc.ClientConnInterface) *refusa
 	if h.cfg.Probe == nil {
 		return nil
 	}
-	err := h.cfg.Probe(ctx, observed{conn, &attempt{}})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return &refusal{noAnswer, fmt.Sprintf("the plugin has not answered within %s: %v", validationTimeout, err)}
-	default:
-		return &refusal{noAnswer, "the plugin does not answer: " + err.Error()}
+	if err := h.cfg.Probe(ctx, observed{conn, &attempt{}}); err != nil {
+		return &refusal{noAnswer, fmt.Sprintf("the plugin does not answer, for which it has %s: %v", validationTimeout, err)}
 	}
+	return nil
 }
 
 // beginDisconnecting has Close wait for a connection that will be closed, which takes seconds if the plugin does not

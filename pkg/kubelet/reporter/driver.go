@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -15,7 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
-// Config is what the driver works with. All fields are required, except InTree.
+// Config is what the driver works with. All fields are required, except InTree and Restored.
 type Config struct {
 	// Options are those at the start.
 	Options Options
@@ -25,7 +27,9 @@ type Config struct {
 	// change.
 	Remote        func() []Remote
 	RemoteChanged <-chan struct{}
-	Clock         clock.WithTicker
+	// Restored are the answers of a checkpoint, which are served from the beginning on, see answers.Store.Restore.
+	Restored []answers.Answer
+	Clock    clock.WithTicker
 }
 
 // Remote is a plugin that is registered.
@@ -42,15 +46,17 @@ type Remote struct {
 type Driver struct {
 	config Config
 	// optionsChanged has a token after a change of the options, changed after a change of the reports, failed after a
-	// failure, from which a grace period may have begun.
-	optionsChanged, changed, failed chan struct{}
-	options                         atomic.Pointer[Options]
+	// failure, from which a grace period may have begun, answersChanged after a change of what a checkpoint has.
+	optionsChanged, changed, failed, answersChanged chan struct{}
+	options                                         atomic.Pointer[Options]
 
 	mu    sync.Mutex
 	store answers.Store
 	// reports are those of the version of the store. The slice is never modified.
-	reports []merge.Report
-	version uint64
+	reports           []merge.Report
+	version, revision uint64
+	// restored are the plugins whose served answers are of a checkpoint, in the order of names.
+	restored []string
 	// changedAt is when the reports changed first since takeServed, zero if they have not.
 	changedAt time.Time
 }
@@ -64,8 +70,15 @@ func New(config Config) (*Driver, error) {
 	d := &Driver{
 		config:         config,
 		optionsChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+		answersChanged: make(chan struct{}, 1),
 	}
 	d.options.Store(&config.Options)
+	if len(config.Restored) > 0 {
+		leftOut := 0
+		d.update(func(s *answers.Store, now time.Time) { leftOut = s.Restore(config.Restored, now) })
+		klog.Background().Info("Reporter plugins: answers of the checkpoint are served until their plugins return",
+			"answers", len(config.Restored)-leftOut, "leftOut", leftOut)
+	}
 	return d, nil
 }
 
@@ -94,8 +107,8 @@ func (d *Driver) SetOptions(o Options) {
 	notify(d.optionsChanged)
 }
 
-// Changed returns a channel that receives a value after Reports has changed. Changes that follow each other before the
-// value is read are one value. The channel is for one reader.
+// Changed returns a channel that receives a value after Reports has changed, or after a plugin has confirmed an answer
+// of a checkpoint. Changes that follow each other before the value is read are one value. The channel is for one reader.
 func (d *Driver) Changed() <-chan struct{} { return d.changed }
 
 // Reports returns the answers that are served now, one of each plugin, in the order of names. The result must not be
@@ -111,7 +124,7 @@ type served struct {
 	reports []merge.Report
 	// since is when the oldest change came since the call before, zero if none came.
 	since time.Time
-	// restored are the plugins whose answers are those of an earlier run of the agent, in the order of names.
+	// restored are the plugins whose answers are of a checkpoint, in the order of names.
 	restored []string
 }
 
@@ -119,10 +132,21 @@ type served struct {
 func (d *Driver) takeServed() served {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := served{reports: d.reports, since: d.changedAt}
+	s := served{reports: d.reports, since: d.changedAt, restored: d.restored}
 	d.changedAt = time.Time{}
 	return s
 }
+
+// Answers returns what a checkpoint has of the answers that are served now. Their contents must not be modified.
+func (d *Driver) Answers() []answers.Answer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.store.Answers(d.config.Clock.Now())
+}
+
+// AnswersChanged returns a channel that receives a value after a change of Answers, except of its times. Changes that
+// follow each other before the value is read are one value. The channel is for one reader.
+func (d *Driver) AnswersChanged() <-chan struct{} { return d.answersChanged }
 
 // Endpoints returns the states of all endpoints, active or stopped, in the order of names and sockets. Their contents
 // must not be modified.
@@ -143,6 +167,14 @@ func (d *Driver) update(change func(s *answers.Store, now time.Time)) {
 			d.changedAt = d.config.Clock.Now()
 		}
 		notify(d.changed)
+	}
+	if restored := d.store.Restored(); !slices.Equal(restored, d.restored) {
+		d.restored = restored
+		notify(d.changed)
+	}
+	if r := d.store.Revision(); r != d.revision {
+		d.revision = r
+		notify(d.answersChanged)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
+// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent, until
+// what an earlier run has published for them is removed.
+const settleTime = 10 * time.Second
+
 // mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
 const mergeInterval = 500 * time.Millisecond
 
@@ -22,8 +27,13 @@ type Merged struct {
 	Result merge.Result
 	// Since is when the oldest change of the reports came that no result before has; zero if none came.
 	Since time.Time
-	// Restored are the plugins whose reports are those of an earlier run of the agent, in the order of names.
-	Restored []string
+	// Confirmed is the merge of those reports alone that plugins have given since the start of the agent. It is nil when
+	// the result has no others, and the agent did not start just now.
+	//
+	// While it is not nil, reports may be missing in the result, or be older than what the objects have: a checkpoint may
+	// be some seconds old when an agent ends. Then what the objects have of the agent stays, except for what the confirmed
+	// reports replace.
+	Confirmed *merge.Result
 }
 
 // MergerConfig is what a Merger works with.
@@ -70,8 +80,11 @@ func (m *Merger) Last() Merged {
 
 // Run merges until ctx ends. The first merge is made at once. It must be called once.
 func (m *Merger) Run(ctx context.Context) {
+	settle := m.config.Clock.NewTimer(settleTime)
+	defer settle.Stop()
+	settled := false
 	for {
-		m.merge(ctx)
+		m.merge(ctx, settled)
 		pause := m.config.Clock.NewTimer(mergeInterval)
 		select {
 		case <-pause.C():
@@ -82,6 +95,8 @@ func (m *Merger) Run(ctx context.Context) {
 		select {
 		case <-m.config.Driver.Changed():
 		case <-m.optionsChanged:
+		case <-settle.C():
+			settled = true
 		case <-ctx.Done():
 			return
 		}
@@ -89,16 +104,24 @@ func (m *Merger) Run(ctx context.Context) {
 }
 
 // merge merges the reports and passes the result on. A panic costs this result and no other.
-func (m *Merger) merge(ctx context.Context) {
+func (m *Merger) merge(ctx context.Context, settled bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(ctx).Error(nil, "Reporter plugins: merge panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
 		}
 	}()
-	served := m.config.Driver.takeServed()
-	merged := Merged{
-		Result: merge.Merge(served.reports, *m.options.Load()), Since: served.since, Restored: served.restored,
+	served, options := m.config.Driver.takeServed(), *m.options.Load()
+	merged := Merged{Result: merge.Merge(served.reports, options), Since: served.since}
+	switch {
+	case len(served.restored) > 0:
+		confirmed := merge.Merge(slices.DeleteFunc(slices.Clone(served.reports), func(r merge.Report) bool {
+			return slices.Contains(served.restored, r.Plugin)
+		}), options)
+		merged.Confirmed = &confirmed
+	case !settled:
+		result := merged.Result
+		merged.Confirmed = &result
 	}
 	countMerge(&merged.Result)
 	m.mu.Lock()

@@ -45,6 +45,7 @@ func (d *Driver) List(result *merge.Result) []debugv1alpha1.Reporter {
 
 func withEndpoint(row debugv1alpha1.Reporter, e *answers.Endpoint, result *merge.Result) debugv1alpha1.Reporter {
 	row.Active, row.Streaming, row.Answered, row.UnconfirmedSince = e.Active, e.Streaming, e.Received, e.Lost
+	row.Restored = e.Restored
 	for _, reason := range e.Refusals {
 		if reason != "" {
 			row.RefusedAnswers = append(row.RefusedAnswers, reason)

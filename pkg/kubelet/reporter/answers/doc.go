@@ -21,4 +21,6 @@
 //
 // A plugin has one answer: the last one that any of its endpoints has given. It replaces the answers of endpoints of
 // the same name that are stopped.
+//
+// Answers of a checkpoint are those of stopped endpoints, until the first answer of their plugin.
 package answers

@@ -54,6 +54,8 @@ type Endpoint struct {
 	Lost time.Time
 	// Streaming is true if the present stream has sent an answer.
 	Streaming bool
+	// Restored is true if the answer is from a checkpoint.
+	Restored bool
 	// Failures is how many polls, and answers that were refused, there are since the answer was last confirmed.
 	Failures int
 	// Refusals are why the last answers were refused, by source; empty if they were not.
@@ -72,6 +74,7 @@ type Store struct {
 	runs      uint64
 	answers   uint64
 	version   uint64
+	revision  uint64
 }
 
 // BegunPoll is a poll that is under way.
@@ -82,6 +85,9 @@ type BegunPoll struct {
 
 // Version is a number that is greater after each change of the result of Reports.
 func (s *Store) Version() uint64 { return s.version }
+
+// Revision is a number that is greater after each change of what Answers returns, except of the times of answers.
+func (s *Store) Revision() uint64 { return s.revision }
 
 // Reports returns the answers that are served, at most one of each plugin, in the order of names.
 func (s *Store) Reports() (reports []merge.Report) {
@@ -138,7 +144,7 @@ func (s *Store) Polled(poll BegunPoll, contents []merge.Content, now time.Time) 
 	if e == nil {
 		return
 	}
-	e.confirm()
+	s.confirm(e)
 	e.Refusals[Poll] = ""
 	if e.messages == poll.messages {
 		s.replace(e, contents, now)
@@ -153,16 +159,16 @@ func (s *Store) NotPolled(poll BegunPoll, now time.Time) {
 		return
 	}
 	if e.Streaming && e.Refusals[Stream] == "" {
-		e.confirm()
+		s.confirm(e)
 		return
 	}
-	e.fail(now)
+	s.fail(e, now)
 }
 
 // PollFailed records a poll to which the plugin has not responded.
 func (s *Store) PollFailed(poll BegunPoll, now time.Time) {
 	if e := s.active(poll.run); e != nil {
-		e.fail(now)
+		s.fail(e, now)
 	}
 }
 
@@ -174,7 +180,7 @@ func (s *Store) Message(run Run, contents []merge.Content, now time.Time) {
 	}
 	e.messages++
 	e.Streaming = true
-	e.confirm()
+	s.confirm(e)
 	e.Refusals[Stream] = ""
 	s.replace(e, contents, now)
 }
@@ -193,7 +199,7 @@ func (s *Store) Refused(run Run, source Source, reason string, now time.Time) (f
 	if e == nil {
 		return false
 	}
-	e.fail(now)
+	s.fail(e, now)
 	first = e.Refusals[source] != reason
 	e.Refusals[source] = reason
 	return first
@@ -207,7 +213,7 @@ func (s *Store) Expire(now time.Time, grace time.Duration) (expired []Endpoint) 
 		}
 		expired = append(expired, *e)
 		s.change(e.Plugin, func() {
-			e.Contents, e.Received, e.Lost, e.order = nil, time.Time{}, time.Time{}, 0
+			e.Contents, e.Received, e.Lost, e.Restored, e.order = nil, time.Time{}, time.Time{}, false, 0
 			s.tidy(e)
 		})
 	}
@@ -233,34 +239,46 @@ func (e *Endpoint) mayExpire() bool {
 	return e.answered() && !e.Lost.IsZero() && (!e.Active || e.Failures >= minFailures)
 }
 
-func (e *Endpoint) confirm() { e.Failures, e.Lost = 0, time.Time{} }
-
-func (e *Endpoint) fail(now time.Time) {
-	e.Failures++
-	e.lose(now)
+func (s *Store) confirm(e *Endpoint) {
+	if !e.Lost.IsZero() {
+		s.revision++
+	}
+	e.Failures, e.Lost = 0, time.Time{}
 }
 
-func (e *Endpoint) lose(now time.Time) {
+func (s *Store) fail(e *Endpoint, now time.Time) {
+	e.Failures++
+	s.lose(e, now)
+}
+
+func (s *Store) lose(e *Endpoint, now time.Time) {
 	if e.answered() && e.Lost.IsZero() {
 		e.Lost = now
+		s.revision++
 	}
 }
 
 func (s *Store) start(r Registration) Run {
 	e := s.find(r.Key)
 	if e == nil {
-		e = &Endpoint{Run: Run{Key: r.Key}}
-		i, _ := slices.BinarySearchFunc(s.endpoints, r.Key, func(e *Endpoint, k Key) int { return compare(e.Key, k) })
-		s.endpoints = slices.Insert(s.endpoints, i, e)
+		e = s.add(r.Key)
 	}
 	s.runs++
 	e.Number, e.Registered, e.Active = s.runs, r.Registered, true
 	return e.Run
 }
 
+// add adds an endpoint, which must not be there.
+func (s *Store) add(k Key) *Endpoint {
+	e := &Endpoint{Run: Run{Key: k}}
+	i, _ := slices.BinarySearchFunc(s.endpoints, k, func(e *Endpoint, k Key) int { return compare(e.Key, k) })
+	s.endpoints = slices.Insert(s.endpoints, i, e)
+	return e
+}
+
 func (s *Store) stop(e *Endpoint, now time.Time) {
 	e.Active, e.Streaming, e.Failures, e.messages, e.Refusals = false, false, 0, 0, [2]string{}
-	e.lose(now)
+	s.lose(e, now)
 	s.tidy(e)
 }
 
@@ -271,11 +289,12 @@ func (s *Store) tidy(e *Endpoint) {
 	}
 }
 
-// boundStopped removes the oldest answers of stopped endpoints beyond MaxStopped.
+// boundStopped removes the oldest answers of stopped endpoints beyond MaxStopped. Those of a checkpoint do not count:
+// their plugins may be about to return.
 func (s *Store) boundStopped() {
 	var stopped []*Endpoint
 	for _, e := range s.endpoints {
-		if !e.Active {
+		if !e.Active && !e.Restored {
 			stopped = append(stopped, e)
 		}
 	}
@@ -295,7 +314,7 @@ func (s *Store) remove(e *Endpoint) {
 func (s *Store) replace(e *Endpoint, contents []merge.Content, now time.Time) {
 	s.change(e.Plugin, func() {
 		s.answers++
-		e.Contents, e.Received, e.order = contents, now, s.answers
+		e.Contents, e.Received, e.Restored, e.order = contents, now, false, s.answers
 		s.endpoints = slices.DeleteFunc(s.endpoints, func(o *Endpoint) bool { return o.Plugin == e.Plugin && !o.Active })
 	})
 }
@@ -310,8 +329,12 @@ func (s *Store) change(plugin string, do func()) {
 	if e := s.served(plugin); e != nil {
 		after = *e
 	}
+	if before.Key != after.Key {
+		s.revision++
+	}
 	if before.answered() != after.answered() || !slices.EqualFunc(before.Contents, after.Contents, equal) {
 		s.version++
+		s.revision++
 	}
 }
 
