@@ -34,7 +34,7 @@ const objectSchema = `{"CustomNodeResource": {"type": "object",
 		{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource"}],
 	"properties": {
 		"apiVersion": {"type": "string"}, "kind": {"type": "string"},
-		"metadata": {"type": "object", "properties": {
+		"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
 			"name": {"type": "string"}, "uid": {"type": "string"}, "resourceVersion": {"type": "string"},
 			"labels": {"type": "object", "additionalProperties": {"type": "string"}},
 			"annotations": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -389,6 +389,8 @@ func status(code int, reason metav1.StatusReason, message string, retryAfter int
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
 		Reason: reason, Message: message, Details: &metav1.StatusDetails{Kind: "customnoderesources", Name: "n1"},
 	}
+	// The API server has it in both places.
+	s.Details.RetryAfterSeconds = int32(retryAfter)
 	response := answer(code, s)
 	if retryAfter > 0 {
 		response.Header.Set("Retry-After", strconv.Itoa(retryAfter))

@@ -92,7 +92,7 @@ func TestR9OtherWriters(t *testing.T) {
 		const count = 200
 		for i := range count {
 			a.api.change(statusPart, "controller", func(o map[string]any) {
-				o["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "AgentReady", "reason": fmt.Sprint(i)}}
+				set(o, []any{map[string]any{"type": "AgentReady", "reason": fmt.Sprint(i)}}, "status", "conditions")
 			})
 			a.api.change(mainPart, "controller", func(o map[string]any) {
 				set(o, []any{map[string]any{"key": "theirs", "value": fmt.Sprint(i)}}, "spec", "other")
