@@ -123,7 +123,13 @@ func (c *Cluster) KillKubelet(ctx context.Context) error {
 func (c *Cluster) SetStandalone(standalone bool) { c.config.Standalone = standalone }
 
 // RefreshKubelet restarts the kubelet if it has ended, or if its binary is newer than the process. Pods go on running.
+// What reporter plugins need is installed if it is not there.
 func (c *Cluster) RefreshKubelet(ctx context.Context) error {
+	if c.config.controlPlane() {
+		if err := c.installReporter(ctx); err != nil {
+			return err
+		}
+	}
 	proc, err := c.config.Layout.processes().Find(processKubelet)
 	if err != nil {
 		return err
@@ -248,7 +254,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.installReporter(ctx)
 }
 
 func (c *Cluster) connect() error {

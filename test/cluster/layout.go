@@ -27,6 +27,8 @@ const maxSocketPath = 107
 
 // Layout has the paths of a cluster's files. All are absolute.
 type Layout struct {
+	// Root is the repository.
+	Root string
 	// Bin holds the programs.
 	Bin string
 	// Images holds the archives of the images that are imported.
@@ -41,6 +43,7 @@ type Layout struct {
 func NewLayout(root, name string) Layout {
 	out := filepath.Join(root, OutputDir)
 	return Layout{
+		Root:   root,
 		Bin:    filepath.Join(out, "bin"),
 		Images: filepath.Join(out, "images"),
 		State:  filepath.Join(out, name),
