@@ -21,8 +21,8 @@ type Pace struct {
 	spent time.Time
 }
 
-// Take counts a write that is made as soon as it may be, and returns how long after now that is. The interval may
-// differ from call to call.
+// Take counts a write that is made as soon as it may be, and returns how long after now that is. It must not be called
+// again before that time. The interval may differ from call to call.
 func (p *Pace) Take(now time.Time, interval time.Duration) time.Duration {
 	if p.spent.Before(now) {
 		p.spent = now
