@@ -41,13 +41,14 @@ func read(root fs.FS, name string) []byte {
 
 func word(root fs.FS, name string) string { return strings.TrimSpace(string(read(root, name))) }
 
-// number returns the number in a file, and the value for unknown if there is none or it is negative.
+// number returns the number in a file, and the value for unknown if there is none or it is negative. The kernel writes
+// -1 for what it does not know; before Linux 5.1 it wrote an unknown speed as 4294967295.
 func number(root fs.FS, name string, unknown int) int {
-	n, err := strconv.Atoi(word(root, name))
+	n, err := strconv.ParseInt(word(root, name), 10, 32)
 	if err != nil || n < 0 {
 		return unknown
 	}
-	return n
+	return int(n)
 }
 
 // readInterfaces reads the network interfaces that have hardware (device) or that bond others (bonding). Those of pods
