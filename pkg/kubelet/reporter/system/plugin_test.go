@@ -167,17 +167,26 @@ func TestServer(t *testing.T) {
 // What cannot be read is absent, never -1, and takes nothing else with it.
 func TestWhatCannotBeReadIsAbsent(t *testing.T) {
 	all := []string{"cis", "cpu", "is_vm", "memory", "nbw", "numa", "topology"}
+	ofMachineInfo := []string{"cpu", "memory", "numa"}
+	info := func(info *cadvisorapi.MachineInfo, err error) func(*host, map[string]string) {
+		return func(h *host, _ map[string]string) { h.info, h.infoErr = info, err }
+	}
+	cpuInfo := func(content string) func(*host, map[string]string) {
+		return func(_ *host, files map[string]string) { files["proc/cpuinfo"] = content }
+	}
 	for name, c := range map[string]struct {
 		change func(*host, map[string]string)
 		absent []string
 	}{
-		"nothing":       {func(*host, map[string]string) {}, nil},
-		"MachineInfo":   {func(h *host, _ map[string]string) { h.infoErr = errors.New("no") }, []string{"cpu", "memory", "numa"}},
-		"nil":           {func(h *host, _ map[string]string) { h.info = nil }, []string{"cpu", "memory", "numa"}},
-		"empty":         {func(h *host, _ map[string]string) { h.info = machineInfo(0, 0, 0) }, []string{"cpu", "memory", "numa"}},
-		"negative":      {func(h *host, _ map[string]string) { h.info = machineInfo(0, -1, 1<<63) }, []string{"cpu", "memory", "numa"}},
-		"cpuinfo":       {func(_ *host, f map[string]string) { delete(f, "proc/cpuinfo") }, []string{"cis", "is_vm"}},
-		"empty cpuinfo": {func(_ *host, f map[string]string) { f["proc/cpuinfo"] = "processor : 0\n" }, []string{"cis", "is_vm"}},
+		"nothing":          {func(*host, map[string]string) {}, nil},
+		"MachineInfo":      {info(machineInfo(2, 96, 1), errors.New("no")), ofMachineInfo},
+		"nil MachineInfo":  {info(nil, nil), ofMachineInfo},
+		"zeroes":           {info(machineInfo(0, 0, 0), nil), ofMachineInfo},
+		"negative numbers": {info(machineInfo(0, -1, 1<<63), nil), ofMachineInfo},
+		"cpuinfo": {
+			func(_ *host, f map[string]string) { delete(f, "proc/cpuinfo") }, []string{"cis", "is_vm"},
+		},
+		"empty cpuinfo": {cpuInfo("processor : 0\n"), []string{"cis", "is_vm"}},
 		"network": {
 			func(_ *host, f map[string]string) {
 				maps.DeleteFunc(f, func(name, _ string) bool { return strings.HasPrefix(name, "sys/class/net/") })
@@ -249,7 +258,8 @@ func TestIsVM(t *testing.T) {
 		{"", "", "", ""},
 	} {
 		h := &host{files: files(map[string]string{
-			"proc/cpuinfo": c.cpuInfo, "sys/class/dmi/id/sys_vendor": c.vendor + "\n", "sys/class/dmi/id/product_name": c.product,
+			"proc/cpuinfo": c.cpuInfo, "sys/class/dmi/id/sys_vendor": c.vendor + "\n",
+			"sys/class/dmi/id/product_name": c.product,
 		})}
 		if got := poll(t, h)["is_vm"]; got != c.want {
 			t.Errorf("%q, %s, %s: is_vm is %q, want %q", c.cpuInfo, c.vendor, c.product, got, c.want)

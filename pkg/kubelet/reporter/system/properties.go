@@ -83,7 +83,7 @@ func bandwidth(interfaces []networkInterface) (fastest uint64) {
 	return fastest
 }
 
-// instructionSets returns Katalyst's names of instruction sets. AVX-512 is a family: avx512f is what all of it builds on.
+// instructionSets returns Katalyst's names of instruction sets. AVX-512 is a family that builds on avx512f.
 func instructionSets(c *cpuInfo) (names []string) {
 	for _, set := range []struct{ name, flag string }{{"avx2", "avx2"}, {"avx512", "avx512f"}} {
 		if c.x86 && slices.Contains(c.flags, set.flag) {

@@ -12,12 +12,14 @@ import (
 
 // Files and directories below the root of the machine.
 const (
-	cpuInfoFile  = "proc/cpuinfo"
-	networkDir   = "sys/class/net"
-	dmiVendor    = "sys/class/dmi/id/sys_vendor"
-	dmiProduct   = "sys/class/dmi/id/product_name"
-	maxInterface = 256
+	cpuInfoFile = "proc/cpuinfo"
+	networkDir  = "sys/class/net"
+	dmiVendor   = "sys/class/dmi/id/sys_vendor"
+	dmiProduct  = "sys/class/dmi/id/product_name"
 )
+
+// maxInterfaces is the greatest number of network interfaces that are reported.
+const maxInterfaces = 256
 
 // readFacts reads the machine. What cannot be read has its value for unknown.
 func readFacts(c *Config) facts {
@@ -52,7 +54,7 @@ func number(root fs.FS, name string, unknown int) int {
 }
 
 // readInterfaces reads the network interfaces that have hardware (device) or that bond others (bonding). Those of pods
-// and bridges have neither. No more than maxInterface are read.
+// and bridges have neither. No more than maxInterfaces are read.
 func readInterfaces(root fs.FS) (list []networkInterface) {
 	entries, err := fs.ReadDir(root, networkDir)
 	if err != nil {
@@ -63,12 +65,13 @@ func readInterfaces(root fs.FS) (list []networkInterface) {
 		if !exists(root, path.Join(dir, "device")) && !exists(root, path.Join(dir, "bonding")) {
 			continue
 		}
-		if len(list) == maxInterface {
+		if len(list) == maxInterfaces {
 			break
 		}
 		list = append(list, networkInterface{
 			name: entry.Name(), up: word(root, path.Join(dir, "operstate")) == "up",
-			speed: int64(number(root, path.Join(dir, "speed"), 0)), numaNode: number(root, path.Join(dir, "device/numa_node"), -1),
+			speed:    int64(number(root, path.Join(dir, "speed"), 0)),
+			numaNode: number(root, path.Join(dir, "device/numa_node"), -1),
 		})
 	}
 	return list

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Managers are the managers of CPUs, memory and devices. Stock's cm.ContainerManager implements it. Its results are read
-// only. The CPU manager and the memory manager panic when they are called before they have been started.
+// Managers are the managers of CPUs, memory and devices. Stock's cm.ContainerManager implements it. Its results are
+// read only. Stock's managers of CPUs and memory panic when they are called before they have been started.
 type Managers interface {
 	// GetCPUs returns the CPUs that a container has for itself.
 	GetCPUs(podUID, containerName string) []int64

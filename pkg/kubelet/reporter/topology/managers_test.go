@@ -189,7 +189,8 @@ func furnished(machine *cadvisorapi.MachineInfo) *node {
 	}
 	slices.Reverse(n.allocatableCPUs)
 	for i := range 3 {
-		n.allocatableDevices = append(n.allocatableDevices, deviceOn("nvidia.com/gpu", fmt.Sprintf("GPU-%d", i), all[0])...)
+		gpu := deviceOn("nvidia.com/gpu", fmt.Sprintf("GPU-%d", i), all[0])
+		n.allocatableDevices = append(n.allocatableDevices, gpu...)
 	}
 	n.allocatableDevices = append(n.allocatableDevices, deviceOn("example.com/card", "card-0", all...)...)
 	n.allocatableDevices = append(n.allocatableDevices, deviceOn("example.com/dongle", "dongle-0")...)

@@ -460,7 +460,8 @@ func TestMemoryOnManyNodes(t *testing.T) {
 func TestGreatAmounts(t *testing.T) {
 	f := oneNode()
 	f.NUMANodes[0].Memory = 1<<64 - 1
-	f.NUMANodes = append(f.NUMANodes, zones.NUMANode{ID: 1, Memory: 1<<64 - 1}, zones.NUMANode{ID: 0}, zones.NUMANode{ID: -1})
+	f.NUMANodes = append(f.NUMANodes, zones.NUMANode{ID: 1, Memory: 1<<64 - 1}, zones.NUMANode{ID: 0},
+		zones.NUMANode{ID: -1})
 	f.AllocatableMemory = []zones.Memory{
 		{Resource: "memory", Bytes: 1<<64 - 1, Nodes: []int{0}}, {Resource: "memory", Bytes: 1<<64 - 1, Nodes: []int{1}},
 	}
