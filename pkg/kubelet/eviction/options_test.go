@@ -1,9 +1,11 @@
 package eviction
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,6 +301,50 @@ func TestMemoryGrowthIsReportedWhileOptionsSaySo(t *testing.T) {
 			m.SetOptions(DefaultOptions())
 			wait(time.Second)
 			expect(t, "growth in the end", m.last.Load().Decision.Growth, nil)
+		})
+	})
+}
+
+// roundsSink keeps the last round with an outlook.
+type roundsSink struct{ last atomic.Pointer[Round] }
+
+func (*roundsSink) Name() string                        { return "rounds" }
+func (*roundsSink) NeedsRound(r *Round) bool            { return r.Decision.Outlook != nil }
+func (s *roundsSink) Round(_ context.Context, r *Round) { s.last.Store(r) }
+func (*roundsSink) Result(context.Context, *Result)     {}
+
+// TestTheOutlookIsReportedWhileOptionsSaySo: on a node with plenty of memory the time to the threshold is in the rounds
+// that sinks get 40 s after a pod has begun to grow, with the default interval of rounds.
+func TestTheOutlookIsReportedWhileOptionsSaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.add("leak", gi)
+		n.available(20 * gi)
+		c := n.config(t, hard("1Gi"))
+		c.Memory = &kernel{node: n}
+		sink := &roundsSink{}
+		c.Sinks = append(c.Sinks, sink)
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			expect(t, "outlook", len(m.last.Load().Decision.Outlook), 0)
+			m.SetOptions(optionsWith(func(o *Options) { o.ReportOutlook = true }))
+			n.grows("leak", 50*mi)
+			wait(40 * time.Second)
+			r := sink.last.Load()
+			if r == nil || len(r.Decision.Outlook) == 0 {
+				t.Fatalf("round %+v", r)
+			}
+			o := r.Decision.Outlook[0]
+			expect(t, "signal", o.Signal, snapshot.MemoryAvailable)
+			expect(t, "MiB per second", int64(o.Growth+0.5)/mi, 50)
+			expect(t, "next round", r.Decision.SyncAfter, 0)
+			if o.TimeToThreshold == nil {
+				t.Fatalf("%+v", o)
+			}
+			expect(t, "seconds", int64(o.TimeToThreshold.Seconds()), o.Headroom/(50*mi))
+			m.SetOptions(DefaultOptions())
+			wait(time.Second)
+			expect(t, "outlook in the end", len(m.last.Load().Decision.Outlook), 0)
 		})
 	})
 }
