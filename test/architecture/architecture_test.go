@@ -84,6 +84,10 @@ var rings = []struct {
 	{"pkg/kubelet/eviction/plugin", driver, "calls eviction plugins round by round, and keeps what they request"},
 	{"pkg/kubelet/eviction/killer", driver, "evicts pods that eviction plugins request through the API server"},
 	{"pkg/kubelet/reporter", driver, "polls reporter plugins, reads their streams, and has their last answers"},
+	{
+		"pkg/kubelet/reporter/pressure", driver,
+		"the reporter plugin pressure: how far each eviction signal is from its hard threshold, on the Node",
+	},
 	{"pkg/kubelet/reclaim", driver, "removes unused images and dead containers; nothing else removes images"},
 	{"pkg/kubelet/snapshot/collect", adapter, "reads stats and the layout of file systems, and memory from cgroup files"},
 	{"pkg/kubelet/podstatus/generator", adapter, "collects from stock's managers what podstatus computes with"},
