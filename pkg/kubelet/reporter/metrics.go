@@ -3,6 +3,7 @@ package reporter
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -34,9 +35,24 @@ var (
 		"are left out since they are not valid.")
 	conflicts = gauge("conflicts", "Values that differ between reporter plugins. That of the plugin whose name sorts "+
 		"first is published.")
+	writesTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "plimsoll_reporter_writes_total",
+		Help: "Requests that write what reporter plugins report, by object, or part of it, and result: written; conflict " +
+			"(repeated with the newest object); refused by the API server; forbidden; no_kind (the API server does not have " +
+			"the kind); unrecorded (the record of what is the agent's could not be stored); error.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"object", "result"})
+	answerToObject = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "plimsoll_reporter_answer_to_object_seconds",
+		Help: "Seconds from the answer of a plugin to the object that has it; of several answers that are written " +
+			"together, the oldest.",
+		Buckets:        []float64{0.25, 0.5, 1, 1.25, 1.5, 2, 2.5, 4, 8, 12, 20, 60, 300},
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"object"})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration, refusedFields, conflicts)
+		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration, refusedFields, conflicts, writesTotal,
+			answerToObject)
 	})
 )
 
@@ -56,6 +72,19 @@ func gauge(name, help string) *metrics.Gauge {
 func countMerge(r *merge.Result) {
 	refusedFields.Set(float64(len(r.Refusals)))
 	conflicts.Set(float64(len(r.Conflicts) + r.MoreConflicts))
+}
+
+// CountWrite counts a request that writes what plugins report. The object is CustomNodeResource, a part of it, or Node;
+// the results are in the help of the metric.
+func CountWrite(object, result string) {
+	registerMetrics()
+	writesTotal.WithLabelValues(object, result).Inc()
+}
+
+// ObserveWritten records how long it took from the answer of a plugin to the object that has it.
+func ObserveWritten(object string, d time.Duration) {
+	registerMetrics()
+	answerToObject.WithLabelValues(object).Observe(max(0, d.Seconds()))
 }
 
 // countCall counts a call that has ended.
