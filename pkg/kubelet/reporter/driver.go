@@ -191,6 +191,7 @@ func (d *Driver) Run(ctx context.Context) {
 	l := &loop{Driver: d, ctx: ctx, callers: map[answers.Run]*caller{}, turns: map[string]*turns{}}
 	defer l.stop()
 	l.refresh() //nolint:contextcheck // calls run in the contexts of their plugins, which end with ctx
+	l.act()     //nolint:contextcheck // as above
 	for {
 		select {
 		case <-ctx.Done():
