@@ -27,6 +27,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus/taints"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost/review"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/conditions"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/pressure"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -96,7 +99,7 @@ func (b *build) makeEvictionPlugins(ctx context.Context) *evictionPlugins {
 // makeDriver makes the driver of the plugins, which requests rounds of the eviction manager and the publication of
 // conditions through forward, and what evicts the pods that plugins request through the API server.
 func (b *build) makeDriver() (err error) {
-	p, forward, view := b.plugins.eviction, b.forward, b.pods.view
+	p, reporters, forward, view := b.plugins.eviction, b.plugins.reporter, b.forward, b.pods.view
 	records := collect.Config{PodByUID: b.pods.manager.GetPodByUID, Clock: b.clock}
 	if !p.standalone {
 		records.Client = b.Clients.Kube.PolicyV1()
@@ -110,6 +113,7 @@ func (b *build) makeDriver() (err error) {
 		ConditionsChanged: func() {
 			forward.pressureChanged()
 			p.taintsChanged()
+			reporters.conditions.Changed()
 		},
 		Recorder: b.Observability.Recorder, NoticeFiles: notice.Files{}, Clock: b.clock,
 	})
@@ -163,6 +167,18 @@ func (p *evictionPlugins) requireIfEnabled() {
 func (p *evictionPlugins) restore(conditions []v1.NodeCondition) {
 	p.driver.Restore(conditions)
 	if len(p.driver.Conditions()) > 0 {
+		p.require()
+	}
+}
+
+// restoreResource takes over conditions of the CustomNodeResource that an earlier run of the agent has published.
+func (p *evictionPlugins) restoreResource(list []conditions.Condition) {
+	restored := make([]plugin.ResourceCondition, len(list))
+	for i, c := range list {
+		restored[i] = plugin.ResourceCondition(c)
+	}
+	p.driver.RestoreResource(restored)
+	if len(restored) > 0 {
 		p.require()
 	}
 }
@@ -245,14 +261,10 @@ func pluginHealth(h pluginhost.Health) debugv1alpha1.PluginHealth {
 	}
 }
 
-// list is the page /debug/plugins.
+// list is the page /debug/plugins, without what is known of reporter plugins.
 func (p *evictionPlugins) list() debugv1alpha1.PluginList {
 	list := p.driver.List()
-	for _, r := range p.host.Refusals() {
-		list.Refused = append(list.Refused, debugv1alpha1.RefusedRegistration{
-			Time: r.Time, Type: evictionPlugin, Name: r.Name, Socket: r.Socket, Reason: r.Message,
-		})
-	}
+	list.Refused = refusedRegistrations(evictionPlugin, p.host.Refusals())
 	return list
 }
 
@@ -276,9 +288,11 @@ func (p *evictionPlugins) conditions() []nodestatus.PluginCondition {
 	return list
 }
 
-// evictionOptions returns the options of the eviction manager. It reports the growth of memory if a plugin uses it.
+// evictionOptions returns the options of the eviction manager. It reports the growth of memory, and the outlook, if a
+// plugin uses it.
 func evictionOptions(c *v1alpha1.NodePressureConfiguration) eviction.Options {
 	options := eviction.OptionsFrom(c)
 	options.ReportMemoryGrowth = plugin.OptionsFrom(c, false).InTree.Selects(memorygrowth.Name)
+	options.ReportOutlook = reporter.OptionsFrom(c).InTree(pressure.Name)
 	return options
 }

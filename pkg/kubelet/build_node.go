@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
@@ -54,6 +55,7 @@ func (b *build) makeNode(ctx context.Context) error {
 			manager.Restore(conditions)
 			plugins.restore(conditions)
 		},
+		Reported:       b.reportedNode(),
 		UnknownSignals: manager.UnknownSignals, PluginConditions: plugins.conditions,
 		OnStartupOver: n.runtimeUp.ExpectReady,
 	}
@@ -67,6 +69,23 @@ func (b *build) makeNode(ctx context.Context) error {
 		b.makeTaintWriter()
 	}
 	return nil
+}
+
+// reportedNode is what reporter plugins report of the Node; empty in standalone mode.
+func (b *build) reportedNode() nodestatus.Reported {
+	p := b.plugins.reporter
+	if p.node == nil {
+		return nodestatus.Reported{}
+	}
+	return nodestatus.Reported{
+		Content: func() (merge.Node, bool) {
+			content, _, known := p.node.Node()
+			return content, known
+		},
+		Sustained:    func() time.Duration { return p.settings.Load().publish.Sustained },
+		File:         b.layout.ReportedNode(),
+		Synchronized: func(s nodestatus.ReportedSync) { p.node.Written(&s.Content, s.Requests, s.Err, s.At) },
+	}
 }
 
 func (b *build) registration() nodestatus.Registration {

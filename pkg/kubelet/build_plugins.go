@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/reconciler"
 	"k8s.io/kubernetes/pkg/volume/csi"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 )
 
 const (
@@ -27,15 +27,16 @@ const (
 	pluginReconcilePeriod = time.Second
 )
 
-// pluginParts register plugins (CSI, DRA, device plugins, eviction plugins) that create a socket below the directory
-// plugins_registry, and eviction plugins in the directories of the NodePressureConfiguration.
+// pluginParts register plugins (CSI, DRA, device plugins, eviction and reporter plugins) that create a socket below the
+// directory plugins_registry, and eviction and reporter plugins in the directories of the NodePressureConfiguration.
 type pluginParts struct {
 	registry pluginmanager.PluginManager
 	// handlers returns the handlers by type of plugin. It is called when the container runtime is up: the container
 	// manager has its handlers only after it has started.
 	handlers func() map[string]cache.PluginHandler
-	// eviction are the eviction plugins. Their host registers those in all directories.
+	// eviction are the eviction plugins, reporter the reporter plugins. Their hosts register those in all directories.
 	eviction *evictionPlugins
+	reporter *reporterPlugins
 	// directories are the absolute paths of the setting plugins.directories at the start of the agent.
 	directories []string
 }
@@ -44,6 +45,9 @@ func (b *build) makePlugins(ctx context.Context) error {
 	containers := b.Machine.ContainerManager
 	b.plugins.directories = b.Pressure.Configuration().Plugins.Directories
 	b.plugins.eviction = b.makeEvictionPlugins(ctx)
+	if err := b.makeReporterPlugins(ctx); err != nil {
+		return err
+	}
 	b.plugins.registry = pluginmanager.NewPluginManager(b.layout.PluginsRegistry(), b.Observability.Recorder)
 	b.plugins.handlers = func() map[string]cache.PluginHandler {
 		handlers := map[string]cache.PluginHandler{
@@ -55,32 +59,46 @@ func (b *build) makePlugins(ctx context.Context) error {
 	return nil
 }
 
-// pluginDirectories are the directories in which the sockets of eviction plugins may be.
+// pluginDirectories are the directories in which the sockets of eviction and reporter plugins may be.
 func (b *build) pluginDirectories() []string {
 	return append([]string{b.layout.PluginsRegistry()}, b.plugins.directories...)
 }
 
+// list is the page /debug/plugins.
+func (p pluginParts) list() debugv1alpha1.PluginList {
+	list := p.eviction.list()
+	p.reporter.addTo(&list)
+	return list
+}
+
 func (b *build) pluginRegistry() component {
-	plugins, ready, recorder, host := b.plugins, b.sources.ready, b.Observability.Recorder, b.plugins.eviction.host
+	plugins, ready, recorder := b.plugins, b.sources.ready, b.Observability.Recorder
+	host, reporters := plugins.eviction.host, plugins.reporter.host
 	return runs("plugin registry", func(ctx context.Context) {
 		for kind, handler := range plugins.handlers() {
 			plugins.registry.AddHandler(kind, handler)
 		}
 		defer host.Close()
-		plugins.registry.AddHandler(evictionPlugin, host)
+		defer reporters.Close()
+		hosts := map[string]cache.PluginHandler{evictionPlugin: host, reporterPlugin: reporters}
+		for kind, handler := range hosts {
+			plugins.registry.AddHandler(kind, handler)
+		}
 		var watches sync.WaitGroup
 		defer watches.Wait()
 		for _, directory := range plugins.directories {
-			watches.Go(func() { watchPlugins(ctx, directory, host, recorder) })
+			watches.Go(func() { watchPlugins(ctx, directory, hosts, recorder) })
 		}
 		plugins.registry.Run(ctx, ready, ctx.Done())
 	})
 }
 
-// watchPlugins registers the eviction plugins of one directory, which it creates if it does not exist, until ctx ends.
+// watchPlugins registers the eviction and reporter plugins of one directory, which it creates if it does not exist, until ctx ends.
 // These are the parts of stock's plugin manager without its metrics: a process has them for one manager, the first that
 // runs, and that must be the one of the directory plugins_registry.
-func watchPlugins(ctx context.Context, directory string, host *pluginhost.Host, recorder record.EventRecorder) {
+func watchPlugins(
+	ctx context.Context, directory string, hosts map[string]cache.PluginHandler, recorder record.EventRecorder,
+) {
 	logger := klog.FromContext(ctx)
 	if err := os.MkdirAll(directory, 0o750); err != nil {
 		logger.Error(err, "Directory of plugins cannot be created, its plugins are not registered", "path", directory)
@@ -93,6 +111,8 @@ func watchPlugins(ctx context.Context, directory string, host *pluginhost.Host, 
 	}
 	operations := operationexecutor.NewOperationExecutor(operationexecutor.NewOperationGenerator(recorder))
 	loop := reconciler.NewReconciler(operations, pluginReconcilePeriod, desired, cache.NewActualStateOfWorld())
-	loop.AddHandler(evictionPlugin, host)
+	for kind, handler := range hosts {
+		loop.AddHandler(kind, handler)
+	}
 	loop.Run(ctx.Done())
 }

@@ -104,6 +104,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		return nil, err
 	}
 	options, plugins := evictionOptions(b.Pressure.Configuration()), b.plugins.eviction
+	reporters := b.plugins.reporter
 	forward, view, lifecycle := b.forward, b.pods.view, b.pods.lifecycle
 	return eviction.New(eviction.Config{
 		Options:                       &options,
@@ -137,6 +138,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 			eviction.OnRelief("admission", forward.retryWaiting),
 			plugins.driver,
 			plugins.records,
+			reporters.pressure,
 		},
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,
@@ -144,14 +146,15 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	})
 }
 
-// pressureConfiguration passes changes of our own configuration file to the eviction manager and to eviction plugins.
+// pressureConfiguration passes changes of our own configuration file to the eviction manager and to plugins.
 func (b *build) pressureConfiguration() component {
-	manager, plugins := b.pressure.eviction, b.plugins.eviction
+	manager, plugins, reporters := b.pressure.eviction, b.plugins.eviction, b.plugins.reporter
 	reloader := pressureconfig.Reloader{
 		Loaded: b.Pressure,
 		Apply: func(c *v1alpha1.NodePressureConfiguration) {
 			manager.SetOptions(evictionOptions(c))
 			plugins.apply(c)
+			reporters.apply(c)
 		},
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: b.clock,
 	}

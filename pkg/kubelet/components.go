@@ -92,6 +92,7 @@ func (b *build) runtimeComponents() []component {
 		b.containerManager(),
 		starts("container logs", b.runtime.logs.Start),
 		b.pluginRegistry(),
+		b.reporters(),
 	}
 }
 
@@ -106,6 +107,15 @@ func (b *build) podStoppers() []component {
 		runsOnDemand("eviction plugins", &plugins.required, plugins.driver.Run),
 		shutdown,
 	}
+}
+
+// reporters calls reporter plugins and publishes their reports. The managers that kubelet-reporter-plugin reads have been
+// started before.
+func (b *build) reporters() component {
+	reporters, eviction, updater := b.plugins.reporter, b.plugins.eviction, b.node.updater
+	return runsOnDemand("reporter plugins", &reporters.required, func(ctx context.Context) {
+		reporters.run(ctx, updater, eviction)
+	})
 }
 
 // optional returns the component that make returns, or none.

@@ -6,6 +6,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/flagz"
+	"k8s.io/client-go/dynamic"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/featuregate"
@@ -63,6 +64,8 @@ type Clients struct {
 	Kube clientset.Interface
 	// Heartbeat has no client-side rate limit and a time-out, for node status and lease.
 	Heartbeat clientset.Interface
+	// Reporter is for the objects of reporter plugins. It sends each request once, see publish.NewClient.
+	Reporter dynamic.Interface
 	// OnHeartbeatFailure closes dead connections; nil is allowed.
 	OnHeartbeatFailure func()
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/certificate/bootstrap"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/publish"
 )
 
 // apiConnection is the client configuration for the API server, and a function that closes stale connections.
@@ -28,8 +29,9 @@ type apiConnection struct {
 	closeStale func()
 }
 
-// makeClients creates the clients: one for objects, and one for heartbeats without rate limit and with a short timeout.
-// (makeRecorder creates a third for events.) In standalone mode there are none.
+// makeClients creates the clients: one for objects, one for heartbeats without rate limit and with a short timeout,
+// and one for the objects of reporter plugins. (makeRecorder creates another one for events.) In standalone mode there
+// are none.
 func (p *process) makeClients(ctx context.Context) error {
 	if p.settings.standalone() {
 		klog.FromContext(ctx).Info("Standalone mode, no API client")
@@ -48,7 +50,13 @@ func (p *process) makeClients(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("failed to initialize kubelet heartbeat client: %w", err)
 	}
-	p.deps.Clients = kubelet.Clients{Kube: kube, Heartbeat: heartbeat, OnHeartbeatFailure: connection.closeStale}
+	reporter, err := publish.NewClient(connection.config)
+	if err != nil {
+		return fmt.Errorf("failed to initialize kubelet client for reporter plugins: %w", err)
+	}
+	p.deps.Clients = kubelet.Clients{
+		Kube: kube, Heartbeat: heartbeat, Reporter: reporter, OnHeartbeatFailure: connection.closeStale,
+	}
 	return nil
 }
 

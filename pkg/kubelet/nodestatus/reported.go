@@ -70,7 +70,7 @@ type reportedFields struct {
 	devices atomic.Pointer[map[string]bool]
 	record  reportedRecord
 
-	// The goroutine of Run alone uses what follows.
+	// The goroutine of RunReported alone uses what follows.
 
 	pace reported.Pace
 	// content is what was last taken for publication; nil before the first time.
@@ -88,8 +88,8 @@ type reportedRecord struct {
 }
 
 // ReportedChanged requests that what plugins report is compared with the Node within about a second. It does not block,
-// and may be called by any goroutine at any time; a call before Run takes effect in Run. It is also for a change of
-// what Reported.Content returns as known, and for changes of the configuration.
+// and may be called by any goroutine at any time; a call before RunReported takes effect in it. It is also for a change
+// of what Reported.Content returns as known, and for changes of the configuration.
 func (u *Updater) ReportedChanged() {
 	select {
 	case u.fields.changed <- struct{}{}:
@@ -97,9 +97,10 @@ func (u *Updater) ReportedChanged() {
 	}
 }
 
-// publishReported writes what plugins report until ctx ends: after each call of ReportedChanged, and when the Node of
-// the lister differs, which is checked as often as the status is computed.
-func (u *Updater) publishReported(ctx context.Context) {
+// RunReported writes what plugins report until ctx ends: after each call of ReportedChanged, and when the Node of the
+// lister differs, which is checked as often as the status is computed. It must be called once at most, beside Run, and
+// not without Reported.Content.
+func (u *Updater) RunReported(ctx context.Context) {
 	check := time.NewTicker(u.cfg.Reporting.UpdateFrequency)
 	defer check.Stop()
 	for {

@@ -21,9 +21,6 @@ func (u *Updater) Run(ctx context.Context) {
 	running.Go(func() { u.reportReadyOnce(ctx) })
 	running.Go(func() { u.publishPressureOnRequest(ctx) })
 	running.Go(func() { u.runHeartbeats(ctx) })
-	if u.cfg.Reported.Content != nil {
-		running.Go(func() { u.publishReported(ctx) })
-	}
 	running.Wait()
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
-// Config is what the driver works with. All fields are required, except InTree and Restored.
+// Config is what the driver works with. All fields are required, except InTree.
 type Config struct {
 	// Options are those at the start.
 	Options Options
@@ -27,9 +27,7 @@ type Config struct {
 	// change.
 	Remote        func() []Remote
 	RemoteChanged <-chan struct{}
-	// Restored are the answers of a checkpoint, which are served from the beginning on, see answers.Store.Restore.
-	Restored []answers.Answer
-	Clock    clock.WithTicker
+	Clock         clock.WithTicker
 }
 
 // Remote is a plugin that is registered.
@@ -73,12 +71,6 @@ func New(config Config) (*Driver, error) {
 		answersChanged: make(chan struct{}, 1),
 	}
 	d.options.Store(&config.Options)
-	if len(config.Restored) > 0 {
-		leftOut := 0
-		d.update(func(s *answers.Store, now time.Time) { leftOut = s.Restore(config.Restored, now) })
-		klog.Background().Info("Reporter plugins: answers of the checkpoint are served until their plugins return",
-			"answers", len(config.Restored)-leftOut, "leftOut", leftOut)
-	}
 	return d, nil
 }
 
@@ -105,6 +97,18 @@ func (c *Config) validate() error {
 func (d *Driver) SetOptions(o Options) {
 	d.options.Store(&o)
 	notify(d.optionsChanged)
+}
+
+// Restore has the answers of a checkpoint served until their plugins return, see answers.Store.Restore. It must be called
+// before Run.
+func (d *Driver) Restore(list []answers.Answer) {
+	if len(list) == 0 {
+		return
+	}
+	leftOut := 0
+	d.update(func(s *answers.Store, now time.Time) { leftOut = s.Restore(list, now) })
+	klog.Background().Info("Reporter plugins: answers of the checkpoint are served until their plugins return",
+		"answers", len(list)-leftOut, "leftOut", leftOut)
 }
 
 // Changed returns a channel that receives a value after Reports has changed, or after a plugin has confirmed an answer

@@ -192,8 +192,8 @@ func TestObjectOfAPage(t *testing.T) {
 	result := merge.Merge([]merge.Report{
 		{Plugin: "a", Contents: labelled("x", "1")}, {Plugin: "b", Contents: labelled("x", "2")},
 	}, merge.Options{})
-	got := ObjectOf("CustomNodeResource", &result, Write{
-		Selected: true, Last: now, Count: 3, PendingSince: now.Add(-overdueAfter), Err: errors.New("away"),
+	got := ObjectOf(&result, Write{
+		Kind: "CustomNodeResource", Selected: true, Last: now, Count: 3, PendingSince: now.Add(-overdueAfter), Err: errors.New("away"),
 	}, now)
 	want := debugv1alpha1.ReportedObject{
 		Kind: "CustomNodeResource", Published: true, LastWrite: now, Writes: 3, PendingSince: now.Add(-overdueAfter),
@@ -204,7 +204,7 @@ func TestObjectOfAPage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if other := ObjectOf("Node", &result, Write{PendingSince: now.Add(-time.Hour)}, now); other.Overdue || other.Fields != nil {
+	if other := ObjectOf(&result, Write{Kind: "Node", PendingSince: now.Add(-time.Hour)}, now); other.Overdue || other.Fields != nil {
 		t.Errorf("%+v", other)
 	}
 }

@@ -107,7 +107,7 @@ func (n *NodeContent) Write() Write {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.write
-	w.Selected = n.selected
+	w.Kind, w.Selected = merge.NodeKind.Kind, n.selected
 	return w
 }
 

@@ -65,6 +65,8 @@ func withEndpoint(row debugv1alpha1.Reporter, e *answers.Endpoint, result *merge
 
 // Write is what is known about the writes of an object.
 type Write struct {
+	// Kind is that of the object: CustomNodeResource or Node.
+	Kind string
 	// Selected: the configuration selects the object.
 	Selected bool
 	// Last is when the object was written last, zero if it was not. Count is how often since the start.
@@ -85,22 +87,22 @@ func (w *Write) Overdue(now time.Time) bool {
 }
 
 // ObjectOf returns the state of an object for the page /debug/plugins.
-func ObjectOf(kind string, result *merge.Result, w Write, now time.Time) debugv1alpha1.ReportedObject {
+func ObjectOf(result *merge.Result, w Write, now time.Time) debugv1alpha1.ReportedObject {
 	o := debugv1alpha1.ReportedObject{
-		Kind: kind, Published: w.Selected, LastWrite: w.Last, Writes: w.Count, PendingSince: w.PendingSince,
+		Kind: w.Kind, Published: w.Selected, LastWrite: w.Last, Writes: w.Count, PendingSince: w.PendingSince,
 		Overdue: w.Overdue(now),
 	}
 	if w.Err != nil {
 		o.LastError = w.Err.Error()
 	}
 	for i := range result.Fields {
-		if f := &result.Fields[i]; f.Kind == kind {
+		if f := &result.Fields[i]; f.Kind == w.Kind {
 			o.Fields = append(o.Fields,
 				debugv1alpha1.ReportedField{Path: f.Path, Bytes: len(f.JSON), Plugins: f.Plugins})
 		}
 	}
 	for _, c := range result.Conflicts {
-		if c.Kind == kind {
+		if c.Kind == w.Kind {
 			o.Conflicts = append(o.Conflicts, debugv1alpha1.ReportConflict{Path: c.Path, Used: c.Used, Ignored: c.Ignored})
 		}
 	}

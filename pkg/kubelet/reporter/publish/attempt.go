@@ -39,6 +39,7 @@ func (p *Publisher) attempt(ctx context.Context, w *wanted) {
 		p.pace.written(p.now(), begun.created)
 		p.mu.Lock()
 		p.state.LastWrite = p.now()
+		p.state.Writes += int64(begun.accepted)
 		p.mu.Unlock()
 	}
 	switch {

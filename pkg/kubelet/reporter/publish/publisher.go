@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	node "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
@@ -83,8 +84,9 @@ type State struct {
 	// published, zero if there is none.
 	Pending           bool
 	OldestUnpublished time.Time
-	// LastWrite is when the API server last accepted a change.
+	// LastWrite is when the API server last accepted a change, Writes how many it has accepted.
 	LastWrite time.Time
+	Writes    int64
 	// LastError is that of the last attempt, empty if it succeeded. Failures is the number of failed attempts in a row.
 	LastError   string
 	LastErrorAt time.Time
@@ -156,7 +158,6 @@ func New(config Config) (*Publisher, error) {
 	if config.Options.Sustained <= 0 {
 		return nil, errors.New("publisher of the CustomNodeResource: sustained must be positive")
 	}
-	registerMetrics()
 	return &Publisher{
 		config: config, client: config.Client.Resource(Resource), wake: make(chan struct{}, 1),
 		options: config.Options, content: &content{}, applied: map[string]applied{},
@@ -329,7 +330,7 @@ func (p *Publisher) published(w *wanted, begun *writes) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.unpublished.IsZero() && w.active && begun.accepted > 0 {
-		answerToObject.WithLabelValues(objectLabel).Observe(max(0, p.now().Sub(p.unpublished).Seconds()))
+		reporter.ObserveWritten(objectLabel, p.now().Sub(p.unpublished))
 	}
 	p.unpublished = p.later
 }
