@@ -325,6 +325,11 @@ func withoutTimes(object *unstructured.Unstructured) map[string]any {
 func (a *api) change(part, manager string, change func(object map[string]any)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.changeLocked(part, manager, change)
+}
+
+// changeLocked is change for a fault.
+func (a *api) changeLocked(part, manager string, change func(object map[string]any)) {
 	live := a.object
 	if live == nil {
 		live = &unstructured.Unstructured{}

@@ -45,7 +45,12 @@ func (p *Publisher) attempt(ctx context.Context, w *wanted) {
 	switch {
 	case err == nil:
 		p.succeeded(ctx, w, begun)
-	case ctx.Err() != nil, errors.Is(err, errGone):
+	case ctx.Err() != nil:
+	case errors.Is(err, errGone):
+		p.notBefore = p.now().Add(firstBackOff)
+	case errors.Is(err, errNodeUnknown):
+		p.notBefore = p.now().Add(nodeRetry)
+		p.setError(err)
 	default:
 		p.failed(ctx, w, begun, err)
 	}
@@ -60,9 +65,7 @@ type writes struct {
 
 func (p *Publisher) succeeded(ctx context.Context, w *wanted, begun *writes) {
 	p.failures, p.notBefore, p.reported, p.refusedContent = 0, time.Time{}, noProblem, nil
-	p.mu.Lock()
-	p.state.LastError, p.state.LastErrorAt = "", time.Time{}
-	p.mu.Unlock()
+	p.setError(nil)
 	if !w.active {
 		p.setPublished(ctx, false)
 	}
@@ -87,9 +90,7 @@ func (p *Publisher) failed(ctx context.Context, w *wanted, begun *writes, err er
 		p.follow(ctx, false)
 		p.known, p.live = false, nil
 	}
-	p.mu.Lock()
-	p.state.LastError, p.state.LastErrorAt = err.Error(), p.now()
-	p.mu.Unlock()
+	p.setError(err)
 	logger := klog.FromContext(ctx)
 	if problem == failed || problem == conflict {
 		if p.failures != failuresBeforeEvent {
@@ -104,6 +105,16 @@ func (p *Publisher) failed(ctx context.Context, w *wanted, begun *writes, err er
 	logger.Error(err, "The CustomNodeResource is not published completely, will retry")
 	p.config.Recorder.Eventf(p.config.Node, v1.EventTypeWarning, eventNotPublished,
 		"What plugins report is not published completely in the CustomNodeResource: %v", err)
+}
+
+// setError sets the error of the last attempt in the state.
+func (p *Publisher) setError(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.LastError, p.state.LastErrorAt = "", time.Time{}
+	if err != nil {
+		p.state.LastError, p.state.LastErrorAt = err.Error(), p.now()
+	}
 }
 
 // synchronize sends requests until the object is as it should be.
@@ -179,7 +190,9 @@ func (p *Publisher) send(ctx context.Context, w *wanted, begun *writes) error {
 		}
 		absent := p.live == nil
 		err := s.send(p, ctx, w)
-		countWrite(s.label, err)
+		if !errors.Is(err, errNodeUnknown) {
+			countWrite(s.label, err)
+		}
 		switch {
 		case err == nil:
 			begun.accepted++

@@ -55,13 +55,8 @@ func (e *events) sent() []string {
 func bubble(t *testing.T, test func(a *agent), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &agent{t: t, api: newAPI(t), events: &events{}}
-		a.config = Config{
-			Client: a.api.client(t), NodeName: "n1", NodeUID: func() (types.UID, bool) { return "node-uid", true },
-			Options: Options{Enabled: true, Sustained: 10 * time.Second},
-			Record:  filepath.Join(t.TempDir(), "plimsoll", "reporter", "taints.json"),
-			Clock:   clock.RealClock{}, Recorder: a.events, Node: &v1.ObjectReference{Kind: "Node", Name: "n1"},
-		}
+		a := &agent{t: t, api: newAPI(t), events: &events{}, config: configForTest(t)}
+		a.config.Client, a.config.Recorder = a.api.client(t), a.events
 		for _, c := range change {
 			c(&a.config)
 		}
@@ -69,6 +64,16 @@ func bubble(t *testing.T, test func(a *agent), change ...func(*Config)) {
 		defer func() { a.stop() }()
 		test(a)
 	})
+}
+
+// configForTest is a configuration without client and recorder.
+func configForTest(t *testing.T) Config {
+	return Config{
+		NodeName: "n1", NodeUID: func() (types.UID, bool) { return "node-uid", true },
+		Options: Options{Enabled: true, Sustained: 10 * time.Second},
+		Record:  filepath.Join(t.TempDir(), "plimsoll", "reporter", "taints.json"),
+		Clock:   clock.RealClock{}, Node: &v1.ObjectReference{Kind: "Node", Name: "n1"},
+	}
 }
 
 // start starts a publisher, as at a start of the agent.

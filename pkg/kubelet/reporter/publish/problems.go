@@ -96,10 +96,7 @@ func endsAttempt(err error) bool {
 // at most five minutes, and up to a fifth more. Without the kind or the right it is five minutes, and up to a twentieth
 // more.
 func delayAfter(failures int, err error, random float64) time.Duration {
-	switch p := problemOf(err); {
-	case errors.Is(err, errNodeUnknown):
-		return nodeRetry
-	case p == noKind, p == forbidden:
+	if p := problemOf(err); p == noKind || p == forbidden {
 		return blockedRetry + time.Duration(random*float64(blockedRetry)/20)
 	}
 	d := firstBackOff

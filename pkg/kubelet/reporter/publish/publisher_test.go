@@ -343,6 +343,8 @@ func TestOwner(t *testing.T) {
 		if a.api.get() != nil || a.State().LastError == "" {
 			t.Errorf("object %v, state %+v", a.api.get(), a.State())
 		}
+		a.expectSent()
+		a.expectEvents()
 		uid, known = "first", true
 		a.after(2 * time.Second)
 		const first = `{"apiVersion":"v1","kind":"Node","name":"n1","uid":"first"}`
@@ -544,6 +546,26 @@ func TestRefusedPart(t *testing.T) {
 		a.give(policy, `"1"`, properties, `[2]`)
 		a.after(12 * time.Second)
 		a.expect(properties, `[2]`)
+	})
+}
+
+// An API server that says each time that the object is gone is not asked without a pause.
+func TestAlwaysGone(t *testing.T) {
+	bubble(t, func(a *agent) {
+		a.api.setFault(func(r *request) *http.Response {
+			if r.method == http.MethodPatch {
+				return status(http.StatusNotFound, metav1.StatusReasonNotFound, "gone", 0)
+			}
+			return nil
+		})
+		a.give(policy, `"0"`)
+		a.after(time.Minute)
+		if n := len(a.api.sent()); n > 61 {
+			t.Errorf("%d requests in a minute", n)
+		}
+		a.api.setFault(nil)
+		a.after(2 * time.Second)
+		a.expect(policy, `"0"`)
 	})
 }
 

@@ -15,26 +15,42 @@ import (
 
 const ourTaint = `{"effect":"NoSchedule","key":"ours","qosLevel":"reclaimed_cores"}`
 
-// R9: two other writers of the lists that nobody owns alone; nothing of theirs is lost, and nothing of the agent.
+// R9: two other writers of the lists that nobody owns alone, beside each request of the agent and between its reading
+// and writing; nothing of theirs is lost, and nothing of the agent.
 func TestR9WritersOfTaintsAndConditions(t *testing.T) {
 	bubble(t, func(a *agent) {
 		a.give(taintsPath, "["+ourTaint+"]", policy, `"0"`)
 		a.after(2 * time.Second)
-		const count = 1000
-		for i := range count {
-			a.api.change(mainPart, "controller", func(o map[string]any) {
-				list, _ := o["spec"].(map[string]any)["taints"].([]any)
-				set(o, append(list, map[string]any{"key": fmt.Sprint(i)}), "spec", "taints")
+		written := 0
+		write := func() {
+			written++
+			a.api.changeLocked(mainPart, "controller", func(o map[string]any) {
+				spec, _ := o["spec"].(map[string]any)
+				list, _ := spec["taints"].([]any)
+				set(o, append(list, map[string]any{"key": fmt.Sprint(written)}), "spec", "taints")
 			})
-			a.api.change(statusPart, "controller", func(o map[string]any) {
+			a.api.changeLocked(statusPart, "controller", func(o map[string]any) {
 				list, _ := o["status"].(map[string]any)["conditions"].([]any)
-				set(o, append(list, map[string]any{"type": fmt.Sprint(i)}), "status", "conditions")
+				set(o, append(list, map[string]any{"type": fmt.Sprint(written)}), "status", "conditions")
 			})
+		}
+		conflicts := 0
+		a.api.setFault(func(r *request) *http.Response {
+			if r.method == http.MethodPatch && written%3 != 0 {
+				conflicts++
+				write()
+			}
+			return nil
+		})
+		for i := range 100 {
+			a.api.mu.Lock()
+			write()
+			a.api.mu.Unlock()
 			taint := strings.Replace(ourTaint, "ours", fmt.Sprintf("ours-%d", i%3), 1)
 			a.give(taintsPath, "["+taint+"]", policy, fmt.Sprintf(`"%d"`, i))
-			time.Sleep(100 * time.Millisecond)
+			a.after(1500 * time.Millisecond)
 		}
-		a.after(30 * time.Second)
+		a.after(5 * time.Minute)
 		taints := liveTaints(a.api.get())
 		ours := 0
 		theirs := slices.DeleteFunc(taints, func(e any) bool {
@@ -45,10 +61,11 @@ func TestR9WritersOfTaintsAndConditions(t *testing.T) {
 			return is
 		})
 		conditions := a.api.get().Object["status"].(map[string]any)["conditions"].([]any)
-		if len(theirs) != count || ours != 1 || len(conditions) != count {
-			t.Errorf("%d taints of others, %d of the agent, %d conditions", len(theirs), ours, len(conditions))
+		if len(theirs) != written || ours != 1 || len(conditions) != written || conflicts < 20 {
+			t.Errorf("%d taints of others, %d of the agent, %d conditions; %d were written, %d of them beside a request",
+				len(theirs), ours, len(conditions), written, conflicts)
 		}
-		a.expect(policy, `"999"`)
+		a.expect(policy, `"99"`)
 	})
 }
 
