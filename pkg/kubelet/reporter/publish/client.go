@@ -7,8 +7,8 @@ import (
 )
 
 // NewClient returns a dynamic client that sends each request once. Others repeat a request up to ten times within one
-// call when the answer has a Retry-After, so that what is sent is old by then; a Publisher has a back-off of its own. The
-// configuration is not modified. Its time-out is not used, since it would end watches.
+// call when the answer has a Retry-After, so that what is sent is old by then; a Publisher has a back-off of its own.
+// The configuration is not modified. Its time-out is not used, since it would end watches.
 func NewClient(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.Timeout = 0

@@ -1,9 +1,9 @@
 // Package publish writes what reporter plugins report into the CustomNodeResource of the node
 // (node.katalyst.kubewharf.io/v1alpha1, cluster scoped, named as the Node), which others write as well:
 //
-//   - Labels, annotations, the Node as owner and spec are applied on the server (server-side apply) by the field manager
-//     plimsoll-reporter, then status. Fields that are not given any more go with the next apply. What katalyst-agent had
-//     written there belongs to plimsoll-reporter afterwards, so that it goes as well.
+//   - Labels, annotations, the Node as owner and spec are applied on the server (server-side apply) by the field
+//     manager plimsoll-reporter, then status. Fields that are not given any more go with the next apply. What
+//     katalyst-agent had written there belongs to plimsoll-reporter afterwards, so that it goes as well.
 //   - The lists of the kind are atomic for the API server: one applier owns a whole list. So status.conditions, which
 //     Katalyst's controllers write, is never written. Of spec.taints, which they write too, only the entries that are
 //     recorded as the agent's are changed, by a patch of one version of the object.

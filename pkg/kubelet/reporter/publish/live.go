@@ -59,7 +59,7 @@ func owned(live *unstructured.Unstructured, part string) []byte {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == fieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
 			entry.Subresource == part && entry.FieldsV1 != nil {
-			return entry.FieldsV1.Raw
+			return entry.FieldsV1.GetRawBytes()
 		}
 	}
 	return nil

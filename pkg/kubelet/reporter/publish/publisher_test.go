@@ -165,7 +165,7 @@ func TestPaceOfWrites(t *testing.T) {
 		give := func(i int) { a.give(properties, fmt.Sprintf("[%d]", i), policy, fmt.Sprint(i)) }
 		for i := range 30_000 {
 			give(i)
-			time.Sleep(10 * time.Millisecond)
+			a.after(10 * time.Millisecond)
 		}
 		counts := map[string]int{}
 		for _, r := range a.api.sent() {
@@ -303,10 +303,11 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// A restart removes nothing: nothing is written before something is given, and nothing if that is what was given before.
+// A restart removes nothing: nothing is written before something is given, and nothing changes if that is what was given
+// before.
 func TestRestart(t *testing.T) {
 	bubble(t, func(a *agent) {
-		fields := []string{properties, `[1]`, policy, `"None"`, taintsPath, `[{"key":"a","effect":"NoSchedule","qosLevel":"x"}]`}
+		fields := []string{properties, `[1]`, policy, `"None"`, taintsPath, "[" + ourTaint + "]"}
 		a.give(fields...)
 		a.after(2 * time.Second)
 		version := a.api.get().GetResourceVersion()
@@ -365,7 +366,8 @@ func TestOwner(t *testing.T) {
 	}, func(c *Config) { c.NodeUID = func() (types.UID, bool) { return uid, known } })
 }
 
-// An object that Katalyst's agent wrote: what is not reported any more goes, with what it had written, and nothing else.
+// An object that Katalyst's agent wrote: what is not reported any more goes, with what it had written, and nothing
+// else.
 func TestTakesOverFromKatalyst(t *testing.T) {
 	bubble(t, func(a *agent) {
 		a.api.change(mainPart, "kubectl", func(o map[string]any) {
@@ -413,7 +415,7 @@ func TestR13BackOff(t *testing.T) {
 		a.api.endWatches()
 		for i := range 3600 {
 			a.give(policy, fmt.Sprintf(`"%d"`, i))
-			time.Sleep(time.Second)
+			a.after(time.Second)
 		}
 		if n := len(attempts); n < 17 || n > 24 {
 			t.Errorf("%d attempts in an hour: %v", n, attempts)

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +80,7 @@ func takes(entries []metav1.ManagedFieldsEntry) bool {
 // splitFields splits the fields of an entry into those that are taken over and the others; nil if there are none.
 func splitFields(fields *metav1.FieldsV1, part string) (taken, rest *metav1.FieldsV1, err error) {
 	all := &fieldpath.Set{}
-	if err := all.FromJSON(bytes.NewReader(fields.Raw)); err != nil {
+	if err := all.FromJSON(fields.GetRawReader()); err != nil {
 		return nil, nil, err
 	}
 	ours, others := &fieldpath.Set{}, &fieldpath.Set{}
@@ -100,7 +99,7 @@ func splitFields(fields *metav1.FieldsV1, part string) (taken, rest *metav1.Fiel
 		if raw == nil {
 			return nil
 		}
-		return &metav1.FieldsV1{Raw: raw}
+		return metav1.NewFieldsV1(string(raw))
 	}
 	return encode(ours), encode(others), err
 }

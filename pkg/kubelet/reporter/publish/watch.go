@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,14 +37,11 @@ func (p *Publisher) follow(ctx context.Context, on bool) {
 	switch {
 	case on && p.stopWatch == nil:
 		ctx, cancel := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			p.watch(ctx)
-		}()
+		var running sync.WaitGroup
+		running.Go(func() { p.watch(ctx) })
 		p.stopWatch = func() {
 			cancel()
-			<-done
+			running.Wait()
 		}
 	case !on && p.stopWatch != nil:
 		p.stopWatch()
