@@ -105,6 +105,7 @@ var rings = []struct {
 	{"pkg/kubelet/pluginhost/review", adapter, "has the API server verify the tokens of plugins and their permissions"},
 	{"pkg/kubelet/eviction/plugin/remote", adapter, "calls eviction plugins behind sockets"},
 	{"pkg/kubelet/reporter/remote", adapter, "calls reporter plugins behind sockets"},
+	{"pkg/kubelet/reporter/publish", adapter, "publishes what reporter plugins report in the CustomNodeResource"},
 	{
 		"pkg/kubelet/eviction/plugin/records/collect", adapter,
 		"makes eviction records: counts evictions, reads disruption budgets",
