@@ -25,7 +25,8 @@ const (
 		"metadata": {"name": "another-node"}}`
 )
 
-// reporterManifests are what reporter plugins need in the cluster: the kind CustomNodeResource, and the rights of nodes.
+// reporterManifests are what reporter plugins need in the cluster: the kind CustomNodeResource, and the rights of
+// nodes.
 func (l Layout) reporterManifests() []string {
 	return []string{
 		filepath.Join(l.Root, "config", "crd", "customnoderesources.yaml"),

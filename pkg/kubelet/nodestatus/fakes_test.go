@@ -111,6 +111,9 @@ func (s *apiServer) patch(a clienttesting.Action) (bool, runtime.Object, error) 
 	if err := s.failure("patch"); err != nil {
 		return true, nil, err
 	}
+	if err := s.precondition(patch.GetPatch()); err != nil {
+		return true, nil, err
+	}
 	s.patches = append(s.patches, string(patch.GetPatch()))
 	updated, err := applyPatch(s.node, patch.GetPatch())
 	if err != nil {
@@ -121,6 +124,19 @@ func (s *apiServer) patch(a clienttesting.Action) (bool, runtime.Object, error) 
 		s.onPatch()
 	}
 	return true, updated, nil
+}
+
+// precondition returns the conflict of a patch that is for another Node, or another version of it.
+func (s *apiServer) precondition(patch []byte) error {
+	var only v1.Node
+	if err := json.Unmarshal(patch, &only); err != nil {
+		return err
+	}
+	if only.UID != "" && only.UID != s.node.UID ||
+		only.ResourceVersion != "" && only.ResourceVersion != s.node.ResourceVersion {
+		return apierrors.NewConflict(v1.Resource("nodes"), testNode, errors.New("another version"))
+	}
+	return nil
 }
 
 func applyPatch(node *v1.Node, patch []byte) (*v1.Node, error) {
@@ -268,6 +284,8 @@ func (v fakeVersion) Compare(string) (int, error) { return 0, nil }
 func (w *world) GetCapacity(bool) v1.ResourceList { return w.capacity }
 
 func (w *world) GetDevicePluginResourceCapacity() (v1.ResourceList, v1.ResourceList, []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.plugins, w.plugins, nil
 }
 

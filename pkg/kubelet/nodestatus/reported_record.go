@@ -22,9 +22,9 @@ func (u *Updater) reportedRecord() reported.Record {
 	return u.fields.record.value
 }
 
-// loadReportedRecord reads the record of an earlier run, unless that has been done. A damaged one is renamed, and counts
-// as none: the fields in it belong to nobody then, so that they stay on the Node until somebody removes them. Another
-// error is returned, and the next call tries again.
+// loadReportedRecord reads the record of an earlier run, unless that has been done. A damaged one is renamed, and
+// counts as none: the fields in it belong to nobody then, so that they stay on the Node until somebody removes them.
+// Another error is returned, and the next call tries again.
 func (u *Updater) loadReportedRecord(ctx context.Context) error {
 	r := &u.fields.record
 	r.mu.Lock()

@@ -220,11 +220,14 @@ func TestOf(t *testing.T) {
 		node merge.Node
 		want string
 	}{
-		"nothing":         {},
-		"capacity only":   {merge.Node{Capacity: list("1k")}, "free=1000 gpus=1000"},
-		"allocatable":     {merge.Node{Allocatable: list("3")}, "free=3 gpus=3"},
-		"both":            {merge.Node{Capacity: list("4"), Allocatable: list("0")}, "free=0 gpus=4"},
-		"labels and more": {merge.Node{Labels: map[string]string{near.Key: ""}, Annotations: map[string]string{signals.Key: "x"}}, "signals=x near="},
+		"nothing":       {},
+		"capacity only": {merge.Node{Capacity: list("1k")}, "free=1000 gpus=1000"},
+		"allocatable":   {merge.Node{Allocatable: list("3")}, "free=3 gpus=3"},
+		"both":          {merge.Node{Capacity: list("4"), Allocatable: list("0")}, "free=0 gpus=4"},
+		"labels and more": {
+			merge.Node{Labels: map[string]string{near.Key: ""}, Annotations: map[string]string{signals.Key: "x"}},
+			"signals=x near=",
+		},
 	} {
 		fields, err := Of(&c.node)
 		if err != nil || fieldsText(fields) != c.want {

@@ -91,8 +91,9 @@ func TestBackOff(t *testing.T) {
 func TestRejected(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	for err, want := range map[error]bool{
-		errors.New("unknown"): false, apierrors.NewTimeoutError("", 1): false, apierrors.NewInternalError(errors.New("")): false,
-		apierrors.NewConflict(nodes, "n", nil): true, apierrors.NewForbidden(nodes, "n", nil): true,
+		errors.New("unknown"): false, apierrors.NewTimeoutError("", 1): false,
+		apierrors.NewInternalError(errors.New("")): false,
+		apierrors.NewConflict(nodes, "n", nil):     true, apierrors.NewForbidden(nodes, "n", nil): true,
 	} {
 		if Rejected(err) != want {
 			t.Errorf("%v: %v", err, !want)
