@@ -5,8 +5,8 @@
 //
 // Each write of the status is a strategic merge patch of the status subresource against the Node from which the status
 // was computed, so that it contains only differences. A patch never contains conditions of other owners (network
-// plugins, problem detectors), their labels, annotations and taints, VolumesAttached, or extended resources that no
-// device plugin of this node manages. The agent sets taints when it creates the Node, and after that only those of
+// plugins, problem detectors), their labels, annotations and taints, VolumesAttached, or extended resources that neither
+// a device plugin nor a reporter plugin of this node manages. The agent sets taints when it creates the Node, and after that only those of
 // plugin conditions (TaintWriter). It resets only its own labels: the well-known defaults at registration,
 // kubernetes.io/os and kubernetes.io/arch with each update.
 //
@@ -35,6 +35,22 @@
 // with an identity of its own (config/rbac/node-taints.yaml). It writes with a JSON merge patch of spec.taints and the
 // resource version of the Node from which package taints has decided, so that it never overwrites another's change.
 // What the agent has added is recorded on disk before the Node is changed; everything else belongs to somebody else.
+//
+// # Fields of reporter plugins
+//
+// Labels, annotations and extended resources that reporter plugins report (Config.Reported) are written with requests of
+// their own, strategic merge patches of the status subresource that have only these fields, the UID and the resource
+// version. So an API server that refuses them (NodeRestriction, a policy) accepts the heartbeat nevertheless, and no
+// change of others is overwritten unseen. Package nodestatus/reported decides. There is at most one write per change:
+// changes within a second are one, five writes may follow each other at once, then one per Reported.Sustained; the
+// newest content wins. After errors it waits from 1 s to 5 min; what was refused is tried again after 5 min, with one
+// event.
+//
+// What the agent has written is recorded on disk before the Node is changed, and is removed when no plugin reports it
+// any more; everything else belongs to somebody else. As long as it is not known what plugins report (after a start)
+// everything stays: the heartbeat and the registration leave recorded resources alone, where stock would make
+// allocatable equal to capacity, or reset them to zero. A resource that a device plugin has as well is that of the
+// device plugin. A field that somebody else sets to another value is corrected once per heartbeat period.
 //
 // # Order
 //

@@ -84,7 +84,9 @@ func (s *apiServer) create(a clienttesting.Action) (bool, runtime.Object, error)
 	if s.node != nil {
 		return true, nil, apierrors.NewAlreadyExists(v1.Resource("nodes"), testNode)
 	}
-	s.store(a.(clienttesting.CreateAction).GetObject().(*v1.Node).DeepCopy())
+	created := a.(clienttesting.CreateAction).GetObject().(*v1.Node).DeepCopy()
+	created.UID = "created"
+	s.store(created)
 	return true, s.node, nil
 }
 

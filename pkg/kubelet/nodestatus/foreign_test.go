@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,33 +15,53 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus/reported"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
 // TestForeignPartsAreUntouched writes to the Node as other clients do, in random order with registrations, heartbeats
-// and publications of pressure and of plugin conditions, and with a lister that lags. It checks that the fields of the
-// other clients have their last values, and that in the end the plugin conditions are those that were reported last.
+// and publications of pressure, of plugin conditions and of fields of reporter plugins, and with a lister that lags. It
+// checks that the fields of the other clients have their last values, and that in the end the plugin conditions and the
+// fields of reporter plugins are those that were reported last.
 func TestForeignPartsAreUntouched(t *testing.T) {
+	reporters := newReporters(t)
 	rapid.Check(t, func(t *rapid.T) {
+		if err := os.RemoveAll(reporters.file); err != nil {
+			t.Fatal(err)
+		}
+		reporters.content = merge.Node{}
 		s, w := newAPIServer(nil), newWorld()
 		w.plugins = v1.ResourceList{"example.com/ours": resource.MustParse("2")}
 		theirs := &foreign{}
 		if rapid.Bool().Draw(t, "exists") {
-			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testNode}}
+			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testNode, UID: "exists"}}
 			theirs.write(t, node)
 			s.store(node)
 		}
-		u := newUpdater(nil, s, w)
+		u := newUpdater(nil, s, w, reporters.configure)
 		if err := u.register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		theirs.takeTaints(s.current())
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
-			u = step(t, s, w, u, theirs)
+			u = step(t, s, w, u, theirs, reporters)
 			theirs.check(t, s.current())
 		}
 		s.deliver()
 		u.SyncNow(t.Context())
 		checkPluginConditions(t, s.current(), w.pluginConditions)
+		writeReported(t, u, reporters)
+		u.SyncNow(t.Context())
+		want, err := reported.Of(&reporters.content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reported.OfNode(s.current())
+		maps.DeleteFunc(got, func(f reported.Field, _ string) bool { return !strings.HasPrefix(f.Key, "example.com/p") })
+		if !maps.Equal(got, want) {
+			t.Fatalf("fields of reporter plugins %v, want %v", got, want)
+		}
 	})
 }
 
@@ -60,9 +81,39 @@ func drawPluginConditions(t *rapid.T) (list []PluginCondition) {
 	return list
 }
 
-func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign) *Updater {
-	switch rapid.SampledFrom([]string{"they", "heartbeat", "pressure", "restart", "lag", "deliver", "world"}).Draw(t,
-		"step") {
+// writeReported publishes what reporter plugins report now.
+func writeReported(t *rapid.T, u *Updater, r *reporters) {
+	if u.fields.devices.Load() == nil || !u.refreshReported() {
+		return
+	}
+	if _, err := u.writeReported(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func drawReported(t *rapid.T) merge.Node {
+	keys := rapid.SampledFrom([]string{"example.com/p1", "example.com/p2"})
+	strings := rapid.MapOf(keys, rapid.SampledFrom([]string{"", "1", "2"}))
+	quantities := func(label string) v1.ResourceList {
+		list := v1.ResourceList{}
+		for key, amount := range rapid.MapOf(keys, rapid.Int64Range(0, 2000)).Draw(t, label) {
+			list[v1.ResourceName(key)] = *resource.NewQuantity(amount, resource.DecimalSI)
+		}
+		return list
+	}
+	return merge.Node{
+		Labels: strings.Draw(t, "reported labels"), Annotations: strings.Draw(t, "reported annotations"),
+		Capacity: quantities("reported capacity"), Allocatable: quantities("reported allocatable"),
+	}
+}
+
+func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign, r *reporters) *Updater {
+	switch rapid.SampledFrom([]string{
+		"they", "heartbeat", "pressure", "restart", "lag", "deliver", "world", "reporters",
+	}).Draw(t, "step") {
+	case "reporters":
+		r.content = drawReported(t)
+		writeReported(t, u, r)
 	case "they":
 		s.edit(func(n *v1.Node) { theirs.write(t, n) })
 	case "heartbeat":
@@ -73,7 +124,8 @@ func step(t *rapid.T, s *apiServer, w *world, u *Updater, theirs *foreign) *Upda
 		}
 	case "restart":
 		s.deliver()
-		u = newUpdater(nil, s, w)
+		u = newUpdater(nil, s, w, r.configure)
+		w.zeroExtended = rapid.Bool().Draw(t, "created again") && len(theirs.capacity) == 0
 		u.SyncNow(t.Context())
 	case "lag":
 		s.lagging = true

@@ -299,7 +299,7 @@ func TestReportedFieldsAfterAnOutage(t *testing.T) {
 		s.mu.Lock()
 		s.fail("patch")
 		s.mu.Unlock()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute) // the longest back-off so far is 64 s
 		wantReported(t, s, "59 - - -")
 		if n := len(s.writes()); n != 1 {
 			t.Errorf("%d writes: %q", n, s.writes())
