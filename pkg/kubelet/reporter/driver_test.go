@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
@@ -162,6 +163,18 @@ func newRig(t *testing.T, inTree map[string]Plugin, remote ...Remote) *rig {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	r.Driver = d
+	return r
+}
+
+// restored is a driver that begins with answers of a checkpoint.
+func (r *rig) restored(list ...answers.Answer) *rig {
+	config := r.config
+	config.Restored = list
+	d, err := New(config)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	r.Driver = d
 	return r

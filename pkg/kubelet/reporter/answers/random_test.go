@@ -35,6 +35,7 @@ const (
 	notPolled
 	pollFailed
 	expire
+	restored
 )
 
 // history is everything that has happened. What is served follows from it by search, without a state.
@@ -53,6 +54,8 @@ func (h history) live(i int) bool {
 // accepted returns whether the event is an answer that replaces the one before.
 func (h history) accepted(i int) bool {
 	switch e := h[i]; {
+	case e.what == restored:
+		return true
 	case !h.live(i):
 		return false
 	case e.what == message:
@@ -87,6 +90,8 @@ func (h history) expires(i, j int) bool {
 	for k := i; k < j; k++ {
 		switch e := h[k]; {
 		case e.run.Key != key:
+		case e.what == restored:
+			active, lost = false, e.at
 		case e.what == began || e.what == stopped:
 			active, failures = e.what == began, 0
 			if !active && lost.IsZero() {
@@ -129,6 +134,7 @@ func TestRandomHistories(t *testing.T) {
 
 func randomHistory(t *rapid.T) {
 	r := &random{t: t, now: start, active: map[string]Registration{}}
+	r.restore()
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		version, before := r.store.Version(), text(r.store.Reports())
 		r.step()
@@ -156,6 +162,23 @@ type random struct {
 }
 
 var plugins = []string{"a", "b"}
+
+// restore begins with the answers of a checkpoint, of any of the plugins.
+func (r *random) restore() {
+	var list []Answer
+	for _, name := range plugins {
+		key := Key{Plugin: name, Socket: fmt.Sprint(rapid.IntRange(0, 3).Draw(r.t, "restored"))}
+		if key.Socket == "3" {
+			continue
+		}
+		value := fmt.Sprint(rapid.IntRange(0, 9).Draw(r.t, "value"))
+		list = append(list, Answer{Key: key, Contents: answer(value), Received: start, Confirmed: start})
+		r.history = append(r.history, event{what: restored, at: r.now, run: Run{Key: key}, value: value})
+	}
+	if leftOut := r.store.Restore(list, r.now); leftOut > 0 {
+		r.t.Fatalf("%d answers are left out", leftOut)
+	}
+}
 
 func (r *random) step() {
 	if len(r.runs) == 0 || rapid.IntRange(0, 5).Draw(r.t, "registers") == 0 {
