@@ -303,8 +303,8 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// A restart removes nothing: nothing is written before something is given, and nothing changes if that is what was given
-// before.
+// A restart removes nothing: nothing is written before something is given, and nothing changes if that is what was
+// given before.
 func TestRestart(t *testing.T) {
 	bubble(t, func(a *agent) {
 		fields := []string{properties, `[1]`, policy, `"None"`, taintsPath, "[" + ourTaint + "]"}
