@@ -106,6 +106,7 @@ var rings = []struct {
 	{"pkg/kubelet/eviction/plugin/remote", adapter, "calls eviction plugins behind sockets"},
 	{"pkg/kubelet/reporter/remote", adapter, "calls reporter plugins behind sockets"},
 	{"pkg/kubelet/reporter/publish", adapter, "publishes what reporter plugins report in the CustomNodeResource"},
+	{"pkg/kubelet/reporter/checkpoint", adapter, "has the last answers of reporter plugins on disk"},
 	{
 		"pkg/kubelet/eviction/plugin/records/collect", adapter,
 		"makes eviction records: counts evictions, reads disruption budgets",
