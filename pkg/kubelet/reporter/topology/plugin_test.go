@@ -28,7 +28,10 @@ import (
 
 var update = flag.Bool("update", false, "write what is reported of each machine into testdata; read the diff")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Stock's CPU manager starts a goroutine that never ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Until"))
+}
 
 func pluginOn(n *node) *topology.Plugin {
 	return topology.New(topology.Config{
