@@ -58,6 +58,10 @@ var rings = []struct {
 	{"pkg/kubelet/reclaim/plan", pure, "decides which images and dead containers are removed"},
 	{"pkg/kubelet/reporter/merge", pure, "merges what reporter plugins report into the content of objects"},
 	{"pkg/kubelet/reporter/answers", pure, "decides which answers of reporter plugins are served, and for how long"},
+	{
+		"pkg/kubelet/reporter/topology/zones", pure,
+		"makes the topology zones of a CustomNodeResource out of machine, managers and pods",
+	},
 	{"pkg/kubelet/paths", contract, "names of all files and directories"},
 	{"pkg/kubelet/podkill", contract, "requests to stop a pod, and their answers"},
 	{"pkg/kubelet/podview", contract, "which pods use resources of the node"},
@@ -88,6 +92,10 @@ var rings = []struct {
 		"pkg/kubelet/reporter/pressure", driver,
 		"the reporter plugin pressure: how far each eviction signal is from its hard threshold, on the Node",
 	},
+	{
+		"pkg/kubelet/reporter/topology", driver,
+		"the reporter plugin kubelet-reporter-plugin: sockets, NUMA nodes, devices, and what pods have of them",
+	},
 	{"pkg/kubelet/reclaim", driver, "removes unused images and dead containers; nothing else removes images"},
 	{"pkg/kubelet/snapshot/collect", adapter, "reads stats and the layout of file systems, and memory from cgroup files"},
 	{"pkg/kubelet/podstatus/generator", adapter, "collects from stock's managers what podstatus computes with"},
@@ -104,6 +112,10 @@ var rings = []struct {
 	{"pkg/kubelet/pluginhost", adapter, "registers plugins in processes of their own, and calls them"},
 	{"pkg/kubelet/pluginhost/review", adapter, "has the API server verify the tokens of plugins and their permissions"},
 	{"pkg/kubelet/eviction/plugin/remote", adapter, "calls eviction plugins behind sockets"},
+	{
+		"pkg/kubelet/reporter/system", adapter,
+		"the reporter plugin system-reporter-plugin: properties of the hardware, from proc and sys",
+	},
 	{"pkg/kubelet/reporter/remote", adapter, "calls reporter plugins behind sockets"},
 	{"pkg/kubelet/reporter/publish", adapter, "publishes what reporter plugins report in the CustomNodeResource"},
 	{"pkg/kubelet/reporter/checkpoint", adapter, "has the last answers of reporter plugins on disk"},
