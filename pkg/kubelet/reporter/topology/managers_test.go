@@ -158,8 +158,8 @@ const (
 )
 
 // furnished is a machine under the static policies. The first CPU of each NUMA node and 1 GiB of its memory are
-// reserved. A pod has all CPUs that are left of the last NUMA node with CPUs, a pod with an init container and a sidecar
-// has memory of all NUMA nodes, and devices are near the first, near all, and near none.
+// reserved. A pod has all CPUs that are left of the last NUMA node with CPUs. A pod with an init container and a
+// sidecar has memory of all NUMA nodes. Devices are near the first, near all, and near none.
 func furnished(machine *cadvisorapi.MachineInfo) *node {
 	n := newNode(machine)
 	var all, last []int64

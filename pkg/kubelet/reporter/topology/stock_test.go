@@ -31,8 +31,8 @@ import (
 
 var _ topology.Managers = cm.ContainerManager(nil)
 
-// stock has stock's managers of CPUs, memory and topology, under their static policies, and no devices. Its answers have
-// the form of stock's container manager.
+// stock has stock's managers of CPUs, memory and topology, under their static policies, and no devices. Its answers
+// have the form of stock's container manager.
 type stock struct {
 	cpus     cpumanager.Manager
 	memory   memorymanager.Manager
