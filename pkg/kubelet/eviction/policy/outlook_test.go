@@ -34,14 +34,15 @@ func anyOutlookRules(t *rapid.T) *Rules {
 func isHardEnforced(t *Threshold) bool { return t.Hard() && !t.DryRun }
 
 // TestAnOutlookAgreesWithTheDecision: whatever is observed, the outlook says of the snapshot what the decision about it
-// says. It is the same beside the decision and in it, for another order of pods, and after encoding its arguments. It
-// makes no difference to the decision.
+// says. It is the same beside the decision and in it, for another order of pods, after encoding its arguments, and
+// whether growth is reported or not. It makes no difference to the decision.
 func TestAnOutlookAgreesWithTheDecision(t *testing.T) {
 	timed, levels := 0, map[Level]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		pods, rules := anySpecs(t, 12), anyOutlookRules(t)
-		silent := *rules
-		silent.ReportOutlook = false
+		silent, alone := *rules, *rules
+		silent.ReportOutlook, alone.ReportMemoryGrowth = false, false
+		aloneState := State{}
 		leak, left := rapid.Bool().Draw(t, "leak"), 4*gi
 		var state State
 		for step := range 8 {
@@ -66,6 +67,10 @@ func TestAnOutlookAgreesWithTheDecision(t *testing.T) {
 			other, otherNext := Decide(s, &silent, state)
 			if d.Outlook = nil; !reflect.DeepEqual(d, other) || !reflect.DeepEqual(next, otherNext) {
 				t.Fatalf("with the outlook\n%+v, without\n%+v", d, other)
+			}
+			other, aloneState = Decide(s, &alone, aloneState)
+			if !reflect.DeepEqual(other.Outlook, got) {
+				t.Fatalf("%+v, without the report of growth %+v", got, other.Outlook)
 			}
 			checkLevels(t, got, &d, rules, &next)
 			timed += checkTimes(t, got, &d)
