@@ -246,6 +246,12 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if _, err := layout.processes().Start(layout.etcd()); err != nil {
 		return err
 	}
+	return c.startAPIServer(ctx)
+}
+
+// startAPIServer starts the API server, and when that serves its clients of the control plane.
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	layout := c.config.Layout
 	if err := c.startAndWait(ctx, layout.apiServer(), c.apiServerReady); err != nil {
 		return err
 	}

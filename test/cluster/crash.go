@@ -49,9 +49,16 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.config.Layout.processes().Stop(ctx, processAPIServer, stopGrace)
 }
 
-// ReviveAPIServer starts the API server again, with the same objects, and waits until it serves.
+// ReviveAPIServer starts the API server again, with the same objects, and waits until it serves. It restarts scheduler
+// and controller manager, whose clients would otherwise wait for up to a minute before they connect again.
 func (c *Cluster) ReviveAPIServer(ctx context.Context) error {
-	return c.startAndWait(ctx, c.config.Layout.apiServer(), c.apiServerReady)
+	processes := c.config.Layout.processes()
+	for _, name := range []string{processScheduler, processController} {
+		if err := processes.Stop(ctx, name, 0); err != nil {
+			return err
+		}
+	}
+	return c.startAPIServer(ctx)
 }
 
 // ReviveKubelet starts the kubelet with its last configuration, and does not wait until the node is Ready.
