@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
@@ -23,12 +24,13 @@ import (
 )
 
 const (
-	// pluginConfig enables eviction plugins, and taints for their conditions. Their period is the default, 5 s.
+	// pluginConfig enables eviction plugins, and taints for their conditions.
 	pluginConfig = `apiVersion: nodepressure.plimsoll.dev/v1alpha1
 kind: NodePressureConfiguration
 plugins:
   eviction:
     remote: ["*"]
+    period: %s
     conditionTransitionPeriod: %s
     taints:
       kubeconfig: %s
@@ -46,7 +48,7 @@ func TestKatalystPlugin(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	s.withTaintIdentity()
-	s.withPressureConfig(fmt.Sprintf(pluginConfig, pluginTransition, node.Layout().TaintsConfig()), nil)
+	s.withPressureConfig(pluginsWith(pluginTransition, t), nil)
 	for round := range rounds {
 		t.Run(fmt.Sprintf("round %d", round+1), func(t *testing.T) {
 			for name, scenario := range map[string]func(*space, *katalystPlugin){
@@ -63,6 +65,17 @@ func TestKatalystPlugin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pluginsWith returns the configuration of eviction plugins with that transition period of their conditions. They are
+// called every 2 s or, where times count, every 5 s, which is the default.
+func pluginsWith(transition time.Duration, t testing.TB) string {
+	t.Helper()
+	period := 2 * time.Second
+	if _, timesCount := pluginRounds(t); timesCount {
+		period = 5 * time.Second
+	}
+	return fmt.Sprintf(pluginConfig, period, transition, node.Layout().TaintsConfig())
 }
 
 // forcedVictim has the plugin request a pod by force.
@@ -103,23 +116,50 @@ func softCandidates(s *space, p *katalystPlugin) {
 	for _, pod := range slices.Backward(order) {
 		requested = append(requested, fmt.Sprintf(`{"pod": "%s/%s", "reason": "candidate"}`, s.name, pod.Name))
 	}
+	nextDeleted := s.watchDeletions()
 	since := p.answer(`{"serve": true, "evict": [%s]}`, strings.Join(requested, ", "))
 	for i, pod := range order {
-		s.eventually(pluginTimeout, func(ctx context.Context) error {
-			left, err := s.alive(ctx, pod.Name)
-			if err == nil && len(left) > 0 {
-				err = fmt.Errorf("%s was not evicted", pod.Name)
-			}
-			return err
-		})
-		s.t.Logf("%s evicted after %v", pod.Name, time.Since(since).Round(100*time.Millisecond))
-		for _, later := range order[i+1:] {
-			if err := s.notDeleted(later.Name); err != nil {
-				s.t.Fatalf("%s was evicted in the same round as %s, or before: %v", later.Name, pod.Name, err)
-			}
+		name := nextDeleted()
+		s.t.Logf("%s evicted after %v", name, time.Since(since).Round(100*time.Millisecond))
+		if name != pod.Name {
+			s.t.Fatalf("pod %d that was evicted is %s, want %s", i+1, name, pod.Name)
+		}
+		if rounds := len(p.recorded(since, "GetEvictPods")); rounds < i+1 {
+			s.t.Fatalf("%d pods were evicted in %d rounds, want one in each round", i+1, rounds)
 		}
 		s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, pod.Name, "Evicted", p.name) })
 		s.must(s.hasEvent(s.ctx, pod.Name, "Evicted", "candidate"))
+	}
+}
+
+// watchDeletions watches which pods of the namespace are deleted from now on. Function next waits for the next one, and
+// returns its name.
+func (s *space) watchDeletions() (next func() string) {
+	s.t.Helper()
+	list, err := s.client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
+	s.must(err)
+	watcher, err := s.client.CoreV1().Pods(s.name).Watch(s.ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	s.must(err)
+	s.t.Cleanup(watcher.Stop)
+	seen := map[types.UID]bool{}
+	return func() string {
+		s.t.Helper()
+		late := time.After(pluginTimeout)
+		for {
+			select {
+			case event := <-watcher.ResultChan():
+				pod, ok := event.Object.(*v1.Pod)
+				if !ok {
+					s.t.Fatalf("the watch on pods ended: %v", event.Object)
+				}
+				if pod.DeletionTimestamp != nil && !seen[pod.UID] {
+					seen[pod.UID] = true
+					return pod.Name
+				}
+			case <-late:
+				s.t.Fatalf("no further pod was deleted in %v", pluginTimeout)
+			}
+		}
 	}
 }
 
@@ -209,7 +249,7 @@ func TestKubeletCrashUnderPluginCondition(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	s.withTaintIdentity()
-	s.withPressureConfig(fmt.Sprintf(pluginConfig, 30*time.Second, node.Layout().TaintsConfig()), nil)
+	s.withPressureConfig(pluginsWith(5*time.Minute, t), nil)
 	p := s.startKatalyst("katalyst-crash")
 	p.registered(p.started)
 	dir := t.TempDir()
@@ -258,7 +298,7 @@ func TestKubeletCrashUnderPluginCondition(t *testing.T) {
 		t.Errorf("the condition was lost: %v; the Node was seen %d times", lost, seen)
 	}
 	// The taint would keep pods of other tests away.
-	s.writePressureConfig(fmt.Sprintf(pluginConfig, time.Duration(0), node.Layout().TaintsConfig()))
+	s.writePressureConfig(pluginsWith(0, t))
 	p.answer(`{"serve": true}`)
 	s.nodeHas(kind, v1.ConditionFalse)
 	s.nodeTainted(kind)
