@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -337,7 +338,7 @@ func TestOwner(t *testing.T) {
 		a.after(2 * time.Second)
 		a.expect("metadata.ownerReferences", "["+theirs+"]")
 	})
-	uid, known := types.UID(""), false
+	var uid atomic.Value
 	bubble(t, func(a *agent) {
 		a.give(policy, `"None"`)
 		a.after(time.Hour)
@@ -346,7 +347,7 @@ func TestOwner(t *testing.T) {
 		}
 		a.expectSent()
 		a.expectEvents()
-		uid, known = "first", true
+		uid.Store(types.UID("first"))
 		a.after(2 * time.Second)
 		const first = `{"apiVersion":"v1","kind":"Node","name":"n1","uid":"first"}`
 		a.expect("metadata.ownerReferences", "["+first+"]")
@@ -358,12 +359,17 @@ func TestOwner(t *testing.T) {
 		a.after(2 * time.Second)
 		a.expect("metadata.ownerReferences", "["+first+","+theirs+"]")
 		// The Node was created again.
-		uid = "second"
+		uid.Store(types.UID("second"))
 		a.give(policy, `"None"`)
 		a.after(2 * time.Second)
 		a.expect("metadata.ownerReferences",
 			"["+theirs+`,{"apiVersion":"v1","kind":"Node","name":"n1","uid":"second"}]`)
-	}, func(c *Config) { c.NodeUID = func() (types.UID, bool) { return uid, known } })
+	}, func(c *Config) {
+		c.NodeUID = func() (types.UID, bool) {
+			known, ok := uid.Load().(types.UID)
+			return known, ok
+		}
+	})
 }
 
 // An object that Katalyst's agent wrote: what is not reported any more goes, with what it had written, and nothing
@@ -529,9 +535,8 @@ func TestRefusedPart(t *testing.T) {
 		a.give(policy, `"0"`, properties, `[0]`)
 		a.after(time.Minute)
 		a.api.sent()
-		refuse := true
 		a.api.setFault(func(r *request) *http.Response {
-			if refuse && r.method == http.MethodPatch && r.String() == applyMain {
+			if r.String() == applyMain {
 				return status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "bad property", 0)
 			}
 			return nil
@@ -543,7 +548,7 @@ func TestRefusedPart(t *testing.T) {
 		a.expectEvents("bad property")
 		a.after(time.Hour)
 		a.expectEvents()
-		refuse = false
+		a.api.setFault(nil)
 		a.api.sent()
 		a.give(policy, `"1"`, properties, `[2]`)
 		a.after(12 * time.Second)

@@ -76,9 +76,8 @@ func TestConflictStorm(t *testing.T) {
 		a.give(policy, `"0"`)
 		a.after(time.Minute)
 		a.api.sent()
-		storm := true
 		a.api.setFault(func(r *request) *http.Response {
-			if storm && r.String() == patchTaints {
+			if r.String() == patchTaints {
 				return status(http.StatusConflict, metav1.StatusReasonConflict, "changed", 0)
 			}
 			return nil
@@ -95,7 +94,7 @@ func TestConflictStorm(t *testing.T) {
 			t.Errorf("%d requests are not for taints, want 1", n)
 		}
 		a.expectEvents("5 times")
-		storm = false
+		a.api.setFault(nil)
 		a.after(5 * time.Minute)
 		a.expect(taintsPath, "["+ourTaint+"]")
 		a.after(time.Hour)
