@@ -13,7 +13,6 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/runtimestate"
 )
 
@@ -78,13 +77,13 @@ func (b *build) reportedNode() nodestatus.Reported {
 		return nodestatus.Reported{}
 	}
 	return nodestatus.Reported{
-		Content: func() (merge.Node, bool) {
-			content, _, known := p.node.Node()
-			return content, known
+		Content: func() (nodestatus.ReportedContent, bool) {
+			content, confirmed, known := p.node.Node()
+			return nodestatus.ReportedContent{Node: content, Confirmed: confirmed}, known
 		},
 		Sustained:    func() time.Duration { return p.settings.Load().publish.Sustained },
 		File:         b.layout.ReportedNode(),
-		Synchronized: func(s nodestatus.ReportedSync) { p.node.Written(&s.Content, s.Requests, s.Err, s.At) },
+		Synchronized: func(s nodestatus.ReportedSync) { p.node.Written(&s.Content.Node, s.Requests, s.Err, s.At) },
 	}
 }
 

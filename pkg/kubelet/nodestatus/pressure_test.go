@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +22,22 @@ func runUpdater(t *testing.T, u *Updater) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		u.Run(ctx)
+		runWithReported(ctx, u)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
+}
+
+// runWithReported runs u, and RunReported if it has something to write for reporter plugins.
+func runWithReported(ctx context.Context, u *Updater) {
+	var running sync.WaitGroup
+	if u.cfg.Reported.Content != nil {
+		running.Go(func() { u.RunReported(ctx) })
+	}
+	u.Run(ctx)
+	running.Wait()
 }
 
 func TestPressureIsPublishedAtOnce(t *testing.T) {

@@ -44,7 +44,7 @@ type Reported struct {
 	// in it; then everything stays on the Node as it is. If nothing is to be published it returns nothing, and known: what
 	// is there is then removed. It is called by one goroutine, must be fast, and what it returns must not be modified
 	// afterwards. Nil means that the Updater writes nothing for plugins; what an earlier run has written stays.
-	Content func() (content merge.Node, known bool)
+	Content func() (content ReportedContent, known bool)
 	// Sustained returns the time between two writes after the first five. It is called before each write.
 	Sustained func() time.Duration
 	// File is the path of the record of what the agent has written (paths.Layout.ReportedNode).
@@ -53,10 +53,19 @@ type Reported struct {
 	Synchronized func(ReportedSync)
 }
 
+// ReportedContent is what plugins report of the Node.
+type ReportedContent struct {
+	merge.Node
+	// Confirmed is what plugins have reported since the start of the agent; nil if that is all. The rest of Node is that of
+	// an earlier run: it may be older than what the Node has, so that it is written only where it is missing. Nothing is
+	// removed while Confirmed is not nil: answers may be missing.
+	Confirmed *merge.Node
+}
+
 // ReportedSync is the result of a comparison of the Node with what plugins report.
 type ReportedSync struct {
 	// Content was compared. After an Err of nil the Node has it.
-	Content merge.Node
+	Content ReportedContent
 	// Requests is the number of write requests that were sent, 0 if the Node had the content already.
 	Requests int
 	Err      error
@@ -74,7 +83,7 @@ type reportedFields struct {
 
 	pace reported.Pace
 	// content is what was last taken for publication; nil before the first time.
-	content *merge.Node
+	content *ReportedContent
 	// told is the last problem that there was an event about, "" after success.
 	told string
 }
@@ -147,10 +156,33 @@ func (u *Updater) refreshReported() bool {
 	return known
 }
 
-func equalContent(a, b *merge.Node) bool {
+func equalContent(a, b *ReportedContent) bool {
+	return equalNodes(&a.Node, &b.Node) && (a.Confirmed == nil) == (b.Confirmed == nil) &&
+		(a.Confirmed == nil || equalNodes(a.Confirmed, b.Confirmed))
+}
+
+func equalNodes(a, b *merge.Node) bool {
 	x, errX := reported.Of(a)
 	y, errY := reported.Of(b)
 	return errX == nil && errY == nil && maps.Equal(x, y)
+}
+
+// input returns what is decided on, without what the Node has.
+func (c *ReportedContent) input() (in reported.Input, err error) {
+	if in.Reported, err = reported.Of(&c.Node); err != nil || c.Confirmed == nil {
+		return in, err
+	}
+	confirmed, err := reported.Of(c.Confirmed)
+	if err != nil {
+		return in, err
+	}
+	in.Incomplete, in.Unconfirmed = true, map[reported.Field]bool{}
+	for field, value := range in.Reported {
+		if other, there := confirmed[field]; !there || other != value {
+			in.Unconfirmed[field] = true
+		}
+	}
+	return in, nil
 }
 
 // synchronizeReported compares and writes until that has succeeded once. After an error it waits, and continues with
@@ -218,7 +250,7 @@ var (
 // writeReported writes the fields that the Node should have, until it has them. It returns the number of write
 // requests.
 func (u *Updater) writeReported(ctx context.Context) (requests int, err error) {
-	wanted, err := reported.Of(u.fields.content)
+	in, err := u.fields.content.input()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errTooMany, err)
 	}
@@ -232,9 +264,8 @@ func (u *Updater) writeReported(ctx context.Context) (requests int, err error) {
 	node = u.lockedNewest(ctx, node)
 	for fresh := false; ; fresh = true {
 		record := u.reportedRecord()
-		d := reported.Decide(reported.Input{
-			Node: reported.OfNode(node), Reported: wanted, Record: record.Of(node.UID), Devices: u.devices(),
-		})
+		in.Node, in.Record, in.Devices = reported.OfNode(node), record.Of(node.UID), u.devices()
+		d := reported.Decide(in)
 		forgets := len(d.Forgotten) > 0 || record.NodeUID != node.UID && len(record.Fields) > 0
 		switch {
 		case !d.Changed() && !forgets:

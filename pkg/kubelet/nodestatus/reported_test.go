@@ -29,6 +29,7 @@ const (
 type reporters struct {
 	mu        sync.Mutex
 	content   merge.Node
+	confirmed *merge.Node
 	known     bool
 	sustained time.Duration
 	file      string
@@ -41,10 +42,10 @@ func newReporters(t *testing.T) *reporters {
 
 func (r *reporters) configure(c *Config) {
 	c.Reported = Reported{
-		Content: func() (merge.Node, bool) {
+		Content: func() (ReportedContent, bool) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.content, r.known
+			return ReportedContent{r.content, r.confirmed}, r.known
 		},
 		Sustained: func() time.Duration { return r.sustained },
 		File:      r.file,
@@ -180,7 +181,7 @@ func TestReportedFieldsSurviveARestart(t *testing.T) {
 			u := newUpdater(t, s, w, r.configure)
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { u.Run(ctx) })
+			running.Go(func() { runWithReported(ctx, u) })
 			time.Sleep(3 * time.Second)
 			scene(u)
 			cancel()

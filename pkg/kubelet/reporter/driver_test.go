@@ -170,13 +170,7 @@ func newRig(t *testing.T, inTree map[string]Plugin, remote ...Remote) *rig {
 
 // restored is a driver that begins with answers of a checkpoint.
 func (r *rig) restored(list ...answers.Answer) *rig {
-	config := r.config
-	config.Restored = list
-	d, err := New(config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.Driver = d
+	r.Restore(list)
 	return r
 }
 

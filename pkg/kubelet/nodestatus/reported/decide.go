@@ -104,6 +104,11 @@ type Input struct {
 	Reported Fields
 	// Record has the fields that the agent has written to this Node.
 	Record []Field
+	// Unconfirmed are fields in Reported whose values may be older than those that the agent has written before. Such a
+	// field stays as it is on the Node.
+	Unconfirmed map[Field]bool
+	// Incomplete: fields may be missing in Reported. Then nothing is removed.
+	Incomplete bool
 	// Devices are the resources of device plugins, which the kubelet writes itself. Fields of them are nobody's here.
 	Devices map[string]bool
 }
@@ -149,13 +154,14 @@ func Decide(in Input) Decision {
 		case device(field), !wanted && !there:
 			d.Forgotten = append(d.Forgotten, field)
 			continue
-		case !wanted:
+		case !wanted && !in.Incomplete:
 			d.Removed = append(d.Removed, field)
 		}
 		record[field] = true
 	}
 	for field, value := range in.Reported {
-		if have, there := in.Node[field]; device(field) || there && have == value {
+		have, there := in.Node[field]
+		if device(field) || there && (have == value || in.Unconfirmed[field] && record[field]) {
 			continue
 		}
 		d.Set[field] = value

@@ -12,27 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 )
 
 func TestMetrics(t *testing.T) {
 	writes := func(object, result string) float64 {
-		v, err := testutil.GetCounterMetricValue(writesTotal.WithLabelValues(object, result))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		list, _ := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "plimsoll_reporter_writes_total",
+			map[string]string{"object": object}, "result")
+		return list[result] // none before the first write
 	}
 	seconds := func() (count uint64, sum float64) {
-		m := answerToObject.WithLabelValues(objectLabel)
-		count, err := testutil.GetHistogramMetricCount(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sum, err = testutil.GetHistogramMetricValue(m); err != nil {
-			t.Fatal(err)
-		}
-		return count, sum
+		list, _ := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer,
+			"plimsoll_reporter_answer_to_object_seconds", map[string]string{"object": objectLabel})
+		return list.GetAggregatedSampleCount(), list.GetAggregatedSampleSum()
 	}
 	bubble(t, func(a *agent) {
 		before, failed := writes(statusLabel, written), writes(statusLabel, "error")
