@@ -70,7 +70,8 @@ func TestReporterManifests(t *testing.T) {
 	}
 	match := policy.Spec.MatchConstraints.ResourceRules[0]
 	if !slices.Equal(match.Resources, []string{plural, plural + "/*"}) ||
-		match.Operations[0] != admissionv1.OperationAll || !slices.Equal(match.APIGroups, []string{group}) || *policy.Spec.FailurePolicy != admissionv1.Fail {
+		match.Operations[0] != admissionv1.OperationAll || !slices.Equal(match.APIGroups, []string{group}) ||
+		*policy.Spec.FailurePolicy != admissionv1.Fail {
 		t.Errorf("the policy is about %+v", match)
 	}
 	deny := []admissionv1.ValidationAction{admissionv1.Deny}

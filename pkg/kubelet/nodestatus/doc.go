@@ -5,10 +5,10 @@
 //
 // Each write of the status is a strategic merge patch of the status subresource against the Node from which the status
 // was computed, so that it contains only differences. A patch never contains conditions of other owners (network
-// plugins, problem detectors), their labels, annotations and taints, VolumesAttached, or extended resources that neither
-// a device plugin nor a reporter plugin of this node manages. The agent sets taints when it creates the Node, and after that only those of
-// plugin conditions (TaintWriter). It resets only its own labels: the well-known defaults at registration,
-// kubernetes.io/os and kubernetes.io/arch with each update.
+// plugins, problem detectors), their labels, annotations and taints, VolumesAttached, or extended resources that no
+// device plugin and no reporter plugin of this node manages. The agent sets taints when it creates the Node, and after
+// that only those of plugin conditions (TaintWriter). It resets only its own labels: the well-known defaults at
+// registration, kubernetes.io/os and kubernetes.io/arch with each update, and what reporter plugins report.
 //
 // # Three ways to the API server
 //
@@ -38,8 +38,8 @@
 //
 // # Fields of reporter plugins
 //
-// Labels, annotations and extended resources that reporter plugins report (Config.Reported) are written with requests of
-// their own, strategic merge patches of the status subresource that have only these fields, the UID and the resource
+// Labels, annotations and extended resources that reporter plugins report (Config.Reported) are written with requests
+// of their own, strategic merge patches of the status subresource that have only these fields, the UID and the resource
 // version. So an API server that refuses them (NodeRestriction, a policy) accepts the heartbeat nevertheless, and no
 // change of others is overwritten unseen. Package nodestatus/reported decides. There is at most one write per change:
 // changes within a second are one, five writes may follow each other at once, then one per Reported.Sustained; the

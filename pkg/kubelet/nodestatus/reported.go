@@ -110,7 +110,7 @@ func (u *Updater) ReportedChanged() {
 // lister differs, which is checked as often as the status is computed. It must be called once at most, beside Run, and
 // not without Reported.Content.
 func (u *Updater) RunReported(ctx context.Context) {
-	check := time.NewTicker(u.cfg.Reporting.UpdateFrequency)
+	check := time.NewTicker(max(u.cfg.Reporting.UpdateFrequency, time.Second))
 	defer check.Stop()
 	for {
 		select {
@@ -273,7 +273,8 @@ func (u *Updater) writeReported(ctx context.Context) (requests int, err error) {
 		case forgets && !fresh:
 			node, err = u.readReported(ctx)
 		case !d.Changed():
-			return requests, u.saveReportedRecord(reported.Record{NodeUID: node.UID, Fields: d.Record})
+			u.forgetReported(ctx, reported.Record{NodeUID: node.UID, Fields: d.Record})
+			return requests, nil
 		case requests == maxReportedTries:
 			return requests, fmt.Errorf("the Node was changed by others in each of %d attempts", requests)
 		default:
@@ -283,6 +284,14 @@ func (u *Updater) writeReported(ctx context.Context) (requests int, err error) {
 		if err != nil {
 			return requests, err
 		}
+	}
+}
+
+// forgetReported stores a record with fewer fields. If that fails, the next comparison does it: the fields that are too
+// many in the record are not on the Node.
+func (u *Updater) forgetReported(ctx context.Context, record reported.Record) {
+	if err := u.saveReportedRecord(record); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to record that fields of reporter plugins have gone, will retry")
 	}
 }
 
@@ -304,7 +313,11 @@ func (u *Updater) patchReported(ctx context.Context, node *v1.Node, d *reported.
 	before := reported.Record{NodeUID: node.UID, Fields: u.reportedRecord().Of(node.UID)}
 	unrecorded := u.saveReportedRecord(reported.Record{NodeUID: node.UID, Fields: d.Record})
 	if unrecorded != nil {
-		if d = d.Within(before.Fields); !d.Changed() {
+		all := len(d.Set)
+		if d = d.Within(before.Fields); len(d.Set) == all {
+			unrecorded = nil // the record has too many fields, and none is missing
+		}
+		if !d.Changed() {
 			return nil, unrecorded
 		}
 	}

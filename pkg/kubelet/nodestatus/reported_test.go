@@ -336,10 +336,39 @@ func TestReportedFieldsWithoutARecord(t *testing.T) {
 	})
 }
 
+// On a full disk fields go, and others that are recorded change, without delay.
+func TestReportedFieldsGoWithoutARecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
+		u := newUpdater(t, s, w, r.configure)
+		runUpdater(t, u)
+		both := slots("1", "1")
+		both.Labels = map[string]string{reportedLabel: "1"}
+		r.report(u, true, both)
+		time.Sleep(3 * time.Second)
+		directory := filepath.Dir(r.file)
+		if err := errors.Join(os.RemoveAll(directory), os.WriteFile(directory, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		r.report(u, true, labelled("1"))
+		time.Sleep(2 * time.Second)
+		wantReported(t, s, "1 - - -")
+		r.report(u, true, labelled("2"))
+		time.Sleep(2 * time.Second)
+		wantReported(t, s, "2 - - -")
+		if n := w.count(eventReportedUnrecorded); n != 0 {
+			t.Errorf("%d events: %v", n, w.events)
+		}
+	})
+}
+
 func TestReportedRecordIsDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(r.file), 0o700), os.WriteFile(r.file, []byte("x"), 0o600)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(r.file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(r.file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		u := newUpdater(t, s, w, r.configure)

@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "write config/crd/customnoderesources.ya
 
 const crdFile = "../../../../config/crd/customnoderesources.yaml"
 
-const crdHeader = `# The kind CustomNodeResource of Katalyst, in which reporter plugins publish what they report of a node. A cluster
-# in which Katalyst is installed has it already, and this file must not be applied there. It accepts what Katalyst's own
-# definition (katalyst-api v0.5.15) accepts: test/katalyst compares the two.
+const crdHeader = `# The kind CustomNodeResource of Katalyst, in which reporter plugins publish what they
+# report of a node. A cluster in which Katalyst is installed has it already, and this file must not be applied there. It
+# accepts what Katalyst's own definition (katalyst-api v0.5.15) accepts: test/katalyst compares the two.
 #
 # Written from pkg/apis/node/v1alpha1 by "go test ./pkg/apis/node/v1alpha1 -update".
 `
