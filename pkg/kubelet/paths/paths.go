@@ -42,7 +42,9 @@ func (l Layout) ReportedNode() string { return filepath.Join(l.Reporter(), "node
 func (l Layout) Reporter() string { return filepath.Join(l.Own(), "reporter") }
 
 // ReporterCheckpoint has the last answers of reporter plugins.
-func (l Layout) ReporterCheckpoint() string { return filepath.Join(l.Reporter(), "reporter_manager_checkpoint") }
+func (l Layout) ReporterCheckpoint() string {
+	return filepath.Join(l.Reporter(), "reporter_manager_checkpoint")
+}
 
 // ReporterTaints has the taints that the agent has added to the CustomNodeResource.
 func (l Layout) ReporterTaints() string { return filepath.Join(l.Reporter(), "taints.json") }

@@ -41,9 +41,9 @@ func (s *Store) Answers(now time.Time) (list []Answer) {
 }
 
 // Restore adds the answers of a checkpoint to a store without endpoints, as those of stopped endpoints: each is served
-// until its plugin has given another one, or its grace period is over. A grace period that had not begun begins now, one
-// that had continues. What was not confirmed for longer than MaxAge is left out, and so are further answers of the same
-// plugin, invalid answers, and those beyond MaxRestored. It returns how many answers were left out.
+// until its plugin has given another one, or its grace period is over. A grace period that had not begun begins now;
+// one that had begun continues. What was not confirmed for longer than MaxAge is left out, and so are further answers
+// of the same plugin, invalid answers, and those beyond MaxRestored. It returns how many answers were left out.
 func (s *Store) Restore(list []Answer, now time.Time) (leftOut int) {
 	for _, a := range list {
 		if now.Sub(a.Confirmed) > MaxAge || len(s.endpoints) >= MaxRestored || s.served(a.Plugin) != nil ||

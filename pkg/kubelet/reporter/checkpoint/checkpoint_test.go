@@ -62,8 +62,8 @@ func (r *rig) set(list ...answers.Answer) {
 	}
 }
 
-// run runs the checkpoint, inside a bubble, until the returned function is called. It returns when the answers have been
-// compared with the file so long ago that the next change is written at once.
+// run runs the checkpoint, inside a bubble, until the returned function is called. It returns when the answers have
+// been compared with the file so long ago that the next change is written at once.
 func (r *rig) run() (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup

@@ -49,6 +49,25 @@ func (s *server) ListAndWatchReportContent(
 func serve(t *testing.T, s v1alpha1.ReporterPluginServer) *Plugin {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "p.sock")
+	serveAt(t, socket, s)
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	call := func(ctx context.Context, call func(context.Context, grpc.ClientConnInterface) error) error {
+		return call(ctx, conn)
+	}
+	return New(call, call)
+}
+
+// serveAt serves a plugin on a Unix socket until the end of the test.
+func serveAt(t *testing.T, socket string, s v1alpha1.ReporterPluginServer) {
+	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -61,21 +80,10 @@ func serve(t *testing.T, s v1alpha1.ReporterPluginServer) *Plugin {
 			t.Error(err)
 		}
 	})
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
 		g.Stop()
 		serving.Wait()
 	})
-	call := func(ctx context.Context, call func(context.Context, grpc.ClientConnInterface) error) error {
-		return call(ctx, conn)
-	}
-	return New(call, call)
 }
 
 func message(values ...string) *v1alpha1.GetReportContentResponse {

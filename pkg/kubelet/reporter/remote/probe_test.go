@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/reporterplugin/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter"
 )
 
@@ -125,5 +132,78 @@ func TestProbeOverGRPC(t *testing.T) {
 	if err := probe(serve(t, &server{answer: message("\xff"), err: errors.New("secret")})); !errors.Is(
 		err, errPluginError) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// hanging is a plugin that answers no call.
+type hanging struct {
+	v1alpha1.UnimplementedReporterPluginServer
+}
+
+func (hanging) GetReportContent(ctx context.Context, _ *v1alpha1.Empty) (*v1alpha1.GetReportContentResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hanging) ListAndWatchReportContent(
+	_ *v1alpha1.Empty, stream grpc.ServerStreamingServer[v1alpha1.GetReportContentResponse],
+) error {
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// streaming is a plugin that implements the stream only, and sends no second message.
+type streaming struct {
+	v1alpha1.UnimplementedReporterPluginServer
+}
+
+func (streaming) ListAndWatchReportContent(
+	_ *v1alpha1.Empty, stream grpc.ServerStreamingServer[v1alpha1.GetReportContentResponse],
+) error {
+	if err := stream.Send(message("a")); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// token makes a call that the plugin answers, here with Unimplemented, and has a token for it.
+func token(ctx context.Context, conn grpc.ClientConnInterface) (string, error) {
+	if err := conn.Invoke(ctx, "/none", nil, &answer{}, callOptions()...); status.Code(err) != codes.Unimplemented {
+		return "", err
+	}
+	return "token", nil
+}
+
+// R15 with the host that registers plugins: one that sends a message is accepted, one that answers no call is refused,
+// under each authentication.
+func TestR15OnlyPluginsThatAnswerAreRegistered(t *testing.T) {
+	t.Parallel()
+	for _, authentication := range []pluginhost.Authentication{
+		pluginhost.SocketOwner, pluginhost.Token, pluginhost.None,
+	} {
+		t.Run(string(authentication), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			streams, hangs := filepath.Join(dir, "s.sock"), filepath.Join(dir, "h.sock")
+			serveAt(t, streams, streaming{})
+			serveAt(t, hangs, hanging{})
+			events := record.NewFakeRecorder(10)
+			h := pluginhost.New(pluginhost.Config{
+				Type: "ReporterPlugin", Version: "v1alpha1", Directories: []string{dir}, Probe: Probe,
+				InTree: func(string) bool { return false }, Enabled: func(string) bool { return true },
+				Authentication: func() pluginhost.Authentication { return authentication }, Owner: uint32(os.Geteuid()),
+				Token: token, Review: func(context.Context, string, string) error { return nil },
+				Clock: clock.RealClock{}, Recorder: events, Node: &v1.ObjectReference{Kind: "Node", Name: "n"},
+			})
+			t.Cleanup(h.Close)
+			err := h.ValidatePlugin("h", hangs, []string{"v1alpha1"})
+			if err == nil || !strings.Contains(err.Error(), "the plugin does not answer") || len(events.Events) != 1 {
+				t.Errorf("got %v and %d events", err, len(events.Events))
+			}
+			if err := h.ValidatePlugin("s", streams, []string{"v1alpha1"}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
