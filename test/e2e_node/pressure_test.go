@@ -19,6 +19,9 @@ import (
 
 const mebibyte = 1 << 20
 
+// longTransition is a transition period that does not end during a test, unless the test calls endPressure.
+const longTransition = 10 * time.Minute
+
 // hogRate is how fast a hog grows, in MiB per second.
 const hogRate = 25
 
@@ -46,6 +49,16 @@ func (s *space) noPressure() {
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, false) })
 }
 
+// endPressure ends a condition whose transition period is longTransition: it restarts the kubelet with the usual one,
+// 5 s. That kubelet takes the condition over and ends it.
+func (s *space) endPressure() {
+	s.t.Helper()
+	s.must(kit.MemoryPressure(s.ctx, s.client, true))
+	s.must(node.StopKubelet(s.ctx))
+	s.must(node.StartKubelet(s.ctx, nil))
+	s.noPressure()
+}
+
 // restartKubelet restarts the kubelet with a changed configuration until the test ends.
 func (s *space) restartKubelet(tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
@@ -68,7 +81,7 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	// Long enough for the pods that are created while the condition lasts.
-	s.restartKubelet(transitionPeriod(20 * time.Second))
+	s.restartKubelet(transitionPeriod(longTransition))
 	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
 	all := kit.Resources("50m", "64Mi")
 	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
@@ -90,7 +103,7 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 	modest.Spec.Containers[0].Resources.Requests = kit.Memory("16Mi")
 	s.ready(modest)
 
-	s.noPressure()
+	s.endPressure()
 	s.ready(kit.Bound(kit.IdlePod("welcome")))
 	s.must(s.sameAs(before))
 }
@@ -143,7 +156,7 @@ func (s *space) evictionEvent(ctx context.Context, name string) error {
 func TestKubeletCrashUnderPressure(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
-	s.restartKubelet(transitionPeriod(10 * time.Minute))
+	s.restartKubelet(transitionPeriod(longTransition))
 	s.startMany(20)
 	before := s.fingerprint()
 	evicted := s.pressure()
@@ -151,13 +164,13 @@ func TestKubeletCrashUnderPressure(t *testing.T) {
 
 	s.must(node.KillKubelet(s.ctx))
 	watch := s.watchPressure()
-	s.must(node.StartKubelet(s.ctx, transitionPeriod(inSoak(90*time.Second, 45*time.Second))))
+	s.must(node.StartKubelet(s.ctx, transitionPeriod(longTransition)))
 	s.wait(s.create(kit.Bound(kit.IdlePod("late"))), podTimeout, endedFor("Evicted"))
 	s.stays(inSoak(30*time.Second, 15*time.Second), func() error { return s.sameAs(before) })
 	if lost := watch(); lost != nil {
 		t.Errorf("the condition or the taint was removed by the restart: %v", lost)
 	}
-	s.noPressure()
+	s.endPressure()
 	s.must(s.sameAs(before))
 }
 
