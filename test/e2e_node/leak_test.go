@@ -24,8 +24,10 @@ const (
 	// leakHeadroom is how much memory, in MiB, is left above the threshold when the leak begins to grow. A leak of 1 MiB
 	// per second uses it up in a minute: its growth is measured over up to 40 s, and in less it would count as slower.
 	leakHeadroom = 60
-	// leakDelay is the time before the leak begins to grow, so that the kubelet has statistics of it as of all other pods.
+	// leakDelay is the time before a fast leak begins to grow, so that the kubelet has statistics of it as of all other
+	// pods. A slow one grows for long enough.
 	leakDelay = 20 * time.Second
+	slowLeak  = 1 // MiB per second
 )
 
 // TestOneLeakOneEviction runs a pod of higher priority that leaks memory beside thirty of lower priority that use a
@@ -55,7 +57,7 @@ func TestOneLeakOneEviction(t *testing.T) {
 	}
 	before := s.fingerprint()
 	for round := range rounds {
-		for _, rate := range []int{1, 20, 200} {
+		for _, rate := range []int{slowLeak, 20, 200} {
 			t.Run(fmt.Sprintf("%d MiB per second, round %d", rate, round+1), func(t *testing.T) {
 				in := *s
 				in.t, in.ctx = t, t.Context()
@@ -90,7 +92,11 @@ func (s *space) oneLeak(rate int, before map[string]string) {
 	s.must(err)
 	// The threshold is a quarter of the pods' memory.
 	start := (node.PodMemory()*3/4-used)/mebibyte - leakHeadroom
-	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+leakDelay.String(),
+	delay := leakDelay
+	if rate == slowLeak {
+		delay = 0
+	}
+	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", start), "--delay="+delay.String(),
 		fmt.Sprintf("--rate=%d", rate), fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
 	leak.Spec.PriorityClassName = "leaks"
 	leak.Spec.Containers[0].Resources.Requests = kit.Mebibytes(64)
