@@ -4,9 +4,11 @@ package e2enode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +131,7 @@ func TestStaticPodReplacedAgainAndAgain(t *testing.T) {
 // TestStaticPodDeletedAndRecreated removes a manifest and writes one of the same name, changed or not, faster than its
 // pod stops (kubernetes issue 134908).
 func TestStaticPodDeletedAndRecreated(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		// revision of the manifest that is written at the i-th time.
@@ -175,8 +178,27 @@ func TestRemovedStaticPodStaysAway(t *testing.T) {
 	mirror := &v1.Pod{}
 	mirror.Namespace, mirror.Name = s.name, mirrorName("static")
 	s.must(kit.WaitGone(s.ctx, s.client, mirror, podTimeout))
-	s.eventually(podTimeout, func(context.Context) error { return nothing() })
+	// Containers may still be started after the mirror pod is gone, as long as a pod worker has work to do.
+	s.eventually(podTimeout, func(ctx context.Context) error {
+		return errors.Join(s.noWorker(ctx, mirrorName("static")), nothing())
+	})
 	s.stays(10*time.Second, nothing)
+}
+
+// noWorker is nil if all pod workers of pods called name have finished.
+func (s *space) noWorker(ctx context.Context, name string) error {
+	list, err := workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, texts := range list {
+		for _, text := range texts {
+			if strings.HasPrefix(text, s.name+"/"+name+" ") && !strings.HasPrefix(text, s.name+"/"+name+" Finished") {
+				return fmt.Errorf("a pod worker has not finished: %s", text)
+			}
+		}
+	}
+	return nil
 }
 
 // TestStaticPodReplacedAroundACrash kills the kubelet while the first pod stops and the next ones wait for that.
