@@ -73,9 +73,9 @@ func spaceOnSmallDisks(t *testing.T) *space {
 	return s
 }
 
-// noDisks is nil if no loop device holds a file of the cluster any more, soon after the cluster has ended.
+// noDisks is nil once no loop device holds a file of the cluster any more. The cluster has ended.
 func noDisks(layout cluster.Layout) error {
-	return kit.Poll(context.Background(), 10*time.Second, func(context.Context) error {
+	return kit.Poll(context.Background(), time.Minute, func(context.Context) error {
 		files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 		if err != nil {
 			return err

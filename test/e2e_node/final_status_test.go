@@ -90,7 +90,7 @@ func TestFinalStatusSurvivesACrash(t *testing.T) {
 	// After another crash the final status is the same.
 	s.must(node.KillKubelet(s.ctx))
 	s.must(node.StartKubelet(s.ctx, nil))
-	s.stays(15*time.Second, func() error {
+	s.stays(takeover, func() error {
 		return errors.Join(endedWith(v1.PodSucceeded, 0)(s.get(good.Name)), endedWith(v1.PodFailed, 3)(s.get(bad.Name)),
 			kit.Ready(s.get(stays.Name)))
 	})
