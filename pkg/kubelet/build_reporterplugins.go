@@ -175,7 +175,11 @@ func (b *build) makePublishers(p *reporterPlugins) (err error) {
 		})
 		publisher := p.publisher
 		sinks = append(sinks, p.node.Set, func(m reporter.Merged) {
-			publisher.Set(publish.Object{Fields: m.Result.Fields, Answered: m.Since})
+			object := publish.Object{Fields: m.Result.Fields, Answered: m.Since}
+			if m.Confirmed != nil {
+				object.Unconfirmed, object.Confirmed = true, m.Confirmed.Fields
+			}
+			publisher.Set(object)
 		})
 	}
 	p.overdue = &reporter.OverdueWatch{

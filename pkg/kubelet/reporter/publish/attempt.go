@@ -83,7 +83,7 @@ func (p *Publisher) failed(ctx context.Context, w *wanted, begun *writes, err er
 	p.notBefore = p.now().Add(delayAfter(p.failures, err, random()))
 	p.refusedContent = nil
 	if problem == refused {
-		p.refusedContent, p.retryOther = w.content, p.now().Add(w.options.Sustained)
+		p.refusedContent, p.retryOther = w.reported, p.now().Add(w.options.Sustained)
 	}
 	if problem == noKind || problem == forbidden {
 		// What is known of the object may be out of date at the next attempt.
@@ -170,6 +170,7 @@ var steps = []step{
 
 // differences returns the steps that are needed.
 func (p *Publisher) differences(w *wanted) (needed []string) {
+	p.hold(w)
 	for _, s := range steps {
 		if s.differs(p, w) {
 			needed = append(needed, s.label)
@@ -180,6 +181,7 @@ func (p *Publisher) differences(w *wanted) (needed []string) {
 
 // send carries the steps out that are needed. A step that is refused does not keep the others from being carried out.
 func (p *Publisher) send(ctx context.Context, w *wanted, begun *writes) error {
+	p.hold(w)
 	var errs []error
 	for _, s := range steps {
 		if !s.differs(p, w) {

@@ -24,6 +24,9 @@ type content struct {
 	fields map[string][]byte
 	// taints are the elements of spec.taints, which is not among the fields.
 	taints []taint
+	// confirmed are the fields of those answers alone that were given since the start of the agent; nil if there are no
+	// others.
+	confirmed map[string][]byte
 }
 
 const (
@@ -33,19 +36,24 @@ const (
 	conditionsPath  = "status.conditions"
 )
 
-// contentOf returns the fields of the CustomNodeResource. Conditions are those of Katalyst's controllers.
-func contentOf(fields []merge.Field) *content {
-	c := &content{fields: map[string][]byte{}}
-	for _, f := range fields {
-		if f.Kind != node.GroupVersionKind.Kind || f.Path == conditionsPath {
-			continue
-		}
-		c.fields[f.Path] = f.JSON
-		if f.Path == taintsPath {
-			c.taints = taintsOf(f.JSON)
-		}
+// contentOf returns the content of an object. Conditions are those of Katalyst's controllers.
+func contentOf(o *Object) *content {
+	c := &content{fields: fieldsByPath(o.Fields)}
+	c.taints = taintsOf(c.fields[taintsPath])
+	if o.Unconfirmed {
+		c.confirmed = fieldsByPath(o.Confirmed)
 	}
 	return c
+}
+
+func fieldsByPath(fields []merge.Field) map[string][]byte {
+	byPath := map[string][]byte{}
+	for _, f := range fields {
+		if f.Kind == node.GroupVersionKind.Kind && f.Path != conditionsPath {
+			byPath[f.Path] = f.JSON
+		}
+	}
+	return byPath
 }
 
 func (c *content) empty() bool { return len(c.fields) == 0 }

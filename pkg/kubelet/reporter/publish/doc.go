@@ -14,6 +14,7 @@
 //	attempt    one attempt: the requests, in their order
 //	content    what is applied, from the fields of a merge (pure)
 //	live       what the object has of that (pure)
+//	hold       what the object keeps while answers of an earlier run are not confirmed (pure)
 //	takeover   fields of katalyst-agent (pure)
 //	taints     which taints the object should have (pure)
 //	record     the file of the taints that are the agent's

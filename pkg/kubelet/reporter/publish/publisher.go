@@ -67,6 +67,11 @@ type Object struct {
 	// Fields are those of a merge.Result. Fields of other kinds are ignored. They must not be modified. If there are none,
 	// what the agent has published is removed, and the object stays.
 	Fields []merge.Field
+	// Unconfirmed: some of the fields are of answers of an earlier run of the agent, which their plugins have not confirmed,
+	// or such answers may be missing. Then what the agent has published stays, except for what Confirmed replaces, the
+	// fields of all other answers: see reporter.Merged.
+	Unconfirmed bool
+	Confirmed   []merge.Field
 	// Answered is when the newest answer of a plugin was given that is in the fields; zero if that is not known.
 	Answered time.Time
 }
@@ -172,7 +177,7 @@ var Resource = node.GroupVersionKind.GroupVersion().WithResource("customnodereso
 // be called before the answers of an earlier run of the agent are restored, since what is not in the object given is
 // removed.
 func (p *Publisher) Set(object Object) {
-	c := contentOf(object.Fields)
+	c := contentOf(&object)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.given && p.content.equal(c) {
@@ -222,7 +227,8 @@ func (p *Publisher) notify() {
 // wanted is what should be published, at one time.
 type wanted struct {
 	options Options
-	content *content
+	// reported is what is reported, content what the object should have: see hold.
+	reported, content *content
 	// active: the object should have what is reported. Otherwise it should have nothing of the agent.
 	active bool
 	// known is false as long as nothing was given, and the options do not turn the publisher off.
@@ -235,9 +241,13 @@ func (p *Publisher) want() wanted {
 	w := wanted{options: p.options, content: p.content, known: p.given || !p.options.Enabled}
 	p.later = time.Time{}
 	w.active = p.given && p.options.Enabled && !p.content.empty()
+	if p.options.Enabled && p.content.confirmed != nil && p.content.empty() {
+		w.known = false // answers of an earlier run may be missing, and what it has published stays
+	}
 	if !w.active {
 		w.content = &content{}
 	}
+	w.reported = w.content
 	return w
 }
 
@@ -298,7 +308,7 @@ func (p *Publisher) next(ctx context.Context, w *wanted) (at time.Time, pending 
 // due returns when changes may be written.
 func (p *Publisher) due(w *wanted) time.Time {
 	at, allowed := p.pace.due(p.known && p.live == nil), p.notBefore
-	if p.refusedContent != nil && p.refusedContent != w.content && p.retryOther.Before(allowed) {
+	if p.refusedContent != nil && p.refusedContent != w.reported && p.retryOther.Before(allowed) {
 		allowed = p.retryOther
 	}
 	if allowed.After(at) {
@@ -316,6 +326,13 @@ func (p *Publisher) pending(ctx context.Context, w *wanted) bool {
 		return false
 	}
 	return !p.known || len(p.differences(w)) > 0
+}
+
+// hold makes the object keep what is not confirmed.
+func (p *Publisher) hold(w *wanted) {
+	if p.live != nil {
+		w.content = w.reported.held(p.live, p.record.of(p.live.GetUID()))
+	}
 }
 
 // settled is called when the object is as it should be.
@@ -354,7 +371,8 @@ func (p *Publisher) publishState(at time.Time, pending bool) {
 
 // equal reports whether two contents are the same.
 func (c *content) equal(d *content) bool {
-	return maps.EqualFunc(c.fields, d.fields, func(a, b []byte) bool { return bytes.Equal(a, b) })
+	return maps.EqualFunc(c.fields, d.fields, bytes.Equal) && (c.confirmed == nil) == (d.confirmed == nil) &&
+		maps.EqualFunc(c.confirmed, d.confirmed, bytes.Equal)
 }
 
 // random returns a number from 0 to 1.

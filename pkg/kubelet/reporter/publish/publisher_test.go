@@ -632,7 +632,7 @@ func TestBody(t *testing.T) {
 		statusPart: `{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource",` +
 			`"metadata":{"name":"n"},"status":{"topologyPolicy":"None"}}`,
 	} {
-		got, err := contentOf(fields).body(part, "n", map[string]string{"b": "3", "c": "4"}, nil)
+		got, err := contentOf(&Object{Fields: fields}).body(part, "n", map[string]string{"b": "3", "c": "4"}, nil)
 		if err != nil || string(got) != want || !json.Valid(got) {
 			t.Errorf("%q: %s, %v, want %s", part, got, err, want)
 		}
