@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -207,4 +209,95 @@ func TestObjectOfAPage(t *testing.T) {
 	if other := ObjectOf(&result, Write{Kind: "Node", PendingSince: now.Add(-time.Hour)}, now); other.Overdue || other.Fields != nil {
 		t.Errorf("%+v", other)
 	}
+}
+
+// Until the plugins of restored answers have answered, and ten seconds after the start, results are not confirmed.
+func TestMergerSaysWhatIsConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, p := make(chan []merge.Content), make(chan []merge.Content)
+		old := restorable("p", "", "")
+		old.Contents = labelled("p", "1")
+		r := newRig(t, map[string]Plugin{"a": sender(a), "p": sender(p)}).restored(old)
+		options := r.options
+		options.InTree = func(name string) bool { return name != "p" }
+		r.SetOptions(options)
+		r.start()
+		defer r.stop()
+		m, _ := r.merging(merge.Options{})
+		expect := func(what string, all, confirmed int) {
+			t.Helper()
+			last, n := m.Last(), -1
+			if last.Confirmed != nil {
+				n = len(last.Confirmed.CustomNodeResource.Labels)
+			}
+			if got := len(last.Result.CustomNodeResource.Labels); got != all || n != confirmed {
+				t.Errorf("%s: %d labels, %d confirmed", what, got, n)
+			}
+		}
+		pass(0)
+		expect("restored", 1, 0)
+		a <- labelled("a", "1")
+		pass(time.Second)
+		expect("another plugin has answered", 2, 1)
+		pass(15 * time.Second)
+		expect("later", 2, 1)
+		options.InTree = all
+		r.SetOptions(options)
+		pass(0)
+		p <- labelled("p", "1")
+		pass(time.Second)
+		expect("both have answered", 2, -1)
+	})
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, map[string]Plugin{"p": &scripted{poll: func(context.Context) ([]merge.Content, error) {
+			return labelled("p", "1"), nil
+		}}})
+		r.start()
+		defer r.stop()
+		m, _ := r.merging(merge.Options{})
+		pass(settleTime - time.Millisecond)
+		if m.Last().Confirmed == nil {
+			t.Error("settled too early")
+		}
+		pass(time.Second)
+		if m.Last().Confirmed != nil || len(m.Last().Result.Fields) != 1 {
+			t.Errorf("not settled: %+v", m.Last())
+		}
+	})
+}
+
+func TestOverdueWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var w Write
+		events := record.NewFakeRecorder(10)
+		watch := &OverdueWatch{
+			Writes: func() []Write { return []Write{w} }, Clock: clock.RealClock{}, Recorder: events,
+			Node: &v1.ObjectReference{Kind: "Node"},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { watch.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		expect := func(what string, want ...string) {
+			t.Helper()
+			pass(overdueAfter + time.Minute)
+			var got []string
+			for len(events.Events) > 0 {
+				got = append(got, <-events.Events)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q", what, got)
+			}
+		}
+		w = Write{Kind: "Node", Selected: true}
+		expect("nothing to write")
+		w.PendingSince, w.Err = time.Now(), errors.New("away")
+		expect("overdue", "Warning ReporterObjectOverdue What reporter plugins report has not been written to the Node for "+
+			"5m0s: away")
+		expect("still overdue")
+		w.PendingSince = time.Time{}
+		expect("written")
+		w.PendingSince, w.Selected = time.Now(), false
+		expect("not selected")
+	})
 }
