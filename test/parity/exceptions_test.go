@@ -65,13 +65,28 @@ var exceptions = map[key]exception{
 		extra, "on the Node: a new NodePressureConfiguration is invalid, and the old one stays in force",
 	},
 	{events, "PluginRefused"}: {
-		extra, "on the Node, once for a plugin and reason: an eviction plugin was refused, and why; stock has none",
+		extra, "on the Node, once for a plugin and reason: a plugin was refused, and why; stock has none",
 	},
 	{events, "EvictionPluginTaintsUnavailable"}: {
 		extra, "on the Node, once: taints of conditions of eviction plugins cannot be changed, and why; stock has none",
 	},
 	{events, "EvictionPluginTaintRecordRejected"}: {
 		extra, "on the Node: the record of taints of eviction plugins was damaged and set aside; stock has none",
+	},
+	{events, "CustomNodeResourceNotPublished"}: {
+		extra, "on the Node: what reporter plugins report cannot be published, and why; stock has none",
+	},
+	{events, "CustomNodeResourceRecordRejected"}: {
+		extra, "on the Node: the record of taints of the CustomNodeResource was damaged and set aside",
+	},
+	{events, "ReporterNodeRecordRejected"}: {
+		extra, "on the Node: the record of its fields of reporter plugins was damaged and set aside",
+	},
+	{events, "ReporterCheckpointRejected"}: {
+		extra, "on the Node: the checkpoint of reporter plugins was damaged and set aside",
+	},
+	{events, "ReporterObjectOverdue"}: {
+		extra, "on the Node: what reporter plugins report has not been written for 5 minutes, and why",
 	},
 	{events, "PressureConfigReloaded"}: {extra, "on the Node: a new NodePressureConfiguration is in force"},
 	{events, "WaitingForRoom"}: {
@@ -161,7 +176,6 @@ var exceptions = map[key]exception{
 	{calls, "(*k8s.io/kubernetes/pkg/kubelet/lifecycle.PodSyncLoopHandlers).AddPodSyncLoopHandler"}: {
 		another, "the handlers are given to the parts that ask them when those are made",
 	},
-	{calls, "google.golang.org/grpc/status.FromError"}:          {another, "status.Code returns the same"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleCrash"}: {another, "HandleCrashWithContext"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.HandleError"}: {another, "the error is returned and logged once"},
 	{calls, "k8s.io/apimachinery/pkg/util/runtime.Must"}:        {another, "the error is returned"},
@@ -193,4 +207,5 @@ var exceptions = map[key]exception{
 	{packages, "k8s.io/kubernetes/pkg/kubelet/preemption"}:     {needless, ownReplaces},
 	{packages, "golang.org/x/sync/errgroup"}:                   {extra, "servers that stop together"},
 	{packages, "k8s.io/apimachinery/pkg/util/resourceversion"}: {extra, "compares versions of one object"},
+	{packages, "k8s.io/client-go/util/csaupgrade"}:             {extra, "takes over fields that Katalyst's agent has written"},
 }
