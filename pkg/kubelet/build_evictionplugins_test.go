@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ func TestPluginsRunOnDemand(t *testing.T) {
 				t.Errorf("driver %t, writer of taints %t", p.required.required, p.taintsRequired.required)
 			}
 			for _, c := range b.components() {
-				if onDemand := c.name == "eviction plugins" || c.name == "node taints"; onDemand != (c.demand != nil) {
+				if onDemand := strings.HasSuffix(c.name, " plugins") || c.name == "node taints"; onDemand != (c.demand != nil) {
 					t.Errorf("%s: on demand %t", c.name, c.demand != nil)
 				}
 			}

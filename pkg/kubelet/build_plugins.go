@@ -93,9 +93,9 @@ func (b *build) pluginRegistry() component {
 	})
 }
 
-// watchPlugins registers the eviction and reporter plugins of one directory, which it creates if it does not exist, until ctx ends.
-// These are the parts of stock's plugin manager without its metrics: a process has them for one manager, the first that
-// runs, and that must be the one of the directory plugins_registry.
+// watchPlugins registers the eviction and reporter plugins of one directory, which it creates if it does not exist,
+// until ctx ends. These are the parts of stock's plugin manager without its metrics: a process has them for one
+// manager, the first that runs, and that must be the one of the directory plugins_registry.
 func watchPlugins(
 	ctx context.Context, directory string, hosts map[string]cache.PluginHandler, recorder record.EventRecorder,
 ) {

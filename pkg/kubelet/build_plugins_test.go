@@ -75,9 +75,9 @@ func pluginsOf(t *testing.T) (b *build, root string) {
 	return b, root
 }
 
-func (b *build) evictionPluginsOfTests() *pluginhost.Host {
+func (b *build) hostOfTests(kind string) *pluginhost.Host {
 	return pluginhost.New(pluginhost.Config{
-		Type: evictionPlugin, Version: "v1alpha1", Directories: b.pluginDirectories(),
+		Type: kind, Version: "v1alpha1", Directories: b.pluginDirectories(),
 		InTree: func(string) bool { return false }, Enabled: func(string) bool { return true },
 		Authentication: func() pluginhost.Authentication { return pluginhost.None },
 		Clock:          clock.RealClock{}, Recorder: b.Observability.Recorder, Node: &v1.ObjectReference{},
@@ -90,8 +90,9 @@ func TestEvictionPluginsOfAllDirectories(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	b, root := pluginsOf(t)
 	b.plugins.directories = []string{filepath.Join(root, "a"), filepath.Join(root, "below", "b")}
-	host := b.evictionPluginsOfTests()
+	host := b.hostOfTests(evictionPlugin)
 	b.plugins.eviction = &evictionPlugins{host: host}
+	b.plugins.reporter = &reporterPlugins{host: b.hostOfTests(reporterPlugin)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)

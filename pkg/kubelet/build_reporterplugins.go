@@ -123,7 +123,7 @@ func (b *build) makeReporterPlugins(ctx context.Context) (err error) {
 		Logger: klog.FromContext(ctx),
 	})
 	p.requireIfUsed(b.layout.ReporterCheckpoint(), b.layout.ReportedNode(), b.layout.ReporterTaints())
-	return errors.Join(err, b.makePublishers(p))
+	return errors.Join(err, b.makePublishers(ctx, p))
 }
 
 func (b *build) makeInTreeReporters(p *reporterPlugins) {
@@ -157,7 +157,7 @@ func (b *build) makeInTreeReporters(p *reporterPlugins) {
 }
 
 // makePublishers makes what publishes the reports, and the merger, which passes them on.
-func (b *build) makePublishers(p *reporterPlugins) (err error) {
+func (b *build) makePublishers(ctx context.Context, p *reporterPlugins) (err error) {
 	forward, view, s := b.forward, b.sources.view, p.settings.Load()
 	var sinks []func(reporter.Merged)
 	if !b.Clients.Standalone() {
@@ -165,7 +165,7 @@ func (b *build) makePublishers(p *reporterPlugins) (err error) {
 		p.publisher, err = publish.New(publish.Config{
 			Client: b.Clients.Reporter, NodeName: b.Identity.NodeName, Options: s.publish,
 			NodeUID: func() (types.UID, bool) {
-				n, err := view.Lookup(context.Background())
+				n, err := view.Lookup(ctx)
 				if err != nil {
 					return "", false
 				}

@@ -16,7 +16,9 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	oteltrace "go.opentelemetry.io/otel/trace/noop"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -70,8 +72,10 @@ func dependenciesFor(t *testing.T, client clientset.Interface) Dependencies {
 	return Dependencies{
 		Config: config, Flags: flags, FeatureGates: utilfeature.DefaultFeatureGate,
 		Identity: Identity{Hostname: "here", NodeName: "here"},
-		Clients:  Clients{Kube: client, Heartbeat: client},
-		Runtime:  RuntimeServices{Runtime: critest.NewFakeRuntimeService(), Images: critest.NewFakeImageService()},
+		Clients: Clients{
+			Kube: client, Heartbeat: client, Reporter: dynamicfake.NewSimpleDynamicClient(kruntime.NewScheme()),
+		},
+		Runtime: RuntimeServices{Runtime: critest.NewFakeRuntimeService(), Images: critest.NewFakeImageService()},
 		Machine: Machine{
 			CAdvisor: machineOfTests{}, ContainerManager: cm.NewStubContainerManager(),
 			Mounter: mount.NewFakeMounter(nil), HostUtil: hostutil.NewFakeHostUtil(nil), Subpather: &subpath.FakeSubpath{},
@@ -175,7 +179,7 @@ func TestComponentsThatNeedTheRuntime(t *testing.T) {
 	}
 	want := []string{
 		"pods at start", "cAdvisor", "root file system stats", "container manager", "container logs", "plugin registry",
-		"eviction", "eviction plugins", "node shutdown",
+		"reporter plugins", "eviction", "eviction plugins", "node shutdown",
 	}
 	if !slices.Equal(late, want) {
 		t.Errorf("after the runtime %q, want %q", late, want)

@@ -109,8 +109,8 @@ func (b *build) podStoppers() []component {
 	}
 }
 
-// reporters calls reporter plugins and publishes their reports. The managers that kubelet-reporter-plugin reads have been
-// started before.
+// reporters calls reporter plugins and publishes their reports. The managers that kubelet-reporter-plugin reads have
+// been started before.
 func (b *build) reporters() component {
 	reporters, eviction, updater := b.plugins.reporter, b.plugins.eviction, b.node.updater
 	return runsOnDemand("reporter plugins", &reporters.required, func(ctx context.Context) {

@@ -87,7 +87,7 @@ var rings = []struct {
 	{"pkg/kubelet/eviction/notify", driver, "kernel notifications of memory usage, which wake the eviction loop"},
 	{"pkg/kubelet/eviction/plugin", driver, "calls eviction plugins round by round, and keeps what they request"},
 	{"pkg/kubelet/eviction/killer", driver, "evicts pods that eviction plugins request through the API server"},
-	{"pkg/kubelet/reporter", driver, "polls reporter plugins, reads their streams, and has the merge of their last answers"},
+	{"pkg/kubelet/reporter", driver, "polls reporter plugins, reads their streams, and merges their last answers"},
 	{
 		"pkg/kubelet/reporter/conditions", driver,
 		"the reporter plugin eviction-plugin-conditions: conditions of eviction plugins as taints",

@@ -207,5 +207,5 @@ var exceptions = map[key]exception{
 	{packages, "k8s.io/kubernetes/pkg/kubelet/preemption"}:     {needless, ownReplaces},
 	{packages, "golang.org/x/sync/errgroup"}:                   {extra, "servers that stop together"},
 	{packages, "k8s.io/apimachinery/pkg/util/resourceversion"}: {extra, "compares versions of one object"},
-	{packages, "k8s.io/client-go/util/csaupgrade"}:             {extra, "takes over fields that Katalyst's agent has written"},
+	{packages, "k8s.io/client-go/util/csaupgrade"}:             {extra, "takes over fields that Katalyst's agent wrote"},
 }

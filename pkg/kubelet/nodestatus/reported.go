@@ -56,9 +56,9 @@ type Reported struct {
 // ReportedContent is what plugins report of the Node.
 type ReportedContent struct {
 	merge.Node
-	// Confirmed is what plugins have reported since the start of the agent; nil if that is all. The rest of Node is that of
-	// an earlier run: it may be older than what the Node has, so that it is written only where it is missing. Nothing is
-	// removed while Confirmed is not nil: answers may be missing.
+	// Confirmed is what plugins have reported since the start of the agent; nil if that is all. The rest of Node is that
+	// of an earlier run: it may be older than what the Node has, so that it is written only where it is missing. Nothing
+	// is removed while Confirmed is not nil: answers may be missing.
 	Confirmed *merge.Node
 }
 

@@ -99,8 +99,8 @@ func (d *Driver) SetOptions(o Options) {
 	notify(d.optionsChanged)
 }
 
-// Restore has the answers of a checkpoint served until their plugins return, see answers.Store.Restore. It must be called
-// before Run.
+// Restore has the answers of a checkpoint served until their plugins return, see answers.Store.Restore. It must be
+// called before Run.
 func (d *Driver) Restore(list []answers.Answer) {
 	if len(list) == 0 {
 		return
@@ -112,7 +112,8 @@ func (d *Driver) Restore(list []answers.Answer) {
 }
 
 // Changed returns a channel that receives a value after Reports has changed, or after a plugin has confirmed an answer
-// of a checkpoint. Changes that follow each other before the value is read are one value. The channel is for one reader.
+// of a checkpoint. Changes that follow each other before the value is read are one value. The channel is for one
+// reader.
 func (d *Driver) Changed() <-chan struct{} { return d.changed }
 
 // Reports returns the answers that are served now, one of each plugin, in the order of names. The result must not be

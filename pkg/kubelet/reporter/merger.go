@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
-// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent, until
-// what an earlier run has published for them is removed.
+// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent,
+// until what an earlier run has published for them is removed.
 const settleTime = 10 * time.Second
 
 // mergeInterval is the least time between two merges, so that plugins that change all the time cost little.

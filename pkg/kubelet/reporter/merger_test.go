@@ -195,7 +195,8 @@ func TestObjectOfAPage(t *testing.T) {
 		{Plugin: "a", Contents: labelled("x", "1")}, {Plugin: "b", Contents: labelled("x", "2")},
 	}, merge.Options{})
 	got := ObjectOf(&result, Write{
-		Kind: "CustomNodeResource", Selected: true, Last: now, Count: 3, PendingSince: now.Add(-overdueAfter), Err: errors.New("away"),
+		Kind: "CustomNodeResource", Selected: true, Last: now, Count: 3, PendingSince: now.Add(-overdueAfter),
+		Err: errors.New("away"),
 	}, now)
 	want := debugv1alpha1.ReportedObject{
 		Kind: "CustomNodeResource", Published: true, LastWrite: now, Writes: 3, PendingSince: now.Add(-overdueAfter),
@@ -206,7 +207,8 @@ func TestObjectOfAPage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if other := ObjectOf(&result, Write{Kind: "Node", PendingSince: now.Add(-time.Hour)}, now); other.Overdue || other.Fields != nil {
+	other := ObjectOf(&result, Write{Kind: "Node", PendingSince: now.Add(-time.Hour)}, now)
+	if other.Overdue || other.Fields != nil {
 		t.Errorf("%+v", other)
 	}
 }

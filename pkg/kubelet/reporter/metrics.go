@@ -51,8 +51,8 @@ var (
 	}, []string{"object"})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration, refusedFields, conflicts, writesTotal,
-			answerToObject)
+		legacyregistry.MustRegister(startsTotal, endsTotal, callsTotal, refusedTotal, callDuration,
+			refusedFields, conflicts, writesTotal, answerToObject)
 	})
 )
 

@@ -102,7 +102,10 @@ func examplePlugins() debugv1alpha1.PluginList {
 			{Kind: "Node"},
 		},
 		Refused: []debugv1alpha1.RefusedRegistration{
-			{Type: "EvictionPlugin", Time: ago(2 * time.Minute), Name: "bad\x1bname", Socket: "/plugins/bad.sock", Reason: "not enabled"},
+			{
+				Type: "EvictionPlugin", Time: ago(2 * time.Minute), Name: "bad\x1bname", Socket: "/plugins/bad.sock",
+				Reason: "not enabled",
+			},
 		},
 	}
 }

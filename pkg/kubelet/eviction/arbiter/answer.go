@@ -53,7 +53,8 @@ type ConditionReport struct {
 	Resource bool
 	Name     string
 	Met      bool
-	// Effects are effects of taints. For the CustomNodeResource each has a QoS level before it: reclaimed_cores/NoSchedule.
+	// Effects are effects of taints. For the CustomNodeResource each has a QoS level before it:
+	// reclaimed_cores/NoSchedule.
 	Effects []string
 }
 

@@ -397,7 +397,8 @@ func TestEffectsOfResourceConditions(t *testing.T) {
 	report := Answer{Plugin: "p", Threshold: &Threshold{Condition: &ConditionReport{Resource: true, Name: "Hot", Met: true,
 		Effects: []string{"shared_cores/NoExecute", "NoSchedule", "reclaimed_cores/NoSchedule", "other/NoSchedule"}}}}
 	list := h.round(report).Conditions
-	want := []Condition{{Resource: true, Name: "Hot", True: true, Plugins: []string{"p"}, LastMet: start.Add(5 * time.Second),
+	want := []Condition{{Resource: true, Name: "Hot", True: true, Plugins: []string{"p"},
+		LastMet: start.Add(5 * time.Second),
 		Effects: []string{"reclaimed_cores/NoSchedule", "shared_cores/NoExecute"}}}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Error(diff)

@@ -33,8 +33,8 @@ type ResourceCondition struct {
 	Effects []string
 }
 
-// RestoreResource takes over the conditions of the CustomNodeResource that an earlier run of the agent has published for
-// plugins, as Restore does for those of the Node.
+// RestoreResource takes over the conditions of the CustomNodeResource that an earlier run of the agent has published
+// for plugins, as Restore does for those of the Node.
 func (d *Driver) RestoreResource(conditions []ResourceCondition) {
 	now := d.clock.now()
 	restored := make([]arbiter.RestoredCondition, len(conditions))

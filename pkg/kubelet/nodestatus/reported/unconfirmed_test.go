@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A field whose value may be old stays as it is on the Node if the agent has written it, and is written if the Node does
-// not have it, or has it from somebody else. Nothing is removed while fields may be missing.
+// A field whose value may be old stays as it is on the Node if the agent has written it, and is written if the Node
+// does not have it, or has it from somebody else. Nothing is removed while fields may be missing.
 func TestUnconfirmedFieldsStay(t *testing.T) {
 	field := func(key string) Field { return Field{Label, key} }
 	recorded, foreign, missing, confirmed, gone := field("recorded"), field("foreign"), field("missing"),

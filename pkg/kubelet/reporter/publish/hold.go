@@ -11,8 +11,9 @@ import (
 )
 
 // held returns the content without what may be older than the object, or missing, while not all answers of an earlier
-// run of the agent are confirmed. Of the fields that the agent has applied, those that confirmed answers alone determine
-// are as these say; all others are as the object has them. Labels, annotations and taints are taken one by one.
+// run of the agent are confirmed. Of the fields that the agent has applied, those that confirmed answers alone
+// determine are as these say; all others are as the object has them. Labels, annotations and taints are taken one by
+// one.
 //
 // A field to which a confirmed and an unconfirmed answer contribute therefore stays as it is, until the second plugin
 // has answered or its grace period is over.
@@ -48,7 +49,7 @@ func (c *content) heldMap(path string, live any, keys []string) []byte {
 	for _, key := range keys {
 		value, ok := object[key].(string)
 		other, isConfirmed := confirmed[key]
-		if ok && !(isConfirmed && other == given[key]) {
+		if ok && (!isConfirmed || other != given[key]) {
 			values[key] = value
 		}
 	}

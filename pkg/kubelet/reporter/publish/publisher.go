@@ -67,9 +67,9 @@ type Object struct {
 	// Fields are those of a merge.Result. Fields of other kinds are ignored. They must not be modified. If there are none,
 	// what the agent has published is removed, and the object stays.
 	Fields []merge.Field
-	// Unconfirmed: some of the fields are of answers of an earlier run of the agent, which their plugins have not confirmed,
-	// or such answers may be missing. Then what the agent has published stays, except for what Confirmed replaces, the
-	// fields of all other answers: see reporter.Merged.
+	// Unconfirmed: some of the fields are of answers of an earlier run of the agent, which their plugins have not
+	// confirmed, or such answers may be missing. Then what the agent has published stays, except for what Confirmed
+	// replaces, the fields of all other answers: see reporter.Merged.
 	Unconfirmed bool
 	Confirmed   []merge.Field
 	// Answered is when the newest answer of a plugin was given that is in the fields; zero if that is not known.
