@@ -2,10 +2,12 @@ package housekeeping
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
 // probes stops the probes of pods that cannot have running containers.
@@ -55,13 +57,18 @@ func (t allocations) Run(_ context.Context, r *round) error {
 	return nil
 }
 
-// userNamespaces releases user IDs.
+// userNamespaces releases the user IDs of pods that are neither configured nor running, and have no worker. The sandbox
+// of a pod with a worker may be about to start, and its user IDs must not be those of another pod.
 type userNamespaces struct{ manager UserNamespaces }
 
 func (userNamespaces) Name() string { return "orphaned pod user namespace allocations" }
 
 func (t userNamespaces) Run(ctx context.Context, r *round) error {
-	return t.manager.CleanupOrphanedPodUsernsAllocations(ctx, r.pods, r.running)
+	keep := slices.Clone(r.running)
+	for _, uid := range sortedUIDs(r.known) {
+		keep = append(keep, &kubecontainer.Pod{ID: uid})
+	}
+	return t.manager.CleanupOrphanedPodUsernsAllocations(ctx, r.pods, keep)
 }
 
 // backOff removes entries of containers that have not failed for long.

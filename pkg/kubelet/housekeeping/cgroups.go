@@ -11,10 +11,12 @@ import (
 )
 
 // orphanCgroups removes the cgroups of pods that must not run. A removal kills the processes in the cgroup and may take
-// long, so it runs in a goroutine, at most one per pod.
+// long, so it runs in a goroutine, at most one per pod. Until it ends, no pod with that UID starts: its processes would
+// be killed.
 type orphanCgroups struct {
 	cgroups func() PodCgroups
 	disk    *Disk
+	workers Remover
 
 	mu       sync.Mutex
 	removing sets.Set[types.UID]
@@ -49,11 +51,13 @@ func (t *orphanCgroups) Run(ctx context.Context, r *round) error {
 
 // remove removes a cgroup in a goroutine. A failure is only logged, since the next round retries.
 func (t *orphanCgroups) remove(logger klog.Logger, cgroups PodCgroups, uid types.UID, name cm.CgroupName) {
-	if !t.begin(uid) {
+	endRemoval, ok := t.begin(uid)
+	if !ok {
 		return
 	}
 	logger.V(3).Info("Orphaned pod found, removing pod cgroups", "podUID", uid)
 	t.done.Go(func() {
+		defer endRemoval()
 		defer t.end(uid)
 		if err := cgroups.Destroy(logger, name); err != nil {
 			logger.Info("Failed to destroy orphaned pod cgroup", "podUID", uid, "err", err)
@@ -61,17 +65,20 @@ func (t *orphanCgroups) remove(logger klog.Logger, cgroups PodCgroups, uid types
 	})
 }
 
-func (t *orphanCgroups) begin(uid types.UID) bool {
+func (t *orphanCgroups) begin(uid types.UID) (end func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.removing.Has(uid) {
-		return false
+		return nil, false
+	}
+	if end, ok = t.workers.BeginRemoval(uid); !ok {
+		return nil, false
 	}
 	if t.removing == nil {
 		t.removing = sets.New[types.UID]()
 	}
 	t.removing.Insert(uid)
-	return true
+	return end, true
 }
 
 func (t *orphanCgroups) end(uid types.UID) {

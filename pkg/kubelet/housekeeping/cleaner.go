@@ -21,8 +21,8 @@ type Cleaner struct {
 
 // New returns a Cleaner. It starts no goroutine.
 func New(c Config) *Cleaner {
-	cgroups := &orphanCgroups{cgroups: c.Cgroups, disk: c.Disk}
-	mirrors := &mirrorPods{client: c.Mirrors, lifecycle: c.Lifecycle}
+	cgroups := &orphanCgroups{cgroups: c.Cgroups, disk: c.Disk, workers: c.Workers}
+	mirrors := &mirrorPods{client: c.Mirrors, pods: c.Pods, lifecycle: c.Lifecycle}
 	return &Cleaner{
 		observer: observer{c}, tasks: tasks(c, cgroups, mirrors), cgroups: cgroups, mirrors: mirrors,
 		statuses: statuses{c.Statuses}, restarts: restartsOf(c),
@@ -86,7 +86,7 @@ func tasks(c Config, cgroups *orphanCgroups, mirrors *mirrorPods) []task {
 		allocations{c.Allocations},
 		userNamespaces{c.UserNamespaces},
 		// Before pods are restarted, since a pod with the same UID uses the same directory.
-		orphanDirs{disk: c.Disk},
+		orphanDirs{disk: c.Disk, workers: c.Workers},
 		mirrors,
 		// After the pod workers have removed finished pods; restarts do not change the number of configured pods.
 		countPods{c.Active},

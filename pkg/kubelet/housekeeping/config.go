@@ -55,6 +55,15 @@ type Workers interface {
 	// SyncStaticPods is the part of SyncKnownPods that is safe before all sources have reported.
 	SyncStaticPods(desired []*v1.Pod) map[types.UID]podworkers.KnownPod
 	Updater
+	Remover
+}
+
+// Remover reserves UIDs for the removal of what earlier pods left. A round acts on lists that may be old by then, and
+// some removals outlast the round.
+type Remover interface {
+	// BeginRemoval returns false for a pod that may have running containers or may start some; nothing of it may be
+	// removed. Until end is called, no pod with that UID starts.
+	BeginRemoval(uid types.UID) (end func(), ok bool)
 }
 
 // Updater passes pods to the pod workers.
@@ -67,6 +76,8 @@ type Pods interface {
 	// GetPodsAndMirrorPods also returns the full names of mirror pods without a static pod.
 	GetPodsAndMirrorPods() (pods, mirrorPods []*v1.Pod, orphanedMirrors []string)
 	GetPodAndMirrorPod(*v1.Pod) (pod, mirrorPod *v1.Pod, wasMirror bool)
+	// GetPodByFullName returns the pod with that full name that is not a mirror pod.
+	GetPodByFullName(fullName string) (*v1.Pod, bool)
 }
 
 // MirrorDeleter deletes mirror pods at the API server.
@@ -113,7 +124,7 @@ type Allocations interface {
 	RemoveOrphanedPods(keep sets.Set[types.UID])
 }
 
-// UserNamespaces releases the user IDs of pods that are neither configured nor running.
+// UserNamespaces releases the user IDs of pods that are neither among the configured nor among the running ones.
 type UserNamespaces interface {
 	CleanupOrphanedPodUsernsAllocations(ctx context.Context, pods []*v1.Pod, running []*kubecontainer.Pod) error
 }

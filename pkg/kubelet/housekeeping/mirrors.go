@@ -10,18 +10,22 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// mirrorTimeout is how long one round may delete mirror pods. Then a later round goes on, with the static pods of its
-// time: one may have come back meanwhile.
+// mirrorTimeout is how long one round may delete mirror pods. Then a later round goes on, with the mirror pods of its
+// time.
 const mirrorTimeout = 10 * time.Second
 
 // mirrorPods deletes mirror pods without a static pod, unless the static pod is terminating. The API server may take
-// long, so at most one goroutine does it; while it runs, other rounds delete none.
+// long, so at most one goroutine does it; while it runs, other rounds delete none. A static pod may come back meanwhile,
+// so this is checked again before each deletion, which is only of the mirror pod that was found.
 type mirrorPods struct {
 	client    MirrorDeleter
+	pods      Pods
 	lifecycle StaticPodLifecycle
 
 	deleting atomic.Bool
@@ -36,13 +40,17 @@ func (t *mirrorPods) Run(ctx context.Context, r *round) error {
 		return nil
 	}
 	slices.Sort(orphans)
+	uids := map[string]*types.UID{}
+	for _, pod := range r.mirrorPods {
+		uids[kubecontainer.GetPodFullName(pod)] = &pod.UID
+	}
 	t.done.Go(func() {
 		defer t.deleting.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 		defer cancel()
 		for _, fullName := range orphans {
 			if ctx.Err() == nil {
-				t.remove(ctx, fullName)
+				t.remove(ctx, fullName, uids[fullName])
 			}
 		}
 	})
@@ -50,8 +58,11 @@ func (t *mirrorPods) Run(ctx context.Context, r *round) error {
 }
 
 // remove deletes a mirror pod. A failure is only logged, since the next round retries.
-func (t *mirrorPods) remove(ctx context.Context, fullName string) {
-	if _, err := t.client.DeleteMirrorPod(ctx, fullName, nil); err != nil {
+func (t *mirrorPods) remove(ctx context.Context, fullName string, uid *types.UID) {
+	if _, back := t.pods.GetPodByFullName(fullName); back || t.lifecycle.IsPodForMirrorPodTerminatingByFullName(fullName) {
+		return
+	}
+	if _, err := t.client.DeleteMirrorPod(ctx, fullName, uid); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed deleting a mirror pod", "podName", fullName)
 		return
 	}

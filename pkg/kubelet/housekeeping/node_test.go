@@ -51,6 +51,11 @@ type node struct {
 	// deletedMirrors are the mirror pods whose deletion was requested; the request waits for apiServer unless it is nil.
 	deletedMirrors []string
 	apiServer      chan struct{}
+	// mayStart are the pods for which BeginRemoval returns false; reserved is the number of removals in progress.
+	mayStart sets.Set[types.UID]
+	reserved int
+	// keptUserIDs are the pods whose user IDs are kept.
+	keptUserIDs []types.UID
 }
 
 func newNode(t testing.TB) *node {
@@ -59,7 +64,7 @@ func newNode(t testing.TB) *node {
 	return &node{
 		fail: map[string]error{}, layout: layout, mounter: mount.NewFakeMounter(nil),
 		known: map[types.UID]podworkers.KnownPod{}, inactive: sets.New[types.UID](), waiting: sets.New[types.UID](),
-		mounted: sets.New[types.UID](), terminating: sets.New[string](),
+		mounted: sets.New[types.UID](), terminating: sets.New[string](), mayStart: sets.New[types.UID](),
 	}
 }
 
@@ -95,6 +100,30 @@ func (n *node) GetPodsAndMirrorPods() ([]*v1.Pod, []*v1.Pod, []string) {
 	return n.pods, n.mirrors, n.orphanedMirrors
 }
 
+func (n *node) GetPodByFullName(fullName string) (*v1.Pod, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.IndexFunc(n.pods, func(p *v1.Pod) bool { return kubecontainer.GetPodFullName(p) == fullName })
+	if i < 0 {
+		return nil, false
+	}
+	return n.pods[i], true
+}
+
+func (n *node) BeginRemoval(uid types.UID) (func(), bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mayStart.Has(uid) {
+		return nil, false
+	}
+	n.reserved++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.reserved--
+	}, true
+}
+
 func (n *node) GetPodAndMirrorPod(pod *v1.Pod) (*v1.Pod, *v1.Pod, bool) { return pod, nil, false }
 
 func (n *node) SyncKnownPods([]*v1.Pod) map[types.UID]podworkers.KnownPod {
@@ -118,9 +147,13 @@ func (n *node) UpdatePod(_ context.Context, u podworkers.Update) {
 	}
 }
 
-func (n *node) DeleteMirrorPod(_ context.Context, name string, _ *types.UID) (bool, error) {
+func (n *node) DeleteMirrorPod(_ context.Context, name string, uid *types.UID) (bool, error) {
 	n.mu.Lock()
-	n.deletedMirrors = append(n.deletedMirrors, name)
+	deleted := name
+	if uid != nil {
+		deleted += " " + string(*uid)
+	}
+	n.deletedMirrors = append(n.deletedMirrors, deleted)
 	err := n.fail["delete mirror "+name]
 	n.mu.Unlock()
 	if n.apiServer != nil {
@@ -172,7 +205,17 @@ func (n *node) RemoveOrphanedPods(keep sets.Set[types.UID]) {
 	_ = n.called("allocations %v", sortedUIDs(keep))
 }
 
-func (n *node) CleanupOrphanedPodUsernsAllocations(context.Context, []*v1.Pod, []*kubecontainer.Pod) error {
+func (n *node) CleanupOrphanedPodUsernsAllocations(
+	_ context.Context, pods []*v1.Pod, running []*kubecontainer.Pod,
+) error {
+	kept := sets.New[types.UID]()
+	for _, pod := range pods {
+		kept.Insert(pod.UID)
+	}
+	for _, pod := range running {
+		kept.Insert(pod.ID)
+	}
+	n.keptUserIDs = sets.List(kept)
 	return n.called("userns")
 }
 
@@ -200,5 +243,8 @@ func cleanUp(t testing.TB, n *node) error {
 	c := New(n.config())
 	err := c.CleanUp(context.Background())
 	c.Wait()
+	if n.reserved != 0 {
+		t.Errorf("%d removals have not ended", n.reserved)
+	}
 	return err
 }

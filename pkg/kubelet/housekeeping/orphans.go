@@ -17,10 +17,15 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// orphanDirs removes the directories of pods that are neither configured nor running. User data may be mounted below
-// them, so nothing is removed unless volume manager, volume directories and mount table all show that nothing is
-// mounted there; volume directories are removed only if they are empty; and no removal crosses a mount point.
-type orphanDirs struct{ disk *Disk }
+// orphanDirs removes the directories of pods that are neither configured nor running, and have no worker: the worker of
+// a pod that is not configured any more may still be starting a container, or stopping the pod. User data may be
+// mounted below the directories, so nothing is removed unless volume manager, volume directories and mount table all
+// show that nothing is mounted there; volume directories are removed only if they are empty; and no removal crosses a
+// mount point.
+type orphanDirs struct {
+	disk    *Disk
+	workers Remover
+}
 
 func (orphanDirs) Name() string { return "orphaned pod directories" }
 
@@ -36,9 +41,15 @@ func (t orphanDirs) Run(ctx context.Context, r *round) error {
 	logger := klog.FromContext(ctx)
 	mounts := mountTable{mounter: t.disk.mounter, root: t.disk.layout.Pods()}
 	var failed []error
-	left := 0
+	found, left := 0, 0
 	for _, uid := range orphans {
+		end, ok := t.workers.BeginRemoval(uid)
+		if !ok {
+			continue
+		}
+		found++
 		err := t.remove(ctx, uid, &mounts)
+		end()
 		switch {
 		case err == nil:
 			logger.V(3).Info("Orphaned pod found, removed its directory", "podUID", uid)
@@ -51,7 +62,7 @@ func (t orphanDirs) Run(ctx context.Context, r *round) error {
 		}
 		left++
 	}
-	metrics.OrphanPodCleanedVolumes.Set(float64(len(orphans)))
+	metrics.OrphanPodCleanedVolumes.Set(float64(found))
 	metrics.OrphanPodCleanedVolumesErrors.Set(float64(left))
 	return firstOf(failed)
 }
@@ -72,6 +83,9 @@ func (t orphanDirs) find(r *round) ([]types.UID, error) {
 	}
 	for _, pod := range r.running {
 		used.Insert(pod.ID)
+	}
+	for uid := range r.known {
+		used.Insert(uid)
 	}
 	found, err := t.disk.ListPodsFromDisk()
 	if err != nil {

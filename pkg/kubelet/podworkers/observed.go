@@ -77,7 +77,7 @@ func (p *worker) observe(s podlifecycle.State, now time.Time) {
 }
 
 // waitReason returns what the worker waits for, empty if nothing. It is shown by /debug/pods.
-func (p *worker) waitReason(s podlifecycle.State, blocked bool) string {
+func (p *worker) waitReason(s podlifecycle.State, blocked string) string {
 	switch step := p.observed.step.Load(); {
 	case s.Operation == podlifecycle.OpSync && s.TerminationRequested():
 		return "the running sync to end"
@@ -88,8 +88,8 @@ func (p *worker) waitReason(s podlifecycle.State, blocked bool) string {
 		return *step
 	case s.Operation != podlifecycle.OpNone:
 		return "" // the operation is just beginning or ending
-	case blocked:
-		return "another pod of the same full name"
+	case blocked != "":
+		return blocked
 	case s.Pending:
 		return "its turn"
 	case s.Phase < podlifecycle.Finished && p.observed.failure.count > 0:

@@ -74,6 +74,9 @@ func (w *Workers) nextJob(p *worker, nameUsed bool) (job, bool) {
 	if !w.registered(p) {
 		return job{}, false
 	}
+	if w.awaitsRemoval(p) {
+		return job{}, true
+	}
 	var j job
 	ready := podlifecycle.WorkerReady{NameUsed: nameUsed}
 	if state, known := w.cfg.Store.State(p.uid); known && state.Static && !state.Marks.Started {

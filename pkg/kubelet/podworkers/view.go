@@ -57,14 +57,31 @@ func (w *Workers) views() debugv1alpha1.PodWorkerList {
 	names := w.staticPods()
 	for uid, p := range w.workers {
 		if state, known := w.cfg.Store.State(uid); known {
-			listing.Workers = append(listing.Workers, p.view(state, names.isBlocked(uid, state), listing.Time))
+			listing.Workers = append(listing.Workers, p.view(state, w.blockedBy(names, uid, state), listing.Time))
 		}
 	}
 	return listing
 }
 
-// view shows one worker; blocked is true when another static pod of the same full name has to end before it may start.
-func (p *worker) view(s podlifecycle.State, blocked bool, now time.Time) debugv1alpha1.PodWorker {
+// Reasons why a pod may not start.
+const (
+	blockedByName    = "another pod of the same full name"
+	blockedByRemoval = "the removal of what an earlier pod left"
+)
+
+// blockedBy returns why the pod may not start, empty if it may. Workers.mu must be held.
+func (w *Workers) blockedBy(names staticPods, uid types.UID, s podlifecycle.State) string {
+	switch {
+	case s.Phase == podlifecycle.Known && w.removals[uid] > 0:
+		return blockedByRemoval
+	case names.isBlocked(uid, s):
+		return blockedByName
+	}
+	return ""
+}
+
+// view shows one worker; blocked is the result of blockedBy.
+func (p *worker) view(s podlifecycle.State, blocked string, now time.Time) debugv1alpha1.PodWorker {
 	v := debugv1alpha1.PodWorker{
 		Namespace: p.name.Namespace, Name: p.name.Name, UID: p.uid, Static: s.Static,
 		Phase: s.Phase.String(), Operation: s.Operation.String(), WaitsFor: p.waitReason(s, blocked),

@@ -29,6 +29,8 @@ type Workers struct {
 	waiters waiters
 	// runningAtStart are the pods that the runtime ran when the agent started, and that have not been stopped since.
 	runningAtStart sets.Set[types.UID]
+	// removals is the number of removals in progress of what earlier pods left, by UID.
+	removals map[types.UID]int
 }
 
 // New returns Workers without any pod. It starts no goroutine; the first update does.
@@ -41,6 +43,7 @@ func New(cfg Config) *Workers {
 		workers:        map[types.UID]*worker{},
 		waiters:        newWaiters(),
 		runningAtStart: sets.New[types.UID](),
+		removals:       map[types.UID]int{},
 	}
 }
 
