@@ -168,7 +168,9 @@ func (s *settling) refuse(plugin, name, why string) {
 // reported ends a condition of an earlier run of the agent on which a plugin reports: met, it is the plugin's from now
 // on; else it is False.
 func (s *settling) reported(records []ConditionRecord, report *ConditionReport) []ConditionRecord {
-	restored := func(r ConditionRecord) bool { return r.Plugin == "" && !report.Resource && r.Name == report.Name }
+	restored := func(r ConditionRecord) bool {
+		return r.Plugin == "" && r.Resource == report.Resource && r.Name == report.Name
+	}
 	i := slices.IndexFunc(records, restored)
 	switch {
 	case i < 0:

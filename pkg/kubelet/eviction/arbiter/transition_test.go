@@ -20,3 +20,26 @@ func TestLongerTransitionPeriodRevivesNoCondition(t *testing.T) {
 	}
 	h.expect("met again", h.isTrue(h.answer(reports("p", true, "Hot")), "Hot"), "true")
 }
+
+// Reports on a condition of the Node end none of the CustomNodeResource that has the same name, and the other way
+// round.
+func TestRestoredConditionsOfTheSameName(t *testing.T) {
+	restored := []RestoredCondition{
+		{Name: "Hot", True: true}, {Name: "Hot", Resource: true, True: true, Effects: []string{"reclaimed_cores/NoExecute"}},
+	}
+	for _, resource := range []bool{false, true} {
+		for _, met := range []bool{false, true} {
+			h := newHistory(t)
+			h.state = h.state.Restore(restored, h.rules, h.now)
+			h.active = []string{"p"}
+			report := reports("p", met, "Hot")
+			report.Threshold.Condition.Resource = resource
+			for _, c := range h.answer(report).Conditions {
+				want := c.Resource != resource || met
+				if ofEarlierRun := c.Resource != resource; c.True != want || c.Restored != ofEarlierRun {
+					t.Errorf("reported of the resource %t, met %t: %+v", resource, met, c)
+				}
+			}
+		}
+	}
+}
