@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/checkpoint"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/conditions"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
@@ -205,13 +206,7 @@ func (p *reporterPlugins) requireIfUsed(files ...string) {
 
 // run calls the plugins and publishes their reports until ctx ends.
 func (p *reporterPlugins) run(ctx context.Context, updater *nodestatus.Updater, eviction *evictionPlugins) {
-	restored := p.checkpoint.Restore()
-	p.driver.Restore(restored)
-	for i := range restored {
-		if restored[i].Plugin == conditions.Name {
-			eviction.restoreResource(conditions.Parse(restored[i].Contents))
-		}
-	}
+	p.restore(p.checkpoint.Restore(), eviction)
 	parts := []func(context.Context){
 		p.driver.Run, p.merger.Run,
 		func(ctx context.Context) { p.checkpoint.Run(ctx, p.driver.Answers, p.driver.AnswersChanged()) },
@@ -224,6 +219,18 @@ func (p *reporterPlugins) run(ctx context.Context, updater *nodestatus.Updater, 
 		running.Go(func() { part(ctx) })
 	}
 	running.Wait()
+}
+
+// restore takes over the answers of an earlier run of the agent, as far as they are served: those that are too old are
+// not. The conditions among them are those of eviction plugins.
+func (p *reporterPlugins) restore(list []answers.Answer, eviction *evictionPlugins) {
+	p.driver.Restore(list)
+	served := p.driver.Answers()
+	for i := range served {
+		if served[i].Plugin == conditions.Name {
+			eviction.restoreResource(conditions.Parse(served[i].Contents))
+		}
+	}
 }
 
 // apply puts a new configuration into force.
