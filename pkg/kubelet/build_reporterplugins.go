@@ -222,13 +222,16 @@ func (p *reporterPlugins) run(ctx context.Context, updater *nodestatus.Updater, 
 }
 
 // restore takes over the answers of an earlier run of the agent, as far as they are served: those that are too old are
-// not. The conditions among them are those of eviction plugins.
+// not. Two plugins in the agent continue from theirs: the conditions are those of eviction plugins.
 func (p *reporterPlugins) restore(list []answers.Answer, eviction *evictionPlugins) {
 	p.driver.Restore(list)
 	served := p.driver.Answers()
 	for i := range served {
-		if served[i].Plugin == conditions.Name {
+		switch served[i].Plugin {
+		case conditions.Name:
 			eviction.restoreResource(conditions.Parse(served[i].Contents))
+		case pressure.Name:
+			p.pressure.Restore(served[i].Contents)
 		}
 	}
 }

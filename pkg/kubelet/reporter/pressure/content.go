@@ -19,6 +19,8 @@ const (
 	SignalsAnnotation = Domain + "/signals"
 	// MaxAnnotationBytes is an upper bound of the length of its value.
 	MaxAnnotationBytes = 2 << 10
+
+	annotationsField = "Annotations"
 )
 
 // entry is what the annotation has about a signal. Amounts are bytes, inodes or processes, by the signal.
@@ -126,7 +128,7 @@ func (t *tracker) contents(withLabels bool) ([]merge.Content, error) {
 		value map[string]string
 		is    bool
 	}{
-		{"Annotations", map[string]string{SignalsAnnotation: string(signals)}, true},
+		{annotationsField, map[string]string{SignalsAnnotation: string(signals)}, true},
 		{"Labels", t.labels(), withLabels},
 	} {
 		if !field.is {

@@ -5,6 +5,7 @@
 //	tracker  which values are reported, as a function of the outlooks and of time
 //	steps    in which steps values are reported
 //	content  how they are encoded
+//	restore  what is taken over from an earlier run of the agent
 //
 // Decisions have an outlook only while eviction.Options.ReportOutlook is set.
 //

@@ -78,12 +78,21 @@ func (p *Plugin) Result(context.Context, *eviction.Result) {}
 // GetReportContent implements reporter.Plugin.
 func (p *Plugin) GetReportContent(context.Context) ([]merge.Content, error) {
 	a := p.answer()
+	if a.awaited {
+		return nil, errNotObserved
+	}
 	return a.contents, a.err
 }
 
 // ListAndWatch implements reporter.Plugin. It sends what is reported at once, and then whenever it changes.
 func (p *Plugin) ListAndWatch(ctx context.Context, send func([]merge.Content)) error {
 	a := p.answer()
+	for a.awaited {
+		if err := p.wait(ctx, &a); err != nil {
+			return err
+		}
+		a = p.answer()
+	}
 	for {
 		if a.err != nil {
 			return a.err
@@ -120,6 +129,8 @@ func (p *Plugin) wait(ctx context.Context, a *answer) error {
 type answer struct {
 	contents []merge.Content
 	err      error
+	// awaited: there is no answer yet, see Restore.
+	awaited bool
 	// due is the time after which the answer may be another one, 0 for never. It may be another one as soon as observed is
 	// closed.
 	due      time.Duration
@@ -133,9 +144,13 @@ func (p *Plugin) answer() (a answer) {
 	now := p.clock.Now()
 	p.tracker.advance(now, settings.maxAge())
 	a.contents, a.err = p.tracker.contents(settings.NodeLabels)
+	a.observed = p.observed
+	if until, awaited := p.tracker.awaited(now, settings.maxAge()); awaited {
+		a.awaited, a.due = true, until.Sub(now)
+		return a
+	}
 	if due := p.tracker.due(now, settings.maxAge()); !due.IsZero() {
 		a.due = due.Sub(now)
 	}
-	a.observed = p.observed
 	return a
 }

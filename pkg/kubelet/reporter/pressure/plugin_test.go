@@ -39,9 +39,13 @@ type rig struct {
 	sent [][]merge.Content
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigWith(t, func(*Plugin) {}) }
+
+// newRigWith is newRig with something that happens before the stream begins.
+func newRigWith(t *testing.T, before func(*Plugin)) *rig {
 	r := &rig{settings: Settings{MonitoringPeriod: period, NodeLabels: true}, ended: make(chan error, 1)}
 	r.Plugin = New(clock.RealClock{}, func() Settings { r.mu.Lock(); defer r.mu.Unlock(); return r.settings })
+	before(r.Plugin)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
 	go func() {
@@ -74,6 +78,14 @@ func (r *rig) last() (messages int, node merge.Node) {
 		panic(result.Refusals)
 	}
 	return len(r.sent), result.Node
+}
+
+// messages waits until the plugin has nothing to do, and returns how much was sent.
+func (r *rig) messages() int {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.sent)
 }
 
 func (r *rig) set(s Settings) {

@@ -68,7 +68,15 @@ type tracked struct {
 }
 
 // tracker has all signals. Times are parameters, and do not decrease from call to call.
-type tracker struct{ signals [snapshot.NumSignals]tracked }
+type tracker struct {
+	signals [snapshot.NumSignals]tracked
+	// observed: a signal has had a level since the start of the agent.
+	observed bool
+	// restored are the levels that an earlier run has reported, until the first observation of the signal, restoredAt is
+	// when they were restored; zero if there are none.
+	restored   [snapshot.NumSignals]gauge
+	restoredAt time.Time
+}
 
 // observe takes over the outlook of a snapshot that was taken at a time of its own clock, and is received now. What is
 // older than maxAge is no longer reported. A signal that has no outlook any more has no threshold.
@@ -84,6 +92,7 @@ func (t *tracker) observe(list []policy.SignalOutlook, taken, now time.Time, max
 			t.signals[sig] = tracked{}
 		}
 	}
+	t.takeRestored(now, maxAge)
 	t.advance(now, maxAge)
 }
 
