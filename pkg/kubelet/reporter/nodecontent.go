@@ -23,6 +23,8 @@ type NodeContent struct {
 	selected bool
 	merged   *Merged
 	write    Write
+	// later is when the oldest change came since the last call of Node, zero if none came.
+	later time.Time
 }
 
 // NewNodeContent returns content that is not known yet. selected: the configuration selects the Node. changed is called
@@ -37,6 +39,13 @@ func (n *NodeContent) Select(selected bool) {
 	n.mu.Lock()
 	same := n.selected == selected
 	n.selected = selected
+	if !same {
+		// What came while the Node was not selected did not wait for a write.
+		n.write.PendingSince, n.later = time.Time{}, time.Time{}
+		if selected && n.merged != nil && len(nodeFields(&n.merged.Result)) > 0 {
+			n.write.PendingSince = n.clock.Now()
+		}
+	}
 	n.mu.Unlock()
 	if !same {
 		n.changed()
@@ -46,17 +55,33 @@ func (n *NodeContent) Select(selected bool) {
 // Set replaces what plugins report. It is a sink of a Merger.
 func (n *NodeContent) Set(m Merged) {
 	n.mu.Lock()
-	last := n.merged
-	n.merged = &m
-	same := last != nil && equalNode(&last.Result, &m.Result)
-	if !same && n.write.PendingSince.IsZero() {
-		n.write.PendingSince = m.Since
+	last, first := n.merged, n.merged == nil
+	if first {
+		last = &Merged{}
 	}
-	same = same && (last.Confirmed == nil) == (m.Confirmed == nil) &&
+	n.merged = &m
+	same := equalNode(&last.Result, &m.Result)
+	if !same && n.selected {
+		n.pending(m.Since)
+	}
+	same = same && !first && (last.Confirmed == nil) == (m.Confirmed == nil) &&
 		(m.Confirmed == nil || equalNode(last.Confirmed, m.Confirmed))
 	n.mu.Unlock()
 	if !same {
 		n.changed()
+	}
+}
+
+// pending notes a change that is to be written: that of an answer at a time, or of the options, which has none.
+func (n *NodeContent) pending(since time.Time) {
+	if since.IsZero() {
+		since = n.clock.Now()
+	}
+	if n.write.PendingSince.IsZero() {
+		n.write.PendingSince = since
+	}
+	if n.later.IsZero() {
+		n.later = since
 	}
 }
 
@@ -74,10 +99,11 @@ func (n *NodeContent) Node() (content merge.Node, confirmed *merge.Node, known b
 	case n.merged.Confirmed != nil:
 		confirmed = &n.merged.Confirmed.Node
 	}
+	n.later = time.Time{}
 	return n.merged.Result.Node, confirmed, true
 }
 
-// Written records that the Node was compared with content that Node has returned, after which it has it, or err.
+// Written records that the Node was compared with the content that Node has returned last, after which it has it, or err.
 // requests is how many requests that took.
 func (n *NodeContent) Written(content *merge.Node, requests int, err error, at time.Time) {
 	n.mu.Lock()
@@ -93,13 +119,16 @@ func (n *NodeContent) Written(content *merge.Node, requests int, err error, at t
 		n.write.Last = at
 		n.write.Count += int64(requests)
 	}
-	if n.merged == nil || !n.selected || !equality.Semantic.DeepEqual(content, &n.merged.Result.Node) {
-		return // there is a newer one, which is not written
+	if !n.selected {
+		return
 	}
 	if since := n.write.PendingSince; requests > 0 && !since.IsZero() {
 		ObserveWritten(merge.NodeKind.Kind, at.Sub(since))
 	}
-	n.write.PendingSince = time.Time{}
+	n.write.PendingSince = n.later
+	if n.merged != nil && equality.Semantic.DeepEqual(content, &n.merged.Result.Node) {
+		n.write.PendingSince = time.Time{} // what has changed meanwhile has changed back
+	}
 }
 
 // Write returns what is known about the writes of the Node.

@@ -3,6 +3,7 @@ package reporter
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -51,7 +52,7 @@ func TestNodeContent(t *testing.T) {
 	}
 	n.Set(ofNode("2", start.Add(2*time.Second)))
 	n.Written(&content, 1, nil, start.Add(3*time.Second))
-	if w := n.Write(); w.Err != nil || !w.PendingSince.Equal(start) || w.Count != 1 {
+	if w := n.Write(); w.Err != nil || !w.PendingSince.Equal(start.Add(2*time.Second)) || w.Count != 1 {
 		t.Errorf("a write of older content: %+v", w)
 	}
 	content, _, _ = n.Node()
@@ -61,4 +62,41 @@ func TestNodeContent(t *testing.T) {
 	}
 	n.Select(false)
 	expect("turned off", "", false, true, 5)
+}
+
+// What waits for a write waits since the Node was selected, and is not overdue for what came before. So does what
+// follows from options, with which no answer comes.
+func TestNodeContentWaitsSinceItIsSelected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		n := NewNodeContent(false, clock.RealClock{}, func() {})
+		pending := func(what string, want time.Time) {
+			t.Helper()
+			if w := n.Write(); !w.PendingSince.Equal(want) {
+				t.Errorf("%s: %+v", what, w)
+			}
+		}
+		n.Set(ofNode("1", start))
+		time.Sleep(time.Hour)
+		n.Select(true)
+		pending("selected", start.Add(time.Hour))
+		if w := n.Write(); w.Overdue(time.Now()) {
+			t.Error("what was selected just now is overdue")
+		}
+		content, _, _ := n.Node()
+		n.Written(&content, 1, nil, time.Now())
+		pending("written", time.Time{})
+		n.Set(ofNode("2", time.Time{}))
+		pending("other options", start.Add(time.Hour))
+		n.Select(false)
+		content, _, _ = n.Node()
+		n.Written(&content, 1, nil, time.Now())
+		n.Set(ofNode("3", time.Now()))
+		pending("not selected", time.Time{})
+	})
+	n := NewNodeContent(true, clock.RealClock{}, func() {})
+	n.Set(Merged{})
+	if w := n.Write(); !w.PendingSince.IsZero() {
+		t.Errorf("nothing is reported: %+v", w)
+	}
 }
