@@ -26,3 +26,28 @@ func TestNothingIsReportedBeforeTheFirstOutlook(t *testing.T) {
 		<-r.ended
 	})
 }
+
+// TestAnObservationThatIsRepeatedGetsOld: rounds whose stats are those of an earlier collection, because the container
+// runtime is slow, do not make them newer. A threshold that is met stays met, since the decision has it so.
+func TestAnObservationThatIsRepeatedGetsOld(t *testing.T) {
+	for _, test := range []struct {
+		headroom int64
+		want     []entry
+	}{{4 * gi, nil}, {-1, []entry{{Signal: "memory.available", Level: "met"}}}} {
+		h := &history{now: start}
+		o := outlook(test.headroom, 0, h.now.Add(-skew))
+		h.observe(o)
+		for range 2*int(maxAge/period) + 1 {
+			h.pass(period, func() {})
+			h.observe(o)
+		}
+		if got := h.entries(); len(got) != len(test.want) || len(got) > 0 && got[0] != test.want[0] {
+			t.Errorf("%+v", got)
+		}
+		o.Observed = h.now.Add(-skew)
+		h.observe(o)
+		if got := h.entries(); len(got) != 1 || got[0].Available == "" {
+			t.Errorf("observed again: %+v", got)
+		}
+	}
+}

@@ -85,7 +85,7 @@ func (t *tracker) observe(list []policy.SignalOutlook, taken, now time.Time, max
 	for i := range list {
 		o := &list[i]
 		listed[o.Signal] = true
-		t.signals[o.Signal].observe(o, taken, now)
+		t.signals[o.Signal].observe(o, taken, now, maxAge)
 	}
 	for sig := range t.signals {
 		if !listed[sig] {
@@ -96,11 +96,17 @@ func (t *tracker) observe(list []policy.SignalOutlook, taken, now time.Time, max
 	t.advance(now, maxAge)
 }
 
-func (s *tracked) observe(o *policy.SignalOutlook, taken, now time.Time) {
+// observe takes over an outlook, unless its observation is older than maxAge: the eviction manager uses the last one
+// again while there is no other. Its level counts nevertheless if the threshold is met.
+func (s *tracked) observe(o *policy.SignalOutlook, taken, now time.Time, maxAge time.Duration) {
+	old := o.Known && taken.Sub(o.Observed) > maxAge
+	if old && o.Level != policy.LevelMet {
+		return
+	}
 	if o.Level != policy.LevelUnknown {
 		s.latest.Level, s.leveled = o.Level, now
 	}
-	if !o.Known {
+	if !o.Known || old {
 		return
 	}
 	s.latest, s.amounts, s.crossing = *o, now, time.Time{}
