@@ -54,13 +54,22 @@ func (s *tracked) entry(sig snapshot.Signal) entry {
 		return e
 	}
 	e.Threshold = resource.NewQuantity(s.threshold, sig.Format()).String()
-	e.Available = rounded(s.threshold-partOf(s.capacity, s.headroom.step), sig.Format())
+	e.Available = rounded(s.leastAvailable(), sig.Format())
 	e.Headroom = fmt.Sprintf("%d%%", -s.headroom.step*100/headroomSteps)
 	if s.left.step > 0 && s.level.step != metStep {
 		e.GrowthPerSecond = rounded(int64(max(1, min(s.growth, maxCapacity))), resource.BinarySI)
 		e.TimeToThreshold = timeSteps[s.left.step-1].name
 	}
 	return e
+}
+
+// leastAvailable returns what is available at least. Steps end at the capacity, which the headroom of a threshold that
+// is greater may be below.
+func (s *tracked) leastAvailable() int64 {
+	if s.headroom.step >= headroomSteps {
+		return 0
+	}
+	return s.threshold - partOf(s.capacity, s.headroom.step)
 }
 
 // partOf returns a number of steps of the capacity, rounded up.

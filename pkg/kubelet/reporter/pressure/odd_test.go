@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestNothingIsReportedBeforeTheFirstOutlook: an empty answer would take the place of that of a checkpoint, so that the
@@ -48,6 +50,22 @@ func TestAnObservationThatIsRepeatedGetsOld(t *testing.T) {
 		h.observe(o)
 		if got := h.entries(); len(got) != 1 || got[0].Available == "" {
 			t.Errorf("observed again: %+v", got)
+		}
+	}
+}
+
+// TestAvailableIsALowerBound: also of a threshold that is greater than the capacity.
+func TestAvailableIsALowerBound(t *testing.T) {
+	for _, threshold := range []int64{gi, 19 * gi, 20 * gi, 40 * gi, 1 << 62} {
+		for available := int64(0); available <= 20*gi; available += gi / 2 {
+			h := &history{now: start}
+			o := outlook(available-threshold, 0, h.now.Add(-skew))
+			o.Available, o.Threshold = available, threshold
+			h.observe(o)
+			e := h.entries()[0]
+			if got := resource.MustParse(e.Available); got.Value() > available {
+				t.Fatalf("%d of %d available: %+v", available, threshold, e)
+			}
 		}
 	}
 }
