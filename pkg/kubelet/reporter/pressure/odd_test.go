@@ -69,3 +69,17 @@ func TestAvailableIsALowerBound(t *testing.T) {
 		}
 	}
 }
+
+// TestGrowthIsThatOfTheTime: while the time to the threshold is reported for another minute, the growth that belongs to
+// it is, even if something else changes.
+func TestGrowthIsThatOfTheTime(t *testing.T) {
+	h := &history{now: start}
+	h.observe(outlook(10*gi, 5*time.Minute, h.now.Add(-skew)))
+	h.pass(period, func() {})
+	h.observe(outlook(9*gi, 0, h.now.Add(-skew)))
+	want := entry{Signal: "memory.available", Level: "near", Available: "10Gi", Threshold: "1Gi", Headroom: "45%",
+		GrowthPerSecond: "34Mi", TimeToThreshold: "5m"}
+	if got := h.entries(); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+}

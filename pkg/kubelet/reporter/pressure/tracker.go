@@ -62,7 +62,8 @@ type tracked struct {
 	crossing time.Time
 
 	level, headroom, left gauge
-	// threshold and capacity are those with which the steps are reported, growth is the growth when they last changed.
+	// threshold and capacity are those with which the steps are reported. growth is the growth when they last changed while
+	// there was a time to the threshold.
 	threshold, capacity int64
 	growth              float64
 }
@@ -181,7 +182,7 @@ func (s *tracked) pin(before [3]gauge) {
 		pending = pending || !g.betterSince.IsZero()
 	}
 	o := &s.latest
-	if changed {
+	if (changed || s.growth == 0) && o.TimeToThreshold != nil {
 		s.growth = o.Growth
 	}
 	if changed || !pending && (another(s.threshold, o.Threshold) || another(s.capacity, o.Capacity)) {
