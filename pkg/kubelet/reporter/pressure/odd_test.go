@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // TestNothingIsReportedBeforeTheFirstOutlook: an empty answer would take the place of that of a checkpoint, so that the
@@ -81,5 +84,28 @@ func TestGrowthIsThatOfTheTime(t *testing.T) {
 		GrowthPerSecond: "34Mi", TimeToThreshold: "5m"}
 	if got := h.entries(); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestOddOutlooks: whatever the amounts are, there is no panic, and the levels are those of the outlooks.
+func TestOddOutlooks(t *testing.T) {
+	odd := []int64{-1 << 63, -1 << 62, -1, 0, 1, 19, 1 << 57, 1<<58 + 1, 1<<63 - 1}
+	for _, available := range odd {
+		for _, capacity := range odd {
+			for _, threshold := range odd {
+				headroom := available - threshold
+				level := policy.LevelCalm
+				if headroom < 0 {
+					level = policy.LevelMet
+				}
+				h := &history{now: start}
+				h.observe(policy.SignalOutlook{Signal: snapshot.PIDAvailable, Level: level, Known: true,
+					Observed: h.now.Add(-skew), Available: available, Capacity: capacity, Threshold: threshold,
+					Headroom: headroom})
+				if got := h.entries(); len(got) != 1 || got[0].Level != level || (got[0].Headroom[0] == '-') != (headroom < 0) {
+					t.Errorf("%d, %d, %d: %+v", available, capacity, threshold, got)
+				}
+			}
+		}
 	}
 }
