@@ -62,12 +62,12 @@ func (s *Store) Restore(list []Answer, now time.Time) (leftOut int) {
 }
 
 // past returns a time of an earlier run of the agent, and now if there is none or if it has not come: the clock may
-// have been set back.
+// have been set back. Like now, the result has a monotonic part, so that setting the clock later has no effect on it.
 func past(t, now time.Time) time.Time {
 	if t.IsZero() || t.After(now) {
 		return now
 	}
-	return t
+	return now.Add(t.Sub(now))
 }
 
 // Restored returns the plugins whose answers are of a checkpoint, in the order of names; nil if there are none.

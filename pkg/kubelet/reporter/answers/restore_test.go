@@ -85,6 +85,21 @@ func TestRestoredGracePeriodContinues(t *testing.T) {
 	s.expect("")
 }
 
+// From the restart on, a grace period that continues is measured by the monotonic clock: the wall clock may be set while
+// answers are served.
+func TestRestoredTimesAreMonotonic(t *testing.T) {
+	s, now := &Store{}, time.Now()
+	lost := restorable("a", "/1", "a")
+	lost.Received, lost.Confirmed, lost.Lost = now.Add(-time.Minute).Round(0), now, now.Add(-time.Second).Round(0)
+	s.Restore([]Answer{lost}, now)
+	e := s.Endpoints()[0]
+	for _, at := range []struct{ got, want time.Time }{{e.Received, lost.Received}, {e.Lost, lost.Lost}} {
+		if !at.got.Equal(at.want) || !at.got.Round(0).Equal(at.want) || !strings.Contains(at.got.String(), " m=") {
+			t.Errorf("%v, want %v with a monotonic part", at.got, at.want)
+		}
+	}
+}
+
 // Answers that nobody can have confirmed for longer than an hour, and what a store cannot have, are left out.
 func TestRestoreLeavesOut(t *testing.T) {
 	s := newScene(t)
