@@ -109,12 +109,18 @@ func (c *Checkpoint) read() ([]answers.Answer, error) {
 
 func (c *Checkpoint) setAside(why error) {
 	aside := c.File + rejectedSuffix
-	if err := os.Rename(c.File, aside); err != nil {
-		c.Logger.Error(err, "Reporter plugins: checkpoint cannot be set aside", "file", c.File)
+	err := os.Rename(c.File, aside)
+	if err != nil {
+		_ = os.Remove(aside) // only a file of the same kind is replaced
+		err = os.Rename(c.File, aside)
 	}
-	c.Logger.Error(why, "Reporter plugins: checkpoint is not used", "file", c.File, "setAside", aside)
+	where := "set aside as " + aside
+	if err != nil {
+		where = "cannot be set aside: " + err.Error()
+	}
+	c.Logger.Error(why, "Reporter plugins: checkpoint is not used", "file", c.File, "where", where)
 	c.Recorder.Eventf(c.Node, v1.EventTypeWarning, eventRejected,
-		"The checkpoint of reporter plugins is not used, and set aside as %s: %v", aside, why)
+		"The checkpoint of reporter plugins is not used (%v), and %s", why, where)
 }
 
 // removeTemporaryFiles removes what the checkpoint manager leaves behind if the agent is killed during a write: files

@@ -333,6 +333,37 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
+// What was set aside before may be anything as well. The event does not name a file that does not exist.
+func TestSetAsideAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, now func(file string) error
+		says        string
+	}{
+		"file, directory": {
+			func(aside string) error { return os.WriteFile(aside, nil, 0o600) },
+			func(file string) error { return os.Mkdir(file, 0o755) }, "set aside as ",
+		},
+		"directory, file": {
+			func(aside string) error { return os.MkdirAll(filepath.Join(aside, "a"), 0o755) },
+			func(file string) error { return os.WriteFile(file, nil, 0o600) }, "cannot be set aside: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := newFile(t)
+			err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), tc.before(file+rejectedSuffix), tc.now(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRig(t, file)
+			r.Restore()
+			r.expectRejected(tc.says)
+			if err := r.write([]answers.Answer{answerOf("a", "1", time.Now())}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // What cannot be written is tried again each 5 s, and nothing else happens.
 func TestDirectoryThatCannotBeCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
