@@ -254,6 +254,7 @@ type KubeletReporterSettings struct {
 
 // PressureReporterSettings are the settings of the plugin pressure.
 type PressureReporterSettings struct {
-	// NodeLabels adds the label pressure.plimsoll.dev/memory to the Node, which must be in publish. Default: false.
+	// NodeLabels adds the labels pressure.plimsoll.dev/memory, and likewise pid, nodefs, imagefs and containerfs, to the
+	// Node, which must be in publish. Default: false.
 	NodeLabels bool `json:"nodeLabels,omitempty"`
 }
