@@ -15,7 +15,7 @@ import (
 var reservedDomains = []string{"kubernetes.io", "k8s.io"}
 
 func (v *validator) reporterPlugins(p *field.Path, r *ReporterPluginsConfiguration) {
-	v.plugins(p.Child("remote"), r.Remote, remotePlugin(InTreeReporterPlugins()))
+	v.plugins(p.Child("remote"), r.Remote, checkRemoteReporter)
 	v.plugins(p.Child("inTree"), r.InTree, inTreePlugin(InTreeReporterPlugins()))
 	v.publish(p.Child("publish"), r.Publish)
 	v.entries(p.Child("fields"), r.Fields, checkLeftOutField)
@@ -25,6 +25,15 @@ func (v *validator) reporterPlugins(p *field.Path, r *ReporterPluginsConfigurati
 	v.duration(p.Child("sustained"), r.Sustained, time.Second, 5*time.Minute)
 	v.labels(p.Child("labels"), r.Labels)
 	v.entries(p.Child("nodePrefixes"), r.NodePrefixes, checkNodePrefix)
+}
+
+// checkRemoteReporter is the check of names of reporter plugins behind sockets.
+func checkRemoteReporter(name string) string {
+	if name == ConditionsReporterPlugin {
+		return "must not be the plugin of this kubelet that reports the conditions of eviction plugins; must be the " +
+			"name of another one"
+	}
+	return remotePlugin(InTreeReporterPlugins())(name)
 }
 
 func (v *validator) publish(p *field.Path, kinds []ReportedKind) {

@@ -33,6 +33,10 @@ func invalidReporterPlugins() map[string]func(*ReporterPluginsConfiguration) {
 		`remote[0]|"-pressure"|must not be a plugin of this kubelet|inTree`: func(r *ReporterPluginsConfiguration) {
 			r.Remote = []string{"-pressure"}
 		},
+		`remote[0]|"eviction-plugin-conditions"|must not be|conditions of eviction plugins`: func(
+			r *ReporterPluginsConfiguration) {
+			r.Remote = []string{"eviction-plugin-conditions"}
+		},
 		`remote: Too many: 65: must have at most 64`: func(r *ReporterPluginsConfiguration) { r.Remote = many },
 		`inTree[1]|"memory-growth"|kubelet-reporter-plugin, pressure, system-reporter-plugin`: func(
 			r *ReporterPluginsConfiguration) {

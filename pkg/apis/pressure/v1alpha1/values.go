@@ -109,8 +109,12 @@ const (
 	PressureReporterPlugin = "pressure"
 )
 
-// InTreeReporterPlugins returns the names of the reporter plugins in this kubelet, sorted. No other reporter plugin may
-// have them.
+// ConditionsReporterPlugin is the name of the reporter plugin in this kubelet that reports the conditions of eviction
+// plugins. It is not configured, and no other reporter plugin may have the name.
+const ConditionsReporterPlugin = "eviction-plugin-conditions"
+
+// InTreeReporterPlugins returns the names of the reporter plugins in this kubelet that are configured, sorted. No other
+// reporter plugin may have them.
 func InTreeReporterPlugins() []string {
 	return []string{KubeletReporterPlugin, PressureReporterPlugin, SystemReporterPlugin}
 }

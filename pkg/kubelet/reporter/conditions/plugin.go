@@ -10,12 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	node "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
 // Name is the name of the plugin.
-const Name = "eviction-plugin-conditions"
+const Name = v1alpha1.ConditionsReporterPlugin
 
 // Condition is a condition of the CustomNodeResource that is True.
 type Condition struct {
