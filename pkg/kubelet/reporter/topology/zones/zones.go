@@ -85,10 +85,11 @@ func allocations(pods map[string]*amount) (list []node.Allocation) {
 	return list
 }
 
-// deviceZones returns the zones of the devices of a NUMA node, or of none.
+// deviceZones returns the zones of the devices of a NUMA node, or of none. A device without an ID is none: a zone has a
+// name.
 func (a *accounts) deviceZones(id int) (zones []node.TopologyZone) {
 	for key, device := range a.devices {
-		if a.options.NoDeviceZones || a.countOf[key.resource] > MaxDevicesOfResource ||
+		if a.options.NoDeviceZones || a.countOf[key.resource] > MaxDevicesOfResource || key.id == "" ||
 			!slices.Contains(device.nodes, id) {
 			continue
 		}
