@@ -25,6 +25,11 @@ type answers struct {
 	Top       *top       `json:"top,omitempty"`
 	// Condition is reported with the answers to GetEvictPods and ThresholdMet.
 	Condition *condition `json:"condition,omitempty"`
+	// Poll and Stream are what a reporter plugin reports. Without Poll GetReportContent is not implemented; without Stream
+	// the stream stays open and has no message. Other values of EndStream end the stream that is open.
+	Poll      []content `json:"poll,omitempty"`
+	Stream    []content `json:"stream,omitempty"`
+	EndStream int       `json:"endStream,omitempty"`
 }
 
 type evict struct {

@@ -26,7 +26,8 @@ import (
 // The plugin registers, answers what its control file says, stops, and starts again.
 func TestPlugin(t *testing.T) {
 	dir := t.TempDir()
-	p := &plugin{name: "skeleton", control: filepath.Join(dir, "control.json"), calls: filepath.Join(dir, "calls")}
+	calls := &callFile{name: filepath.Join(dir, "calls")}
+	p := &plugin{name: "skeleton", control: filepath.Join(dir, "control.json"), calls: calls}
 	socket := filepath.Join(dir, "skeleton.sock")
 	write(t, p.control, `{"serve": true,
 		"evict": [{"pod": "shop/web", "reason": "too big", "force": true, "graceSeconds": 0}, {"pod": "uid:other"}],
@@ -34,7 +35,7 @@ func TestPlugin(t *testing.T) {
 			"candidates": ["shop/web"]},
 		"top": {"pods": ["shop/web"]}, "condition": {"name": "Full", "met": true, "effects": ["NoSchedule"]}}`)
 	stop, stopped := make(chan os.Signal, 1), make(chan error, 1)
-	go func() { stopped <- run(stop, p, dir) }()
+	go func() { stopped <- run(stop, p, p.control, dir) }()
 
 	until(t, "the socket appears", func() bool { return exists(socket) })
 	conn := dial(t, socket)
@@ -63,7 +64,7 @@ func TestPlugin(t *testing.T) {
 	if _, err := client.GetToken(t.Context(), &v1alpha1.Empty{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("GetToken without a token: %v", err)
 	}
-	checkCalls(t, p.calls)
+	checkCalls(t, calls.name)
 	write(t, p.control, `{"serve": true, "token": "secret"}`)
 	if answer, err := client.GetToken(t.Context(), &v1alpha1.Empty{}); err != nil || answer.Token != "secret" {
 		t.Errorf("GetToken: %v, %v", answer, err)

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,24 +11,12 @@ import (
 	"github.com/kubewharf/katalyst-api/pkg/protocol/evictionplugin/v1alpha1"
 )
 
-// plugin answers what its control file says.
+// plugin is an eviction plugin that answers what its control file says.
 type plugin struct {
 	skeleton.DummyEvictionPlugin
-	name, control, calls string
-
-	mu sync.Mutex
-}
-
-// call is one line of the file of calls.
-type call struct {
-	Time time.Time `json:"time"`
-	// Call is the name of the gRPC method.
-	Call string `json:"call"`
-	// Pods are the active pods of the request, as namespace/name.
-	Pods []string `json:"pods"`
-	// TopN and Scope are those of GetTopEvictionPods.
-	TopN  uint64 `json:"topN,omitempty"`
-	Scope string `json:"scope,omitempty"`
+	calls   *callFile
+	name    string
+	control string
 }
 
 func (p *plugin) Name() string { return p.name }
@@ -111,21 +96,7 @@ func (p *plugin) answer(c call, active []*v1.Pod) (*answers, error) {
 	for _, pod := range active {
 		c.Pods = append(c.Pods, pod.Namespace+"/"+pod.Name)
 	}
-	line, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	file, err := os.OpenFile(p.calls, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	_, err = file.Write(append(line, '\n'))
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := p.calls.add(c); err != nil {
 		return nil, err
 	}
 	return readAnswers(p.control)

@@ -91,7 +91,7 @@ func ClusterParts() []Part {
 	}
 }
 
-// KatalystPlugin is an eviction plugin from Katalyst's unmodified code, for tests.
+// KatalystPlugin is an eviction plugin or a reporter plugin from Katalyst's unmodified code, for tests.
 func KatalystPlugin() Part {
 	return Part{Name: "katalyst", Module: "test/katalyst", Package: ".", Own: true, Cold: 210 * time.Second}
 }
