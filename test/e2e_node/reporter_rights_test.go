@@ -66,7 +66,9 @@ func (w reporterWrite) send(ctx context.Context, client dynamic.ResourceInterfac
 // that belongs to Katalyst's controllers, or that keeps the object from being deleted.
 func TestReporterRights(t *testing.T) {
 	s := newSpace(t)
-	own, other := s.name, s.name+"-other"
+	own, other := s.otherNode(), s.name+"-other"
+	ownNode, err := s.client.CoreV1().Nodes().Get(s.ctx, own, metav1.GetOptions{})
+	s.must(err)
 	admin := s.reporterUser("")
 	client := s.reporterNode(own)
 	t.Cleanup(func() {
@@ -80,17 +82,19 @@ func TestReporterRights(t *testing.T) {
 	const (
 		taints     = `{"spec": {"taints": [{"key": "a", "effect": "NoSchedule", "qosLevel": "reclaimed_cores"}]}}`
 		status     = `{"status": {"topologyPolicy": "None"}}`
-		owners     = `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": %q, "name": %q, "uid": "x"%s}]}}`
+		owners     = `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": %q, "name": %q, "uid": %q%s}]}}`
 		agentReady = `{"status": {"conditions": [{"type": "AgentReady", "status": "True"}]}}`
 		ready      = `{"status": {"conditions": [{"type": "AgentReady", "status": "False"}]}}`
 	)
+	// The garbage collector deletes objects whose owner does not exist.
+	owner := func(kind, name, more string) string { return fmt.Sprintf(owners, kind, name, ownNode.UID, more) }
 	if err := refusedByPolicy(reporterWrite{name: other, body: taints, apply: true}.send(s.ctx, client)); err != nil {
 		t.Errorf("the creation of another node's object: %v", err)
 	}
 	s.must(reporterWrite{name: other, body: taints, apply: true}.send(s.ctx, s.reporterNode(other)))
 	s.must(reporterWrite{name: own, body: taints, apply: true}.send(s.ctx, client))
 	s.must(reporterWrite{name: own, body: status, subresource: "status", apply: true}.send(s.ctx, client))
-	s.must(reporterWrite{name: own, body: fmt.Sprintf(owners, "Node", own, "")}.send(s.ctx, client))
+	s.must(reporterWrite{name: own, body: owner("Node", own, "")}.send(s.ctx, client))
 	s.must(reporterWrite{name: own, body: ready, subresource: "status"}.send(s.ctx, admin))
 	s.must(reporterWrite{name: own, body: status, subresource: "status"}.send(s.ctx, client))
 	for what, w := range map[string]reporterWrite{
@@ -101,11 +105,11 @@ func TestReporterRights(t *testing.T) {
 		"a condition":                       {name: own, body: agentReady, subresource: "status"},
 		"no conditions":                     {name: own, body: `{"status": {"conditions": null}}`, subresource: "status"},
 		"a finalizer":                       {name: own, body: `{"metadata": {"finalizers": ["plimsoll.example/test"]}}`},
-		"another owner":                     {name: own, body: fmt.Sprintf(owners, "Node", other, "")},
-		"an owner that is no Node":          {name: own, body: fmt.Sprintf(owners, "Pod", own, "")},
-		"an owner that is the controller":   {name: own, body: fmt.Sprintf(owners, "Node", own, `, "controller": true`)},
+		"another owner":                     {name: own, body: owner("Node", other, "")},
+		"an owner that is no Node":          {name: own, body: owner("Pod", own, "")},
+		"an owner that is the controller":   {name: own, body: owner("Node", own, `, "controller": true`)},
 		"an owner that cannot be deleted": {
-			name: own, body: fmt.Sprintf(owners, "Node", own, `, "blockOwnerDeletion": true`),
+			name: own, body: owner("Node", own, `, "blockOwnerDeletion": true`),
 		},
 	} {
 		if err := refusedByPolicy(w.send(s.ctx, client)); err != nil {
@@ -119,6 +123,6 @@ func TestReporterRights(t *testing.T) {
 	if err := refusedByPolicy(reporterWrite{name: own, body: taints}.send(s.ctx, noNode)); err != nil {
 		t.Errorf("a user of the group that is not named as a node: %v", err)
 	}
-	_, err := client.Get(s.ctx, own, metav1.GetOptions{})
+	_, err = client.Get(s.ctx, own, metav1.GetOptions{})
 	s.must(err)
 }
