@@ -21,8 +21,9 @@ import (
 const mirrorTimeout = 10 * time.Second
 
 // mirrorPods deletes mirror pods without a static pod, unless the static pod is terminating. The API server may take
-// long, so at most one goroutine does it; while it runs, other rounds delete none. A static pod may come back meanwhile,
-// so this is checked again before each deletion, which is only of the mirror pod that was found.
+// long, so at most one goroutine does it; while it runs, other rounds delete none. A static pod may come back
+// meanwhile, so this is checked again before each deletion. Only the mirror pod that was found is deleted, not a later
+// one of the same name.
 type mirrorPods struct {
 	client    MirrorDeleter
 	pods      Pods
