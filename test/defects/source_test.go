@@ -117,3 +117,18 @@ func TestUnmountInStockSource(t *testing.T) {
 	inOrder(t, stockSource(t, "kubelet.go", "SyncTerminatedPod"), "kl.volumeManager.WaitForUnmount",
 		"kl.statusManager.TerminatePod")
 }
+
+// TestOrphansInStockSource: stock decides by configured and by running pods what is an orphan, not by pod workers.
+func TestOrphansInStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet_pods.go", "HandlePodCleanups"),
+		"kl.usernsManager.CleanupOrphanedPodUsernsAllocations(ctx, allPods, runningRuntimePods)",
+		"kl.cleanupOrphanedPodDirs(logger, allPods, runningRuntimePods)")
+}
+
+// TestOrphanedCgroupsInStockSource: stock removes orphaned cgroups in goroutines, and a pod that starts does not wait
+// for them.
+func TestOrphanedCgroupsInStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet_pods.go", "cleanupOrphanedPodCgroups"), "possiblyRunningPods[uid]", "go func()",
+		"pcm.Destroy(")
+	inOrder(t, stockSource(t, "kubelet.go", "SyncPod"), "pcm.Exists(pod)", "pcm.EnsureExists(")
+}
