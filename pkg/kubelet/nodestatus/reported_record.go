@@ -79,21 +79,22 @@ func readReportedRecord(path string) (reported.Record, error) {
 	return record, nil
 }
 
-// saveReportedRecord replaces the record, on disk first. If it returns nil, the file survives a power failure.
+// saveReportedRecord replaces the record, on disk first. If it returns nil, the file survives a power failure. The
+// goroutine of RunReported alone calls it. Heartbeats read the record meanwhile: a disk may not respond for a long time.
 func (u *Updater) saveReportedRecord(record reported.Record) error {
 	r := &u.fields.record
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record.Equal(r.value) {
+	if record.Equal(u.reportedRecord()) {
 		return nil
 	}
 	data, err := record.Encode()
 	if err == nil {
-		err = writeDurably(u.cfg.Reported.File, data)
+		err = r.write(u.cfg.Reported.File, data)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnrecorded, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.value = record
 	return nil
 }

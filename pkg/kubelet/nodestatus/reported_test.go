@@ -408,6 +408,28 @@ func TestReportedFieldsAfterAConflict(t *testing.T) {
 	})
 }
 
+// A disk that does not respond costs what plugins report, and no heartbeat.
+func TestReportedRecordOnADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
+		u := newUpdater(t, s, w, r.configure)
+		hangs := make(chan struct{})
+		u.fields.record.write = func(string, []byte) error { <-hangs; return nil }
+		runUpdater(t, u)
+		r.report(u, true, labelled("1"))
+		time.Sleep(3 * time.Second)
+		heartbeat := condition(s.current(), v1.NodeReady).LastHeartbeatTime
+		time.Sleep(20 * time.Minute)
+		if last := condition(s.current(), v1.NodeReady).LastHeartbeatTime; last.Equal(&heartbeat) {
+			t.Error("there are no heartbeats while the disk hangs")
+		}
+		wantReported(t, s, "- - - -")
+		close(hangs)
+		time.Sleep(3 * time.Second)
+		wantReported(t, s, "1 - - -")
+	})
+}
+
 // A Node that was created again has none of the fields: they are written and recorded for it.
 func TestReportedFieldsOfANewNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
