@@ -213,12 +213,37 @@ func (u *Updater) synchronizeReported(ctx context.Context) {
 		}
 		failures++
 		u.reportedFailed(ctx, err)
-		if !pause(ctx, reported.BackOff(failures, err, rand.Float64())) {
+		if !u.pauseAfter(ctx, err, reported.BackOff(failures, err, rand.Float64())) {
 			return
 		}
 		u.refreshReported()
 	}
 }
+
+// pauseAfter waits after an error, and returns false if ctx ends first. What the API server has refused may have been
+// corrected: something else is tried as soon as the next write would be.
+func (u *Updater) pauseAfter(ctx context.Context, err error, d time.Duration) bool {
+	if !refusedContent(err) {
+		return pause(ctx, d)
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-over.C:
+			return true
+		case <-u.fields.changed:
+			if u.reportedDiffers() {
+				return pause(ctx, min(d, reportedSettle+u.cfg.Reported.Sustained()))
+			}
+		}
+	}
+}
+
+// refusedContent reports whether the same content would be refused again.
+func refusedContent(err error) bool { return reported.Refused(err) || errors.Is(err, errTooMany) }
 
 // reportedFailed reports an error: those that somebody has to solve by an event, once until they are solved.
 func (u *Updater) reportedFailed(ctx context.Context, err error) {
@@ -226,7 +251,7 @@ func (u *Updater) reportedFailed(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, errUnrecorded):
 		problem = eventReportedUnrecorded
-	case reported.Refused(err), errors.Is(err, errTooMany):
+	case refusedContent(err):
 		problem = eventReportedRefused
 	default:
 		klog.FromContext(ctx).Error(err, "Failed to write fields of reporter plugins to the node, will retry")

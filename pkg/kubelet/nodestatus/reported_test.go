@@ -280,6 +280,40 @@ func TestReportedFieldsAreRefused(t *testing.T) {
 	})
 }
 
+// What replaces fields that were refused is written soon, and something that is refused again and again costs one
+// request per interval.
+func TestReportedFieldsInsteadOfRefusedOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
+		u := newUpdater(t, s, w, r.configure)
+		runUpdater(t, u)
+		time.Sleep(3 * time.Second)
+		refusals := make([]error, 30)
+		for i := range refusals {
+			refusals[i] = apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Node").GroupKind(), testNode, nil)
+		}
+		s.mu.Lock()
+		s.fail("patch", refusals...)
+		s.mu.Unlock()
+		for i := range 60 {
+			r.report(u, true, labelled(fmt.Sprint(i)))
+			time.Sleep(time.Second)
+		}
+		s.mu.Lock()
+		if left := len(s.failures["patch"]); left < 20 {
+			t.Errorf("%d requests were refused in a minute", len(refusals)-left)
+		}
+		s.fail("patch")
+		s.mu.Unlock()
+		r.report(u, true, labelled("good"))
+		time.Sleep(12 * time.Second)
+		wantReported(t, s, "good - - -")
+		if n := w.count(eventReportedRefused); n != 1 {
+			t.Errorf("%d events: %v", n, w.events)
+		}
+	})
+}
+
 func TestReportedFieldsAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
