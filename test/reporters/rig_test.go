@@ -290,28 +290,33 @@ func (r *rig) always(key string) {
 func (r *rig) part(path, want string) {
 	r.t.Helper()
 	r.await(path, func() string {
-		object := r.api.get()
-		if object == nil {
-			return "no object"
-		}
-		var value any = object.Object
-		for name := range strings.SplitSeq(path, ".") {
-			members, _ := value.(map[string]any)
-			value = members[name]
-		}
-		got := ""
-		if value != nil {
-			data, err := json.Marshal(value)
-			if err != nil {
-				return err.Error()
-			}
-			got = string(data)
-		}
-		if got != want {
+		if got := r.partOf(path); got != want {
 			return fmt.Sprintf("got %s, want %s", got, want)
 		}
 		return ""
 	})
+}
+
+// partOf returns a part of the object in JSON, empty for absent.
+func (r *rig) partOf(path string) string {
+	r.t.Helper()
+	object := r.api.get()
+	if object == nil {
+		return "no object"
+	}
+	var value any = object.Object
+	for name := range strings.SplitSeq(path, ".") {
+		members, _ := value.(map[string]any)
+		value = members[name]
+	}
+	if value == nil {
+		return ""
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(data)
 }
 
 // row is the row of a plugin on the page /debug/plugins: the active one, if there are several.
