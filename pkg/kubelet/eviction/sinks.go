@@ -11,7 +11,7 @@ import (
 
 // Sink receives each round after its decision was carried out, and each result of a decision after its round.
 //
-// All calls of one sink are made by one goroutine, which the manager starts for it, in the order of events; ctx carries
+// All calls of one sink are made by one goroutine, which begins with the first entry, in the order of events; ctx carries
 // the logger and is not cancelled before the last call. A sink should return at once. While it blocks, up to 256
 // entries are queued and further ones are dropped; if it panics, the entry is lost. Neither delays decisions, kills or
 // other sinks.
@@ -66,17 +66,20 @@ func newSinks(list ...Sink) *sinks {
 	return s
 }
 
-// start begins to deliver queued entries to the sinks.
+// start begins to deliver queued entries to the sinks. A sink that gets none has no goroutine.
 func (s *sinks) start(ctx context.Context) {
 	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.FromContext(ctx))
 	for _, w := range s.workers {
-		s.running.Go(func() { w.run(ctx, s.stop) })
+		w.begins(func() { s.running.Go(func() { w.run(ctx, s.stop) }) })
 	}
 }
 
 // close ends the goroutines of the sinks after they have handled all queued entries. The returned channel is closed
 // then.
 func (s *sinks) close() <-chan struct{} {
+	for _, w := range s.workers {
+		w.begins(nil)
+	}
 	close(s.stop)
 	done := make(chan struct{})
 	go func() { s.running.Wait(); close(done) }()
@@ -114,6 +117,25 @@ type sinkWorker struct {
 	mu sync.Mutex
 	// losing: the last entry was dropped.
 	losing bool
+	// begin starts the goroutine. It is nil before start, once it was called, and after close.
+	begin func()
+}
+
+// begins sets what starts the goroutine with the next entry, or now if there is one.
+func (w *sinkWorker) begins(begin func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin = begin
+	if len(w.entries) > 0 {
+		w.beginLocked()
+	}
+}
+
+func (w *sinkWorker) beginLocked() {
+	if w.begin != nil {
+		w.begin()
+		w.begin = nil
+	}
 }
 
 // offer queues an entry, or drops it if the queue is full. It logs the first of successive entries that are dropped.
@@ -123,6 +145,7 @@ func (w *sinkWorker) offer(ctx context.Context, e sinkEntry) {
 	select {
 	case w.entries <- e:
 		w.losing = false
+		w.beginLocked()
 	default:
 		sinkFailures.WithLabelValues(w.sink.Name(), "full").Inc()
 		if !w.losing {

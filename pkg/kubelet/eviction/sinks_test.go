@@ -195,3 +195,28 @@ func TestSinkFilter(t *testing.T) {
 		}
 	})
 }
+
+// filteredSink needs no round.
+type filteredSink struct{ sinkRecorder }
+
+func (*filteredSink) NeedsRound(*Round) bool { return false }
+
+// A sink that gets nothing has no goroutine: most nodes have no plugins. Nothing that was queued is lost.
+func TestSinksWithoutEntriesHaveNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		idle, early := &filteredSink{}, &sinkRecorder{}
+		s := newSinks(idle, early)
+		s.round(t.Context(), &Round{})
+		s.start(t.Context())
+		synctest.Wait()
+		if len(early.rounds) != 1 || s.workers[0].begin == nil || s.workers[1].begin != nil {
+			t.Errorf("%d rounds, a goroutine that is not used: %t", len(early.rounds), s.workers[0].begin == nil)
+		}
+		s.round(t.Context(), &Round{})
+		<-s.close()
+		if len(early.rounds) != 2 || len(idle.rounds) != 0 {
+			t.Errorf("%d rounds, %d that are not needed", len(early.rounds), len(idle.rounds))
+		}
+		s.round(t.Context(), &Round{})
+	})
+}
