@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"sync"
 	"time"
@@ -37,10 +38,18 @@ type Config struct {
 type Plugin struct {
 	config Config
 
-	// mu guards the last answer and when it was read.
-	mu   sync.Mutex
-	last *answer
-	at   time.Time
+	// mu guards the last answer, when its reading began, and the reading under way, nil if there is none.
+	mu      sync.Mutex
+	last    *answer
+	at      time.Time
+	running *reading
+}
+
+// reading is one reading of the machine. answer and err are set when done is closed.
+type reading struct {
+	done   chan struct{}
+	answer *answer
+	err    error
 }
 
 // answer is what was reported. It is immutable.
@@ -55,8 +64,8 @@ var _ reporter.Plugin = (*Plugin)(nil)
 func New(config Config) *Plugin { return &Plugin{config: config} }
 
 // GetReportContent returns nodeResourceProperties, as they were read at most 30 s ago.
-func (p *Plugin) GetReportContent(context.Context) ([]merge.Content, error) {
-	answer, err := p.read()
+func (p *Plugin) GetReportContent(ctx context.Context) ([]merge.Content, error) {
+	answer, err := p.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +78,7 @@ func (p *Plugin) ListAndWatch(ctx context.Context, send func([]merge.Content)) e
 	defer ticker.Stop()
 	var sent *answer
 	for {
-		current, err := p.read()
+		current, err := p.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -86,20 +95,40 @@ func (p *Plugin) ListAndWatch(ctx context.Context, send func([]merge.Content)) e
 }
 
 // read reads the machine unless that was done less than a period ago. The answer is the last one, the same pointer, if
-// nothing has changed.
-func (p *Plugin) read() (*answer, error) {
+// nothing has changed. When ctx ends it returns; the reading continues, since a file may block.
+func (p *Plugin) read(ctx context.Context) (*answer, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	now := p.config.Clock.Now()
 	if p.last != nil && now.Sub(p.at) < period {
+		defer p.mu.Unlock()
 		return p.last, nil
 	}
-	facts := readFacts(&p.config)
-	value, err := json.Marshal(properties(&facts, p.config.CPUFlags()))
-	if err != nil {
-		return nil, err
+	r := p.running
+	if r == nil {
+		r = &reading{done: make(chan struct{})}
+		p.running = r
+		go p.run(r, now)
 	}
-	p.at = now
+	p.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// run makes a reading, which began at a time.
+func (p *Plugin) run(r *reading, begun time.Time) {
+	value, err := p.value()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = nil
+	defer close(r.done)
+	if r.err = err; err != nil {
+		return
+	}
+	p.at = begun
 	if p.last == nil || !bytes.Equal(p.last.value, value) {
 		p.last = &answer{value, []merge.Content{{
 			Kind: node.GroupVersionKind,
@@ -108,5 +137,16 @@ func (p *Plugin) read() (*answer, error) {
 			},
 		}}}
 	}
-	return p.last, nil
+	r.answer = p.last
+}
+
+// value reads the machine. A panic is an error.
+func (p *Plugin) value() (value []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic while the machine is read: %v", v)
+		}
+	}()
+	facts := readFacts(&p.config)
+	return json.Marshal(properties(&facts, p.config.CPUFlags()))
 }
