@@ -52,12 +52,13 @@ func knownPlugins() []known {
 		system.Name, inAgent(system.Name, func(r *rig) reporter.Plugin {
 			return system.New(system.Config{MachineInfo: info, Root: fstest.MapFS{}, CPUFlags: no, Clock: r.clock})
 		}),
-		has("spec.nodeResourceProperties", `{"propertyName":"cpu","propertyQuantity":"4"}`), absent("spec.nodeResourceProperties"),
+		has("spec.nodeResourceProperties", `{"propertyName":"cpu","propertyQuantity":"4"}`),
+		absent("spec.nodeResourceProperties"),
 	}, {
 		topology.Name, inAgent(topology.Name, func(r *rig) reporter.Plugin {
 			return topology.New(topology.Config{
-				Managers: managers{}, Ready: yes, MachineInfo: info, Pods: func() []*v1.Pod { return nil }, Policy: "restricted",
-				Scope: "pod", OnlyNUMABound: no, Clock: r.clock,
+				Managers: managers{}, Ready: yes, MachineInfo: info, Pods: func() []*v1.Pod { return nil },
+				Policy: "restricted", Scope: "pod", OnlyNUMABound: no, Clock: r.clock,
 			})
 		}),
 		func(r *rig) {
@@ -176,7 +177,7 @@ func TestKnownPlugins(t *testing.T) {
 			})
 			since := r.lost(k.name)
 			k.reported(r)
-			r.clock.SetTime(since.Add(grace))
+			r.fake.SetTime(since.Add(grace))
 			k.gone(r)
 			r.reload(func(p *pressureapi.ReporterPluginsConfiguration) { p.Remote, p.InTree = []string{"*"}, []string{"*"} })
 			k.reported(r)

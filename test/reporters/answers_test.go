@@ -151,7 +151,7 @@ func reopened(r *rig, err error, value string) {
 }
 
 // suspensionEnds lets the longest time pass for which a plugin behind a socket is not called after five failed calls.
-func (r *rig) suspensionEnds(string) { r.clock.Step(5 * time.Minute) }
+func (r *rig) suspensionEnds(string) { r.fake.Step(5 * time.Minute) }
 
 // big is a value of a number of bytes.
 func big(bytes int) merge.ReportField {

@@ -137,9 +137,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, part, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, collection), "/"), "/")
 	a.mu.Lock()
 	if r.URL.Query().Get("watch") == "true" {
-		from := len(a.versions)
 		a.mu.Unlock()
-		a.watch(w, r, from)
+		a.watch(w, r)
 		return
 	}
 	defer a.mu.Unlock()
@@ -252,8 +251,13 @@ func (a *apiServer) happened(event string) {
 	a.changed = make(chan struct{})
 }
 
-// watch sends what happens from a version on.
-func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, from int) {
+// watch sends what happens after a version. The number of a version is its place in the history.
+func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		respond(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)

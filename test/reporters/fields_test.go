@@ -26,7 +26,8 @@ func refusalCases() (cases []scenario) {
 		{"R1: an unknown field type", content(field(7, "Labels", `{}`)), "7.Labels: unknown field type 7"},
 		{"R1: a wrong type", content(field(merge.Spec, "NodeResourceProperties", `{}`)), "must be a list"},
 		{"R1: not a number", content(field(merge.Status, "Resources", `{"capacity":{"cpu":NaN}}`)), "is no JSON"},
-		{"R1: a member twice", content(field(merge.Status, "Resources", `{"capacity":{},"capacity":{}}`)), "is there twice"},
+		{"R1: a member twice", content(field(merge.Status, "Resources", `{"capacity":{},"capacity":{}}`)),
+			"is there twice"},
 		{"R1: deep JSON", content(field(merge.Status, "TopologyZone", strings.Repeat("[", 5000)+strings.Repeat("]", 5000))),
 			"is nested more than"},
 		{"R1: a great exponent", content(field(merge.Status, "Resources", `{"capacity":{"cpu":"1e999999999"}}`)),
@@ -41,7 +42,8 @@ func refusalCases() (cases []scenario) {
 		{"labels of Kubernetes", content(field(merge.Metadata, "Labels",
 			`{"node-restriction.kubernetes.io/team":"x","example.com/p":"1","a.k8s.io/b":"c"}`)),
 			`metadata.Labels: key "a.k8s.io/b": is below kubernetes.io or k8s.io; 1 more keys`},
-		{"a label that is not valid", content(field(merge.Metadata, "Labels", `{"example.com/bad":"a b","example.com/p":"1"}`)),
+		{"a label that is not valid", content(field(merge.Metadata, "Labels",
+			`{"example.com/bad":"a b","example.com/p":"1"}`)),
 			`the value "a b"`},
 	} {
 		cases = append(cases, scenario{
@@ -81,7 +83,8 @@ func mergeCases() []scenario {
 			r.published("q=2", "x=p")
 			r.await("the conflict", func() string {
 				result := r.merger.Last().Result
-				object := reporter.ObjectOf(&result, reporter.Write{Kind: node.GroupVersionKind.Kind, Selected: true}, r.clock.Now())
+				write := reporter.Write{Kind: node.GroupVersionKind.Kind, Selected: true}
+				object := reporter.ObjectOf(&result, write, r.clock.Now())
 				want := debugv1alpha1.ReportConflict{Path: "metadata.annotations[example.com/x]", Used: "p", Ignored: "q"}
 				if !slices.Equal(object.Conflicts, []debugv1alpha1.ReportConflict{want}) {
 					return fmt.Sprintf("%+v", object.Conflicts)
@@ -105,8 +108,10 @@ func mergeCases() []scenario {
 		name: "lists are merged by name and sorted",
 		plugins: func() scripted {
 			return scripted{
-				"p": polled(properties(`[{"propertyName":"z","propertyValues":["1"]},{"propertyName":"m","propertyQuantity":"2"}]`)),
-				"q": polled(properties(`[{"propertyName":"z","propertyValues":["0"]},{"propertyName":"a","propertyQuantity":"1"}]`)),
+				"p": polled(properties(`[{"propertyName":"z","propertyValues":["1"]},` +
+					`{"propertyName":"m","propertyQuantity":"2"}]`)),
+				"q": polled(properties(`[{"propertyName":"z","propertyValues":["0"]},` +
+					`{"propertyName":"a","propertyQuantity":"1"}]`)),
 			}
 		},
 		play: func(r *rig) {
@@ -132,7 +137,8 @@ func mergeCases() []scenario {
 	}, {
 		name: "several contents of one object are one report",
 		plugins: one(func() *script {
-			return polled(says("a", "1"), says("b", "1"), content(field(merge.Metadata, "Annotations", annotations("c", "1"))))
+			return polled(says("a", "1"), says("b", "1"),
+				content(field(merge.Metadata, "Annotations", annotations("c", "1"))))
 		}),
 		play: func(r *rig) { r.published("a=1", "b=1", "c=1") },
 	}, {
@@ -140,7 +146,8 @@ func mergeCases() []scenario {
 		plugins: one(func() *script {
 			return polled(says("p", "1"),
 				content(field(merge.Spec, "Taints", `[{"key":"hot","effect":"NoSchedule","qosLevel":"reclaimed_cores"}]`)),
-				content(field(merge.Status, "Conditions", `[{"type":"Hot","status":"True","lastHeartbeatTime":"2026-01-01T00:00:00Z"}]`)))
+				content(field(merge.Status, "Conditions",
+					`[{"type":"Hot","status":"True","lastHeartbeatTime":"2026-01-01T00:00:00Z"}]`)))
 		}),
 		play: func(r *rig) {
 			r.published("p=1")

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -43,13 +44,15 @@ type rig struct {
 	// sockets is the directory of sockets, state that of files of the agent.
 	sockets, state string
 	owner          uint32
-	clock          *clocktesting.FakeClock
-	config         atomic.Pointer[pressure.NodePressureConfiguration]
-	api            *apiServer
-	scripts        scripted
-	servers        map[string]*server
-	inTree         map[string]reporter.Plugin
-	events         *record.FakeRecorder
+	// clock is that of the agent: fake, unless that is nil.
+	clock   clock.WithTicker
+	fake    *clocktesting.FakeClock
+	config  atomic.Pointer[pressure.NodePressureConfiguration]
+	api     *apiServer
+	scripts scripted
+	servers map[string]*server
+	inTree  map[string]reporter.Plugin
+	events  *record.FakeRecorder
 
 	// What follows is of one run of the agent.
 
@@ -66,11 +69,11 @@ type scripted map[string]*script
 
 // hostClock is the clock of the agent, at which no two times are the same: registrations differ by their times.
 type hostClock struct {
-	*clocktesting.FakeClock
+	clock.WithTicker
 	calls *atomic.Int64
 }
 
-func (c hostClock) Now() time.Time { return c.FakeClock.Now().Add(time.Duration(c.calls.Add(1))) }
+func (c hostClock) Now() time.Time { return c.WithTicker.Now().Add(time.Duration(c.calls.Add(1))) }
 
 // newRig returns a rig that does not run yet. All plugins are enabled, and both objects are published.
 func newRig(t *testing.T, change func(*pressure.ReporterPluginsConfiguration)) *rig {
@@ -82,9 +85,10 @@ func newRig(t *testing.T, change func(*pressure.ReporterPluginsConfiguration)) *
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &rig{
 		t: t, sockets: filepath.Join(dir, "s"), state: filepath.Join(dir, "state"), owner: uint32(os.Geteuid()),
-		clock: clocktesting.NewFakeClock(time.Now()), scripts: scripted{}, servers: map[string]*server{},
+		fake: clocktesting.NewFakeClock(time.Now()), scripts: scripted{}, servers: map[string]*server{},
 		inTree: map[string]reporter.Plugin{}, events: record.NewFakeRecorder(1000),
 	}
+	r.clock = r.fake
 	if err := os.Mkdir(r.sockets, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +145,8 @@ func (r *rig) start() {
 	})
 	var err, publishErr error
 	r.driver, err = reporter.New(reporter.Config{
-		Options: reporter.OptionsFrom(c), InTree: r.inTree, Remote: r.remote, RemoteChanged: r.host.Changed(), Clock: r.clock,
+		Options: reporter.OptionsFrom(c), InTree: r.inTree, Remote: r.remote, RemoteChanged: r.host.Changed(),
+		Clock: r.clock,
 	})
 	answers := checkpoint.New(checkpoint.Config{
 		File: filepath.Join(r.state, "checkpoint"), Clock: r.clock, Recorder: r.events, Node: nodeRef,
@@ -229,7 +234,7 @@ func (r *rig) await(what string, check func() string) {
 	r.t.Helper()
 	await.Until(r.t, what, func() error {
 		if missing := check(); missing != "" {
-			r.clock.Step(time.Second)
+			r.fake.Step(time.Second)
 			return errors.New(missing)
 		}
 		return nil
@@ -364,7 +369,7 @@ func (r *rig) lost(name string) (since time.Time) {
 func (r *rig) goes(since time.Time, want ...string) {
 	r.t.Helper()
 	before := len(r.api.history())
-	r.clock.SetTime(since.Add(grace - 10*time.Second))
+	r.fake.SetTime(since.Add(grace - 10*time.Second))
 	r.published(want...)
 	for _, v := range r.api.history()[before:] {
 		if v.at.Before(since.Add(grace)) {

@@ -32,9 +32,19 @@ type server struct {
 // serve begins to serve a plugin at a socket, until the end of the test at most.
 func serve(t *testing.T, socket, name, version string, service v1alpha1.ReporterPluginServer) *server {
 	t.Helper()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	s, err := newServer(socket, name, version, service)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// newServer begins to serve a plugin at a socket.
+func newServer(socket, name, version string, service v1alpha1.ReporterPluginServer) (*server, error) {
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
 	}
 	s := &server{
 		name: name, version: version, listener: listener, server: grpc.NewServer(),
@@ -43,8 +53,7 @@ func serve(t *testing.T, socket, name, version string, service v1alpha1.Reporter
 	registration.RegisterRegistrationServer(s.server, s)
 	v1alpha1.RegisterReporterPluginServer(s.server, service)
 	s.served.Go(func() { _ = s.server.Serve(listener) })
-	t.Cleanup(s.stop)
-	return s
+	return s, nil
 }
 
 // stop ends the process and removes its socket.
