@@ -133,6 +133,10 @@ conformance: go ## Upstream's suites for nodes and clusters against this kubelet
 plugin-chaos: go ## Eviction plugins that hang, crash and lie, 5 min, with latencies compared; idle plugins, 2 min. Keep the machine quiet.
 	PLIMSOLL_PLUGIN_CHAOS=$${PLIMSOLL_PLUGIN_CHAOS:-5m} go test -count=1 -timeout 20m -v -bench AtRest -benchtime 12x ./test/pluginchaos
 
+.PHONY: reporter-load
+reporter-load: go ## Reporter plugins with 3,000 messages in a second, and some that hang, crash and lie, 5 min each. Keep the machine quiet.
+	PLIMSOLL_REPORTER_LOAD=$${PLIMSOLL_REPORTER_LOAD:-5m} go test -count=1 -timeout 30m -v -run '^(TestLoad|TestHostilePlugins)$$' ./test/reporters
+
 .PHONY: bench
 bench: go $(BIN)/benchstat ## Benchmarks; compares with the results of the run before.
 	@mkdir -p $(OUT)/bench; [ ! -f $(OUT)/bench/new.txt ] || mv $(OUT)/bench/new.txt $(OUT)/bench/old.txt
