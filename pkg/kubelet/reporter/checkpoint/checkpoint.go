@@ -151,9 +151,7 @@ func (c *Checkpoint) Run(ctx context.Context, current func() []answers.Answer, c
 		timer.Reset(max(0, c.due(pending).Sub(c.Clock.Now())))
 		select {
 		case <-ctx.Done():
-			if pending {
-				c.compare(current())
-			}
+			c.compare(current()) // there may be a token in changed
 			return
 		case <-changed:
 			pending = true

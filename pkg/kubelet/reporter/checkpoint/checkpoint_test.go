@@ -205,6 +205,29 @@ func TestR12RestartWithoutChangeWritesNothing(t *testing.T) {
 	})
 }
 
+// What changes during the last write before the end is written too.
+func TestAChangeAtTheEndIsWritten(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newFile(t))
+			ctx, cancel := context.WithCancel(t.Context())
+			first, last := answerOf("a", "1", time.Now()), answerOf("a", "2", time.Now())
+			calls := 0
+			r.Run(ctx, func() []answers.Answer {
+				if calls++; calls > 1 {
+					return []answers.Answer{last}
+				}
+				r.changed <- struct{}{}
+				cancel()
+				return []answers.Answer{first}
+			}, r.changed)
+			if got, want := text(newRig(t, r.File).Restore()), text([]answers.Answer{last}); got != want {
+				t.Errorf("the file has %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // The first change is written at once, and then one in 5 s at most, the newest of them. What has changed since is
 // written at the end.
 func TestAtMostOneWriteInFiveSeconds(t *testing.T) {
