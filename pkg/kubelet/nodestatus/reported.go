@@ -57,8 +57,8 @@ type Reported struct {
 type ReportedContent struct {
 	merge.Node
 	// Confirmed is what plugins have reported since the start of the agent; nil if that is all. The rest of Node is that
-	// of an earlier run: it may be older than what the Node has, so that it is written only where it is missing. Nothing
-	// is removed while Confirmed is not nil: answers may be missing.
+	// of an earlier run: it may be older than what the Node has, so that it is written only where it is missing, and where
+	// the agent has not removed it. Nothing is removed while Confirmed is not nil: answers may be missing.
 	Confirmed *merge.Node
 }
 
@@ -291,7 +291,8 @@ func (u *Updater) writeReported(ctx context.Context) (requests int, err error) {
 	node = u.lockedNewest(ctx, node)
 	for fresh := false; ; fresh = true {
 		record := u.reportedRecord()
-		in.Node, in.Record, in.Devices = reported.OfNode(node), record.Of(node.UID), u.devices()
+		in.Node, in.Devices = reported.OfNode(node), u.devices()
+		in.Record, in.Recorded = record.Of(node.UID), record.NodeUID == node.UID
 		d := reported.Decide(in)
 		forgets := len(d.Forgotten) > 0 || record.NodeUID != node.UID && len(record.Fields) > 0
 		switch {

@@ -523,3 +523,38 @@ func TestTooManyReportedFields(t *testing.T) {
 		wantReported(t, s, "1 - - -")
 	})
 }
+
+// A field that the agent has removed before it was killed does not come back with the answer of an older checkpoint.
+func TestReportedFieldsThatAnEarlierRunHasRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		u := newUpdater(t, s, w, r.configure)
+		var running sync.WaitGroup
+		running.Go(func() { runWithReported(ctx, u) })
+		for _, content := range []merge.Node{labelled("1"), {}} {
+			r.report(u, true, content)
+			time.Sleep(3 * time.Second)
+		}
+		wantReported(t, s, "- - - -")
+		before := len(s.writes())
+		time.Sleep(15 * time.Second)
+		cancel()
+		running.Wait()
+		r.confirmed = &merge.Node{}
+		u = newUpdater(t, s, w, r.configure)
+		runUpdater(t, u)
+		r.report(u, true, labelled("1"))
+		time.Sleep(time.Minute)
+		wantReported(t, s, "- - - -")
+		r.mu.Lock()
+		r.confirmed = nil
+		r.mu.Unlock()
+		u.ReportedChanged()
+		time.Sleep(3 * time.Second)
+		wantReported(t, s, "1 - - -")
+		if n := len(s.writes()) - before; n != 1 {
+			t.Errorf("%d writes: %q", n, s.writes()[before:])
+		}
+	})
+}

@@ -102,10 +102,12 @@ type Input struct {
 	Node Fields
 	// Reported has the fields that plugins report.
 	Reported Fields
-	// Record has the fields that the agent has written to this Node.
-	Record []Field
+	// Record has the fields that the agent has written to this Node. Recorded: there is a record of this Node, which may be
+	// empty. Then the Node does not have a field that is in neither because the agent has removed or not yet written it.
+	Record   []Field
+	Recorded bool
 	// Unconfirmed are fields in Reported whose values may be older than those that the agent has written before. Such a
-	// field stays as it is on the Node.
+	// field stays as it is on the Node, also if the agent has removed it.
 	Unconfirmed map[Field]bool
 	// Incomplete: fields may be missing in Reported. Then nothing is removed.
 	Incomplete bool
@@ -161,7 +163,11 @@ func Decide(in Input) Decision {
 	}
 	for field, value := range in.Reported {
 		have, there := in.Node[field]
-		if device(field) || there && (have == value || in.Unconfirmed[field] && record[field]) {
+		unconfirmed := in.Unconfirmed[field]
+		if device(field) || there && (have == value || unconfirmed && record[field]) {
+			continue
+		}
+		if unconfirmed && !there && in.Recorded && !record[field] {
 			continue
 		}
 		d.Set[field] = value

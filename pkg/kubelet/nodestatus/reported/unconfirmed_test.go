@@ -35,3 +35,25 @@ func TestUnconfirmedFieldsStay(t *testing.T) {
 		t.Errorf("when all are confirmed: %+v", d)
 	}
 }
+
+// A field that the agent has removed, or not yet written, does not come with an answer that may be old. One that
+// somebody else has removed does, and so do all of a Node that was created again.
+func TestUnconfirmedFieldsThatAreMissing(t *testing.T) {
+	removed, lost := Field{Label, "removed"}, Field{Label, "lost"}
+	in := Input{
+		Reported: Fields{removed: "old", lost: "old"}, Record: []Field{lost}, Recorded: true, Incomplete: true,
+		Unconfirmed: map[Field]bool{removed: true, lost: true},
+	}
+	d := Decide(in)
+	if diff := cmp.Diff(Fields{lost: "old"}, d.Set); diff != "" || len(d.Record) != 1 {
+		t.Errorf("%s recorded %v", diff, d.Record)
+	}
+	in.Record, in.Recorded = nil, false
+	if d := Decide(in); len(d.Set) != 2 {
+		t.Errorf("a new Node gets %v", d.Set)
+	}
+	in.Recorded, in.Unconfirmed = true, nil
+	if d := Decide(in); len(d.Set) != 2 {
+		t.Errorf("when the answers are confirmed the Node gets %v", d.Set)
+	}
+}
