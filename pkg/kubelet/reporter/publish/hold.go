@@ -22,19 +22,19 @@ func (c *content) held(live *unstructured.Unstructured, recorded []taintID) *con
 		return c
 	}
 	h := &content{fields: maps.Clone(c.fields), taints: c.heldTaints(live, recorded), confirmed: c.confirmed}
-	for path, keys := range appliedPaths(live) {
+	for path, set := range appliedPaths(live) {
 		value, _, err := unstructured.NestedFieldNoCopy(live.Object, strings.Split(path, ".")...)
 		if err != nil || value == nil {
 			continue
 		}
 		if path == labelsPath || path == annotationsPath {
-			h.fields[path] = c.heldMap(path, value, keys)
+			h.fields[path] = c.heldMap(path, value, fieldNames(set))
 			continue
 		}
 		if given, there := c.fields[path]; there && bytes.Equal(given, c.confirmed[path]) {
 			continue
 		}
-		if text, err := json.Marshal(value); err == nil {
+		if text, err := json.Marshal(ownPart(value, set)); err == nil {
 			h.fields[path] = text
 		}
 	}
@@ -87,9 +87,26 @@ func (c *content) heldTaints(live *unstructured.Unstructured, recorded []taintID
 	return taints
 }
 
-// appliedPaths returns the paths of the fields that the agent has applied, with their keys if they are maps.
-func appliedPaths(live *unstructured.Unstructured) map[string][]string {
-	paths := map[string][]string{}
+// ownPart returns what a value has of the fields in a set of managed fields, and the whole value if the set is empty,
+// which is that of a leaf: entries of other writers in the same map stay theirs.
+func ownPart(value any, set []byte) any {
+	object, isObject := value.(map[string]any)
+	var members map[string]json.RawMessage
+	if !isObject || json.Unmarshal(set, &members) != nil || len(members) == 0 {
+		return value
+	}
+	part := map[string]any{}
+	for _, name := range fieldNames(set) {
+		if member, there := object[name]; there {
+			part[name] = ownPart(member, memberOf(set, name))
+		}
+	}
+	return part
+}
+
+// appliedPaths returns the paths of the fields that the agent has applied, with their sets of managed fields.
+func appliedPaths(live *unstructured.Unstructured) map[string][]byte {
+	paths := map[string][]byte{}
 	for _, part := range []string{mainPart, statusPart} {
 		var members map[string]json.RawMessage
 		if raw := owned(live, part); raw == nil || json.Unmarshal(raw, &members) != nil {
@@ -100,7 +117,7 @@ func appliedPaths(live *unstructured.Unstructured) map[string][]string {
 			for _, name := range fieldNames(fields) {
 				path := prefix + "." + name
 				if isField && (prefix != "metadata" || path == labelsPath || path == annotationsPath) && path != taintsPath {
-					paths[path] = fieldNames(memberOf(fields, name))
+					paths[path] = memberOf(fields, name)
 				}
 			}
 		}
