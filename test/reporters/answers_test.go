@@ -58,8 +58,7 @@ func callCases() []scenario {
 		play: func(r *rig) {
 			r.published("p=1")
 			p, hold := r.scripts["p"], make(chan struct{})
-			p.set(func(s *script) { s.poll, s.hold = []merge.Content{says("p", "old")}, hold })
-			r.polled("p", 1)
+			r.polledSince("p", p.set(func(s *script) { s.poll, s.hold = []merge.Content{says("p", "old")}, hold }))
 			// Further polls fail, so that the one that is held is the only one that can say anything.
 			p.set(func(s *script) {
 				s.message, s.pollErr, s.hold = []merge.Content{says("p", "new")}, errors.New("no more"), nil
@@ -106,8 +105,9 @@ func callCases() []scenario {
 		play: func(r *rig) {
 			r.published("p=1", "q=1")
 			hold := make(chan struct{})
-			r.scripts["p"].set(func(s *script) { s.hold, s.poll = hold, []merge.Content{says("p", "2")} })
-			r.polled("p", 1)
+			r.polledSince("p", r.scripts["p"].set(func(s *script) {
+				s.hold, s.poll = hold, []merge.Content{says("p", "2")}
+			}))
 			r.scripts["q"].set(func(s *script) { s.poll = []merge.Content{says("q", "2")} })
 			r.await("the answer of q", func() string {
 				if object := r.api.get(); !slices.Contains(listOf(object.GetAnnotations()), "q=2") {
@@ -119,6 +119,36 @@ func callCases() []scenario {
 			close(hold)
 			r.published("p=2", "q=2")
 			r.always("q")
+		},
+	}, {
+		name:    "R13: when the API server is back, the newest values are written, once",
+		plugins: one(func() *script { return polled(says("p", "1")) }),
+		play: func(r *rig) {
+			r.published("p=1")
+			r.api.setDown(true)
+			for _, value := range []string{"2", "3", "4"} {
+				r.scripts["p"].set(func(s *script) { s.poll = []merge.Content{says("p", value)} })
+				r.polled("p", 2)
+			}
+			r.await("the newest values at the publisher", func() string {
+				passed := r.passedOn.Load().Result.CustomNodeResource.Annotations
+				return differs(listOf(passed), []string{"p=4"})
+			})
+			// One attempt may have begun before.
+			failures := r.publisher.State().Failures
+			r.await("two more attempts", func() string {
+				if n := r.publisher.State().Failures; n < failures+2 {
+					return fmt.Sprintf("%d, before %d", n, failures)
+				}
+				return ""
+			})
+			before := len(r.api.history())
+			r.api.setDown(false)
+			r.published("p=4")
+			r.polled("p", 2)
+			if n := len(r.api.history()) - before; n != 1 {
+				r.t.Errorf("%d writes", n)
+			}
 		},
 	}, {
 		name: "a plugin whose calls fail has nothing to say", plugins: func() scripted {

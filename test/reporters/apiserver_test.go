@@ -54,7 +54,9 @@ type apiServer struct {
 	server   *httptest.Server
 	managers map[string]*managedfields.FieldManager
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// down: all requests fail, except watches.
+	down    bool
 	object  *unstructured.Unstructured
 	version int
 	// versions are all that the object had.
@@ -143,6 +145,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer a.mu.Unlock()
 	switch {
+	case a.down:
+		respond(w, http.StatusServiceUnavailable,
+			failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "down"))
 	case name == "":
 		list := map[string]any{
 			"apiVersion": node.GroupVersionKind.GroupVersion().String(), "kind": "CustomNodeResourceList", "items": []any{},
@@ -280,6 +285,13 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// setDown sets whether all requests fail, except watches.
+func (a *apiServer) setDown(down bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = down
 }
 
 // remove deletes the object, as somebody else does.

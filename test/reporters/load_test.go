@@ -41,7 +41,9 @@ func loadRig(t *testing.T) (r *rig, length time.Duration) {
 			t.Fatal(err)
 		}
 		r.fake, r.clock = nil, clock.RealClock{}
+		r.api.mu.Lock()
 		r.api.clock = r.clock
+		r.api.mu.Unlock()
 	}
 	return r, length
 }

@@ -61,7 +61,9 @@ type rig struct {
 	merger    *reporter.Merger
 	node      *reporter.NodeContent
 	publisher *publish.Publisher
-	stop      func()
+	// passedOn is what the publisher was given last.
+	passedOn atomic.Pointer[reporter.Merged]
+	stop     func()
 }
 
 // scripted are plugins of a case by their names.
@@ -165,6 +167,7 @@ func (r *rig) start() {
 		Driver: r.driver, Options: reporter.MergeOptionsFrom(c), Clock: r.clock,
 		Sinks: []func(reporter.Merged){r.node.Set, func(m reporter.Merged) {
 			publisher.Set(publish.Object{Fields: m.Result.Fields, Answered: m.Since})
+			r.passedOn.Store(&m)
 		}},
 	})
 	r.driver.Restore(answers.Restore())
@@ -381,10 +384,16 @@ func (r *rig) goes(since time.Time, want ...string) {
 // polled waits until a plugin has been polled so many more times.
 func (r *rig) polled(name string, times int) {
 	r.t.Helper()
-	begin, _ := r.scripts[name].called()
+	begun, _ := r.scripts[name].called()
+	r.polledSince(name, begun+times-1)
+}
+
+// polledSince waits until more polls of a plugin have begun.
+func (r *rig) polledSince(name string, begun int) {
+	r.t.Helper()
 	r.await("polls of "+name, func() string {
-		if n, _ := r.scripts[name].called(); n < begin+times {
-			return fmt.Sprintf("%d of %d", n-begin, times)
+		if n, _ := r.scripts[name].called(); n <= begun {
+			return fmt.Sprintf("%d, want more than %d", n, begun)
 		}
 		return ""
 	})

@@ -33,8 +33,8 @@ func polled(answer ...merge.Content) *script { return &script{poll: answer} }
 
 func streamed(answer ...merge.Content) *script { return &script{message: answer} }
 
-// set changes the plugin.
-func (s *script) set(change func(s *script)) {
+// set changes the plugin. It returns how many polls had begun before.
+func (s *script) set(change func(s *script)) (polls int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
@@ -42,6 +42,7 @@ func (s *script) set(change func(s *script)) {
 		close(s.changed)
 		s.changed = nil
 	}
+	return s.polls
 }
 
 // called is how many polls and streams have begun.

@@ -96,6 +96,14 @@ func (s *server) status(t *testing.T) *registration.RegistrationStatus {
 	}
 }
 
+// registered waits until the plugin is registered. On a machine that is busy it may be refused before: it has 5 s for an
+// answer.
+func (s *server) registered(t *testing.T) {
+	t.Helper()
+	for !s.status(t).GetPluginRegistered() {
+	}
+}
+
 // service speaks the protocol for a plugin.
 type service struct {
 	v1alpha1.UnimplementedReporterPluginServer
