@@ -38,6 +38,9 @@ type katalystPlugin struct {
 	s                      *space
 	name                   string
 	socket, control, calls string
+	flags                  []string
+	process                *exec.Cmd
+	output                 bytes.Buffer
 	started                time.Time
 }
 
@@ -56,8 +59,8 @@ func (s *space) startKatalyst(name string) *katalystPlugin {
 	return s.startKatalystWith(name, `{"serve": true}`)
 }
 
-// startKatalystWith is startKatalyst for a plugin with these answers from its start on.
-func (s *space) startKatalystWith(name, answers string) *katalystPlugin {
+// startKatalystWith is startKatalyst for a plugin with these answers from its start on, and with more flags.
+func (s *space) startKatalystWith(name, answers string, flags ...string) *katalystPlugin {
 	s.t.Helper()
 	s.must(builder.Build(s.ctx, []build.Part{build.KatalystPlugin()}))
 	own, dir := s.t.TempDir(), filepath.Join(node.Layout().KubeletRoot(), "plugins_registry")
@@ -65,22 +68,28 @@ func (s *space) startKatalystWith(name, answers string) *katalystPlugin {
 		s: s, name: name, socket: filepath.Join(dir, name+".sock"), control: filepath.Join(own, "control.json"),
 		calls: filepath.Join(own, "calls"),
 	}
+	p.flags = append([]string{"-dir", dir, "-control", p.control, "-calls", p.calls, "-name", name}, flags...)
 	p.answer("%s", answers)
-	var output bytes.Buffer
-	process := exec.Command(node.Layout().Program(build.KatalystPlugin().Name),
-		"-dir", dir, "-control", p.control, "-calls", p.calls, "-name", name)
-	process.Stdout, process.Stderr = &output, &output
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.started = time.Now()
-	s.must(process.Start())
+	p.start()
 	s.t.Cleanup(func() {
-		err := errors.Join(process.Process.Signal(syscall.SIGTERM), process.Wait())
+		err := errors.Join(p.process.Process.Signal(syscall.SIGTERM), p.process.Wait())
 		if err != nil || s.t.Failed() {
-			s.t.Logf("plugin %s: %v\n%s", name, err, output.String())
+			s.t.Logf("plugin %s: %v\n%s", name, err, p.output.String())
 		}
 		_ = os.Remove(p.socket)
 	})
 	return p
+}
+
+// start starts the process.
+func (p *katalystPlugin) start() {
+	p.s.t.Helper()
+	p.output.Reset()
+	p.process = exec.Command(node.Layout().Program(build.KatalystPlugin().Name), p.flags...)
+	p.process.Stdout, p.process.Stderr = &p.output, &p.output
+	p.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.started = time.Now()
+	p.s.must(p.process.Start())
 }
 
 // answer replaces the answers, which are JSON. It returns the time before.

@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 		a.give(policy, `"4"`)
-		a.after(2 * time.Second)
+		a.after(1500 * time.Millisecond)
 		if n := writes(objectLabel, "forbidden") - before; n != 1 {
 			t.Errorf("%v forbidden writes", n)
 		}

@@ -93,12 +93,10 @@ func endsAttempt(err error) bool {
 // delayAfter returns the time until the next attempt, after a number of failed ones in a row: 1 s, doubled with each up
 // to five minutes, from which up to a fifth is subtracted at random (0 to 1), so that the agents of many nodes do not
 // repeat their requests at the same time. It is at least what the API server asks for by Retry-After, as far as that is
-// at most five minutes, and up to a fifth more. Without the kind or the right it is five minutes, and up to a twentieth
-// more.
+// at most five minutes, and up to a fifth more. Without the kind or the right it is at last five minutes, and up to a
+// twentieth more. It is not so from the first failure on: an API server that has just started answers that there is
+// no such kind or right until it has read the definitions and roles.
 func delayAfter(failures int, err error, random float64) time.Duration {
-	if p := problemOf(err); p == noKind || p == forbidden {
-		return blockedRetry + time.Duration(random*float64(blockedRetry)/20)
-	}
 	d := firstBackOff
 	for range failures - 1 {
 		if d = 2 * d; d >= maxBackOff {
@@ -106,6 +104,9 @@ func delayAfter(failures int, err error, random float64) time.Duration {
 		}
 	}
 	d = min(d, maxBackOff)
+	if p := problemOf(err); d == maxBackOff && (p == noKind || p == forbidden) {
+		return blockedRetry + time.Duration(random*float64(blockedRetry)/20)
+	}
 	d -= time.Duration(random * float64(d) / 5)
 	if seconds, ok := suggestedDelay(err); ok {
 		asked := min(time.Duration(seconds)*time.Second, maxBackOff)

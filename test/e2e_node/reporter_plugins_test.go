@@ -1,0 +1,409 @@
+//go:build e2e
+
+package e2enode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	nodev1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/pressure"
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+// TestReporterPlugins publishes what reporter plugins report in the CustomNodeResource and the Node. It is one test,
+// since each configuration of the kubelet is a restart.
+func TestReporterPlugins(t *testing.T) {
+	s := newSpace(t)
+	s.noPressure()
+	s.noOtherPods()
+	since := time.Now()
+	s.withPressureConfig(reporterSettings(anyTime, t), nil)
+	t.Cleanup(func() {
+		err := s.reporterUser("").Delete(context.Background(), cluster.NodeName, metav1.DeleteOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("in the tree", func(t *testing.T) { s.in(t).inTreeReporters(since) })
+	t.Run("fields", func(t *testing.T) { s.in(t).leftOutFields() })
+	t.Run("other writers", func(t *testing.T) { s.in(t).otherWriters() })
+	t.Run("deleted object", func(t *testing.T) { s.in(t).deletedObject() })
+	t.Run("API server away", func(t *testing.T) { s.in(t).reportedWithoutAPIServer() })
+	t.Run("kubelet killed", func(t *testing.T) { s.in(t).kubeletKilledWhileReporting() })
+	t.Run("beside each other", func(t *testing.T) {
+		s.in(t).shortReporterGrace()
+		t.Run("Katalyst", func(t *testing.T) {
+			t.Parallel()
+			s.in(t).katalystReporters()
+		})
+		t.Run("pressure", func(t *testing.T) {
+			t.Parallel()
+			s.in(t).pressureLeaks()
+		})
+	})
+}
+
+// complete is nil if the object has what the plugins in the tree report, and the Node as its owner.
+func complete(object *nodev1alpha1.CustomNodeResource, n *v1.Node) error {
+	var missing []string
+	for _, name := range []string{"cpu", "memory", "numa", "topology"} {
+		if !slices.ContainsFunc(object.Spec.NodeResourceProperties, func(p nodev1alpha1.Property) bool {
+			return p.PropertyName == name
+		}) {
+			missing = append(missing, "property "+name)
+		}
+	}
+	zones := object.Status.TopologyZone
+	if len(zones) == 0 || zones[0].Type != nodev1alpha1.TopologyTypeSocket || len(zones[0].Children) == 0 ||
+		zones[0].Children[0].Type != nodev1alpha1.TopologyTypeNuma {
+		missing = append(missing, fmt.Sprintf("zones of a socket and a NUMA node, but %+v", zones))
+	}
+	if object.Status.TopologyPolicy == "" {
+		missing = append(missing, "topologyPolicy")
+	}
+	owners := object.OwnerReferences
+	if len(owners) != 1 || owners[0].Kind != "Node" || owners[0].Name != n.Name || owners[0].UID != n.UID {
+		missing = append(missing, fmt.Sprintf("the Node as the only owner, but %+v", owners))
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the object lacks %q", missing)
+	}
+	return nil
+}
+
+// reportedComplete is nil if the object is complete, and has another UID than not.
+func (s *space) reportedComplete(ctx context.Context, not types.UID) error {
+	object, err := s.reported(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := kit.Node(ctx, s.client)
+	if err != nil {
+		return err
+	}
+	if object.UID == not {
+		return errors.New("the object is still that of before")
+	}
+	return complete(object, n)
+}
+
+// inTreeReporters waits for what plugins in the tree report.
+func (s *space) inTreeReporters(since time.Time) {
+	s.eventually(reporterTimeout, func(ctx context.Context) error { return s.reportedComplete(ctx, "") })
+	s.t.Logf("the object is complete %v after the kubelet was restarted", time.Since(since).Round(10*time.Millisecond))
+	s.eventually(reporterTimeout, func(ctx context.Context) error {
+		n, err := kit.Node(ctx, s.client)
+		if err != nil {
+			return err
+		}
+		return calm(n)
+	})
+}
+
+// calm is nil if the Node has the annotation of the plugin pressure, and its label for memory is calm.
+func calm(n *v1.Node) error {
+	if level := n.Labels[pressure.Domain+"/memory"]; level != "calm" || n.Annotations[pressure.SignalsAnnotation] == "" {
+		return fmt.Errorf("the label is %q, the annotation %q", level, n.Annotations[pressure.SignalsAnnotation])
+	}
+	return nil
+}
+
+// leftOutFields has fields left out, and no longer.
+func (s *space) leftOutFields() {
+	all := reporterSettings(anyTime, s.t)
+	without := all + "    fields: [-status.topologyZone, -spec.nodeResourceProperties]\n"
+	since := time.Now()
+	s.writePressureConfig(without)
+	s.eventually(reporterTimeout, func(ctx context.Context) error {
+		object, err := s.reported(ctx)
+		if err == nil && len(object.Status.TopologyZone)+len(object.Spec.NodeResourceProperties) > 0 {
+			err = errors.New("the object still has fields that are left out")
+		}
+		if err == nil && object.Status.TopologyPolicy == "" {
+			err = kit.Hopeless(errors.New("another field is gone"))
+		}
+		return err
+	})
+	s.t.Logf("fields are gone %v after they were turned off", time.Since(since).Round(10*time.Millisecond))
+	s.writePressureConfig(all)
+	s.eventually(reporterTimeout, func(ctx context.Context) error { return s.reportedComplete(ctx, "") })
+}
+
+// deletedObject deletes the object, which comes back.
+func (s *space) deletedObject() {
+	before, err := s.reported(s.ctx)
+	s.must(err)
+	since := time.Now()
+	s.must(s.reporterUser("").Delete(s.ctx, cluster.NodeName, metav1.DeleteOptions{}))
+	s.eventually(reporterTimeout, func(ctx context.Context) error { return s.reportedComplete(ctx, before.UID) })
+	s.took("the deleted object is back", time.Since(since), 10*time.Second)
+}
+
+// otherWriters writes taints and conditions of the object, as Katalyst's controllers do, while a plugin reports another
+// taint each second.
+func (s *space) otherWriters() {
+	const name = "katalyst-taints"
+	taints := func(n int) string {
+		return fmt.Sprintf(`{"serve": true, "poll": [
+			{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource", "fields": [
+			{"type": "Spec", "name": "Taints", "value": [
+				{"key": "plimsoll.example/ours-%d", "effect": "NoSchedule", "qosLevel": "reclaimed_cores"}]}]}]}`, n)
+	}
+	p := s.startReporter(name, "%s", taints(0))
+	s.taintsInclude("plimsoll.example/ours-0")
+	client := s.reporterUser("")
+	const rounds = 5
+	for n := range rounds {
+		s.must(p.replace(taints(n + 1)))
+		// A merge patch of a list replaces it, so that a controller adds to what it has read, and tries again.
+		s.eventually(reporterTimeout, func(ctx context.Context) error {
+			object, err := s.reported(ctx)
+			if err != nil {
+				return err
+			}
+			list := append(object.Spec.Taints, nodev1alpha1.Taint{QoSLevel: "shared_cores", Taint: v1.Taint{
+				Key: fmt.Sprintf("plimsoll.example/theirs-%d", n), Effect: v1.TaintEffectNoSchedule,
+			}})
+			patch := merged(object.ResourceVersion, "spec", "taints", list)
+			_, err = client.Patch(ctx, cluster.NodeName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "test"})
+			return err
+		})
+		condition := nodev1alpha1.CNRCondition{
+			Type: nodev1alpha1.CNRAgentReady, Status: v1.ConditionTrue, Reason: "Round" + strconv.Itoa(n),
+		}
+		_, err := client.Patch(s.ctx, cluster.NodeName, types.MergePatchType,
+			merged("", "status", "conditions", []nodev1alpha1.CNRCondition{condition}), metav1.PatchOptions{}, "status")
+		s.must(err)
+	}
+	want := []string{fmt.Sprintf("plimsoll.example/ours-%d", rounds)}
+	for n := range rounds {
+		want = append(want, fmt.Sprintf("plimsoll.example/theirs-%d", n))
+	}
+	s.taintsInclude(want...)
+	s.must(p.replace(`{"serve": true, "poll": []}`))
+	s.taintsInclude(want[1:]...)
+	object, err := s.reported(s.ctx)
+	s.must(err)
+	conditions := object.Status.Conditions
+	if len(conditions) != 1 || conditions[0].Reason != fmt.Sprintf("Round%d", rounds-1) {
+		s.t.Errorf("the conditions are %+v", conditions)
+	}
+}
+
+// merged is a merge patch of a list of the object.
+func merged(version, part, field string, list any) []byte {
+	patch := map[string]any{part: map[string]any{field: list}}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	return encoded(patch)
+}
+
+// taintsInclude waits until the taints with the domain of tests are those, in any order.
+func (s *space) taintsInclude(want ...string) {
+	s.t.Helper()
+	slices.Sort(want)
+	s.eventually(reporterTimeout, func(ctx context.Context) error {
+		object, err := s.reported(ctx)
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, taint := range object.Spec.Taints {
+			keys = append(keys, taint.Key)
+		}
+		slices.Sort(keys)
+		if !slices.Equal(keys, want) {
+			return fmt.Errorf("the taints are %q, want %q", keys, want)
+		}
+		return nil
+	})
+}
+
+// reportedWithoutAPIServer stops the API server while a plugin reports a new value each second. Afterwards each object
+// is written once, with the newest value.
+func (s *space) reportedWithoutAPIServer() {
+	const key = "away"
+	p := s.startReporter("katalyst-away", "%s", countedAnswers(key, 0))
+	s.published(key, "0", reporterTimeout)
+	stopped := time.Now()
+	down := true
+	s.t.Cleanup(func() {
+		if down {
+			if err := node.ReviveAPIServer(context.Background()); err != nil {
+				s.t.Error(err)
+			}
+		}
+	})
+	before := map[string]int64{"CustomNodeResource": 0, "Node": 0}
+	s.must(node.StopAPIServer(s.ctx))
+	for kind := range before {
+		before[kind] = s.writesOf(kind)
+	}
+	stop := p.counting(key)
+	s.stays(inSoak(time.Minute, 10*time.Second), func() error { return nil })
+	last := strconv.Itoa(stop())
+	s.must(node.ReviveAPIServer(s.ctx))
+	down = false
+	back := time.Now()
+	s.published(key, last, 3*time.Minute)
+	s.t.Logf("API server away for %v; %s is published %v after it is back",
+		back.Sub(stopped).Round(time.Second), last, time.Since(back).Round(10*time.Millisecond))
+	for kind, writes := range before {
+		s.t.Logf("%s was written %d times afterwards", kind, s.writesOf(kind)-writes)
+	}
+	// What the plugin pressure reports of the Node may change at any time.
+	if writes := s.writesOf("CustomNodeResource") - before["CustomNodeResource"]; writes != 1 {
+		s.t.Errorf("the CustomNodeResource was written %d times, want once", writes)
+	}
+	if writes := s.writesOf("Node") - before["Node"]; writes < 1 || writes > 2 {
+		s.t.Errorf("the Node was written %d times, want once", writes)
+	}
+	p.answer(`{"serve": true, "poll": [], "stream": []}`)
+	s.published(key, "", reporterTimeout)
+}
+
+// kubeletKilledWhileReporting kills the kubelet while a plugin reports a greater number each second. A watch never sees
+// either object without a number, or with a lesser one than before, or without what other plugins report.
+func (s *space) kubeletKilledWhileReporting() {
+	const key = "count"
+	p := s.startReporter("katalyst-count", "%s", countedAnswers(key, 0))
+	s.published(key, "0", reporterTimeout)
+	stop := p.counting(key)
+	end := s.observed()
+	s.stays(3*time.Second, func() error { return nil })
+	s.must(node.KillKubelet(s.ctx))
+	killed := time.Now()
+	s.must(node.StartKubelet(s.ctx, nil))
+	p.reporterRegistered(killed)
+	s.stays(5*time.Second, func() error { return nil })
+	last := stop()
+	s.published(key, strconv.Itoa(last), reporterTimeout)
+	resources, nodes, err := end()
+	s.must(err)
+	s.t.Logf("%d values; the object was seen %d times, the Node %d times", last, len(resources), len(nodes))
+	if err := neverOlder(resources, key, metav1.Object.GetLabels); err != nil {
+		s.t.Errorf("CustomNodeResource: %v", err)
+	}
+	if err := neverOlder(nodes, key, metav1.Object.GetAnnotations); err != nil {
+		s.t.Errorf("Node: %v", err)
+	}
+	for _, seen := range nodes {
+		n := nodeOf(seen)
+		if n.Annotations[pressure.SignalsAnnotation] == "" || n.Labels[pressure.Domain+"/memory"] == "" {
+			s.t.Errorf("at %s the Node lacks what the plugin pressure reports", seen.at.Format(time.StampMilli))
+		}
+	}
+	s.completeThroughout(resources, nodeOf(nodes[0]))
+	p.answer(`{"serve": true, "poll": [], "stream": []}`)
+	s.published(key, "", reporterTimeout)
+}
+
+// completeThroughout checks that each version of the object is complete.
+func (s *space) completeThroughout(list []seenObject, n *v1.Node) {
+	s.t.Helper()
+	for _, seen := range list {
+		object, err := decodedOf(seen)
+		s.must(err)
+		if err := complete(object, n); err != nil {
+			s.t.Errorf("at %s: %v", seen.at.Format(time.StampMilli), err)
+		}
+	}
+}
+
+// reporterGrace returns the grace period of answers in the tests of a plugin that stops.
+func reporterGrace(t testing.TB) time.Duration {
+	if _, timesCount := pluginRounds(t); timesCount {
+		return 30 * time.Second
+	}
+	return 5 * time.Second
+}
+
+func (s *space) shortReporterGrace() {
+	settings := reporterSettings(reporterGrace(s.t), s.t)
+	s.writePressureConfig(settings)
+	s.inForce(settings)
+}
+
+// katalystReporters runs a reporter plugin from Katalyst's unmodified code. PLIMSOLL_PLUGIN_ROUNDS repeats that, and
+// then the times that are logged count.
+func (s *space) katalystReporters() {
+	rounds, _ := pluginRounds(s.t)
+	for round := range rounds {
+		s.t.Logf("round %d", round+1)
+		s.katalystReporter(fmt.Sprintf("katalyst-reporter-%d", round+1))
+	}
+}
+
+func (s *space) katalystReporter(key string) {
+	p := s.startReporter(key, `{"serve": true, "poll": %s}`, reports(key, "polled"))
+	p.reporterRegistered(p.started)
+	s.took("polled content in the objects", s.published(key, "polled", reporterTimeout).Sub(p.started), 8*time.Second)
+
+	streamed := func(value string, ends int) string {
+		return fmt.Sprintf(`{"serve": true, "stream": %s, "endStream": %d}`, reports(key, value), ends)
+	}
+	since := p.answer("%s", streamed("streamed", 0))
+	s.took("streamed content in the objects", s.published(key, "streamed", reporterTimeout).Sub(since), 3*time.Second)
+	since = p.answer("%s", streamed("again", 1))
+	s.took("open again after the plugin has ended the stream",
+		p.called(since, "ListAndWatchReportContent").Time.Sub(since), 3*time.Second)
+	s.published(key, "again", reporterTimeout)
+
+	grace := reporterGrace(s.t)
+	killed := time.Now()
+	s.must(p.process.Process.Signal(syscall.SIGKILL))
+	_ = p.process.Wait()
+	s.goneAfter(key, killed, grace)
+
+	p.answer("%s", streamed("restarted", 1))
+	p.start()
+	s.took("streams after it was started again", s.published(key, "restarted", reporterTimeout).Sub(p.started), 5*time.Second)
+	p.reporterRegistered(p.started)
+
+	since = p.answer(`{"serve": false}`)
+	s.eventually(reporterTimeout, func(context.Context) error {
+		if row := p.reporterRow(); row != nil {
+			return fmt.Errorf("the plugin is still called: %+v", row)
+		}
+		return nil
+	})
+	s.took("deregistration", time.Since(since), 5*time.Second)
+	since = p.answer("%s", streamed("registered again", 1))
+	p.reporterRegistered(since)
+	s.published(key, "registered again", reporterTimeout)
+	since = p.answer(`{"serve": false}`)
+	s.goneAfter(key, since, grace)
+}
+
+// goneAfter waits until the value is gone, which is after the grace period.
+func (s *space) goneAfter(key string, stopped time.Time, grace time.Duration) {
+	s.t.Helper()
+	gone := s.published(key, "", grace+reporterTimeout).Sub(stopped)
+	s.took("the values are gone after the plugin has stopped", gone, grace+15*time.Second)
+	// The grace period begins when the plugin has last confirmed the answer.
+	if gone < grace-time.Second {
+		s.t.Errorf("the values are gone after %v, before the grace period of %v", gone, grace)
+	}
+}
+
+// soakRounds returns how often soak repeats each leak.
+func soakRounds() int {
+	if os.Getenv("PLIMSOLL_SOAK") != "" {
+		return 5
+	}
+	return 0
+}
