@@ -153,9 +153,9 @@ func (s *space) writesOf(kind string) int64 {
 	return 0
 }
 
-// counting has the reporter plugin report numbers from 1 on in key, a greater one each second. Function stop ends that,
+// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function stop ends that,
 // and returns the last number.
-func (p *katalystPlugin) counting(key string) (stop func() int) {
+func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
 	ctx, cancel := context.WithCancel(p.s.ctx)
 	type result struct {
 		last int
@@ -165,7 +165,7 @@ func (p *katalystPlugin) counting(key string) (stop func() int) {
 	go func() {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
-		for n := 1; ; n++ {
+		for n := first; ; n++ {
 			if err := p.replace(countedAnswers(key, n)); err != nil {
 				done <- result{n, err}
 				return

@@ -38,20 +38,21 @@ func TestReporterPlugins(t *testing.T) {
 		}
 	})
 	t.Run("in the tree", func(t *testing.T) { s.in(t).inTreeReporters(since) })
-	t.Run("fields", func(t *testing.T) { s.in(t).leftOutFields() })
-	t.Run("other writers", func(t *testing.T) { s.in(t).otherWriters() })
-	t.Run("deleted object", func(t *testing.T) { s.in(t).deletedObject() })
 	t.Run("API server away", func(t *testing.T) { s.in(t).reportedWithoutAPIServer() })
 	t.Run("kubelet killed", func(t *testing.T) { s.in(t).kubeletKilledWhileReporting() })
+	s.shortReporterGrace()
 	t.Run("beside each other", func(t *testing.T) {
-		s.in(t).shortReporterGrace()
-		t.Run("Katalyst", func(t *testing.T) {
-			t.Parallel()
-			s.in(t).katalystReporters()
-		})
 		t.Run("pressure", func(t *testing.T) {
 			t.Parallel()
 			s.in(t).pressureLeaks()
+		})
+		t.Run("remote", func(t *testing.T) {
+			t.Parallel()
+			in := s.in(t)
+			in.katalystReporters()
+			in.otherWriters()
+			in.leftOutFields()
+			in.deletedObject()
 		})
 	})
 }
@@ -123,7 +124,7 @@ func calm(n *v1.Node) error {
 
 // leftOutFields has fields left out, and no longer.
 func (s *space) leftOutFields() {
-	all := reporterSettings(anyTime, s.t)
+	all := reporterSettings(reporterGrace(s.t), s.t)
 	without := all + "    fields: [-status.topologyZone, -spec.nodeResourceProperties]\n"
 	since := time.Now()
 	s.writePressureConfig(without)
@@ -248,13 +249,10 @@ func (s *space) reportedWithoutAPIServer() {
 			}
 		}
 	})
-	before := map[string]int64{"CustomNodeResource": 0, "Node": 0}
+	before := map[string]int64{"CustomNodeResource": s.writesOf("CustomNodeResource"), "Node": s.writesOf("Node")}
 	s.must(node.StopAPIServer(s.ctx))
-	for kind := range before {
-		before[kind] = s.writesOf(kind)
-	}
-	stop := p.counting(key)
-	s.stays(inSoak(time.Minute, 10*time.Second), func() error { return nil })
+	stop := p.counting(key, 1)
+	s.stays(inSoak(time.Minute, 6*time.Second), func() error { return nil })
 	last := strconv.Itoa(stop())
 	s.must(node.ReviveAPIServer(s.ctx))
 	down = false
@@ -272,25 +270,37 @@ func (s *space) reportedWithoutAPIServer() {
 	if writes := s.writesOf("Node") - before["Node"]; writes < 1 || writes > 2 {
 		s.t.Errorf("the Node was written %d times, want once", writes)
 	}
-	p.answer(`{"serve": true, "poll": [], "stream": []}`)
-	s.published(key, "", reporterTimeout)
 }
 
-// kubeletKilledWhileReporting kills the kubelet while a plugin reports a greater number each second. A watch never sees
-// either object without a number, or with a lesser one than before, or without what other plugins report.
+// kubeletKilledWhileReporting kills the kubelet while a plugin reports a greater number each second; the plugin is back
+// only after the next kubelet. A watch never sees either object without a number, or with a lesser one than before, or
+// without what other plugins report.
 func (s *space) kubeletKilledWhileReporting() {
 	const key = "count"
 	p := s.startReporter("katalyst-count", "%s", countedAnswers(key, 0))
 	s.published(key, "0", reporterTimeout)
-	stop := p.counting(key)
 	end := s.observed()
+	stop := p.counting(key, 1)
+	// The record of answers is written every 5 s. After 3 s it is older than what is published.
+	const records = `plimsoll_reporter_checkpoint_writes_total{result="ok"}`
+	written := s.mustMetric(records)
+	s.eventually(reporterTimeout, func(ctx context.Context) error {
+		now, err := s.metric(ctx, records)
+		if err == nil && now == written {
+			err = errors.New("the record was not written")
+		}
+		return err
+	})
 	s.stays(3*time.Second, func() error { return nil })
 	s.must(node.KillKubelet(s.ctx))
-	killed := time.Now()
-	s.must(node.StartKubelet(s.ctx, nil))
-	p.reporterRegistered(killed)
-	s.stays(5*time.Second, func() error { return nil })
 	last := stop()
+	p.answer(`{"serve": false}`)
+	s.must(node.StartKubelet(s.ctx, nil))
+	s.stays(3*time.Second, func() error { return nil })
+	stop = p.counting(key, last+1)
+	p.reporterRegistered(time.Now())
+	s.stays(3*time.Second, func() error { return nil })
+	last = stop()
 	s.published(key, strconv.Itoa(last), reporterTimeout)
 	resources, nodes, err := end()
 	s.must(err)
@@ -308,8 +318,6 @@ func (s *space) kubeletKilledWhileReporting() {
 		}
 	}
 	s.completeThroughout(resources, nodeOf(nodes[0]))
-	p.answer(`{"serve": true, "poll": [], "stream": []}`)
-	s.published(key, "", reporterTimeout)
 }
 
 // completeThroughout checks that each version of the object is complete.
@@ -382,9 +390,9 @@ func (s *space) katalystReporter(key string) {
 		return nil
 	})
 	s.took("deregistration", time.Since(since), 5*time.Second)
-	since = p.answer("%s", streamed("registered again", 1))
+	since = p.answer("%s", streamed("registered-again", 1))
 	p.reporterRegistered(since)
-	s.published(key, "registered again", reporterTimeout)
+	s.published(key, "registered-again", reporterTimeout)
 	since = p.answer(`{"serve": false}`)
 	s.goneAfter(key, since, grace)
 }

@@ -22,7 +22,7 @@ const forecastTime = 30 * time.Second
 
 // pressureLeaks runs leaks, one after the other: one, and five of each rate in soak.
 func (s *space) pressureLeaks() {
-	s.pressureLeak(5, 300)
+	s.pressureLeak(5, 240)
 	for range soakRounds() {
 		s.pressureLeak(5, 500)
 		s.pressureLeak(20, 1200)
