@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,18 +271,20 @@ func TestMergerSaysWhatIsConfirmed(t *testing.T) {
 
 func TestOverdueWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var w Write
+		var now atomic.Pointer[Write]
+		now.Store(&Write{})
 		events := record.NewFakeRecorder(10)
 		watch := &OverdueWatch{
-			Writes: func() []Write { return []Write{w} }, Clock: clock.RealClock{}, Recorder: events,
+			Writes: func() []Write { return []Write{*now.Load()} }, Clock: clock.RealClock{}, Recorder: events,
 			Node: &v1.ObjectReference{Kind: "Node"},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { watch.Run(ctx); close(done) }()
 		defer func() { cancel(); <-done }()
-		expect := func(what string, want ...string) {
+		expect := func(what string, w Write, want ...string) {
 			t.Helper()
+			now.Store(&w)
 			pass(overdueAfter + time.Minute)
 			var got []string
 			for len(events.Events) > 0 {
@@ -291,15 +294,15 @@ func TestOverdueWatch(t *testing.T) {
 				t.Errorf("%s: %q", what, got)
 			}
 		}
-		w = Write{Kind: "Node", Selected: true}
-		expect("nothing to write")
+		w := Write{Kind: "Node", Selected: true}
+		expect("nothing to write", w)
 		w.PendingSince, w.Err = time.Now(), errors.New("away")
-		expect("overdue", "Warning ReporterObjectOverdue What reporter plugins report has not been written to the Node for "+
+		expect("overdue", w, "Warning ReporterObjectOverdue What reporter plugins report has not been written to the Node for "+
 			"5m0s: away")
-		expect("still overdue")
+		expect("still overdue", w)
 		w.PendingSince = time.Time{}
-		expect("written")
+		expect("written", w)
 		w.PendingSince, w.Selected = time.Now(), false
-		expect("not selected")
+		expect("not selected", w)
 	})
 }
