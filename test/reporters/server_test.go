@@ -96,8 +96,8 @@ func (s *server) status(t *testing.T) *registration.RegistrationStatus {
 	}
 }
 
-// registered waits until the plugin is registered. On a machine that is busy it may be refused before: it has 5 s for an
-// answer.
+// registered waits until the plugin is registered. On a machine that is busy it may be refused before: it has 5 s for
+// an answer.
 func (s *server) registered(t *testing.T) {
 	t.Helper()
 	for !s.status(t).GetPluginRegistered() {
