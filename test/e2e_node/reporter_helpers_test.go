@@ -99,20 +99,29 @@ func (s *space) published(key, value string, limit time.Duration) time.Time {
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	for {
-		object, err := s.reported(ctx)
-		n, nodeErr := kit.Node(ctx, s.client)
-		if err := errors.Join(err, nodeErr); err != nil {
-			s.t.Fatalf("wait for %s=%q: %v", key, value, err)
-		}
-		if object.Labels[reportedDomain+key] == value && n.Annotations[reportedDomain+key] == value {
+		err := s.publishedNow(ctx, key, value)
+		if err == nil {
 			return time.Now()
 		}
 		select {
 		case <-time.After(objectInterval):
 		case <-ctx.Done():
-			s.t.Fatalf("%s is not %q after %v: labels %v, annotations %v", key, value, limit, object.Labels, n.Annotations)
+			s.t.Fatalf("%s is not %q after %v: %v", key, value, limit, err)
 		}
 	}
+}
+
+// publishedNow is nil if both objects have the value, or none for "".
+func (s *space) publishedNow(ctx context.Context, key, value string) error {
+	object, err := s.reported(ctx)
+	n, nodeErr := kit.Node(ctx, s.client)
+	if err := errors.Join(err, nodeErr); err != nil {
+		return err
+	}
+	if object.Labels[reportedDomain+key] != value || n.Annotations[reportedDomain+key] != value {
+		return fmt.Errorf("labels %v, annotations %v", object.Labels, n.Annotations)
+	}
+	return nil
 }
 
 // reporterRow returns the row of the plugin on the page /debug/plugins, nil if there is none.
