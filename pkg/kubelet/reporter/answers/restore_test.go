@@ -85,8 +85,8 @@ func TestRestoredGracePeriodContinues(t *testing.T) {
 	s.expect("")
 }
 
-// From the restart on, a grace period that continues is measured by the monotonic clock: the wall clock may be set while
-// answers are served.
+// From the restart on, a grace period that continues is measured by the monotonic clock: the wall clock may be set
+// while answers are served.
 func TestRestoredTimesAreMonotonic(t *testing.T) {
 	s, now := &Store{}, time.Now()
 	lost := restorable("a", "/1", "a")

@@ -94,7 +94,8 @@ func (r *rig) set(s Settings) {
 	r.settings = s
 }
 
-// TestTheStreamHasEachChange: the stream sends after the first outlook and whenever something changes, by an outlook or by time.
+// TestTheStreamHasEachChange: the stream sends after the first outlook and whenever something changes, by an outlook or
+// by time.
 // The merge accepts what it sends.
 func TestTheStreamHasEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 var errNotObserved = fmt.Errorf("%w: %w", reporter.ErrNotCalled,
 	errors.New("no signal was observed since the start of the agent"))
 
-// Restore takes over the answer of an earlier run of the agent. Growth is measured anew after a start, so that the first
-// outlook is often better than the last one of the earlier run: a level that it reported gets better after it has been
-// better for a minute, as ever. Until the first outlook there is no answer, for as long as an observation of the earlier
-// run might be reported: the answer without signals would replace that of the earlier run. What is no answer of this
-// plugin changes nothing. It must be called before the plugin is called.
+// Restore takes over the answer of an earlier run of the agent. Growth is measured anew after a start, so that the
+// first outlook is often better than the last one of the earlier run: a level that it reported gets better after it has
+// been better for a minute, as ever. Until the first outlook there is no answer, for as long as an observation of the
+// earlier run might be reported: the answer without signals would replace that of the earlier run. What is no answer of
+// this plugin changes nothing. It must be called before the plugin is called.
 func (p *Plugin) Restore(contents []merge.Content) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,7 @@
 package pressure
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,9 @@ func nearAnswer(t *testing.T) []merge.Content {
 		t.Fatalf("%+v", node)
 	}
 	r.cancel()
-	<-r.ended
+	if err := <-r.ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	return r.sent[len(r.sent)-1]
 }
 
@@ -52,7 +55,9 @@ func TestLevelsOfAnEarlierRun(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		r.cancel()
-		<-r.ended
+		if err := <-r.ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 
@@ -71,7 +76,9 @@ func TestNoOutlookAfterARestart(t *testing.T) {
 			t.Errorf("%d messages, %+v", n, node)
 		}
 		r.cancel()
-		<-r.ended
+		if err := <-r.ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -62,8 +62,8 @@ type tracked struct {
 	crossing time.Time
 
 	level, headroom, left gauge
-	// threshold and capacity are those with which the steps are reported. growth is the growth when they last changed while
-	// there was a time to the threshold.
+	// threshold and capacity are those with which the steps are reported. growth is the growth when they last changed
+	// while there was a time to the threshold.
 	threshold, capacity int64
 	growth              float64
 }

@@ -62,7 +62,9 @@ func TestFileThatBlocks(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		synctest.Wait()
 		contents, err := p.GetReportContent(t.Context())
 		if err != nil || opened != 2 { // that reading began more than a period ago

@@ -43,6 +43,8 @@ type Plugin struct {
 	last    *answer
 	at      time.Time
 	running *reading
+	// readings has one goroutine at most. Nobody waits for it, since a file may block.
+	readings sync.WaitGroup
 }
 
 // reading is one reading of the machine. answer and err are set when done is closed.
@@ -107,7 +109,7 @@ func (p *Plugin) read(ctx context.Context) (*answer, error) {
 	if r == nil {
 		r = &reading{done: make(chan struct{})}
 		p.running = r
-		go p.run(r, now)
+		p.readings.Go(func() { p.run(r, now) })
 	}
 	p.mu.Unlock()
 	select {
