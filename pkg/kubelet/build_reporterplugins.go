@@ -175,13 +175,7 @@ func (b *build) makePublishers(ctx context.Context, p *reporterPlugins) (err err
 			Record: b.layout.ReporterTaints(), Clock: b.clock, Recorder: b.Observability.Recorder, Node: b.nodeRef,
 		})
 		publisher := p.publisher
-		sinks = append(sinks, p.node.Set, func(m reporter.Merged) {
-			object := publish.Object{Fields: m.Result.Fields, Answered: m.Since}
-			if m.Confirmed != nil {
-				object.Unconfirmed, object.Confirmed = true, m.Confirmed.Fields
-			}
-			publisher.Set(object)
-		})
+		sinks = append(sinks, p.node.Set, func(m reporter.Merged) { publisher.Set(publish.ObjectOf(&m)) })
 	}
 	p.overdue = &reporter.OverdueWatch{
 		Writes: p.writes, Clock: b.clock, Recorder: b.Observability.Recorder, Node: b.nodeRef,

@@ -380,7 +380,8 @@ func (s *space) katalystReporter(key string) {
 
 	p.answer("%s", streamed("restarted", 1))
 	p.start()
-	s.took("streams after it was started again", s.published(key, "restarted", reporterTimeout).Sub(p.started), 5*time.Second)
+	s.took("streams after it was started again", s.published(key, "restarted", reporterTimeout).Sub(p.started),
+		5*time.Second)
 	p.reporterRegistered(p.started)
 
 	since = p.answer(`{"serve": false}`)

@@ -166,7 +166,7 @@ func (r *rig) start() {
 	r.merger = reporter.NewMerger(reporter.MergerConfig{
 		Driver: r.driver, Options: reporter.MergeOptionsFrom(c), Clock: r.clock,
 		Sinks: []func(reporter.Merged){r.node.Set, func(m reporter.Merged) {
-			publisher.Set(publish.Object{Fields: m.Result.Fields, Answered: m.Since})
+			publisher.Set(publish.ObjectOf(&m))
 			r.passedOn.Store(&m)
 		}},
 	})

@@ -80,7 +80,8 @@ func readReportedRecord(path string) (reported.Record, error) {
 }
 
 // saveReportedRecord replaces the record, on disk first. If it returns nil, the file survives a power failure. The
-// goroutine of RunReported alone calls it. Heartbeats read the record meanwhile: a disk may not respond for a long time.
+// goroutine of RunReported alone calls it. Heartbeats read the record meanwhile: a disk may not respond for a long
+// time.
 func (u *Updater) saveReportedRecord(record reported.Record) error {
 	r := &u.fields.record
 	if record.Equal(u.reportedRecord()) {

@@ -297,8 +297,8 @@ func TestOverdueWatch(t *testing.T) {
 		w := Write{Kind: "Node", Selected: true}
 		expect("nothing to write", w)
 		w.PendingSince, w.Err = time.Now(), errors.New("away")
-		expect("overdue", w, "Warning ReporterObjectOverdue What reporter plugins report has not been written to the Node for "+
-			"5m0s: away")
+		expect("overdue", w, "Warning ReporterObjectOverdue What reporter plugins report has not been written to the Node "+
+			"for 5m0s: away")
 		expect("still overdue", w)
 		w.PendingSince = time.Time{}
 		expect("written", w)

@@ -103,8 +103,8 @@ func (n *NodeContent) Node() (content merge.Node, confirmed *merge.Node, known b
 	return n.merged.Result.Node, confirmed, true
 }
 
-// Written records that the Node was compared with the content that Node has returned last, after which it has it, or err.
-// requests is how many requests that took.
+// Written records that the Node was compared with the content that Node has returned last, after which it has it, or
+// err. requests is how many requests that took.
 func (n *NodeContent) Written(content *merge.Node, requests int, err error, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -102,8 +102,9 @@ type Input struct {
 	Node Fields
 	// Reported has the fields that plugins report.
 	Reported Fields
-	// Record has the fields that the agent has written to this Node. Recorded: there is a record of this Node, which may be
-	// empty. Then the Node does not have a field that is in neither because the agent has removed or not yet written it.
+	// Record has the fields that the agent has written to this Node. Recorded: there is a record of this Node, which may
+	// be empty. Then the Node does not have a field that is in neither because the agent has removed or not yet written
+	// it.
 	Record   []Field
 	Recorded bool
 	// Unconfirmed are fields in Reported whose values may be older than those that the agent has written before. Such a

@@ -76,6 +76,15 @@ type Object struct {
 	Answered time.Time
 }
 
+// ObjectOf returns what a merge has of the CustomNodeResource.
+func ObjectOf(m *reporter.Merged) Object {
+	o := Object{Fields: m.Result.Fields, Answered: m.Since}
+	if m.Confirmed != nil {
+		o.Unconfirmed, o.Confirmed = true, m.Confirmed.Fields
+	}
+	return o
+}
+
 // State is what a Publisher does, for people.
 type State struct {
 	Enabled bool
