@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// reporterConfig enables all reporter plugins, and has what they report published in both objects. Objects are written
-	// each second at most, so that tests need not wait for a slower pace.
+	// reporterConfig enables all reporter plugins, and has what they report published in both objects. Objects are
+	// written each second at most, so that tests need not wait for a slower pace.
 	reporterConfig = pressureHeader + `plugins:
   reporter:
     remote: ["*"]
@@ -86,8 +86,8 @@ func (s *space) startReporter(name, format string, args ...any) *katalystPlugin 
 
 // reports is the content of both objects with a label of the CustomNodeResource and an annotation of the Node.
 func reports(key, value string) string {
-	const content = `[{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource",
-		"fields": [
+	const content = `[
+		{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource", "fields": [
 		{"type": "Metadata", "name": "Labels", "value": {"%[1]s%[2]s": "%[3]s"}}]},
 		{"version": "v1", "kind": "Node", "fields": [
 		{"type": "Metadata", "name": "Annotations", "value": {"%[1]s%[2]s": "%[3]s"}}]}]`
@@ -163,8 +163,8 @@ func (s *space) writesOf(kind string) int64 {
 	return 0
 }
 
-// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function
-// stop ends that, and returns the last number.
+// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function stop
+// ends that, and returns the last number.
 func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
 	ctx, cancel := context.WithCancel(p.s.ctx)
 	type result struct {

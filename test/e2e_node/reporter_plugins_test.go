@@ -180,7 +180,8 @@ func (s *space) otherWriters() {
 				Key: fmt.Sprintf("plimsoll.example/theirs-%d", n), Effect: v1.TaintEffectNoSchedule,
 			}})
 			patch := merged(object.ResourceVersion, "spec", "taints", list)
-			_, err = client.Patch(ctx, cluster.NodeName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "test"})
+			_, err = client.Patch(ctx, cluster.NodeName, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: "test"})
 			return err
 		})
 		condition := nodev1alpha1.CNRCondition{
@@ -380,8 +381,8 @@ func (s *space) katalystReporter(key string) {
 
 	p.answer("%s", streamed("restarted", 1))
 	p.start()
-	s.took("streams after it was started again", s.published(key, "restarted", reporterTimeout).Sub(p.started),
-		5*time.Second)
+	s.took("streams after it was started again",
+		s.published(key, "restarted", reporterTimeout).Sub(p.started), 5*time.Second)
 	p.reporterRegistered(p.started)
 
 	since = p.answer(`{"serve": false}`)

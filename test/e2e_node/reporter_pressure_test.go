@@ -132,13 +132,11 @@ func wrongTimes(nodes []seenObject, crossed time.Time) (problems []string) {
 			continue
 		}
 		n := nodeOf(seen)
-		right := n.Labels[pressure.Domain+"/memory"] == "met" ||
-			slices.ContainsFunc(publishedTimes(n), func(text string) bool {
-				return text == "allocatableMemory.available=30s" || text == "allocatableMemory.available=1m"
-			})
-		if !right {
+		times := publishedTimes(n)
+		if n.Labels[pressure.Domain+"/memory"] != "met" && !slices.Contains(times, "allocatableMemory.available=30s") &&
+			!slices.Contains(times, "allocatableMemory.available=1m") {
 			problems = append(problems, fmt.Sprintf("%v before the threshold the published time is %q",
-				crossed.Sub(seen.at).Round(100*time.Millisecond), publishedTimes(n)))
+				crossed.Sub(seen.at).Round(100*time.Millisecond), times))
 		}
 	}
 	return problems
