@@ -42,6 +42,7 @@ func TestReporterPlugins(t *testing.T) {
 	t.Run("API server away", func(t *testing.T) { s.in(t).reportedWithoutAPIServer() })
 	t.Run("kubelet killed", func(t *testing.T) { s.in(t).kubeletKilledWhileReporting() })
 	s.shortReporterGrace()
+	t.Run("deleted object", func(t *testing.T) { s.in(t).deletedObject() })
 	t.Run("beside each other", func(t *testing.T) {
 		t.Run("pressure", func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +54,6 @@ func TestReporterPlugins(t *testing.T) {
 			in.katalystReporters()
 			in.otherWriters()
 			in.leftOutFields()
-			in.deletedObject()
 		})
 	})
 }
