@@ -163,8 +163,8 @@ func (s *space) writesOf(kind string) int64 {
 	return 0
 }
 
-// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function stop
-// ends that, and returns the last number.
+// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function
+// stop ends that, and returns the last number.
 func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
 	ctx, cancel := context.WithCancel(p.s.ctx)
 	type result struct {

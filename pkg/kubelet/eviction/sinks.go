@@ -11,10 +11,10 @@ import (
 
 // Sink receives each round after its decision was carried out, and each result of a decision after its round.
 //
-// All calls of one sink are made by one goroutine, which begins with the first entry, in the order of events; ctx carries
-// the logger and is not cancelled before the last call. A sink should return at once. While it blocks, up to 256
-// entries are queued and further ones are dropped; if it panics, the entry is lost. Neither delays decisions, kills or
-// other sinks.
+// All calls of one sink are made by one goroutine, which begins with the first entry, in the order of events; ctx
+// carries the logger and is not cancelled before the last call. A sink should return at once. While it blocks, up to
+// 256 entries are queued and further ones are dropped; if it panics, the entry is lost. Neither delays decisions, kills
+// or other sinks.
 type Sink interface {
 	// Name is a label of metrics and a key in log lines.
 	Name() string
