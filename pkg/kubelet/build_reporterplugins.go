@@ -279,7 +279,7 @@ func (p *reporterPlugins) writes() []reporter.Write {
 	s := p.publisher.State()
 	resource := reporter.Write{
 		Kind: node.GroupVersionKind.Kind, Selected: s.Enabled, Last: s.LastWrite, Count: s.Writes,
-		PendingSince: s.OldestUnpublished,
+		PendingSince: s.PendingSince,
 	}
 	if s.LastError != "" {
 		resource.Err = errors.New(s.LastError)

@@ -15,9 +15,14 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
-// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent,
-// until what an earlier run has published for them is removed.
-const settleTime = 10 * time.Second
+const (
+	// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent,
+	// until what an earlier run has published for them is removed.
+	settleTime = 10 * time.Second
+	// unconfirmedTime is how long answers of a checkpoint count as unconfirmed after the start. Meanwhile nothing is
+	// removed, of other plugins neither.
+	unconfirmedTime = time.Minute
+)
 
 // mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
 const mergeInterval = 500 * time.Millisecond
@@ -28,7 +33,7 @@ type Merged struct {
 	// Since is when the oldest change of the reports came that no result before has; zero if none came.
 	Since time.Time
 	// Confirmed is the merge of those reports alone that plugins have given since the start of the agent. It is nil when
-	// the result has no others, and the agent did not start just now.
+	// the result has no others, and the agent did not start just now; a minute after the start at the latest.
 	//
 	// While it is not nil, reports may be missing in the result, or be older than what the objects have: a checkpoint may
 	// be some seconds old when an agent ends. Then what the objects have of the agent stays, except for what the confirmed
@@ -80,11 +85,11 @@ func (m *Merger) Last() Merged {
 
 // Run merges until ctx ends. The first merge is made at once. It must be called once.
 func (m *Merger) Run(ctx context.Context) {
+	begun := m.config.Clock.Now()
 	settle := m.config.Clock.NewTimer(settleTime)
 	defer settle.Stop()
-	settled := false
 	for {
-		m.merge(ctx, settled)
+		m.merge(ctx, m.config.Clock.Since(begun))
 		pause := m.config.Clock.NewTimer(mergeInterval)
 		select {
 		case <-pause.C():
@@ -96,15 +101,17 @@ func (m *Merger) Run(ctx context.Context) {
 		case <-m.config.Driver.Changed():
 		case <-m.optionsChanged:
 		case <-settle.C():
-			settled = true
+			if left := unconfirmedTime - m.config.Clock.Since(begun); left > 0 {
+				settle.Reset(left)
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// merge merges the reports and passes the result on. A panic costs this result and no other.
-func (m *Merger) merge(ctx context.Context, settled bool) {
+// merge merges the reports and passes the result on, so long after the start. A panic costs this result and no other.
+func (m *Merger) merge(ctx context.Context, running time.Duration) {
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(ctx).Error(nil, "Reporter plugins: merge panicked", "panic", fmt.Sprint(p),
@@ -114,12 +121,12 @@ func (m *Merger) merge(ctx context.Context, settled bool) {
 	served, options := m.config.Driver.takeServed(), *m.options.Load()
 	merged := Merged{Result: merge.Merge(served.reports, options), Since: served.since}
 	switch {
-	case len(served.restored) > 0:
+	case len(served.restored) > 0 && running < unconfirmedTime:
 		confirmed := merge.Merge(slices.DeleteFunc(slices.Clone(served.reports), func(r merge.Report) bool {
 			return slices.Contains(served.restored, r.Plugin)
 		}), options)
 		merged.Confirmed = &confirmed
-	case !settled:
+	case running < settleTime:
 		result := merged.Result
 		merged.Confirmed = &result
 	}

@@ -223,6 +223,7 @@ func TestMergerSaysWhatIsConfirmed(t *testing.T) {
 		r := newRig(t, map[string]Plugin{"a": sender(a), "p": sender(p)}).restored(old)
 		options := r.options
 		options.InTree = func(name string) bool { return name != "p" }
+		options.StopGracePeriod = time.Hour
 		r.SetOptions(options)
 		r.start()
 		defer r.stop()
@@ -244,6 +245,8 @@ func TestMergerSaysWhatIsConfirmed(t *testing.T) {
 		expect("another plugin has answered", 2, 1)
 		pass(15 * time.Second)
 		expect("later", 2, 1)
+		pass(unconfirmedTime)
+		expect("a minute after the start", 2, -1)
 		options.InTree = all
 		r.SetOptions(options)
 		pass(0)

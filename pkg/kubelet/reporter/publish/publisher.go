@@ -94,10 +94,11 @@ type State struct {
 	UID             types.UID
 	ResourceVersion string
 	Absent          bool
-	// Pending: the object differs from what is reported. OldestUnpublished is when the oldest answer was given that is not
+	// Pending: the object differs from what is reported, since PendingSince. OldestUnpublished is when the oldest answer was given that is not
 	// published, zero if there is none.
 	Pending           bool
 	OldestUnpublished time.Time
+	PendingSince      time.Time
 	// LastWrite is when the API server last accepted a change, Writes how many it has accepted.
 	LastWrite time.Time
 	Writes    int64
@@ -210,6 +211,9 @@ func (p *Publisher) SetOptions(o Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !o.equal(p.options) {
+		if o.Enabled != p.options.Enabled {
+			p.unpublished, p.later = time.Time{}, time.Time{} // answers of before are not late
+		}
 		p.options = Options{o.Enabled, o.Sustained, maps.Clone(o.Labels)}
 		p.notify()
 	}
@@ -373,6 +377,12 @@ func (p *Publisher) publishState(at time.Time, pending bool) {
 	s.UID, s.ResourceVersion, s.Absent = "", "", p.known && p.live == nil
 	if p.live != nil {
 		s.UID, s.ResourceVersion = p.live.GetUID(), p.live.GetResourceVersion()
+	}
+	switch {
+	case !pending:
+		s.PendingSince = time.Time{}
+	case s.PendingSince.IsZero():
+		s.PendingSince = p.now()
 	}
 	s.Pending, s.NextAttempt, s.Failures, s.Taints = pending, at, p.failures, taints
 	s.NoKind, s.Forbidden = p.reported == noKind, p.reported == forbidden
