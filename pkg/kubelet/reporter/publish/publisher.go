@@ -94,8 +94,8 @@ type State struct {
 	UID             types.UID
 	ResourceVersion string
 	Absent          bool
-	// Pending: the object differs from what is reported, since PendingSince. OldestUnpublished is when the oldest answer was given that is not
-	// published, zero if there is none.
+	// Pending: the object differs from what is reported, since PendingSince. OldestUnpublished is when the oldest answer
+	// was given that is not published, zero if there is none.
 	Pending           bool
 	OldestUnpublished time.Time
 	PendingSince      time.Time
