@@ -22,7 +22,7 @@ const (
 	// maxTries is the maximum number of tries in an attempt; those after the first follow conflicts.
 	maxTries = 5
 	// failuresBeforeEvent is the number of errors in a row after which there is an event, about 15 s after the first. An
-	// error that will not pass by itself is reported at once.
+	// error of the content, or of the record, is reported at once.
 	failuresBeforeEvent = 5
 
 	eventNotPublished = "CustomNodeResourceNotPublished"
@@ -92,11 +92,12 @@ func (p *Publisher) failed(ctx context.Context, w *wanted, begun *writes, err er
 	}
 	p.setError(err)
 	logger := klog.FromContext(ctx)
-	if problem == failed || problem == conflict {
-		if p.failures != failuresBeforeEvent {
-			logger.V(2).Info("Failed to publish the CustomNodeResource, will retry", "err", err)
-			return
-		}
+	mayPass := problem == failed || problem == conflict
+	// An API server that has just started has neither the kind nor the rights for some seconds.
+	starts := (problem == noKind || problem == forbidden) && p.failures < failuresBeforeEvent
+	if starts || mayPass && p.failures != failuresBeforeEvent {
+		logger.V(2).Info("Failed to publish the CustomNodeResource, will retry", "err", err)
+		return
 	}
 	if p.reported == problem {
 		return
