@@ -50,8 +50,10 @@ func (s *space) pressureLeak(rate, headroom int64) {
 	for crossed.IsZero() {
 		used, err := node.PodMemoryUsed()
 		s.must(err)
-		if used >= node.PodMemory()*3/4 {
-			crossed = time.Now()
+		// The agent evicts the pod within milliseconds, so that the crossing itself may not be seen: it is computed from
+		// the last two seconds.
+		if left := node.PodMemory()*3/4 - used; left <= 2*rate*mebibyte {
+			crossed = time.Now().Add(time.Duration(left) * time.Second / time.Duration(rate*mebibyte))
 		}
 		select {
 		case <-time.After(objectInterval):
