@@ -34,7 +34,7 @@ type Config struct {
 type Remote struct {
 	Name, Socket string
 	Plugin       Plugin
-	// Registered is when the plugin registered. One that registers anew is called anew.
+	// Registered is when the plugin registered. One that registers again is a new process.
 	Registered time.Time
 	// Health is for the page /debug/plugins; nil if nothing is known.
 	Health func() debugv1alpha1.PluginHealth

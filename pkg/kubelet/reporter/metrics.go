@@ -21,7 +21,7 @@ var (
 	startsTotal = counter("starts_total", "How often the reporter plugin began to be called: it has registered, or was "+
 		"enabled.", "plugin")
 	endsTotal = counter("ends_total", "How often the reporter plugin ceased to be called: it has deregistered, was "+
-		"disabled, or has registered anew.", "plugin")
+		"disabled, or has registered again.", "plugin")
 	callsTotal = counter("calls_total", "Calls of the reporter plugin that have ended, streams included.",
 		"plugin", "method", "result")
 	refusedTotal = counter("refused_answers_total", "Answers of the reporter plugin that were refused whole, since they "+

@@ -133,7 +133,7 @@ func TestE10OneHardVictimAtATime(t *testing.T) {
 	}
 }
 
-// E13: a missing answer stops the clock of a threshold, three end it; a soft threshold that turns hard begins anew.
+// E13: a missing answer stops the clock of a threshold, three end it; a soft threshold that turns hard starts again.
 func TestE13ClocksPauseAndEnd(t *testing.T) {
 	h := newHistory(t, Pod{UID: "a"})
 	met, gone := hard("p", 10*time.Second), Answer{Plugin: "p"}

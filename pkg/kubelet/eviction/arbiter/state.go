@@ -25,7 +25,7 @@ type State struct {
 	Conditions []ConditionRecord
 }
 
-// thresholdKey identifies a threshold. A soft threshold that turns hard is another one: its grace begins anew (E13).
+// thresholdKey identifies a threshold. A soft threshold that turns hard is another one: its grace starts again (E13).
 type thresholdKey struct {
 	Plugin, Scope string
 	Kind          Kind

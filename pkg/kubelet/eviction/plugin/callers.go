@@ -49,8 +49,8 @@ type caller struct {
 func (c *caller) inTree() bool { return c.socket == "" }
 
 // updateCallers ends the callers of plugins that are disabled or gone, and adds those that are missing. A plugin that
-// registers anew, or enters or leaves dry run, has a new caller. That of a plugin in the agent makes no call before the
-// last call of an earlier one has ended.
+// registers again, or enters or leaves dry run, has a new caller. That of a plugin in the agent makes no call before
+// the last call of an earlier one has ended.
 func (l *loop) updateCallers() {
 	wanted := l.wanted()
 	for name, c := range l.callers {

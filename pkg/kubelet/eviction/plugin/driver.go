@@ -56,7 +56,7 @@ type Config struct {
 type Remote struct {
 	Name, Socket string
 	Plugin       Plugin
-	// Registered is when the plugin registered. One that registers anew is called anew.
+	// Registered is when the plugin registered. One that registers again is a new process.
 	Registered time.Time
 	// Health returns the state of its calls for the page /debug/plugins. It may be nil.
 	Health func() debugv1alpha1.PluginHealth

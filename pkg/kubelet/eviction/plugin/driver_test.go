@@ -310,7 +310,7 @@ func TestE13RequestsOfAHangingPluginEnd(t *testing.T) {
 	})
 }
 
-// E6, E5: a remote plugin with the name of one in the tree is not called; one that registers anew is called anew.
+// E6, E5: a remote plugin with the name of one in the tree is not called; one that registers again is a new process.
 func TestE6NameOfAPluginInTheTree(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		thief, old, young := forcing("a"), forcing("b"), forcing("c")

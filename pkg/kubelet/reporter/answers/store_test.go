@@ -135,7 +135,7 @@ func TestR2DeadPlugin(t *testing.T) {
 	s.expect("p=b")
 }
 
-// Three failures remove an answer at the earliest, even without a grace period; a success begins anew.
+// Three failures remove an answer at the earliest, even without a grace period; a success sets the count back.
 func TestFailuresBeforeAnAnswerIsRemoved(t *testing.T) {
 	s := newScene(t)
 	run := s.run("p@1")
@@ -215,7 +215,7 @@ func TestLastAnswerIsServed(t *testing.T) {
 	s.expect("p=second")
 }
 
-// A process that registers anew at the same socket is another run.
+// A process that registers again at the same socket is another run.
 func TestRegisteredAnew(t *testing.T) {
 	s := newScene(t)
 	run := s.run("p@1")
