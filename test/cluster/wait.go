@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pollInterval = 200 * time.Millisecond
+	pollInterval = 100 * time.Millisecond
 	// partTimeout is how long a part may take until it serves. A cold start on
 	// a busy machine takes a tenth of it.
 	partTimeout = 3 * time.Minute

@@ -16,7 +16,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 )
 
-const pollInterval = 250 * time.Millisecond
+// pollDelays are the times between two checks: short ones at first, since most of what tests await happens soon, and
+// later such that a long wait takes little CPU time from what it waits for.
+var pollDelays = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Cap: 250 * time.Millisecond, Steps: 20}
 
 // hopeless is an error that is permanent.
 type hopeless struct{ error }
@@ -29,7 +31,9 @@ func Hopeless(err error) error { return hopeless{err} }
 // Poll calls check until it returns nil or a Hopeless error, at most for limit. The error has the last error of check.
 func Poll(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := pollDelays.DelayFunc().Until(limited, true, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if last == nil || err == nil || !cutOff(ctx, err) {
 			last = err
