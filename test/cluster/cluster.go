@@ -28,6 +28,8 @@ type Cluster struct {
 	client  kubernetes.Interface
 	// runtime is connected when it is first needed.
 	runtime internalapi.RuntimeService
+	// started is what the last kubelet was started with, as kubeletInputs returns it; "" if Open found it running.
+	started string
 }
 
 // Start starts a cluster and waits until its node is Ready. It first removes what an earlier cluster left in the same
@@ -103,7 +105,7 @@ func (c *Cluster) StartKubelet(ctx context.Context, tune func(*kubeletv1beta1.Ku
 		return err
 	}
 	since := time.Now()
-	if _, err := c.config.Layout.processes().Start(c.kubelet()); err != nil {
+	if err := c.startKubelet(); err != nil {
 		return err
 	}
 	return c.waitForNode(ctx, since)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -124,5 +125,72 @@ func TestFindRoot(t *testing.T) {
 	got, err := FindRoot(deep)
 	if err != nil || got != root {
 		t.Errorf("FindRoot = %q, %v; want %q", got, err, root)
+	}
+}
+
+// TestKubeletOfAnotherConfigurationIsNotTheFirst starts programs in the place of the kubelet, one for each thing by
+// which it can differ from the one that the cluster was started with.
+func TestKubeletOfAnotherConfigurationIsNotTheFirst(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	more := func(config *kubeletv1beta1.KubeletConfiguration) { config.MaxPods = 7 }
+	for name, test := range map[string]struct {
+		// change applies when the program is started, restore afterwards.
+		change, restore func(*testing.T, *Cluster)
+		want            bool
+	}{
+		"the first":     {want: true},
+		"of no process": {restore: func(t *testing.T, c *Cluster) { stopProgram(t, c) }},
+		"another program": {
+			change:  func(_ *testing.T, c *Cluster) { c.SetKubelet(filepath.Dir(program) + "/./kubelet") },
+			restore: func(_ *testing.T, c *Cluster) { c.SetKubelet(program) },
+		},
+		"a flag": {
+			change:  func(_ *testing.T, c *Cluster) { c.SetKubeletArgs([]string{"--v=4"}) },
+			restore: func(_ *testing.T, c *Cluster) { c.SetKubeletArgs(nil) },
+		},
+		"a variable": {
+			change:  func(_ *testing.T, c *Cluster) { c.SetKubeletEnv([]string{"A=b"}) },
+			restore: func(_ *testing.T, c *Cluster) { c.SetKubeletEnv(nil) },
+		},
+		"a variable of this process": {
+			change:  func(t *testing.T, _ *Cluster) { t.Setenv("PLIMSOLL_TEST", "before") },
+			restore: func(t *testing.T, _ *Cluster) { t.Setenv("PLIMSOLL_TEST", "after") },
+		},
+		"no API server": {
+			change:  func(_ *testing.T, c *Cluster) { c.SetStandalone(true) },
+			restore: func(_ *testing.T, c *Cluster) { c.SetStandalone(false) },
+		},
+		"a field": {
+			change:  func(_ *testing.T, c *Cluster) { c.config.Tune = more },
+			restore: func(_ *testing.T, c *Cluster) { c.config.Tune = nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testCluster(t)
+			c.SetKubelet(program)
+			if test.change != nil {
+				test.change(t, c)
+			}
+			if err := errors.Join(c.writeKubeletConfig(), c.startKubelet()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { stopProgram(t, c) })
+			if test.restore != nil {
+				test.restore(t, c)
+			}
+			if got, err := c.runsFirstKubelet(); err != nil || got != test.want {
+				t.Errorf("it is the first: %v, want %v; %v", got, test.want, err)
+			}
+		})
+	}
+}
+
+func stopProgram(t *testing.T, c *Cluster) {
+	t.Helper()
+	if err := c.KillKubelet(context.Background()); err != nil {
+		t.Error(err)
 	}
 }

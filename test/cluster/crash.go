@@ -62,10 +62,7 @@ func (c *Cluster) ReviveAPIServer(ctx context.Context) error {
 }
 
 // ReviveKubelet starts the kubelet with its last configuration, and does not wait until the node is Ready.
-func (c *Cluster) ReviveKubelet() error {
-	_, err := c.config.Layout.processes().Start(c.kubelet())
-	return err
-}
+func (c *Cluster) ReviveKubelet() error { return c.startKubelet() }
 
 // KubeletAlive returns whether the kubelet that was started last still runs.
 func (c *Cluster) KubeletAlive() (bool, error) {

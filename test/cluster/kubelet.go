@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,22 +41,78 @@ func (c *Cluster) kubelet() host.Command {
 
 // writeKubeletConfig writes the configuration file and the files that it refers to.
 func (c *Cluster) writeKubeletConfig() error {
-	config := c.kubeletConfig()
-	if c.config.Tune != nil {
-		c.config.Tune(config)
-	}
-	if err := WriteConfig(c.config.Layout.config("kubelet.yaml"), config); err != nil {
+	if err := WriteConfig(c.config.Layout.config("kubelet.yaml"), c.tunedKubeletConfig()); err != nil {
 		return err
 	}
 	return writeResolvConf(c.config.Layout.config("resolv.conf"))
 }
 
-// WriteConfig writes a kubelet's configuration file.
-func WriteConfig(file string, config *kubeletv1beta1.KubeletConfiguration) error {
+func (c *Cluster) tunedKubeletConfig() *kubeletv1beta1.KubeletConfiguration {
+	config := c.kubeletConfig()
+	if c.config.Tune != nil {
+		c.config.Tune(config)
+	}
+	return config
+}
+
+// startKubelet starts the process with the configuration file that is there, and records what it was started with.
+func (c *Cluster) startKubelet() error {
+	written, err := os.ReadFile(c.config.Layout.config("kubelet.yaml"))
+	if err != nil {
+		return fmt.Errorf("read kubelet configuration: %w", err)
+	}
+	if _, err := c.config.Layout.processes().Start(c.kubelet()); err != nil {
+		return err
+	}
+	c.started = c.kubeletInputs(written)
+	return nil
+}
+
+// kubeletInputs returns all that distinguishes a kubelet which is started now with that configuration file from
+// another one: program, flags, environment and the file.
+func (c *Cluster) kubeletInputs(file []byte) string {
+	command := c.kubelet()
+	return fmt.Sprintf("%q", []any{command.Path, command.Args, os.Environ(), command.Env, file})
+}
+
+// EnsureKubelet replaces the kubelet by one that StartKubelet(ctx, nil) starts, unless the last one was started with
+// the same program, flags, environment and configuration file and still runs. It waits until the node is Ready if it
+// has started a kubelet.
+func (c *Cluster) EnsureKubelet(ctx context.Context) error {
+	if runs, err := c.runsFirstKubelet(); err != nil || runs {
+		return err
+	}
+	if err := c.StopKubelet(ctx); err != nil {
+		return err
+	}
+	return c.StartKubelet(ctx, nil)
+}
+
+// runsFirstKubelet returns whether a kubelet runs, and was started as StartKubelet(ctx, nil) would start it now.
+func (c *Cluster) runsFirstKubelet() (bool, error) {
+	file, err := encodeConfig(c.tunedKubeletConfig())
+	if err != nil {
+		return false, err
+	}
+	alive, err := c.KubeletAlive()
+	return alive && c.started == c.kubeletInputs(file), err
+}
+
+// encodeConfig returns the content of a kubelet's configuration file.
+func encodeConfig(config *kubeletv1beta1.KubeletConfiguration) ([]byte, error) {
 	config.TypeMeta = metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}
 	data, err := yaml.Marshal(config)
 	if err != nil {
-		return fmt.Errorf("encode kubelet configuration: %w", err)
+		return nil, fmt.Errorf("encode kubelet configuration: %w", err)
+	}
+	return data, nil
+}
+
+// WriteConfig writes a kubelet's configuration file.
+func WriteConfig(file string, config *kubeletv1beta1.KubeletConfiguration) error {
+	data, err := encodeConfig(config)
+	if err != nil {
+		return err
 	}
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		return fmt.Errorf("write kubelet configuration: %w", err)
