@@ -31,7 +31,7 @@ func alphaGates(config *kubeletv1beta1.KubeletConfiguration) {
 // TestAlphaGates enables alpha features: the kubelet receives events of the runtime, and serves the pods API to
 // programs on the node.
 func TestAlphaGates(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.restartKubelet(alphaGates)
 	socket := filepath.Join(node.Layout().KubeletRoot(), "pods-api", "pods-api.sock")
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -94,8 +94,7 @@ func newChaosRun(t *testing.T) *chaosRun {
 		notes: t.TempDir(), ledger: chaos.NewLedger(), phases: chaos.NewPhases(), runs: chaos.NewRuns(),
 		counts: map[string]int{},
 	}
-	r.s = newSpace(t)
-	r.s.noPressure()
+	r.s = spaceForRestart(t)
 	r.s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
 		// The kubelet evicts for a full emptyDir after at most this time.
 		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second}

@@ -102,7 +102,7 @@ func (s *space) ownsCPU(pod string, cpu int64) {
 // TestExclusiveCPUSurvivesRestarts gives a pod an exclusive CPU. The pod keeps it, and no other pod uses it, when the
 // kubelet is restarted, crashes, or is replaced by the stock kubelet.
 func TestExclusiveCPUSurvivesRestarts(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.withExclusiveCPUs()
 	owner, neighbour := s.ready(guaranteed("owner")), s.ready(kit.IdlePod("neighbour"))
 	cpu := s.cpusOf(owner)

@@ -57,7 +57,7 @@ END
 // that is started after a crash, and the stock kubelet, know from records who may use the image when the registry is
 // down.
 func TestImageOfAPrivateRegistry(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	registry := s.startPrivateRegistry()
 	requests := s.withCredentialProvider(registry)
@@ -94,7 +94,7 @@ func TestImageOfAPrivateRegistry(t *testing.T) {
 	s.pullRecordIs(registry, []kubeletv1beta1.ImagePullServiceAccount{account}, []string{"login"})
 }
 
-// withCredentialProvider restarts the kubelet with a credential provider for the registry until the test ends. It
+// withCredentialProvider restarts the kubelet, as restartKubelet does, with a credential provider for the registry. It
 // returns the directory in which the provider stores requests.
 func (s *space) withCredentialProvider(registry *privateRegistry) string {
 	s.t.Helper()
@@ -106,12 +106,7 @@ func (s *space) withCredentialProvider(registry *privateRegistry) string {
 	node.SetKubeletArgs([]string{
 		"--image-credential-provider-config=" + config, "--image-credential-provider-bin-dir=" + programs,
 	})
-	s.t.Cleanup(func() {
-		node.SetKubeletArgs(nil)
-		if err := restoreKubelet(); err != nil {
-			s.t.Error(err)
-		}
-	})
+	s.t.Cleanup(func() { node.SetKubeletArgs(nil) })
 	s.must(node.StartKubelet(s.ctx, nil))
 	return requests
 }

@@ -40,8 +40,7 @@ const (
 // eviction until it is relaxed, blocked pods do not keep others from being evicted, and a withdrawn request has no
 // effect any more.
 func TestDisruptionBudgetsGuardVictimsOfPlugins(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.withPressureConfig(budgetConfig, nil)
 	t.Run("blocked, relaxed, withdrawn", func(t *testing.T) { blockedRelaxedWithdrawn(newNamespace(t)) })
 	t.Run("ten blocked", func(t *testing.T) { tenBlocked(newNamespace(t)) })

@@ -41,8 +41,7 @@ var shortTransition = transitionPeriod(time.Second)
 // TestEvictionVictimThatStopsLateIsTheOnlyOne halts the shim of a pod that is evicted. Its memory alone is more than is
 // needed. No other pod is evicted, neither when the kill has timed out, nor when the kubelet is restarted meanwhile.
 func TestEvictionVictimThatStopsLateIsTheOnlyOne(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.withPressureConfig(slowKills, shortTransition)
 	before := s.startNeighbours()
 

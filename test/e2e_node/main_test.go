@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// node is the cluster that all tests of this package share. useCluster replaces it.
+// node is the cluster that all tests of this package share. useCluster starts and replaces it; it is nil before.
 var node *cluster.Cluster
 
 // clusterConfig is the configuration of the standard cluster.
@@ -53,15 +53,12 @@ func runTests(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	clusterConfig = config
-	if node, err = cluster.Start(ctx, config); err != nil {
-		return 0, err
-	}
 	defer func() { err = errors.Join(err, stopCluster(context.Background())) }()
 	// A signal ends the tests and then removes the cluster.
 	completed := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e_node: interrupted, cleaning up")
 		processes.Lock()
-		if err := node.Stop(context.Background()); err != nil {
+		if err := stopCluster(context.Background()); err != nil {
 			fmt.Fprintf(os.Stderr, "e2e_node: %v\n", err)
 		}
 		os.Exit(1)

@@ -142,7 +142,7 @@ func (s *space) onlyOwner(pod *v1.Pod, bytes uint64) {
 // TestMemoryOfAPodSurvivesRestarts gives a pod memory of one NUMA node. The pod keeps it when the kubelet crashes or is
 // replaced by the stock kubelet, and the next pod can have it when the first is deleted.
 func TestMemoryOfAPodSurvivesRestarts(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.withPolicies(staticPolicies)
 	owner := s.ready(guaranteed("owner"))
 	s.ownsMemory("owner", 32<<20)

@@ -51,8 +51,7 @@ plugins:
 // called. Then the API server refuses reviews of the node, and taints: other plugins cannot register, and conditions
 // have no taints. Nothing else changes.
 func TestPluginTokens(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.kubectl("apply", "--namespace", pluginAccounts, "-f", pluginPermissions)
 	t.Cleanup(func() {
 		after := *s

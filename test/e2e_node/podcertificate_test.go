@@ -65,7 +65,7 @@ func inPEM(certificate *x509.Certificate) string {
 // TestPodCertificateAndTrustBundle mounts a key, a certificate that the test signs, and a trust bundle into a pod. When
 // the bundle is updated, the file in the pod follows.
 func TestPodCertificateAndTrustBundle(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.restartKubelet(withPodCertificates)
 	signer := s.newAuthority()
 	bundle := s.trustBundle(inPEM(signer.certificate))

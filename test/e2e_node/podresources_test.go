@@ -84,7 +84,7 @@ func (s *space) podResourcesOf(pod string) (*podresourcesapi.PodResources, error
 // TestPodResources checks the PodResources API: a pod with an exclusive CPU, memory and a device, one with nothing of
 // that, one that has ended, and what is allocatable.
 func TestPodResources(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.withPolicies(staticPolicies)
 	s.startDevicePlugin("left", "right")
 	s.allocatableDevices(2)

@@ -4,7 +4,6 @@ package e2enode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,37 +48,25 @@ func (s *space) noPressure() {
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, false) })
 }
 
-// endPressure ends a condition whose transition period is longTransition: it restarts the kubelet with the usual one,
-// 5 s. That kubelet takes the condition over and ends it.
+// endPressure ends a condition whose transition period is longTransition: it restarts the kubelet with a short one. That
+// kubelet takes the condition over and ends it.
 func (s *space) endPressure() {
 	s.t.Helper()
 	s.must(kit.MemoryPressure(s.ctx, s.client, true))
-	s.must(node.StopKubelet(s.ctx))
-	s.must(node.StartKubelet(s.ctx, nil))
+	s.restartKubelet(shortTransition)
 	s.noPressure()
 }
 
-// restartKubelet restarts the kubelet with a changed configuration until the test ends.
+// restartKubelet restarts the kubelet with a changed configuration. The next test that does not do the same restarts it
+// with its first one.
 func (s *space) restartKubelet(tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	s.must(node.StopKubelet(s.ctx))
 	s.must(node.StartKubelet(s.ctx, tune))
-	s.t.Cleanup(func() {
-		if err := restoreKubelet(); err != nil {
-			s.t.Error(err)
-		}
-	})
-}
-
-// restoreKubelet restarts the kubelet with its first configuration. It is for the end of a test.
-func restoreKubelet() error {
-	ctx := context.Background()
-	return errors.Join(node.StopKubelet(ctx), node.StartKubelet(ctx, nil))
 }
 
 func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	// Long enough for the pods that are created while the condition lasts.
 	s.restartKubelet(transitionPeriod(longTransition))
 	guaranteed, burstable, bestEffort := kit.IdlePod("guaranteed"), kit.IdlePod("burstable"), kit.IdlePod("besteffort")
@@ -111,8 +98,8 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 // TestEvictedPodThatExitsWithZeroFails evicts a pod whose process exits with code 0 on SIGTERM. The pod is Failed with
 // reason Evicted all the same.
 func TestEvictedPodThatExitsWithZeroFails(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
+	s.restartKubelet(shortTransition)
 	polite := hog("polite")
 	polite.Spec.Containers[0].Args = append(polite.Spec.Containers[0].Args, "--code=0")
 	s.checkEvicted(s.wait(s.create(polite), slowTimeout, endedFor("Evicted")))
@@ -154,8 +141,7 @@ func (s *space) evictionEvent(ctx context.Context, name string) error {
 // TestKubeletCrashUnderPressure kills the kubelet while the node is under pressure. The next kubelet takes the
 // condition over: no running pod is restarted or rejected, and the taint stays.
 func TestKubeletCrashUnderPressure(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.restartKubelet(transitionPeriod(longTransition))
 	s.startMany(20)
 	before := s.fingerprint()

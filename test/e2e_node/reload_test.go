@@ -41,9 +41,8 @@ const (
 // and is not evicted, but an event and a metric report that it would be. An invalid file changes nothing. When dry run
 // is removed from the file, the same kubelet evicts the hog. When the file is removed the defaults apply.
 func TestPressureConfigurationChangesWhileTheKubeletRuns(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
-	s.withPressureConfig(memoryInDryRun, nil)
+	s := spaceForRestart(t)
+	s.withPressureConfig(memoryInDryRun, shortTransition)
 	started := s.mustMetric("process_start_time_seconds")
 	s.inForce(memoryInDryRun)
 
@@ -119,8 +118,8 @@ func (s *space) invalidFileIsRejected() {
 	s.must(s.metricIs(s.ctx, "plimsoll_pressure_config_hash", configHash(memoryInDryRun)))
 }
 
-// withPressureConfig restarts the kubelet with a pressure configuration file of that text, and with tune applied to its
-// configuration if it is not nil, until the test ends.
+// withPressureConfig is restartKubelet with a pressure configuration file of that text, which is removed when the test
+// ends. Tune may be nil.
 func (s *space) withPressureConfig(text string, tune func(*kubeletv1beta1.KubeletConfiguration)) {
 	s.t.Helper()
 	file := node.Layout().PressureConfig()
@@ -129,11 +128,7 @@ func (s *space) withPressureConfig(text string, tune func(*kubeletv1beta1.Kubele
 	node.SetKubeletEnv([]string{"PLIMSOLL_PRESSURE_CONFIG=" + file})
 	s.t.Cleanup(func() {
 		node.SetKubeletEnv(nil)
-		err := os.Remove(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		if err := errors.Join(err, restoreKubelet()); err != nil {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.t.Error(err)
 		}
 	})

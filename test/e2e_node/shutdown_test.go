@@ -51,7 +51,7 @@ func podThat(name, script string, grace int64) *v1.Pod {
 // Ready and rejects pods. Static pods and those of DaemonSets do not get a final phase: they are started again after
 // the cancellation.
 func TestGracefulNodeShutdown(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
@@ -108,7 +108,7 @@ func TestGracefulNodeShutdown(t *testing.T) {
 // one stops the pods that still run, and rejects new ones. After the boot static pods and those of DaemonSets are
 // started again.
 func TestKubeletStartedDuringShutdown(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)
@@ -136,7 +136,7 @@ func TestKubeletStartedDuringShutdown(t *testing.T) {
 
 // TestStoppedKubeletStopsNoPod stops the kubelet without a shutdown of the machine.
 func TestStoppedKubeletStopsNoPod(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	logind := startLogind(t, longestShutdown)
 	s.restartKubelet(gracefulShutdown)
 	s.lock(logind, 1, true)

@@ -35,11 +35,26 @@ type space struct {
 	name   string
 }
 
-// newSpace creates a namespace on the standard cluster. It is deleted when the test ends.
+// newSpace creates a namespace on the standard cluster, whose kubelet has its first configuration. The namespace is
+// deleted when the test ends.
 func newSpace(t testing.TB) *space {
 	t.Helper()
 	useCluster(t, standard)
+	useFirstKubelet(t)
 	return newNamespace(t)
+}
+
+// spaceForRestart is newSpace for a test that starts with a restart of the kubelet. Until then the kubelet may have the
+// configuration of an earlier test, so that it is restarted once and not twice. The node is not under memory pressure.
+func spaceForRestart(t testing.TB) *space {
+	t.Helper()
+	useCluster(t, standard)
+	s := newNamespace(t)
+	if err := kit.MemoryPressure(s.ctx, s.client, false); err != nil {
+		useFirstKubelet(t) // ends the pressure soon
+		s.noPressure()
+	}
+	return s
 }
 
 // newNamespace is newSpace on the running cluster.

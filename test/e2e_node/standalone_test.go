@@ -17,14 +17,9 @@ import (
 // TestStandaloneKubeletJoins runs a static pod on a kubelet without an API server, and then restarts the kubelet with
 // one. The container is not restarted.
 func TestStandaloneKubeletJoins(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.must(node.StopKubelet(s.ctx))
-	t.Cleanup(func() {
-		node.SetStandalone(false)
-		if err := restoreKubelet(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { node.SetStandalone(false) })
 	node.SetStandalone(true)
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.writeManifest(kit.IdlePod("static"))

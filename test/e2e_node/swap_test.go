@@ -22,7 +22,7 @@ import (
 // stock, and stock by ours. No container is restarted, every pod is Ready all the time, pods keep their CPUs and
 // devices, and a condition of another program on the Node is not changed.
 func TestStockAndBackWithPodsOfEveryKind(t *testing.T) {
-	s := newSpace(t)
+	s := spaceForRestart(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
 	own, stock := node.Kubelet(), node.Layout().Program(build.StockKubelet().Name)
 	s.withExclusiveCPUs()

@@ -28,8 +28,7 @@ const reasonWaiting = "WaitingForRoom"
 // tolerates the taint, and evicts it; the controller creates the next one, again and again (kubernetes issues 65240 and
 // 124388).
 func TestDaemonSetPodWaitsUnderPressure(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	// For how long the hard threshold stays met: if each pod is evicted, the DaemonSet controller, which backs off,
 	// creates four in 30 s. A pod waits no longer than the transition period.
 	shortage := inSoak(45*time.Second, 30*time.Second)

@@ -56,6 +56,7 @@ func withSmallDisks(config cluster.Config) cluster.Config {
 func spaceOnSmallDisks(t *testing.T) *space {
 	t.Helper()
 	useCluster(t, smallDisks)
+	useFirstKubelet(t)
 	s := newNamespace(t)
 	if emptyDisks == [2]int64{} {
 		emptyDisks = [2]int64{s.availableToImages(), s.availableToVolumes()}

@@ -22,9 +22,7 @@ func TestFullImageDisk(t *testing.T) {
 	user.Spec.Containers[0].Image = filler("used")
 	user = s.ready(user)
 	s.importFiller("first")
-	// The pod that fills the disk takes longer than the usual transition period to use up what was reclaimed: an image
-	// holds 80 MiB, and the kubelet looks at the disk every 2 s.
-	s.withPressureConfig(pressureHeader, transitionPeriod(20*time.Second))
+	s.withPressureConfig(pressureHeader, nil)
 	s.importFiller("second")
 	s.eventually(time.Minute, func(ctx context.Context) error { return s.listed(ctx, filler("second")) })
 	s.remove(user)
@@ -39,6 +37,9 @@ func TestFullImageDisk(t *testing.T) {
 	s.fillers("second", "used")
 	s.must(s.sameAs(before))
 
+	// The pod that fills the disk takes longer than the usual transition period to use up what was reclaimed: an image
+	// holds 80 MiB, and the kubelet looks at the disk every 2 s.
+	s.restartKubelet(transitionPeriod(20 * time.Second))
 	writer := s.create(kit.IdlePodThat("writer",
 		"i=0; while [ $i -lt 50 ]; do i=$((i+1)); dd if=/dev/zero of=/tmp/$i bs=1M count=16 2>/dev/null; sleep 1; done"))
 	s.eventually(2*time.Minute, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, true) })
@@ -53,6 +54,8 @@ func TestFullImageDisk(t *testing.T) {
 	}
 	s.fillers()
 	s.must(s.sameAs(before))
+	// The next kubelet takes the condition over, and ends it after the usual transition period.
+	s.restartKubelet(nil)
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.DiskPressure(ctx, s.client, false) })
 	s.must(s.roomForImages())
 	s.wait(bystander, podTimeout, kit.Ready)
