@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// growthConfig enables the eviction plugin memory-growth.
+	// growthConfig enables the eviction plugin memory-growth. The time is the monitoring period.
 	growthConfig = `apiVersion: nodepressure.plimsoll.dev/v1alpha1
 kind: NodePressureConfiguration
+monitoringPeriod: %s
 plugins:
   eviction:
     inTree: [memory-growth]
@@ -32,8 +33,6 @@ plugins:
 	growthMargin = 20
 	// growthTime is the longest time until the eviction, less than that until the threshold is met.
 	growthTime = (growthHeadroom - growthMargin) / growthRate * time.Second
-	// steadyTime is for how long pods that do not grow are observed.
-	steadyTime = 45 * time.Second
 )
 
 // TestMemoryGrowthEvictsALeakBeforeTheThreshold runs a pod that leaks 5 MiB per second, and after that pods whose usage
@@ -48,10 +47,11 @@ func TestMemoryGrowthEvictsALeakBeforeTheThreshold(t *testing.T) {
 		}
 		rounds = n
 	}
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.noOtherPods()
-	s.withPressureConfig(growthConfig, shortTransition)
+	// Soak has the default. Usage that has grown for 20 s is growth, which the kubelet confirms with the next round.
+	period := inSoak(10*time.Second, 2*time.Second)
+	s.withPressureConfig(fmt.Sprintf(growthConfig, period), shortTransition)
 	idle := s.ready(kit.Bound(requestingMore(holding("idle", neighbourUse))))
 	above := s.ready(kit.Bound(holding("above", 2*neighbourUse)))
 	before := s.fingerprint()
@@ -121,7 +121,8 @@ func (s *space) steadyPods() {
 	filling.Spec.Containers[0].Resources.Requests = kit.Mebibytes(1)
 	filling = s.ready(kit.Bound(filling))
 	running := s.fingerprint()
-	s.stays(steadyTime, func() error { return s.sameAs(running) })
+	// Longer than it takes until usage counts as growth: 20 s and two rounds.
+	s.stays(inSoak(45*time.Second, 30*time.Second), func() error { return s.sameAs(running) })
 	s.must(s.onlyEvicted("leak"))
 	s.remove(burst)
 	s.remove(filling)
