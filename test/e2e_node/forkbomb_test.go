@@ -40,6 +40,7 @@ func TestForkBomb(t *testing.T) {
 	limits := s.rlimit()
 	threshold := *limits.MaxPID - *limits.NumOfRunningProcesses - bombRoom
 	s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
+		shortTransition(config)
 		config.PodPidsLimit = new(int64(bombLimit))
 		config.EvictionHard["pid.available"] = strconv.FormatInt(threshold, 10)
 	})

@@ -42,8 +42,8 @@ func TestOneLeakOneEviction(t *testing.T) {
 		}
 		rounds = n
 	}
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
+	s.restartKubelet(shortTransition)
 	s.noOtherPods()
 	s.priorityClass("leaks", 1)
 	var small []*v1.Pod

@@ -114,7 +114,7 @@ func TestEvictionGoesOnAfterACrash(t *testing.T) {
 	pod, begun := s.evictSoftly(podThat("stubborn", neverEnds, longGrace))
 	// A whole grace period from now on would end too late.
 	pause(s.ctx, time.Until(begun.Deadline)-8*time.Second)
-	s.must(node.StartKubelet(s.ctx, nil))
+	s.must(node.StartKubelet(s.ctx, shortTransition))
 	after := s.endedSoftly(pod, begun)
 	ended := after.Status.ContainerStatuses[0].State.Terminated.FinishedAt
 	early, late := begun.Deadline.Add(-5*time.Second), begun.Deadline.Add(10*time.Second)
@@ -135,7 +135,7 @@ func TestEvictedPodThatEndsWhileNoKubeletRuns(t *testing.T) {
 	s.eventually(podTimeout, func(context.Context) error { return becomesSleep(pid) })
 	s.killWhileTerminating(pod)
 	s.eventually(podTimeout, func(context.Context) error { return gone(pid) })
-	s.must(node.StartKubelet(s.ctx, nil))
+	s.must(node.StartKubelet(s.ctx, shortTransition))
 	s.endedSoftly(pod, begun)
 }
 
@@ -146,6 +146,6 @@ func TestDeletionOfAnEvictedPodAfterACrash(t *testing.T) {
 	pod, begun := s.evictSoftly(podThat("stubborn", neverEnds, longGrace))
 	anHour := metav1.DeleteOptions{GracePeriodSeconds: new(int64(3600))}
 	s.must(s.client.CoreV1().Pods(pod.Namespace).Delete(s.ctx, pod.Name, anHour))
-	s.must(node.StartKubelet(s.ctx, nil))
+	s.must(node.StartKubelet(s.ctx, shortTransition))
 	s.must(kit.WaitGone(s.ctx, s.client, pod, time.Until(begun.Deadline)+30*time.Second))
 }
