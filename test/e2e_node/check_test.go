@@ -72,30 +72,47 @@ func (s *space) hasEvent(ctx context.Context, name, reason, text string) error {
 // pod is replaced, and only then.
 func (s *space) fingerprint() map[string]string {
 	s.t.Helper()
-	pods, err := s.client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
-	s.must(err)
 	prints := map[string]string{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		text := string(pod.UID)
-		for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
-			text += fmt.Sprintf(" %s=%s/%d", status.Name, status.ContainerID, status.RestartCount)
-		}
-		prints[pod.Name] = text
+	for _, pod := range s.pods() {
+		prints[pod.Name] = fingerprintOf(&pod)
 	}
 	return prints
 }
 
+func fingerprintOf(pod *v1.Pod) string {
+	text := string(pod.UID)
+	for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+		text += fmt.Sprintf(" %s=%s/%d", status.Name, status.ContainerID, status.RestartCount)
+	}
+	return text
+}
+
+// pods returns the pods of the namespace.
+func (s *space) pods() []v1.Pod {
+	s.t.Helper()
+	list, err := s.client.CoreV1().Pods(s.name).List(s.ctx, metav1.ListOptions{})
+	s.must(err)
+	return list.Items
+}
+
 // sameAs is nil if no pod or container of before was replaced or restarted, and all are Ready.
 func (s *space) sameAs(before map[string]string) error {
-	now := s.fingerprint()
+	pods := map[string]*v1.Pod{}
+	for _, pod := range s.pods() {
+		pods[pod.Name] = &pod
+	}
 	var errs []error
 	for name, was := range before {
-		if now[name] != was {
-			errs = append(errs, fmt.Errorf("pod %s was %s, is %s", name, was, now[name]))
+		pod := pods[name]
+		if pod == nil {
+			errs = append(errs, fmt.Errorf("pod %s is gone, was %s", name, was))
 			continue
 		}
-		errs = append(errs, kit.Ready(s.get(name)))
+		if now := fingerprintOf(pod); now != was {
+			errs = append(errs, fmt.Errorf("pod %s was %s, is %s", name, was, now))
+			continue
+		}
+		errs = append(errs, kit.Ready(pod))
 	}
 	return errors.Join(errs...)
 }
