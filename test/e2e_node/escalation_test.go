@@ -3,7 +3,6 @@
 package e2enode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -116,31 +115,6 @@ func (s *space) halt(pid int) (resume func()) {
 	}
 	s.t.Cleanup(resume)
 	return resume
-}
-
-// TestHungShim halts the shim of a pod, so that no request to stop its container comes to an end. The processes are
-// killed all the same. The pod is not reported as stopped, and is deleted once the runtime has seen that they ended.
-// Meanwhile the runtime does not answer requests for statistics of all containers: no other parallel test needs them.
-func TestHungShim(t *testing.T) {
-	s := parallelSpace(t)
-	pod := s.ready(quickPod("hung"))
-	s.showLogIfFailed(pod)
-	pid := s.mainPID(pod)
-	resume := s.halt(s.shimOf(pid))
-	s.delete(pod)
-	for _, event := range [][2]string{
-		{"ContainerStopOverdue", "running: main"},
-		{"ContainerProcessesKilled", "sleep"},
-		{"ContainerStopStuck", "running: main; no process is left"},
-	} {
-		s.eventually(podTimeout, func(ctx context.Context) error { return s.hasEvent(ctx, pod.Name, event[0], event[1]) })
-	}
-	s.must(dead(pid))
-	if left := s.get(pod.Name); left.Status.Phase != v1.PodRunning || left.DeletionTimestamp == nil {
-		t.Errorf("the runtime has not stopped the pod, whose status is %s", kit.Describe(left))
-	}
-	resume()
-	s.must(kit.WaitGone(s.ctx, s.client, pod, podTimeout))
 }
 
 // TestFrozenPod freezes the cgroup of a pod and deletes the pod. On cgroup v1 no signal ends the processes before the

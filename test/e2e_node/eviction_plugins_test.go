@@ -5,7 +5,6 @@ package e2enode
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -45,8 +43,7 @@ plugins:
 // all of them, and then the times that are logged count.
 func TestKatalystPlugin(t *testing.T) {
 	rounds, _ := pluginRounds(t)
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.withTaintIdentity()
 	s.withPressureConfig(pluginsWith(pluginTransition, t), nil)
 	for round := range rounds {
@@ -246,8 +243,7 @@ func deregisteredPlugin(s *space, p *katalystPlugin) {
 // evicted for the plugin, which is back only after the next kubelet. A watch on the Node never sees the condition or
 // its taint go, and each pod is evicted once.
 func TestKubeletCrashUnderPluginCondition(t *testing.T) {
-	s := newSpace(t)
-	s.noPressure()
+	s := spaceForRestart(t)
 	s.withTaintIdentity()
 	s.withPressureConfig(pluginsWith(5*time.Minute, t), nil)
 	p := s.startKatalyst("katalyst-crash")
@@ -339,34 +335,4 @@ func (s *space) countEvents(namespace, reason string, match func(*v1.Event) bool
 		}
 	}
 	return times, nil
-}
-
-// TestPluginsNeedTheConfiguration registers a plugin with a kubelet whose configuration has no plugins. It is refused,
-// with one event although it tries again, and never called.
-func TestPluginsNeedTheConfiguration(t *testing.T) {
-	s := parallelSpace(t)
-	p := s.startKatalyst("katalyst-" + s.name)
-	s.eventually(pluginTimeout, func(ctx context.Context) error {
-		return s.nodeEvent(ctx, p.started, "PluginRefused", p.name)
-	})
-	const refusals = `plimsoll_plugin_refusals_total{reason="NotEnabled",type="EvictionPlugin"}`
-	before := s.mustMetric(refusals)
-	s.eventually(pluginTimeout, func(ctx context.Context) error {
-		now, err := s.metric(ctx, refusals)
-		if err == nil && now < before+2 {
-			err = errors.New("the plugin was not refused again")
-		}
-		return err
-	})
-	times, err := s.countEvents(metav1.NamespaceDefault, "PluginRefused", func(e *v1.Event) bool {
-		return strings.Contains(e.Message, p.name)
-	})
-	s.must(err)
-	if calls := p.recorded(p.started, ""); times != 1 || len(calls) > 0 {
-		t.Errorf("%d events about the refusal, want one; %d calls, want none", times, len(calls))
-	}
-	refused := s.pluginPage().Refused
-	if !slices.ContainsFunc(refused, func(r debugv1alpha1.RefusedRegistration) bool { return r.Socket == p.socket }) {
-		t.Errorf("the page shows the refusals %+v", refused)
-	}
 }
