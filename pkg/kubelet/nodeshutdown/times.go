@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/recordfile"
 )
 
 // StateFileName is the name of the file, in the root directory, with the times of the last shutdown. Name and format
@@ -78,25 +79,14 @@ func readTimes(path string) (r times, err error) {
 	return r, nil
 }
 
-// write replaces the file atomically, since the machine may lose power at any time.
-func (r times) write(path string) (err error) {
+// write replaces the file durably, since the machine may lose power at any time.
+func (r times) write(path string) error {
 	data, err := json.Marshal(r)
+	if err == nil {
+		err = recordfile.Replace(path, data, 0o644)
+	}
 	if err != nil {
 		return fmt.Errorf("times of the shutdown: %w", err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".tmp-"+filepath.Base(path))
-	if err != nil {
-		return fmt.Errorf("times of the shutdown: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("times of the shutdown: %w", err)
-			_ = os.Remove(file.Name()) // an error is not worth reporting beside err
-		}
-	}()
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return nil
 }

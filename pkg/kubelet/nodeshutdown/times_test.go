@@ -1,6 +1,7 @@
 package nodeshutdown
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,16 +80,16 @@ func TestReadTimes(t *testing.T) {
 // If the state file cannot be written, the shutdown continues, and no temporary file is left.
 func TestUnwritableStateFile(t *testing.T) {
 	dir := t.TempDir()
-	taken := filepath.Join(dir, "taken")
-	if err := os.Mkdir(taken, 0o700); err != nil {
+	taken, file := filepath.Join(dir, "taken"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Mkdir(taken, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dir, "missing", "file"), taken} {
+	for _, path := range []string{filepath.Join(file, "below"), taken} {
 		if err := (times{}).write(path); err == nil || !strings.Contains(err.Error(), "times of the shutdown") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("%d files are left, error %v", len(left), err)
 	}
 	play(t, twoGroups, func(w *world) {

@@ -90,8 +90,8 @@ type reportedFields struct {
 
 // reportedRecord is the record of fields on disk, and in memory.
 type reportedRecord struct {
-	// write replaces the file; writeDurably outside tests.
-	write  func(path string, data []byte) error
+	// save replaces the file.
+	save   func(reported.Record) error
 	mu     sync.Mutex
 	loaded bool
 	// value is what the file has.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus/reported"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
@@ -413,7 +414,7 @@ func TestReportedRecordIsDamaged(t *testing.T) {
 		if n := w.count(eventReportedRecordRejected); n != 1 {
 			t.Errorf("%d events: %v", n, w.events)
 		}
-		if data, err := os.ReadFile(r.file + rejectedSuffix); err != nil || string(data) != "x" {
+		if data, err := os.ReadFile(r.file + ".rejected"); err != nil || string(data) != "x" {
 			t.Errorf("the damaged record: %q, %v", data, err)
 		}
 	})
@@ -448,7 +449,7 @@ func TestReportedRecordOnADiskThatHangs(t *testing.T) {
 		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
 		u := newUpdater(t, s, w, r.configure)
 		hangs := make(chan struct{})
-		u.fields.record.write = func(string, []byte) error { <-hangs; return nil }
+		u.fields.record.save = func(reported.Record) error { <-hangs; return nil }
 		runUpdater(t, u)
 		r.report(u, true, labelled("1"))
 		time.Sleep(3 * time.Second)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -274,12 +273,12 @@ func (r *taintRig) expect(what, got, want string) {
 // onDisk returns the taints of the record on disk without the prefix, "none" without a record.
 func (r *taintRig) onDisk() string {
 	r.t.Helper()
-	record, err := readTaintRecord(r.config.File)
-	if os.IsNotExist(err) {
-		return "none"
-	}
+	record, err := r.file().Load()
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if record.NodeUID == "" {
+		return "none"
 	}
 	var words []string
 	for _, t := range record.Taints {

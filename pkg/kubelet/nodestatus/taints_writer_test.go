@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/recordfile"
 )
 
 const (
@@ -270,7 +272,7 @@ func TestTaintsOfNodeThatIsCreatedAgain(t *testing.T) {
 
 func TestDamagedRecordIsSetAside(t *testing.T) {
 	withTaints(t, newTaintServer(hotTaint(noSchedule)), func(r *taintRig) {
-		if err := writeDurably(r.config.File, []byte(`{"version":1,"taints":[{"key":"team"}]}`)); err != nil {
+		if err := recordfile.Replace(r.config.File, []byte(`{"version":1,"taints":[{"key":"team"}]}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r.run()
@@ -280,7 +282,7 @@ func TestDamagedRecordIsSetAside(t *testing.T) {
 		r.report()
 		r.pass(soon)
 		r.expect("taints", r.server.now(), "Hot:NoSchedule")
-		if _, err := os.Stat(r.config.File + rejectedSuffix); err != nil {
+		if _, err := os.Stat(r.config.File + ".rejected"); err != nil {
 			t.Error(err)
 		}
 		if n := r.world.count(eventTaintRecordRejected); n != 1 {

@@ -53,7 +53,7 @@ type reportState struct {
 // exist.
 func New(cfg Config) *Updater {
 	u := &Updater{View: cfg.View, cfg: cfg, pressureChanged: make(chan struct{}, 1)}
-	u.fields.changed, u.fields.record.write = make(chan struct{}, 1), writeDurably
+	u.fields.changed, u.fields.record.save = make(chan struct{}, 1), u.reportedFile().Save
 	u.report.random = rand.Float64
 	u.reported = u.newSetters(u.events())
 	u.unreported = u.newSetters(noEvents())

@@ -1,11 +1,9 @@
 package terminations
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -84,15 +82,11 @@ func decode(data []byte) (Record, error) {
 
 // parse reads exactly one JSON value.
 func parse(data []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(into); err != nil {
+	if err := json.Unmarshal(data, into); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
 			return fmt.Errorf("%s: a %s, must be of type %s", wrong.Field, wrong.Value, wrong.Type)
 		}
 		return fmt.Errorf("not a JSON object of a termination: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("data after the JSON object, at byte %d", decoder.InputOffset())
 	}
 	return nil
 }

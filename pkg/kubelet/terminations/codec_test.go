@@ -93,7 +93,7 @@ func TestDecodeErrorsNameTheField(t *testing.T) {
 		"no version":       {`"version":1,`, ``, "version: Required value"},
 		"later version":    {`"version":1`, `"version":2`, `version: Unsupported value: 2: supported values: "1"`},
 		"version a string": {`"version":1`, `"version":"one"`, "version: a string, must be of type int"},
-		"trailing data":    {`12:00:30Z"}`, `12:00:30Z"} {}`, "data after the JSON object"},
+		"trailing data":    {`12:00:30Z"}`, `12:00:30Z"} {}`, "after top-level value"},
 		"no UID":           {`"uid":"u1"`, `"uid":""`, "uid: Required value"},
 		"other cause": {
 			`"eviction"`, `"boredom"`, `cause: Unsupported value: "boredom": supported values: "eviction", "kill", "deletion"`,

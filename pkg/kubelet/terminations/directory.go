@@ -1,13 +1,14 @@
 package terminations
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilstore "k8s.io/kubernetes/pkg/kubelet/util/store"
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/recordfile"
 )
 
 const (
@@ -54,7 +55,7 @@ func (d *directory) write(uid types.UID, data []byte) error {
 	if err := files.Write(fileName(uid), data); err != nil {
 		return err
 	}
-	return d.syncRenames()
+	return recordfile.SyncDirectory(d.path)
 }
 
 // remove deletes a file; it is no error if the file does not exist.
@@ -64,19 +65,6 @@ func (d *directory) remove(uid types.UID) error {
 		return err
 	}
 	return files.Delete(fileName(uid))
-}
-
-// syncRenames makes the renames in the directory durable.
-func (d *directory) syncRenames() error {
-	dir, err := os.Open(d.path)
-	if err != nil {
-		return err
-	}
-	err = dir.Sync()
-	if closed := dir.Close(); err == nil {
-		err = closed
-	}
-	return err
 }
 
 // reject renames a file so that it is not read again, and is kept for inspection.

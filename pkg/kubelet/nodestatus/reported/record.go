@@ -1,11 +1,8 @@
 package reported
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -56,26 +53,15 @@ func (r Record) Encode() ([]byte, error) {
 	for _, f := range sorted(r.Fields) {
 		file.Fields[f.Kind] = append(file.Fields[f.Kind], f.Key)
 	}
-	data, err := json.Marshal(file)
-	if err == nil && len(data) > MaxRecordSize {
-		err = fmt.Errorf("size: %d bytes, must be at most %d", len(data), MaxRecordSize)
-	}
-	return data, err
+	return json.Marshal(file)
 }
 
 // DecodeRecord reads a record. The data may come from anywhere; the error names the field, its value and what is
 // allowed.
 func DecodeRecord(data []byte) (Record, error) {
-	if len(data) > MaxRecordSize {
-		return Record{}, fmt.Errorf("size: %d bytes, must be at most %d", len(data), MaxRecordSize)
-	}
 	var file recordFile
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&file); err != nil {
+	if err := json.Unmarshal(data, &file); err != nil {
 		return Record{}, fmt.Errorf("not a record of reported fields: %w", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return Record{}, errors.New("data after the JSON object")
 	}
 	if err := file.validate().ToAggregate(); err != nil {
 		return Record{}, err

@@ -1,11 +1,8 @@
 package taints
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,26 +56,15 @@ func (r Record) Encode() ([]byte, error) {
 	for _, t := range sorted(r.Taints) {
 		file.Taints = append(file.Taints, recordedTaint(t))
 	}
-	data, err := json.Marshal(file)
-	if err == nil && len(data) > MaxRecordSize {
-		err = fmt.Errorf("size: %d bytes, must be at most %d", len(data), MaxRecordSize)
-	}
-	return data, err
+	return json.Marshal(file)
 }
 
 // DecodeRecord reads a record. The data may come from anywhere; the error names the field, its value and what is
 // allowed. It never returns a taint without the prefix of plugin conditions.
 func DecodeRecord(data []byte) (Record, error) {
-	if len(data) > MaxRecordSize {
-		return Record{}, fmt.Errorf("size: %d bytes, must be at most %d", len(data), MaxRecordSize)
-	}
 	var file recordFile
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&file); err != nil {
+	if err := json.Unmarshal(data, &file); err != nil {
 		return Record{}, fmt.Errorf("not a record of taints: %w", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return Record{}, errors.New("data after the JSON object")
 	}
 	if err := file.validate().ToAggregate(); err != nil {
 		return Record{}, err

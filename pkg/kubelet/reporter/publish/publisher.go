@@ -135,7 +135,7 @@ type Publisher struct {
 	// The goroutine of Run alone uses what follows.
 
 	pace   pace
-	record recordFile
+	record record
 	// recordLoaded: the record is that of the file. Before that, no taint is changed.
 	recordLoaded bool
 	// known: live is the object as it was seen last, nil if there was none.

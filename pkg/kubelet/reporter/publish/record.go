@@ -1,36 +1,29 @@
 package publish
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/recordfile"
 )
 
 const (
 	recordVersion = 1
 	// maxRecordSize is the size of the largest record, in bytes: that of the largest object.
-	maxRecordSize  = 1 << 20
-	rejectedSuffix = ".rejected"
+	maxRecordSize = 1 << 20
 
 	eventRecordRejected = "CustomNodeResourceRecordRejected"
 )
 
-// errDamaged: the record is there, and is none.
-var errDamaged = errors.New("the record is damaged")
-
-// recordFile is the format of the record.
-type recordFile struct {
+// record is what the record file has, in its format.
+type record struct {
 	Version int `json:"version"`
 	// Published: the object may have something of the agent.
 	Published bool `json:"published"`
@@ -42,7 +35,7 @@ type recordFile struct {
 
 // of returns the taints of an object; none of another object of the same name, after it was deleted, or in another
 // cluster.
-func (r *recordFile) of(uid types.UID) []taintID {
+func (r *record) of(uid types.UID) []taintID {
 	if r.ObjectUID != uid {
 		return nil
 	}
@@ -50,39 +43,43 @@ func (r *recordFile) of(uid types.UID) []taintID {
 }
 
 // with returns the record with other taints.
-func (r *recordFile) with(uid types.UID, taints []taintID) recordFile {
+func (r *record) with(uid types.UID, taints []taintID) record {
 	if len(taints) == 0 {
 		uid = ""
 	}
-	return recordFile{Published: r.Published, ObjectUID: uid, Taints: taints}
+	return record{Published: r.Published, ObjectUID: uid, Taints: taints}
 }
 
-func (r *recordFile) equal(o *recordFile) bool {
+func (r *record) equal(o *record) bool {
 	return r.Published == o.Published && r.ObjectUID == o.ObjectUID && slices.Equal(r.Taints, o.Taints)
 }
 
+func (r record) encode() ([]byte, error) {
+	r.Version = recordVersion
+	return json.Marshal(r)
+}
+
 // decodeRecord reads a record. The data may come from anywhere.
-func decodeRecord(data []byte) (recordFile, error) {
-	var r recordFile
-	if len(data) > maxRecordSize {
-		return r, fmt.Errorf("size: more than %d bytes", maxRecordSize)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&r); err != nil {
-		return recordFile{}, err
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return recordFile{}, errors.New("data after the JSON object")
+func decodeRecord(data []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, err
 	}
 	if r.Version != recordVersion {
-		return recordFile{}, fmt.Errorf("version: %d, must be %d", r.Version, recordVersion)
+		return record{}, fmt.Errorf("version: %d, must be %d", r.Version, recordVersion)
 	}
 	if r.ObjectUID == "" && len(r.Taints) > 0 {
-		return recordFile{}, errors.New("objectUID: is missing")
+		return record{}, errors.New("objectUID: is missing")
 	}
 	slices.SortFunc(r.Taints, taintID.compare)
 	r.Taints = slices.Compact(r.Taints)
 	return r, nil
+}
+
+func (p *Publisher) recordFile() *recordfile.File[record] {
+	return &recordfile.File[record]{
+		Path: p.config.Record, MaxSize: maxRecordSize, Encode: record.encode, Decode: decodeRecord,
+	}
 }
 
 // load reads the record of an earlier run, unless that was done. A damaged one is renamed, and counts as one without
@@ -91,22 +88,14 @@ func (p *Publisher) load(ctx context.Context) error {
 	if p.recordLoaded {
 		return nil
 	}
-	r, err := readRecord(p.config.Record)
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		err = nil
-	case errors.Is(err, errDamaged):
-		rejected := p.config.Record + rejectedSuffix
-		if renamed := os.Rename(p.config.Record, rejected); renamed != nil {
-			err = errors.Join(err, renamed)
-		}
+	r, err := p.recordFile().Load()
+	if rejected := (*recordfile.RejectedError)(nil); errors.As(err, &rejected) {
 		klog.FromContext(ctx).Error(err, "Rejected the record of taints of the CustomNodeResource", "path", p.config.Record,
-			"renamedTo", rejected)
+			"renamedTo", rejected.RenamedTo)
 		p.config.Recorder.Eventf(p.config.Node, v1.EventTypeWarning, eventRecordRejected,
 			"The record of taints of the CustomNodeResource is damaged, and was renamed to %s. Taints that the object has "+
-				"now will not be removed: %v", rejected, err)
-		r, err = recordFile{Published: true}, nil
+				"now will not be removed: %v", rejected.RenamedTo, err)
+		r, err = record{Published: true}, nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
@@ -116,44 +105,12 @@ func (p *Publisher) load(ctx context.Context) error {
 	return nil
 }
 
-func readRecord(path string) (recordFile, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return recordFile{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return recordFile{}, fmt.Errorf("%w: it is no regular file", errDamaged)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return recordFile{}, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxRecordSize+1))
-	if err != nil {
-		return recordFile{}, err
-	}
-	r, err := decodeRecord(data)
-	if err != nil {
-		return recordFile{}, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return r, nil
-}
-
 // save replaces the record, on disk first.
-func (p *Publisher) save(r recordFile) error {
+func (p *Publisher) save(r record) error {
 	if r.equal(&p.record) {
 		return nil
 	}
-	r.Version = recordVersion
-	data, err := json.Marshal(&r)
-	if err == nil && len(data) > maxRecordSize {
-		err = fmt.Errorf("%d bytes, must be at most %d", len(data), maxRecordSize)
-	}
-	if err == nil {
-		err = replaceFile(p.config.Record, data)
-	}
-	if err != nil {
+	if err := p.recordFile().Save(r); err != nil {
 		return fmt.Errorf("%w: %w", errUnrecorded, err)
 	}
 	p.record = r
@@ -182,33 +139,4 @@ func (p *Publisher) publishedBefore(ctx context.Context) bool {
 		klog.FromContext(ctx).V(2).Info("The record of the CustomNodeResource cannot be read", "err", err)
 	}
 	return p.record.Published
-}
-
-// replaceFile replaces a file atomically, and creates its directory. If it returns nil, the file survives a power
-// failure.
-func replaceFile(path string, data []byte) error {
-	directory := filepath.Dir(path)
-	if err := os.MkdirAll(directory, 0o750); err != nil {
-		return err
-	}
-	temporary := path + ".tmp"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	opened, err := os.Open(directory)
-	if err != nil {
-		return err
-	}
-	return errors.Join(opened.Sync(), opened.Close())
 }
