@@ -53,7 +53,7 @@ func (r *rig) merging(options merge.Options, sinks ...func(Merged)) (m *Merger, 
 }
 
 func TestMergerMergesEachChange(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		a, b := make(chan []merge.Content), make(chan []merge.Content)
 		r := newRig(t, map[string]Plugin{"a": sender(a), "b": sender(b)})
 		r.start()
@@ -87,7 +87,7 @@ func TestMergerMergesEachChange(t *testing.T) {
 
 // However often plugins change their answers, there are at most two merges in a second, and the last has the newest.
 func TestMergerIsPaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		a := make(chan []merge.Content)
 		r := newRig(t, map[string]Plugin{"a": sender(a)})
 		r.start()
@@ -111,7 +111,7 @@ func TestMergerIsPaced(t *testing.T) {
 }
 
 func TestMergerTakesNewOptions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		a := make(chan []merge.Content)
 		r := newRig(t, map[string]Plugin{"a": sender(a)})
 		r.start()
@@ -130,7 +130,7 @@ func TestMergerTakesNewOptions(t *testing.T) {
 
 // A sink that panics costs one result.
 func TestMergerSurvivesAPanic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		a := make(chan []merge.Content)
 		r := newRig(t, map[string]Plugin{"a": sender(a)})
 		r.start()
@@ -150,7 +150,7 @@ func TestMergerSurvivesAPanic(t *testing.T) {
 }
 
 func TestListOfReporters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		remote := at("/1", &scripted{poll: func(context.Context) ([]merge.Content, error) {
 			return []merge.Content{{Kind: node.GroupVersionKind, Fields: []merge.ReportField{{Name: "Nonsense"}}}}, nil
@@ -216,7 +216,7 @@ func TestObjectOfAPage(t *testing.T) {
 
 // Until the plugins of restored answers have answered, and ten seconds after the start, results are not confirmed.
 func TestMergerSaysWhatIsConfirmed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		a, p := make(chan []merge.Content), make(chan []merge.Content)
 		old := restorable("p", "", "")
 		old.Contents = labelled("p", "1")
@@ -254,7 +254,7 @@ func TestMergerSaysWhatIsConfirmed(t *testing.T) {
 		pass(time.Second)
 		expect("both have answered", 2, -1)
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, map[string]Plugin{"p": &scripted{poll: func(context.Context) ([]merge.Content, error) {
 			return labelled("p", "1"), nil
 		}}})
@@ -273,7 +273,7 @@ func TestMergerSaysWhatIsConfirmed(t *testing.T) {
 }
 
 func TestOverdueWatch(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Pointer[Write]
 		now.Store(&Write{})
 		events := record.NewFakeRecorder(10)

@@ -18,7 +18,7 @@ func restorable(plugin, socket, value string) answers.Answer {
 // Answers of a checkpoint are served before any plugin is called, plugins in the agent included, and each until its
 // plugin has answered or the grace period is over, also if no plugin ever registers.
 func TestRestoredAnswers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, map[string]Plugin{"c": polled("new")}).restored(
 			restorable("c", "", "old"), restorable("p", "/1", "old"), restorable("q", "/1", "old"))
 		r.expect("c=old p=old q=old")
@@ -36,7 +36,7 @@ func TestRestoredAnswers(t *testing.T) {
 		pass(1)
 		r.expect("c=new p=new")
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil).restored(restorable("p", "/1", "old"))
 		r.start()
 		defer r.stop()
@@ -50,7 +50,7 @@ func TestRestoredAnswers(t *testing.T) {
 // AnswersChanged has a value after each change of what a checkpoint has, removals included, and none while plugins
 // give the same answers.
 func TestAnswersChanged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil, at("/1", polled("a")))
 		r.start()
 		defer r.stop()
