@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
@@ -77,14 +77,14 @@ func (l *loop) poll(c *caller) {
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
 		defer cancel()
 		var contents []merge.Content
-		err := guarded(func() (err error) {
+		err := plugincalls.Guard(func() (err error) {
 			contents, err = c.plugin.GetReportContent(ctx)
 			return err
 		})
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 		}
-		callDuration.WithLabelValues(label(c.run.Plugin)).Observe(l.config.Clock.Since(now).Seconds())
+		callDuration.WithLabelValues(labels.Of(c.run.Plugin)).Observe(l.config.Clock.Since(now).Seconds())
 		l.polled(c, begun, contents, err)
 	})
 }
@@ -111,7 +111,7 @@ func (d *Driver) polled(c *caller, poll answers.BegunPoll, contents []merge.Cont
 		d.update(func(s *answers.Store, now time.Time) { s.NotPolled(poll, now) })
 	}
 	d.logFailure(c, getReportContent, err)
-	notify(d.failed)
+	plugincalls.Notify(d.failed)
 }
 
 // watch reads the stream of the plugin in a goroutine, and opens it again whenever it has ended.
@@ -146,7 +146,7 @@ func (d *Driver) stream(c *caller, backoff *wait.Backoff) (again bool) {
 		return false
 	}
 	begun := d.config.Clock.Now()
-	err := guarded(func() error {
+	err := plugincalls.Guard(func() error {
 		return c.plugin.ListAndWatch(c.ctx, func(contents []merge.Content) {
 			if d.message(c, contents) {
 				*backoff = newBackoff()
@@ -191,36 +191,22 @@ func validate(contents []merge.Content) error {
 
 // refused records an answer that is refused. It is logged once, until an answer of the same source is accepted.
 func (d *Driver) refused(c *caller, source answers.Source, err error) {
-	refusedTotal.WithLabelValues(label(c.run.Plugin)).Inc()
+	refusedTotal.WithLabelValues(labels.Of(c.run.Plugin)).Inc()
 	var first bool
 	d.update(func(s *answers.Store, now time.Time) { first = s.Refused(c.run, source, err.Error(), now) })
 	if first {
 		klog.FromContext(c.ctx).Info("Reporter plugins: answer is refused", "plugin", c.run.Plugin,
 			"socket", c.run.Socket, "reason", err.Error())
 	}
-	notify(d.failed)
+	plugincalls.Notify(d.failed)
 }
 
 func (d *Driver) logFailure(c *caller, method string, err error) {
 	klog.FromContext(c.ctx).V(2).Info("Reporter plugins: call ended without an answer", "plugin", c.run.Plugin,
 		"method", method, "err", err)
-	var p *panicError
+	var p *plugincalls.PanicError
 	if errors.As(err, &p) {
 		klog.FromContext(c.ctx).Error(err, "Reporter plugins: plugin panicked", "plugin", c.run.Plugin, "method", method,
-			"stack", p.stack)
+			"stack", p.Stack)
 	}
-}
-
-// panicError is a panic of a plugin in the agent.
-type panicError struct{ value, stack string }
-
-func (p *panicError) Error() string { return "panic: " + p.value }
-
-func guarded(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{fmt.Sprint(p), string(debug.Stack())}
-		}
-	}()
-	return f()
 }

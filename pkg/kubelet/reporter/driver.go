@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
@@ -96,7 +97,7 @@ func (c *Config) validate() error {
 // SetOptions replaces the options. It returns at once. Plugins that are not enabled any more are stopped.
 func (d *Driver) SetOptions(o Options) {
 	d.options.Store(&o)
-	notify(d.optionsChanged)
+	plugincalls.Notify(d.optionsChanged)
 }
 
 // Restore has the answers of a checkpoint served until their plugins return, see answers.Store.Restore. It must be
@@ -171,23 +172,15 @@ func (d *Driver) update(change func(s *answers.Store, now time.Time)) {
 		if d.changedAt.IsZero() {
 			d.changedAt = d.config.Clock.Now()
 		}
-		notify(d.changed)
+		plugincalls.Notify(d.changed)
 	}
 	if restored := d.store.Restored(); !slices.Equal(restored, d.restored) {
 		d.restored = restored
-		notify(d.changed)
+		plugincalls.Notify(d.changed)
 	}
 	if r := d.store.Revision(); r != d.revision {
 		d.revision = r
-		notify(d.answersChanged)
-	}
-}
-
-// notify puts a token into a channel of capacity one, unless there is one.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		plugincalls.Notify(d.answersChanged)
 	}
 }
 

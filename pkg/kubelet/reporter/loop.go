@@ -89,7 +89,7 @@ func (l *loop) refresh() {
 	for _, run := range ended {
 		l.callers[run].cancel()
 		delete(l.callers, run)
-		endsTotal.WithLabelValues(label(run.Plugin)).Inc()
+		endsTotal.WithLabelValues(labels.Of(run.Plugin)).Inc()
 		klog.FromContext(l.ctx).Info("Reporter plugins: plugin is no longer called", "plugin", run.Plugin,
 			"socket", run.Socket)
 	}
@@ -98,7 +98,7 @@ func (l *loop) refresh() {
 	}
 	for _, run := range begun {
 		l.callers[run] = l.newCaller(run, active[run.Plugin].Plugin)
-		startsTotal.WithLabelValues(label(run.Plugin)).Inc()
+		startsTotal.WithLabelValues(labels.Of(run.Plugin)).Inc()
 		klog.FromContext(l.ctx).Info("Reporter plugins: plugin is called from now on", "plugin", run.Plugin,
 			"socket", run.Socket)
 		l.poll(l.callers[run])

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
@@ -73,7 +74,7 @@ func NewMerger(config MergerConfig) *Merger {
 // SetOptions replaces the options. It returns at once, and may be called at any time.
 func (m *Merger) SetOptions(o merge.Options) {
 	m.options.Store(&o)
-	notify(m.optionsChanged)
+	plugincalls.Notify(m.optionsChanged)
 }
 
 // Last returns the last result; an empty one before the first.

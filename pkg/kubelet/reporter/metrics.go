@@ -8,13 +8,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
-)
-
-const (
-	// maxLabels is the number of names of plugins that metrics distinguish; further ones are otherPlugins.
-	maxLabels    = 64
-	otherPlugins = "other"
 )
 
 var (
@@ -90,7 +85,7 @@ func ObserveWritten(object string, d time.Duration) {
 // countCall counts a call that has ended.
 func countCall(plugin, method string, err error) {
 	result := "error"
-	var p *panicError
+	var p *plugincalls.PanicError
 	switch {
 	case err == nil:
 		result = "ok"
@@ -105,24 +100,8 @@ func countCall(plugin, method string, err error) {
 	case errors.As(err, &p):
 		result = "panic"
 	}
-	callsTotal.WithLabelValues(label(plugin), method, result).Inc()
+	callsTotal.WithLabelValues(labels.Of(plugin), method, result).Inc()
 }
 
-// labels are the names of plugins that metrics distinguish. Plugins choose their names, so that the number is bounded.
-var labels = struct {
-	sync.Mutex
-	names map[string]bool
-}{names: map[string]bool{}}
-
-// label returns the label of metrics for a plugin.
-func label(plugin string) string {
-	labels.Lock()
-	defer labels.Unlock()
-	if !labels.names[plugin] {
-		if len(labels.names) >= maxLabels {
-			return otherPlugins
-		}
-		labels.names[plugin] = true
-	}
-	return plugin
-}
+// labels are those of plugins in metrics.
+var labels plugincalls.Labels

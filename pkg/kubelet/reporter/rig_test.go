@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/answers"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
@@ -194,7 +195,7 @@ func (r *rig) register(list ...Remote) {
 	r.mu.Lock()
 	r.remote = list
 	r.mu.Unlock()
-	notify(r.changed)
+	plugincalls.Notify(r.changed)
 	synctest.Wait()
 }
 

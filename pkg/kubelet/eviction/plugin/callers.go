@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 )
 
 // maxPods is how many pods of one answer count; maxError bounds the errors that the page shows, in bytes.
@@ -74,7 +73,7 @@ func (l *loop) updateCallers() {
 		w.ctx, w.cancel = context.WithCancel(l.ctx)
 		w.busy = w.inTree() && l.ending[name] != nil
 		l.callers[name] = w
-		activePlugins.WithLabelValues(label(name)).Set(1)
+		activePlugins.WithLabelValues(labels.Of(name)).Set(1)
 		klog.FromContext(l.ctx).Info("Eviction plugins: plugin is called from now on", "plugin", name, "socket", w.socket,
 			"dryRun", w.dryRun)
 	}
@@ -175,12 +174,16 @@ func call[T any](l *loop, c *caller, timeout time.Duration, method string, f fun
 	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
 	begun := l.config.Clock.Now()
-	answer, err := guarded(ctx, f)
+	var answer *T
+	err := plugincalls.Guard(func() (err error) {
+		answer, err = f(ctx)
+		return err
+	})
 	if err == nil {
 		err = ctx.Err()
 	}
 	result := "ok"
-	var p *panicError
+	var p *plugincalls.PanicError
 	switch {
 	case err == nil:
 	case c.ctx.Err() != nil:
@@ -189,15 +192,15 @@ func call[T any](l *loop, c *caller, timeout time.Duration, method string, f fun
 	case errors.As(err, &p):
 		result = "panic"
 		klog.FromContext(l.ctx).Error(err, "Eviction plugins: plugin panicked", "plugin", c.name, "method", method,
-			"stack", p.stack)
+			"stack", p.Stack)
 	case ctx.Err() != nil:
 		result = "timeout"
 	default:
 		result = "error"
 	}
 	took := l.config.Clock.Since(begun)
-	callsTotal.WithLabelValues(label(c.name), method, result).Inc()
-	callDuration.WithLabelValues(label(c.name)).Observe(took.Seconds())
+	callsTotal.WithLabelValues(labels.Of(c.name), method, result).Inc()
+	callDuration.WithLabelValues(labels.Of(c.name)).Observe(took.Seconds())
 	l.noteCall(c, took, err)
 	if err != nil {
 		klog.FromContext(l.ctx).V(2).Info("Eviction plugins: call failed", "plugin", c.name, "method", method, "err", err)
@@ -207,20 +210,6 @@ func call[T any](l *loop, c *caller, timeout time.Duration, method string, f fun
 		answer = new(T)
 	}
 	return answer
-}
-
-// panicError is a panic of a plugin in the agent.
-type panicError struct{ value, stack string }
-
-func (p *panicError) Error() string { return "panic: " + p.value }
-
-func guarded[T any](ctx context.Context, f func(context.Context) (*T, error)) (answer *T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			answer, err = nil, &panicError{fmt.Sprint(p), string(debug.Stack())}
-		}
-	}()
-	return f(ctx)
 }
 
 // boundAnswer limits the pods of an answer. It changes nothing that the plugin may hold.

@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/records"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -135,12 +136,12 @@ func (c *Config) validate() error {
 // what they have requested ends.
 func (d *Driver) SetOptions(o Options) {
 	d.options.Store(&o)
-	notify(d.changed)
+	plugincalls.Notify(d.changed)
 }
 
 // BlockedChanged has the requests settled again, since the pods that Config.Blocked returns have changed. It
 // returns at once.
-func (d *Driver) BlockedChanged() { notify(d.blocked) }
+func (d *Driver) BlockedChanged() { plugincalls.Notify(d.blocked) }
 
 func (c *Config) blocked() []types.UID {
 	if c.Blocked == nil {
@@ -168,14 +169,6 @@ func (d *Driver) Conditions() (list []arbiter.Condition) {
 		}
 	}
 	return list
-}
-
-// notify puts a token into a channel of capacity one, unless there is one.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // Run calls plugins until ctx is done. It must be called once. It returns when no call is under way any more.

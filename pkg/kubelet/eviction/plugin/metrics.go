@@ -7,15 +7,11 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 )
 
-const (
-	// maxLabels is the number of names of plugins that metrics distinguish; further ones are otherPlugins.
-	maxLabels    = 64
-	otherPlugins = "other"
-	// tooMany is the reason for which pods beyond maxPods of one answer are dropped.
-	tooMany = "too_many"
-)
+// tooMany is the reason for which pods beyond maxPods of one answer are dropped.
+const tooMany = "too_many"
 
 var (
 	activePlugins = metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -51,29 +47,13 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 	}, labels)
 }
 
-// labels are the names of plugins that metrics distinguish. Plugins choose their names, so that the number is bounded.
-var labels = struct {
-	sync.Mutex
-	names map[string]bool
-}{names: map[string]bool{}}
-
-// label returns the label of metrics for a plugin.
-func label(plugin string) string {
-	labels.Lock()
-	defer labels.Unlock()
-	if !labels.names[plugin] {
-		if len(labels.names) >= maxLabels {
-			return otherPlugins
-		}
-		labels.names[plugin] = true
-	}
-	return plugin
-}
+// labels are those of plugins in metrics.
+var labels plugincalls.Labels
 
 // notCalled sets the gauges of a plugin that is no longer called.
 func notCalled(plugin string) {
-	activePlugins.WithLabelValues(label(plugin)).Set(0)
-	candidatePods.WithLabelValues(label(plugin)).Set(0)
+	activePlugins.WithLabelValues(labels.Of(plugin)).Set(0)
+	candidatePods.WithLabelValues(labels.Of(plugin)).Set(0)
 }
 
 func countCandidates(plugins []string, asks []arbiter.Ask) {
@@ -82,7 +62,7 @@ func countCandidates(plugins []string, asks []arbiter.Ask) {
 		count[asks[i].Plugin]++
 	}
 	for _, plugin := range plugins {
-		candidatePods.WithLabelValues(label(plugin)).Set(float64(count[plugin]))
+		candidatePods.WithLabelValues(labels.Of(plugin)).Set(float64(count[plugin]))
 	}
 }
 
@@ -94,9 +74,9 @@ func (d *Driver) countDropped(plugin, reason string, n int) {
 
 // countDroppedLocked counts parts of an answer that are ignored. The caller holds the lock.
 func (d *Driver) countDroppedLocked(plugin, reason string, n int) {
-	droppedPods.WithLabelValues(label(plugin), reason).Add(float64(n))
-	if d.dropped[label(plugin)] == nil {
-		d.dropped[label(plugin)] = map[string]int64{}
+	droppedPods.WithLabelValues(labels.Of(plugin), reason).Add(float64(n))
+	if d.dropped[labels.Of(plugin)] == nil {
+		d.dropped[labels.Of(plugin)] = map[string]int64{}
 	}
-	d.dropped[label(plugin)][reason] += int64(n)
+	d.dropped[labels.Of(plugin)][reason] += int64(n)
 }

@@ -95,7 +95,7 @@ func (l *loop) updatedNotices(list []arbiter.Notice) (notices []debugv1alpha1.Pl
 		}
 		for _, plugin := range n.Plugins {
 			if !slices.Contains(before.Plugins, plugin) {
-				softNotices.WithLabelValues(label(plugin)).Inc()
+				softNotices.WithLabelValues(labels.Of(plugin)).Inc()
 			}
 		}
 		notices = append(notices, notice)

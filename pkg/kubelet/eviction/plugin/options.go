@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"slices"
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
@@ -90,6 +89,4 @@ func killer(name v1alpha1.Killer) snapshot.Killer {
 type Selector []string
 
 // Selects reports whether the plugin is selected.
-func (s Selector) Selects(name string) bool {
-	return !slices.Contains(s, "-"+name) && (slices.Contains(s, name) || slices.Contains(s, "*"))
-}
+func (s Selector) Selects(name string) bool { return v1alpha1.Selects(s, name) }

@@ -118,7 +118,7 @@ func (p *page) plugin(name string, r *Remote) debugv1alpha1.Plugin {
 		Name: name, Type: pluginType, InTree: r == nil, DryRun: options.DryRun.Selects(name),
 		RefusedConditions: slices.Clone(p.refused[name]),
 	}
-	row.Pods.Evicted, row.Pods.Dropped = p.evicted[label(name)], maps.Clone(p.dropped[label(name)])
+	row.Pods.Evicted, row.Pods.Dropped = p.evicted[labels.Of(name)], maps.Clone(p.dropped[labels.Of(name)])
 	if r != nil {
 		row.Socket, row.Registered, row.Enabled = r.Socket, r.Registered, options.Remote.Selects(name)
 	} else {

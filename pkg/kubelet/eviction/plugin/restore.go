@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 )
 
 // Restore takes over the conditions of the Node that an earlier run of the agent has published for plugins. Those that
@@ -64,5 +65,5 @@ func (d *Driver) restore(restored []arbiter.RestoredCondition) {
 	d.live.state = d.live.state.Restore(restored, rules, now)
 	list := d.live.state.ConditionsAt(rules, now)
 	d.conditions.Store(&list)
-	notify(d.changed)
+	plugincalls.Notify(d.changed)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 )
 
 func TestMain(m *testing.M) {
@@ -192,7 +193,7 @@ func (r *rig) set(f func()) {
 
 func (r *rig) setRemote(list ...Remote) {
 	r.set(func() { r.remote = list })
-	notify(r.changed)
+	plugincalls.Notify(r.changed)
 	synctest.Wait()
 }
 

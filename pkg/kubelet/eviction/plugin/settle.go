@@ -71,7 +71,7 @@ func (l *loop) settleBook(b *book, dryRun bool, pods []arbiter.Pod, now time.Tim
 		l.countDroppedLocked(dropped.Plugin, string(dropped.Why), 1)
 	}
 	for _, r := range outcome.Refused {
-		refusedConditions.WithLabelValues(label(r.Plugin)).Inc()
+		refusedConditions.WithLabelValues(labels.Of(r.Plugin)).Inc()
 		l.refused[r.Plugin] = append(l.refused[r.Plugin], debugv1alpha1.RefusedCondition{Name: r.Name, Reason: r.Why})
 	}
 	l.logThresholds(before.Clocks, state.Clocks)
@@ -95,7 +95,7 @@ func (l *loop) countDryRun(before *arbiter.State, requests []snapshot.Request) {
 			continue
 		}
 		for _, plugin := range r.Plugins {
-			dryRunVictims.WithLabelValues(label(plugin)).Inc()
+			dryRunVictims.WithLabelValues(labels.Of(plugin)).Inc()
 		}
 		klog.FromContext(l.ctx).Info("Eviction plugins: a pod would be evicted but for dry run", "podUID", r.UID,
 			"plugins", r.Plugins, "scope", r.Scope, "reason", r.Reason)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/plugincalls"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
@@ -26,7 +27,7 @@ func (d *Driver) NeedsRound(r *eviction.Round) bool {
 	}
 	d.last.Store(r)
 	if memoryCrossed(r) {
-		notify(d.crossed)
+		plugincalls.Notify(d.crossed)
 	}
 	return false
 }
@@ -55,7 +56,7 @@ func (d *Driver) Result(_ context.Context, r *eviction.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, plugin := range strings.Split(r.Victim.Cause.Plugins, ",") {
-		victims.WithLabelValues(label(plugin)).Inc()
-		d.evicted[label(plugin)]++
+		victims.WithLabelValues(labels.Of(plugin)).Inc()
+		d.evicted[labels.Of(plugin)]++
 	}
 }
