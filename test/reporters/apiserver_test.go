@@ -2,11 +2,9 @@ package reporters
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,36 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	node "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/publish"
+	"github.com/plimsoll-project/plimsoll/test/serversideapply"
 )
-
-const collection = "/apis/node.katalyst.kubewharf.io/v1alpha1/customnoderesources"
-
-// objectSchema says that labels and annotations are maps, and owners a list by UID. All else is atomic.
-const objectSchema = `{"CustomNodeResource": {"type": "object",
-	"x-kubernetes-group-version-kind": [
-		{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource"}],
-	"properties": {
-		"apiVersion": {"type": "string"}, "kind": {"type": "string"},
-		"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-			"name": {"type": "string"},
-			"labels": {"type": "object", "additionalProperties": {"type": "string"}},
-			"annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-			"ownerReferences": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
-				"items": {"type": "object", "properties": {"uid": {"type": "string"}, "name": {"type": "string"},
-					"kind": {"type": "string"}, "apiVersion": {"type": "string"}}}}}},
-		"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-		"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}`
 
 // apiServer has at most one CustomNodeResource. Managed fields and server-side apply are those of the real one.
 type apiServer struct {
@@ -74,52 +51,10 @@ type version struct {
 
 func newAPIServer(t *testing.T, c clock.PassiveClock) *apiServer {
 	t.Helper()
-	schemas := map[string]*spec.Schema{}
-	if err := json.Unmarshal([]byte(objectSchema), &schemas); err != nil {
-		t.Fatal(err)
-	}
-	converter, err := managedfields.NewTypeConverter(schemas, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &apiServer{clock: c, managers: map[string]*managedfields.FieldManager{}, changed: make(chan struct{})}
-	for part, reset := range map[string]*fieldpath.Set{
-		"":       fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
-		"status": fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")),
-	} {
-		kind := node.GroupVersionKind
-		a.managers[part], err = managedfields.NewDefaultCRDFieldManager(converter, objects{}, objects{}, objects{}, kind,
-			kind.GroupVersion(), part, map[fieldpath.APIVersion]fieldpath.Filter{
-				fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(reset),
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	a := &apiServer{clock: c, managers: serversideapply.NewManagers(t), changed: make(chan struct{})}
 	a.server = httptest.NewServer(a)
 	t.Cleanup(a.server.Close)
 	return a
-}
-
-// objects converts and creates objects of the one kind and version.
-type objects struct{}
-
-func (objects) Convert(_, _, _ any) error { return errors.New("no conversion") }
-
-func (objects) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
-	return in, nil
-}
-
-func (objects) ConvertFieldLabel(schema.GroupVersionKind, string, string) (string, string, error) {
-	return "", "", errors.New("no conversion")
-}
-
-func (objects) Default(runtime.Object) {}
-
-func (objects) New(kind schema.GroupVersionKind) (runtime.Object, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind)
-	return u, nil
 }
 
 func (a *apiServer) client(t *testing.T) dynamic.Interface {
@@ -136,7 +71,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	name, part, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, collection), "/"), "/")
+	name, part, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, serversideapply.Collection), "/"), "/")
 	a.mu.Lock()
 	if r.URL.Query().Get("watch") == "true" {
 		a.mu.Unlock()
@@ -146,21 +81,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	switch {
 	case a.down:
-		respond(w, http.StatusServiceUnavailable,
-			failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "down"))
+		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "down")
 	case name == "":
-		list := map[string]any{
-			"apiVersion": node.GroupVersionKind.GroupVersion().String(), "kind": "CustomNodeResourceList", "items": []any{},
-			"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)},
-		}
-		if a.object != nil {
-			list["items"] = []any{a.object.Object}
-		}
-		respond(w, http.StatusOK, list)
+		respond(w, http.StatusOK, serversideapply.List(a.object, strconv.Itoa(a.version)))
 	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType):
 		a.apply(w, part, body, r.URL.Query().Get("fieldManager"))
 	case a.object == nil:
-		respond(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	case r.Method == http.MethodPatch:
 		a.merge(w, body, r.URL.Query().Get("fieldManager"))
 	default:
@@ -170,11 +97,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // apply is server-side apply of a part of the object.
 func (a *apiServer) apply(w http.ResponseWriter, part string, body []byte, manager string) {
-	live := a.object.DeepCopy()
-	if live == nil {
-		live = &unstructured.Unstructured{}
-		live.SetGroupVersionKind(node.GroupVersionKind)
-	}
+	live := serversideapply.LiveOrNew(a.object)
 	given := &unstructured.Unstructured{}
 	err := json.Unmarshal(body, &given.Object)
 	if err == nil {
@@ -184,7 +107,7 @@ func (a *apiServer) apply(w http.ResponseWriter, part string, body []byte, manag
 			return
 		}
 	}
-	respond(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+	fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 }
 
 // merge is a merge patch of a version of the object.
@@ -200,9 +123,9 @@ func (a *apiServer) merge(w http.ResponseWriter, body []byte, manager string) {
 	}
 	switch {
 	case err != nil:
-		respond(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	case changed.GetResourceVersion() != a.object.GetResourceVersion():
-		respond(w, http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonConflict, "it has been modified"))
+		fail(w, http.StatusConflict, metav1.StatusReasonConflict, "it has been modified")
 	default:
 		a.store(w, a.managers[""].UpdateNoErrors(a.object.DeepCopy(), changed, manager))
 	}
@@ -210,19 +133,11 @@ func (a *apiServer) merge(w http.ResponseWriter, body []byte, manager string) {
 
 // store stores a new version of the object, unless nothing has changed, and responds with it.
 func (a *apiServer) store(w http.ResponseWriter, object runtime.Object) {
-	data, err := json.Marshal(object)
-	stored, event := &unstructured.Unstructured{}, "MODIFIED"
-	if err == nil {
-		err = stored.UnmarshalJSON(data)
-	}
-	if err != nil {
-		respond(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
-		return
-	}
+	stored, event := serversideapply.Stored(object), "MODIFIED"
 	if a.object == nil {
 		event = "ADDED"
 		stored.SetUID("1")
-	} else if reflect.DeepEqual(withoutTimes(stored), withoutTimes(a.object)) {
+	} else if serversideapply.Same(stored, a.object) {
 		respond(w, http.StatusOK, a.object.Object)
 		return
 	}
@@ -231,18 +146,6 @@ func (a *apiServer) store(w http.ResponseWriter, object runtime.Object) {
 	a.object = stored
 	a.happened(event)
 	respond(w, http.StatusOK, stored.Object)
-}
-
-// withoutTimes returns an object without what the API server alone changes.
-func withoutTimes(object *unstructured.Unstructured) map[string]any {
-	c := object.DeepCopy()
-	c.SetResourceVersion("")
-	entries := c.GetManagedFields()
-	for i := range entries {
-		entries[i].Time = nil
-	}
-	c.SetManagedFields(entries)
-	return c.Object
 }
 
 // happened records a version of the object.
@@ -260,7 +163,7 @@ func (a *apiServer) happened(event string) {
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	if err != nil {
-		respond(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -324,9 +227,6 @@ func respond(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func failure(code int32, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code,
-		Reason: reason, Message: message,
-	}
+func fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	respond(w, code, serversideapply.Failure(code, reason, message))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,35 +13,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/validation/spec"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	node "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/test/serversideapply"
 )
 
-const collection = "/apis/node.katalyst.kubewharf.io/v1alpha1/customnoderesources"
-
-// objectSchema has what server-side apply has of the kind: owners are a list by UID, other lists are atomic.
-const objectSchema = `{"CustomNodeResource": {"type": "object",
-	"x-kubernetes-group-version-kind": [
-		{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource"}],
-	"properties": {
-		"apiVersion": {"type": "string"}, "kind": {"type": "string"},
-		"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-			"name": {"type": "string"}, "uid": {"type": "string"}, "resourceVersion": {"type": "string"},
-			"labels": {"type": "object", "additionalProperties": {"type": "string"}},
-			"annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-			"ownerReferences": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
-				"items": {"type": "object", "properties": {"uid": {"type": "string"}, "name": {"type": "string"},
-					"kind": {"type": "string"}, "apiVersion": {"type": "string"}}}}}},
-		"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-		"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}`
+const collection = serversideapply.Collection
 
 // api is an API server with at most one CustomNodeResource, without sockets, so that it works in bubbles of
 // testing/synctest. Managed fields and server-side apply are those of the real one.
@@ -75,54 +54,7 @@ func (r *request) String() string {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	schemas := map[string]*spec.Schema{}
-	if err := json.Unmarshal([]byte(objectSchema), &schemas); err != nil {
-		t.Fatal(err)
-	}
-	converter, err := managedfields.NewTypeConverter(schemas, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &api{managers: map[string]*managedfields.FieldManager{}, watches: map[*stream]bool{}, version: 100}
-	for part, reset := range map[string]*fieldpath.Set{
-		mainPart:   fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
-		statusPart: fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")),
-	} {
-		kind := node.GroupVersionKind
-		manager, err := managedfields.NewDefaultCRDFieldManager(converter, conversion{}, defaults{}, creation{}, kind,
-			kind.GroupVersion(), part, map[fieldpath.APIVersion]fieldpath.Filter{
-				fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(reset),
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.managers[part] = manager
-	}
-	return a
-}
-
-type (
-	conversion struct{}
-	defaults   struct{}
-	creation   struct{}
-)
-
-func (conversion) Convert(_, _, _ any) error { return fmt.Errorf("no conversion") }
-
-func (conversion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
-	return in, nil
-}
-
-func (conversion) ConvertFieldLabel(schema.GroupVersionKind, string, string) (string, string, error) {
-	return "", "", fmt.Errorf("no conversion")
-}
-
-func (defaults) Default(runtime.Object) {}
-
-func (creation) New(kind schema.GroupVersionKind) (runtime.Object, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind)
-	return u, nil
+	return &api{managers: serversideapply.NewManagers(t), watches: map[*stream]bool{}, version: 100}
 }
 
 // client returns a client of the API server, as NewClient makes it.
@@ -170,14 +102,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 		return a.watch(r, query.Get("resourceVersion")), nil
 	}
 	if r.Method == http.MethodGet && r.URL.Path == collection {
-		items := []any{}
-		if a.object != nil {
-			items = append(items, a.object.Object)
-		}
-		return answer(http.StatusOK, map[string]any{
-			"apiVersion": "node.katalyst.kubewharf.io/v1alpha1", "kind": "CustomNodeResourceList", "items": items,
-			"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)},
-		}), nil
+		return answer(http.StatusOK, serversideapply.List(a.object, strconv.Itoa(a.version))), nil
 	}
 	return a.single(got), nil
 }
@@ -198,17 +123,13 @@ func (a *api) single(r *request) *http.Response {
 }
 
 func (a *api) patch(r *request, part string) *http.Response {
-	live := a.object
-	if live == nil {
-		live = &unstructured.Unstructured{}
-		live.SetGroupVersionKind(node.GroupVersionKind)
-	}
+	live := serversideapply.LiveOrNew(a.object)
 	if r.contentType == string(types.ApplyYAMLPatchType) {
 		given := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(r.body), &given.Object); err != nil {
 			return status(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), 0)
 		}
-		object, err := a.managers[part].Apply(live.DeepCopy(), given, r.manager, r.force)
+		object, err := a.managers[part].Apply(live, given, r.manager, r.force)
 		if err != nil {
 			return status(http.StatusConflict, metav1.StatusReasonConflict, err.Error(), 0)
 		}
@@ -287,8 +208,8 @@ func (a *api) store(object *unstructured.Unstructured, part string) *http.Respon
 			object.Object["status"] = s
 		}
 	}
-	object = roundTrip(object)
-	if a.object != nil && reflect.DeepEqual(withoutTimes(a.object), withoutTimes(object)) {
+	object = serversideapply.Stored(object)
+	if a.object != nil && serversideapply.Same(a.object, object) {
 		return answer(http.StatusOK, a.object.Object)
 	}
 	a.version++
@@ -296,29 +217,6 @@ func (a *api) store(object *unstructured.Unstructured, part string) *http.Respon
 	a.object = object
 	a.send(event, object)
 	return answer(http.StatusOK, object.Object)
-}
-
-// roundTrip returns the object as it is after JSON.
-func roundTrip(object *unstructured.Unstructured) *unstructured.Unstructured {
-	data, err := object.MarshalJSON()
-	if err != nil {
-		panic(err)
-	}
-	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON(data); err != nil {
-		panic(err)
-	}
-	return &u
-}
-
-func withoutTimes(object *unstructured.Unstructured) map[string]any {
-	c := object.DeepCopy()
-	entries := c.GetManagedFields()
-	for i := range entries {
-		entries[i].Time = nil
-	}
-	c.SetManagedFields(entries)
-	return c.Object
 }
 
 // change changes the object as another writer does, by updates.
@@ -330,12 +228,8 @@ func (a *api) change(part, manager string, change func(object map[string]any)) {
 
 // changeLocked is change for a fault.
 func (a *api) changeLocked(part, manager string, change func(object map[string]any)) {
-	live := a.object
-	if live == nil {
-		live = &unstructured.Unstructured{}
-		live.SetGroupVersionKind(node.GroupVersionKind)
-		live.SetName("n1")
-	}
+	live := serversideapply.LiveOrNew(a.object)
+	live.SetName("n1")
 	changed := live.DeepCopy()
 	change(changed.Object)
 	a.store(a.updated(live, changed, part, manager), part)
@@ -390,12 +284,11 @@ func answer(code int, body any) *http.Response {
 }
 
 func status(code int, reason metav1.StatusReason, message string, retryAfter int) *http.Response {
-	s := metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
-		Reason: reason, Message: message, Details: &metav1.StatusDetails{Kind: "customnoderesources", Name: "n1"},
+	s := serversideapply.Failure(code, reason, message)
+	// The API server has the time in both places.
+	s.Details = &metav1.StatusDetails{
+		Kind: "customnoderesources", Name: "n1", RetryAfterSeconds: int32(retryAfter),
 	}
-	// The API server has it in both places.
-	s.Details.RetryAfterSeconds = int32(retryAfter)
 	response := answer(code, s)
 	if retryAfter > 0 {
 		response.Header.Set("Retry-After", strconv.Itoa(retryAfter))
