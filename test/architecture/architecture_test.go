@@ -68,6 +68,7 @@ var rings = []struct {
 	{"pkg/apis/evictionplugin/v1alpha1", contract, "the gRPC protocol of eviction plugins, which is Katalyst's"},
 	{"pkg/apis/reporterplugin/v1alpha1", contract, "the gRPC protocol of reporter plugins, which is Katalyst's"},
 	{"pkg/kubelet/recordfile", driver, "reads a file with one record, and replaces it durably"},
+	{"pkg/kubelet/plugincalls", driver, "what the drivers of eviction and reporter plugins have in common"},
 	{"pkg/kubelet/podsync", driver, "sets a pod up, stops it, and releases what it held, step by step"},
 	{"pkg/kubelet/podsync/deadline", driver, "ends pods that run longer than their activeDeadlineSeconds"},
 	{"pkg/kubelet/terminations", driver, "records terminations on disk, so that they survive a restart of the agent"},
