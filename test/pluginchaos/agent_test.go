@@ -43,6 +43,7 @@ type agent struct {
 	encoder   remote.Encoder
 	driver    *plugin.Driver
 	manager   atomic.Pointer[eviction.Manager]
+	memory    memoryRounds
 	running   sync.WaitGroup
 	stop      context.CancelFunc
 }
@@ -74,7 +75,7 @@ func startParts(t testing.TB, period time.Duration, register func(context.Contex
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{directory: directory, node: newNode()}
+	a := &agent{directory: directory, node: newNode(), memory: memoryRounds{list: map[string]string{}}}
 	a.makeHost()
 	a.makeDriver(t, period)
 	a.makeManager(t)
@@ -145,7 +146,7 @@ func (a *agent) makeManager(t testing.TB) {
 		Collector: collector, Kill: n.kill(), ActivePods: n.active, PodByUID: n.byUID, PodStopped: n.gone,
 		PodCleanedUp: n.gone, Reclaimer: n, Recorder: &record.FakeRecorder{}, NodeRef: &v1.ObjectReference{Kind: "Node"},
 		Clock: clock.RealClock{}, Thresholds: thresholds, PressureTransitionPeriod: 100 * time.Millisecond,
-		Memory: n, Requests: a.driver.Requests, Sinks: []eviction.Sink{a.driver},
+		Memory: n, Requests: a.driver.Requests, Sinks: []eviction.Sink{a.driver, &a.memory},
 	})
 	if err != nil {
 		t.Fatal(err)

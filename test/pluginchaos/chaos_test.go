@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -163,24 +162,9 @@ var stolen = map[string]string{"1": "crashing-0"}
 // checkKills checks that each pod was killed for the plugin that named it, or for memory.
 func (r *run) checkKills(t *testing.T) {
 	kills, crossings := r.node.recorded()
-	seen := map[string]int{}
-	for _, k := range kills {
-		by, named := "", r.honest.named[k.pod].plugin
-		if m := byPlugin.FindStringSubmatch(k.message); m != nil {
-			by = m[1]
-		}
-		kind, rest, _ := strings.Cut(k.pod, "-")
-		i, _, _ := strings.Cut(rest, "-")
-		allowed := map[string][]string{
-			"honest": {named}, "bait": {"lying-" + i, stolen[i]}, "hog": {""},
-		}
-		if !slices.Contains(allowed[kind], by) || (kind != "hog" && by == "") {
-			t.Errorf("wrong eviction of %s: named by %q, %q", k.pod, named, k.message)
-		}
-		if kind != "hog" && (k.grace < 1 || k.grace > maxGraceSeconds) {
-			t.Errorf("%s has a grace period of %d s", k.pod, k.grace)
-		}
-		seen[kind+" "+by]++
+	seen, errs := judge(kills, func(pod string) string { return r.honest.named[pod].plugin })
+	for _, err := range errs {
+		t.Errorf("%v; %s", err, r.memory.round(err.pod))
 	}
 	t.Logf("evictions: %v, crossings %d", seen, len(crossings))
 	want := []string{"hog ", "bait " + lyingName(0)}
