@@ -195,7 +195,10 @@ type lives struct {
 // cleaned up, marks overdue pods as abandoned, and removes entries that have ended; changed is true if it did any
 // of that. A failed kill may have its effect later all the same; while the runtime is silent its entry is kept
 // until then.
-func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, results []Result) {
+//
+// The times of stops and releases are those of the answers, which the clock returns after them: an observation from
+// before an answer may not show the release yet.
+func (l *ledger) sweep(clock func() time.Time, silent bool, pods lives) (changed bool, results []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, e := range l.entries {
@@ -203,10 +206,12 @@ func (l *ledger) sweep(now time.Time, silent bool, pods lives) (changed bool, re
 			continue
 		}
 		if e.State == snapshot.Stopping && pods.stopped(uid) {
+			now := clock()
 			e.State, e.Changed, e.abandoned, changed = snapshot.Stopped, now, false, true
 			results = append(results, e.result(PodStopped, now))
 		}
 		done := e.State != snapshot.Stopping && pods.cleanedUp(uid)
+		now := clock()
 		if done {
 			l.lastRelease = now
 			results = append(results, e.result(PodReleased, now))

@@ -29,17 +29,16 @@ func TestVeryLongGraceEndsInTheFuture(t *testing.T) {
 // A pod may be cleaned up as soon as its kill request has ended. The sinks receive that it has stopped, and only then
 // that it is released.
 func TestReleaseIsReportedAfterTheStop(t *testing.T) {
-	pod := snapshot.Pod{Facts: snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)}
 	l, now := newLedger(), time.Unix(1e9, 0)
 	yes := func(types.UID) bool { return true }
 	released := func() (kinds []ResultKind) {
-		_, results := l.sweep(now, false, lives{stopped: yes, cleanedUp: yes})
+		_, results := l.sweep(fixed(now), false, lives{stopped: yes, cleanedUp: yes})
 		for i := range results {
 			kinds = append(kinds, results[i].Kind)
 		}
 		return kinds
 	}
-	l.begin(&policy.Victim{Pod: &pod}, 1, now)
+	l.begin(victimOf("uid"), 1, now)
 	l.accepted("uid", podkill.Begun)
 	expect(t, "evicted", l.ended("uid", podkill.Ending{Outcome: podkill.Stopped}, now), true)
 	expect(t, "results before the stop is reported", released(), nil)
@@ -57,7 +56,7 @@ func TestAbandonedPodThatTheAPIServerDeletes(t *testing.T) {
 	expect(t, "first", l.deleted(v, 1, now), true)
 	expect(t, "twice", l.deleted(v, 2, now), false)
 	now = now.Add(10*time.Second + abandonOverdue)
-	l.sweep(now, false, lives{stopped: no, cleanedUp: no})
+	l.sweep(fixed(now), false, lives{stopped: no, cleanedUp: no})
 	expect(t, "abandoned", l.empty(), true)
 	expect(t, "again", l.deleted(v, 3, now), false)
 	inFlight, _ := l.view()
@@ -65,3 +64,11 @@ func TestAbandonedPodThatTheAPIServerDeletes(t *testing.T) {
 		t.Errorf("in flight: %+v", inFlight)
 	}
 }
+
+func victimOf(uid types.UID) *policy.Victim {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+	return &policy.Victim{Pod: &snapshot.Pod{Facts: snapshot.NewFacts(pod, false)}}
+}
+
+// fixed returns a clock that always shows this time.
+func fixed(now time.Time) func() time.Time { return func() time.Time { return now } }

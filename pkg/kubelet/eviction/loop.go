@@ -118,9 +118,9 @@ func (m *Manager) syncSoon() {
 // tick begins a collection when one is due, and synchronizes without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
-	now := m.clock.now()
-	changed, results := m.ledger.sweep(now, m.loop.last.RuntimeSilent,
+	changed, results := m.ledger.sweep(m.clock.now, m.loop.last.RuntimeSilent,
 		lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	now := m.clock.now()
 	if changed {
 		m.syncNow()
 	}

@@ -257,7 +257,7 @@ func (o *ourManager) step(ctx context.Context, sc *scene, now time.Time) acts {
 	o.scene = sc
 	o.clock.SetTime(now)
 	m := o.manager
-	m.ledger.sweep(now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	m.ledger.sweep(m.clock.now, false, lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
 	f := m.collectStats(ctx, collectRequest{})
 	m.synchronize(ctx, &f)
 	o.settle(ctx)
