@@ -222,6 +222,7 @@ func (m *Memory) swapOf(dir string, stat []byte) int64 {
 }
 
 func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
+	at := m.now()
 	limit, err := m.files.count(filepath.Join(m.pods, m.names.limit))
 	if err != nil {
 		return snapshot.Observation{Err: err}
@@ -233,10 +234,11 @@ func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(m.pods, limit, usage, how)
+	return m.observation(m.pods, at, limit, usage, how)
 }
 
 func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
+	at := m.now()
 	info, err := m.meminfoOf()
 	if err != nil {
 		return snapshot.Observation{Err: err}
@@ -245,13 +247,14 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	o := m.observation(m.root, m.capacity, usage, how)
+	o := m.observation(m.root, at, m.capacity, usage, how)
 	o.Available += info.beyond(how)
 	return o
 }
 
-// observation returns the limit less the working set. It is negative when the working set is above the limit.
-func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counting) snapshot.Observation {
+// observation returns the limit less the working set. It is negative when the working set is above the limit. Its date
+// at is from before the usage was read: what is released later may still be part of the usage.
+func (m *Memory) observation(dir string, at time.Time, limit, usage int64, how snapshot.Counting) snapshot.Observation {
 	stat, err := m.files.read(filepath.Join(dir, m.names.stat))
 	if err != nil {
 		return snapshot.Observation{Err: err}
@@ -261,7 +264,7 @@ func (m *Memory) observation(dir string, limit, usage int64, how snapshot.Counti
 		return snapshot.Observation{Err: fmt.Errorf("%s: %w", filepath.Join(dir, m.names.stat), err)}
 	}
 	available := limit - max(0, usage-c.spare(how))
-	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(m.now())}
+	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(at)}
 }
 
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.

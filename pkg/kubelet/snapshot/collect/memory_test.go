@@ -116,6 +116,37 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
+// What is released at the date of an observation is in it: the date is not later than the amounts.
+func TestObservationIsNotDatedAfterItsAmounts(t *testing.T) {
+	root := tree(t, map[string]string{
+		"meminfo": meminfoFile, "memory/memory.usage_in_bytes": "614400\n", "memory/memory.stat": "total_inactive_file 0\n",
+		"memory/kubepods/memory.usage_in_bytes": "300000\n", "memory/kubepods/memory.limit_in_bytes": "500000\n",
+		"memory/kubepods/memory.stat": "total_inactive_file 0\n",
+	})
+	// All pods are read before the node.
+	dated := []string{"memory/kubepods/memory.usage_in_bytes", "memory/memory.usage_in_bytes"}
+	released := func() time.Time {
+		if err := os.WriteFile(filepath.Join(root, dated[0]), []byte("1000\n"), 0o644); err != nil {
+			t.Error(err)
+		}
+		dated = dated[1:]
+		return time.Unix(1000, 0)
+	}
+	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "/kubepods",
+		Now: released})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := m.ReadMemory(snapshot.Counting{})
+	at := time.Unix(1000, 0).UTC()
+	if want := (snapshot.Observation{Available: 1024000 - 1000, Capacity: 1024000, At: at}); r.Node != want {
+		t.Errorf("node %+v, want %+v", r.Node, want)
+	}
+	if want := (snapshot.Observation{Available: 500000 - 1000, Capacity: 500000, At: at}); r.Pods != want {
+		t.Errorf("pods %+v, want %+v", r.Pods, want)
+	}
+}
+
 func TestPodsWithoutLimitHaveNothingAvailable(t *testing.T) {
 	root := tree(t, map[string]string{
 		"meminfo": meminfoFile, "cgroup.controllers": "", "memory.stat": "inactive_file 0\n",
