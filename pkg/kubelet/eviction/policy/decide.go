@@ -57,13 +57,19 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 // taken returns the time of a signal's observation, which must be known, on the agent's monotonic clock.
 func (r *round) taken(sig snapshot.Signal) time.Time { return r.next.Signals[sig].Taken }
 
+// outdated reports whether a signal's observation, which must be known, is from before the last release, whose effect it
+// does not show.
+func (r *round) outdated(sig snapshot.Signal) bool {
+	return r.taken(sig).Before(r.snapshot.LastRelease)
+}
+
 // fresh reports whether a decision may use the observation of a signal: see rulesState.fresh.
 func (r *round) fresh(sig snapshot.Signal) bool {
 	return r.last.fresh(sig, r.snapshot.Signals[sig], r.taken(sig))
 }
 
 func (r *round) serveAll() {
-	list := needs(r.snapshot, r.rules.Thresholds, r.next.Thresholds)
+	list := needs(r.snapshot, r.rules.Thresholds, r.next.Thresholds, r.outdated)
 	for g := range r.next.Needs {
 		r.next.Needs[g].ActingSince = time.Time{}
 	}

@@ -21,14 +21,19 @@ type need struct {
 	measured bool
 	// signals are those of the active thresholds, in order.
 	signals []snapshot.Signal
+	// outdated: the observations of all signals are from before the last release.
+	outdated bool
 }
 
 func (n *need) has(sig snapshot.Signal) bool { return slices.Contains(n.signals, sig) }
 
 // needs returns one need for each group that has an active threshold: hard ones first, then in the order of signals.
 // While a hard threshold of a group is active, its soft ones are ignored: pods are evicted without grace only for what
-// the hard threshold requires.
-func needs(s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState) []need {
+// the hard threshold requires. Outdated observations, which are from before the last release, are ignored beside others
+// of the group: what was released since is not missing any more.
+func needs(
+	s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState, outdated func(snapshot.Signal) bool,
+) []need {
 	var found []need
 	for i := range states {
 		if !states[i].acts() {
@@ -38,7 +43,9 @@ func needs(s *snapshot.Snapshot, thresholds []Threshold, states []thresholdState
 		if !ok {
 			continue
 		}
-		found = merge(found, needOf(i, g, &thresholds[i], s))
+		n := needOf(i, g, &thresholds[i], s)
+		n.outdated = outdated(n.signal)
+		found = merge(found, n)
 	}
 	slices.SortFunc(found, func(a, b need) int {
 		return cmp.Or(hardFirst(a.hard, b.hard), cmp.Compare(a.signal, b.signal))
@@ -61,8 +68,10 @@ func merge(found []need, n need) []need {
 		return append(found, n)
 	case found[i].hard && !n.hard:
 		return found
-	case n.hard && !found[i].hard:
+	case n.hard && !found[i].hard, !n.outdated && found[i].outdated:
 		found[i] = n
+		return found
+	case n.outdated && !found[i].outdated:
 		return found
 	}
 	have := &found[i]

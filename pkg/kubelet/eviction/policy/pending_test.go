@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -116,5 +117,64 @@ func TestAVictimThatCannotBeHastenedIsWaitedFor(t *testing.T) {
 			}
 			w.outcome(w.available(snapshot.MemoryAvailable, 100*mi).after(0), AwaitRelease)
 		})
+	}
+}
+
+// TestReleaseAfterAnObservation: an observation from before the last release does not show it. No signal evicts a pod
+// because of one.
+func TestReleaseAfterAnObservation(t *testing.T) {
+	for _, sig := range snapshot.AllSignals() {
+		for name, test := range map[string]struct {
+			age     time.Duration
+			outcome Outcome
+		}{"before": {1001 * time.Millisecond, AwaitStats}, "at": {time.Second, Evict}, "after": {999 * time.Millisecond, Evict}} {
+			t.Run(fmt.Sprint(sig, " ", name), func(t *testing.T) {
+				w := newWorld(t, rulesOf(threshold(sig, "1Gi")),
+					spec{name: "other", memory: 2 * gi, disk: 2 * gi, inodes: 2 * gi, pids: 2 * gi})
+				w.release = w.now.Add(-time.Second)
+				w.reclaimsHang()
+				w.dated(sig, 100*mi, test.age)
+				w.outcome(w.after(0), test.outcome)
+			})
+		}
+	}
+}
+
+// TestOldSignalBesideANewOne: the image file system and the root file system are one. The stats of the former are from
+// before the last release, those of the latter are not. Only what the newer ones show is missing.
+func TestOldSignalBesideANewOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		imagesAge time.Duration
+		victims   []string
+		amount    int64
+	}{"older than the release": {6 * time.Second, []string{"small"}, gi}, "newer": {time.Second, []string{"large"}, 8 * gi}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"), threshold(snapshot.ImageFsAvailable, "15Gi")),
+				spec{name: "small", disk: 2 * gi}, spec{name: "large", priority: 1, disk: 20 * gi})
+			w.release = w.now.Add(-3 * time.Second)
+			w.reclaimsHang()
+			w.dated(snapshot.NodeFsAvailable, 9*gi, time.Second)
+			w.dated(snapshot.ImageFsAvailable, 7*gi, test.imagesAge)
+			d := w.after(0)
+			if len(d.Needs) != 1 || d.Needs[0].Amount != test.amount {
+				t.Errorf("needs %+v, want %d bytes", d.Needs, test.amount)
+			}
+			w.evicts(d, test.victims...)
+		})
+	}
+}
+
+// dated sets an observation with the age that it has by the wall clock.
+func (w *world) dated(sig snapshot.Signal, available int64, age time.Duration) {
+	w.signals[sig] = snapshot.Observation{Available: available, Capacity: 32 * gi, At: wallTime(w.now).Add(-age)}
+}
+
+// reclaimsHang lets node-level reclaims hang for so long that pods are evicted.
+func (w *world) reclaimsHang() {
+	for device := range snapshot.NumDevices {
+		for _, inodes := range []bool{false, true} {
+			w.reclaim = append(w.reclaim, snapshot.Reclaim{Device: device, Inodes: inodes, Running: true,
+				Started: w.now.Add(-time.Hour)})
+		}
 	}
 }

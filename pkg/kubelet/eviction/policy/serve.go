@@ -96,10 +96,10 @@ func (r *round) demandOf(base int64) demand {
 }
 
 // hasNewObservation reports whether a signal of the need has an observation that no earlier round has used and that is
-// not older than the last release, whose effect an older one does not show.
+// not outdated.
 func (r *round) hasNewObservation(n *need) bool {
 	for _, sig := range n.signals {
-		if r.fresh(sig) && !r.taken(sig).Before(r.snapshot.LastRelease) {
+		if r.fresh(sig) && !r.outdated(sig) {
 			return true
 		}
 	}
