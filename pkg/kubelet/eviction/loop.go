@@ -224,6 +224,8 @@ func nextSync(d *policy.Decision, period time.Duration) time.Duration {
 
 func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	// Snapshots are in the order of time: a round without the collection may have been made since the collection ended.
+	// Pods may have been read before that round, and have grown since.
+	current := f.direct || !f.readAt.Before(m.loop.taken)
 	if !f.taken.Before(m.loop.taken) {
 		m.loop.moment = f.moment
 	}
@@ -234,7 +236,9 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Requests = m.requests()
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
-	m.ledger.observe(s.Pods, f.Layout)
+	if current {
+		m.ledger.observe(s.Pods, f.Layout)
+	}
 	return s
 }
 

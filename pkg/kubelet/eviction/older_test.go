@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // A pod is released between the beginning of a tick and the answer that it is cleaned up. Stats that were collected in
@@ -70,5 +71,53 @@ func TestStopWhileItIsBeingLookedFor(t *testing.T) {
 		l.sweep(time.Now, false, lives{stopped: stopped, cleanedUp: no})
 		inFlight, _ := l.view()
 		expect(t, "changed", inFlight[0].Changed, began.Add(time.Second))
+	})
+}
+
+// lateReader returns one reading late: while late has a duration, the next reading takes that long to be returned.
+type lateReader struct {
+	*kernel
+	late chan time.Duration
+}
+
+func (r *lateReader) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	reading := r.kernel.ReadMemory(how)
+	select {
+	case d := <-r.late:
+		<-time.After(d)
+	default:
+	}
+	return reading
+}
+
+// A collection has read the memory of a pod, which then grows and is evicted before the round of that collection. What
+// its end releases is known better already, and stays.
+func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		hog := n.add("hog", gi)
+		n.add("other", 4*gi, priority(1))
+		n.available(5 * gi)
+		n.killTakes = 200 * time.Millisecond
+		reader := &lateReader{&kernel{node: n}, make(chan time.Duration, 1)}
+		c := n.config(t, hard("1Gi"))
+		c.Memory = reader
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(1500 * time.Millisecond)
+			reader.late <- 100 * time.Millisecond
+			m.Wake() // A collection begins, and reads.
+			wait(50 * time.Millisecond)
+			n.mu.Lock()
+			hog.memory += 4*gi + gi/2
+			n.mu.Unlock()
+			m.Nudge() // The counters cause a round.
+			synctest.Wait()
+			expect(t, "kills", n.killed(), []string{"hog/1"})
+			before := m.last.Load().Decision.Number
+			wait(50 * time.Millisecond) // The round of the collection.
+			expect(t, "rounds since", m.last.Load().Decision.Number, before+1)
+			inFlight, _ := m.ledger.view()
+			expect(t, "expected memory", inFlight[0].Expected.Memory, snapshot.Bytes(5*gi+gi/2))
+		})
 	})
 }

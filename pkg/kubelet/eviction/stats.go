@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
@@ -12,6 +13,8 @@ import (
 type stats struct {
 	// moment is the end of the collection.
 	moment
+	// readAt is the time from which on the usage of pods was read, except for stats that were collected earlier.
+	readAt time.Time
 	snapshot.Stats
 	// usages are those of Pods, in the same order; nil before convert.
 	usages []snapshot.Usage
@@ -50,9 +53,11 @@ func (o *Options) counting() snapshot.Counting {
 
 // collectStats is one complete collection. It blocks as long as the Collector does.
 func (m *Manager) collectStats(ctx context.Context, r collectRequest) stats {
-	f := stats{Stats: m.config.Collector.Collect(ctx)}
+	f := stats{readAt: m.clock.now()}
+	f.Stats = m.config.Collector.Collect(ctx)
 	if r.needsPods(&f) {
 		f.convert()
+		f.readAt = m.clock.now()
 		f.readMemory(m.config.Memory, r.counting)
 	}
 	f.moment = m.clock.moment()
@@ -63,6 +68,7 @@ func (m *Manager) collectStats(ctx context.Context, r collectRequest) stats {
 func (m *Manager) collectLocal(ctx context.Context, r collectRequest) stats {
 	f := stats{Stats: m.config.Collector.CollectLocal(ctx, r.layout)}
 	f.FailUnknown(errCollecting)
+	f.readAt = m.clock.now()
 	f.readMemory(m.config.Memory, r.counting)
 	f.moment = m.clock.moment()
 	return f
@@ -71,8 +77,8 @@ func (m *Manager) collectLocal(ctx context.Context, r collectRequest) stats {
 // memoryOnly returns stats that have nothing but memory.
 func (m *Manager) memoryOnly() stats {
 	f := stats{
-		moment: m.clock.moment(),
-		Stats:  snapshot.Stats{Layout: m.loop.layout, Signals: snapshot.Unobserved(), Err: errCollecting},
+		moment: m.clock.moment(), readAt: m.clock.now(),
+		Stats: snapshot.Stats{Layout: m.loop.layout, Signals: snapshot.Unobserved(), Err: errCollecting},
 	}
 	f.FailUnknown(errCollecting)
 	f.readMemory(m.config.Memory, m.options.Load().counting())
