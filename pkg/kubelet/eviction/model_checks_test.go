@@ -48,7 +48,7 @@ const (
 var modelCheckNames = []string{
 	neverCritical, oneKill, noneSuperfluous, pace, oneByOne, turn, enoughInHurry,
 	noStandstill, noDiskStandstill, notAheadOfStock, sameWritten,
-	inForce, aloneWithoutForce, forcedInTime, softInTime, needsAlone,
+	inForce, aloneWithoutForce, forcedInTime, softInTime, needsAlone, noneAfterStop, acceptedReported,
 }
 
 const (

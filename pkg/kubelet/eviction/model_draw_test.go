@@ -55,6 +55,7 @@ func newModelNode(seed int64) (*modelNode, modelTraits) {
 	}
 	d.drawEvents()
 	d.drawRequests(seed)
+	d.drawStop(seed)
 	n.trace = append(n.trace, d.String())
 	n.begin()
 	n.sources.lagging = d.traits.lagging

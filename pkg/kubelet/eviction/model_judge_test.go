@@ -13,8 +13,8 @@ func (n *modelNode) judge() {
 	}
 	all := n.orders[c.judged:]
 	c.judged = len(n.orders)
-	if c.stock {
-		return
+	if c.stock || n.agent.stopped {
+		return // of the last decision before a stop, some requests may have been refused
 	}
 	for i, o := range all {
 		n.judgeKill(all[:i], o)

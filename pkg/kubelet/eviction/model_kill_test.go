@@ -57,11 +57,15 @@ func modelCauseOf(setStatus func(*v1.PodStatus)) modelCause {
 
 // killer stops a pod as the pod workers do.
 func (n *modelNode) killer(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+	if n.refuses(ctx, r.Pod.UID) {
+		return podkill.Refused, podkill.Ended(podkill.Ending{Outcome: podkill.Failed, Err: ctx.Err()})
+	}
 	o := n.order(r.Pod.UID, *r.GracePeriodSeconds, modelCauseOf(r.Disruption.Apply))
 	answer := podkill.Begun
 	if o.joins {
 		answer = podkill.Hastened
 	}
+	n.accepts(r.Pod.UID, answer)
 	ended := make(chan podkill.Ending, 1)
 	go func() {
 		err := n.await(ctx, o)

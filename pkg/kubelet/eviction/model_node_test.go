@@ -40,6 +40,7 @@ type modelNode struct {
 	sources  modelSources
 	orders   []*modelOrder
 	requests modelRequests
+	agent    modelStop
 	reclaims []modelReclaim
 	checks   modelChecks
 	trace    []string

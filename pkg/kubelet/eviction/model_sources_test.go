@@ -168,8 +168,6 @@ func (n *modelNode) HasDedicatedContainerFs(context.Context) (bool, error) {
 
 func (n *modelNode) Event(runtime.Object, string, string, string)          {}
 func (n *modelNode) Eventf(runtime.Object, string, string, string, ...any) {}
-func (n *modelNode) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
-}
 
 func (n *modelNode) active() (list []*v1.Pod) {
 	defer n.locked()()

@@ -29,6 +29,7 @@ import (
 //	model_draw    a node and its pods from a seed
 //	model_script  what happens to the node, from the same seed
 //	model_requests  requests of eviction plugins, and what must hold of them
+//	model_stop    the stop of the agent during evictions, and what must hold then
 //	model_checks  what must hold, by name, and what is missing and on its way by the true state
 //	model_judge   checks of each decision
 //	model_watch   checks that something is done in time
@@ -72,7 +73,7 @@ type modelFindings struct {
 	stories                    map[string]string
 	runs                       int64
 	evictions, besides, joined int
-	replayed                   int
+	replayed, refused          int
 }
 
 func (f *modelFindings) collect(t *testing.T, runs int64) {
@@ -83,6 +84,7 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 		f.besides += n.checks.compared
 		f.joined += n.checks.together
 		f.replayed += n.checks.decisions
+		f.refused += n.agent.refused
 		for _, fault := range n.checks.faults {
 			f.seeds[fault.check] = append(f.seeds[fault.check], f.runs)
 			if f.stories[fault.check] == "" {
@@ -97,14 +99,15 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 func (f *modelFindings) report(t *testing.T) {
 	t.Helper()
 	t.Logf("%d runs, %d evictions, %d decisions with several victims, %d evictions compared with stock's, "+
-		"%d decisions replayed", f.runs, f.evictions, f.joined, f.besides, f.replayed)
+		"%d decisions replayed, %d requests refused", f.runs, f.evictions, f.joined, f.besides, f.replayed, f.refused)
 	for _, check := range modelCheckNames {
 		if seeds := f.seeds[check]; len(seeds) > 0 {
 			t.Errorf("%s: %d of %d runs, seeds %v\n%s",
 				check, len(seeds), f.runs, seeds[:min(len(seeds), 12)], f.stories[check])
 		}
 	}
-	if runs := int(f.runs); f.evictions < runs || f.joined < runs/50 || f.besides < runs/50 || f.replayed < runs {
+	if runs := int(f.runs); f.evictions < runs || f.joined < runs/50 || f.besides < runs/50 || f.replayed < runs ||
+		f.refused < runs/100 {
 		t.Error("the runs exercise too little")
 	}
 }
@@ -155,6 +158,7 @@ func (n *modelNode) drive(t *testing.T) {
 		PressureTransitionPeriod: modelTransition, MaxPodGracePeriodSeconds: modelMaxGrace,
 	}
 	r, a := newReplay(&c, false), newAlone(&c)
+	c.Sinks = append(c.Sinks, modelResults{n})
 	if n.replayed {
 		c.Sinks = append(c.Sinks, r)
 	}
@@ -167,11 +171,13 @@ func (n *modelNode) drive(t *testing.T) {
 	}
 	n.requests.changed = m.Wake
 	ctx, cancel := context.WithCancel(t.Context())
+	n.agent.cancel = cancel
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
 	n.play()
 	cancel()
 	<-done
+	n.checkReports()
 	a.adds(n)
 	if n.checks.decisions = r.decisions; r.fault != "" {
 		n.fail(sameWritten, "%s", r.fault)
@@ -194,6 +200,9 @@ func (n *modelNode) play() {
 	for time.Since(n.began) < modelLongest && quiet < modelQuiet {
 		<-time.After(modelTick)
 		synctest.Wait()
+		if n.stopsNow() {
+			return
+		}
 		n.watch()
 		if quiet += modelTick; n.busy() {
 			quiet = 0
