@@ -23,13 +23,14 @@ import (
 
 // TestPreemptionModel applies random histories to the real parts of a node on virtual time: critical pods that arrive
 // and are deleted, victims that end at once, late, in an escalation step, never, or while the admit handlers run,
-// shutdowns that are cancelled, more waiting pods than the limit, and the stop of the agent. The messages of model.fail
-// are the invariants.
+// shutdowns that are cancelled, more waiting pods than the limit, and the stop of the agent, in which the pod workers
+// may stop first. The messages of model.fail are the invariants.
 func TestPreemptionModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(rt, "history")
+		workersFirst := rapid.Bool().Draw(rt, "workersFirst")
 		var failures []string
-		synctest.Test(t, func(t *testing.T) { failures = newModel(t).play(history) })
+		synctest.Test(t, func(t *testing.T) { failures = newModel(t).play(history, workersFirst) })
 		if len(failures) > 0 {
 			rt.Fatalf("%s", failures[0])
 		}
@@ -100,7 +101,9 @@ type model struct {
 	// stopped for it.
 	preemptor        types.UID
 	victimPriorities []int32
-	stopped          bool
+	// begun are the pods whose termination was begun for a preemptor, and whose event has not come yet.
+	begun   map[types.UID]bool
+	stopped bool
 	// idle counts the seconds for which a pod waits although it would fit, stalled those in which nothing is stopping.
 	idle, stalled map[types.UID]int
 }
@@ -108,9 +111,9 @@ type model struct {
 func newModel(t *testing.T) *model {
 	m := &model{
 		world: newWorld(t), gone: map[types.UID]bool{}, removed: map[types.UID]bool{},
-		idle: map[types.UID]int{}, stalled: map[types.UID]int{},
+		idle: map[types.UID]int{}, stalled: map[types.UID]int{}, begun: map[types.UID]bool{},
 	}
-	m.onBegin, m.onKill, m.onReject = m.checkBegin, m.checkKill, m.checkReject
+	m.onBegin, m.onKill, m.onReject, m.onEvent = m.checkBegin, m.checkKill, m.checkReject, m.checkEvent
 	return m
 }
 
@@ -119,7 +122,7 @@ func (m *model) fail(format string, args ...any) {
 }
 
 // play applies a history, waits until attempts have ended, and stops the agent.
-func (m *model) play(history []step) []string {
+func (m *model) play(history []step, workersFirst bool) []string {
 	for _, s := range history {
 		m.apply(s)
 	}
@@ -127,15 +130,42 @@ func (m *model) play(history []step) []string {
 	m.elapse(70)
 	m.apply(step{Kind: criticalArrives, MilliCPU: 3000, Priority: 2})
 	m.stopped = true
-	m.stop()
-	<-m.ended
-	m.RetryWaiting(m.ctx)
+	failed := m.withFailedVictims()
+	stops := []func(){func() { m.stop(); <-m.ended }, m.stopWorkers}
+	if workersFirst {
+		slices.Reverse(stops)
+	}
+	stops[0]()
+	m.advance(1)
 	m.arrive(critical("too-late", 2000), 0)
+	m.advance(1)
+	for _, uid := range m.withFailedVictims() {
+		if !slices.Contains(failed, uid) {
+			m.fail("victims of %s count as failed since the agent stops", uid)
+		}
+	}
+	stops[1]()
+	m.RetryWaiting(m.ctx)
+	for uid := range m.begun {
+		m.fail("the preemption of %s has no event", uid)
+	}
+	return m.failures
+}
+
+// withFailedVictims returns the pods for which victims of an attempt did not stop.
+func (m *model) withFailedVictims() (uids []types.UID) {
+	for _, pod := range m.pods {
+		if m.victims.Failed(pod.UID) {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
+}
+
+func (m *model) stopWorkers() {
 	if err := m.workers.Stop(context.Background()); err != nil {
 		m.fail("%v", err)
 	}
-	m.RetryWaiting(m.ctx)
-	return m.failures
 }
 
 func (m *model) apply(s step) {
@@ -363,7 +393,16 @@ func (m *model) checkKill(r podkill.Request) {
 		m.fail("%s is stoppedoutside the beginning of an attempt", r.Pod.UID)
 	default:
 		m.victimPriorities = append(m.victimPriorities, *r.Pod.Spec.Priority)
+		m.begun[r.Pod.UID] = true
 	}
+}
+
+// checkEvent checks that an event comes once, after the pod workers have accepted the request.
+func (m *model) checkEvent(pod *v1.Pod) {
+	if !m.begun[pod.UID] {
+		m.fail("%s has an event, and its termination was not begun for a preemptor", pod.UID)
+	}
+	delete(m.begun, pod.UID)
 }
 
 // checkReject checks that a rejection could not be avoided.

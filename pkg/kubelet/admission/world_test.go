@@ -59,6 +59,8 @@ type world struct {
 	onKill   func(podkill.Request)
 	onBegin  func(uid types.UID, begin func())
 	onReject func(*v1.Pod, v1.PodStatus)
+	// onEvent is called for every event of preemption.
+	onEvent func(*v1.Pod)
 	// onList is called after the active pods were listed, onHandlers when the handlers have got their list, before they
 	// use it.
 	onList, onHandlers func()
@@ -99,7 +101,7 @@ func newWorld(t *testing.T) *world {
 		store: podlifecycle.NewStore(), onList: func() {}, onHandlers: func() {},
 		verdict: func(*v1.Pod) policy.Verdict { return policy.Admitted },
 		onKill:  func(podkill.Request) {}, onBegin: func(_ types.UID, begin func()) { begin() },
-		onReject: func(*v1.Pod, v1.PodStatus) {},
+		onReject: func(*v1.Pod, v1.PodStatus) {}, onEvent: func(*v1.Pod) {},
 		stopTime: map[types.UID]time.Duration{}, finish: map[types.UID]chan struct{}{}, since: map[types.UID]time.Time{},
 		statuses: map[types.UID]v1.PodStatus{},
 	}
@@ -123,7 +125,7 @@ func newWorld(t *testing.T) *world {
 		ShuttingDown: func() bool { return w.shutdown }, MaxWait: func() time.Duration { return w.maxWait },
 	})
 	w.victims = preemption.NewHandler(preemption.Config{
-		Pods: preemptionPods{w.waiting, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: recorder,
+		Pods: preemptionPods{w.waiting, readmission}, Lifecycle: w.store, Kill: w.killPod, Recorder: preemptionEvents{w: w},
 		EscalationExhausted: w.workers.EscalationExhausted, OnAttemptEnd: w.waiting.RequestRetry,
 	})
 	w.ended = make(chan struct{})
@@ -191,6 +193,16 @@ type noEvents struct{ record.EventRecorder }
 
 func (noEvents) Event(runtime.Object, string, string, string)          {}
 func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
+
+// preemptionEvents is the event recorder of preemption.
+type preemptionEvents struct {
+	noEvents
+	w *world
+}
+
+func (e preemptionEvents) Eventf(pod runtime.Object, _, _, _ string, _ ...any) {
+	e.w.onEvent(pod.(*v1.Pod))
+}
 
 // AddPod runs the chain as stock's allocation manager does.
 func (w *world) AddPod(active []*v1.Pod, pod *v1.Pod) (bool, string, string) {
