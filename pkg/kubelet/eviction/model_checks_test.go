@@ -244,7 +244,7 @@ func (n *modelNode) inFlight(
 		}
 		back := amount(p)
 		sum += back
-		if last := p.lastOrder(); last != nil && (back > 0 || last.cause == forMemory) && !p.requested() {
+		if last := p.lastForNode(); last != nil && (back > 0 || last.cause == forMemory) {
 			newest = later(newest, last.at)
 		}
 	}

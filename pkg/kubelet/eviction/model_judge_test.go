@@ -127,7 +127,8 @@ func (n *modelNode) growing(chosen []*modelOrder, offenders bool) (sum float64) 
 	isChosen := victims(chosen)
 	for _, p := range n.pods {
 		last := p.lastOrder()
-		if stays := n.candidate(p) || (last != nil && last.at.Equal(n.at)); isChosen(p) || !stays {
+		stays := n.candidate(p) || n.outlivedDeletion(p) || (last != nil && last.at.Equal(n.at))
+		if isChosen(p) || !stays {
 			continue
 		}
 		horizon := t.KillTime
@@ -137,6 +138,13 @@ func (n *modelNode) growing(chosen []*modelOrder, offenders bool) (sum float64) 
 		sum += most(p.rates, n.at.Add(-modelMemory)) * horizon.Seconds()
 	}
 	return sum
+}
+
+// outlivedDeletion is true for a deleted pod that was not evicted and has outlived its grace period and patience. For
+// the manager that is a candidate like any other.
+func (n *modelNode) outlivedDeletion(p *modelPod) bool {
+	late := n.at.Sub(p.deadline) + n.unsure(p)
+	return p.deleted && p.here() && !p.critical && len(p.orders) == 0 && late >= n.settings.timing.Patience
 }
 
 // judgePace checks decisions while no candidate grows. within is the number of victims within their requests.
@@ -223,7 +231,7 @@ func (n *modelNode) judgeDisk(all, disk []*modelOrder) {
 			continue
 		}
 		back += min(p.disk, p.sampled.disk)
-		if last := p.lastOrder(); last != nil && n.at.Sub(last.at) < n.settings.timing.Patience {
+		if last := p.lastForNode(); last != nil && n.at.Sub(last.at) < n.settings.timing.Patience {
 			n.fail(turn, "%s goes for the image disk %v after %s", victim.name(), n.at.Sub(last.at), p.name())
 		}
 	}

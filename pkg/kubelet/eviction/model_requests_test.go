@@ -140,6 +140,17 @@ func (p *modelPod) requested() bool {
 	return len(p.orders) > 0 && !slices.ContainsFunc(p.orders, func(o *modelOrder) bool { return o.cause != forRequest })
 }
 
+// lastForNode is the newest request to stop the pod that plugins have not made, nil before the first. No need waits for
+// the effect of what plugins have evicted or hastened.
+func (p *modelPod) lastForNode() *modelOrder {
+	for i := len(p.orders) - 1; i >= 0; i-- {
+		if p.orders[i].cause != forRequest {
+			return p.orders[i]
+		}
+	}
+	return nil
+}
+
 // hastens is true for an order of the node for a pod that only requests of plugins had evicted before.
 func (o *modelOrder) hastens() bool {
 	before := o.pod.orders[:slices.Index(o.pod.orders, o)]
