@@ -54,10 +54,10 @@ const (
 )
 
 // reporterSettings returns the configuration of reporter plugins with that grace period. They are polled every second
-// or, where times count, every 5 s, which is the default.
+// or, where times count and in soak, every 5 s, which is the default.
 func reporterSettings(grace time.Duration, t testing.TB) string {
 	t.Helper()
-	period := time.Second
+	period := inSoak(5*time.Second, time.Second)
 	if _, timesCount := pluginRounds(t); timesCount {
 		period = 5 * time.Second
 	}
@@ -163,9 +163,9 @@ func (s *space) writesOf(kind string) int64 {
 	return 0
 }
 
-// counting has the reporter plugin report numbers in key, beginning with first, a greater one each second. Function
-// stop ends that, and returns the last number.
-func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
+// counting has the reporter plugin give the answers of numbers, beginning with first, a greater one each second.
+// Function stop ends that, and returns the last number.
+func (p *katalystPlugin) counting(first int, answers func(n int) string) (stop func() int) {
 	ctx, cancel := context.WithCancel(p.s.ctx)
 	type result struct {
 		last int
@@ -176,7 +176,7 @@ func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
 		for n := first; ; n++ {
-			if err := p.replace(countedAnswers(key, n)); err != nil {
+			if err := p.replace(answers(n)); err != nil {
 				done <- result{n, err}
 				return
 			}
@@ -201,8 +201,13 @@ func (p *katalystPlugin) counting(key string, first int) (stop func() int) {
 	}
 }
 
-func countedAnswers(key string, n int) string {
-	content := reports(key, strconv.Itoa(n))
+// countedAnswers are the answers of a plugin that reports a number in key of both objects.
+func countedAnswers(key string) func(n int) string {
+	return func(n int) string { return always(reports(key, strconv.Itoa(n))) }
+}
+
+// always are the answers of a plugin that reports the content in polls and in its stream.
+func always(content string) string {
 	return fmt.Sprintf(`{"serve": true, "poll": %[1]s, "stream": %[1]s}`, content)
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"syscall"
@@ -39,21 +38,30 @@ func TestReporterPlugins(t *testing.T) {
 		}
 	})
 	t.Run("in the tree", func(t *testing.T) { s.in(t).inTreeReporters(since) })
+	if length := idleTime(t); length > 0 {
+		t.Run("idle", func(t *testing.T) { s.in(t).idleNode(length) })
+	}
 	t.Run("API server away", func(t *testing.T) { s.in(t).reportedWithoutAPIServer() })
 	t.Run("kubelet killed", func(t *testing.T) { s.in(t).kubeletKilledWhileReporting() })
 	s.shortReporterGrace()
 	t.Run("deleted object", func(t *testing.T) { s.in(t).deletedObject() })
 	t.Run("beside each other", func(t *testing.T) {
+		// Where times count, nothing else runs.
+		_, timesCount := pluginRounds(t)
 		t.Run("pressure", func(t *testing.T) {
-			t.Parallel()
-			s.in(t).pressureLeaks()
+			if !timesCount {
+				t.Parallel()
+			}
+			s.in(t).pressureLeaks(t)
 		})
 		t.Run("remote", func(t *testing.T) {
-			t.Parallel()
-			in := s.in(t)
-			in.katalystReporters()
-			in.otherWriters()
-			in.leftOutFields()
+			if !timesCount {
+				t.Parallel()
+			}
+			t.Run("of Katalyst", func(t *testing.T) { s.in(t).katalystReporters() })
+			t.Run("one change", func(t *testing.T) { s.in(t).oneChange() })
+			t.Run("other writers", func(t *testing.T) { s.in(t).otherWriters() })
+			t.Run("fields left out", func(t *testing.T) { s.in(t).leftOutFields() })
 		})
 	})
 }
@@ -154,93 +162,11 @@ func (s *space) deletedObject() {
 	s.took("the deleted object is back", time.Since(since), 10*time.Second)
 }
 
-// otherWriters writes taints and conditions of the object, as Katalyst's controllers do, while a plugin reports another
-// taint each second.
-func (s *space) otherWriters() {
-	const name = "katalyst-taints"
-	taints := func(n int) string {
-		return fmt.Sprintf(`{"serve": true, "poll": [
-			{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource", "fields": [
-			{"type": "Spec", "name": "Taints", "value": [
-				{"key": "plimsoll.example/ours-%d", "effect": "NoSchedule", "qosLevel": "reclaimed_cores"}]}]}]}`, n)
-	}
-	p := s.startReporter(name, "%s", taints(0))
-	s.taintsInclude("plimsoll.example/ours-0")
-	client := s.reporterUser("")
-	const rounds = 5
-	for n := range rounds {
-		s.must(p.replace(taints(n + 1)))
-		// A merge patch of a list replaces it, so that a controller adds to what it has read, and tries again.
-		s.eventually(reporterTimeout, func(ctx context.Context) error {
-			object, err := s.reported(ctx)
-			if err != nil {
-				return err
-			}
-			list := append(object.Spec.Taints, nodev1alpha1.Taint{QoSLevel: "shared_cores", Taint: v1.Taint{
-				Key: fmt.Sprintf("plimsoll.example/theirs-%d", n), Effect: v1.TaintEffectNoSchedule,
-			}})
-			patch := merged(object.ResourceVersion, "spec", "taints", list)
-			_, err = client.Patch(ctx, cluster.NodeName, types.MergePatchType, patch,
-				metav1.PatchOptions{FieldManager: "test"})
-			return err
-		})
-		condition := nodev1alpha1.CNRCondition{
-			Type: nodev1alpha1.CNRAgentReady, Status: v1.ConditionTrue, Reason: "Round" + strconv.Itoa(n),
-		}
-		_, err := client.Patch(s.ctx, cluster.NodeName, types.MergePatchType,
-			merged("", "status", "conditions", []nodev1alpha1.CNRCondition{condition}), metav1.PatchOptions{}, "status")
-		s.must(err)
-	}
-	want := []string{fmt.Sprintf("plimsoll.example/ours-%d", rounds)}
-	for n := range rounds {
-		want = append(want, fmt.Sprintf("plimsoll.example/theirs-%d", n))
-	}
-	s.taintsInclude(want...)
-	s.must(p.replace(`{"serve": true, "poll": []}`))
-	s.taintsInclude(want[1:]...)
-	object, err := s.reported(s.ctx)
-	s.must(err)
-	conditions := object.Status.Conditions
-	if len(conditions) != 1 || conditions[0].Reason != fmt.Sprintf("Round%d", rounds-1) {
-		s.t.Errorf("the conditions are %+v", conditions)
-	}
-}
-
-// merged is a merge patch of a list of the object.
-func merged(version, part, field string, list any) []byte {
-	patch := map[string]any{part: map[string]any{field: list}}
-	if version != "" {
-		patch["metadata"] = map[string]any{"resourceVersion": version}
-	}
-	return encoded(patch)
-}
-
-// taintsInclude waits until the taints with the domain of tests are those, in any order.
-func (s *space) taintsInclude(want ...string) {
-	s.t.Helper()
-	slices.Sort(want)
-	s.eventually(reporterTimeout, func(ctx context.Context) error {
-		object, err := s.reported(ctx)
-		if err != nil {
-			return err
-		}
-		var keys []string
-		for _, taint := range object.Spec.Taints {
-			keys = append(keys, taint.Key)
-		}
-		slices.Sort(keys)
-		if !slices.Equal(keys, want) {
-			return fmt.Errorf("the taints are %q, want %q", keys, want)
-		}
-		return nil
-	})
-}
-
 // reportedWithoutAPIServer stops the API server while a plugin reports a new value each second. Afterwards each object
 // is written once, with the newest value.
 func (s *space) reportedWithoutAPIServer() {
 	const key = "away"
-	p := s.startReporter("katalyst-away", "%s", countedAnswers(key, 0))
+	p := s.startReporter("katalyst-away", "%s", countedAnswers(key)(0))
 	s.published(key, "0", reporterTimeout)
 	stopped := time.Now()
 	down := true
@@ -253,7 +179,7 @@ func (s *space) reportedWithoutAPIServer() {
 	})
 	before := map[string]int64{"CustomNodeResource": s.writesOf("CustomNodeResource"), "Node": s.writesOf("Node")}
 	s.must(node.StopAPIServer(s.ctx))
-	stop := p.counting(key, 1)
+	stop := p.counting(1, countedAnswers(key))
 	s.stays(inSoak(time.Minute, 6*time.Second), func() error { return nil })
 	last := strconv.Itoa(stop())
 	s.must(node.ReviveAPIServer(s.ctx))
@@ -279,10 +205,10 @@ func (s *space) reportedWithoutAPIServer() {
 // without what other plugins report.
 func (s *space) kubeletKilledWhileReporting() {
 	const key = "count"
-	p := s.startReporter("katalyst-count", "%s", countedAnswers(key, 0))
+	p := s.startReporter("katalyst-count", "%s", countedAnswers(key)(0))
 	s.published(key, "0", reporterTimeout)
 	end := s.observed()
-	stop := p.counting(key, 1)
+	stop := p.counting(1, countedAnswers(key))
 	// The record of answers is written every 5 s. After 3 s it is older than what is published.
 	const records = `plimsoll_reporter_checkpoint_writes_total{result="ok"}`
 	written := s.mustMetric(records)
@@ -299,7 +225,7 @@ func (s *space) kubeletKilledWhileReporting() {
 	p.answer(`{"serve": false}`)
 	s.must(node.StartKubelet(s.ctx, nil))
 	s.stays(3*time.Second, func() error { return nil })
-	stop = p.counting(key, last+1)
+	stop = p.counting(last+1, countedAnswers(key))
 	p.reporterRegistered(time.Now())
 	s.stays(3*time.Second, func() error { return nil })
 	last = stop()
@@ -339,7 +265,7 @@ func reporterGrace(t testing.TB) time.Duration {
 	if _, timesCount := pluginRounds(t); timesCount {
 		return 30 * time.Second
 	}
-	return 5 * time.Second
+	return inSoak(30*time.Second, 5*time.Second)
 }
 
 func (s *space) shortReporterGrace() {
@@ -405,16 +331,8 @@ func (s *space) goneAfter(key string, stopped time.Time, grace time.Duration) {
 	s.t.Helper()
 	gone := s.published(key, "", grace+reporterTimeout).Sub(stopped)
 	s.took("the values are gone after the plugin has stopped", gone, grace+15*time.Second)
-	// The grace period begins when the plugin has last confirmed the answer.
-	if gone < grace-time.Second {
+	// The grace period begins at the first call that fails after the plugin has stopped, or when it is deregistered.
+	if gone < grace {
 		s.t.Errorf("the values are gone after %v, before the grace period of %v", gone, grace)
 	}
-}
-
-// soakRounds returns how often soak repeats each leak.
-func soakRounds() int {
-	if os.Getenv("PLIMSOLL_SOAK") != "" {
-		return 5
-	}
-	return 0
 }
