@@ -2,6 +2,7 @@ package reporters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,30 +11,63 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/reporterplugin/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
 
-// hostility are plugins that hang, crash and lie, until the end of the test.
+// hostility are plugins that hang, crash and lie.
 type hostility struct {
-	*rig
+	dir     string
+	servers []*server
+	silent  []net.Listener
 	end     chan struct{}
 	running sync.WaitGroup
 }
 
+// misbehave starts hostile plugins with sockets in a directory: five that hang, five that lie, and five that crash.
+func misbehave(dir string) (stop func(), err error) {
+	h := &hostility{dir: dir, end: make(chan struct{})}
+	if err := errors.Join(h.hang(), h.lie()); err != nil {
+		h.stop()
+		return nil, err
+	}
+	for i := range 5 {
+		h.running.Go(func() { h.crash(i) })
+	}
+	return h.stop, nil
+}
+
+func (h *hostility) stop() {
+	close(h.end)
+	h.running.Wait()
+	for _, s := range h.servers {
+		s.stop()
+	}
+	for _, l := range h.silent {
+		_ = l.Close()
+	}
+}
+
+func (h *hostility) serve(name string, service v1alpha1.ReporterPluginServer) error {
+	s, err := newServer(socketOf(h.dir, name), name, "v1alpha1", service)
+	if err == nil {
+		h.servers = append(h.servers, s)
+	}
+	return err
+}
+
 // hang starts five plugins that hang: two sockets at which nobody answers, one that answers no call, one whose polls
 // hang after the first, one whose stream sends nothing after the first message.
-func (h *hostility) hang() {
-	h.t.Helper()
+func (h *hostility) hang() error {
 	for i := range 2 {
-		silent, err := net.Listen("unix", h.socket(fmt.Sprint("silent", i)))
+		silent, err := net.Listen("unix", socketOf(h.dir, fmt.Sprint("silent", i)))
 		if err != nil {
-			h.t.Fatal(err)
+			return err
 		}
-		h.t.Cleanup(func() { _ = silent.Close() })
+		h.silent = append(h.silent, silent)
 	}
-	serve(h.t, h.socket("hang0"), "hang0", "v1alpha1", hanging{})
-	serve(h.t, h.socket("hang1"), "hang1", "v1alpha1", &service{plugin: &hangsLater{script: streamed()}})
-	serve(h.t, h.socket("hang2"), "hang2", "v1alpha1", &service{plugin: streamed([]merge.Content{}...)})
+	return errors.Join(h.serve("hang0", hanging{}), h.serve("hang1", &service{plugin: &hangsLater{script: streamed()}}),
+		h.serve("hang2", &service{plugin: streamed([]merge.Content{}...)}))
 }
 
 // hangsLater answers the first poll only.
@@ -51,8 +85,8 @@ func (p *hangsLater) GetReportContent(ctx context.Context) (contents []merge.Con
 }
 
 // lie starts five plugins that lie. None of their fields is valid.
-func (h *hostility) lie() {
-	h.t.Helper()
+func (h *hostility) lie() error {
+	var errs []error
 	for i, answer := range [][]merge.Content{
 		{content(big(10 << 20))},
 		{content(slices.Repeat([]merge.ReportField{field(merge.Status, "TopologyZone", `[]`)}, 100_000)...)},
@@ -64,34 +98,26 @@ func (h *hostility) lie() {
 			field(merge.Metadata, "Annotations", `{"example.com/lie":NaN}`))},
 		{content(field(merge.Status, "TopologyZone", strings.Repeat(`[{"type":"Socket","name":"lie","children":`, 5000)))},
 	} {
-		name := fmt.Sprint("lie", i)
-		plugin := &script{poll: answer, message: answer}
-		h.serve(name, name, plugin)
+		errs = append(errs, h.serve(fmt.Sprint("lie", i), &service{plugin: &script{poll: answer, message: answer}}))
 	}
+	return errors.Join(errs...)
 }
 
-// crash starts five plugins that die again and again, and are started again at the same path.
-func (h *hostility) crash() {
-	h.t.Helper()
-	for i := range 5 {
-		name := fmt.Sprint("crash", i)
-		h.running.Go(func() {
-			for {
-				s, err := newServer(h.socket(name), name, "v1alpha1", &service{plugin: polled(says(name, "1"))})
-				if err != nil {
-					h.t.Error(err)
-					return
-				}
-				select {
-				case <-time.After(time.Duration(100+30*i) * time.Millisecond): // the real time between two crashes
-				case <-h.end:
-					s.stop()
-					return
-				}
-				s.crash()
-				_ = os.Remove(h.socket(name))
-			}
-		})
+// crash runs a plugin that dies again and again, and is started again at the same path, until the end.
+func (h *hostility) crash(i int) {
+	name := fmt.Sprint("crash", i)
+	for {
+		s, err := newServer(socketOf(h.dir, name), name, "v1alpha1", &service{plugin: polled(says(name, "1"))})
+		if err != nil {
+			panic(err) // nobody else has the path
+		}
+		select {
+		case <-time.After(time.Duration(100+30*i) * time.Millisecond): // the real time between two crashes
+		case <-h.end:
+			s.stop()
+			return
+		}
+		s.crash()
+		_ = os.Remove(socketOf(h.dir, name))
 	}
-	h.t.Cleanup(func() { close(h.end); h.running.Wait() })
 }

@@ -12,11 +12,16 @@
 //	answers      which answer is published: polls, streams, limits, the end of a plugin, restarts
 //	fields       what of an answer is published: refusals, merges, settings
 //	remote       what only plugins behind sockets can do
+//	load         many messages, and hostile plugins
+//	child        their plugins as processes, when what the agent costs is measured
+//	cost         what the agent costs
+//	change       how long a change of one value takes, in virtual time
 //	agentplugins the plugins in the agent, and the program of examples/reporterplugin as a process
 package reporters
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -27,6 +32,13 @@ import (
 // TestMain runs many cases at a time, since they mostly wait: stock's plugin manager looks for changes once a second.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	if text := os.Getenv(childVariable); text != "" {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)

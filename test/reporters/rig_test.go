@@ -19,6 +19,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 	"k8s.io/utils/clock"
@@ -45,10 +47,12 @@ type rig struct {
 	sockets, state string
 	owner          uint32
 	// clock is that of the agent: fake, unless that is nil.
-	clock   clock.WithTicker
-	fake    *clocktesting.FakeClock
-	config  atomic.Pointer[pressure.NodePressureConfiguration]
-	api     *apiServer
+	clock  clock.WithTicker
+	fake   *clocktesting.FakeClock
+	config atomic.Pointer[pressure.NodePressureConfiguration]
+	api    *apiServer
+	// writes counts the requests of the agent that write the object.
+	writes  *writeCounter
 	scripts scripted
 	servers map[string]*server
 	inTree  map[string]reporter.Plugin
@@ -94,7 +98,7 @@ func newRig(t *testing.T, change func(*pressure.ReporterPluginsConfiguration)) *
 	if err := os.Mkdir(r.sockets, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r.api = newAPIServer(t, r.clock)
+	r.api, r.writes = newAPIServer(t, r.clock), &writeCounter{}
 	c := pressure.Default()
 	p := &c.Plugins.Reporter
 	p.Remote, p.InTree, p.NodePrefixes = []string{"*"}, []string{"*"}, []string{"example.com"}
@@ -131,7 +135,9 @@ func (r *rig) serve(socket, name string, p reporter.Plugin) *server {
 	return s
 }
 
-func (r *rig) socket(name string) string { return filepath.Join(r.sockets, name+".sock") }
+func (r *rig) socket(name string) string { return socketOf(r.sockets, name) }
+
+func socketOf(dir, name string) string { return filepath.Join(dir, name+".sock") }
 
 // start composes and runs the agent, until the end of the test at most.
 func (r *rig) start() {
@@ -154,7 +160,7 @@ func (r *rig) start() {
 		File: filepath.Join(r.state, "checkpoint"), Clock: r.clock, Recorder: r.events, Node: nodeRef,
 	})
 	r.publisher, publishErr = publish.New(publish.Config{
-		Client: r.api.client(r.t), NodeName: "n1", NodeUID: func() (types.UID, bool) { return "node", true },
+		Client: r.client(), NodeName: "n1", NodeUID: func() (types.UID, bool) { return "node", true },
 		Options: publishOptions(c), Record: filepath.Join(r.state, "taints.json"), Clock: r.clock, Recorder: r.events,
 		Node: nodeRef,
 	})
@@ -173,6 +179,16 @@ func (r *rig) start() {
 	r.driver.Restore(answers.Restore())
 	r.run(func(ctx context.Context) { answers.Run(ctx, r.driver.Answers, r.driver.AnswersChanged()) },
 		r.driver.Run, r.merger.Run, r.publisher.Run)
+}
+
+// client returns a client of the API server whose writes are counted.
+func (r *rig) client() dynamic.Interface {
+	r.t.Helper()
+	client, err := publish.NewClient(&rest.Config{Host: r.api.server.URL, WrapTransport: r.writes.wrap})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client
 }
 
 // run runs the parts of the agent, and the plugin manager, until stop is called.

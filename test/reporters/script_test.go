@@ -20,8 +20,8 @@ type script struct {
 	pollErr, streamErr error
 	// hold has polls wait, after they have taken their answer, until it is closed.
 	hold chan struct{}
-	// polls and streams are how many calls have begun.
-	polls, streams int
+	// polls and streams are how many calls have begun, messages is how many were sent.
+	polls, streams, messages int
 	// changed is closed and replaced with each change.
 	changed chan struct{}
 }
@@ -50,6 +50,13 @@ func (s *script) called() (polls, streams int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.polls, s.streams
+}
+
+// sent is how many messages were sent.
+func (s *script) sent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.messages
 }
 
 func (s *script) GetReportContent(ctx context.Context) ([]merge.Content, error) {
@@ -91,6 +98,9 @@ func (s *script) ListAndWatch(ctx context.Context, send func([]merge.Content)) e
 		case sent == nil || !reflect.DeepEqual(sent, message):
 			sent = message
 			send(message)
+			s.mu.Lock()
+			s.messages++
+			s.mu.Unlock()
 		}
 		select {
 		case <-changed:
