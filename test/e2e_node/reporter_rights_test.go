@@ -29,6 +29,7 @@ func (s *space) reporterUser(user string, groups ...string) dynamic.ResourceInte
 	if user != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	}
+	config.QPS = -1 // no limit
 	client, err := dynamic.NewForConfig(config)
 	s.must(err)
 	return client.Resource(customNodeResources)

@@ -5,6 +5,7 @@ package e2enode
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,10 +58,12 @@ func (s *space) boundPod(name, script string) *v1.Pod {
 	all[deviceResource] = resource.MustParse("1")
 	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 	pod = s.create(pod)
-	one := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+	// A device whose plugin names no NUMA node is of the only one.
 	device := v1.ResourceList{deviceResource: resource.MustParse("1")}
-	both := []allocation{{string(nodev1alpha1.TopologyTypeNuma), one}, {string(deviceResource), device}}
-	published := s.allocated(pod, both)
+	both := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), deviceResource: resource.MustParse("1")}
+	published := s.allocated(pod, []allocation{
+		{string(nodev1alpha1.TopologyTypeNuma), both}, {string(deviceResource), device},
+	})
 	pod = s.wait(pod, podTimeout, kit.Ready)
 	// In whole seconds, so that it may be up to one too early.
 	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
@@ -68,12 +71,27 @@ func (s *space) boundPod(name, script string) *v1.Pod {
 	object, err := s.reported(s.ctx)
 	s.must(err)
 	got := s.sh(pod, "echo $DEVICES")
-	for _, zone := range object.Status.TopologyZone {
-		if zone.Type == nodev1alpha1.TopologyType(deviceResource) && len(zone.Allocations) > 0 && zone.Name != got {
-			s.t.Errorf("the pod has the device %s, the zones say %s", got, zone.Name)
+	var names []string
+	for _, zone := range innermost(object.Status.TopologyZone) {
+		if len(zone.Allocations) > 0 {
+			names = append(names, zone.Name)
 		}
 	}
+	if !slices.Equal(names, []string{got}) {
+		s.t.Errorf("the pod has the device %s, the zones say %q", got, names)
+	}
 	return pod
+}
+
+// innermost returns the zones that have no others in them, which are those of devices.
+func innermost(zones []nodev1alpha1.TopologyZone) (list []nodev1alpha1.TopologyZone) {
+	for _, zone := range zones {
+		if len(zone.Children) == 0 {
+			list = append(list, zone)
+		}
+		list = append(list, innermost(zone.Children)...)
+	}
+	return list
 }
 
 // allocation is what a pod has of a zone of a type.
