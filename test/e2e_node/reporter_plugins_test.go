@@ -29,7 +29,7 @@ func TestReporterPlugins(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()
 	s.noOtherPods()
-	since := time.Now()
+	s.withoutReporterManifest("crd/customnoderesources.yaml")
 	s.withPressureConfig(reporterSettings(anyTime, t), nil)
 	t.Cleanup(func() {
 		err := s.reporterUser("").Delete(context.Background(), cluster.NodeName, metav1.DeleteOptions{})
@@ -37,6 +37,10 @@ func TestReporterPlugins(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("without kind and rights", func(t *testing.T) { s.in(t).withoutKindAndRights() })
+	s.withReporterManifests()
+	since := time.Now()
+	s.publishAnew()
 	t.Run("in the tree", func(t *testing.T) { s.in(t).inTreeReporters(since) })
 	if length := idleTime(t); length > 0 {
 		t.Run("idle", func(t *testing.T) { s.in(t).idleNode(length) })
@@ -113,7 +117,7 @@ func (s *space) reportedComplete(ctx context.Context, not types.UID) error {
 // inTreeReporters waits for what plugins in the tree report.
 func (s *space) inTreeReporters(since time.Time) {
 	s.eventually(reporterTimeout, func(ctx context.Context) error { return s.reportedComplete(ctx, "") })
-	s.t.Logf("the object is complete %v after the kubelet was restarted", time.Since(since).Round(10*time.Millisecond))
+	s.t.Logf("the object is complete %v after it was selected", time.Since(since).Round(10*time.Millisecond))
 	s.eventually(reporterTimeout, func(ctx context.Context) error {
 		n, err := kit.Node(ctx, s.client)
 		if err != nil {

@@ -4,10 +4,13 @@ package e2enode
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	nodev1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/node/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 var customNodeResources = nodev1alpha1.GroupVersionKind.GroupVersion().WithResource("customnoderesources")
@@ -126,4 +130,83 @@ func TestReporterRights(t *testing.T) {
 	}
 	_, err = client.Get(s.ctx, own, metav1.GetOptions{})
 	s.must(err)
+}
+
+// reporterManifest is the path of a file in the directory config.
+func reporterManifest(name string) string { return filepath.Join(node.Layout().Root, "config", name) }
+
+// withoutReporterManifest deletes the objects of a file in the directory config, until the test ends at most.
+func (s *space) withoutReporterManifest(name string) {
+	s.t.Helper()
+	s.t.Cleanup(func() {
+		restore := *s
+		restore.ctx = context.Background()
+		restore.kubectl("apply", "-f", reporterManifest(name))
+	})
+	s.kubectl("delete", "--wait", "-f", reporterManifest(name))
+}
+
+// withReporterManifests creates what reporter plugins need in the cluster, as far as it is not there.
+func (s *space) withReporterManifests() {
+	s.t.Helper()
+	s.kubectl("apply", "-f", reporterManifest("crd/customnoderesources.yaml"), "-f", reporterManifest("rbac/reporter.yaml"))
+	s.kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io", "--timeout=60s")
+}
+
+// withoutKindAndRights begins without the kind CustomNodeResource, as the kubelet has. The node is Ready, publishes what
+// is reported of the Node, and evicts as ever. Neither does it need the right to write the object, or the policy.
+func (s *space) withoutKindAndRights() {
+	s.notPublished("could not find the requested resource")
+	evicted := s.pressure()
+	s.remove(evicted)
+	s.noPressure()
+	s.readyAndCalm()
+	s.withReporterManifests()
+	s.withoutReporterManifest("rbac/reporter.yaml")
+	s.publishAnew()
+	s.notPublished("forbidden")
+	s.readyAndCalm()
+}
+
+// notPublished waits until the last write of the CustomNodeResource has failed with an error with that text.
+func (s *space) notPublished(text string) {
+	s.t.Helper()
+	s.eventually(reporterTimeout, func(context.Context) error {
+		for _, object := range s.pluginPage().Objects {
+			if object.Kind != nodev1alpha1.GroupVersionKind.Kind {
+				continue
+			}
+			if object.Writes > 0 || !strings.Contains(object.LastError, text) {
+				return fmt.Errorf("want an error with %q: %+v", text, object)
+			}
+			return nil
+		}
+		return errors.New("the page has no such object")
+	})
+}
+
+// readyAndCalm waits until the Node is Ready, and has what the plugin pressure reports.
+func (s *space) readyAndCalm() {
+	s.t.Helper()
+	s.eventually(slowTimeout, func(ctx context.Context) error {
+		n, err := kit.Node(ctx, s.client)
+		if err == nil && kit.NodeCondition(n, v1.NodeReady).Status != v1.ConditionTrue {
+			err = kit.Hopeless(errors.New("the node is not Ready"))
+		}
+		if err == nil {
+			err = calm(n)
+		}
+		return err
+	})
+}
+
+// publishAnew has the CustomNodeResource published no longer, and again: the kubelet then does not wait for the end of
+// its back-off.
+func (s *space) publishAnew() {
+	s.t.Helper()
+	all := reporterSettings(anyTime, s.t)
+	for _, settings := range []string{strings.Replace(all, "CustomNodeResource, ", "", 1), all} {
+		s.writePressureConfig(settings)
+		s.inForce(settings)
+	}
 }
