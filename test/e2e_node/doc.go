@@ -9,7 +9,8 @@
 // TestOneLeakOneEviction repeats its leaks, and PLIMSOLL_GROWTH_ROUNDS how often
 // TestMemoryGrowthEvictsALeakBeforeTheThreshold repeats its runs. PLIMSOLL_PLUGIN_ROUNDS is how often
 // TestKatalystPlugin repeats its scenarios; with it, the times that the tests of eviction plugins log must be within
-// their limits. With PLIMSOLL_SOAK=1 some tests wait longer.
+// their limits, as those of reporter plugins (TestReporterPlugins). With PLIMSOLL_SOAK=1 some tests wait longer.
+// PLIMSOLL_REPORTER_IDLE is how long TestReporterPlugins has an idle node: an hour in soak, else not at all.
 //
 // Tests that change the node (pressure, restarts of the kubelet) run one after the other. All others run in parallel
 // after them, each in its own namespace.
