@@ -61,9 +61,10 @@ func idleTime(t testing.TB) time.Duration {
 	return length
 }
 
-// idleNode checks that an idle node is calm all the time, and that the plugin pressure has the Node written once in five
-// minutes at most.
+// idleNode checks that an idle node is calm all the time, and that the plugin pressure has the Node written once in
+// five minutes at most.
 func (s *space) idleNode(length time.Duration) {
+	s.readyAnd(calm)
 	end, before := s.observed(), s.writesOf("Node")
 	s.stays(length, func() error { return nil })
 	writes := s.writesOf("Node") - before

@@ -118,13 +118,15 @@ func (s *space) reportedComplete(ctx context.Context, not types.UID) error {
 func (s *space) inTreeReporters(since time.Time) {
 	s.eventually(reporterTimeout, func(ctx context.Context) error { return s.reportedComplete(ctx, "") })
 	s.t.Logf("the object is complete %v after it was selected", time.Since(since).Round(10*time.Millisecond))
-	s.eventually(reporterTimeout, func(ctx context.Context) error {
-		n, err := kit.Node(ctx, s.client)
-		if err != nil {
-			return err
-		}
-		return calm(n)
-	})
+	s.readyAnd(levelReported)
+}
+
+// levelReported is nil if the Node has what the plugin pressure reports. After pressure it is calm a minute later.
+func levelReported(n *v1.Node) error {
+	if n.Labels[pressure.Domain+"/memory"] == "" || n.Annotations[pressure.SignalsAnnotation] == "" {
+		return fmt.Errorf("the labels are %v, the annotations %v", n.Labels, n.Annotations)
+	}
+	return nil
 }
 
 // calm is nil if the Node has the annotation of the plugin pressure, and its label for memory is calm.

@@ -149,23 +149,26 @@ func (s *space) withoutReporterManifest(name string) {
 // withReporterManifests creates what reporter plugins need in the cluster, as far as it is not there.
 func (s *space) withReporterManifests() {
 	s.t.Helper()
-	s.kubectl("apply", "-f", reporterManifest("crd/customnoderesources.yaml"), "-f", reporterManifest("rbac/reporter.yaml"))
-	s.kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io", "--timeout=60s")
+	for _, name := range []string{"crd/customnoderesources.yaml", "rbac/reporter.yaml"} {
+		s.kubectl("apply", "-f", reporterManifest(name))
+	}
+	s.kubectl("wait", "--for=condition=Established", "--timeout=60s",
+		"crd/customnoderesources.node.katalyst.kubewharf.io")
 }
 
-// withoutKindAndRights begins without the kind CustomNodeResource, as the kubelet has. The node is Ready, publishes what
-// is reported of the Node, and evicts as ever. Neither does it need the right to write the object, or the policy.
+// withoutKindAndRights begins without the kind CustomNodeResource, as the kubelet has. The node is Ready, publishes
+// what is reported of the Node, and evicts as ever. Neither does it need the right to write the object, or the policy.
 func (s *space) withoutKindAndRights() {
 	s.notPublished("could not find the requested resource")
+	s.readyAnd(calm)
 	evicted := s.pressure()
 	s.remove(evicted)
 	s.noPressure()
-	s.readyAndCalm()
 	s.withReporterManifests()
 	s.withoutReporterManifest("rbac/reporter.yaml")
 	s.publishAnew()
 	s.notPublished("forbidden")
-	s.readyAndCalm()
+	s.readyAnd(levelReported)
 }
 
 // notPublished waits until the last write of the CustomNodeResource has failed with an error with that text.
@@ -185,8 +188,8 @@ func (s *space) notPublished(text string) {
 	})
 }
 
-// readyAndCalm waits until the Node is Ready, and has what the plugin pressure reports.
-func (s *space) readyAndCalm() {
+// readyAnd waits until the Node is as check says. It must be Ready.
+func (s *space) readyAnd(check func(*v1.Node) error) {
 	s.t.Helper()
 	s.eventually(slowTimeout, func(ctx context.Context) error {
 		n, err := kit.Node(ctx, s.client)
@@ -194,7 +197,7 @@ func (s *space) readyAndCalm() {
 			err = kit.Hopeless(errors.New("the node is not Ready"))
 		}
 		if err == nil {
-			err = calm(n)
+			err = check(n)
 		}
 		return err
 	})

@@ -49,8 +49,8 @@ func TestReporterTopology(t *testing.T) {
 	s.took("what the pod had is gone after it was deleted", s.allocated(deleted, nil).Sub(since), 3*time.Second)
 }
 
-// boundPod starts a pod that has one CPU of its own and one device, and runs the script. It waits until the zones of the
-// object have both.
+// boundPod starts a pod that has one CPU of its own and one device, and runs the script. It waits until the zones of
+// the object have both.
 func (s *space) boundPod(name, script string) *v1.Pod {
 	s.t.Helper()
 	pod := kit.Pod(name, script)

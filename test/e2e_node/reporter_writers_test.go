@@ -32,7 +32,8 @@ const (
 
 // ours are the answers of a plugin that reports a number in labels, spec, taints and status of the object.
 func ours(n int) string {
-	const content = `[{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource", "fields": [
+	const content = `[{"group": "node.katalyst.kubewharf.io", "version": "v1alpha1", "kind": "CustomNodeResource",
+		"fields": [
 		{"type": "Metadata", "name": "Labels", "value": {"%[1]s%[2]s": "%[3]d"}},
 		{"type": "Spec", "name": "NodeResourceProperties", "value": [
 			{"propertyName": "%[2]s", "propertyQuantity": "%[3]d"}]},
@@ -75,9 +76,9 @@ func (s *space) oursAre(want string) func(context.Context) error {
 	}
 }
 
-// otherWriters has two others write the object at full speed, while a plugin reports another number each second: one by
-// server-side apply, one by merge patches of taints and conditions, as Katalyst's controllers do. Each of them writes 50
-// times, in soak a thousand times. No version of the object is without a value of any of them, or has an older one than
+// otherWriters has two others write the object at full speed, while a plugin reports another number each second: one
+// by server-side apply, one by merge patches of taints and conditions, as Katalyst's controllers do. Each of them
+// writes 50 times, in soak a thousand times. No version of the object is without a value of any of them, or has an older one than
 // before.
 func (s *space) otherWriters() {
 	writes := 50
