@@ -219,7 +219,7 @@ func (c *Cluster) prepare() error {
 	if c.machine, err = inspectMachine(layout); err != nil {
 		return err
 	}
-	if err := writeCredentials(layout, c.machine.nodeIP); err != nil {
+	if err := writeCredentials(c.config, c.machine.nodeIP); err != nil {
 		return err
 	}
 	if err := writeContainerdConfig(c.config, c.machine); err != nil {
@@ -245,7 +245,7 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	layout := c.config.Layout
-	if _, err := layout.processes().Start(layout.etcd()); err != nil {
+	if _, err := c.startProcess(layout.etcd()); err != nil {
 		return err
 	}
 	return c.startAPIServer(ctx)
@@ -254,11 +254,11 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 // startAPIServer starts the API server, and when that serves its clients of the control plane.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
 	layout := c.config.Layout
-	if err := c.startAndWait(ctx, layout.apiServer(), c.apiServerReady); err != nil {
+	if err := c.startAndWait(ctx, layout.apiServer(c.config.address()), c.apiServerReady); err != nil {
 		return err
 	}
 	for _, command := range []host.Command{layout.scheduler(), layout.controllerManager()} {
-		if _, err := layout.processes().Start(command); err != nil {
+		if _, err := c.startProcess(command); err != nil {
 			return err
 		}
 	}
@@ -272,6 +272,7 @@ func (c *Cluster) connect() error {
 	}
 	// Tests send many requests, and no other client competes with them.
 	config.QPS, config.Burst = 200, 400
+	config.Dial = c.config.dial()
 	c.client, err = kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)

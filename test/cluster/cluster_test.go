@@ -32,7 +32,7 @@ func TestEverythingListensOnLoopbackButTheKubelet(t *testing.T) {
 		want string
 	}{
 		{layout.etcd().Args, "--listen-client-urls=http://127.0.0.1:"},
-		{layout.apiServer().Args, "--bind-address=127.0.0.1"},
+		{layout.apiServer(loopback).Args, "--bind-address=127.0.0.1"},
 		{layout.scheduler().Args, "--bind-address=127.0.0.1"},
 		{layout.controllerManager().Args, "--bind-address=127.0.0.1"},
 	} {
@@ -75,7 +75,7 @@ func TestSmallMachineGivesHalfItsMemory(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	c := testCluster(t)
-	if err := writeCredentials(c.config.Layout, c.machine.nodeIP); err != nil {
+	if err := writeCredentials(c.config, c.machine.nodeIP); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.config.Layout.AdminConfig())

@@ -69,6 +69,8 @@ type Config struct {
 	ImageDisk int64
 	// NodeDisk is the same for the kubelet's root directory.
 	NodeDisk int64
+	// Network is where the control plane serves if the node is another machine (StartControlPlane); nil otherwise.
+	Network *Network
 	// Log receives progress, one line per step; nil discards it.
 	Log io.Writer
 }

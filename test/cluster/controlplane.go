@@ -36,14 +36,15 @@ func (l Layout) etcd() host.Command {
 	}
 }
 
-func (l Layout) apiServer() host.Command {
+// apiServer listens on address, which the certificates name.
+func (l Layout) apiServer(address string) host.Command {
 	return host.Command{
 		Name: processAPIServer,
 		Path: l.Program("kube-apiserver"),
 		Args: []string{
 			fmt.Sprintf("--etcd-servers=http://%s:%d", loopback, portEtcd),
-			"--bind-address=" + loopback,
-			"--advertise-address=" + loopback,
+			"--bind-address=" + address,
+			"--advertise-address=" + address,
 			fmt.Sprintf("--secure-port=%d", portAPIServer),
 			"--endpoint-reconciler-type=none",
 			"--service-cluster-ip-range=" + serviceRange,

@@ -24,8 +24,9 @@ const (
 	pairTokens        = "service-account"
 )
 
-// requests are the certificates of a cluster whose node has address nodeIP.
-func requests(nodeIP net.IP) map[string]pki.Request {
+// requests are the certificates of a cluster whose API server has address server, beside loopback, and whose node has
+// address nodeIP.
+func requests(server string, nodeIP net.IP) map[string]pki.Request {
 	local := net.ParseIP(loopback)
 	return map[string]pki.Request{
 		pairAPIServer: {
@@ -34,7 +35,7 @@ func requests(nodeIP net.IP) map[string]pki.Request {
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 				"kubernetes.default.svc." + clusterDomain,
 			},
-			IPs: []net.IP{local, net.ParseIP(serviceFirst)},
+			IPs: []net.IP{local, net.ParseIP(serviceFirst), net.ParseIP(server)},
 		},
 		pairKubeletClient: {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
 		userAdmin:         {CommonName: "plimsoll-admin", Organizations: []string{"system:masters"}},
@@ -54,7 +55,8 @@ func requests(nodeIP net.IP) map[string]pki.Request {
 }
 
 // writeCredentials creates an authority, all certificates and all kubeconfigs.
-func writeCredentials(layout Layout, nodeIP net.IP) error {
+func writeCredentials(config Config, nodeIP net.IP) error {
+	layout, server := config.Layout, config.address()
 	authority, err := pki.NewAuthority("plimsoll-cluster", time.Now())
 	if err != nil {
 		return fmt.Errorf("make cluster authority: %w", err)
@@ -64,7 +66,7 @@ func writeCredentials(layout Layout, nodeIP net.IP) error {
 		return fmt.Errorf("make token key: %w", err)
 	}
 	pairs := map[string]pki.Pair{pairAuthority: authority.Pair(), pairTokens: tokens}
-	for name, request := range requests(nodeIP) {
+	for name, request := range requests(server, nodeIP) {
 		if pairs[name], err = authority.Issue(request); err != nil {
 			return err
 		}
@@ -75,7 +77,7 @@ func writeCredentials(layout Layout, nodeIP net.IP) error {
 		}
 	}
 	for _, user := range []string{userAdmin, userKubelet, userScheduler, userController, userTaints} {
-		if err := writeKubeconfig(layout, user, authority.Pair().Cert, pairs[user]); err != nil {
+		if err := writeKubeconfig(layout, server, user, authority.Pair().Cert, pairs[user]); err != nil {
 			return err
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/pki"
 )
 
-// writeKubeconfig writes the kubeconfig of a user.
-func writeKubeconfig(layout Layout, user string, ca []byte, pair pki.Pair) error {
+// writeKubeconfig writes the kubeconfig of a user of the API server with address server.
+func writeKubeconfig(layout Layout, server, user string, ca []byte, pair pki.Pair) error {
 	const name = "plimsoll"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
-		Server:                   fmt.Sprintf("https://%s:%d", loopback, portAPIServer),
+		Server:                   fmt.Sprintf("https://%s:%d", server, portAPIServer),
 		CertificateAuthorityData: ca,
 	}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{

@@ -31,9 +31,9 @@ func (c *Cluster) KubeletRequest(
 	if err != nil {
 		return 0, nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: config}
+	transport := &http.Transport{TLSClientConfig: config, DialContext: c.config.dial()}
 	defer transport.CloseIdleConnections()
-	address := net.JoinHostPort(c.machine.nodeIP.String(), strconv.Itoa(portKubelet))
+	address := net.JoinHostPort(c.machine.nodeIP.String(), strconv.Itoa(c.config.kubeletPort()))
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("request to the kubelet: %w", err)

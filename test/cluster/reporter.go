@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
 const (
@@ -76,7 +78,8 @@ func refusedByReporterPolicy(err error) error {
 func (c *Cluster) kubectl(ctx context.Context, user string, input []byte, args ...string) error {
 	layout := c.config.Layout
 	args = append([]string{"--kubeconfig=" + layout.kubeconfig(user), "--cache-dir=" + layout.run("kubectl")}, args...)
-	cmd := exec.CommandContext(ctx, layout.Program("kubectl"), args...)
+	command := c.config.inNetwork(host.Command{Path: layout.Program("kubectl"), Args: args})
+	cmd := exec.CommandContext(ctx, command.Path, command.Args...)
 	cmd.Stdin = bytes.NewReader(input)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args[2:], " "), err, bytes.TrimSpace(out))

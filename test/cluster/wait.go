@@ -27,7 +27,7 @@ const (
 
 // startAndWait starts a process and waits until ready returns nil. It fails at once if the process ends.
 func (c *Cluster) startAndWait(ctx context.Context, command host.Command, ready func(context.Context) error) error {
-	proc, err := c.config.Layout.processes().Start(command)
+	proc, err := c.startProcess(command)
 	if err != nil {
 		return err
 	}
