@@ -12,6 +12,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS ?= -buildvcs=false
 
 DEVCLUSTER = go run ./test/cmd/devcluster
+DEVVM = go run ./test/cmd/devvm
 TOOL = go build -modfile=go.tools.mod -o $(BIN)/
 DEEPCOPY = $(BIN)/deepcopy-gen --output-file zz_generated.deepcopy.go ./pkg/apis/...
 DEEPCOPY_SUMS = find pkg/apis -name zz_generated.deepcopy.go -exec sha256sum {} + | sort
@@ -44,9 +45,14 @@ run: go ## Start a real one-node cluster with this kubelet, or replace its kubel
 demo: go ## Put real memory pressure on the node and tell what happens (root).
 	@$(DEVCLUSTER) demo
 
+.PHONY: vm
+vm: go ## Boot a virtual machine as a node with systemd and cgroup v2, with this kubelet (root). VM_ARGS=-stock for stock's.
+	@$(DEVVM) $(VM_ARGS) run
+
 .PHONY: stop
-stop: go ## Stop the cluster and remove every trace of it (root).
+stop: go ## Stop the cluster and the virtual machine and remove every trace of them (root).
 	@$(DEVCLUSTER) stop
+	@$(DEVVM) stop
 
 .PHONY: build
 build: go ## Build everything that run needs, start nothing (root, for apt).
@@ -84,6 +90,11 @@ e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (ro
 		$(RERUN) --rerun-fails-report $(OUT)/e2e-unstable.txt --packages ./test/e2e_node -- \
 		-tags e2e -count=1 -parallel 8 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
 	@$(call UNSTABLE,$(OUT)/e2e-unstable.txt)
+
+.PHONY: e2e-vm
+e2e-vm: $(BIN)/gotestsum ## Tests on a node in a virtual machine, with systemd and cgroup v2 (root). E2E_RUN=regexp selects.
+	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e-vm.xml --packages ./test/vm -- \
+		-tags vm -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
 
 .PHONY: generate
 generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, schemas.

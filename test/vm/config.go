@@ -1,0 +1,69 @@
+package vm
+
+import (
+	"io"
+	"path/filepath"
+	"time"
+
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+)
+
+const (
+	pollInterval = 500 * time.Millisecond
+	// stopGrace is how long a process of this machine may take to stop after SIGTERM.
+	stopGrace = 15 * time.Second
+	// emulationFactor is by how much longer things may take under software emulation: system calls and forks take 8 times
+	// as long, Go channels 15 times, and JSON 20 times.
+	emulationFactor = 20
+	// memoryMiB is the memory of the machine.
+	memoryMiB  = 2560
+	processors = 2
+)
+
+// Config configures a node in a virtual machine. Only Layout is required.
+type Config struct {
+	// Layout is that of NewLayout.
+	Layout cluster.Layout
+	// Stock starts the node with the stock kubelet, as if our drop-in had not been installed.
+	Stock bool
+	// Driver is the driver of control groups of containerd and the kubelet.
+	Driver Driver
+	// Tune may change the kubelet's configuration before it is written.
+	Tune func(*kubeletv1beta1.KubeletConfiguration)
+	// Log receives progress, one line per step, and Console what the machine writes to its console while it boots; nil
+	// discards it.
+	Log, Console io.Writer
+}
+
+// Driver is the driver of control groups.
+type Driver string
+
+// Drivers. The zero value is the driver of systemd.
+const (
+	DriverSystemd  Driver = ""
+	DriverCgroupfs Driver = "cgroupfs"
+)
+
+func (d Driver) kubelet() string {
+	if d == DriverCgroupfs {
+		return "cgroupfs"
+	}
+	return "systemd"
+}
+
+// NewLayout returns the layout of the virtual machine of the repository at root.
+func NewLayout(root string) cluster.Layout {
+	layout := cluster.NewLayout(root, "vm")
+	layout.State = filepath.Join(root, cluster.OutputDir, "vm", "run")
+	return layout
+}
+
+// Kubelets of the machine.
+const (
+	kubeletOwn   = "kubelet"
+	kubeletStock = "kubelet-stock"
+)
+
+func consoleFile(layout cluster.Layout) string { return filepath.Join(layout.Logs, "console.log") }

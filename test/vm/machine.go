@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+const (
+	processMachine = "machine"
+	emulator       = "qemu-system-x86_64"
+	// probeTime is how long a guest may take to write its first line with hardware acceleration, which takes a second.
+	probeTime = 10 * time.Second
+)
+
+// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time.
+const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
+	"net.ifnames=0 mitigations=off psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 systemd.show_status=1"
+
+// machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image, whose changes go to a file that QEMU has
+// removed from its folder already.
+func machineCommand(layout cluster.Layout, net network, image Image, nodeDisk string, fast bool) host.Command {
+	disk := func(id, path, options string) []string {
+		return []string{
+			"-drive", "file=" + path + ",format=raw,if=none,id=" + id + ",cache=unsafe" + options,
+			"-device", "nvme,drive=" + id + ",serial=" + id,
+		}
+	}
+	args := []string{"--net=" + net.file(), "--", emulator}
+	args = append(args, hardware(fast)...)
+	args = append(args,
+		"-nodefaults", "-no-user-config", "-display", "none",
+		"-smp", fmt.Sprint(processors), "-m", fmt.Sprint(memoryMiB), "-rtc", "base=utc",
+		"-kernel", image.Kernel, "-append", commandLine,
+		"-netdev", "tap,id=net0,ifname="+tap+",script=no,downscript=no",
+		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=52:54:00:00:48:02",
+		"-serial", "file:"+consoleFile(layout),
+	)
+	args = append(args, disk("root", image.Disk, ",snapshot=on")...)
+	args = append(args, disk("node", nodeDisk, ",readonly=on")...)
+	return host.Command{
+		Name: processMachine, Path: "nsenter", Args: args, Env: []string{"TMPDIR=" + layout.State},
+	}
+}
+
+func hardware(accelerated bool) []string {
+	if accelerated {
+		return []string{"-machine", "q35,accel=kvm", "-cpu", "host"}
+	}
+	return []string{"-machine", "q35", "-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"}
+}
+
+// accelerated returns whether the kernel runs with hardware acceleration: whether it writes to its console, and reboots
+// since it has no disk. On machines that are virtual themselves /dev/kvm may exist and run no guest.
+func accelerated(ctx context.Context, kernel string) bool {
+	if unix.Access("/dev/kvm", unix.R_OK|unix.W_OK) != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	args := append(hardware(true), "-nodefaults", "-no-user-config", "-display", "none", "-m", "512", "-no-reboot",
+		"-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
+	out, err := exec.CommandContext(ctx, emulator, args...).Output()
+	return err == nil && strings.Contains(string(out), "Linux version")
+}

@@ -1,0 +1,192 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
+)
+
+// bootTimeout is how long the machine may take until its node is Ready, at the speed of this machine.
+const bootTimeout = time.Minute
+
+// Node is a node in a virtual machine, and its control plane. Its methods may be called from any goroutine.
+type Node struct {
+	config  Config
+	network network
+	cluster *cluster.Cluster
+	factor  time.Duration
+
+	mu  sync.Mutex
+	ssh *ssh.Client
+}
+
+// Start starts the control plane and the machine with image, and waits until the node is Ready. It first removes what an
+// earlier machine left in the same layout. On error everything that was started is stopped again; the logs stay.
+func Start(ctx context.Context, config Config, image Image) (*Node, error) {
+	if config.Log == nil {
+		config.Log = io.Discard
+	}
+	if err := Clean(ctx, config.Layout, config.Log); err != nil {
+		return nil, fmt.Errorf("clean up after an earlier machine: %w", err)
+	}
+	n := &Node{config: config, network: newNetwork(config.Layout), factor: 1}
+	if err := n.start(ctx, image); err != nil {
+		// The context may be what ended the start.
+		return nil, errors.Join(err, Clean(context.WithoutCancel(ctx), config.Layout, config.Log))
+	}
+	return n, nil
+}
+
+// Open returns the node that runs in the layout of config, or an error if none does. Config must be the one given to
+// Start.
+func Open(config Config) (*Node, error) {
+	proc, err := processes(config.Layout).Find(processMachine)
+	if err != nil {
+		return nil, err
+	}
+	if !proc.Alive() {
+		return nil, fmt.Errorf("no virtual machine runs in %s", config.Layout.State)
+	}
+	n := &Node{config: config, network: newNetwork(config.Layout), factor: emulationFactor}
+	n.cluster, err = cluster.OpenControlPlane(n.clusterConfig())
+	return n, err
+}
+
+// Clean removes everything that a machine in layout left behind: processes, network namespace, files. Only logs stay,
+// and the image. If nothing was left, it does nothing.
+func Clean(ctx context.Context, layout cluster.Layout, log io.Writer) error {
+	return errors.Join(
+		processes(layout).Stop(ctx, processMachine, stopGrace),
+		cluster.Clean(ctx, layout, log),
+		newNetwork(layout).remove(),
+	)
+}
+
+// Stop stops the machine and its control plane and removes everything from this machine, except logs and the image.
+func (n *Node) Stop(ctx context.Context) error {
+	n.closeSSH()
+	return Clean(ctx, n.config.Layout, n.config.Log)
+}
+
+// Client is an administrator's client.
+func (n *Node) Client() kubernetes.Interface { return n.cluster.Client() }
+
+// Cluster is the control plane.
+func (n *Node) Cluster() *cluster.Cluster { return n.cluster }
+
+// Factor is by how much longer things may take in the machine than on this one.
+func (n *Node) Factor() time.Duration { return n.factor }
+
+// Network is where the control plane and the machine can be reached.
+func (n *Node) Network() *cluster.Network { return n.network.config() }
+
+func processes(layout cluster.Layout) host.Processes {
+	return host.Processes{LogDir: layout.Logs, RunDir: layout.State}
+}
+
+func (n *Node) clusterConfig() cluster.Config {
+	return cluster.Config{Layout: n.config.Layout, Network: n.network.config(), Log: n.config.Log}
+}
+
+func (n *Node) start(ctx context.Context, image Image) error {
+	layout := n.config.Layout
+	n.say("Starting the control plane.")
+	if err := n.network.create(); err != nil {
+		return err
+	}
+	var err error
+	if n.cluster, err = cluster.StartControlPlane(ctx, n.clusterConfig()); err != nil {
+		return err
+	}
+	fast := accelerated(ctx, image.Kernel)
+	if !fast {
+		n.factor = emulationFactor
+		n.say("This machine has no hardware acceleration that works: the virtual machine is emulated.")
+	}
+	keys, err := writeKeys(layout)
+	if err != nil {
+		return err
+	}
+	disk := filepath.Join(layout.State, "node.img")
+	if err := writeNodeDisk(n.config, n.factor, keys, disk); err != nil {
+		return err
+	}
+	n.say("Booting the machine, waiting for the node to be Ready.")
+	began := time.Now()
+	proc, err := processes(layout).Start(machineCommand(layout, n.network, image, disk, fast))
+	if err != nil {
+		return err
+	}
+	follow := followConsole(consoleFile(layout), n.config.Console)
+	defer follow()
+	if err := n.waitForBoot(ctx, proc, began); err != nil {
+		return err
+	}
+	n.say("Node %s is Ready %s after the machine was switched on.", cluster.NodeName, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// waitForBoot waits until the node is Ready. It fails at once if the machine ends.
+func (n *Node) waitForBoot(ctx context.Context, proc host.Process, since time.Time) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, bootTimeout*n.factor, true,
+		func(ctx context.Context) (bool, error) {
+			if last = n.Ready(ctx, since); last == nil {
+				return true, nil
+			}
+			if !proc.Alive() {
+				return false, errors.New("the machine ended")
+			}
+			return false, nil
+		})
+	if err == nil {
+		return nil
+	}
+	layout := n.config.Layout
+	console, _ := os.ReadFile(consoleFile(layout))
+	log, _ := os.ReadFile(processes(layout).LogFile(processMachine))
+	return fmt.Errorf("the node is not Ready: %w; end of the machine's console:\n%s%s", errors.Join(err, last),
+		tail(string(console)), log)
+}
+
+// Ready is nil if the condition Ready of the node is True and was confirmed after since, and the default namespace has
+// its service account.
+func (n *Node) Ready(ctx context.Context, since time.Time) error {
+	node, err := n.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != v1.NodeReady {
+			continue
+		}
+		if condition.Status != v1.ConditionTrue {
+			return fmt.Errorf("node is not Ready: %s: %s", condition.Reason, condition.Message)
+		}
+		// Times in the API have whole seconds.
+		if condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
+			return errors.New("node status is from before that")
+		}
+		_, err := n.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}
+	return errors.New("node has no Ready condition yet")
+}
+
+func (n *Node) say(format string, args ...any) {
+	fmt.Fprintf(n.config.Log, format+"\n", args...)
+}
