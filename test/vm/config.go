@@ -28,29 +28,13 @@ type Config struct {
 	Layout cluster.Layout
 	// Stock starts the node with the stock kubelet, as if our drop-in had not been installed.
 	Stock bool
-	// Driver is the driver of control groups of containerd and the kubelet.
-	Driver Driver
+	// Cgroups is how the node's control groups are laid out.
+	Cgroups Cgroups
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
 	// Log receives progress, one line per step, and Console what the machine writes to its console while it boots; nil
 	// discards it.
 	Log, Console io.Writer
-}
-
-// Driver is the driver of control groups.
-type Driver string
-
-// Drivers. The zero value is the driver of systemd.
-const (
-	DriverSystemd  Driver = ""
-	DriverCgroupfs Driver = "cgroupfs"
-)
-
-func (d Driver) kubelet() string {
-	if d == DriverCgroupfs {
-		return "cgroupfs"
-	}
-	return "systemd"
 }
 
 // NewLayout returns the layout of the virtual machine of the repository at root.

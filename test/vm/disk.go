@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -108,11 +109,12 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 		"/etc/resolv.conf":            text("# The machine has no name server.\n"),
 		"/etc/node-network":           text("ADDRESS=%s%s\nGATEWAY=%s\n", nodeAddress, linkBits, controlAddress),
 		nodeManifests + "/.keep":      text(""),
-		"/etc/containerd/config.toml": text(containerdConfig, build.ImagePause, config.Driver == DriverSystemd),
+		"/etc/containerd/config.toml": text(containerdConfig, build.ImagePause, config.Cgroups.systemd()),
 		"/etc/containerd/certs.d/" + cluster.MirroredRegistry + "/hosts.toml": text("server = %[1]q\n\n[host.%[1]q]\n", registry),
 		"/var/lib/kubelet/config.yaml":                                        {kubeletConfig, 0o644},
 		"/var/lib/kubelet/kubeadm-flags.env":                                  text("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --v=2\"\n", nodeAddress),
 	}
+	maps.Copy(files, config.Cgroups.files())
 	files[keptDropIn] = ownDropInFile(factor)
 	if !config.Stock {
 		files[ownDropIn] = files[keptDropIn]
@@ -162,7 +164,6 @@ func kubeletConfig(config Config) *kubeletv1beta1.KubeletConfiguration {
 		ClusterDNS:               []string{serviceDNS},
 		StaticPodPath:            nodeManifests,
 		ContainerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
-		CgroupDriver:             config.Driver.kubelet(),
 		SystemReserved:           map[string]string{"memory": "512Mi"},
 		EvictionHard: map[string]string{
 			"memory.available": "300Mi", "nodefs.available": "2%", "nodefs.inodesFree": "1%",
@@ -173,6 +174,7 @@ func kubeletConfig(config Config) *kubeletv1beta1.KubeletConfiguration {
 		ImageGCHighThresholdPercent: new(int32(100)),
 		ImageGCLowThresholdPercent:  new(int32(99)),
 	}
+	config.Cgroups.configure(settings)
 	settings.Authentication.Anonymous.Enabled = new(false)
 	settings.Authentication.X509.ClientCAFile = nodeAuthority
 	settings.Authentication.Webhook.Enabled = new(true)

@@ -22,6 +22,9 @@ import (
 // node is the machine that all tests share.
 var node *Node
 
+// groups is how the control groups of the machine are laid out: PLIMSOLL_VM_CGROUPS.
+var groups Cgroups
+
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
 	if err != nil {
@@ -43,7 +46,11 @@ func runTests(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	node, err = Start(ctx, Config{Layout: layout, Log: os.Stderr, Console: os.Stderr}, image)
+	if groups, err = ParseCgroups(os.Getenv("PLIMSOLL_VM_CGROUPS")); err != nil {
+		return 0, err
+	}
+	config := Config{Layout: layout, Cgroups: groups, Log: os.Stderr, Console: os.Stderr}
+	node, err = Start(ctx, config, image)
 	if err != nil {
 		return 0, err
 	}

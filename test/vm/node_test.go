@@ -29,7 +29,7 @@ func TestUnitRunsOurKubelet(t *testing.T) {
 		"systemctl show -p Type,NRestarts kubelet":                        "Type=notify\nNRestarts=0",
 		"readlink /proc/$(systemctl show -p MainPID --value kubelet)/exe": "/opt/node/kubelet",
 		"systemctl show -p NRestarts --value containerd":                  "0",
-		"cat /sys/fs/cgroup/kubepods.slice/cgroup.type":                   "domain",
+		"cat /sys/fs/cgroup" + groups.pods() + "/cgroup.type":             "domain",
 	} {
 		if got := inMachine(t, command); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)
@@ -37,7 +37,7 @@ func TestUnitRunsOurKubelet(t *testing.T) {
 	}
 }
 
-// A pod runs in the scope that systemd has made for its container, and its output arrives through the API server.
+// A pod runs in the control group of its layout, which systemd has made if it has the driver of systemd, and its output arrives through the API server.
 func TestPodRuns(t *testing.T) {
 	pods := create(t, "runs", kit.Pod("once", "echo hello"), kit.IdlePod("idle"))
 	waitPod(t, pods[0], kit.InPhase(v1.PodSucceeded))
@@ -48,12 +48,11 @@ func TestPodRuns(t *testing.T) {
 		t.Errorf("the pod's log is %q", log)
 	}
 	_, id, _ := strings.Cut(idle.Status.ContainerStatuses[0].ContainerID, "://")
-	scope := fmt.Sprintf("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod%s.slice/cri-containerd-%s.scope",
-		strings.ReplaceAll(string(idle.UID), "-", "_"), id)
-	if got := inMachine(t, "cat /sys/fs/cgroup"+scope+"/cgroup.procs | wc -l"); got == "0" {
-		t.Errorf("no process is in %s", scope)
+	group := groups.container(string(idle.UID), id)
+	if got := inMachine(t, "wc -l </sys/fs/cgroup"+group+"/cgroup.procs"); got == "0" {
+		t.Errorf("no process is in %s", group)
 	}
-	if got := inMachine(t, "systemctl is-active cri-containerd-"+id+".scope"); got != "active" {
+	if got := inMachine(t, "systemctl is-active cri-containerd-"+id+".scope || :"); (got == "active") != groups.systemd() {
 		t.Errorf("the container's scope is %s", got)
 	}
 }
@@ -74,7 +73,7 @@ func TestMemoryPressureEvictsTheHogAlone(t *testing.T) {
 		return kit.MemoryPressure(ctx, node.Client(), false)
 	}))
 	unharmed(t, neighbour)
-	if got := inMachine(t, "grep '^oom_kill ' /sys/fs/cgroup/kubepods.slice/memory.events"); got != "oom_kill 0" {
+	if got := inMachine(t, "grep '^oom_kill ' /sys/fs/cgroup"+groups.pods()+"/memory.events"); got != "oom_kill 0" {
 		t.Errorf("the kernel has killed processes: %s", got)
 	}
 }

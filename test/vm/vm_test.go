@@ -72,10 +72,26 @@ func TestDigestFollowsTextsAndFiles(t *testing.T) {
 	}
 }
 
-func TestDriverIsThatOfContainerdAndTheKubelet(t *testing.T) {
-	for driver, want := range map[Driver]string{DriverSystemd: "systemd", DriverCgroupfs: "cgroupfs"} {
+func TestCgroupsOfContainerdAndTheKubelet(t *testing.T) {
+	for _, test := range []struct {
+		layout       Cgroups
+		driver, root string
+		systemd      bool
+		container    string
+	}{
+		{
+			CgroupsSystemd, "systemd", "", true,
+			"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice/cri-containerd-1.scope",
+		},
+		{CgroupsFiles, "cgroupfs", "", false, "/kubepods/besteffort/poda-b/1"},
+		{
+			CgroupsNested, "systemd", "/kubelet", true,
+			"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-poda_b.slice/" +
+				"cri-containerd-1.scope",
+		},
+	} {
 		config := testConfig(t)
-		config.Driver = driver
+		config.Cgroups = test.layout
 		files, err := nodeFiles(config, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -84,11 +100,28 @@ func TestDriverIsThatOfContainerdAndTheKubelet(t *testing.T) {
 		if err := yaml.UnmarshalStrict(files["/var/lib/kubelet/config.yaml"].data, &settings); err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprintf("SystemdCgroup = %v\n", want == "systemd")
-		if settings.CgroupDriver != want || !bytes.Contains(files["/etc/containerd/config.toml"].data, []byte(line)) {
-			t.Errorf("%q: the kubelet has the driver %s, and containerd\n%s", driver, settings.CgroupDriver,
-				files["/etc/containerd/config.toml"].data)
+		line := fmt.Sprintf("SystemdCgroup = %v\n", test.systemd)
+		if settings.CgroupDriver != test.driver || settings.CgroupRoot != test.root ||
+			!bytes.Contains(files["/etc/containerd/config.toml"].data, []byte(line)) {
+			t.Errorf("%s: the kubelet has the driver %s and the root %q, and containerd\n%s", test.layout,
+				settings.CgroupDriver, settings.CgroupRoot, files["/etc/containerd/config.toml"].data)
 		}
+		if got := test.layout.container("a-b", "1"); got != test.container {
+			t.Errorf("%s: a container's control group is %s, want %s", test.layout, got, test.container)
+		}
+	}
+}
+
+func TestParseCgroups(t *testing.T) {
+	for name, want := range map[string]Cgroups{
+		"": CgroupsSystemd, "systemd": CgroupsSystemd, "cgroupfs": CgroupsFiles, "cgroup-root": CgroupsNested,
+	} {
+		if got, err := ParseCgroups(name); err != nil || got != want {
+			t.Errorf("%q is the layout %q (%v)", name, got, err)
+		}
+	}
+	if _, err := ParseCgroups("other"); err == nil {
+		t.Error("a layout that does not exist was accepted")
 	}
 }
 

@@ -21,6 +21,8 @@ type dev struct {
 	layout cluster.Layout
 	// stock starts the node with the stock kubelet.
 	stock bool
+	// cgroups is how the node's control groups are laid out.
+	cgroups vm.Cgroups
 }
 
 var commands = map[string]struct {
@@ -37,6 +39,8 @@ var commands = map[string]struct {
 
 func main() {
 	stock := flag.Bool("stock", false, "start the node with the stock kubelet")
+	layout := flag.String("cgroups", os.Getenv("PLIMSOLL_VM_CGROUPS"),
+		"`layout` of control groups: systemd (the default), cgroupfs, or cgroup-root")
 	flag.Usage = usage
 	flag.Parse()
 	if flag.NArg() != 1 || commands[flag.Arg(0)].run == nil {
@@ -45,18 +49,22 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := runCommand(ctx, flag.Arg(0), *stock); err != nil {
+	if err := runCommand(ctx, flag.Arg(0), *stock, *layout); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndevvm %s: %v\n", flag.Arg(0), err)
 		os.Exit(1)
 	}
 }
 
-func runCommand(ctx context.Context, name string, stock bool) error {
+func runCommand(ctx context.Context, name string, stock bool, layout string) error {
+	cgroups, err := vm.ParseCgroups(layout)
+	if err != nil {
+		return err
+	}
 	root, err := cluster.FindRoot(".")
 	if err != nil {
 		return err
 	}
-	return commands[name].run(dev{layout: vm.NewLayout(root), stock: stock}, ctx)
+	return commands[name].run(dev{layout: vm.NewLayout(root), stock: stock, cgroups: cgroups}, ctx)
 }
 
 func usage() {
@@ -91,7 +99,9 @@ func (d dev) runNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := vm.Start(ctx, vm.Config{Layout: d.layout, Stock: d.stock, Log: os.Stdout, Console: os.Stdout}, image)
+	node, err := vm.Start(ctx, vm.Config{
+		Layout: d.layout, Stock: d.stock, Cgroups: d.cgroups, Log: os.Stdout, Console: os.Stdout,
+	}, image)
 	if err != nil {
 		return err
 	}
