@@ -58,8 +58,8 @@ func (n *node) hangWith(hang chan struct{}) {
 	n.hang = hang
 }
 
-// An overdue pod has stopped between the beginning of a tick and the answer that it has. Its memory is not free in stats
-// from before that.
+// An overdue pod has stopped between the beginning of a tick and the answer that it has. Its memory is not free in
+// stats from before that.
 func TestStopWhileItIsBeingLookedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, no := newLedger(), func(types.UID) bool { return false }

@@ -57,8 +57,8 @@ func decide(s *snapshot.Snapshot, rules *Rules, last *rulesState) (Decision, rul
 // taken returns the time of a signal's observation, which must be known, on the agent's monotonic clock.
 func (r *round) taken(sig snapshot.Signal) time.Time { return r.next.Signals[sig].Taken }
 
-// outdated reports whether a signal's observation, which must be known, is from before the last release, whose effect it
-// does not show.
+// outdated reports whether a signal's observation, which must be known, is from before the last release, whose effect
+// it does not show.
 func (r *round) outdated(sig snapshot.Signal) bool {
 	return r.taken(sig).Before(r.snapshot.LastRelease)
 }

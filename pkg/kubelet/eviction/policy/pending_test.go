@@ -127,7 +127,11 @@ func TestReleaseAfterAnObservation(t *testing.T) {
 		for name, test := range map[string]struct {
 			age     time.Duration
 			outcome Outcome
-		}{"before": {1001 * time.Millisecond, AwaitStats}, "at": {time.Second, Evict}, "after": {999 * time.Millisecond, Evict}} {
+		}{
+			"before": {1001 * time.Millisecond, AwaitStats},
+			"at":     {time.Second, Evict},
+			"after":  {999 * time.Millisecond, Evict},
+		} {
 			t.Run(fmt.Sprint(sig, " ", name), func(t *testing.T) {
 				w := newWorld(t, rulesOf(threshold(sig, "1Gi")),
 					spec{name: "other", memory: 2 * gi, disk: 2 * gi, inodes: 2 * gi, pids: 2 * gi})
@@ -147,7 +151,10 @@ func TestOldSignalBesideANewOne(t *testing.T) {
 		imagesAge time.Duration
 		victims   []string
 		amount    int64
-	}{"older than the release": {6 * time.Second, []string{"small"}, gi}, "newer": {time.Second, []string{"large"}, 8 * gi}} {
+	}{
+		"older than the release": {6 * time.Second, []string{"small"}, gi},
+		"newer":                  {time.Second, []string{"large"}, 8 * gi},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, rulesOf(threshold(snapshot.NodeFsAvailable, "10Gi"), threshold(snapshot.ImageFsAvailable, "15Gi")),
 				spec{name: "small", disk: 2 * gi}, spec{name: "large", priority: 1, disk: 20 * gi})
