@@ -24,8 +24,9 @@ func Main(m *testing.M, main func()) {
 	if socket := os.Getenv(socketVariable); socket != "" {
 		os.Args = []string{"example", "-socket", socket}
 		main()
+		return
 	}
-	os.Exit(m.Run())
+	m.Run() // a test's executable exits with its result
 }
 
 // Start starts the example, and checks that it registers as a plugin of this type. It returns a connection to it.

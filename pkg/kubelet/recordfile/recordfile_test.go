@@ -90,7 +90,7 @@ func TestWhatCannotBeSavedChangesNothing(t *testing.T) {
 func TestTemporaryFile(t *testing.T) {
 	f := newFile(t)
 	temporary := f.Path + temporarySuffix
-	err := errors.Join(os.Mkdir(filepath.Dir(f.Path), 0o700), os.WriteFile(temporary, []byte("longer than the next"), 0o644))
+	err := errors.Join(os.Mkdir(filepath.Dir(f.Path), 0o700), os.WriteFile(temporary, []byte("longer than that"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}

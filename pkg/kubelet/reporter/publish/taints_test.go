@@ -174,7 +174,8 @@ func TestAnotherObject(t *testing.T) {
 		a.after(2 * time.Second)
 		a.expect(policy, `"1"`)
 		a.expect(taintsPath, "["+ourTaint+"]")
-		if r, err := (&Publisher{config: a.config}).recordFile().Load(); err != nil || len(r.Taints) > 0 || r.ObjectUID != "" {
+		r, err := (&Publisher{config: a.config}).recordFile().Load()
+		if err != nil || len(r.Taints) > 0 || r.ObjectUID != "" {
 			t.Errorf("record %+v, %v", r, err)
 		}
 	})
