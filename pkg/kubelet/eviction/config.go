@@ -139,6 +139,7 @@ func (c *Config) rules(o *Options) policy.Rules {
 		LocalStorageDryRun:       o.LocalStorageLimits == v1alpha1.LimitsDryRun,
 		ReportMemoryGrowth:       o.ReportMemoryGrowth,
 		ReportOutlook:            o.ReportOutlook,
+		Fence:                    o.Fence,
 		Timing:                   o.timing(),
 		Protection:               o.Protection,
 	}

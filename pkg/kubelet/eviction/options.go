@@ -32,6 +32,8 @@ type Options struct {
 	// LocalStorageLimits defines what happens to pods that exceed their limits on local storage. It has an effect only
 	// with localStorageCapacityIsolation of the KubeletConfiguration.
 	LocalStorageLimits v1alpha1.LocalStorageLimits
+	// Fence: victims that would use up what is left before they are stopped are fenced (policy.Victim.Fence).
+	Fence bool
 	// DryRun lists the thresholds that only report what they would do.
 	DryRun []policy.ThresholdID
 	// Protection limits the effect of annotations of pods.
@@ -58,6 +60,7 @@ func OptionsFrom(c *v1alpha1.NodePressureConfiguration) Options {
 		Settling:           c.Eviction.Settling.Duration,
 		Patience:           c.Eviction.Patience.Duration,
 		LocalStorageLimits: c.Eviction.LocalStorageLimits,
+		Fence:              c.Eviction.Fence == v1alpha1.FenceAuto,
 		DryRun:             dryRunFrom(c.DryRun),
 		Protection:         protectionFrom(&c.Protection),
 	}

@@ -322,7 +322,7 @@ func checkComplete(t *testing.T, path string, s *spec.Schema, document map[strin
 const full = `
 monitoringPeriod: 2s
 memory: {available: Reclaimable, countSwap: true, countHugepages: true, worstGrowthPerSecond: 4Gi}
-eviction: {killTime: 5s, settling: 0s, patience: 1m, localStorageLimits: "DryRun"}
+eviction: {killTime: 5s, settling: 0s, patience: 1m, localStorageLimits: "DryRun", fence: "Off"}
 admission: {waitForRoom: 0s}
 dryRun:
 - signal: memory.available

@@ -18,7 +18,8 @@ func Default() *NodePressureConfiguration {
 //
 // monitoringPeriod and patience are those of the stock kubelet: its monitoring period, and the time for which it waits
 // for the cleanup of an evicted pod. killTime is one second of grace period and the time that a runtime needs. settling
-// is stock's transition period of pressure conditions. Those of plugins are Katalyst's, where it has the setting.
+// is stock's transition period of pressure conditions. fence is the one default with which evictions differ from stock's:
+// a pod that uses up what is left within a second ends in the kernel's OOM killer, with others. Those of plugins are Katalyst's, where it has the setting.
 func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.MonitoringPeriod, 10*time.Second)
 
@@ -29,6 +30,7 @@ func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.Eviction.Settling, 5*time.Minute)
 	defaultDuration(&c.Eviction.Patience, 30*time.Second)
 	setDefault(&c.Eviction.LocalStorageLimits, LimitsEnforced)
+	setDefault(&c.Eviction.Fence, FenceAuto)
 
 	defaultDuration(&c.Admission.WaitForRoom, time.Minute)
 

@@ -321,6 +321,9 @@ func TestCommentsMatchValues(t *testing.T) {
 			func(c *NodePressureConfiguration, v string) {
 				c.Eviction.LocalStorageLimits = LocalStorageLimits(v)
 			}},
+		"eviction.fence": {all["EvictionConfiguration"]["Fence"], func(c *NodePressureConfiguration, v string) {
+			c.Eviction.Fence = Fencing(v)
+		}},
 		"dryRun[0].signal": {all["ThresholdReference"]["Signal"], func(c *NodePressureConfiguration, v string) {
 			c.DryRun = []ThresholdReference{{Signal: Signal(v)}}
 		}},

@@ -43,6 +43,7 @@ func (v *validator) eviction(p *field.Path, e *EvictionConfiguration) {
 	v.duration(p.Child("settling"), e.Settling, 0, time.Hour)
 	v.duration(p.Child("patience"), e.Patience, time.Second, 10*time.Minute)
 	oneOf(v, p.Child("localStorageLimits"), e.LocalStorageLimits, localStorageLimits)
+	oneOf(v, p.Child("fence"), e.Fence, fencings)
 	if len(v.errs) == 0 && e.Patience.Duration < e.KillTime.Duration {
 		v.invalid(p.Child("patience"), e.Patience.Duration.String(),
 			fmt.Sprintf("must be at least killTime, which is %s", e.KillTime.Duration))

@@ -111,6 +111,8 @@ func TestValidate(t *testing.T) {
 			[]string{"eviction.patience", `"2s"`, "must be at least killTime, which is 3s"}},
 		{func(c *NodePressureConfiguration) { c.Eviction.LocalStorageLimits = "On" },
 			[]string{"eviction.localStorageLimits", `"On"`, `"Enforce", "DryRun", "Off"`}},
+		{func(c *NodePressureConfiguration) { c.Eviction.Fence = "On" },
+			[]string{"eviction.fence", `"On"`, `"Auto", "Off"`}},
 		{func(c *NodePressureConfiguration) { c.DryRun = []ThresholdReference{{Signal: "memory"}} },
 			[]string{"dryRun[0].signal", `"memory"`, `"allocatableMemory.available"`}},
 		{func(c *NodePressureConfiguration) { c.DryRun = []ThresholdReference{{Kind: Hard}} },

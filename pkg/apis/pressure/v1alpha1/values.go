@@ -23,6 +23,17 @@ const (
 
 var localStorageLimits = []LocalStorageLimits{LimitsEnforced, LimitsDryRun, LimitsOff}
 
+// Fencing defines what happens to victims that grow too fast to be stopped in time.
+type Fencing string
+
+// Such victims get a limit and are killed by their cgroup, or they are stopped as any other.
+const (
+	FenceAuto Fencing = "Auto"
+	FenceOff  Fencing = "Off"
+)
+
+var fencings = []Fencing{FenceAuto, FenceOff}
+
 // ThresholdKind distinguishes hard thresholds from soft ones. The empty kind stands for both.
 type ThresholdKind string
 

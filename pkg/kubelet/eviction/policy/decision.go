@@ -97,9 +97,23 @@ type Victim struct {
 	Hasten bool
 	// Killer is what evicts the pod: the pod workers, unless plugins alone request an eviction that begins now.
 	Killer snapshot.Killer
+	// Fence stops the growth of the pod as soon as its eviction is accepted; nil for a pod that is evicted without.
+	Fence *Fence
 	// Message and Annotations are those of the event; the status of the pod has the same message.
 	Message     string
 	Annotations map[string]string
+}
+
+// Fence is a limit on the cgroup of a victim that would use up what is left before it is stopped. It is set when the
+// pod workers have accepted the eviction, and never before. The pod then ends by its cgroup, sooner than other victims.
+type Fence struct {
+	// Slack is by how much memory usage may still grow: the limit is the usage at the time of the fence and Slack. The
+	// slacks of all victims of a decision are at most half of what is left of memory. It is zero with PIDs.
+	Slack snapshot.Bytes
+	// Growth is how fast the memory usage of the pod grew, per second; zero with PIDs.
+	Growth snapshot.Bytes
+	// PIDs: the number of processes is limited to the present one, not memory.
+	PIDs bool
 }
 
 // Cause is why a pod is evicted: a threshold of the node, a limit of the pod, or a request of eviction plugins.

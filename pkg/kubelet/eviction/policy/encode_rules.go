@@ -91,6 +91,7 @@ type encodedRules struct {
 	LocalStorageDryRun       bool          `json:"localStorageDryRun,omitzero"`
 	ReportMemoryGrowth       bool          `json:"reportMemoryGrowth,omitzero"`
 	ReportOutlook            bool          `json:"reportOutlook,omitzero"`
+	Fence                    bool          `json:"fence,omitzero"`
 	Timing                   Timing        `json:"timing"`
 	Protection               Protection    `json:"protection,omitzero"`
 

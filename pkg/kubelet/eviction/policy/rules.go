@@ -21,8 +21,11 @@ type Rules struct {
 	// all pods then. The same samples of memory usage are kept as with ReportMemoryGrowth, also while memory is far from
 	// all thresholds; no earlier round is requested.
 	ReportOutlook bool
-	Timing        Timing
-	Protection    Protection
+	// Fence: victims of hard thresholds that would use up what is left before they are stopped are fenced
+	// (Victim.Fence).
+	Fence      bool
+	Timing     Timing
+	Protection Protection
 
 	// dryRun: the decision is not carried out, and so does not wait for effects of reclaims or evictions.
 	dryRun bool
