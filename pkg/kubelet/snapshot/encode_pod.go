@@ -31,6 +31,7 @@ type encodedFacts struct {
 	QOS                v1.PodQOSClass    `json:"qosClass"`
 	Static             bool              `json:"static,omitzero"`
 	Critical           bool              `json:"critical,omitzero"`
+	Overhead           bool              `json:"overhead,omitzero"`
 	GracePeriodSeconds *int64            `json:"gracePeriodSeconds,omitempty"`
 	MemoryRequest      Bytes             `json:"memoryRequestBytes,omitzero"`
 	StorageRequest     Bytes             `json:"storageRequestBytes,omitzero"`

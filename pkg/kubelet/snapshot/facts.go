@@ -36,6 +36,9 @@ type Facts struct {
 	// Critical pods (static, mirror, or with a system priority) are never evicted: static pods are not created again
 	// elsewhere, and the others are needed for the node to work (kubernetes issue 40573).
 	Critical bool
+	// Overhead: the pod has an overhead (spec.overhead, of its RuntimeClass), so that its containers may run in a virtual
+	// machine.
+	Overhead bool
 	// GracePeriodSeconds is the termination grace period, nil if the pod sets none.
 	GracePeriodSeconds *int64
 	// MemoryRequest and StorageRequest are the requests of the whole pod for memory and ephemeral storage, overhead
@@ -116,6 +119,7 @@ func NewFacts(pod *v1.Pod, podLevelResources bool) *Facts {
 		QOS:             v1qos.GetPodQOS(pod),
 		Static:          kubetypes.IsStaticPod(pod),
 		Critical:        kubetypes.IsCriticalPod(pod),
+		Overhead:        len(pod.Spec.Overhead) > 0,
 		MemoryRequest:   requestOf(requests, pod, v1.ResourceMemory),
 		StorageRequest:  requestOf(requests, pod, v1.ResourceEphemeralStorage),
 		Containers:      containerFacts(pod),

@@ -124,7 +124,7 @@ func TestFactsOfADetailedPod(t *testing.T) {
 	none := Quantity{Text: "0"}
 	want := &Facts{
 		UID: "uid", Namespace: "ns", Name: "name", ResourceVersion: "123", Created: time.Unix(1e9, 0),
-		OwnerKind: "ReplicaSet", Priority: 7, QOS: v1.PodQOSBurstable, Static: true, Critical: true,
+		OwnerKind: "ReplicaSet", Priority: 7, QOS: v1.PodQOSBurstable, Static: true, Critical: true, Overhead: true,
 		GracePeriodSeconds: new(int64(45)),
 		MemoryRequest:      1<<30 + 10, PodLevelMemory: &Quantity{Amount: 1 << 30, Text: "1Gi"},
 		Containers: []ContainerFacts{

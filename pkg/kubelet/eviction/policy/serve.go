@@ -79,9 +79,11 @@ func (r *round) evict(n *need, p *pending, nd *NeedDecision, list []candidate, d
 	if len(now) == 0 {
 		return AwaitTurn, false
 	}
+	before := len(r.decision.Victims)
 	for i := range now {
 		r.decision.Victims = append(r.decision.Victims, r.victim(n, &now[i]))
 	}
+	r.setFences(n, r.decision.Victims[before:], now)
 	r.recordEviction(n)
 	if awaited {
 		// The victim is not one of the chosen pods, so it does not delay those.

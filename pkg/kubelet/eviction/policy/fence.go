@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	// leastSlack and slackTime define the slack of a fence: by how much the victim may grow until the limit is in force.
+	leastSlack = snapshot.Bytes(8 << 20)
+	slackTime  = 5 * time.Millisecond
+	// slackShare: all slacks of a decision are at most this fraction (one half) of what is left.
+	slackShare = 2
+)
+
+// setFences decides which of the victims of a need are fenced; evicted are the candidates that they are made from, in
+// the same order. Only victims of a hard threshold that is enforced are, by the pod workers, and only those whose own
+// growth is a significant part of what uses up the memory that is left before a kill takes effect.
+//
+// The containers of a pod with an overhead may run in a virtual machine, whose memory a cgroup does not limit in a way
+// that its kernel could handle (ADR 6).
+func (r *round) setFences(n *need, victims []Victim, evicted []candidate) {
+	if !r.rules.Fence || r.rules.dryRun || !n.hard || n.group != memoryGroup {
+		return
+	}
+	left, ok := r.memoryLeft()
+	if !ok {
+		return
+	}
+	var total float64
+	for i := range evicted {
+		total += evicted[i].fenceable()
+	}
+	if !usedUp(left, total, r.rules.Timing.KillTime) {
+		return
+	}
+	var slacks int64
+	for i := range evicted {
+		if rate := evicted[i].fenceable(); rate > 0 && rate >= total/significantShare {
+			victims[i].Fence = &Fence{Slack: slackOf(rate), Growth: snapshot.Bytes(growthIn(rate, time.Second))}
+			slacks = saturatingAdd(slacks, int64(victims[i].Fence.Slack))
+		}
+	}
+	limitSlacks(victims, slacks, left/slackShare)
+}
+
+// memoryLeft returns the memory that is left, in bytes: the least amount that the node, or the cgroup of all pods, has
+// available. It is unknown unless each amount that is known makes sense.
+func (r *round) memoryLeft() (left int64, ok bool) {
+	left = math.MaxInt64
+	for _, sig := range []snapshot.Signal{snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable} {
+		o := &r.snapshot.Signals[sig]
+		if !o.Known() {
+			continue
+		}
+		if o.Available <= 0 || o.Capacity <= 0 || o.Available > o.Capacity {
+			return 0, false
+		}
+		left = min(left, o.Available)
+	}
+	return left, left < math.MaxInt64
+}
+
+// fenceable returns the growth of a pod that may be fenced, in bytes per second; zero for another one.
+func (c *candidate) fenceable() float64 {
+	if !c.known || c.usage <= 0 || c.pod.Overhead || c.pod.Critical {
+		return 0
+	}
+	return c.growth.steady()
+}
+
+func slackOf(rate float64) snapshot.Bytes {
+	return max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime)))
+}
+
+// limitSlacks cuts slacks in proportion, so that their sum is at most limit. A fence without slack is none.
+func limitSlacks(victims []Victim, sum, limit int64) {
+	if sum <= limit {
+		return
+	}
+	for i := range victims {
+		f := victims[i].Fence
+		if f == nil {
+			continue
+		}
+		f.Slack = snapshot.Bytes(float64(f.Slack) * (float64(limit) / float64(sum)))
+		if f.Slack <= 0 {
+			victims[i].Fence = nil
+		}
+	}
+}
