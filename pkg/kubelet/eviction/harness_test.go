@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,8 @@ type fakePod struct {
 	since  time.Time
 	// cached is clean page cache on top of memory, seen only by readers of the kernel.
 	cached int64
+	// caching is by how much that grows, in bytes per second, since.
+	caching int64
 	// unseen: the summary has stats of the pod from before it began to use memory.
 	unseen bool
 }
@@ -85,6 +88,14 @@ func (p *fakePod) uses() int64 {
 		return p.memory
 	}
 	return p.memory + int64(float64(p.growth)*time.Since(p.since).Seconds())
+}
+
+// cache is the page cache.
+func (p *fakePod) cache() int64 {
+	if p.caching == 0 {
+		return p.cached
+	}
+	return p.cached + int64(float64(p.caching)*time.Since(p.since).Seconds())
 }
 
 // grows lets a pod's memory grow from now on.
@@ -202,12 +213,14 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 type kernel struct {
 	*node
 	counterReads, readings int
+	// partial is the number of readings of some pods.
+	partial int
 }
 
 func (k *kernel) cache() (sum int64) {
 	for _, p := range k.pods {
 		if !p.stopped {
-			sum += p.cached
+			sum += p.cache()
 		}
 	}
 	return sum
@@ -235,6 +248,34 @@ func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 			r.ByPod[p.object.UID] = &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(p.uses()), now)}
 		}
 	}
+	return r
+}
+
+// PodUsages, Resident and ReadPods make a kernel a PodMemoryReader.
+func (k *kernel) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(k.pods)) {
+		if p := k.pods[name]; !p.stopped {
+			into = append(into, snapshot.PodUsage{UID: p.object.UID, Usage: snapshot.Bytes(p.uses() + p.cache())})
+		}
+	}
+	return into
+}
+
+func (k *kernel) Resident(uid types.UID) (snapshot.Bytes, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return snapshot.Bytes(k.pods[string(uid)].uses()), nil
+}
+
+func (k *kernel) ReadPods(_ snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	r := k.ReadMemory(snapshot.Counting{})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.readings--
+	k.partial++
+	maps.DeleteFunc(r.ByPod, func(uid types.UID, _ *snapshot.Memory) bool { return !slices.Contains(uids, uid) })
 	return r
 }
 

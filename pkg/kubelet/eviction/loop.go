@@ -147,6 +147,7 @@ func (m *Manager) tick(ctx context.Context) {
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.watcher.arm(l.rules.Thresholds)
+	l.watcher.use(l.last.memory, l.last.taken)
 	if l.kernel != nil {
 		l.kernel.arm(ctx, l.watcher, m.clock.now())
 	}
@@ -232,6 +233,9 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{
 		Taken: m.loop.taken, WallTime: m.loop.wallTime, Layout: f.Layout, Signals: f.signals(),
 		Reclaims: m.reclaims.view(), RuntimeSilent: f.RuntimeSilent, PodsAwaited: f.awaited,
+	}
+	if f.memory != nil {
+		s.MemoryRate = f.memory.Rate
 	}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Requests = m.requests()

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// watcherMinPause is the shortest pause between two reads of the counters, watcherMetPause the one while a hard
-	// threshold is met.
+	// watcherMinPause is the shortest pause between two reads of the counters, watcherMetPause the longest one while a hard
+	// threshold is met, and the time between two rounds meanwhile.
 	watcherMinPause = 2 * time.Millisecond
 	watcherMetPause = 250 * time.Millisecond
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
@@ -21,6 +21,8 @@ const (
 	rearm = time.Minute
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as it took.
 	watcherPauseShare = 50
+	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
+	watcherCredit = 2 * time.Second
 )
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
@@ -51,6 +53,23 @@ type memoryWatcher struct {
 	floors []floor
 	// holds is true while a hard memory threshold is met by the last decision.
 	holds bool
+	// looks are nil if the reader cannot read single pods.
+	looks *looks
+	// killTime is that of the options.
+	killTime time.Duration
+	// remains is what is available at the last read, of the node or of all pods, whichever is less.
+	remains int64
+	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
+	roundLeft int64
+	roundAt   time.Time
+	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading the
+	// duration of the last reading that a round was based on.
+	paid    time.Time
+	reading time.Duration
+	// postponed is true if the last read showed a crossing whose cause the next one will show.
+	postponed bool
+	// collected is the last reading that a collection has taken, so far as it is known here.
+	collected *snapshot.MemoryReading
 }
 
 // scope is the node, or all pods together.
@@ -77,13 +96,31 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 	if reader == nil {
 		return nil
 	}
-	return &memoryWatcher{reader: reader, clock: clock}
+	w := &memoryWatcher{reader: reader, clock: clock}
+	if pods, ok := reader.(PodMemoryReader); ok {
+		w.looks = &looks{reader: pods}
+	}
+	return w
 }
 
 // adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
 func (w *memoryWatcher) adopt(o *Options) {
 	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
-	w.armAt, w.next = time.Time{}, time.Time{}
+	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
+	if w.looks != nil {
+		// Memory of the node and of pods may be counted in another way.
+		w.looks.n, w.looks.base = 0, nil
+	}
+}
+
+// use records the reading of the last collection, nil without one. It completes later readings of single pods.
+func (w *memoryWatcher) use(r *snapshot.MemoryReading, at time.Time) {
+	if r == nil || r == w.collected || w.looks == nil {
+		return
+	}
+	if w.collected = r; r.ByPod != nil && at.After(w.looks.baseAt) {
+		w.looks.use(r.ByPod, at)
+	}
 }
 
 // due reports whether it is time to read the counters.
@@ -92,8 +129,8 @@ func (w *memoryWatcher) due(now time.Time) bool { return !now.Before(w.next) }
 // hurry makes the next read due, watcherMinPause after the last one at the earliest.
 func (w *memoryWatcher) hurry(now time.Time) { w.next = later(now, w.readAt.Add(watcherMinPause)) }
 
-// hold records whether a hard memory threshold is met by a decision. While one is met, each read of the counters causes
-// a round, which detects the end of pressure (minimum reclaim included) as quickly as its beginning.
+// hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause rounds,
+// which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
 func (w *memoryWatcher) hold(d *policy.Decision) {
 	w.holds = d.Condition(v1.NodeMemoryPressure).HardMet
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
@@ -175,14 +212,20 @@ func (w *memoryWatcher) tryAgain() {
 	w.armAt = w.clock().Add(w.retry)
 }
 
-// check reads the counters. It returns a reading when a threshold was crossed, or a hard one is still met or no longer
-// is; else nil.
+// check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
+// decision and another decision may be different; else nil.
 func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	begin := w.clock()
+	w.reading = 0
 	reading := w.readCounters()
 	w.readAt = w.clock()
-	w.took = w.readAt.Sub(begin)
+	// A reading for a round is paid for later: the next read of the counters does not wait for that.
+	w.took = w.readAt.Sub(begin) - w.reading
+	w.paid = later(w.paid, begin).Add(watcherPauseShare * w.readAt.Sub(begin))
 	w.next = w.readAt.Add(w.pause())
+	if w.postponed {
+		w.next = w.readAt.Add(watcherMinPause)
+	}
 	return reading
 }
 
@@ -207,16 +250,106 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	}
 	w.node.spare = int64(counters.NodeSpare)
 	left := [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
-	if !w.holds && !w.suspect(left) && !w.pods.full(int64(counters.Pods)) {
+	suspect := w.suspect(left)
+	w.look(left, suspect)
+	switch {
+	case w.holds && !w.decidesAnew(left):
 		w.record(left)
 		return nil
+	case !w.holds && !suspect && !w.pods.full(int64(counters.Pods)):
+		w.record(left)
+		return nil
+	case !w.holds && suspect && (w.exhausted() || w.postpone()):
+		return nil
 	}
-	r := w.reader.ReadMemory(w.how)
-	w.setLimits(r, counters)
+	r := w.readAll(counters)
 	if w.record([2]int64{r.Node.Available, r.Pods.Available}) || w.holds {
+		w.began()
 		return &r
 	}
 	return nil
+}
+
+// readAll takes a reading that a decision can be based on.
+func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
+	begin := w.clock()
+	if w.looks == nil {
+		r = w.reader.ReadMemory(w.how)
+	} else {
+		r = w.looks.read(w.reader, w.how, begin)
+	}
+	w.setLimits(r, counters)
+	w.reading = w.clock().Sub(begin)
+	return r
+}
+
+// look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
+// read has to wait accordingly: so it is done if the next read is not due earlier anyway, if the node uses up what is
+// left, and from time to time.
+func (w *memoryWatcher) look(left [2]int64, suspect bool) {
+	l := w.looks
+	if l == nil || !w.near() {
+		return
+	}
+	now, distance := w.clock(), int64(math.MaxInt64)
+	for i := range w.floors {
+		if f := &w.floors[i]; !f.met {
+			distance = min(distance, w.distance(*f, left))
+		}
+	}
+	cost := watcherPauseShare * l.took
+	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
+	if due || suspect || w.sleep() >= cost || l.metWithin(now, left[0], distance) < 2*cost {
+		l.add(w.clock, left[0])
+	}
+}
+
+// postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
+// will show which pod causes it. It does so once.
+func (w *memoryWatcher) postpone() bool {
+	w.postponed = !w.postponed && w.looks != nil && w.looks.unmeasured()
+	return w.postponed
+}
+
+// exhausted reports whether so much was read that the next reading has to wait.
+func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
+
+// decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some time
+// has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the rest.
+func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
+	now, remains := w.clock(), w.remaining(left)
+	if w.exhausted() {
+		return false
+	}
+	return (!now.Before(w.roundAt.Add(watcherMetPause)) && !now.Before(w.paid)) || remains < w.roundLeft/2 ||
+		w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
+}
+
+// relieved reports whether a hard threshold was met at the last read, and now none is.
+func (w *memoryWatcher) relieved(left [2]int64) bool {
+	was := func(f floor) bool { return f.hard && f.met }
+	is := func(f floor) bool { return f.hard && w.distance(f, left) < 0 }
+	return slices.ContainsFunc(w.floors, was) && !slices.ContainsFunc(w.floors, is)
+}
+
+// began records that a reading causes a round.
+func (w *memoryWatcher) began() {
+	w.roundAt, w.roundLeft, w.postponed = w.clock(), w.remains, false
+	if w.looks != nil {
+		w.looks.serve()
+	}
+}
+
+// remaining returns what is available, of the node or of all pods, whichever is less.
+func (w *memoryWatcher) remaining(left [2]int64) int64 {
+	least := int64(math.MaxInt64)
+	if w.node.known {
+		least = left[0]
+	}
+	if w.pods.known {
+		least = min(least, left[1])
+	}
+	return max(0, least)
 }
 
 // left returns what is available by the counters and the last known spare memory.
@@ -245,6 +378,7 @@ func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
 
 // record records which thresholds are met. It reports whether one was crossed, or a hard one is met.
 func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
+	w.remains = w.remaining(left)
 	for i := range w.floors {
 		f := &w.floors[i]
 		met := w.distance(*f, left) < 0
@@ -255,13 +389,15 @@ func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
 	return crossed
 }
 
-// sleep returns half of the time in which the nearest threshold cannot be reached.
+// sleep returns half of the time in which the nearest threshold cannot be reached. While a hard one is met, it is half of
+// the time in which what remains cannot be used up.
 func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period
 	}
+	exhausted := min(watcherMetPause.Seconds(), float64(w.remains)/float64(2*w.worst))
 	if w.holds {
-		return watcherMetPause
+		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
 	}
 	seconds := w.period.Seconds()
 	for i := range w.floors {
@@ -269,7 +405,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 		case !f.met:
 			seconds = min(seconds, float64(f.left)/float64(2*w.worst))
 		case f.hard:
-			seconds = min(seconds, watcherMetPause.Seconds())
+			seconds = min(seconds, exhausted)
 		}
 	}
 	return max(time.Duration(seconds*float64(time.Second)), watcherMinPause)

@@ -69,7 +69,7 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 	w := &memoryWatcher{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi,
 		node: scope{known: true, capacity: 32 * gi}}
 	w.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi, left: 400 * mi}}
-	w.readAt, w.next = now, now.Add(watcherMetPause)
+	w.readAt, w.next, w.remains = now, now.Add(watcherMetPause), gi+400*mi
 	held := policy.Decision{Conditions: [3]policy.Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}}
 	for _, test := range []struct {
 		d    policy.Decision

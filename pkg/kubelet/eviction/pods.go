@@ -71,6 +71,7 @@ func (b *builder) pods(active []*v1.Pod, f *stats, which wanted) []snapshot.Pod 
 		}
 		if f.memory != nil {
 			pod.Cgroup = f.memory.ByPod[s.facts.UID]
+			pod.MemoryRate = f.memory.PodRates[s.facts.UID]
 		}
 		pods = append(pods, pod)
 	}

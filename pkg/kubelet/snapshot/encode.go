@@ -104,6 +104,7 @@ type encodedSnapshot struct {
 	LastRelease   time.Time      `json:"lastRelease,omitzero"`
 	Reclaims      []Reclaim      `json:"reclaims,omitzero"`
 	RuntimeSilent bool           `json:"runtimeSilent,omitzero"`
+	MemoryRate    *Rate          `json:"memoryRate,omitempty"`
 	PodsAwaited   bool           `json:"podsAwaited,omitzero"`
 }
 
@@ -112,7 +113,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encodedSnapshot{
 		Taken: s.Taken, WallTime: s.WallTime, Signals: s.Signals, Layout: encodedLayout(s.Layout), Pods: s.Pods,
 		InFlight: s.InFlight, Requests: s.Requests, LastRelease: s.LastRelease, Reclaims: s.Reclaims,
-		RuntimeSilent: s.RuntimeSilent, PodsAwaited: s.PodsAwaited,
+		RuntimeSilent: s.RuntimeSilent, PodsAwaited: s.PodsAwaited, MemoryRate: s.MemoryRate,
 	})
 }
 
@@ -123,7 +124,7 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 	*s = Snapshot{
 		Taken: e.Taken, WallTime: e.WallTime, Signals: e.Signals, Layout: Layout(e.Layout), Pods: e.Pods,
 		InFlight: e.InFlight, Requests: e.Requests, LastRelease: e.LastRelease, Reclaims: e.Reclaims,
-		RuntimeSilent: e.RuntimeSilent, PodsAwaited: e.PodsAwaited,
+		RuntimeSilent: e.RuntimeSilent, PodsAwaited: e.PodsAwaited, MemoryRate: e.MemoryRate,
 	}
 	return err
 }

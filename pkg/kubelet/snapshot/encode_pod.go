@@ -15,6 +15,7 @@ type encodedPod struct {
 	*encodedFacts
 	Usage       *encodedUsage       `json:"usage,omitempty"`
 	Cgroup      *encodedMemory      `json:"cgroup,omitempty"`
+	MemoryRate  *Rate               `json:"memoryRate,omitempty"`
 	Images      *Bytes              `json:"imageBytes,omitempty"`
 	Terminating *encodedTermination `json:"terminating,omitempty"`
 }
@@ -51,7 +52,7 @@ type encodedTermination struct {
 func (p Pod) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encodedPod{
 		encodedFacts: (*encodedFacts)(p.Facts), Usage: encodeUsage(p.Usage), Cgroup: (*encodedMemory)(p.Cgroup),
-		Images: known(p.Images), Terminating: (*encodedTermination)(p.Terminating),
+		MemoryRate: p.MemoryRate, Images: known(p.Images), Terminating: (*encodedTermination)(p.Terminating),
 	})
 }
 
@@ -61,10 +62,22 @@ func (p *Pod) UnmarshalJSON(data []byte) error {
 	err := strictjson.Decode(data, &e)
 	*p = Pod{
 		Facts: (*Facts)(e.encodedFacts), Usage: e.Usage.decode(), Cgroup: (*Memory)(e.Cgroup),
-		Images: orUnknown(e.Images), Terminating: (*Termination)(e.Terminating),
+		MemoryRate: e.MemoryRate, Images: orUnknown(e.Images), Terminating: (*Termination)(e.Terminating),
 	}
 	return err
 }
+
+// encodedRate has the fields of Rate.
+type encodedRate struct {
+	PerSecond Bytes         `json:"bytesPerSecond"`
+	Window    time.Duration `json:"windowNanoseconds"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Rate) MarshalJSON() ([]byte, error) { return json.Marshal(encodedRate(r)) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Rate) UnmarshalJSON(data []byte) error { return strictjson.Decode(data, (*encodedRate)(r)) }
 
 // encodedContainerFacts has the fields of ContainerFacts.
 type encodedContainerFacts struct {

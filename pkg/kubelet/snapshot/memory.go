@@ -1,6 +1,10 @@
 package snapshot
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Counting defines which memory counts as available in addition to unused memory. The zero value is stock's way:
 // inactive file pages do, so that available memory is a limit minus the working set.
@@ -23,12 +27,29 @@ type Counting struct {
 // Stock reports whether memory is counted as by stock.
 func (c Counting) Stock() bool { return c == Counting{} }
 
+// Rate is a growth by readings in quick succession, milliseconds apart.
+type Rate struct {
+	// PerSecond is negative if usage decreased.
+	PerSecond Bytes
+	// Window is the time between the first and the last reading.
+	Window time.Duration
+}
+
+// PodUsage is the counter of the pages that a pod uses, page cache included.
+type PodUsage struct {
+	UID   types.UID
+	Usage Bytes
+}
+
 // MemoryReading is memory usage read from cgroup files and /proc, without a stats summary.
 type MemoryReading struct {
 	// Node and Pods are the states of memory.available and allocatableMemory.available.
 	Node, Pods Observation
 	// ByPod is nil if the memory of pods was not requested. Pods that could not be read are missing.
 	ByPod map[types.UID]*Memory
+	// Rate and PodRates are those of a snapshot (MemoryRate); nil if they were not measured.
+	Rate     *Rate
+	PodRates map[types.UID]*Rate
 }
 
 // MemoryCounters are exact counters that are cheap to read, in bytes. They do not include which of the pods' pages

@@ -30,6 +30,9 @@ type Snapshot struct {
 	// RuntimeSilent: the container runtime hangs or fails, so that there are no pod stats. The usage of disks by pods is
 	// unknown and cannot be released; pods are stopped late, without the runtime (package escalation).
 	RuntimeSilent bool
+	// MemoryRate is how fast memory of the node that does not count as available grew in the last moments; nil if that was
+	// not measured.
+	MemoryRate *Rate
 	// PodsAwaited: the container runtime is slow, and the current collection of pod stats is not complete. The usage of
 	// disks by pods is that of the last complete collection.
 	PodsAwaited bool
@@ -44,6 +47,9 @@ type Pod struct {
 	Usage *Usage
 	// Cgroup is the pod's memory read from its cgroup, nil unless that was read. It takes precedence over Usage.
 	Cgroup *Memory
+	// MemoryRate is how fast the memory of the pod grew in the last moments, page cache excluded; nil if that was not
+	// measured. It is only used together with Snapshot.MemoryRate.
+	MemoryRate *Rate
 	// Images is the size of the images that only this pod uses. It is Unknown unless images are on another device than
 	// writable layers.
 	Images Bytes

@@ -207,18 +207,31 @@ func readingsOf(s *snapshot.Snapshot) readings {
 // rate is the growth of memory usage in bytes per second, measured over one window for each sample; a window begins
 // with the sample and ends now. Rates are negative where usage has decreased, so that fluctuations of several pods
 // cancel out. A window without data is NaN. A nil rate is unknown.
-type rate [sampleCount]float64
+//
+// The last window is that of snapshot.Rate: the last moments before the snapshot. It has data only near a threshold.
+type rate [sampleCount + 1]float64
 
-var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+const momentary = sampleCount
 
-// steady returns the smallest rate of all windows, at least 0: a burst at the start of a pod, and growth that has
-// stopped, are not extrapolated.
+var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+
+// steady returns the smallest rate of the windows of samples, at least 0: a burst at the start of a pod, and growth that
+// has stopped, are not extrapolated. It returns the momentary growth if that is greater: a pod that has begun to use up
+// what is left has grown in no sample yet.
 func (r *rate) steady() float64 {
 	if r == nil {
 		return 0
 	}
+	return max(r.sampled(), orZero(r[momentary]))
+}
+
+// sampled returns the smallest rate of the windows of samples, at least 0.
+func (r *rate) sampled() float64 {
+	if r == nil {
+		return 0
+	}
 	least := math.Inf(1)
-	for _, window := range r {
+	for _, window := range r[:sampleCount] {
 		if window < least {
 			least = window
 		}
@@ -227,6 +240,14 @@ func (r *rate) steady() float64 {
 		return 0
 	}
 	return max(0, least)
+}
+
+// orZero returns a rate, 0 if it was not measured.
+func orZero(window float64) float64 {
+	if math.IsNaN(window) {
+		return 0
+	}
+	return window
 }
 
 // peak returns the greatest rate of all windows, at least 0.
@@ -279,6 +300,7 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 	for i := range g.pods {
 		g.pods[i] = unmeasured
 	}
+	g.addMomentary(s)
 	system := newSystemSample(s, &g.readings)
 	for window, then := range h {
 		if then == nil || !then.Taken.Before(s.Taken) {
@@ -296,6 +318,31 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 		}
 	}
 	return g
+}
+
+// addMomentary adds the growth of the last moments. Pods do not grow faster together than the node does: if some grow
+// while others shrink, or while page cache that counted as used is freed, that is no growth. Memory by which the node
+// grows and no measured pod does is that of the system, or of pods whose growth was too small to be measured.
+func (g *growth) addMomentary(s *snapshot.Snapshot) {
+	if s.MemoryRate == nil || s.MemoryRate.Window <= 0 {
+		return
+	}
+	total, grown := max(0, float64(s.MemoryRate.PerSecond)), 0.0
+	for i := range s.Pods {
+		if r := s.Pods[i].MemoryRate; r != nil && r.Window > 0 {
+			grown += max(0, float64(r.PerSecond))
+		}
+	}
+	share := 1.0
+	if grown > total {
+		share = total / grown
+	}
+	for i := range s.Pods {
+		if r := s.Pods[i].MemoryRate; r != nil && r.Window > 0 {
+			g.pods[i][momentary] = max(0, float64(r.PerSecond)) * share
+		}
+	}
+	g.system[momentary] = max(0, total-grown)
 }
 
 // elapsed returns the time between two observations, from the time between their samples and from their ages. Ages were

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -100,15 +101,16 @@ func (r *round) steadyGrowth() *steadyGrowth {
 		}
 		net.add(rate)
 		steady, dense := r.last.MemorySamples.trackOf(&g.readings.pods[at], r.snapshot.Taken).steady()
-		if !steady || rate.steady() <= 0 {
+		if !steady || rate.sampled() <= 0 {
 			continue
 		}
-		sum += rate.steady()
+		sum += rate.sampled()
 		if dense {
 			usage, _ := pod.MemoryAmount()
-			list = append(list, PodGrowth{Pod: pod, Rate: rate.steady(), AboveRequest: usage > pod.MemoryRequest})
+			list = append(list, PodGrowth{Pod: pod, Rate: rate.sampled(), AboveRequest: usage > pod.MemoryRequest})
 		}
 	}
+	net[momentary] = math.NaN()
 	r.steady = &steadyGrowth{pods: min(sum, net.peak()), system: r.last.MemorySamples.steadySystem(g, r.snapshot.Taken),
 		any: sum > 0, list: list}
 	return r.steady
@@ -145,7 +147,7 @@ func (h *history) steadySystem(g *growth, now time.Time) float64 {
 			break
 		}
 	}
-	return g.system.steady()
+	return g.system.sampled()
 }
 
 // terminating returns the pods whose growth ends, since they are evicted or terminate for another reason.

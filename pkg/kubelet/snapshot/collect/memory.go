@@ -28,11 +28,16 @@ type Options struct {
 	Logger klog.Logger
 }
 
-// Memory reads memory from cgroup files. It is safe for concurrent use; readings are taken one at a time.
+// Memory reads memory from cgroup files. It is safe for concurrent use; readings of all pods are taken one at a time,
+// and so are those of counters and of single pods, which do not wait for the former.
 type Memory struct {
+	// quick reads the same files for Counters, PodUsages, Resident and ReadPods.
+	quick *Memory
 	mu    sync.Mutex
 	files files
 	names names
+	// looks are the files of which reading allocates nothing.
+	looks looks
 	root  string
 	// pods is the cgroup of all pods, cgroups the names of those below it.
 	pods    string
@@ -68,14 +73,7 @@ func NewMemory(o Options) (*Memory, error) {
 		o.Now = time.Now
 	}
 	registerMetrics()
-	m := &Memory{
-		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now,
-		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
-	}
-	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
-		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
-	}
-	m.pods = filepath.Join(m.root, o.PodsCgroup)
+	m := newMemory(o)
 	info, err := m.meminfoOf()
 	if err != nil {
 		return nil, err
@@ -84,11 +82,29 @@ func NewMemory(o Options) (*Memory, error) {
 	if _, err := m.nodeUsage(&info); err != nil {
 		return nil, fmt.Errorf("memory of the node cannot be read from cgroup files: %w", err)
 	}
+	m.quick = newMemory(o)
+	m.quick.capacity = m.capacity
 	return m, nil
 }
 
-// Counters reads the exact counters: a few small files. A cgroup of all pods that does not exist (yet) counts as empty.
+func newMemory(o Options) *Memory {
+	m := &Memory{
+		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now,
+		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
+	}
+	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
+		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
+	}
+	m.pods = filepath.Join(m.root, o.PodsCgroup)
+	m.looks.meminfo.path, m.looks.stalls.path = m.meminfo, m.stalls
+	m.looks.node.path, m.looks.pods.path = filepath.Join(m.root, m.names.usage), filepath.Join(m.pods, m.names.usage)
+	return m
+}
+
+// Counters reads the exact counters: a few small files, which stay open. It allocates nothing. A cgroup of all pods that
+// does not exist (yet) counts as empty.
 func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	info, err := m.meminfoOf()
@@ -99,7 +115,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	pods, err := m.files.count(filepath.Join(m.pods, m.names.usage))
+	pods, err := m.looks.pods.count(&m.files)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -270,13 +286,13 @@ func (m *Memory) observation(dir string, at time.Time, limit, usage int64, how s
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.files.count(filepath.Join(m.root, m.names.usage))
+		return m.looks.node.count(&m.files)
 	}
 	return info.used(), nil
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.files.read(m.meminfo)
+	data, err := m.looks.meminfo.read(&m.files)
 	if err != nil {
 		return info, err
 	}

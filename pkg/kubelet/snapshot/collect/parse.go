@@ -64,9 +64,7 @@ func (f *files) read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if f.buffer == nil {
-		f.buffer = make([]byte, 16<<10)
-	}
+	f.allocate()
 	n := 0
 	for {
 		m, err := file.Read(f.buffer[n:])
@@ -78,10 +76,33 @@ func (f *files) read(path string) ([]byte, error) {
 			return nil, err
 		}
 		if n == len(f.buffer) {
-			f.buffer = append(f.buffer, make([]byte, len(f.buffer))...)
+			f.grow()
 		}
 	}
 }
+
+// readOpen returns the content of an open file from its beginning, which is valid until the next call.
+func (f *files) readOpen(file *os.File) ([]byte, error) {
+	f.allocate()
+	for {
+		n, err := file.ReadAt(f.buffer, 0)
+		if errors.Is(err, io.EOF) {
+			return f.buffer[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.grow()
+	}
+}
+
+func (f *files) allocate() {
+	if f.buffer == nil {
+		f.buffer = make([]byte, 16<<10)
+	}
+}
+
+func (f *files) grow() { f.buffer = append(f.buffer, make([]byte, len(f.buffer))...) }
 
 func (f *files) count(path string) (int64, error) {
 	data, err := f.read(path)

@@ -1,0 +1,385 @@
+package eviction
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// PodMemoryReader reads the memory of single pods, faster than ReadMemory reads all. A MemoryReader may have these
+// methods; without them there is no growth in milliseconds, and each reading is one of all pods.
+type PodMemoryReader interface {
+	// PodUsages appends the counters of all pods to a list. It is called many times a second when memory is scarce.
+	PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage
+	// Resident returns the memory of a pod without page cache.
+	Resident(uid types.UID) (snapshot.Bytes, error)
+	// ReadPods takes a reading of the node, of all pods together, and of these pods only.
+	ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading
+}
+
+const (
+	// lookCount looks are kept, at least lookDistance apart: between them they span more than 100 ms when looks follow each
+	// other as closely as they can. Looks that are older than lookWindow are not used: from there on samples of the policy
+	// measure growth.
+	lookCount    = 32
+	lookDistance = 4 * time.Millisecond
+	lookWindow   = time.Second
+	// leastWindow is the shortest time over which a rate is computed.
+	leastWindow = time.Millisecond
+	// leastGrowth is the growth below which a pod counts as not growing. Counters lag by up to 64 pages per CPU.
+	leastGrowth = int64(1) << 20
+	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
+	changed = int64(256) << 10
+	// headCount is how many pods are read without their page cache with a look: those that have grown most.
+	headCount = 4
+	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
+	// by them.
+	looksEvery = 250 * time.Millisecond
+	// baseAge is for how long a reading of all pods is completed by readings of those that have changed.
+	baseAge = 15 * time.Second
+	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.
+	explainedShare = 2
+)
+
+// looks are the last looks at the memory of each pod, from which growth in milliseconds is computed. Adding one
+// allocates nothing as long as the pods are the same. They belong to the memory watcher.
+type looks struct {
+	reader PodMemoryReader
+	// usages are those of the last look.
+	usages []snapshot.PodUsage
+	// at and free are when each look was made, and what the node had available then, index 0 the oldest; len is n.
+	at   [lookCount]time.Time
+	free [lookCount]int64
+	n    int
+	pods []podLooks
+	// took is the duration of the last look.
+	took time.Duration
+	// base is the last reading of all pods, baseAt when it was taken.
+	base   map[types.UID]*snapshot.Memory
+	baseAt time.Time
+	// served are the pods that were growing at the last round.
+	served []types.UID
+}
+
+// podLooks is the memory of one pod at each look.
+type podLooks struct {
+	uid types.UID
+	// usage is the counter, resident what is not page cache; unknown where it was not read.
+	usage, resident [lookCount]int64
+	// read is the counter when the pod was last read in full; unknown before.
+	read int64
+}
+
+const unknown = int64(snapshot.Unknown)
+
+// add makes a look.
+func (l *looks) add(now func() time.Time, free int64) {
+	at := now()
+	l.usages = l.reader.PodUsages(l.usages[:0])
+	l.match()
+	l.advance(at)
+	last := l.n - 1
+	l.at[last], l.free[last] = at, free
+	for i := range l.usages {
+		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
+	}
+	l.readHead()
+	l.took = now().Sub(at)
+}
+
+// match makes pods those of usages, in the same order.
+func (l *looks) match() {
+	same := len(l.pods) == len(l.usages)
+	for i := 0; same && i < len(l.pods); i++ {
+		same = l.pods[i].uid == l.usages[i].UID
+	}
+	if same {
+		return
+	}
+	before := make(map[types.UID]int, len(l.pods))
+	for i := range l.pods {
+		before[l.pods[i].uid] = i
+	}
+	pods := make([]podLooks, len(l.usages))
+	for i := range l.usages {
+		if j, ok := before[l.usages[i].UID]; ok {
+			pods[i] = l.pods[j]
+			continue
+		}
+		p := &pods[i]
+		p.uid, p.read = l.usages[i].UID, unknown
+		for j := range lookCount {
+			p.usage[j], p.resident[j] = unknown, unknown
+		}
+	}
+	l.pods = pods
+}
+
+// advance makes room for a look at the end. The last one is replaced if it is too near to the one before.
+func (l *looks) advance(at time.Time) {
+	switch {
+	case l.n >= 2 && l.at[l.n-1].Sub(l.at[l.n-2]) < lookDistance:
+		// Then the span from the one before to the new one is greater.
+	case l.n < lookCount:
+		l.n++
+	default:
+		copy(l.at[:], l.at[1:])
+		copy(l.free[:], l.free[1:])
+		for i := range l.pods {
+			p := &l.pods[i]
+			copy(p.usage[:], p.usage[1:])
+			copy(p.resident[:], p.resident[1:])
+		}
+	}
+}
+
+// first returns the index of the oldest look that is used.
+func (l *looks) first() int {
+	i := 0
+	for i < l.n-1 && l.at[l.n-1].Sub(l.at[i]) > lookWindow {
+		i++
+	}
+	return i
+}
+
+// grown returns by how much the counter of a pod has grown since the oldest look that is used.
+func (l *looks) grown(p *podLooks, first int) int64 {
+	for i := first; i < l.n-1; i++ {
+		if p.usage[i] != unknown {
+			return p.usage[l.n-1] - p.usage[i]
+		}
+	}
+	return 0
+}
+
+// readHead reads the pods that have grown most without their page cache. A pod that fills page cache is among them; its
+// rate shows that it does not grow otherwise.
+func (l *looks) readHead() {
+	var head [headCount]struct {
+		pod   *podLooks
+		grown int64
+	}
+	first := l.first()
+	for i := range l.pods {
+		p := &l.pods[i]
+		n := l.grown(p, first)
+		if n < leastGrowth {
+			continue
+		}
+		for j := range head {
+			if head[j].pod == nil || n > head[j].grown {
+				copy(head[j+1:], head[j:])
+				head[j].pod, head[j].grown = p, n
+				break
+			}
+		}
+	}
+	for _, h := range head {
+		if h.pod == nil {
+			return
+		}
+		if n, err := l.reader.Resident(h.pod.uid); err == nil {
+			h.pod.resident[l.n-1] = int64(n)
+		} // A pod whose cgroup is gone has no rate.
+	}
+}
+
+// rateOf returns the rate of a pod, and the index of the look with which it begins. It is not measured unless the pod
+// was read twice without its page cache.
+func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
+	last := l.n - 1
+	if last < 0 || p.resident[last] == unknown {
+		return r, 0, false
+	}
+	for i := l.first(); i < last; i++ {
+		window := l.at[last].Sub(l.at[i])
+		if p.resident[i] == unknown || window < leastWindow {
+			continue
+		}
+		grown := p.resident[last] - p.resident[i]
+		if max(grown, -grown) < leastGrowth {
+			grown = 0
+		}
+		return snapshot.Rate{PerSecond: perSecond(grown, window), Window: window}, i, true
+	}
+	return r, 0, false
+}
+
+// nodeRate returns how fast the node has used up available memory since the look at an index.
+func (l *looks) nodeRate(from int) snapshot.Rate {
+	last := l.n - 1
+	window := l.at[last].Sub(l.at[from])
+	return snapshot.Rate{PerSecond: perSecond(l.free[from]-l.free[last], window), Window: window}
+}
+
+func perSecond(n int64, window time.Duration) snapshot.Bytes {
+	if window <= 0 {
+		return 0
+	}
+	const bound = 1 << 52
+	return snapshot.Bytes(max(-bound, min(bound, float64(n)/window.Seconds())))
+}
+
+// measure adds the rates to a reading. The rate of the node has the same window as that of the pod that grows fastest,
+// so that one is comparable with the other.
+func (l *looks) measure(r *snapshot.MemoryReading) {
+	last := l.n - 1
+	if last < 1 {
+		return
+	}
+	var fastest snapshot.Rate
+	from := -1
+	for i := range l.pods {
+		p := &l.pods[i]
+		rate, begin, ok := l.rateOf(p)
+		if !ok {
+			continue
+		}
+		if r.PodRates == nil {
+			r.PodRates = map[types.UID]*snapshot.Rate{}
+		}
+		r.PodRates[p.uid] = &rate
+		if from < 0 || rate.PerSecond > fastest.PerSecond {
+			fastest, from = rate, begin
+		}
+	}
+	if from < 0 {
+		from = l.first()
+	}
+	if node := l.nodeRate(from); node.Window >= leastWindow {
+		r.Rate = &node
+	}
+}
+
+// explained reports whether the pods that were measured account for the growth of the node.
+func (l *looks) explained() bool {
+	if l.n < 2 {
+		return false
+	}
+	var sum, node int64
+	from := l.n
+	for i := range l.pods {
+		if rate, begin, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
+			sum, from = sum+int64(rate.PerSecond), min(from, begin)
+		}
+	}
+	if from == l.n {
+		from = l.first()
+	}
+	if l.free[from]-l.free[l.n-1] < leastGrowth {
+		return true
+	}
+	node = int64(l.nodeRate(from).PerSecond)
+	return sum >= node/explainedShare
+}
+
+// unmeasured reports whether a pod that may account for the growth of the node has been read only once without its page
+// cache, so that the next look will show its rate.
+func (l *looks) unmeasured() bool {
+	if l.n == 0 || l.explained() {
+		return false
+	}
+	return slices.ContainsFunc(l.pods, func(p podLooks) bool {
+		_, _, ok := l.rateOf(&p)
+		return !ok && p.resident[l.n-1] != unknown
+	})
+}
+
+// use begins with a reading of all pods, which others complete.
+func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
+	l.base, l.baseAt = byPod, at
+	for i := range l.pods {
+		l.pods[i].read = unknown
+		if l.n > 0 && byPod[l.pods[i].uid] != nil {
+			l.pods[i].read = l.pods[i].usage[l.n-1]
+		}
+	}
+}
+
+// read takes a reading: of the pods that have changed since they were last read if the rest is known and the growth of
+// the node is explained, else of all.
+func (l *looks) read(all MemoryReader, how snapshot.Counting, now time.Time) snapshot.MemoryReading {
+	var r snapshot.MemoryReading
+	if l.base == nil || now.Sub(l.baseAt) > baseAge || !l.explained() {
+		r = all.ReadMemory(how)
+		l.use(r.ByPod, now)
+	} else {
+		r = l.readChanged(how)
+	}
+	l.measure(&r)
+	return r
+}
+
+func (l *looks) readChanged(how snapshot.Counting) snapshot.MemoryReading {
+	last := l.n - 1
+	var list []*podLooks
+	for i := range l.pods {
+		p := &l.pods[i]
+		if diff := p.usage[last] - p.read; p.read == unknown || max(diff, -diff) >= changed {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *podLooks) int { return cmp.Compare(a.uid, b.uid) })
+	uids := make([]types.UID, 0, len(list))
+	for _, p := range list {
+		uids, p.read = append(uids, p.uid), p.usage[last]
+	}
+	r := l.reader.ReadPods(how, uids)
+	// The base is shared with earlier snapshots.
+	byPod := make(map[types.UID]*snapshot.Memory, len(l.pods))
+	for i := range l.pods {
+		if m := l.base[l.pods[i].uid]; m != nil {
+			byPod[l.pods[i].uid] = m
+		}
+	}
+	for _, uid := range uids {
+		if m := r.ByPod[uid]; m != nil {
+			byPod[uid] = m
+		} else {
+			delete(byPod, uid)
+		}
+	}
+	r.ByPod, l.base = byPod, byPod
+	return r
+}
+
+// growsAnew reports whether a pod that was not growing at the last round uses up what is left within a time.
+func (l *looks) growsAnew(left int64, within time.Duration) bool {
+	for i := range l.pods {
+		p := &l.pods[i]
+		rate, _, ok := l.rateOf(p)
+		if ok && float64(rate.PerSecond)*within.Seconds() > float64(max(0, left)) && rate.PerSecond > 0 &&
+			!slices.Contains(l.served, p.uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// serve records which pods are growing at a round.
+func (l *looks) serve() {
+	l.served = l.served[:0]
+	for i := range l.pods {
+		if rate, _, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
+			l.served = append(l.served, l.pods[i].uid)
+		}
+	}
+}
+
+// metWithin returns the time in which the node has used up an amount, at the rate since the last look; the maximum if
+// that is not known or not above zero.
+func (l *looks) metWithin(now time.Time, free, amount int64) time.Duration {
+	if l.n == 0 {
+		return math.MaxInt64
+	}
+	used, window := l.free[l.n-1]-free, now.Sub(l.at[l.n-1])
+	if used < leastGrowth || window < leastWindow {
+		return math.MaxInt64
+	}
+	return time.Duration(min(float64(max(0, amount))/float64(used)*float64(window), float64(time.Hour)))
+}

@@ -1,0 +1,227 @@
+package collect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// scanEvery is the time between two searches for cgroups of pods while usage is read in quick succession. A pod that is
+// started meanwhile is not among the usages, and so not among what explains the growth of the node.
+const scanEvery = time.Second
+
+// looks are files that are read many times a second when memory is scarce. They stay open: opening a file takes longer
+// than reading it.
+type looks struct {
+	meminfo, stalls, node, pods kept
+	// byPod are the pods in the order of their paths, scanned when they were last searched for.
+	byPod   []podFiles
+	scanned time.Time
+}
+
+// podFiles are the files of one pod. Those of memory.stat are opened when they are first needed, the containers' before
+// the pod's: see Memory.
+type podFiles struct {
+	uid   types.UID
+	dir   string
+	usage kept
+	stats []kept
+	// found is false for a pod that the current search has not found.
+	found bool
+}
+
+// kept is a file that stays open. A file of a cgroup that was removed cannot be read any more (ENODEV), also if there is
+// another one at its path: it is opened again then.
+type kept struct {
+	path string
+	file *os.File
+}
+
+func (k *kept) close() {
+	if k.file != nil {
+		_ = k.file.Close() // It was only read.
+		k.file = nil
+	}
+}
+
+// read returns the content, which is valid until the next read of f.
+func (k *kept) read(f *files) ([]byte, error) {
+	if k.file != nil {
+		if data, err := f.readOpen(k.file); err == nil {
+			return data, nil
+		}
+		k.close()
+	}
+	file, err := os.Open(k.path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := f.readOpen(file)
+	if err != nil {
+		_ = file.Close() // The error of reading says more.
+		return nil, err
+	}
+	k.file = file
+	return data, nil
+}
+
+func (k *kept) count(f *files) (int64, error) {
+	data, err := k.read(f)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseCount(data)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", k.path, err)
+	}
+	return n, nil
+}
+
+// PodUsages appends the counters of all pods to a list, and returns it. A pod that cannot be read is left out. Unless
+// the pods are searched for again, it allocates nothing if the list has room for all.
+func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	m = m.quick
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.now(); m.looks.scanned.IsZero() || now.Sub(m.looks.scanned).Abs() >= scanEvery {
+		m.looks.scanned = now
+		m.scanPods()
+	}
+	for i := range m.looks.byPod {
+		p := &m.looks.byPod[i]
+		if n, err := p.usage.count(&m.files); err == nil && n <= most {
+			into = append(into, snapshot.PodUsage{UID: p.uid, Usage: snapshot.Bytes(n)})
+		}
+	}
+	return into
+}
+
+// Resident returns the memory of a pod without page cache: anonymous memory, files in memory, and memory of the kernel.
+// It fails for a pod that PodUsages has not found.
+func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
+	m = m.quick
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.looks.byPod, func(p podFiles) bool { return p.uid == uid })
+	if i < 0 {
+		return 0, fmt.Errorf("the cgroup of pod %s is unknown: %w", uid, os.ErrNotExist)
+	}
+	p := &m.looks.byPod[i]
+	if p.stats == nil {
+		p.stats = m.statFiles(p.dir)
+	}
+	var stat []byte
+	var err error
+	for j := range p.stats {
+		if stat, err = p.stats[j].read(&m.files); err != nil && j < len(p.stats)-1 {
+			p.closeStats() // A container has ended; the files are searched for again.
+			return 0, err
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	inactive, ok := field(stat, m.names.cache.inactive)
+	active, alsoOK := field(stat, m.names.cache.active)
+	if !ok || !alsoOK {
+		return 0, fmt.Errorf("%s: %w of file pages", p.dir, errNoField)
+	}
+	usage, err := p.usage.count(&m.files)
+	if err != nil {
+		return 0, err
+	}
+	return snapshot.Bytes(max(0, usage-inactive-active)), nil
+}
+
+// ReadPods takes a reading in which only some pods are. It fails to read those that PodUsages has not found.
+func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	m = m.quick
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := snapshot.MemoryReading{ByPod: make(map[types.UID]*snapshot.Memory, len(uids))}
+	for i := range m.looks.byPod {
+		p := &m.looks.byPod[i]
+		if !slices.Contains(uids, p.uid) {
+			continue
+		}
+		if pod, ok := m.readPod(p.dir, how); ok {
+			r.ByPod[p.uid] = pod
+		}
+	}
+	how = m.inForce(how)
+	r.Pods, r.Node = m.podsObservation(how), m.nodeObservation(how)
+	return r
+}
+
+// statFiles returns the files memory.stat of a pod, its own as the last one.
+func (m *Memory) statFiles(dir string) (list []kept) {
+	if entries, err := os.ReadDir(dir); err == nil {
+		for _, e := range entries {
+			if e.IsDir() {
+				list = append(list, kept{path: filepath.Join(dir, e.Name(), m.names.stat)})
+			}
+		}
+	}
+	return append(list, kept{path: filepath.Join(dir, m.names.stat)})
+}
+
+func (p *podFiles) closeStats() {
+	for i := range p.stats {
+		p.stats[i].close()
+	}
+	p.stats = nil
+}
+
+// scanPods searches for the cgroups of pods. Those that are known keep their files of usage open; containers may have
+// been started or ended, so that the others are opened again when they are needed.
+func (m *Memory) scanPods() {
+	l := &m.looks
+	for i := range l.byPod {
+		l.byPod[i].found = false
+		l.byPod[i].closeStats()
+	}
+	m.scanBelow(m.pods)
+	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
+		if !p.found {
+			p.usage.close()
+		}
+		return !p.found
+	})
+}
+
+func (m *Memory) scanBelow(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	l := &m.looks
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		uid, isPod := m.cgroups.podUID(e.Name())
+		if !isPod {
+			if m.cgroups.isQOSClass(e.Name()) {
+				m.scanBelow(path)
+			}
+			continue
+		}
+		i, known := slices.BinarySearchFunc(l.byPod, path, func(p podFiles, path string) int {
+			return strings.Compare(p.dir, path)
+		})
+		if !known {
+			l.byPod = slices.Insert(l.byPod, i, podFiles{
+				uid: types.UID(uid), dir: path, usage: kept{path: filepath.Join(path, m.names.usage)},
+			})
+		}
+		l.byPod[i].found = true
+	}
+}
