@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -55,6 +57,10 @@ func (f *flaky) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 		return snapshot.MemoryReading{Node: unknown, Pods: unknown}
 	}
 	return f.kernel.ReadMemory(how)
+}
+
+func (f *flaky) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return onlyPods(f.ReadMemory(how), uids)
 }
 
 // TestOneFailedReadDoesNotSwitchTheFastPathOff: a leak of 1 GiB/s that follows is evicted as soon as it crosses the

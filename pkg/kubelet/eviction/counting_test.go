@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -20,6 +22,10 @@ func (k swapping) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 		}
 	}
 	return r
+}
+
+func (k swapping) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return onlyPods(k.ReadMemory(how), uids)
 }
 
 // TestAnotherWayOfCountingIsNoGrowth: what pods have in swap counts as used by them from now on. None of them grows.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/clock"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -310,6 +312,10 @@ func (a activeCache) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	r := a.kernel.ReadMemory(how)
 	r.Node.Available += a.spare(how)
 	return r
+}
+
+func (a activeCache) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return onlyPods(a.ReadMemory(how), uids)
 }
 
 func TestD35BesideStock(t *testing.T) {

@@ -275,6 +275,11 @@ func (k *kernel) ReadPods(_ snapshot.Counting, uids []types.UID) snapshot.Memory
 	defer k.mu.Unlock()
 	k.readings--
 	k.partial++
+	return onlyPods(r, uids)
+}
+
+// onlyPods leaves out the other pods. A reader that changes ReadMemory of a kernel uses it for ReadPods.
+func onlyPods(r snapshot.MemoryReading, uids []types.UID) snapshot.MemoryReading {
 	maps.DeleteFunc(r.ByPod, func(uid types.UID, _ *snapshot.Memory) bool { return !slices.Contains(uids, uid) })
 	return r
 }

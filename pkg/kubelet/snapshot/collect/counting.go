@@ -113,8 +113,9 @@ type meminfo struct {
 // the root on cgroup v1, and what stock counts on cgroup v2, where the root has no counter; it has no kernel memory.
 func (i *meminfo) used() int64 { return i.anon + i.cached + i.buffers + i.swapCached }
 
-// parseMeminfo fails when a required field is missing. Fields that depend on how the kernel was built are zero then.
-func parseMeminfo(data []byte) (i meminfo, err error) {
+// parse fails when a required field is missing. Fields that depend on how the kernel was built are zero then.
+func (i *meminfo) parse(data []byte) (err error) {
+	*i = meminfo{}
 	for _, f := range []struct {
 		key   string
 		value *int64
@@ -130,5 +131,5 @@ func parseMeminfo(data []byte) (i meminfo, err error) {
 	i.activeAnon, _ = field(data, "Active(anon):")
 	i.inactiveAnon, _ = field(data, "Inactive(anon):")
 	i.hugetlb, _ = field(data, "Hugetlb:")
-	return i, err
+	return err
 }

@@ -129,7 +129,7 @@ func TestDirtyPagesAreNotReclaimable(t *testing.T) {
 }
 
 func TestMissingFieldsAreNamed(t *testing.T) {
-	_, err := parseMeminfo([]byte("MemTotal: 1 kB\nAnonPages: 1 kB\nCached: 1 kB\nBuffers: x kB\n"))
+	err := new(meminfo).parse([]byte("MemTotal: 1 kB\nAnonPages: 1 kB\nCached: 1 kB\nBuffers: x kB\n"))
 	for _, key := range []string{"Buffers:", "Inactive(file):", "Active(file):", "Dirty:", "Writeback:"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%v does not name %s", err, key)
@@ -181,7 +181,7 @@ func FuzzKernelFiles(f *testing.F) {
 		if c, err := cacheOf(data, v2Names.cache, how); err == nil {
 			bounded("spare", c.spare(how))
 		}
-		if i, err := parseMeminfo(data); err == nil {
+		if i := (meminfo{}); i.parse(data) == nil {
 			bounded("used", i.used())
 			bounded("spare", i.page.spare(how))
 			if n := i.beyond(how); n < -math.MaxInt64/4 || n > math.MaxInt64/4 {

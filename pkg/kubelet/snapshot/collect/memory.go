@@ -45,10 +45,12 @@ type Memory struct {
 	// processes is the root of the cgroup tree that counts processes.
 	processes string
 	meminfo   string
-	stalls    string
-	capacity  int64
-	now       func() time.Time
-	logger    klog.Logger
+	// info is what was last read of it; it is here so that reading it allocates nothing.
+	info     meminfo
+	stalls   string
+	capacity int64
+	now      func() time.Time
+	logger   klog.Logger
 	// recognized is the number of cgroups of pods in this reading. unrecognized are the other cgroups beside them, whose
 	// names are not those of pods; reported are those that were last logged.
 	recognized             int
@@ -296,8 +298,8 @@ func (m *Memory) meminfoOf() (info meminfo, err error) {
 	if err != nil {
 		return info, err
 	}
-	if info, err = parseMeminfo(data); err != nil {
+	if err := m.info.parse(data); err != nil {
 		return info, fmt.Errorf("%s: %w", m.meminfo, err)
 	}
-	return info, nil
+	return m.info, nil
 }
