@@ -221,7 +221,9 @@ func TestLingeringBelowTheThresholdCostsLittle(t *testing.T) {
 		t.Run(fmt.Sprintf("%dMi left", left/mi), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode()
-				n.add("system", gi, func(pod *v1.Pod) { pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"} })
+				n.add("system", gi, func(pod *v1.Pod) {
+					pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+				})
 				n.available(left)
 				k := &costly{kernel: kernel{node: n}}
 				c := n.config(t, hard("1Gi"))

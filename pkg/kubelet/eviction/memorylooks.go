@@ -23,7 +23,7 @@ type PodMemoryReader interface {
 }
 
 const (
-	// lookCount looks are kept, at least lookDistance apart: between them they span more than 100 ms when looks follow each
+	// lookCount looks are kept, at least lookDistance apart: together they span more than 100 ms when looks follow each
 	// other as closely as they can. Looks that are older than lookWindow are not used: from there on samples of the policy
 	// measure growth.
 	lookCount    = 32

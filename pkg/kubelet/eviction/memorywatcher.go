@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// watcherMinPause is the shortest pause between two reads of the counters, watcherMetPause the longest one while a hard
-	// threshold is met, and the time between two rounds meanwhile.
+	// watcherMinPause is the shortest pause between two reads of the counters, watcherMetPause the longest one while a
+	// hard threshold is met, and the time between two rounds meanwhile.
 	watcherMinPause = 2 * time.Millisecond
 	watcherMetPause = 250 * time.Millisecond
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
@@ -62,8 +62,8 @@ type memoryWatcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
-	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading the
-	// duration of the last reading that a round was based on.
+	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading
+	// the duration of the last reading that a round was based on.
 	paid    time.Time
 	reading time.Duration
 	// postponed is true if the last read showed a crossing whose cause the next one will show.
@@ -129,8 +129,8 @@ func (w *memoryWatcher) due(now time.Time) bool { return !now.Before(w.next) }
 // hurry makes the next read due, watcherMinPause after the last one at the earliest.
 func (w *memoryWatcher) hurry(now time.Time) { w.next = later(now, w.readAt.Add(watcherMinPause)) }
 
-// hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause rounds,
-// which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
+// hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
+// rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
 func (w *memoryWatcher) hold(d *policy.Decision) {
 	w.holds = d.Condition(v1.NodeMemoryPressure).HardMet
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
@@ -314,8 +314,8 @@ func (w *memoryWatcher) postpone() bool {
 // exhausted reports whether so much was read that the next reading has to wait.
 func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
 
-// decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some time
-// has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the rest.
+// decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
+// time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the rest.
 func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	if w.exhausted() {
@@ -389,8 +389,8 @@ func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
 	return crossed
 }
 
-// sleep returns half of the time in which the nearest threshold cannot be reached. While a hard one is met, it is half of
-// the time in which what remains cannot be used up.
+// sleep returns half of the time in which the nearest threshold cannot be reached. While a hard one is met, it is half
+// of the time in which what remains cannot be used up.
 func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period

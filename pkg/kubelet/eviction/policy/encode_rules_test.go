@@ -97,7 +97,8 @@ func TestRulesAreReadable(t *testing.T) {
 	share := Threshold{Signal: snapshot.NodeFsAvailable, Value: evictionapi.ThresholdValue{Percentage: 0.1}}
 	r := rulesOf(dry(reclaiming(soft(threshold(snapshot.MemoryAvailable, "1.5Gi"), time.Minute), "100Mi")), share)
 	r.Timing = Timing{Period: 1, KillTime: 2, Settling: 3, Patience: 4}
-	r.LocalStorageLimits, r.Fence, r.Protection = true, true, Protection{Namespaces: []string{"a", "b-*"}, MaxPods: 1, MaxMemory: 2}
+	r.LocalStorageLimits, r.Fence = true, true
+	r.Protection = Protection{Namespaces: []string{"a", "b-*"}, MaxPods: 1, MaxMemory: 2}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -174,7 +174,14 @@ func TestFencesOnlyWhereTheyBelong(t *testing.T) {
 				for i := range leaking {
 					leaking[i].memory += rapid.Int64Range(-1, 200).Draw(t, "rate") * mi * elapsed / 1000
 					s.Pods = append(s.Pods, leaking[i].pod(now))
+					s.Pods[i].MemoryRate = maybe(t, "rate", func() snapshot.Rate {
+						return snapshot.Rate{PerSecond: snapshot.Bytes(rapid.Int64Range(-1, 500).Draw(t, "now") * mi),
+							Window: 20 * time.Millisecond}
+					})
 				}
+				s.MemoryRate = maybe(t, "rate of the node", func() snapshot.Rate {
+					return snapshot.Rate{PerSecond: snapshot.Bytes(gi), Window: 20 * time.Millisecond}
+				})
 				s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{
 					Available: rapid.Int64Range(0, 1100).Draw(t, "left") * mi, Capacity: 32 * gi}
 			}

@@ -47,6 +47,7 @@ func anyPod(t *rapid.T, i int, now time.Time) snapshot.Pod {
 		p = violatorPod(fmt.Sprintf("pod-%02d", i), mi, -1)
 	}
 	p.Images = anyBytes(t, "images")
+	p.MemoryRate = anyRate(t)
 	p.Usage = maybe(t, "stats", func() snapshot.Usage {
 		return snapshot.Usage{
 			Memory: anyBytes(t, "working set"), AnonymousMemory: anyBytes(t, "RSS"),
@@ -61,6 +62,13 @@ func anyPod(t *rapid.T, i int, now time.Time) snapshot.Pod {
 		p.Terminating = &snapshot.Termination{Deadline: now.Add(time.Duration(anyElapsed.Draw(t, "left")))}
 	}
 	return p
+}
+
+func anyRate(t *rapid.T) *snapshot.Rate {
+	return maybe(t, "rate", func() snapshot.Rate {
+		return snapshot.Rate{PerSecond: anyBytes(t, "per second"),
+			Window: time.Duration(rapid.Int64Range(-1, 1e9).Draw(t, "window"))}
+	})
 }
 
 func anyInFlight(t *rapid.T, uid types.UID, now time.Time) snapshot.InFlight {
@@ -78,6 +86,7 @@ func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 		Taken: now, WallTime: wallTime(now),
 		Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split")),
 	}
+	s.MemoryRate = anyRate(t)
 	s.RuntimeSilent = rapid.IntRange(0, 3).Draw(t, "silent") == 0
 	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
 	for _, sig := range snapshot.AllSignals() {

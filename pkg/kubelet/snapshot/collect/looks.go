@@ -37,8 +37,8 @@ type podFiles struct {
 	found bool
 }
 
-// kept is a file that stays open. A file of a cgroup that was removed cannot be read any more (ENODEV), also if there is
-// another one at its path: it is opened again then.
+// kept is a file that stays open. A file of a cgroup that was removed cannot be read any more (ENODEV), also if
+// there is another one at its path: it is opened again then.
 type kept struct {
 	path string
 	file *os.File

@@ -103,8 +103,8 @@ func newMemory(o Options) *Memory {
 	return m
 }
 
-// Counters reads the exact counters: a few small files, which stay open. It allocates nothing. A cgroup of all pods that
-// does not exist (yet) counts as empty.
+// Counters reads the exact counters: a few small files, which stay open. It allocates nothing. A cgroup of all pods
+// that does not exist (yet) counts as empty.
 func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 	m = m.quick
 	m.mu.Lock()
