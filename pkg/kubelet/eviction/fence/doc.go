@@ -1,0 +1,18 @@
+// Package fence limits what a pod that is being evicted may still use, so that it cannot use up the node before it has
+// ended. A fence is a limit on the cgroup of the pod: its present memory usage and some slack, or, under PID pressure,
+// its present number of processes.
+//
+// The limit is recognisable without a record (see ours), so that an agent that starts finds what an earlier one has
+// left. It is written by a thread of its own: a write to memory.limit_in_bytes (cgroup v1) or memory.max (v2) below the
+// usage makes the kernel reclaim memory in the writer, which may take long, and holds up the removal of the cgroup. A
+// signal ends that write.
+//
+//	value    which limits are fences
+//	file     a limit of a cgroup, as a file
+//	fence    setting, reading back, restoring one fence
+//	thread   the thread that writes, with its deadline
+//	find     fences that an earlier agent has left
+//	oom      what the kernel log says about OOM kills in the pod
+//
+// See admin-guide/cgroup-v1/memory.rst, admin-guide/cgroup-v2.rst and cgroup-v1/pids.rst of the kernel.
+package fence

@@ -1,0 +1,266 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
+)
+
+const mi = int64(1) << 20
+
+func runFencer(t *testing.T, f *Fencer) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func TestKernelHogStopsAtTheFence(t *testing.T) {
+	p := newPod(t)
+	h, neighbour := p.hog(), p.neighbour()
+	h.do("grow", 64)
+	usage := p.usage()
+	f := p.fence(p.fencer(), Limits{Slack: 8 * mi})
+	at := f.At()
+	if at < usage+5*mi || at > p.usage()+8*mi || p.limit() != at || p.swap() < at || p.swap() > p.usage()+8*mi {
+		t.Errorf("usage %d, fence at %d, limits %d and %d", usage, at, p.limit(), p.swap())
+	}
+	if s := p.check(f); s != (State{}) {
+		t.Errorf("state %+v", s)
+	}
+	h.begin("grow", 200)
+	h.awaitKill()
+	if s := p.check(f); !s.Hit {
+		t.Errorf("state %+v after an OOM kill", s)
+	}
+	await.True(t, "the OOM kill in the kernel log", func() bool {
+		oom, known := f.OOM()
+		return known && oom == OOM{Inside: true}
+	})
+	if highest := p.number("memory", "memory.max_usage_in_bytes"); highest > at {
+		t.Errorf("the pod used %d, the fence was at %d", highest, at)
+	}
+	neighbour.do("grow", 1)
+	if err := f.Restore(); err != nil || p.limit() != unlimited || p.swap() != unlimited {
+		t.Errorf("restored to %d and %d: %v", p.limit(), p.swap(), err)
+	}
+}
+
+// A pod at its fence may still displace its own page cache.
+func TestKernelPageCacheIsNoHit(t *testing.T) {
+	p := newPod(t)
+	h := p.hog()
+	h.do("cache", 64)
+	f := p.fence(p.fencer(), Limits{Slack: 8 * mi})
+	h.do("grow", 24)
+	if p.usage() > f.At() || p.usage() < f.At()-4*mi {
+		t.Fatalf("usage %d, fence at %d", p.usage(), f.At())
+	}
+	if s := p.check(f); s != (State{}) {
+		t.Errorf("state %+v while there is page cache", s)
+	}
+	h.begin("grow", 100)
+	h.awaitKill()
+	if s := p.check(f); !s.Hit {
+		t.Errorf("state %+v after an OOM kill", s)
+	}
+}
+
+// The pod grows between the read of its usage and the write of the limit, by memory that cannot be reclaimed.
+func TestKernelSlackIsWidened(t *testing.T) {
+	for name, test := range map[string]struct {
+		growths []int
+		want    error
+	}{
+		"twice":  {growths: []int{12, 20}},
+		"always": {growths: []int{12, 20, 40, 70}, want: ErrOutgrown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t)
+			p.setLimit(500 * mi)
+			h := p.hog()
+			f := p.fencer()
+			f.thread.limit = time.Minute
+			writes := 0
+			f.onRead = func() {
+				if writes < len(test.growths) {
+					h.do("tmpfs", test.growths[writes])
+				}
+				writes++
+			}
+			fence, err := f.Fence(p.cgroup, Limits{Slack: 8 * mi})
+			if test.want != nil {
+				if !errors.Is(err, test.want) || !errors.Is(err, unix.EBUSY) || p.limit() != 500*mi || writes != 4 {
+					t.Errorf("error %v, limit %d after %d writes", err, p.limit(), writes)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fence.Close()
+			if p.limit() != fence.At() || p.limit() > p.usage()+32*mi || p.limit() < p.usage()+16*mi {
+				t.Errorf("usage %d, fence at %d, limit %d", p.usage(), fence.At(), p.limit())
+			}
+		})
+	}
+}
+
+// The kernel reclaims page cache in the writer until a signal ends the write.
+func TestKernelDeadline(t *testing.T) {
+	p := newPod(t)
+	p.setLimit(500 * mi)
+	h := p.hog()
+	h.do("cache", 200)
+	f := p.fencer()
+	f.thread.limit = time.Millisecond
+	// A negative slack is below the usage: it stands for page cache that was added after the usage was read.
+	_, err := f.Fence(p.cgroup, Limits{Slack: -180 * mi})
+	if !errors.Is(err, ErrDeadline) || !errors.Is(err, unix.EINTR) || p.limit() != 500*mi {
+		t.Fatalf("limit %d, error %v", p.limit(), err)
+	}
+	// The thread is free again.
+	f.thread.limit = time.Minute
+	p.fence(f, Limits{Slack: 8 * mi})
+}
+
+func TestKernelForeignWrites(t *testing.T) {
+	p := newPod(t)
+	p.hog().do("grow", 32)
+	f := p.fence(p.fencer(), Limits{Slack: 8 * mi})
+	at := f.At()
+	p.write("memory", p.cgroup, "memory.memsw.limit_in_bytes", 400*mi)
+	p.setLimit(300 * mi)
+	if s := p.check(f); s != (State{Replaced: true}) {
+		t.Fatalf("state %+v", s)
+	}
+	if err := f.Set(); err != nil || p.limit() != at || f.At() != at {
+		t.Errorf("set again: limit %d, fence at %d, before at %d, %v", p.limit(), f.At(), at, err)
+	}
+	if s := p.check(f); s != (State{}) {
+		t.Errorf("state %+v after it was set again", s)
+	}
+	if err := f.Restore(); err != nil || p.limit() != 300*mi || p.swap() != 400*mi {
+		t.Errorf("restored to %d and %d: %v", p.limit(), p.swap(), err)
+	}
+	if _, err := f.Check(); err == nil {
+		t.Error("a fence that was lifted has a state")
+	}
+}
+
+// A limit below the fence is not replaced, neither at first nor later.
+func TestKernelLowerLimitStays(t *testing.T) {
+	p := newPod(t)
+	p.setLimit(40 * mi)
+	p.hog().do("grow", 20)
+	fencer := p.fencer()
+	f := p.fence(fencer, Limits{Slack: 100 * mi})
+	if p.limit() != 40*mi || f.At() != 40*mi {
+		t.Errorf("fence at %d, limit %d", f.At(), p.limit())
+	}
+	if err := f.Restore(); err != nil || p.limit() != 40*mi {
+		t.Errorf("restored to %d: %v", p.limit(), err)
+	}
+	p.setLimit(400 * mi)
+	f = p.fence(fencer, Limits{Slack: 100 * mi})
+	p.setLimit(60 * mi)
+	if s := p.check(f); s != (State{}) {
+		t.Errorf("state %+v with a lower limit", s)
+	}
+	if err := f.Restore(); err != nil || p.limit() != 60*mi {
+		t.Errorf("restored to %d: %v", p.limit(), err)
+	}
+}
+
+func TestKernelPIDs(t *testing.T) {
+	p := newPod(t)
+	h := p.hog()
+	h.do("fork", 1000)
+	f := p.fence(p.fencer(), Limits{PIDs: true})
+	if limit := p.number("pids", "pids.max"); limit > p.number("pids", "pids.current") || limit != f.At() {
+		t.Errorf("limit %d, fence at %d", limit, f.At())
+	}
+	if s := p.check(f); s != (State{}) {
+		t.Errorf("state %+v", s)
+	}
+	h.begin("fork", 1000)
+	await.True(t, "a fork that fails", func() bool { return p.check(f).Hit })
+	if err := f.Restore(); err != nil || p.number("pids", "pids.max") != unlimited {
+		t.Errorf("restored to %d: %v", p.number("pids", "pids.max"), err)
+	}
+}
+
+func TestKernelFindAndLift(t *testing.T) {
+	p := newPod(t)
+	expected := Expected{Memory: 200*mi + 1, PIDs: 77}
+	p.hog()
+	f := p.fencer()
+	p.setLimit(expected.Memory)
+	p.write("pids", p.cgroup, "pids.max", expected.PIDs)
+	find := func() Found {
+		t.Helper()
+		found, err := f.Find(p.cgroup, expected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if found := find(); !found.None() {
+		t.Errorf("found %+v on a pod without a fence", found)
+	}
+	memory, pids := p.fence(f, Limits{Slack: 8 * mi}), p.fence(f, Limits{PIDs: true})
+	found := find()
+	if found != (Found{Memory: memory.At(), PIDs: pids.At()}) || found.None() {
+		t.Errorf("found %+v", found)
+	}
+	if err := f.Lift(p.cgroup, found, expected); err != nil {
+		t.Fatal(err)
+	}
+	if p.limit() != 200*mi || p.swap() != unlimited || p.number("pids", "pids.max") != 77 || !find().None() {
+		t.Errorf("lifted to %d, %d and %d", p.limit(), p.swap(), p.number("pids", "pids.max"))
+	}
+	// By chance the limit of a pod is recognisable.
+	if found, err := f.Find(p.cgroup, Expected{Memory: memory.At(), PIDs: 77}); err != nil || !found.None() {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+func TestKernelRemovedCgroup(t *testing.T) {
+	p := newPod(t)
+	f := p.fencer()
+	p.setLimit(300 * mi)
+	fence := p.fence(f, Limits{Slack: 8 * mi})
+	for _, dir := range []string{"container", "."} {
+		if err := os.Remove(filepath.Join(p.mounts["memory"], p.cgroup, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := p.check(fence); s != (State{Gone: true}) {
+		t.Errorf("state %+v", s)
+	}
+	if err := fence.Restore(); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Fence(p.cgroup, Limits{Slack: 8 * mi}); !IsGone(err) {
+		t.Errorf("error %v for a cgroup that does not exist", err)
+	}
+	if found, err := f.Find(p.cgroup, Expected{}); err != nil || !found.None() {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if err := f.Lift(p.cgroup, Found{Memory: 1, PIDs: -1}, Expected{}); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []string{".", "container"} { // for the clean-up
+		if err := os.Mkdir(filepath.Join(p.mounts["memory"], p.cgroup, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

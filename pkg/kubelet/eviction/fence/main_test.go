@@ -1,0 +1,254 @@
+package fence
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
+)
+
+// hogTask is the environment variable that makes this program a hog in a cgroup instead of testing: a list of files
+// cgroup.procs to join.
+const hogTask = "PLIMSOLL_HOG"
+
+func TestMain(m *testing.M) {
+	if task := os.Getenv(hogTask); task != "" {
+		if err := beHog(task); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beHog joins cgroups, and then executes one command of stdin after the other, each answered by a line.
+func beHog(task string) error {
+	for path := range strings.SplitSeq(task, ":") {
+		if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			return err
+		}
+	}
+	fmt.Println("joined")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		command, argument, _ := strings.Cut(lines.Text(), " ")
+		n, err := strconv.Atoi(argument)
+		if err != nil {
+			return err
+		}
+		switch command {
+		case "grow":
+			err = use(n, unix.MAP_PRIVATE|unix.MAP_ANON)
+		case "tmpfs":
+			err = use(n, unix.MAP_SHARED|unix.MAP_ANON)
+		case "cache":
+			err = fillCache(n)
+		case "fork":
+			err = exec.Command("sleep", strconv.Itoa(n)).Start()
+		}
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println("done")
+	}
+	return nil
+}
+
+func use(mebibytes, flags int) error {
+	memory, err := unix.Mmap(-1, 0, mebibytes<<20, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	return nil
+}
+
+// fillCache writes a file, so that its pages are charged to this process, and flushes it, so that they are clean. The
+// file is removed when the process ends.
+func fillCache(mebibytes int) error {
+	file, err := os.CreateTemp(os.Getenv("PLIMSOLL_HOG_DIR"), "cache")
+	if err != nil {
+		return err
+	}
+	for range mebibytes {
+		if _, err := file.Write(make([]byte, 1<<20)); err != nil {
+			return err
+		}
+	}
+	return file.Sync()
+}
+
+// pod is a cgroup v1 of a pod in real hierarchies, with one cgroup of a container.
+type pod struct {
+	t      *testing.T
+	mounts map[string]string
+	// cgroup is the path of the pod.
+	cgroup string
+}
+
+// newPod creates a cgroup for a pod, below one that has a limit of its own, far above what tests use, so that whatever
+// goes wrong stays there.
+func newPod(t *testing.T) pod {
+	t.Helper()
+	p := pod{t: t, mounts: map[string]string{"memory": "/sys/fs/cgroup/memory", "pids": "/sys/fs/cgroup/pids"}}
+	parent := fmt.Sprintf("/plimsoll-fence-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")))
+	p.cgroup = parent + "/pod"
+	for _, mount := range p.mounts {
+		for _, dir := range []string{parent, p.cgroup, p.cgroup + "/container", parent + "/neighbour"} {
+			if err := os.Mkdir(filepath.Join(mount, dir), 0o755); err != nil {
+				t.Fatalf("this test needs root and cgroup v1: %v", err)
+			}
+			t.Cleanup(func() { // The deepest cgroup is removed first.
+				await.Until(t, "removing "+dir, func() error { return os.Remove(filepath.Join(mount, dir)) })
+			})
+		}
+	}
+	p.write("memory", parent, "memory.limit_in_bytes", 600<<20)
+	return p
+}
+
+func (p pod) write(controller, cgroup, name string, value int64) {
+	p.t.Helper()
+	path := filepath.Join(p.mounts[controller], cgroup, name)
+	if err := os.WriteFile(path, []byte(strconv.FormatInt(value, 10)), 0); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p pod) number(controller, name string) int64 {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.mounts[controller], p.cgroup, name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	n, err := parse(name, data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p pod) usage() int64 { return p.number("memory", "memory.usage_in_bytes") }
+func (p pod) limit() int64 { return p.number("memory", "memory.limit_in_bytes") }
+func (p pod) swap() int64  { return p.number("memory", "memory.memsw.limit_in_bytes") }
+
+func (p pod) setLimit(bytes int64) { p.write("memory", p.cgroup, "memory.limit_in_bytes", bytes) }
+
+// fencer returns a Fencer whose thread runs until the test ends.
+func (p pod) fencer() *Fencer {
+	p.t.Helper()
+	f := New(Config{Mounts: p.mounts})
+	runFencer(p.t, f)
+	return f
+}
+
+// fence sets a fence and returns it.
+func (p pod) fence(f *Fencer, l Limits) *Fence {
+	p.t.Helper()
+	fence, err := f.Fence(p.cgroup, l)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(fence.Close)
+	return fence
+}
+
+func (p pod) check(f *Fence) State {
+	p.t.Helper()
+	s, err := f.Check()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// hog is a process in a cgroup. It is killed when the test ends.
+type hog struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  *os.File
+	out *bufio.Reader
+}
+
+// hog starts a hog in the container of the pod, neighbour one beside the pod.
+func (p pod) hog() *hog       { p.t.Helper(); return p.start(p.cgroup + "/container") }
+func (p pod) neighbour() *hog { p.t.Helper(); return p.start(filepath.Dir(p.cgroup) + "/neighbour") }
+
+func (p pod) start(cgroup string) *hog {
+	p.t.Helper()
+	var procs []string
+	for _, mount := range p.mounts {
+		procs = append(procs, filepath.Join(mount, cgroup, "cgroup.procs"))
+	}
+	h := &hog{t: p.t, cmd: exec.Command(os.Args[0])}
+	h.cmd.Env = append(os.Environ(), hogTask+"="+strings.Join(procs, ":"), "PLIMSOLL_HOG_DIR="+p.t.TempDir())
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	theirs, in, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h.cmd.Stdin, h.in = theirs, in
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h.out = bufio.NewReader(out)
+	if err := h.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = theirs.Close()
+	h.answer("joined")
+	p.t.Cleanup(func() {
+		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+		_ = in.Close()
+		_ = h.cmd.Wait()
+	})
+	return h
+}
+
+func (h *hog) answer(want string) {
+	h.t.Helper()
+	if line, err := h.out.ReadString('\n'); err != nil || line != want+"\n" {
+		h.t.Fatalf("the hog answers %q, %v", line, err)
+	}
+}
+
+// do executes a command: grow, tmpfs or cache, and an amount in MiB, or fork.
+func (h *hog) do(command string, n int) {
+	h.t.Helper()
+	h.begin(command, n)
+	h.answer("done")
+}
+
+// begin does not wait for the answer.
+func (h *hog) begin(command string, n int) {
+	h.t.Helper()
+	if _, err := fmt.Fprintln(h.in, command, n); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// awaitKill waits for the end of the process by SIGKILL.
+func (h *hog) awaitKill() {
+	h.t.Helper()
+	timer := time.AfterFunc(time.Minute, func() { _ = h.cmd.Process.Kill() })
+	err := h.cmd.Wait()
+	var exit *exec.ExitError
+	if !timer.Stop() || !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		h.t.Fatalf("the hog was not killed: %v", err)
+	}
+}

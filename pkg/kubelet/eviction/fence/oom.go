@@ -1,0 +1,100 @@
+package fence
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OOM is what the kernel log says about OOM kills of a pod since its fence was set.
+type OOM struct {
+	// Inside: the pod's own limit, or that of a container, was exceeded, and a process of the pod was killed.
+	Inside bool
+	// Outside: a process of the pod was killed because a cgroup above the pod, or the node, was out of memory.
+	Outside bool
+}
+
+// oomLog reads the kernel log from the time on at which it was opened; nil where it cannot be read. It does not wait,
+// and costs an open file.
+type oomLog struct {
+	fd  int
+	buf [8192]byte
+	oom OOM
+}
+
+func openLog(path string) *oomLog {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	if _, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil {
+		_ = unix.Close(fd)
+		return nil
+	}
+	return &oomLog{fd: fd}
+}
+
+func (l *oomLog) close() {
+	if l != nil {
+		_ = unix.Close(l.fd)
+	}
+}
+
+// OOM returns what the kernel log says so far; known is false if it cannot be read. It may be called until Restore or
+// Close.
+func (p *Fence) OOM() (oom OOM, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.log == nil || p.lost || p.closed {
+		return OOM{}, false
+	}
+	p.log.read(p.cgroup)
+	return p.log.oom, true
+}
+
+// read reads the records that have come since the last call. Each read returns one.
+func (l *oomLog) read(cgroup string) {
+	for {
+		n, err := unix.Read(l.fd, l.buf[:])
+		switch {
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR), errors.Is(err, unix.EINVAL):
+			// Records were overwritten before they were read, or one is longer than the buffer: the next one follows.
+			continue
+		case err != nil || n <= 0:
+			return
+		}
+		oom := oomOf(l.buf[:n], cgroup)
+		l.oom.Inside, l.oom.Outside = l.oom.Inside || oom.Inside, l.oom.Outside || oom.Outside
+	}
+}
+
+// oomOf reads a record of the kernel log. That of an OOM kill is, since Linux 4.19,
+// "oom-kill:constraint=…,…,oom_memcg=<whose limit>,task_memcg=<cgroup of the process>,task=…,pid=…,uid=…", with
+// "global_oom" in place of oom_memcg when the node is out of memory. The paths are those from the root of the hierarchy,
+// which a mount in a container hides.
+func oomOf(record []byte, cgroup string) OOM {
+	_, text, found := bytes.Cut(record, []byte(";oom-kill:"))
+	if !found {
+		return OOM{}
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var limited, task string
+	for field := range strings.SplitSeq(line, ",") {
+		switch key, value, _ := strings.Cut(field, "="); key {
+		case "oom_memcg":
+			limited = value
+		case "task_memcg":
+			task = value
+		}
+	}
+	if !isBelow(task, cgroup) {
+		return OOM{}
+	}
+	inside := isBelow(limited, cgroup)
+	return OOM{Inside: inside, Outside: !inside}
+}
+
+// isBelow reports whether a cgroup is that of the pod, or below.
+func isBelow(path, pod string) bool { return strings.Contains(path+"/", pod+"/") }

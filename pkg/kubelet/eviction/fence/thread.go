@@ -1,0 +1,103 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// deadline is the longest time that setting a fence may take, the wait for the thread included.
+	deadline = 20 * time.Millisecond
+	// A signal that arrives before the thread has entered the kernel ends nothing, so that it is repeated.
+	signalPeriod, signals = 500 * time.Microsecond, 20
+)
+
+// ErrDeadline: the kernel did not set the limit in time.
+var ErrDeadline = errors.New("the limit was not set in time")
+
+// thread executes writes, one at a time, on a thread of the kernel of its own.
+type thread struct {
+	requests chan *request
+	// tid is the ID of the thread, 0 before it runs.
+	tid atomic.Int64
+	// limit is deadline. Tests change it.
+	limit time.Duration
+}
+
+// request is one write. It ends in one of two ways: the thread ends it, or the caller leaves it to the thread, which
+// then undoes it once the kernel lets go.
+type request struct {
+	write func(expired func() bool) error
+	undo  func()
+	err   error
+	done  chan struct{}
+	// expired is set at the deadline: write must return then.
+	expired atomic.Bool
+	// settled is set by the first of the thread and the leaving caller.
+	settled atomic.Bool
+}
+
+func newThread() *thread { return &thread{requests: make(chan *request), limit: deadline} }
+
+// run executes requests until ctx ends. Its thread ends with it, since it stays locked.
+func (t *thread) run(ctx context.Context) {
+	runtime.LockOSThread()
+	t.tid.Store(int64(unix.Gettid()))
+	defer t.tid.Store(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-t.requests:
+			r.err = r.write(r.expired.Load)
+			if r.settled.CompareAndSwap(false, true) {
+				close(r.done)
+			} else {
+				r.undo()
+			}
+		}
+	}
+}
+
+// do executes write on the thread. At the deadline it has expired return true, and ends the system call of the thread
+// by a signal that the Go runtime ignores (SIGURG, which it uses for preemption): both loops of the kernel that set a
+// limit (mem_cgroup_resize_max, memory_max_write) end with a signal. If that has no effect either, left is true: the
+// thread still uses what write uses, and calls undo when it has ended.
+func (t *thread) do(write func(expired func() bool) error, undo func()) (left bool, err error) {
+	r := &request{write: write, undo: undo, done: make(chan struct{})}
+	timer := time.NewTimer(t.limit)
+	defer timer.Stop()
+	select {
+	case t.requests <- r:
+	case <-timer.C:
+		return false, ErrDeadline
+	}
+	select {
+	case <-r.done:
+		return false, r.err
+	case <-timer.C:
+	}
+	r.expired.Store(true)
+	for range signals {
+		if tid := t.tid.Load(); tid != 0 {
+			_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG)
+		}
+		timer.Reset(signalPeriod)
+		select {
+		case <-r.done:
+			return false, r.err
+		case <-timer.C:
+		}
+	}
+	if r.settled.CompareAndSwap(false, true) {
+		return true, ErrDeadline
+	}
+	<-r.done
+	return false, r.err
+}
