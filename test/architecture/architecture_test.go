@@ -108,6 +108,7 @@ var rings = []struct {
 	{"pkg/kubelet/nodeshutdown/logind", adapter, "D-Bus client of the login manager of systemd"},
 	{"pkg/kubelet/allocations", adapter, "stock's allocation manager, with reads from memory"},
 	{"pkg/kubelet/cgroupkill", adapter, "kills the processes of a cgroup without the container runtime"},
+	{"pkg/kubelet/eviction/fence", adapter, "limits what a pod that is being evicted may still use"},
 	{"pkg/kubelet/containerspec", adapter, "what a container is started with: environment, mounts, devices, DNS"},
 	{"pkg/kubelet/directories", adapter, "creates the directories of the agent at its start"},
 	{"pkg/kubelet/nodestatus", adapter, "registers the Node and updates its status"},
