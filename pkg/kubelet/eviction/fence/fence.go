@@ -78,6 +78,9 @@ type Fence struct {
 	lost, closed bool
 	// forks and kills are the counters of failed forks and of OOM kills before the fence was set.
 	forks, kills int64
+	// oom is what the kernel log says, killed is true when a counter of OOM kills has risen.
+	oom    OOM
+	killed bool
 }
 
 // limit is one file with a limit, and that with what it limits.

@@ -27,7 +27,7 @@ func (p *Fence) hit() (bool, error) {
 	if p.limits.PIDs {
 		return p.failedForks() > p.forks, nil
 	}
-	if p.oomKills() > p.kills {
+	if p.readOOM(); p.killed || p.oom.Inside {
 		return true, nil
 	}
 	for _, l := range p.caps {

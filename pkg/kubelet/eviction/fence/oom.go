@@ -21,7 +21,6 @@ type OOM struct {
 type oomLog struct {
 	fd  int
 	buf [8192]byte
-	oom OOM
 }
 
 func openLog(path string) *oomLog {
@@ -42,20 +41,30 @@ func (l *oomLog) close() {
 	}
 }
 
-// OOM returns what the kernel log says so far; known is false if it cannot be read. It may be called until Restore or
-// Close.
-func (p *Fence) OOM() (oom OOM, known bool) {
+// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set, because the limit of
+// the pod or of one of its containers was exceeded. The kernel log says whose limit it was, but the kernel leaves out
+// records when there are many (oom_kill_process); then the counters of the pod's cgroups are enough. They are lost with
+// the cgroup of a container, so that Check reads them too. After Restore or Close the result stays what it was.
+func (p *Fence) OOMKilled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.log == nil || p.lost || p.closed {
-		return OOM{}, false
+	p.readOOM()
+	return p.oom.Inside || p.killed && !p.oom.Outside
+}
+
+// readOOM reads the kernel log and the counters. The caller holds the lock.
+func (p *Fence) readOOM() {
+	if p.lost || p.closed {
+		return
 	}
-	p.log.read(p.cgroup)
-	return p.log.oom, true
+	if p.log != nil {
+		p.log.read(p.cgroup, &p.oom)
+	}
+	p.killed = p.killed || p.oomKills() > p.kills
 }
 
 // read reads the records that have come since the last call. Each read returns one.
-func (l *oomLog) read(cgroup string) {
+func (l *oomLog) read(cgroup string, found *OOM) {
 	for {
 		n, err := unix.Read(l.fd, l.buf[:])
 		switch {
@@ -66,7 +75,7 @@ func (l *oomLog) read(cgroup string) {
 			return
 		}
 		oom := oomOf(l.buf[:n], cgroup)
-		l.oom.Inside, l.oom.Outside = l.oom.Inside || oom.Inside, l.oom.Outside || oom.Outside
+		found.Inside, found.Outside = found.Inside || oom.Inside, found.Outside || oom.Outside
 	}
 }
 
