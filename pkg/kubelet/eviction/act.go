@@ -39,17 +39,21 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		return
 	}
 	m.ledger.begin(v, decision, m.clock.now())
+	fencing := m.newFencing(decision, pod, v)
 	m.work.Go(func() {
-		answer, ended := m.config.Kill(ctx, killRequest(pod, v))
+		answer, ended := m.config.Kill(ctx, killRequest(pod, v, fencing))
 		now := m.clock.now()
 		if answer == podkill.Refused {
+			fencing.accepted(ctx, answer)
 			m.ledger.refused(v.Pod.UID)
 			m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillRefused, Victim: v, Answer: answer})
 			return
 		}
 		m.ledger.accepted(v.Pod.UID, answer)
 		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillAccepted, Victim: v, Answer: answer})
+		fencing.accepted(ctx, answer)
 		ending := <-ended
+		fencing.ended(ending)
 		now = m.clock.now()
 		evicted := m.ledger.ended(v.Pod.UID, ending, now)
 		m.sinks.result(ctx, &Result{
@@ -72,13 +76,17 @@ func resultOf(e podkill.Ending) ResultKind {
 	return KillFailed
 }
 
-// killRequest returns the request to evict the victim.
-func killRequest(pod *v1.Pod, v *policy.Victim) podkill.Request {
+// killRequest returns the request to evict the victim; fencing is nil for a victim without a fence.
+func killRequest(pod *v1.Pod, v *policy.Victim, fencing *fencing) podkill.Request {
 	grace := v.GraceSeconds
-	return podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: &grace, Disruption: &podkill.Disruption{
+	d := &podkill.Disruption{
 		Phase: v1.PodFailed, Reason: policy.ReasonEvicted, Message: v.Message,
 		Conditions: []v1.PodCondition{podkill.DisruptionTarget(pod, v.Message)},
-	}}
+	}
+	if fencing != nil {
+		d.Detail = fencing.detail
+	}
+	return podkill.Request{Pod: pod, Evict: true, GracePeriodSeconds: &grace, Disruption: d}
 }
 
 // publish sets the node conditions that readers of other goroutines get.

@@ -91,6 +91,8 @@ type Config struct {
 	// APIKiller evicts the pods that plugins request by another killer than the pod workers; nil where there is no API
 	// server: then the pod workers do.
 	APIKiller APIKiller
+	// Fencer limits what victims may still use that the decision has a fence for; without it there are no fences.
+	Fencer Fencer
 	// Sinks receive decisions and results, in addition to those for events, log and metrics.
 	Sinks []Sink
 	// Features are the feature gates that the manager uses.

@@ -19,6 +19,7 @@ const (
 	eventEvicted            = policy.ReasonEvicted
 	eventHastened           = "EvictionHastened"
 	eventBlocked            = "EvictionBlocked"
+	eventFenced             = "EvictionFenced"
 	eventDryRun             = "EvictionDryRun"
 	eventSignalUnknown      = "EvictionSignalUnknown"
 	eventRuntimeSilent      = "EvictionRuntimeSilent"
@@ -81,13 +82,17 @@ func (s *eventSink) notice(n *Notice) {
 func (n *Notice) since() string { return n.Since.UTC().Format(time.RFC3339) }
 
 // Result implements Sink. A request that began a termination is reported as an eviction, one that shortened its grace
-// period as hastened, one that the API server refuses for the time being as blocked; others have no event.
+// period as hastened, one that the API server refuses for the time being as blocked, and the end of a fence; others have
+// no event.
 func (s *eventSink) Result(_ context.Context, r *Result) {
 	switch {
 	case r.Kind == KillBlocked && !s.isNews(r):
 	case r.Kind == KillBlocked:
 		s.recorder.AnnotatedEventf(r.Victim.Pod.Reference(), r.Victim.Annotations, v1.EventTypeWarning, eventBlocked,
 			"%sThe API server does not accept it for the time being: %v", r.Victim.Message, r.Err)
+	case r.Kind == FenceEnded:
+		s.recorder.AnnotatedEventf(r.Victim.Pod.Reference(), r.Victim.Annotations, v1.EventTypeWarning, eventFenced,
+			"The pod was evicted while it grew fast: %s", r.Fence)
 	case r.Kind != KillAccepted:
 	case r.Answer == podkill.Begun:
 		s.evicted(eventEvicted, r.Victim)

@@ -85,6 +85,12 @@ func (logSink) Result(ctx context.Context, r *Result) {
 			v.Message)
 	case KillBlocked, KillWithdrawn:
 		logAttempt(logger, r)
+	case PodFenced:
+		logger.Info("Eviction manager: evicted pod is fenced", "decision", r.Decision, "pod", pod, "podUID", uid, "at",
+			r.Fence.At, "ofPIDs", r.Fence.PIDs, "err", r.Err)
+	case FenceEnded:
+		logger.Info("Eviction manager: fenced pod has ended", "decision", r.Decision, "pod", pod, "podUID", uid, "outcome",
+			r.Fence.Outcome, "killReason", r.Fence.Reason, "err", r.Err)
 	case PodOverdue:
 		logger.Info("Eviction manager: evicted pod is still terminating", "decision", r.Decision, "pod", pod, "podUID", uid,
 			"gracePeriodSeconds", v.GraceSeconds)

@@ -192,6 +192,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	if l.counting != f.counting {
 		l.counting, l.state = f.counting, l.state.WithoutMemorySamples()
 	}
+	m.observeLeft(s)
 	r := &Round{Trigger: l.trigger, Snapshot: s}
 	r.Decision, l.state = policy.Decide(s, &l.rules, l.state)
 	l.trigger = TriggerTimer

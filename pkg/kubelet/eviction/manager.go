@@ -40,6 +40,9 @@ type Manager struct {
 	loop     loopState
 	sinks    *sinks
 	reclaims reclaimer
+	// fenced are the pods with a fence; left is what the last round found available.
+	fenced fencedPods
+	left   struct{ memory, pids atomic.Int64 }
 }
 
 // loopState belongs to the goroutine of Run.

@@ -43,6 +43,10 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"signal"})
 
+	fencesTotal = counterVec("plimsoll_eviction_fences_total",
+		"Evicted pods whose growth was to be stopped by a fence, by how they ended: Exited, Killed, OOMKilled; NotSet if "+
+			"the fence could not be set.", "outcome")
+
 	sinkFailures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "plimsoll_eviction_sink_failures_total",
 		Help: "Rounds and results that a sink (events, log, metrics, ...) has not handled: its queue was full, or it " +
@@ -52,7 +56,7 @@ var (
 
 	registerMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(decisionsTotal, roundsTotal, releasedTotal, pendingRelease, signalUnknown,
-			runtimeSilent, countersFailed, reactionSeconds, sinkFailures)
+			runtimeSilent, countersFailed, reactionSeconds, fencesTotal, sinkFailures)
 	})
 )
 
@@ -161,7 +165,9 @@ func (m *metricsSink) Result(_ context.Context, r *Result) {
 				releasedTotal.WithLabelValues(releasedResources[j]).Add(float64(amount))
 			}
 		}
-	case KillBlocked, KillWithdrawn, PodGone, KillRefused, PodOverdue, KillFailed, ReclaimEnded:
+	case FenceEnded:
+		fencesTotal.WithLabelValues(string(r.Fence.Outcome)).Inc()
+	case KillBlocked, KillWithdrawn, PodGone, KillRefused, PodFenced, PodOverdue, KillFailed, ReclaimEnded:
 	}
 }
 

@@ -82,6 +82,8 @@ type Result struct {
 	// Reclaim is the request, Reclaimed its result, for ReclaimEnded.
 	Reclaim   *policy.ReclaimRequest
 	Reclaimed snapshot.Reclaimed
+	// Fence is what is known of the fence of the pod, for PodFenced and FenceEnded.
+	Fence *FenceReport
 	// Err is the error of a kill or a reclaim, or why a kill is blocked, withdrawn or without effect.
 	Err error
 }
@@ -101,6 +103,11 @@ const (
 	KillRefused ResultKind = "KillRefused"
 	// KillAccepted: the killer, which is the pod workers or the API server, has accepted the request.
 	KillAccepted ResultKind = "KillAccepted"
+	// PodFenced: a fence limits what the pod may still use, or could not be set, for the reason Err.
+	PodFenced ResultKind = "PodFenced"
+	// FenceEnded: the pod has ended, or the agent stops, and its limit is restored, or is not, for the reason Err. It comes
+	// after PodFenced, and before or after the end of the kill.
+	FenceEnded ResultKind = "FenceEnded"
 	// PodOverdue: the pod has not stopped within its grace period and the time that a kill may take. It continues to
 	// terminate.
 	PodOverdue ResultKind = "PodOverdue"

@@ -1,6 +1,8 @@
 package podkill
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
@@ -16,6 +18,18 @@ type Disruption struct {
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 	// KeepSucceeded keeps a pod Succeeded whose containers have all exited with code 0, whatever Phase is.
 	KeepSucceeded bool `json:"keepSucceeded,omitempty"`
+	// Detail, if not nil, returns what is known so far of how the pod ends, to be appended to the message. It returns at
+	// once, may be called from any goroutine, and is not recorded.
+	Detail func() string `json:"-"`
+}
+
+// ApplyDetail appends the detail to the message in a status to which Apply has written the disruption. It does nothing
+// if the status has another message; it replaces an earlier detail.
+func (d *Disruption) ApplyDetail(status *v1.PodStatus) {
+	if d == nil || d.Detail == nil || !strings.HasPrefix(status.Message, d.Message) {
+		return
+	}
+	status.Message = d.Message + d.Detail()
 }
 
 // DisruptionTarget returns the condition DisruptionTarget (KEP-3329) of a pod that the agent stops.

@@ -48,7 +48,7 @@ func (s publishTerminating) status(ctx context.Context, p *terminatePass) v1.Pod
 }
 
 // publishStopped publishes the final state of the containers. The disruption was published when the termination began,
-// and the generator keeps it.
+// and the generator keeps it; only now is it known in detail how the pod has ended.
 type publishStopped struct {
 	generator StatusGenerator
 	statuses  StatusStore
@@ -60,6 +60,7 @@ func (publishStopped) Name() string { return "publish end of containers" }
 func (s publishStopped) Run(ctx context.Context, p *terminatePass) (stepResult, error) {
 	logger := klog.FromContext(ctx)
 	status := s.generator.Generate(ctx, p.Pod, p.stopped, !s.shutdown.RestartsAfterShutdown(p.Pod))
+	p.Disruption.ApplyDetail(&status)
 	s.statuses.SetPodStatus(logger, p.Pod, status)
 	logger.V(4).Info("Pod termination stopped all running containers", "pod", klog.KObj(p.Pod), "podUID", p.Pod.UID)
 	return nextStep, nil

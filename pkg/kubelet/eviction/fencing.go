@@ -1,0 +1,375 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+const (
+	// fenceGrace is the time that a fenced pod has to exit after SIGTERM. The runtime would leave it at least two seconds.
+	fenceGrace = time.Second
+	// fencePeriod is the time between two checks of a fence, fenceEndPeriod that after the pod was killed.
+	fencePeriod, fenceEndPeriod = 20 * time.Millisecond, time.Second
+	// fenceRepeats is how often a fence is set again that another program has replaced.
+	fenceRepeats = 3
+	// fenceKillTime is how long a kill by the cgroup waits for the end of all processes. At the stop of the manager the
+	// limit is restored after that.
+	fenceKillTime = 700 * time.Millisecond
+)
+
+// Fencer limits what victims may still use, and kills them without the container runtime. Package eviction/fence has
+// the limits, package cgroupkill the kill.
+type Fencer interface {
+	// Fence limits the pod. It returns soon. If the pod has no cgroup any more, both results are nil.
+	Fence(pod *v1.Pod, f policy.Fence) (Fence, error)
+	// Kill kills all processes of the pod. It returns when there are none, or with an error when ctx ends before.
+	Kill(ctx context.Context, pod *v1.Pod) error
+}
+
+// Fence is the fence of one pod.
+type Fence interface {
+	// At returns the limit: bytes of memory, or processes.
+	At() int64
+	Check() (FenceState, error)
+	// Set sets the fence again.
+	Set() error
+	// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set because the limit of
+	// the pod, or of one of its containers, was exceeded. It does not wait.
+	OOMKilled() bool
+	// Restore restores the limit of the pod. It is called once, after which only At may be called.
+	Restore() error
+}
+
+// FenceState is what became of a fence.
+type FenceState struct {
+	// Gone: the pod has no cgroup any more. Replaced: another program has raised the limit. Hit: the pod has used all that
+	// the fence leaves.
+	Gone, Replaced, Hit bool
+}
+
+// FenceOutcome is how a fenced pod ended. Its values are labels of metrics.
+type FenceOutcome string
+
+// The outcomes.
+const (
+	// FenceExited: the pod has ended without a kill by its cgroup.
+	FenceExited FenceOutcome = "Exited"
+	// FenceKilled: the pod was killed by its cgroup.
+	FenceKilled FenceOutcome = "Killed"
+	// FenceOOMKilled: the OOM killer has killed a process of the pod at the fence, before the pod was killed.
+	FenceOOMKilled FenceOutcome = "OOMKilled"
+	// FenceNotSet: the fence could not be set, so that the pod was killed by its cgroup at once.
+	FenceNotSet FenceOutcome = "NotSet"
+)
+
+// FenceReport is what results say about a fence.
+type FenceReport struct {
+	// At is the limit, bytes of memory or, if PIDs, a number of processes; zero if it could not be set.
+	At   int64
+	PIDs bool
+	// Outcome is empty while the pod has not ended.
+	Outcome FenceOutcome
+	// Reason is why the pod was killed by its cgroup, empty if it was not.
+	Reason string
+}
+
+// String describes the fence for the status of the pod and events.
+func (r FenceReport) String() string {
+	at := fmt.Sprintf("fenced at %dMi of memory", r.At>>20)
+	if r.PIDs {
+		at = fmt.Sprintf("fenced at %d processes", r.At)
+	}
+	switch r.Outcome {
+	case FenceExited:
+		return at + ", ended by itself"
+	case FenceKilled:
+		return at + ", killed by its cgroup"
+	case FenceOOMKilled:
+		return at + ", ended by the OOM killer inside the pod"
+	case FenceNotSet:
+		return "no fence could be set, killed by its cgroup"
+	}
+	return at
+}
+
+// The reasons for a kill by the cgroup.
+const (
+	killedNotSet   = "the fence could not be set"
+	killedOver     = "its grace period is over"
+	killedHit      = "it has hit its fence"
+	killedHalved   = "half of what was left is used up"
+	killedReplaced = "another program replaces its fence"
+	killedUnread   = "its fence cannot be read"
+	killedStopping = "the agent stops"
+)
+
+// fencedPods are the pods with a fence: a pod has one at a time.
+type fencedPods struct {
+	mu   sync.Mutex
+	pods map[types.UID]bool
+}
+
+// add returns false if the pod has a fence.
+func (f *fencedPods) add(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pods[uid] {
+		return false
+	}
+	if f.pods == nil {
+		f.pods = map[types.UID]bool{}
+	}
+	f.pods[uid] = true
+	return true
+}
+
+func (f *fencedPods) remove(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pods, uid)
+}
+
+// fencing is the fence of a victim, from the request to kill it to its end.
+type fencing struct {
+	m        *Manager
+	pod      *v1.Pod
+	victim   *policy.Victim
+	decision uint64
+	// left is what the node had left when the eviction was decided.
+	left int64
+	// over is closed when the kill request has ended, after stopped is set to whether the pod had stopped then.
+	over    chan struct{}
+	stopped bool
+
+	mu sync.Mutex
+	// fence is nil before it is set, without one, and after it was lifted.
+	fence  Fence
+	report FenceReport
+	killed bool
+}
+
+// newFencing returns nil for a victim without a fence.
+func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fencing {
+	if v.Fence == nil || m.config.Fencer == nil || !m.fenced.add(v.Pod.UID) {
+		return nil
+	}
+	return &fencing{
+		m: m, pod: pod, victim: v, decision: decision, left: m.leftFor(v), over: make(chan struct{}),
+		report: FenceReport{PIDs: v.Fence.PIDs},
+	}
+}
+
+// leftFor returns what the last round found left of what the victim is fenced for.
+func (m *Manager) leftFor(v *policy.Victim) int64 {
+	if v.Fence.PIDs {
+		return m.left.pids.Load()
+	}
+	return m.left.memory.Load()
+}
+
+// observeLeft records what is left, for the goroutines of fenced pods. What is unknown is not little.
+func (m *Manager) observeLeft(s *snapshot.Snapshot) {
+	least := func(signals ...snapshot.Signal) int64 {
+		left := int64(math.MaxInt64)
+		for _, sig := range signals {
+			if o := &s.Signals[sig]; o.Known() {
+				left = min(left, o.Available)
+			}
+		}
+		return left
+	}
+	m.left.memory.Store(least(snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable))
+	m.left.pids.Store(least(snapshot.PIDAvailable))
+}
+
+// detail describes the fence for the status of the pod. It is called at any time, also by goroutines of the pod workers.
+func (f *fencing) detail() string {
+	r := f.current()
+	if r.At == 0 && r.Outcome == "" {
+		return ""
+	}
+	return "; " + r.String()
+}
+
+// current returns the report, with the outcome if the pod has ended now.
+func (f *fencing) current() FenceReport {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.currentLocked()
+}
+
+func (f *fencing) currentLocked() FenceReport {
+	r := f.report
+	switch {
+	case r.Outcome != "":
+	case f.fence != nil && f.fence.OOMKilled():
+		r.Outcome = FenceOOMKilled
+	case f.killed:
+		r.Outcome = FenceKilled
+	case f.fence != nil:
+		r.Outcome = FenceExited
+	}
+	return r
+}
+
+// accepted sets the fence and follows it until the pod has ended, in a goroutine of its own. A request that did not
+// change the lifecycle of the pod fences nothing. f may be nil.
+func (f *fencing) accepted(ctx context.Context, answer podkill.Answer) {
+	if f == nil {
+		return
+	}
+	if answer != podkill.Begun && answer != podkill.Hastened {
+		f.m.fenced.remove(f.pod.UID)
+		return
+	}
+	f.m.work.Go(func() {
+		defer f.m.fenced.remove(f.pod.UID)
+		f.run(ctx)
+	})
+}
+
+// ended is called when the kill request has ended. f may be nil.
+func (f *fencing) ended(e podkill.Ending) {
+	if f != nil {
+		f.stopped = e.Outcome == podkill.Stopped
+		close(f.over)
+	}
+}
+
+// run sets the fence, kills the pod by its cgroup when it is time to, and lifts the fence when the pod has ended.
+func (f *fencing) run(ctx context.Context) {
+	grace := f.m.config.Clock.NewTimer(fenceGrace)
+	defer grace.Stop()
+	fence, err := f.m.config.Fencer.Fence(f.pod, *f.victim.Fence)
+	if fence == nil && err == nil {
+		return // The pod has ended.
+	}
+	f.mu.Lock()
+	if err != nil {
+		f.report.Outcome = FenceNotSet
+	} else {
+		f.fence, f.report.At = fence, fence.At()
+	}
+	report := f.report
+	f.mu.Unlock()
+	f.result(ctx, PodFenced, report, err)
+	reason := killedNotSet
+	if err == nil {
+		reason = f.await(ctx, grace.C())
+	}
+	if reason != "" {
+		f.kill(ctx, reason)
+		f.awaitEnd(ctx)
+	}
+	f.lift(ctx)
+}
+
+// await returns why the pod must be killed by its cgroup now, or an empty reason when it has ended.
+func (f *fencing) await(ctx context.Context, grace <-chan time.Time) (reason string) {
+	ticker := f.m.config.Clock.NewTicker(fencePeriod)
+	defer ticker.Stop()
+	for repeats := 0; ; {
+		select {
+		case <-f.over:
+			switch {
+			case f.stopped:
+				return ""
+			case ctx.Err() != nil: // The end of ctx ends requests too.
+				return killedStopping
+			}
+			return killedOver
+		case <-ctx.Done():
+			return killedStopping
+		case <-grace:
+			return killedOver
+		case <-ticker.C():
+		}
+		state, err := f.fence.Check()
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to read the fence of an evicted pod", "pod", klog.KObj(f.pod))
+			return killedUnread
+		case state.Gone:
+			return ""
+		case state.Hit:
+			return killedHit
+		case f.m.leftFor(f.victim) <= f.left/2:
+			return killedHalved
+		case !state.Replaced:
+			continue
+		case repeats == fenceRepeats:
+			return killedReplaced
+		}
+		repeats++
+		if err := f.fence.Set(); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to set the fence of an evicted pod again", "pod", klog.KObj(f.pod))
+			return killedNotSet
+		}
+	}
+}
+
+// kill kills the pod by its cgroup. It waits for its end for a short time, also when the manager stops.
+func (f *fencing) kill(ctx context.Context, reason string) {
+	f.mu.Lock()
+	if f.currentLocked().Outcome == FenceOOMKilled {
+		f.report.Outcome = FenceOOMKilled
+	}
+	f.killed, f.report.Reason = true, reason
+	f.mu.Unlock()
+	logger := klog.FromContext(ctx)
+	logger.Info("Killing evicted pod by its cgroup", "pod", klog.KObj(f.pod), "podUID", f.pod.UID, "reason", reason)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceKillTime)
+	defer cancel()
+	if err := f.m.config.Fencer.Kill(bounded, f.pod); err != nil {
+		logger.Error(err, "Failed to kill evicted pod by its cgroup", "pod", klog.KObj(f.pod), "podUID", f.pod.UID)
+	}
+}
+
+// awaitEnd waits until the pod has stopped, or the manager stops.
+func (f *fencing) awaitEnd(ctx context.Context) {
+	ticker := f.m.config.Clock.NewTicker(fenceEndPeriod)
+	defer ticker.Stop()
+	for over := f.over; !f.m.config.PodStopped(f.pod.UID); {
+		select {
+		case <-over:
+			if f.stopped {
+				return
+			}
+			over = nil
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// lift restores the limit and reports how the pod ended.
+func (f *fencing) lift(ctx context.Context) {
+	f.mu.Lock()
+	f.report = f.currentLocked()
+	report, fence := f.report, f.fence
+	f.fence = nil
+	f.mu.Unlock()
+	var err error
+	if fence != nil {
+		err = fence.Restore()
+	}
+	f.result(ctx, FenceEnded, report, err)
+}
+
+func (f *fencing) result(ctx context.Context, kind ResultKind, report FenceReport, err error) {
+	f.m.sinks.result(ctx, &Result{
+		Decision: f.decision, At: f.m.clock.now(), Kind: kind, Victim: f.victim, Fence: &report, Err: err,
+	})
+}

@@ -1,0 +1,394 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// fakeFencer is a Fencer for the pods of a fake node, and the only fence that it sets.
+type fakeFencer struct {
+	n *node
+
+	mu sync.Mutex
+	// calls are all calls, with their times since the first one.
+	calls []string
+	begin time.Time
+	state FenceState
+	// setErr is the error of the first fence, againErr that of others, checkErr that of checks.
+	setErr, againErr, checkErr error
+	gone, oom, stuck           bool
+}
+
+func (f *fakeFencer) call(format string, args ...any) {
+	if f.begin.IsZero() {
+		f.begin = time.Now()
+	}
+	f.calls = append(f.calls, fmt.Sprintf("%s at %v", fmt.Sprintf(format, args...), time.Since(f.begin)))
+}
+
+func (f *fakeFencer) Fence(pod *v1.Pod, l policy.Fence) (Fence, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.call("fence %s %d", pod.Name, l.Slack)
+	if f.setErr != nil || f.gone {
+		return nil, f.setErr
+	}
+	return f, nil
+}
+
+// Kill ends the kill that is under way for the pod.
+func (f *fakeFencer) Kill(ctx context.Context, pod *v1.Pod) error {
+	f.mu.Lock()
+	f.call("kill %s", pod.Name)
+	stuck := f.stuck
+	f.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	f.n.mu.Lock()
+	defer f.n.mu.Unlock()
+	f.n.pods[pod.Name].stopped = true
+	return nil
+}
+
+func (f *fakeFencer) At() int64 { return 300 * mi }
+
+func (f *fakeFencer) Check() (FenceState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state, f.checkErr
+}
+
+func (f *fakeFencer) Set() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.call("set again")
+	return f.againErr
+}
+
+func (f *fakeFencer) OOMKilled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.oom
+}
+
+func (f *fakeFencer) Restore() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.call("restore")
+	return nil
+}
+
+func (f *fakeFencer) change(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeFencer) made() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
+}
+
+// fenceReports is a sink of the ends of fences.
+type fenceReports struct {
+	mu    sync.Mutex
+	ended []FenceReport
+	kinds []ResultKind
+}
+
+func (*fenceReports) Name() string                  { return "fences" }
+func (*fenceReports) Round(context.Context, *Round) {}
+func (s *fenceReports) Result(_ context.Context, r *Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kinds = append(s.kinds, r.Kind)
+	if r.Kind == FenceEnded {
+		s.ended = append(s.ended, *r.Fence)
+	}
+}
+
+// fencePlay is a manager with one pod "hog" to be fenced; killing the pod takes 10 s without a fence.
+type fencePlay struct {
+	*node
+	fencer  *fakeFencer
+	reports *fenceReports
+	m       *Manager
+	wait    func(time.Duration)
+	victim  *policy.Victim
+	// answer replaces the answer of the pod workers.
+	answer podkill.Answer
+	detail func() string
+}
+
+func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *fencePlay {
+	t.Helper()
+	n := newNode()
+	p := &fencePlay{node: n, fencer: &fakeFencer{n: n}, reports: &fenceReports{}, answer: podkill.Begun}
+	n.add("hog", gi)
+	n.available(2 * gi)
+	n.killTakes = 10 * time.Second
+	p.victim = &policy.Victim{
+		Pod:   &snapshot.Pod{Facts: &snapshot.Facts{UID: "hog", Name: "hog", Namespace: "ns"}},
+		Cause: policy.Cause{Kind: policy.HardThreshold}, GraceSeconds: 1, Message: "low on memory",
+		Fence: &policy.Fence{Slack: snapshot.Bytes(8 * mi)},
+	}
+	prepare(p)
+	config := n.config(t, hard("1Gi"))
+	config.Fencer = p.fencer
+	config.Sinks = append(config.Sinks, p.reports)
+	kill := config.Kill
+	config.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+		p.detail = r.Disruption.Detail
+		if p.answer == podkill.Refused {
+			return podkill.Refused, nil
+		}
+		_, ended := kill(ctx, r)
+		return p.answer, ended
+	}
+	run(t, n, config, func(m *Manager, wait func(time.Duration)) {
+		p.m, p.wait = m, wait
+		wait(time.Second)
+		m.evict(t.Context(), 1, p.victim)
+		play(p)
+	})
+	return p
+}
+
+func (p *fencePlay) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := p.fencer.made(); !slices.Equal(got, want) {
+		t.Errorf("calls\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (p *fencePlay) expectEnd(t *testing.T, want ...FenceReport) {
+	t.Helper()
+	synctest.Wait()
+	p.reports.mu.Lock()
+	defer p.reports.mu.Unlock()
+	if !reflect.DeepEqual(p.reports.ended, want) {
+		t.Errorf("reports %+v, want %+v", p.reports.ended, want)
+	}
+}
+
+func TestFencedPodIsKilledByItsCgroup(t *testing.T) {
+	const at = 300 * mi
+	tests := map[string]struct {
+		prepare func(p *fencePlay)
+		// later happens 200 ms after the fence was set.
+		later func(p *fencePlay)
+		calls []string
+		end   FenceReport
+	}{
+		"after its second": {
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 1s"},
+			end:   FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
+		},
+		"not if it ends before": {
+			prepare: func(p *fencePlay) { p.killTakes = 500 * time.Millisecond },
+			calls:   []string{"fence hog 8388608 at 0s", "restore at 500ms"},
+			end:     FenceReport{At: at, Outcome: FenceExited},
+		},
+		"at once if there is no fence": {
+			prepare: func(p *fencePlay) { p.fencer.setErr = errors.New("no fence") },
+			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 0s"},
+			end:     FenceReport{Outcome: FenceNotSet, Reason: killedNotSet},
+		},
+		"at once if it hits the fence": {
+			later: func(p *fencePlay) { p.fencer.change(func() { p.fencer.state.Hit = true }) },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 220ms", "restore at 220ms"},
+			end:   FenceReport{At: at, Outcome: FenceKilled, Reason: killedHit},
+		},
+		"at once if the OOM killer has begun": {
+			later: func(p *fencePlay) { p.fencer.change(func() { p.fencer.state.Hit, p.fencer.oom = true, true }) },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 220ms", "restore at 220ms"},
+			end:   FenceReport{At: at, Outcome: FenceOOMKilled, Reason: killedHit},
+		},
+		"at once if the fence cannot be read": {
+			later: func(p *fencePlay) { p.fencer.change(func() { p.fencer.checkErr = errors.New("unreadable") }) },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 220ms", "restore at 220ms"},
+			end:   FenceReport{At: at, Outcome: FenceKilled, Reason: killedUnread},
+		},
+		"at once if half of what was left is used up": {
+			later: func(p *fencePlay) { p.available(gi - mi); p.m.Wake() },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 220ms", "restore at 220ms"},
+			end:   FenceReport{At: at, Outcome: FenceKilled, Reason: killedHalved},
+		},
+		"not before half of what was left is used up": {
+			later: func(p *fencePlay) { p.available(gi + 10*mi); p.m.Wake() },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 1s"},
+			end:   FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
+		},
+		"after its fence was set again three times": {
+			later: func(p *fencePlay) { p.fencer.change(func() { p.fencer.state.Replaced = true }) },
+			calls: []string{"fence hog 8388608 at 0s", "set again at 220ms", "set again at 240ms", "set again at 260ms",
+				"kill hog at 280ms", "restore at 280ms"},
+			end: FenceReport{At: at, Outcome: FenceKilled, Reason: killedReplaced},
+		},
+		"at once if its fence cannot be set again": {
+			prepare: func(p *fencePlay) { p.fencer.againErr = errors.New("no fence") },
+			later:   func(p *fencePlay) { p.fencer.change(func() { p.fencer.state.Replaced = true }) },
+			calls:   []string{"fence hog 8388608 at 0s", "set again at 220ms", "kill hog at 220ms", "restore at 220ms"},
+			end:     FenceReport{At: at, Outcome: FenceKilled, Reason: killedNotSet},
+		},
+		"not if its cgroup is gone": {
+			later: func(p *fencePlay) { p.fencer.change(func() { p.fencer.state.Gone = true }) },
+			calls: []string{"fence hog 8388608 at 0s", "restore at 220ms"},
+			end:   FenceReport{At: at, Outcome: FenceExited},
+		},
+		"even if it does not end": {
+			prepare: func(p *fencePlay) { p.fencer.stuck = true },
+			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 10s"},
+			end:     FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := fences(t, func(p *fencePlay) {
+					if test.prepare != nil {
+						test.prepare(p)
+					}
+				}, func(p *fencePlay) {
+					p.wait(210 * time.Millisecond)
+					if test.later != nil {
+						test.later(p)
+					}
+					p.wait(20 * time.Second)
+				})
+				p.expect(t, test.calls...)
+				p.expectEnd(t, test.end)
+				if events := p.eventsOf(eventFenced); len(events) != 1 || !strings.Contains(events[0], test.end.String()) {
+					t.Errorf("events %q", events)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestsThatFenceNothing(t *testing.T) {
+	for name, prepare := range map[string]func(p *fencePlay){
+		"refused":           func(p *fencePlay) { p.answer = podkill.Refused },
+		"unchanged":         func(p *fencePlay) { p.answer = podkill.Unchanged },
+		"already stopped":   func(p *fencePlay) { p.answer = podkill.AlreadyStopped },
+		"decided so":        func(p *fencePlay) { p.victim.Fence = nil },
+		"ended before that": func(p *fencePlay) { p.pods["hog"].stopped = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := fences(t, prepare, func(p *fencePlay) { p.wait(20 * time.Second) })
+				p.expect(t)
+				p.expectEnd(t)
+				if p.m.fenced.pods["hog"] {
+					t.Error("the pod cannot be fenced later")
+				}
+			})
+		})
+	}
+}
+
+// The cgroup was removed before the fence was set.
+func TestFenceOfAPodThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fences(t, func(p *fencePlay) { p.fencer.gone = true }, func(p *fencePlay) { p.wait(20 * time.Second) })
+		p.expect(t, "fence hog 8388608 at 0s")
+		p.expectEnd(t)
+	})
+}
+
+// A second decision hastens the pod: it keeps its fence. Another one could restore the limit of the first.
+func TestPodHasOneFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fences(t, func(*fencePlay) {}, func(p *fencePlay) {
+			p.wait(500 * time.Millisecond)
+			p.m.evict(t.Context(), 2, p.victim)
+			p.wait(20 * time.Second)
+		})
+		p.expect(t, "fence hog 8388608 at 0s", "kill hog at 1s", "restore at 1s")
+	})
+}
+
+func TestStopLeavesNoFence(t *testing.T) {
+	for name, test := range map[string]struct {
+		stuck bool
+		calls []string
+	}{
+		"killed": {calls: []string{"fence hog 8388608 at 0s", "kill hog at 210ms", "restore at 210ms"}},
+		"stuck":  {stuck: true, calls: []string{"fence hog 8388608 at 0s", "kill hog at 210ms", "restore at 910ms"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode()
+				p := &fencePlay{node: n, fencer: &fakeFencer{n: n, stuck: test.stuck}, reports: &fenceReports{}}
+				n.add("hog", gi)
+				n.available(2 * gi)
+				n.killTakes = 10 * time.Second
+				config := n.config(t, hard("1Gi"))
+				config.Fencer, config.Sinks = p.fencer, append(config.Sinks, p.reports)
+				m, err := New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { m.Run(ctx); close(done) }()
+				m.evict(ctx, 1, &policy.Victim{
+					Pod:          &snapshot.Pod{Facts: &snapshot.Facts{UID: "hog", Name: "hog", Namespace: "ns"}},
+					GraceSeconds: 1, Fence: &policy.Fence{Slack: snapshot.Bytes(8 * mi)},
+				})
+				<-time.After(210 * time.Millisecond)
+				cancel()
+				<-done
+				p.expect(t, test.calls...)
+				p.expectEnd(t, FenceReport{At: 300 * mi, Outcome: FenceKilled, Reason: killedStopping})
+			})
+		})
+	}
+}
+
+// The status of the pod gets the detail when its containers have ended, which is before the kill request has.
+func TestFenceInTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var before, fenced, killed, after string
+		fences(t, func(*fencePlay) {}, func(p *fencePlay) {
+			before = p.described()
+			p.wait(500 * time.Millisecond)
+			fenced = p.described()
+			p.wait(505 * time.Millisecond)
+			killed = p.described()
+			p.wait(20 * time.Second)
+			after = p.described()
+		})
+		want := []string{"", "; fenced at 300Mi of memory, ended by itself", "; fenced at 300Mi of memory, killed by its cgroup",
+			"; fenced at 300Mi of memory, killed by its cgroup"}
+		if got := []string{before, fenced, killed, after}; !slices.Equal(got, want) {
+			t.Errorf("details %q, want %q", got, want)
+		}
+	})
+}
+
+// described returns the detail that the request has, empty before the request.
+func (p *fencePlay) described() string {
+	if p.detail == nil {
+		return ""
+	}
+	return p.detail()
+}
