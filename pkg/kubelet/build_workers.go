@@ -38,6 +38,9 @@ type workerParts struct {
 	records  *terminations.Store
 	workers  *podworkers.Workers
 	cleaner  *housekeeping.Cleaner
+	// killer kills the processes of pods, cgroupMounts are the mount points by controller; nil if pods have no cgroups.
+	killer       *cgroupkill.Killer
+	cgroupMounts map[string]string
 }
 
 func (b *build) makeWorkers(context.Context) error {
@@ -51,11 +54,10 @@ func (b *build) makeWorkers(context.Context) error {
 	w.rejector = admission.NewRejector(recorder, b.pods.status)
 	syncer := b.syncer()
 	if b.Config.CgroupsPerQOS {
-		processes, err := podProcesses()
-		if err != nil {
+		if err := b.makeKiller(); err != nil {
 			return err
 		}
-		syncer.Processes = processes
+		syncer.Processes = w.killer
 	}
 	w.syncer = podsync.New(syncer)
 	w.records = terminations.New(terminations.Config{
@@ -108,13 +110,16 @@ func (b *build) syncer() podsync.Config {
 	return cfg
 }
 
-// podProcesses returns the killer of the processes of pods that the runtime does not stop.
-func podProcesses() (*cgroupkill.Killer, error) {
+// makeKiller makes the killer of the processes of pods that the runtime does not stop, or not soon enough.
+func (b *build) makeKiller() error {
 	cgroups, err := cm.GetCgroupSubsystems()
 	if err != nil {
-		return nil, fmt.Errorf("finding the mount points of cgroups: %w", err)
+		return fmt.Errorf("finding the mount points of cgroups: %w", err)
 	}
-	return cgroupkill.New(cgroupkill.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: cgroups.MountPoints}), nil
+	w := &b.workers
+	w.cgroupMounts = cgroups.MountPoints
+	w.killer = cgroupkill.New(cgroupkill.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: w.cgroupMounts})
+	return nil
 }
 
 func (b *build) podWorkers() podworkers.Config {

@@ -102,11 +102,12 @@ func (b *build) podStoppers() []component {
 	manager, plugins := b.pressure.shutdown, b.plugins.eviction
 	shutdown := ends("node shutdown", waitFor(manager.Wait))
 	shutdown.start = func(ctx context.Context) error { manager.Start(ctx); return nil }
-	return []component{
+	fences := optional(b.pressure.fences != nil, b.pressure.fences.component)
+	return append(fences, []component{
 		runs("eviction", b.pressure.eviction.Run),
 		runsOnDemand("eviction plugins", &plugins.required, plugins.driver.Run),
 		shutdown,
-	}
+	}...)
 }
 
 // reporters calls reporter plugins and publishes their reports. The managers that kubelet-reporter-plugin reads have
