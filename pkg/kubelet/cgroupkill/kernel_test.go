@@ -291,3 +291,45 @@ func TestKernelSparesProcessThatLeft(t *testing.T) {
 		}
 	})
 }
+
+// A frozen process does not exit, although it was killed, and frees its memory nevertheless: as one without a share of
+// the CPU would.
+func TestKernelReleasesMemory(t *testing.T) {
+	config, found := hierarchies(t)["v1"]
+	if !found {
+		t.Fatal("this test needs the freezer of cgroup v1")
+	}
+	k := newTestCgroup(t, config)
+	pod := k.mkdir("pod")
+	victim := k.inCgroup(pod, `x=$(head -c 30000000 /dev/zero | tr '\0' x); echo; read y < /dev/zero`)
+	killer := k.killer()
+	killer.freezer.freeze(pod)
+	if err := syscall.Kill(victim.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	resident := func() int {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", victim.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var size, pages int
+		if _, err := fmt.Sscan(string(status), &size, &pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages * os.Getpagesize()
+	}
+	if before := resident(); before < 20_000_000 || !victim.alive() {
+		t.Fatalf("%d bytes before", before)
+	}
+	<-killer.release(pod, ended())
+	if after := resident(); after > 10_000_000 || !victim.alive() {
+		t.Errorf("%d bytes afterwards, alive %t", after, victim.alive())
+	}
+	if running := make(chan struct{}); killer.release(pod, running) != (<-chan struct{})(running) {
+		t.Error("released again while memory is being released")
+	}
+	if err := killer.Kill(withTimeout(t, time.Minute), pod); err != nil {
+		t.Fatal(err)
+	}
+	victim.awaitEnd(t)
+}

@@ -1,7 +1,8 @@
 // Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, without the container
-// runtime. On cgroup v2 it writes cgroup.kill (Linux 5.14). On v1, which has no such file, the freezer keeps the
-// processes from forking, and each is killed through a pidfd (Linux 5.3) that was opened before the process was found
-// in the cgroup, so that no other process is killed if its PID is reused. See cgroup-v2.rst and
+// runtime. On cgroup v2 it writes cgroup.kill (Linux 5.14). On v1, which has no such file, each is
+// killed through a pidfd (Linux 5.3) that was opened before the process was found in the cgroup, so that no other process
+// is killed if its PID is reused. If there are new processes afterwards, the freezer keeps them from forking while they
+// are killed. See cgroup-v2.rst and
 // cgroup-v1/freezer-subsystem.rst of the kernel, and pidfd_open(2).
 package cgroupkill
 
@@ -76,8 +77,10 @@ func (k *Killer) Kill(ctx context.Context, cgroup string) error {
 	if err := validateCgroup(cgroup); err != nil {
 		return err
 	}
+	released := ended()
 	for {
 		killErr := k.killOnce(cgroup)
+		released = k.release(cgroup, released)
 		remaining, err := k.Processes(cgroup)
 		if err == nil && len(remaining) == 0 {
 			return nil
@@ -91,6 +94,13 @@ func (k *Killer) Kill(ctx context.Context, cgroup string) error {
 	}
 }
 
+// ended returns a closed channel.
+func ended() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 // killOnce kills the processes that are in the cgroup at this moment.
 func (k *Killer) killOnce(cgroup string) error {
 	if k.unified && len(k.tree) > 0 {
@@ -101,9 +111,15 @@ func (k *Killer) killOnce(cgroup string) error {
 			return err
 		}
 	}
+	// Most processes do not fork while they are being killed. To freeze them first would take up to freezeTimeout, and a
+	// frozen process does not end before it is thawed.
+	all, err := k.signalAll(cgroup)
+	if err == nil && all {
+		return k.freezer.thaw(cgroup)
+	}
 	// Frozen processes cannot fork. Those that cannot be frozen are in uninterruptible sleep and do not fork either.
 	k.freezer.freeze(cgroup)
-	err := k.signalAll(cgroup)
+	_, err = k.signalAll(cgroup)
 	return errors.Join(err, k.freezer.thaw(cgroup))
 }
 

@@ -122,20 +122,50 @@ func TestV2WithoutCgroupKill(t *testing.T) {
 	f.write("pods/pod/cgroup.freeze", "0")
 	f.write("pods/pod/cgroup.events", "populated 1\nfrozen 1\n")
 	k := New(Config{Unified: true, Mounts: map[string]string{"cpu": f.root}})
+	// A process that was forked during the first round appears after it.
+	forked := start(t, idleScript)
+	var frozen []string
 	k.onOpened = func() {
-		if got := f.read("pods/pod/cgroup.freeze"); got != "1" {
-			t.Errorf("not frozen while the processes are opened: %q", got)
-		}
+		frozen = append(frozen, f.read("pods/pod/cgroup.freeze"))
+		f.write("pods/pod/container/cgroup.procs", victim.pid()+forked.pid())
 	}
 	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
 		t.Fatal(err)
 	}
 	victim.awaitEnd(t)
+	forked.awaitEnd(t)
+	if len(frozen) < 2 || frozen[0] != "0" || frozen[1] != "1" {
+		t.Errorf("frozen in each round: %q", frozen)
+	}
 	if !innocent.alive() {
 		t.Error("killed a process of another cgroup")
 	}
 	if got := f.read("pods/pod/cgroup.freeze"); got != "0" {
 		t.Errorf("left frozen: %q", got)
+	}
+}
+
+// Freezing may take 100 ms, and a frozen process does not end: it is for processes that fork while they are being killed.
+func TestProcessesThatDoNotForkAreNotFrozen(t *testing.T) {
+	f := newFakeCgroups(t)
+	a, b := start(t, idleScript), start(t, idleScript)
+	f.write("pods/pod/cgroup.procs", a.pid()+b.pid())
+	f.write("pods/pod/freezer.state", "before")
+	k := New(Config{Mounts: map[string]string{"freezer": f.root}})
+	rounds := 0
+	k.onOpened = func() {
+		rounds++
+		if got := f.read("pods/pod/freezer.state"); got == "FROZEN" {
+			t.Errorf("frozen in round %d", rounds)
+		}
+	}
+	if err := k.Kill(withTimeout(t, time.Minute), "/pods/pod"); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitEnd(t)
+	b.awaitEnd(t)
+	if rounds == 0 || f.read("pods/pod/freezer.state") != "THAWED" {
+		t.Errorf("%d rounds, freezer %q", rounds, f.read("pods/pod/freezer.state"))
 	}
 }
 
@@ -191,8 +221,8 @@ func TestKillSparesItselfAndProcess1(t *testing.T) {
 	f := newFakeCgroups(t)
 	f.write("pods/pod/cgroup.procs", fmt.Sprintf("1\n%d\n", os.Getpid()))
 	k := New(Config{Mounts: map[string]string{"pids": f.root}})
-	if err := k.signalAll("/pods/pod"); err != nil {
-		t.Error(err)
+	if all, err := k.signalAll("/pods/pod"); !all || err != nil {
+		t.Errorf("all %t, error %v", all, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,19 +12,23 @@ import (
 // batchSize bounds the number of open pidfds.
 const batchSize = 256
 
-// signalAll sends SIGKILL to the processes in the cgroup, in batches.
-func (k *Killer) signalAll(cgroup string) error {
+// signalAll sends SIGKILL to the processes in the cgroup, in batches. all is true if no other process is in the cgroup
+// afterwards.
+func (k *Killer) signalAll(cgroup string) (all bool, err error) {
 	pids, err := k.tree.pids(cgroup)
-	errs := []error{err}
+	errs, signalled := []error{err}, map[int]bool{1: true, os.Getpid(): true}
 	for first := 0; first < len(pids); first += batchSize {
-		errs = append(errs, k.signalBatch(cgroup, pids[first:min(first+batchSize, len(pids))]))
+		errs = append(errs, k.signalBatch(cgroup, pids[first:min(first+batchSize, len(pids))], signalled))
 	}
-	return errors.Join(errs...)
+	left, err := k.tree.pids(cgroup)
+	other := slices.ContainsFunc(left, func(m member) bool { return !signalled[m.pid] })
+	return !other, errors.Join(append(errs, err)...)
 }
 
 // signalBatch opens a pidfd for each process, and signals those whose PID is in the cgroup afterwards. Such a PID
-// either belongs to the process of the pidfd, or that process has ended and the signal has no effect.
-func (k *Killer) signalBatch(cgroup string, found []member) error {
+// either belongs to the process of the pidfd, or that process has ended and the signal has no effect. It adds them to
+// signalled.
+func (k *Killer) signalBatch(cgroup string, found []member, signalled map[int]bool) error {
 	open := map[int]int{}
 	defer func() {
 		for _, fd := range open {
@@ -52,7 +57,9 @@ func (k *Killer) signalBatch(cgroup string, found []member) error {
 		}
 		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("killing process %d: %w", m.pid, err))
+			continue
 		}
+		signalled[m.pid] = true
 	}
 	return errors.Join(errs...)
 }
