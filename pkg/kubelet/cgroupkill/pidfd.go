@@ -12,8 +12,8 @@ import (
 // batchSize bounds the number of open pidfds.
 const batchSize = 256
 
-// signalAll sends SIGKILL to the processes in the cgroup, in batches. all is true if no other process is in the cgroup
-// afterwards.
+// signalAll sends SIGKILL to the processes in the cgroup, in batches. all is true if no process is in the cgroup
+// afterwards that has not got it.
 func (k *Killer) signalAll(cgroup string) (all bool, err error) {
 	pids, err := k.tree.pids(cgroup)
 	errs, signalled := []error{err}, map[int]bool{1: true, os.Getpid(): true}
@@ -26,8 +26,8 @@ func (k *Killer) signalAll(cgroup string) (all bool, err error) {
 }
 
 // signalBatch opens a pidfd for each process, and signals those whose PID is in the cgroup afterwards. Such a PID
-// either belongs to the process of the pidfd, or that process has ended and the signal has no effect. It adds them to
-// signalled.
+// either belongs to the process of the pidfd, or that process has ended and the signal has no effect. It adds these,
+// and those that have ended, to signalled.
 func (k *Killer) signalBatch(cgroup string, found []member, signalled map[int]bool) error {
 	open := map[int]int{}
 	defer func() {
@@ -41,9 +41,12 @@ func (k *Killer) signalBatch(cgroup string, found []member, signalled map[int]bo
 			continue
 		}
 		fd, err := unix.PidfdOpen(m.pid, 0)
-		if err == nil {
+		switch {
+		case err == nil:
 			open[m.pid] = fd
-		} else if !errors.Is(err, unix.ESRCH) {
+		case errors.Is(err, unix.ESRCH): // It has ended.
+			signalled[m.pid] = true
+		default:
 			errs = append(errs, fmt.Errorf("opening process %d: %w", m.pid, err))
 		}
 	}
