@@ -327,7 +327,7 @@ func impurities(p pkg) (faults []string) {
 // goStatements are the functions that may start a goroutine with a go statement, each with the reason. Other functions
 // start goroutines through a wait group, an errgroup or a component of pkg/kubelet, which are waited for.
 var goStatements = map[string]string{
-	"pkg/kubelet.running.stop":            "waits for a wait group with a time limit; ends with the component",
+	"pkg/kubelet.running.stop": "waits for a wait group with a time limit; ends with the component",
 	"pkg/kubelet/cgroupkill.Killer.release": "a call of the kernel without a time limit, which frees the memory of a " +
 		"killed process; a kill does not wait for it",
 	"pkg/kubelet/eviction.Manager.drain":  "waits for a wait group with a time limit; ends with the last kill or reclaim",
