@@ -2,8 +2,11 @@ package kubelet
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 
@@ -11,25 +14,38 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// podFences connects the eviction manager with the cgroups of pods.
+// earlierKillTime is how long the termination of a pod waits for the kill of its processes, if an earlier run has fenced
+// the pod.
+const earlierKillTime = time.Second
+
+// podFences connects the eviction manager, and the pod workers, with the cgroups of pods.
 type podFences struct {
 	fencer *fence.Fencer
+	left   *fence.Left
 	killer *cgroupkill.Killer
 	// cgroups finds the path of a pod's cgroup.
 	cgroups func() cm.PodContainerManager
+	// record returns the record of a termination, fenced whether the fence of a pod is one of this run.
+	record func(types.UID) (terminations.Record, bool)
+	fenced func(types.UID) bool
+	// pidsLimit is podPidsLimit of the KubeletConfiguration.
+	pidsLimit int64
 }
 
-// newPodFences returns nil if pods have no cgroups of their own.
+// newPodFences is called where pods have cgroups of their own.
 func (b *build) newPodFences() *podFences {
-	if b.workers.killer == nil {
-		return nil
-	}
+	fencer := fence.New(fence.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: b.workers.cgroupMounts})
+	forward := b.forward
 	return &podFences{
-		fencer:  fence.New(fence.Config{Unified: util.IsCgroup2UnifiedMode(), Mounts: b.workers.cgroupMounts}),
-		killer:  b.workers.killer,
-		cgroups: b.Machine.ContainerManager.NewPodContainerManager,
+		fencer: fencer, left: fence.NewLeft(fencer), killer: b.workers.killer,
+		cgroups:   b.Machine.ContainerManager.NewPodContainerManager,
+		record:    func(uid types.UID) (terminations.Record, bool) { return b.workers.records.Get(uid) },
+		fenced:    func(uid types.UID) bool { return forward.eviction.Fenced(uid) },
+		pidsLimit: b.Config.PodPidsLimit,
 	}
 }
 
@@ -43,6 +59,22 @@ func (f *podFences) evictionFencer() eviction.Fencer {
 
 // component runs the thread that sets fences. It stops after the eviction manager.
 func (f *podFences) component() component { return runs("fences of evicted pods", f.fencer.Run) }
+
+// atStart lists the pods that may have a fence of an earlier run.
+func (f *podFences) atStart() component {
+	return starts("fences of an earlier run", func(ctx context.Context) {
+		cgroups, err := f.cgroups().GetAllPodsFromCgroups()
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list the cgroups of pods, fences of an earlier run are not lifted")
+			return
+		}
+		pods := map[types.UID]bool{}
+		for uid := range cgroups {
+			pods[uid] = true
+		}
+		f.left.Begin(pods)
+	})
+}
 
 func (f *podFences) path(pod *v1.Pod) string {
 	_, path := f.cgroups().GetPodContainerName(pod)
@@ -66,6 +98,31 @@ func (f *podFences) Kill(ctx context.Context, pod *v1.Pod) error {
 	return f.killer.Kill(ctx, f.path(pod))
 }
 
+// repair is podsync.Config.RepairFence. The pod has its allocated resources.
+func (f *podFences) repair(ctx context.Context, pod *v1.Pod) error {
+	record, recorded := f.record(pod.UID)
+	return f.left.Repair(ctx, &fence.Pod{
+		UID: pod.UID, Cgroup: f.path(pod), Expected: f.expected(pod),
+		Evicted: recorded && record.Cause == terminations.Eviction,
+		Fenced:  func() bool { return f.fenced(pod.UID) },
+		Kill: func() error {
+			ctx, cancel := context.WithTimeout(ctx, earlierKillTime)
+			defer cancel()
+			return f.Kill(ctx, pod)
+		},
+	})
+}
+
+// expected returns the limits that the container manager sets when it creates the cgroup of the pod. The period of CPU
+// quotas has no effect on them.
+func (f *podFences) expected(pod *v1.Pod) fence.Expected {
+	e := fence.Expected{PIDs: f.pidsLimit}
+	if c := cm.ResourceConfigForPod(pod, false, uint64(cm.QuotaPeriod), false, ""); c.Memory != nil {
+		e.Memory = *c.Memory
+	}
+	return e
+}
+
 // podFence is a fence as the eviction manager sees it.
 type podFence struct{ *fence.Fence }
 
@@ -73,4 +130,21 @@ type podFence struct{ *fence.Fence }
 func (f podFence) Check() (eviction.FenceState, error) {
 	state, err := f.Fence.Check()
 	return eviction.FenceState(state), err
+}
+
+// unfencedCgroups reads the settings of pod cgroups for the status of the pod, without the fence: of a pod that is being
+// stopped, a limit that is recognisable as a fence counts as one that cannot be read. The status then keeps the last
+// limit.
+type unfencedCgroups struct {
+	generator.PodCgroups
+	terminating func(types.UID) bool
+}
+
+// GetPodCgroupConfig implements generator.PodCgroups.
+func (c unfencedCgroups) GetPodCgroupConfig(pod *v1.Pod, name v1.ResourceName) (*cm.ResourceConfig, error) {
+	config, err := c.PodCgroups.GetPodCgroupConfig(pod, name)
+	if config == nil || config.Memory == nil || !fence.IsFence(*config.Memory) || !c.terminating(pod.UID) {
+		return config, err
+	}
+	return nil, err
 }

@@ -28,8 +28,6 @@ type pressureParts struct {
 	eviction    *eviction.Manager
 	waiting     *admission.WaitingPods
 	shutdown    *nodeshutdown.Manager
-	// fences is nil if pods have no cgroups.
-	fences *podFences
 }
 
 func (b *build) makePressure(ctx context.Context) (err error) {
@@ -39,7 +37,6 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	if err := b.makeDriver(); err != nil {
 		return err
 	}
-	p.fences = b.newPodFences()
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
@@ -136,7 +133,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Readmitted:   b.pressure.readmission.Readmitted,
 		Requests:     plugins.requests,
 		APIKiller:    plugins.apiKiller(),
-		Fencer:       b.pressure.fences.evictionFencer(),
+		Fencer:       b.workers.fences.evictionFencer(),
 		Sinks: []eviction.Sink{
 			eviction.OnConditionTrue("node-status", forward.pressureChanged),
 			eviction.OnRelief("admission", forward.retryWaiting),

@@ -41,6 +41,8 @@ type workerParts struct {
 	// killer kills the processes of pods, cgroupMounts are the mount points by controller; nil if pods have no cgroups.
 	killer       *cgroupkill.Killer
 	cgroupMounts map[string]string
+	// fences is nil if pods have no cgroups.
+	fences *podFences
 }
 
 func (b *build) makeWorkers(context.Context) error {
@@ -58,6 +60,8 @@ func (b *build) makeWorkers(context.Context) error {
 			return err
 		}
 		syncer.Processes = w.killer
+		w.fences = b.newPodFences()
+		syncer.RepairFence = w.fences.repair
 	}
 	w.syncer = podsync.New(syncer)
 	w.records = terminations.New(terminations.Config{
@@ -76,7 +80,9 @@ func (b *build) statusGenerator() *generator.Generator {
 	cfg := generator.Config{
 		Statuses: b.pods.status, Resizes: b.pods.status, Reasons: b.pods.reasons, Probes: b.workers.probes,
 		Devices: b.Machine.ContainerManager, Images: b.runtime.manager,
-		PodCgroups:      func() generator.PodCgroups { return containers.NewPodContainerManager() },
+		PodCgroups: func() generator.PodCgroups {
+			return unfencedCgroups{containers.NewPodContainerManager(), b.pods.lifecycle.IsPodTerminationRequested}
+		},
 		RuntimeHandlers: b.volumes.state.RuntimeHandlers,
 		NodeIPs:         b.Identity.NodeIPs,
 		Evictors:        []generator.Evictor{b.workers.deadline},

@@ -83,17 +83,21 @@ func (b *build) components() []component {
 // runtimeComponents need a container runtime that is up. The order is stock's.
 func (b *build) runtimeComponents() []component {
 	cadvisor, stats := b.Machine.CAdvisor, b.stats.provider
-	return []component{
+	return slices.Concat([]component{
 		b.podsAtStart(),
 		{name: "cAdvisor", start: func(context.Context) error { return cadvisor.Start() }},
 		// One collection, so that the capacity of the root file system is known: the container manager does not start
 		// without. An error shows there.
 		starts("root file system stats", func(context.Context) { _, _, _ = stats.GetCgroupStats("/", true) }),
 		b.containerManager(),
-		starts("container logs", b.runtime.logs.Start),
-		b.pluginRegistry(),
-		b.reporters(),
-	}
+	},
+		// After the container manager, which finds the cgroups above those of pods; the sync loop begins after that.
+		optional(b.workers.fences != nil, b.workers.fences.atStart),
+		[]component{
+			starts("container logs", b.runtime.logs.Start),
+			b.pluginRegistry(),
+			b.reporters(),
+		})
 }
 
 // podStoppers stop pods for the sake of the node. Eviction needs cAdvisor, to find out whether images have a file
@@ -102,7 +106,7 @@ func (b *build) podStoppers() []component {
 	manager, plugins := b.pressure.shutdown, b.plugins.eviction
 	shutdown := ends("node shutdown", waitFor(manager.Wait))
 	shutdown.start = func(ctx context.Context) error { manager.Start(ctx); return nil }
-	fences := optional(b.pressure.fences != nil, b.pressure.fences.component)
+	fences := optional(b.workers.fences != nil, b.workers.fences.component)
 	return append(fences, []component{
 		runs("eviction", b.pressure.eviction.Run),
 		runsOnDemand("eviction plugins", &plugins.required, plugins.driver.Run),

@@ -134,6 +134,15 @@ func (f *fencedPods) add(uid types.UID) bool {
 	return true
 }
 
+// Fenced reports whether a victim has a fence, or may get one at any time.
+func (m *Manager) Fenced(uid types.UID) bool { return m.fenced.has(uid) }
+
+func (f *fencedPods) has(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pods[uid]
+}
+
 func (f *fencedPods) remove(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -297,7 +297,7 @@ func TestRequestsThatFenceNothing(t *testing.T) {
 				p := fences(t, prepare, func(p *fencePlay) { p.wait(20 * time.Second) })
 				p.expect(t)
 				p.expectEnd(t)
-				if p.m.fenced.pods["hog"] {
+				if p.m.Fenced("hog") {
 					t.Error("the pod cannot be fenced later")
 				}
 			})

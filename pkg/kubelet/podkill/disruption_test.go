@@ -107,3 +107,22 @@ func TestDisruptionSurvivesJSON(t *testing.T) {
 		}
 	}
 }
+
+func TestApplyDetail(t *testing.T) {
+	d := &Disruption{Message: "low on memory", Detail: func() string { return "; fenced" }}
+	for _, test := range []struct {
+		disruption    *Disruption
+		message, want string
+	}{
+		{d, "low on memory", "low on memory; fenced"},
+		{d, "low on memory; earlier detail", "low on memory; fenced"},
+		{d, "another message", "another message"},
+		{&Disruption{Message: "low on memory"}, "low on memory", "low on memory"},
+		{nil, "low on memory", "low on memory"},
+	} {
+		status := &v1.PodStatus{Message: test.message}
+		if test.disruption.ApplyDetail(status); status.Message != test.want {
+			t.Errorf("%q becomes %q, want %q", test.message, status.Message, test.want)
+		}
+	}
+}

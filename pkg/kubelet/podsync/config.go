@@ -31,6 +31,10 @@ type Config struct {
 	Escalation escalation.Limits
 	// Containers is the container manager: cgroups and dynamic resources.
 	Containers ContainerManager
+	// RepairFence restores the limits of a pod that an earlier run of the agent was evicting, or kills the pod if its
+	// eviction goes on. It is called before each sync and each termination, and returns at once for all other pods; nil
+	// repairs nothing.
+	RepairFence func(ctx context.Context, pod *v1.Pod) error
 	// CgroupsPerQOS is true if pods have cgroups of their own (--cgroups-per-qos).
 	CgroupsPerQOS bool
 	// Shutdown is the manager of node shutdown.

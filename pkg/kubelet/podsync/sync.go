@@ -54,6 +54,8 @@ func syncSteps(c Config) []step[*syncPass] {
 	return []step[*syncPass]{
 		// First: it measures the time until the worker began.
 		recordWorkerStart{},
+		// Before the status, which shows the limits of the cgroup; before containers are started in it.
+		when(c.RepairFence != nil, step[*syncPass](repairSync{c.RepairFence})),
 		// Before the status, which has the condition.
 		when(c.Features.InPlacePodVerticalScaling, step[*syncPass](showResizeProgress{
 			tracker: c.Runtime, conditions: c.Statuses, events: ev,

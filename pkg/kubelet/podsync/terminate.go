@@ -29,6 +29,8 @@ func terminateSteps(c Config, e *escalator) []step[*terminatePass] {
 		// Before the kill: a liveness probe fails while its container shuts down, and must not restart it. Readiness probes
 		// continue, since they remove the pod from the endpoints of its services.
 		stopLivenessProbes{c.Probes},
+		// Before the kill: a pod at an earlier fence cannot end in time.
+		when(c.RepairFence != nil, step[*terminatePass](repairTermination{c.RepairFence})),
 		// Just before the kill: the given status may be older than the last container that was started.
 		readStatus{observer: c.Runtime, timeout: e.inspector.timeout},
 		killContainers{kill: newKiller(c), events: ev, escalator: e},

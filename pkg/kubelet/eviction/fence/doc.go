@@ -11,7 +11,9 @@
 //	file     a limit of a cgroup, as a file
 //	fence    setting, reading back, restoring one fence
 //	thread   the thread that writes, with its deadline
-//	find     fences that an earlier agent has left
+//	hit      whether a pod has used what the fence leaves
+//	find     the fences on a pod, and their end, without a Fence
+//	left     fences that an earlier run of the agent has left
 //	oom      what the kernel log says about OOM kills in the pod
 //
 // See admin-guide/cgroup-v1/memory.rst, admin-guide/cgroup-v2.rst and cgroup-v1/pids.rst of the kernel.

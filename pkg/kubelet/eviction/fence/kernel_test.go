@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
@@ -276,5 +277,53 @@ func TestKernelRemovedCgroup(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(p.mounts["memory"], p.cgroup, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The agent was killed while a pod was fenced, and starts again.
+func TestKernelFenceOfAnEarlierRun(t *testing.T) {
+	tests := map[string]struct {
+		unknown, evicted, fenced, killFails bool
+		// lifted and kills are what is expected of two calls.
+		lifted bool
+		kills  int
+	}{
+		"lifted":                       {lifted: true},
+		"killed, its eviction goes on": {evicted: true, kills: 1},
+		"killed at the second try":     {evicted: true, killFails: true, kills: 2},
+		"a fence of this run":          {evicted: true, fenced: true},
+		"a pod that is newer":          {unknown: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t)
+			p.setLimit(300 * mi)
+			f := p.fencer()
+			at := p.fence(f, Limits{Slack: 8 * mi}).At()
+			left := NewLeft(f)
+			left.Begin(map[types.UID]bool{"pod": !test.unknown})
+			kills := 0
+			pod := &Pod{
+				UID: "pod", Cgroup: p.cgroup, Expected: Expected{Memory: 300 * mi}, Evicted: test.evicted,
+				Fenced: func() bool { return test.fenced },
+				Kill: func() error {
+					if kills++; kills == 1 && test.killFails {
+						return errors.New("no kill")
+					}
+					return nil
+				},
+			}
+			first := left.Repair(t.Context(), pod)
+			if second := left.Repair(t.Context(), pod); (first != nil) != test.killFails || second != nil {
+				t.Errorf("errors %v and %v", first, second)
+			}
+			want := at
+			if test.lifted {
+				want = 300 * mi
+			}
+			if p.limit() != want || kills != test.kills {
+				t.Errorf("limit %d, want %d; %d kills, want %d", p.limit(), want, kills, test.kills)
+			}
+		})
 	}
 }

@@ -25,6 +25,9 @@ func ours(limit int64) bool {
 	return limit > 0 && limit < unlimited && limit%pageSize == 0 && limit/pageSize%pageModulus == pageRemainder
 }
 
+// IsFence reports whether a limit of memory, in bytes, is recognisable as a fence. By chance, others may be.
+func IsFence(limit int64) bool { return ours(limit) }
+
 // oursPIDs reports whether a limit of processes is a fence of this package.
 func oursPIDs(limit int64) bool {
 	return limit == 0 || limit < unlimited && limit%pidModulus == pidRemainder
