@@ -54,6 +54,10 @@ func (b *build) makeWorkers(context.Context) error {
 		podsync.FeaturesFrom(b.FeatureGates))
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
 	w.rejector = admission.NewRejector(recorder, b.pods.status)
+	w.records = terminations.New(terminations.Config{
+		Directory: b.layout.Terminations(), Clock: b.clock,
+		ShuttingDown: b.forward.shuttingDown,
+	})
 	syncer := b.syncer()
 	if b.Config.CgroupsPerQOS {
 		if err := b.makeKiller(); err != nil {
@@ -64,10 +68,6 @@ func (b *build) makeWorkers(context.Context) error {
 		syncer.RepairFence = w.fences.repair
 	}
 	w.syncer = podsync.New(syncer)
-	w.records = terminations.New(terminations.Config{
-		Directory: b.layout.Terminations(), Clock: b.clock,
-		ShuttingDown: b.forward.shuttingDown,
-	})
 	w.workers = podworkers.New(b.podWorkers())
 	b.forward.workers = w.workers
 	w.cleaner = housekeeping.New(b.cleaner())
@@ -76,12 +76,12 @@ func (b *build) makeWorkers(context.Context) error {
 
 // statusGenerator returns the generator, which computes the status of a pod from the status in the runtime.
 func (b *build) statusGenerator() *generator.Generator {
-	containers := b.Machine.ContainerManager
+	containers, terminating := b.Machine.ContainerManager, b.pods.lifecycle.IsPodTerminationRequested
 	cfg := generator.Config{
 		Statuses: b.pods.status, Resizes: b.pods.status, Reasons: b.pods.reasons, Probes: b.workers.probes,
 		Devices: b.Machine.ContainerManager, Images: b.runtime.manager,
 		PodCgroups: func() generator.PodCgroups {
-			return unfencedCgroups{containers.NewPodContainerManager(), b.pods.lifecycle.IsPodTerminationRequested}
+			return unfencedCgroups{containers.NewPodContainerManager(), terminating}
 		},
 		RuntimeHandlers: b.volumes.state.RuntimeHandlers,
 		NodeIPs:         b.Identity.NodeIPs,
