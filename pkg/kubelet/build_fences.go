@@ -43,7 +43,7 @@ func (b *build) newPodFences() *podFences {
 	return &podFences{
 		fencer: fencer, left: fence.NewLeft(fencer), killer: b.workers.killer,
 		cgroups:   b.Machine.ContainerManager.NewPodContainerManager,
-		record:    func(uid types.UID) (terminations.Record, bool) { return b.workers.records.Get(uid) },
+		record:    b.workers.records.Get,
 		fenced:    func(uid types.UID) bool { return forward.eviction.Fenced(uid) },
 		pidsLimit: b.Config.PodPidsLimit,
 	}
