@@ -93,6 +93,9 @@ var exceptions = map[key]exception{
 		extra, "a pod that would be created again for this node waits for the end of pressure; stock rejects it again " +
 			"and again",
 	},
+	{events, "EvictionFenced"}: {
+		extra, "an evicted pod that grew fast had a limit until its end, and how it ended; stock does not stop its growth",
+	},
 	{events, "EvictionMemoryUnwatched"}: {
 		extra, "on the Node: memory counters could not be read for 30 s; stock has no such counters",
 	},
