@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +135,8 @@ type fencePlay struct {
 	victim  *policy.Victim
 	// answer replaces the answer of the pod workers.
 	answer podkill.Answer
-	detail func() string
+	// detail is that of the last request.
+	detail atomic.Pointer[func() string]
 }
 
 func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *fencePlay {
@@ -155,7 +157,7 @@ func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *
 	config.Sinks = append(config.Sinks, p.reports)
 	kill := config.Kill
 	config.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
-		p.detail = r.Disruption.Detail
+		p.detail.Store(&r.Disruption.Detail)
 		if p.answer == podkill.Refused {
 			return podkill.Refused, nil
 		}
@@ -255,8 +257,8 @@ func TestFencedPodIsKilledByItsCgroup(t *testing.T) {
 			end:   FenceReport{At: at, Outcome: FenceExited},
 		},
 		"even if it does not end": {
-			prepare: func(p *fencePlay) { p.fencer.stuck = true },
-			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 10s"},
+			prepare: func(p *fencePlay) { p.fencer.stuck, p.killTakes = true, 9500*time.Millisecond },
+			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 9.5s"},
 			end:     FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
 		},
 	}
@@ -387,8 +389,9 @@ func TestFenceInTheStatus(t *testing.T) {
 
 // described returns the detail that the request has, empty before the request.
 func (p *fencePlay) described() string {
-	if p.detail == nil {
+	detail := p.detail.Load()
+	if detail == nil {
 		return ""
 	}
-	return p.detail()
+	return (*detail)()
 }
