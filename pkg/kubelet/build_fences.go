@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
-// earlierKillTime is how long the termination of a pod waits for the kill of its processes, if an earlier run has fenced
-// the pod.
+// earlierKillTime is how long the termination of a pod waits for the kill of its processes, if an earlier run has
+// fenced the pod.
 const earlierKillTime = time.Second
 
 // podFences connects the eviction manager, and the pod workers, with the cgroups of pods.
@@ -132,9 +132,9 @@ func (f podFence) Check() (eviction.FenceState, error) {
 	return eviction.FenceState(state), err
 }
 
-// unfencedCgroups reads the settings of pod cgroups for the status of the pod, without the fence: of a pod that is being
-// stopped, a limit that is recognisable as a fence counts as one that cannot be read. The status then keeps the last
-// limit.
+// unfencedCgroups reads the settings of pod cgroups for the status of the pod, without the fence: of a pod that is
+// being stopped, a limit that is recognisable as a fence counts as one that cannot be read. The status then keeps the
+// last limit.
 type unfencedCgroups struct {
 	generator.PodCgroups
 	terminating func(types.UID) bool

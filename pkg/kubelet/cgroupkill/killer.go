@@ -1,9 +1,8 @@
 // Package cgroupkill lists and kills the processes of a cgroup and of all cgroups below it, without the container
-// runtime. On cgroup v2 it writes cgroup.kill (Linux 5.14). On v1, which has no such file, each is
-// killed through a pidfd (Linux 5.3) that was opened before the process was found in the cgroup, so that no other process
-// is killed if its PID is reused. If there are new processes afterwards, the freezer keeps them from forking while they
-// are killed. See cgroup-v2.rst and
-// cgroup-v1/freezer-subsystem.rst of the kernel, and pidfd_open(2).
+// runtime. On cgroup v2 it writes cgroup.kill (Linux 5.14). On v1, which has no such file, each is killed through a
+// pidfd (Linux 5.3) that was opened before the process was found in the cgroup, so that no other process is killed if
+// its PID is reused. If there are new processes afterwards, the freezer keeps them from forking while they are killed.
+// See cgroup-v2.rst and cgroup-v1/freezer-subsystem.rst of the kernel, and pidfd_open(2).
 package cgroupkill
 
 import (

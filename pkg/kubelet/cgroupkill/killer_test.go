@@ -145,7 +145,8 @@ func TestV2WithoutCgroupKill(t *testing.T) {
 	}
 }
 
-// Freezing may take 100 ms, and a frozen process does not end: it is for processes that fork while they are being killed.
+// Freezing may take 100 ms, and a frozen process does not end: it is for processes that fork while they are being
+// killed.
 func TestProcessesThatDoNotForkAreNotFrozen(t *testing.T) {
 	f := newFakeCgroups(t)
 	a, b := start(t, idleScript), start(t, idleScript)

@@ -4,11 +4,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release frees the memory of killed processes in the cgroup, with the CPU share of the agent: that of a BestEffort pod
-// may be so small that a process which uses much memory takes seconds to exit. See process_mrelease(2), Linux 5.15. It
-// does nothing to a process that is not being killed, so that a PID which is reused is no danger. The kernel frees all of
-// a process in one call, which may take long: Kill does not wait for it. The result is closed at its end; if running is
-// not, nothing is begun and running is returned.
+// release frees the memory of killed processes in the cgroup, with the CPU share of the agent: that of a BestEffort
+// pod may be so small that a process which uses much memory takes seconds to exit. See process_mrelease(2), Linux
+// 5.15. It does nothing to a process that is not being killed, so that a PID which is reused is no danger. The kernel
+// frees all of a process in one call, which may take long: Kill does not wait for it. The result is closed at its end;
+// if running is not, nothing is begun and running is returned.
 func (k *Killer) release(cgroup string, running <-chan struct{}) <-chan struct{} {
 	select {
 	case <-running:

@@ -82,8 +82,8 @@ func (s *eventSink) notice(n *Notice) {
 func (n *Notice) since() string { return n.Since.UTC().Format(time.RFC3339) }
 
 // Result implements Sink. A request that began a termination is reported as an eviction, one that shortened its grace
-// period as hastened, one that the API server refuses for the time being as blocked, and the end of a fence; others have
-// no event.
+// period as hastened, one that the API server refuses for the time being as blocked, and the end of a fence; others
+// have no event.
 func (s *eventSink) Result(_ context.Context, r *Result) {
 	switch {
 	case r.Kind == KillBlocked && !s.isNews(r):

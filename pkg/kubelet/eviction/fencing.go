@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// fenceGrace is the time that a fenced pod has to exit after SIGTERM. The runtime would leave it at least two seconds.
+	// fenceGrace is the time that a fenced pod has to exit after SIGTERM. The runtime would leave it at least two
+	// seconds.
 	fenceGrace = time.Second
 	// fencePeriod is the time between two checks of a fence, fenceEndPeriod that after the pod was killed.
 	fencePeriod, fenceEndPeriod = 20 * time.Millisecond, time.Second
@@ -44,8 +45,8 @@ type Fence interface {
 	Check() (FenceState, error)
 	// Set sets the fence again.
 	Set() error
-	// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set because the limit of
-	// the pod, or of one of its containers, was exceeded. It does not wait.
+	// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set because the limit
+	// of the pod, or of one of its containers, was exceeded. It does not wait.
 	OOMKilled() bool
 	// Restore restores the limit of the pod. It is called once, after which only At may be called.
 	Restore() error
@@ -53,8 +54,8 @@ type Fence interface {
 
 // FenceState is what became of a fence.
 type FenceState struct {
-	// Gone: the pod has no cgroup any more. Replaced: another program has raised the limit. Hit: the pod has used all that
-	// the fence leaves.
+	// Gone: the pod has no cgroup any more. Replaced: another program has raised the limit. Hit: the pod has used all
+	// that the fence leaves.
 	Gone, Replaced, Hit bool
 }
 
@@ -202,7 +203,8 @@ func (m *Manager) observeLeft(s *snapshot.Snapshot) {
 	m.left.pids.Store(least(snapshot.PIDAvailable))
 }
 
-// detail describes the fence for the status of the pod. It is called at any time, also by goroutines of the pod workers.
+// detail describes the fence for the status of the pod. It is called at any time, also by goroutines of the pod
+// workers.
 func (f *fencing) detail() string {
 	r := f.current()
 	if r.At == 0 && r.Outcome == "" {

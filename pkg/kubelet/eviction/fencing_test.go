@@ -379,8 +379,10 @@ func TestFenceInTheStatus(t *testing.T) {
 			p.wait(20 * time.Second)
 			after = p.described()
 		})
-		want := []string{"", "; fenced at 300Mi of memory, ended by itself", "; fenced at 300Mi of memory, killed by its cgroup",
-			"; fenced at 300Mi of memory, killed by its cgroup"}
+		want := []string{
+			"", "; fenced at 300Mi of memory, ended by itself", "; fenced at 300Mi of memory, killed by its cgroup",
+			"; fenced at 300Mi of memory, killed by its cgroup",
+		}
 		if got := []string{before, fenced, killed, after}; !slices.Equal(got, want) {
 			t.Errorf("details %q, want %q", got, want)
 		}

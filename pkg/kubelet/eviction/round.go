@@ -105,8 +105,8 @@ const (
 	KillAccepted ResultKind = "KillAccepted"
 	// PodFenced: a fence limits what the pod may still use, or could not be set, for the reason Err.
 	PodFenced ResultKind = "PodFenced"
-	// FenceEnded: the pod has ended, or the agent stops, and its limit is restored, or is not, for the reason Err. It comes
-	// after PodFenced, and before or after the end of the kill.
+	// FenceEnded: the pod has ended, or the agent stops, and its limit is restored, or is not, for the reason Err. It
+	// comes after PodFenced, and before or after the end of the kill.
 	FenceEnded ResultKind = "FenceEnded"
 	// PodOverdue: the pod has not stopped within its grace period and the time that a kill may take. It continues to
 	// terminate.

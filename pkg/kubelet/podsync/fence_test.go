@@ -41,7 +41,8 @@ func TestEarlierFenceIsRepairedFirst(t *testing.T) {
 	if result != nextStep || err != nil {
 		t.Errorf("sync: result %v, error %v", result, err)
 	}
-	if result, err = (repairTermination{config.RepairFence}).Run(t.Context(), termination); result != nextStep || err != nil {
+	result, err = repairTermination{config.RepairFence}.Run(t.Context(), termination)
+	if result != nextStep || err != nil {
 		t.Errorf("termination: result %v, error %v", result, err)
 	}
 	if want := []string{"repair " + testPod().Name, "repair " + testPod().Name}; !slices.Equal(w.journal, want) {

@@ -21,7 +21,8 @@ type file struct {
 }
 
 // openFile opens a file for reading and writing, or for reading only. With O_NONBLOCK, a write to memory.max (v2) sets
-// the limit and leaves reclaim to the processes of the cgroup (Linux 6.16); earlier kernels, and other files, ignore it.
+// the limit and leaves reclaim to the processes of the cgroup (Linux 6.16); earlier kernels, and other files, ignore
+// it.
 func openFile(dir, name, unset string, flags int) (*file, error) {
 	path := filepath.Join(dir, name)
 	for {

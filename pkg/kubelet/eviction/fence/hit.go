@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// nearFence is the distance to the fence, in bytes, from which on the pod has reached it: the kernel charges memory in
-	// batches.
+	// nearFence is the distance to the fence, in bytes, from which on the pod has reached it: the kernel charges memory
+	// in batches.
 	nearFence = 1 << 20
-	// leastCache is the amount of page cache, in bytes, from which on a pod at its fence is not about to be OOM-killed: the
-	// kernel reclaims that first.
+	// leastCache is the amount of page cache, in bytes, from which on a pod at its fence is not about to be OOM-killed:
+	// the kernel reclaims that first.
 	leastCache = 8 << 20
 )
 

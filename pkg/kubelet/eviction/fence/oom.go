@@ -41,10 +41,10 @@ func (l *oomLog) close() {
 	}
 }
 
-// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set, because the limit of
-// the pod or of one of its containers was exceeded. The kernel log says whose limit it was, but the kernel leaves out
-// records when there are many (oom_kill_process); then the counters of the pod's cgroups are enough. They are lost with
-// the cgroup of a container, so that Check reads them too. After Restore or Close the result stays what it was.
+// OOMKilled reports whether the OOM killer has killed a process of the pod since the fence was set, because the limit
+// of the pod or of one of its containers was exceeded. The kernel log says whose limit it was, but the kernel leaves
+// out records when there are many (oom_kill_process); then the counters of the pod's cgroups are enough. They are lost
+// with the cgroup of a container, so that Check reads them too. After Restore or Close the result stays what it was.
 func (p *Fence) OOMKilled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (l *oomLog) read(cgroup string, found *OOM) {
 
 // oomOf reads a record of the kernel log. That of an OOM kill is, since Linux 4.19,
 // "oom-kill:constraint=…,…,oom_memcg=<whose limit>,task_memcg=<cgroup of the process>,task=…,pid=…,uid=…", with
-// "global_oom" in place of oom_memcg when the node is out of memory. The paths are those from the root of the hierarchy,
-// which a mount in a container hides.
+// "global_oom" in place of oom_memcg when the node is out of memory. The paths are those from the root of the
+// hierarchy, which a mount in a container hides.
 func oomOf(record []byte, cgroup string) OOM {
 	_, text, found := bytes.Cut(record, []byte(";oom-kill:"))
 	if !found {

@@ -8,13 +8,14 @@ import (
 const (
 	// unlimited is the value of a limit that is not set.
 	unlimited = int64(math.MaxInt64)
-	// A limit of memory is a fence if its number of pages has the remainder pageRemainder by pageModulus, which is a prime.
-	// Limits that people set are multiples of powers of two or ten; of these, and of all others, one in pageModulus has the
-	// remainder by chance, and such a limit is that of the pod's specification, with which it is compared before anything
-	// is done. Rounding costs up to pageModulus-1 pages (2 MiB) of slack, a quarter of the least.
+	// A limit of memory is a fence if its number of pages has the remainder pageRemainder by pageModulus, which is a
+	// prime. Limits that people set are multiples of powers of two or ten; of these, and of all others, one in
+	// pageModulus has the remainder by chance, and such a limit is that of the pod's specification, with which it is
+	// compared before anything is done. Rounding costs up to pageModulus-1 pages (2 MiB) of slack, a quarter of the
+	// least.
 	pageModulus, pageRemainder = 509, 307
-	// The same for a number of processes. The greatest such number that is not above the present one is the fence: a limit
-	// below the present number only makes forks fail. Below pidRemainder it is 0, which nothing else sets.
+	// The same for a number of processes. The greatest such number that is not above the present one is the fence: a
+	// limit below the present number only makes forks fail. Below pidRemainder it is 0, which nothing else sets.
 	pidModulus, pidRemainder = 127, 113
 )
 
