@@ -19,10 +19,10 @@ import (
 type fencer struct {
 	node *node
 	mu   sync.Mutex
-	list []fencing
+	list []fencedPod
 }
 
-type fencing struct {
+type fencedPod struct {
 	pod    string
 	at     time.Time
 	slack  snapshot.Bytes
@@ -33,7 +33,7 @@ func (f *fencer) Name() string { return "fencer" }
 
 func (f *fencer) Round(_ context.Context, r *Round) {
 	for _, v := range r.Decision.Victims {
-		one := fencing{pod: v.Pod.Name, at: time.Now(), fenced: v.Fence != nil}
+		one := fencedPod{pod: v.Pod.Name, at: time.Now(), fenced: v.Fence != nil}
 		if v.Fence != nil {
 			one.slack = v.Fence.Slack
 			f.node.freeze(v.Pod.Name)
@@ -46,7 +46,7 @@ func (f *fencer) Round(_ context.Context, r *Round) {
 
 func (f *fencer) Result(context.Context, *Result) {}
 
-func (f *fencer) victims() []fencing {
+func (f *fencer) victims() []fencedPod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
@@ -79,11 +79,13 @@ func newBurst(t *testing.T, above, cached int64, hogs ...string) *burst {
 	n.add("cache", 20*mi, memoryRequest(gi)).cached = cached
 	n.available(100*mi + above)
 	b := &burst{node: n, kernel: &kernel{node: n}, fencer: &fencer{node: n}, config: n.config(t, hard("100Mi"))}
-	b.config.Memory = b.kernel
+	b.config.Memory, b.config.Options = b.kernel, fencesOn()
 	b.config.Sinks = append(b.config.Sinks, b.fencer)
 	n.killTakes = 1500 * time.Millisecond
 	return b
 }
+
+func fencesOn() *Options { return new(optionsWith(func(o *Options) { o.Fence = true })) }
 
 // expectFenced checks that exactly these pods are victims, each with a fence.
 func (b *burst) expectFenced(t *testing.T, want ...string) {
@@ -227,7 +229,7 @@ func TestLingeringBelowTheThresholdCostsLittle(t *testing.T) {
 				n.available(left)
 				k := &costly{kernel: kernel{node: n}}
 				c := n.config(t, hard("1Gi"))
-				c.Memory = k
+				c.Memory, c.Options = k, fencesOn()
 				run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 					wait(time.Minute)
 					k.reset()

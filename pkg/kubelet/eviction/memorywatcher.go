@@ -53,7 +53,7 @@ type memoryWatcher struct {
 	floors []floor
 	// holds is true while a hard memory threshold is met by the last decision.
 	holds bool
-	// looks are nil if the reader cannot read single pods.
+	// looks are nil if fences are off, or if the reader cannot read single pods.
 	looks *looks
 	// killTime is that of the options.
 	killTime time.Duration
@@ -96,20 +96,17 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 	if reader == nil {
 		return nil
 	}
-	w := &memoryWatcher{reader: reader, clock: clock}
-	if pods, ok := reader.(PodMemoryReader); ok {
-		w.looks = &looks{reader: pods}
-	}
-	return w
+	return &memoryWatcher{reader: reader, clock: clock}
 }
 
 // adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
 func (w *memoryWatcher) adopt(o *Options) {
 	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
 	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
-	if w.looks != nil {
-		// Memory of the node and of pods may be counted in another way.
-		w.looks.n, w.looks.base = 0, nil
+	// Earlier looks are dropped: memory of the node and of pods may be counted in another way.
+	w.looks = nil
+	if pods, ok := w.reader.(PodMemoryReader); ok && o.Fence {
+		w.looks = &looks{reader: pods}
 	}
 }
 
