@@ -48,8 +48,8 @@ func (s *space) noPressure() {
 	s.eventually(slowTimeout, func(ctx context.Context) error { return kit.MemoryPressure(ctx, s.client, false) })
 }
 
-// endPressure ends a condition whose transition period is longTransition: it restarts the kubelet with a short one. That
-// kubelet takes the condition over and ends it.
+// endPressure ends a condition whose transition period is longTransition: it restarts the kubelet with a short one.
+// That kubelet takes the condition over and ends it.
 func (s *space) endPressure() {
 	s.t.Helper()
 	s.must(kit.MemoryPressure(s.ctx, s.client, true))

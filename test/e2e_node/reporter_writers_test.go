@@ -76,10 +76,10 @@ func (s *space) oursAre(want string) func(context.Context) error {
 	}
 }
 
-// otherWriters has two others write the object at full speed, while a plugin reports another number each second: one
-// by server-side apply, one by merge patches of taints and conditions, as Katalyst's controllers do. Each of them
-// writes 50 times, in soak a thousand times. No version of the object is without a value of any of them, or has an older one than
-// before.
+// otherWriters has two others write the object at full speed, while a plugin reports another number each second: one by
+// server-side apply, one by merge patches of taints and conditions, as Katalyst's controllers do. Each of them writes
+// 50 times, in soak a thousand times. No version of the object is without a value of any of them, or has an older one
+// than before.
 func (s *space) otherWriters() {
 	writes := 50
 	if soak() {

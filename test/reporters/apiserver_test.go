@@ -17,11 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/publish"
 	"github.com/plimsoll-project/plimsoll/test/serversideapply"
 )
 
@@ -55,15 +52,6 @@ func newAPIServer(t *testing.T, c clock.PassiveClock) *apiServer {
 	a.server = httptest.NewServer(a)
 	t.Cleanup(a.server.Close)
 	return a
-}
-
-func (a *apiServer) client(t *testing.T) dynamic.Interface {
-	t.Helper()
-	client, err := publish.NewClient(&rest.Config{Host: a.server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

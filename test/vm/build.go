@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 )
 
-// Build builds everything that a machine needs, as far as it is missing: packages of this machine, parts, both kubelets,
-// the images of pods, and the image of the machine.
+// Build builds everything that a machine needs, as far as it is missing: packages of this machine, parts, both
+// kubelets, the images of pods, and the image of the machine.
 func Build(ctx context.Context, layout cluster.Layout, log io.Writer) (Image, error) {
 	if err := InstallPackages(ctx, log); err != nil {
 		return Image{}, err

@@ -33,16 +33,16 @@ const (
 	ownDropIn  = "/etc/systemd/system/kubelet.service.d/50-plimsoll.conf"
 )
 
-// dropIn makes the kubelet's unit start ours (docs/operations.md). It is the watchdog's unit too: the agent reports that
-// it lives every half of WatchdogSec.
+// dropIn makes the kubelet's unit start ours (docs/operations.md). It is the watchdog's unit too: the agent reports
+// that it lives every half of WatchdogSec.
 const dropIn = `[Service]
 Type=notify
 WatchdogSec=%[1]d
 TimeoutStartSec=%[2]d
 KillMode=process
 ExecStart=
-ExecStart=/usr/local/bin/kubelet-plimsoll $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
-`
+ExecStart=/usr/local/bin/kubelet-plimsoll ` +
+	"$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n"
 
 // containerdConfig leaves containerd's own directories as they are.
 const containerdConfig = `version = 3
@@ -103,16 +103,18 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 	}
 	text := func(format string, args ...any) file { return file{fmt.Appendf(nil, format, args...), 0o644} }
 	registry := fmt.Sprintf("http://%s:%d", controlAddress, registryPort)
+	mirror := "/etc/containerd/certs.d/" + cluster.MirroredRegistry + "/hosts.toml"
+	kubeadmFlags := fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --v=2\"\n", nodeAddress)
 	files := map[string]file{
-		"/etc/hostname":               text("%s\n", cluster.NodeName),
-		"/etc/hosts":                  text("127.0.0.1 localhost\n%s %s\n", nodeAddress, cluster.NodeName),
-		"/etc/resolv.conf":            text("# The machine has no name server.\n"),
-		"/etc/node-network":           text("ADDRESS=%s%s\nGATEWAY=%s\n", nodeAddress, linkBits, controlAddress),
-		nodeManifests + "/.keep":      text(""),
-		"/etc/containerd/config.toml": text(containerdConfig, build.ImagePause, config.Cgroups.systemd()),
-		"/etc/containerd/certs.d/" + cluster.MirroredRegistry + "/hosts.toml": text("server = %[1]q\n\n[host.%[1]q]\n", registry),
-		"/var/lib/kubelet/config.yaml":                                        {kubeletConfig, 0o644},
-		"/var/lib/kubelet/kubeadm-flags.env":                                  text("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --v=2\"\n", nodeAddress),
+		"/etc/hostname":                      text("%s\n", cluster.NodeName),
+		"/etc/hosts":                         text("127.0.0.1 localhost\n%s %s\n", nodeAddress, cluster.NodeName),
+		"/etc/resolv.conf":                   text("# The machine has no name server.\n"),
+		"/etc/node-network":                  text("ADDRESS=%s%s\nGATEWAY=%s\n", nodeAddress, linkBits, controlAddress),
+		nodeManifests + "/.keep":             text(""),
+		"/etc/containerd/config.toml":        text(containerdConfig, build.ImagePause, config.Cgroups.systemd()),
+		mirror:                               text("server = %[1]q\n\n[host.%[1]q]\n", registry),
+		"/var/lib/kubelet/config.yaml":       {kubeletConfig, 0o644},
+		"/var/lib/kubelet/kubeadm-flags.env": text("%s", kubeadmFlags),
 	}
 	maps.Copy(files, config.Cgroups.files())
 	files[keptDropIn] = ownDropInFile(factor)

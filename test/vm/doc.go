@@ -1,6 +1,6 @@
-// Package vm runs a virtual machine as a real Kubernetes node: Debian with its kernel, systemd as process 1, the unified
-// hierarchy of control groups, containerd with the systemd driver, and the kubelet as a unit that is laid out as on a
-// node of kubeadm, with our drop-in.
+// Package vm runs a virtual machine as a real Kubernetes node: Debian with its kernel, systemd as process 1, the
+// unified hierarchy of control groups, containerd with the systemd driver, and the kubelet as a unit that is laid out
+// as on a node of kubeadm, with our drop-in.
 //
 // The image of the machine is built from packages of the distribution and from the parts that package build builds, and
 // kept by its content (Image). What differs from run to run, such as certificates, configuration and both kubelets, is

@@ -40,9 +40,9 @@ type Image struct {
 	Kernel string
 }
 
-// BuildImage returns the image for what is in layout.Bin and layout.Images. It builds it if it is not there, which takes
-// some minutes and needs the mirror of Debian from which this machine has its packages; the images of other contents
-// are removed then.
+// BuildImage returns the image for what is in layout.Bin and layout.Images. It builds it if it is not there, which
+// takes some minutes and needs the mirror of Debian from which this machine has its packages; the images of other
+// contents are removed then.
 func BuildImage(ctx context.Context, layout cluster.Layout, log io.Writer) (Image, error) {
 	sources, suite, err := debianSources(ctx)
 	if err != nil {
@@ -134,8 +134,11 @@ func buildImage(ctx context.Context, layout cluster.Layout, temp string, sources
 		return err
 	}
 	kernels, err := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
-	if err != nil || len(kernels) != 1 {
-		return fmt.Errorf("the packages have %d kernels (%v)", len(kernels), err)
+	if err != nil {
+		return fmt.Errorf("find the kernel: %w", err)
+	}
+	if len(kernels) != 1 {
+		return fmt.Errorf("the packages have %d kernels, want one", len(kernels))
 	}
 	if err := copyFile(kernels[0], filepath.Join(temp, "vmlinuz")); err != nil {
 		return err

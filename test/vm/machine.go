@@ -24,8 +24,8 @@ const (
 const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
 	"net.ifnames=0 mitigations=off psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 systemd.show_status=1"
 
-// machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image, whose changes go to a file that QEMU has
-// removed from its folder already.
+// machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image, whose
+// changes go to a file that QEMU has removed from its folder already.
 func machineCommand(layout cluster.Layout, net network, image Image, nodeDisk string, fast bool) host.Command {
 	disk := func(id, path, options string) []string {
 		return []string{

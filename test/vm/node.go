@@ -34,8 +34,8 @@ type Node struct {
 	ssh *ssh.Client
 }
 
-// Start starts the control plane and the machine with image, and waits until the node is Ready. It first removes what an
-// earlier machine left in the same layout. On error everything that was started is stopped again; the logs stay.
+// Start starts the control plane and the machine with image, and waits until the node is Ready. It first removes what
+// an earlier machine left in the same layout. On error everything that was started is stopped again; the logs stay.
 func Start(ctx context.Context, config Config, image Image) (*Node, error) {
 	if config.Log == nil {
 		config.Log = io.Discard

@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// The node is what it claims to be: systemd is process 1, the hierarchy is unified, and the unit runs our kubelet, which
-// has notified systemd.
+// The node is what it claims to be: systemd is process 1, the hierarchy is unified, and the unit runs our kubelet,
+// which has notified systemd.
 func TestUnitRunsOurKubelet(t *testing.T) {
 	info, err := kit.Node(t.Context(), node.Client())
 	must(t, err)
@@ -37,7 +37,8 @@ func TestUnitRunsOurKubelet(t *testing.T) {
 	}
 }
 
-// A pod runs in the control group of its layout, which systemd has made if it has the driver of systemd, and its output arrives through the API server.
+// A pod runs in the control group of its layout, which systemd has made if it has the driver of systemd, and its output
+// arrives through the API server.
 func TestPodRuns(t *testing.T) {
 	pods := create(t, "runs", kit.Pod("once", "echo hello"), kit.IdlePod("idle"))
 	waitPod(t, pods[0], kit.InPhase(v1.PodSucceeded))

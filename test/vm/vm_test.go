@@ -166,7 +166,8 @@ func TestMachineReachesNothingButItsNetwork(t *testing.T) {
 	command := machineCommand(layout, net, Image{Disk: "/disk", Kernel: "/kernel"}, "/node", false)
 	text := command.Path + " " + strings.Join(command.Args, " ")
 	for _, want := range []string{
-		"nsenter --net=" + net.file() + " -- qemu-system-x86_64 ", "file=/disk,format=raw,if=none,id=root,cache=unsafe,snapshot=on",
+		"nsenter --net=" + net.file() + " -- qemu-system-x86_64 ",
+		"file=/disk,format=raw,if=none,id=root,cache=unsafe,snapshot=on",
 		"file=/node,format=raw,if=none,id=node,cache=unsafe,readonly=on", "-netdev tap,",
 	} {
 		if !strings.Contains(text, want) {

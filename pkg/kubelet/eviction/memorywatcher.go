@@ -312,7 +312,8 @@ func (w *memoryWatcher) postpone() bool {
 func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
-// time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the rest.
+// time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
+// rest.
 func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	if w.exhausted() {

@@ -51,7 +51,7 @@ type Limits struct {
 // widenings is how often the slack is doubled because the pod has used it up between the read and the write.
 const widenings = 3
 
-// ErrOutgrown: the pod uses more than the limit each time it is written.
+// ErrOutgrown is returned when the pod uses more than the limit each time it is written.
 var ErrOutgrown = errors.New("the pod outgrows the limit")
 
 // errLost: the kernel has not returned from an earlier write.

@@ -18,7 +18,7 @@ const (
 	signalPeriod, signals = 500 * time.Microsecond, 20
 )
 
-// ErrDeadline: the kernel did not set the limit in time.
+// ErrDeadline is returned when the kernel did not set the limit in time.
 var ErrDeadline = errors.New("the limit was not set in time")
 
 // thread executes writes, one at a time, on a thread of the kernel of its own.

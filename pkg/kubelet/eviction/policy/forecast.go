@@ -216,8 +216,8 @@ const momentary = sampleCount
 var unmeasured = rate{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
 // steady returns the smallest rate of the windows of samples, at least 0: a burst at the start of a pod, and growth
-// that has stopped, are not extrapolated. It returns the momentary growth if that is greater: a pod that has begun to use up
-// what is left has grown in no sample yet.
+// that has stopped, are not extrapolated. It returns the momentary growth if that is greater: a pod that has begun to
+// use up what is left has grown in no sample yet.
 func (r *rate) steady() float64 {
 	if r == nil {
 		return 0

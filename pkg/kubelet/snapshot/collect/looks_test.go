@@ -130,8 +130,8 @@ func TestReadPodsReadsOnlyThose(t *testing.T) {
 // TestLooksDoNotWaitForReadings: a reading of all pods takes long on a real node.
 func TestLooksDoNotWaitForReadings(t *testing.T) {
 	r := newLookRig(t, 1)
-	r.Memory.mu.Lock()
-	defer r.Memory.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.expectUsages("000=1000")
 	if _, err := r.Counters(snapshot.Counting{}); err != nil {
 		t.Error(err)
