@@ -12,7 +12,7 @@ import (
 )
 
 // Network is where a control plane serves whose node is another machine, such as a virtual one: a network namespace of
-// this machine. It has the addresses of nobody else, so that such a cluster runs beside others, with the same ports.
+// this machine. Its addresses are its own, so that such a cluster runs beside others, with the same ports.
 type Network struct {
 	// Namespace is the file of the network namespace.
 	Namespace string

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
@@ -67,7 +68,7 @@ func (c *Cluster) waitForNode(ctx context.Context, since time.Time) error {
 		return c.waitFor(ctx, processKubelet, proc, kubeletHealthy)
 	}
 	return c.waitFor(ctx, processKubelet, proc, func(ctx context.Context) error {
-		return errors.Join(kubeletHealthy(ctx), c.nodeReady(ctx, since))
+		return errors.Join(kubeletHealthy(ctx), NodeReady(ctx, c.client, since))
 	})
 }
 
@@ -88,10 +89,10 @@ func kubeletHealthy(ctx context.Context) error {
 	return nil
 }
 
-// nodeReady is nil if the Ready condition is True and was confirmed after since, and the default namespace has its
-// service account.
-func (c *Cluster) nodeReady(ctx context.Context, since time.Time) error {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+// NodeReady is nil if the Ready condition of the node is True and was confirmed after since, and the default namespace
+// has its service account.
+func NodeReady(ctx context.Context, client kubernetes.Interface, since time.Time) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (c *Cluster) nodeReady(ctx context.Context, since time.Time) error {
 		if condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
 			return errors.New("node status is from before this kubelet")
 		}
-		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}
 	return errors.New("node has no Ready condition yet")

@@ -109,7 +109,7 @@ func (h *hostility) crash(i int) {
 	for {
 		s, err := newServer(socketOf(h.dir, name), name, "v1alpha1", &service{plugin: polled(says(name, "1"))})
 		if err != nil {
-			panic(err) // nobody else has the path
+			panic(err) // no other program uses the path
 		}
 		select {
 		case <-time.After(time.Duration(100+30*i) * time.Millisecond): // the real time between two crashes

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -166,25 +164,7 @@ func (n *Node) waitForBoot(ctx context.Context, proc host.Process, since time.Ti
 // Ready is nil if the condition Ready of the node is True and was confirmed after since, and the default namespace has
 // its service account.
 func (n *Node) Ready(ctx context.Context, since time.Time) error {
-	node, err := n.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type != v1.NodeReady {
-			continue
-		}
-		if condition.Status != v1.ConditionTrue {
-			return fmt.Errorf("node is not Ready: %s: %s", condition.Reason, condition.Message)
-		}
-		// Times in the API have whole seconds.
-		if condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
-			return errors.New("node status is from before that")
-		}
-		_, err := n.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	}
-	return errors.New("node has no Ready condition yet")
+	return cluster.NodeReady(ctx, n.Client(), since)
 }
 
 func (n *Node) say(format string, args ...any) {

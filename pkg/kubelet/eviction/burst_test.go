@@ -102,7 +102,7 @@ func (b *burst) expectFenced(t *testing.T, want ...string) {
 }
 
 // TestBurstFromRest: a pod that uses less than each of its neighbours begins to grow near the threshold. It is fenced
-// within milliseconds of the crossing, and nobody else is evicted.
+// within milliseconds of the crossing, and no other pod is evicted.
 func TestBurstFromRest(t *testing.T) {
 	for _, rate := range []int64{50, 100, 400, 1000, 2000} {
 		for _, cached := range []int64{0, 12 * gi} {

@@ -13,7 +13,7 @@ import (
 )
 
 // R3: a stream that ends is opened again, after 1 s at first, then after twice the time, at most 30 s, each with up to
-// a fifth more. A message begins it anew. Polls go on meanwhile.
+// a fifth more. A message resets it. Polls continue meanwhile.
 func TestR3StreamIsDialledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sends atomic.Bool

@@ -306,7 +306,7 @@ func (p *Fence) Restore() error {
 func (p *Fence) restoreAndClose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Nobody waits for the result. If it fails, the cgroup is gone, or the next start of the agent finds the fence.
+	// The result is not used. If the write fails, the cgroup is gone, or the next start of the agent finds the fence.
 	_ = p.restore()
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 // hit reports whether a process of the pod was OOM-killed since the fence was set, or the pod uses all that the fence
-// leaves and has little page cache, or a fork has failed. The number of failed charges (memory.failcnt) does not tell:
+// leaves and has little page cache, or a fork has failed. The number of failed charges (memory.failcnt) is no sign:
 // a charge that displaces page cache counts or not, depending on the kernel. Where another program has set a lower
 // limit, that limit counts.
 func (p *Fence) hit() (bool, error) {

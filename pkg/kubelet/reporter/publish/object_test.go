@@ -108,7 +108,7 @@ func TestTurnedOff(t *testing.T) {
 				a.expect("metadata.ownerReferences", `[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"node-uid"}]`)
 				a.after(time.Hour)
 				a.expectSent()
-				// The object is nobody's business any more.
+				// Nothing is written to the object any more.
 				a.api.remove()
 				a.after(time.Hour)
 				a.restart()

@@ -133,7 +133,7 @@ func TestNoKindAndNoRight(t *testing.T) {
 					t.Errorf("object %v, state %+v", a.api.get(), a.State())
 				}
 				a.expectEvents()
-				// The same again is told again.
+				// The same error after a success is reported again.
 				a.api.setFault(func(*request) *http.Response { return tc.response() })
 				a.give(policy, `"x"`)
 				a.after(time.Hour)
