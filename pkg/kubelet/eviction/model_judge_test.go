@@ -127,7 +127,7 @@ func (n *modelNode) growing(chosen []*modelOrder, offenders bool) (sum float64) 
 	isChosen := victims(chosen)
 	for _, p := range n.pods {
 		last := p.lastOrder()
-		stays := n.candidate(p) || n.outlivedDeletion(p) || (last != nil && last.at.Equal(n.at))
+		stays := n.candidate(p) || (last != nil && last.at.Equal(n.at))
 		if isChosen(p) || !stays {
 			continue
 		}
@@ -138,13 +138,6 @@ func (n *modelNode) growing(chosen []*modelOrder, offenders bool) (sum float64) 
 		sum += most(p.rates, n.at.Add(-modelMemory)) * horizon.Seconds()
 	}
 	return sum
-}
-
-// outlivedDeletion is true for a deleted pod that was not evicted and has outlived its grace period and patience. For
-// the manager that is a candidate like any other.
-func (n *modelNode) outlivedDeletion(p *modelPod) bool {
-	late := n.at.Sub(p.deadline) + n.unsure(p)
-	return p.deleted && p.here() && !p.critical && len(p.orders) == 0 && late >= n.settings.timing.Patience
 }
 
 // judgePace checks decisions while no candidate grows. within is the number of victims within their requests.

@@ -21,7 +21,7 @@ type exclusion uint8
 const (
 	// counted: the pod is terminating, and what it releases is part of pending.
 	counted exclusion = iota + 1
-	// uncounted: its kill has failed or is overdue.
+	// uncounted: its kill has failed, or its termination is overdue.
 	uncounted
 )
 
@@ -105,7 +105,7 @@ func (r *round) addInFlight(n *need, p *pending, f *snapshot.InFlight, pod *snap
 		p.lastFailed = f.Changed
 	}
 	switch {
-	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && (!failed || !n.endsInTime(pod, s.Taken, r.rules)):
+	case overdue(s, f, t) && (pod == nil || !awaitsRuntime(s, f)) && (!failed || !n.endsInTime(pod, s, r.rules)):
 		p.excluded[f.UID] = uncounted
 	case f.State == snapshot.Stopping && (n.hard || f.Requested) && f.Deadline.Sub(s.Taken) > n.maxWait(r.rules):
 		p.hastenable[f.UID] = true
@@ -160,27 +160,35 @@ func awaitsRuntime(s *snapshot.Snapshot, f *snapshot.InFlight) bool {
 	return s.RuntimeSilent && s.Taken.Sub(f.Deadline) < SilentPatience
 }
 
-// addTerminating adds a pod that is terminating for another reason than eviction, if it ends in time.
+// addTerminating adds a pod that is terminating for another reason than eviction. One that is overdue is no candidate:
+// its eviction would ask for the same containers to be killed again, and the need would wait for it once more.
 func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Pod, rules *Rules) {
 	if pod.Terminating == nil || p.excluded[pod.UID] != 0 || p.hastenable[pod.UID] {
 		return
 	}
 	switch deadline := pod.Terminating.Deadline; {
-	case n.endsInTime(pod, s.Taken, rules):
+	case n.endsInTime(pod, s, rules):
 		p.expect(pod.UID, n.group.release(pod, s.Layout))
 	case deadline.IsZero() || deadline.After(s.Taken):
 		p.hastenable[pod.UID] = true
+	default:
+		p.excluded[pod.UID] = uncounted
 	}
 }
 
 // endsInTime reports whether the pod, which may be nil, is terminating for another reason than eviction and the need
-// can wait for it. A late pod counts until patience has passed since its deadline.
-func (n *need) endsInTime(pod *snapshot.Pod, now time.Time, rules *Rules) bool {
+// can wait for it. A late pod counts until patience has passed since its deadline, or SilentPatience while the container
+// runtime is silent.
+func (n *need) endsInTime(pod *snapshot.Pod, s *snapshot.Snapshot, rules *Rules) bool {
 	if pod == nil || pod.Terminating == nil || pod.Terminating.Deadline.IsZero() {
 		return false
 	}
-	left := pod.Terminating.Deadline.Sub(now)
-	return left <= n.maxWait(rules) && -left < rules.Timing.Patience
+	patience := rules.Timing.Patience
+	if s.RuntimeSilent {
+		patience = max(patience, SilentPatience)
+	}
+	left := pod.Terminating.Deadline.Sub(s.Taken)
+	return left <= n.maxWait(rules) && -left < patience
 }
 
 // expect counts a pod and what it releases.

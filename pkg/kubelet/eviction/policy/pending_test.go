@@ -60,6 +60,36 @@ func TestASoftNeedWaitsForADeletedPod(t *testing.T) {
 	}
 }
 
+// TestAnOverdueDeletionIsNoCandidate: the largest pod was deleted and has outlived its grace period and patience. Its
+// eviction would kill the same containers once more, so that the next pod goes. While the runtime is silent, the pod
+// counts for longer.
+func TestAnOverdueDeletionIsNoCandidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		soft, silent bool
+		late         time.Duration
+		victims      []string
+	}{
+		"within patience":                 {late: 29 * time.Second},
+		"overdue":                         {late: 30 * time.Second, victims: []string{"other"}},
+		"overdue, soft":                   {soft: true, late: 30 * time.Second, victims: []string{"other"}},
+		"silent runtime":                  {silent: true, late: SilentPatience - 1},
+		"silent runtime, soft":            {soft: true, silent: true, late: SilentPatience - 1},
+		"silent runtime, overdue":         {silent: true, late: SilentPatience, victims: []string{"other"}},
+		"silent runtime, within patience": {silent: true, late: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limit := threshold(snapshot.MemoryAvailable, "1Gi")
+			if test.soft {
+				limit = soft(limit, 0)
+			}
+			w := newWorld(t, rulesOf(limit), spec{name: "other", memory: 2 * gi},
+				spec{name: "deleted", memory: 3 * gi, terminatingIn: -test.late})
+			w.silent = test.silent
+			w.evicts(w.available(snapshot.MemoryAvailable, 500*mi).after(time.Second), test.victims...)
+		})
+	}
+}
+
 // TestFailedHasteningKeepsTheDeadline: a pod that covers the need was deleted, and hastening it has failed. It counts
 // if its own grace period ends in time, and is not hastened again at once.
 func TestFailedHasteningKeepsTheDeadline(t *testing.T) {
