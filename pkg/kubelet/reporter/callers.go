@@ -104,6 +104,8 @@ func (d *Driver) polled(c *caller, poll answers.BegunPoll, contents []merge.Cont
 		return
 	case errors.Is(err, ErrTooLarge):
 		d.refused(c, answers.Poll, err)
+	case errors.Is(err, ErrSuspended):
+		d.update(func(s *answers.Store, now time.Time) { s.PollSuspended(poll, now) })
 	case errors.Is(err, ErrNotCalled):
 	case errors.Is(err, ErrUnreachable):
 		d.update(func(s *answers.Store, now time.Time) { s.PollFailed(poll, now) })

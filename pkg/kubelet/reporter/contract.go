@@ -3,6 +3,7 @@ package reporter
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/merge"
 )
@@ -28,6 +29,9 @@ var (
 	ErrUnimplemented = errors.New("the plugin does not implement the call")
 	// ErrNotCalled is returned if the plugin was not called, so that nothing follows about it.
 	ErrNotCalled = errors.New("the plugin was not called")
+	// ErrSuspended is returned if the plugin was not called since the calls before have failed. Then its answer is
+	// confirmed by an open stream only. It has ErrNotCalled among its causes.
+	ErrSuspended = fmt.Errorf("%w: calls are suspended", ErrNotCalled)
 	// ErrUnreachable is returned if the plugin has not responded.
 	ErrUnreachable = errors.New("the plugin does not respond")
 	// ErrTooLarge is returned if the answer is larger than what is read. It is refused.

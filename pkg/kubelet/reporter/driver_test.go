@@ -85,6 +85,27 @@ func TestR2DeadPlugin(t *testing.T) {
 	})
 }
 
+// R2: a plugin whose polls always fail is polled seldom. Its answer is that of its stream, and lasts for the grace
+// period after the stream has ended.
+func TestR2DeadPluginWhosePollsAreSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		texts := make(chan string, 1)
+		p := stream(texts)
+		p.poll = func(context.Context) ([]merge.Content, error) { return nil, ErrSuspended }
+		r := newRig(t, nil, at("/1", p))
+		r.start()
+		defer r.stop()
+		texts <- "a"
+		pass(time.Hour)
+		r.expect("p=a")
+		texts <- ""
+		pass(grace)
+		r.expect("p=a")
+		pass(5 * time.Second)
+		r.expect("")
+	})
+}
+
 // R2: without a grace period, the third failure removes the answer at once.
 func TestR2WithoutAGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@
 //	                     the poll began
 //	no answer, no call   stays                 ends if the stream that is open has sent the answer
 //	poll failed          stays                 begins
+//	poll suspended       stays                 begins without an open stream
 //	answer refused       stays                 begins
 //	endpoint stopped     stays                 begins
 //

@@ -34,6 +34,7 @@ const (
 	pollRefused
 	notPolled
 	pollFailed
+	pollSuspended
 	expire
 	restored
 )
@@ -69,19 +70,22 @@ func (h history) accepted(i int) bool {
 // confirms returns whether the event shows that the last answer is valid still.
 func (h history) confirms(i int) bool {
 	e := h[i]
-	if e.what == notPolled && h.live(i) {
-		for j := i - 1; j >= 0; j-- {
-			if h[j].run == e.run && slices.Contains([]what{message, messageRefused, streamEnded}, h[j].what) {
-				return h[j].what == message
-			}
+	return h.live(i) && (e.what == message || e.what == polled || e.what == notPolled && h.streams(i))
+}
+
+// streams returns whether the stream of the run was open at that time, and its last message was an answer.
+func (h history) streams(i int) bool {
+	for j := i - 1; j >= 0; j-- {
+		if h[j].run == h[i].run && slices.Contains([]what{message, messageRefused, streamEnded}, h[j].what) {
+			return h[j].what == message
 		}
 	}
-	return (e.what == message || e.what == polled) && h.live(i)
+	return false
 }
 
 func (h history) fails(i int) bool {
 	return h.live(i) && (h[i].what == pollFailed || h[i].what == pollRefused || h[i].what == messageRefused ||
-		h[i].what == notPolled && !h.confirms(i))
+		(h[i].what == notPolled || h[i].what == pollSuspended) && !h.streams(i))
 }
 
 // expires returns whether the answer i is removed by the expiry j.
@@ -197,7 +201,7 @@ func (r *random) step() {
 		r.store.StreamEnded(e.run)
 	case pollBegun:
 		r.polls, r.begun = append(r.polls, r.store.BeginPoll(e.run)), append(r.begun, len(r.history))
-	case polled, pollRefused, notPolled, pollFailed:
+	case polled, pollRefused, notPolled, pollFailed, pollSuspended:
 		if len(r.polls) == 0 {
 			return
 		}
@@ -229,6 +233,8 @@ func (r *random) endPoll(e event, poll BegunPoll) {
 		r.store.Refused(poll.run, Poll, e.value, r.now)
 	case notPolled:
 		r.store.NotPolled(poll, r.now)
+	case pollSuspended:
+		r.store.PollSuspended(poll, r.now)
 	default:
 		r.store.PollFailed(poll, r.now)
 	}

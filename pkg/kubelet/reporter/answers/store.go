@@ -158,7 +158,7 @@ func (s *Store) NotPolled(poll BegunPoll, now time.Time) {
 	if e == nil {
 		return
 	}
-	if e.Streaming && e.Refusals[Stream] == "" {
+	if e.streams() {
 		s.confirm(e)
 		return
 	}
@@ -168,6 +168,14 @@ func (s *Store) NotPolled(poll BegunPoll, now time.Time) {
 // PollFailed records a poll to which the plugin has not responded.
 func (s *Store) PollFailed(poll BegunPoll, now time.Time) {
 	if e := s.active(poll.run); e != nil {
+		s.fail(e, now)
+	}
+}
+
+// PollSuspended records a poll that was not made since those before have failed. An open stream keeps things as they
+// are: the plugin may hang.
+func (s *Store) PollSuspended(poll BegunPoll, now time.Time) {
+	if e := s.active(poll.run); e != nil && !e.streams() {
 		s.fail(e, now)
 	}
 }
@@ -232,6 +240,9 @@ func (s *Store) NextExpiry(grace time.Duration) (next time.Time) {
 
 // is returns whether the registration is that of the endpoint.
 func (e *Endpoint) is(r Registration) bool { return r.Key == e.Key && r.Registered.Equal(e.Registered) }
+
+// streams returns whether the stream is open and its last message was an answer.
+func (e *Endpoint) streams() bool { return e.Streaming && e.Refusals[Stream] == "" }
 
 func (e *Endpoint) answered() bool { return !e.Received.IsZero() }
 

@@ -116,7 +116,10 @@ func failure(err error) error {
 	if err == nil || errors.Is(err, reporter.ErrTooLarge) || errors.Is(err, errInvalid) {
 		return err
 	}
-	if errors.Is(err, pluginhost.ErrSuspended) || errors.Is(err, pluginhost.ErrUnverified) {
+	switch {
+	case errors.Is(err, pluginhost.ErrSuspended):
+		return fmt.Errorf("%w: %w", reporter.ErrSuspended, err)
+	case errors.Is(err, pluginhost.ErrUnverified):
 		return fmt.Errorf("%w: %w", reporter.ErrNotCalled, err)
 	}
 	s, ok := status.FromError(err)

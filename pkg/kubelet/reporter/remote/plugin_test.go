@@ -153,7 +153,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for err, want := range map[error]error{
-		pluginhost.ErrSuspended: reporter.ErrNotCalled, pluginhost.ErrUnverified: reporter.ErrNotCalled,
+		pluginhost.ErrSuspended: reporter.ErrSuspended, pluginhost.ErrUnverified: reporter.ErrNotCalled,
 		pluginhost.ErrRemoved: reporter.ErrUnreachable, context.DeadlineExceeded: reporter.ErrUnreachable,
 	} {
 		call := func(context.Context, func(context.Context, grpc.ClientConnInterface) error) error { return err }
@@ -166,7 +166,8 @@ func TestErrors(t *testing.T) {
 // kind returns the error of the contract that is among the causes; nil if there is none.
 func kind(err error) error {
 	for _, k := range []error{
-		reporter.ErrUnimplemented, reporter.ErrNotCalled, reporter.ErrUnreachable, reporter.ErrTooLarge,
+		reporter.ErrUnimplemented, reporter.ErrSuspended, reporter.ErrNotCalled, reporter.ErrUnreachable,
+		reporter.ErrTooLarge,
 	} {
 		if errors.Is(err, k) {
 			return k
