@@ -28,8 +28,8 @@ const (
 	eventNotPublished = "CustomNodeResourceNotPublished"
 )
 
-// errGone: the object was deleted meanwhile.
-var errGone = errors.New("the object was deleted meanwhile")
+// errGone: the object was deleted meanwhile, or its kind does not have the part that was written.
+var errGone = errors.New("the object, or a part of it, does not exist")
 
 // attempt makes the object as it should be, and says when to try again if that fails.
 func (p *Publisher) attempt(ctx context.Context, w *wanted) {
@@ -46,8 +46,6 @@ func (p *Publisher) attempt(ctx context.Context, w *wanted) {
 	case err == nil:
 		p.succeeded(ctx, w, begun)
 	case ctx.Err() != nil:
-	case errors.Is(err, errGone):
-		p.notBefore = p.now().Add(firstBackOff)
 	case errors.Is(err, errNodeUnknown):
 		p.notBefore = p.now().Add(nodeRetry)
 		p.setError(err)
@@ -82,7 +80,7 @@ func (p *Publisher) failed(ctx context.Context, w *wanted, begun *writes, err er
 	p.failures++
 	p.notBefore = p.now().Add(delayAfter(p.failures, err, random()))
 	p.refusedContent = nil
-	if problem == refused {
+	if problem == refused || problem == unrecorded {
 		p.refusedContent, p.retryOther = w.reported, p.now().Add(w.options.Sustained)
 	}
 	if problem == noKind || problem == forbidden {

@@ -94,8 +94,8 @@ type State struct {
 	UID             types.UID
 	ResourceVersion string
 	Absent          bool
-	// Pending: the object differs from what is reported, since PendingSince. OldestUnpublished is when the oldest answer
-	// was given that is not published, zero if there is none.
+	// Pending: the object differs from what is reported, since PendingSince, which is after the last attempt that has
+	// succeeded. OldestUnpublished is when the oldest answer was given that is not published, zero if there is none.
 	Pending           bool
 	OldestUnpublished time.Time
 	PendingSince      time.Time
@@ -146,8 +146,8 @@ type Publisher struct {
 	failures int
 	// notBefore is the earliest time of the next attempt, after an error.
 	notBefore time.Time
-	// refusedContent is what the API server has refused, nil if nothing. What is reported instead may be tried from
-	// retryOther on.
+	// refusedContent is what the API server has refused, or the disk has no place for, nil if nothing. What is reported
+	// instead may be tried from retryOther on.
 	refusedContent *content
 	retryOther     time.Time
 	// reported is the problem that an event was last sent for.
@@ -362,7 +362,7 @@ func (p *Publisher) published(w *wanted, begun *writes) {
 	if !p.unpublished.IsZero() && w.active && begun.accepted > 0 {
 		reporter.ObserveWritten(objectLabel, p.now().Sub(p.unpublished))
 	}
-	p.unpublished = p.later
+	p.unpublished, p.state.PendingSince = p.later, time.Time{}
 }
 
 // publishState updates the state that others read.
