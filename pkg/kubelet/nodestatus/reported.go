@@ -221,9 +221,10 @@ func (u *Updater) synchronizeReported(ctx context.Context) {
 }
 
 // pauseAfter waits after an error, and returns false if ctx ends first. What the API server has refused may have been
-// corrected: something else is tried as soon as the next write would be.
+// corrected, and what cannot be recorded is no reason to keep the rest waiting: something else is tried as soon as the
+// next write would be.
 func (u *Updater) pauseAfter(ctx context.Context, err error, d time.Duration) bool {
-	if !refusedContent(err) {
+	if !refusedContent(err) && !errors.Is(err, errUnrecorded) {
 		return pause(ctx, d)
 	}
 	over := time.NewTimer(d)
