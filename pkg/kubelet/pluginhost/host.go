@@ -170,11 +170,15 @@ func (h *Host) register(k key) *refusal {
 		return refused
 	}
 	h.forgetRefusal(k)
-	if i := h.index(k); i >= 0 && sameSocket(h.registrations[i].file, file) {
-		h.registrations[i].times++
-		return nil
-	}
 	r := &registration{key: k, path: path, file: file, times: 1}
+	if i := h.index(k); i >= 0 {
+		before := h.registrations[i]
+		if sameSocket(before.file, file) {
+			before.times++
+			return nil
+		}
+		r.times += before.times
+	}
 	if err := h.open(r); err != nil {
 		return &refusal{invalidEndpoint, err.Error()}
 	}

@@ -296,6 +296,27 @@ func TestNewSocketReplacesRegistrationsAtTheOldOne(t *testing.T) {
 	}
 }
 
+// Two processes that register at sockets of their own and name the same endpoint replace each other as in a rolling
+// update: the new one creates the endpoint anew and registers, then the old one ends.
+func TestEndpointIsTakenOverInAnUpdate(t *testing.T) {
+	h := newHost(t)
+	p := serve(t, h.socket("p"), "p", "old")
+	h.register(t, "p", h.socket("p"))
+	for range 3 {
+		p.stop()
+		p = serve(t, h.socket("p"), "p", "new")
+		e := h.register(t, "p", h.socket("p"))
+		h.DeRegisterPlugin("p", h.socket("p")) // of the old process
+		if endpoints := h.Endpoints(); len(endpoints) != 1 || endpoints[0] != e {
+			t.Fatalf("%d endpoints", len(endpoints))
+		}
+	}
+	h.DeRegisterPlugin("p", h.socket("p"))
+	if endpoints := h.Endpoints(); len(endpoints) != 0 {
+		t.Errorf("%d endpoints after the end of the last process", len(endpoints))
+	}
+}
+
 // A host that has only refused plugins has no goroutines.
 func TestNoGoroutinesWithoutPlugins(t *testing.T) {
 	current := goleak.IgnoreCurrent()
