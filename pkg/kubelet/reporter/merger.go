@@ -25,8 +25,14 @@ const (
 	unconfirmedTime = time.Minute
 )
 
-// mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
-const mergeInterval = 500 * time.Millisecond
+const (
+	// mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
+	mergeInterval = 500 * time.Millisecond
+	// After a merge that took long there is mergePause times as long none, maxMergeInterval at most: plugins that report as
+	// much as they may, and something else all the time, would take a CPU. A merge of 1 MiB takes a third of a second.
+	mergePause       = 4
+	maxMergeInterval = 30 * time.Second
+)
 
 // Merged is the merge of all reports at one time. It must not be modified.
 type Merged struct {
@@ -52,7 +58,8 @@ type MergerConfig struct {
 	Clock clock.WithTicker
 }
 
-// Merger merges the reports of a driver each time they change, at most twice in a second, and passes the results on.
+// Merger merges the reports of a driver each time they change, at most twice in a second and for at most a fifth of the
+// time, and passes the results on.
 // It is safe for concurrent use.
 type Merger struct {
 	config  MergerConfig
@@ -90,8 +97,10 @@ func (m *Merger) Run(ctx context.Context) {
 	settle := m.config.Clock.NewTimer(settleTime)
 	defer settle.Stop()
 	for {
-		m.merge(ctx, m.config.Clock.Since(begun))
-		pause := m.config.Clock.NewTimer(mergeInterval)
+		merging := m.config.Clock.Now()
+		m.merge(ctx, merging.Sub(begun))
+		took := m.config.Clock.Since(merging)
+		pause := m.config.Clock.NewTimer(min(max(mergeInterval, mergePause*took), maxMergeInterval))
 		select {
 		case <-pause.C():
 		case <-ctx.Done():

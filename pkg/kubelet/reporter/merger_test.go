@@ -3,6 +3,7 @@ package reporter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -108,6 +109,28 @@ func TestMergerIsPaced(t *testing.T) {
 			t.Errorf("the last value is %q", got)
 		}
 	})
+}
+
+// Merges that take long are made seldom.
+func TestMergerThatTakesLong(t *testing.T) {
+	for took, most := range map[time.Duration]int{time.Second: 13, 20 * time.Second: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			a := make(chan []merge.Content)
+			r := newRig(t, map[string]Plugin{"a": sender(a)})
+			r.start()
+			defer r.stop()
+			_, results := r.merging(merge.Options{}, func(Merged) { time.Sleep(took) })
+			begun := time.Now()
+			for i := 0; time.Since(begun) < time.Minute; i++ {
+				a <- labelled("x", fmt.Sprint(i))
+				time.Sleep(100 * time.Millisecond)
+			}
+			if n := len(*results); n < most-2 || n > most {
+				t.Errorf("%v each: %d merges in a minute", took, n)
+			}
+			pass(maxMergeInterval + took)
+		})
+	}
 }
 
 func TestMergerTakesNewOptions(t *testing.T) {
