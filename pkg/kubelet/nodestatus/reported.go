@@ -25,6 +25,8 @@ import (
 const (
 	// reportedSettle is how long changes are collected before the Node is written.
 	reportedSettle = time.Second
+	// sustainedPeriod is how often the time between two writes is read while a write waits for it.
+	sustainedPeriod = 5 * time.Second
 	// noNodePeriod is the time between two attempts before there is a Node.
 	noNodePeriod = time.Second
 	// maxReportedTries is the maximum number of attempts without a pause; those after the first follow conflicts.
@@ -138,9 +140,16 @@ func (u *Updater) takeReported(ctx context.Context) bool {
 	if !pause(ctx, reportedSettle) || !u.reportedDiffers() {
 		return false
 	}
-	if !pause(ctx, u.fields.pace.Take(time.Now(), u.cfg.Reported.Sustained())) {
-		return false
+	for {
+		wait := u.fields.pace.Wait(time.Now(), u.cfg.Reported.Sustained())
+		if wait == 0 {
+			break
+		}
+		if !pause(ctx, min(wait, sustainedPeriod)) {
+			return false
+		}
 	}
+	u.fields.pace.Take(time.Now(), u.cfg.Reported.Sustained())
 	return u.refreshReported()
 }
 

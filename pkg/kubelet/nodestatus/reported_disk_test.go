@@ -37,3 +37,21 @@ func TestReportedFieldsChangeWhileOthersAreUnrecorded(t *testing.T) {
 		}
 	})
 }
+
+// A shorter time between writes counts for a write that waits already.
+func TestReportedPaceIsReloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, r := newAPIServer(reportedNode()), newWorld(), newReporters(t)
+		r.setSustained(5 * time.Minute)
+		u := newUpdater(t, s, w, r.configure)
+		runUpdater(t, u)
+		for i := range 8 {
+			r.report(u, true, labelled(fmt.Sprint(i)))
+			time.Sleep(3 * time.Second)
+		}
+		wantReported(t, s, "4 - - -")
+		r.setSustained(time.Second)
+		time.Sleep(10 * time.Second)
+		wantReported(t, s, "7 - - -")
+	})
+}

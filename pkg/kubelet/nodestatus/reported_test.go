@@ -48,7 +48,11 @@ func (r *reporters) configure(c *Config) {
 			defer r.mu.Unlock()
 			return ReportedContent{r.content, r.confirmed}, r.known
 		},
-		Sustained: func() time.Duration { return r.sustained },
+		Sustained: func() time.Duration {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.sustained
+		},
 		File:      r.file,
 		Synchronized: func(result ReportedSync) {
 			r.mu.Lock()
@@ -56,6 +60,12 @@ func (r *reporters) configure(c *Config) {
 			r.syncs = append(r.syncs, result)
 		},
 	}
+}
+
+func (r *reporters) setSustained(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sustained = d
 }
 
 // report changes what plugins report.

@@ -24,14 +24,20 @@ type Pace struct {
 // Take counts a write that is made as soon as it may be, and returns how long after now that is. It must not be called
 // again before that time. The interval may differ from call to call.
 func (p *Pace) Take(now time.Time, interval time.Duration) time.Duration {
+	wait := p.Wait(now, interval)
+	p.spent = p.spent.Add(interval)
+	return wait
+}
+
+// Wait returns what Take would, and counts no write.
+func (p *Pace) Wait(now time.Time, interval time.Duration) time.Duration {
 	if p.spent.Before(now) {
 		p.spent = now
 	}
 	if most := now.Add(burst * interval); p.spent.After(most) { // the interval was longer before
 		p.spent = most
 	}
-	p.spent = p.spent.Add(interval)
-	return max(0, p.spent.Sub(now)-burst*interval)
+	return max(0, p.spent.Sub(now)-(burst-1)*interval)
 }
 
 // BackOff returns the time from an error until the next attempt: 1 s, doubled with each error in a row up to 5 min, or
