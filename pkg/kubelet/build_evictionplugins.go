@@ -80,7 +80,7 @@ func (b *build) makeEvictionPlugins(ctx context.Context) *evictionPlugins {
 	p.settings.Store(newPluginSettings(b.Pressure.Configuration(), p.standalone))
 	p.inTree = map[string]plugin.Plugin{memorygrowth.Name: memorygrowth.New(func() memorygrowth.Settings {
 		s := p.settings.Load()
-		return memorygrowth.Settings{Horizon: s.MemoryGrowthHorizon, MonitoringPeriod: s.monitoringPeriod}
+		return memorygrowth.Settings{Horizon: s.Settings.MemoryGrowth.Horizon.Duration, MonitoringPeriod: s.monitoringPeriod}
 	})}
 	host := pluginhost.Config{
 		Type: evictionPlugin, Version: evictionPluginVersion, Directories: b.pluginDirectories(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
@@ -350,6 +351,10 @@ plugins:
     skipAnnotationKeys: [example.com/keep]
     skipLabelKeys: [keep]
     skipOwnerKinds: [DaemonSet]
+    qosLevel:
+      label: tier
+      labelValues: {batch: reclaimed_cores}
+      priorityClasses: {low: reclaimed_cores}
     forcedKiller: DeleteAPI
     softKiller: PodWorker
     killerByQoSLevel: {reclaimed_cores: DeleteAPI, shared_cores: EvictionAPI}
@@ -367,6 +372,8 @@ func TestEveryFieldOfPluginsIsInOptions(t *testing.T) {
 	if got := c.Plugins.Directories; !reflect.DeepEqual(got, []string{"/var/lib/node-plugins"}) {
 		t.Errorf("directories %q", got)
 	}
+	settings := v1alpha1.Default().Plugins.Eviction.Settings
+	settings.MemoryGrowth.Horizon = &metav1.Duration{Duration: 30 * time.Second}
 	want := plugin.Options{
 		Remote: plugin.Selector{"*", "-numa-memory"}, InTree: plugin.Selector{"memory-growth"},
 		DryRun: plugin.Selector{"example.com/rss"}, Period: 2 * time.Second, CallTimeout: time.Second,
@@ -377,9 +384,12 @@ func TestEveryFieldOfPluginsIsInOptions(t *testing.T) {
 		}},
 		Skip: arbiter.Skip{
 			AnnotationKeys: []string{"example.com/keep"}, LabelKeys: []string{"keep"}, OwnerKinds: []string{"DaemonSet"},
+			Levels: arbiter.Levels{
+				Label: "tier", LabelValues: map[string]string{"batch": "reclaimed_cores"},
+				PriorityClasses: map[string]string{"low": "reclaimed_cores"},
+			},
 		},
-		Authentication: v1alpha1.TokenAuthentication, MemoryGrowthHorizon: 30 * time.Second,
-		SoftNoticeDirectory: "/run/notices",
+		Authentication: v1alpha1.TokenAuthentication, SoftNoticeDirectory: "/run/notices", Settings: settings,
 	}
 	got := plugin.OptionsFrom(c, false)
 	if !reflect.DeepEqual(got, want) {

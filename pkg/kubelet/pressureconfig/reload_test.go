@@ -327,6 +327,9 @@ func TestReloadOfPlugins(t *testing.T) {
 		"killerByQoSLevel: {a: PodWorker}": func(e *settings) {
 			e.KillerByQoSLevel = map[string]v1alpha1.Killer{"a": v1alpha1.PodWorker}
 		},
+		"qosLevel: {priorityClasses: {a: reclaimed_cores}}": func(e *settings) {
+			e.QoSLevel.PriorityClasses = map[string]v1alpha1.QoSLevel{"a": v1alpha1.ReclaimedCores}
+		},
 		"authentication: Token":    func(e *settings) { e.Authentication = v1alpha1.TokenAuthentication },
 		"taints: {effects: []}":    func(e *settings) { e.Taints.Effects = []v1alpha1.TaintEffect{} },
 		"taints: {kubeconfig: /t}": func(e *settings) { e.Taints.Kubeconfig = "/t" },

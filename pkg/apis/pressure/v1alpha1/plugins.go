@@ -26,9 +26,6 @@ const (
 	maxPluginName = 63
 )
 
-// systemCores is the QoS level of Katalyst whose pods no plugin may request to be evicted.
-const systemCores = "system_cores"
-
 // allPlugins is the entry that selects all plugins, exceptPlugin the prefix of one that excludes a plugin.
 const (
 	allPlugins   = "*"
@@ -98,11 +95,33 @@ func (v *validator) evictionPlugins(p *field.Path, e *EvictionPluginsConfigurati
 	v.entries(p.Child("skipAnnotationKeys"), e.SkipAnnotationKeys, checkAnnotationKey)
 	v.entries(p.Child("skipLabelKeys"), e.SkipLabelKeys, checkKey)
 	v.entries(p.Child("skipOwnerKinds"), e.SkipOwnerKinds, checkKind)
+	v.qosLevel(p.Child("qosLevel"), &e.QoSLevel)
 	v.killers(p, e)
 	oneOf(v, p.Child("authentication"), e.Authentication, pluginAuthentications)
 	v.taints(p.Child("taints"), &e.Taints)
 	v.duration(p.Child("settings", MemoryGrowthPlugin, "horizon"), e.Settings.MemoryGrowth.Horizon, 10*time.Second,
 		10*time.Minute)
+}
+
+func (v *validator) qosLevel(p *field.Path, l *PluginQoSLevel) {
+	if l.Label != "" {
+		if why := checkKey(l.Label); why != "" {
+			v.invalid(p.Child("label"), l.Label, why)
+		}
+	} else if len(l.LabelValues) > 0 {
+		v.errs = append(v.errs, field.Required(p.Child("label"), "must be the key of the label that labelValues are for"))
+	}
+	for name, levels := range map[string]map[string]QoSLevel{
+		"labelValues": l.LabelValues, "priorityClasses": l.PriorityClasses,
+	} {
+		at := p.Child(name)
+		if v.tooMany(at, len(levels), maxPluginEntries) {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(levels)) {
+			oneOf(v, at.Key(key), levels[key], qosLevels)
+		}
+	}
 }
 
 func (v *validator) killers(p *field.Path, e *EvictionPluginsConfiguration) {
@@ -117,7 +136,7 @@ func (v *validator) killers(p *field.Path, e *EvictionPluginsConfiguration) {
 	for _, level := range slices.Sorted(maps.Keys(e.KillerByQoSLevel)) {
 		at := p.Key(level)
 		switch {
-		case level == systemCores:
+		case level == string(SystemCores):
 			v.invalid(at, level, "must be another level: plugins may not request pods of this one to be evicted")
 		case level == "" || len(validation.IsValidLabelValue(level)) > 0:
 			v.invalid(at, level, "must be a level of at most 63 letters, digits, -, _ and ., with a letter or digit at both "+

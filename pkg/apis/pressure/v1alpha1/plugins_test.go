@@ -65,6 +65,12 @@ func invalidPlugins() map[string]func(*PluginsConfiguration) {
 		`eviction.settings.memory-growth.horizon|"1s"|must be from 10s to 10m`: func(p *PluginsConfiguration) {
 			p.Eviction.Settings.MemoryGrowth.Horizon = &metav1.Duration{Duration: time.Second}
 		},
+		`eviction.qosLevel.label|"a b"|must be a key of at most 63`: func(p *PluginsConfiguration) {
+			p.Eviction.QoSLevel.Label = "a b"
+		},
+		`eviction.qosLevel.label|Required value|key of the label that labelValues are for`: func(p *PluginsConfiguration) {
+			p.Eviction.QoSLevel.LabelValues = map[string]QoSLevel{"batch": ReclaimedCores}
+		},
 		`eviction.authentication|"mTLS"|supported values: "SocketOwner", "Token", "None"`: func(p *PluginsConfiguration) {
 			p.Eviction.Authentication = "mTLS"
 		},

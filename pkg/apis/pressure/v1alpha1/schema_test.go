@@ -342,6 +342,15 @@ func TestCommentsMatchValues(t *testing.T) {
 			func(c *NodePressureConfiguration, v string) {
 				c.Plugins.Eviction.KillerByQoSLevel = map[string]Killer{"shared_cores": Killer(v)}
 			}},
+		"plugins.eviction.qosLevel.labelValues[a]": {all["PluginQoSLevel"]["LabelValues"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Eviction.QoSLevel.Label = "tier"
+				c.Plugins.Eviction.QoSLevel.LabelValues = map[string]QoSLevel{"a": QoSLevel(v)}
+			}},
+		"plugins.eviction.qosLevel.priorityClasses[a]": {all["PluginQoSLevel"]["PriorityClasses"],
+			func(c *NodePressureConfiguration, v string) {
+				c.Plugins.Eviction.QoSLevel.PriorityClasses = map[string]QoSLevel{"a": QoSLevel(v)}
+			}},
 		"plugins.eviction.taints.effects[0]": {all["PluginTaints"]["Effects"],
 			func(c *NodePressureConfiguration, v string) {
 				c.Plugins.Eviction.Taints.Effects = []TaintEffect{TaintEffect(v)}

@@ -145,6 +145,8 @@ type EvictionPluginsConfiguration struct {
 	SkipLabelKeys []string `json:"skipLabelKeys,omitempty"`
 	// SkipOwnerKinds are kinds of controllers, like DaemonSet, whose pods are excluded in the same way.
 	SkipOwnerKinds []string `json:"skipOwnerKinds,omitempty"`
+	// QoSLevel defines which QoS level a pod has that does not have the annotation katalyst.kubewharf.io/qos_level.
+	QoSLevel PluginQoSLevel `json:"qosLevel,omitempty"`
 	// ForcedKiller is how the pods of forced requests are evicted. PodWorker: this kubelet stops the pod, also while the
 	// API server is away. EvictionAPI: the API server is asked for an eviction, which disruption budgets may forbid.
 	// DeleteAPI: the pod is deleted at the API server. The last two need an API server.
@@ -153,9 +155,8 @@ type EvictionPluginsConfiguration struct {
 	// SoftKiller is how the pods of soft requests are evicted.
 	// Values: PodWorker, EvictionAPI, DeleteAPI. Default: EvictionAPI, PodWorker without an API server.
 	SoftKiller Killer `json:"softKiller,omitempty"`
-	// KillerByQoSLevel is how pods with this value of the annotation katalyst.kubewharf.io/qos_level are evicted, whatever
-	// the kind of request. A pod without the annotation has no level. At most 64 entries; not system_cores, whose pods
-	// plugins may not request.
+	// KillerByQoSLevel is how pods with this QoS level are evicted, whatever the kind of request. At most 64 entries; not
+	// system_cores, whose pods plugins may not request.
 	// Values: PodWorker, EvictionAPI, DeleteAPI.
 	KillerByQoSLevel map[string]Killer `json:"killerByQoSLevel,omitempty"`
 	// Authentication is how it is verified that a plugin may register. With SocketOwner its process must run as root.
@@ -172,6 +173,19 @@ type EvictionPluginsConfiguration struct {
 	SoftNoticeDirectory string `json:"softNoticeDirectory,omitempty"`
 	// Settings are those of the plugins in this kubelet.
 	Settings PluginSettings `json:"settings,omitempty"`
+}
+
+// PluginQoSLevel defines the QoS level of pods by a label or a priority class, for clusters without Katalyst. The label
+// counts more. Levels are Katalyst's: reclaimed_cores, shared_cores, dedicated_cores, system_cores.
+type PluginQoSLevel struct {
+	// Label is the key of a label.
+	Label string `json:"label,omitempty"`
+	// LabelValues are QoS levels by values of the label, at most 64.
+	// Values: reclaimed_cores, shared_cores, dedicated_cores, system_cores.
+	LabelValues map[string]QoSLevel `json:"labelValues,omitempty"`
+	// PriorityClasses are QoS levels by names of priority classes, at most 64.
+	// Values: reclaimed_cores, shared_cores, dedicated_cores, system_cores.
+	PriorityClasses map[string]QoSLevel `json:"priorityClasses,omitempty"`
 }
 
 // PluginTaints has the settings of the taints that conditions of plugins ask for.

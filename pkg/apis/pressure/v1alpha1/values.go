@@ -84,6 +84,20 @@ const (
 
 var killers = []Killer{PodWorker, EvictionAPI, DeleteAPI}
 
+// QoSLevel is a QoS level of Katalyst.
+type QoSLevel string
+
+// The QoS levels: pods that run on what others leave, pods that share CPUs, pods with CPUs of their own, and pods that
+// the node needs.
+const (
+	ReclaimedCores QoSLevel = "reclaimed_cores"
+	SharedCores    QoSLevel = "shared_cores"
+	DedicatedCores QoSLevel = "dedicated_cores"
+	SystemCores    QoSLevel = "system_cores"
+)
+
+var qosLevels = []QoSLevel{ReclaimedCores, SharedCores, DedicatedCores, SystemCores}
+
 // TaintEffect is an effect of a taint, with its name in the API.
 type TaintEffect string
 

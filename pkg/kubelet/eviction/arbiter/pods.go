@@ -38,6 +38,30 @@ const (
 // Skip is which pods the configuration takes from plugins.
 type Skip struct {
 	AnnotationKeys, LabelKeys, OwnerKinds []string
+	Levels                                Levels
+}
+
+// Levels is how the QoS level of a pod is found. The zero value is Katalyst's way, the annotation alone.
+type Levels struct {
+	// Label is the key of a label; LabelValues are levels by its values.
+	Label       string
+	LabelValues map[string]string
+	// PriorityClasses are levels by the names of priority classes.
+	PriorityClasses map[string]string
+}
+
+// Of returns the QoS level of a pod: the value of the annotation QoSLevelKey, without it what the configuration has for
+// its label, or else for its priority class; empty if there is none.
+func (l *Levels) Of(pod *v1.Pod) string {
+	if level := pod.Annotations[QoSLevelKey]; level != "" {
+		return level
+	}
+	if value, ok := pod.Labels[l.Label]; ok && l.Label != "" {
+		if level := l.LabelValues[value]; level != "" {
+			return level
+		}
+	}
+	return l.PriorityClasses[pod.Spec.PriorityClassName]
 }
 
 // Exclude reports why plugins may not name the pod. It judges the object that this node has and ignores the one that
@@ -50,7 +74,7 @@ func (s *Skip) Exclude(pod *v1.Pod) Exclusion {
 	switch {
 	case kubetypes.IsCriticalPod(pod):
 		return Critical
-	case pod.Annotations[QoSLevelKey] == SystemCores:
+	case s.Levels.Of(pod) == SystemCores:
 		return SystemLevel
 	case has(pod.Annotations, s.AnnotationKeys):
 		return SkipAnnotation
@@ -69,8 +93,7 @@ type Pod struct {
 	Priority int32
 	// GraceSeconds is the grace period of the pod itself.
 	GraceSeconds int64
-	// QoSLevel is the value of the annotation QoSLevelKey, empty without it. Pods of level ReclaimedCores go before
-	// others.
+	// QoSLevel is the level of the pod by Levels, empty if it has none. Pods of level ReclaimedCores go before others.
 	QoSLevel string
 	Excluded Exclusion
 	// NotifyOnly: the pod is given notice instead of being evicted by a request without force.

@@ -26,8 +26,7 @@ type Rules struct {
 }
 
 // Killers are what evicts the pods of requests, by the kind of the request. ByQoSLevel counts more than the kind: it
-// has the killers of the pods with that value of the annotation QoSLevelKey. A pod without the annotation has no
-// level.
+// has the killers of the pods with that QoS level.
 type Killers struct {
 	Forced, Soft snapshot.Killer
 	ByQoSLevel   map[string]snapshot.Killer

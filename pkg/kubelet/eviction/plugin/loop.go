@@ -281,7 +281,7 @@ func (l *loop) pods() (list []arbiter.Pod) {
 		overdue, flies := inFlight[pod.UID]
 		delete(inFlight, pod.UID)
 		p := arbiter.Pod{UID: pod.UID, Excluded: skip.Exclude(pod), InFlight: flies, Overdue: overdue,
-			QoSLevel: pod.Annotations[arbiter.QoSLevelKey], GraceSeconds: ownGrace(pod),
+			QoSLevel: skip.Levels.Of(pod), GraceSeconds: ownGrace(pod),
 			NotifyOnly: pod.Annotations[arbiter.SoftNoticeKey] == "true", Blocked: slices.Contains(blocked, pod.UID)}
 		if pod.Spec.Priority != nil {
 			p.Priority = *pod.Spec.Priority

@@ -24,8 +24,8 @@ type Options struct {
 	Authentication v1alpha1.PluginAuthentication
 	// SoftNoticeDirectory is the absolute path of the directory of notice files; empty for none.
 	SoftNoticeDirectory string
-	// MemoryGrowthHorizon is the setting horizon of the plugin memory-growth.
-	MemoryGrowthHorizon time.Duration
+	// Settings are those of the plugins in the agent.
+	Settings v1alpha1.PluginSettings
 }
 
 // OptionsFrom returns the options of a configuration, which must be defaulted and valid. An agent is standalone if
@@ -47,11 +47,24 @@ func OptionsFrom(c *v1alpha1.NodePressureConfiguration, standalone bool) Options
 		},
 		Skip: arbiter.Skip{
 			AnnotationKeys: e.SkipAnnotationKeys, LabelKeys: e.SkipLabelKeys, OwnerKinds: e.SkipOwnerKinds,
+			Levels: arbiter.Levels{
+				Label: e.QoSLevel.Label, LabelValues: levels(e.QoSLevel.LabelValues),
+				PriorityClasses: levels(e.QoSLevel.PriorityClasses),
+			},
 		},
 		Authentication:      e.Authentication,
 		SoftNoticeDirectory: e.SoftNoticeDirectory,
-		MemoryGrowthHorizon: e.Settings.MemoryGrowth.Horizon.Duration,
+		Settings:            e.Settings,
 	}
+}
+
+// levels returns QoS levels in the type of the arbiter.
+func levels(configured map[string]v1alpha1.QoSLevel) map[string]string {
+	list := make(map[string]string, len(configured))
+	for key, level := range configured {
+		list[key] = string(level)
+	}
+	return list
 }
 
 func killersFrom(e *v1alpha1.EvictionPluginsConfiguration, standalone bool) arbiter.Killers {
