@@ -77,7 +77,7 @@ var rings = []struct {
 	{"pkg/kubelet/preemption", driver, "has the victims of a critical pod stopped, and waits for them"},
 	{"pkg/kubelet/eviction", driver, "the loop around eviction/policy: collects stats, carries decisions out"},
 	{
-		"pkg/kubelet/eviction/plugin/memorygrowth", driver,
+		"pkg/kubelet/eviction/plugins/memorygrowth", driver,
 		"the eviction plugin memory-growth: requests a pod before memory meets a hard threshold",
 	},
 	{"pkg/kubelet/nodeshutdown", driver, "stops the pods in order when the machine shuts down"},
