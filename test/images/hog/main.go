@@ -1,5 +1,6 @@
 // Command hog fills memory at a given rate, to put a node under memory pressure. It touches --start at once, waits
-// --delay, grows by --rate each second up to --limit, and keeps that until SIGTERM. It exits with --code.
+// --delay, with --signal until SIGUSR1, grows by --rate each second up to --limit, and keeps that until SIGTERM. It exits
+// with --code. With --deaf it ignores SIGTERM. With --file the memory is that of a file, which may be on a tmpfs.
 package main
 
 import (
@@ -15,9 +16,6 @@ import (
 
 const mebibyte = 1 << 20
 
-// step is how often the hog grows: fine enough to look like a steady leak.
-const step = 10 * time.Millisecond
-
 // reportEvery is how much growth, in MiB, is worth a line of output.
 const reportEvery = 100
 
@@ -26,34 +24,70 @@ func main() {
 	rate := flag.Int("rate", 20, "growth in `MiB` per second")
 	limit := flag.Int("limit", 1024, "memory to stop growing at, in `MiB`")
 	delay := flag.Duration("delay", 0, "time to wait before growing")
+	step := flag.Duration("step", 10*time.Millisecond, "how often to grow: fine enough to look like a steady leak")
+	onSignal := flag.Bool("signal", false, "wait for SIGUSR1 before growing, after the delay")
+	deaf := flag.Bool("deaf", false, "ignore SIGTERM")
+	file := flag.String("file", "", "fill this `file` instead of anonymous memory")
 	code := flag.Int("code", 128+int(syscall.SIGTERM), "exit `code` when told to stop")
 	flag.Parse()
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	memory, err := unix.Mmap(-1, 0, *limit*mebibyte, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	stop, grow := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT)
+	signal.Notify(grow, syscall.SIGUSR1)
+	if *deaf {
+		signal.Ignore(syscall.SIGTERM)
+	} else {
+		signal.Notify(stop, syscall.SIGTERM)
+	}
+	memory, err := reserve(*file, *limit*mebibyte)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "hog: reserve %d MiB: %v\n", *limit, err)
 		os.Exit(1)
 	}
-	h := hog{memory: memory}
+	h := hog{memory: memory, step: *step}
 	h.growTo(*start * mebibyte)
+	if !*onSignal {
+		close(grow)
+	}
 	select {
 	case <-stop:
+		os.Exit(*code)
 	case <-time.After(*delay):
+	}
+	select {
+	case <-stop:
+	case <-grow:
 		h.run(stop, *rate*mebibyte)
 	}
 	os.Exit(*code)
 }
 
+// reserve maps memory, that of a file if it has a name.
+func reserve(file string, size int) ([]byte, error) {
+	const access = unix.PROT_READ | unix.PROT_WRITE
+	if file == "" {
+		return unix.Mmap(-1, 0, size, access, unix.MAP_PRIVATE|unix.MAP_ANON)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(f.Fd()), 0, size, access, unix.MAP_SHARED)
+}
+
 type hog struct {
 	memory   []byte
+	step     time.Duration
 	taken    int
 	reported int
 }
 
 // run grows until the limit is reached or a signal comes.
 func (h *hog) run(stop <-chan os.Signal, rate int) {
-	ticker := time.NewTicker(step)
+	ticker := time.NewTicker(h.step)
 	defer ticker.Stop()
 	first, began := h.taken, time.Now()
 	for {
