@@ -148,6 +148,10 @@ plugin-chaos: go ## Eviction plugins that hang, crash and lie, 5 min, with laten
 reporter-load: go ## Reporter plugins with 3,000 messages in a second, and some that hang, crash and lie, 5 min each. Keep the machine quiet.
 	PLIMSOLL_REPORTER_LOAD=$${PLIMSOLL_REPORTER_LOAD:-5m} go test -count=1 -timeout 30m -v -run '^(TestLoad|TestHostilePlugins)$$' ./test/reporters
 
+.PHONY: race
+race: go ## Who is first when a pod fills memory, the kubelet or the OOM killer: a matrix, resumable (root). RACE_ARGS=-help
+	@go run ./test/cmd/race $(RACE_ARGS)
+
 .PHONY: bench
 bench: go $(BIN)/benchstat ## Benchmarks; compares with the results of the run before.
 	@mkdir -p $(OUT)/bench; [ ! -f $(OUT)/bench/new.txt ] || mv $(OUT)/bench/new.txt $(OUT)/bench/old.txt

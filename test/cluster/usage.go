@@ -27,3 +27,6 @@ func (c *Cluster) PodMemoryUsed() (int64, error) {
 	}
 	return 0, errors.New("read memory use of pods: no control group of pods")
 }
+
+// PodsCgroup returns the path of the cgroup of all pods, below the mount points of the hierarchies.
+func (c *Cluster) PodsCgroup() string { return c.config.podsCgroup() }

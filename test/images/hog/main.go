@@ -32,7 +32,6 @@ func main() {
 	flag.Parse()
 	stop, grow := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT)
-	signal.Notify(grow, syscall.SIGUSR1)
 	if *deaf {
 		signal.Ignore(syscall.SIGTERM)
 	} else {
@@ -45,7 +44,9 @@ func main() {
 	}
 	h := hog{memory: memory, step: *step}
 	h.growTo(*start * mebibyte)
-	if !*onSignal {
+	if *onSignal {
+		signal.Notify(grow, syscall.SIGUSR1)
+	} else {
 		close(grow)
 	}
 	select {
