@@ -22,7 +22,7 @@ import (
 const forecastTime = 30 * time.Second
 
 // pressureLeaks runs leaks, one after the other: one or, in soak, five of each rate. Growth counts when it has lasted
-// for 20 s; in soak a leak takes a minute or more to the threshold, so that it is published half a minute before.
+// for 20 s; in soak a leak takes more than a minute to the threshold, so that it is published half a minute before.
 func (s *space) pressureLeaks(t *testing.T) {
 	t.Helper()
 	if !soak() {
@@ -30,7 +30,7 @@ func (s *space) pressureLeaks(t *testing.T) {
 		return
 	}
 	for round := range 5 {
-		for _, leak := range []struct{ rate, headroom int64 }{{5, 500}, {20, 1200}} {
+		for _, leak := range []struct{ rate, headroom int64 }{{5, 500}, {20, 1400}} {
 			t.Run(fmt.Sprintf("%d MiB per second, round %d", leak.rate, round+1), func(t *testing.T) {
 				s.in(t).pressureLeak(leak.rate, leak.headroom)
 			})
@@ -50,7 +50,7 @@ func (s *space) pressureLeak(rate, headroom int64) {
 		return calm(n)
 	})
 	end := s.observed()
-	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", s.growthRoom(headroom)),
+	leak := kit.HogPod("leak", fmt.Sprintf("--start=%d", max(1, s.growthRoom(headroom))),
 		fmt.Sprintf("--rate=%d", rate), fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
 	leak.Spec.Containers[0].Resources.Requests = kit.Mebibytes(64)
 	leak = s.ready(kit.Bound(leak))
