@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,5 +79,27 @@ func TestFullDiskDelaysNothingElse(t *testing.T) {
 			a.expect(policy, want)
 		}
 		a.expect(taintsPath, ``)
+	})
+}
+
+// Labels of the configuration that the API server refuses are published as soon as they are corrected.
+func TestRefusedLabelsOfTheConfiguration(t *testing.T) {
+	bubble(t, func(a *agent) {
+		a.api.setFault(func(r *request) *http.Response {
+			if r.String() == applyMain && strings.Contains(r.body, "bad") {
+				return status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "by a policy", 0)
+			}
+			return nil
+		})
+		options := a.config.Options
+		options.Labels = map[string]string{"pool": "bad"}
+		a.SetOptions(options)
+		a.give(policy, `"0"`)
+		a.after(time.Hour)
+		a.expectEvents("by a policy")
+		options.Labels = map[string]string{"pool": "good"}
+		a.SetOptions(options)
+		a.after(12 * time.Second)
+		a.expect("metadata.labels", `{"pool":"good"}`)
 	})
 }

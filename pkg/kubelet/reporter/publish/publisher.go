@@ -267,12 +267,12 @@ func (p *Publisher) want() wanted {
 // Run publishes until ctx ends. It must be called once. When it ends, the object stays as it is.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.follow(ctx, false)
-	enabled := p.want().options.Enabled
+	options := p.want().options
 	for ctx.Err() == nil {
 		w := p.want()
-		if w.options.Enabled != enabled {
+		if !w.options.equal(options) {
 			// Somebody has changed the configuration, perhaps because of the problem.
-			enabled, p.failures, p.notBefore, p.reported = w.options.Enabled, 0, time.Time{}, noProblem
+			options, p.failures, p.notBefore, p.reported = w.options, 0, time.Time{}, noProblem
 		}
 		p.observe()
 		p.pace.setSustained(w.options.Sustained, p.now())
