@@ -15,10 +15,8 @@ import (
 const (
 	// Domain is that of the annotation and the labels of the Node that the plugin reports.
 	Domain = "pressure.plimsoll.dev"
-	// SignalsAnnotation has one entry for each signal with a hard threshold, as JSON.
+	// SignalsAnnotation has one entry for each signal with a hard threshold, as JSON of at most 2 KiB.
 	SignalsAnnotation = Domain + "/signals"
-	// MaxAnnotationBytes is an upper bound of the length of its value.
-	MaxAnnotationBytes = 2 << 10
 
 	annotationsField = "Annotations"
 )
