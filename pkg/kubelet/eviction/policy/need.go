@@ -48,7 +48,10 @@ func needs(
 		found = merge(found, n)
 	}
 	slices.SortFunc(found, func(a, b need) int {
-		return cmp.Or(hardFirst(a.hard, b.hard), cmp.Compare(a.signal, b.signal))
+		if a.hard != b.hard {
+			return trueFirst(a.hard)
+		}
+		return cmp.Compare(a.signal, b.signal)
 	})
 	return found
 }
@@ -81,14 +84,4 @@ func merge(found []need, n need) []need {
 	have.amount, have.target = max(have.amount, n.amount), max(have.target, n.target)
 	have.signals = append(have.signals, n.signals...)
 	return found
-}
-
-func hardFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
 }
