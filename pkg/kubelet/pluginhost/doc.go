@@ -25,8 +25,9 @@
 //
 // A plugin may name another socket than its own as its endpoint. Then one name and socket may be registered by several
 // processes, and it is counted: the end of one of these registrations does not end those of the others, so that a
-// process cannot deregister a plugin by naming its socket. With the socket all of them end. If a socket was created anew
-// before a registration, those before it are counted on: in an update, the end of the old process comes after that.
+// process cannot deregister a plugin by naming its socket. With the socket all of them end. If a socket was created
+// anew before a registration, those before it are counted on: in an update, the end of the old process comes after
+// that.
 //
 // # Verified connections
 //

@@ -28,8 +28,8 @@ const (
 const (
 	// mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
 	mergeInterval = 500 * time.Millisecond
-	// After a merge that took long there is mergePause times as long none, maxMergeInterval at most: plugins that report as
-	// much as they may, and something else all the time, would take a CPU. A merge of 1 MiB takes a third of a second.
+	// After a merge that took long there is mergePause times as long none, maxMergeInterval at most: plugins that report
+	// as much as they may, and something else all the time, would take a CPU. A merge of 1 MiB takes a third of a second.
 	mergePause       = 4
 	maxMergeInterval = 30 * time.Second
 )
