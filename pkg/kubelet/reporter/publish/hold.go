@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -92,7 +93,13 @@ func (c *content) heldTaints(live *unstructured.Unstructured, recorded []taintID
 func ownPart(value any, set []byte) any {
 	object, isObject := value.(map[string]any)
 	var members map[string]json.RawMessage
-	if !isObject || json.Unmarshal(set, &members) != nil || len(members) == 0 {
+	if json.Unmarshal(set, &members) != nil || len(members) == 0 {
+		return value
+	}
+	if list, isList := value.([]any); isList {
+		return ownElements(list, members)
+	}
+	if !isObject {
 		return value
 	}
 	part := map[string]any{}
@@ -102,6 +109,21 @@ func ownPart(value any, set []byte) any {
 		}
 	}
 	return part
+}
+
+// ownElements is ownPart for a list whose elements have keys.
+func ownElements(list []any, members map[string]json.RawMessage) []any {
+	own := []any{}
+	for _, element := range list {
+		for member, set := range members {
+			var key any
+			text, isKey := strings.CutPrefix(member, "k:")
+			if isKey && json.Unmarshal([]byte(text), &key) == nil && reflect.DeepEqual(project(element, key), key) {
+				own = append(own, ownPart(element, set))
+			}
+		}
+	}
+	return own
 }
 
 // appliedPaths returns the paths of the fields that the agent has applied, with their sets of managed fields.

@@ -44,3 +44,31 @@ func TestHeldFieldsHaveNothingOfOthers(t *testing.T) {
 		t.Errorf("a list is %s, want %s", got, want)
 	}
 }
+
+// Of a list with keys the entries that the agent has applied are kept, with what it has applied of them.
+func TestHeldListsHaveNothingOfOthers(t *testing.T) {
+	live := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "n", "managedFields": []any{map[string]any{
+			"manager": fieldManager, "operation": "Apply", "subresource": "status",
+			"fieldsV1": map[string]any{"f:status": map[string]any{"f:resources": map[string]any{
+				"f:resourcePackages": map[string]any{
+					`k:{"packageName":"ours"}`: map[string]any{
+						".": map[string]any{}, "f:packageName": map[string]any{},
+						"f:allocatable": map[string]any{"f:cpu": map[string]any{}},
+					},
+					`k:{"packageName":"gone"}`: map[string]any{".": map[string]any{}, "f:packageName": map[string]any{}},
+				},
+			}}},
+		}}},
+		"status": map[string]any{"resources": map[string]any{"resourcePackages": []any{
+			map[string]any{"packageName": "theirs", "allocatable": map[string]any{"cpu": "1"}},
+			map[string]any{"packageName": "ours", "allocatable": map[string]any{"cpu": "2", "theirs": "3"}},
+			"no object",
+		}}},
+	}}
+	h := (&content{fields: map[string][]byte{}, confirmed: map[string][]byte{}}).held(live, nil)
+	const want = `{"resourcePackages":[{"allocatable":{"cpu":"2"},"packageName":"ours"}]}`
+	if got := string(h.fields["status.resources"]); got != want {
+		t.Errorf("resources are %s, want %s", got, want)
+	}
+}
