@@ -85,7 +85,7 @@ type FenceReport struct {
 	Reason string
 }
 
-// String describes the fence for the status of the pod and events.
+// String describes the fence for the status of the pod and events: what was done to the pod.
 func (r FenceReport) String() string {
 	at := fmt.Sprintf("fenced at %dMi of memory", r.At>>20)
 	if r.PIDs {
@@ -93,13 +93,13 @@ func (r FenceReport) String() string {
 	}
 	switch r.Outcome {
 	case FenceExited:
-		return at + ", ended by itself"
+		return at + " and ended by itself"
 	case FenceKilled:
-		return at + ", killed by its cgroup"
+		return at + " and killed by its cgroup"
 	case FenceOOMKilled:
-		return at + ", ended by the OOM killer inside the pod"
+		return at + " and ended by the OOM killer inside the pod"
 	case FenceNotSet:
-		return "no fence could be set, killed by its cgroup"
+		return "killed by its cgroup, since no fence could be set"
 	}
 	return at
 }
@@ -210,7 +210,7 @@ func (f *fencing) detail() string {
 	if r.At == 0 && r.Outcome == "" {
 		return ""
 	}
-	return "; " + r.String()
+	return "The pod was " + r.String() + ". "
 }
 
 // current returns the report, with the outcome if the pod has ended now.

@@ -380,8 +380,9 @@ func TestFenceInTheStatus(t *testing.T) {
 			after = p.described()
 		})
 		want := []string{
-			"", "; fenced at 300Mi of memory, ended by itself", "; fenced at 300Mi of memory, killed by its cgroup",
-			"; fenced at 300Mi of memory, killed by its cgroup",
+			"", "The pod was fenced at 300Mi of memory and ended by itself. ",
+			"The pod was fenced at 300Mi of memory and killed by its cgroup. ",
+			"The pod was fenced at 300Mi of memory and killed by its cgroup. ",
 		}
 		if got := []string{before, fenced, killed, after}; !slices.Equal(got, want) {
 			t.Errorf("details %q, want %q", got, want)
