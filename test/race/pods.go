@@ -84,12 +84,13 @@ func hogPod(c Cell, name string, start int64) *v1.Pod {
 	return pod
 }
 
-// cachePod reads the file at path, which fills page cache, and then does nothing.
+// cachePod reads the file at path, which fills page cache, and then does nothing. Large reads leave the pages on the
+// inactive list: they are available memory.
 func cachePod(path string) *v1.Pod {
 	pod := kit.Bound(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: cacheName},
 		Spec: v1.PodSpec{
-			Containers:                    []v1.Container{kit.Container("main", "cat /cache >/dev/null"+kit.Forever)},
+			Containers:                    []v1.Container{kit.Container("main", "dd if=/cache of=/dev/null bs=4M"+kit.Forever)},
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Volumes: []v1.Volume{{Name: "cache", VolumeSource: v1.VolumeSource{
 				HostPath: &v1.HostPathVolumeSource{Path: path},

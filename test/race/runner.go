@@ -349,6 +349,9 @@ func (r *Runner) grow(ctx context.Context, run *Run, pods []*v1.Pod) error {
 	if err != nil {
 		return err
 	}
+	if err := touch(available); err != nil {
+		return err
+	}
 	observed, stop := context.WithCancel(ctx)
 	var observing sync.WaitGroup
 	observing.Go(func() { observer.run(observed) })
@@ -373,6 +376,17 @@ func (r *Runner) grow(ctx context.Context, run *Run, pods []*v1.Pod) error {
 		rest: rest{available: available, hogs: observer.samples[0].hogs},
 	})
 	return nil
+}
+
+// touch uses and frees an amount of memory. A virtual machine whose host has taken back what was free gets it again, so
+// that the hogs do not wait for that.
+func touch(size int64) error {
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("use %d MiB: %w", size/mebibyte, err)
+	}
+	return unix.Munmap(data)
 }
 
 // processes returns the PIDs of the hogs, and the directories of their pods' cgroups.
