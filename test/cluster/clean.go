@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
@@ -70,6 +73,10 @@ func removeTraces(ctx context.Context, layout Layout) error {
 func removeCgroup(ctx context.Context, footprint host.Footprint) error {
 	if footprint.Cgroup == "" || footprint.Shared && len(host.Kubelets()) > 0 {
 		return nil
+	}
+	// Systemd must know that its slices are gone. What this leaves is removed below, and reported if it cannot be.
+	if unit := filepath.Base(footprint.Cgroup); strings.HasSuffix(unit, ".slice") {
+		_ = exec.CommandContext(ctx, "systemctl", "stop", unit).Run()
 	}
 	return host.RemoveCgroup(ctx, footprint.Cgroup)
 }

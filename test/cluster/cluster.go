@@ -219,7 +219,7 @@ func (c *Cluster) prepare() error {
 	if c.machine, err = inspectMachine(layout); err != nil {
 		return err
 	}
-	if err := writeCredentials(c.config, c.machine.nodeIP); err != nil {
+	if err := c.makeCredentials(); err != nil {
 		return err
 	}
 	if err := writeContainerdConfig(c.config, c.machine); err != nil {
@@ -237,13 +237,30 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 	if err := mountDisks(ctx, c.config); err != nil {
 		return err
 	}
+	if guest := c.config.Guest; guest != nil {
+		if err := guest.copyImages(ctx, layout); err != nil {
+			return err
+		}
+		return c.startAndWait(ctx, layout.containerd(), c.runtimeReady)
+	}
 	if err := c.startAndWait(ctx, layout.containerd(), c.runtimeReady); err != nil {
 		return err
 	}
 	return importImages(ctx, layout)
 }
 
+// makeCredentials writes the credentials of a new control plane, or takes those of the one that another machine runs.
+func (c *Cluster) makeCredentials() error {
+	if guest := c.config.Guest; guest != nil {
+		return guest.copyCredentials(c.config.Layout)
+	}
+	return writeCredentials(c.config, c.machine.nodeIP)
+}
+
 func (c *Cluster) startControlPlane(ctx context.Context) error {
+	if guest := c.config.Guest; guest != nil {
+		return guest.control(ctx, controlAnew)
+	}
 	layout := c.config.Layout
 	if _, err := c.startProcess(layout.etcd()); err != nil {
 		return err

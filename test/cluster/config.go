@@ -71,6 +71,8 @@ type Config struct {
 	NodeDisk int64
 	// Network is where the control plane serves if the node is another machine (StartControlPlane); nil otherwise.
 	Network *Network
+	// Guest is set if this machine is a virtual one, whose control plane another machine runs; nil otherwise.
+	Guest *Guest
 	// Log receives progress, one line per step; nil discards it.
 	Log io.Writer
 }
@@ -88,7 +90,20 @@ func Tuned(changes ...func(*kubeletv1beta1.KubeletConfiguration)) func(*kubeletv
 }
 
 // podsCgroup is the cgroup of all pods.
-func (c Config) podsCgroup() string { return filepath.Join("/", c.CgroupRoot, "kubepods") }
+func (c Config) podsCgroup() string {
+	if c.Guest.systemd() {
+		return "/kubepods.slice"
+	}
+	return filepath.Join("/", c.CgroupRoot, "kubepods")
+}
+
+// driver is the cgroup driver of the kubelet and of containerd.
+func (c Config) driver() string {
+	if c.Guest.systemd() {
+		return "systemd"
+	}
+	return "cgroupfs"
+}
 
 func (c Config) controlPlane() bool { return !c.Standalone && !c.RuntimeOnly }
 

@@ -55,7 +55,7 @@ runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = %[10]q
 Root = %[11]q
-SystemdCgroup = false
+SystemdCgroup = %[13]t
 `
 
 func (l Layout) containerd() host.Command {
@@ -73,7 +73,7 @@ func writeContainerdConfig(config Config, m machine) error {
 	text := fmt.Sprintf(containerdConfig,
 		layout.ContainerdRoot(), layout.run("containerd/state"), layout.Socket(), layout.run("containerd/opt"),
 		m.snapshotter, build.ImagePause, layout.config("registries"), m.pluginDir, layout.config("cni"),
-		layout.Program("runc"), layout.run("runc"), layout.CDI())
+		layout.Program("runc"), layout.run("runc"), layout.CDI(), config.Guest.systemd())
 	if err := os.WriteFile(layout.config("containerd.toml"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}

@@ -46,12 +46,18 @@ func (c *Cluster) runtimeReady(ctx context.Context) error {
 
 // StopAPIServer stops the API server by SIGTERM. Client can be used again after ReviveAPIServer.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
+	if guest := c.config.Guest; guest != nil {
+		return guest.control(ctx, controlStop)
+	}
 	return c.config.Layout.processes().Stop(ctx, processAPIServer, stopGrace)
 }
 
 // ReviveAPIServer starts the API server again, with the same objects, and waits until it serves. It restarts scheduler
 // and controller manager, whose clients would otherwise wait for up to a minute before they connect again.
 func (c *Cluster) ReviveAPIServer(ctx context.Context) error {
+	if guest := c.config.Guest; guest != nil {
+		return guest.control(ctx, controlRevive)
+	}
 	processes := c.config.Layout.processes()
 	for _, name := range []string{processScheduler, processController} {
 		if err := processes.Stop(ctx, name, 0); err != nil {

@@ -61,7 +61,7 @@ func (c *Cluster) startKubelet() error {
 	if err != nil {
 		return fmt.Errorf("read kubelet configuration: %w", err)
 	}
-	if _, err := c.config.Layout.processes().Start(c.kubelet()); err != nil {
+	if _, err := c.startProcess(c.kubelet()); err != nil {
 		return err
 	}
 	c.started = c.kubeletInputs(written)
@@ -136,7 +136,7 @@ func (c *Cluster) kubeletConfig() *kubeletv1beta1.KubeletConfiguration {
 		PodLogsDir:               layout.PodLogs(),
 		VolumePluginDir:          layout.run("volume-plugins"),
 		ContainerRuntimeEndpoint: "unix://" + layout.Socket(),
-		CgroupDriver:             "cgroupfs",
+		CgroupDriver:             c.config.driver(),
 		CgroupRoot:               filepath.Join("/", c.config.CgroupRoot),
 		FailCgroupV1:             new(false),
 		FailSwapOn:               new(false),

@@ -99,9 +99,18 @@ func (c *Cluster) prepareControlPlane() error {
 	return c.connect()
 }
 
-// startProcess starts a process of the cluster in its network.
+// startProcess starts a process of the cluster in its network, or in a virtual machine in a scope of systemd.
 func (c *Cluster) startProcess(command host.Command) (host.Process, error) {
-	return c.config.Layout.processes().Start(c.config.inNetwork(command))
+	return c.config.Layout.processes().Start(c.config.inScope(c.config.inNetwork(command)))
+}
+
+// inScope returns a command that runs the same program in a scope of systemd. The process keeps its PID.
+func (c Config) inScope(command host.Command) host.Command {
+	if c.Guest != nil {
+		command.Args = append([]string{"--scope", "--quiet", "--collect", "--", command.Path}, command.Args...)
+		command.Path = "systemd-run"
+	}
+	return command
 }
 
 // inNetwork returns a command that runs the same program in the cluster's network. The process keeps its PID.

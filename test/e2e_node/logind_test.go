@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -13,10 +14,11 @@ import (
 )
 
 // startLogind starts a private bus with a login manager, and makes it the system bus of the programs that this test
-// starts. A delay lock may last for maxDelay.
+// starts. In a virtual machine the login manager takes the place of systemd's until the test ends, since the kubelet
+// needs systemd on the same bus. A delay lock may last for maxDelay.
 func startLogind(t *testing.T, maxDelay time.Duration) *systembus.Logind {
 	t.Helper()
-	bus, err := systembus.Start(t.Context(), t.TempDir(), os.Stderr)
+	bus, err := startBus(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,12 +27,34 @@ func startLogind(t *testing.T, maxDelay time.Duration) *systembus.Logind {
 			t.Error(err)
 		}
 	})
-	t.Setenv(systembus.Variable, bus.Address())
+	if address := bus.Address(); address != "" {
+		t.Setenv(systembus.Variable, address)
+	}
 	logind, err := bus.ServeLogind(maxDelay)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return logind
+}
+
+func startBus(t *testing.T) (*systembus.Bus, error) {
+	t.Helper()
+	if clusterConfig.Guest == nil {
+		return systembus.Start(t.Context(), t.TempDir(), os.Stderr)
+	}
+	const logind = "systemd-logind.service"
+	t.Cleanup(func() {
+		if out, err := exec.Command("systemctl", "unmask", "--runtime", logind).CombinedOutput(); err != nil {
+			t.Errorf("allow systemd's login manager to be started: %v: %s", err, out)
+		}
+		if out, err := exec.Command("systemctl", "start", logind).CombinedOutput(); err != nil {
+			t.Errorf("start systemd's login manager: %v: %s", err, out)
+		}
+	})
+	if out, err := exec.Command("systemctl", "mask", "--runtime", "--now", logind).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("stop systemd's login manager: %w: %s", err, out)
+	}
+	return systembus.System(os.Stderr)
 }
 
 // locksRequested waits until that many locks were requested.

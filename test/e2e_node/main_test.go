@@ -63,6 +63,9 @@ func runTests(m *testing.M) (code int, err error) {
 		}
 		os.Exit(1)
 	})
+	if err := selectTests(); err != nil {
+		return 0, err
+	}
 	code = m.Run()
 	completed()
 	return code, nil
@@ -74,12 +77,18 @@ func prepare(ctx context.Context) (cluster.Config, error) {
 		return cluster.Config{}, err
 	}
 	layout := cluster.NewLayout(root, cluster.TestName)
-	builder = build.Builder{Root: root, Out: layout.Bin, Log: os.Stderr}
+	guest, err := cluster.ReadGuest()
+	if err != nil {
+		return cluster.Config{}, err
+	}
+	builder = build.Builder{Root: root, Out: layout.Bin, Built: guest != nil, Log: os.Stderr}
 	config := cluster.Config{
 		Layout: layout, Kubelet: os.Getenv("PLIMSOLL_KUBELET"), CgroupRoot: os.Getenv("PLIMSOLL_CGROUP_ROOT"),
-		Tune: shortPeriods, Log: os.Stderr,
+		Tune: shortPeriods, Guest: guest, Log: os.Stderr,
 	}
-	err = builder.All(ctx, layout.Images, config.Kubelet == "")
+	if !builder.Built {
+		err = builder.All(ctx, layout.Images, config.Kubelet == "")
+	}
 	if config.Kubelet == "" {
 		config.Kubelet = layout.Program("kubelet")
 	}

@@ -96,6 +96,14 @@ func KatalystPlugin() Part {
 	return Part{Name: "katalyst", Module: "test/katalyst", Package: ".", Own: true, Cold: 210 * time.Second}
 }
 
+// OwnNodeTests are our tests on the real node (test/e2e_node), for a machine without the Go tool.
+func OwnNodeTests() Part {
+	return Part{
+		Name: "node.test", Module: ".", Package: "./test/e2e_node", Tags: "e2e", Test: true, Own: true,
+		Cold: 20 * time.Second,
+	}
+}
+
 // NodeSuite is upstream's suite for nodes.
 func NodeSuite() Part { return suite("e2e_node", 2*time.Minute) }
 

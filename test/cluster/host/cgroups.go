@@ -65,7 +65,7 @@ func CgroupProcesses(name string) ([]int, error) {
 }
 
 // PodCgroups returns the cgroups of pods of any class below the one called name: directories called "podUID", as the
-// cgroupfs driver names them. The result has all directories of each pod, one per hierarchy, by its UID.
+// cgroupfs driver names them, or "kubepods-CLASS-podUID.slice", as that of systemd does. The result has all directories of each pod, one per hierarchy, by its UID.
 func PodCgroups(name string) (map[string][]string, error) {
 	found := map[string][]string{}
 	for _, root := range cgroupDirs(name) {
@@ -85,8 +85,8 @@ func addPodCgroups(root string, found map[string][]string) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		uid, ok := strings.CutPrefix(entry.Name(), "pod")
-		if !ok || uid == "" {
+		uid := podOfCgroup(entry.Name())
+		if uid == "" {
 			return nil
 		}
 		found[uid] = append(found[uid], path)
@@ -96,6 +96,20 @@ func addPodCgroups(root string, found map[string][]string) error {
 		return fmt.Errorf("list control groups of pods in %s: %w", root, err)
 	}
 	return nil
+}
+
+// podOfCgroup returns the UID of the pod whose cgroup has that name, "" if it is not that of a pod. In names of slices a
+// dash separates the slices above, and underscores stand for the dashes of the UID.
+func podOfCgroup(name string) string {
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
+		_, uid, _ := strings.Cut(slice, "-pod")
+		return strings.ReplaceAll(uid, "_", "-")
+	}
+	uid, _ := strings.CutPrefix(name, "pod")
+	if uid == name {
+		return ""
+	}
+	return uid
 }
 
 // RemoveCgroup kills every process in the cgroup called name and removes the cgroup with all below it, in every

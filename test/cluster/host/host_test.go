@@ -176,7 +176,10 @@ func TestRootCgroupIsNeverRemoved(t *testing.T) {
 
 func TestPodCgroupsAreFoundInEveryClass(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"poda/container", "burstable/podb", "besteffort/podc/x", "besteffort/other"} {
+	for _, dir := range []string{
+		"poda/container", "burstable/podb", "besteffort/podc/x", "besteffort/other",
+		"kubepods-burstable.slice/kubepods-burstable-podd_1.slice/cri-containerd-x.scope", "kubepods-pode_2.slice",
+	} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -185,12 +188,15 @@ func TestPodCgroupsAreFoundInEveryClass(t *testing.T) {
 	if err := addPodCgroups(root, found); err != nil {
 		t.Fatal(err)
 	}
-	for uid, dir := range map[string]string{"a": "poda", "b": "burstable/podb", "c": "besteffort/podc"} {
+	for uid, dir := range map[string]string{
+		"a": "poda", "b": "burstable/podb", "c": "besteffort/podc", "e-2": "kubepods-pode_2.slice",
+		"d-1": "kubepods-burstable.slice/kubepods-burstable-podd_1.slice",
+	} {
 		if got := found[uid]; len(got) != 1 || got[0] != filepath.Join(root, dir) {
 			t.Errorf("control groups of %s are %v, want %s", uid, got, dir)
 		}
 	}
-	if len(found) != 3 {
+	if len(found) != 5 {
 		t.Errorf("found %v", found)
 	}
 	if err := addPodCgroups(filepath.Join(root, "gone"), found); err != nil {

@@ -78,6 +78,17 @@ func Start(ctx context.Context, dir string, log io.Writer) (*Bus, error) {
 	return bus, nil
 }
 
+// System returns the system bus of this machine, where ServeLogind needs root and no login manager that runs.
+func System(log io.Writer) (*Bus, error) {
+	connection, err := dbus.ConnectSystemBus()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the system bus: %w", err)
+	}
+	bus := &Bus{connection: connection, log: log}
+	bus.ends = append(bus.ends, func(context.Context) error { return connection.Close() })
+	return bus, nil
+}
+
 // connect waits until the bus accepts connections. It fails at once if the process ends.
 func (b *Bus) connect(ctx context.Context, process host.Process) error {
 	var last error
@@ -96,7 +107,7 @@ func (b *Bus) connect(ctx context.Context, process host.Process) error {
 	return nil
 }
 
-// Address is the value of Variable.
+// Address is the value of Variable; "" for the system bus of this machine.
 func (b *Bus) Address() string { return b.address }
 
 // Stop stops the services, after their jobs have ended, and then the bus.
