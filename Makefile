@@ -96,6 +96,10 @@ e2e-vm: $(BIN)/gotestsum ## Tests on a node in a virtual machine, with systemd a
 	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e-vm.xml --packages ./test/vm -- \
 		-tags vm -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
 
+.PHONY: e2e-vm-node
+e2e-vm-node: go ## The node tests of e2e in a virtual machine, with systemd and cgroup v2, resumable (root, hours). VM_ARGS=-stock, -again.
+	@$(DEVVM) -run '$(E2E_RUN)' $(VM_ARGS) test
+
 .PHONY: generate
 generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, schemas.
 	$(DEEPCOPY)

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ func ParseCgroups(name string) (Cgroups, error) {
 	return "", fmt.Errorf("no layout of control groups is called %q; there are %s, %s and %s", name, CgroupsSystemd,
 		CgroupsFiles, CgroupsNested)
 }
+
+// name is that by which ParseCgroups finds the layout.
+func (c Cgroups) name() string { return string(cmp.Or(c, CgroupsSystemd)) }
 
 // systemd is whether systemd makes the control groups of pods and containers.
 func (c Cgroups) systemd() bool { return c != CgroupsFiles }

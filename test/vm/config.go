@@ -17,9 +17,9 @@ const (
 	// emulationFactor is by how much longer things may take under software emulation: system calls and forks take 8 times
 	// as long, Go channels 15 times, and JSON 20 times.
 	emulationFactor = 20
-	// memoryMiB is the memory of the machine.
-	memoryMiB  = 2560
-	processors = 2
+	// defaultMemoryMiB is the memory of the machine if its configuration does not say.
+	defaultMemoryMiB = 2560
+	processors       = 2
 )
 
 // Config configures a node in a virtual machine. Only Layout is required.
@@ -30,6 +30,11 @@ type Config struct {
 	Stock bool
 	// Cgroups is how the node's control groups are laid out.
 	Cgroups Cgroups
+	// MemoryMiB is the memory of the machine; 0 for the default.
+	MemoryMiB int
+	// suiteDisk is the file of a disk with a suite. If it is set, neither containerd nor the kubelet is started as a unit,
+	// since the suite starts both.
+	suiteDisk string
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
 	// Log receives progress, one line per step, and Console what the machine writes to its console while it boots; nil

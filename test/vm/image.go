@@ -24,9 +24,9 @@ const diskSize = int64(8) << 30
 
 // packages are the packages of the machine, beside those that Debian calls required.
 var packages = []string{
-	"ca-certificates", "conntrack", "containernetworking-plugins", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables",
-	"kmod", "less", "libpam-systemd", "libseccomp2", "linux-image-cloud-amd64", "mount", "openssh-server", "procps",
-	"socat", "systemd", "systemd-sysv", "udev", "util-linux",
+	"busybox-static", "ca-certificates", "conntrack", "containernetworking-plugins", "dbus", "e2fsprogs", "ethtool",
+	"iproute2", "iptables", "kmod", "less", "libpam-systemd", "libseccomp2", "linux-image-cloud-amd64", "mount",
+	"openssh-server", "procps", "socat", "systemd", "systemd-sysv", "udev", "util-linux",
 }
 
 // programs are the parts of package build that the image holds. The kubelets are on the node's disk.

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -9,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 )
 
@@ -24,9 +24,16 @@ const (
 const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
 	"net.ifnames=0 mitigations=off psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 systemd.show_status=1"
 
-// machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image, whose
-// changes go to a file that QEMU has removed from its folder already.
-func machineCommand(layout cluster.Layout, net network, image Image, nodeDisk string, fast bool) host.Command {
+// withoutNode has systemd start no node.
+const withoutNode = " systemd.mask=containerd.service systemd.mask=kubelet.service"
+
+// machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image. Changes of
+// that disk and of the one with a suite go to files that QEMU has removed from their folder already.
+func machineCommand(config Config, net network, image Image, nodeDisk string, fast bool) host.Command {
+	layout, kernel := config.Layout, commandLine
+	if config.suiteDisk != "" {
+		kernel += withoutNode
+	}
 	disk := func(id, path, options string) []string {
 		return []string{
 			"-drive", "file=" + path + ",format=raw,if=none,id=" + id + ",cache=unsafe" + options,
@@ -37,14 +44,19 @@ func machineCommand(layout cluster.Layout, net network, image Image, nodeDisk st
 	args = append(args, hardware(fast)...)
 	args = append(args,
 		"-nodefaults", "-no-user-config", "-display", "none",
-		"-smp", fmt.Sprint(processors), "-m", fmt.Sprint(memoryMiB), "-rtc", "base=utc",
-		"-kernel", image.Kernel, "-append", commandLine,
+		"-smp", fmt.Sprint(processors), "-m", fmt.Sprint(cmp.Or(config.MemoryMiB, defaultMemoryMiB)), "-rtc", "base=utc",
+		"-kernel", image.Kernel, "-append", kernel,
 		"-netdev", "tap,id=net0,ifname="+tap+",script=no,downscript=no",
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=52:54:00:00:48:02",
 		"-serial", "file:"+consoleFile(layout),
+		// A machine that switches itself off can be switched on again, with its disks.
+		"-no-shutdown", "-monitor", "unix:"+monitorSocket(layout)+",server=on,wait=off",
 	)
 	args = append(args, disk("root", image.Disk, ",snapshot=on")...)
 	args = append(args, disk("node", nodeDisk, ",readonly=on")...)
+	if config.suiteDisk != "" {
+		args = append(args, disk("suite", config.suiteDisk, ",snapshot=on")...)
+	}
 	return host.Command{
 		Name: processMachine, Path: "nsenter", Args: args, Env: []string{"TMPDIR=" + layout.State},
 	}

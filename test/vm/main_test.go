@@ -49,7 +49,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if groups, err = ParseCgroups(os.Getenv("PLIMSOLL_VM_CGROUPS")); err != nil {
 		return 0, err
 	}
-	config := Config{Layout: layout, Cgroups: groups, Log: os.Stderr, Console: os.Stderr}
+	config := Config{Layout: layout, Cgroups: groups, Tune: gracefulShutdown, Log: os.Stderr, Console: os.Stderr}
 	node, err = Start(ctx, config, image)
 	if err != nil {
 		return 0, err

@@ -78,31 +78,45 @@ func (n network) config() *cluster.Network {
 
 // dial opens a connection from within the namespace. The address must have an IP address: a name would be resolved by
 // other threads.
-func (n network) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
+func (n network) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	if entered := n.within(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) }); entered != nil {
+		return nil, entered
 	}
-	done := make(chan result, 1)
+	return conn, err
+}
+
+// listen listens in the namespace.
+func (n network) listen(address string) (listener net.Listener, err error) {
+	if entered := n.within(func() { listener, err = net.Listen("tcp", address) }); entered != nil {
+		return nil, entered
+	}
+	return listener, err
+}
+
+// within calls a function whose system calls are made in the namespace, and waits until it returns.
+func (n network) within(do func()) error {
+	done := make(chan error, 1)
 	// The goroutine ends with its thread locked, so that the thread, which is in another namespace, ends too.
 	go func() {
 		runtime.LockOSThread()
-		conn, err := n.dialHere(ctx, network, address)
-		done <- result{conn, err}
+		err := n.enter()
+		if err == nil {
+			do()
+		}
+		done <- err
 	}()
-	got := <-done
-	return got.conn, got.err
+	return <-done
 }
 
-// dialHere moves the calling thread into the namespace for good.
-func (n network) dialHere(ctx context.Context, network, address string) (net.Conn, error) {
+// enter moves the calling thread into the namespace for good.
+func (n network) enter() error {
 	namespace, err := os.Open(n.file())
 	if err != nil {
-		return nil, fmt.Errorf("open network namespace: %w", err)
+		return fmt.Errorf("open network namespace: %w", err)
 	}
 	defer namespace.Close()
 	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("enter network namespace: %w", err)
+		return fmt.Errorf("enter network namespace: %w", err)
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, address)
+	return nil
 }

@@ -123,9 +123,14 @@ func (n *Node) start(ctx context.Context, image Image) error {
 	if err := writeNodeDisk(n.config, n.factor, keys, disk); err != nil {
 		return err
 	}
-	n.say("Booting the machine, waiting for the node to be Ready.")
+	if n.config.suiteDisk != "" {
+		if err := writeSuiteDisk(n.config, n.config.suiteDisk); err != nil {
+			return err
+		}
+	}
+	n.say("Booting the machine.")
 	began := time.Now()
-	proc, err := processes(layout).Start(machineCommand(layout, n.network, image, disk, fast))
+	proc, err := processes(layout).Start(machineCommand(n.config, n.network, image, disk, fast))
 	if err != nil {
 		return err
 	}
@@ -134,16 +139,25 @@ func (n *Node) start(ctx context.Context, image Image) error {
 	if err := n.waitForBoot(ctx, proc, began); err != nil {
 		return err
 	}
-	n.say("Node %s is Ready %s after the machine was switched on.", cluster.NodeName, time.Since(began).Round(time.Second))
+	n.say("It is up %s after it was switched on.", time.Since(began).Round(time.Second))
 	return nil
 }
 
-// waitForBoot waits until the node is Ready. It fails at once if the machine ends.
+// up is nil if the node is Ready and has reported that after since, or for a suite if the machine can be reached.
+func (n *Node) up(ctx context.Context, since time.Time) error {
+	if n.config.suiteDisk == "" {
+		return n.Ready(ctx, since)
+	}
+	_, err := n.Run(ctx, "systemctl is-active multi-user.target")
+	return err
+}
+
+// waitForBoot waits until the machine is up. It fails at once if the machine ends.
 func (n *Node) waitForBoot(ctx context.Context, proc host.Process, since time.Time) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, bootTimeout*n.factor, true,
 		func(ctx context.Context) (bool, error) {
-			if last = n.Ready(ctx, since); last == nil {
+			if last = n.up(ctx, since); last == nil {
 				return true, nil
 			}
 			if !proc.Alive() {
@@ -157,7 +171,7 @@ func (n *Node) waitForBoot(ctx context.Context, proc host.Process, since time.Ti
 	layout := n.config.Layout
 	console, _ := os.ReadFile(consoleFile(layout))
 	log, _ := os.ReadFile(processes(layout).LogFile(processMachine))
-	return fmt.Errorf("the node is not Ready: %w; end of the machine's console:\n%s%s", errors.Join(err, last),
+	return fmt.Errorf("the machine is not up: %w; end of the machine's console:\n%s%s", errors.Join(err, last),
 		tail(string(console)), log)
 }
 

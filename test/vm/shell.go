@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -18,24 +19,33 @@ const sshAddress = nodeAddress + ":22"
 // Run runs a command line in a shell of root in the machine, and returns what it writes. A command that fails is an
 // error, which quotes the output.
 func (n *Node) Run(ctx context.Context, command string) (string, error) {
+	var out, errs bytes.Buffer
+	if err := n.runTo(ctx, command, &out, &errs); err != nil {
+		return out.String(), fmt.Errorf("%w: %s%s", err, out.String(), errs.String())
+	}
+	return strings.TrimRight(out.String(), "\n"), nil
+}
+
+// runTo is Run with the output written to out and errs.
+func (n *Node) runTo(ctx context.Context, command string, out, errs io.Writer) error {
 	client, err := n.sshClient(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
+	// A machine that has ended does not answer.
+	stop := context.AfterFunc(ctx, n.closeSSH)
+	defer stop()
 	session, err := client.NewSession()
 	if err != nil {
 		n.closeSSH()
-		return "", fmt.Errorf("open session in the machine: %w", err)
+		return fmt.Errorf("open session in the machine: %w", err)
 	}
 	defer session.Close()
-	stop := context.AfterFunc(ctx, func() { session.Close() })
-	defer stop()
-	var out, errs bytes.Buffer
-	session.Stdout, session.Stderr = &out, &errs
+	session.Stdout, session.Stderr = out, errs
 	if err := session.Run(command); err != nil {
-		return out.String(), fmt.Errorf("%q in the machine: %w: %s%s", command, err, out.String(), errs.String())
+		return fmt.Errorf("%q in the machine: %w", command, err)
 	}
-	return strings.TrimRight(out.String(), "\n"), nil
+	return nil
 }
 
 // sshClient returns the connection to the machine. It is opened once: under emulation that takes seconds.

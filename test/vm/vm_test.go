@@ -163,7 +163,7 @@ func TestTimesOfSystemdAreLongerUnderEmulation(t *testing.T) {
 func TestMachineReachesNothingButItsNetwork(t *testing.T) {
 	layout := NewLayout("/repository")
 	net := newNetwork(layout)
-	command := machineCommand(layout, net, Image{Disk: "/disk", Kernel: "/kernel"}, "/node", false)
+	command := machineCommand(Config{Layout: layout}, net, Image{Disk: "/disk", Kernel: "/kernel"}, "/node", false)
 	text := command.Path + " " + strings.Join(command.Args, " ")
 	for _, want := range []string{
 		"nsenter --net=" + net.file() + " -- qemu-system-x86_64 ",

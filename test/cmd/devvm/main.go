@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"syscall"
 
@@ -23,6 +25,9 @@ type dev struct {
 	stock bool
 	// cgroups is how the node's control groups are laid out.
 	cgroups vm.Cgroups
+	// tests selects node tests, and again also those that have a result.
+	tests *regexp.Regexp
+	again bool
 }
 
 var commands = map[string]struct {
@@ -34,13 +39,17 @@ var commands = map[string]struct {
 		_, err := d.build(ctx)
 		return err
 	}},
-	"stop": {"stop the machine and remove every trace of it but its image", dev.stop},
+	"test":  {"run the node tests (test/e2e_node) in a machine, as far as they have no result", dev.test},
+	"table": {"print the results of the node tests", dev.table},
+	"stop":  {"stop the machine and remove every trace of it but its image", dev.stop},
 }
 
 func main() {
 	stock := flag.Bool("stock", false, "start the node with the stock kubelet")
 	layout := flag.String("cgroups", os.Getenv("PLIMSOLL_VM_CGROUPS"),
 		"`layout` of control groups: systemd (the default), cgroupfs, or cgroup-root")
+	tests := flag.String("run", ".", "`regexp` that selects node tests")
+	again := flag.Bool("again", false, "also run node tests that have passed already")
 	flag.Usage = usage
 	flag.Parse()
 	if flag.NArg() != 1 || commands[flag.Arg(0)].run == nil {
@@ -49,22 +58,28 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := runCommand(ctx, flag.Arg(0), *stock, *layout); err != nil {
+	command := dev{stock: *stock, again: *again}
+	if err := command.run(ctx, flag.Arg(0), *layout, *tests); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndevvm %s: %v\n", flag.Arg(0), err)
 		os.Exit(1)
 	}
 }
 
-func runCommand(ctx context.Context, name string, stock bool, layout string) error {
-	cgroups, err := vm.ParseCgroups(layout)
-	if err != nil {
+// run runs the command called name for that layout of control groups and those tests.
+func (d dev) run(ctx context.Context, name, layout, tests string) error {
+	var err error
+	if d.cgroups, err = vm.ParseCgroups(layout); err != nil {
 		return err
+	}
+	if d.tests, err = regexp.Compile(tests); err != nil {
+		return fmt.Errorf("select tests: %w", err)
 	}
 	root, err := cluster.FindRoot(".")
 	if err != nil {
 		return err
 	}
-	return commands[name].run(dev{layout: vm.NewLayout(root), stock: stock, cgroups: cgroups}, ctx)
+	d.layout = vm.NewLayout(root)
+	return commands[name].run(d, ctx)
 }
 
 func usage() {
@@ -110,6 +125,50 @@ func (d dev) runNode(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf(hints, tools, filepath.Join(d.layout.Logs, "console.log"))
+	return nil
+}
+
+// test runs the tests that have no result, and prints the table.
+func (d dev) test(ctx context.Context) error {
+	image, err := d.build(ctx)
+	if err != nil {
+		return err
+	}
+	if err := vm.BuildSuite(ctx, d.layout, os.Stdout); err != nil {
+		return err
+	}
+	results, err := vm.ReadResults(d.layout, d.cgroups, d.stock)
+	if err != nil {
+		return err
+	}
+	tests, err := vm.NodeTests(d.layout.Root, d.tests)
+	if err != nil {
+		return err
+	}
+	open := tests
+	if !d.again {
+		open = results.Open(tests)
+	}
+	if len(open) > 0 {
+		config := vm.Config{Layout: d.layout, Stock: d.stock, Cgroups: d.cgroups, Log: os.Stdout}
+		err = vm.RunSuite(ctx, config, image, vm.Suite{Tests: open, Result: results.Add, Parallel: 2})
+	}
+	if bad := results.WriteTable(os.Stdout, tests); bad > 0 {
+		err = errors.Join(err, fmt.Errorf("%d tests have not passed", bad))
+	}
+	return err
+}
+
+func (d dev) table(context.Context) error {
+	results, err := vm.ReadResults(d.layout, d.cgroups, d.stock)
+	if err != nil {
+		return err
+	}
+	tests, err := vm.NodeTests(d.layout.Root, d.tests)
+	if err != nil {
+		return err
+	}
+	results.WriteTable(os.Stdout, tests)
 	return nil
 }
 

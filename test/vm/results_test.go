@@ -1,0 +1,126 @@
+package vm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+)
+
+// output is of a test program that was interrupted. Its lines arrive in two writes.
+var output = []string{
+	"not meant for this node: TestOld: needs cgroup v1\n=== RUN   TestOne\n=== RUN   TestOne/part\n=== PAUSE TestOne\n" +
+		"=== RUN   TestTwo\n    --- PASS: TestOne/part (0.50s)\n--- FAIL: TestTw",
+	"o (2.00s)\n--- PASS: TestOne (1.25s)\n=== RUN   TestThree\n    log\n",
+}
+
+func TestResultsAreReadFromTheOutput(t *testing.T) {
+	var got []TestResult
+	reader := &resultReader{report: func(result TestResult) error {
+		got = append(got, result)
+		return nil
+	}}
+	for _, text := range output {
+		if _, err := reader.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader.interrupted(errors.New("the machine ended"))
+	want := []TestResult{
+		{Test: "TestOld", Outcome: NotMeant, Why: "needs cgroup v1"},
+		{Test: "TestTwo", Outcome: Failed, Seconds: "2.00"},
+		{Test: "TestOne", Outcome: Passed, Seconds: "1.25"},
+		{Test: "TestThree", Outcome: Failed, Why: "it did not end: the machine ended"},
+	}
+	if !reflect.DeepEqual(got, want) || reader.count != len(want) {
+		t.Errorf("%d results: %v, want %v", reader.count, got, want)
+	}
+}
+
+func TestResultsOutliveTheRun(t *testing.T) {
+	layout := NewLayout(t.TempDir())
+	tests := []string{"TestOne", "TestTwo", "TestThree", "TestFour"}
+	for _, result := range []TestResult{
+		{Test: "TestOne", Outcome: Failed}, {Test: "TestTwo", Outcome: NotMeant, Why: "needs swap"},
+		{Test: "TestThree", Outcome: Failed, Seconds: "3.00"}, {Test: "TestOne", Outcome: Passed, Seconds: "1.00"},
+	} {
+		results, err := ReadResults(layout, CgroupsSystemd, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := results.Add(result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := ReadResults(layout, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open := results.Open(tests); !slices.Equal(open, []string{"TestThree", "TestFour"}) {
+		t.Errorf("open are %v", open)
+	}
+	var out bytes.Buffer
+	if bad := results.WriteTable(&out, tests); bad != 2 {
+		t.Errorf("%d have not passed", bad)
+	}
+	for _, want := range []string{
+		"TestTwo    not meant for this node        needs swap", "1 passed, 1 not meant for this node, 1 failed, 1 did not run",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+	for _, other := range []struct {
+		groups Cgroups
+		stock  bool
+	}{{CgroupsFiles, false}, {CgroupsSystemd, true}} {
+		results, err := ReadResults(layout, other.groups, other.stock)
+		if err != nil || len(results.Open(tests)) != len(tests) {
+			t.Errorf("results of another kind of node: %v, %v", results, err)
+		}
+	}
+}
+
+func TestNodeTestsAreListedInTheirOrder(t *testing.T) {
+	root, err := cluster.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := NodeTests(root, regexp.MustCompile("^TestLogs|^TestChaos$|^TestMain$"))
+	if want := []string{"TestChaos", "TestLogs", "TestLogsOfThePreviousContainer"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("tests are %v (%v), want %v", got, err, want)
+	}
+}
+
+func TestSuiteCommand(t *testing.T) {
+	config := testConfig(t)
+	config.Stock = true
+	command := (&Node{config: config, factor: emulationFactor}).suiteCommand(Suite{Tests: []string{"TestA", "TestB"}})
+	for _, want := range []string{
+		"cd /suite && env ", ` PLIMSOLL_GUEST="/suite/guest.json"`, fmt.Sprintf(` PLIMSOLL_TIME_FACTOR="%d"`, suiteFactor),
+		` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
+	} {
+		if !strings.Contains(command, want) {
+			t.Errorf("%q is not in %s", want, command)
+		}
+	}
+}
+
+func TestMachineOfASuiteStartsNoNode(t *testing.T) {
+	config := Config{Layout: NewLayout("/repository"), suiteDisk: "/suite.img", MemoryMiB: 4000}
+	command := machineCommand(config, newNetwork(config.Layout), Image{Disk: "/disk", Kernel: "/kernel"}, "/node", false)
+	text := strings.Join(command.Args, " ")
+	for _, want := range []string{
+		withoutNode, "file=/suite.img,format=raw,if=none,id=suite,cache=unsafe,snapshot=on", " -m 4000 ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package vm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/kit"
+)
+
+const (
+	// suiteMemoryMiB is the memory of a machine with a suite: pods may use 2 GiB, as on a bigger machine.
+	suiteMemoryMiB = 5120
+	// suiteDiskSize is the size of the disk of a suite, in bytes. The suite has containerd's files there, and images for
+	// small disks. The file has holes where nothing is written.
+	suiteDiskSize = int64(8) << 30
+	// suiteFactor is by how much longer a suite waits under emulation. Most of what it waits for is not computed.
+	suiteFactor = 6
+	controlPort = "7480"
+	// suiteDir is where the disk of the suite is mounted. It is laid out as the repository.
+	suiteDir  = "/suite"
+	suiteLog  = "node-tests.log"
+	guestFile = "guest.json"
+)
+
+// suitePrograms are what the tests need in the machine, beside the network plugins.
+var suitePrograms = []string{
+	"containerd", "containerd-shim-runc-v2", "ctr", "hog", "katalyst", kubeletOwn, kubeletStock, "kubectl", "pause", "runc",
+}
+
+// Suite is a run of the node tests (test/e2e_node) in a machine.
+type Suite struct {
+	// Tests are the names of the tests to run.
+	Tests []string
+	// Result is called with the result of each test, in the order in which they end, from one goroutine.
+	Result func(TestResult) error
+	// Parallel is how many tests may run at the same time.
+	Parallel int
+}
+
+// BuildSuite builds what RunSuite needs in addition to Build.
+func BuildSuite(ctx context.Context, layout cluster.Layout, log io.Writer) error {
+	builder := build.Builder{Root: layout.Root, Out: layout.Bin, Log: log}
+	return builder.Build(ctx, []build.Part{build.OwnNodeTests(), build.KatalystPlugin()})
+}
+
+// RunSuite boots a machine without a node, has the tests start containerd and the kubelet there again and again, as on
+// any machine, and removes the machine. The tests run in the machine, and the control plane on this one. A failed test
+// is no error.
+func RunSuite(ctx context.Context, config Config, image Image, suite Suite) (err error) {
+	config.suiteDisk = filepath.Join(config.Layout.State, "suite.img")
+	config.MemoryMiB = cmp.Or(config.MemoryMiB, suiteMemoryMiB)
+	if config.Cgroups == CgroupsNested {
+		return fmt.Errorf("the node tests have no layout of control groups called %s", config.Cgroups)
+	}
+	node, err := Start(ctx, config, image)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Stop(context.WithoutCancel(ctx))) }()
+	listener, err := node.network.listen(net.JoinHostPort(controlAddress, controlPort))
+	if err != nil {
+		return fmt.Errorf("serve the control plane: %w", err)
+	}
+	server := &http.Server{Handler: node.cluster.ControlHandler(), ReadHeaderTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	err = node.runSuite(ctx, suite)
+	if closed := server.Close(); err == nil {
+		err = closed
+	}
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// runSuite runs the tests in the machine, which has its disk already.
+func (n *Node) runSuite(ctx context.Context, suite Suite) error {
+	mount := fmt.Sprintf("mkdir -p %[1]s && mount /dev/nvme2n1 %[1]s", suiteDir)
+	if _, err := n.Run(ctx, mount); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(n.config.Layout.Logs, suiteLog))
+	if err != nil {
+		return fmt.Errorf("log of the tests: %w", err)
+	}
+	defer log.Close()
+	reader := &resultReader{report: suite.Result}
+	out := io.MultiWriter(log, n.config.Log, reader)
+	n.say("Running %d tests in the machine.", len(suite.Tests))
+	ran := n.runTo(ctx, n.suiteCommand(suite), out, io.MultiWriter(log, n.config.Log))
+	if ran != nil {
+		reader.interrupted(ran)
+	}
+	if reader.err != nil {
+		return reader.err
+	}
+	// Tests that have failed are in the results; without any result nothing has run.
+	if ran != nil && reader.count == 0 {
+		return ran
+	}
+	return errors.Join(ctx.Err(), log.Sync())
+}
+
+func (n *Node) suiteCommand(suite Suite) string {
+	environment := map[string]string{
+		cluster.GuestVariable: filepath.Join(suiteDir, guestFile),
+		kit.FactorVariable:    strconv.Itoa(int(min(n.factor, suiteFactor))),
+		"PLIMSOLL_KUBELET":    filepath.Join(suiteDir, cluster.OutputDir, "bin", n.config.kubelet()),
+	}
+	command := "cd " + suiteDir + " && env"
+	for name, value := range environment {
+		command += fmt.Sprintf(" %s=%q", name, value)
+	}
+	return command + fmt.Sprintf(" %s/bin/%s -test.v -test.timeout=0 -test.parallel=%d -test.run='^(%s)$' </dev/null",
+		cluster.OutputDir, build.OwnNodeTests().Name, max(suite.Parallel, 1), strings.Join(suite.Tests, "|"))
+}
+
+// kubelet is the name of the kubelet's program.
+func (c Config) kubelet() string {
+	if c.Stock {
+		return kubeletStock
+	}
+	return kubeletOwn
+}
+
+// writeSuiteDisk writes the disk with the tests and everything that they need. The control plane must have its
+// credentials.
+func writeSuiteDisk(config Config, disk string) error {
+	tree := disk + ".tree"
+	defer os.RemoveAll(tree)
+	for _, dir := range []string{"config", cluster.OutputDir + "/bin"} {
+		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	guest, err := json.Marshal(cluster.Guest{
+		ControlPlane: "http://" + net.JoinHostPort(controlAddress, controlPort), Credentials: suiteDir + "/credentials",
+		ImageStore: "/var/lib/containerd", Systemd: config.Cgroups.systemd(),
+	})
+	if err != nil {
+		return fmt.Errorf("encode guest: %w", err)
+	}
+	if err := (file{guest, 0o644}).write(filepath.Join(tree, guestFile)); err != nil {
+		return err
+	}
+	layout := config.Layout
+	copies := map[string]string{filepath.Join(layout.Root, "go.mod"): "go.mod"}
+	for _, name := range append([]string{build.OwnNodeTests().Name}, suitePrograms...) {
+		copies[layout.Program(name)] = filepath.Join(cluster.OutputDir, "bin", name)
+	}
+	for source, target := range copies {
+		if err := copyFile(source, filepath.Join(tree, target)); err != nil {
+			return err
+		}
+	}
+	if err := os.CopyFS(filepath.Join(tree, "config"), os.DirFS(filepath.Join(layout.Root, "config"))); err != nil {
+		return fmt.Errorf("copy manifests: %w", err)
+	}
+	for _, dir := range cluster.CredentialDirs {
+		source := os.DirFS(filepath.Join(layout.State, dir))
+		if err := os.CopyFS(filepath.Join(tree, "credentials", dir), source); err != nil {
+			return fmt.Errorf("copy credentials: %w", err)
+		}
+	}
+	return makeDisk(tree, disk, suiteDiskSize)
+}
