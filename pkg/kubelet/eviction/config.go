@@ -95,6 +95,9 @@ type Config struct {
 	Fencer Fencer
 	// Sinks receive decisions and results, in addition to those for events, log and metrics.
 	Sinks []Sink
+	// Recorded reports whether a sink keeps the round of this snapshot, which has no pods yet, so that the snapshot gets
+	// all pods on a calm node too; nil if none does. The goroutine that decides calls it: it must return at once.
+	Recorded func(*snapshot.Snapshot) bool
 	// Features are the feature gates that the manager uses.
 	Features Features
 }

@@ -187,14 +187,19 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	m.effective(ctx, f.Layout)
 	s := m.snapshot(f)
 	if held := m.restored.Swap(nil); held != nil {
-		l.state = l.state.WithConditions(*held, s.Taken)
+		l.state = new(l.state.WithConditions(*held, s.Taken))
 	}
 	if l.counting != f.counting {
-		l.counting, l.state = f.counting, l.state.WithoutMemorySamples()
+		l.counting, l.state = f.counting, new(l.state.WithoutMemorySamples())
 	}
 	m.observeLeft(s)
-	r := &Round{Trigger: l.trigger, Snapshot: s}
-	r.Decision, l.state = policy.Decide(s, &l.rules, l.state)
+	if l.frozen == nil {
+		l.frozen = new(l.rules)
+	}
+	r := &Round{Trigger: l.trigger, Snapshot: s, Rules: l.frozen, State: l.state, MemoryRead: f.memory != nil}
+	var after policy.State
+	r.Decision, after = policy.Decide(s, r.Rules, *r.State)
+	l.state = &after
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
 		l.watcher.hold(&r.Decision)
@@ -248,10 +253,10 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 }
 
 // wanted returns which pods a decision on the snapshot can need: on a calm node only those with limits on local
-// storage, unless plugins request evictions.
+// storage, unless plugins request evictions. A snapshot that is recorded has every pod.
 func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
 	switch {
-	case !policy.Calm(s, &m.loop.rules):
+	case !policy.Calm(s, &m.loop.rules), m.config.Recorded != nil && m.config.Recorded(s):
 		return everyPod
 	case m.loop.rules.LocalStorageLimits:
 		return limitedPods
@@ -272,7 +277,7 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	if layout != l.layout || l.underived {
 		l.layout, l.underived = layout, false
 		thresholds, replaced := policy.Effective(l.configured, layout)
-		l.rules.Thresholds = thresholds
+		l.rules.Thresholds, l.frozen = thresholds, nil
 		if l.watcher != nil {
 			l.watcher.armAt = time.Time{}
 		}

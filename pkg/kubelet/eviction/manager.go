@@ -48,13 +48,16 @@ type Manager struct {
 // loopState belongs to the goroutine of Run.
 type loopState struct {
 	rules policy.Rules
+	// frozen is a copy of the rules, which rounds refer to; nil if they have changed since.
+	frozen *policy.Rules
 	// configured are the thresholds from which those of the rules are derived; underived is true when that is to be done.
 	configured []policy.Threshold
 	underived  bool
 
 	watcher *memoryWatcher
 	kernel  *notifications
-	state   policy.State
+	// state is that after the last decision. Rounds refer to it: it is replaced, not modified.
+	state   *policy.State
 	layout  snapshot.Layout
 	builder builder
 	notices noticer
@@ -88,7 +91,7 @@ func New(c Config) (*Manager, error) {
 	m.loop.last.Signals = snapshot.Unobserved()
 	m.loop.collecting.progress.now = m.clock.now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
-	m.loop.trigger = TriggerTimer
+	m.loop.trigger, m.loop.state = TriggerTimer, &policy.State{}
 	m.loop.watcher = newMemoryWatcher(c.Memory, m.clock.now)
 	if c.KernelMemcgNotification && m.loop.watcher != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}

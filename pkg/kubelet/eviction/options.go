@@ -137,7 +137,7 @@ func (m *Manager) takeOptions() {
 func (m *Manager) adopt(o Options) {
 	l := &m.loop
 	l.rules = m.config.rules(&o)
-	l.configured, l.underived = l.rules.Thresholds, true
+	l.configured, l.underived, l.frozen = l.rules.Thresholds, true, nil
 	if l.watcher != nil {
 		l.watcher.adopt(&o)
 	}

@@ -27,7 +27,12 @@ const (
 type Round struct {
 	Trigger  Trigger
 	Snapshot *snapshot.Snapshot
+	// Rules and State are the other arguments of the decision: State is that before it.
+	Rules    *policy.Rules
+	State    *policy.State
 	Decision policy.Decision
+	// MemoryRead: memory of the snapshot was read from the kernel in this round, and is not from stats.
+	MemoryRead bool
 	// Before are the node conditions of the previous round.
 	Before []policy.Condition
 	// Notices are what events and logs report about the round, in a fixed order.

@@ -92,6 +92,18 @@ func optOutOf(annotations map[string]string) ([]snapshot.Signal, error) {
 	return signals, nil
 }
 
+// optOutWords returns the words of a valid annotation, each once and in order.
+func optOutWords(text string) (words []string) {
+	if text == "" {
+		return nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		words = append(words, strings.TrimSpace(word))
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
 // granted returns the effective annotations of the pods that have any: the preference of each pod in the configured
 // namespaces, and the opt-out of as many as MaxPods and MaxMemory allow.
 func (p *Protection) granted(pods []snapshot.Pod) map[types.UID]podAnnotations {
