@@ -57,11 +57,21 @@ func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	victims, ok := plan.Choose(need, sortedCandidates(candidates))
 	if !ok {
 		none := fmt.Errorf("preemption: no set of running pods frees %s", need)
-		return errors.Join(append([]error{none}, p.failures()...)...)
+		err := errors.Join(append([]error{none}, p.failures()...)...)
+		h.planned(pod, plan.Victims{}, err)
+		return err
 	}
+	h.planned(pod, victims, nil)
 	p.attempt = &attempt{pod: pod, candidates: candidates, victims: victims}
 	h.preemptors[pod.UID] = p
 	return nil
+}
+
+// planned reports a plan, or why there is none.
+func (h *Handler) planned(pod *v1.Pod, victims plan.Victims, err error) {
+	if h.Planned != nil {
+		h.Planned(pod, slices.Clone(victims.Stop), slices.Clone(victims.Await), err)
+	}
 }
 
 // failures are the errors of victims that did not stop, ordered by UID.
