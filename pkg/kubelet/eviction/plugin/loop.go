@@ -192,7 +192,9 @@ func (l *loop) receive(e event) {
 	case e.answer != nil:
 		e.caller.answered = true
 		e.caller.failed = e.answer.Demand == nil || e.answer.Threshold == nil
-		p.Plugins = append(p.Plugins, *e.answer)
+		// The answer was late if it counts as missing. There is one of each plugin.
+		p.Plugins = append(slices.DeleteFunc(p.Plugins, func(a arbiter.Answer) bool { return a.Plugin == e.caller.name }),
+			*e.answer)
 	case e.reply != nil:
 		p.Replies = append(p.Replies, *e.reply)
 	}

@@ -77,6 +77,38 @@ func TestAnswerJustBeforeARound(t *testing.T) {
 	})
 }
 
+// An answer that comes in just after a round has begun replaces the note that it is missing: what it does not ask for any
+// more is not requested.
+func TestAnswerJustAfterARound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p, rounds := &scripted{}, 0
+		p.demand = func(ctx context.Context, v *View) (*arbiter.Demand, error) {
+			if rounds++; rounds == 1 {
+				return forcing("a").demand(ctx, v)
+			}
+			select {
+			case <-time.After(5*time.Second + gatherTime/4):
+			case <-ctx.Done():
+			}
+			return nil, nil
+		}
+		other := &scripted{demand: func(context.Context, *View) (*arbiter.Demand, error) {
+			<-time.After(gatherTime / 2)
+			return nil, nil
+		}}
+		o := options()
+		o.CallTimeout = 10 * time.Second
+		r := newRig(t, o, map[string]Plugin{"p": p, "other": other}, pod("a"))
+		r.start()
+		defer r.stop()
+		pass(10 * time.Second)
+		r.expect("rounds, requests", text(rounds, r.requested()), "2 a")
+		pass(2 * gatherTime)
+		r.expect("rounds, requests", text(rounds, r.requested()), "2 ")
+		pass(5 * time.Second)
+	})
+}
+
 // A plugin that registers again and again has no more rounds than others, and no larger burst.
 func TestRoundsOfAPluginThatRegistersAgainAndAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
