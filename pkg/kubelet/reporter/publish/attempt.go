@@ -201,6 +201,9 @@ func (p *Publisher) send(ctx context.Context, w *wanted, begun *writes) error {
 			continue
 		case isAbsent(err):
 			p.live = nil
+			if !w.active {
+				return nil // there is nothing to remove
+			}
 			return errGone
 		case problemOf(err) == conflict:
 			return err

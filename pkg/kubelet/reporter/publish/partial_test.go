@@ -103,3 +103,24 @@ func TestRefusedLabelsOfTheConfiguration(t *testing.T) {
 		a.expect("metadata.labels", `{"pool":"good"}`)
 	})
 }
+
+// An object that is deleted while what the agent has published is removed needs nothing more.
+func TestDeletedWhileTurnedOff(t *testing.T) {
+	bubble(t, func(a *agent) {
+		a.give(policy, `"0"`)
+		a.after(time.Minute)
+		a.api.setFault(func(r *request) *http.Response {
+			if r.method == http.MethodPatch {
+				return status(http.StatusNotFound, metav1.StatusReasonNotFound, "gone", 0)
+			}
+			return nil
+		})
+		options := a.config.Options
+		options.Enabled = false
+		a.SetOptions(options)
+		a.after(time.Minute)
+		if s := a.State(); s.LastError != "" || s.Pending || s.Failures > 0 {
+			t.Errorf("state %+v", s)
+		}
+	})
+}
