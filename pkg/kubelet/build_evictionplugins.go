@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/notice"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/records/collect"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/remote"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/memorygrowth"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus/taints"
@@ -41,7 +43,7 @@ type evictionPlugins struct {
 	standalone bool
 	settings   atomic.Pointer[pluginSettings]
 	host       *pluginhost.Host
-	inTree     map[string]plugin.Plugin
+	inTree     *plugins.Set
 	encoder    remote.Encoder
 	driver     *plugin.Driver
 	records    *collect.Collector
@@ -73,18 +75,14 @@ func newPluginSettings(c *v1alpha1.NodePressureConfiguration, standalone bool) *
 	return s
 }
 
-// makeEvictionPlugins makes the plugins in the agent and the host of the others. The driver, which calls them, is made
-// with the eviction manager.
+// makeEvictionPlugins makes the host of the plugins behind sockets. The driver, which calls all plugins, and the
+// plugins in the agent are made with the eviction manager.
 func (b *build) makeEvictionPlugins(ctx context.Context) *evictionPlugins {
 	p := &evictionPlugins{standalone: b.Clients.Standalone()}
 	p.settings.Store(newPluginSettings(b.Pressure.Configuration(), p.standalone))
-	p.inTree = map[string]plugin.Plugin{memorygrowth.Name: memorygrowth.New(func() memorygrowth.Settings {
-		s := p.settings.Load()
-		return memorygrowth.Settings{Horizon: s.Settings.MemoryGrowth.Horizon.Duration, MonitoringPeriod: s.monitoringPeriod}
-	})}
 	host := pluginhost.Config{
 		Type: evictionPlugin, Version: evictionPluginVersion, Directories: b.pluginDirectories(),
-		InTree:         func(name string) bool { return p.inTree[name] != nil },
+		InTree:         func(name string) bool { return slices.Contains(v1alpha1.InTreePlugins(), name) },
 		Enabled:        func(name string) bool { return p.settings.Load().Remote.Selects(name) },
 		Authentication: p.authentication,
 		Clock:          b.clock, Recorder: b.Observability.Recorder, Node: b.nodeRef, Logger: klog.FromContext(ctx),
@@ -105,8 +103,11 @@ func (b *build) makeDriver() (err error) {
 		records.Client = b.Clients.Kube.PolicyV1()
 	}
 	p.records = collect.New(records)
+	if p.inTree, err = b.newPluginsInAgent(p); err != nil {
+		return err
+	}
 	p.driver, err = plugin.New(plugin.Config{
-		Options: p.settings.Load().Options, InTree: p.inTree,
+		Options: p.settings.Load().Options, InTree: p.inTree.Plugins(),
 		Remote: p.remote, RemoteChanged: p.host.Changed(), Records: p.records.Records,
 		Pods:     func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
 		InFlight: forward.evictionsInFlight, Blocked: p.blocked, Wake: forward.wakeEviction,
@@ -274,6 +275,7 @@ func (p *evictionPlugins) apply(c *v1alpha1.NodePressureConfiguration) {
 	p.settings.Store(s)
 	p.host.Recheck()
 	p.driver.SetOptions(s.Options)
+	p.inTree.Enabled(s.InTree.Selects)
 	p.requireIfEnabled()
 	p.taintsChanged()
 }

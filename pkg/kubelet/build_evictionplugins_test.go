@@ -18,8 +18,8 @@ import (
 
 // The configuration accepts the names of the plugins in the agent and no others.
 func TestPluginsInTheAgentAreThoseOfTheConfiguration(t *testing.T) {
-	b, _ := pluginsOf(t)
-	names := slices.Sorted(maps.Keys(b.makeEvictionPlugins(t.Context()).inTree))
+	b := assembled(t, busyAPI(t), nil)
+	names := slices.Sorted(maps.Keys(b.plugins.eviction.inTree.Plugins()))
 	if want := v1alpha1.InTreePlugins(); !slices.Equal(names, want) {
 		t.Errorf("plugins %q, the configuration accepts %q", names, want)
 	}

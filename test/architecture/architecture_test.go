@@ -44,6 +44,18 @@ var rings = []struct {
 		"pkg/kubelet/eviction/plugin/records", pure,
 		"eviction records: our own evictions by owner and hour, and which disruption budget counts for a pod",
 	},
+	{
+		"pkg/kubelet/eviction/plugins/rule", pure,
+		"what the rules of the eviction plugins in the agent have in common",
+	},
+	{
+		"pkg/kubelet/eviction/plugins/reclaimedresource", pure,
+		"the rule of reclaimed-resource-pressure-eviction-plugin: reclaimed pods request more than there is",
+	},
+	{
+		"pkg/kubelet/eviction/plugins/rssoveruse", pure,
+		"the rule of rss-overuse-eviction-plugin: a resident set greater than the memory request",
+	},
 	{"pkg/kubelet/preemption/plan", pure, "chooses the victims that make a critical pod fit"},
 	{"pkg/kubelet/escalation", pure, "decides what is done next about a pod that the runtime does not stop in time"},
 	{
@@ -79,6 +91,10 @@ var rings = []struct {
 	{
 		"pkg/kubelet/eviction/plugins/memorygrowth", driver,
 		"the eviction plugin memory-growth: requests a pod before memory meets a hard threshold",
+	},
+	{
+		"pkg/kubelet/eviction/plugins", driver,
+		"the eviction plugins in the agent: reads the facts for their rules, and answers the calls of the driver",
 	},
 	{"pkg/kubelet/nodeshutdown", driver, "stops the pods in order when the machine shuts down"},
 	{"pkg/kubelet/syncloop", driver, "turns events of sources, runtime and probes into updates of the pod workers"},
@@ -133,6 +149,10 @@ var rings = []struct {
 	{
 		"pkg/kubelet/eviction/plugin/notice", adapter,
 		"writes files for pods that are given notice instead of being evicted",
+	},
+	{
+		"pkg/kubelet/eviction/plugins/sources", adapter,
+		"reads what the rules of the eviction plugins in the agent decide on: files of the kernel, objects",
 	},
 	{"pkg/kubelet/volumehost", adapter, "the interface of the agent to volume plugins"},
 	{"pkg/kubelet", composition, "builds all parts from settings and clients, starts and stops them"},

@@ -55,7 +55,17 @@ func setEvictionPluginDefaults(e *EvictionPluginsConfiguration) {
 	if e.Taints.Effects == nil {
 		e.Taints.Effects = []TaintEffect{NoSchedule, PreferNoSchedule}
 	}
-	defaultDuration(&e.Settings.MemoryGrowth.Horizon, 2*time.Minute)
+	setPluginSettingsDefaults(&e.Settings)
+}
+
+func setPluginSettingsDefaults(s *PluginSettings) {
+	defaultDuration(&s.MemoryGrowth.Horizon, 2*time.Minute)
+
+	defaultNumber(&s.ReclaimedResourcePressure.RequestedPercent, 500)
+	defaultDuration(&s.ReclaimedResourcePressure.MetFor, 0)
+	defaultDuration(&s.ReclaimedResourcePressure.GracePeriod, time.Minute)
+
+	defaultNumber(&s.RSSOveruse.ResidentPercent, 105)
 }
 
 func setReporterPluginDefaults(r *ReporterPluginsConfiguration) {

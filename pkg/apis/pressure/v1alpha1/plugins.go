@@ -99,8 +99,18 @@ func (v *validator) evictionPlugins(p *field.Path, e *EvictionPluginsConfigurati
 	v.killers(p, e)
 	oneOf(v, p.Child("authentication"), e.Authentication, pluginAuthentications)
 	v.taints(p.Child("taints"), &e.Taints)
-	v.duration(p.Child("settings", MemoryGrowthPlugin, "horizon"), e.Settings.MemoryGrowth.Horizon, 10*time.Second,
-		10*time.Minute)
+	v.pluginSettings(p.Child("settings"), &e.Settings)
+}
+
+func (v *validator) pluginSettings(p *field.Path, s *PluginSettings) {
+	v.duration(p.Child(MemoryGrowthPlugin, "horizon"), s.MemoryGrowth.Horizon, 10*time.Second, 10*time.Minute)
+
+	at := p.Child(ReclaimedResourcePressurePlugin)
+	inRange(v, at.Child("requestedPercent"), *s.ReclaimedResourcePressure.RequestedPercent, 1, 100_000)
+	v.duration(at.Child("metFor"), s.ReclaimedResourcePressure.MetFor, 0, time.Hour)
+	v.duration(at.Child("gracePeriod"), s.ReclaimedResourcePressure.GracePeriod, time.Second, 10*time.Minute)
+
+	inRange(v, p.Child(RSSOverusePlugin, "residentPercent"), *s.RSSOveruse.ResidentPercent, 1, 100_000)
 }
 
 func (v *validator) qosLevel(p *field.Path, l *PluginQoSLevel) {

@@ -46,7 +46,7 @@ func invalidPlugins() map[string]func(*PluginsConfiguration) {
 		`eviction.remote[1]|Duplicate value: "*"`:                                remote("*", "*"),
 		`eviction.remote[0]|"memory-growth"|must not be a plugin of this|inTree`: remote("memory-growth"),
 		`eviction.remote: Too many: 65: must have at most 64 items`:              remote(many...),
-		`eviction.inTree[0]|"numa"|must be the name of a plugin of this kubelet: memory-growth|"*" for all`: func(
+		`eviction.inTree[0]|"numa"|must be the name of a plugin of this kubelet: memory-growth, |"*" for all`: func(
 			p *PluginsConfiguration) {
 			p.Eviction.InTree = []string{"numa"}
 		},

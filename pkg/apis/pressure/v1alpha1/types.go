@@ -118,7 +118,7 @@ type PluginsConfiguration struct {
 type EvictionPluginsConfiguration struct {
 	// Remote lists the plugins that may register through a socket.
 	Remote []string `json:"remote,omitempty"`
-	// InTree lists the plugins in this kubelet that run. The only one is memory-growth.
+	// InTree lists the plugins in this kubelet that run.
 	InTree []string `json:"inTree,omitempty"`
 	// DryRun lists the plugins whose requests are only reported and counted: nothing is evicted for them, and their
 	// conditions are not set.
@@ -204,6 +204,31 @@ type PluginSettings struct {
 	// MemoryGrowth has the settings of memory-growth, which requests a pod to be evicted before memory meets a hard
 	// threshold.
 	MemoryGrowth MemoryGrowthSettings `json:"memory-growth,omitempty"`
+	// ReclaimedResourcePressure has the settings of reclaimed-resource-pressure-eviction-plugin, which requests a
+	// reclaimed pod when these pods request much more than there is of reclaimed resources.
+	ReclaimedResourcePressure ReclaimedResourceSettings `json:"reclaimed-resource-pressure-eviction-plugin,omitempty"`
+	// RSSOveruse has the settings of rss-overuse-eviction-plugin, which requests pods whose resident set is greater than
+	// the memory that they request.
+	RSSOveruse RSSOveruseSettings `json:"rss-overuse-eviction-plugin,omitempty"`
+}
+
+// ReclaimedResourceSettings are the settings of the plugin reclaimed-resource-pressure-eviction-plugin.
+type ReclaimedResourceSettings struct {
+	// RequestedPercent is how much of the allocatable reclaimed CPUs, or of the reclaimed memory, the reclaimed pods may
+	// request together, in percent. Range: 1 to 100000. Default: 500.
+	RequestedPercent *int32 `json:"requestedPercent,omitempty"`
+	// MetFor is how long they must request more before a pod is evicted. Range: 0s to 1h. Default: 0s.
+	MetFor *metav1.Duration `json:"metFor,omitempty"`
+	// GracePeriod is the grace period of the eviction. Range: 1s to 10m. Default: 1m.
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+}
+
+// RSSOveruseSettings are the settings of the plugin rss-overuse-eviction-plugin.
+type RSSOveruseSettings struct {
+	// ResidentPercent is how great the resident set of a pod may be, in percent of the memory that it requests. A pod
+	// overrides it by rss_overuse_threshold in its annotation katalyst.kubewharf.io/memory_enhancement.
+	// Range: 1 to 100000. Default: 105.
+	ResidentPercent *int32 `json:"residentPercent,omitempty"`
 }
 
 // MemoryGrowthSettings are the settings of the plugin memory-growth.

@@ -110,11 +110,17 @@ const (
 
 var taintEffects = []TaintEffect{NoSchedule, PreferNoSchedule, NoExecute}
 
-// MemoryGrowthPlugin is the name of the plugin in this kubelet that looks at the growth of memory usage.
-const MemoryGrowthPlugin = "memory-growth"
+// The names of the eviction plugins in this kubelet. Those that end with eviction-plugin are Katalyst's.
+const (
+	MemoryGrowthPlugin              = "memory-growth"
+	ReclaimedResourcePressurePlugin = "reclaimed-resource-pressure-eviction-plugin"
+	RSSOverusePlugin                = "rss-overuse-eviction-plugin"
+)
 
 // InTreePlugins returns the names of the eviction plugins in this kubelet, sorted. No other plugin may have them.
-func InTreePlugins() []string { return []string{MemoryGrowthPlugin} }
+func InTreePlugins() []string {
+	return []string{MemoryGrowthPlugin, ReclaimedResourcePressurePlugin, RSSOverusePlugin}
+}
 
 // ReportedKind is an object that what reporter plugins report is written to.
 type ReportedKind string

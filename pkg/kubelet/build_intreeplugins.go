@@ -1,0 +1,38 @@
+package kubelet
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/sources"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/publish"
+)
+
+// newPluginsInAgent makes the eviction plugins in the agent.
+func (b *build) newPluginsInAgent(p *evictionPlugins) (*plugins.Set, error) {
+	cgroups := b.podCgroups()
+	resource := sources.NewCustomNodeResource(b.Clients.Reporter, publish.Resource, string(b.Identity.NodeName), b.clock)
+	return plugins.New(plugins.Config{
+		Settings: func() plugins.Settings {
+			s := p.settings.Load()
+			return plugins.Settings{
+				PluginSettings: s.Settings, Levels: s.Skip.Levels, Period: s.Period, MonitoringPeriod: s.monitoringPeriod,
+			}
+		},
+		Recorder: b.Observability.Recorder, Resident: sources.NewResident(cgroups), Node: b.sources.view.Lookup,
+		CustomNodeResource: resource.Allocatable,
+	})
+}
+
+// podCgroups is where the cgroups of pods are.
+func (b *build) podCgroups() sources.Cgroups {
+	containers := b.Machine.ContainerManager
+	return sources.Cgroups{
+		Unified: util.IsCgroup2UnifiedMode(), Mounts: b.workers.cgroupMounts,
+		Path: func(pod *v1.Pod) string {
+			_, path := containers.NewPodContainerManager().GetPodContainerName(pod)
+			return path
+		},
+	}
+}

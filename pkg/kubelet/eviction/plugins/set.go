@@ -1,0 +1,161 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/memorygrowth"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
+)
+
+// Settings are what the plugins use of the configuration. They may change at any time.
+type Settings struct {
+	// PluginSettings must be defaulted and valid.
+	v1alpha1.PluginSettings
+	Levels arbiter.Levels
+	// Period is the time between two rounds of calls.
+	Period time.Duration
+	// MonitoringPeriod is that of the eviction manager.
+	MonitoringPeriod time.Duration
+}
+
+// Files are files of the kernel that stay open while a plugin is called.
+type Files interface {
+	// Close closes the files until they are read again.
+	Close()
+}
+
+// Resident reads the resident sets of pods.
+type Resident interface {
+	Files
+	// Bytes returns them in bytes. Pods for which they are unknown are left out.
+	Bytes(pods []*v1.Pod) map[types.UID]int64
+}
+
+// Config is what the plugins work with. All fields are required.
+type Config struct {
+	// Settings is called once for each round of a plugin.
+	Settings func() Settings
+	Recorder record.EventRecorder
+	Resident Resident
+	// Node returns the Node without a call of the API server.
+	Node func(context.Context) (*v1.Node, error)
+	// CustomNodeResource returns what is allocatable by Katalyst's CustomNodeResource, nil if there is none. It fails if
+	// that is unknown for now.
+	CustomNodeResource func(context.Context) (v1.ResourceList, error)
+}
+
+// Set are the eviction plugins in the agent.
+type Set struct {
+	config  Config
+	plugins map[string]plugin.Plugin
+	// files are those of the plugins that have any.
+	files map[string][]Files
+}
+
+// New returns the plugins. They read nothing before they are called.
+func New(config Config) (*Set, error) {
+	for name, missing := range map[string]bool{
+		"Settings": config.Settings == nil, "Recorder": config.Recorder == nil, "Resident": config.Resident == nil,
+		"Node": config.Node == nil, "CustomNodeResource": config.CustomNodeResource == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("eviction plugins in the agent: %s is missing", name)
+		}
+	}
+	s := &Set{config: config, plugins: map[string]plugin.Plugin{}, files: map[string][]Files{}}
+	s.plugins[memorygrowth.Name] = memorygrowth.New(func() memorygrowth.Settings {
+		settings := config.Settings()
+		return memorygrowth.Settings{
+			Horizon: settings.MemoryGrowth.Horizon.Duration, MonitoringPeriod: settings.MonitoringPeriod,
+		}
+	})
+	s.add(reclaimedresource.Name, s.reclaimedResource)
+	s.add(rssoveruse.Name, s.rssOveruse, config.Resident)
+	return s, nil
+}
+
+// add adds a plugin that answers by a rule.
+func (s *Set) add(
+	name string, decide func(context.Context, *plugin.View) (rule.Finding, error), files ...Files,
+) *rulePlugin {
+	p := &rulePlugin{name: name, decide: decide, recorder: s.config.Recorder}
+	s.plugins[name], s.files[name] = p, files
+	return p
+}
+
+// Plugins returns the plugins by name. The result must not be modified.
+func (s *Set) Plugins() map[string]plugin.Plugin { return s.plugins }
+
+// Enabled closes the files of the plugins that are not enabled. A call that is under way may open them again; they are
+// closed by the next call of Enabled then.
+func (s *Set) Enabled(enabled func(name string) bool) {
+	for name, files := range s.files {
+		if !enabled(name) {
+			for _, f := range files {
+				f.Close()
+			}
+		}
+	}
+}
+
+func (s *Set) rssOveruse(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	facts := rssoveruse.Facts{Pods: v.Pods, Resident: s.config.Resident.Bytes(v.Pods)}
+	if len(facts.Resident) == 0 && len(v.Pods) > 0 {
+		return rule.Finding{}, errNoCgroup
+	}
+	return rssoveruse.Decide(&facts, &rssoveruse.Settings{
+		Ratio: rule.Percent(*settings.RSSOveruse.ResidentPercent), Levels: settings.Levels,
+	}), nil
+}
+
+// errNoCgroup: the facts of no pod are known.
+var errNoCgroup = errors.New("the cgroup of no pod can be read")
+
+func (s *Set) reclaimedResource(ctx context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	allocatable, err := s.allocatable(ctx)
+	if err != nil {
+		return rule.Finding{}, err
+	}
+	facts := reclaimedresource.Facts{Pods: v.Pods, Ending: ending(v), Allocatable: allocatable}
+	own := &settings.ReclaimedResourcePressure
+	return reclaimedresource.Decide(&facts, &reclaimedresource.Settings{
+		Ratio: rule.Percent(*own.RequestedPercent), MetFor: own.MetFor.Duration, Grace: own.GracePeriod.Duration,
+		Levels: settings.Levels,
+	}), nil
+}
+
+// allocatable returns what is allocatable of reclaimed resources: by the CustomNodeResource, or by the Node for those
+// that it does not have.
+func (s *Set) allocatable(ctx context.Context) (v1.ResourceList, error) {
+	resource, err := s.config.CustomNodeResource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.config.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := v1.ResourceList{}
+	for _, name := range reclaimedresource.Resources {
+		if q, ok := resource[name]; ok {
+			list[name] = q
+		} else if q, ok := node.Status.Allocatable[name]; ok {
+			list[name] = q
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,33 @@
+package sources
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Resident reads the resident sets of pods.
+type Resident struct {
+	*PodFiles
+	key string
+}
+
+// NewResident returns a reader of resident sets. They are the anonymous memory of a pod's cgroup: anon of memory.stat
+// with cgroup v2, total_rss with v1 (kernel documentation, admin-guide/cgroup-v2 and cgroup-v1/memory, 5.2).
+func NewResident(cgroups Cgroups) *Resident {
+	key := "total_rss"
+	if cgroups.Unified {
+		key = "anon"
+	}
+	return &Resident{NewPodFiles(cgroups, "memory", "memory.stat"), key}
+}
+
+// Bytes returns the resident sets of pods in bytes. Pods for which they are unknown are left out.
+func (r *Resident) Bytes(pods []*v1.Pod) map[types.UID]int64 {
+	list := make(map[types.UID]int64, len(pods))
+	r.Each(pods, func(pod types.UID, data []byte) {
+		if n, ok := field(data, r.key); ok {
+			list[pod] = n
+		}
+	})
+	return list
+}
