@@ -94,6 +94,8 @@ func (a *attempt) run(ctx context.Context) (enough bool, err error) {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil {
+			// What the last measurement found missing may be of long ago.
+			a.result.Missing = 0
 			return false, errors.Join(append(errs, context.Cause(ctx))...)
 		}
 	}

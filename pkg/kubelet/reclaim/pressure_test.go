@@ -185,6 +185,19 @@ func TestNothingIsRemovedIfUsageIsUnknown(t *testing.T) {
 	}
 }
 
+// The runtime hangs until the reclaim gives up. What was missing before that is not reported as missing at the end: pods
+// may have ended meanwhile, and another one would be evicted for what they have released.
+func TestMissingAmountIsUnknownAfterATimeout(t *testing.T) {
+	runScenario(t, func(t *testing.T, w *world, m *Manager) {
+		w.unusedHangs = true
+		got, err := m.Reclaim(t.Context(), request(5000))
+		fixture.ExpectEqual(t, "missing", got.Missing, int64(0))
+		if err == nil || w.unusedDeleted != 1 {
+			t.Errorf("error %v, calls of DeleteAllUnusedContainers %d", err, w.unusedDeleted)
+		}
+	})
+}
+
 func TestFailedImageRemovalIsSkipped(t *testing.T) {
 	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		w.fails["sha256:a"] = errors.New("busy")

@@ -48,6 +48,8 @@ type world struct {
 	removalTime time.Duration
 	fails       map[string]error
 	measureErr  error
+	// unusedHangs makes DeleteAllUnusedContainers last until its context ends.
+	unusedHangs bool
 	// onRemove is called while an image or container is being removed.
 	onRemove func(id string)
 	removals int
@@ -161,10 +163,14 @@ func (w *world) GarbageCollect(context.Context) error {
 	return w.fails["GarbageCollect"]
 }
 
-func (w *world) DeleteAllUnusedContainers(context.Context) error {
+func (w *world) DeleteAllUnusedContainers(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unusedDeleted++
+	if w.unusedHangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return nil
 }
 
