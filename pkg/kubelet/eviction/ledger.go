@@ -20,8 +20,8 @@ const (
 	// again. By then package escalation has killed it without the container runtime, or has failed to, and another pod
 	// was evicted instead.
 	abandonOverdue = policy.SilentPatience + retryAfter
-	// forgetAfter is the time after which a stopped pod that is not cleaned up is removed from the ledger. Decisions have
-	// stopped counting it long before.
+	// forgetAfter is the time after which a stopped pod that is not cleaned up no longer counts as in flight. Decisions
+	// have stopped counting it long before. Its release is recorded whenever it comes.
 	forgetAfter = 10 * time.Minute
 	// maxGraceSeconds (a hundred years) limits grace periods: the API allows more than a time.Duration can hold.
 	maxGraceSeconds = 100 * 365 * 24 * 60 * 60
@@ -48,7 +48,7 @@ type entry struct {
 	// of sweep come after it.
 	reporting int
 	// abandoned: the pod is so late that it no longer counts as in flight and may be evicted again. It is still
-	// terminating, and is in flight again once it has stopped.
+	// terminating, and is in flight again once it has stopped; or it has stopped and is not cleaned up.
 	abandoned bool
 }
 
@@ -217,8 +217,8 @@ func (l *ledger) sweep(clock func() time.Time, silent bool, pods lives) (changed
 			results = append(results, e.result(PodReleased, now))
 		}
 		switch {
-		case e.abandoned || !done && !e.expired(now, silent):
-		case e.State == snapshot.Stopping:
+		case !done && (e.abandoned || !e.expired(now, silent)):
+		case !done && e.State != snapshot.Failed:
 			e.abandoned, changed = true, true
 		default:
 			delete(l.entries, uid)

@@ -72,3 +72,29 @@ func victimOf(uid types.UID) *policy.Victim {
 
 // fixed returns a clock that always shows this time.
 func fixed(now time.Time) func() time.Time { return func() time.Time { return now } }
+
+// The volumes of a victim hang for longer than its entry counts. Their release is recorded all the same: stats from
+// before it do not show it.
+func TestReleaseOfAPodWhoseVolumesHangForLong(t *testing.T) {
+	l, now := newLedger(), time.Unix(1e9, 0)
+	cleanedUp := false
+	pods := lives{
+		stopped:   func(types.UID) bool { return true },
+		cleanedUp: func(types.UID) bool { return cleanedUp },
+	}
+	l.begin(victimOf("uid"), 1, now)
+	l.accepted("uid", podkill.Begun)
+	l.ended("uid", podkill.Ending{Outcome: podkill.Stopped}, now)
+	l.reported("uid")
+	now = now.Add(forgetAfter)
+	l.sweep(fixed(now), false, pods)
+	expect(t, "nothing is in flight", l.empty(), true)
+	cleanedUp, now = true, now.Add(time.Hour)
+	changed, results := l.sweep(fixed(now), false, pods)
+	if !changed || len(results) != 1 || results[0].Kind != PodReleased {
+		t.Errorf("changed: %t, results %+v", changed, results)
+	}
+	_, lastRelease := l.view()
+	expect(t, "last release", lastRelease, now)
+	expect(t, "the ledger has no entry", l.unused(), true)
+}
