@@ -383,7 +383,8 @@ func (n *node) killer() podkill.Func {
 func (n *node) isStopped(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.pods[string(uid)].stopped
+	p, known := n.pods[string(uid)]
+	return !known || p.stopped
 }
 
 func (n *node) active() []*v1.Pod {
@@ -411,7 +412,8 @@ func podByUID(pods []*v1.Pod, uid types.UID) (*v1.Pod, bool) {
 func (n *node) cleanedUp(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.pods[string(uid)].stopped && !n.uncleaned[string(uid)]
+	p, known := n.pods[string(uid)]
+	return !known || p.stopped && !n.uncleaned[string(uid)]
 }
 
 func (n *node) killed() []string {

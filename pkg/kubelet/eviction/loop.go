@@ -118,10 +118,10 @@ func (m *Manager) syncSoon() {
 // tick begins a collection when one is due, and synchronizes without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
-	changed, results := m.ledger.sweep(m.clock.now, m.loop.last.RuntimeSilent,
-		lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp})
+	changed, results := m.ledger.sweep(m.clock.now, m.loop.last.RuntimeSilent, m.lives())
+	ended := m.loop.ended.sweep(m.clock.now, m.loop.rules.Timing.Patience, m.lives())
 	now := m.clock.now()
-	if changed {
+	if changed || ended {
 		m.syncNow()
 	}
 	for i := range results {
@@ -171,7 +171,7 @@ func (m *Manager) untilTick() time.Duration {
 	if l.collecting.underWay() {
 		wait = l.collecting.until(l.next).Sub(m.clock.now())
 	}
-	if !m.ledger.empty() {
+	if !m.ledger.empty() || !l.ended.empty() {
 		wait = min(wait, pollLedger)
 	}
 	if l.watcher != nil {
@@ -245,11 +245,24 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Requests = m.requests()
-	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, m.wanted(s))
+	which := m.wanted(s)
+	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, which)
 	if current {
 		m.ledger.observe(s.Pods, f.Layout)
 	}
+	switch {
+	case which != everyPod:
+		m.loop.ended.forget()
+	case current:
+		m.loop.ended.observe(s, m.config.PodStopped)
+	}
+	m.loop.ended.sweep(m.clock.now, m.loop.rules.Timing.Patience, m.lives())
+	m.loop.ended.addTo(s)
 	return s
+}
+
+func (m *Manager) lives() lives {
+	return lives{stopped: m.config.PodStopped, cleanedUp: m.config.PodCleanedUp}
 }
 
 // wanted returns which pods a decision on the snapshot can need: on a calm node only those with limits on local

@@ -61,6 +61,7 @@ type loopState struct {
 	layout  snapshot.Layout
 	builder builder
 	notices noticer
+	ended   endedPods
 	// trigger is the cause of the next round; nudged is true when a notification causes the next read of the counters.
 	trigger Trigger
 	nudged  bool

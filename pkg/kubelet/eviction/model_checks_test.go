@@ -191,7 +191,7 @@ func (n *modelNode) surely(hard bool) func(*modelPod) bool {
 }
 
 func (n *modelNode) possibly(hard bool) func(*modelPod) bool {
-	return func(p *modelPod) bool { return n.counted(p, hard, n.unsure(p)) }
+	return func(p *modelPod) bool { return n.counted(p, hard, max(n.unsure(p), 1)) }
 }
 
 // unsure is by how much the end of a pod's grace period may seem sooner or later than it is. The deletion of a pod is
@@ -224,7 +224,8 @@ func (n *modelNode) counted(p *modelPod, hard bool, off time.Duration) bool {
 	case p.clean || (!p.dying && len(p.orders) == 0):
 		return false
 	case p.dead():
-		return len(p.orders) > 0 && n.at.Sub(p.deadAt) < t.Patience
+		// A pod that was not evicted is known to have ended only where a round was made before that had all pods.
+		return (len(p.orders) > 0 || off > 0) && n.at.Sub(p.deadAt) < t.Patience
 	case hard && deadline.Sub(n.at) > t.KillTime+off:
 		return false
 	case !hard && p.requested() && deadline.Sub(n.at) > max(t.Patience, modelMaxGrace*time.Second)+off:

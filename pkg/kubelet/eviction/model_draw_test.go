@@ -54,6 +54,7 @@ func newModelNode(seed int64) (*modelNode, modelTraits) {
 		d.drawLeaks()
 	}
 	d.drawEvents()
+	d.drawDeletions(seed)
 	d.drawRequests(seed)
 	d.drawStop(seed)
 	n.trace = append(n.trace, d.String())

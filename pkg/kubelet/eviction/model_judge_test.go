@@ -80,7 +80,7 @@ func (n *modelNode) judgeKill(earlier []*modelOrder, o *modelOrder) {
 // judgeMemory checks one decision about memory. all has the victims for other causes too.
 func (n *modelNode) judgeMemory(all, memory []*modelOrder) {
 	hard := memory[0].grace <= time.Second
-	need := max(1, n.deficit(!hard))
+	need := n.deficit(!hard)
 	inFlight, newest := n.inFlight(n.surely(hard), (*modelPod).uses)
 	within := 0
 	for _, o := range memory {
@@ -217,7 +217,7 @@ func (n *modelNode) noteCover(all []*modelOrder, hard bool, need float64) {
 // judgeDisk checks one decision about the image disk.
 func (n *modelNode) judgeDisk(all, disk []*modelOrder) {
 	victim := disk[0].pod
-	need := max(1, n.diskDeficit())
+	need := n.diskDeficit()
 	back, counted := 0.0, n.surely(true)
 	for _, p := range n.pods {
 		if !counted(p) {

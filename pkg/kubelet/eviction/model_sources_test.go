@@ -37,6 +37,7 @@ type modelSources struct {
 type modelSample struct {
 	stamp                         metav1.Time
 	memory, anonymous, disk       float64
+	volumes                       float64
 	available, podsUsed, diskFree float64
 	known                         bool
 }
@@ -47,7 +48,8 @@ func (n *modelNode) sample() {
 	n.sources.node = n.measure()
 	for _, p := range n.pods {
 		p.sampled = modelSample{
-			stamp: n.stamp(), memory: p.uses(), anonymous: p.memory[anonymous], disk: p.disk, known: true,
+			stamp: n.stamp(), memory: p.uses(), anonymous: p.memory[anonymous], volumes: p.memory[memoryVolume],
+			disk: p.disk, known: true,
 		}
 	}
 }
@@ -118,8 +120,14 @@ func (n *modelNode) summary(node modelSample) *statsapi.Summary {
 func (p *modelPod) stats() statsapi.PodStats {
 	at, s := p.sampled.stamp, &p.sampled
 	memory := &statsapi.MemoryStats{Time: at, WorkingSetBytes: bytesOf(s.memory), RSSBytes: bytesOf(s.anonymous)}
+	var volumes []statsapi.VolumeStats
+	for i := range p.object.Spec.Volumes {
+		volumes = append(volumes, statsapi.VolumeStats{
+			Name: p.object.Spec.Volumes[i].Name, FsStats: statsapi.FsStats{Time: at, UsedBytes: bytesOf(s.volumes)},
+		})
+	}
 	return statsapi.PodStats{
-		PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory,
+		PodRef: statsapi.PodReference{UID: string(p.object.UID)}, Memory: memory, VolumeStats: volumes,
 		Containers: []statsapi.ContainerStats{{
 			Name: "c", Memory: memory, Logs: &statsapi.FsStats{Time: at, UsedBytes: u(0)},
 			Rootfs: &statsapi.FsStats{Time: at, UsedBytes: bytesOf(s.disk)},

@@ -112,6 +112,11 @@ func (n *modelNode) watchDisk() {
 	for _, r := range n.reclaims {
 		since = later(since, later(r.begin, r.end))
 	}
+	for _, p := range n.pods {
+		if p.clean {
+			since = later(since, p.cleanAt)
+		}
+	}
 	if n.at.Sub(since) > n.diskBound() {
 		n.fail(noDiskStandstill, "%s are missing on the image disk, and nothing was done for %v",
 			mib(n.settings.images-n.imagesFree()), n.at.Sub(since))

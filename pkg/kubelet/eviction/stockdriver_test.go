@@ -240,7 +240,7 @@ func newOurs(c Config, dedicated, split bool, now time.Time) (*ourManager, error
 	})
 	c.ActivePods = func() []*v1.Pod { return o.scene.pods }
 	c.PodByUID = func(uid types.UID) (*v1.Pod, bool) { return podByUID(o.scene.pods, uid) }
-	c.PodStopped = func(types.UID) bool { return false }
+	c.PodStopped = func(uid types.UID) bool { _, active := podByUID(o.scene.pods, uid); return !active }
 	c.PodCleanedUp = func(uid types.UID) bool { return !o.scene.unkillable[string(uid)] }
 	o.manager, err = New(c)
 	return o, err

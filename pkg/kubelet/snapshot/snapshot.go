@@ -18,12 +18,13 @@ type Snapshot struct {
 	// Pods are the pods that may have running containers, in no particular order; UIDs are unique. Without pressure, pods
 	// that no decision can be about may be missing.
 	Pods []Pod
-	// InFlight are the evictions that have begun and whose pods are not cleaned up yet, at most one per pod.
+	// InFlight are the evictions that have begun and whose pods are not cleaned up yet, at most one per pod. Pods that have
+	// ended for another reason, and are not in Pods any more, are listed too, until they are cleaned up.
 	InFlight []InFlight
 	// Requests are the pods whose eviction plugins ask for, at most one request per pod, in the order in which they are to
 	// be evicted.
 	Requests []Request
-	// LastRelease is when an evicted pod was last cleaned up; zero before the first.
+	// LastRelease is when a pod of InFlight was last cleaned up; zero before the first.
 	LastRelease time.Time
 	// Reclaims are the last node-level reclaims, at most one per device and unit.
 	Reclaims []Reclaim
@@ -83,7 +84,7 @@ type InFlight struct {
 	// Hard is true if the cause is a hard threshold or a limit.
 	Hard  bool
 	State InFlightState
-	// Started is when the kill was requested, Changed when State last changed.
+	// Started is when the kill was requested, zero for a pod that was not evicted. Changed is when State last changed.
 	Started, Changed time.Time
 	// Deadline is when the pod's grace period ends.
 	Deadline time.Time
