@@ -196,7 +196,9 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	if l.frozen == nil {
 		l.frozen = new(l.rules)
 	}
-	r := &Round{Trigger: l.trigger, Snapshot: s, Rules: l.frozen, State: l.state, MemoryRead: f.memory != nil}
+	r := &Round{
+		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, State: l.state, MemoryRead: f.memory != nil, AllPods: l.allPods,
+	}
 	var after policy.State
 	r.Decision, after = policy.Decide(s, r.Rules, *r.State)
 	l.state = &after
@@ -246,6 +248,7 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Requests = m.requests()
 	which := m.wanted(s)
+	m.loop.allPods = which == everyPod
 	s.Pods = m.loop.builder.pods(m.config.ActivePods(), f, which)
 	if current {
 		m.ledger.observe(s.Pods, f.Layout)

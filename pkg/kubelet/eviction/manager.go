@@ -71,6 +71,8 @@ type loopState struct {
 	collected, collectedLocal chan stats
 	// last are the newest stats that were collected, whole or in part.
 	last stats
+	// allPods: the last snapshot has every pod.
+	allPods bool
 	// counting is how memory was counted in the last snapshot.
 	counting snapshot.Counting
 	// moment is that of the last snapshot.

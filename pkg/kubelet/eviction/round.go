@@ -33,6 +33,8 @@ type Round struct {
 	Decision policy.Decision
 	// MemoryRead: memory of the snapshot was read from the kernel in this round, and is not from stats.
 	MemoryRead bool
+	// AllPods: the snapshot has all pods, also those that no decision could be about.
+	AllPods bool
 	// Before are the node conditions of the previous round.
 	Before []policy.Condition
 	// Notices are what events and logs report about the round, in a fixed order.
