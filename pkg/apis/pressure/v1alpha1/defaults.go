@@ -39,6 +39,10 @@ func SetDefaults(c *NodePressureConfiguration) {
 	defaultQuantity(&c.Protection.MaxProtectedMemory, "4Gi")
 	defaultDuration(&c.Protection.MaxDelay, 30*time.Second)
 
+	defaultQuantity(&c.DecisionLog.Memory, "8Mi")
+	defaultQuantity(&c.DecisionLog.MaxSize, "256Mi")
+	defaultDuration(&c.DecisionLog.MaxAge, 7*24*time.Hour)
+
 	setEvictionPluginDefaults(&c.Plugins.Eviction)
 	setReporterPluginDefaults(&c.Plugins.Reporter)
 }

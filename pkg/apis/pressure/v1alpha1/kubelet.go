@@ -30,6 +30,7 @@ func ValidateFor(c *NodePressureConfiguration, k Kubelet) field.ErrorList {
 	v := &validator{}
 	p := field.NewPath("plugins")
 	v.outsideRoot(p, &c.Plugins, k.RootDirectory)
+	v.notInRoot(field.NewPath("decisionLog", "directory"), c.DecisionLog.Directory, k.RootDirectory)
 	v.taintsIdentity(p.Child("eviction", "taints", "kubeconfig"), c.Plugins.Eviction.Taints.Kubeconfig, k)
 	if k.Standalone() {
 		v.withoutAPIServer(p.Child("eviction"), &c.Plugins.Eviction)
@@ -41,15 +42,21 @@ func ValidateFor(c *NodePressureConfiguration, k Kubelet) field.ErrorList {
 // outsideRoot rejects directories that overlap with the root directory, which has the sockets of other plugins, and
 // volumes whose content is that of pods.
 func (v *validator) outsideRoot(p *field.Path, c *PluginsConfiguration, root string) {
-	const overlaps = "must not be, contain, or be inside %s, the root directory of this kubelet"
 	for i, dir := range c.Directories {
 		if path.IsAbs(dir) && overlap(dir, root) {
 			v.invalid(p.Child("directories").Index(i), dir,
 				fmt.Sprintf(overlaps+": its plugins_registry is always a directory of plugins", root))
 		}
 	}
-	if dir := c.Eviction.SoftNoticeDirectory; path.IsAbs(dir) && overlap(dir, root) {
-		v.invalid(p.Child("eviction", "softNoticeDirectory"), dir, fmt.Sprintf(overlaps, root))
+	v.notInRoot(p.Child("eviction", "softNoticeDirectory"), c.Eviction.SoftNoticeDirectory, root)
+}
+
+// overlaps is why a directory is rejected.
+const overlaps = "must not be, contain, or be inside %s, the root directory of this kubelet"
+
+func (v *validator) notInRoot(p *field.Path, dir, root string) {
+	if path.IsAbs(dir) && overlap(dir, root) {
+		v.invalid(p, dir, fmt.Sprintf(overlaps, root))
 	}
 }
 

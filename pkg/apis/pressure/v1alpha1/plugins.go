@@ -170,8 +170,8 @@ func (v *validator) taints(p *field.Path, t *PluginTaints) {
 	}
 }
 
-// softNoticeDirectory rejects a directory of plugins, where files of others are, and the directories in and around it.
-func (v *validator) softNoticeDirectory(p *field.Path, dir string, plugins []string) {
+// ownDirectory rejects a directory of plugins, where files of others are, and the directories in and around it.
+func (v *validator) ownDirectory(p *field.Path, dir string, plugins []string) {
 	if dir == "" || !v.path(p, dir, maxPathLength) {
 		return
 	}

@@ -28,6 +28,22 @@ type NodePressureConfiguration struct {
 	Protection ProtectionConfiguration `json:"protection,omitempty"`
 	// Plugins has the settings of plugins. By default no plugin is enabled: each is refused when it registers.
 	Plugins PluginsConfiguration `json:"plugins,omitempty"`
+	// DecisionLog defines where decisions about pressure are kept, and how many. A change takes effect at the next start.
+	DecisionLog DecisionLogConfiguration `json:"decisionLog,omitempty"`
+}
+
+// DecisionLogConfiguration defines where decisions about pressure are kept, and how many.
+type DecisionLogConfiguration struct {
+	// Memory is how much memory the records occupy. The oldest are dropped. Range: 1Mi to 256Mi. Default: 8Mi.
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// Directory is the absolute path of a directory of their own for files with the records, as compressed JSON lines.
+	// Without it there are no files. It must not overlap with the root directory or with directories of plugins.
+	Directory string `json:"directory,omitempty"`
+	// MaxSize is the greatest size of all files together. Range: 8Mi to 64Gi. Default: 256Mi.
+	MaxSize *resource.Quantity `json:"maxSize,omitempty"`
+	// MaxAge is for how long records are kept in files at least, as far as maxSize allows; files older than that by an
+	// eighth are removed. Range: 1h to 8760h. Default: 168h.
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
 // MemoryConfiguration defines how memory is counted for thresholds. The summary API and metrics keep stock's values.

@@ -25,10 +25,18 @@ func Validate(c *NodePressureConfiguration) field.ErrorList {
 	v.protection(field.NewPath("protection"), &c.Protection)
 	v.directories(field.NewPath("plugins", "directories"), c.Plugins.Directories)
 	v.evictionPlugins(field.NewPath("plugins", "eviction"), &c.Plugins.Eviction)
-	v.softNoticeDirectory(field.NewPath("plugins", "eviction", "softNoticeDirectory"),
+	v.ownDirectory(field.NewPath("plugins", "eviction", "softNoticeDirectory"),
 		c.Plugins.Eviction.SoftNoticeDirectory, c.Plugins.Directories)
 	v.reporterPlugins(field.NewPath("plugins", "reporter"), &c.Plugins.Reporter)
+	v.decisionLog(field.NewPath("decisionLog"), &c.DecisionLog, c.Plugins.Directories)
 	return v.errs
+}
+
+func (v *validator) decisionLog(p *field.Path, l *DecisionLogConfiguration, plugins []string) {
+	v.quantity(p.Child("memory"), l.Memory, "1Mi", "256Mi")
+	v.quantity(p.Child("maxSize"), l.MaxSize, "8Mi", "64Gi")
+	v.duration(p.Child("maxAge"), l.MaxAge, time.Hour, 8760*time.Hour)
+	v.ownDirectory(p.Child("directory"), l.Directory, plugins)
 }
 
 type validator struct{ errs field.ErrorList }
