@@ -105,6 +105,7 @@ generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: dee
 	$(DEEPCOPY)
 	go test -count=1 -run 'TestSchemaMatchesTypes$$' ./pkg/apis/pressure/v1alpha1 -update
 	go test -count=1 -run 'TestDefinitionMatchesTypes$$' ./pkg/apis/node/v1alpha1 -update
+	go test -count=1 -run 'TestSchemaMatchesTypes$$' ./pkg/apis/debug/v1alpha1 -update
 
 # A unit test compares the schema. The generator of deep copies is not among the modules that unit tests can import.
 .PHONY: generated

@@ -67,6 +67,7 @@ func (b *build) admitChain(ctx context.Context) (admission.Chain, error) {
 		Pods: preemptionPods{b.pressure.waiting, b.pressure.readmission}, Lifecycle: b.pods.lifecycle,
 		Kill: b.workers.workers.KillPod, EscalationExhausted: b.workers.workers.EscalationExhausted,
 		OnAttemptEnd: b.pressure.waiting.RequestRetry, Recorder: b.Observability.Recorder,
+		Planned: b.pressure.log.Preemption,
 	})
 	b.admission.preemption, b.forward.preemption = handler, handler
 	node := b.sources.view.CachedNode

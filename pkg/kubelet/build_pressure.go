@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
@@ -26,8 +27,11 @@ import (
 type pressureParts struct {
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
-	waiting     *admission.WaitingPods
-	shutdown    *nodeshutdown.Manager
+	// log records decisions, disk writes them to files; disk is nil if that is not configured.
+	log      *decisionlog.Log
+	disk     *decisionlog.Disk
+	waiting  *admission.WaitingPods
+	shutdown *nodeshutdown.Manager
 }
 
 func (b *build) makePressure(ctx context.Context) (err error) {
@@ -37,6 +41,7 @@ func (b *build) makePressure(ctx context.Context) (err error) {
 	if err := b.makeDriver(); err != nil {
 		return err
 	}
+	b.makeDecisionLog()
 	if p.eviction, err = b.makeEviction(ctx); err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func (b *build) newWaitingPods() *admission.WaitingPods {
 	options, transition := b.pressure.eviction.Options, b.Config.EvictionPressureTransitionPeriod.Duration
 	return admission.NewWaitingPods(admission.WaitingPodsConfig{
 		Pressure: b.pressure.eviction, Victims: forwardVictims{b.forward}, Status: b.pods.status,
-		Recorder: b.Observability.Recorder, Clock: b.clock,
+		Recorder: b.recordedAdmissions(decisionlog.Waiting), Clock: b.clock,
 		Active: b.pods.view.Active, ShuttingDown: b.forward.shuttingDown,
 		MaxWait: func() time.Duration { return min(options().WaitForRoom, transition) },
 	})
@@ -140,7 +145,9 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 			plugins.driver,
 			plugins.records,
 			reporters.pressure,
+			b.pressure.log,
 		},
+		Recorded: b.pressure.log.Recorded,
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,
 		Clock:    b.clock,

@@ -29,7 +29,7 @@ func (b *build) makeServers(ctx context.Context) (err error) {
 		Checkers: b.Machine.ContainerManager.GetHealthCheckers(),
 		Flagz:    b.Serving.Flagz, Auth: b.Serving.Auth, Tracer: b.Observability.TracerProvider,
 		Debug: server.DebugSources{
-			PodWorkers: b.workers.workers.Views, Plugins: b.plugins.list,
+			PodWorkers: b.workers.workers.Views, Plugins: b.plugins.list, Pressure: b.pressure.log,
 		},
 	}
 	if cfg.TLS, err = b.serverTLS(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/cgroupkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/housekeeping"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podstatus/generator"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
@@ -53,7 +54,7 @@ func (b *build) makeWorkers(context.Context) error {
 	w.backOff = podsync.NewBackOff(b.Config.CrashLoopBackOff.MaxContainerRestartPeriod,
 		podsync.FeaturesFrom(b.FeatureGates))
 	w.disk = housekeeping.NewDisk(b.layout, b.Machine.Mounter, b.volumes.manager)
-	w.rejector = admission.NewRejector(recorder, b.pods.status)
+	w.rejector = admission.NewRejector(b.recordedAdmissions(decisionlog.Rejected), b.pods.status)
 	w.records = terminations.New(terminations.Config{
 		Directory: b.layout.Terminations(), Clock: b.clock,
 		ShuttingDown: b.forward.shuttingDown,

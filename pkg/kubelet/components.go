@@ -60,6 +60,7 @@ func (b *build) components() []component {
 			starts("status manager", b.pods.status.Start),
 		},
 		optional(b.Pressure.File != "", b.pressureConfiguration),
+		optional(b.pressure.disk != nil, b.decisionFiles),
 		optional(b.Config.MakeIPTablesUtilChains, func() component { return runs("iptables chains", netutil.Run) }),
 		optional(b.objects.runtimeClasses != nil, b.runtimeClasses),
 		[]component{

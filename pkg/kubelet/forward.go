@@ -12,6 +12,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
@@ -32,6 +33,7 @@ type forward struct {
 	preemption *preemption.Handler
 	handlers   *syncloop.Handlers
 	eviction   *eviction.Manager
+	decisions  *decisionlog.Log
 	updater    *nodestatus.Updater
 }
 

@@ -37,6 +37,7 @@ var rings = []struct {
 	{"pkg/kubelet/podlifecycle", pure, "the state machine of a pod, and the store of the states of all pods"},
 	{"pkg/kubelet/podstatus", pure, "computes the status of a pod from what the runtime reports"},
 	{"pkg/kubelet/snapshot", pure, "usage and capacity of node and pods at one time, as values"},
+	{"pkg/kubelet/decisionlog/trace", pure, "writes decisions about pressure as records, and reads them again"},
 	{"pkg/kubelet/strictjson", pure, "decodes JSON that may come from anywhere, within limits"},
 	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
 	{"pkg/kubelet/eviction/arbiter", pure, "settles what eviction plugins ask for: requests, questions, conditions"},
@@ -96,6 +97,7 @@ var rings = []struct {
 		"pkg/kubelet/eviction/plugins", driver,
 		"the eviction plugins in the agent: reads the facts for their rules, and answers the calls of the driver",
 	},
+	{"pkg/kubelet/decisionlog", driver, "keeps decisions about pressure, in memory and in files, and what became of them"},
 	{"pkg/kubelet/nodeshutdown", driver, "stops the pods in order when the machine shuts down"},
 	{"pkg/kubelet/syncloop", driver, "turns events of sources, runtime and probes into updates of the pod workers"},
 	{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,12 +27,15 @@ type DebugSources struct {
 	PodWorkers func() debugv1alpha1.PodWorkerList
 	// Plugins may be nil: there are none.
 	Plugins func() debugv1alpha1.PluginList
+	// Pressure may be nil: then there are no pages below /debug/pressure.
+	Pressure PressureLog
 }
 
 // DebugPage is a page of the secure port below /debug that stock does not have. It answers GET while the debugging
 // handlers are enabled.
 type DebugPage struct {
-	// Path is the whole path. Query parameters are left to Handler.
+	// Path is the whole path. If it ends with "/{id}", that stands for any last segment, which is not empty. Query
+	// parameters are left to Handler.
 	Path string
 	// Handler is called for authorized requests.
 	Handler http.Handler
@@ -42,14 +46,26 @@ type DebugPage struct {
 	Metric string
 }
 
+// anySegment is the end of the path of a page that has any last segment.
+const anySegment = "/{id}"
+
 // DebugPages is the table of our own pages below /debug.
 func DebugPages(from DebugSources) []DebugPage {
-	return []DebugPage{
+	pages := []DebugPage{
 		// The right to nodes/pods is enough with fine-grained authorization (KEP-2862), else nodes/proxy is needed.
 		{Path: "/debug/pods", Handler: show(from.PodWorkers, writePodWorkers), AuthorizeAs: "/pods", Metric: "debug"},
 		// Requests and errors of plugins name pods.
 		{Path: "/debug/plugins", Handler: show(from.plugins, writePlugins), AuthorizeAs: "/pods", Metric: "debug"},
 	}
+	if from.Pressure == nil {
+		return pages
+	}
+	// Decisions name pods, their usage and their requests. Metric has one value for all: paths have numbers in them.
+	for path, handler := range pressurePages(from.Pressure) {
+		pages = append(pages, DebugPage{Path: path, Handler: handler, AuthorizeAs: "/pods", Metric: "debug"})
+	}
+	slices.SortFunc(pages, func(a, b DebugPage) int { return strings.Compare(a.Path, b.Path) })
+	return pages
 }
 
 // plugins returns the list that the source returns. In JSON a list without plugins is [], not null.
@@ -125,7 +141,7 @@ func newDebugPages(
 }
 
 func (d *debugPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	page, found := d.pages[r.URL.Path]
+	page, found := d.page(r.URL.Path)
 	if !found {
 		d.next.ServeHTTP(w, r)
 		return
@@ -133,6 +149,19 @@ func (d *debugPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer count(r.Method, page.Metric)()
 	serve := func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, page) }
 	httplog.WithLogging(http.HandlerFunc(serve), httplog.DefaultStacktracePred).ServeHTTP(w, r)
+}
+
+// page returns the page of a path.
+func (d *debugPages) page(path string) (DebugPage, bool) {
+	if page, found := d.pages[path]; found {
+		return page, true
+	}
+	last := strings.LastIndexByte(path, '/')
+	if last < 0 || path[last+1:] == "" {
+		return DebugPage{}, false
+	}
+	page, found := d.pages[path[:last]+anySegment]
+	return page, found
 }
 
 // countedMethods are the methods that stock's metrics name. Others are counted as "other", so that clients cannot add

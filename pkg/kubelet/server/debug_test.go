@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	oteltrace "go.opentelemetry.io/otel/trace/noop"
@@ -18,8 +19,10 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
+	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 )
 
 // stockHandler is stock's handler of the secure port.
@@ -58,8 +61,20 @@ func pagesOfTests() []DebugPage {
 			return err
 		}),
 	}
-	return append(DebugPages(DebugSources{PodWorkers: (&oneStuckPod{}).Views}), other)
+	pages := DebugPages(DebugSources{PodWorkers: (&oneStuckPod{}).Views, Pressure: endingLog{pressureOfTests()}})
+	return append(pages, other)
 }
+
+// pressureOfTests is one log for all tests, since they make tables often.
+var pressureOfTests = sync.OnceValue(func() *decisionlog.Log {
+	return decisionlog.New(decisionlog.Config{Node: "n1", Clock: clock.RealClock{}, LimitBytes: 1 << 20})
+})
+
+// hasText reports whether a page has a text for people as well.
+func hasText(page DebugPage) bool { return !strings.HasPrefix(page.Path, "/debug/pressure/") }
+
+// pathOf returns a path of the page.
+func pathOf(page DebugPage) string { return strings.ReplaceAll(page.Path, anySegment, "/1") }
 
 func everything(authorizer.Attributes) bool { return true }
 
@@ -73,7 +88,7 @@ func TestTableOfDebugPages(t *testing.T) {
 			t.Errorf("%s is not below /debug or listed twice", page.Path)
 		}
 		paths = append(paths, page.Path)
-		if got := request(t, stock, endpoint{"GET", page.Path}, "reader").Code; got != http.StatusNotFound {
+		if got := request(t, stock, endpoint{"GET", pathOf(page)}, "reader").Code; got != http.StatusNotFound {
 			t.Errorf("stock serves %s: %d", page.Path, got)
 		}
 		if got := request(t, stock, endpoint{"GET", page.AuthorizeAs}, "reader").Code; got != http.StatusOK {
@@ -88,7 +103,7 @@ func TestTableOfDebugPages(t *testing.T) {
 func TestDebugPagesAreServed(t *testing.T) {
 	config, auth := debugConfig(), newAuth(everything)
 	handler := newDebugPages(pagesOfTests(), auth, true, stockHandler(t, auth, config))
-	for _, page := range pagesOfTests() {
+	for _, page := range slices.DeleteFunc(pagesOfTests(), func(p DebugPage) bool { return !hasText(p) }) {
 		for query, contentType := range map[string]string{
 			"": "application/json", "?format=text": "text/plain; charset=utf-8",
 		} {
@@ -118,7 +133,7 @@ func TestDebugPagesAreCounted(t *testing.T) {
 		for method, label := range map[string]string{"GET": "GET", "POST": "POST", "INVENTED": "other"} {
 			for _, token := range []string{"reader", "nobody"} {
 				before := requests(label, page.Metric)
-				request(t, handler, endpoint{method, page.Path}, token)
+				request(t, handler, endpoint{method, pathOf(page)}, token)
 				if got := requests(label, page.Metric) - before; got != 1 {
 					t.Errorf("%s %s as %q was counted %v times", method, page.Path, token, got)
 				}
@@ -147,16 +162,19 @@ func TestDebugPagesAreGuarded(t *testing.T) {
 					theirs := request(t, handler, endpoint{method, page.AuthorizeAs}, token)
 					asked := auth.asked
 					auth.asked = nil
-					ours := request(t, handler, endpoint{method, page.Path}, token)
+					ours := request(t, handler, endpoint{method, pathOf(page)}, token)
 					what := fmt.Sprintf("%s %s as %q who may do %s", method, page.Path, token, name)
 					want := theirs.Code
-					if want == http.StatusOK && method != http.MethodGet {
+					if page.Path == "/debug/pressure/decisions"+anySegment && want == http.StatusOK {
+						want = http.StatusNotFound // the log is empty
+					}
+					if theirs.Code == http.StatusOK && method != http.MethodGet {
 						want = http.StatusMethodNotAllowed // some paths of stock answer POST
 					}
 					if ours.Code != want {
 						t.Errorf("%s: %d, on %s %d", what, ours.Code, page.AuthorizeAs, theirs.Code)
 					}
-					if ours.Code != http.StatusOK && ours.Code != http.StatusMethodNotAllowed &&
+					if theirs.Code != http.StatusOK && ours.Code != http.StatusMethodNotAllowed &&
 						ours.Body.String() != theirs.Body.String() {
 						t.Errorf("%s: %q, on %s %q", what, ours.Body, page.AuthorizeAs, theirs.Body)
 					}
@@ -170,7 +188,11 @@ func TestDebugPagesAreGuarded(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]int{"/debug/pods": 3, "/debug/plugins": 3, "/debug/other": 2}; !reflect.DeepEqual(served, want) {
+	want := map[string]int{
+		"/debug/pods": 3, "/debug/plugins": 3, "/debug/other": 2, "/debug/pressure/status": 3,
+		"/debug/pressure/decisions": 3, "/debug/pressure/watch": 3,
+	}
+	if !reflect.DeepEqual(served, want) {
 		t.Errorf("requests that were served %v, want %v", served, want)
 	}
 }
@@ -209,7 +231,7 @@ func TestDebugPagesWithoutADecision(t *testing.T) {
 		auth := lame{newAuth(nil), noAttributes}
 		handler := newDebugPages(pagesOfTests(), auth, true, stockHandler(t, auth, debugConfig()))
 		for _, page := range pagesOfTests() {
-			ours := request(t, handler, endpoint{"GET", page.Path}, "reader")
+			ours := request(t, handler, endpoint{"GET", pathOf(page)}, "reader")
 			theirs := request(t, handler, endpoint{"GET", page.AuthorizeAs}, "reader")
 			if ours.Code != want || theirs.Code != ours.Code || ours.Body.String() != theirs.Body.String() {
 				t.Errorf("%s: %d %q, on %s %d %q", page.Path, ours.Code, ours.Body, page.AuthorizeAs, theirs.Code, theirs.Body)

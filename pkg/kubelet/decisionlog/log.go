@@ -1,0 +1,270 @@
+package decisionlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/trace"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Outcomes of admissions.
+const (
+	Rejected = "Rejected"
+	Waiting  = "Waiting"
+)
+
+// stateEvery: at least one of so many successive records has the state before its decision.
+const stateEvery = 16
+
+// Config is the configuration of a Log. Node, Clock and LimitBytes are required.
+type Config struct {
+	Node  string
+	Clock clock.PassiveClock
+	// LimitBytes bounds the records in memory.
+	LimitBytes int64
+	// Disk writes records to files; nil if that is not configured.
+	Disk *Disk
+	// Waiting returns the pods that wait for admission, Plugins the eviction plugins; may be nil.
+	Waiting func() []debugv1alpha1.PressurePod
+	Plugins func() []debugv1alpha1.PressurePlugin
+}
+
+// Log is the decision log. It is a sink of the eviction manager; its other methods are safe for concurrent use.
+type Log struct {
+	Config
+	// changes belongs to the goroutine that decides.
+	changes changes
+	// newest is the last round, detailed the last one with all pods.
+	newest, detailed atomic.Pointer[eviction.Round]
+
+	// What follows belongs to the goroutine of the sink.
+
+	compressor compressor
+	// rules are the encoded rules, those of the last round.
+	rules        *policy.Rules
+	encodedRules debugv1alpha1.PressureTraceRules
+	// last is the number of the last record of a decision, sinceState how many there were since the last state.
+	last       uint64
+	sinceState int
+	signals    [snapshot.NumSignals]snapshot.Observation
+
+	mu       sync.Mutex
+	ring     *ring
+	watchers watchers
+}
+
+var _ eviction.Sink = (*Log)(nil)
+
+// New returns an empty log.
+func New(c Config) *Log {
+	registerMetrics()
+	return &Log{Config: c, ring: newRing(c.LimitBytes)}
+}
+
+// Name implements eviction.Sink.
+func (*Log) Name() string { return "decision-log" }
+
+// Recorded is eviction.Config.Recorded. Only the goroutine that decides may call it.
+func (l *Log) Recorded(s *snapshot.Snapshot) bool { return l.changes.snapshotDue(s) }
+
+// NeedsRound reports whether the round is kept. Only the goroutine that decides may call it.
+func (l *Log) NeedsRound(r *eviction.Round) bool {
+	l.newest.Store(r)
+	if r.AllPods {
+		l.detailed.Store(r)
+	}
+	return l.changes.keeps(r)
+}
+
+// Round implements eviction.Sink: it records the round.
+func (l *Log) Round(ctx context.Context, r *eviction.Round) {
+	if err := l.record(r); err != nil {
+		recordsLost.WithLabelValues("encoding").Inc()
+		klog.FromContext(ctx).Error(err, "Decision log: decision cannot be recorded", "decision", r.Decision.Number)
+	}
+}
+
+func roundOf(r *eviction.Round) *trace.Round {
+	if r == nil {
+		return nil
+	}
+	return &trace.Round{
+		Trigger: string(r.Trigger), MemoryRead: r.MemoryRead, Snapshot: r.Snapshot, Rules: r.Rules, State: r.State,
+		Decision: &r.Decision,
+	}
+}
+
+func (l *Log) record(r *eviction.Round) error {
+	described := trace.Describe(roundOf(r))
+	described.Heartbeat = l.isHeartbeat(r)
+	if l.rules != r.Rules {
+		encoded, err := trace.EncodeRules(r.Rules)
+		if err != nil {
+			return err
+		}
+		l.rules, l.encodedRules = r.Rules, encoded
+	}
+	withState := l.last == 0 || l.last+1 != r.Decision.Number || l.sinceState >= stateEvery || l.Disk.wantsState()
+	replay, err := trace.EncodeReplay(roundOf(r), l.encodedRules.ID, withState, !r.AllPods)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(&described)
+	if err != nil {
+		return fmt.Errorf("decision: %w", err)
+	}
+	replayText, err := json.Marshal(replay)
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	if l.sinceState++; withState {
+		l.sinceState = 0
+	}
+	l.last, l.signals = r.Decision.Number, r.Snapshot.Signals
+	kept := &record{
+		time: r.Decision.WallTime, number: r.Decision.Number, rules: l.encodedRules.ID,
+		decision: l.compressor.compress(text), replay: l.compressor.compress(replayText),
+		pods: factsOf(r.Snapshot.Pods), involved: involvedIn(r),
+	}
+	rules := l.encodedRules
+	l.Disk.decision(diskDecision{
+		rules: rules, pods: kept.pods, text: decisionLine(text, replayText), withState: withState,
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ring.add(kept, &rules)
+	l.measure()
+	l.watchers.send(Event{Name: "decision", ID: r.Decision.Number, Data: text})
+	return nil
+}
+
+// decisionLine returns the line of a decision: the JSON of a PressureTrace.
+func decisionLine(decision, replay []byte) []byte {
+	// The text of a decision is an object that is not empty.
+	line := append([]byte(`{"decision":`), decision[:len(decision)-1]...)
+	line = append(append(line, `,"replay":`...), replay...)
+	return append(line, "}}\n"...)
+}
+
+// isHeartbeat reports whether a round is kept only because the last record is a minute old.
+func (l *Log) isHeartbeat(r *eviction.Round) bool {
+	before := changes{signals: l.signals}
+	return l.last != 0 && !acts(&r.Decision) && len(r.Decision.Needs) == 0 && len(r.Decision.DryRun.Needs) == 0 &&
+		!conditionsChanged(r) && !before.moved(r.Snapshot)
+}
+
+func factsOf(pods []snapshot.Pod) []*snapshot.Facts {
+	list := make([]*snapshot.Facts, len(pods))
+	for i := range pods {
+		list[i] = pods[i].Facts
+	}
+	return list
+}
+
+// involvedIn returns the pods that a decision is about: all while there is a need, otherwise victims, those in flight,
+// and those that plugins request.
+func involvedIn(r *eviction.Round) (list []*snapshot.Facts) {
+	if len(r.Decision.Needs) > 0 || len(r.Decision.DryRun.Needs) > 0 {
+		return factsOf(r.Snapshot.Pods)
+	}
+	involved := map[types.UID]bool{}
+	for i := range r.Decision.Victims {
+		involved[r.Decision.Victims[i].Pod.UID] = true
+	}
+	for i := range r.Decision.DryRun.Victims {
+		involved[r.Decision.DryRun.Victims[i].Pod.UID] = true
+	}
+	for i := range r.Snapshot.InFlight {
+		involved[r.Snapshot.InFlight[i].UID] = true
+	}
+	for i := range r.Snapshot.Requests {
+		involved[r.Snapshot.Requests[i].UID] = true
+	}
+	if len(involved) == 0 {
+		return nil
+	}
+	for i := range r.Snapshot.Pods {
+		if f := r.Snapshot.Pods[i].Facts; involved[f.UID] {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Result implements eviction.Sink: it records what became of a decision.
+func (l *Log) Result(_ context.Context, r *eviction.Result) {
+	o := outcomeOfResult(r, l.wallTime(r.At))
+	l.mu.Lock()
+	found := l.ring.addOutcome(&o)
+	l.measure()
+	l.mu.Unlock()
+	if !found {
+		recordsLost.WithLabelValues("decision_gone").Inc()
+	}
+	l.publish("outcome", o.Decision, &debugv1alpha1.PressureTrace{Outcome: &o}, &o)
+}
+
+// wallTime converts a time on the monotonic clock of the eviction manager.
+func (l *Log) wallTime(t time.Time) time.Time {
+	if r := l.newest.Load(); r != nil && !t.IsZero() {
+		return r.Decision.WallTimeOf(t)
+	}
+	return l.Clock.Now()
+}
+
+// publish sends something other than a decision to the disk and to watchers.
+func (l *Log) publish(name string, id uint64, line *debugv1alpha1.PressureTrace, value any) {
+	if text, err := json.Marshal(line); err == nil {
+		l.Disk.line(append(text, '\n'))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watchers.empty() {
+		return
+	}
+	if data, err := json.Marshal(value); err == nil {
+		l.watchers.send(Event{Name: name, ID: id, Data: data})
+	}
+}
+
+// Admission records a pod that is not admitted: outcome is Rejected or Waiting. It returns at once.
+func (l *Log) Admission(pod *v1.Pod, outcome, reason, message string) {
+	a := &debugv1alpha1.PressureAdmission{
+		PressurePod: debugv1alpha1.PressurePod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Time:        l.Clock.Now(), Outcome: outcome, Reason: trace.Cut(reason), Message: trace.Cut(message),
+	}
+	l.mu.Lock()
+	l.ring.add(&record{time: a.Time, admission: a}, nil)
+	l.measure()
+	l.mu.Unlock()
+	l.publish("admission", 0, &debugv1alpha1.PressureTrace{Admission: a}, a)
+}
+
+// Preemption records a plan to stop and await pods for a critical pod, or why there is none. It returns at once.
+func (l *Log) Preemption(pod *v1.Pod, stop, await []types.UID, err error) {
+	p := &debugv1alpha1.PressurePreemption{
+		PressurePod: debugv1alpha1.PressurePod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Time:        l.Clock.Now(), Stop: stop, Await: await,
+	}
+	if err != nil {
+		p.Error = trace.Cut(err.Error())
+	}
+	l.mu.Lock()
+	l.ring.add(&record{time: p.Time, preemption: p}, nil)
+	l.measure()
+	l.mu.Unlock()
+	l.publish("preemption", 0, &debugv1alpha1.PressureTrace{Preemption: p}, p)
+}

@@ -1,0 +1,229 @@
+package decisionlog
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/trace"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// Query selects records. The zero value selects all.
+type Query struct {
+	// Since is the time of the oldest record.
+	Since time.Time
+	// Pod selects records about a pod; nil for any.
+	Pod *PodQuery
+	// Limit is the greatest number of decisions; 0 for any.
+	Limit int
+}
+
+func (q *Query) selects(r *record) bool {
+	return !r.time.Before(q.Since) && (q.Pod == nil || r.isAbout(q.Pod))
+}
+
+// found is a record as it was when it was looked for: records are not modified but for their outcomes.
+type found struct {
+	*record
+	outcomes []debugv1alpha1.PressureOutcome
+}
+
+// find returns the records that the query selects, the newest decisions up to its limit, the oldest first.
+func (l *Log) find(q *Query) (list []found, omitted int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	decisions := 0
+	for i := len(l.ring.records) - 1; i >= 0; i-- {
+		r := l.ring.records[i]
+		if !q.selects(r) {
+			continue
+		}
+		if r.decision != nil {
+			if decisions++; q.Limit > 0 && decisions > q.Limit {
+				omitted++
+				continue
+			}
+		}
+		list = append(list, found{r, r.outcomes})
+	}
+	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
+		list[i], list[j] = list[j], list[i]
+	}
+	return list, omitted
+}
+
+// Decisions returns the records that the query selects, without candidates.
+func (l *Log) Decisions(q *Query) (debugv1alpha1.PressureDecisionList, error) {
+	list := debugv1alpha1.PressureDecisionList{
+		APIVersion: debugv1alpha1.PressureAPIVersion, Kind: debugv1alpha1.PressureDecisionListKind, Node: l.Node,
+		Items: []debugv1alpha1.PressureDecision{},
+	}
+	records, omitted := l.find(q)
+	list.Omitted = omitted
+	for _, r := range records {
+		switch {
+		case r.admission != nil:
+			list.Admissions = append(list.Admissions, *r.admission)
+		case r.preemption != nil:
+			list.Preemptions = append(list.Preemptions, *r.preemption)
+		default:
+			d, err := r.decode()
+			if err != nil {
+				return list, err
+			}
+			d.Rankings = nil
+			list.Items = append(list.Items, d)
+		}
+	}
+	return list, nil
+}
+
+func (r *found) decode() (d debugv1alpha1.PressureDecision, err error) {
+	text, err := decompress(r.decision)
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	d.Outcomes = r.outcomes
+	return d, err
+}
+
+// Decision returns the record of a decision; false if there is none.
+func (l *Log) Decision(number uint64) (d debugv1alpha1.PressureDecision, ok bool, err error) {
+	l.mu.Lock()
+	r := found{record: l.ring.find(number)}
+	if r.record != nil {
+		r.outcomes = r.record.outcomes
+	}
+	l.mu.Unlock()
+	if r.record == nil {
+		return d, false, nil
+	}
+	d, err = r.decode()
+	d.APIVersion, d.Kind = debugv1alpha1.PressureAPIVersion, debugv1alpha1.PressureDecisionKind
+	return d, true, err
+}
+
+// Status returns how far the node is from its thresholds; with rankings if ranked is true.
+func (l *Log) Status(ranked bool) debugv1alpha1.PressureStatus {
+	s := debugv1alpha1.PressureStatus{
+		APIVersion: debugv1alpha1.PressureAPIVersion, Kind: debugv1alpha1.PressureStatusKind, Node: l.Node,
+		Time: l.Clock.Now(), Signals: []debugv1alpha1.PressureSignal{}, Log: l.state(),
+	}
+	if l.Waiting != nil {
+		s.Waiting = l.Waiting()
+	}
+	if l.Plugins != nil {
+		s.Plugins = l.Plugins()
+	}
+	newest, detailed := l.newest.Load(), l.detailed.Load()
+	if newest == nil {
+		return s
+	}
+	if !ranked {
+		detailed = nil
+	}
+	trace.Status(&s, roundOf(newest), roundOf(detailed))
+	return s
+}
+
+func (l *Log) state() debugv1alpha1.PressureLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := debugv1alpha1.PressureLog{
+		Records: len(l.ring.records), Bytes: l.ring.size, LimitBytes: l.ring.limit, Watchers: len(l.watchers.list),
+	}
+	if len(l.ring.records) > 0 {
+		s.Oldest = l.ring.records[0].time
+	}
+	l.Disk.state(&s)
+	return s
+}
+
+// WriteTrace writes the records that the query selects as a trace, with what their decisions can be made from again.
+func (l *Log) WriteTrace(w io.Writer, q *Query) error {
+	records, _ := l.find(q)
+	rules := map[string]debugv1alpha1.PressureTraceRules{}
+	l.mu.Lock()
+	for id, r := range l.ring.rules {
+		rules[id] = r.PressureTraceRules
+	}
+	l.mu.Unlock()
+	t := &tracer{to: w, rules: rules, written: map[string]bool{}, pods: map[*snapshot.Facts]bool{}}
+	t.encode(&debugv1alpha1.PressureTrace{
+		APIVersion: debugv1alpha1.PressureAPIVersion, Kind: debugv1alpha1.PressureTraceKind,
+		Start: &debugv1alpha1.PressureTraceStart{Node: l.Node, Time: l.Clock.Now()},
+	})
+	for i := range records {
+		if t.write(&records[i]); t.err != nil {
+			return t.err
+		}
+	}
+	return t.err
+}
+
+// tracer writes lines until the first error.
+type tracer struct {
+	to      io.Writer
+	rules   map[string]debugv1alpha1.PressureTraceRules
+	written map[string]bool
+	pods    map[*snapshot.Facts]bool
+	err     error
+}
+
+func (t *tracer) encode(line *debugv1alpha1.PressureTrace) {
+	text, err := json.Marshal(line)
+	if t.err == nil {
+		t.err = err
+	}
+	t.text(append(text, '\n'))
+}
+
+func (t *tracer) text(line []byte) {
+	if t.err == nil {
+		_, t.err = t.to.Write(line)
+	}
+}
+
+func (t *tracer) write(r *found) {
+	switch {
+	case r.admission != nil:
+		t.encode(&debugv1alpha1.PressureTrace{Admission: r.admission})
+		return
+	case r.preemption != nil:
+		t.encode(&debugv1alpha1.PressureTrace{Preemption: r.preemption})
+		return
+	}
+	rules, ok := t.rules[r.rules]
+	if !ok {
+		return // The record was dropped since it was found, with its rules.
+	}
+	if !t.written[r.rules] {
+		t.written[r.rules] = true
+		t.encode(&debugv1alpha1.PressureTrace{Rules: &rules})
+	}
+	for _, f := range r.pods {
+		if t.pods[f] {
+			continue
+		}
+		t.pods[f] = true
+		pod, err := trace.EncodePod(f)
+		if err != nil {
+			t.err = err
+			return
+		}
+		t.encode(&debugv1alpha1.PressureTrace{Pod: &pod})
+	}
+	decision, err := decompress(r.decision)
+	replay, err2 := decompress(r.replay)
+	if err != nil || err2 != nil || len(decision) < 2 {
+		t.err = fmt.Errorf("decision %d cannot be read", r.number)
+		return
+	}
+	t.text(decisionLine(decision, replay))
+	for i := range r.outcomes {
+		t.encode(&debugv1alpha1.PressureTrace{Outcome: &r.outcomes[i]})
+	}
+}

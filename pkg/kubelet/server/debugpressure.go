@@ -1,0 +1,260 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
+)
+
+// PressureLog is what the pages below /debug/pressure show. Package decisionlog has it.
+type PressureLog interface {
+	Status(ranked bool) debugv1alpha1.PressureStatus
+	Decisions(*decisionlog.Query) (debugv1alpha1.PressureDecisionList, error)
+	Decision(number uint64) (d debugv1alpha1.PressureDecision, ok bool, err error)
+	WriteTrace(io.Writer, *decisionlog.Query) error
+	Watch() (*decisionlog.Watcher, error)
+	Unwatch(*decisionlog.Watcher)
+}
+
+const (
+	// defaultDecisions and maxDecisions are how many decisions a list has without the parameter limit, and at most.
+	defaultDecisions, maxDecisions = 100, 10000
+	// maxPodParameter is the longest value of the parameter pod: a namespace, a slash, and a name.
+	maxPodParameter = 63 + 1 + 253
+	// watchWrite is how long one write to a client that watches may take.
+	watchWrite = 10 * time.Second
+	// watchComment is the time after which a comment is sent, so that a connection that is gone is noticed.
+	watchComment = 15 * time.Second
+)
+
+// pressurePages returns the handlers of the pages below /debug/pressure, by their path.
+func pressurePages(log PressureLog) map[string]http.Handler {
+	p := &pressure{log}
+	return map[string]http.Handler{
+		"/debug/pressure/status":                 http.HandlerFunc(p.status),
+		"/debug/pressure/decisions":              http.HandlerFunc(p.decisions),
+		"/debug/pressure/decisions" + anySegment: http.HandlerFunc(p.decision),
+		"/debug/pressure/watch":                  http.HandlerFunc(p.watch),
+	}
+}
+
+type pressure struct{ log PressureLog }
+
+// parameters are the query parameters of a request. The first error is kept.
+type parameters struct {
+	values url.Values
+	err    error
+}
+
+// parametersOf reads the query parameters. Each may be there once, and must be among the allowed ones.
+func parametersOf(r *http.Request, allowed ...string) *parameters {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	p := &parameters{values: values, err: err}
+	for name, list := range values {
+		switch {
+		case p.err != nil:
+		case !slices.Contains(allowed, name):
+			p.err = fmt.Errorf("parameter %.64q: allowed are %s", name, strings.Join(allowed, ", "))
+		case len(list) > 1:
+			p.err = fmt.Errorf("parameter %s: must be there once", name)
+		}
+	}
+	return p
+}
+
+func (p *parameters) fail(name, allowed string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("parameter %s: %.320q: must be %s", name, p.values.Get(name), allowed)
+	}
+}
+
+func (p *parameters) boolean(name string) bool {
+	switch p.values.Get(name) {
+	case "", "false":
+		return false
+	case "true":
+		return true
+	}
+	p.fail(name, "true or false")
+	return false
+}
+
+func (p *parameters) query(now time.Time) *decisionlog.Query {
+	q := &decisionlog.Query{Limit: defaultDecisions}
+	if text := p.values.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxDecisions {
+			p.fail("limit", fmt.Sprintf("a whole number from 1 to %d", maxDecisions))
+		}
+		q.Limit = n
+	}
+	if text := p.values.Get("since"); text != "" {
+		if age, err := time.ParseDuration(text); err == nil && age >= 0 {
+			q.Since = now.Add(-age)
+		} else if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			p.fail("since", `a duration like "10m", or a time in RFC 3339`)
+		}
+	}
+	if text := p.values.Get("pod"); text != "" {
+		namespace, name, full := strings.Cut(text, "/")
+		switch {
+		case len(text) > maxPodParameter || (full && (namespace == "" || name == "" || strings.Contains(name, "/"))):
+			p.fail("pod", "a UID, a name, or a namespace, a slash and a name")
+		case full:
+			q.Pod = &decisionlog.PodQuery{Namespace: namespace, Name: name}
+		default:
+			q.Pod = &decisionlog.PodQuery{UID: types.UID(text), Name: text}
+		}
+	}
+	return q
+}
+
+// respond writes a value as JSON, or the error of the parameters.
+func respond(w http.ResponseWriter, r *http.Request, value any) {
+	// Encoded as a whole first: a value that cannot be encoded must not look like one that was cut off.
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(value); err != nil {
+		http.Error(w, "Failed to encode the response.", http.StatusInternalServerError)
+		return
+	}
+	plainHeaders(w, "application/json")
+	if _, err := w.Write(text.Bytes()); err != nil {
+		klog.FromContext(r.Context()).V(4).Info("Failed to write the response", "path", r.URL.Path, "err", err)
+	}
+}
+
+func plainHeaders(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+}
+
+func refused(w http.ResponseWriter, p *parameters) bool {
+	if p.err == nil {
+		return false
+	}
+	http.Error(w, p.err.Error(), http.StatusBadRequest)
+	return true
+}
+
+func (p *pressure) status(w http.ResponseWriter, r *http.Request) {
+	q := parametersOf(r, "rank")
+	ranked := q.boolean("rank")
+	if !refused(w, q) {
+		respond(w, r, p.log.Status(ranked))
+	}
+}
+
+// decisions lists decisions, or writes a trace of them.
+func (p *pressure) decisions(w http.ResponseWriter, r *http.Request) {
+	q := parametersOf(r, "since", "pod", "limit", "trace")
+	query, asTrace := q.query(time.Now()), q.boolean("trace")
+	if asTrace && !q.values.Has("limit") {
+		query.Limit = 0
+	}
+	if refused(w, q) {
+		return
+	}
+	if asTrace {
+		plainHeaders(w, "application/jsonl")
+		if err := p.log.WriteTrace(w, query); err != nil {
+			klog.FromContext(r.Context()).V(4).Info("Failed to write a trace", "err", err)
+			panic(http.ErrAbortHandler) // The client must not take a part for the whole.
+		}
+		return
+	}
+	list, err := p.log.Decisions(query)
+	if err != nil {
+		http.Error(w, "Failed to read the decisions.", http.StatusInternalServerError)
+		return
+	}
+	respond(w, r, list)
+}
+
+func (p *pressure) decision(w http.ResponseWriter, r *http.Request) {
+	q := parametersOf(r)
+	number, err := strconv.ParseUint(path.Base(r.URL.Path), 10, 64)
+	if err != nil && q.err == nil {
+		q.err = fmt.Errorf("decision %.64q: must be the number of a decision", path.Base(r.URL.Path))
+	}
+	if refused(w, q) {
+		return
+	}
+	d, ok, err := p.log.Decision(number)
+	switch {
+	case err != nil:
+		http.Error(w, "Failed to read the decision.", http.StatusInternalServerError)
+	case !ok:
+		http.Error(w, fmt.Sprintf("There is no record of decision %d.", number), http.StatusNotFound)
+	default:
+		respond(w, r, d)
+	}
+}
+
+// watch sends records as server-sent events as they are made, until the client goes or is too slow.
+func (p *pressure) watch(w http.ResponseWriter, r *http.Request) {
+	if refused(w, parametersOf(r)) {
+		return
+	}
+	watcher, err := p.log.Watch()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
+	defer p.log.Unwatch(watcher)
+	plainHeaders(w, "text/event-stream")
+	s := &stream{to: w, control: http.NewResponseController(w)}
+	comments := time.NewTicker(watchComment)
+	defer comments.Stop()
+	s.send(": decisions of the eviction manager\n\n")
+	for s.err == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-comments.C:
+			s.send(":\n\n")
+		case e, open := <-watcher.Events():
+			if !open {
+				return
+			}
+			s.send(eventText(e))
+		}
+	}
+}
+
+func eventText(e decisionlog.Event) string {
+	id := ""
+	if e.ID != 0 {
+		id = fmt.Sprintf("id: %d\n", e.ID)
+	}
+	return fmt.Sprintf("event: %s\n%sdata: %s\n\n", e.Name, id, e.Data)
+}
+
+// stream writes events until the first error.
+type stream struct {
+	to      io.Writer
+	control *http.ResponseController
+	err     error
+}
+
+func (s *stream) send(text string) {
+	// A writer without deadlines is one of a test: those of the servers have them.
+	_ = s.control.SetWriteDeadline(time.Now().Add(watchWrite))
+	if _, s.err = io.WriteString(s.to, text); s.err == nil {
+		s.err = s.control.Flush()
+	}
+}
