@@ -90,8 +90,12 @@ func (s *section) compareHTTP(ctx context.Context, change func(*kubeletconfig.Ku
 
 // debugPages are the paths below /debug that only we serve, each with the page that describes it.
 var debugPages = map[string]string{
-	"/debug/pods":    "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)",
-	"/debug/plugins": "eviction plugins, see [operations.md](operations.md#eviction-plugins)",
+	"/debug/pods":                    "the pod workers, see [pod-lifecycle.md](pod-lifecycle.md)",
+	"/debug/plugins":                 "eviction plugins, see [operations.md](operations.md#eviction-plugins)",
+	"/debug/pressure/status":         "how far the node is from its thresholds, see [decisions.md](decisions.md)",
+	"/debug/pressure/decisions":      "decisions about pressure, see [decisions.md](decisions.md)",
+	"/debug/pressure/decisions/{id}": "one of them, see [decisions.md](decisions.md)",
+	"/debug/pressure/watch":          "the same as they are made, see [decisions.md](decisions.md)",
 }
 
 // addDebugPages requests our own pages below /debug. Stock must not have them.
@@ -99,10 +103,11 @@ func (s *section) addDebugPages(ctx context.Context, p port) error {
 	stock := httptest.NewServer(p.handler)
 	defer stock.Close()
 	for _, page := range server.DebugPages(fakeDebugSources()) {
-		if status, found, err := ask(ctx, "GET", stock.URL+page.Path); err != nil || found {
+		path := strings.ReplaceAll(page.Path, "{id}", "1")
+		if status, found, err := ask(ctx, "GET", stock.URL+path); err != nil || found {
 			return fmt.Errorf("%s is said to be our own, and stock answers %s %w", page.Path, status, err)
 		}
-		status, found, err := ask(ctx, "GET", "http://"+p.address+page.Path)
+		status, found, err := ask(ctx, "GET", "http://"+p.address+path)
 		if err != nil {
 			return fmt.Errorf("our own %s: %w", page.Path, err)
 		}
@@ -192,7 +197,10 @@ func (s *section) comparePort(ctx context.Context, p port) error {
 // ask returns the status of a response, and whether a handler sent it: a handler that does not find an object returns
 // another text than a multiplexer without a handler.
 func ask(ctx context.Context, method, url string) (status string, found bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, url+"?output=1", nil) // an exec needs a stream
+	if !strings.Contains(url, "/debug/") {
+		url += "?output=1" // an exec needs a stream
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return "", false, err
 	}

@@ -21,8 +21,10 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stockserver "k8s.io/kubernetes/pkg/kubelet/server"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
+	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/server"
 )
 
@@ -45,7 +47,27 @@ func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.De
 
 // fakeDebugSources are those of a node without pods.
 func fakeDebugSources() server.DebugSources {
-	return server.DebugSources{PodWorkers: func() debugv1alpha1.PodWorkerList { return debugv1alpha1.PodWorkerList{} }}
+	return server.DebugSources{
+		PodWorkers: func() debugv1alpha1.PodWorkerList { return debugv1alpha1.PodWorkerList{} },
+		Pressure: fakeDecisions{decisionlog.New(decisionlog.Config{
+			Node: "n", Clock: clock.RealClock{}, LimitBytes: 1 << 20,
+		})},
+	}
+}
+
+// fakeDecisions have a record of each decision, and end clients that watch at once.
+type fakeDecisions struct{ *decisionlog.Log }
+
+func (fakeDecisions) Decision(uint64) (d debugv1alpha1.PressureDecision, ok bool, err error) {
+	return d, true, nil
+}
+
+func (f fakeDecisions) Watch() (*decisionlog.Watcher, error) {
+	w, err := f.Log.Watch()
+	if err == nil {
+		f.Unwatch(w)
+	}
+	return w, err
 }
 
 type fakeFlags struct{}
