@@ -53,7 +53,7 @@ func (r *reporters) configure(c *Config) {
 			defer r.mu.Unlock()
 			return r.sustained
 		},
-		File:      r.file,
+		File: r.file,
 		Synchronized: func(result ReportedSync) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
