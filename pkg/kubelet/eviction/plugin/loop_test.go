@@ -77,8 +77,8 @@ func TestAnswerJustBeforeARound(t *testing.T) {
 	})
 }
 
-// An answer that comes in just after a round has begun replaces the note that it is missing: what it does not ask for any
-// more is not requested.
+// An answer that comes in just after a round has begun replaces the note that it is missing: what it does not ask for
+// any more is not requested.
 func TestAnswerJustAfterARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, rounds := &scripted{}, 0

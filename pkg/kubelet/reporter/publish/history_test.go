@@ -104,7 +104,9 @@ func (h *history) write() {
 		set(o, fmt.Sprint(h.theirs), "metadata", "annotations", "theirs")
 		spec, _ := o["spec"].(map[string]any)
 		list, _ := spec["taints"].([]any)
-		list = slices.DeleteFunc(slices.Clone(list), func(taint any) bool { return idOf(taint.(map[string]any)).Key == "theirs" })
+		list = slices.DeleteFunc(slices.Clone(list), func(taint any) bool {
+			return idOf(taint.(map[string]any)).Key == "theirs"
+		})
 		set(o, append(list, map[string]any{"key": "theirs", "effect": "NoSchedule", "qosLevel": fmt.Sprint(h.theirs)}),
 			"spec", "taints")
 	})
