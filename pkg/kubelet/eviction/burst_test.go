@@ -273,12 +273,99 @@ func (k *costly) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	return k.kernel.Counters(how)
 }
 
+func (k *costly) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.take(2*time.Millisecond, &k.full)
+	return k.kernel.ReadMemory(how)
+}
+
 func (k *costly) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	k.take(300*time.Microsecond, &k.looks)
 	return k.kernel.PodUsages(into)
 }
 
 func (k *costly) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	if len(uids) == 0 {
+		k.take(50*time.Microsecond, &k.looks)
+		return k.kernel.ReadPods(how, uids)
+	}
 	k.take(2*time.Millisecond, &k.full)
 	return k.kernel.ReadPods(how, uids)
+}
+
+// starved is a kernel that is read by a thread which waits for a CPU with each read, and hardly uses it.
+type starved struct {
+	kernel
+	used time.Duration
+}
+
+// ThreadTime implements ThreadClock.
+func (k *starved) ThreadTime() time.Duration { return k.used }
+
+func (k *starved) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	time.Sleep(100 * time.Millisecond)
+	k.used += 50 * time.Microsecond
+	return k.kernel.Counters(how)
+}
+
+// TestABusyNodeIsNotBlind: where each read takes 100 ms because others use the CPUs, the next read does not wait fifty
+// times as long, and a crossing is not passed over because too much was read.
+func TestABusyNodeIsNotBlind(t *testing.T) {
+	for _, fence := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, 200*mi, 0, "hog")
+			b.config.Options = new(optionsWith(func(o *Options) { o.Fence = fence }))
+			b.config.Memory = &starved{kernel: kernel{node: b.node}}
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(15 * time.Second)
+				b.grows("hog", 50*mi)
+				wait(4 * time.Second)
+				if got := b.fencer.victims(); len(got) != 0 {
+					t.Errorf("victims before the crossing: %v", got)
+				}
+				wait(time.Second)
+				if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" {
+					t.Errorf("fences %t: victims %v a second after the crossing, want the hog", fence, got)
+				}
+			})
+		})
+	}
+}
+
+// restless is a costly kernel of a node on which processes outside of pods use memory and free it, so that pods do not
+// explain its growth.
+type restless struct {
+	costly
+	reads int64
+}
+
+func (k *restless) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c, err := k.costly.Counters(how)
+	k.reads++
+	c.Node += snapshot.Bytes(k.reads % 2 * 3 * mi / 2)
+	return c, err
+}
+
+// TestASlowApproachIsNotPassedOver: a pod that grows slowly takes seconds through the range in which the kernel may be
+// reclaiming pages. What is read there must not use up what the crossing needs.
+func TestASlowApproachIsNotPassedOver(t *testing.T) {
+	for _, rate := range []int64{5, 20, 50} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, 80*mi, 0, "hog")
+			b.add("big", b.capacity-2*gi, memoryRequest(b.capacity))
+			b.available(180 * mi)
+			b.config.Memory = &restless{costly: costly{kernel: kernel{node: b.node}}}
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(15 * time.Second)
+				b.grows("hog", rate*mi)
+				wait(time.Duration(80*1000/rate) * time.Millisecond)
+				if got := b.fencer.victims(); len(got) != 0 {
+					t.Errorf("victims before the crossing: %v", got)
+				}
+				wait(50 * time.Millisecond)
+				if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" {
+					t.Errorf("%d MiB/s: victims %v 50 ms after the crossing, want the hog", rate, got)
+				}
+			})
+		})
+	}
 }

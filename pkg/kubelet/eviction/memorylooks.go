@@ -57,7 +57,7 @@ type looks struct {
 	free [lookCount]int64
 	n    int
 	pods []podLooks
-	// took is the duration of the last look.
+	// took is the cost of the last look.
 	took time.Duration
 	// base is the last reading of all pods, baseAt when it was taken.
 	base   map[types.UID]*snapshot.Memory
@@ -78,8 +78,7 @@ type podLooks struct {
 const unknown = int64(snapshot.Unknown)
 
 // add makes a look.
-func (l *looks) add(now func() time.Time, free int64) {
-	at := now()
+func (l *looks) add(at time.Time, free int64) {
 	l.usages = l.reader.PodUsages(l.usages[:0])
 	l.match()
 	l.advance(at)
@@ -89,7 +88,6 @@ func (l *looks) add(now func() time.Time, free int64) {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
 	l.readHead()
-	l.took = now().Sub(at)
 }
 
 // match makes pods those of usages, in the same order.

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"time"
 
@@ -19,11 +20,20 @@ const (
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
 	// may be created late.
 	rearm = time.Minute
-	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as it took.
+	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
+	// time that it took.
 	watcherPauseShare = 50
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 2 * time.Second
 )
+
+// ThreadClock measures what reading costs. A MemoryReader may have this method; without it, reading costs the time that
+// it takes. That is far more on a node whose CPUs are busy, where the thread that reads waits for one: the watcher would
+// then be blind for seconds, just when the pods use up memory.
+type ThreadClock interface {
+	// ThreadTime returns the CPU time that the calling thread has used.
+	ThreadTime() time.Duration
+}
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
 // threshold requires: at the worst rate of growth, half of the distance is left at the next read. It belongs to the
@@ -35,9 +45,13 @@ type memoryWatcher struct {
 	worst  int64
 	how    snapshot.Counting
 	clock  func() time.Time
+	// thread is nil if the reader has none.
+	thread ThreadClock
+	// made is when the watcher was made.
+	made time.Time
 	// next is when the counters are read again.
 	next time.Time
-	// readAt is when they were last read, took the duration of that read.
+	// readAt is when they were last read, took the cost of that read.
 	readAt time.Time
 	took   time.Duration
 	// armAt is when thresholds are converted to amounts again, at once when zero. retry is the pause until then while a
@@ -63,9 +77,11 @@ type memoryWatcher struct {
 	roundLeft int64
 	roundAt   time.Time
 	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading
-	// the duration of the last reading that a round was based on.
+	// the cost of the last reading that a round was based on.
 	paid    time.Time
 	reading time.Duration
+	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
+	falseAlarm bool
 	// postponed is true if the last read showed a crossing whose cause the next one will show.
 	postponed bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
@@ -96,7 +112,17 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 	if reader == nil {
 		return nil
 	}
-	return &memoryWatcher{reader: reader, clock: clock}
+	w := &memoryWatcher{reader: reader, clock: clock, made: clock()}
+	w.thread, _ = reader.(ThreadClock)
+	return w
+}
+
+// spent returns what this thread has cost until now. The caller must not change threads between two calls.
+func (w *memoryWatcher) spent() time.Duration {
+	if w.thread == nil {
+		return w.clock().Sub(w.made)
+	}
+	return w.thread.ThreadTime()
 }
 
 // adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
@@ -212,13 +238,16 @@ func (w *memoryWatcher) tryAgain() {
 // check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
 // decision and another decision may be different; else nil.
 func (w *memoryWatcher) check() *snapshot.MemoryReading {
-	begin := w.clock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin, before := w.clock(), w.spent()
 	w.reading = 0
 	reading := w.readCounters()
+	cost := w.spent() - before
 	w.readAt = w.clock()
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
-	w.took = w.readAt.Sub(begin) - w.reading
-	w.paid = later(w.paid, begin).Add(watcherPauseShare * w.readAt.Sub(begin))
+	w.took = cost - w.reading
+	w.paid = later(w.paid, begin).Add(watcherPauseShare * cost)
 	w.next = w.readAt.Add(w.pause())
 	if w.postponed {
 		w.next = w.readAt.Add(watcherMinPause)
@@ -235,7 +264,11 @@ func (w *memoryWatcher) pause() time.Duration {
 	return max(pause, watcherPauseShare*w.took)
 }
 
-// readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide.
+// readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel may
+// be reclaiming pages, what is spare in the cgroup of all pods is read with the counters: a reading of all pods each
+// time would cost so much that the crossing itself could not be read.
+//
+// A crossing that the counters show is always read, unless the one before was a false alarm and too much was read since.
 func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if !w.watches() {
 		return nil
@@ -246,6 +279,11 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	w.node.spare = int64(counters.NodeSpare)
+	full := !w.holds && w.pods.full(int64(counters.Pods))
+	if quick, ok := w.reader.(PodMemoryReader); ok && full {
+		w.setLimits(quick.ReadPods(w.how, nil), counters)
+		full = false
+	}
 	left := [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 	suspect := w.suspect(left)
 	w.look(left, suspect)
@@ -253,14 +291,15 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case w.holds && !w.decidesAnew(left):
 		w.record(left)
 		return nil
-	case !w.holds && !suspect && !w.pods.full(int64(counters.Pods)):
+	case !w.holds && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && (w.exhausted() || w.postpone()):
+	case !w.holds && suspect && ((w.falseAlarm && w.exhausted()) || w.postpone()):
 		return nil
 	}
 	r := w.readAll(counters)
-	if w.record([2]int64{r.Node.Available, r.Pods.Available}) || w.holds {
+	crossed := w.record([2]int64{r.Node.Available, r.Pods.Available})
+	if w.falseAlarm = suspect && !crossed; crossed || w.holds {
 		w.began()
 		return &r
 	}
@@ -269,14 +308,14 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 
 // readAll takes a reading that a decision can be based on.
 func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
-	begin := w.clock()
+	before := w.spent()
 	if w.looks == nil {
 		r = w.reader.ReadMemory(w.how)
 	} else {
-		r = w.looks.read(w.reader, w.how, begin)
+		r = w.looks.read(w.reader, w.how, w.clock())
 	}
 	w.setLimits(r, counters)
-	w.reading = w.clock().Sub(begin)
+	w.reading = w.spent() - before
 	return r
 }
 
@@ -297,7 +336,9 @@ func (w *memoryWatcher) look(left [2]int64, suspect bool) {
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
 	if due || suspect || w.sleep() >= cost || l.metWithin(now, left[0], distance) < 2*cost {
-		l.add(w.clock, left[0])
+		before := w.spent()
+		l.add(now, left[0])
+		l.took = w.spent() - before
 	}
 }
 

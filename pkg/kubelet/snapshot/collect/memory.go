@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -125,6 +126,15 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	spare := info.page.spare(how) + info.beyond(how)
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
 		NodeSpare: snapshot.Bytes(spare)}, nil
+}
+
+// ThreadTime returns the CPU time that the calling thread has used, zero if the kernel does not say so.
+func (m *Memory) ThreadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }
 
 // ReadMemory takes a reading. Leaves are read first.
