@@ -121,6 +121,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
 		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
 		TerminationRequested:          lifecycle.IsPodTerminationRequested,
+		TerminationDeadline:           b.workers.workers.TerminationDeadline,
 		Collector:                     collector,
 		RuntimeTimeout:                cfg.RuntimeRequestTimeout.Duration,
 		Features:                      eviction.FeaturesFrom(b.FeatureGates),

@@ -84,6 +84,10 @@ type Config struct {
 	Readmitted func(*v1.Pod) bool
 	// TerminationRequested reports whether a pod is being stopped. Without it only the pod's deletion timestamp counts.
 	TerminationRequested func(types.UID) bool
+	// TerminationDeadline returns when the grace period of such a pod ends, as a time of Clock; zero if that is unknown. A
+	// pod that was not deleted, but is stopped by the agent, has no other deadline: one whose eviction began before the
+	// agent was restarted, for example. Optional.
+	TerminationDeadline func(types.UID) time.Time
 	// Requests returns the evictions that plugins request, for Snapshot.Requests; nil if there are no plugins. It is
 	// called once for each snapshot, and in addition before each wait of a manager without thresholds and limits. It must
 	// return at once, and what it has returned must not be modified. Changes should be followed by Wake.

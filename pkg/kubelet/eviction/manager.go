@@ -89,7 +89,8 @@ func New(c Config) (*Manager, error) {
 	}
 	m := &Manager{config: c, clock: newAgentClock(c.Clock), ledger: newLedger()}
 	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested}
+	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested,
+		deadline: m.terminationDeadline}
 	m.loop.collected, m.loop.collectedLocal = make(chan stats, 1), make(chan stats, 1)
 	m.loop.last.Signals = snapshot.Unobserved()
 	m.loop.collecting.progress.now = m.clock.now

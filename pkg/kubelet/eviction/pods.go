@@ -25,6 +25,7 @@ const (
 type builder struct {
 	podLevel  bool
 	requested func(types.UID) bool
+	deadline  func(types.UID) time.Time
 	// byUID has a slot per pod; byObject has the same slots by the current API objects, which is faster to look up.
 	byUID    map[string]*slot
 	byObject map[*v1.Pod]*slot
@@ -172,7 +173,20 @@ func (b *builder) termination(s *slot) *snapshot.Termination {
 	case !s.end.IsZero():
 		return &snapshot.Termination{Deadline: s.end}
 	case b.requested != nil && b.requested(s.facts.UID):
-		return &snapshot.Termination{}
+		return &snapshot.Termination{Deadline: b.deadline(s.facts.UID)}
 	}
 	return nil
+}
+
+// terminationDeadline returns the end of the grace period of a pod that is being stopped, on the monotonic clock; zero
+// if it is unknown.
+func (m *Manager) terminationDeadline(uid types.UID) time.Time {
+	if m.config.TerminationDeadline == nil {
+		return time.Time{}
+	}
+	deadline := m.config.TerminationDeadline(uid)
+	if deadline.IsZero() {
+		return deadline
+	}
+	return m.clock.monotonic(deadline)
 }

@@ -73,6 +73,17 @@ func (w *Workers) EscalationExhausted(uid types.UID) bool {
 	return !p.grace.deadline.IsZero() && now.After(p.grace.deadline.Add(longest))
 }
 
+// TerminationDeadline returns when the grace period of a pod that is being stopped ends, whoever requested it and also
+// after a restart of the agent. It is zero for a pod whose termination was not requested.
+func (w *Workers) TerminationDeadline(uid types.UID) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p, known := w.workers[uid]; known {
+		return p.grace.deadline
+	}
+	return time.Time{}
+}
+
 // endSignals end the wait for a pod, besides a context.
 type endSignals struct {
 	stopped <-chan struct{}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
@@ -170,5 +171,28 @@ func TestKillPodEndsWithItsContext(t *testing.T) {
 			t.Errorf("%v, %v", end.Outcome, end.Err)
 		}
 		n.expectPhase(pod, podlifecycle.Terminating)
+	})
+}
+
+// The end of a grace period is known for every termination, and moves only to an earlier time.
+func TestTerminationDeadline(t *testing.T) {
+	bubble(t, func(n *node) {
+		pod, goOn := newPod("a"), make(chan struct{})
+		defer close(goOn)
+		n.script.onTerminate = func(context.Context, podsync.TerminateRequest) error { <-goOn; return nil }
+		expect := func(want time.Time) {
+			t.Helper()
+			if got := n.TerminationDeadline(pod.UID); !got.Equal(want) {
+				t.Errorf("deadline %v, want %v", got, want)
+			}
+		}
+		expect(time.Time{})
+		n.start(pod)
+		expect(time.Time{})
+		began := time.Now()
+		for _, grace := range []int64{30, 60, 5} {
+			n.send(kubetypes.SyncPodKill, pod, &KillOptions{GracePeriod: &grace, Evict: true})
+			expect(began.Add(time.Duration(min(grace, 30)) * time.Second))
+		}
 	})
 }
