@@ -21,6 +21,8 @@ func (b *build) newPluginsInAgent(p *evictionPlugins) (*plugins.Set, error) {
 			}
 		},
 		Recorder: b.Observability.Recorder, Resident: sources.NewResident(cgroups), Node: b.sources.view.Lookup,
+		Zones: sources.NewZoneinfo("/proc/zoneinfo"), NUMAMemory: sources.NewNUMAMemory(cgroups),
+		NodeMemory: sources.NewNodeMemory("/proc"), PodMemory: sources.NewPodMemory(cgroups),
 		CustomNodeResource: resource.Allocatable,
 	})
 }

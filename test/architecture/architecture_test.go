@@ -50,6 +50,14 @@ var rings = []struct {
 		"what the rules of the eviction plugins in the agent have in common",
 	},
 	{
+		"pkg/kubelet/eviction/plugins/numamemory", pure,
+		"the rule of numa-memory-pressure-eviction-plugin: free memory of a NUMA node near its watermarks",
+	},
+	{
+		"pkg/kubelet/eviction/plugins/systemmemory", pure,
+		"the rule of system-memory-pressure-eviction-plugin: free memory, kswapd, and stalls of the node and its pods",
+	},
+	{
 		"pkg/kubelet/eviction/plugins/reclaimedresource", pure,
 		"the rule of reclaimed-resource-pressure-eviction-plugin: reclaimed pods request more than there is",
 	},

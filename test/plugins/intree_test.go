@@ -20,7 +20,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -30,6 +32,11 @@ type machine struct {
 	settings plugins.Settings
 	// resident are the resident sets of pods in bytes.
 	resident map[types.UID]int64
+	// zones are NUMA nodes, nil if they are unknown; byNode is the memory of pods there, usage all of it.
+	zones  []numamemory.Zone
+	byNode map[types.UID]map[int]int64
+	usage  map[types.UID]int64
+	memory systemmemory.Node
 	// node is nil if the Node is unknown. resource is what the CustomNodeResource has, resourceErr why that is unknown.
 	node        *v1.Node
 	resource    v1.ResourceList
@@ -49,6 +56,32 @@ func (m *machine) Close() {}
 // Bytes implements plugins.Resident.
 func (m *machine) Bytes(pods []*v1.Pod) map[types.UID]int64 { return read(m, pods, m.resident) }
 
+// Zones implements plugins.Zones.
+func (m *machine) Zones() ([]numamemory.Zone, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.zones == nil {
+		return nil, errors.New("no such file")
+	}
+	return m.zones, nil
+}
+
+// ByNode implements plugins.NUMAMemory.
+func (m *machine) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 { return read(m, pods, m.byNode) }
+
+// Node implements plugins.NodeMemory.
+func (m *machine) Node() systemmemory.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.memory
+}
+
+// Usage implements plugins.PodMemory.
+func (m *machine) Usage(pods []*v1.Pod) map[types.UID]int64 { return read(m, pods, m.usage) }
+
+// Stalls implements plugins.PodMemory.
+func (m *machine) Stalls([]*v1.Pod) map[types.UID]float64 { return nil }
+
 // read returns what is known of the pods.
 func read[T any](m *machine, pods []*v1.Pod, known map[types.UID]T) map[types.UID]T {
 	m.mu.Lock()
@@ -67,7 +100,7 @@ func (m *machine) set(t testing.TB) *plugins.Set {
 	t.Helper()
 	set, err := plugins.New(plugins.Config{
 		Settings: func() plugins.Settings { m.mu.Lock(); defer m.mu.Unlock(); return m.settings },
-		Recorder: record.NewFakeRecorder(1000), Resident: m,
+		Recorder: record.NewFakeRecorder(1000), Resident: m, Zones: m, NUMAMemory: m, NodeMemory: m, PodMemory: m,
 		Node: func(context.Context) (*v1.Node, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -114,6 +147,8 @@ type inTreeCase struct {
 	// evict one pod in each round.
 	evicted []string
 	message []string
+	// condition is that of the Node in trouble, empty for none.
+	condition string
 }
 
 func inTreeCases() map[string]inTreeCase {
@@ -134,6 +169,25 @@ func inTreeCases() map[string]inTreeCase {
 			evicted: []string{"a/30"},
 			message: []string{"resident set 106.0 MiB is more than 1.05 times the requested memory 100.0 MiB"},
 		},
+		pressure.NUMAMemoryPressurePlugin: {
+			pods: []*v1.Pod{reclaimedPod("a", priority(9)), pod("b"), reclaimedPod("c")},
+			trouble: func(m *machine) {
+				m.zones = []numamemory.Zone{numaNode(0, 60<<30), numaNode(1, 2<<30-1)}
+				m.byNode = map[types.UID]map[int]int64{"a": {0: 1, 1: 1 << 30}, "b": {1: 9 << 30}, "c": {0: 1 << 40, 1: 1}}
+			},
+			relief:  func(m *machine) { m.zones[1] = numaNode(1, 60<<30) },
+			evicted: []string{"a/30"}, message: []string{"scope memory: 2.14748e+09 is below the threshold 2.14748e+09"},
+		},
+		pressure.SystemMemoryPressurePlugin: {
+			pods: []*v1.Pod{pod("a"), reclaimedPod("b"), reclaimedPod("c")},
+			trouble: func(m *machine) {
+				m.memory = systemmemory.Node{Free: new(int64(9)), Total: new(int64(10000)), ScaleFactor: new(int64(10))}
+				m.usage = map[types.UID]int64{"a": 9, "b": 1, "c": 2}
+			},
+			relief:  func(m *machine) { m.memory.Free = new(int64(10)) },
+			evicted: []string{"c/30"}, message: []string{"scope memory: 9 is below the threshold 10"},
+			condition: "MemoryPressure=True",
+		},
 		pressure.ReclaimedResourcePressurePlugin: {
 			pods: []*v1.Pod{
 				reclaimedPod("a", requests(reclaimedresource.MilliCPU, "3000")),
@@ -144,6 +198,11 @@ func inTreeCases() map[string]inTreeCase {
 			message: []string{"reclaimed_millicpu: 5001 is above the threshold 5000"},
 		},
 	}
+}
+
+// numaNode is a NUMA node of 64 GiB with that much free memory, which is critical below 2 GiB.
+func numaNode(n int, free int64) numamemory.Zone {
+	return numamemory.Zone{Node: n, Total: 64 << 30, Free: free, Min: 1 << 30, Low: 1 << 30, InactiveFile: 9 << 30}
 }
 
 // TestPluginsInTheAgent runs each plugin of the agent through the real parts: nothing while it can read nothing, the
@@ -179,6 +238,11 @@ func TestPluginsInTheAgent(t *testing.T) {
 			r.evictedInTree(name)
 			r.reload(func(o *plugin.Options) { o.DryRun = nil })
 			r.evictedInTree(name, c.evicted...)
+			if c.condition != "" {
+				r.conditions(c.condition)
+			} else {
+				r.conditions()
+			}
 			first, _, _ := strings.Cut(c.evicted[0], "/")
 			r.message(first, append(c.message, "plugin "+name)...)
 			m.change(c.relief)

@@ -70,6 +70,23 @@ func setPluginSettingsDefaults(s *PluginSettings) {
 	defaultDuration(&s.ReclaimedResourcePressure.GracePeriod, time.Minute)
 
 	defaultNumber(&s.RSSOveruse.ResidentPercent, 105)
+
+	numa := &s.NUMAMemoryPressure
+	defaultQuantity(&numa.CriticalGap, "1Gi")
+	defaultQuantity(&numa.LowGap, "256Mi")
+	defaultQuantity(&numa.LittleCache, "4Gi")
+	defaultNumber(&numa.ReclaimedRounds, 6)
+	defaultNumber(&numa.AllRounds, 12)
+	defaultNumber(&numa.PodPermille, 1)
+
+	system := &s.SystemMemoryPressure
+	defaultNumber(&system.KswapdPagesPerSecond, 2000)
+	defaultDuration(&system.KswapdFor, 2*time.Minute)
+	defaultNumber(&system.NodeStallPercent, 15)
+	defaultNumber(&system.PodStallPercent, 4)
+	defaultDuration(&system.ReclaimedAfter, 15*time.Second)
+	defaultDuration(&system.AllAfter, 45*time.Second)
+	defaultDuration(&system.CoolDown, 35*time.Second)
 }
 
 func setReporterPluginDefaults(r *ReporterPluginsConfiguration) {

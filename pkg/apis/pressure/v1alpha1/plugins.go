@@ -111,6 +111,27 @@ func (v *validator) pluginSettings(p *field.Path, s *PluginSettings) {
 	v.duration(at.Child("gracePeriod"), s.ReclaimedResourcePressure.GracePeriod, time.Second, 10*time.Minute)
 
 	inRange(v, p.Child(RSSOverusePlugin, "residentPercent"), *s.RSSOveruse.ResidentPercent, 1, 100_000)
+	v.numaMemory(p.Child(NUMAMemoryPressurePlugin), &s.NUMAMemoryPressure)
+	v.systemMemory(p.Child(SystemMemoryPressurePlugin), &s.SystemMemoryPressure)
+}
+
+func (v *validator) numaMemory(p *field.Path, s *NUMAMemoryPressureSettings) {
+	v.quantity(p.Child("criticalGap"), s.CriticalGap, "0", "1Ti")
+	v.quantity(p.Child("lowGap"), s.LowGap, "0", "1Ti")
+	v.quantity(p.Child("littleCache"), s.LittleCache, "0", "1Ti")
+	inRange(v, p.Child("reclaimedRounds"), *s.ReclaimedRounds, 0, 1000)
+	inRange(v, p.Child("allRounds"), *s.AllRounds, 1, 1000)
+	inRange(v, p.Child("podPermille"), *s.PodPermille, 0, 1000)
+}
+
+func (v *validator) systemMemory(p *field.Path, s *SystemMemoryPressureSettings) {
+	inRange(v, p.Child("kswapdPagesPerSecond"), *s.KswapdPagesPerSecond, 1, 100_000_000)
+	v.duration(p.Child("kswapdFor"), s.KswapdFor, time.Second, time.Hour)
+	inRange(v, p.Child("nodeStallPercent"), *s.NodeStallPercent, 1, 100)
+	inRange(v, p.Child("podStallPercent"), *s.PodStallPercent, 0, 100)
+	v.duration(p.Child("reclaimedAfter"), s.ReclaimedAfter, 0, time.Hour)
+	v.duration(p.Child("allAfter"), s.AllAfter, 0, time.Hour)
+	v.duration(p.Child("coolDown"), s.CoolDown, 0, time.Hour)
 }
 
 func (v *validator) qosLevel(p *field.Path, l *PluginQoSLevel) {

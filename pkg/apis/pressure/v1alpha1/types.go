@@ -226,6 +226,53 @@ type PluginSettings struct {
 	// RSSOveruse has the settings of rss-overuse-eviction-plugin, which requests pods whose resident set is greater than
 	// the memory that they request.
 	RSSOveruse RSSOveruseSettings `json:"rss-overuse-eviction-plugin,omitempty"`
+	// NUMAMemoryPressure has the settings of numa-memory-pressure-eviction-plugin, which requests pods of a NUMA node
+	// whose memory is short.
+	NUMAMemoryPressure NUMAMemoryPressureSettings `json:"numa-memory-pressure-eviction-plugin,omitempty"`
+	// SystemMemoryPressure has the settings of system-memory-pressure-eviction-plugin, which requests pods when memory of
+	// the whole node is short.
+	SystemMemoryPressure SystemMemoryPressureSettings `json:"system-memory-pressure-eviction-plugin,omitempty"`
+}
+
+// NUMAMemoryPressureSettings are the settings of the plugin numa-memory-pressure-eviction-plugin.
+type NUMAMemoryPressureSettings struct {
+	// CriticalGap is how far above the watermark min free memory is critical, so that pods are requested at once.
+	// Range: 0 to 1Ti. Default: 1Gi.
+	CriticalGap *resource.Quantity `json:"criticalGap,omitempty"`
+	// LowGap is how far above the watermark low free memory is low, so that rounds are counted.
+	// Range: 0 to 1Ti. Default: 256Mi.
+	LowGap *resource.Quantity `json:"lowGap,omitempty"`
+	// LittleCache is how much there must be of inactive file pages; with less, free memory is low below this amount, or
+	// below 1Gi more than with it if that is more. Range: 0 to 1Ti. Default: 4Gi.
+	LittleCache *resource.Quantity `json:"littleCache,omitempty"`
+	// ReclaimedRounds is how many rounds may be low, less those that are not, before reclaimed pods are requested.
+	// Range: 0 to 1000. Default: 6.
+	ReclaimedRounds *int32 `json:"reclaimedRounds,omitempty"`
+	// AllRounds is from how many such rounds on all pods are requested. Range: 1 to 1000. Default: 12.
+	AllRounds *int32 `json:"allRounds,omitempty"`
+	// PodPermille is which share of the memory of the NUMA node a pod must have there to be requested, in thousandths.
+	// Range: 0 to 1000. Default: 1.
+	PodPermille *int32 `json:"podPermille,omitempty"`
+}
+
+// SystemMemoryPressureSettings are the settings of the plugin system-memory-pressure-eviction-plugin.
+type SystemMemoryPressureSettings struct {
+	// KswapdPagesPerSecond is how many pages kswapd may reclaim in a second. Range: 1 to 100000000. Default: 2000.
+	KswapdPagesPerSecond *int32 `json:"kswapdPagesPerSecond,omitempty"`
+	// KswapdFor is how long it must do so before reclaimed pods are requested. Range: 1s to 1h. Default: 2m.
+	KswapdFor *metav1.Duration `json:"kswapdFor,omitempty"`
+	// NodeStallPercent is the share of time in which tasks of the node may be stalled on memory (some avg10), in percent.
+	// Range: 1 to 100. Default: 15.
+	NodeStallPercent *int32 `json:"nodeStallPercent,omitempty"`
+	// PodStallPercent is the same for the mean of the pods, at least three. It is not considered with cgroup v1.
+	// Range: 0 to 100. Default: 4.
+	PodStallPercent *int32 `json:"podStallPercent,omitempty"`
+	// ReclaimedAfter is how long both must be reached before reclaimed pods are requested. Range: 0s to 1h. Default: 15s.
+	ReclaimedAfter *metav1.Duration `json:"reclaimedAfter,omitempty"`
+	// AllAfter is how long both must be reached before all pods are requested. Range: 0s to 1h. Default: 45s.
+	AllAfter *metav1.Duration `json:"allAfter,omitempty"`
+	// CoolDown is how long no other pod is requested after one was. Range: 0s to 1h. Default: 35s.
+	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
 }
 
 // ReclaimedResourceSettings are the settings of the plugin reclaimed-resource-pressure-eviction-plugin.

@@ -113,13 +113,18 @@ var taintEffects = []TaintEffect{NoSchedule, PreferNoSchedule, NoExecute}
 // The names of the eviction plugins in this kubelet. Those that end with eviction-plugin are Katalyst's.
 const (
 	MemoryGrowthPlugin              = "memory-growth"
+	NUMAMemoryPressurePlugin        = "numa-memory-pressure-eviction-plugin"
 	ReclaimedResourcePressurePlugin = "reclaimed-resource-pressure-eviction-plugin"
 	RSSOverusePlugin                = "rss-overuse-eviction-plugin"
+	SystemMemoryPressurePlugin      = "system-memory-pressure-eviction-plugin"
 )
 
 // InTreePlugins returns the names of the eviction plugins in this kubelet, sorted. No other plugin may have them.
 func InTreePlugins() []string {
-	return []string{MemoryGrowthPlugin, ReclaimedResourcePressurePlugin, RSSOverusePlugin}
+	return []string{
+		MemoryGrowthPlugin, NUMAMemoryPressurePlugin, ReclaimedResourcePressurePlugin, RSSOverusePlugin,
+		SystemMemoryPressurePlugin,
+	}
 }
 
 // ReportedKind is an object that what reporter plugins report is written to.

@@ -4,4 +4,5 @@
 //
 //	plugin  a plugin that answers by a rule
 //	set     all plugins, their settings and their sources
+//	rules   the facts and the settings of each rule
 package plugins

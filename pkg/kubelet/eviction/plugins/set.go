@@ -2,7 +2,6 @@ package plugins
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,9 +13,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/memorygrowth"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
 )
 
 // Settings are what the plugins use of the configuration. They may change at any time.
@@ -43,12 +44,45 @@ type Resident interface {
 	Bytes(pods []*v1.Pod) map[types.UID]int64
 }
 
+// Zones reads the memory of NUMA nodes.
+type Zones interface {
+	Files
+	// Zones returns the NUMA nodes that are known in full.
+	Zones() ([]numamemory.Zone, error)
+}
+
+// NUMAMemory reads the memory of pods by NUMA node.
+type NUMAMemory interface {
+	Files
+	// ByNode returns it in bytes. Pods for which it is unknown are left out.
+	ByNode(pods []*v1.Pod) map[types.UID]map[int]int64
+}
+
+// NodeMemory reads what is known of the memory of the node.
+type NodeMemory interface {
+	Files
+	Node() systemmemory.Node
+}
+
+// PodMemory reads the memory usage of pods. Pods for which it is unknown are left out.
+type PodMemory interface {
+	Files
+	// Usage returns the usage in bytes.
+	Usage(pods []*v1.Pod) map[types.UID]int64
+	// Stalls returns some avg10 of memory.pressure in percent, nil with cgroup v1.
+	Stalls(pods []*v1.Pod) map[types.UID]float64
+}
+
 // Config is what the plugins work with. All fields are required.
 type Config struct {
 	// Settings is called once for each round of a plugin.
-	Settings func() Settings
-	Recorder record.EventRecorder
-	Resident Resident
+	Settings   func() Settings
+	Recorder   record.EventRecorder
+	Resident   Resident
+	Zones      Zones
+	NUMAMemory NUMAMemory
+	NodeMemory NodeMemory
+	PodMemory  PodMemory
 	// Node returns the Node without a call of the API server.
 	Node func(context.Context) (*v1.Node, error)
 	// CustomNodeResource returns what is allocatable by Katalyst's CustomNodeResource, nil if there is none. It fails if
@@ -62,13 +96,18 @@ type Set struct {
 	plugins map[string]plugin.Plugin
 	// files are those of the plugins that have any.
 	files map[string][]Files
+	// The states of rules. The calls of one plugin are made one at a time.
+	numaState   numamemory.State
+	systemState systemmemory.State
 }
 
 // New returns the plugins. They read nothing before they are called.
 func New(config Config) (*Set, error) {
 	for name, missing := range map[string]bool{
 		"Settings": config.Settings == nil, "Recorder": config.Recorder == nil, "Resident": config.Resident == nil,
-		"Node": config.Node == nil, "CustomNodeResource": config.CustomNodeResource == nil,
+		"Zones": config.Zones == nil, "NUMAMemory": config.NUMAMemory == nil, "NodeMemory": config.NodeMemory == nil,
+		"PodMemory": config.PodMemory == nil, "Node": config.Node == nil,
+		"CustomNodeResource": config.CustomNodeResource == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("eviction plugins in the agent: %s is missing", name)
@@ -83,6 +122,9 @@ func New(config Config) (*Set, error) {
 	})
 	s.add(reclaimedresource.Name, s.reclaimedResource)
 	s.add(rssoveruse.Name, s.rssOveruse, config.Resident)
+	s.add(numamemory.Name, s.numaMemory, config.Zones, config.NUMAMemory)
+	system := s.add(systemmemory.Name, s.systemMemory, config.NodeMemory, config.PodMemory)
+	system.proposed = func(v *plugin.View, _ types.UID) { s.systemState = s.systemState.Propose(v.Taken) }
 	return s, nil
 }
 
@@ -108,54 +150,4 @@ func (s *Set) Enabled(enabled func(name string) bool) {
 			}
 		}
 	}
-}
-
-func (s *Set) rssOveruse(_ context.Context, v *plugin.View) (rule.Finding, error) {
-	settings := s.config.Settings()
-	facts := rssoveruse.Facts{Pods: v.Pods, Resident: s.config.Resident.Bytes(v.Pods)}
-	if len(facts.Resident) == 0 && len(v.Pods) > 0 {
-		return rule.Finding{}, errNoCgroup
-	}
-	return rssoveruse.Decide(&facts, &rssoveruse.Settings{
-		Ratio: rule.Percent(*settings.RSSOveruse.ResidentPercent), Levels: settings.Levels,
-	}), nil
-}
-
-// errNoCgroup: the facts of no pod are known.
-var errNoCgroup = errors.New("the cgroup of no pod can be read")
-
-func (s *Set) reclaimedResource(ctx context.Context, v *plugin.View) (rule.Finding, error) {
-	settings := s.config.Settings()
-	allocatable, err := s.allocatable(ctx)
-	if err != nil {
-		return rule.Finding{}, err
-	}
-	facts := reclaimedresource.Facts{Pods: v.Pods, Ending: ending(v), Allocatable: allocatable}
-	own := &settings.ReclaimedResourcePressure
-	return reclaimedresource.Decide(&facts, &reclaimedresource.Settings{
-		Ratio: rule.Percent(*own.RequestedPercent), MetFor: own.MetFor.Duration, Grace: own.GracePeriod.Duration,
-		Levels: settings.Levels,
-	}), nil
-}
-
-// allocatable returns what is allocatable of reclaimed resources: by the CustomNodeResource, or by the Node for those
-// that it does not have.
-func (s *Set) allocatable(ctx context.Context) (v1.ResourceList, error) {
-	resource, err := s.config.CustomNodeResource(ctx)
-	if err != nil {
-		return nil, err
-	}
-	node, err := s.config.Node(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := v1.ResourceList{}
-	for _, name := range reclaimedresource.Resources {
-		if q, ok := resource[name]; ok {
-			list[name] = q
-		} else if q, ok := node.Status.Allocatable[name]; ok {
-			list[name] = q
-		}
-	}
-	return list, nil
 }

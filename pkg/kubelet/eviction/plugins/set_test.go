@@ -19,8 +19,10 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -40,9 +42,20 @@ func (f *facts) Close() { f.closed++ }
 
 func (f *facts) Bytes([]*v1.Pod) map[types.UID]int64 { return f.resident }
 
+func (f *facts) Zones() ([]numamemory.Zone, error) { return nil, nil }
+
+func (f *facts) ByNode([]*v1.Pod) map[types.UID]map[int]int64 { return nil }
+
+func (f *facts) Usage([]*v1.Pod) map[types.UID]int64 { return nil }
+
+func (f *facts) Stalls([]*v1.Pod) map[types.UID]float64 { return nil }
+
+func (f *facts) Node() (n systemmemory.Node) { return n }
+
 func (f *facts) config() Config {
 	return Config{
-		Settings: func() Settings { return f.settings }, Recorder: f.recorder, Resident: f,
+		Settings: func() Settings { return f.settings }, Recorder: f.recorder, Resident: f, Zones: f, NUMAMemory: f,
+		NodeMemory: f, PodMemory: f,
 		Node:               func(context.Context) (*v1.Node, error) { return f.node, f.nodeErr },
 		CustomNodeResource: func(context.Context) (v1.ResourceList, error) { return f.resource, f.resourceErr },
 	}

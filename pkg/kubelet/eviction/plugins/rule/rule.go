@@ -119,6 +119,9 @@ type Millionths uint64
 // Percent returns a ratio in percent.
 func Percent(p int32) Millionths { return Millionths(max(0, p)) * 10_000 }
 
+// Permille returns a ratio in thousandths.
+func Permille(p int32) Millionths { return Millionths(max(0, p)) * 1_000 }
+
 // String returns the ratio as a decimal number, such as 1.05.
 func (m Millionths) String() string { return fmt.Sprint(float64(m) / 1e6) }
 

@@ -31,3 +31,44 @@ func number(text []byte) (int64, bool) {
 	}
 	return int64(n), true
 }
+
+// kilobytes returns the amount in bytes in the line "key: number kB" of /proc/meminfo.
+func kilobytes(data []byte, key string) (int64, bool) {
+	for len(data) > 0 {
+		line, rest, _ := bytes.Cut(data, []byte{'\n'})
+		data = rest
+		value, found := bytes.CutPrefix(line, []byte(key+":"))
+		if !found {
+			continue
+		}
+		value, inKilobytes := bytes.CutSuffix(value, []byte(" kB"))
+		n, ok := number(bytes.TrimLeft(value, " "))
+		if !ok || !inKilobytes || n > most>>10 {
+			return 0, false
+		}
+		return n << 10, true
+	}
+	return 0, false
+}
+
+// someAvg10 returns the share of the last ten seconds in percent in which some tasks were stalled, from a file of
+// pressure stall information (kernel documentation, accounting/psi).
+func someAvg10(data []byte) (float64, bool) {
+	for len(data) > 0 {
+		line, rest, _ := bytes.Cut(data, []byte{'\n'})
+		data = rest
+		value, found := bytes.CutPrefix(line, []byte("some avg10="))
+		if !found {
+			continue
+		}
+		value, _, more := bytes.Cut(value, []byte{' '})
+		whole, fraction, hasFraction := bytes.Cut(value, []byte{'.'})
+		n, ok := number(whole)
+		hundredths, ok2 := number(fraction)
+		if !more || !hasFraction || !ok || !ok2 || len(fraction) != 2 || n > 100 {
+			return 0, false
+		}
+		return float64(n*100+hundredths) / 100, true
+	}
+	return 0, false
+}

@@ -1,0 +1,104 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
+)
+
+func (s *Set) rssOveruse(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	facts := rssoveruse.Facts{Pods: v.Pods, Resident: s.config.Resident.Bytes(v.Pods)}
+	if len(facts.Resident) == 0 && len(v.Pods) > 0 {
+		return rule.Finding{}, errNoCgroup
+	}
+	return rssoveruse.Decide(&facts, &rssoveruse.Settings{
+		Ratio: rule.Percent(*settings.RSSOveruse.ResidentPercent), Levels: settings.Levels,
+	}), nil
+}
+
+// errNoCgroup: the facts of no pod are known.
+var errNoCgroup = errors.New("the cgroup of no pod can be read")
+
+func (s *Set) reclaimedResource(ctx context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	allocatable, err := s.allocatable(ctx)
+	if err != nil {
+		return rule.Finding{}, err
+	}
+	facts := reclaimedresource.Facts{Pods: v.Pods, Ending: ending(v), Allocatable: allocatable}
+	own := &settings.ReclaimedResourcePressure
+	return reclaimedresource.Decide(&facts, &reclaimedresource.Settings{
+		Ratio: rule.Percent(*own.RequestedPercent), MetFor: own.MetFor.Duration, Grace: own.GracePeriod.Duration,
+		Levels: settings.Levels,
+	}), nil
+}
+
+// allocatable returns what is allocatable of reclaimed resources: by the CustomNodeResource, or by the Node for those
+// that it does not have.
+func (s *Set) allocatable(ctx context.Context) (v1.ResourceList, error) {
+	resource, err := s.config.CustomNodeResource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.config.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := v1.ResourceList{}
+	for _, name := range reclaimedresource.Resources {
+		if q, ok := resource[name]; ok {
+			list[name] = q
+		} else if q, ok := node.Status.Allocatable[name]; ok {
+			list[name] = q
+		}
+	}
+	return list, nil
+}
+
+func (s *Set) numaMemory(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	zones, err := s.config.Zones.Zones()
+	if err != nil {
+		return rule.Finding{}, err
+	}
+	own := &settings.NUMAMemoryPressure
+	facts := numamemory.Facts{
+		Now: v.Taken, Zones: zones, Pods: v.Pods, Ending: ending(v), Memory: s.config.NUMAMemory.ByNode(v.Pods),
+	}
+	var found rule.Finding
+	found, s.numaState = numamemory.Decide(&facts, &numamemory.Settings{
+		CriticalGap: own.CriticalGap.Value(), LowGap: own.LowGap.Value(), LittleCache: own.LittleCache.Value(),
+		ReclaimedRounds: int(*own.ReclaimedRounds), AllRounds: int(*own.AllRounds),
+		PodShare: rule.Permille(*own.PodPermille), Period: settings.Period, Levels: settings.Levels,
+	}, s.numaState)
+	return found, nil
+}
+
+func (s *Set) systemMemory(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings, memory := s.config.Settings(), s.config.PodMemory
+	node := s.config.NodeMemory.Node()
+	if err := node.Unknown(); err != nil {
+		return rule.Finding{}, err
+	}
+	own := &settings.SystemMemoryPressure
+	facts := systemmemory.Facts{
+		Now: v.Taken, Node: node, Pods: v.Pods, Ending: ending(v), Usage: memory.Usage(v.Pods), Stalls: memory.Stalls(v.Pods),
+	}
+	var found rule.Finding
+	found, s.systemState = systemmemory.Decide(&facts, &systemmemory.Settings{
+		KswapdPages: float64(*own.KswapdPagesPerSecond), KswapdFor: own.KswapdFor.Duration,
+		NodeStall: float64(*own.NodeStallPercent), PodStall: float64(*own.PodStallPercent),
+		ReclaimedAfter: own.ReclaimedAfter.Duration, AllAfter: own.AllAfter.Duration, CoolDown: own.CoolDown.Duration,
+		Period: settings.Period, Levels: settings.Levels,
+	}, s.systemState)
+	return found, nil
+}
