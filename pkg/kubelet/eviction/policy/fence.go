@@ -16,15 +16,29 @@ const (
 )
 
 // setFences decides which of the victims of a need are fenced; evicted are the candidates that they are made from, in
-// the same order. Only victims of a hard threshold that is enforced are, by the pod workers, and only those whose own
-// growth is a significant part of what uses up the memory that is left before a kill takes effect.
+// the same order. Only victims of a hard threshold that is enforced are, by the pod workers: of memory, those whose own
+// growth is a significant part of what uses up the memory that is left before a kill takes effect; of PIDs, those that
+// use far more than an equal share, since their growth is not measured and a process that forks needs no time.
 //
 // The containers of a pod with an overhead may run in a virtual machine, whose memory a cgroup does not limit in a way
 // that its kernel could handle (ADR 6).
 func (r *round) setFences(n *need, victims []Victim, evicted []candidate) {
-	if !r.rules.Fence || r.rules.dryRun || !n.hard || n.group != memoryGroup {
+	if !r.rules.Fence || r.rules.dryRun || !n.hard {
 		return
 	}
+	switch n.group {
+	case memoryGroup:
+		r.setMemoryFences(victims, evicted)
+	case pidGroup:
+		for i := range evicted {
+			if evicted[i].first && evicted[i].mayBeFenced() {
+				victims[i].Fence = &Fence{PIDs: true}
+			}
+		}
+	}
+}
+
+func (r *round) setMemoryFences(victims []Victim, evicted []candidate) {
 	left, ok := r.memoryLeft()
 	if !ok {
 		return
@@ -63,9 +77,14 @@ func (r *round) memoryLeft() (left int64, ok bool) {
 	return left, left < math.MaxInt64
 }
 
+// mayBeFenced reports whether the pod may be fenced at all. Its usage must make sense.
+func (c *candidate) mayBeFenced() bool {
+	return c.known && c.usage > 0 && !c.pod.Overhead && !c.pod.Critical
+}
+
 // fenceable returns the growth of a pod that may be fenced, in bytes per second; zero for another one.
 func (c *candidate) fenceable() float64 {
-	if !c.known || c.usage <= 0 || c.pod.Overhead || c.pod.Critical {
+	if !c.mayBeFenced() {
 		return 0
 	}
 	return c.growth.steady()

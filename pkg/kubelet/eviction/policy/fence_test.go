@@ -75,6 +75,29 @@ func TestVictimsWithoutAFence(t *testing.T) {
 	}
 }
 
+// TestAForkBombIsFenced: of 32,768 PIDs and three pods, a quarter is far above an equal share.
+func TestAForkBombIsFenced(t *testing.T) {
+	for name, test := range map[string]struct {
+		pids   int64
+		change func(*world)
+		want   *Fence
+	}{
+		"fork bomb": {20000, func(*world) {}, &Fence{PIDs: true}},
+		"no more":   {8000, func(*world) {}, nil},
+		"off":       {20000, func(w *world) { w.rules.Fence = false }, nil},
+		"soft":      {20000, func(w *world) { w.rules.Thresholds[0] = soft(w.rules.Thresholds[0], 0) }, nil},
+	} {
+		w := newWorld(t, rulesOf(threshold(snapshot.PIDAvailable, "1k")),
+			spec{name: "bomb", pids: test.pids}, spec{name: "first", pids: 10}, spec{name: "second", pids: 10})
+		w.rules.Fence = true
+		test.change(w)
+		w.signals[snapshot.PIDAvailable] = snapshot.Observation{Available: 999, Capacity: 32768}
+		if got := fenceOf(t, w.after(time.Second), "bomb"); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: the fence is %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
 // fenceRound is a round at the end of which a hard need has these victims, each with a growth in bytes per second.
 func fenceRound(available int64, rates ...float64) (*round, *need, []Victim, []candidate) {
 	s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved()}
@@ -224,11 +247,11 @@ func checkFences(t *rapid.T, s *snapshot.Snapshot, rules *Rules, d *Decision) (f
 		fenced++
 		memory := v.Cause.Signal == snapshot.MemoryAvailable || v.Cause.Signal == snapshot.AllocatableMemoryAvailable
 		switch {
-		case v.Cause.Kind != HardThreshold || !memory:
+		case v.Cause.Kind != HardThreshold || (!memory && v.Cause.Signal != snapshot.PIDAvailable):
 			t.Fatalf("%s has a fence, and the cause %+v", v.Pod.Name, v.Cause)
 		case v.Pod.Critical || v.Pod.Overhead || v.Killer != snapshot.PodWorker:
 			t.Fatalf("%s has a fence: critical %t, overhead %t, killer %v", v.Pod.Name, v.Pod.Critical, v.Pod.Overhead, v.Killer)
-		case f.Slack <= 0 || f.Growth <= 0 || f.PIDs:
+		case memory && (f.Slack <= 0 || f.Growth <= 0 || f.PIDs), !memory && *f != Fence{PIDs: true}:
 			t.Fatalf("%s has the fence %+v", v.Pod.Name, *f)
 		}
 		enforced := false
