@@ -153,6 +153,12 @@ func (c *Cluster) ContainerdPID() (int, error) {
 	return proc.PID, err
 }
 
+// KubeletPID returns the PID of the kubelet that was started last.
+func (c *Cluster) KubeletPID() (int, error) {
+	proc, err := c.config.Layout.processes().Find(processKubelet)
+	return proc.PID, err
+}
+
 // Kubelet is the path of the kubelet that StartKubelet starts.
 func (c *Cluster) Kubelet() string { return c.config.Kubelet }
 

@@ -86,9 +86,12 @@ func rate(samples []sample, window time.Duration) int64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()/10) / 100 }
 
-// addOOM adds an OOM kill. Hogs and pods have the UIDs of pods with their names; podsCgroup is the path of the cgroup
-// of all pods.
+// addOOM adds an OOM kill, unless it has nothing to do with the pods. Names are those of pods by UID; podsCgroup is the
+// path of the cgroup of all pods.
 func (r *Run) addOOM(k oomKill, podsCgroup string, names map[string]string) {
+	if !strings.HasPrefix(k.task, podsCgroup+"/") && k.limited != "" {
+		return
+	}
 	r.OOMs = append(r.OOMs, OOM{Limit: place(k.limited, podsCgroup, names), Victim: podOf(k.task, names)})
 }
 
@@ -102,7 +105,7 @@ func place(limited, podsCgroup string, names map[string]string) string {
 		return "hog"
 	case pod != "":
 		return pod
-	case strings.HasSuffix(limited, podsCgroup) || strings.HasSuffix(filepath.Dir(limited), podsCgroup):
+	case limited == podsCgroup || filepath.Dir(limited) == podsCgroup:
 		return "pods"
 	}
 	return "other"

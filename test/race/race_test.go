@@ -67,11 +67,10 @@ func TestOOMKills(t *testing.T) {
 	}{
 		{"/kubepods/besteffort/podu-1", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0"}, true},
 		{"/kubepods/besteffort/podu-1/abc", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0"}, true},
-		{"/x/kubepods", "/x/kubepods/besteffort/podu-1/abc", OOM{"pods", "hog-0"}, false},
 		{"/kubepods", "/kubepods/besteffort/podu-2/abc", OOM{"pods", "besteffort-0"}, false},
 		{"/kubepods/burstable", "/kubepods/burstable/podu-9/abc", OOM{"pods", ""}, false},
 		{"/kubepods/besteffort/podu-2", "/kubepods/besteffort/podu-2/abc", OOM{"besteffort-0", "besteffort-0"}, false},
-		{"/elsewhere", "/elsewhere/a", OOM{"other", ""}, false},
+		{"/", "/kubepods/besteffort/podu-1/abc", OOM{"other", "hog-0"}, false},
 	} {
 		k, ok := parseOOM(strings.NewReplacer("%LIMIT", c.limit, "%TASK", c.task).Replace(record))
 		if !ok {
@@ -87,6 +86,10 @@ func TestOOMKills(t *testing.T) {
 		"task_memcg=/kubepods/besteffort/podu-1/abc,task=hog,pid=77,uid=0\n")
 	if !ok || place(k.limited, pods, names) != "node" || podOf(k.task, names) != "hog-0" {
 		t.Errorf("a global OOM kill is %+v, %t", k, ok)
+	}
+	var r Run
+	if r.addOOM(oomKill{limited: "/x/kubepods", task: "/x/kubepods/besteffort/podu-1/abc"}, pods, names); r.OOMs != nil {
+		t.Errorf("OOM kills of others: %+v", r.OOMs)
 	}
 	if _, ok := parseOOM("6,1,1,-;Memory cgroup out of memory: Killed process 77 (hog)"); ok {
 		t.Error("another record is an OOM kill")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -161,11 +162,32 @@ func (r *Runner) startKubelet(ctx context.Context, c Cell) error {
 		}
 		r.Cluster.SetKubeletEnv(env)
 	}
-	return r.Cluster.StartKubelet(ctx, func(config *kubeletv1beta1.KubeletConfiguration) {
+	err := r.Cluster.StartKubelet(ctx, func(config *kubeletv1beta1.KubeletConfiguration) {
 		config.EvictionHard["memory.available"] = fmt.Sprintf("%dMi", c.Headroom)
 		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: transition}
 		config.KernelMemcgNotification = c.Kubelet == StockNotify
 	})
+	return errors.Join(err, r.favour())
+}
+
+// favour raises the share of CPU time of kubelet, container runtime and this program, whichever kubelet it is: where the
+// kernel groups processes by session, other work on the machine would delay them as no unit of systemd delays another.
+func (r *Runner) favour() error {
+	kubelet, err := r.Cluster.KubeletPID()
+	if err != nil {
+		return err
+	}
+	runtime, err := r.Cluster.ContainerdPID()
+	if err != nil {
+		return err
+	}
+	for _, pid := range []int{kubelet, runtime, os.Getpid()} {
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(priority)), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeSettings writes the file with the settings of our own, and returns the environment that names it.

@@ -29,7 +29,9 @@ func (o *options) run(ctx context.Context, root string, cells []race.Cell) (err 
 		return nil
 	}
 	began := time.Now()
-	runner.Cluster, err = cluster.Start(ctx, cluster.Config{Layout: layout, Kubelet: runner.OurKubelet, Log: os.Stdout})
+	runner.Cluster, err = cluster.Start(ctx, cluster.Config{
+		Layout: layout, Kubelet: runner.OurKubelet, CgroupRoot: os.Getenv("PLIMSOLL_CGROUP_ROOT"), Log: os.Stdout,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,477 @@
+// Package crossing measures the time from the crossing of a memory threshold to the fence of the pod that causes it: with
+// the eviction manager, the reader of memory, the fences and the kill by the cgroup of the agent, on cgroups of the
+// kernel, without a container runtime and an API server. Pods are processes in cgroups, and the pod workers are a
+// function that sends no signal before the runtime's least grace period.
+package crossing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/cgroupkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
+)
+
+const mebibyte = int64(1) << 20
+
+// Config says what is measured. Amounts are in MiB.
+type Config struct {
+	// Hog is the program that uses memory.
+	Hog string
+	// Pods is the number of pods beside the hog, Crossings how often a hog meets the threshold.
+	Pods, Crossings int
+	// Memory is the limit of all pods, Headroom the threshold, Distance what is left above it before the hog grows, Rate
+	// its growth in a second.
+	Memory, Headroom, Distance, Rate int64
+	// Log receives progress; nil discards it.
+	Log io.Writer
+}
+
+// Crossing is one crossing of the threshold. Times are since the crossing, negative for what did not happen.
+type Crossing struct {
+	Fenced, Ended time.Duration
+	// Beyond is what the hog used beyond the threshold when it was fenced, in MiB.
+	Beyond int64
+}
+
+// grace is how long the function that stands in for the pod workers leaves a pod.
+const grace = 2 * time.Second
+
+// Measure measures. It needs root, and cgroup v1.
+func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	n, err := newNode(c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, n.remove()) }()
+	for i := range c.Pods {
+		if _, err := n.start(fmt.Sprintf("idle-%d", i), "--start=1", "--limit=1"); err != nil {
+			return nil, err
+		}
+	}
+	stop, err := n.manage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	for i := range c.Crossings {
+		crossing, err := n.cross(ctx, fmt.Sprintf("hog-%d", i))
+		if err != nil {
+			return list, err
+		}
+		list = append(list, crossing)
+		fmt.Fprintf(c.Log, "%3d fenced after %v, %d MiB beyond, ended after %v\n", i, crossing.Fenced, crossing.Beyond,
+			crossing.Ended)
+	}
+	return list, nil
+}
+
+// node is the cgroup of all pods, and the pods.
+type node struct {
+	config Config
+	// root is the path of the parent of the cgroup of all pods.
+	root    string
+	fencer  *fence.Fencer
+	killer  *cgroupkill.Killer
+	memory  *collect.Memory
+	manager *eviction.Manager
+
+	mu   sync.Mutex
+	pods []*process
+}
+
+// process is a pod: a process in a cgroup.
+type process struct {
+	pod *v1.Pod
+	// cgroup is the path of the pod's cgroup.
+	cgroup string
+	proc   *os.Process
+	// ended is closed when the process has ended.
+	ended chan struct{}
+}
+
+var controllers = []string{"memory", "pids", "freezer"}
+
+func mounts() map[string]string {
+	m := map[string]string{}
+	for _, c := range controllers {
+		m[c] = filepath.Join("/sys/fs/cgroup", c)
+	}
+	return m
+}
+
+func newNode(c Config) (*node, error) {
+	n := &node{config: c, root: fmt.Sprintf("/plimsoll-crossing-%d", os.Getpid())}
+	for _, mount := range mounts() {
+		if err := os.MkdirAll(filepath.Join(mount, n.all(), "besteffort"), 0o755); err != nil {
+			return nil, errors.Join(err, n.remove())
+		}
+	}
+	limit := filepath.Join(mounts()["memory"], n.all(), "memory.limit_in_bytes")
+	if err := os.WriteFile(limit, []byte(strconv.FormatInt(c.Memory*mebibyte, 10)), 0); err != nil {
+		return nil, errors.Join(err, n.remove())
+	}
+	var err error
+	n.fencer = fence.New(fence.Config{Mounts: mounts()})
+	n.killer = cgroupkill.New(cgroupkill.Config{Mounts: mounts()})
+	n.memory, err = collect.NewMemory(collect.Options{PodsCgroup: n.all()})
+	if err != nil {
+		return nil, errors.Join(err, n.remove())
+	}
+	return n, nil
+}
+
+// all is the path of the cgroup of all pods.
+func (n *node) all() string { return n.root + "/kubepods" }
+
+// start starts the program in a new pod.
+func (n *node) start(name string, args ...string) (*process, error) {
+	p := &process{
+		pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
+			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
+			Status:     v1.PodStatus{Phase: v1.PodRunning, QOSClass: v1.PodQOSBestEffort},
+		},
+		ended: make(chan struct{}),
+	}
+	p.cgroup = n.all() + "/besteffort/pod" + string(p.pod.UID)
+	script := ""
+	for _, c := range controllers {
+		dir := filepath.Join(mounts()[c], p.cgroup, "main")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		script += "echo $$ >" + dir + "/cgroup.procs && "
+	}
+	argv := append([]string{"sh", "-c", script + `exec "$0" "$@"`, n.config.Hog}, args...)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	p.proc, err = os.StartProcess("/bin/sh", argv, &os.ProcAttr{Files: []*os.File{null, null, os.Stderr}})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.ended)
+		_, _ = p.proc.Wait() // It was killed.
+	}()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods = append(n.pods, p)
+	return p, nil
+}
+
+// end kills the process, and removes the pod.
+func (n *node) end(p *process) error {
+	_ = p.proc.Kill() // It may have ended.
+	<-p.ended
+	n.mu.Lock()
+	n.pods = slices.DeleteFunc(n.pods, func(q *process) bool { return q == p })
+	n.mu.Unlock()
+	return removeCgroups(p.cgroup)
+}
+
+// remove ends all processes, and removes all cgroups.
+func (n *node) remove() error {
+	n.mu.Lock()
+	pods := slices.Clone(n.pods)
+	n.mu.Unlock()
+	var errs []error
+	for _, p := range pods {
+		errs = append(errs, n.end(p))
+	}
+	return errors.Join(append(errs, removeCgroups(n.root))...)
+}
+
+// removeCgroups removes a cgroup and those below it, for a short time again while the kernel still uses them.
+func removeCgroups(path string) error {
+	var errs []error
+	for _, mount := range mounts() {
+		var dirs []string
+		err := filepath.WalkDir(filepath.Join(mount, path), func(dir string, entry os.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				dirs = append(dirs, dir)
+			}
+			return nil
+		})
+		errs = append(errs, err)
+		for _, dir := range slices.Backward(dirs) {
+			err := os.Remove(dir)
+			for tries := 0; tries < 100 && errors.Is(err, unix.EBUSY); tries++ {
+				<-time.After(20 * time.Millisecond)
+				err = os.Remove(dir)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// find returns the pod with that UID, nil for none.
+func (n *node) find(uid types.UID) *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		if p.pod.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
+// manage runs the eviction manager and the thread of the fences until stop is called.
+func (n *node) manage(ctx context.Context) (stop func(), err error) {
+	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+		AllocatableEnforced: []string{"pods"},
+		Hard:                map[string]string{"memory.available": fmt.Sprintf("%dMi", n.config.Headroom)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	options := eviction.DefaultOptions()
+	options.Fence = true
+	n.manager, err = eviction.New(eviction.Config{
+		Collector: n, Kill: n.kill, ActivePods: n.active, PodByUID: n.podByUID, PodStopped: n.stopped,
+		PodCleanedUp: n.stopped, Reclaimer: n, Recorder: &record.FakeRecorder{},
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{}, Thresholds: thresholds,
+		PressureTransitionPeriod: time.Millisecond, Options: &options, Memory: n.memory, Fencer: fencer{n},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { n.fencer.Run(ctx) })
+	running.Go(func() { n.manager.Run(ctx) })
+	return func() { cancel(); running.Wait() }, nil
+}
+
+func (n *node) active() []*v1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var pods []*v1.Pod
+	for _, p := range n.pods {
+		select {
+		case <-p.ended:
+		default:
+			pods = append(pods, p.pod)
+		}
+	}
+	return pods
+}
+
+func (n *node) podByUID(uid types.UID) (*v1.Pod, bool) {
+	if p := n.find(uid); p != nil {
+		return p.pod, true
+	}
+	return nil, false
+}
+
+func (n *node) stopped(uid types.UID) bool {
+	p := n.find(uid)
+	if p == nil {
+		return true
+	}
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill stands in for the pod workers.
+func (n *node) kill(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+	p := n.find(r.Pod.UID)
+	if p == nil {
+		return podkill.AlreadyStopped, podkill.Ended(podkill.Ending{Outcome: podkill.Stopped})
+	}
+	ended := make(chan podkill.Ending, 1)
+	go func() {
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+		case <-time.After(grace):
+			_ = p.proc.Kill() // It may have ended.
+			<-p.ended
+		}
+		ended <- podkill.Ending{Outcome: podkill.Stopped}
+	}()
+	return podkill.Begun, ended
+}
+
+// Collect implements eviction.Collector: only memory is observed.
+func (n *node) Collect(context.Context) snapshot.Stats {
+	s := snapshot.Stats{Signals: snapshot.Unobserved(), Pods: noStats{}}
+	r := n.memory.ReadMemory(snapshot.Counting{})
+	s.Signals[snapshot.MemoryAvailable], s.Signals[snapshot.AllocatableMemoryAvailable] = r.Node, r.Pods
+	return s
+}
+
+// CollectLocal implements eviction.Collector.
+func (n *node) CollectLocal(ctx context.Context, _ snapshot.Layout) snapshot.Stats {
+	return n.Collect(ctx)
+}
+
+// Reclaim implements eviction.Reclaimer: there is nothing to reclaim.
+func (n *node) Reclaim(context.Context, policy.ReclaimRequest) (snapshot.Reclaimed, error) {
+	return snapshot.Reclaimed{}, nil
+}
+
+// noStats are the stats of no pod.
+type noStats struct{}
+
+func (noStats) Len() int                         { return 0 }
+func (noStats) UID(int) string                   { return "" }
+func (noStats) Usages(int, int) []snapshot.Usage { return nil }
+
+// fencer connects the manager with fences, as the agent does.
+type fencer struct{ *node }
+
+func (f fencer) Fence(pod *v1.Pod, l policy.Fence) (eviction.Fence, error) {
+	p := f.find(pod.UID)
+	if p == nil {
+		return nil, nil
+	}
+	set, err := f.node.fencer.Fence(p.cgroup, fence.Limits{Slack: int64(l.Slack)})
+	if fence.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return setFence{set}, nil
+}
+
+func (f fencer) Kill(ctx context.Context, pod *v1.Pod) error {
+	if p := f.find(pod.UID); p != nil {
+		return f.killer.Kill(ctx, p.cgroup)
+	}
+	return nil
+}
+
+type setFence struct{ *fence.Fence }
+
+func (f setFence) Check() (eviction.FenceState, error) {
+	s, err := f.Fence.Check()
+	return eviction.FenceState(s), err
+}
+
+// available is what all pods may still use, in MiB, without page cache: these pods have little.
+func (n *node) available() (int64, error) {
+	used, err := n.number(n.all(), "memory.usage_in_bytes")
+	return n.config.Memory - used/mebibyte, err
+}
+
+func (n *node) number(cgroup, name string) (int64, error) {
+	data, err := os.ReadFile(filepath.Join(mounts()["memory"], cgroup, name))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(string(data[:len(data)-1]), 10, 64)
+}
+
+// await polls each millisecond until done returns true or an error, at most for a time.
+func await(ctx context.Context, limit time.Duration, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup.
+const settle = 1500 * time.Millisecond
+
+// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure.
+func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
+	c = Crossing{Fenced: -1, Ended: -1}
+	left, err := n.available()
+	if err != nil {
+		return c, err
+	}
+	start := left - n.config.Headroom - n.config.Distance
+	p, err := n.start(name, fmt.Sprintf("--start=%d", start), fmt.Sprintf("--rate=%d", n.config.Rate),
+		fmt.Sprintf("--limit=%d", 4*n.config.Memory), "--step=1ms", "--deaf", "--signal")
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, n.end(p)) }()
+	err = await(ctx, time.Minute, "the hog to rest", func() (bool, error) {
+		used, err := n.number(p.cgroup, "memory.usage_in_bytes")
+		return used >= start*mebibyte, err
+	})
+	if err != nil {
+		return c, err
+	}
+	<-time.After(settle)
+	limit, err := n.number(p.cgroup, "memory.limit_in_bytes")
+	if err != nil {
+		return c, err
+	}
+	if err := p.proc.Signal(unix.SIGUSR1); err != nil {
+		return c, err
+	}
+	var crossed time.Time
+	err = await(ctx, time.Minute, "the end of the hog", func() (bool, error) {
+		now := time.Now()
+		left, err := n.available()
+		if err != nil {
+			return false, err
+		}
+		if crossed.IsZero() && left < n.config.Headroom {
+			crossed = now
+		}
+		present, err := n.number(p.cgroup, "memory.limit_in_bytes")
+		if err == nil && !crossed.IsZero() && c.Fenced < 0 && present < limit {
+			c.Fenced, c.Beyond = now.Sub(crossed), n.config.Headroom-left
+		}
+		select {
+		case <-p.ended:
+			c.Ended = now.Sub(crossed)
+			return true, err
+		default:
+			return false, err
+		}
+	})
+	if err != nil {
+		return c, err
+	}
+	return c, await(ctx, time.Minute, "the end of pressure", func() (bool, error) {
+		return !n.manager.IsUnderMemoryPressure(), nil
+	})
+}
