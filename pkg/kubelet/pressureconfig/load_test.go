@@ -323,7 +323,7 @@ func checkComplete(t *testing.T, path string, s *spec.Schema, document map[strin
 const full = `
 monitoringPeriod: 2s
 memory: {available: Reclaimable, countSwap: true, countHugepages: true, worstGrowthPerSecond: 4Gi}
-eviction: {killTime: 5s, settling: 0s, patience: 1m, localStorageLimits: "DryRun", fence: "Auto"}
+eviction: {killTime: 5s, settling: 0s, patience: 1m, localStorageLimits: "DryRun", fence: "Off"}
 admission: {waitForRoom: 0s}
 dryRun:
 - signal: memory.available
@@ -469,7 +469,7 @@ func TestEveryFieldIsInOptions(t *testing.T) {
 	want := eviction.Options{
 		MonitoringPeriod: 2 * time.Second,
 		MemoryFormula:    v1alpha1.Reclaimable, CountSwap: true, CountHugepages: true, WorstGrowth: 4 << 30,
-		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: v1alpha1.LimitsDryRun, Fence: true,
+		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: v1alpha1.LimitsDryRun,
 		DryRun: []policy.ThresholdID{{Signal: snapshot.MemoryAvailable, Soft: true}, {Signal: snapshot.NodeFsAvailable},
 			{Signal: snapshot.PIDAvailable}, {Signal: snapshot.PIDAvailable, Soft: true}},
 		Protection: policy.Protection{

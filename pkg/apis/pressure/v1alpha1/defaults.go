@@ -20,7 +20,8 @@ func Default() *NodePressureConfiguration {
 // for the cleanup of an evicted pod. killTime is one second of grace period and the time that a runtime needs. settling
 // is stock's transition period of pressure conditions. Those of plugins are Katalyst's, where it has the setting.
 //
-// fence is Off, as in stock, until fences have been shown on real nodes with both cgroup versions.
+// fence is the one default with which evictions differ from stock's: stock evicts a pod that uses up what is left within
+// a second as well, but the kernel's OOM killer ends containers before, also those of other pods.
 func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.MonitoringPeriod, 10*time.Second)
 
@@ -31,7 +32,7 @@ func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.Eviction.Settling, 5*time.Minute)
 	defaultDuration(&c.Eviction.Patience, 30*time.Second)
 	setDefault(&c.Eviction.LocalStorageLimits, LimitsEnforced)
-	setDefault(&c.Eviction.Fence, FenceOff)
+	setDefault(&c.Eviction.Fence, FenceAuto)
 
 	defaultDuration(&c.Admission.WaitForRoom, time.Minute)
 

@@ -8,7 +8,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // NodePressureConfiguration is the content of /etc/plimsoll/pressure.yaml. By default evictions are those of the stock
-// kubelet.
+// kubelet, except that a pod that grows too fast to be stopped in time is fenced.
 type NodePressureConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -76,9 +76,9 @@ type EvictionConfiguration struct {
 	// KubeletConfiguration has localStorageCapacityIsolation on: they are evicted, or an event and a metric report that
 	// they would be evicted, or nothing happens. Values: Enforce, DryRun, Off. Default: Enforce.
 	LocalStorageLimits LocalStorageLimits `json:"localStorageLimits,omitempty"`
-	// Fence defines what happens to a pod that is evicted for a hard threshold of memory and would use up what
+	// Fence defines what happens to a pod that is evicted for a hard threshold of memory or of PIDs and would use up what
 	// is left before it is stopped. With Auto its cgroup gets a limit near its present usage at once, and the pod is
-	// killed by its cgroup. With Off it is stopped as any other, as in stock. Values: Auto, Off. Default: Off.
+	// killed by its cgroup. With Off it is stopped as any other, as in stock. Values: Auto, Off. Default: Auto.
 	Fence Fencing `json:"fence,omitempty"`
 }
 
