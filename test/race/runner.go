@@ -95,13 +95,13 @@ func (r *Runner) Race(ctx context.Context, c Cell) (*Run, error) {
 	return run, errors.Join(err, r.tidy(ctx, run))
 }
 
-// Close removes the pods of all runs.
+// Close removes the pods of all runs, and their namespace. The Runner cannot be used any more.
 func (r *Runner) Close(ctx context.Context) error {
-	r.others = nil
 	if r.client == nil {
 		return nil
 	}
-	return r.removePods(ctx, func(*v1.Pod) bool { return true })
+	err := r.removePods(ctx, func(*v1.Pod) bool { return true })
+	return errors.Join(err, r.client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}))
 }
 
 // prepare starts the kubelet of the cell unless it runs, and the neighbours.
@@ -196,7 +196,8 @@ func (r *Runner) writeSettings(c Cell) ([]string, error) {
 	if c.Kubelet == OursOff {
 		fence = "Off"
 	}
-	text := "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\neviction:\n  fence: " + fence + "\n"
+	text := "apiVersion: nodepressure.plimsoll.dev/v1alpha1\nkind: NodePressureConfiguration\n" +
+		"eviction: {fence: \"" + fence + "\"}\n"
 	file := r.Cluster.Layout().PressureConfig()
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
