@@ -3,6 +3,7 @@ package podworkers
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,7 @@ func overdueView(o escalation.Overdue, found bool) *debugv1alpha1.Overdue {
 // listing is put in order.
 func (w *Workers) Views() debugv1alpha1.PodWorkerList {
 	overdue := w.cfg.Overdue()
-	listing := w.views()
+	listing, details := w.views()
 	slices.SortFunc(listing.Workers, func(a, b debugv1alpha1.PodWorker) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -42,25 +43,32 @@ func (w *Workers) Views() debugv1alpha1.PodWorkerList {
 	for _, v := range listing.Workers {
 		if o, found := overdue[v.UID]; v.Termination != nil {
 			v.Termination.Overdue = overdueView(o, found)
+			if detail := details[v.UID]; detail != nil {
+				v.Termination.Detail = strings.TrimSpace(detail())
+			}
 		}
 	}
 	return listing
 }
 
-// views shows all pod workers in no order.
-func (w *Workers) views() debugv1alpha1.PodWorkerList {
+// views shows all pod workers in no order, and returns the functions with the details of terminations, which are called
+// without the lock.
+func (w *Workers) views() (debugv1alpha1.PodWorkerList, map[types.UID]func() string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listing := debugv1alpha1.PodWorkerList{
 		Time: w.cfg.Clock.Now(), Workers: make([]debugv1alpha1.PodWorker, 0, len(w.workers)),
 	}
-	names := w.staticPods()
+	names, details := w.staticPods(), map[types.UID]func() string{}
 	for uid, p := range w.workers {
+		if p.disruption != nil {
+			details[uid] = p.disruption.Detail
+		}
 		if state, known := w.cfg.Store.State(uid); known {
 			listing.Workers = append(listing.Workers, p.view(state, w.blockedBy(names, uid, state), listing.Time))
 		}
 	}
-	return listing
+	return listing, details
 }
 
 // Reasons why a pod may not start.

@@ -18,6 +18,7 @@ import (
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podlifecycle"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podsync"
 )
@@ -51,11 +52,15 @@ func TestViewsOfAllPhases(t *testing.T) {
 			t.Errorf("times %+v", v.Since)
 		}
 		done := make(chan struct{})
-		n.send(kubetypes.SyncPodKill, pod, &KillOptions{Evict: true, GracePeriod: new(int64(5)), Completed: done})
+		n.send(kubetypes.SyncPodKill, pod, &KillOptions{
+			Evict: true, GracePeriod: new(int64(5)), Completed: done,
+			Disruption: &podkill.Disruption{Detail: func() string { return "The pod was fenced. " }},
+		})
 		n.advance(3 * time.Second)
 		asked := n.state(pod).Times.Requested
 		want := debugv1alpha1.Termination{
 			Cause: "eviction", GraceSeconds: 5, Deadline: asked.Add(5 * time.Second), Begun: true, Waiters: 1,
+			Detail: "The pod was fenced.",
 		}
 		if v = n.view(pod); v.Termination == nil || *v.Termination != want || v.Operation != "terminate" ||
 			v.Since.Operation.IsZero() {

@@ -62,6 +62,8 @@ type Termination struct {
 	// Stuck is true if the grace period has ended, and the time after it in which the runtime should have stopped the
 	// containers.
 	Stuck bool `json:"stuck"`
+	// Detail is what the message in the status of the pod has in addition: whether and where an evicted pod was fenced.
+	Detail string `json:"detail,omitempty"`
 	// Overdue is nil until a step beyond the request to the runtime was taken.
 	Overdue *Overdue `json:"overdue,omitempty"`
 }
