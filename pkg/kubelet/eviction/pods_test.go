@@ -68,7 +68,10 @@ func joined(pods []snapshot.Pod) (list []string) {
 }
 
 func TestBuilderJoinsPodsWithTheirStats(t *testing.T) {
-	b := builder{requested: func(uid types.UID) bool { return uid == "stopping" }}
+	b := builder{
+		requested: func(uid types.UID) bool { return uid == "stopping" },
+		deadline:  func(types.UID) time.Time { return time.Time{} },
+	}
 	deleted := plainPod("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
 	f := &stats{
