@@ -78,10 +78,20 @@ func (m *Manager) hasWork() bool {
 	return len(m.config.Thresholds) > 0 || m.config.LocalStorageCapacityIsolation
 }
 
+// observesPods reports whether plugins use what pods use, by the options that are in force or about to be.
+func (m *Manager) observesPods() bool {
+	o := m.newOptions.Load()
+	if o == nil {
+		o = m.options.Load()
+	}
+	return o.AllPods
+}
+
 // idle reports whether only a request of plugins can lead to an eviction, and there is none, nor anything to observe
-// of earlier ones.
+// for them or of earlier ones.
 func (m *Manager) idle() bool {
-	return !m.hasWork() && m.ledger.unused() && !m.loop.collecting.underWay() && len(m.requests()) == 0
+	return !m.hasWork() && !m.observesPods() && m.ledger.unused() && !m.loop.collecting.underWay() &&
+		len(m.requests()) == 0
 }
 
 // requests returns the evictions that plugins request.
@@ -269,10 +279,10 @@ func (m *Manager) lives() lives {
 }
 
 // wanted returns which pods a decision on the snapshot can need: on a calm node only those with limits on local
-// storage, unless plugins request evictions. A snapshot that is recorded has every pod.
+// storage, unless plugins request evictions or use what pods use. A snapshot that is recorded has every pod.
 func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
 	switch {
-	case !policy.Calm(s, &m.loop.rules), m.config.Recorded != nil && m.config.Recorded(s):
+	case m.options.Load().AllPods, !policy.Calm(s, &m.loop.rules), m.config.Recorded != nil && m.config.Recorded(s):
 		return everyPod
 	case m.loop.rules.LocalStorageLimits:
 		return limitedPods

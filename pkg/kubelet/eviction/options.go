@@ -40,6 +40,8 @@ type Options struct {
 	Protection policy.Protection
 	// ReportMemoryGrowth: decisions report how fast memory usage grows, for the plugin memory-growth.
 	ReportMemoryGrowth bool
+	// AllPods: rounds have all pods, for plugins that use what these use.
+	AllPods bool
 	// ReportOutlook: decisions report how far each signal is from its hard threshold, for the reporter plugin pressure.
 	ReportOutlook bool
 }

@@ -305,6 +305,39 @@ func TestMemoryGrowthIsReportedWhileOptionsSaySo(t *testing.T) {
 	})
 }
 
+// TestAllPodsAreObservedWhileOptionsSaySo: rounds of a calm node have all pods and their usage, also without
+// thresholds.
+func TestAllPodsAreObservedWhileOptionsSaySo(t *testing.T) {
+	for _, thresholds := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode()
+			n.add("a", gi)
+			n.available(20 * gi)
+			c := n.config(t, hard("1Gi"))
+			if c.LocalStorageCapacityIsolation = false; !thresholds {
+				c.Thresholds = nil
+			}
+			run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+				wait(time.Minute)
+				if last := m.last.Load(); last != nil && len(last.Snapshot.Pods) > 0 {
+					t.Errorf("pods %+v", last.Snapshot.Pods)
+				}
+				m.SetOptions(optionsWith(func(o *Options) { o.AllPods = true }))
+				wait(time.Second)
+				pods := m.last.Load().Snapshot.Pods
+				if len(pods) != 1 || pods[0].Name != "a" || pods[0].Usage == nil {
+					t.Errorf("pods %+v", pods)
+				}
+				m.SetOptions(DefaultOptions())
+				wait(time.Minute)
+				if last := m.last.Load(); thresholds && len(last.Snapshot.Pods) > 0 {
+					t.Errorf("pods in the end %+v", last.Snapshot.Pods)
+				}
+			})
+		})
+	}
+}
+
 // roundsSink keeps the last round with an outlook.
 type roundsSink struct{ last atomic.Pointer[Round] }
 
