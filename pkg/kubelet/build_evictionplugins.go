@@ -290,11 +290,12 @@ func (p *evictionPlugins) conditions() []nodestatus.PluginCondition {
 	return list
 }
 
-// evictionOptions returns the options of the eviction manager. It reports the growth of memory, and the outlook, if a
-// plugin uses it.
+// evictionOptions returns the options of the eviction manager. It reports the growth of memory, the outlook, and
+// what all pods use, if a plugin uses it.
 func evictionOptions(c *v1alpha1.NodePressureConfiguration) eviction.Options {
 	options := eviction.OptionsFrom(c)
 	options.ReportMemoryGrowth = plugin.OptionsFrom(c, false).InTree.Selects(memorygrowth.Name)
+	options.AllPods = plugins.NeedsAllPods(plugin.OptionsFrom(c, false).InTree.Selects)
 	options.ReportOutlook = reporter.OptionsFrom(c).InTree(pressure.Name)
 	return options
 }

@@ -22,6 +22,7 @@ func (b *build) newPluginsInAgent(p *evictionPlugins) (*plugins.Set, error) {
 		},
 		Recorder: b.Observability.Recorder, Resident: sources.NewResident(cgroups), Node: b.sources.view.Lookup,
 		Zones: sources.NewZoneinfo("/proc/zoneinfo"), NUMAMemory: sources.NewNUMAMemory(cgroups),
+		CPU:        sources.NewCPU("/proc", cgroups, b.Machine.ContainerManager.GetPodCgroupRoot(), b.machineInfo.NumCores),
 		NodeMemory: sources.NewNodeMemory("/proc"), PodMemory: sources.NewPodMemory(cgroups),
 		CustomNodeResource: resource.Allocatable,
 	})

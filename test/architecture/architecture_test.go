@@ -50,6 +50,14 @@ var rings = []struct {
 		"what the rules of the eviction plugins in the agent have in common",
 	},
 	{
+		"pkg/kubelet/eviction/plugins/cpupressure", pure,
+		"the rule of cpu-pressure: tasks that wait for CPUs, and throttling",
+	},
+	{
+		"pkg/kubelet/eviction/plugins/rootfs", pure,
+		"the rules of rootfs-pressure-eviction-plugin and rootfs-overuse-eviction-plugin: writable layers of pods",
+	},
+	{
 		"pkg/kubelet/eviction/plugins/numamemory", pure,
 		"the rule of numa-memory-pressure-eviction-plugin: free memory of a NUMA node near its watermarks",
 	},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/cpupressure"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
@@ -37,6 +39,11 @@ type machine struct {
 	byNode map[types.UID]map[int]int64
 	usage  map[types.UID]int64
 	memory systemmemory.Node
+	cpu    cpupressure.Node
+	used   map[types.UID]time.Duration
+	// disks are what the writable layers of pods use, free is how much of 100 GiB is on their file system.
+	disks map[types.UID]snapshot.Bytes
+	free  int64
 	// node is nil if the Node is unknown. resource is what the CustomNodeResource has, resourceErr why that is unknown.
 	node        *v1.Node
 	resource    v1.ResourceList
@@ -82,6 +89,56 @@ func (m *machine) Usage(pods []*v1.Pod) map[types.UID]int64 { return read(m, pod
 // Stalls implements plugins.PodMemory.
 func (m *machine) Stalls([]*v1.Pod) map[types.UID]float64 { return nil }
 
+// cpus are the CPUs of a machine, all of which are busy.
+type cpus struct{ *machine }
+
+// Node implements plugins.CPU.
+func (c cpus) Node() cpupressure.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cpu.Total != nil {
+		c.cpu.Total = new(*c.cpu.Total + 100)
+	}
+	return c.cpu
+}
+
+// Used implements plugins.CPU: pods use more each time.
+func (c cpus) Used(pods []*v1.Pod) map[types.UID]time.Duration {
+	c.change(func(m *machine) {
+		for uid, used := range m.used {
+			m.used[uid] = used * 2
+		}
+	})
+	return read(c.machine, pods, c.used)
+}
+
+// stats are what the eviction manager observes.
+func (m *machine) stats() snapshot.Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := snapshot.Stats{Signals: snapshot.Unobserved(), Layout: snapshot.Layout{Known: true}}
+	if m.disks != nil {
+		s.Signals[snapshot.NodeFsAvailable] = snapshot.Observation{Available: m.free, Capacity: 100 << 30}
+		s.Pods = podDisks(maps.Clone(m.disks))
+	}
+	return s
+}
+
+// podDisks implements snapshot.PodStats.
+type podDisks map[types.UID]snapshot.Bytes
+
+func (d podDisks) Len() int { return len(d) }
+
+func (d podDisks) UID(i int) string { return string(slices.Sorted(maps.Keys(d))[i]) }
+
+func (d podDisks) Usages(from, to int) (list []snapshot.Usage) {
+	for i := from; i < to; i++ {
+		layer := snapshot.FsUsage{Bytes: d[types.UID(d.UID(i))], Inodes: snapshot.Unknown}
+		list = append(list, snapshot.Usage{Containers: []snapshot.ContainerUsage{{Name: "c", WritableLayer: layer}}})
+	}
+	return list
+}
+
 // read returns what is known of the pods.
 func read[T any](m *machine, pods []*v1.Pod, known map[types.UID]T) map[types.UID]T {
 	m.mu.Lock()
@@ -101,6 +158,7 @@ func (m *machine) set(t testing.TB) *plugins.Set {
 	set, err := plugins.New(plugins.Config{
 		Settings: func() plugins.Settings { m.mu.Lock(); defer m.mu.Unlock(); return m.settings },
 		Recorder: record.NewFakeRecorder(1000), Resident: m, Zones: m, NUMAMemory: m, NodeMemory: m, PodMemory: m,
+		CPU: cpus{m},
 		Node: func(context.Context) (*v1.Node, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -122,10 +180,12 @@ func (m *machine) set(t testing.TB) *plugins.Set {
 }
 
 func newMachine() *machine {
-	return &machine{settings: plugins.Settings{
-		PluginSettings: pressure.Default().Plugins.Eviction.Settings, Period: 200 * time.Millisecond,
-		MonitoringPeriod: time.Second,
+	m := &machine{settings: plugins.Settings{
+		PluginSettings: pressure.Default().Plugins.Eviction.Settings, Period: 5 * time.Second, MonitoringPeriod: time.Minute,
 	}}
+	m.settings.RootfsOveruse.SharedUsed, m.settings.RootfsPressure.Free = "10Gi", "10%"
+	m.settings.CPUPressure.Window.Duration = 0
+	return m
 }
 
 func requests(name v1.ResourceName, amount string) func(*v1.Pod) {
@@ -178,6 +238,31 @@ func inTreeCases() map[string]inTreeCase {
 			relief:  func(m *machine) { m.zones[1] = numaNode(1, 60<<30) },
 			evicted: []string{"a/30"}, message: []string{"scope memory: 2.14748e+09 is below the threshold 2.14748e+09"},
 		},
+		pressure.RootfsOverusePlugin: {
+			pods: pods("a", "b"),
+			trouble: func(m *machine) {
+				m.disks, m.free = map[types.UID]snapshot.Bytes{"a": 10 << 30, "b": 10<<30 + 1}, 50<<30
+			},
+			relief:  func(m *machine) { m.disks["b"] = 1 },
+			evicted: []string{"b/30"}, message: []string{"writable layers use", "more than the threshold 10Gi"},
+		},
+		pressure.RootfsPressurePlugin: {
+			pods: []*v1.Pod{pod("a"), reclaimedPod("b")},
+			trouble: func(m *machine) {
+				m.disks, m.free = map[types.UID]snapshot.Bytes{"a": 5 << 30, "b": 2 << 30}, 9<<30
+			},
+			relief:  func(m *machine) { m.free = 10 << 30 },
+			evicted: []string{"b/30"}, message: []string{"9Gi bytes of the file system of containers are free"},
+		},
+		pressure.CPUPressurePlugin: {
+			pods: []*v1.Pod{pod("a"), reclaimedPod("b")},
+			trouble: func(m *machine) {
+				m.cpu = cpupressure.Node{Stall: new(90.0), Idle: new(int64(0)), Total: new(int64(0)), CPUs: 1}
+				m.used = map[types.UID]time.Duration{"a": time.Second, "b": time.Second}
+			},
+			relief:  func(m *machine) { m.cpu.Stall = new(0.0) },
+			evicted: []string{"b/30"}, message: []string{"tasks of the node have waited for CPUs for 90.00 %"},
+		},
 		pressure.SystemMemoryPressurePlugin: {
 			pods: []*v1.Pod{pod("a"), reclaimedPod("b"), reclaimedPod("c")},
 			trouble: func(m *machine) {
@@ -224,7 +309,7 @@ func TestPluginsInTheAgent(t *testing.T) {
 			r := newRig(t, func(o *plugin.Options) {
 				o.InTree, o.DryRun, o.Rules.Killers.Soft = plugin.Selector{name}, plugin.Selector{name}, snapshot.PodWorker
 			}, c.pods...)
-			r.inTree = m.set(t).Plugins()
+			r.inTree, r.stats = m.set(t).Plugins(), m.stats
 			r.start()
 			r.inTreeCalled(name)
 			r.evictedInTree(name)

@@ -24,6 +24,8 @@ type node struct {
 	pods     []*v1.Pod
 	requests []podkill.Request
 	endings  map[types.UID][]chan podkill.Ending
+	// stats returns what is observed; nothing if it is nil.
+	stats func() snapshot.Stats
 }
 
 // pod is a running pod whose name is its UID, with a grace period of 30 s.
@@ -155,8 +157,11 @@ func (n *node) gone(uid types.UID) bool {
 	return !here
 }
 
-// Collect implements eviction.Collector: nothing is observed.
+// Collect implements eviction.Collector.
 func (n *node) Collect(context.Context) snapshot.Stats {
+	if n.stats != nil {
+		return n.stats()
+	}
 	return snapshot.Stats{Signals: snapshot.Unobserved()}
 }
 

@@ -162,7 +162,7 @@ func (r *rig) composeKiller() (client kubernetes.Interface) {
 func (r *rig) composeManager(recorder record.EventRecorder, nodeRef *v1.ObjectReference) {
 	r.t.Helper()
 	options := eviction.DefaultOptions()
-	options.Patience, options.MonitoringPeriod = patience, time.Second
+	options.Patience, options.MonitoringPeriod, options.AllPods = patience, time.Second, r.stats != nil
 	config := eviction.Config{
 		Collector: r.node, Kill: r.kill, ActivePods: r.active, PodByUID: r.byUID, PodStopped: r.gone, PodCleanedUp: r.gone,
 		Reclaimer: r.node, Recorder: recorder, NodeRef: nodeRef, Clock: clock.RealClock{}, Options: &options,

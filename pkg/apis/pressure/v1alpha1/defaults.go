@@ -72,6 +72,13 @@ func setPluginSettingsDefaults(s *PluginSettings) {
 
 	defaultNumber(&s.RSSOveruse.ResidentPercent, 105)
 
+	cpu := &s.CPUPressure
+	defaultNumber(&cpu.StallPercent, 60)
+	defaultNumber(&cpu.BusyPercent, 90)
+	defaultNumber(&cpu.ThrottledPercent, 50)
+	defaultDuration(&cpu.Window, time.Minute)
+	defaultNumber(&cpu.PodPercent, 1)
+
 	numa := &s.NUMAMemoryPressure
 	defaultQuantity(&numa.CriticalGap, "1Gi")
 	defaultQuantity(&numa.LowGap, "256Mi")

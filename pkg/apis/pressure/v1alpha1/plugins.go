@@ -111,8 +111,36 @@ func (v *validator) pluginSettings(p *field.Path, s *PluginSettings) {
 	v.duration(at.Child("gracePeriod"), s.ReclaimedResourcePressure.GracePeriod, time.Second, 10*time.Minute)
 
 	inRange(v, p.Child(RSSOverusePlugin, "residentPercent"), *s.RSSOveruse.ResidentPercent, 1, 100_000)
+	v.rootfs(p, s)
+	v.cpu(p.Child(CPUPressurePlugin), &s.CPUPressure)
 	v.numaMemory(p.Child(NUMAMemoryPressurePlugin), &s.NUMAMemoryPressure)
 	v.systemMemory(p.Child(SystemMemoryPressurePlugin), &s.SystemMemoryPressure)
+}
+
+func (v *validator) rootfs(p *field.Path, s *PluginSettings) {
+	pressure, overuse := p.Child(RootfsPressurePlugin), p.Child(RootfsOverusePlugin)
+	v.fileSystemAmount(pressure.Child("free"), s.RootfsPressure.Free)
+	v.fileSystemAmount(pressure.Child("inodesFree"), s.RootfsPressure.InodesFree)
+	v.fileSystemAmount(pressure.Child("podUsed"), s.RootfsPressure.PodUsed)
+	v.fileSystemAmount(pressure.Child("podInodesUsed"), s.RootfsPressure.PodInodesUsed)
+	v.fileSystemAmount(overuse.Child("sharedUsed"), s.RootfsOveruse.SharedUsed)
+	v.fileSystemAmount(overuse.Child("sharedInodesUsed"), s.RootfsOveruse.SharedInodesUsed)
+	v.fileSystemAmount(overuse.Child("reclaimedUsed"), s.RootfsOveruse.ReclaimedUsed)
+	v.fileSystemAmount(overuse.Child("reclaimedInodesUsed"), s.RootfsOveruse.ReclaimedInodesUsed)
+}
+
+func (v *validator) fileSystemAmount(p *field.Path, a FileSystemAmount) {
+	if _, _, valid := a.parse(); a != "" && !valid {
+		v.invalid(p, string(a), "must be a quantity above 0, like 10Gi, or a percentage above 0% and up to 100%, like 10%")
+	}
+}
+
+func (v *validator) cpu(p *field.Path, s *CPUPressureSettings) {
+	inRange(v, p.Child("stallPercent"), *s.StallPercent, 1, 100)
+	inRange(v, p.Child("busyPercent"), *s.BusyPercent, 0, 100)
+	inRange(v, p.Child("throttledPercent"), *s.ThrottledPercent, 1, 100)
+	v.duration(p.Child("window"), s.Window, 5*time.Second, time.Hour)
+	inRange(v, p.Child("podPercent"), *s.PodPercent, 0, 100)
 }
 
 func (v *validator) numaMemory(p *field.Path, s *NUMAMemoryPressureSettings) {

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func invalidPlugins() map[string]func(*PluginsConfiguration) {
 		`eviction.remote[1]|Duplicate value: "*"`:                                remote("*", "*"),
 		`eviction.remote[0]|"memory-growth"|must not be a plugin of this|inTree`: remote("memory-growth"),
 		`eviction.remote: Too many: 65: must have at most 64 items`:              remote(many...),
-		`eviction.inTree[0]|"numa"|must be the name of a plugin of this kubelet: memory-growth, |"*" for all`: func(
+		`eviction.inTree[0]|"numa"|must be the name of a plugin of this kubelet|, memory-growth, |"*" for all`: func(
 			p *PluginsConfiguration) {
 			p.Eviction.InTree = []string{"numa"}
 		},
@@ -64,6 +65,14 @@ func invalidPlugins() map[string]func(*PluginsConfiguration) {
 		},
 		`eviction.settings.memory-growth.horizon|"1s"|must be from 10s to 10m`: func(p *PluginsConfiguration) {
 			p.Eviction.Settings.MemoryGrowth.Horizon = &metav1.Duration{Duration: time.Second}
+		},
+		`eviction.settings.rootfs-pressure-eviction-plugin.free|"101%"|a quantity above 0, like 10Gi, or a percentage`: func(
+			p *PluginsConfiguration) {
+			p.Eviction.Settings.RootfsPressure.Free = "101%"
+		},
+		`eviction.settings.rootfs-overuse-eviction-plugin.sharedUsed|"-1Gi"|must be a quantity above 0`: func(
+			p *PluginsConfiguration) {
+			p.Eviction.Settings.RootfsOveruse.SharedUsed = "-1Gi"
 		},
 		`eviction.qosLevel.label|"a b"|must be a key of at most 63`: func(p *PluginsConfiguration) {
 			p.Eviction.QoSLevel.Label = "a b"
@@ -206,5 +215,30 @@ func TestNoPluginIsEnabledByDefault(t *testing.T) {
 		return CheckPluginName(name) != ""
 	}) {
 		t.Errorf("plugins in the tree: %q", names)
+	}
+}
+
+// TestFileSystemAmount: quantities and percentages, and what is neither.
+func TestFileSystemAmount(t *testing.T) {
+	for text, want := range map[FileSystemAmount]int64{
+		"1": 1, "10Gi": 10 << 30, "1k": 1000, "50%": 500, "0.1%": 1, "100%": 1000, "0.05%": 0, "99.999%": 999,
+		"1152921504606846976": 1 << 60,
+	} {
+		if got, set := text.Of(1000); !set || got != want {
+			t.Errorf("%s: %d, %t", text, got, set)
+		}
+	}
+	for _, text := range []FileSystemAmount{
+		"", "%", "0", "0%", "-1", "-1%", "101%", "1Gi%", "1e1%", "many", "10 %", "1152921504606846977", "5%%",
+	} {
+		if got, set := text.Of(1000); set {
+			t.Errorf("%s: %d", text, got)
+		}
+	}
+	if got, _ := FileSystemAmount("50%").Of(math.MaxInt64); got != math.MaxInt64/2 {
+		t.Errorf("of all: %d", got)
+	}
+	if got, _ := FileSystemAmount("50%").Of(-5); got != 0 {
+		t.Errorf("of a negative capacity: %d", got)
 	}
 }

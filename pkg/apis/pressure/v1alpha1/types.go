@@ -226,12 +226,63 @@ type PluginSettings struct {
 	// RSSOveruse has the settings of rss-overuse-eviction-plugin, which requests pods whose resident set is greater than
 	// the memory that they request.
 	RSSOveruse RSSOveruseSettings `json:"rss-overuse-eviction-plugin,omitempty"`
+	// RootfsPressure has the settings of rootfs-pressure-eviction-plugin, which requests the pod whose writable layers use
+	// most when little is free on their file system.
+	RootfsPressure RootfsPressureSettings `json:"rootfs-pressure-eviction-plugin,omitempty"`
+	// RootfsOveruse has the settings of rootfs-overuse-eviction-plugin, which requests pods whose writable layers use more
+	// than a threshold.
+	RootfsOveruse RootfsOveruseSettings `json:"rootfs-overuse-eviction-plugin,omitempty"`
+	// CPUPressure has the settings of cpu-pressure, which requests reclaimed pods when CPUs are short.
+	CPUPressure CPUPressureSettings `json:"cpu-pressure,omitempty"`
 	// NUMAMemoryPressure has the settings of numa-memory-pressure-eviction-plugin, which requests pods of a NUMA node
 	// whose memory is short.
 	NUMAMemoryPressure NUMAMemoryPressureSettings `json:"numa-memory-pressure-eviction-plugin,omitempty"`
 	// SystemMemoryPressure has the settings of system-memory-pressure-eviction-plugin, which requests pods when memory of
 	// the whole node is short.
 	SystemMemoryPressure SystemMemoryPressureSettings `json:"system-memory-pressure-eviction-plugin,omitempty"`
+}
+
+// RootfsPressureSettings are the settings of the plugin rootfs-pressure-eviction-plugin. An amount is a quantity, like
+// 10Gi, or a percentage of the capacity of the file system, like 10%; without one it is not considered.
+type RootfsPressureSettings struct {
+	// Free is how much must be free on the file system with the writable layers.
+	Free FileSystemAmount `json:"free,omitempty"`
+	// InodesFree is the same for inodes.
+	InodesFree FileSystemAmount `json:"inodesFree,omitempty"`
+	// PodUsed is how much a pod must use to be requested for free.
+	PodUsed FileSystemAmount `json:"podUsed,omitempty"`
+	// PodInodesUsed is the same for inodesFree.
+	PodInodesUsed FileSystemAmount `json:"podInodesUsed,omitempty"`
+}
+
+// RootfsOveruseSettings are the settings of the plugin rootfs-overuse-eviction-plugin. An amount is a quantity, like
+// 10Gi, or a percentage of the capacity of the file system, like 10%; without one it is not considered.
+type RootfsOveruseSettings struct {
+	// SharedUsed is how much the writable layers of a shared pod may use.
+	SharedUsed FileSystemAmount `json:"sharedUsed,omitempty"`
+	// SharedInodesUsed is the same for inodes.
+	SharedInodesUsed FileSystemAmount `json:"sharedInodesUsed,omitempty"`
+	// ReclaimedUsed is how much the writable layers of a reclaimed pod may use.
+	ReclaimedUsed FileSystemAmount `json:"reclaimedUsed,omitempty"`
+	// ReclaimedInodesUsed is the same for inodes.
+	ReclaimedInodesUsed FileSystemAmount `json:"reclaimedInodesUsed,omitempty"`
+}
+
+// CPUPressureSettings are the settings of the plugin cpu-pressure.
+type CPUPressureSettings struct {
+	// StallPercent is the share of time in which tasks of the node may wait for CPUs (some avg10) while they are busy, in
+	// percent. Range: 1 to 100. Default: 60.
+	StallPercent *int32 `json:"stallPercent,omitempty"`
+	// BusyPercent is from which share on CPUs are busy, in percent. Range: 0 to 100. Default: 90.
+	BusyPercent *int32 `json:"busyPercent,omitempty"`
+	// ThrottledPercent is in which share of its periods the cgroup of all pods may be throttled, in percent.
+	// Range: 1 to 100. Default: 50.
+	ThrottledPercent *int32 `json:"throttledPercent,omitempty"`
+	// Window is how long one of the two must be reached before a pod is requested. Range: 5s to 1h. Default: 1m.
+	Window *metav1.Duration `json:"window,omitempty"`
+	// PodPercent is which share of the CPUs of the node a pod must use to be requested, in percent.
+	// Range: 0 to 100. Default: 1.
+	PodPercent *int32 `json:"podPercent,omitempty"`
 }
 
 // NUMAMemoryPressureSettings are the settings of the plugin numa-memory-pressure-eviction-plugin.

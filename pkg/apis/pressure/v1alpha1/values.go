@@ -1,5 +1,12 @@
 package v1alpha1
 
+import (
+	"math/bits"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
 // AvailableMemory is a way to count available memory.
 type AvailableMemory string
 
@@ -98,6 +105,43 @@ const (
 
 var qosLevels = []QoSLevel{ReclaimedCores, SharedCores, DedicatedCores, SystemCores}
 
+// FileSystemAmount is an amount of bytes or inodes: a quantity, like 10Gi, or a percentage of the capacity of the file
+// system, like 10%. Empty is none.
+type FileSystemAmount string
+
+// maxQuantity is far above the capacity of any file system.
+const maxQuantity = 1 << 60
+
+// parse returns the quantity, or the percentage in thousandths, and whether it is valid and not empty.
+func (a FileSystemAmount) parse() (quantity, milliPercent int64, valid bool) {
+	text, relative := strings.CutSuffix(string(a), "%")
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() <= 0 {
+		return 0, 0, false
+	}
+	if !relative {
+		return q.Value(), 0, q.CmpInt64(maxQuantity) <= 0
+	}
+	if strings.Trim(text, "0123456789.") != "" || q.CmpInt64(100) > 0 {
+		return 0, 0, false
+	}
+	return 0, q.MilliValue(), true
+}
+
+// Relative reports whether the amount is a percentage.
+func (a FileSystemAmount) Relative() bool { return strings.HasSuffix(string(a), "%") }
+
+// Of returns the amount for a file system of a capacity, rounded down, and false if there is none.
+func (a FileSystemAmount) Of(capacity int64) (int64, bool) {
+	quantity, milliPercent, valid := a.parse()
+	if !a.Relative() || !valid {
+		return quantity, valid
+	}
+	hi, lo := bits.Mul64(uint64(max(0, capacity)), uint64(milliPercent))
+	amount, _ := bits.Div64(hi, lo, 100_000)
+	return int64(amount), true
+}
+
 // TaintEffect is an effect of a taint, with its name in the API.
 type TaintEffect string
 
@@ -112,9 +156,12 @@ var taintEffects = []TaintEffect{NoSchedule, PreferNoSchedule, NoExecute}
 
 // The names of the eviction plugins in this kubelet. Those that end with eviction-plugin are Katalyst's.
 const (
+	CPUPressurePlugin               = "cpu-pressure"
 	MemoryGrowthPlugin              = "memory-growth"
 	NUMAMemoryPressurePlugin        = "numa-memory-pressure-eviction-plugin"
 	ReclaimedResourcePressurePlugin = "reclaimed-resource-pressure-eviction-plugin"
+	RootfsOverusePlugin             = "rootfs-overuse-eviction-plugin"
+	RootfsPressurePlugin            = "rootfs-pressure-eviction-plugin"
 	RSSOverusePlugin                = "rss-overuse-eviction-plugin"
 	SystemMemoryPressurePlugin      = "system-memory-pressure-eviction-plugin"
 )
@@ -122,8 +169,8 @@ const (
 // InTreePlugins returns the names of the eviction plugins in this kubelet, sorted. No other plugin may have them.
 func InTreePlugins() []string {
 	return []string{
-		MemoryGrowthPlugin, NUMAMemoryPressurePlugin, ReclaimedResourcePressurePlugin, RSSOverusePlugin,
-		SystemMemoryPressurePlugin,
+		CPUPressurePlugin, MemoryGrowthPlugin, NUMAMemoryPressurePlugin, ReclaimedResourcePressurePlugin,
+		RootfsOverusePlugin, RootfsPressurePlugin, RSSOverusePlugin, SystemMemoryPressurePlugin,
 	}
 }
 

@@ -6,9 +6,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/cpupressure"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rootfs"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
@@ -101,4 +104,61 @@ func (s *Set) systemMemory(_ context.Context, v *plugin.View) (rule.Finding, err
 		Period: settings.Period, Levels: settings.Levels,
 	}, s.systemState)
 	return found, nil
+}
+
+// NeedsAllPods reports whether one of these plugins is enabled that use what pods use by the last round of the eviction
+// manager, which then must have all pods.
+func NeedsAllPods(enabled func(name string) bool) bool {
+	return enabled(rootfs.PressureName) || enabled(rootfs.OveruseName)
+}
+
+// errOldRound: what pods use of disks is unknown.
+var errOldRound = errors.New("there is no round of the eviction manager of the last two monitoring periods")
+
+// rootfsFacts returns the facts of the last round of the eviction manager, unless that is too old.
+func (s *Set) rootfsFacts(v *plugin.View, settings *Settings) (*rootfs.Facts, error) {
+	if v.Node == nil || v.Taken.Sub(v.Node.Snapshot.Taken) > 2*settings.MonitoringPeriod {
+		return nil, errOldRound
+	}
+	return rootfs.FactsOf(v.Node.Snapshot, v.Pods, ending(v)), nil
+}
+
+func (s *Set) rootfsPressure(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	facts, err := s.rootfsFacts(v, &settings)
+	if err != nil {
+		return rule.Finding{}, err
+	}
+	own := &settings.RootfsPressure
+	return rootfs.Pressure(facts, &rootfs.PressureSettings{
+		Free:    [rootfs.NumKinds]v1alpha1.FileSystemAmount{own.Free, own.InodesFree},
+		PodUsed: [rootfs.NumKinds]v1alpha1.FileSystemAmount{own.PodUsed, own.PodInodesUsed}, Levels: settings.Levels,
+	}), nil
+}
+
+func (s *Set) rootfsOveruse(_ context.Context, v *plugin.View) (rule.Finding, error) {
+	settings := s.config.Settings()
+	facts, err := s.rootfsFacts(v, &settings)
+	if err != nil {
+		return rule.Finding{}, err
+	}
+	own := &settings.RootfsOveruse
+	return rootfs.Overuse(facts, &rootfs.OveruseSettings{
+		Shared:    [rootfs.NumKinds]v1alpha1.FileSystemAmount{own.SharedUsed, own.SharedInodesUsed},
+		Reclaimed: [rootfs.NumKinds]v1alpha1.FileSystemAmount{own.ReclaimedUsed, own.ReclaimedInodesUsed},
+		Levels:    settings.Levels,
+	}), nil
+}
+
+func (s *Set) cpuPressure(_ context.Context, v *plugin.View) (found rule.Finding, err error) {
+	settings := s.config.Settings()
+	own := &settings.CPUPressure
+	facts := cpupressure.Facts{
+		Now: v.Taken, Node: s.config.CPU.Node(), Pods: v.Pods, Ending: ending(v), Used: s.config.CPU.Used(v.Pods),
+	}
+	found, s.cpuState, err = cpupressure.Decide(&facts, &cpupressure.Settings{
+		Stall: float64(*own.StallPercent), Busy: float64(*own.BusyPercent), Throttled: float64(*own.ThrottledPercent),
+		Window: own.Window.Duration, PodCPU: float64(*own.PodPercent), Period: settings.Period, Levels: settings.Levels,
+	}, s.cpuState)
+	return found, err
 }

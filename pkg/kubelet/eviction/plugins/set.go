@@ -12,9 +12,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/cpupressure"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/memorygrowth"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rootfs"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/systemmemory"
@@ -73,6 +75,14 @@ type PodMemory interface {
 	Stalls(pods []*v1.Pod) map[types.UID]float64
 }
 
+// CPU reads what is known of the CPUs of the node, and what pods have used of them.
+type CPU interface {
+	Files
+	Node() cpupressure.Node
+	// Used returns the CPU time of pods. Pods for which it is unknown are left out.
+	Used(pods []*v1.Pod) map[types.UID]time.Duration
+}
+
 // Config is what the plugins work with. All fields are required.
 type Config struct {
 	// Settings is called once for each round of a plugin.
@@ -83,6 +93,7 @@ type Config struct {
 	NUMAMemory NUMAMemory
 	NodeMemory NodeMemory
 	PodMemory  PodMemory
+	CPU        CPU
 	// Node returns the Node without a call of the API server.
 	Node func(context.Context) (*v1.Node, error)
 	// CustomNodeResource returns what is allocatable by Katalyst's CustomNodeResource, nil if there is none. It fails if
@@ -99,6 +110,7 @@ type Set struct {
 	// The states of rules. The calls of one plugin are made one at a time.
 	numaState   numamemory.State
 	systemState systemmemory.State
+	cpuState    cpupressure.State
 }
 
 // New returns the plugins. They read nothing before they are called.
@@ -106,7 +118,7 @@ func New(config Config) (*Set, error) {
 	for name, missing := range map[string]bool{
 		"Settings": config.Settings == nil, "Recorder": config.Recorder == nil, "Resident": config.Resident == nil,
 		"Zones": config.Zones == nil, "NUMAMemory": config.NUMAMemory == nil, "NodeMemory": config.NodeMemory == nil,
-		"PodMemory": config.PodMemory == nil, "Node": config.Node == nil,
+		"PodMemory": config.PodMemory == nil, "CPU": config.CPU == nil, "Node": config.Node == nil,
 		"CustomNodeResource": config.CustomNodeResource == nil,
 	} {
 		if missing {
@@ -123,6 +135,9 @@ func New(config Config) (*Set, error) {
 	s.add(reclaimedresource.Name, s.reclaimedResource)
 	s.add(rssoveruse.Name, s.rssOveruse, config.Resident)
 	s.add(numamemory.Name, s.numaMemory, config.Zones, config.NUMAMemory)
+	s.add(rootfs.PressureName, s.rootfsPressure)
+	s.add(rootfs.OveruseName, s.rootfsOveruse)
+	s.add(cpupressure.Name, s.cpuPressure, config.CPU)
 	system := s.add(systemmemory.Name, s.systemMemory, config.NodeMemory, config.PodMemory)
 	system.proposed = func(v *plugin.View, _ types.UID) { s.systemState = s.systemState.Propose(v.Taken) }
 	return s, nil

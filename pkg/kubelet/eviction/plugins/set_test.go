@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/cpupressure"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/numamemory"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/reclaimedresource"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rssoveruse"
@@ -52,10 +53,17 @@ func (f *facts) Stalls([]*v1.Pod) map[types.UID]float64 { return nil }
 
 func (f *facts) Node() (n systemmemory.Node) { return n }
 
+// noCPU is a machine of whose CPUs nothing is known.
+type noCPU struct{ *facts }
+
+func (noCPU) Node() (n cpupressure.Node) { return n }
+
+func (noCPU) Used([]*v1.Pod) map[types.UID]time.Duration { return nil }
+
 func (f *facts) config() Config {
 	return Config{
 		Settings: func() Settings { return f.settings }, Recorder: f.recorder, Resident: f, Zones: f, NUMAMemory: f,
-		NodeMemory: f, PodMemory: f,
+		NodeMemory: f, PodMemory: f, CPU: noCPU{f},
 		Node:               func(context.Context) (*v1.Node, error) { return f.node, f.nodeErr },
 		CustomNodeResource: func(context.Context) (v1.ResourceList, error) { return f.resource, f.resourceErr },
 	}

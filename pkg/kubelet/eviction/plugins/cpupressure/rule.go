@@ -1,0 +1,183 @@
+package cpupressure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/rule"
+)
+
+// Name is the name of the plugin.
+const Name = v1alpha1.CPUPressurePlugin
+
+const (
+	// leastInterval is the shortest interval over which rates are measured.
+	leastInterval = time.Second
+	// missingRounds is after how many missing rounds it is not known any more that something has been so all the time.
+	missingRounds = 3
+)
+
+// Settings are those of the plugin.
+type Settings struct {
+	// Stall is the share of time in which tasks wait for a CPU (some avg10), Busy the share of CPUs that are busy,
+	// Throttled the share of periods in which the cgroup of all pods is throttled, each in percent.
+	Stall, Busy, Throttled float64
+	// Window is for how long a threshold must be reached.
+	Window time.Duration
+	// PodCPU is the share of the node's CPUs that a pod must use to be requested, in percent.
+	PodCPU float64
+	Period time.Duration
+	Levels arbiter.Levels
+}
+
+// Node is what is known of the node. Pointers are nil for what is unknown.
+type Node struct {
+	// Stall is some avg10 in percent.
+	Stall *float64
+	// Idle and Total are the time that all CPUs have been idle, and all time, in any unit.
+	Idle, Total *int64
+	// Periods and Throttled are how many periods the cgroup of all pods has had, and in how many it was throttled.
+	Periods, Throttled *int64
+	// CPUs is the number of CPUs.
+	CPUs int
+}
+
+// Facts are what the rule decides on.
+type Facts struct {
+	Now  time.Time
+	Node Node
+	Pods []*v1.Pod
+	// Ending are the pods that are being stopped.
+	Ending map[types.UID]bool
+	// Used is the CPU time that pods have used. A pod that is missing is unknown.
+	Used map[types.UID]time.Duration
+}
+
+// sample are the counters at a time.
+type sample struct {
+	At                               time.Time
+	Idle, Total, Periods, Throttling int64
+	Used                             map[types.UID]time.Duration
+}
+
+// State is what one round passes on to the next. The zero value is that at the start.
+type State struct {
+	last sample
+	// waits and throttled are since when the thresholds are reached.
+	waits, throttled rule.Since
+	// rates are the CPUs that pods use, nil if they are unknown; stall and share are the tasks that wait and the throttled
+	// periods in percent.
+	rates        map[types.UID]float64
+	stall, share float64
+}
+
+// errUnknown: nothing is known that the rule decides on.
+var errUnknown = errors.New("neither pressure stall information nor throttling of CPUs can be read")
+
+// Decide returns the reclaimed pod to evict, if a threshold has been reached for the window, and the next state. It
+// fails if nothing is known.
+func Decide(f *Facts, s *Settings, last State) (rule.Finding, State, error) {
+	n := &f.Node
+	if (n.Stall == nil || n.Idle == nil || n.Total == nil) && (n.Periods == nil || n.Throttled == nil) {
+		return rule.Finding{}, State{}, errUnknown
+	}
+	next, measured := last.observe(f, s)
+	if !measured {
+		return rule.Finding{}, next, nil
+	}
+	for _, pod := range f.Pods {
+		if f.Ending[pod.UID] && rule.LevelOf(pod, &s.Levels) == rule.Reclaimed {
+			// What this pod uses will be free: what is too much is measured anew after that.
+			next.waits, next.throttled = rule.Since{}, rule.Since{}
+			return rule.Finding{}, next, nil
+		}
+	}
+	var reason string
+	switch {
+	case next.waits.AtLeast(s.Window):
+		reason = fmt.Sprintf("tasks of the node have waited for CPUs for %.2f %% of the time, the threshold is %g %%",
+			next.stall, s.Stall)
+	case next.throttled.AtLeast(s.Window):
+		reason = fmt.Sprintf("the cgroup of all pods was throttled in %.2f %% of its periods, the threshold is %g %%",
+			next.share, s.Throttled)
+	default:
+		return rule.Finding{}, next, nil
+	}
+	var candidates []rule.Candidate
+	for _, pod := range f.Pods {
+		cpus, known := next.rates[pod.UID]
+		if known && cpus*100 >= s.PodCPU*float64(max(1, n.CPUs)) {
+			candidates = append(candidates, rule.CandidateOf(pod, &s.Levels, cpus))
+		}
+	}
+	candidates = rule.OnlyReclaimed(candidates)
+	if len(candidates) == 0 {
+		return rule.Finding{}, next, nil
+	}
+	chosen := rule.Rank(candidates)[0]
+	return rule.Finding{Pods: []arbiter.PodDemand{{
+		UID: chosen, Reason: fmt.Sprintf("%s; the pod uses %.2f CPUs", reason, next.rates[chosen]),
+	}}}, next, nil
+}
+
+// observe measures rates since the last round. If that was a moment ago, its rates stay. It returns false if there are
+// none, since there is no round before or that is too long ago.
+func (s State) observe(f *Facts, settings *Settings) (State, bool) {
+	since, most := f.Now.Sub(s.last.At), missingRounds*settings.Period
+	if !s.last.At.IsZero() && since >= 0 && since < leastInterval {
+		return s, s.rates != nil
+	}
+	before := s.last
+	next := State{last: sampleOf(f)}
+	if before.At.IsZero() || since < 0 || since > most {
+		return next, false
+	}
+	next.rates = map[types.UID]float64{}
+	for uid, used := range f.Used {
+		if earlier, ok := before.Used[uid]; ok && used >= earlier {
+			next.rates[uid] = (used - earlier).Seconds() / since.Seconds()
+		}
+	}
+	waits := false
+	if n := &f.Node; n.Stall != nil && n.Idle != nil && n.Total != nil {
+		idle, known := share(next.last.Idle-before.Idle, next.last.Total-before.Total)
+		next.stall = *n.Stall
+		waits = known && next.stall >= settings.Stall && 100-idle >= settings.Busy
+	}
+	throttled := false
+	if f.Node.Periods != nil && f.Node.Throttled != nil {
+		var known bool
+		next.share, known = share(next.last.Throttling-before.Throttling, next.last.Periods-before.Periods)
+		throttled = known && next.share >= settings.Throttled
+	}
+	next.waits = s.waits.Observe(waits, f.Now, most)
+	next.throttled = s.throttled.Observe(throttled, f.Now, most)
+	return next, true
+}
+
+func sampleOf(f *Facts) sample {
+	value := func(p *int64) int64 {
+		if p == nil {
+			return 0
+		}
+		return *p
+	}
+	return sample{
+		At: f.Now, Idle: value(f.Node.Idle), Total: value(f.Node.Total), Periods: value(f.Node.Periods),
+		Throttling: value(f.Node.Throttled), Used: f.Used,
+	}
+}
+
+// share returns a part of a whole in percent, false if it is none.
+func share(part, whole int64) (float64, bool) {
+	if whole <= 0 || part < 0 || part > whole {
+		return 0, false
+	}
+	return 100 * float64(part) / float64(whole), true
+}

@@ -1,0 +1,216 @@
+package cpupressure
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+)
+
+var (
+	settings = Settings{
+		Stall: 60, Busy: 90, Throttled: 50, Window: time.Minute, PodCPU: 1, Period: 5 * time.Second,
+	}
+	start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// load is what a node of four CPUs does from one round to the next: tasks that wait, idle CPUs and throttled periods in
+// percent, and the CPUs that pods use.
+type load struct {
+	stall, idle, throttled float64
+	pods                   map[types.UID]float64
+}
+
+func pod(name, level string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Annotations: map[string]string{arbiter.QoSLevelKey: level},
+	}}
+}
+
+// node plays rounds.
+type node struct {
+	t     *testing.T
+	facts Facts
+	state State
+}
+
+func newNode(t *testing.T) *node {
+	return &node{t: t, facts: Facts{Now: start, Pods: []*v1.Pod{
+		pod("shared", ""), pod("a", "reclaimed_cores"), pod("b", "reclaimed_cores"),
+	}, Used: map[types.UID]time.Duration{"shared": 0, "a": 0, "b": 0}, Node: Node{
+		Stall: new(0.0), Idle: new(int64(0)), Total: new(int64(0)), Periods: new(int64(0)), Throttled: new(int64(0)), CPUs: 4,
+	}}}
+}
+
+// round plays one round after a time with a load, and returns the pod that is requested, empty for none.
+func (n *node) round(after time.Duration, l load) string {
+	n.t.Helper()
+	f := &n.facts
+	f.Now = f.Now.Add(after)
+	add := func(p **int64, amount float64) {
+		if *p != nil {
+			*p = new(**p + int64(amount))
+		}
+	}
+	if f.Node.Stall != nil {
+		f.Node.Stall = &l.stall
+	}
+	add(&f.Node.Total, 10_000)
+	add(&f.Node.Idle, 100*l.idle)
+	add(&f.Node.Periods, 10_000)
+	add(&f.Node.Throttled, 100*l.throttled)
+	used := map[types.UID]time.Duration{}
+	for uid, before := range f.Used {
+		used[uid] = before + time.Duration(l.pods[uid]*float64(after))
+	}
+	f.Used = used
+	found, state, err := Decide(f, &settings, n.state)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.state = state
+	if len(found.Pods) > 1 || found.Threshold.Kind != arbiter.NotMet {
+		n.t.Errorf("%+v", found)
+	}
+	for _, d := range found.Pods {
+		if d.Force || !strings.Contains(d.Reason, "CPUs") && !strings.Contains(d.Reason, "periods") {
+			n.t.Errorf("%+v", d)
+		}
+		return string(d.UID)
+	}
+	return ""
+}
+
+// rounds plays rounds five seconds apart, and returns the seconds from the start of the first in which a pod is
+// requested, with that pod.
+func (n *node) rounds(count int, l load) string {
+	n.t.Helper()
+	for i := range count {
+		if got := n.round(5*time.Second, l); got != "" {
+			return fmt.Sprintf("%s after %d s", got, 5*i)
+		}
+	}
+	return ""
+}
+
+var using = map[types.UID]float64{"shared": 3, "a": 0.5, "b": 0.4}
+
+// TestThresholds has loads at, just below and just above each threshold, for more than the window.
+func TestThresholds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		load load
+		want string
+	}{
+		"waiting at the threshold":   {load{stall: 60, idle: 10, pods: using}, "a after 60 s"},
+		"waiting just below":         {load{stall: 59.99, idle: 0, pods: using}, ""},
+		"CPUs are idle just above":   {load{stall: 100, idle: 10.01, pods: using}, ""},
+		"throttled at the threshold": {load{throttled: 50, idle: 90, pods: using}, "a after 60 s"},
+		"throttled just below":       {load{throttled: 49.99, idle: 90, pods: using}, ""},
+		"no reclaimed pod works": {load{stall: 90, pods: map[types.UID]float64{"shared": 4, "a": 0.0399, "b": 0}},
+			""},
+		"one uses as much as counts": {load{stall: 90, pods: map[types.UID]float64{"shared": 4, "a": 0, "b": 0.04}},
+			"b after 60 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.round(0, load{})
+			if got := n.rounds(40, tc.load); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestOverTime: the window begins again after a calm round, after missing rounds, and when a reclaimed pod is being
+// stopped.
+func TestOverTime(t *testing.T) {
+	high := load{stall: 90, pods: using}
+	for name, tc := range map[string]struct {
+		between func(*node)
+		want    string
+	}{
+		"nothing":        {func(*node) {}, "a after 0 s"},
+		"a calm round":   {func(n *node) { n.round(5*time.Second, load{stall: 59, pods: using}) }, "a after 60 s"},
+		"missing rounds": {func(n *node) { n.round(15*time.Second+1, high) }, "a after 60 s"},
+		"a late round":   {func(n *node) { n.round(14*time.Second, high) }, "a after 0 s"},
+		"an early round": {func(n *node) { n.round(100*time.Millisecond, high) }, "a after 0 s"},
+		"one ends": {func(n *node) {
+			n.facts.Ending = map[types.UID]bool{"a": true}
+			n.round(5*time.Second, high)
+			n.facts.Ending = nil
+		}, "a after 60 s"},
+		"another ends": {func(n *node) {
+			n.facts.Ending = map[types.UID]bool{"shared": true}
+			n.round(5*time.Second, high)
+			n.facts.Ending = nil
+		}, "a after 0 s"},
+		"counters restart": {func(n *node) {
+			n.facts.Node.Total, n.facts.Node.Idle = new(int64(0)), new(int64(0))
+			n.round(5*time.Second, high)
+		}, "a after 60 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.round(0, load{})
+			if got := n.rounds(14, high); got != "a after 60 s" {
+				t.Fatal(got)
+			}
+			tc.between(n)
+			if got := n.rounds(40, high); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestEarlyRound: a round a moment after the last one has the same answer.
+func TestEarlyRound(t *testing.T) {
+	n := newNode(t)
+	high := load{stall: 90, pods: using}
+	n.round(0, load{})
+	if got := n.round(100*time.Millisecond, high); got != "" {
+		t.Errorf("before rates are known: %q", got)
+	}
+	if got := n.rounds(14, high); got != "a after 60 s" {
+		t.Fatal(got)
+	}
+	if got := n.round(100*time.Millisecond, load{}); got != "a" {
+		t.Errorf("requested: %q", got)
+	}
+}
+
+// TestUnknown: each of the two sources is enough; without both the rule fails.
+func TestUnknown(t *testing.T) {
+	n := newNode(t)
+	n.facts.Node.Stall = nil
+	n.round(0, load{})
+	if got := n.rounds(40, load{throttled: 60, pods: using}); got != "a after 60 s" {
+		t.Errorf("without pressure stall information: %q", got)
+	}
+	n = newNode(t)
+	n.facts.Node.Periods = nil
+	n.round(0, load{})
+	if got := n.rounds(40, load{stall: 60, pods: using}); got != "a after 60 s" {
+		t.Errorf("without throttling: %q", got)
+	}
+	n.facts.Node.Idle = nil
+	if _, _, err := Decide(&n.facts, &settings, n.state); err == nil {
+		t.Error("without anything: no error")
+	}
+}
+
+// TestNoReclaimedPods: nothing happens on a node without reclaimed pods.
+func TestNoReclaimedPods(t *testing.T) {
+	n := newNode(t)
+	n.facts.Pods = n.facts.Pods[:1]
+	n.round(0, load{})
+	if got := n.rounds(40, load{stall: 100, throttled: 100, pods: using}); got != "" {
+		t.Errorf("requested: %q", got)
+	}
+}
