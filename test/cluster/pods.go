@@ -19,7 +19,8 @@ const podRemovalTimeout = 60 * time.Second
 
 // runtimeService connects to containerd as a kubelet does.
 func runtimeService(ctx context.Context, layout Layout) (internalapi.RuntimeService, error) {
-	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+layout.Socket(), podRemovalTimeout, nil, false)
+	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+layout.Socket(), podRemovalTimeout*TimeFactor(), nil,
+		false)
 	if err != nil {
 		return nil, fmt.Errorf("connect to containerd: %w", err)
 	}
@@ -29,7 +30,7 @@ func runtimeService(ctx context.Context, layout Layout) (internalapi.RuntimeServ
 // removePods removes every pod through the runtime, so that networks and mounts are released in order. It may leave
 // some behind.
 func removePods(ctx context.Context, layout Layout) error {
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), podRemovalTimeout)
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), podRemovalTimeout*TimeFactor())
 	defer cancel()
 	service, err := runtimeService(ctx, layout)
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,6 +28,23 @@ const (
 	logTail = 15
 )
 
+// FactorVariable names the environment variable with the number by which time-outs are multiplied, for machines that
+// are slow because they are emulated. Without it they are as they are.
+const FactorVariable = "PLIMSOLL_TIME_FACTOR"
+
+// TimeFactor returns the number by which time-outs are multiplied. It panics if the variable does not hold one.
+var TimeFactor = sync.OnceValue(func() time.Duration {
+	text := os.Getenv(FactorVariable)
+	if text == "" {
+		return 1
+	}
+	factor, err := strconv.Atoi(text)
+	if err != nil || factor < 1 {
+		panic(fmt.Sprintf("%s is %q, want a number from 1 on", FactorVariable, text))
+	}
+	return time.Duration(factor)
+})
+
 // startAndWait starts a process and waits until ready returns nil. It fails at once if the process ends.
 func (c *Cluster) startAndWait(ctx context.Context, command host.Command, ready func(context.Context) error) error {
 	proc, err := c.startProcess(command)
@@ -39,7 +58,8 @@ func (c *Cluster) waitFor(
 	ctx context.Context, name string, proc host.Process, ready func(context.Context) error,
 ) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, partTimeout, true, func(ctx context.Context) (bool, error) {
+	limit := partTimeout * TimeFactor()
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		if last = ready(ctx); last == nil {
 			return true, nil
 		}

@@ -12,11 +12,12 @@
 // their limits, as those of reporter plugins (TestReporterPlugins). With PLIMSOLL_SOAK=1 some tests wait longer.
 // PLIMSOLL_REPORTER_IDLE is how long TestReporterPlugins has an idle node: an hour in soak, else not at all.
 //
-// PLIMSOLL_TIME_FACTOR multiplies the limits of what tests await, for a machine that is slow. PLIMSOLL_GUEST names a file
-// that tells the tests that they run in a virtual machine, whose control plane another machine runs (make e2e-vm-node).
+// PLIMSOLL_TIME_FACTOR multiplies the limits of what tests await, for a machine that is slow. PLIMSOLL_GUEST names a
+// file that tells the tests that they run in a virtual machine, whose control plane another machine runs (make
+// e2e-vm-node).
 //
-// A test that has no meaning on some nodes says in the table needs what it needs of the node; it does not run where that
-// is missing, and the run says so.
+// A test that has no meaning on some nodes says in the table needs what it needs of the node; it does not run where
+// that is missing, and the run says so.
 //
 // Tests that change the node (pressure, restarts of the kubelet) run one after the other. All others run in parallel
 // after them, each in its own namespace.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,28 +28,11 @@ func (h hopeless) Unwrap() error { return h.error }
 // Hopeless marks an error of a check as permanent: waiting longer does not help.
 func Hopeless(err error) error { return hopeless{err} }
 
-// FactorVariable names the environment variable with the number by which Poll multiplies each limit, for machines that
-// are slow because they are emulated. Without it limits are as they are.
-const FactorVariable = "PLIMSOLL_TIME_FACTOR"
-
-// Factor returns the number by which Poll multiplies limits. It panics if the variable does not hold one.
-var Factor = sync.OnceValue(func() time.Duration {
-	text := os.Getenv(FactorVariable)
-	if text == "" {
-		return 1
-	}
-	factor, err := strconv.Atoi(text)
-	if err != nil || factor < 1 {
-		panic(fmt.Sprintf("%s is %q, want a number from 1 on", FactorVariable, text))
-	}
-	return time.Duration(factor)
-})
-
-// Poll calls check until it returns nil or a Hopeless error, at most for limit times Factor. The error has the last
-// error of check.
+// Poll calls check until it returns nil or a Hopeless error, at most for limit times cluster.TimeFactor. The error has
+// the last error of check.
 func Poll(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	var last error
-	limit *= Factor()
+	limit *= cluster.TimeFactor()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := pollDelays.DelayFunc().Until(limited, true, true, func(ctx context.Context) (bool, error) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
-	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 const (
@@ -37,7 +36,8 @@ const (
 
 // suitePrograms are what the tests need in the machine, beside the network plugins.
 var suitePrograms = []string{
-	"containerd", "containerd-shim-runc-v2", "ctr", "hog", "katalyst", kubeletOwn, kubeletStock, "kubectl", "pause", "runc",
+	"containerd", "containerd-shim-runc-v2", "ctr", "hog", "katalyst", kubeletOwn, kubeletStock, "kubectl", "pause",
+	"runc",
 }
 
 // Suite is a run of the node tests (test/e2e_node) in a machine.
@@ -117,9 +117,9 @@ func (n *Node) runSuite(ctx context.Context, suite Suite) error {
 
 func (n *Node) suiteCommand(suite Suite) string {
 	environment := map[string]string{
-		cluster.GuestVariable: filepath.Join(suiteDir, guestFile),
-		kit.FactorVariable:    strconv.Itoa(int(min(n.factor, suiteFactor))),
-		"PLIMSOLL_KUBELET":    filepath.Join(suiteDir, cluster.OutputDir, "bin", n.config.kubelet()),
+		cluster.GuestVariable:  filepath.Join(suiteDir, guestFile),
+		cluster.FactorVariable: strconv.Itoa(int(min(n.factor, suiteFactor))),
+		"PLIMSOLL_KUBELET":     filepath.Join(suiteDir, cluster.OutputDir, "bin", n.config.kubelet()),
 	}
 	command := "cd " + suiteDir + " && env"
 	for name, value := range environment {

@@ -1,6 +1,9 @@
 package build
 
-import "time"
+import (
+	"path"
+	"time"
+)
 
 // KubernetesVersion is the release from which everything here is built, and with which the kubelet is compared.
 const KubernetesVersion = "v1.36.3"
@@ -102,6 +105,18 @@ func OwnNodeTests() Part {
 		Name: "node.test", Module: ".", Package: "./test/e2e_node", Tags: "e2e", Test: true, Own: true,
 		Cold: 20 * time.Second,
 	}
+}
+
+// KernelTests are unit tests of ours that use control groups of the machine, for a machine without the Go tool.
+func KernelTests() []Part {
+	var parts []Part
+	for _, pkg := range []string{"cgroupkill", "eviction/notify"} {
+		parts = append(parts, Part{
+			Name: path.Base(pkg) + ".test", Module: ".", Package: "./pkg/kubelet/" + pkg, Test: true, Own: true,
+			Cold: 5 * time.Second,
+		})
+	}
+	return parts
 }
 
 // NodeSuite is upstream's suite for nodes.
