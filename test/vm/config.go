@@ -32,6 +32,8 @@ type Config struct {
 	Cgroups Cgroups
 	// MemoryMiB is the memory of the machine; 0 for the default.
 	MemoryMiB int
+	// Programs are the names of more programs of Layout.Bin that the machine has in ProgramDir.
+	Programs []string
 	// suiteDisk is the file of a disk with a suite. If it is set, neither containerd nor the kubelet is started as a unit,
 	// since the suite starts both.
 	suiteDisk string
@@ -41,6 +43,9 @@ type Config struct {
 	// discards it.
 	Log, Console io.Writer
 }
+
+// ProgramDir is the directory in the machine of the kubelets and of Config.Programs.
+const ProgramDir = "/opt/node"
 
 // NewLayout returns the layout of the virtual machine of the repository at root.
 func NewLayout(root string) cluster.Layout {

@@ -88,7 +88,7 @@ func writeNodeDisk(config Config, factor time.Duration, keys map[string]file, di
 	if err := os.Chmod(filepath.Join(tree, "root/root"), 0o700); err != nil {
 		return fmt.Errorf("protect keys: %w", err)
 	}
-	for _, name := range []string{kubeletOwn, kubeletStock} {
+	for _, name := range append([]string{kubeletOwn, kubeletStock}, config.Programs...) {
 		if err := copyFile(config.Layout.Program(name), filepath.Join(tree, name)); err != nil {
 			return err
 		}
@@ -106,11 +106,13 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 	mirror := "/etc/containerd/certs.d/" + cluster.MirroredRegistry + "/hosts.toml"
 	kubeadmFlags := fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --v=2\"\n", nodeAddress)
 	files := map[string]file{
-		"/etc/hostname":                      text("%s\n", cluster.NodeName),
-		"/etc/hosts":                         text("127.0.0.1 localhost\n%s %s\n", nodeAddress, cluster.NodeName),
-		"/etc/resolv.conf":                   text("# The machine has no name server.\n"),
-		"/etc/node-network":                  text("ADDRESS=%s%s\nGATEWAY=%s\n", nodeAddress, linkBits, controlAddress),
-		nodeManifests + "/.keep":             text(""),
+		"/etc/hostname":          text("%s\n", cluster.NodeName),
+		"/etc/hosts":             text("127.0.0.1 localhost\n%s %s\n", nodeAddress, cluster.NodeName),
+		"/etc/resolv.conf":       text("# The machine has no name server.\n"),
+		"/etc/node-network":      text("ADDRESS=%s%s\nGATEWAY=%s\n", nodeAddress, linkBits, controlAddress),
+		nodeManifests + "/.keep": text(""),
+		// With this directory the journal outlives a boot.
+		"/var/log/journal/.keep":             text(""),
 		"/etc/containerd/config.toml":        text(containerdConfig, build.ImagePause, config.Cgroups.systemd()),
 		mirror:                               text("server = %[1]q\n\n[host.%[1]q]\n", registry),
 		"/var/lib/kubelet/config.yaml":       {kubeletConfig, 0o644},

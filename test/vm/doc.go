@@ -10,6 +10,6 @@
 // the virtual machine (network). So several virtual machines and a cluster of make run do not disturb each other.
 // Programs of this machine reach the namespace by Network.Dial or by nsenter.
 //
-// RunSuite runs the node tests (test/e2e_node) in a machine. They start containerd and the kubelet there themselves, and
-// have this machine start and stop the control plane (cluster.Guest).
+// RunSuite runs the node tests (test/e2e_node) in a machine. They start containerd and the kubelet there themselves,
+// and have this machine start and stop the control plane (cluster.Guest).
 package vm

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -49,7 +50,14 @@ func runTests(m *testing.M) (code int, err error) {
 	if groups, err = ParseCgroups(os.Getenv("PLIMSOLL_VM_CGROUPS")); err != nil {
 		return 0, err
 	}
+	builder := build.Builder{Root: root, Out: layout.Bin, Log: os.Stderr}
+	if err := builder.Build(ctx, build.KernelTests()); err != nil {
+		return 0, err
+	}
 	config := Config{Layout: layout, Cgroups: groups, Tune: gracefulShutdown, Log: os.Stderr, Console: os.Stderr}
+	for _, part := range build.KernelTests() {
+		config.Programs = append(config.Programs, part.Name)
+	}
 	node, err = Start(ctx, config, image)
 	if err != nil {
 		return 0, err

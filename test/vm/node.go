@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -28,25 +29,51 @@ type Node struct {
 	cluster *cluster.Cluster
 	factor  time.Duration
 
+	// inUse is locked as long as this program uses the machine that it has started.
+	inUse *os.File
+
 	mu  sync.Mutex
 	ssh *ssh.Client
 }
 
 // Start starts the control plane and the machine with image, and waits until the node is Ready. It first removes what
-// an earlier machine left in the same layout. On error everything that was started is stopped again; the logs stay.
+// an earlier machine left in the same layout, unless the program runs that has started it. On error everything that was
+// started is stopped again; the logs stay.
 func Start(ctx context.Context, config Config, image Image) (*Node, error) {
 	if config.Log == nil {
 		config.Log = io.Discard
 	}
-	if err := Clean(ctx, config.Layout, config.Log); err != nil {
-		return nil, fmt.Errorf("clean up after an earlier machine: %w", err)
+	inUse, err := lockLayout(config.Layout)
+	if err != nil {
+		return nil, err
 	}
-	n := &Node{config: config, network: newNetwork(config.Layout), factor: 1}
+	if err := Clean(ctx, config.Layout, config.Log); err != nil {
+		return nil, errors.Join(fmt.Errorf("clean up after an earlier machine: %w", err), inUse.Close())
+	}
+	n := &Node{config: config, network: newNetwork(config.Layout), factor: 1, inUse: inUse}
 	if err := n.start(ctx, image); err != nil {
 		// The context may be what ended the start.
-		return nil, errors.Join(err, Clean(context.WithoutCancel(ctx), config.Layout, config.Log))
+		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
 	return n, nil
+}
+
+// lockLayout returns a file that is locked until it is closed. It fails while another program uses a machine in the
+// layout.
+func lockLayout(layout cluster.Layout) (*os.File, error) {
+	name := layout.State + ".lock"
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the machine: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("another program uses the machine in %s: %w", layout.State, err)
+	}
+	return lock, nil
 }
 
 // Open returns the node that runs in the layout of config, or an error if none does. Config must be the one given to
@@ -77,7 +104,11 @@ func Clean(ctx context.Context, layout cluster.Layout, log io.Writer) error {
 // Stop stops the machine and its control plane and removes everything from this machine, except logs and the image.
 func (n *Node) Stop(ctx context.Context) error {
 	n.closeSSH()
-	return Clean(ctx, n.config.Layout, n.config.Log)
+	err := Clean(ctx, n.config.Layout, n.config.Log)
+	if n.inUse != nil {
+		err = errors.Join(err, n.inUse.Close())
+	}
+	return err
 }
 
 // Client is an administrator's client.

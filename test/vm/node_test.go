@@ -37,6 +37,20 @@ func TestUnitRunsOurKubelet(t *testing.T) {
 	}
 }
 
+// Unit tests that use control groups pass on this kernel, where the hierarchy is unified: cgroup.kill, pidfds and the
+// freezer. The one that is left out needs the freezer of v1, in which a process that was killed stays.
+func TestControlGroupsOfThisKernel(t *testing.T) {
+	for _, part := range build.KernelTests() {
+		t.Run(part.Name, func(t *testing.T) {
+			const flags = " -test.v -test.skip='^TestKernelReleasesMemory$' 2>&1"
+			out := inMachine(t, "cd $(mktemp -d) && "+ProgramDir+"/"+part.Name+flags)
+			if !strings.Contains(out, "\nPASS") {
+				t.Errorf("no test has passed:\n%s", out)
+			}
+		})
+	}
+}
+
 // A pod runs in the control group of its layout, which systemd has made if it has the driver of systemd, and its output
 // arrives through the API server.
 func TestPodRuns(t *testing.T) {

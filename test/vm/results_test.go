@@ -70,7 +70,8 @@ func TestResultsOutliveTheRun(t *testing.T) {
 		t.Errorf("%d have not passed", bad)
 	}
 	for _, want := range []string{
-		"TestTwo    not meant for this node        needs swap", "1 passed, 1 not meant for this node, 1 failed, 1 did not run",
+		"TestTwo    not meant for this node        needs swap",
+		"1 passed, 1 not meant for this node, 1 failed, 1 did not run",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
@@ -93,7 +94,8 @@ func TestNodeTestsAreListedInTheirOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := NodeTests(root, regexp.MustCompile("^TestLogs|^TestChaos$|^TestMain$"))
-	if want := []string{"TestChaos", "TestLogs", "TestLogsOfThePreviousContainer"}; err != nil || !slices.Equal(got, want) {
+	want := []string{"TestChaos", "TestLogs", "TestLogsOfThePreviousContainer"}
+	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("tests are %v (%v), want %v", got, err, want)
 	}
 }

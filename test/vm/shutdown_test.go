@@ -22,10 +22,11 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
-// The groups of pods by priority, and how long each may take to stop, long enough for an emulated machine.
+// The groups of pods by priority, and how long each may take to stop, long enough for a machine that is emulated beside
+// others.
 const (
 	important                = int32(10_000)
-	ordinaryTime, urgentTime = 150 * time.Second, 90 * time.Second
+	ordinaryTime, urgentTime = 10 * time.Minute, 5 * time.Minute
 	// ignoredFor is the grace period of a pod that does not end on SIGTERM.
 	ignoredFor = 20 * time.Second
 )

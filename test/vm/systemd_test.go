@@ -48,7 +48,8 @@ func TestDaemonReloadsDuringAnEviction(t *testing.T) {
 	}
 	before := limits(t, pods[:2])
 	const reloads = "node-reloads"
-	inMachine(t, "systemd-run --quiet --collect --unit="+reloads+" sh -c 'while systemctl daemon-reload; do sleep 1; done'")
+	const loop = "'while systemctl daemon-reload; do sleep 1; done'"
+	inMachine(t, "systemd-run --quiet --collect --unit="+reloads+" sh -c "+loop)
 	t.Cleanup(func() {
 		if _, err := node.Run(context.WithoutCancel(t.Context()), "systemctl stop "+reloads); err != nil {
 			t.Error(err)

@@ -202,6 +202,26 @@ func TestCleanOfNothingDoesNothing(t *testing.T) {
 	}
 }
 
+func TestAMachineThatIsInUseIsNotReplaced(t *testing.T) {
+	config := Config{Layout: NewLayout(t.TempDir())}
+	lock, err := lockLayout(config.Layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), config, Image{})
+	if err == nil || !strings.Contains(err.Error(), "another program uses") {
+		t.Errorf("a second machine: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err = lockLayout(config.Layout)
+	if err != nil {
+		t.Fatalf("after the first has ended: %v", err)
+	}
+	lock.Close()
+}
+
 func TestNoMachineIsNoNode(t *testing.T) {
 	if _, err := Open(Config{Layout: NewLayout(t.TempDir())}); err == nil {
 		t.Error("a node was opened where none runs")
