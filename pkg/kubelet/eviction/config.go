@@ -138,8 +138,8 @@ func (c *Config) validate() error {
 	)
 }
 
-// rules combines the configuration with the options in effect.
-func (c *Config) rules(o *Options) policy.Rules {
+// Rules combines the configuration with options: the rules of decisions, before policy.Effective.
+func (c *Config) Rules(o *Options) policy.Rules {
 	return policy.Rules{
 		Thresholds:               o.mark(c.Thresholds),
 		PressureTransitionPeriod: c.PressureTransitionPeriod,

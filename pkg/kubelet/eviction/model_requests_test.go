@@ -260,7 +260,7 @@ type alone struct {
 	faults []modelFault
 }
 
-func newAlone(c *Config) *alone { return &alone{rules: c.rules(new(DefaultOptions()))} }
+func newAlone(c *Config) *alone { return &alone{rules: c.Rules(new(DefaultOptions()))} }
 
 func (*alone) Name() string                    { return "alone" }
 func (*alone) Result(context.Context, *Result) {}

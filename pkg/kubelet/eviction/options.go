@@ -138,7 +138,7 @@ func (m *Manager) takeOptions() {
 // adopt puts options in force. New calls it, and then only the goroutine of Run.
 func (m *Manager) adopt(o Options) {
 	l := &m.loop
-	l.rules = m.config.rules(&o)
+	l.rules = m.config.Rules(&o)
 	l.configured, l.underived, l.frozen = l.rules.Thresholds, true, nil
 	if l.watcher != nil {
 		l.watcher.adopt(&o)

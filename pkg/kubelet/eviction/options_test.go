@@ -215,7 +215,7 @@ func TestLimitModes(t *testing.T) {
 	} {
 		o := optionsWith(func(o *Options) { o.LocalStorageLimits = mode })
 		for _, on := range []bool{true, false} {
-			rules := (&Config{LocalStorageCapacityIsolation: on}).rules(&o)
+			rules := (&Config{LocalStorageCapacityIsolation: on}).Rules(&o)
 			expect(t, string(mode), [2]bool{rules.LocalStorageLimits, rules.LocalStorageDryRun}, [2]bool{want[0] && on, want[1]})
 		}
 	}

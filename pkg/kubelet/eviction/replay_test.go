@@ -35,7 +35,7 @@ type replay struct {
 // newReplay replays a manager with this configuration and default options, with limits on local storage in dry run if
 // that is wanted.
 func newReplay(c *Config, limitsInDryRun bool) *replay {
-	p := &replay{rules: c.rules(new(DefaultOptions()))}
+	p := &replay{rules: c.Rules(new(DefaultOptions()))}
 	p.rules.LocalStorageDryRun = p.rules.LocalStorageLimits && limitsInDryRun
 	return p
 }
