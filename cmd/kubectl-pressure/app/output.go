@@ -1,0 +1,81 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/client-go/util/jsonpath"
+	"sigs.k8s.io/yaml"
+)
+
+// isTable reports whether the output is for people; wide adds columns.
+func (o *options) isTable() (table, wide bool) {
+	return o.output == "table" || o.output == "" || o.output == "wide", o.output == "wide"
+}
+
+// write writes a value as json, yaml or jsonpath=TEMPLATE.
+func (o *options) write(value any) error {
+	switch {
+	case o.output == "json":
+		encoder := json.NewEncoder(o.Out)
+		encoder.SetIndent("", "    ")
+		return encoder.Encode(value)
+	case o.output == "yaml":
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		_, err = o.Out.Write(text)
+		return err
+	case strings.HasPrefix(o.output, "jsonpath="):
+		return writePath(o.Out, strings.TrimPrefix(o.output, "jsonpath="), value)
+	}
+	return fmt.Errorf("--output %q: must be table, wide, json, yaml or jsonpath=TEMPLATE", o.output)
+}
+
+// writePath writes what a template finds in a value. Text that it finds is quoted if it could change the terminal.
+func writePath(w io.Writer, template string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var generic any
+	if err := json.Unmarshal(text, &generic); err != nil {
+		return err
+	}
+	j := jsonpath.New("output").AllowMissingKeys(true)
+	if err := j.Parse(template); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	var out strings.Builder
+	if err := j.Execute(&out, generic); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	_, err = fmt.Fprintln(w, plainLines(out.String()))
+	return err
+}
+
+// table writes rows with aligned columns.
+type table struct{ out *tabwriter.Writer }
+
+func newTable(w io.Writer, columns ...string) *table {
+	t := &table{tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)}
+	t.row(columns...)
+	return t
+}
+
+// row writes a row. Cells are made plain, and an empty one is shown as "-".
+func (t *table) row(cells ...string) {
+	shown := make([]string, len(cells))
+	for i, cell := range cells {
+		if shown[i] = plain(cell); cell == "" {
+			shown[i] = "-"
+		}
+	}
+	fmt.Fprintln(t.out, strings.Join(shown, "\t"))
+}
+
+func (t *table) end() error { return t.out.Flush() }

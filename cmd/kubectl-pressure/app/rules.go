@@ -1,0 +1,180 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// ruleOptions are the settings of a plan.
+type ruleOptions struct {
+	config, pressureConfig string
+	thresholds             []string
+}
+
+func (r *ruleOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&r.config, "config", "", "A KubeletConfiguration whose thresholds the plan has.")
+	f.StringVar(&r.pressureConfig, "pressure-config", "", "A NodePressureConfiguration whose settings the plan has.")
+	f.StringArrayVar(&r.thresholds, "threshold", nil, "A hard threshold of the plan, for example memory.available=2Gi or "+
+		"nodefs.available=15%. Others stay as they are.")
+}
+
+// defaultHard are the thresholds of a kubelet on Linux whose configuration has none.
+var defaultHard = map[string]string{
+	"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
+	"imagefs.inodesFree": "5%",
+}
+
+type rulesFunc = func(*policy.Rules, snapshot.Layout) (*policy.Rules, error)
+
+// rules returns the rules of the plan; nil for the recorded ones.
+func (r *ruleOptions) rules() (rulesFunc, error) {
+	var changes []func(*policy.Rules, snapshot.Layout) error
+	if r.pressureConfig != "" {
+		path, err := filepath.Abs(r.pressureConfig)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, err
+		}
+		loaded, err := pressureconfig.Load(path, v1alpha1.Kubelet{RootDirectory: "/var/lib/kubelet", Kubeconfig: "/"})
+		if err != nil {
+			return nil, err
+		}
+		options := eviction.OptionsFrom(loaded.Configuration())
+		changes = append(changes, func(rules *policy.Rules, _ snapshot.Layout) error {
+			usePressure(rules, &options)
+			return nil
+		})
+	}
+	if r.config != "" {
+		change, err := r.kubelet()
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, change)
+	}
+	for _, text := range r.thresholds {
+		t, err := parseThreshold(text)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, func(rules *policy.Rules, _ snapshot.Layout) error {
+			useThreshold(rules, t)
+			return nil
+		})
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return func(recorded *policy.Rules, layout snapshot.Layout) (*policy.Rules, error) {
+		rules := *recorded
+		for _, change := range changes {
+			if err := change(&rules, layout); err != nil {
+				return nil, err
+			}
+		}
+		return &rules, nil
+	}, nil
+}
+
+// usePressure has the rules those of options; thresholds stay, but for which of them are in dry run.
+func usePressure(rules *policy.Rules, o *eviction.Options) {
+	c := eviction.Config{
+		Thresholds: rules.Thresholds, PressureTransitionPeriod: rules.PressureTransitionPeriod,
+		MaxPodGracePeriodSeconds: rules.MaxPodGracePeriodSeconds,
+		// Limits that were off by the KubeletConfiguration cannot be told from those that were off by the other one.
+		LocalStorageCapacityIsolation: rules.LocalStorageLimits,
+	}
+	growth, outlook := rules.ReportMemoryGrowth, rules.ReportOutlook
+	*rules = c.Rules(o)
+	rules.ReportMemoryGrowth, rules.ReportOutlook = growth, outlook
+}
+
+// kubelet returns what has the thresholds of a KubeletConfiguration.
+func (r *ruleOptions) kubelet() (func(*policy.Rules, snapshot.Layout) error, error) {
+	text, err := os.ReadFile(r.config)
+	if err != nil {
+		return nil, err
+	}
+	var c kubeletv1beta1.KubeletConfiguration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.config, err)
+	}
+	if c.Kind != "KubeletConfiguration" {
+		return nil, fmt.Errorf("%s: kind %q: must be KubeletConfiguration", r.config, c.Kind)
+	}
+	enforced := c.EnforceNodeAllocatable
+	if enforced == nil {
+		enforced = []string{"pods"}
+	}
+	hard := c.EvictionHard
+	if hard == nil {
+		hard = defaultHard
+	}
+	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+		AllocatableEnforced: enforced, Hard: hard, Soft: c.EvictionSoft, SoftGracePeriods: c.EvictionSoftGracePeriod,
+		MinimumReclaim: c.EvictionMinimumReclaim,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.config, err)
+	}
+	return func(rules *policy.Rules, layout snapshot.Layout) error {
+		rules.Thresholds, _ = policy.Effective(thresholds, layout)
+		if p := c.EvictionPressureTransitionPeriod; p.Duration > 0 {
+			rules.PressureTransitionPeriod = p.Duration
+		}
+		if c.EvictionMaxPodGracePeriod != 0 {
+			rules.MaxPodGracePeriodSeconds = int64(c.EvictionMaxPodGracePeriod)
+		}
+		return nil
+	}, nil
+}
+
+// parseThreshold parses a hard threshold as in evictionHard.
+func parseThreshold(text string) (policy.Threshold, error) {
+	name, value, _ := strings.Cut(text, "=")
+	list, err := eviction.ParseThresholds(eviction.ThresholdConfig{Hard: map[string]string{name: value}})
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("must not be 0%% or 100%%")
+	}
+	if err != nil {
+		return policy.Threshold{}, fmt.Errorf("--threshold %q: %w", text, err)
+	}
+	return list[0], nil
+}
+
+// useThreshold replaces the hard threshold of a signal, or adds it. Those that are derived from it follow.
+func useThreshold(rules *policy.Rules, t policy.Threshold) {
+	found := false
+	thresholds := append([]policy.Threshold(nil), rules.Thresholds...)
+	for i := range thresholds {
+		have := &thresholds[i]
+		if have.Soft || (have.Signal != t.Signal && !derives(t.Signal, have.Signal)) {
+			continue
+		}
+		found = found || have.Signal == t.Signal
+		have.Value = t.Value
+	}
+	if !found {
+		thresholds = append(thresholds, t)
+	}
+	rules.Thresholds = thresholds
+}
+
+// derives reports whether thresholds on one signal are derived from those on another one.
+func derives(from, signal snapshot.Signal) bool {
+	return from == snapshot.MemoryAvailable && signal == snapshot.AllocatableMemoryAvailable
+}
