@@ -369,3 +369,54 @@ func TestASlowApproachIsNotPassedOver(t *testing.T) {
 		})
 	}
 }
+
+// limited is a kernel with a limit on the memory of all pods together.
+type limited struct {
+	kernel
+	limit int64
+}
+
+func (k *limited) within(r snapshot.MemoryReading) snapshot.MemoryReading {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r.Pods.Available, r.Pods.Capacity = k.limit-k.used(), k.limit
+	return r
+}
+
+func (k *limited) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	return k.within(k.kernel.ReadMemory(how))
+}
+
+func (k *limited) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return k.within(k.kernel.ReadPods(how, uids))
+}
+
+// TestMemoryThatTheSystemFreesIsNotThatOfPods: all pods together use up their limit, while a process outside of pods
+// frees more than they use. The growth of the node says nothing about what they have left.
+func TestMemoryThatTheSystemFreesIsNotThatOfPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, above = 100, 200
+		b := newBurst(t, 8*gi, 0, "hog")
+		k := &limited{kernel: kernel{node: b.node}, limit: b.used() + (100+above)*mi}
+		b.config.Memory = k
+		var err error
+		b.config.Thresholds, err = ParseThresholds(ThresholdConfig{
+			AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			b.grows("hog", rate*mi)
+			for range 10 * above {
+				b.mu.Lock()
+				b.system -= rate * mi / 500
+				b.mu.Unlock()
+				wait(time.Second / rate / 10)
+			}
+			wait(15 * time.Millisecond)
+			b.expectFenced(t, "hog")
+		})
+	})
+}

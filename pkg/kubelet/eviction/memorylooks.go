@@ -52,11 +52,11 @@ type looks struct {
 	reader PodMemoryReader
 	// usages are those of the last look.
 	usages []snapshot.PodUsage
-	// at and free are when each look was made, and what the node had available then, index 0 the oldest; len is n.
-	at   [lookCount]time.Time
-	free [lookCount]int64
-	n    int
-	pods []podLooks
+	// at is when each look was made, index 0 the oldest; len is n. state is what the node and all pods had then.
+	at    [lookCount]time.Time
+	state [lookCount]lookState
+	n     int
+	pods  []podLooks
 	// took is the cost of the last look.
 	took time.Duration
 	// base is the last reading of all pods, baseAt when it was taken.
@@ -64,6 +64,16 @@ type looks struct {
 	baseAt time.Time
 	// served are the pods that were growing at the last round.
 	served []types.UID
+}
+
+// lookState is the memory of the node and of all pods together at a look.
+type lookState struct {
+	// free is what the node had available, used the counter of all pods, and spare what of it counted as available, as far
+	// as it was known.
+	free, used, spare int64
+	// pods is true if all pods together had less available than the node, whose thresholds were not met: then growth of
+	// the node, by processes outside of pods too, says nothing about what is used up.
+	pods bool
 }
 
 // podLooks is the memory of one pod at each look.
@@ -78,12 +88,12 @@ type podLooks struct {
 const unknown = int64(snapshot.Unknown)
 
 // add makes a look.
-func (l *looks) add(at time.Time, free int64) {
+func (l *looks) add(at time.Time, state lookState) {
 	l.usages = l.reader.PodUsages(l.usages[:0])
 	l.match()
 	l.advance(at)
 	last := l.n - 1
-	l.at[last], l.free[last] = at, free
+	l.at[last], l.state[last] = at, state
 	for i := range l.usages {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
@@ -127,7 +137,7 @@ func (l *looks) advance(at time.Time) {
 		l.n++
 	default:
 		copy(l.at[:], l.at[1:])
-		copy(l.free[:], l.free[1:])
+		copy(l.state[:], l.state[1:])
 		for i := range l.pods {
 			p := &l.pods[i]
 			copy(p.usage[:], p.usage[1:])
@@ -208,11 +218,21 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	return r, 0, false
 }
 
-// nodeRate returns how fast the node has used up available memory since the look at an index.
-func (l *looks) nodeRate(from int) snapshot.Rate {
-	last := l.n - 1
-	window := l.at[last].Sub(l.at[from])
-	return snapshot.Rate{PerSecond: perSecond(l.free[from]-l.free[last], window), Window: window}
+// usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
+// Page cache of pods that was freed meanwhile was available before; that which was added counts as used up, since what
+// is spare is not read with each look.
+func (l *looks) usedUp(from int) int64 {
+	then, now := &l.state[from], &l.state[l.n-1]
+	if !now.pods {
+		return then.free - now.free
+	}
+	return now.used - then.used + max(0, then.spare-now.spare)
+}
+
+// totalRate returns how fast that was used up.
+func (l *looks) totalRate(from int) snapshot.Rate {
+	window := l.at[l.n-1].Sub(l.at[from])
+	return snapshot.Rate{PerSecond: perSecond(l.usedUp(from), window), Window: window}
 }
 
 func perSecond(n int64, window time.Duration) snapshot.Bytes {
@@ -249,17 +269,17 @@ func (l *looks) measure(r *snapshot.MemoryReading) {
 	if from < 0 {
 		from = l.first()
 	}
-	if node := l.nodeRate(from); node.Window >= leastWindow {
-		r.Rate = &node
+	if total := l.totalRate(from); total.Window >= leastWindow {
+		r.Rate = &total
 	}
 }
 
-// explained reports whether the pods that were measured account for the growth of the node.
+// explained reports whether the pods that were measured account for what was used up.
 func (l *looks) explained() bool {
 	if l.n < 2 {
 		return false
 	}
-	var sum, node int64
+	var sum int64
 	from := l.n
 	for i := range l.pods {
 		if rate, begin, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
@@ -269,11 +289,7 @@ func (l *looks) explained() bool {
 	if from == l.n {
 		from = l.first()
 	}
-	if l.free[from]-l.free[l.n-1] < leastGrowth {
-		return true
-	}
-	node = int64(l.nodeRate(from).PerSecond)
-	return sum >= node/explainedShare
+	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
 
 // unmeasured reports whether a pod that may account for the growth of the node has been read only once without its page
@@ -369,13 +385,16 @@ func (l *looks) serve() {
 	}
 }
 
-// metWithin returns the time in which the node has used up an amount, at the rate since the last look; the maximum if
-// that is not known or not above zero.
-func (l *looks) metWithin(now time.Time, free, amount int64) time.Duration {
+// metWithin returns the time in which an amount is used up, at the rate since the last look; the maximum if that is not
+// known or not above zero.
+func (l *looks) metWithin(now time.Time, state *lookState, amount int64) time.Duration {
 	if l.n == 0 {
 		return math.MaxInt64
 	}
-	used, window := l.free[l.n-1]-free, now.Sub(l.at[l.n-1])
+	used, window := l.state[l.n-1].free-state.free, now.Sub(l.at[l.n-1])
+	if state.pods {
+		used = state.used - l.state[l.n-1].used
+	}
 	if used < leastGrowth || window < leastWindow {
 		return math.MaxInt64
 	}

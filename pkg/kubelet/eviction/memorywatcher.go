@@ -28,8 +28,8 @@ const (
 )
 
 // ThreadClock measures what reading costs. A MemoryReader may have this method; without it, reading costs the time that
-// it takes. That is far more on a node whose CPUs are busy, where the thread that reads waits for one: the watcher would
-// then be blind for seconds, just when the pods use up memory.
+// it takes. That is far more on a node whose CPUs are busy, where the thread that reads waits for one: the watcher
+// would then be blind for seconds, just when the pods use up memory.
 type ThreadClock interface {
 	// ThreadTime returns the CPU time that the calling thread has used.
 	ThreadTime() time.Duration
@@ -268,7 +268,8 @@ func (w *memoryWatcher) pause() time.Duration {
 // be reclaiming pages, what is spare in the cgroup of all pods is read with the counters: a reading of all pods each
 // time would cost so much that the crossing itself could not be read.
 //
-// A crossing that the counters show is always read, unless the one before was a false alarm and too much was read since.
+// A crossing that the counters show is always read, unless the one before was a false alarm and too much was read
+// since.
 func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if !w.watches() {
 		return nil
@@ -286,7 +287,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	}
 	left := [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 	suspect := w.suspect(left)
-	w.look(left, suspect)
+	w.look(left, counters, suspect)
 	switch {
 	case w.holds && !w.decidesAnew(left):
 		w.record(left)
@@ -322,22 +323,29 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 // look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
 // read has to wait accordingly: so it is done if the next read is not due earlier anyway, if the node uses up what is
 // left, and from time to time.
-func (w *memoryWatcher) look(left [2]int64, suspect bool) {
+func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
 	if l == nil || !w.near() {
 		return
 	}
 	now, distance := w.clock(), int64(math.MaxInt64)
+	state := lookState{
+		free: left[0], used: int64(counters.Pods), spare: w.pods.spare, pods: w.pods.known && left[1] < left[0],
+	}
 	for i := range w.floors {
-		if f := &w.floors[i]; !f.met {
+		f := &w.floors[i]
+		if !f.met {
 			distance = min(distance, w.distance(*f, left))
+		}
+		if f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {
+			state.pods = false
 		}
 	}
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
-	if due || suspect || w.sleep() >= cost || l.metWithin(now, left[0], distance) < 2*cost {
+	if due || suspect || w.sleep() >= cost || l.metWithin(now, &state, distance) < 2*cost {
 		before := w.spent()
-		l.add(now, left[0])
+		l.add(now, state)
 		l.took = w.spent() - before
 	}
 }

@@ -31,8 +31,8 @@ type Snapshot struct {
 	// RuntimeSilent: the container runtime hangs or fails, so that there are no pod stats. The usage of disks by pods is
 	// unknown and cannot be released; pods are stopped late, without the runtime (package escalation).
 	RuntimeSilent bool
-	// MemoryRate is how fast memory of the node that does not count as available grew in the last moments; nil if that was
-	// not measured.
+	// MemoryRate is how fast memory of the node that does not count as available grew in the last moments, or that of all
+	// pods together if they have less available and no threshold of the node is met; nil if that was not measured.
 	MemoryRate *Rate
 	// PodsAwaited: the container runtime is slow, and the current collection of pod stats is not complete. The usage of
 	// disks by pods is that of the last complete collection.

@@ -320,9 +320,9 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 	return g
 }
 
-// addMomentary adds the growth of the last moments. Pods do not grow faster together than the node does: if some grow
-// while others shrink, or while page cache that counted as used is freed, that is no growth. Memory by which the node
-// grows and no measured pod does is that of the system, or of pods whose growth was too small to be measured.
+// addMomentary adds the growth of the last moments. Pods do not grow faster together than Snapshot.MemoryRate: if some
+// grow while others shrink, or while page cache that counted as used is freed, that is no growth. Memory by which the
+// node grows and no measured pod does is that of the system, or of pods whose growth was too small to be measured.
 func (g *growth) addMomentary(s *snapshot.Snapshot) {
 	if s.MemoryRate == nil || s.MemoryRate.Window <= 0 {
 		return
