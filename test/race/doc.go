@@ -1,5 +1,5 @@
-// Package race measures who is first when a pod fills memory faster than pods end: the kubelet, or the OOM killer of the
-// kernel in the cgroup of all pods. It runs on a development cluster.
+// Package race measures who is first when a pod fills memory faster than pods end: the kubelet, or the OOM killer of
+// the kernel in the cgroup of all pods. It runs on a development cluster.
 //
 // In a run, a hog that ignores SIGTERM rests below an eviction threshold, beside small pods of each QoS class, until it
 // is told to grow at a rate. A cell of the matrix is a kubelet, a rate, the headroom (what is left when the threshold is

@@ -22,7 +22,8 @@ import (
 type options struct {
 	kubelets, kinds, caches, headrooms, rates string
 
-	count   int
+	count     int
+	crossings int
 	rest    time.Duration
 	timeout time.Duration
 	results string
@@ -45,6 +46,8 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "the `file` of results instead of _output/race/results.jsonl")
 	flag.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"),
 		"run this kubelet `binary` instead of building the repository's")
+	flag.IntVar(&o.crossings, "crossings", 0,
+		"start no cluster, measure this often the time from the crossing of a threshold to the fence, with 110 pods")
 	flag.StringVar(&o.table, "table", "", "run nothing, write the table of the results to this `file`, - for the output")
 	flag.StringVar(&o.plot, "plot", "", "run nothing, write the plot of the results (SVG) to this `file`")
 	flag.Parse()
@@ -66,6 +69,9 @@ func (o *options) main(ctx context.Context) error {
 	}
 	if o.table != "" || o.plot != "" {
 		return o.report()
+	}
+	if o.crossings > 0 {
+		return o.measureCrossings(ctx, root)
 	}
 	matrix, err := o.matrix()
 	if err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/race"
+	"github.com/plimsoll-project/plimsoll/test/race/crossing"
 )
 
 // run carries out what remains of the cells.
@@ -96,6 +98,35 @@ func (o *options) remaining(runner *race.Runner, cells []race.Cell) ([]race.Cell
 		}
 	}
 	return list, nil
+}
+
+// measureCrossings prints how long the fence takes after the crossing of a threshold.
+func (o *options) measureCrossings(ctx context.Context, root string) error {
+	layout := cluster.NewLayout(root, cluster.TestName)
+	list, err := crossing.Measure(ctx, crossing.Config{
+		Hog: layout.Program("hog"), Pods: 110, Crossings: o.crossings, Memory: 2048, Headroom: 100, Distance: 200, Rate: 400,
+		Log: os.Stdout,
+	})
+	var fenced, ended []time.Duration
+	for _, c := range list {
+		if c.Fenced >= 0 {
+			fenced = append(fenced, c.Fenced)
+		}
+		ended = append(ended, c.Ended)
+	}
+	fmt.Printf("%d of %d fenced\n", len(fenced), len(list))
+	printTimes("crossing to fence", fenced)
+	printTimes("crossing to end", ended)
+	return err
+}
+
+func printTimes(what string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	at := func(percent int) time.Duration { return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond) }
+	fmt.Printf("%s: p50 %v, p99 %v, maximum %v\n", what, at(50), at(99), at(100))
 }
 
 // report writes the table and the plot of all results.
