@@ -24,12 +24,12 @@ type options struct {
 
 	count     int
 	crossings int
-	rest    time.Duration
-	timeout time.Duration
-	results string
-	kubelet string
-	table   string
-	plot    string
+	rest      time.Duration
+	timeout   time.Duration
+	results   string
+	kubelet   string
+	table     string
+	plot      string
 }
 
 func main() {

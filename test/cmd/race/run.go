@@ -125,7 +125,9 @@ func printTimes(what string, times []time.Duration) {
 		return
 	}
 	slices.Sort(times)
-	at := func(percent int) time.Duration { return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond) }
+	at := func(percent int) time.Duration {
+		return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond)
+	}
 	fmt.Printf("%s: p50 %v, p99 %v, maximum %v\n", what, at(50), at(99), at(100))
 }
 

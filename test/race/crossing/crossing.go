@@ -447,7 +447,7 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 		return c, err
 	}
 	var crossed time.Time
-	err = await(ctx, time.Minute, "the end of the hog", func() (bool, error) {
+	err = await(ctx, 3*time.Minute, "the end of the hog", func() (bool, error) {
 		now := time.Now()
 		left, err := n.available()
 		if err != nil {
