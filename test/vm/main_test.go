@@ -92,6 +92,14 @@ func inMachine(t *testing.T, command string) string {
 	return out
 }
 
+// now is the time by the clock of the machine.
+func now(t *testing.T) time.Time {
+	t.Helper()
+	got, err := node.Now(t.Context())
+	must(t, err)
+	return got
+}
+
 // create creates pods in a namespace of the test's own, and removes them when the test ends.
 func create(t *testing.T, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,19 @@ func monitorSocket(layout cluster.Layout) string { return filepath.Join(layout.S
 // BootID returns an identifier that each boot of the machine has for itself.
 func (n *Node) BootID(ctx context.Context) (string, error) {
 	return n.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+}
+
+// Now is the time by the clock of the machine. Under emulation it falls behind when other programs take the processors.
+func (n *Node) Now(ctx context.Context) (time.Time, error) {
+	text, err := n.Run(ctx, "date +%s")
+	if err != nil {
+		return time.Time{}, err
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the machine's time: %w", err)
+	}
+	return time.Unix(seconds, 0), nil
 }
 
 // PoweredOff is nil once the machine has switched itself off.
@@ -57,8 +71,10 @@ func (n *Node) WaitForBoot(ctx context.Context, before string) error {
 	if err != nil {
 		return fmt.Errorf("the machine has not booted: %w", errors.Join(last, err))
 	}
-	// The machine's clock is this machine's, and the Node's times have whole seconds.
-	since := time.Now()
+	since, err := n.Now(ctx)
+	if err != nil {
+		return err
+	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, bootTimeout*n.factor, true,
 		func(ctx context.Context) (bool, error) {
 			last = n.Ready(ctx, since)

@@ -86,7 +86,7 @@ func TestShutdownIsCancelled(t *testing.T) {
 	})
 	inMachine(t, "systemctl reboot")
 	pods.stopInOrder(t)
-	since := time.Now()
+	since := now(t)
 	must(t, kit.Poll(t.Context(), limit(), func(ctx context.Context) error { return node.Ready(ctx, since) }))
 	pods.afterwards(t)
 	if now := bootID(t); now != before {

@@ -18,13 +18,15 @@ func (n *Node) UseKubelet(ctx context.Context, stock bool) error {
 	if stock {
 		change, version = "rm -f "+ownDropIn, build.KubernetesVersion
 	}
-	// The machine's clock is this machine's, and the Node's times have whole seconds.
-	since := time.Now()
+	since, err := n.Now(ctx)
+	if err != nil {
+		return err
+	}
 	if _, err := n.Run(ctx, change+" && systemctl daemon-reload && systemctl restart kubelet"); err != nil {
 		return err
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, bootTimeout*n.factor, true,
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, bootTimeout*n.factor, true,
 		func(ctx context.Context) (bool, error) {
 			last = n.runs(ctx, version, since)
 			return last == nil, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -22,7 +21,7 @@ func TestRestartsOfTheUnitHarmNoPod(t *testing.T) {
 		pods[i] = waitPod(t, pods[i], kit.Ready)
 	}
 	for round := range 5 {
-		since := time.Now()
+		since := now(t)
 		inMachine(t, "systemctl restart kubelet")
 		pod := create(t, fmt.Sprintf("restarts-%d", round), kit.IdlePod("meanwhile"))[0]
 		must(t, kit.Poll(t.Context(), limit(), func(ctx context.Context) error { return node.Ready(ctx, since) }))

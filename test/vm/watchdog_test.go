@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -36,7 +35,7 @@ func TestWatchdogRestartsAHangingKubelet(t *testing.T) {
 		}
 		return err
 	}))
-	since := time.Now()
+	since := now(t)
 	must(t, kit.Poll(t.Context(), limit(), func(ctx context.Context) error { return node.Ready(ctx, since) }))
 	if got := inMachine(t, "systemctl show -p NRestarts --value kubelet"); got != "1" {
 		t.Errorf("systemd has restarted the kubelet %s times", got)
