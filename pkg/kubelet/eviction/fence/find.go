@@ -17,16 +17,17 @@ type Found struct {
 // None is true if no limit is a fence.
 func (f Found) None() bool { return f == Found{PIDs: -1} }
 
-// Find returns the fences on a pod cgroup, none if it does not exist. A limit that the pod has anyway is no fence: by
-// chance it may be recognisable. Expected has the limits without a fence; 0 for unlimited.
+// Find returns the fences on a pod cgroup, none if it does not exist. A limit that the pod has anyway, or that is above
+// it, is no fence: by chance it may be recognisable. To lower it would make the kernel reclaim memory in the caller.
+// Expected has the limits without a fence; 0 for unlimited.
 func (f *Fencer) Find(cgroup string, expected Expected) (Found, error) {
 	found := Found{PIDs: -1}
 	memory, err := f.present("memory", cgroup, f.memoryNames()[0])
 	pids, other := f.present("pids", cgroup, "pids.max")
-	if err == nil && ours(memory) && memory != expected.memory() {
+	if err == nil && ours(memory) && memory < expected.memory() {
 		found.Memory = memory
 	}
-	if other == nil && oursPIDs(pids) && pids != expected.pids() {
+	if other == nil && oursPIDs(pids) && pids < expected.pids() {
 		found.PIDs = pids
 	}
 	return found, errors.Join(ignoreGone(err), ignoreGone(other))

@@ -242,9 +242,16 @@ func TestKernelFindAndLift(t *testing.T) {
 	if p.limit() != 200*mi || p.swap() != unlimited || p.number("pids", "pids.max") != 77 || !find().None() {
 		t.Errorf("lifted to %d, %d and %d", p.limit(), p.swap(), p.number("pids", "pids.max"))
 	}
-	// By chance the limit of a pod is recognisable.
-	if found, err := f.Find(p.cgroup, Expected{Memory: memory.At(), PIDs: 77}); err != nil || !found.None() {
-		t.Errorf("found %+v, %v", found, err)
+	// By chance the limit of a pod is recognisable: it is that of the pod's specification, or above it while the pod is
+	// being resized.
+	p.setLimit(memory.At())
+	p.write("pids", p.cgroup, "pids.max", pidModulus+pidRemainder)
+	for _, other := range []Expected{
+		{Memory: memory.At(), PIDs: pidModulus + pidRemainder}, {Memory: memory.At() - mi, PIDs: pidRemainder},
+	} {
+		if found, err := f.Find(p.cgroup, other); err != nil || !found.None() {
+			t.Errorf("found %+v, %v where %+v is expected", found, err, other)
+		}
 	}
 }
 
