@@ -16,8 +16,9 @@ import (
 const raceRest = 3 * time.Second
 
 // TestRaceWithTheOOMKiller has a hog that ignores SIGTERM grow by 400 MiB and by 1,000 MiB per second, with 100 MiB of
-// headroom: it is evicted, and neither is the OOM killer called for the limit of all pods, nor is another pod restarted.
-// With stock's kubelet the OOM killer is first already at 100 MiB per second. "make race" runs the whole matrix.
+// headroom: it is evicted, and neither is the OOM killer called for the limit of all pods, nor is another pod
+// restarted. With stock's kubelet the OOM killer is first already at 100 MiB per second. "make race" runs the whole
+// matrix.
 func TestRaceWithTheOOMKiller(t *testing.T) {
 	s := newSpace(t)
 	s.noPressure()

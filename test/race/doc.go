@@ -2,9 +2,9 @@
 // the kernel in the cgroup of all pods. It runs on a development cluster.
 //
 // In a run, a hog that ignores SIGTERM rests below an eviction threshold, beside small pods of each QoS class, until it
-// is told to grow at a rate. A cell of the matrix is a kubelet, a rate, the headroom (what is left when the threshold is
-// met), and whether page cache fills the cgroup of all pods. A run is won if the OOM killer was not called for the limit
-// of a cgroup above the pod of the hog, and no other pod was restarted or changed.
+// is told to grow at a rate. A cell of the matrix is a kubelet, a rate, the headroom (what is left when the threshold
+// is met), and whether page cache fills the cgroup of all pods. A run is won if the OOM killer was not called for the
+// limit of a cgroup above the pod of the hog, and no other pod was restarted or changed.
 //
 //	cell       the matrix, and parts of it
 //	record     a run as a line of JSON

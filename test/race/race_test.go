@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// observed returns an observation in which a hog grows by a MiB each millisecond from the 10th on, is fenced 30 ms after
-// it met the threshold, stops there, and has ended 10 ms later.
+// observed returns an observation in which a hog grows by a MiB each millisecond from the 10th on, is fenced 30 ms
+// after it met the threshold, stops there, and has ended 10 ms later.
 func observed() observation {
 	const avail, atRest, headroom = 200, 1000, 100
 	begin := time.Unix(1000, 0)

@@ -170,8 +170,9 @@ func (r *Runner) startKubelet(ctx context.Context, c Cell) error {
 	return errors.Join(err, r.favour())
 }
 
-// favour raises the share of CPU time of kubelet, container runtime and this program, whichever kubelet it is: where the
-// kernel groups processes by session, other work on the machine would delay them as no unit of systemd delays another.
+// favour raises the share of CPU time of kubelet, container runtime and this program, whichever kubelet it is: where
+// the kernel groups processes by session, other work on the machine would delay them as no unit of systemd delays
+// another.
 func (r *Runner) favour() error {
 	kubelet, err := r.Cluster.KubeletPID()
 	if err != nil {

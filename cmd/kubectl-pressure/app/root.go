@@ -45,7 +45,7 @@ type exitError struct {
 
 // Run runs a command and returns the exit code of the process.
 func Run(ctx context.Context, args []string, streams Streams) int {
-	command := NewCommand(streams)
+	command := NewCommand(streams) //nolint:contextcheck // Commands get the context when they are executed.
 	command.SetArgs(args)
 	return exitCode(command.ExecuteContext(ctx), streams.ErrOut)
 }

@@ -9,7 +9,7 @@ const (
 	watchQueue = 64
 )
 
-// ErrTooManyWatchers: as many clients watch as may.
+// ErrTooManyWatchers is the error when as many clients watch as may.
 var ErrTooManyWatchers = errors.New("too many clients watch already: at most 16 may")
 
 // Event is something that watchers receive.

@@ -13,8 +13,8 @@ import (
 
 // endedPods records pods that are no longer active though no eviction stopped them: they were deleted, have completed,
 // or were stopped for another reason. What they used is released a while later, when their volumes are unmounted, and
-// stats of a disk from before that do not show the release; evicting another pod meanwhile is unnecessary. It belongs to
-// the loop, and knows of pods that were active in a round with all pods only.
+// stats of a disk from before that do not show the release; evicting another pod meanwhile is unnecessary. It belongs
+// to the loop, and knows of pods that were active in a round with all pods only.
 type endedPods struct {
 	// active are the pods of the last round if that had all pods, in the order of UIDs.
 	active []snapshot.Pod

@@ -39,8 +39,8 @@ type Config struct {
 	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must not
 	// block and must not call the Handler.
 	OnAttemptEnd func()
-	// Planned is called with each plan: the victims to stop and those that are awaited, or the error if no set of victims suffices; nil if nobody is to be told. It must return at once and must
-	// not call the Handler.
+	// Planned is called with each plan: the victims to stop and those that are awaited, or the error if no set of victims
+	// suffices; nil if nobody is to be told. It must return at once and must not call the Handler.
 	Planned func(pod *v1.Pod, stop, await []types.UID, err error)
 }
 

@@ -185,8 +185,8 @@ func TestNothingIsRemovedIfUsageIsUnknown(t *testing.T) {
 	}
 }
 
-// The runtime hangs until the reclaim gives up. What was missing before that is not reported as missing at the end: pods
-// may have ended meanwhile, and another one would be evicted for what they have released.
+// The runtime hangs until the reclaim gives up. What was missing before that is not reported as missing at the end:
+// pods may have ended meanwhile, and another one would be evicted for what they have released.
 func TestMissingAmountIsUnknownAfterATimeout(t *testing.T) {
 	runScenario(t, func(t *testing.T, w *world, m *Manager) {
 		w.unusedHangs = true

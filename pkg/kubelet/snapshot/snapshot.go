@@ -18,8 +18,8 @@ type Snapshot struct {
 	// Pods are the pods that may have running containers, in no particular order; UIDs are unique. Without pressure, pods
 	// that no decision can be about may be missing.
 	Pods []Pod
-	// InFlight are the evictions that have begun and whose pods are not cleaned up yet, at most one per pod. Pods that have
-	// ended for another reason, and are not in Pods any more, are listed too, until they are cleaned up.
+	// InFlight are the evictions that have begun and whose pods are not cleaned up yet, at most one per pod. Pods that
+	// have ended for another reason, and are not in Pods any more, are listed too, until they are cleaned up.
 	InFlight []InFlight
 	// Requests are the pods whose eviction plugins ask for, at most one request per pod, in the order in which they are to
 	// be evicted.

@@ -65,7 +65,8 @@ func CgroupProcesses(name string) ([]int, error) {
 }
 
 // PodCgroups returns the cgroups of pods of any class below the one called name: directories called "podUID", as the
-// cgroupfs driver names them, or "kubepods-CLASS-podUID.slice", as that of systemd does. The result has all directories of each pod, one per hierarchy, by its UID.
+// cgroupfs driver names them, or "kubepods-CLASS-podUID.slice", as that of systemd does. The result has all directories
+// of each pod, one per hierarchy, by its UID.
 func PodCgroups(name string) (map[string][]string, error) {
 	found := map[string][]string{}
 	for _, root := range cgroupDirs(name) {
@@ -98,8 +99,8 @@ func addPodCgroups(root string, found map[string][]string) error {
 	return nil
 }
 
-// podOfCgroup returns the UID of the pod whose cgroup has that name, "" if it is not that of a pod. In names of slices a
-// dash separates the slices above, and underscores stand for the dashes of the UID.
+// podOfCgroup returns the UID of the pod whose cgroup has that name, "" if it is not that of a pod. In names of slices
+// a dash separates the slices above, and underscores stand for the dashes of the UID.
 func podOfCgroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, _ := strings.Cut(slice, "-pod")

@@ -1,6 +1,6 @@
 // Command hog fills memory at a given rate, to put a node under memory pressure. It touches --start at once, waits
-// --delay, with --signal until SIGUSR1, grows by --rate each second up to --limit, and keeps that until SIGTERM. It exits
-// with --code. With --deaf it ignores SIGTERM. With --file the memory is that of a file, which may be on a tmpfs.
+// --delay, with --signal until SIGUSR1, grows by --rate each second up to --limit, and keeps that until SIGTERM. It
+// exits with --code. With --deaf it ignores SIGTERM. With --file the memory is that of a file, which may be on a tmpfs.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package crossing measures the time from the crossing of a memory threshold to the fence of the pod that causes it: with
-// the eviction manager, the reader of memory, the fences and the kill by the cgroup of the agent, on cgroups of the
-// kernel, without a container runtime and an API server. Pods are processes in cgroups, and the pod workers are a
+// Package crossing measures the time from the crossing of a memory threshold to the fence of the pod that causes it:
+// with the eviction manager, the reader of memory, the fences and the kill by the cgroup of the agent, on cgroups of
+// the kernel, without a container runtime and an API server. Pods are processes in cgroups, and the pod workers are a
 // function that sends no signal before the runtime's least grace period.
 package crossing
 
@@ -358,7 +358,7 @@ func (f fencer) Fence(pod *v1.Pod, l policy.Fence) (eviction.Fence, error) {
 	if p == nil {
 		return nil, nil
 	}
-	set, err := f.node.fencer.Fence(p.cgroup, fence.Limits{Slack: int64(l.Slack)})
+	set, err := f.fencer.Fence(p.cgroup, fence.Limits{Slack: int64(l.Slack)})
 	if fence.IsGone(err) {
 		return nil, nil
 	}

@@ -20,8 +20,8 @@ func Default() *NodePressureConfiguration {
 // for the cleanup of an evicted pod. killTime is one second of grace period and the time that a runtime needs. settling
 // is stock's transition period of pressure conditions. Those of plugins are Katalyst's, where it has the setting.
 //
-// fence is the one default with which evictions differ from stock's: stock evicts a pod that uses up what is left within
-// a second as well, but the kernel's OOM killer ends containers before, also those of other pods.
+// fence is the one default with which evictions differ from stock's: stock evicts a pod that uses up what is left
+// within a second as well, but the kernel's OOM killer ends containers before, also those of other pods.
 func SetDefaults(c *NodePressureConfiguration) {
 	defaultDuration(&c.MonitoringPeriod, 10*time.Second)
 

@@ -19,8 +19,8 @@
 //	decide      all of it together
 //
 // Beside these: annotations and protect (annotations of pods), localstorage (limits of pods on local storage),
-// requested (requests of eviction plugins), dryrun, admit (admission under pressure), message (the text of an eviction),
-// and explain (rankings and states of thresholds, for people).
+// requested (requests of eviction plugins), dryrun, admit (admission under pressure), message (the text of an
+// eviction), and explain (rankings and states of thresholds, for people).
 //
 // Each difference from a decision of the stock kubelet has an entry in DIFFERENCES.md in the folder above.
 package policy

@@ -26,10 +26,10 @@ func (r *round) setFences(n *need, victims []Victim, evicted []candidate) {
 	if !r.rules.Fence || r.rules.dryRun || !n.hard {
 		return
 	}
-	switch n.group {
-	case memoryGroup:
+	if n.group == memoryGroup {
 		r.setMemoryFences(victims, evicted)
-	case pidGroup:
+	}
+	if n.group == pidGroup {
 		for i := range evicted {
 			if evicted[i].first && evicted[i].mayBeFenced() {
 				victims[i].Fence = &Fence{PIDs: true}

@@ -177,8 +177,8 @@ func (p *pending) addTerminating(n *need, s *snapshot.Snapshot, pod *snapshot.Po
 }
 
 // endsInTime reports whether the pod, which may be nil, is terminating for another reason than eviction and the need
-// can wait for it. A late pod counts until patience has passed since its deadline, or SilentPatience while the container
-// runtime is silent.
+// can wait for it. A late pod counts until patience has passed since its deadline, or SilentPatience while the
+// container runtime is silent.
 func (n *need) endsInTime(pod *snapshot.Pod, s *snapshot.Snapshot, rules *Rules) bool {
 	if pod == nil || pod.Terminating == nil || pod.Terminating.Deadline.IsZero() {
 		return false

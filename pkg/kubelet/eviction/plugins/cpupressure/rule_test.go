@@ -78,13 +78,14 @@ func (n *node) round(after time.Duration, l load) string {
 	if len(found.Pods) > 1 || found.Threshold.Kind != arbiter.NotMet {
 		n.t.Errorf("%+v", found)
 	}
-	for _, d := range found.Pods {
-		if d.Force || !strings.Contains(d.Reason, "CPUs") && !strings.Contains(d.Reason, "periods") {
-			n.t.Errorf("%+v", d)
-		}
-		return string(d.UID)
+	if len(found.Pods) == 0 {
+		return ""
 	}
-	return ""
+	d := found.Pods[0]
+	if d.Force || !strings.Contains(d.Reason, "CPUs") && !strings.Contains(d.Reason, "periods") {
+		n.t.Errorf("%+v", d)
+	}
+	return string(d.UID)
 }
 
 // rounds plays rounds five seconds apart, and returns the seconds from the start of the first in which a pod is

@@ -53,13 +53,14 @@ func requested(t *testing.T, found *rule.Finding) (pod, reason string) {
 	if found.Threshold.Kind != arbiter.NotMet || len(found.Pods) > 1 {
 		t.Errorf("%+v", found)
 	}
-	for _, d := range found.Pods {
-		if d.Force || d.GraceSeconds != nil {
-			t.Errorf("%+v: must be soft, without a grace period", d)
-		}
-		return string(d.UID), d.Reason
+	if len(found.Pods) == 0 {
+		return "", ""
 	}
-	return "", ""
+	d := found.Pods[0]
+	if d.Force || d.GraceSeconds != nil {
+		t.Errorf("%+v: must be soft, without a grace period", d)
+	}
+	return string(d.UID), d.Reason
 }
 
 // TestPressure has free bytes and inodes at, just below and just above each threshold.

@@ -29,7 +29,7 @@ const (
 	readTimeout = 2 * time.Second
 )
 
-// ErrStale: the CustomNodeResource has been read before, and cannot be read any more.
+// ErrStale is the error when the CustomNodeResource has been read before, and cannot be read any more.
 var ErrStale = errors.New("the CustomNodeResource has not been read for a minute")
 
 // CustomNodeResource reads the CustomNodeResource of a node. It is safe for concurrent use.
