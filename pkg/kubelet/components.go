@@ -140,7 +140,7 @@ func waitFor(wait func()) func(context.Context) error {
 func (b *build) metrics() component {
 	list := []compbasemetrics.StableCollector{
 		collectors.NewVolumeStatsCollector(b.stats.host), collectors.NewLogMetricsCollector(b.stats.provider.ListPodStats),
-		b.workers.workers.Collector(),
+		b.workers.workers.Collector(), b.pressure.log.Collector(),
 	}
 	if b.objects.issuing != nil {
 		list = append(list, collectors.PodCertificateCollectorFor(b.objects.issuing))

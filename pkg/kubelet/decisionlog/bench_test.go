@@ -1,10 +1,19 @@
 package decisionlog
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/simulate"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/trace"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // BenchmarkRecord measures what a round costs the goroutine that decides (kept=false: a round of a quiet node) and that
@@ -84,4 +93,39 @@ func TestMemoryOfAFullLog(t *testing.T) {
 		t.Logf("%d KiB are in use, %d KiB are counted, %d records", used>>10, w.log.state().Bytes>>10, w.log.state().Records)
 	}
 	runtime.KeepAlive(w)
+}
+
+// BenchmarkDay makes the decisions of a day of a quiet node with 110 pods again, from its trace, with another threshold.
+func BenchmarkDay(b *testing.B) {
+	w := newWorld(b, 110, Config{LimitBytes: 256 << 20})
+	for range 24 * 60 {
+		w.round(time.Minute)
+	}
+	var text bytes.Buffer
+	if err := w.log.WriteTrace(&text, &Query{}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(w.log.state().Bytes)/(1<<20), "MiB-in-memory")
+	b.ReportMetric(float64(text.Len())/(1<<20), "MiB-trace")
+	other := *w.rules
+	other.Thresholds = slices.Clone(other.Thresholds)
+	other.Thresholds[0].Value.Quantity = resource.NewQuantity(9*gi, resource.BinarySI)
+	for b.Loop() {
+		s := simulate.New(simulate.Settings{Rules: func(*policy.Rules, snapshot.Layout) (*policy.Rules, error) {
+			return &other, nil
+		}})
+		var d trace.Decoder
+		for line := range bytes.Lines(text.Bytes()) {
+			l, err := d.Decode(line)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := s.Add(&l); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if r := s.Result(); r.Decisions != 24*60 || len(r.Planned) == 0 {
+			b.Fatalf("%d decisions, %d evictions", r.Decisions, len(r.Planned))
+		}
+	}
 }

@@ -6,6 +6,7 @@
 //	ring     the records in memory, the oldest of which are dropped
 //	query    what the pages show
 //	watch    clients that receive records as they are made
+//	collector  gauges about the signals, computed when they are collected
 //	disk     lines of the same records in compressed files
 //
 // Nothing here delays a decision: the goroutine that decides compares a few numbers, and everything else is done by
