@@ -158,6 +158,9 @@ type fencing struct {
 	decision uint64
 	// left is what the node had left when the eviction was decided.
 	left int64
+	// late gets the fence of a victim that has begun to grow after the decision; nil for one that has a fence from the
+	// beginning.
+	late chan *policy.Fence
 	// over is closed when the kill request has ended, after stopped is set to whether the pod had stopped then.
 	over    chan struct{}
 	stopped bool
@@ -169,15 +172,59 @@ type fencing struct {
 	killed bool
 }
 
-// newFencing returns nil for a victim without a fence.
+// newFencing returns nil for a victim that has no fence and gets none later. A victim that is being stopped already
+// gets its fence by the earlier request.
 func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fencing {
-	if v.Fence == nil || m.config.Fencer == nil || !m.fenced.add(v.Pod.UID) {
+	if earlier := m.waiting[v.Pod.UID]; earlier != nil && v.Fence != nil && m.fenced.has(v.Pod.UID) {
+		delete(m.waiting, v.Pod.UID)
+		earlier.late <- v.Fence
 		return nil
 	}
-	return &fencing{
-		m: m, pod: pod, victim: v, decision: decision, left: m.leftFor(v), over: make(chan struct{}),
-		report: FenceReport{PIDs: v.Fence.PIDs},
+	if m.config.Fencer == nil || (v.Fence == nil && !m.mayBeFencedLater(v)) || !m.fenced.add(v.Pod.UID) {
+		return nil
 	}
+	f := &fencing{m: m, pod: pod, victim: v, decision: decision, over: make(chan struct{})}
+	if v.Fence == nil {
+		f.late = make(chan *policy.Fence, 1)
+		m.waiting[v.Pod.UID] = f
+		return f
+	}
+	f.left, f.report.PIDs = m.leftFor(v), v.Fence.PIDs
+	return f
+}
+
+func (m *Manager) mayBeFencedLater(v *policy.Victim) bool {
+	memory := v.Cause.Signal == snapshot.MemoryAvailable || v.Cause.Signal == snapshot.AllocatableMemoryAvailable
+	return m.loop.rules.Fence && v.Cause.Kind == policy.HardThreshold && memory
+}
+
+// fenceLate decides about the victims without a fence that are being stopped. Only the goroutine of Run calls it.
+func (m *Manager) fenceLate(s *snapshot.Snapshot) {
+	for uid, f := range m.waiting {
+		if !m.fenced.has(uid) {
+			delete(m.waiting, uid)
+		} else if fence := policy.LateFence(s, &m.loop.rules, uid); fence != nil {
+			delete(m.waiting, uid)
+			f.late <- fence
+		}
+	}
+}
+
+// awaitFence returns false if the pod has ended, or the manager stops, before the pod got a fence.
+func (f *fencing) awaitFence(ctx context.Context) bool {
+	if f.late == nil {
+		return true
+	}
+	select {
+	case fence := <-f.late:
+		fenced := *f.victim
+		fenced.Fence = fence
+		f.victim, f.left = &fenced, f.m.leftFor(&fenced)
+		return true
+	case <-f.over:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // leftFor returns what the last round found left of what the victim is fenced for.
@@ -246,7 +293,9 @@ func (f *fencing) accepted(ctx context.Context, answer podkill.Answer) {
 	}
 	f.m.work.Go(func() {
 		defer f.m.fenced.remove(f.pod.UID)
-		f.run(ctx)
+		if f.awaitFence(ctx) {
+			f.run(ctx)
+		}
 	})
 }
 

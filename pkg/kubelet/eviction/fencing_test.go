@@ -398,3 +398,34 @@ func (p *fencePlay) described() string {
 	}
 	return (*detail)()
 }
+
+// TestAVictimThatBeginsToGrowIsFenced: a pod that uses all that is above the threshold is evicted. It does not grow
+// then, so that it has no fence; it begins to grow while it is being stopped.
+func TestAVictimThatBeginsToGrowIsFenced(t *testing.T) {
+	for _, rate := range []int64{10, 400} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, 100*mi, 0, "hog")
+			f := &fakeFencer{n: b.node}
+			b.config.Fencer, b.killTakes = f, 2*time.Second
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(15 * time.Second)
+				b.mu.Lock()
+				b.pods["hog"].memory += 102 * mi
+				b.mu.Unlock()
+				wait(time.Second)
+				if got := b.killed(); len(got) != 1 || len(f.made()) != 0 {
+					t.Errorf("kills %v, fences %v, want one without a fence", got, f.made())
+				}
+				b.grows("hog", rate*mi)
+				wait(100 * time.Millisecond)
+				if got := f.made(); (len(got) == 1) != (rate == 400) {
+					t.Errorf("%d MiB/s: fences %v", rate, got)
+				}
+				wait(10 * time.Second)
+				if got := b.killed(); len(got) != 1 {
+					t.Errorf("kills %v, want one", got)
+				}
+			})
+		})
+	}
+}

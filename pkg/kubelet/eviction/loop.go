@@ -221,6 +221,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	m.publish(r)
 	r.Notices = l.notices.of(r, l.rules.Timing.Period)
 	m.sinks.round(ctx, r)
+	m.fenceLate(s)
 	m.act(ctx, &r.Decision)
 	next := s.Taken.Add(nextSync(&r.Decision, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {

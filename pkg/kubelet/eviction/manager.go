@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -43,6 +44,8 @@ type Manager struct {
 	// fenced are the pods with a fence; left is what the last round found available.
 	fenced fencedPods
 	left   struct{ memory, pids atomic.Int64 }
+	// waiting are the victims that get a fence if they begin to grow. Only the goroutine of Run uses it.
+	waiting map[types.UID]*fencing
 }
 
 // loopState belongs to the goroutine of Run.
@@ -87,7 +90,7 @@ func New(c Config) (*Manager, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: c, clock: newAgentClock(c.Clock), ledger: newLedger()}
+	m := &Manager{config: c, clock: newAgentClock(c.Clock), ledger: newLedger(), waiting: map[types.UID]*fencing{}}
 	m.wake, m.nudge, m.asked = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	m.loop.builder = builder{podLevel: c.Features.PodLevelResources, requested: c.TerminationRequested,
 		deadline: m.terminationDeadline}

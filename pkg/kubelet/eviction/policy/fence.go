@@ -2,7 +2,10 @@ package policy
 
 import (
 	"math"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -39,7 +42,7 @@ func (r *round) setFences(n *need, victims []Victim, evicted []candidate) {
 }
 
 func (r *round) setMemoryFences(victims []Victim, evicted []candidate) {
-	left, ok := r.memoryLeft()
+	left, ok := memoryLeft(r.snapshot)
 	if !ok {
 		return
 	}
@@ -60,12 +63,33 @@ func (r *round) setMemoryFences(victims []Victim, evicted []candidate) {
 	limitSlacks(victims, slacks, left/slackShare)
 }
 
+// LateFence returns the fence of a pod that is being evicted without one, by the pod workers and for a hard threshold
+// of memory, and that has begun to grow since: the pod alone uses up what is left before a kill takes effect. It is nil
+// if the pod needs none, or is not in the snapshot.
+func LateFence(s *snapshot.Snapshot, rules *Rules, uid types.UID) *Fence {
+	left, ok := memoryLeft(s)
+	i := slices.IndexFunc(s.Pods, func(p snapshot.Pod) bool { return p.UID == uid })
+	if !rules.Fence || !ok || i < 0 {
+		return nil
+	}
+	pod := &s.Pods[i]
+	if pod.Overhead || pod.Critical || pod.MemoryRate == nil || pod.MemoryRate.Window <= 0 {
+		return nil
+	}
+	rate := float64(pod.MemoryRate.PerSecond)
+	slack := min(slackOf(rate), snapshot.Bytes(left/slackShare))
+	if !usedUp(left, rate, rules.Timing.KillTime) || slack <= 0 {
+		return nil
+	}
+	return &Fence{Slack: slack, Growth: snapshot.Bytes(growthIn(rate, time.Second))}
+}
+
 // memoryLeft returns the memory that is left, in bytes: the least amount that the node, or the cgroup of all pods, has
 // available. It is unknown unless each amount that is known makes sense.
-func (r *round) memoryLeft() (left int64, ok bool) {
+func memoryLeft(s *snapshot.Snapshot) (left int64, ok bool) {
 	left = math.MaxInt64
 	for _, sig := range []snapshot.Signal{snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable} {
-		o := &r.snapshot.Signals[sig]
+		o := &s.Signals[sig]
 		if !o.Known() {
 			continue
 		}

@@ -269,3 +269,31 @@ func checkFences(t *rapid.T, s *snapshot.Snapshot, rules *Rules, d *Decision) (f
 	}
 	return fenced
 }
+
+func TestLateFence(t *testing.T) {
+	rules := rulesOf()
+	rules.Fence = true
+	for name, test := range map[string]struct {
+		change func(*snapshot.Snapshot, *Rules)
+		want   *Fence
+	}{
+		"grows": {func(*snapshot.Snapshot, *Rules) {}, &Fence{Slack: leastSlack, Growth: snapshot.Bytes(400 * mi)}},
+		"little left": {func(s *snapshot.Snapshot, _ *Rules) { s.Signals[snapshot.MemoryAvailable].Available = 10 * mi },
+			&Fence{Slack: snapshot.Bytes(5 * mi), Growth: snapshot.Bytes(400 * mi)}},
+		"slow":       {func(s *snapshot.Snapshot, _ *Rules) { s.Pods[0].MemoryRate.PerSecond = 10 << 20 }, nil},
+		"unmeasured": {func(s *snapshot.Snapshot, _ *Rules) { s.Pods[0].MemoryRate = nil }, nil},
+		"gone":       {func(s *snapshot.Snapshot, _ *Rules) { s.Pods = nil }, nil},
+		"unknown":    {func(s *snapshot.Snapshot, _ *Rules) { s.Signals = snapshot.Unobserved() }, nil},
+		"off":        {func(_ *snapshot.Snapshot, r *Rules) { r.Fence = false }, nil},
+	} {
+		pod := spec{name: "hog", memory: gi}.pod(start)
+		pod.MemoryRate = &snapshot.Rate{PerSecond: snapshot.Bytes(400 * mi), Window: 100 * time.Millisecond}
+		s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved(), Pods: []snapshot.Pod{pod}}
+		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 100 * mi, Capacity: 32 * gi}
+		changed := *rules
+		test.change(s, &changed)
+		if got := LateFence(s, &changed, pod.UID); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: the fence is %+v, want %+v", name, got, test.want)
+		}
+	}
+}
