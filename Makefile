@@ -118,6 +118,11 @@ lint: generated $(BIN)/golangci-lint ## Formatting, static analysis, generated f
 	@echo "Static analysis (a cold run takes about six minutes on two cores)."
 	$(BIN)/golangci-lint run ./...
 
+.PHONY: rules
+rules: $(BIN)/promtool ## Rules of config/prometheus and their unit tests, by promtool.
+	$(BIN)/promtool check rules config/prometheus/rules.yaml
+	$(BIN)/promtool test rules config/prometheus/rules_test.yaml
+
 .PHONY: vulncheck
 vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in what the kubelet links (asks a public data base).
 	$(BIN)/govulncheck ./cmd/kubelet
@@ -179,6 +184,11 @@ $(BIN)/benchstat: go.tools.mod
 
 $(BIN)/govulncheck: go.tools.mod
 	@$(TOOL) golang.org/x/vuln/cmd/govulncheck
+
+# Without service discoveries, which are most of its code.
+$(BIN)/promtool: hack/promtool/go.mod
+	@echo "Building promtool."
+	@cd hack/promtool && go build -tags remove_all_sd -o $(CURDIR)/$(BIN)/ github.com/prometheus/prometheus/cmd/promtool
 
 $(BIN)/deepcopy-gen: go.tools.mod
 	@$(TOOL) k8s.io/code-generator/cmd/deepcopy-gen
