@@ -150,7 +150,8 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// Every alert has a section of the runbook, which its annotation refers to, and a unit test; every section has an alert.
+// Every alert has a section of the runbook, which its annotation refers to, and a unit test; every section has an
+// alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	runbook, err := os.ReadFile(root + "docs/runbook.md")
 	if err != nil {

@@ -42,7 +42,8 @@ func Plot(runs []Run) string {
 	height := plotTop + len(rows)*plotRow + 50
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
-		`font-family="sans-serif" font-size="12">`+"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", plotWidth, height)
+		`font-family="sans-serif" font-size="12">`+"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+		plotWidth, height)
 	fmt.Fprintf(&b, `<text x="%d" y="20">Growth reached at the threshold, MiB/s: green is won, red is lost</text>`+"\n",
 		plotLeft)
 	for i, row := range rows {

@@ -95,7 +95,8 @@ func TestMemoryOfAFullLog(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// BenchmarkDay makes the decisions of a day of a quiet node with 110 pods again, from its trace, with another threshold.
+// BenchmarkDay makes the decisions of a day of a quiet node with 110 pods again, from its trace, with another
+// threshold.
 func BenchmarkDay(b *testing.B) {
 	w := newWorld(b, 110, Config{LimitBytes: 256 << 20})
 	for range 24 * 60 {
