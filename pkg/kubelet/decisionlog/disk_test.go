@@ -241,6 +241,13 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+// waiting returns how many bytes wait for the disk.
+func (d *Disk) waiting() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.queued
+}
+
 // A disk that hangs costs records. The log goes on, and what waits for the disk is bounded.
 func TestHangingDisk(t *testing.T) {
 	onDisk(t, 64<<20, 24*time.Hour, func(t *testing.T, w *world, files *memory) {
@@ -249,7 +256,7 @@ func TestHangingDisk(t *testing.T) {
 		files.set(false, hangs)
 		for range 1500 {
 			w.round(time.Minute)
-			if n := w.log.Disk.queued; n > diskQueueBytes {
+			if n := w.log.Disk.waiting(); n > diskQueueBytes {
 				t.Fatalf("%d bytes wait for the disk", n)
 			}
 		}
