@@ -71,8 +71,10 @@ func (h *history) step() {
 	case 9:
 		code := []int{http.StatusInternalServerError, http.StatusConflict, http.StatusTooManyRequests}[h.random.IntN(3)]
 		share := h.random.IntN(3)
+		// Requests are made in other goroutines, one at a time.
+		random := rand.New(rand.NewPCG(h.random.Uint64(), 0))
 		h.api.setFault(func(r *request) *http.Response {
-			if h.random.IntN(3) < share {
+			if random.IntN(3) < share {
 				return nil
 			}
 			return status(code, map[int]metav1.StatusReason{http.StatusConflict: metav1.StatusReasonConflict}[code], "fault", 0)
