@@ -36,7 +36,7 @@ func (r *Run) Line() string {
 // Table returns a table in Markdown with a row for each cell.
 func Table(runs []Run) string {
 	var b strings.Builder
-	b.WriteString("| kubelet | hog | page cache | headroom, MiB | growth told, MiB/s | reached | runs | won | " +
+	b.WriteString("| kubelet | hog | page cache | headroom, MiB | growth asked for, MiB/s | reached | runs | won | " +
 		"crossing to fence, ms | crossing to end of the hog, ms | least left, MiB | OOM kills |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, cell := range byCell(runs) {

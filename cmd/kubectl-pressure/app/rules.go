@@ -95,7 +95,7 @@ func usePressure(rules *policy.Rules, o *eviction.Options) {
 	c := eviction.Config{
 		Thresholds: rules.Thresholds, PressureTransitionPeriod: rules.PressureTransitionPeriod,
 		MaxPodGracePeriodSeconds: rules.MaxPodGracePeriodSeconds,
-		// Limits that were off by the KubeletConfiguration cannot be told from those that were off by the other one.
+		// Limits that were off by the KubeletConfiguration look the same as those that were off by the other one.
 		LocalStorageCapacityIsolation: rules.LocalStorageLimits,
 	}
 	growth, outlook := rules.ReportMemoryGrowth, rules.ReportOutlook

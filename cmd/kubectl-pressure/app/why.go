@@ -15,7 +15,7 @@ import (
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 )
 
-// before is for how long before a decision earlier ones are told as attempts.
+// before is how long before a decision an earlier one counts as an attempt.
 const before = 10 * time.Minute
 
 // answer is what a node has about a pod.
@@ -100,7 +100,7 @@ func (o *options) why(ctx context.Context, pod, node string) error {
 	}
 	best.Suggestions = suggestions(best)
 	if isTable, wide := o.isTable(); isTable {
-		return o.tell(best, wide)
+		return o.explain(best, wide)
 	}
 	return o.write(best)
 }

@@ -13,8 +13,8 @@ const clock = "2006-01-02 15:04:05"
 // sentence writes a sentence in a line of its own.
 func (o *options) sentence(format string, values ...any) { fmt.Fprintf(o.Out, format+"\n", values...) }
 
-// tell explains an answer in sentences.
-func (o *options) tell(a *answer, wide bool) error {
+// explain writes an answer in sentences.
+func (o *options) explain(a *answer, wide bool) error {
 	pod, node := podName(&a.Pod), plain(a.Node)
 	switch {
 	case a.Decision != nil:
