@@ -86,8 +86,8 @@ func (o *options) command() *cobra.Command {
 		Short: "Why pods were evicted, and how close nodes are to their eviction thresholds",
 		Long: `Why pods were evicted, how close nodes are to their eviction thresholds, and what other thresholds would do.
 
-It asks nodes through the API server. That needs the right to nodes/proxy, and whoever has that can run commands in
-every pod of the node. With --direct it asks the port of the node, with a short-lived token of a ServiceAccount that may
+It asks nodes through the API server. That needs the right to nodes/proxy, which includes running commands in every pod
+of the node. With --direct it asks the port of the node, with a short-lived token of a ServiceAccount that may
 read nodes/pods and nothing else (config/rbac/pressure-reader.yaml); a node never gets your own credentials.
 
 Exit codes: 0, 1 for an error, 2 with status --exit-code if a hard threshold is met, 3 if no record of a pod is found.`,
