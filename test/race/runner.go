@@ -167,7 +167,10 @@ func (r *Runner) startKubelet(ctx context.Context, c Cell) error {
 		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: transition}
 		config.KernelMemcgNotification = c.Kubelet == StockNotify
 	})
-	return errors.Join(err, r.favour())
+	if err != nil {
+		return err
+	}
+	return r.favour()
 }
 
 // favour raises the share of CPU time of kubelet, container runtime and this program, whichever kubelet it is: where
@@ -184,8 +187,8 @@ func (r *Runner) favour() error {
 	}
 	for _, pid := range []int{kubelet, runtime, os.Getpid()} {
 		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(priority)), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+		if err != nil {
+			fmt.Fprintf(r.Log, "share of CPU time not raised: %v\n", err)
 		}
 	}
 	return nil
