@@ -191,10 +191,10 @@ type lives struct {
 	cleanedUp func(types.UID) bool
 }
 
-// sweep updates the entries without running requests. It finds overdue pods that have stopped and pods that are
-// cleaned up, marks overdue pods as abandoned, and removes entries that have ended; changed is true if it did any
-// of that. A failed kill may have its effect later all the same; while the runtime is silent its entry is kept
-// until then.
+// sweep updates the entries without running requests. It finds overdue pods, and pods whose kill has failed, that have
+// stopped all the same, and pods that are cleaned up; it marks overdue pods as abandoned, and removes entries that have
+// ended; changed is true if it did any of that. While the runtime is silent the entry of a failed kill is kept until
+// the pod has stopped.
 //
 // The times of stops and releases are those of the answers, which the clock returns after them: an observation from
 // before an answer may not show the release yet.
@@ -205,7 +205,7 @@ func (l *ledger) sweep(clock func() time.Time, silent bool, pods lives) (changed
 		if e.running > 0 || e.reporting > 0 {
 			continue
 		}
-		if e.State == snapshot.Stopping && pods.stopped(uid) {
+		if e.State != snapshot.Stopped && pods.stopped(uid) {
 			now := clock()
 			e.State, e.Changed, e.abandoned, changed = snapshot.Stopped, now, false, true
 			results = append(results, e.result(PodStopped, now))

@@ -72,3 +72,26 @@ func TestModelDeletedPodThatHasEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestModelFailedKillOfAPodThatEnds: the kill of a victim fails, others delete the pod, and its containers end. What
+// its volume in memory still holds is on its way as without the failure. It covers what is missing, so no other pod
+// goes.
+func TestModelFailedKillOfAPodThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := smallNode(gi)
+		victim := n.add("victim", 0)
+		victim.requests(float64(mi))
+		victim.memory[memoryVolume] = float64(2 * gi)
+		victim.object.Spec.Volumes = []v1.Volume{{Name: "ram", VolumeSource: v1.VolumeSource{
+			EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory},
+		}}}
+		victim.failures, victim.fails, victim.volumes = 1, 300*time.Millisecond, 8*time.Second
+		n.add("other", 2*gi)
+		n.leaves(1100 * mi)
+		n.after(20*time.Second, "the system takes memory", func() { n.systemGrows(float64(100 * mi)) })
+		n.after(21*time.Second, "the system takes no more", func() { n.systemGrows(0) })
+		n.after(22*time.Second, "the victim is deleted", func() { n.deletes(victim, 2*time.Second) })
+		playFound(t, n)
+		expect(t, "evicted", n.evicted(time.Minute), []string{"victim"})
+	})
+}

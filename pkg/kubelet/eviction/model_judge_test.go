@@ -188,7 +188,10 @@ func (n *modelNode) judgeHurry(all []*modelOrder) {
 	staying, leaving := n.steady(n.candidate), n.steady(victims(all))
 	// What happens in the moment between reading and deciding is not read.
 	moment := n.at.Add(-2 * modelReads)
-	atOnce := func(p *modelPod) bool { return p.deadAt.After(moment) || p.failedAt.After(moment) }
+	// Nor is known whether a pod whose end is found by this decision had ended before the reading.
+	atOnce := func(p *modelPod) bool {
+		return p.deadAt.After(moment) || p.failedAt.After(moment) || p.foundAt.After(moment)
+	}
 	if staying <= n.others() || n.available() > (staying+leaving)*killTime*0.8 || slices.ContainsFunc(n.pods, atOnce) {
 		return
 	}

@@ -117,10 +117,10 @@ type modelPod struct {
 	deadline, diesAt time.Time
 	// deletedAt is when it was deleted, deletedUntil when the grace period of that ends.
 	deletedAt, deletedUntil time.Time
-	// deadAt is when its containers have ended, cacheAt when its page cache is dropped, cleanAt when its volumes are
-	// gone.
-	deadAt, cacheAt, cleanAt time.Time
-	clean                    bool
+	// deadAt is when its containers have ended, foundAt when the manager first found that, cacheAt when its page cache is
+	// dropped, cleanAt when its volumes are gone.
+	deadAt, foundAt, cacheAt, cleanAt time.Time
+	clean                             bool
 	// cacheLeft is the page cache that it had at its end.
 	cacheLeft float64
 	orders    []*modelOrder

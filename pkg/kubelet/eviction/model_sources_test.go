@@ -189,7 +189,11 @@ func (n *modelNode) active() (list []*v1.Pod) {
 
 func (n *modelNode) ended(uid types.UID) bool {
 	defer n.locked()()
-	return n.byUID[uid].dead()
+	p := n.byUID[uid]
+	if p.dead() && p.foundAt.IsZero() {
+		p.foundAt = n.at
+	}
+	return p.dead()
 }
 
 func (n *modelNode) activePod(uid types.UID) (*v1.Pod, bool) {
