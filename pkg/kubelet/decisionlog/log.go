@@ -102,7 +102,7 @@ func roundOf(r *eviction.Round) *trace.Round {
 		return nil
 	}
 	return &trace.Round{
-		Trigger: string(r.Trigger), MemoryRead: r.MemoryRead, Snapshot: r.Snapshot, Rules: r.Rules, State: r.State,
+		Trigger: string(r.Trigger), MemoryRead: r.MemoryRead, Snapshot: r.Snapshot, Rules: r.Rules, State: &r.State,
 		Decision: &r.Decision,
 	}
 }

@@ -29,7 +29,7 @@ type world struct {
 	log   *Log
 	clock *clocktesting.FakeClock
 	rules *policy.Rules
-	state *policy.State
+	state policy.State
 	facts []*snapshot.Facts
 	// usage is that of each pod, in bytes.
 	usage     []int64
@@ -72,7 +72,7 @@ func newWorld(t testing.TB, pods int, c Config) *world {
 		c.LimitBytes = 8 << 20
 	}
 	c.Node = "n1"
-	w := &world{t: t, clock: c.Clock.(*clocktesting.FakeClock), state: &policy.State{}, available: 8 * gi}
+	w := &world{t: t, clock: c.Clock.(*clocktesting.FakeClock), available: 8 * gi}
 	w.log = New(c)
 	w.rules = &policy.Rules{
 		Thresholds: []policy.Threshold{{Signal: snapshot.MemoryAvailable,
@@ -108,9 +108,8 @@ func (w *world) round(after time.Duration) *eviction.Round {
 	}
 	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: w.rules, State: w.state, Before: w.before,
 		AllPods: all}
-	var next policy.State
-	r.Decision, next = policy.Decide(s, w.rules, *w.state)
-	w.state, w.before = &next, slices.Clone(r.Decision.Conditions[:])
+	r.Decision, w.state = policy.Decide(s, w.rules, w.state)
+	w.before = slices.Clone(r.Decision.Conditions[:])
 	if w.log.NeedsRound(r) {
 		w.kept++
 		w.log.Round(w.t.Context(), r)

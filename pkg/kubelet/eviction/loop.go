@@ -197,10 +197,10 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	m.effective(ctx, f.Layout)
 	s := m.snapshot(f)
 	if held := m.restored.Swap(nil); held != nil {
-		l.state = new(l.state.WithConditions(*held, s.Taken))
+		l.state = l.state.WithConditions(*held, s.Taken)
 	}
 	if l.counting != f.counting {
-		l.counting, l.state = f.counting, new(l.state.WithoutMemorySamples())
+		l.counting, l.state = f.counting, l.state.WithoutMemorySamples()
 	}
 	m.observeLeft(s)
 	if l.frozen == nil {
@@ -209,9 +209,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	r := &Round{
 		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, State: l.state, MemoryRead: f.memory != nil, AllPods: l.allPods,
 	}
-	var after policy.State
-	r.Decision, after = policy.Decide(s, r.Rules, *r.State)
-	l.state = &after
+	r.Decision, l.state = policy.Decide(s, r.Rules, r.State)
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
 		l.watcher.hold(&r.Decision)

@@ -60,7 +60,7 @@ type loopState struct {
 	watcher *memoryWatcher
 	kernel  *notifications
 	// state is that after the last decision. Rounds refer to it: it is replaced, not modified.
-	state   *policy.State
+	state   policy.State
 	layout  snapshot.Layout
 	builder builder
 	notices noticer
@@ -98,7 +98,7 @@ func New(c Config) (*Manager, error) {
 	m.loop.last.Signals = snapshot.Unobserved()
 	m.loop.collecting.progress.now = m.clock.now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
-	m.loop.trigger, m.loop.state = TriggerTimer, &policy.State{}
+	m.loop.trigger = TriggerTimer
 	m.loop.watcher = newMemoryWatcher(c.Memory, m.clock.now)
 	if c.KernelMemcgNotification && m.loop.watcher != nil {
 		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}

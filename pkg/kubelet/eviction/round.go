@@ -29,7 +29,7 @@ type Round struct {
 	Snapshot *snapshot.Snapshot
 	// Rules and State are the other arguments of the decision: State is that before it.
 	Rules    *policy.Rules
-	State    *policy.State
+	State    policy.State
 	Decision policy.Decision
 	// MemoryRead: memory of the snapshot was read from the kernel in this round, and is not from stats.
 	MemoryRead bool

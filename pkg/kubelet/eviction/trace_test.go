@@ -34,7 +34,7 @@ func (p *traced) Round(_ context.Context, r *Round) {
 }
 
 func (p *traced) replay(r *Round) error {
-	round := &trace.Round{Trigger: string(r.Trigger), Snapshot: r.Snapshot, Rules: r.Rules, State: r.State,
+	round := &trace.Round{Trigger: string(r.Trigger), Snapshot: r.Snapshot, Rules: r.Rules, State: &r.State,
 		Decision: &r.Decision}
 	if p.lines == 0 {
 		if _, err := p.line(&debugv1alpha1.PressureTrace{APIVersion: debugv1alpha1.PressureAPIVersion,

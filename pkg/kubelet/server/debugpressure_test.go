@@ -35,8 +35,8 @@ func decided(t testing.TB) *decisionlog.Log {
 	now := time.Now()
 	s := &snapshot.Snapshot{Taken: now, WallTime: now, Signals: snapshot.Unobserved()}
 	s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 1, Capacity: 2, At: now}
-	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &policy.Rules{}, State: &policy.State{}}
-	r.Decision, _ = policy.Decide(s, r.Rules, *r.State)
+	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &policy.Rules{}}
+	r.Decision, _ = policy.Decide(s, r.Rules, r.State)
 	log.Recorded(s)
 	if !log.NeedsRound(r) {
 		t.Fatal("the first round is not kept")
