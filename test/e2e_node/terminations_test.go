@@ -45,6 +45,8 @@ type begunEviction struct {
 func (s *space) evictSoftly(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	s.t.Helper()
 	created, begun := s.beginSoftEviction(pod)
+	// Events are sent beside the eviction, as by stock: a kubelet that is killed before that has lost it.
+	s.eventually(podTimeout, func(ctx context.Context) error { return s.evictionEvent(ctx, pod.Name) })
 	s.killWhileTerminating(created)
 	return created, begun
 }
