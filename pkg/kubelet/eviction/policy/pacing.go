@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -90,9 +91,10 @@ func (r *round) mustWait(p *pending) bool {
 }
 
 // victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, as many
-// as cover the demand until a kill takes effect.
+// as cover the demand until a kill takes effect. Pods that are terminating already are lost in any case, so that all of
+// those that were chosen are hastened together.
 func (t *pacing) victims(c choice, d demand) []candidate {
-	now := c.pods[:min(1, len(c.pods))]
+	now := c.pods[:max(min(1, len(c.pods)), hastened(c.pods))]
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
 	}
@@ -100,6 +102,14 @@ func (t *pacing) victims(c choice, d demand) []candidate {
 		return now
 	}
 	return t.limitPace(now, c.urgent-d.base, d.killTime)
+}
+
+// hastened returns how many pods at the beginning of the list are terminating already.
+func hastened(list []candidate) int {
+	if n := slices.IndexFunc(list, func(c candidate) bool { return !c.hasten }); n >= 0 {
+		return n
+	}
+	return len(list)
 }
 
 // limitPace leaves out pods within their requests, except for one in a monitoring period. If exhaustion is imminent, it

@@ -215,3 +215,13 @@ func (w *world) reclaimsHang() {
 		}
 	}
 }
+
+// TestAllThatAreNeededAreHastenedTogether: deleted pods have long grace periods left. Their ends are only brought
+// forward, so that none of those that cover the need waits for the effect of another, and the pod that runs stays.
+func TestAllThatAreNeededAreHastenedTogether(t *testing.T) {
+	deleted := func(name string) spec { return spec{name: name, memory: 300 * mi, terminatingIn: time.Hour} }
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")),
+		spec{name: "running", memory: 9 * gi}, deleted("a"), deleted("b"), deleted("c"), deleted("d"), deleted("e"))
+	w.available(snapshot.MemoryAvailable, 100*mi)
+	w.evicts(w.after(time.Second), "a", "b", "c", "d")
+}
