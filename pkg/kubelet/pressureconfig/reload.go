@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -37,7 +38,8 @@ type Reloader struct {
 	// Loaded is the configuration that was read at start, with the file to watch.
 	Loaded Loaded
 	// Apply passes a new configuration, defaulted and valid, to the parts that are configured by it. It must neither
-	// block nor modify the configuration. It has to ignore plugins.directories, which take effect at the next start.
+	// block nor modify the configuration. It has to ignore plugins.directories and decisionLog, which take effect at the
+	// next start.
 	Apply    func(*v1alpha1.NodePressureConfiguration)
 	Recorder record.EventRecorder
 	NodeRef  *v1.ObjectReference
@@ -45,15 +47,14 @@ type Reloader struct {
 
 	// lastError is the text of the last reported error, so that it is reported once.
 	lastError string
-	// directories are those of plugins that have been in force since the start.
-	directories []string
+	// atStart is the configuration before the first reload: settings that a reload does not change are those.
+	atStart *v1alpha1.NodePressureConfiguration
 }
 
 // Run watches the file until ctx ends. It may be called once.
 func (r *Reloader) Run(ctx context.Context) {
 	registerMetrics()
 	recordSuccess(r.Loaded, r.Clock.Now())
-	r.directories = r.Loaded.Configuration().Plugins.Directories
 	klog.FromContext(ctx).Info("Pressure configuration is in force", "file", r.Loaded.File, "hash", r.Loaded.Hash,
 		"defaults", r.Loaded.Hash == "")
 	w := newFileWatch(ctx, r.Loaded.File)
@@ -114,14 +115,16 @@ func (r *Reloader) reload(ctx context.Context) {
 		}
 		return
 	}
+	if r.atStart == nil {
+		r.atStart = r.Loaded.Configuration()
+	}
 	r.Loaded = loaded
 	r.Apply(loaded.Config)
 	recordSuccess(loaded, r.Clock.Now())
 	r.reportReload(ctx)
 }
 
-// reportReload reports that a new configuration is in force, except for directories of plugins that differ from those
-// at start.
+// reportReload reports that a new configuration is in force, and which changes of it are not before the next start.
 func (r *Reloader) reportReload(ctx context.Context) {
 	logger, file, hash := klog.FromContext(ctx), r.Loaded.File, r.Loaded.Hash
 	origin := "read from " + file
@@ -129,12 +132,23 @@ func (r *Reloader) reportReload(ctx context.Context) {
 		origin = "the defaults, because there is no file " + file
 	}
 	logger.Info("Pressure configuration reloaded", "file", file, "hash", hash, "defaults", hash == "")
-	if dirs := r.Loaded.Config.Plugins.Directories; !slices.Equal(dirs, r.directories) {
-		origin += "; its plugins.directories take effect at the next start"
-		logger.Info("Directories of plugins in the pressure configuration take effect at the next start", "file", file,
-			"directories", dirs, "directoriesInForce", r.directories)
+	if fields := r.pendingFields(); len(fields) > 0 {
+		origin += "; changes of " + strings.Join(fields, " and ") + " take effect at the next start"
+		logger.Info("Changes of the pressure configuration take effect at the next start", "file", file, "fields", fields)
 	}
 	r.Recorder.Eventf(r.NodeRef, v1.EventTypeNormal, eventReloaded, "A new pressure configuration is in force: %s", origin)
+}
+
+// pendingFields returns the fields that differ from those at the start and take effect at the next one.
+func (r *Reloader) pendingFields() (fields []string) {
+	now := r.Loaded.Configuration()
+	if !slices.Equal(now.Plugins.Directories, r.atStart.Plugins.Directories) {
+		fields = append(fields, "plugins.directories")
+	}
+	if !equality.Semantic.DeepEqual(now.DecisionLog, r.atStart.DecisionLog) {
+		fields = append(fields, "decisionLog")
+	}
+	return fields
 }
 
 func truncate(err error) string {

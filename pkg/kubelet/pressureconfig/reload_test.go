@@ -403,7 +403,7 @@ func TestReloadOfDirectories(t *testing.T) {
 	atStart := period("2s") + "plugins: {directories: [/a]}\n"
 	write(t, file, atStart)
 	f := startReloader(t, file, clock.RealClock{})
-	const nextStart = "plugins.directories take effect at the next start"
+	const nextStart = "; changes of plugins.directories take effect at the next start"
 	for _, tc := range []struct {
 		text   string
 		period time.Duration
@@ -423,4 +423,34 @@ func TestReloadOfDirectories(t *testing.T) {
 	// What would fail the next start is rejected now.
 	write(t, file, header+"plugins: {directories: ["+rootDirectory+"/plugins]}\n")
 	f.expectEvent("Warning PressureConfigInvalid", "plugins.directories[0]", "must not be, contain, or be inside")
+}
+
+// The settings of the decision log take effect at the next start too, and the event says so while they differ.
+func TestReloadOfTheDecisionLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pressure.yaml")
+	write(t, file, period("2s"))
+	f := startReloader(t, file, clock.RealClock{})
+	for _, tc := range []struct {
+		text   string
+		period time.Duration
+		says   string
+	}{
+		{
+			period("3s") + "decisionLog: {memory: 16Mi}\n", 3 * time.Second,
+			"; changes of decisionLog take effect at the next start",
+		},
+		{
+			period("4s") + "decisionLog: {maxAge: 1h}\nplugins: {directories: [/a]}\n", 4 * time.Second,
+			"; changes of plugins.directories and decisionLog take effect at the next start",
+		},
+		// The default in other words is no change.
+		{period("5s") + "decisionLog: {memory: 8192Ki}\n", 5 * time.Second, ""},
+		{period("6s"), 6 * time.Second, ""},
+	} {
+		write(t, file, tc.text)
+		f.expect(tc.period)
+		if e := f.nextEvent(); !strings.HasSuffix(e, file+tc.says) {
+			t.Errorf("%q: event %q, want the end %q", tc.text, e, tc.says)
+		}
+	}
 }
