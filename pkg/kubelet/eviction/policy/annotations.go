@@ -92,7 +92,7 @@ func optOutOf(annotations map[string]string) ([]snapshot.Signal, error) {
 	return signals, nil
 }
 
-// optOutWords returns the words of a valid annotation, each once and in order.
+// optOutWords returns the resources that a valid OptOutAnnotation lists, sorted, each once.
 func optOutWords(text string) (words []string) {
 	if text == "" {
 		return nil

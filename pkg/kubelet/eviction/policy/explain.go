@@ -21,9 +21,11 @@ type ThresholdExplanation struct {
 	Threshold
 	// Known is false if the signal is unknown. Then Amount and Target are 0.
 	Known bool
-	// Amount is below which the threshold is met. Target is from which on it is resolved after it was active.
+	// The threshold is met while less than Amount is available. One that was active is resolved once Target is available.
+	// Both are in the unit of the signal.
 	Amount, Target int64
-	// Met is true if less is available, Active if its grace period has passed besides, so that pods may be evicted for it.
+	// Met is true while the threshold is met; Active if its grace period has passed too, so that pods may be evicted for
+	// it.
 	Met, Active bool
 	// GracePeriodElapsed is how much of the grace period has passed, NotMetFor how long the threshold has not been met.
 	GracePeriodElapsed, NotMetFor time.Duration
@@ -65,7 +67,7 @@ type Candidate struct {
 	Reason Criterion
 }
 
-// Criterion is a criterion by which candidates are ranked (rank).
+// Criterion is a criterion by which candidates are ranked; see rank.
 type Criterion string
 
 // The criteria, in their order.
@@ -84,8 +86,8 @@ const (
 	ByUsage Criterion = "Usage"
 	// ByUID: then the UID decides.
 	ByUID Criterion = "UID"
-	// Alone: there is no other candidate.
-	Alone Criterion = "OnlyCandidate"
+	// OnlyCandidate: there is no other candidate.
+	OnlyCandidate Criterion = "OnlyCandidate"
 )
 
 // Explain returns the explanation of the decision that Decide makes from the same arguments. A snapshot without all
@@ -181,7 +183,7 @@ func (r *round) ranking(n *need, needed bool) Ranking {
 func reasonOf(list []candidate, i int) Criterion {
 	switch {
 	case len(list) == 1:
-		return Alone
+		return OnlyCandidate
 	case i == 0:
 		return difference(&list[0], &list[1])
 	}
@@ -207,8 +209,8 @@ func difference(a, b *candidate) Criterion {
 	return ByUID
 }
 
-// EvictionPreference returns the value of PreferenceAnnotation, 0 if it is absent or invalid, and the words of
-// OptOutAnnotation, none if it is absent or invalid. Decisions use nothing else of annotations.
+// EvictionPreference returns the value of PreferenceAnnotation, 0 if it is absent or invalid, and the resources that
+// OptOutAnnotation lists, none if it is absent or invalid. Decisions use nothing else of annotations.
 func EvictionPreference(annotations map[string]string) (preference int, optOut []string) {
 	preference, err := preferenceOf(annotations)
 	if err != nil {

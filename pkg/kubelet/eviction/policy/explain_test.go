@@ -78,7 +78,7 @@ func checkVictims(t *rapid.T, k *Ranking, victims []Victim) (found int) {
 
 // checkReasons checks that each candidate is not before the one that it follows, by the criterion that is its reason.
 func checkReasons(t *rapid.T, k *Ranking) {
-	if len(k.Candidates) == 1 && k.Candidates[0].Reason != Alone {
+	if len(k.Candidates) == 1 && k.Candidates[0].Reason != OnlyCandidate {
 		t.Fatalf("%+v", k.Candidates[0])
 	}
 	for i := 1; i < len(k.Candidates); i++ {

@@ -18,13 +18,16 @@ const (
 	slackShare = 2
 )
 
-// setFences decides which of the victims of a need are fenced; evicted are the candidates that they are made from, in
-// the same order. Only victims of a hard threshold that is enforced are, by the pod workers: of memory, those whose own
-// growth is a significant part of what uses up the memory that is left before a kill takes effect; of PIDs, those that
-// use far more than an equal share, since their growth is not measured and a process that forks needs no time.
+// setFences decides which victims of a need are fenced. evicted has their candidates in the same order. Only victims of
+// a hard threshold that is not in dry run are fenced:
 //
-// The containers of a pod with an overhead may run in a virtual machine, whose memory a cgroup does not limit in a way
-// that its kernel could handle (ADR 6).
+//   - memory: if the victims together use up what is left before a kill takes effect, those whose own growth is a
+//     significant part of that.
+//   - PIDs: those that use far more than an equal share. Their growth is not measured: a fork bomb uses up what is left
+//     within milliseconds.
+//
+// A pod with overhead is never fenced: its containers may run in a virtual machine, whose kernel cannot handle a limit
+// on the cgroup around it (ADR 6).
 func (r *round) setFences(n *need, victims []Victim, evicted []candidate) {
 	if !r.rules.Fence || r.rules.dryRun || !n.hard {
 		return
@@ -84,8 +87,8 @@ func LateFence(s *snapshot.Snapshot, rules *Rules, uid types.UID) *Fence {
 	return &Fence{Slack: slack, Growth: snapshot.Bytes(growthIn(rate, time.Second))}
 }
 
-// memoryLeft returns the memory that is left, in bytes: the least amount that the node, or the cgroup of all pods, has
-// available. It is unknown unless each amount that is known makes sense.
+// memoryLeft returns the memory that is left, in bytes: what the node or the cgroup of all pods has available, whichever
+// is less. It returns false if neither is known, or if one that is known is not above 0 and at most its capacity.
 func memoryLeft(s *snapshot.Snapshot) (left int64, ok bool) {
 	left = math.MaxInt64
 	for _, sig := range []snapshot.Signal{snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable} {
@@ -101,7 +104,7 @@ func memoryLeft(s *snapshot.Snapshot) (left int64, ok bool) {
 	return left, left < math.MaxInt64
 }
 
-// mayBeFenced reports whether the pod may be fenced at all. Its usage must make sense.
+// mayBeFenced reports whether the pod may be fenced at all. Its usage must be known.
 func (c *candidate) mayBeFenced() bool {
 	return c.known && c.usage > 0 && !c.pod.Overhead && !c.pod.Critical
 }
@@ -114,11 +117,12 @@ func (c *candidate) fenceable() float64 {
 	return c.growth.steady()
 }
 
+// slackOf returns by how much a victim that grows at this rate, in bytes per second, may grow until it is limited.
 func slackOf(rate float64) snapshot.Bytes {
 	return max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime)))
 }
 
-// limitSlacks cuts slacks in proportion, so that their sum is at most limit. A fence without slack is none.
+// limitSlacks cuts slacks in proportion, so that their sum is at most limit, and removes fences whose slack becomes 0.
 func limitSlacks(victims []Victim, sum, limit int64) {
 	if sum <= limit {
 		return
