@@ -3,28 +3,33 @@ package host
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 func TestParseStat(t *testing.T) {
-	tail := strings.Repeat(" 0", 18) + " 4711 0 0"
+	tail := strings.Repeat(" 0", 16) + " 7 0 4711 0 0"
 	for _, tc := range []struct{ line, state string }{
 		{"12 (sh) S" + tail, "S"},
 		{"12 (a b) c) Z" + tail, "Z"},
 	} {
-		state, started, err := parseStat(tc.line)
-		if err != nil || state != tc.state || started != 4711 {
-			t.Errorf("parseStat(%q) = %q, %d, %v", tc.line, state, started, err)
+		state, threads, started, err := parseStat(tc.line)
+		if err != nil || state != tc.state || threads != 7 || started != 4711 {
+			t.Errorf("parseStat(%q) = %q, %d, %d, %v", tc.line, state, threads, started, err)
 		}
 	}
-	for _, line := range []string{"", "12 (sh", "12 (sh) S 1 2"} {
-		if _, _, err := parseStat(line); err == nil {
+	for _, line := range []string{"", "12 (sh", "12 (sh) S 1 2", "12 (sh) S" + strings.Repeat(" x", 30)} {
+		if _, _, _, err := parseStat(line); err == nil {
 			t.Errorf("parseStat(%q) is no error", line)
 		}
 	}
@@ -108,6 +113,53 @@ func TestProcessIsFoundAndStopped(t *testing.T) {
 	}
 	if found, err := processes.Find("idle"); err != nil || found != (Process{}) {
 		t.Errorf("after the stop: %v, %v", found, err)
+	}
+}
+
+// leaderEnds is set in the environment of a test program whose first thread ends before the others.
+const leaderEnds = "PLIMSOLL_TEST_LEADER_ENDS"
+
+// init runs on the first thread. That ends; the program does when its input ends.
+func init() {
+	if os.Getenv(leaderEnds) == "" {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+func TestProcessRunsUntilItsLastThreadHasEnded(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), leaderEnds+"=1")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	proc := FindProcess(cmd.Process.Pid)
+	isZombie := func(context.Context) (bool, error) {
+		state, _, _, err := readStat(proc.PID)
+		return state == "Z", err
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, time.Minute, true, isZombie); err != nil {
+		t.Fatal("the first thread has not ended: ", err)
+	}
+	if !proc.Alive() {
+		t.Error("a process of which threads run does not count as alive")
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !proc.gone(t.Context(), time.Minute) {
+		t.Error("a process without threads counts as alive")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -110,17 +110,18 @@ func (p Processes) pidFile(name string) string { return filepath.Join(p.RunDir, 
 // FindProcess returns the process that has that PID now.
 func FindProcess(pid int) Process {
 	// A process that has ended has no start time, and is not alive.
-	_, started, _ := readStat(pid)
+	_, _, started, _ := readStat(pid)
 	return Process{PID: pid, Started: started}
 }
 
-// Alive returns whether this very process still runs. A zombie does not run.
+// Alive returns whether this very process still runs. A zombie does not run, unless other threads of it do, with which
+// its files and ports are open.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {
 		return false
 	}
-	state, started, err := readStat(p.PID)
-	return err == nil && state != "Z" && started == p.Started
+	state, threads, started, err := readStat(p.PID)
+	return err == nil && (state != "Z" || threads > 1) && started == p.Started
 }
 
 // Runs returns whether the process was started from the file that is at path now, and not from an earlier file of the
@@ -181,27 +182,30 @@ func (p Process) gone(ctx context.Context, limit time.Duration) bool {
 	return err == nil
 }
 
-// readStat returns the state letter and the start time of a process.
-func readStat(pid int) (state string, started uint64, err error) {
+// readStat returns the state letter, the number of threads and the start time of a process.
+func readStat(pid int) (state string, threads int, started uint64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	return parseStat(string(data))
 }
 
-// parseStat reads fields 3 and 22 of /proc/PID/stat. The second field, the
+// parseStat reads fields 3, 20 and 22 of /proc/PID/stat. The second field, the
 // command in parentheses, may itself hold spaces and parentheses.
-func parseStat(line string) (state string, started uint64, err error) {
+func parseStat(line string) (state string, threads int, started uint64, err error) {
 	_, rest, found := strings.Cut(line, "(")
 	end := strings.LastIndex(rest, ")")
 	if !found || end < 0 {
-		return "", 0, fmt.Errorf("unexpected stat line %q", line)
+		return "", 0, 0, fmt.Errorf("unexpected stat line %q", line)
 	}
 	fields := strings.Fields(rest[end+1:])
 	if len(fields) < 20 {
-		return "", 0, fmt.Errorf("short stat line %q", line)
+		return "", 0, 0, fmt.Errorf("short stat line %q", line)
+	}
+	if threads, err = strconv.Atoi(fields[17]); err != nil {
+		return "", 0, 0, fmt.Errorf("unexpected stat line %q: %w", line, err)
 	}
 	started, err = strconv.ParseUint(fields[19], 10, 64)
-	return fields[0], started, err
+	return fields[0], threads, started, err
 }
