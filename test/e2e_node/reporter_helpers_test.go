@@ -230,7 +230,11 @@ type seenObject struct {
 // either object and an error if a watch failed.
 func (s *space) observed() (stop func() (resources, nodes []seenObject, err error)) {
 	s.t.Helper()
-	options := metav1.ListOptions{FieldSelector: "metadata.name=" + cluster.NodeName}
+	options := metav1.ListOptions{
+		FieldSelector: "metadata.name=" + cluster.NodeName,
+		// Without this the API server ends a watch after half an hour to an hour.
+		TimeoutSeconds: new(int64(3 * time.Hour / time.Second)),
+	}
 	nodeWatch, err := s.client.CoreV1().Nodes().Watch(s.ctx, options)
 	s.must(err)
 	objectWatch, err := s.reporterUser("").Watch(s.ctx, options)
