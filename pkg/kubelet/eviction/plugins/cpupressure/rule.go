@@ -59,11 +59,11 @@ type Facts struct {
 	Used map[types.UID]time.Duration
 }
 
-// sample are the counters at a time.
+// sample are the counters at a time. Those that are nil are unknown.
 type sample struct {
-	At                               time.Time
-	Idle, Total, Periods, Throttling int64
-	Used                             map[types.UID]time.Duration
+	At   time.Time
+	Node Node
+	Used map[types.UID]time.Duration
 }
 
 // State is what one round passes on to the next. The zero value is that at the start.
@@ -134,7 +134,7 @@ func (s State) observe(f *Facts, settings *Settings) (State, bool) {
 		return s, s.rates != nil
 	}
 	before := s.last
-	next := State{last: sampleOf(f)}
+	next := State{last: sample{At: f.Now, Node: f.Node, Used: f.Used}}
 	if before.At.IsZero() || since < 0 || since > most {
 		return next, false
 	}
@@ -144,38 +144,27 @@ func (s State) observe(f *Facts, settings *Settings) (State, bool) {
 			next.rates[uid] = (used - earlier).Seconds() / since.Seconds()
 		}
 	}
+	n := &f.Node
 	waits := false
-	if n := &f.Node; n.Stall != nil && n.Idle != nil && n.Total != nil {
-		idle, known := share(next.last.Idle-before.Idle, next.last.Total-before.Total)
+	if idle, known := share(before.Node.Idle, n.Idle, before.Node.Total, n.Total); known && n.Stall != nil {
 		next.stall = *n.Stall
-		waits = known && next.stall >= settings.Stall && 100-idle >= settings.Busy
+		waits = next.stall >= settings.Stall && 100-idle >= settings.Busy
 	}
-	throttled := false
-	if f.Node.Periods != nil && f.Node.Throttled != nil {
-		var known bool
-		next.share, known = share(next.last.Throttling-before.Throttling, next.last.Periods-before.Periods)
-		throttled = known && next.share >= settings.Throttled
-	}
+	var throttled bool
+	next.share, throttled = share(before.Node.Throttled, n.Throttled, before.Node.Periods, n.Periods)
+	throttled = throttled && next.share >= settings.Throttled
 	next.waits = s.waits.Observe(waits, f.Now, most)
 	next.throttled = s.throttled.Observe(throttled, f.Now, most)
 	return next, true
 }
 
-func sampleOf(f *Facts) sample {
-	value := func(p *int64) int64 {
-		if p == nil {
-			return 0
-		}
-		return *p
+// share returns in percent by how much a part has grown of what the whole has, false if one of them was or is unknown,
+// or if that is no share.
+func share(partBefore, partNow, wholeBefore, wholeNow *int64) (float64, bool) {
+	if partBefore == nil || partNow == nil || wholeBefore == nil || wholeNow == nil {
+		return 0, false
 	}
-	return sample{
-		At: f.Now, Idle: value(f.Node.Idle), Total: value(f.Node.Total), Periods: value(f.Node.Periods),
-		Throttling: value(f.Node.Throttled), Used: f.Used,
-	}
-}
-
-// share returns a part of a whole in percent, false if it is none.
-func share(part, whole int64) (float64, bool) {
+	part, whole := *partNow-*partBefore, *wholeNow-*wholeBefore
 	if whole <= 0 || part < 0 || part > whole {
 		return 0, false
 	}

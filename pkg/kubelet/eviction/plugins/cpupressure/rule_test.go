@@ -206,6 +206,38 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestUnknownInARound: after a round in which a counter could not be read, what it has counted since the machine was
+// started is no rate.
+func TestUnknownInARound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before load
+		forget func(*Node)
+	}{
+		"idle CPUs":         {load{}, func(n *Node) { n.Idle, n.Total = nil, nil }},
+		"throttled periods": {load{throttled: 100}, func(n *Node) { n.Periods, n.Throttled = nil, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.round(0, load{})
+			for range 1000 {
+				n.round(5*time.Second, tc.before)
+			}
+			known := n.facts.Node
+			tc.forget(&n.facts.Node)
+			n.round(5*time.Second, load{pods: using})
+			n.facts.Node = known
+			// CPUs are idle and nothing is throttled; tasks wait, which does not count without the former.
+			n.round(5*time.Second, load{stall: 90, idle: 50, pods: using})
+			if _, waits := n.state.waits.For(); waits {
+				t.Error("the CPUs count as busy")
+			}
+			if _, throttled := n.state.throttled.For(); throttled {
+				t.Error("the pods count as throttled")
+			}
+		})
+	}
+}
+
 // TestNoReclaimedPods: nothing happens on a node without reclaimed pods.
 func TestNoReclaimedPods(t *testing.T) {
 	n := newNode(t)

@@ -68,8 +68,8 @@ type State map[int]NodeState
 type NodeState struct {
 	// Rounds is how many rounds were low, less those that were not, from 0 to AllRounds.
 	Rounds int
-	// Critical: the last round was.
-	Critical bool
+	// Critical is how many of the last rounds were critical without another one between them, at most 2.
+	Critical int
 	// At is when the last round was counted.
 	At time.Time
 }
@@ -121,7 +121,7 @@ func Decide(f *Facts, s *Settings, last State) (rule.Finding, State) {
 }
 
 // judge returns the next state of a NUMA node, nil if it stays unknown, and its trouble, nil if it is in none. In a
-// round soon after the last one nothing is counted.
+// round soon after the last one nothing is counted: it is judged by what was counted before.
 func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *trouble) {
 	if z.Min <= 0 || z.Low <= 0 || z.Total <= 0 {
 		return nil, nil
@@ -133,21 +133,23 @@ func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *tr
 	low := lowThreshold(&z, s)
 	t := &trouble{zone: z, threshold: low}
 	critical, isLow := z.Free < z.Min+s.CriticalGap, z.Free < low
-	again := critical && state.Critical
 	if state.At.IsZero() || since >= s.Period/2 {
-		state.At, state.Critical = now, critical
+		state.At = now
+		if critical {
+			state.Critical = min(state.Critical+1, 2)
+		} else {
+			state.Critical = 0
+		}
 		if isLow {
 			state.Rounds = min(state.Rounds+1, s.AllRounds)
 		} else {
 			state.Rounds = max(0, state.Rounds-1)
 		}
-	} else {
-		again = false
 	}
 	switch {
 	case critical:
 		t.critical, t.threshold = true, z.Min+s.CriticalGap
-		t.all = again || (isLow && state.Rounds >= s.AllRounds)
+		t.all = state.Critical > 1 || (isLow && state.Rounds >= s.AllRounds)
 	case isLow && (state.Rounds > s.ReclaimedRounds || state.Rounds >= s.AllRounds):
 		t.all = state.Rounds >= s.AllRounds
 	default:

@@ -185,6 +185,26 @@ func TestMissingRounds(t *testing.T) {
 		times(3, critical-1)...); got != "rrr" {
 		t.Errorf("critical in rounds soon after another: %s", got)
 	}
+	// What was allowed stays so: a round that comes early withdraws no request.
+	early := func(round int, f *Facts) {
+		if round == 3 {
+			f.Now = f.Now.Add(-4 * time.Second)
+		}
+	}
+	if got := rounds(t, early, times(5, critical-1)...); got != "raaaa" {
+		t.Errorf("soon after rounds in which all pods were requested: %s", got)
+	}
+	shared := func(round int, f *Facts) { early(round, f); delete(f.Memory, "reclaimed") }
+	var state State
+	for round := range 4 {
+		f := facts(zone(0, critical-1))
+		f.Now = start.Add(time.Duration(round) * settings.Period)
+		shared(round, f)
+		var found rule.Finding
+		if found, state = Decide(f, &settings, state); (found.Threshold.Kind == arbiter.Hard) != (round > 0) {
+			t.Errorf("without reclaimed pods, round %d: %+v", round, found.Threshold)
+		}
+	}
 }
 
 // TestUnknown: a NUMA node without watermarks or memory is no reason.

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"fmt"
+	"math"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -86,7 +87,7 @@ func Pressure(f *Facts, s *PressureSettings) (found rule.Finding) {
 		threshold, set := s.Free[kind].Of(o.Capacity)
 		free := o.Available
 		for uid := range f.Ending {
-			free += min(f.Used[kind][uid], 1<<60)
+			free += min(f.Used[kind][uid], math.MaxInt64-free)
 		}
 		if !set || free >= threshold {
 			continue

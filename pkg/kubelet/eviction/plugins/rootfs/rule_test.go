@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,13 @@ func TestPressure(t *testing.T) {
 		"unknown usage": {PressureSettings{Free: amounts("60%", "")}, func(f *Facts) { f.Used[Bytes] = nil }, ""},
 		"enough is being freed": {PressureSettings{Free: amounts("55Gi", "")}, func(f *Facts) {
 			f.Ending = map[types.UID]bool{"reclaimed": true}
+		}, ""},
+		"more is being freed than there can be": {PressureSettings{Free: amounts("55Gi", "")}, func(f *Facts) {
+			f.Ending = map[types.UID]bool{}
+			for i := range 8 {
+				uid := types.UID(fmt.Sprint("huge-", i))
+				f.Ending[uid], f.Used[Bytes][uid] = true, 1<<60
+			}
 		}, ""},
 		"not enough is being freed": {PressureSettings{Free: amounts("55.1Gi", "")}, func(f *Facts) {
 			f.Ending = map[types.UID]bool{"reclaimed": true}

@@ -45,8 +45,7 @@ type Facts struct {
 func Decide(f *Facts, s *Settings) rule.Finding {
 	var found rule.Finding
 	for _, pod := range f.Pods {
-		resident, known := f.Resident[pod.UID]
-		if !known || rule.LevelOf(pod, &s.Levels) == rule.Dedicated {
+		if rule.LevelOf(pod, &s.Levels) == rule.Dedicated {
 			continue
 		}
 		requested, ok := request(pod)
@@ -59,7 +58,7 @@ func Decide(f *Facts, s *Settings) rule.Finding {
 				"The pod is not evicted for its resident set: %s of the annotation %s %v", OverrideKey, EnhancementKey, err)})
 			continue
 		}
-		if rule.Exceeds(resident, ratio, requested) {
+		if resident, known := f.Resident[pod.UID]; known && rule.Exceeds(resident, ratio, requested) {
 			found.Pods = append(found.Pods, arbiter.PodDemand{UID: pod.UID, Reason: fmt.Sprintf(
 				"resident set %s is more than %s times the requested memory %s", rule.Mebibytes(resident), ratio,
 				rule.Mebibytes(requested))})

@@ -159,6 +159,11 @@ func TestLeftOut(t *testing.T) {
 	if found := Decide(&Facts{Pods: []*v1.Pod{pod("a", 1)}}, &settings); len(found.Pods) != 0 {
 		t.Errorf("without a known resident set: %+v", found)
 	}
+	// A note does not come and go with the resident set: it would be reported each time.
+	found := Decide(&Facts{Pods: []*v1.Pod{override("many")}}, &settings)
+	if len(found.Pods) != 0 || len(found.Notes) != 1 {
+		t.Errorf("without a known resident set, with an annotation that cannot be parsed: %+v", found)
+	}
 }
 
 // TestOverTime: a pod that grows is requested from the round on in which it is above the threshold, and no longer when

@@ -2,7 +2,9 @@ package sources
 
 import (
 	"bytes"
+	"math"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,14 +82,15 @@ func cpuTime(data []byte) (idle, total int64, ok bool) {
 func (c *CPU) Used(pods []*v1.Pod) map[types.UID]time.Duration {
 	list := make(map[types.UID]time.Duration, len(pods))
 	c.used.Each(pods, func(pod types.UID, data []byte) {
-		n, ok := number(bytes.TrimSuffix(data, []byte{'\n'}))
+		text, unit, ok := bytes.TrimSuffix(data, []byte{'\n'}), time.Nanosecond, true
 		if c.unified {
-			n, ok = field(data, "usage_usec")
-			ok = ok && n <= most/1000
-			n *= 1000
+			text, ok = valueOf(data, "usage_usec")
+			unit = time.Microsecond
 		}
-		if ok {
-			list[pod] = time.Duration(n)
+		// A pod with many CPUs uses more nanoseconds in a month than number accepts.
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		if ok && err == nil && n >= 0 && n <= math.MaxInt64/int64(unit) {
+			list[pod] = time.Duration(n) * unit
 		}
 	})
 	return list

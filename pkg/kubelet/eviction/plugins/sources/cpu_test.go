@@ -54,6 +54,17 @@ func TestCPU(t *testing.T) {
 		if !maps.Equal(got, map[types.UID]time.Duration{"a": 1500 * time.Millisecond}) {
 			t.Errorf("unified %t: %v", unified, got)
 		}
+		// A hundred CPUs for a year.
+		files.write("a", "cpu.stat", []byte("usage_usec 3153600000000000\nuser_usec 5\n"))
+		files.write("a", "cpuacct:cpuacct.usage", []byte("3153600000000000000\n"))
+		if got := c.Used(pods("a")); got["a"] != 100*365*24*time.Hour {
+			t.Errorf("unified %t, much CPU time: %v", unified, got)
+		}
+		files.write("a", "cpu.stat", []byte("usage_usec 9223372036854776\nuser_usec 5\n"))
+		files.write("a", "cpuacct:cpuacct.usage", []byte("9223372036854775808\n"))
+		if got := c.Used(pods("a")); len(got) > 0 {
+			t.Errorf("unified %t, more than can be: %v", unified, got)
+		}
 		c.Close()
 		if n := open(t, files.root) + open(t, proc); n != 0 {
 			t.Errorf("%d files are open", n)

@@ -29,7 +29,7 @@ const (
 	readTimeout = 2 * time.Second
 )
 
-// ErrStale is the error when the CustomNodeResource has been read before, and cannot be read any more.
+// ErrStale is the error when it is unknown what the CustomNodeResource has, or whether there is one.
 var ErrStale = errors.New("the CustomNodeResource has not been read for a minute")
 
 // CustomNodeResource reads the CustomNodeResource of a node. It is safe for concurrent use.
@@ -39,8 +39,10 @@ type CustomNodeResource struct {
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// tried is when it was last tried, read when it was last read, zero if there is none.
+	// tried is when it was last tried, read when it was last read, zero if there is none or that is unknown.
 	tried, read time.Time
+	// absent: the API server has said that there is none, or that the node may not read it, and it was not read since.
+	absent bool
 	// pause is how long it is not tried again.
 	pause time.Duration
 	last  v1.ResourceList
@@ -59,7 +61,8 @@ func NewCustomNodeResource(
 }
 
 // Allocatable returns what is allocatable of the whole node, nil if there is no CustomNodeResource or the node may not
-// read it. The result is at most a minute old; it fails with ErrStale if that is not possible. It must not be modified.
+// read it. The result is at most a minute old; it fails with ErrStale if that is not possible, or before the API server
+// has answered for the first time. It must not be modified.
 func (r *CustomNodeResource) Allocatable(ctx context.Context) (v1.ResourceList, error) {
 	if r.client == nil {
 		return nil, nil
@@ -70,7 +73,7 @@ func (r *CustomNodeResource) Allocatable(ctx context.Context) (v1.ResourceList, 
 		r.tried = now
 		r.refresh(ctx)
 	}
-	if !r.read.IsZero() && r.clock.Since(r.read) > usedFor {
+	if !r.absent && (r.read.IsZero() || r.clock.Since(r.read) > usedFor) {
 		return nil, fmt.Errorf("%w: %w", ErrStale, r.err)
 	}
 	return r.last, nil
@@ -84,7 +87,7 @@ func (r *CustomNodeResource) refresh(ctx context.Context) {
 	live, err := r.client.Get(ctx, r.name, metav1.GetOptions{ResourceVersion: "0"})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		r.pause, r.read, r.last, r.err = absentFor, time.Time{}, nil, nil
+		r.pause, r.absent, r.read, r.last, r.err = absentFor, true, time.Time{}, nil, nil
 		return
 	case err != nil:
 		r.err = err
@@ -94,7 +97,7 @@ func (r *CustomNodeResource) refresh(ctx context.Context) {
 	if r.err = runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &object); r.err != nil {
 		return
 	}
-	r.read, r.last = r.clock.Now(), nil
+	r.absent, r.read, r.last = false, r.clock.Now(), nil
 	if list := object.Status.Resources.Allocatable; list != nil {
 		r.last = *list
 	}

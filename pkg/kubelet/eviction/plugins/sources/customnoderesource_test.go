@@ -88,6 +88,22 @@ func TestAllocatable(t *testing.T) {
 			t.Errorf("%d: %v, want %q", i, list, tc.want)
 		}
 	}
+	// Whether there is one is unknown until the API server has said so.
+	a = &api{err: away}
+	r = NewCustomNodeResource(a.client(), gvr, "n", clock)
+	if list, err := r.Allocatable(context.Background()); list != nil || !errors.Is(err, ErrStale) {
+		t.Errorf("never read: %v, %v", list, err)
+	}
+	a.err = apierrors.NewNotFound(resource, "n")
+	clock.SetTime(clock.Now().Add(15 * time.Second))
+	if list, err := r.Allocatable(context.Background()); list != nil || err != nil {
+		t.Errorf("there is none: %v, %v", list, err)
+	}
+	a.err = away
+	clock.SetTime(clock.Now().Add(5 * time.Minute))
+	if list, err := r.Allocatable(context.Background()); list != nil || err != nil {
+		t.Errorf("there was none, and it cannot be read: %v, %v", list, err)
+	}
 	if list, err := NewCustomNodeResource(nil, gvr, "n",
 		clock).Allocatable(context.Background()); list != nil || err != nil {
 		t.Errorf("without an API server: %v, %v", list, err)

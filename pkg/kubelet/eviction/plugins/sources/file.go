@@ -81,7 +81,7 @@ type File struct {
 // NewFile returns a reader of the file at a path, which need not exist.
 func NewFile(path string) *File { return &File{file: file{path: path}} }
 
-// Read calls f with the content, which is valid until f returns. The file stays open.
+// Read calls f with the whole lines of the content, which are valid until f returns. The file stays open.
 func (n *File) Read(f func(data []byte) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +89,7 @@ func (n *File) Read(f func(data []byte) error) error {
 	if err != nil {
 		return err
 	}
-	return f(data)
+	return f(wholeLines(data))
 }
 
 // Close closes the file until it is read again.
@@ -125,8 +125,8 @@ func NewPodFiles(cgroups Cgroups, controller, name string) *PodFiles {
 	return &PodFiles{cgroups: cgroups, controller: controller, name: name, files: map[types.UID]*file{}}
 }
 
-// Each calls f with the content of the file of each pod, which is valid until f returns. Pods whose file cannot be read
-// are left out. The files stay open; those of pods that are not listed are closed.
+// Each calls f with the whole lines of the file of each pod, which are valid until f returns. Pods whose file cannot be
+// read are left out. The files stay open; those of pods that are not listed are closed.
 func (p *PodFiles) Each(pods []*v1.Pod, f func(pod types.UID, data []byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *PodFiles) Each(pods []*v1.Pod, f func(pod types.UID, data []byte)) {
 			p.files[pod.UID] = opened
 		}
 		if data, err := opened.read(&p.buffer); err == nil {
-			f(pod.UID, data)
+			f(pod.UID, wholeLines(data))
 		}
 	}
 	for uid, opened := range p.files {

@@ -169,8 +169,9 @@ func TestBrokenNUMAStat(t *testing.T) {
 		"", "anon N0=1", "file N0=1", "anon N0=1\nfile N0=1\nfile N0=1", "anon N0=1\nfile N0", "anon N0=1\nfile N0=",
 		"anon N0=1\nfile N0=-1", "anon N0=1\nfile M0=1", "anon N0=1\nfile N=1", "anon N0=1\nfile N1024=1", "anon N0=1\nfile ",
 		"anon N0=1\nfile N0=1 x", "anon N0=1\nfile x N0=1", "anon N0=1\nfile N0=999999999999999999999",
+		"anon N0=1 N0=2\nfile N0=1", "anon 3 N0=1\nfile N0=1",
 	} {
-		files.write(fmt.Sprint(i), "memory.numa_stat", []byte(text))
+		files.write(fmt.Sprint(i), "memory.numa_stat", []byte(text+"\n"))
 		if got := NewNUMAMemory(files.cgroups(true, "memory")).ByNode(pods(fmt.Sprint(i))); len(got) > 0 {
 			t.Errorf("%q: %v", text, got)
 		}
@@ -183,7 +184,7 @@ func FuzzNUMAStat(f *testing.F) {
 	v1, v2 := NewNUMAMemory(Cgroups{}), NewNUMAMemory(Cgroups{Unified: true})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, n := range []*NUMAMemory{v1, v2} {
-			memory, ok := parseNUMAStat(data, n.keys, n.unit)
+			memory, ok := n.parse(data)
 			if ok == (len(memory) == 0) {
 				t.Errorf("%v, %v", memory, ok)
 			}
@@ -265,10 +266,11 @@ func TestNodeMemory(t *testing.T) {
 func FuzzStalls(f *testing.F) {
 	f.Add(recorded(f, "host-6.18/pressure-memory"))
 	f.Add([]byte("some avg10=99.99 avg60=0.00\n"))
+	f.Add([]byte("some avg10=100.01 avg60=0.00\n"))
 	f.Add([]byte("some avg10=1.005 \nsome avg10=1.00 "))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stall, ok := someAvg10(data)
-		if !ok && stall != 0 || stall < 0 || stall > 101 {
+		if !ok && stall != 0 || stall < 0 || stall > 100 {
 			t.Errorf("%v, %v", stall, ok)
 		}
 	})

@@ -11,7 +11,9 @@ import (
 // NUMAMemory reads the memory of pods by NUMA node.
 type NUMAMemory struct {
 	*PodFiles
+	// keys are what the lines begin with, after which sum has v1's sum of all NUMA nodes.
 	keys [][]byte
+	sum  bool
 	unit int64
 }
 
@@ -23,7 +25,7 @@ func NewNUMAMemory(cgroups Cgroups) *NUMAMemory {
 	if cgroups.Unified {
 		n.keys, n.unit = [][]byte{[]byte("anon "), []byte("file ")}, 1
 	} else {
-		n.keys, n.unit = [][]byte{[]byte("hierarchical_total=")}, int64(os.Getpagesize())
+		n.keys, n.sum, n.unit = [][]byte{[]byte("hierarchical_total=")}, true, int64(os.Getpagesize())
 	}
 	return n
 }
@@ -32,25 +34,32 @@ func NewNUMAMemory(cgroups Cgroups) *NUMAMemory {
 func (n *NUMAMemory) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 {
 	list := make(map[types.UID]map[int]int64, len(pods))
 	n.Each(pods, func(pod types.UID, data []byte) {
-		if memory, ok := parseNUMAStat(data, n.keys, n.unit); ok {
+		if memory, ok := n.parse(data); ok {
 			list[pod] = memory
 		}
 	})
 	return list
 }
 
-// parseNUMAStat adds the lines with these prefixes. It fails if one of them is missing, repeated or broken.
-func parseNUMAStat(data []byte, keys [][]byte, unit int64) (map[int]int64, bool) {
-	sums, seen := map[int]int64{}, make([]bool, len(keys))
+// parse adds the lines with the keys. It fails if one of them is missing, repeated or broken.
+func (n *NUMAMemory) parse(data []byte) (map[int]int64, bool) {
+	sums, seen := map[int]int64{}, make([]bool, len(n.keys))
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, []byte{'\n'})
 		data = rest
-		for i, key := range keys {
+		for i, key := range n.keys {
 			value, found := bytes.CutPrefix(line, key)
 			if !found {
 				continue
 			}
-			if seen[i] || !addNUMANodes(sums, value, unit) {
+			if n.sum {
+				sum, nodes, _ := bytes.Cut(value, []byte{' '})
+				if _, ok := number(sum); !ok {
+					return nil, false
+				}
+				value = nodes
+			}
+			if seen[i] || !addNUMANodes(sums, value, n.unit) {
 				return nil, false
 			}
 			seen[i] = true
@@ -64,25 +73,22 @@ func parseNUMAStat(data []byte, keys [][]byte, unit int64) (map[int]int64, bool)
 	return sums, true
 }
 
-// addNUMANodes adds the amounts of a line "N0=1 N1=2", before which v1 has the sum.
+// addNUMANodes adds the amounts of a line "N0=1 N1=2", in which each NUMA node must be once.
 func addNUMANodes(sums map[int]int64, line []byte, unit int64) bool {
-	any := false
-	for i, field := range bytes.Fields(line) {
+	amounts := map[int]int64{}
+	for field := range bytes.FieldsSeq(line) {
 		name, amount, hasAmount := bytes.Cut(field, []byte{'='})
-		if !hasAmount && i == 0 {
-			if _, ok := number(field); !ok {
-				return false
-			}
-			continue
-		}
 		name, isNode := bytes.CutPrefix(name, []byte{'N'})
 		node, ok := number(name)
 		n, ok2 := number(amount)
-		if !isNode || !hasAmount || !ok || !ok2 || node >= maxNUMANodes || n > most>>20 && unit > 1 {
+		_, twice := amounts[int(node)]
+		if !isNode || !hasAmount || !ok || !ok2 || twice || node >= maxNUMANodes || n > most>>20 && unit > 1 {
 			return false
 		}
-		sums[int(node)] += n * unit
-		any = true
+		amounts[int(node)] = n * unit
 	}
-	return any
+	for node, amount := range amounts {
+		sums[node] += amount
+	}
+	return len(amounts) > 0
 }

@@ -12,16 +12,29 @@ const most = 1 << 58
 // field returns the number in the line "key number" of a file such as memory.stat, and false if there is no such line,
 // or if it has anything else. Of several lines, the first counts.
 func field(data []byte, key string) (int64, bool) {
+	value, found := valueOf(data, key)
+	if !found {
+		return 0, false
+	}
+	return number(value)
+}
+
+// valueOf returns what is after the key in the line "key value", and false if there is no such line.
+func valueOf(data []byte, key string) ([]byte, bool) {
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		value, found := bytes.CutPrefix(line, []byte(key))
 		if found && len(value) > 0 && value[0] == ' ' {
-			return number(bytes.TrimLeft(value, " "))
+			return bytes.TrimLeft(value, " "), true
 		}
 	}
-	return 0, false
+	return nil, false
 }
+
+// wholeLines returns the content of a file without a last line that does not end: the kernel ends each, so that a
+// number in it may be cut.
+func wholeLines(data []byte) []byte { return data[:bytes.LastIndexByte(data, '\n')+1] }
 
 // number returns a number of decimal digits, and false for anything else.
 func number(text []byte) (int64, bool) {
@@ -65,7 +78,7 @@ func someAvg10(data []byte) (float64, bool) {
 		whole, fraction, hasFraction := bytes.Cut(value, []byte{'.'})
 		n, ok := number(whole)
 		hundredths, ok2 := number(fraction)
-		if !more || !hasFraction || !ok || !ok2 || len(fraction) != 2 || n > 100 {
+		if !more || !hasFraction || !ok || !ok2 || len(fraction) != 2 || n*100+hundredths > 100_00 {
 			return 0, false
 		}
 		return float64(n*100+hundredths) / 100, true

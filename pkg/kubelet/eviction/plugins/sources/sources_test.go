@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,7 +164,7 @@ func TestCgroupIsCreatedAgain(t *testing.T) {
 func TestLongFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, length := range []int{0, 1, 4095, 4096, 4097, 1 << 20, maxFile - 1} {
-		if err := os.WriteFile(path, make([]byte, length), 0o644); err != nil {
+		if err := os.WriteFile(path, bytes.Repeat([]byte{'\n'}, length), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		f := NewFile(path)
@@ -182,6 +183,39 @@ func TestLongFiles(t *testing.T) {
 	}
 	if err := NewFile(path).Read(nil); err == nil {
 		t.Error("a file without end is read")
+	}
+}
+
+// TestCutFiles: of a file that ends within a line, that line does not count: its number may be cut.
+func TestCutFiles(t *testing.T) {
+	files := newTree(t)
+	for pod, text := range map[string]string{"whole": "file 9\nanon 123\n", "cut": "file 9\nanon 12", "empty": ""} {
+		files.write(pod, "memory.stat", []byte(text))
+		files.write(pod, "memory.numa_stat", []byte(strings.ReplaceAll(text, " ", " N0=")))
+	}
+	cgroups := files.cgroups(true, "memory")
+	if got := NewResident(cgroups).Bytes(pods("whole", "cut", "empty")); len(got) != 1 || got["whole"] != 123 {
+		t.Errorf("resident sets %v", got)
+	}
+	if got := NewNUMAMemory(cgroups).ByNode(pods("whole", "cut", "empty")); len(got) != 1 || got["whole"][0] != 132 {
+		t.Errorf("memory by NUMA node %v", got)
+	}
+	files.write("usage", "memory.current", []byte("12"))
+	if got := NewPodMemory(cgroups).Usage(pods("usage")); len(got) != 0 {
+		t.Errorf("usage %v", got)
+	}
+	whole := recorded(t, "composed/zoneinfo-5.15-2-nodes")
+	cut := bytes.LastIndex(whole, []byte("  managed  8388608\n")) + len("  managed  838")
+	path := filepath.Join(t.TempDir(), "zoneinfo")
+	for length, want := range map[int]int{len(whole): 2, cut: 1, cut + len("8608\n"): 2, 10: 0} {
+		if err := os.WriteFile(path, whole[:length], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		z := NewZoneinfo(path)
+		if got, err := z.Zones(); err != nil || len(got) != want {
+			t.Errorf("the first %d bytes: %+v, %v", length, got, err)
+		}
+		z.Close()
 	}
 }
 

@@ -144,7 +144,6 @@ func (s *State) observeKswapd(f *Facts, settings *Settings) {
 // observeStalls returns what it does without.
 func (s *State) observeStalls(f *Facts, settings *Settings) (notes []rule.Note) {
 	if f.Node.Stall == nil {
-		s.Stalled = rule.Since{}
 		return []rule.Note{{Text: "pressure stall information of the node cannot be read: it is not considered"}}
 	}
 	stalled := *f.Node.Stall >= settings.NodeStall
@@ -172,9 +171,11 @@ func meanOf(stalls map[types.UID]float64) (float64, bool) {
 	return sum / float64(max(1, len(list))), len(list) >= leastPods
 }
 
-// causeOf returns the cause that allows most pods to be proposed: of those that allow the same, the first.
+// causeOf returns the cause that allows most pods to be proposed: of those that allow the same, the first. What is
+// unknown in this round is none.
 func (s *State) causeOf(f *Facts, settings *Settings) (cause, bool) {
-	if s.Stalled.AtLeast(settings.AllAfter) {
+	stalled := func(d time.Duration) bool { return f.Node.Stall != nil && s.Stalled.AtLeast(d) }
+	if stalled(settings.AllAfter) {
 		return cause{all: true, target: settings.NodeStall, observed: *f.Node.Stall}, true
 	}
 	if n := &f.Node; n.Free != nil && n.Total != nil && n.ScaleFactor != nil {
@@ -183,10 +184,10 @@ func (s *State) causeOf(f *Facts, settings *Settings) (cause, bool) {
 			return cause{target: float64(rule.Times(ratio, *n.Total)), observed: float64(*n.Free), lessThan: true}, true
 		}
 	}
-	if s.Kswapd.AtLeast(settings.KswapdFor) {
+	if f.Node.Stolen != nil && s.Kswapd.AtLeast(settings.KswapdFor) {
 		return cause{target: settings.KswapdPages, observed: s.Rate}, true
 	}
-	if s.Stalled.AtLeast(settings.ReclaimedAfter) {
+	if stalled(settings.ReclaimedAfter) {
 		return cause{target: settings.NodeStall, observed: *f.Node.Stall}, true
 	}
 	return cause{}, false

@@ -127,9 +127,21 @@ func TestOverTime(t *testing.T) {
 			{0, stallV1(90), ""}, {15, stallV1(90), "r+"}, {30.1, stallV1(90), ""}, {45.1, stallV1(90), "r+"},
 		},
 		"stalls are unknown in a round": {
-			{0, stallV1(90), ""}, {10, func(f *Facts) { f.Node.Stall = nil }, ""}, {15, stallV1(90), ""}, {30, stallV1(90),
-				"r+"},
+			{0, stallV1(90), ""}, {10, func(f *Facts) { f.Node.Stall = nil }, ""}, {15, stallV1(90), "r+"},
+			{20, func(f *Facts) { f.Node.Stall = nil }, ""}, {25, stallV1(90), "r+"}, {45, stallV1(90), ""},
 		},
+		"stalls are unknown for long": {
+			{0, stallV1(90), ""}, {10, func(f *Facts) { f.Node.Stall = nil }, ""}, {15.1, stallV1(90), ""},
+			{30, stallV1(90), ""}, {30.1, stallV1(90), "r+"},
+		},
+		"stalls of pods, then of fewer": {
+			{0, stall(90, 4, 4, 4), ""}, {15, stall(90, 4, 4, 4), "r+"}, {20, stall(90, 4, 4), ""},
+			{25, stall(90, 4, 4, 4), ""}, {40, stall(90, 4, 4, 4), "r+"},
+		},
+		"kswapd is unknown": append(append([]step{{0, nothing, ""}}, kswapd(5, 120, 2000, "")...),
+			kswapd(125, 125, 2000, "r+")[0], step{130, func(f *Facts) { f.Node.Stolen = nil }, ""},
+			step{135, func(f *Facts) { f.Node.Stolen = new(int64(135 * 2000)) }, "r+"},
+			step{140, func(f *Facts) { f.Node.Stolen = nil }, ""}, step{3600, nothing, ""}),
 		"free and stalls": {
 			{0, stallV1(90), ""}, {5, free(0), "r+"}, {15, nothing, "r+"}, {30, nothing, "r+"}, {45, nothing, "all+"},
 		},
