@@ -33,6 +33,12 @@ const (
 	leastWindow = time.Millisecond
 	// leastGrowth is the growth below which a pod counts as not growing. Counters lag by up to 64 pages per CPU.
 	leastGrowth = int64(1) << 20
+	// A pod whose growth in endedWindow or more is less than leastGrowth, and than one endedShare-th of that of other pods,
+	// which have grown by leastGrowth at least, has stopped growing: what it used before is no growth any more. While no
+	// other pod grows, it may just as well wait for a CPU. A pod that does that while others grow counts again once it has
+	// grown by leastGrowth.
+	endedWindow = 10 * time.Millisecond
+	endedShare  = 8
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
 	changed = int64(256) << 10
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
@@ -83,6 +89,8 @@ type podLooks struct {
 	usage, resident [lookCount]int64
 	// read is the counter when the pod was last read in full; unknown before.
 	read int64
+	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
+	since int
 }
 
 const unknown = int64(snapshot.Unknown)
@@ -98,6 +106,9 @@ func (l *looks) add(at time.Time, state lookState) {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
 	l.readHead()
+	for i := range l.pods {
+		l.observeEnd(&l.pods[i])
+	}
 }
 
 // match makes pods those of usages, in the same order.
@@ -142,6 +153,7 @@ func (l *looks) advance(at time.Time) {
 			p := &l.pods[i]
 			copy(p.usage[:], p.usage[1:])
 			copy(p.resident[:], p.resident[1:])
+			p.since = max(0, p.since-1)
 		}
 	}
 }
@@ -197,14 +209,45 @@ func (l *looks) readHead() {
 	}
 }
 
-// rateOf returns the rate of a pod, and the index of the look with which it begins. It is not measured unless the pod
-// was read twice without its page cache.
+// observeEnd finds out whether a pod has stopped growing, at the last look that shows it.
+func (l *looks) observeEnd(p *podLooks) {
+	last := l.n - 1
+	if p.resident[last] == unknown {
+		return
+	}
+	for i := last - 1; i > max(p.since, l.first()-1); i-- {
+		if p.resident[i] == unknown || l.at[last].Sub(l.at[i]) < endedWindow {
+			continue
+		}
+		var others int64
+		for j := range l.pods {
+			if o := &l.pods[j]; o != p && o.resident[last] != unknown && o.resident[i] != unknown {
+				others += max(0, o.resident[last]-o.resident[i])
+			}
+		}
+		if others < leastGrowth {
+			continue
+		}
+		if grown := p.resident[last] - p.resident[i]; grown < min(leastGrowth, others/endedShare) {
+			p.since = i
+		}
+		return
+	}
+}
+
+// rateOf returns the rate of a pod since it last stopped growing, and the index of the look with which it begins. It is
+// not measured unless the pod was read twice without its page cache.
 func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
+	return l.rateFrom(p, max(l.first(), p.since))
+}
+
+// rateFrom returns the rate of a pod since the first look from an index on at which the pod was read.
+func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok bool) {
 	last := l.n - 1
 	if last < 0 || p.resident[last] == unknown {
 		return r, 0, false
 	}
-	for i := l.first(); i < last; i++ {
+	for i := first; i < last; i++ {
 		window := l.at[last].Sub(l.at[i])
 		if p.resident[i] == unknown || window < leastWindow {
 			continue
@@ -227,6 +270,20 @@ func (l *looks) usedUp(from int) int64 {
 		return then.free - now.free
 	}
 	return now.used - then.used + max(0, then.spare-now.spare)
+}
+
+// endedSince returns how much of that was used by pods that have stopped growing since.
+func (l *looks) endedSince(from int) (sum int64) {
+	for i := range l.pods {
+		p := &l.pods[i]
+		for j := from; j < p.since; j++ {
+			if p.resident[j] != unknown {
+				sum += max(0, p.resident[p.since]-p.resident[j])
+				break
+			}
+		}
+	}
+	return sum
 }
 
 // totalRate returns how fast that was used up.
@@ -270,6 +327,9 @@ func (l *looks) measure(r *snapshot.MemoryReading) {
 		from = l.first()
 	}
 	if total := l.totalRate(from); total.Window >= leastWindow {
+		if total.PerSecond > 0 {
+			total.PerSecond = max(0, total.PerSecond-perSecond(l.endedSince(from), total.Window))
+		}
 		r.Rate = &total
 	}
 }
@@ -282,7 +342,7 @@ func (l *looks) explained() bool {
 	var sum int64
 	from := l.n
 	for i := range l.pods {
-		if rate, begin, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
+		if rate, begin, ok := l.rateFrom(&l.pods[i], l.first()); ok && rate.PerSecond > 0 {
 			sum, from = sum+int64(rate.PerSecond), min(from, begin)
 		}
 	}
