@@ -86,7 +86,8 @@ type Fence struct {
 // limit is one file with a limit, and that with what it limits.
 type limit struct {
 	usage, max *file
-	// before is the limit that others have set last, value that of the fence once it is set.
+	// before is the limit that others have set last, value that of the fence once it is set. They are the same where the
+	// limit of others stops the pod; when that is raised, the fence is computed anew, so that it is recognisable.
 	before, value int64
 	set           bool
 	fence         func(usage, slack, present int64) int64
@@ -212,11 +213,12 @@ func (p *Fence) lower(l *limit, least int64, expired func() bool) error {
 		if err != nil {
 			return err
 		}
+		own := l.set && l.value != l.before
 		if !l.set || present != l.value {
 			l.before = present
 		}
 		value := l.value
-		if !l.set || usage > value {
+		if !own || usage > value {
 			value = l.fence(usage, slack, present)
 		}
 		value = max(value, least)

@@ -195,6 +195,26 @@ func TestKernelLowerLimitStays(t *testing.T) {
 	}
 }
 
+// The limit of the pod is below the fence and stops it; a resize that was in flight then raises it. The fence that is
+// set is recognisable.
+func TestKernelLimitRaisedLater(t *testing.T) {
+	p := newPod(t)
+	p.setLimit(40 * mi)
+	p.hog().do("grow", 20)
+	f := p.fence(p.fencer(), Limits{Slack: 100 * mi})
+	p.write("memory", p.cgroup, "memory.memsw.limit_in_bytes", 600*mi)
+	p.setLimit(500 * mi)
+	if s := p.check(f); s != (State{Replaced: true}) {
+		t.Fatalf("state %+v", s)
+	}
+	if err := f.Set(); err != nil || p.limit() != f.At() || !IsFence(p.limit()) {
+		t.Errorf("set again: limit %d, recognisable %t, fence at %d, %v", p.limit(), IsFence(p.limit()), f.At(), err)
+	}
+	if err := f.Restore(); err != nil || p.limit() != 500*mi {
+		t.Errorf("restored to %d: %v", p.limit(), err)
+	}
+}
+
 func TestKernelPIDs(t *testing.T) {
 	p := newPod(t)
 	h := p.hog()
