@@ -84,9 +84,9 @@ type Config struct {
 	Readmitted func(*v1.Pod) bool
 	// TerminationRequested reports whether a pod is being stopped. Without it only the pod's deletion timestamp counts.
 	TerminationRequested func(types.UID) bool
-	// TerminationDeadline returns when the grace period of such a pod ends, as a time of Clock; zero if that is unknown. A
-	// pod that was not deleted, but is stopped by the agent, has no other deadline: one whose eviction began before the
-	// agent was restarted, for example. Optional.
+	// TerminationDeadline returns when the grace period of such a pod ends, as a time of Clock; zero if that is unknown.
+	// Without a deletion timestamp the pod has no other deadline, for example if its eviction began before the agent was
+	// restarted. Optional.
 	TerminationDeadline func(types.UID) time.Time
 	// Requests returns the evictions that plugins request, for Snapshot.Requests; nil if there are no plugins. It is
 	// called once for each snapshot, and in addition before each wait of a manager without thresholds and limits. It must
@@ -99,8 +99,9 @@ type Config struct {
 	Fencer Fencer
 	// Sinks receive decisions and results, in addition to those for events, log and metrics.
 	Sinks []Sink
-	// Recorded reports whether a sink keeps the round of this snapshot, which has no pods yet, so that the snapshot gets
-	// all pods on a calm node too; nil if none does. The goroutine that decides calls it: it must return at once.
+	// Recorded reports whether a sink will keep the round of this snapshot, which has no pods yet. Then the snapshot gets
+	// all pods, also while no resource is scarce. nil if no sink keeps rounds. It is called by the goroutine that decides,
+	// and must return at once.
 	Recorded func(*snapshot.Snapshot) bool
 	// Features are the feature gates that the manager uses.
 	Features Features

@@ -12,16 +12,17 @@ import (
 )
 
 // endedPods records pods that are no longer active though no eviction stopped them: they were deleted, have completed,
-// or were stopped for another reason. What they used is released a while later, when their volumes are unmounted, and
-// stats of a disk from before that do not show the release; evicting another pod meanwhile is unnecessary. It belongs
-// to the loop, and knows of pods that were active in a round with all pods only.
+// or were stopped for another reason. What they used is released later, when their volumes are unmounted, and stats of
+// a disk from before that do not show the release. Evicting another pod meanwhile frees nothing sooner. It records only
+// pods that were active in a round with all pods. Only the goroutine of the loop uses it.
 type endedPods struct {
 	// active are the pods of the last round if that had all pods, in the order of UIDs.
 	active []snapshot.Pod
-	// releases has what the end of those releases that were terminating. Stats leave out containers that have exited, so
-	// the last known amounts count.
+	// releases has, for each of these pods that is terminating, what its end releases. Stats leave out containers that
+	// have exited, so that the last known amounts count.
 	releases map[types.UID]snapshot.Release
-	entries  map[types.UID]*snapshot.InFlight
+	// entries are the pods that have ended and are not cleaned up.
+	entries map[types.UID]*snapshot.InFlight
 	// lastRelease is when a pod was last cleaned up, releasing when the first one of a burst was.
 	lastRelease, releasing time.Time
 }
@@ -66,7 +67,7 @@ func (e *endedPods) add(p *snapshot.Pod, s *snapshot.Snapshot, stopped bool) {
 	if !terminating {
 		release = p.Release(s.Layout)
 	}
-	// Page cache is not certain to come free, and was not expected to before the pod ended.
+	// Page cache may stay after the end of the pod: only what certainly becomes free is expected.
 	release.Memory = release.CertainMemory
 	if release == (snapshot.Release{}) {
 		return
@@ -89,9 +90,9 @@ func (e *endedPods) add(p *snapshot.Pod, s *snapshot.Snapshot, stopped bool) {
 // forget discards the pods of the last round, since there is none with all pods now.
 func (e *endedPods) forget() { e.active, e.releases = nil, nil }
 
-// sweep finds pods that have stopped, and pods that are cleaned up; changed is true if there are any. Entries end when
-// the pod is cleaned up, or is so late that decisions do not count it any more. A time that it records is that of the
-// answer, as in ledger.sweep.
+// sweep updates entries of pods that have stopped, and deletes those of pods that were cleaned up; changed is true if
+// there are any. It also deletes entries of pods that are so late that decisions do not count them any more. Times are
+// read from the clock after each answer of lives, as in ledger.sweep.
 func (e *endedPods) sweep(clock func() time.Time, patience time.Duration, pods lives) (changed bool) {
 	for uid, f := range e.entries {
 		if f.State == snapshot.Stopping && pods.stopped(uid) {
@@ -110,9 +111,8 @@ func (e *endedPods) sweep(clock func() time.Time, patience time.Duration, pods l
 	return changed
 }
 
-// released records a release, which makes older observations useless. Where pods end all the time, every observation
-// would be older than the last release: from patience after the first release of a burst on, no further one is recorded
-// for as long.
+// released records a release: observations from before it are outdated. Where pods end all the time, every observation
+// would be outdated. So releases are recorded for the time patience after the first one, and then not for as long.
 func (e *endedPods) released(now time.Time, patience time.Duration) {
 	if now.Sub(e.releasing) >= 2*patience {
 		e.releasing = now

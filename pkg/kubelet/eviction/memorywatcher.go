@@ -27,9 +27,9 @@ const (
 	watcherCredit = 2 * time.Second
 )
 
-// ThreadClock measures what reading costs. A MemoryReader may have this method; without it, reading costs the time that
-// it takes. That is far more on a node whose CPUs are busy, where the thread that reads waits for one: the watcher
-// would then be blind for seconds, just when the pods use up memory.
+// ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
+// which is far more on a node whose CPUs are busy: the pauses between readings would then be seconds long while pods
+// use up memory.
 type ThreadClock interface {
 	// ThreadTime returns the CPU time that the calling thread has used.
 	ThreadTime() time.Duration
@@ -45,7 +45,7 @@ type memoryWatcher struct {
 	worst  int64
 	how    snapshot.Counting
 	clock  func() time.Time
-	// thread is nil if the reader has none.
+	// thread is nil if the reader is no ThreadClock.
 	thread ThreadClock
 	// made is when the watcher was made.
 	made time.Time
@@ -117,7 +117,7 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 	return w
 }
 
-// spent returns what this thread has cost until now. The caller must not change threads between two calls.
+// spent returns the CPU time of this thread until now. The caller must not change threads between two calls.
 func (w *memoryWatcher) spent() time.Duration {
 	if w.thread == nil {
 		return w.clock().Sub(w.made)

@@ -11,8 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Options are the settings of the NodePressureConfiguration. They may change while the manager runs; with the defaults
-// it behaves as the stock kubelet. Options and what they refer to must not be modified once they are in use.
+// Options are the settings of the NodePressureConfiguration. They may change while the manager runs. With the defaults
+// it evicts as the stock kubelet does, except that it fences victims. Options and what they refer to must not be
+// modified once they are in use.
 type Options struct {
 	// MonitoringPeriod is the time between two rounds without a trigger (kubernetes issue 104339).
 	MonitoringPeriod time.Duration
@@ -32,7 +33,8 @@ type Options struct {
 	// LocalStorageLimits defines what happens to pods that exceed their limits on local storage. It has an effect only
 	// with localStorageCapacityIsolation of the KubeletConfiguration.
 	LocalStorageLimits v1alpha1.LocalStorageLimits
-	// Fence: victims that would use up what is left before they are stopped are fenced (policy.Victim.Fence).
+	// Fence: victims of hard thresholds of memory and PIDs that would use up what is left before they are stopped are
+	// fenced (policy.Victim.Fence).
 	Fence bool
 	// DryRun lists the thresholds that only report what they would do.
 	DryRun []policy.ThresholdID
@@ -40,13 +42,13 @@ type Options struct {
 	Protection policy.Protection
 	// ReportMemoryGrowth: decisions report how fast memory usage grows, for the plugin memory-growth.
 	ReportMemoryGrowth bool
-	// AllPods: rounds have all pods, for plugins that use what these use.
+	// AllPods: the snapshot of each round has all pods, for plugins that decide on the usage of all pods.
 	AllPods bool
 	// ReportOutlook: decisions report how far each signal is from its hard threshold, for the reporter plugin pressure.
 	ReportOutlook bool
 }
 
-// DefaultOptions returns the options with which the manager behaves as the stock kubelet.
+// DefaultOptions returns the options without a configuration file.
 func DefaultOptions() Options { return OptionsFrom(v1alpha1.Default()) }
 
 // OptionsFrom returns the options of a configuration, which must be defaulted and valid.
