@@ -25,8 +25,8 @@ import (
 const (
 	// reportedSettle is how long changes are collected before the Node is written.
 	reportedSettle = time.Second
-	// sustainedPeriod is how often the time between two writes is read while a write waits for it.
-	sustainedPeriod = 5 * time.Second
+	// paceCheck is the longest time until a write that waits for its pace applies a shorter Reported.Sustained.
+	paceCheck = 5 * time.Second
 	// noNodePeriod is the time between two attempts before there is a Node.
 	noNodePeriod = time.Second
 	// maxReportedTries is the maximum number of attempts without a pause; those after the first follow conflicts.
@@ -145,7 +145,7 @@ func (u *Updater) takeReported(ctx context.Context) bool {
 		if wait == 0 {
 			break
 		}
-		if !pause(ctx, min(wait, sustainedPeriod)) {
+		if !pause(ctx, min(wait, paceCheck)) {
 			return false
 		}
 	}
@@ -229,9 +229,8 @@ func (u *Updater) synchronizeReported(ctx context.Context) {
 	}
 }
 
-// pauseAfter waits after an error, and returns false if ctx ends first. What the API server has refused may have been
-// corrected, and what cannot be recorded is no reason to keep the rest waiting: something else is tried as soon as the
-// next write would be.
+// pauseAfter waits after an error, and returns false if ctx ends first. If the API server has refused the content, or
+// it cannot be recorded, other content may succeed: when it changes, the pause ends as soon as the next write is due.
 func (u *Updater) pauseAfter(ctx context.Context, err error, d time.Duration) bool {
 	if !refusedContent(err) && !errors.Is(err, errUnrecorded) {
 		return pause(ctx, d)

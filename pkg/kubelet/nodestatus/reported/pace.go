@@ -29,7 +29,7 @@ func (p *Pace) Take(now time.Time, interval time.Duration) time.Duration {
 	return wait
 }
 
-// Wait returns what Take would, and counts no write.
+// Wait returns what Take would return, without counting a write.
 func (p *Pace) Wait(now time.Time, interval time.Duration) time.Duration {
 	if p.spent.Before(now) {
 		p.spent = now
