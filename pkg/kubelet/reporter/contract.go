@@ -29,8 +29,8 @@ var (
 	ErrUnimplemented = errors.New("the plugin does not implement the call")
 	// ErrNotCalled is returned if the plugin was not called, so that nothing follows about it.
 	ErrNotCalled = errors.New("the plugin was not called")
-	// ErrSuspended is returned if the plugin was not called since the calls before have failed. Then its answer is
-	// confirmed by an open stream only. It has ErrNotCalled among its causes.
+	// ErrSuspended is returned if the plugin was not called because earlier calls have failed. Only an open stream
+	// confirms its answer then. It wraps ErrNotCalled.
 	ErrSuspended = fmt.Errorf("%w: calls are suspended", ErrNotCalled)
 	// ErrUnreachable is returned if the plugin has not responded.
 	ErrUnreachable = errors.New("the plugin does not respond")

@@ -20,16 +20,17 @@ const (
 	// settleTime is how long plugins that have no answer in a checkpoint have to register after the start of the agent,
 	// until what an earlier run has published for them is removed.
 	settleTime = 10 * time.Second
-	// unconfirmedTime is how long answers of a checkpoint count as unconfirmed after the start. Meanwhile nothing is
-	// removed, of other plugins neither.
+	// unconfirmedTime is how long answers of a checkpoint count as unconfirmed after the start. Until then nothing is
+	// removed, not even what other plugins have reported.
 	unconfirmedTime = time.Minute
 )
 
 const (
 	// mergeInterval is the least time between two merges, so that plugins that change all the time cost little.
 	mergeInterval = 500 * time.Millisecond
-	// After a merge that took long there is mergePause times as long none, maxMergeInterval at most: plugins that report
-	// as much as they may, and something else all the time, would take a CPU. A merge of 1 MiB takes a third of a second.
+	// mergePause: the pause after a merge is at least this many times its duration, up to maxMergeInterval. Otherwise
+	// plugins that report as much as they may and change it all the time would occupy a CPU: a merge of 1 MiB takes a
+	// third of a second.
 	mergePause       = 4
 	maxMergeInterval = 30 * time.Second
 )
@@ -59,8 +60,7 @@ type MergerConfig struct {
 }
 
 // Merger merges the reports of a driver each time they change, at most twice in a second and for at most a fifth of the
-// time, and passes the results on.
-// It is safe for concurrent use.
+// time, and passes the results on. It is safe for concurrent use.
 type Merger struct {
 	config  MergerConfig
 	options atomic.Pointer[merge.Options]

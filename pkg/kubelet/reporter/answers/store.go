@@ -172,8 +172,8 @@ func (s *Store) PollFailed(poll BegunPoll, now time.Time) {
 	}
 }
 
-// PollSuspended records a poll that was not made since those before have failed. An open stream keeps things as they
-// are: the plugin may hang.
+// PollSuspended records a poll that was not made because earlier ones have failed. While a stream is open nothing
+// changes. Without one the grace period of the answer begins: the plugin may hang.
 func (s *Store) PollSuspended(poll BegunPoll, now time.Time) {
 	if e := s.active(poll.run); e != nil && !e.streams() {
 		s.fail(e, now)

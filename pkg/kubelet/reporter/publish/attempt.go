@@ -28,8 +28,8 @@ const (
 	eventNotPublished = "CustomNodeResourceNotPublished"
 )
 
-// errGone: the object was deleted meanwhile, or its kind does not have the part that was written.
-var errGone = errors.New("the object, or a part of it, does not exist")
+// errGone: the object was deleted meanwhile, or the API server does not serve the subresource that was written.
+var errGone = errors.New("the object or its subresource does not exist")
 
 // attempt makes the object as it should be, and says when to try again if that fails.
 func (p *Publisher) attempt(ctx context.Context, w *wanted) {
@@ -354,7 +354,7 @@ func taintPatch(live *unstructured.Unstructured, list []any) ([]byte, error) {
 	})
 }
 
-// patch sends a request once, and remembers the object of the answer.
+// patch sends a request once, and records the object of the response.
 func (p *Publisher) patch(
 	ctx context.Context, kind types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string,
 ) error {

@@ -94,8 +94,8 @@ type State struct {
 	UID             types.UID
 	ResourceVersion string
 	Absent          bool
-	// Pending: the object differs from what is reported, since PendingSince, which is after the last attempt that has
-	// succeeded. OldestUnpublished is when the oldest answer was given that is not published, zero if there is none.
+	// Pending: the object differs from what is reported, since PendingSince; an attempt that succeeds resets that.
+	// OldestUnpublished is when the oldest answer was given that is not published, zero if there is none.
 	Pending           bool
 	OldestUnpublished time.Time
 	PendingSince      time.Time
@@ -146,8 +146,8 @@ type Publisher struct {
 	failures int
 	// notBefore is the earliest time of the next attempt, after an error.
 	notBefore time.Time
-	// refusedContent is what the API server has refused, or the disk has no place for, nil if nothing. What is reported
-	// instead may be tried from retryOther on.
+	// refusedContent is the content that the API server has refused, or that could not be recorded on disk; nil if none.
+	// Other content may be tried from retryOther on.
 	refusedContent *content
 	retryOther     time.Time
 	// reported is the problem that an event was last sent for.
@@ -271,7 +271,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		w := p.want()
 		if !w.options.equal(options) {
-			// Somebody has changed the configuration, perhaps because of the problem.
+			// The new configuration may solve the problem: it is tried at once.
 			options, p.failures, p.notBefore, p.reported = w.options, 0, time.Time{}, noProblem
 		}
 		p.observe()
