@@ -28,7 +28,7 @@ type Lifecycle interface {
 	CouldHaveRunningContainers(uid types.UID) bool
 }
 
-// Config is the configuration of a Handler. All fields but Planned are required.
+// Config is the configuration of a Handler. All fields are required, except Planned.
 type Config struct {
 	Pods      Pods
 	Lifecycle Lifecycle
@@ -39,8 +39,8 @@ type Config struct {
 	// OnAttemptEnd is called when an attempt has ended, so that the pod goes through admission again at once. It must not
 	// block and must not call the Handler.
 	OnAttemptEnd func()
-	// Planned is called with each plan: the victims to stop and those that are awaited, or the error if no set of victims
-	// suffices; nil if nobody is to be told. It must return at once and must not call the Handler.
+	// Planned is called with each plan: the victims to stop and those that are terminating already, or the error if no set
+	// of victims suffices. It must return at once and must not call the Handler. Optional.
 	Planned func(pod *v1.Pod, stop, await []types.UID, err error)
 }
 

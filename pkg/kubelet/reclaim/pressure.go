@@ -94,7 +94,7 @@ func (a *attempt) run(ctx context.Context) (enough bool, err error) {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil {
-			// What the last measurement found missing may be of long ago.
+			// The last measurement may be from long ago, so that the missing amount is unknown.
 			a.result.Missing = 0
 			return false, errors.Join(append(errs, context.Cause(ctx))...)
 		}
