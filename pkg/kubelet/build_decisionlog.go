@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 )
 
-// makeDecisionLog makes the log of decisions about pressure, before the eviction manager, whose sink it is.
+// makeDecisionLog makes the log of decisions about pressure. It is a sink of the eviction manager, which is made after
+// it.
 func (b *build) makeDecisionLog() {
 	settings, forward, node := b.Pressure.Configuration().DecisionLog, b.forward, string(b.Identity.NodeName)
 	active := b.pods.view.Active
@@ -29,7 +30,7 @@ func (b *build) makeDecisionLog() {
 	forward.decisions = b.pressure.log
 }
 
-// decisionFiles writes the files of the log. It stops after eviction, so that the last records are written.
+// decisionFiles writes the files of the log. It is stopped after eviction, so that the last records are written.
 func (b *build) decisionFiles() component {
 	return runs("files of the decision log", b.pressure.disk.Run)
 }
@@ -44,7 +45,7 @@ func waitingAmong(pods []*v1.Pod, isWaiting func(types.UID) bool) (list []debugv
 	return list
 }
 
-// pressurePlugins has the plugins of a list in short.
+// pressurePlugins returns what the page /debug/pressure/status shows of plugins.
 func pressurePlugins(list []debugv1alpha1.Plugin) []debugv1alpha1.PressurePlugin {
 	var short []debugv1alpha1.PressurePlugin
 	for i := range list {
@@ -57,12 +58,13 @@ func pressurePlugins(list []debugv1alpha1.Plugin) []debugv1alpha1.PressurePlugin
 	return short
 }
 
-// recordedAdmissions returns the event recorder for parts whose events about pods are admissions that were refused or
-// put off: each is recorded in the decision log, with that outcome.
+// recordedAdmissions returns an event recorder that also records each event about a pod in the decision log, as an
+// admission with this outcome. It is for parts that reject pods or let them wait.
 func (b *build) recordedAdmissions(outcome string) record.EventRecorder {
 	return &admissionRecorder{EventRecorder: b.Observability.Recorder, forward: b.forward, outcome: outcome}
 }
 
+// admissionRecorder is such a recorder. Only Event is recorded: these parts call no other method.
 type admissionRecorder struct {
 	record.EventRecorder
 	forward *forward

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/reporter/publish"
 )
 
-// newPluginsInAgent makes the eviction plugins in the agent.
+// newPluginsInAgent makes the eviction plugins in the agent. They read nothing before they are called.
 func (b *build) newPluginsInAgent(p *evictionPlugins) (*plugins.Set, error) {
 	cgroups := b.podCgroups()
 	resource := sources.NewCustomNodeResource(b.Clients.Reporter, publish.Resource, string(b.Identity.NodeName), b.clock)
@@ -28,7 +28,7 @@ func (b *build) newPluginsInAgent(p *evictionPlugins) (*plugins.Set, error) {
 	})
 }
 
-// podCgroups is where the cgroups of pods are.
+// podCgroups returns how the cgroups of pods are found.
 func (b *build) podCgroups() sources.Cgroups {
 	containers := b.Machine.ContainerManager
 	return sources.Cgroups{
