@@ -17,7 +17,7 @@ import (
 
 const root = "../../"
 
-// stockMetrics are metrics of stock that are used, with the file that defines them there.
+// stockMetrics are the metrics of stock that rules and dashboards use.
 var stockMetrics = []string{"kubelet_evictions"}
 
 type rule struct {
