@@ -34,15 +34,16 @@ type NodePressureConfiguration struct {
 
 // DecisionLogConfiguration defines where decisions about pressure are kept, and how many.
 type DecisionLogConfiguration struct {
-	// Memory is how much memory the records occupy. The oldest are dropped. Range: 1Mi to 256Mi. Default: 8Mi.
+	// Memory is how much memory the records may occupy. The oldest are dropped. Range: 1Mi to 256Mi. Default: 8Mi.
 	Memory *resource.Quantity `json:"memory,omitempty"`
-	// Directory is the absolute path of a directory of their own for files with the records, as compressed JSON lines.
-	// Without it there are no files. It must not overlap with the root directory or with directories of plugins.
+	// Directory is the absolute path of a directory for files with the records, as compressed JSON lines; it should have
+	// no other files. Without it there are no files. It must not overlap with the root directory or with directories of
+	// plugins.
 	Directory string `json:"directory,omitempty"`
 	// MaxSize is the greatest size of all files together. Range: 8Mi to 64Gi. Default: 256Mi.
 	MaxSize *resource.Quantity `json:"maxSize,omitempty"`
-	// MaxAge is for how long records are kept in files at least, as far as maxSize allows; files older than that by an
-	// eighth are removed. Range: 1h to 8760h. Default: 168h.
+	// MaxAge is for how long records are kept in files, as far as maxSize allows. A file is removed when it is older than
+	// that by an eighth. Range: 1h to 8760h. Default: 168h.
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
@@ -270,38 +271,39 @@ type RootfsOveruseSettings struct {
 
 // CPUPressureSettings are the settings of the plugin cpu-pressure.
 type CPUPressureSettings struct {
-	// StallPercent is the share of time in which tasks of the node may wait for CPUs (some avg10) while they are busy, in
+	// StallPercent is the share of time in which tasks of the node may wait for CPUs (some avg10) while CPUs are busy, in
 	// percent. Range: 1 to 100. Default: 60.
 	StallPercent *int32 `json:"stallPercent,omitempty"`
-	// BusyPercent is from which share on CPUs are busy, in percent. Range: 0 to 100. Default: 90.
+	// BusyPercent is the utilization from which on the CPUs of the node count as busy, in percent.
+	// Range: 0 to 100. Default: 90.
 	BusyPercent *int32 `json:"busyPercent,omitempty"`
-	// ThrottledPercent is in which share of its periods the cgroup of all pods may be throttled, in percent.
+	// ThrottledPercent is the share of its periods in which the cgroup of all pods may be throttled, in percent.
 	// Range: 1 to 100. Default: 50.
 	ThrottledPercent *int32 `json:"throttledPercent,omitempty"`
 	// Window is how long one of the two must be reached before a pod is requested. Range: 5s to 1h. Default: 1m.
 	Window *metav1.Duration `json:"window,omitempty"`
-	// PodPercent is which share of the CPUs of the node a pod must use to be requested, in percent.
+	// PodPercent is the share of the CPUs of the node that a pod must use to be requested, in percent.
 	// Range: 0 to 100. Default: 1.
 	PodPercent *int32 `json:"podPercent,omitempty"`
 }
 
 // NUMAMemoryPressureSettings are the settings of the plugin numa-memory-pressure-eviction-plugin.
 type NUMAMemoryPressureSettings struct {
-	// CriticalGap is how far above the watermark min free memory is critical, so that pods are requested at once.
+	// CriticalGap plus the watermark min is the amount of free memory below which pods are requested at once.
 	// Range: 0 to 1Ti. Default: 1Gi.
 	CriticalGap *resource.Quantity `json:"criticalGap,omitempty"`
-	// LowGap is how far above the watermark low free memory is low, so that rounds are counted.
+	// LowGap plus the watermark low is the amount of free memory below which a round counts as low.
 	// Range: 0 to 1Ti. Default: 256Mi.
 	LowGap *resource.Quantity `json:"lowGap,omitempty"`
-	// LittleCache is how much there must be of inactive file pages; with less, free memory is low below this amount, or
-	// below 1Gi more than with it if that is more. Range: 0 to 1Ti. Default: 4Gi.
+	// LittleCache is the amount of inactive file pages below which free memory counts as low earlier: when less than
+	// littleCache is free, or less than 1Gi above the threshold of lowGap if that is more. Range: 0 to 1Ti. Default: 4Gi.
 	LittleCache *resource.Quantity `json:"littleCache,omitempty"`
-	// ReclaimedRounds is how many rounds may be low, less those that are not, before reclaimed pods are requested.
+	// ReclaimedRounds is the number of low rounds, minus the others, above which reclaimed pods are requested.
 	// Range: 0 to 1000. Default: 6.
 	ReclaimedRounds *int32 `json:"reclaimedRounds,omitempty"`
-	// AllRounds is from how many such rounds on all pods are requested. Range: 1 to 1000. Default: 12.
+	// AllRounds is the number of such rounds from which on all pods are requested. Range: 1 to 1000. Default: 12.
 	AllRounds *int32 `json:"allRounds,omitempty"`
-	// PodPermille is which share of the memory of the NUMA node a pod must have there to be requested, in thousandths.
+	// PodPermille is the share of the memory of the NUMA node that a pod must have there to be requested, in thousandths.
 	// Range: 0 to 1000. Default: 1.
 	PodPermille *int32 `json:"podPermille,omitempty"`
 }
@@ -339,7 +341,7 @@ type ReclaimedResourceSettings struct {
 
 // RSSOveruseSettings are the settings of the plugin rss-overuse-eviction-plugin.
 type RSSOveruseSettings struct {
-	// ResidentPercent is how great the resident set of a pod may be, in percent of the memory that it requests. A pod
+	// ResidentPercent is the limit of a pod's resident set, in percent of the memory that the pod requests. A pod
 	// overrides it by rss_overuse_threshold in its annotation katalyst.kubewharf.io/memory_enhancement.
 	// Range: 1 to 100000. Default: 105.
 	ResidentPercent *int32 `json:"residentPercent,omitempty"`
