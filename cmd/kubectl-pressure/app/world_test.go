@@ -43,16 +43,14 @@ func decided(t testing.TB) *decisionlog.Log {
 	rules := *lines[0].Input.Rules
 	rules.Thresholds = []policy.Threshold{{Signal: snapshot.MemoryAvailable,
 		Value: evictionapi.ThresholdValue{Quantity: new(resource.MustParse("4Gi"))}}}
-	state := &policy.State{}
+	state := policy.State{}
 	for i := range lines {
 		s := lines[i].Input.Snapshot
 		now.SetTime(s.WallTime)
 		all := log.Recorded(s)
 		r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &rules, State: state,
 			AllPods: all || !policy.Calm(s, &rules)}
-		var next policy.State
-		r.Decision, next = policy.Decide(s, &rules, *state)
-		state = &next
+		r.Decision, state = policy.Decide(s, &rules, state)
 		if log.NeedsRound(r) {
 			log.Round(t.Context(), r)
 		}
