@@ -217,10 +217,8 @@ func (n *modelNode) noteCover(all []*modelOrder, hard bool, need float64) {
 	n.checks.covered, n.checks.coveredAt = reliable && have >= need, n.at
 }
 
-// judgeDisk checks one decision about the image disk.
+// judgeDisk checks one decision about the image disk. Only pods that are being stopped already go together.
 func (n *modelNode) judgeDisk(all, disk []*modelOrder) {
-	victim := disk[0].pod
-	need := n.diskDeficit()
 	back, counted := 0.0, n.surely(true)
 	for _, p := range n.pods {
 		if !counted(p) {
@@ -228,16 +226,18 @@ func (n *modelNode) judgeDisk(all, disk []*modelOrder) {
 		}
 		back += min(p.disk, p.sampled.disk)
 		if last := p.lastForNode(); last != nil && n.at.Sub(last.at) < n.settings.timing.Patience {
-			n.fail(turn, "%s goes for the image disk %v after %s", victim.name(), n.at.Sub(last.at), p.name())
+			n.fail(turn, "%s goes for the image disk %v after %s", disk[0].pod.name(), n.at.Sub(last.at), p.name())
 		}
 	}
 	for _, o := range all {
-		if o.pod != victim {
-			back += min(o.pod.disk, o.pod.sampled.disk)
-		}
+		back += min(o.pod.disk, o.pod.sampled.disk)
 	}
-	if len(disk) > 1 || back >= need+modelSlack {
-		n.fail(noneSuperfluous, "%s need not go: %s are missing on the image disk, %s come back",
-			victim.name(), mib(need), mib(back))
+	need := n.diskDeficit()
+	for _, v := range disk {
+		others := back - min(v.pod.disk, v.pod.sampled.disk)
+		if (len(disk) > 1 && !v.joins) || others >= need+modelSlack {
+			n.fail(noneSuperfluous, "%s need not go: %s are missing on the image disk, %s come back",
+				v.pod.name(), mib(need), mib(others))
+		}
 	}
 }

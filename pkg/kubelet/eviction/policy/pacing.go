@@ -91,10 +91,13 @@ func (r *round) mustWait(p *pending) bool {
 }
 
 // victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, as many
-// as cover the demand until a kill takes effect. Pods that are terminating already are lost in any case, so that all of
-// those that were chosen are hastened together.
+// as cover the demand until a kill takes effect. Pods that are terminating already are lost in any case, so that the
+// fewest of those that were chosen which cover that demand are hastened together.
 func (t *pacing) victims(c choice, d demand) []candidate {
-	now := c.pods[:max(min(1, len(c.pods)), hastened(c.pods))]
+	now := c.pods[:min(1, len(c.pods))]
+	if n := hastened(c.pods); n > 1 {
+		now = fewest(c.pods[:n], c.urgent, d.killTime)
+	}
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
 	}
