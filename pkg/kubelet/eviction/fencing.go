@@ -329,8 +329,7 @@ func (f *fencing) run(ctx context.Context) {
 		reason = f.await(ctx, grace.C())
 	}
 	if reason != "" {
-		f.kill(ctx, reason)
-		f.awaitEnd(ctx)
+		f.awaitEnd(ctx, f.kill(ctx, reason))
 	}
 	f.lift(ctx)
 }
@@ -379,8 +378,9 @@ func (f *fencing) await(ctx context.Context, grace <-chan time.Time) (reason str
 	}
 }
 
-// kill kills the pod by its cgroup. It waits for its end for a short time, also when the manager stops.
-func (f *fencing) kill(ctx context.Context, reason string) {
+// kill kills the pod by its cgroup, and reports whether it has ended. It waits for that for a short time, also when the
+// manager stops.
+func (f *fencing) kill(ctx context.Context, reason string) (ended bool) {
 	f.mu.Lock()
 	if f.currentLocked().Outcome == FenceOOMKilled {
 		f.report.Outcome = FenceOOMKilled
@@ -391,13 +391,15 @@ func (f *fencing) kill(ctx context.Context, reason string) {
 	logger.Info("Killing evicted pod by its cgroup", "pod", klog.KObj(f.pod), "podUID", f.pod.UID, "reason", reason)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceKillTime)
 	defer cancel()
-	if err := f.m.config.Fencer.Kill(bounded, f.pod); err != nil {
+	err := f.m.config.Fencer.Kill(bounded, f.pod)
+	if err != nil {
 		logger.Error(err, "Failed to kill evicted pod by its cgroup", "pod", klog.KObj(f.pod), "podUID", f.pod.UID)
 	}
+	return err == nil
 }
 
-// awaitEnd waits until the pod has stopped, or the manager stops.
-func (f *fencing) awaitEnd(ctx context.Context) {
+// awaitEnd waits until the pod has stopped, or the manager stops. A kill that has failed is repeated.
+func (f *fencing) awaitEnd(ctx context.Context, ended bool) {
 	ticker := f.m.config.Clock.NewTicker(fenceEndPeriod)
 	defer ticker.Stop()
 	for over := f.over; !f.m.config.PodStopped(f.pod.UID); {
@@ -410,6 +412,7 @@ func (f *fencing) awaitEnd(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
+			ended = ended || f.kill(ctx, f.current().Reason)
 		}
 	}
 }

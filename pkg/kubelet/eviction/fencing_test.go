@@ -32,6 +32,8 @@ type fakeFencer struct {
 	// setErr is the error of the first fence, againErr that of others, checkErr that of checks.
 	setErr, againErr, checkErr error
 	gone, oom, stuck           bool
+	// failures is how many kills fail at once.
+	failures int
 }
 
 func (f *fakeFencer) call(format string, args ...any) {
@@ -55,8 +57,12 @@ func (f *fakeFencer) Fence(pod *v1.Pod, l policy.Fence) (Fence, error) {
 func (f *fakeFencer) Kill(ctx context.Context, pod *v1.Pod) error {
 	f.mu.Lock()
 	f.call("kill %s", pod.Name)
-	stuck := f.stuck
+	stuck, fails := f.stuck, f.failures > 0
+	f.failures--
 	f.mu.Unlock()
+	if fails {
+		return errors.New("no kill")
+	}
 	if stuck {
 		<-ctx.Done()
 		return ctx.Err()
@@ -256,10 +262,23 @@ func TestFencedPodIsKilledByItsCgroup(t *testing.T) {
 			calls: []string{"fence hog 8388608 at 0s", "restore at 220ms"},
 			end:   FenceReport{At: at, Outcome: FenceExited},
 		},
+		"again if that fails": {
+			prepare: func(p *fencePlay) { p.fencer.failures = 2 },
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 1s", "kill hog at 2s", "kill hog at 3s",
+				"restore at 3s"},
+			end: FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
+		},
+		"again if there is no fence and that fails": {
+			prepare: func(p *fencePlay) { p.fencer.setErr, p.fencer.failures = errors.New("no fence"), 1 },
+			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 0s", "kill hog at 1s"},
+			end:     FenceReport{Outcome: FenceNotSet, Reason: killedNotSet},
+		},
 		"even if it does not end": {
 			prepare: func(p *fencePlay) { p.fencer.stuck, p.killTakes = true, 9500*time.Millisecond },
-			calls:   []string{"fence hog 8388608 at 0s", "kill hog at 1s", "restore at 9.5s"},
-			end:     FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
+			calls: []string{"fence hog 8388608 at 0s", "kill hog at 1s", "kill hog at 2.7s", "kill hog at 3.7s",
+				"kill hog at 4.7s", "kill hog at 5.7s", "kill hog at 6.7s", "kill hog at 7.7s", "kill hog at 8.7s",
+				"restore at 9.5s"},
+			end: FenceReport{At: at, Outcome: FenceKilled, Reason: killedOver},
 		},
 	}
 	for name, test := range tests {
