@@ -63,16 +63,17 @@ func (f *podFences) component() component { return runs("fences of evicted pods"
 // atStart lists the pods that may have a fence of an earlier run.
 func (f *podFences) atStart() component {
 	return starts("fences of an earlier run", func(ctx context.Context) {
-		cgroups, err := f.cgroups().GetAllPodsFromCgroups()
+		err := f.left.Begin(func() (map[types.UID]bool, error) {
+			cgroups, err := f.cgroups().GetAllPodsFromCgroups()
+			pods := map[types.UID]bool{}
+			for uid := range cgroups {
+				pods[uid] = true
+			}
+			return pods, err
+		})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to list the cgroups of pods, fences of an earlier run are not lifted")
-			return
+			klog.FromContext(ctx).Error(err, "Each pod is examined for the fence of an earlier run until that succeeds")
 		}
-		pods := map[types.UID]bool{}
-		for uid := range cgroups {
-			pods[uid] = true
-		}
-		f.left.Begin(pods)
 	})
 }
 

@@ -311,6 +311,8 @@ func TestKernelRemovedCgroup(t *testing.T) {
 func TestKernelFenceOfAnEarlierRun(t *testing.T) {
 	tests := map[string]struct {
 		unknown, evicted, fenced, killFails bool
+		// lists is how often the list of cgroups fails.
+		lists int
 		// lifted and kills are what is expected of two calls.
 		lifted bool
 		kills  int
@@ -320,6 +322,8 @@ func TestKernelFenceOfAnEarlierRun(t *testing.T) {
 		"killed at the second try":     {evicted: true, killFails: true, kills: 2},
 		"a fence of this run":          {evicted: true, fenced: true},
 		"a pod that is newer":          {unknown: true},
+		"the list fails at the start":  {lists: 1, lifted: true},
+		"the list fails each time":     {lists: 10, lifted: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -328,7 +332,16 @@ func TestKernelFenceOfAnEarlierRun(t *testing.T) {
 			f := p.fencer()
 			at := p.fence(f, Limits{Slack: 8 * mi}).At()
 			left := NewLeft(f)
-			left.Begin(map[types.UID]bool{"pod": !test.unknown})
+			lists := 0
+			err := left.Begin(func() (map[types.UID]bool, error) {
+				if lists++; lists <= test.lists {
+					return nil, errors.New("no list")
+				}
+				return map[types.UID]bool{"pod": !test.unknown}, nil
+			})
+			if (err != nil) != (test.lists > 0) {
+				t.Errorf("begin: %v", err)
+			}
 			kills := 0
 			pod := &Pod{
 				UID: "pod", Cgroup: p.cgroup, Expected: Expected{Memory: 300 * mi}, Evicted: test.evicted,

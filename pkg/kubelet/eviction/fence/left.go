@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -15,18 +16,38 @@ type Left struct {
 	fencer *Fencer
 
 	mu sync.Mutex
-	// pods are those whose cgroups were there at the start, and that were not handled yet.
+	// pods are those whose cgroups were there at the start, and that were not handled yet. list is nil unless they could
+	// not be listed yet.
 	pods map[types.UID]bool
+	list func() (map[types.UID]bool, error)
 }
 
 // NewLeft returns a Left that repairs nothing before Begin.
 func NewLeft(f *Fencer) *Left { return &Left{fencer: f} }
 
-// Begin names the pods that have cgroups at the start of the agent. It is called before the first sync of a pod.
-func (l *Left) Begin(pods map[types.UID]bool) {
+// Begin lists the pods that have cgroups at the start of the agent. It is called before the first sync of a pod. If the
+// list fails, Repair calls it again: then newer pods are on it too, which have no fence.
+func (l *Left) Begin(list func() (map[types.UID]bool, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pods = maps.Clone(pods)
+	l.list = list
+	return l.begin()
+}
+
+func (l *Left) begin() error {
+	pods, err := l.list()
+	if err != nil {
+		return fmt.Errorf("listing the cgroups of pods: %w", err)
+	}
+	l.pods, l.list = maps.Clone(pods), nil
+	return nil
+}
+
+// mayHave reports whether a pod may have a fence of an earlier run. All may while their cgroups cannot be listed.
+func (l *Left) mayHave(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list != nil && l.begin() != nil || l.pods[uid]
 }
 
 // Pod is a pod that is about to be synchronized or stopped.
@@ -47,10 +68,7 @@ type Pod struct {
 // Repair repairs the pod if it has a fence of an earlier run. It returns at once for a pod that has none, or was
 // repaired. With an error it can be called again.
 func (l *Left) Repair(ctx context.Context, p *Pod) error {
-	l.mu.Lock()
-	at := l.pods[p.UID]
-	l.mu.Unlock()
-	if !at {
+	if !l.mayHave(p.UID) {
 		return nil
 	}
 	if err := l.repair(ctx, p); err != nil {
