@@ -108,7 +108,8 @@ type Victim struct {
 // pod workers have accepted the eviction, and never before. The pod then ends by its cgroup, sooner than other victims.
 type Fence struct {
 	// Slack is by how much memory usage may still grow: the limit is the usage at the time of the fence and Slack. The
-	// slacks of all victims of a decision are at most half of what is left of memory. It is zero with PIDs.
+	// slacks of all victims of a decision are at most half of what is left of memory. It is zero with PIDs, and when
+	// nothing is left.
 	Slack snapshot.Bytes
 	// Growth is how fast the memory usage of the pod grew, per second; zero with PIDs.
 	Growth snapshot.Bytes

@@ -80,10 +80,10 @@ func LateFence(s *snapshot.Snapshot, rules *Rules, uid types.UID) *Fence {
 		return nil
 	}
 	rate := float64(pod.MemoryRate.PerSecond)
-	slack := min(slackOf(rate), snapshot.Bytes(left/slackShare))
-	if !usedUp(left, rate, rules.Timing.KillTime) || slack <= 0 {
+	if !usedUp(left, rate, rules.Timing.KillTime) {
 		return nil
 	}
+	slack := min(slackOf(rate), snapshot.Bytes(left/slackShare))
 	return &Fence{Slack: slack, Growth: snapshot.Bytes(growthIn(rate, time.Second))}
 }
 
@@ -96,7 +96,7 @@ func memoryLeft(s *snapshot.Snapshot) (left int64, ok bool) {
 		if !o.Known() {
 			continue
 		}
-		if o.Available <= 0 || o.Capacity <= 0 || o.Available > o.Capacity {
+		if o.Available < 0 || o.Capacity <= 0 || o.Available > o.Capacity {
 			return 0, false
 		}
 		left = min(left, o.Available)
@@ -122,19 +122,15 @@ func slackOf(rate float64) snapshot.Bytes {
 	return max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime)))
 }
 
-// limitSlacks cuts slacks in proportion, so that their sum is at most limit, and removes fences whose slack becomes 0.
+// limitSlacks cuts slacks in proportion, so that their sum is at most limit. A fence without slack is one all the same:
+// when nothing is left, the victim is killed as soon as possible.
 func limitSlacks(victims []Victim, sum, limit int64) {
 	if sum <= limit {
 		return
 	}
 	for i := range victims {
-		f := victims[i].Fence
-		if f == nil {
-			continue
-		}
-		f.Slack = snapshot.Bytes(float64(f.Slack) * (float64(limit) / float64(sum)))
-		if f.Slack <= 0 {
-			victims[i].Fence = nil
+		if f := victims[i].Fence; f != nil {
+			f.Slack = snapshot.Bytes(float64(f.Slack) * (float64(limit) / float64(sum)))
 		}
 	}
 }

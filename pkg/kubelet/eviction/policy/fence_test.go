@@ -127,8 +127,8 @@ func TestFencesOfSeveralVictims(t *testing.T) {
 		"one hardly grows":    {100 * mi, []float64{500e6, 1e6, 0}, []int64{8 * mi, -1, -1}},
 		"half of what's left": {30 * mi, []float64{400e6, 400e6, 400e6}, []int64{5 * mi, 5 * mi, 5 * mi}},
 		"little is left":      {2, []float64{400e6}, []int64{1}},
-		"nearly nothing":      {1, []float64{400e6}, []int64{-1}},
-		"nothing":             {0, []float64{400e6}, []int64{-1}},
+		"nearly nothing":      {1, []float64{400e6}, []int64{0}},
+		"nothing":             {0, []float64{400e6}, []int64{0}},
 		"less than nothing":   {-5, []float64{400e6}, []int64{-1}},
 		"more than there is":  {33 * gi, []float64{400e9}, []int64{-1}},
 		"no growth":           {100 * mi, []float64{0, math.NaN()}, []int64{-1, -1}},
@@ -251,7 +251,7 @@ func checkFences(t *rapid.T, s *snapshot.Snapshot, rules *Rules, d *Decision) (f
 			t.Fatalf("%s has a fence, and the cause %+v", v.Pod.Name, v.Cause)
 		case v.Pod.Critical || v.Pod.Overhead || v.Killer != snapshot.PodWorker:
 			t.Fatalf("%s has a fence: critical %t, overhead %t, killer %v", v.Pod.Name, v.Pod.Critical, v.Pod.Overhead, v.Killer)
-		case memory && (f.Slack <= 0 || f.Growth <= 0 || f.PIDs), !memory && *f != Fence{PIDs: true}:
+		case memory && (f.Slack < 0 || f.Growth <= 0 || f.PIDs), !memory && *f != Fence{PIDs: true}:
 			t.Fatalf("%s has the fence %+v", v.Pod.Name, *f)
 		}
 		enforced := false
@@ -280,6 +280,8 @@ func TestLateFence(t *testing.T) {
 		"grows": {func(*snapshot.Snapshot, *Rules) {}, &Fence{Slack: leastSlack, Growth: snapshot.Bytes(400 * mi)}},
 		"little left": {func(s *snapshot.Snapshot, _ *Rules) { s.Signals[snapshot.MemoryAvailable].Available = 10 * mi },
 			&Fence{Slack: snapshot.Bytes(5 * mi), Growth: snapshot.Bytes(400 * mi)}},
+		"nothing left": {func(s *snapshot.Snapshot, _ *Rules) { s.Signals[snapshot.MemoryAvailable].Available = 0 },
+			&Fence{Growth: snapshot.Bytes(400 * mi)}},
 		"slow":       {func(s *snapshot.Snapshot, _ *Rules) { s.Pods[0].MemoryRate.PerSecond = 10 << 20 }, nil},
 		"unmeasured": {func(s *snapshot.Snapshot, _ *Rules) { s.Pods[0].MemoryRate = nil }, nil},
 		"gone":       {func(s *snapshot.Snapshot, _ *Rules) { s.Pods = nil }, nil},
