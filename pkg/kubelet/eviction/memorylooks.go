@@ -63,6 +63,8 @@ type looks struct {
 	state [lookCount]lookState
 	n     int
 	pods  []podLooks
+	// head are the pods that were read without their page cache at the last look.
+	head []*podLooks
 	// took is the cost of the last look.
 	took time.Duration
 	// base is the last reading of all pods, baseAt when it was taken.
@@ -106,8 +108,8 @@ func (l *looks) add(at time.Time, state lookState) {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
 	l.readHead()
-	for i := range l.pods {
-		l.observeEnd(&l.pods[i])
+	for _, p := range l.head {
+		l.observeEnd(p)
 	}
 }
 
@@ -199,29 +201,28 @@ func (l *looks) readHead() {
 			}
 		}
 	}
+	l.head = l.head[:0]
 	for _, h := range head {
 		if h.pod == nil {
 			return
 		}
 		if n, err := l.reader.Resident(h.pod.uid); err == nil {
 			h.pod.resident[l.n-1] = int64(n)
+			l.head = append(l.head, h.pod)
 		} // A pod whose cgroup is gone has no rate.
 	}
 }
 
-// observeEnd finds out whether a pod has stopped growing, at the last look that shows it.
+// observeEnd finds out whether a pod of the head has stopped growing, at the last look that shows it.
 func (l *looks) observeEnd(p *podLooks) {
 	last := l.n - 1
-	if p.resident[last] == unknown {
-		return
-	}
 	for i := last - 1; i > max(p.since, l.first()-1); i-- {
 		if p.resident[i] == unknown || l.at[last].Sub(l.at[i]) < endedWindow {
 			continue
 		}
 		var others int64
-		for j := range l.pods {
-			if o := &l.pods[j]; o != p && o.resident[last] != unknown && o.resident[i] != unknown {
+		for _, o := range l.head {
+			if o != p && o.resident[i] != unknown {
 				others += max(0, o.resident[last]-o.resident[i])
 			}
 		}
