@@ -1,12 +1,14 @@
 // Command hog fills memory at a given rate, to put a node under memory pressure. It touches --start at once, waits
 // --delay, with --signal until SIGUSR1, grows by --rate each second up to --limit, and keeps that until SIGTERM. It
 // exits with --code. With --deaf it ignores SIGTERM. With --file the memory is that of a file, which may be on a tmpfs.
+// With --fork it does not grow itself: it starts copies of itself, one after the other, which do.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -15,6 +17,9 @@ import (
 )
 
 const mebibyte = 1 << 20
+
+// forkSize is how much, in MiB, each copy takes with --fork.
+const forkSize = 64
 
 // reportEvery is how much growth, in MiB, is worth a line of output.
 const reportEvery = 100
@@ -28,6 +33,7 @@ func main() {
 	onSignal := flag.Bool("signal", false, "wait for SIGUSR1 before growing, after the delay")
 	deaf := flag.Bool("deaf", false, "ignore SIGTERM")
 	file := flag.String("file", "", "fill this `file` instead of anonymous memory")
+	fork := flag.Bool("fork", false, "have copies grow, one after the other")
 	code := flag.Int("code", 128+int(syscall.SIGTERM), "exit `code` when told to stop")
 	flag.Parse()
 	stop, grow := make(chan os.Signal, 1), make(chan os.Signal, 1)
@@ -57,7 +63,11 @@ func main() {
 	select {
 	case <-stop:
 	case <-grow:
-		h.run(stop, *rate*mebibyte)
+		if *fork {
+			h.fork(stop, *rate, *limit, *deaf)
+		} else {
+			h.run(stop, *rate*mebibyte)
+		}
 	}
 	os.Exit(*code)
 }
@@ -99,6 +109,27 @@ func (h *hog) run(stop <-chan os.Signal, rate int) {
 			h.growTo(first + int(now.Sub(began).Seconds()*float64(rate)))
 		}
 	}
+}
+
+// fork starts copies until the limit is reached or a signal comes. Rate and limit are in MiB.
+func (h *hog) fork(stop <-chan os.Signal, rate, limit int, deaf bool) {
+	const every = time.Second * forkSize
+	ticker := time.NewTicker(every / time.Duration(rate))
+	defer ticker.Stop()
+	for size := h.taken/mebibyte + forkSize; size <= limit; size += forkSize {
+		err := exec.Command("/proc/self/exe", "--start=0", fmt.Sprintf("--rate=%d", rate),
+			fmt.Sprintf("--limit=%d", forkSize), fmt.Sprintf("--step=%v", h.step), fmt.Sprintf("--deaf=%t", deaf)).Start()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "hog: start a copy: %v\n", err)
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+	}
+	<-stop
 }
 
 // growTo touches memory up to size bytes. Untouched memory is not charged.
