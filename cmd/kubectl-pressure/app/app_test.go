@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/simulate"
 )
 
@@ -153,7 +152,7 @@ func TestWatch(t *testing.T) {
 // firstEviction returns the number of the decision with a victim.
 func firstEviction(t *testing.T, w *world) uint64 {
 	t.Helper()
-	list, err := w.log.Decisions(&decisionlog.Query{})
+	list, err := listed(w.log)
 	if err != nil {
 		t.Fatal(err)
 	}

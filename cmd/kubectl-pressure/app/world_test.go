@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/simulate"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
@@ -167,4 +169,14 @@ func expect(t *testing.T, text string, parts ...string) {
 	if strings.ContainsAny(text, "\x1b\u202e") {
 		t.Errorf("a text can change the terminal:\n%q", text)
 	}
+}
+
+// listed returns all decisions of a log.
+func listed(log *decisionlog.Log) (list debugv1alpha1.PressureDecisionList, err error) {
+	var text bytes.Buffer
+	if err := log.WriteDecisions(&text, &decisionlog.Query{}); err != nil {
+		return list, err
+	}
+	err = json.Unmarshal(text.Bytes(), &list)
+	return list, err
 }

@@ -18,7 +18,8 @@ const (
 	movedPause = time.Second
 )
 
-// changes decides which rounds are kept. It belongs to the goroutine that decides.
+// changes decides which rounds are kept. One belongs to the goroutine that decides, another one to that of the sink,
+// which compares a round with the last one that was recorded.
 type changes struct {
 	// kept is when a round was last kept, on the monotonic clock; zero before the first. signals are its observations.
 	kept    time.Time
@@ -28,8 +29,10 @@ type changes struct {
 	needs, dryRun      []needOutcome
 	requests, inFlight int
 	silent             bool
-	// due: the snapshot of the round that is being made is kept.
-	due bool
+	// due: the round of the snapshot that was taken at asked is kept. Rounds that have all pods in any case are made
+	// without asking.
+	due   bool
+	asked time.Time
 }
 
 type needOutcome struct {
@@ -41,6 +44,7 @@ type needOutcome struct {
 // snapshotDue reports whether the round of this snapshot is kept whatever is decided.
 func (c *changes) snapshotDue(s *snapshot.Snapshot) bool {
 	since := s.Taken.Sub(c.kept)
+	c.asked = s.Taken
 	c.due = c.kept.IsZero() || since >= heartbeat || (since >= movedPause && c.moved(s))
 	return c.due
 }
@@ -66,15 +70,22 @@ func (c *changes) moved(s *snapshot.Snapshot) bool {
 // keeps reports whether a round is kept, and remembers what the next one is compared with.
 func (c *changes) keeps(r *eviction.Round) bool {
 	d := &r.Decision
-	keep := c.due || r.Snapshot.Taken.Sub(c.kept) >= heartbeat || acts(d) || c.changed(r)
-	c.due = false
-	if !keep {
+	if !c.asked.Equal(r.Snapshot.Taken) {
+		c.snapshotDue(r.Snapshot)
+	}
+	if !c.due && !acts(d) && !c.changed(r) {
 		return false
 	}
+	c.remember(r)
+	return true
+}
+
+// remember has the next rounds compared with this one.
+func (c *changes) remember(r *eviction.Round) {
+	d := &r.Decision
 	c.kept, c.signals = r.Snapshot.Taken, r.Snapshot.Signals
 	c.needs, c.dryRun = outcomes(c.needs[:0], d.Needs), outcomes(c.dryRun[:0], d.DryRun.Needs)
 	c.requests, c.inFlight, c.silent = len(r.Snapshot.Requests), len(r.Snapshot.InFlight), r.Snapshot.RuntimeSilent
-	return true
 }
 
 // acts reports whether a decision begins something, or ends it.

@@ -96,6 +96,8 @@ type diskDecision struct {
 	withState bool
 	rules     debugv1alpha1.PressureTraceRules
 	pods      []*snapshot.Facts
+	// allPods: the pods are all of the node.
+	allPods bool
 }
 
 // diskFile is the file that is being written.
@@ -320,6 +322,13 @@ func (f *diskFile) introduce(x *diskDecision) error {
 			return err
 		}
 		f.pods[facts] = true
+	}
+	if x.allPods && len(f.pods) > len(x.pods) {
+		// The others are gone. One that comes back is written again.
+		clear(f.pods)
+		for _, facts := range x.pods {
+			f.pods[facts] = true
+		}
 	}
 	return nil
 }

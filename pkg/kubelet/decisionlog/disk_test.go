@@ -277,7 +277,7 @@ func TestHangingDisk(t *testing.T) {
 				}
 			}
 		}
-		if list, _ := w.log.Decisions(&Query{Limit: 1}); last != list.Items[0].Number {
+		if list, _ := listed(w.log, &Query{Limit: 1}); last != list.Items[0].Number {
 			t.Errorf("the last decision in files is %d, in memory %d", last, list.Items[0].Number)
 		}
 	})

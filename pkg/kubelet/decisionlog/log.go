@@ -59,7 +59,9 @@ type Log struct {
 	// last is the number of the last record of a decision, sinceState how many there were since the last state.
 	last       uint64
 	sinceState int
-	signals    [snapshot.NumSignals]snapshot.Observation
+	// recorded is the last record, kept the facts of pods as records have them.
+	recorded changes
+	kept     keptFacts
 
 	mu       sync.Mutex
 	ring     *ring
@@ -117,7 +119,9 @@ func (l *Log) record(r *eviction.Round) error {
 		}
 		l.rules, l.encodedRules = r.Rules, encoded
 	}
-	withState := l.last == 0 || l.last+1 != r.Decision.Number || l.sinceState >= stateEvery || l.Disk.wantsState()
+	// A decision that acts is kept for longer than those before it.
+	withState := l.last == 0 || l.last+1 != r.Decision.Number || l.sinceState >= stateEvery || acts(&r.Decision)
+	withState = l.Disk.wantsState() || withState
 	replay, err := trace.EncodeReplay(roundOf(r), l.encodedRules.ID, withState, !r.AllPods)
 	if err != nil {
 		return err
@@ -133,15 +137,16 @@ func (l *Log) record(r *eviction.Round) error {
 	if l.sinceState++; withState {
 		l.sinceState = 0
 	}
-	l.last, l.signals = r.Decision.Number, r.Snapshot.Signals
+	l.last = r.Decision.Number
+	pods := l.kept.of(r.Snapshot.Pods, r.AllPods)
 	kept := &record{
 		time: r.Decision.WallTime, number: r.Decision.Number, rules: l.encodedRules.ID,
-		decision: l.compressor.compress(text), replay: l.compressor.compress(replayText),
-		pods: factsOf(r.Snapshot.Pods), involved: involvedIn(r),
+		decision: l.compressor.compress(text), replay: l.compressor.compress(replayText), withState: withState,
+		acts: acts(&r.Decision), pods: pods, involved: involvedIn(r, pods),
 	}
 	rules := l.encodedRules
 	l.Disk.decision(diskDecision{
-		rules: rules, pods: kept.pods, text: decisionLine(text, replayText), withState: withState,
+		rules: rules, pods: pods, allPods: r.AllPods, text: decisionLine(text, replayText), withState: withState,
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,26 +164,47 @@ func decisionLine(decision, replay []byte) []byte {
 	return append(line, "}}\n"...)
 }
 
-// isHeartbeat reports whether a round is kept only because the last record is a minute old.
+// isHeartbeat reports whether a round is kept only because the last record is a minute old. The next one is compared
+// with this one.
 func (l *Log) isHeartbeat(r *eviction.Round) bool {
-	before := changes{signals: l.signals}
-	return l.last != 0 && !acts(&r.Decision) && len(r.Decision.Needs) == 0 && len(r.Decision.DryRun.Needs) == 0 &&
-		!conditionsChanged(r) && !before.moved(r.Snapshot)
+	d := &r.Decision
+	changed := l.last == 0 || acts(d) || len(d.Needs) > 0 || len(d.DryRun.Needs) > 0 || l.recorded.changed(r) ||
+		l.recorded.moved(r.Snapshot)
+	l.recorded.remember(r)
+	return !changed
 }
 
-func factsOf(pods []snapshot.Pod) []*snapshot.Facts {
+// keptFacts are the facts of pods as records have them, by those of the last snapshots, if they differ.
+type keptFacts map[*snapshot.Facts]*snapshot.Facts
+
+// of returns the facts of pods, with those annotations only that decisions use, and of their texts what decisions use:
+// who may annotate a pod must not thereby fill the memory. all is true if these are all pods of the node.
+func (k *keptFacts) of(pods []snapshot.Pod, all bool) []*snapshot.Facts {
+	last := *k
+	if all || last == nil {
+		*k = keptFacts{}
+	}
 	list := make([]*snapshot.Facts, len(pods))
 	for i := range pods {
-		list[i] = pods[i].Facts
+		f := pods[i].Facts
+		if list[i] = f; len(f.Annotations) == 0 {
+			continue
+		}
+		if list[i] = last[f]; list[i] == nil {
+			short := *f
+			short.Annotations = trace.Annotations(policy.EvictionPreference(f.Annotations))
+			list[i] = &short
+		}
+		(*k)[f] = list[i]
 	}
 	return list
 }
 
 // involvedIn returns the pods that a decision is about: all while there is a need, otherwise victims, those in flight,
-// and those that plugins request.
-func involvedIn(r *eviction.Round) (list []*snapshot.Facts) {
+// and those that plugins request. pods are those of the snapshot.
+func involvedIn(r *eviction.Round, pods []*snapshot.Facts) (list []*snapshot.Facts) {
 	if len(r.Decision.Needs) > 0 || len(r.Decision.DryRun.Needs) > 0 {
-		return factsOf(r.Snapshot.Pods)
+		return pods
 	}
 	involved := map[types.UID]bool{}
 	for i := range r.Decision.Victims {
@@ -196,8 +222,8 @@ func involvedIn(r *eviction.Round) (list []*snapshot.Facts) {
 	if len(involved) == 0 {
 		return nil
 	}
-	for i := range r.Snapshot.Pods {
-		if f := r.Snapshot.Pods[i].Facts; involved[f.UID] {
+	for _, f := range pods {
+		if involved[f.UID] {
 			list = append(list, f)
 		}
 	}

@@ -24,7 +24,7 @@ func TestQuietNodesHaveAHeartbeat(t *testing.T) {
 	for range 60 {
 		w.round(10 * time.Second)
 	}
-	list, err := w.log.Decisions(&Query{})
+	list, err := listed(w.log, &Query{})
 	if err != nil || len(list.Items) != 10 {
 		t.Fatalf("%d records in ten minutes: %v", len(list.Items), err)
 	}
@@ -35,7 +35,7 @@ func TestQuietNodesHaveAHeartbeat(t *testing.T) {
 	}
 	w.available -= gi
 	w.round(10 * time.Second)
-	if list, _ = w.log.Decisions(&Query{Limit: 1}); list.Items[0].Heartbeat || list.Omitted != 10 {
+	if list, _ = listed(w.log, &Query{Limit: 1}); list.Items[0].Heartbeat || list.Omitted != 10 {
 		t.Errorf("%+v", list.Items[0])
 	}
 }
@@ -91,7 +91,7 @@ func TestRecordsAreFoundByPod(t *testing.T) {
 		{PodQuery{UID: "pod-077", Name: "pod-077"}, 0, 1, 0},
 		{PodQuery{UID: "nothing"}, 0, 0, 0},
 	} {
-		list, err := w.log.Decisions(&Query{Pod: &tc.query})
+		list, err := listed(w.log, &Query{Pod: &tc.query})
 		evictions := 0
 		for _, d := range list.Items {
 			if len(d.Victims) > 0 {
@@ -104,7 +104,7 @@ func TestRecordsAreFoundByPod(t *testing.T) {
 				len(list.Preemptions))
 		}
 	}
-	if list, _ := w.log.Decisions(&Query{Since: r.Decision.WallTime.Add(time.Second)}); len(list.Items) != 0 {
+	if list, _ := listed(w.log, &Query{Since: r.Decision.WallTime.Add(time.Second)}); len(list.Items) != 0 {
 		t.Errorf("%d decisions after the last one", len(list.Items))
 	}
 }
@@ -136,9 +136,9 @@ func TestTheRingIsBounded(t *testing.T) {
 		t.Error("nothing was dropped")
 	}
 	for len(w.log.ring.records) > 0 {
-		w.log.ring.dropOldest()
+		w.log.ring.drop(0)
 	}
-	if g := w.log.ring; g.size != 0 || len(g.pods) != 0 || len(g.rules) != 0 {
+	if g := w.log.ring; g.size != 0 || g.acting != 0 || len(g.pods) != 0 || len(g.rules) != 0 {
 		t.Errorf("an empty ring has %d bytes, %d pods, %d rules", g.size, len(g.pods), len(g.rules))
 	}
 }
@@ -231,7 +231,7 @@ func TestNoRecordHasASecret(t *testing.T) {
 	w := newWorld(t, 3, Config{})
 	w.round(0)
 	r := w.evict()
-	list, err := w.log.Decisions(&Query{})
+	list, err := listed(w.log, &Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestTextsAreCut(t *testing.T) {
 	long := string(bytes.Repeat([]byte("ü"), 3000))
 	w.log.Admission(podObject(1), Rejected, "r", long)
 	w.log.Result(t.Context(), &eviction.Result{Decision: 1, Kind: eviction.KillFailed, Err: errors.New(long)})
-	list, _ := w.log.Decisions(&Query{})
+	list, _ := listed(w.log, &Query{})
 	if m := list.Admissions[0].Message; len(m) > 1<<10 || !bytes.HasPrefix([]byte(long), []byte(m)) || len(m) < 1000 {
 		t.Errorf("%d bytes", len(m))
 	}

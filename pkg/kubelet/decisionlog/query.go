@@ -1,9 +1,11 @@
 package decisionlog
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -31,54 +33,79 @@ type found struct {
 	outcomes []debugv1alpha1.PressureOutcome
 }
 
-// find returns the records that the query selects, the newest decisions up to its limit, the oldest first.
-func (l *Log) find(q *Query) (list []found, omitted int) {
+// find returns the records that the query selects, the newest decisions up to its limit, the oldest first. With replay,
+// those that decisions without a state are made after come with them.
+func (l *Log) find(q *Query, replay bool) (list []found, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	decisions := 0
+	decisions, before := 0, uint64(0)
 	for i := len(l.ring.records) - 1; i >= 0; i-- {
 		r := l.ring.records[i]
-		if !q.selects(r) {
-			continue
-		}
-		if r.decision != nil {
+		selected := q.selects(r)
+		if selected && r.decision != nil {
 			if decisions++; q.Limit > 0 && decisions > q.Limit {
 				omitted++
-				continue
+				selected = false
 			}
+		}
+		if !selected && (r.decision == nil || r.number != before) {
+			continue
+		}
+		if before = 0; replay && r.decision != nil && !r.withState {
+			before = r.number - 1
 		}
 		list = append(list, found{r, r.outcomes})
 	}
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
-	}
+	slices.Reverse(list)
 	return list, omitted
 }
 
-// Decisions returns the records that the query selects, without candidates.
-func (l *Log) Decisions(q *Query) (debugv1alpha1.PressureDecisionList, error) {
+// WriteDecisions writes a PressureDecisionList of the records that the query selects, without candidates. It has one
+// decision at a time in memory: a log of some MiB is a list of some hundred.
+func (l *Log) WriteDecisions(to io.Writer, q *Query) error {
+	records, omitted := l.find(q, false)
 	list := debugv1alpha1.PressureDecisionList{
 		APIVersion: debugv1alpha1.PressureAPIVersion, Kind: debugv1alpha1.PressureDecisionListKind, Node: l.Node,
-		Items: []debugv1alpha1.PressureDecision{},
+		Items: []debugv1alpha1.PressureDecision{}, Omitted: omitted,
 	}
-	records, omitted := l.find(q)
-	list.Omitted = omitted
 	for _, r := range records {
 		switch {
 		case r.admission != nil:
 			list.Admissions = append(list.Admissions, *r.admission)
 		case r.preemption != nil:
 			list.Preemptions = append(list.Preemptions, *r.preemption)
-		default:
-			d, err := r.decode()
-			if err != nil {
-				return list, err
-			}
-			d.Rankings = nil
-			list.Items = append(list.Items, d)
 		}
 	}
-	return list, nil
+	text, err := json.Marshal(&list)
+	if err != nil {
+		return err
+	}
+	const begin = `"items":[`
+	items := bytes.Index(text, []byte(begin)) + len(begin)
+	if _, err := to.Write(text[:items]); err != nil {
+		return err
+	}
+	comma := ""
+	for i := range records {
+		if records[i].decision == nil {
+			continue
+		}
+		d, err := records[i].decode()
+		if err != nil {
+			return err
+		}
+		d.Rankings = nil
+		item, err := json.Marshal(&d)
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(append([]byte(comma), item...)); err != nil {
+			return err
+		}
+		comma = ","
+	}
+	_, err = to.Write(append(text[items:], '\n'))
+	return err
 }
 
 func (r *found) decode() (d debugv1alpha1.PressureDecision, err error) {
@@ -144,7 +171,7 @@ func (l *Log) state() debugv1alpha1.PressureLog {
 
 // WriteTrace writes the records that the query selects as a trace, with what their decisions can be made from again.
 func (l *Log) WriteTrace(w io.Writer, q *Query) error {
-	records, _ := l.find(q)
+	records, _ := l.find(q, true)
 	rules := map[string]debugv1alpha1.PressureTraceRules{}
 	l.mu.Lock()
 	for id, r := range l.ring.rules {

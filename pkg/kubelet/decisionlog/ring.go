@@ -28,6 +28,8 @@ type record struct {
 	// decision and replay are compressed JSON of a PressureDecision and its PressureReplay.
 	decision, replay []byte
 	rules            string
+	// withState: replay has the state before the decision. acts: the decision begins something, or ends it.
+	withState, acts bool
 	// pods are those of the snapshot, involved those that the decision is about.
 	pods, involved []*snapshot.Facts
 	outcomes       []debugv1alpha1.PressureOutcome
@@ -37,6 +39,9 @@ type record struct {
 
 func (r *record) bytes() int64 {
 	n := recordBytes + len(r.decision) + len(r.replay) + 8*(cap(r.pods)+cap(r.involved))
+	for i := range r.outcomes {
+		n += outcomeSize(&r.outcomes[i])
+	}
 	if a := r.admission; a != nil {
 		n += recordBytes + len(a.Message) + len(a.Reason)
 	}
@@ -46,14 +51,17 @@ func (r *record) bytes() int64 {
 	return int64(n)
 }
 
-func outcomeSize(o *debugv1alpha1.PressureOutcome) int64 {
-	return int64(outcomeBytes + len(o.Detail) + len(o.Error))
+func outcomeSize(o *debugv1alpha1.PressureOutcome) int {
+	return outcomeBytes + len(o.Detail) + len(o.Error)
 }
 
-// ring has the newest records that fit into a number of bytes, the oldest first. Its caller serializes all calls.
+// ring has the newest records that fit into a number of bytes, the oldest first. Decisions that act are kept for longer
+// than others, as long as they occupy at most half of that: otherwise a pod whose usage goes up and down would displace
+// what people ask for. Its caller serializes all calls.
 type ring struct {
-	limit, size int64
-	records     []*record
+	// size is what all records occupy, acting the part of decisions that act without their pods, both in bytes.
+	limit, size, acting int64
+	records             []*record
 	// pods counts the records that refer to a pod; podBytes is what one pod counts.
 	pods map[*snapshot.Facts]int
 	// rules are those that records refer to.
@@ -69,13 +77,25 @@ func newRing(limit int64) *ring {
 	return &ring{limit: limit, pods: map[*snapshot.Facts]int{}, rules: map[string]*usedRules{}}
 }
 
-// podSize is how much a pod counts: an estimate that grows with what it has lists of.
+// podSize is how much a pod counts: an estimate that grows with what it has lists of, and with its texts.
 func podSize(f *snapshot.Facts) int64 {
-	return int64(500 + 150*len(f.Containers) + 50*(len(f.Volumes)+len(f.MemoryVolumes)) + len(f.Namespace) + len(f.Name))
+	n := 500 + len(f.Namespace) + len(f.Name)
+	for i := range f.Containers {
+		n += 150 + len(f.Containers[i].Name)
+	}
+	for _, names := range [][]string{f.Volumes, f.MemoryVolumes} {
+		for _, name := range names {
+			n += 16 + len(name)
+		}
+	}
+	for key, text := range f.Annotations {
+		n += 100 + len(key) + len(text)
+	}
+	return int64(n)
 }
 
-// add appends a record; rules are those of a decision, with the same ID. The oldest records are dropped until the rest
-// fits; the new one stays.
+// add appends a record; rules are those of a decision, with the same ID. Records are dropped until the rest fits; the
+// new one stays.
 func (g *ring) add(r *record, rules *debugv1alpha1.PressureTraceRules) {
 	g.size += r.bytes()
 	for _, f := range r.pods {
@@ -93,18 +113,43 @@ func (g *ring) add(r *record, rules *debugv1alpha1.PressureTraceRules) {
 		used.records++
 	}
 	g.records = append(g.records, r)
+	if r.acts {
+		g.acting += r.bytes()
+	}
+	g.shrink(r)
+}
+
+// shrink drops records until the rest fits. keep stays.
+func (g *ring) shrink(keep *record) {
 	for g.size > g.limit && len(g.records) > 1 {
-		g.dropOldest()
+		g.drop(g.next(keep))
 	}
 }
 
-func (g *ring) dropOldest() {
-	r := g.records[0]
+// next returns the index of the record to drop, of at least two.
+func (g *ring) next(keep *record) int {
+	if g.acting <= g.limit/2 {
+		for i, r := range g.records {
+			if !r.acts && r != keep {
+				return i
+			}
+		}
+	}
+	if g.records[0] == keep {
+		return 1
+	}
+	return 0
+}
+
+// drop drops a record, which is one of the oldest.
+func (g *ring) drop(i int) {
+	r := g.records[i]
+	copy(g.records[1:i+1], g.records[:i])
 	g.records[0] = nil
 	g.records = g.records[1:]
 	g.size -= r.bytes()
-	for i := range r.outcomes {
-		g.size -= outcomeSize(&r.outcomes[i])
+	if r.acts {
+		g.acting -= r.bytes()
 	}
 	for _, f := range r.pods {
 		if g.pods[f]--; g.pods[f] == 0 {
@@ -139,10 +184,11 @@ func (g *ring) addOutcome(o *debugv1alpha1.PressureOutcome) bool {
 	}
 	// Readers have copies of the header of the list: it is never changed in place.
 	r.outcomes = append(r.outcomes[:len(r.outcomes):len(r.outcomes)], *o)
-	g.size += outcomeSize(o)
-	for g.size > g.limit && len(g.records) > 1 && g.records[0] != r {
-		g.dropOldest()
+	g.size += int64(outcomeSize(o))
+	if r.acts {
+		g.acting += int64(outcomeSize(o))
 	}
+	g.shrink(r)
 	return true
 }
 

@@ -1,6 +1,8 @@
 package decisionlog
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -34,8 +37,10 @@ type world struct {
 	// usage is that of each pod, in bytes.
 	usage     []int64
 	available int64
-	before    []policy.Condition
-	kept      int
+	// tune changes each snapshot; may be nil.
+	tune   func(*snapshot.Snapshot)
+	before []policy.Condition
+	kept   int
 }
 
 // secret is in every field of a pod that a record must not have.
@@ -95,7 +100,10 @@ func (w *world) round(after time.Duration) *eviction.Round {
 	s := &snapshot.Snapshot{Taken: now.Add(-1000 * time.Hour), WallTime: now, Signals: snapshot.Unobserved(),
 		Layout: snapshot.Layout{Known: true}}
 	s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: w.available, Capacity: 16 * gi, At: now}
-	all := w.log.Recorded(s) || !policy.Calm(s, w.rules)
+	if w.tune != nil {
+		w.tune(s)
+	}
+	all := !policy.Calm(s, w.rules) || w.log.Recorded(s)
 	if all {
 		for i, f := range w.facts {
 			s.Pods = append(s.Pods, snapshot.Pod{Facts: f, Images: snapshot.Unknown, Usage: &snapshot.Usage{
@@ -141,4 +149,14 @@ func noSecret(t *testing.T, what, text string) {
 	if i := strings.Index(text, secret); i >= 0 {
 		t.Errorf("%s has what it must not have: %s", what, text[max(0, i-60):min(len(text), i+60)])
 	}
+}
+
+// listed returns the list of decisions that the query selects.
+func listed(l *Log, q *Query) (list debugv1alpha1.PressureDecisionList, err error) {
+	var text bytes.Buffer
+	if err := l.WriteDecisions(&text, q); err != nil {
+		return list, err
+	}
+	err = json.Unmarshal(text.Bytes(), &list)
+	return list, err
 }

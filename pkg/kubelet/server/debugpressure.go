@@ -23,7 +23,7 @@ import (
 // PressureLog is what the pages below /debug/pressure show. Package decisionlog has it.
 type PressureLog interface {
 	Status(ranked bool) debugv1alpha1.PressureStatus
-	Decisions(*decisionlog.Query) (debugv1alpha1.PressureDecisionList, error)
+	WriteDecisions(io.Writer, *decisionlog.Query) error
 	Decision(number uint64) (d debugv1alpha1.PressureDecision, ok bool, err error)
 	WriteTrace(io.Writer, *decisionlog.Query) error
 	Watch() (*decisionlog.Watcher, error)
@@ -35,8 +35,9 @@ const (
 	defaultDecisions, maxDecisions = 100, 10000
 	// maxPodParameter is the longest value of the parameter pod: a namespace, a slash, and a name.
 	maxPodParameter = 63 + 1 + 253
-	// watchWrite is how long one write to a client that watches may take.
-	watchWrite = 10 * time.Second
+	// streamWrite is how long writing a piece of a page may take, which has at most streamPiece bytes.
+	streamWrite = 10 * time.Second
+	streamPiece = 64 << 10
 	// watchComment is the time after which a comment is sent, so that a connection that is gone is noticed.
 	watchComment = 15 * time.Second
 )
@@ -132,7 +133,7 @@ func respond(w http.ResponseWriter, r *http.Request, value any) {
 		return
 	}
 	plainHeaders(w, "application/json")
-	if _, err := w.Write(text.Bytes()); err != nil {
+	if _, err := newStream(w).Write(text.Bytes()); err != nil {
 		klog.FromContext(r.Context()).V(4).Info("Failed to write the response", "path", r.URL.Path, "err", err)
 	}
 }
@@ -169,20 +170,15 @@ func (p *pressure) decisions(w http.ResponseWriter, r *http.Request) {
 	if refused(w, q) {
 		return
 	}
+	contentType, write := "application/json", p.log.WriteDecisions
 	if asTrace {
-		plainHeaders(w, "application/jsonl")
-		if err := p.log.WriteTrace(w, query); err != nil {
-			klog.FromContext(r.Context()).V(4).Info("Failed to write a trace", "err", err)
-			panic(http.ErrAbortHandler) // The client must not take a part for the whole.
-		}
-		return
+		contentType, write = "application/jsonl", p.log.WriteTrace
 	}
-	list, err := p.log.Decisions(query)
-	if err != nil {
-		http.Error(w, "Failed to read the decisions.", http.StatusInternalServerError)
-		return
+	plainHeaders(w, contentType)
+	if err := write(newStream(w), query); err != nil {
+		klog.FromContext(r.Context()).V(4).Info("Failed to write decisions", "trace", asTrace, "err", err)
+		panic(http.ErrAbortHandler) // The client must not take a part for the whole.
 	}
-	respond(w, r, list)
 }
 
 func (p *pressure) decision(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +213,7 @@ func (p *pressure) watch(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.log.Unwatch(watcher)
 	plainHeaders(w, "text/event-stream")
-	s := &stream{to: w, control: http.NewResponseController(w)}
+	s := newStream(w)
 	comments := time.NewTicker(watchComment)
 	defer comments.Stop()
 	s.send(": decisions of the eviction manager\n\n")
@@ -244,17 +240,35 @@ func eventText(e decisionlog.Event) string {
 	return fmt.Sprintf("event: %s\n%sdata: %s\n\n", e.Name, id, e.Data)
 }
 
-// stream writes events until the first error.
+// stream writes to a client that may be slow, or may never read: each piece has to be written in time, so that what is
+// not written does not stay in memory for as long as the connection may last.
 type stream struct {
 	to      io.Writer
 	control *http.ResponseController
-	err     error
+	// err is the first error of send.
+	err error
 }
 
+func newStream(w http.ResponseWriter) *stream {
+	return &stream{to: w, control: http.NewResponseController(w)}
+}
+
+// Write implements io.Writer.
+func (s *stream) Write(text []byte) (written int, err error) {
+	for piece := range slices.Chunk(text, streamPiece) {
+		// A writer without deadlines is one of a test: those of the servers have them.
+		_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+		n, err := s.to.Write(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// send writes an event at once.
 func (s *stream) send(text string) {
-	// A writer without deadlines is one of a test: those of the servers have them.
-	_ = s.control.SetWriteDeadline(time.Now().Add(watchWrite))
-	if _, s.err = io.WriteString(s.to, text); s.err == nil {
+	if _, s.err = s.Write([]byte(text)); s.err == nil {
 		s.err = s.control.Flush()
 	}
 }

@@ -112,23 +112,24 @@ func (d *Decoder) addPod(p *debugv1alpha1.PressureTracePod) error {
 	if len(d.pods) >= maxPods {
 		return fmt.Errorf("more than %d pods", maxPods)
 	}
-	for _, a := range []struct {
-		key, value string
-		set        bool
-	}{
-		{policy.PreferenceAnnotation, strconv.Itoa(p.EvictionPreference), p.EvictionPreference != 0},
-		{policy.OptOutAnnotation, strings.Join(p.OptOut, ","), len(p.OptOut) > 0},
-	} {
-		if !a.set {
-			continue
-		}
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		pod.Annotations[a.key] = a.value
-	}
+	pod.Annotations = Annotations(p.EvictionPreference, p.OptOut)
 	d.pods[pod.UID] = pod.Facts
 	return nil
+}
+
+// Annotations returns annotations that policy.EvictionPreference returns these values for, nil if there are none.
+func Annotations(preference int, optOut []string) map[string]string {
+	if preference == 0 && len(optOut) == 0 {
+		return nil
+	}
+	annotations := map[string]string{}
+	if preference != 0 {
+		annotations[policy.PreferenceAnnotation] = strconv.Itoa(preference)
+	}
+	if len(optOut) > 0 {
+		annotations[policy.OptOutAnnotation] = strings.Join(optOut, ",")
+	}
+	return annotations
 }
 
 func (d *Decoder) input(r *debugv1alpha1.PressureReplay) (*Input, error) {
