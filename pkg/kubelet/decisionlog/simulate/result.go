@@ -118,32 +118,36 @@ type Pair struct {
 	Recorded, Planned *Eviction
 }
 
-// Pairs returns the pods of both lists, in the order of the earlier of both evictions.
+// Pairs returns the pods of both lists, in the order of the earlier of both evictions. Of a pod that would have been
+// evicted, by a dry run, and was evicted later, it has the latter.
 func (r *Result) Pairs() []Pair {
-	index := map[types.UID]int{}
+	recorded, planned := byPod(r.Recorded), byPod(r.Planned)
 	var pairs []Pair
-	for i := range r.Recorded {
-		if e := &r.Recorded[i]; !has(index, e.UID) {
-			index[e.UID] = len(pairs)
-			pairs = append(pairs, Pair{Recorded: e})
-		}
-	}
-	for i := range r.Planned {
-		e := &r.Planned[i]
-		if j, ok := index[e.UID]; ok {
-			if pairs[j].Planned == nil {
-				pairs[j].Planned = e
+	for _, list := range [][]Eviction{r.Recorded, r.Planned} {
+		for i := range list {
+			uid := list[i].UID
+			if p := (Pair{Recorded: recorded[uid], Planned: planned[uid]}); p != (Pair{}) {
+				pairs = append(pairs, p)
+				delete(recorded, uid)
+				delete(planned, uid)
 			}
-			continue
 		}
-		index[e.UID] = len(pairs)
-		pairs = append(pairs, Pair{Planned: e})
 	}
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return a.time().Compare(b.time()) })
 	return pairs
 }
 
-func has(m map[types.UID]int, uid types.UID) bool { _, ok := m[uid]; return ok }
+// byPod returns the first eviction of each pod; those in dry run come after others.
+func byPod(list []Eviction) map[types.UID]*Eviction {
+	first := map[types.UID]*Eviction{}
+	for i := range list {
+		e := &list[i]
+		if have := first[e.UID]; have == nil || (have.DryRun && !e.DryRun) {
+			first[e.UID] = e
+		}
+	}
+	return first
+}
 
 func (p *Pair) time() time.Time {
 	switch {
@@ -156,11 +160,12 @@ func (p *Pair) time() time.Time {
 }
 
 // Outcome says what the plan changes about the pod: Same (in the same decision), Earlier, Later, Spared, or Additional.
+// An eviction in dry run is none beside one that is not.
 func (p *Pair) Outcome() string {
 	switch {
-	case p.Recorded == nil:
+	case p.Recorded == nil, p.Planned != nil && p.Recorded.DryRun && !p.Planned.DryRun:
 		return "Additional"
-	case p.Planned == nil:
+	case p.Planned == nil, p.Planned.DryRun && !p.Recorded.DryRun:
 		return "Spared"
 	case p.Planned.Time.Before(p.Recorded.Time):
 		return "Earlier"

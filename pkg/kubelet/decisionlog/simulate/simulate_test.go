@@ -208,3 +208,57 @@ func TestDifferencesAreReported(t *testing.T) {
 		t.Errorf("%v", r.Different)
 	}
 }
+
+// A pod that the plan evicts later than reality uses memory until it has ended.
+func TestMemoryComesFreeWhenThePodHasEnded(t *testing.T) {
+	recorded := recordedOf(t, "leak", below(snapshot.MemoryAvailable, "4Gi"))
+	r := run(t, recorded, Settings{Rules: below(snapshot.MemoryAvailable, "1Gi"), GrowSpared: true})
+	if len(r.Planned) != 1 || r.Pairs()[0].Outcome() != "Later" {
+		t.Fatalf("%+v", r.Planned)
+	}
+	evicted := slices.IndexFunc(r.Course, func(p Point) bool { return p.Time.Equal(r.Planned[0].Time) })
+	at := func(seconds int) int64 { return r.Course[evicted+seconds].Planned }
+	if at(0) >= gi || at(2) >= gi {
+		t.Errorf("%d MiB are available when the pod is evicted, and %d two seconds later", at(0)/mi, at(2)/mi)
+	}
+	ended := int(goneAfter(&policy.Victim{GraceSeconds: 0}, recorded[0].Input.Rules) / scenarioStep)
+	if at(ended+1) < 4*gi {
+		t.Errorf("%d MiB are available after the pod has ended", at(ended+1)/mi)
+	}
+}
+
+// A pod that a dry run reported, and that was evicted after that, was evicted; one that only one of both would have
+// evicted is spared or additional.
+func TestDryRunIsNoEviction(t *testing.T) {
+	dry, real := Eviction{UID: "a", Time: scenarioStart, DryRun: true}, Eviction{UID: "a", Time: scenarioStart.Add(1)}
+	for _, tc := range []struct {
+		recorded, planned []Eviction
+		want              string
+	}{
+		{[]Eviction{dry, real}, []Eviction{dry, real}, "Same"},
+		{[]Eviction{dry, real}, []Eviction{dry}, "Spared"},
+		{[]Eviction{dry}, []Eviction{dry, real}, "Additional"},
+		{[]Eviction{dry}, []Eviction{real}, "Additional"},
+		{[]Eviction{dry}, []Eviction{dry}, "Same"},
+		{[]Eviction{dry}, nil, "Spared"},
+	} {
+		r := Result{Recorded: tc.recorded, Planned: tc.planned}
+		if p := r.Pairs(); len(p) != 1 || p[0].Outcome() != tc.want {
+			t.Errorf("%+v: %+v", tc, p)
+		}
+	}
+}
+
+// Numbers of decisions begin again when the agent is restarted: equal ones are not the same decision.
+func TestNumbersBeginAgain(t *testing.T) {
+	w := newWorld(false)
+	w.planned["a"] = &plannedEviction{decision: 7, at: scenarioStart}
+	w.recorded["a"] = &recordedEviction{decision: 7, at: scenarioStart}
+	if !w.common("a") {
+		t.Error("the same decision is not found")
+	}
+	w.recorded["a"].at = scenarioStart.Add(scenarioStep)
+	if w.common("a") {
+		t.Error("decisions of two starts count as one")
+	}
+}

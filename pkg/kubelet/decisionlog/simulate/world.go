@@ -97,10 +97,10 @@ func (w *world) reclaim(q *policy.ReclaimRequest, s *snapshot.Snapshot) {
 }
 
 // common reports whether plan and reality have evicted the pod in the same decision. What became of it is recorded
-// then.
+// then. Numbers of decisions begin again with each start of the agent.
 func (w *world) common(uid podKey) bool {
 	p, r := w.planned[uid], w.recorded[uid]
-	return p != nil && r != nil && p.decision == r.decision
+	return p != nil && r != nil && p.decision == r.decision && p.at.Equal(r.at)
 }
 
 // adjust returns what the plan sees of a recorded snapshot.
@@ -193,11 +193,13 @@ func (w *world) removeEvicted(s *snapshot.Snapshot) {
 	}
 }
 
-// addSpared adds the pods that were evicted in reality and that the plan has not evicted.
+// addSpared adds the pods that were evicted in reality and that the plan has not evicted, or whose eviction by the plan
+// is in flight.
 func (w *world) addSpared(s *snapshot.Snapshot) {
 	for _, uid := range sortedKeys(w.recorded) {
 		e := w.recorded[uid]
-		if w.planned[uid] != nil || !s.Taken.After(e.at) {
+		p := w.planned[uid]
+		if !s.Taken.After(e.at) || w.common(uid) || (p != nil && !s.Taken.Before(p.gone)) {
 			continue
 		}
 		present := slices.IndexFunc(s.Pods, func(p snapshot.Pod) bool { return p.UID == uid })
