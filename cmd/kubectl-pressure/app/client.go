@@ -100,22 +100,28 @@ func (c *cluster) nodes(ctx context.Context, name string) ([]nodeInfo, error) {
 func (c *cluster) page(ctx context.Context, n *nodeInfo, page string, parameters map[string]string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	body, err := c.ask.open(ctx, n, page, parameters)
-	if err != nil {
+	if err := fetch(into)(c.ask.open(ctx, n, page, parameters)); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxPage+1))
-	if err == nil && len(text) > maxPage {
-		err = fmt.Errorf("the page has more than %d bytes", maxPage)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		return fmt.Errorf("node %s: %s: %w", n.Name, page, err)
-	}
 	return nil
+}
+
+// fetch returns a function that decodes the body of a response, JSON within a bound, and closes it.
+func fetch(into any) func(io.ReadCloser, error) error {
+	return func(body io.ReadCloser, err error) error {
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		text, err := io.ReadAll(io.LimitReader(body, maxPage+1))
+		switch {
+		case err != nil:
+			return err
+		case len(text) > maxPage:
+			return fmt.Errorf("the page has more than %d bytes", maxPage)
+		}
+		return json.Unmarshal(text, into)
+	}
 }
 
 // each calls f for each node, several at a time.

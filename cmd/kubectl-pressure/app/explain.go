@@ -16,6 +16,9 @@ func (o *options) sentence(format string, values ...any) { fmt.Fprintf(o.Out, fo
 // explain writes an answer in sentences.
 func (o *options) explain(a *answer, wide bool) error {
 	pod, node := podName(&a.Pod), plain(a.Node)
+	if n := a.Now; n != nil {
+		defer o.tellCurrent(a, n)
+	}
 	switch {
 	case a.Decision != nil:
 		return o.tellEviction(a, wide)
@@ -39,6 +42,20 @@ func (o *options) explain(a *answer, wide bool) error {
 			a.Considered, a.at.Local().Format(clock))
 	}
 	return nil
+}
+
+// tellCurrent says that the record is not about the pod that has the name now.
+func (o *options) tellCurrent(a *answer, now *currentPod) {
+	where := "on the node " + plain(now.Node)
+	if now.Node == "" {
+		where = "on no node yet"
+	}
+	if a.Pod.UID == "" || a.Pod.UID == now.UID {
+		o.sentence("\nThe pod is %s now.", where)
+		return
+	}
+	o.sentence("\nThis is about the pod with the UID %s. The pod that has the name now, %s, is another one (UID %s).",
+		plain(string(a.Pod.UID)), where, plain(string(now.UID)))
 }
 
 func (o *options) tellEviction(a *answer, wide bool) error {
@@ -110,7 +127,7 @@ func (o *options) tellRanking(a *answer, wide bool) error {
 	if k == nil {
 		return nil
 	}
-	o.sentence("It was number %d of %d candidates: %s.\n", i+1, len(k.Candidates), because(k, i))
+	o.sentence("It was number %d of %d candidates: %s.\n", i+1, len(k.Candidates), plain(because(k, i)))
 	most := max(i+2, 5)
 	if wide {
 		most = len(k.Candidates)

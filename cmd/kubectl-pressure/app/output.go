@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
@@ -20,9 +23,12 @@ func (o *options) isTable() (table, wide bool) {
 func (o *options) write(value any) error {
 	switch {
 	case o.output == "json":
-		encoder := json.NewEncoder(o.Out)
-		encoder.SetIndent("", "    ")
-		return encoder.Encode(value)
+		text, err := json.MarshalIndent(value, "", "    ")
+		if err != nil {
+			return err
+		}
+		_, err = o.Out.Write(append(escaped(text), '\n'))
+		return err
 	case o.output == "yaml":
 		text, err := yaml.Marshal(value)
 		if err != nil {
@@ -34,6 +40,24 @@ func (o *options) write(value any) error {
 		return writePath(o.Out, strings.TrimPrefix(o.output, "jsonpath="), value)
 	}
 	return fmt.Errorf("--output %q: must be table, wide, json, yaml or jsonpath=TEMPLATE", o.output)
+}
+
+// escaped returns JSON without invisible characters: inside strings, where alone they may be, they are escaped. Package
+// json escapes those below U+0020 only.
+func escaped(text []byte) []byte {
+	safe := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r <= '~' || strconv.IsPrint(r):
+			safe = utf8.AppendRune(safe, r)
+		case r > 0xffff:
+			first, second := utf16.EncodeRune(r)
+			safe = fmt.Appendf(safe, "\\u%04x\\u%04x", first, second)
+		default:
+			safe = fmt.Appendf(safe, "\\u%04x", r)
+		}
+	}
+	return safe
 }
 
 // writePath writes what a template finds in a value. Text that it finds is quoted if it could change the terminal.

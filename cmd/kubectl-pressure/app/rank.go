@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -51,9 +52,16 @@ func (o *options) showRank(s *debugv1alpha1.PressureStatus, signal string) error
 		}
 		if isTable, wide := o.isTable(); isTable {
 			fmt.Fprintf(o.Out, "As of %s.\n", s.Ranked.Local().Format("15:04:05"))
+			if len(k.Candidates) == 0 {
+				o.sentence("There is no pod that may be evicted: static and critical pods are not.")
+				return nil
+			}
 			return o.rankTable(k, len(k.Candidates), wide)
 		}
 		return o.write(k)
+	}
+	if known == nil {
+		return errors.New("the node has no rankings: it has no thresholds, or has made no decision yet")
 	}
 	return fmt.Errorf("--signal %q: the node has rankings for %q", signal, known)
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,15 @@ type nodeStatus struct {
 	Error      string   `json:"error,omitempty"`
 
 	Status *debugv1alpha1.PressureStatus `json:"status,omitempty"`
+	// StockSignals are those of a stock node, as far as they are known.
+	StockSignals []debugv1alpha1.PressureSignal `json:"stockSignals,omitempty"`
+}
+
+func (s *nodeStatus) signals() []debugv1alpha1.PressureSignal {
+	if s.Status != nil {
+		return s.Status.Signals
+	}
+	return s.StockSignals
 }
 
 type statusList struct {
@@ -89,7 +99,7 @@ func (o *options) statuses(ctx context.Context, name string, parameters map[stri
 		status := &debugv1alpha1.PressureStatus{}
 		switch err := cluster.page(ctx, n, "status", parameters, status); {
 		case errors.Is(err, errNoPage):
-			s.Agent = "stock"
+			s.Agent, s.StockSignals = "stock", cluster.stockSignals(ctx, n)
 		case err != nil:
 			s.Agent, s.Error = "unknown", err.Error()
 		default:
@@ -109,11 +119,7 @@ func exitOf(list *statusList, wanted bool) error {
 		if s.Error != "" {
 			failed = append(failed, s.Error)
 		}
-		if s.Status != nil {
-			met = met || slices.ContainsFunc(s.Status.Signals, func(g debugv1alpha1.PressureSignal) bool {
-				return g.Level == "met"
-			})
-		}
+		met = met || slices.ContainsFunc(s.signals(), func(g debugv1alpha1.PressureSignal) bool { return g.Level == "met" })
 	}
 	switch {
 	case wanted && met:
@@ -131,7 +137,7 @@ func (o *options) showStatus(list *statusList, one bool) error {
 		return o.write(list.Items[0])
 	case !isTable:
 		return o.write(list)
-	case one && list.Items[0].Status != nil:
+	case one && list.Items[0].signals() != nil:
 		return o.showNode(&list.Items[0], wide)
 	}
 	columns := []string{"NODE", "AGENT", "PRESSURE", "CLOSEST", "AVAILABLE", "THRESHOLD", "HEADROOM", "TIME LEFT",
@@ -148,16 +154,16 @@ func (o *options) showStatus(list *statusList, one bool) error {
 
 func (s *nodeStatus) cells(wide bool) []string {
 	pressure := strings.Join(s.Conditions, ",")
-	if s.Status == nil {
-		return []string{s.Node, s.Agent, pressure, "", "", "", "", "", "", ""}
-	}
-	g := closest(s.Status.Signals)
+	g := closest(s.signals())
 	if g == nil {
 		g = &debugv1alpha1.PressureSignal{}
 	}
 	cells := []string{s.Node, s.Agent, pressure, g.Signal, amountOf(g.Signal, g.Available),
-		amountOf(g.Signal, g.Threshold), amountOf(g.Signal, g.Headroom), left(g),
-		fmt.Sprint(len(s.Status.InFlight)), fmt.Sprint(len(s.Status.Waiting))}
+		amountOf(g.Signal, g.Threshold), amountOf(g.Signal, g.Headroom), left(g)}
+	if s.Status == nil {
+		return append(cells, "", "")
+	}
+	cells = append(cells, fmt.Sprint(len(s.Status.InFlight)), fmt.Sprint(len(s.Status.Waiting)))
 	if wide {
 		enabled := 0
 		for _, p := range s.Status.Plugins {
@@ -221,8 +227,9 @@ func (o *options) showNode(s *nodeStatus, wide bool) error {
 		columns = append(columns, "SOURCE", "LEVEL", "ERROR")
 	}
 	t := newTable(o.Out, columns...)
-	for i := range s.Status.Signals {
-		g := &s.Status.Signals[i]
+	signals := s.signals()
+	for i := range signals {
+		g := &signals[i]
 		age := ""
 		if g.AgeSeconds > 0 {
 			age = short(time.Duration(g.AgeSeconds * float64(time.Second)))
@@ -237,9 +244,14 @@ func (o *options) showNode(s *nodeStatus, wide bool) error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	if s.Status == nil {
+		o.sentence("The kubelet is stock: what it decides is not known. Conditions that are True: %s.",
+			plain(cmp.Or(strings.Join(s.Conditions, ", "), "none")))
+		return nil
+	}
 	o.showThresholds(s.Status, wide)
 	for _, f := range s.Status.InFlight {
-		fmt.Fprintf(o.Out, "In flight: %s, %s since %s.\n", podName(&f.PressurePod), f.State, since(f.Started, s.Status.Time))
+		o.sentence("In flight: %s, %s since %s.", podName(&f.PressurePod), plain(f.State), since(f.Started, s.Status.Time))
 	}
 	for i := range s.Status.Waiting {
 		fmt.Fprintf(o.Out, "Waiting for admission: %s.\n", podName(&s.Status.Waiting[i]))

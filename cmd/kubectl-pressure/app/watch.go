@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -54,11 +55,18 @@ func (o *options) watch(ctx context.Context, name string) error {
 	)
 	for i := range nodes {
 		work.Go(func() {
+			var shown []string
 			errs[i] = cluster.watch(ctx, &nodes[i], func(name string, data []byte) {
 				mu.Lock()
 				defer mu.Unlock()
-				o.showEvent(nodes[i].Name, name, data)
+				shown = o.showEvent(nodes[i].Name, name, data, shown)
 			})
+			if len(nodes) > 1 && ctx.Err() == nil {
+				// Others are watched on: an error at the end would come too late.
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintln(o.ErrOut, "warning: not watched any more:", plainLines(errs[i].Error()))
+			}
 		})
 	}
 	work.Wait()
@@ -102,28 +110,38 @@ func events(r io.Reader, f func(name string, data []byte)) error {
 	return lines.Err()
 }
 
-func (o *options) showEvent(node, name string, data []byte) {
+// showEvent shows an event. shown are the lines of the last decision of the node: those are not repeated. It returns
+// those of this one.
+func (o *options) showEvent(node, name string, data []byte, shown []string) []string {
 	if o.output == "json" {
 		text, err := json.Marshal(map[string]any{"node": node, "event": name, "object": json.RawMessage(data)})
 		if err == nil {
-			fmt.Fprintf(o.Out, "%s\n", text)
+			fmt.Fprintf(o.Out, "%s\n", escaped(text))
 		}
-		return
+		return nil
 	}
-	for _, line := range eventLines(name, data) {
-		fmt.Fprintf(o.Out, "%s  %s\n", plain(node), line)
+	if name != "decision" {
+		for _, line := range eventLines(name, data) {
+			fmt.Fprintf(o.Out, "%s  %s\n", plain(node), line)
+		}
+		return shown
 	}
+	var d debugv1alpha1.PressureDecision
+	if json.Unmarshal(data, &d) != nil || d.Heartbeat {
+		return shown
+	}
+	lines := decisionLines(&d)
+	for _, line := range lines {
+		if !slices.Contains(shown, line) {
+			fmt.Fprintf(o.Out, "%s  %s  #%d  %s\n", plain(node), d.Time.Local().Format("15:04:05"), d.Number, line)
+		}
+	}
+	return lines
 }
 
-// eventLines describes an event, each line with its time first.
+// eventLines describes an event other than a decision, each line with its time first.
 func eventLines(name string, data []byte) (lines []string) {
 	switch name {
-	case "decision":
-		var d debugv1alpha1.PressureDecision
-		if json.Unmarshal(data, &d) != nil || d.Heartbeat {
-			return nil
-		}
-		return decisionLines(&d)
 	case "outcome":
 		var x debugv1alpha1.PressureOutcome
 		if json.Unmarshal(data, &x) != nil {
@@ -153,22 +171,22 @@ func eventLines(name string, data []byte) (lines []string) {
 	return nil
 }
 
+// decisionLines describes a decision, without its time and number.
 func decisionLines(d *debugv1alpha1.PressureDecision) (lines []string) {
-	at := fmt.Sprintf("%s  #%d  ", d.Time.Local().Format("15:04:05"), d.Number)
 	for i := range d.Needs {
 		n := &d.Needs[i]
-		lines = append(lines, fmt.Sprintf("%s%s: %s must come free: %s", at, plain(n.Signal), amount(n.Signal, n.Amount),
+		lines = append(lines, fmt.Sprintf("%s: %s must come free: %s", plain(n.Signal), amount(n.Signal, n.Amount),
 			plain(n.Outcome)))
 	}
 	for i := range d.Victims {
 		v := &d.Victims[i]
-		lines = append(lines, fmt.Sprintf("%sevict %s: %s", at, podName(&v.PressurePod), plain(v.Message)))
+		lines = append(lines, fmt.Sprintf("evict %s: %s", podName(&v.PressurePod), plain(v.Message)))
 	}
-	if lines == nil {
-		g := closest(d.Signals)
-		if g != nil {
-			lines = append(lines, fmt.Sprintf("%s%s: %s available", at, plain(g.Signal), amountOf(g.Signal, g.Available)))
-		}
+	if g := closest(d.Signals); lines == nil && g != nil {
+		lines = append(lines, fmt.Sprintf("%s: %s available", plain(g.Signal), amountOf(g.Signal, g.Available)))
+	}
+	if d.RuntimeSilent {
+		lines = append(lines, "the container runtime does not answer")
 	}
 	return lines
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 )
@@ -20,15 +21,23 @@ const before = 10 * time.Minute
 
 // answer is what a node has about a pod.
 type answer struct {
-	Node        string                            `json:"node"`
-	Pod         debugv1alpha1.PressurePod         `json:"pod"`
-	Decision    *debugv1alpha1.PressureDecision   `json:"decision,omitempty"`
-	Earlier     []debugv1alpha1.PressureDecision  `json:"earlier,omitempty"`
-	Admission   *debugv1alpha1.PressureAdmission  `json:"admission,omitempty"`
-	Preemption  *debugv1alpha1.PressurePreemption `json:"preemption,omitempty"`
-	Considered  int                               `json:"considered,omitempty"`
-	Suggestions []string                          `json:"suggestions,omitempty"`
+	Node       string                            `json:"node"`
+	Pod        debugv1alpha1.PressurePod         `json:"pod"`
+	Decision   *debugv1alpha1.PressureDecision   `json:"decision,omitempty"`
+	Earlier    []debugv1alpha1.PressureDecision  `json:"earlier,omitempty"`
+	Admission  *debugv1alpha1.PressureAdmission  `json:"admission,omitempty"`
+	Preemption *debugv1alpha1.PressurePreemption `json:"preemption,omitempty"`
+	Considered int                               `json:"considered,omitempty"`
+	// Now is the pod that has the name now, if it is another one or runs on another node.
+	Now         *currentPod `json:"now,omitempty"`
+	Suggestions []string    `json:"suggestions,omitempty"`
 	at          time.Time
+}
+
+// currentPod is a pod that exists.
+type currentPod struct {
+	UID  types.UID `json:"uid"`
+	Node string    `json:"node,omitempty"`
 }
 
 func (o *options) whyCommand() *cobra.Command {
@@ -81,22 +90,24 @@ func (o *options) why(ctx context.Context, pod, node string) error {
 		return err
 	}
 	query := namespace + "/" + pod
+	var now *currentPod
 	if isUID(pod) {
 		query = pod
-	} else if node == "" {
-		node = cluster.nodeOf(ctx, namespace, pod)
+	} else {
+		now = cluster.current(ctx, namespace, pod)
 	}
-	nodes, err := cluster.nodes(ctx, node)
+	best, failed, err := cluster.find(ctx, query, node, now)
 	if err != nil {
 		return err
 	}
-	best, failed := cluster.answers(ctx, nodes, query)
 	for _, err := range failed {
 		fmt.Fprintln(o.ErrOut, "warning:", plainLines(err.Error()))
 	}
 	if best == nil {
-		err := fmt.Errorf("no record of the pod %s on %d nodes that were asked", plain(query), len(nodes))
-		return exitError{ExitNotFound, err}
+		return exitError{ExitNotFound, fmt.Errorf("no record of the pod %s on the nodes that were asked", plain(query))}
+	}
+	if now != nil && ((best.Pod.UID != "" && best.Pod.UID != now.UID) || best.Node != now.Node) {
+		best.Now = now
 	}
 	best.Suggestions = suggestions(best)
 	if isTable, wide := o.isTable(); isTable {
@@ -120,13 +131,40 @@ func isUID(text string) bool {
 	return true
 }
 
-// nodeOf returns the node of a pod, empty if the pod is gone.
-func (c *cluster) nodeOf(ctx context.Context, namespace, name string) string {
+// current returns the pod that has a name now, nil if there is none.
+func (c *cluster) current(ctx context.Context, namespace, name string) *currentPod {
 	pod, err := c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return ""
+		return nil
 	}
-	return pod.Spec.NodeName
+	return &currentPod{UID: pod.UID, Node: pod.Spec.NodeName}
+}
+
+// find asks the node of the flag, or the one that the pod is on now. If that one did not evict it, all are asked: a pod
+// of the same name may have been evicted from another one, and this one be its successor.
+func (c *cluster) find(
+	ctx context.Context, query, node string, now *currentPod,
+) (best *answer, failed []error, err error) {
+	first := node
+	if first == "" && now != nil {
+		first = now.Node
+	}
+	if first != "" {
+		nodes, err := c.nodes(ctx, first)
+		if err != nil {
+			return nil, nil, err
+		}
+		best, failed = c.answers(ctx, nodes, query)
+		if node != "" || (best != nil && best.Decision != nil) {
+			return best, failed, nil
+		}
+	}
+	nodes, err := c.nodes(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	best, failed = c.answers(ctx, nodes, query)
+	return best, failed, nil
 }
 
 // answers returns the newest answer of the nodes. Nodes without a log do not answer.
@@ -181,7 +219,7 @@ func (c *cluster) answer(ctx context.Context, n *nodeInfo, query string) (*answe
 		a.Pod, a.Preemption, a.at = last.PressurePod, last, last.Time
 	case len(list.Items) > 0:
 		last := &list.Items[len(list.Items)-1]
-		a.Considered, a.at = len(list.Items), last.Time
+		a.Considered, a.at = len(list.Items)+list.Omitted, last.Time
 		a.Pod = nameOf(query)
 	default:
 		return nil, nil
