@@ -110,7 +110,7 @@ func OwnNodeTests() Part {
 // KernelTests are unit tests of ours that use control groups of the machine, for a machine without the Go tool.
 func KernelTests() []Part {
 	var parts []Part
-	for _, pkg := range []string{"cgroupkill", "eviction/notify"} {
+	for _, pkg := range []string{"cgroupkill", "eviction/fence", "eviction/notify"} {
 		parts = append(parts, Part{
 			Name: path.Base(pkg) + ".test", Module: ".", Package: "./pkg/kubelet/" + pkg, Test: true, Own: true,
 			Cold: 5 * time.Second,

@@ -57,13 +57,16 @@ func (e Expected) pids() int64 {
 }
 
 // Lift replaces fences that Find has returned by the expected limits. A cgroup that does not exist any more has none.
-// Swap gets the limit that it has without a fence, which is none.
+// Swap gets the limit that it has without a fence, which is none, and the OOM killer ends single processes again.
 func (f *Fencer) Lift(cgroup string, found Found, expected Expected) error {
 	var errs []error
 	if found.Memory > 0 {
 		names := f.memoryNames()
 		errs = append(errs, ignoreMissing(f.raise("memory", cgroup, names[1], unlimited)),
 			f.raise("memory", cgroup, names[0], expected.memory()))
+		if f.config.Unified {
+			errs = append(errs, f.raise("memory", cgroup, "memory.oom.group", 0))
+		}
 	}
 	if found.PIDs >= 0 {
 		errs = append(errs, f.raise("pids", cgroup, "pids.max", expected.pids()))

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,10 +94,21 @@ func fillCache(mebibytes int) error {
 	return file.Sync()
 }
 
-// pod is a cgroup v1 of a pod in real hierarchies, with one cgroup of a container.
+// names are the files of a hierarchy with the usage and the limits of memory.
+type names struct{ usage, limit, swap, peak string }
+
+var (
+	namesV1 = names{
+		"memory.usage_in_bytes", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max_usage_in_bytes",
+	}
+	namesV2 = names{"memory.current", "memory.max", "memory.swap.max", "memory.peak"}
+)
+
+// pod is a cgroup of a pod in the real hierarchies of this machine, with one cgroup of a container.
 type pod struct {
+	names
 	t      *testing.T
-	mounts map[string]string
+	config Config
 	// cgroup is the path of the pod.
 	cgroup string
 }
@@ -104,26 +117,49 @@ type pod struct {
 // goes wrong stays there.
 func newPod(t *testing.T) pod {
 	t.Helper()
-	p := pod{t: t, mounts: map[string]string{"memory": "/sys/fs/cgroup/memory", "pids": "/sys/fs/cgroup/pids"}}
+	p := pod{
+		t: t, names: namesV1,
+		config: Config{Mounts: map[string]string{"memory": "/sys/fs/cgroup/memory", "pids": "/sys/fs/cgroup/pids"}},
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		p.names = namesV2
+		p.config = Config{Unified: true, Mounts: map[string]string{"memory": "/sys/fs/cgroup", "pids": "/sys/fs/cgroup"}}
+	}
 	parent := fmt.Sprintf("/plimsoll-fence-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")))
 	p.cgroup = parent + "/pod"
-	for _, mount := range p.mounts {
+	for _, mount := range p.mounts() {
 		for _, dir := range []string{parent, p.cgroup, p.cgroup + "/container", parent + "/neighbour"} {
 			if err := os.Mkdir(filepath.Join(mount, dir), 0o755); err != nil {
-				t.Fatalf("this test needs root and cgroup v1: %v", err)
+				t.Fatalf("this test needs root and cgroups: %v", err)
 			}
 			t.Cleanup(func() { // The deepest cgroup is removed first.
 				await.Until(t, "removing "+dir, func() error { return os.Remove(filepath.Join(mount, dir)) })
 			})
 		}
 	}
-	p.write("memory", parent, "memory.limit_in_bytes", 600<<20)
+	if p.config.Unified {
+		p.enableControllers(parent)
+		p.enableControllers(p.cgroup)
+	}
+	p.write("memory", parent, p.names.limit, 600<<20)
 	return p
+}
+
+// mounts are the mount points of the hierarchies, each once.
+func (p pod) mounts() []string { return slices.Compact(slices.Sorted(maps.Values(p.config.Mounts))) }
+
+// enableControllers gives the children of a cgroup v2 the controllers that limits need.
+func (p pod) enableControllers(cgroup string) {
+	p.t.Helper()
+	path := filepath.Join(p.config.Mounts["memory"], cgroup, "cgroup.subtree_control")
+	if err := os.WriteFile(path, []byte("+memory +pids"), 0); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p pod) write(controller, cgroup, name string, value int64) {
 	p.t.Helper()
-	path := filepath.Join(p.mounts[controller], cgroup, name)
+	path := filepath.Join(p.config.Mounts[controller], cgroup, name)
 	if err := os.WriteFile(path, []byte(strconv.FormatInt(value, 10)), 0); err != nil {
 		p.t.Fatal(err)
 	}
@@ -131,7 +167,7 @@ func (p pod) write(controller, cgroup, name string, value int64) {
 
 func (p pod) number(controller, name string) int64 {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.mounts[controller], p.cgroup, name))
+	data, err := os.ReadFile(filepath.Join(p.config.Mounts[controller], p.cgroup, name))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -142,16 +178,24 @@ func (p pod) number(controller, name string) int64 {
 	return n
 }
 
-func (p pod) usage() int64 { return p.number("memory", "memory.usage_in_bytes") }
-func (p pod) limit() int64 { return p.number("memory", "memory.limit_in_bytes") }
-func (p pod) swap() int64  { return p.number("memory", "memory.memsw.limit_in_bytes") }
+func (p pod) usage() int64   { return p.number("memory", p.names.usage) }
+func (p pod) limit() int64   { return p.number("memory", p.names.limit) }
+func (p pod) swap() int64    { return p.number("memory", p.names.swap) }
+func (p pod) highest() int64 { return p.number("memory", p.peak) }
 
-func (p pod) setLimit(bytes int64) { p.write("memory", p.cgroup, "memory.limit_in_bytes", bytes) }
+func (p pod) setLimit(bytes int64) { p.write("memory", p.cgroup, p.names.limit, bytes) }
+func (p pod) setSwap(bytes int64)  { p.write("memory", p.cgroup, p.names.swap, bytes) }
+
+// endsAsAWhole returns whether the OOM killer ends the pod as a whole. On v1 it never does.
+func (p pod) endsAsAWhole() bool {
+	p.t.Helper()
+	return p.config.Unified && p.number("memory", "memory.oom.group") == 1
+}
 
 // fencer returns a Fencer whose thread runs until the test ends.
 func (p pod) fencer() *Fencer {
 	p.t.Helper()
-	f := New(Config{Mounts: p.mounts})
+	f := New(p.config)
 	runFencer(p.t, f)
 	return f
 }
@@ -191,7 +235,7 @@ func (p pod) neighbour() *hog { p.t.Helper(); return p.start(filepath.Dir(p.cgro
 func (p pod) start(cgroup string) *hog {
 	p.t.Helper()
 	var procs []string
-	for _, mount := range p.mounts {
+	for _, mount := range p.mounts() {
 		procs = append(procs, filepath.Join(mount, cgroup, "cgroup.procs"))
 	}
 	h := &hog{t: p.t, cmd: exec.Command(os.Args[0])}
