@@ -38,7 +38,7 @@ var rings = []struct {
 	{"pkg/kubelet/podstatus", pure, "computes the status of a pod from what the runtime reports"},
 	{"pkg/kubelet/snapshot", pure, "usage and capacity of node and pods at one time, as values"},
 	{"pkg/kubelet/decisionlog/trace", pure, "writes decisions about pressure as records, and reads them again"},
-	{"pkg/kubelet/decisionlog/simulate", pure, "makes the decisions of a trace again, with other rules if wanted"},
+	{"pkg/kubelet/decisionlog/simulate", pure, "makes the decisions of a trace again, with the same rules or others"},
 	{"pkg/kubelet/strictjson", pure, "decodes JSON that may come from anywhere, within limits"},
 	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
 	{"pkg/kubelet/eviction/arbiter", pure, "settles what eviction plugins ask for: requests, questions, conditions"},
@@ -177,7 +177,10 @@ var rings = []struct {
 	{"pkg/kubelet", composition, "builds all parts from settings and clients, starts and stops them"},
 	{"cmd/kubelet", composition, "the main function"},
 	{"cmd/kubectl-pressure", composition, "the main function of the plugin of kubectl"},
-	{"cmd/kubectl-pressure/app", composition, "kubectl pressure: why pods were evicted, how close nodes are, what if"},
+	{
+		"cmd/kubectl-pressure/app", composition,
+		"kubectl pressure: why pods were evicted, how close nodes are to thresholds, what other settings would do",
+	},
 	{"cmd/kubelet/app", composition, "flags, configuration files, clients, checks at start"},
 }
 
