@@ -34,8 +34,8 @@ type DebugSources struct {
 // DebugPage is a page of the secure port below /debug that stock does not have. It answers GET while the debugging
 // handlers are enabled.
 type DebugPage struct {
-	// Path is the whole path. If it ends with "/{id}", that stands for any last segment, which is not empty. Query
-	// parameters are left to Handler.
+	// Path is the whole path. A last segment "{id}" stands for any segment that is not empty. Query parameters are left
+	// to Handler.
 	Path string
 	// Handler is called for authorized requests.
 	Handler http.Handler
@@ -60,7 +60,8 @@ func DebugPages(from DebugSources) []DebugPage {
 	if from.Pressure == nil {
 		return pages
 	}
-	// Decisions name pods, their usage and their requests. Metric has one value for all: paths have numbers in them.
+	// Decisions name pods, their usage and their requests. Metric is the same for all pages: a path has the number of a
+	// decision.
 	for path, handler := range pressurePages(from.Pressure) {
 		pages = append(pages, DebugPage{Path: path, Handler: handler, AuthorizeAs: "/pods", Metric: "debug"})
 	}

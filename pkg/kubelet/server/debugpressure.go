@@ -20,7 +20,8 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 )
 
-// PressureLog is what the pages below /debug/pressure show. Package decisionlog has it.
+// PressureLog has what the pages below /debug/pressure show: a *decisionlog.Log. Its methods are called at the same
+// time by several requests.
 type PressureLog interface {
 	Status(ranked bool) debugv1alpha1.PressureStatus
 	WriteDecisions(io.Writer, *decisionlog.Query) error
@@ -38,7 +39,7 @@ const (
 	// streamWrite is how long writing a piece of a page may take, which has at most streamPiece bytes.
 	streamWrite = 10 * time.Second
 	streamPiece = 64 << 10
-	// watchComment is the time after which a comment is sent, so that a connection that is gone is noticed.
+	// watchComment is the time between two comments, by which a lost connection is detected.
 	watchComment = 15 * time.Second
 )
 
@@ -61,7 +62,7 @@ type parameters struct {
 	err    error
 }
 
-// parametersOf reads the query parameters. Each may be there once, and must be among the allowed ones.
+// parametersOf reads the query parameters. Each must be among the allowed ones, and may be given once.
 func parametersOf(r *http.Request, allowed ...string) *parameters {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	p := &parameters{values: values, err: err}
@@ -71,7 +72,7 @@ func parametersOf(r *http.Request, allowed ...string) *parameters {
 		case !slices.Contains(allowed, name):
 			p.err = fmt.Errorf("parameter %.64q: allowed are %s", name, strings.Join(allowed, ", "))
 		case len(list) > 1:
-			p.err = fmt.Errorf("parameter %s: must be there once", name)
+			p.err = fmt.Errorf("parameter %s: must be given at most once", name)
 		}
 	}
 	return p
@@ -124,12 +125,12 @@ func (p *parameters) query(now time.Time) *decisionlog.Query {
 	return q
 }
 
-// respond writes a value as JSON, or the error of the parameters.
+// respond writes a value as JSON.
 func respond(w http.ResponseWriter, r *http.Request, value any) {
-	// Encoded as a whole first: a value that cannot be encoded must not look like one that was cut off.
+	// It is encoded as a whole first, so that an error has a status of its own and no part of the value before it.
 	var text bytes.Buffer
 	if err := json.NewEncoder(&text).Encode(value); err != nil {
-		http.Error(w, "Failed to encode the response.", http.StatusInternalServerError)
+		failed(w, r, "Failed to encode the response", err)
 		return
 	}
 	plainHeaders(w, "application/json")
@@ -138,12 +139,20 @@ func respond(w http.ResponseWriter, r *http.Request, value any) {
 	}
 }
 
+// failed logs an error of the agent and responds with its message.
+func failed(w http.ResponseWriter, r *http.Request, message string, err error) {
+	klog.FromContext(r.Context()).Error(err, message, "path", r.URL.Path)
+	http.Error(w, message+".", http.StatusInternalServerError)
+}
+
+// plainHeaders sets headers by which browsers neither interpret nor store the response.
 func plainHeaders(w http.ResponseWriter, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 }
 
+// refused responds with the error of the parameters, and returns false if there is none.
 func refused(w http.ResponseWriter, p *parameters) bool {
 	if p.err == nil {
 		return false
@@ -177,7 +186,7 @@ func (p *pressure) decisions(w http.ResponseWriter, r *http.Request) {
 	plainHeaders(w, contentType)
 	if err := write(newStream(w), query); err != nil {
 		klog.FromContext(r.Context()).V(4).Info("Failed to write decisions", "trace", asTrace, "err", err)
-		panic(http.ErrAbortHandler) // The client must not take a part for the whole.
+		panic(http.ErrAbortHandler) // Otherwise the response would look complete to the client.
 	}
 }
 
@@ -193,7 +202,7 @@ func (p *pressure) decision(w http.ResponseWriter, r *http.Request) {
 	d, ok, err := p.log.Decision(number)
 	switch {
 	case err != nil:
-		http.Error(w, "Failed to read the decision.", http.StatusInternalServerError)
+		failed(w, r, "Failed to read the decision", err)
 	case !ok:
 		http.Error(w, fmt.Sprintf("There is no record of decision %d.", number), http.StatusNotFound)
 	default:
@@ -201,7 +210,7 @@ func (p *pressure) decision(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch sends records as server-sent events as they are made, until the client goes or is too slow.
+// watch sends records as server-sent events as they are made, until the client disconnects or is too slow.
 func (p *pressure) watch(w http.ResponseWriter, r *http.Request) {
 	if refused(w, parametersOf(r)) {
 		return

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -110,6 +113,40 @@ func TestPressurePages(t *testing.T) {
 	} {
 		if got := getPage(t, handler, path).Code; got != want {
 			t.Errorf("%.80s: %d, want %d", path, got, want)
+		}
+	}
+}
+
+// failingLog has records that cannot be read.
+type failingLog struct{ *decisionlog.Log }
+
+var errBroken = errors.New("broken record")
+
+func (failingLog) Decisions(*decisionlog.Query) (l debugv1alpha1.PressureDecisionList, err error) {
+	return l, errBroken
+}
+
+func (failingLog) Decision(uint64) (d debugv1alpha1.PressureDecision, ok bool, err error) {
+	return d, true, errBroken
+}
+
+// Errors of the agent are logged with the path; the client gets none of their text.
+func TestErrorsOfTheDecisionLogAreLogged(t *testing.T) {
+	handler := pressureHandler(t, failingLog{decided(t)})
+	for path, want := range map[string]string{
+		"/debug/pressure/decisions":   "Failed to read the decisions",
+		"/debug/pressure/decisions/1": "Failed to read the decision",
+	} {
+		var logged []string
+		logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+		answer := getPage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(w, r.WithContext(klog.NewContext(r.Context(), logger)))
+		}), path)
+		if answer.Code != http.StatusInternalServerError || answer.Body.String() != want+".\n" {
+			t.Errorf("%s: %d %q", path, answer.Code, answer.Body)
+		}
+		if len(logged) != 1 || !strings.Contains(logged[0], `"msg"="`+want+`" "error"="broken record" "path"="`+path+`"`) {
+			t.Errorf("%s: logged %q", path, logged)
 		}
 	}
 }
