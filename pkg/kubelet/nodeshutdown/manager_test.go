@@ -95,6 +95,20 @@ func TestWaitForUnmountIsBounded(t *testing.T) {
 	})
 }
 
+// A pod that the runtime stops late, after max(10 s, 1.5 × grace period), has the time of its group all the same: the
+// pods of higher priority run as long, and the lock is held.
+func TestOverduePodHasTheTimeOfItsGroup(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(aPod("late", 0, 2), 14)
+		w.add(aPod("important", 1000, 2), 1)
+		w.Start(w.ctx)
+		w.announce(true)
+		w.sleep(40)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill late 2", "14 stopped late", "14 unmounted [late]",
+			"14 kill important 2", "15 stopped important", "15 unmounted [important]", "15 unlock 1")
+	})
+}
+
 // After a cancellation the remaining groups are not stopped, and stopped pods that restart with the node are started.
 func TestCancelledInTheMiddle(t *testing.T) {
 	play(t, twoGroups, func(w *world) {

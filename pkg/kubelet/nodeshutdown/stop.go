@@ -17,7 +17,7 @@ import (
 )
 
 // podPollPeriod is the interval at which an agent that was started during a shutdown, or shortly before, checks for
-// further pods.
+// further pods, and at which it checks whether an overdue pod has stopped.
 const podPollPeriod = time.Second
 
 // podStop stops the pods for one shutdown.
@@ -117,8 +117,8 @@ func (s *podStop) stopActive(ctx context.Context) {
 	}
 }
 
-// stopGroup returns when the pods of the group have stopped and their volumes are unmounted (a CSI driver may be in the
-// next group), or when the period of the group is over.
+// stopGroup returns when the pods of the group have stopped, overdue ones included, and their volumes are unmounted (a
+// CSI driver may be in the next group), or when the period of the group is over.
 func (s *podStop) stopGroup(ctx context.Context, group plan.Group) {
 	logger := klog.FromContext(ctx)
 	period, cancel := context.WithCancel(ctx)
@@ -143,7 +143,9 @@ func (s *podStop) stopGroup(ctx context.Context, group plan.Group) {
 		own.Add(1)
 		s.kills.Go(func() {
 			defer own.Done()
-			s.kill(ctx, podkill.Request{Pod: pod, GracePeriodSeconds: &grace, Disruption: disruption})
+			overdue := s.kill(ctx, podkill.Request{Pod: pod, GracePeriodSeconds: &grace, Disruption: disruption})
+			for overdue && s.isActive(pod) && s.sleep(period) {
+			}
 		})
 	}
 	done := make(chan struct{})
@@ -169,14 +171,21 @@ func (s *podStop) stopGroup(ctx context.Context, group plan.Group) {
 	}
 }
 
-func (s *podStop) kill(ctx context.Context, r podkill.Request) {
+// isActive returns whether the pod may have running containers.
+func (s *podStop) isActive(pod *v1.Pod) bool {
+	return slices.ContainsFunc(s.cfg.Pods.Active(), func(other *v1.Pod) bool { return other.UID == pod.UID })
+}
+
+// kill returns whether the pod has not stopped in time. Its termination continues then.
+func (s *podStop) kill(ctx context.Context, r podkill.Request) (overdue bool) {
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(r.Pod))
 	logger.V(1).Info("Shutdown manager killing pod with gracePeriod",
 		"gracePeriod", *r.GracePeriodSeconds, "fails", r.Disruption != nil)
 	_, ended := s.cfg.Pods.Kill(ctx, r)
 	if ending := <-ended; ending.Outcome != podkill.Stopped {
 		logger.V(1).Info("Shutdown manager failed killing pod", "outcome", ending.Outcome, "err", ending.Err)
-		return
+		return ending.Outcome == podkill.Overdue
 	}
 	logger.V(1).Info("Shutdown manager finished killing pod")
+	return false
 }

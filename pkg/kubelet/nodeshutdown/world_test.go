@@ -205,16 +205,23 @@ func (w *world) kill(ctx context.Context, r podkill.Request) error {
 	w.terminating = maps.Clone(w.terminating)
 	w.terminating[pod.UID] = true
 	w.mu.Unlock()
+	stopped := make(chan struct{})
+	stop := time.AfterFunc(stopTime, func() {
+		w.mu.Lock()
+		w.pods = slices.DeleteFunc(w.pods, func(p *v1.Pod) bool { return p == pod })
+		w.mu.Unlock()
+		w.record("stopped %s", pod.UID)
+		close(stopped)
+	})
 	select {
 	case <-ctx.Done():
+		stop.Stop()
 		return ctx.Err()
-	case <-time.After(stopTime):
+	case <-time.After(max(10*time.Second, time.Duration(*r.GracePeriodSeconds)*time.Second*3/2)):
+		return errors.New("overdue")
+	case <-stopped:
+		return nil
 	}
-	w.mu.Lock()
-	w.pods = slices.DeleteFunc(w.pods, func(p *v1.Pod) bool { return p == pod })
-	w.mu.Unlock()
-	w.record("stopped %s", pod.UID)
-	return nil
 }
 
 func (w *world) waitForUnmount(ctx context.Context, pods []*v1.Pod) error {
