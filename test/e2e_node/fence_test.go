@@ -87,10 +87,11 @@ func (s *space) fencedHog(name string) *v1.Pod {
 		fmt.Sprintf("--limit=%d", start+fencedRest+fencedExcess), "--step=1ms", "--deaf", "--signal")
 	pod = s.ready(kit.Bound(pod))
 	s.eventually(podTimeout, func(context.Context) error {
-		if now, err := s.podNumber(pod, "memory.usage_in_bytes"); err != nil || now < start*mebibyte {
-			return fmt.Errorf("the hog uses %d MiB of %d: %w", now/mebibyte, start, err)
+		now, err := s.podNumber(pod, "memory.usage_in_bytes")
+		if err == nil && now < start*mebibyte {
+			err = fmt.Errorf("the hog uses %d MiB of %d", now/mebibyte, start)
 		}
-		return nil
+		return err
 	})
 	pid, err := node.ContainerPID(s.ctx, s.get(name).Status.ContainerStatuses[0].ContainerID)
 	s.must(err)
@@ -138,10 +139,11 @@ func (s *space) fenceIsLifted(pod *v1.Pod) {
 	s.must(os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(left, 10)), 0))
 	s.must(node.StartKubelet(s.ctx, littleHeadroom))
 	s.eventually(podTimeout, func(context.Context) error {
-		if limit, err := s.podLimit(pod); err != nil || limit != want {
-			return fmt.Errorf("the limit is %d, want %d: %w", limit, want, err)
+		limit, err := s.podLimit(pod)
+		if err == nil && limit != want {
+			err = fmt.Errorf("the limit is %d, want %d", limit, want)
 		}
-		return nil
+		return err
 	})
 	limits := s.get(pod.Name).Status.ContainerStatuses[0].Resources.Limits
 	s.expect("limit in the status", limits.Memory().String(), "256Mi")

@@ -251,6 +251,10 @@ func (o *options) showNode(s *nodeStatus, wide bool) error {
 	}
 	o.showThresholds(s.Status, wide)
 	for _, f := range s.Status.InFlight {
+		if f.Started.IsZero() {
+			o.sentence("Not cleaned up yet, without an eviction: %s, %s.", podName(&f.PressurePod), plain(f.State))
+			continue
+		}
 		o.sentence("In flight: %s, %s since %s.", podName(&f.PressurePod), plain(f.State), since(f.Started, s.Status.Time))
 	}
 	for i := range s.Status.Waiting {

@@ -170,7 +170,7 @@ func TestANoisyPodDoesNotDisplaceEvictions(t *testing.T) {
 	// They do not take all of the memory either.
 	for range 200 {
 		w.available = gi / 2
-		w.state = &policy.State{}
+		w.state = policy.State{}
 		w.round(10 * time.Second)
 		w.available = 8 * gi
 		w.round(10 * time.Minute)

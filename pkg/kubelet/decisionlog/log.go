@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -253,15 +254,19 @@ func (l *Log) wallTime(t time.Time) time.Time {
 
 // publish sends something other than a decision to the disk and to watchers.
 func (l *Log) publish(name string, id uint64, line *debugv1alpha1.PressureTrace, value any) {
-	if text, err := json.Marshal(line); err == nil {
+	text, err := json.Marshal(line)
+	if err == nil {
 		l.Disk.line(append(text, '\n'))
+	}
+	data, dataErr := json.Marshal(value)
+	if err := errors.Join(err, dataErr); err != nil {
+		recordsLost.WithLabelValues("encoding").Inc()
+		klog.Background().Error(err, "Failed to record what became of a decision", "kind", name, "id", id)
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.watchers.empty() {
-		return
-	}
-	if data, err := json.Marshal(value); err == nil {
+	if !l.watchers.empty() {
 		l.watchers.send(Event{Name: name, ID: id, Data: data})
 	}
 }

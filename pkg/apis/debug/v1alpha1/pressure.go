@@ -127,15 +127,17 @@ type PressurePod struct {
 	UID       types.UID `json:"uid"`
 }
 
-// PressureInFlight is an eviction that has begun, until everything that the pod used is released.
+// PressureInFlight is an eviction that has begun, until everything that the pod used is released; or a pod that has
+// ended for another reason, until it is cleaned up.
 type PressureInFlight struct {
 	PressurePod
 	// Signal is that of the threshold, empty for a limit of the pod and a request of plugins.
 	Signal string `json:"signal,omitempty"`
 	Hard   bool   `json:"hard,omitempty"`
 	// State is stopping, stopped or failed.
-	State    string    `json:"state"`
-	Started  time.Time `json:"started"`
+	State string `json:"state"`
+	// Started is when the eviction began; absent for a pod that has ended for another reason.
+	Started  time.Time `json:"started,omitzero"`
 	Deadline time.Time `json:"deadline,omitzero"`
 	// ExpectedMemoryBytes is an upper bound of the memory that the end of the pod releases.
 	ExpectedMemoryBytes int64 `json:"expectedMemoryBytes,omitempty"`
