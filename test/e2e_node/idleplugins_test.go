@@ -4,6 +4,7 @@ package e2enode
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -47,6 +48,25 @@ func BenchmarkIdlePlugins(b *testing.B) {
 			}
 			cores := (s.mustMetric("process_cpu_seconds_total") - before) / time.Since(began).Seconds()
 			b.ReportMetric(cores*1000, "millicores")
+		})
+	}
+}
+
+// BenchmarkIdlePluginsInTheAgent measures the CPU time and the memory of the kubelet of a node with 110 pods, without
+// plugins and with all of those in the agent, which are called with the default period. None names a pod:
+//
+//	go test -tags e2e -run '^$' -bench IdlePluginsInTheAgent -benchtime 12x -count 3 ./test/e2e_node
+func BenchmarkIdlePluginsInTheAgent(b *testing.B) {
+	s := newSpace(b)
+	none, all := idleConfig, strings.Replace(idleConfig, "remote:", "inTree:", 1)
+	s.withPressureConfig(all, nil)
+	s.startMany(idlePods)
+	for _, config := range []string{none, all} {
+		b.Run(fmt.Sprintf("plugins=%t", config == all), func(b *testing.B) {
+			s := s.in(b)
+			s.writePressureConfig(config)
+			s.inForce(config)
+			s.idleCost(b)
 		})
 	}
 }
