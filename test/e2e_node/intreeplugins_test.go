@@ -219,7 +219,12 @@ func (s *space) besideSignals(round string, all bool) {
 	s.eventually(podTimeout, func(context.Context) error { return ended() })
 	s.stays(10*time.Second, ended)
 	for _, name := range want {
-		s.evictedOnce(s.get(name))
+		// One that its plugin has evicted may be stopped sooner for the threshold: that is no other eviction.
+		times, err := s.countEvents(s.name, "Evicted", func(e *v1.Event) bool { return e.InvolvedObject.Name == name })
+		s.must(err)
+		if pod := s.get(name); times != 1 || pod.Status.Reason != "Evicted" {
+			s.t.Errorf("%d events; %s", times, kit.Describe(pod))
+		}
 	}
 	s.enable("", "")
 	for _, pod := range s.pods() {
