@@ -33,10 +33,10 @@ const (
 	leastWindow = time.Millisecond
 	// leastGrowth is the growth below which a pod counts as not growing. Counters lag by up to 64 pages per CPU.
 	leastGrowth = int64(1) << 20
-	// A pod whose growth in endedWindow or more is less than leastGrowth, and than one endedShare-th of that of other pods,
-	// which have grown by leastGrowth at least, has stopped growing: what it used before is no growth any more. While no
-	// other pod grows, it may just as well wait for a CPU. A pod that does that while others grow counts again once it has
-	// grown by leastGrowth.
+	// A pod whose growth in endedWindow or more is less than leastGrowth, and than one endedShare-th of that of other
+	// pods, which have grown by leastGrowth at least, has stopped growing: what it used before is no growth any more.
+	// While no other pod grows, it may just as well wait for a CPU. A pod that does that while others grow counts again
+	// once it has grown by leastGrowth.
 	endedWindow = 10 * time.Millisecond
 	endedShare  = 8
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.

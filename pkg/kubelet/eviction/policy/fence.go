@@ -87,8 +87,8 @@ func LateFence(s *snapshot.Snapshot, rules *Rules, uid types.UID) *Fence {
 	return &Fence{Slack: slack, Growth: snapshot.Bytes(growthIn(rate, time.Second))}
 }
 
-// memoryLeft returns the memory that is left, in bytes: what the node or the cgroup of all pods has available, whichever
-// is less. It returns false if neither is known, or if one that is known is not above 0 and at most its capacity.
+// memoryLeft returns the memory that is left, in bytes: what the node or the cgroup of all pods has available,
+// whichever is less. It returns false if neither is known, or if one that is known is negative or above its capacity.
 func memoryLeft(s *snapshot.Snapshot) (left int64, ok bool) {
 	left = math.MaxInt64
 	for _, sig := range []snapshot.Signal{snapshot.MemoryAvailable, snapshot.AllocatableMemoryAvailable} {
