@@ -101,12 +101,13 @@ func TestNodeTestsAreListedInTheirOrder(t *testing.T) {
 }
 
 func TestSuiteCommand(t *testing.T) {
+	t.Setenv("PLIMSOLL_REPORTER_IDLE", "1h")
 	config := testConfig(t)
 	config.Stock = true
 	command := (&Node{config: config, factor: emulationFactor}).suiteCommand(Suite{Tests: []string{"TestA", "TestB"}})
 	for _, want := range []string{
 		"cd /suite && env ", ` PLIMSOLL_GUEST="/suite/guest.json"`, fmt.Sprintf(` PLIMSOLL_TIME_FACTOR="%d"`, suiteFactor),
-		` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
+		` PLIMSOLL_REPORTER_IDLE="1h"`, ` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
 	} {
 		if !strings.Contains(command, want) {
 			t.Errorf("%q is not in %s", want, command)

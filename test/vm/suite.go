@@ -115,11 +115,23 @@ func (n *Node) runSuite(ctx context.Context, suite Suite) error {
 	return errors.Join(ctx.Err(), log.Sync())
 }
 
+// settings are the environment variables by which the node tests run longer, or otherwise. Those that are set are passed
+// on to the machine.
+var settings = []string{
+	"PLIMSOLL_SOAK", "PLIMSOLL_CHAOS_SEED", "PLIMSOLL_CHAOS_TIME", "PLIMSOLL_GROWTH_ROUNDS", "PLIMSOLL_LEAK_ROUNDS",
+	"PLIMSOLL_PLUGIN_ROUNDS", "PLIMSOLL_REPORTER_IDLE",
+}
+
 func (n *Node) suiteCommand(suite Suite) string {
 	environment := map[string]string{
 		cluster.GuestVariable:  filepath.Join(suiteDir, guestFile),
 		cluster.FactorVariable: strconv.Itoa(int(min(n.factor, suiteFactor))),
 		"PLIMSOLL_KUBELET":     filepath.Join(suiteDir, cluster.OutputDir, "bin", n.config.kubelet()),
+	}
+	for _, name := range settings {
+		if value := os.Getenv(name); value != "" {
+			environment[name] = value
+		}
 	}
 	command := "cd " + suiteDir + " && env"
 	for name, value := range environment {
