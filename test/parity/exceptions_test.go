@@ -55,7 +55,7 @@ var exceptions = map[key]exception{
 		extra, "the API server refuses for the time being to evict a pod that a plugin requests",
 	},
 	{events, "EvictionDryRun"}: {extra, "what a threshold in dry run would have done"},
-	{events, "EvictionWishIgnored"}: {
+	{events, "EvictionAnnotationIgnored"}: {
 		extra, "an annotation about eviction is ignored, and why",
 	},
 	{events, "SoftEvictionNotice"}: {

@@ -252,7 +252,7 @@ func inTreeCases() map[string]inTreeCase {
 				m.disks, m.free = map[types.UID]snapshot.Bytes{"a": 5 << 30, "b": 2 << 30}, 9<<30
 			},
 			relief:  func(m *machine) { m.free = 10 << 30 },
-			evicted: []string{"b/30"}, message: []string{"9Gi bytes of the file system of containers are free"},
+			evicted: []string{"b/30"}, message: []string{"9Gi of the file system of containers are free"},
 		},
 		pressure.CPUPressurePlugin: {
 			pods: []*v1.Pod{pod("a"), reclaimedPod("b")},

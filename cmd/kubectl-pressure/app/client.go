@@ -23,6 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -247,7 +248,10 @@ func (d *direct) open(
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-	if response.StatusCode == http.StatusNotFound && !strings.HasPrefix(page, "decisions/") {
+	if response.StatusCode == http.StatusNotFound {
+		if number, ok := strings.CutPrefix(page, "decisions/"); ok {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "decisions"}, number)
+		}
 		return nil, errNoPage
 	}
 	return nil, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))

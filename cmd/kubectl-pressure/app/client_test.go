@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -124,6 +125,11 @@ func TestDirectErrors(t *testing.T) {
 		d, n, _ := directTo(t, server)
 		if _, err := d.open(t.Context(), n, "status", nil); err == nil || err.Error() != want {
 			t.Errorf("%d: %v", code, err)
+		}
+		// A decision may have been dropped meanwhile, which is no fault of the node.
+		_, err := d.open(t.Context(), n, "decisions/7", nil)
+		if got := apierrors.IsNotFound(err); got != (code == http.StatusNotFound) {
+			t.Errorf("%d for a decision: %v", code, err)
 		}
 		server.Close()
 	}

@@ -86,7 +86,7 @@ the recorded decisions. With others, what was not recorded is assumed:
 func (o *options) plan(ctx context.Context, p *planOptions) error {
 	signal, ok := snapshot.ParseSignal(p.signal)
 	if !ok {
-		return fmt.Errorf("--signal %q: there is no such signal", p.signal)
+		return fmt.Errorf("--signal %q: must be one of %v", p.signal, snapshot.AllSignals())
 	}
 	if p.spared != "hold" && p.spared != "grow" {
 		return fmt.Errorf("--spared %q: must be hold or grow", p.spared)

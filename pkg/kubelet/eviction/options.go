@@ -149,7 +149,7 @@ func (m *Manager) adopt(o Options) {
 }
 
 // eventAnnotationIgnored is the reason of an event on a pod whose annotations have no effect.
-const eventAnnotationIgnored = "EvictionWishIgnored"
+const eventAnnotationIgnored = "EvictionAnnotationIgnored"
 
 // checkAnnotations records an event if annotations of a pod that is admitted have no effect.
 func (m *Manager) checkAnnotations(pod *v1.Pod) {

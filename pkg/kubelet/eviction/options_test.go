@@ -245,7 +245,7 @@ func TestIgnoredAnnotationsAreReported(t *testing.T) {
 				t.Errorf("%s: %v, %s", name, verdict, message)
 			}
 		}
-		expect(t, "events", n.eventsOf("EvictionWishIgnored"),
+		expect(t, "events", n.eventsOf("EvictionAnnotationIgnored"),
 			[]string{`annotation pressure.plimsoll.dev/eviction-preference: "many": must be a whole number from -100 to 100`})
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 // eventIgnored is the reason of the event on a pod that a plugin leaves out since the pod has an invalid setting for
 // it.
-const eventIgnored = "EvictionWishIgnored"
+const eventIgnored = "EvictionAnnotationIgnored"
 
 // rulePlugin answers the calls of the driver by a rule. Its calls are made one at a time.
 type rulePlugin struct {

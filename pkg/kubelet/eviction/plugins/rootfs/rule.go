@@ -173,5 +173,5 @@ func (k Kind) format(n int64) string {
 	if k == Inodes {
 		return fmt.Sprintf("%d inodes", n)
 	}
-	return resource.NewQuantity(n, resource.BinarySI).String() + " bytes"
+	return resource.NewQuantity(n, resource.BinarySI).String()
 }

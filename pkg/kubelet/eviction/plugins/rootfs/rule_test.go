@@ -175,7 +175,7 @@ func TestOveruse(t *testing.T) {
 	}
 	found := Overuse(facts(), new(shared("19Gi", "")))
 	if _, reason := requested(t, &found); reason !=
-		"writable layers use 20Gi bytes, which is more than the threshold 19Gi bytes" {
+		"writable layers use 20Gi, which is more than the threshold 19Gi" {
 		t.Error(reason)
 	}
 }
