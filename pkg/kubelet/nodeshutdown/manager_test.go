@@ -99,13 +99,14 @@ func TestWaitForUnmountIsBounded(t *testing.T) {
 // pods of higher priority run as long, and the lock is held.
 func TestOverduePodHasTheTimeOfItsGroup(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
-		w.add(aPod("late", 0, 2), 14)
+		// It is overdue after 13.5 s, and is looked at each second from then on; times are rounded.
+		w.add(aPod("late", 0, 9), 16)
 		w.add(aPod("important", 1000, 2), 1)
 		w.Start(w.ctx)
 		w.announce(true)
 		w.sleep(40)
-		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill late 2", "14 stopped late", "14 unmounted [late]",
-			"14 kill important 2", "15 stopped important", "15 unmounted [important]", "15 unlock 1")
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill late 9", "16 stopped late", "17 unmounted [late]",
+			"17 kill important 2", "18 stopped important", "18 unmounted [important]", "18 unlock 1")
 	})
 }
 

@@ -152,7 +152,7 @@ func (s *podStop) stopGroup(ctx context.Context, group plan.Group) {
 	s.work.Go(func() {
 		defer close(done)
 		own.Wait()
-		if period.Err() != nil {
+		if ctx.Err() != nil || period.Err() != nil { // The end of ctx ends period a moment later.
 			return
 		}
 		if err := s.cfg.Pods.WaitForUnmount(period, group.Pods); err != nil && ctx.Err() == nil {

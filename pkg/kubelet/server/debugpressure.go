@@ -184,10 +184,20 @@ func (p *pressure) decisions(w http.ResponseWriter, r *http.Request) {
 		contentType, write = "application/jsonl", p.log.WriteTrace
 	}
 	plainHeaders(w, contentType)
-	if err := write(newStream(w), query); err != nil {
+	s := newStream(w)
+	err := write(s, query)
+	switch {
+	case err == nil:
+		return
+	case s.err != nil:
 		klog.FromContext(r.Context()).V(4).Info("Failed to write decisions", "trace", asTrace, "err", err)
-		panic(http.ErrAbortHandler) // Otherwise the response would look complete to the client.
+	case !s.begun:
+		failed(w, r, "Failed to read the decisions", err)
+		return
+	default:
+		klog.FromContext(r.Context()).Error(err, "Failed to read the decisions", "path", r.URL.Path)
 	}
+	panic(http.ErrAbortHandler) // Otherwise the response would look complete to the client.
 }
 
 func (p *pressure) decision(w http.ResponseWriter, r *http.Request) {
@@ -254,8 +264,9 @@ func eventText(e decisionlog.Event) string {
 type stream struct {
 	to      io.Writer
 	control *http.ResponseController
-	// err is the first error of send.
-	err error
+	// begun: something was written. err is the last error of a write.
+	begun bool
+	err   error
 }
 
 func newStream(w http.ResponseWriter) *stream {
@@ -267,8 +278,10 @@ func (s *stream) Write(text []byte) (written int, err error) {
 	for piece := range slices.Chunk(text, streamPiece) {
 		// A writer without deadlines is one of a test: those of the servers have them.
 		_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+		s.begun = true
 		n, err := s.to.Write(piece)
 		if written += n; err != nil {
+			s.err = err
 			return written, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,9 +123,7 @@ type failingLog struct{ *decisionlog.Log }
 
 var errBroken = errors.New("broken record")
 
-func (failingLog) Decisions(*decisionlog.Query) (l debugv1alpha1.PressureDecisionList, err error) {
-	return l, errBroken
-}
+func (failingLog) WriteDecisions(io.Writer, *decisionlog.Query) error { return errBroken }
 
 func (failingLog) Decision(uint64) (d debugv1alpha1.PressureDecision, ok bool, err error) {
 	return d, true, errBroken
