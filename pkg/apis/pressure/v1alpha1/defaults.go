@@ -82,7 +82,7 @@ func setPluginSettingsDefaults(s *PluginSettings) {
 	numa := &s.NUMAMemoryPressure
 	defaultQuantity(&numa.CriticalGap, "1Gi")
 	defaultQuantity(&numa.LowGap, "256Mi")
-	defaultQuantity(&numa.LittleCache, "4Gi")
+	defaultQuantity(&numa.MinInactiveFile, "4Gi")
 	defaultNumber(&numa.ReclaimedRounds, 6)
 	defaultNumber(&numa.AllRounds, 12)
 	defaultNumber(&numa.PodPermille, 1)

@@ -146,7 +146,7 @@ func (v *validator) cpu(p *field.Path, s *CPUPressureSettings) {
 func (v *validator) numaMemory(p *field.Path, s *NUMAMemoryPressureSettings) {
 	v.quantity(p.Child("criticalGap"), s.CriticalGap, "0", "1Ti")
 	v.quantity(p.Child("lowGap"), s.LowGap, "0", "1Ti")
-	v.quantity(p.Child("littleCache"), s.LittleCache, "0", "1Ti")
+	v.quantity(p.Child("minInactiveFile"), s.MinInactiveFile, "0", "1Ti")
 	inRange(v, p.Child("reclaimedRounds"), *s.ReclaimedRounds, 0, 1000)
 	inRange(v, p.Child("allRounds"), *s.AllRounds, 1, 1000)
 	inRange(v, p.Child("podPermille"), *s.PodPermille, 0, 1000)

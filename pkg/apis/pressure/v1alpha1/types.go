@@ -295,9 +295,10 @@ type NUMAMemoryPressureSettings struct {
 	// LowGap plus the watermark low is the amount of free memory below which a round counts as low.
 	// Range: 0 to 1Ti. Default: 256Mi.
 	LowGap *resource.Quantity `json:"lowGap,omitempty"`
-	// LittleCache is the amount of inactive file pages below which free memory counts as low earlier: when less than
-	// littleCache is free, or less than 1Gi above the threshold of lowGap if that is more. Range: 0 to 1Ti. Default: 4Gi.
-	LittleCache *resource.Quantity `json:"littleCache,omitempty"`
+	// MinInactiveFile is the amount of inactive file pages below which free memory counts as low earlier: when less than
+	// minInactiveFile is free, or less than 1Gi above the threshold of lowGap if that is more. Range: 0 to 1Ti. Default:
+	// 4Gi.
+	MinInactiveFile *resource.Quantity `json:"minInactiveFile,omitempty"`
 	// ReclaimedRounds is the number of low rounds, minus the others, above which reclaimed pods are requested.
 	// Range: 0 to 1000. Default: 6.
 	ReclaimedRounds *int32 `json:"reclaimedRounds,omitempty"`

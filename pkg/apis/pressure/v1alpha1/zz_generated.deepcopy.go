@@ -291,8 +291,8 @@ func (in *NUMAMemoryPressureSettings) DeepCopyInto(out *NUMAMemoryPressureSettin
 		x := (*in).DeepCopy()
 		*out = &x
 	}
-	if in.LittleCache != nil {
-		in, out := &in.LittleCache, &out.LittleCache
+	if in.MinInactiveFile != nil {
+		in, out := &in.MinInactiveFile, &out.MinInactiveFile
 		x := (*in).DeepCopy()
 		*out = &x
 	}

@@ -113,9 +113,9 @@ func situations() map[string]situation {
 	low := func(rounds int) func(*recordedNode, int) {
 		return func(n *recordedNode, round int) {
 			n.files = "host-6.18" // 7.43 GiB are free, more than the threshold of 4 GiB
-			n.settings.NUMAMemoryPressure.LittleCache = new(resource.MustParse("8Gi"))
+			n.settings.NUMAMemoryPressure.MinInactiveFile = new(resource.MustParse("8Gi"))
 			if round > rounds {
-				n.settings.NUMAMemoryPressure.LittleCache = new(resource.MustParse("4Gi"))
+				n.settings.NUMAMemoryPressure.MinInactiveFile = new(resource.MustParse("4Gi"))
 			}
 		}
 	}

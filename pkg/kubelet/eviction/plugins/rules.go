@@ -79,7 +79,7 @@ func (s *Set) numaMemory(_ context.Context, v *plugin.View) (rule.Finding, error
 	}
 	var found rule.Finding
 	found, s.numaState = numamemory.Decide(&facts, &numamemory.Settings{
-		CriticalGap: own.CriticalGap.Value(), LowGap: own.LowGap.Value(), LittleCache: own.LittleCache.Value(),
+		CriticalGap: own.CriticalGap.Value(), LowGap: own.LowGap.Value(), MinInactiveFile: own.MinInactiveFile.Value(),
 		ReclaimedRounds: int(*own.ReclaimedRounds), AllRounds: int(*own.AllRounds),
 		PodShare: rule.Permille(*own.PodPermille), Period: settings.Period, Levels: settings.Levels,
 	}, s.numaState)

@@ -29,8 +29,8 @@ const (
 type Settings struct {
 	// CriticalGap is added to the watermark min, LowGap to the watermark low.
 	CriticalGap, LowGap int64
-	// LittleCache is how much there must be of inactive file pages for the threshold not to be raised.
-	LittleCache int64
+	// MinInactiveFile is how much there must be of inactive file pages for the threshold not to be raised.
+	MinInactiveFile int64
 	// ReclaimedRounds and AllRounds: reclaimed pods are proposed when more rounds than the former were low, all pods from
 	// the latter on.
 	ReclaimedRounds, AllRounds int
@@ -162,8 +162,8 @@ func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *tr
 // near the watermark; while there is little of it, more must be free, so that it does not thrash.
 func lowThreshold(z *Zone, s *Settings) int64 {
 	low := z.Low + s.LowGap
-	if z.InactiveFile < max(s.LittleCache, low) {
-		low = max(s.LittleCache, low+cacheMargin)
+	if z.InactiveFile < max(s.MinInactiveFile, low) {
+		low = max(s.MinInactiveFile, low+cacheMargin)
 	}
 	return low
 }

@@ -23,7 +23,7 @@ const (
 
 var (
 	settings = Settings{
-		CriticalGap: gi, LowGap: 256 * mi, LittleCache: 4 * gi, ReclaimedRounds: 6, AllRounds: 12,
+		CriticalGap: gi, LowGap: 256 * mi, MinInactiveFile: 4 * gi, ReclaimedRounds: 6, AllRounds: 12,
 		PodShare: rule.Permille(1), Period: 5 * time.Second,
 	}
 	start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -128,8 +128,8 @@ func TestOnlyAll(t *testing.T) {
 	}
 }
 
-// TestLittleCache: the lower threshold is raised while there is little page cache.
-func TestLittleCache(t *testing.T) {
+// TestFewInactiveFilePages: the lower threshold is raised while there is little page cache.
+func TestFewInactiveFilePages(t *testing.T) {
 	for _, tc := range []struct{ low, inactive, want int64 }{
 		// low + 256 MiB is above 4 GiB: that much page cache is enough.
 		{8 * gi, low, low}, {8 * gi, low - 1, low + gi},
