@@ -74,8 +74,8 @@ type NodeState struct {
 	At time.Time
 }
 
-// trouble is a NUMA node from which a pod should be evicted.
-type trouble struct {
+// shortage is a NUMA node from which a pod should be evicted.
+type shortage struct {
 	zone Zone
 	// all: not only reclaimed pods; critical: because of the watermark min.
 	all, critical bool
@@ -83,13 +83,13 @@ type trouble struct {
 }
 
 // Decide returns whether a NUMA node is short of memory, and the pods to evict, and the next state. Of several NUMA
-// nodes the one counts that is in greatest trouble and has pods to evict.
+// nodes the one counts that has the worst shortage, and pods to evict.
 func Decide(f *Facts, s *Settings, last State) (rule.Finding, State) {
 	next := State{}
 	for number, state := range last {
 		next[number] = state
 	}
-	var worst *trouble
+	var worst *shortage
 	var top []types.UID
 	for _, zone := range f.Zones {
 		state, t := judge(f.Now, zone, s, last[zone.Node])
@@ -120,9 +120,9 @@ func Decide(f *Facts, s *Settings, last State) (rule.Finding, State) {
 	}, next
 }
 
-// judge returns the next state of a NUMA node, nil if it stays unknown, and its trouble, nil if it is in none. In a
+// judge returns the next state of a NUMA node, nil if it stays unknown, and its shortage, nil if it has none. In a
 // round soon after the last one nothing is counted: it is judged by what was counted before.
-func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *trouble) {
+func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *shortage) {
 	if z.Min <= 0 || z.Low <= 0 || z.Total <= 0 {
 		return nil, nil
 	}
@@ -131,7 +131,7 @@ func judge(now time.Time, z Zone, s *Settings, state NodeState) (*NodeState, *tr
 		state = NodeState{}
 	}
 	low := lowThreshold(&z, s)
-	t := &trouble{zone: z, threshold: low}
+	t := &shortage{zone: z, threshold: low}
 	critical, isLow := z.Free < z.Min+s.CriticalGap, z.Free < low
 	if state.At.IsZero() || since >= s.Period/2 {
 		state.At = now
@@ -168,7 +168,9 @@ func lowThreshold(z *Zone, s *Settings) int64 {
 	return low
 }
 
-func (t *trouble) worseThan(o *trouble) bool {
+// worseThan compares first which pods may be evicted, then whether the watermark min is near, then how far free memory
+// is below the threshold.
+func (t *shortage) worseThan(o *shortage) bool {
 	return cmp.Or(compareBool(t.all, o.all), compareBool(t.critical, o.critical),
 		cmp.Compare(o.zone.Free-o.threshold, t.zone.Free-t.threshold), cmp.Compare(o.zone.Node, t.zone.Node)) > 0
 }
@@ -183,16 +185,16 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String returns which NUMA node is in trouble, without amounts, which change all the time.
-func (t *trouble) String() string {
-	why, whom := "for several rounds", "reclaimed pods"
+// String returns which NUMA node is short of memory, without amounts, which change all the time.
+func (t *shortage) String() string {
+	reason, pods := "for several rounds", "reclaimed pods"
 	if t.critical {
-		why = "and close to the watermark min"
+		reason = "and close to the watermark min"
 	}
 	if t.all {
-		whom = "all pods"
+		pods = "all pods"
 	}
-	return fmt.Sprintf("NUMA node %d has been short of memory %s: %s may be evicted", t.zone.Node, why, whom)
+	return fmt.Sprintf("NUMA node %d has been short of memory %s: %s may be evicted", t.zone.Node, reason, pods)
 }
 
 func candidatesOf(f *Facts, s *Settings, z *Zone) (list []rule.Candidate) {
