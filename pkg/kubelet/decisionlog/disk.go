@@ -109,7 +109,8 @@ type diskFile struct {
 	zip     *gzip.Writer
 	rules   map[string]bool
 	pods    map[*snapshot.Facts]bool
-	dirty   bool
+	// unflushed is how many lines were written since the last flush. They are lost if that fails.
+	unflushed int
 }
 
 type countingWriter struct {
@@ -191,20 +192,23 @@ func (d *Disk) write(ctx context.Context) {
 			if err := d.writeItem(ctx, &items[i]); err != nil {
 				d.lose("disk_error", 1)
 				d.fail(ctx, err)
+			} else {
+				d.file.unflushed++
 			}
 		}
 	}
-	if f := d.file; f != nil && f.dirty {
-		f.dirty = false
+	if f := d.file; f != nil && f.unflushed > 0 {
 		if err := f.zip.Flush(); err != nil {
 			d.fail(ctx, err)
+			return
 		}
+		f.unflushed = 0
 	}
 }
 
 var errPaused = errors.New("waiting after a failure")
 
-// writeItem writes one item. A new file begins with a decision that has its state.
+// writeItem writes one item. A file that is full ends before a decision that has its state.
 func (d *Disk) writeItem(ctx context.Context, i *diskItem) error {
 	now := d.Clock.Now()
 	begins := i.decision != nil && i.decision.withState
@@ -220,7 +224,6 @@ func (d *Disk) writeItem(ctx context.Context, i *diskItem) error {
 		}
 	}
 	f := d.file
-	f.dirty = true
 	if i.decision == nil {
 		_, err := f.zip.Write(i.line)
 		return err
@@ -352,6 +355,7 @@ func (d *Disk) fail(ctx context.Context, err error) {
 	d.needsNew.Store(true)
 	if f := d.file; f != nil {
 		d.file = nil
+		d.lose("disk_error", f.unflushed)
 		_ = f.out.Close()
 	}
 	if !d.reported {
@@ -367,6 +371,7 @@ func (d *Disk) closeFile(ctx context.Context) {
 	}
 	d.file = nil
 	if err := errors.Join(f.zip.Close(), f.out.Close()); err != nil {
+		d.lose("disk_error", f.unflushed)
 		d.fail(ctx, err)
 	}
 }

@@ -220,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 			w.roundLater(time.Minute)
 		}
 		s := w.log.Status(false)
-		if s.Log.LostOnDisk == 0 || !strings.Contains(s.Log.DiskError, "no space") {
+		if s.Log.LostOnDisk != 5 || !strings.Contains(s.Log.DiskError, "no space") {
 			t.Errorf("%+v", s.Log)
 		}
 		files.set(false, nil)
