@@ -198,6 +198,19 @@ func TestTraceAndPlan(t *testing.T) {
 	}
 }
 
+// The output format is checked before anything is asked: without a cluster that would panic.
+func TestOutputFormatIsCheckedFirst(t *testing.T) {
+	for _, args := range [][]string{
+		{"status", "-o", "xml"}, {"why", "pod-01", "-o", "json "}, {"rank", "n1", "-o", ""}, {"watch", "-o", "yaml"},
+		{"plan", "--scenario", "leak", "-o", "jsonpath"},
+	} {
+		_, messages, code := new(world).run(t, args...)
+		if code != ExitError || !strings.Contains(messages, "must be one of table, ") {
+			t.Errorf("%q: %d %q", args, code, messages)
+		}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()

@@ -16,10 +16,10 @@ import (
 
 // isTable reports whether the output is for people; wide adds columns.
 func (o *options) isTable() (table, wide bool) {
-	return o.output == "table" || o.output == "" || o.output == "wide", o.output == "wide"
+	return o.output == "table" || o.output == "wide", o.output == "wide"
 }
 
-// write writes a value as json, yaml or jsonpath=TEMPLATE.
+// write writes a value as json, yaml or jsonpath=TEMPLATE, which --output is if it is not a table.
 func (o *options) write(value any) error {
 	switch {
 	case o.output == "json":
@@ -36,10 +36,8 @@ func (o *options) write(value any) error {
 		}
 		_, err = o.Out.Write(text)
 		return err
-	case strings.HasPrefix(o.output, "jsonpath="):
-		return writePath(o.Out, strings.TrimPrefix(o.output, "jsonpath="), value)
 	}
-	return fmt.Errorf("--output %q: must be table, wide, json, yaml or jsonpath=TEMPLATE", o.output)
+	return writePath(o.Out, strings.TrimPrefix(o.output, jsonpathFormat), value)
 }
 
 // escaped returns JSON without invisible characters: inside strings, where alone they may be, they are escaped. Package

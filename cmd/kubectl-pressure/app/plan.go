@@ -74,7 +74,7 @@ the recorded decisions. With others, what was not recorded is assumed:
 	f.StringVar(&p.signal, "signal", "memory.available", "The signal whose course is shown by --svg and json.")
 	f.StringVar(&p.svg, "svg", "", "Write a picture of the course to this file.")
 	p.addFlags(f)
-	o.addOutputFlag(c, "table, wide, json, yaml, jsonpath=TEMPLATE")
+	o.addOutputFlag(c, allFormats)
 	_ = c.RegisterFlagCompletionFunc("node", o.completeNodes)
 	_ = c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(simulate.Scenarios(),
 		cobra.ShellCompDirectiveNoFileComp))
@@ -274,5 +274,5 @@ func evictedAt(e *simulate.Eviction) string {
 	if e == nil {
 		return ""
 	}
-	return e.Time.Local().Format("15:04:05")
+	return e.Time.Local().Format(clock)
 }

@@ -35,7 +35,7 @@ func (o *options) rankCommand() *cobra.Command {
 			return o.showRank(s.Status, signal)
 		},
 	}
-	o.addOutputFlag(c, "table, wide, json, yaml, jsonpath=TEMPLATE")
+	o.addOutputFlag(c, allFormats)
 	c.Flags().StringVar(&signal, "signal", "memory.available", "The signal that pods are ranked for.")
 	return c
 }

@@ -2,10 +2,15 @@
 //
 //	root      flags, commands, exit codes
 //	client    requests to nodes, through the API server or directly
+//	stock     what can be known of a node with a stock kubelet
 //	status    status: how close nodes are to their thresholds
 //	why       why: what became of a pod, and why
+//	explain   why in sentences
 //	rank      rank: who would be evicted next
-//	watch     watch, trace: records as they are made, and to take away
+//	watch     watch, trace: records as they are made, or saved to a file
+//	plan      plan: what would have been evicted with other settings
+//	rules     plan: the settings
+//	svg       plan: the picture
 //	output    table, wide, json, yaml, jsonpath
 //	text      amounts, times and names for people
 //
@@ -17,6 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -103,11 +110,30 @@ Exit codes: 0, 1 for an error, 2 with status --exit-code if a hard threshold is 
 	return c
 }
 
-func (o *options) addOutputFlag(c *cobra.Command, formats string) {
-	c.Flags().StringVarP(&o.output, "output", "o", "table", "Output format: "+formats+".")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
-		[]string{"table", "wide", "json", "yaml", "jsonpath="},
+// jsonpathFormat begins an output format that continues with a template.
+const jsonpathFormat = "jsonpath="
+
+// allFormats are the output formats of commands that print one value.
+var allFormats = []string{"table", "wide", "json", "yaml", jsonpathFormat}
+
+// addOutputFlag adds the flag --output, which is checked before the command asks anything.
+func (o *options) addOutputFlag(c *cobra.Command, formats []string) {
+	list := strings.Join(formats, ", ")
+	if slices.Contains(formats, jsonpathFormat) {
+		list += "TEMPLATE"
+	}
+	c.Flags().StringVarP(&o.output, "output", "o", "table", "Output format: "+list+".")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats,
 		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	c.PreRunE = func(*cobra.Command, []string) error {
+		isThis := func(f string) bool {
+			return o.output == f || (f == jsonpathFormat && strings.HasPrefix(o.output, f))
+		}
+		if !slices.ContainsFunc(formats, isThis) {
+			return fmt.Errorf("--output %q: must be one of %s", o.output, list)
+		}
+		return nil
+	}
 }
 
 // namespace returns the namespace of pods.

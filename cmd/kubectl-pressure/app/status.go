@@ -70,7 +70,7 @@ func (o *options) statusCommand() *cobra.Command {
 			return exitOf(list, exitCode)
 		},
 	}
-	o.addOutputFlag(c, "table, wide, json, yaml, jsonpath=TEMPLATE")
+	o.addOutputFlag(c, allFormats)
 	c.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 2 if a hard threshold of a node is met.")
 	return c
 }

@@ -32,14 +32,11 @@ func (o *options) watchCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: o.completeNodes,
 		RunE: func(c *cobra.Command, args []string) error { return o.watch(c.Context(), append(args, "")[0]) },
 	}
-	o.addOutputFlag(c, "table, json")
+	o.addOutputFlag(c, []string{"table", "json"})
 	return c
 }
 
 func (o *options) watch(ctx context.Context, name string) error {
-	if o.output != "table" && o.output != "json" {
-		return fmt.Errorf("--output %q: must be table or json", o.output)
-	}
 	cluster, err := o.connect(o)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ POD is a name, or a UID. A pod that is gone is looked for on all nodes, as far b
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.why(c.Context(), args[0], node) },
 	}
-	o.addOutputFlag(c, "table, wide, json, yaml, jsonpath=TEMPLATE")
+	o.addOutputFlag(c, allFormats)
 	c.Flags().StringVar(&node, "node", "", "The node that the pod ran on, if that is known. Others are not asked.")
 	_ = c.RegisterFlagCompletionFunc("node", o.completeNodes)
 	c.ValidArgsFunction = o.completePods
