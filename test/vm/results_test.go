@@ -107,7 +107,8 @@ func TestSuiteCommand(t *testing.T) {
 	command := (&Node{config: config, factor: emulationFactor}).suiteCommand(Suite{Tests: []string{"TestA", "TestB"}})
 	for _, want := range []string{
 		"cd /suite && env ", ` PLIMSOLL_GUEST="/suite/guest.json"`, fmt.Sprintf(` PLIMSOLL_TIME_FACTOR="%d"`, suiteFactor),
-		` PLIMSOLL_REPORTER_IDLE="1h"`, ` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
+		` PLIMSOLL_REPORTER_IDLE="1h"`,
+		` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
 	} {
 		if !strings.Contains(command, want) {
 			t.Errorf("%q is not in %s", want, command)

@@ -21,15 +21,15 @@ func (o *options) isTable() (table, wide bool) {
 
 // write writes a value as json, yaml or jsonpath=TEMPLATE, which --output is if it is not a table.
 func (o *options) write(value any) error {
-	switch {
-	case o.output == "json":
+	switch o.output {
+	case "json":
 		text, err := json.MarshalIndent(value, "", "    ")
 		if err != nil {
 			return err
 		}
 		_, err = o.Out.Write(append(escaped(text), '\n'))
 		return err
-	case o.output == "yaml":
+	case "yaml":
 		text, err := yaml.Marshal(value)
 		if err != nil {
 			return err
