@@ -106,7 +106,8 @@ func TestSuiteCommand(t *testing.T) {
 	config.Stock = true
 	command := (&Node{config: config, factor: emulationFactor}).suiteCommand(Suite{Tests: []string{"TestA", "TestB"}})
 	for _, want := range []string{
-		"cd /suite && env ", ` PLIMSOLL_GUEST="/suite/guest.json"`, fmt.Sprintf(` PLIMSOLL_TIME_FACTOR="%d"`, suiteFactor),
+		"cd /suite && env ", ` PLIMSOLL_GUEST="/suite/guest.json"`,
+		fmt.Sprintf(` PLIMSOLL_TIME_FACTOR="%d"`, suiteFactor),
 		` PLIMSOLL_REPORTER_IDLE="1h"`,
 		` PLIMSOLL_KUBELET="/suite/_output/bin/kubelet-stock"`, " _output/bin/node.test ", " -test.run='^(TestA|TestB)$' ",
 	} {

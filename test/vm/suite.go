@@ -115,8 +115,8 @@ func (n *Node) runSuite(ctx context.Context, suite Suite) error {
 	return errors.Join(ctx.Err(), log.Sync())
 }
 
-// settings are the environment variables that have node tests run longer, or otherwise. Those that are set are passed on
-// to the machine.
+// settings are the environment variables that have node tests run longer, or otherwise. Those that are set are passed
+// on to the machine.
 var settings = []string{
 	"PLIMSOLL_SOAK", "PLIMSOLL_CHAOS_SEED", "PLIMSOLL_CHAOS_TIME", "PLIMSOLL_GROWTH_ROUNDS", "PLIMSOLL_LEAK_ROUNDS",
 	"PLIMSOLL_PLUGIN_ROUNDS", "PLIMSOLL_REPORTER_IDLE",
