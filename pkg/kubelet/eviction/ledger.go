@@ -60,6 +60,11 @@ func (l *ledger) begin(v *policy.Victim, decision uint64, now time.Time) {
 	defer l.mu.Unlock()
 	deadline := deadlineOf(v, now)
 	e, ok := l.entries[v.Pod.UID]
+	if ok && e.State == snapshot.Stopped {
+		// It has stopped since the snapshot was taken.
+		e.running++
+		return
+	}
 	if !ok {
 		e = l.add(v, decision, deadline)
 	}
@@ -121,7 +126,7 @@ func (l *ledger) observe(pods []snapshot.Pod, layout snapshot.Layout) {
 	}
 	for i := range pods {
 		p := &pods[i]
-		if e, ok := l.entries[p.UID]; ok && e.State == snapshot.Stopping {
+		if e, ok := l.entries[p.UID]; ok && e.State != snapshot.Stopped {
 			e.Expected = p.UpdateRelease(e.Expected, layout)
 		}
 	}

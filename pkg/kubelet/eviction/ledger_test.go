@@ -98,3 +98,43 @@ func TestReleaseOfAPodWhoseVolumesHangForLong(t *testing.T) {
 	expect(t, "last release", lastRelease, now)
 	expect(t, "the ledger has no entry", l.unused(), true)
 }
+
+// The usage of a pod whose kill has failed is followed until it has stopped: what its volumes hold then comes back.
+func TestReleaseOfAFailedKillIsUpToDate(t *testing.T) {
+	l, now := newLedger(), time.Unix(1e9, 0)
+	stopped := false
+	pods := lives{
+		stopped: func(types.UID) bool { return stopped }, cleanedUp: func(types.UID) bool { return false },
+	}
+	facts := snapshot.NewFacts(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, false)
+	using := func(n snapshot.Bytes) snapshot.Pod {
+		return snapshot.Pod{Facts: facts, Images: snapshot.Unknown,
+			Usage: &snapshot.Usage{Memory: n, AnonymousMemory: 0, LocalStorage: snapshot.Unknown}}
+	}
+	pod, layout := using(1<<30), snapshot.Layout{Known: true}
+	l.begin(&policy.Victim{Pod: &pod, Expected: pod.Release(layout)}, 1, now)
+	l.accepted("uid", podkill.Begun)
+	l.ended("uid", podkill.Ending{Outcome: podkill.Failed}, now)
+	l.reported("uid")
+	now = now.Add(20 * time.Second)
+	l.observe([]snapshot.Pod{using(3 << 30)}, layout)
+	stopped = true
+	l.sweep(fixed(now), false, pods)
+	inFlight, _ := l.view()
+	expect(t, "state", inFlight[0].State, snapshot.Stopped)
+	expect(t, "expected release", inFlight[0].Expected.Memory, snapshot.Bytes(3<<30))
+}
+
+// A pod may stop between the snapshot of a round and the request of that round to hasten it. It counts as evicted once,
+// and stays stopped.
+func TestPodThatStopsBeforeItIsHastenedIsEvictedOnce(t *testing.T) {
+	l, now := newLedger(), time.Unix(1e9, 0)
+	l.begin(victimOf("uid"), 1, now)
+	l.accepted("uid", podkill.Begun)
+	expect(t, "evicted", l.ended("uid", podkill.Ending{Outcome: podkill.Stopped}, now), true)
+	l.begin(victimOf("uid"), 2, now)
+	l.accepted("uid", podkill.Unchanged)
+	inFlight, _ := l.view()
+	expect(t, "state", inFlight[0].State, snapshot.Stopped)
+	expect(t, "evicted again", l.ended("uid", podkill.Ending{Outcome: podkill.Stopped}, now), false)
+}

@@ -125,17 +125,23 @@ func (m *Manager) syncSoon() {
 	}
 }
 
+// sweep updates the ledger, and passes what has become of evictions to the sinks.
+func (m *Manager) sweep(ctx context.Context) (changed bool) {
+	changed, results := m.ledger.sweep(m.clock.now, m.loop.last.RuntimeSilent, m.lives())
+	for i := range results {
+		m.sinks.result(ctx, &results[i])
+	}
+	return changed
+}
+
 // tick begins a collection when one is due, and synchronizes without when one takes too long.
 func (m *Manager) tick(ctx context.Context) {
 	m.takeOptions()
-	changed, results := m.ledger.sweep(m.clock.now, m.loop.last.RuntimeSilent, m.lives())
+	changed := m.sweep(ctx)
 	ended := m.loop.ended.sweep(m.clock.now, m.loop.rules.Timing.Patience, m.lives())
 	now := m.clock.now()
 	if changed || ended {
 		m.syncNow()
-	}
-	for i := range results {
-		m.sinks.result(ctx, &results[i])
 	}
 	l := &m.loop
 	if l.watcher != nil && l.watcher.due(now) {
@@ -195,6 +201,8 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	l := &m.loop
 	// This comes first, since the thresholds determine which pods a snapshot needs.
 	m.effective(ctx, f.Layout)
+	// A pod may have ended since the last tick, after it was read: it must be in flight as one that has stopped.
+	m.sweep(ctx)
 	s := m.snapshot(f)
 	if held := m.restored.Swap(nil); held != nil {
 		l.state = l.state.WithConditions(*held, s.Taken)
