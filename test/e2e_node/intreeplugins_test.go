@@ -80,7 +80,7 @@ func TestEvictionPluginsInTheAgent(t *testing.T) {
 	}
 }
 
-// evictedByPlugin plays a case: its victim is evicted once, and nobody else.
+// evictedByPlugin runs a case: its victim is evicted once, and no other pod is.
 func (s *space) evictedByPlugin(tc inTreeCase) {
 	s.t.Helper()
 	if tc.plugin != "" {
@@ -194,7 +194,7 @@ func (s *space) thrashing() (*v1.Pod, time.Time) {
 
 // besideSignals has a pod that crosses the node's threshold and also exceeds what rss-overuse allows, one that only
 // does the latter, and others, with all plugins or with none. The first pod is evicted either way, the second for its
-// plugin only; each is evicted once, and nobody else is.
+// plugin only; each is evicted once, and no other pod is.
 func (s *space) besideSignals(round string, all bool) {
 	s.t.Helper()
 	hog, over := "hog-"+round, "over-"+round

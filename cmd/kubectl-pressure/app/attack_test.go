@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 )
 
-// hostileNode serves pages in which each text is hostile, as a node that somebody has taken over may.
+// hostileNode serves pages in which each text is hostile, as a compromised node could.
 func hostileNode(t *testing.T) *httptest.Server {
 	t.Helper()
 	name := hostile + "\u009b2J\U000e0001"
@@ -89,7 +89,7 @@ func TestTextsOfAHostileNodeAreText(t *testing.T) {
 	}
 }
 
-// A pod that was evicted and has a successor of the same name on another node is found, and told from that.
+// An evicted pod is found although another pod on another node has its name now, and the two are not confused.
 func TestWhyOfAPodWithASuccessor(t *testing.T) {
 	w := newWorld(t)
 	empty := httptest.NewServer(pages(decisionlog.New(decisionlog.Config{Node: "n2", Clock: utilclock.RealClock{},

@@ -87,7 +87,7 @@ type Fence struct {
 type limit struct {
 	usage, max *file
 	// before is the limit that others have set last, value that of the fence once it is set. They are the same where the
-	// limit of others stops the pod; when that is raised, the fence is computed anew, so that it is recognisable.
+	// limit of others stops the pod. When that limit is raised, the fence is computed again, so that Find recognises it.
 	before, value int64
 	set           bool
 	fence         func(usage, slack, present int64) int64

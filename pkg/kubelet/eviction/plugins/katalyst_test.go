@@ -289,7 +289,7 @@ func TestBesideKatalyst(t *testing.T) {
 			for round := 1; round <= tc.rounds; round++ {
 				tc.play(n, round)
 				p := set.plugins[tc.plugin].(*rulePlugin)
-				p.proposed = nil // Nobody is evicted, so that no cool-down begins.
+				p.proposed = nil // No pod is evicted, so no cool-down begins.
 				got = answerOf(t, p, n.view(start.Add(time.Duration(round)*n.settings.Period)))
 			}
 			if got != tc.here {
