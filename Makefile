@@ -93,12 +93,19 @@ e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (ro
 
 .PHONY: e2e-vm
 e2e-vm: $(BIN)/gotestsum ## Tests on a node in a virtual machine, with systemd and cgroup v2 (root). E2E_RUN=regexp selects.
-	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e-vm.xml --packages ./test/vm -- \
+	@rm -f $(OUT)/e2e-vm-unstable.txt
+	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e-vm.xml \
+		$(RERUN) --rerun-fails-report $(OUT)/e2e-vm-unstable.txt --packages ./test/vm -- \
 		-tags vm -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
+	@$(call UNSTABLE,$(OUT)/e2e-vm-unstable.txt)
 
 .PHONY: e2e-vm-node
 e2e-vm-node: go ## The node tests of e2e in a virtual machine, with systemd and cgroup v2, resumable (root, hours). VM_ARGS=-stock, -again.
 	@$(DEVVM) -run '$(E2E_RUN)' $(VM_ARGS) test
+
+.PHONY: e2e-numa
+e2e-numa: go ## Eviction plugins on PLIMSOLL_KERNELS (paths with colons between), emulated, with cgroup v2 and 1, 2 and 4 NUMA nodes.
+	go test -tags vm -count=1 -timeout 60m -v ./test/numa
 
 .PHONY: generate
 generate: $(BIN)/deepcopy-gen ## Write what is generated from the API types: deep copies, schemas.
@@ -127,6 +134,9 @@ rules: $(BIN)/promtool ## Rules of config/prometheus and their unit tests, by pr
 vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in what the kubelet links (asks a public data base).
 	$(BIN)/govulncheck ./cmd/kubelet
 
+# What presubmit runs in the machine: the unit, the life of a pod, one eviction, stock and back.
+VM_SMALLEST := ^(TestUnitRunsOurKubelet|TestPodRuns|TestMemoryPressureEvictsTheHogAlone|TestStockAndBackUnderSystemd)$$
+
 # Each step says how long it took; the first that fails ends the run.
 define step
 @start=$$SECONDS; echo; echo "=== $(1)"; $(2); echo "=== $(1): passed in $$((SECONDS - start)) s"
@@ -140,6 +150,7 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 	$(call step,unit,$(MAKE) --no-print-directory unit)
 	$(call step,katalyst,$(MAKE) --no-print-directory katalyst)
 	$(call step,differential,$(MAKE) --no-print-directory differential)
+	$(call step,node with systemd and cgroup v2,$(MAKE) --no-print-directory e2e-vm E2E_RUN='$(VM_SMALLEST)')
 	@echo "The chaos test repeats one seed here, so that a failure is the change's; make soak draws new ones."
 	$(call step,real node,PLIMSOLL_CHAOS_SEED=$${PLIMSOLL_CHAOS_SEED:-11} $(MAKE) --no-print-directory e2e)
 	@echo; echo "All checks passed."

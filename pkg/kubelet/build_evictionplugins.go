@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/remote"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugins/memorygrowth"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus/taints"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
@@ -292,8 +293,8 @@ func (p *evictionPlugins) conditions() []nodestatus.PluginCondition {
 
 // evictionOptions returns the options of the eviction manager. It reports the growth of memory, the outlook, and
 // what all pods use, if a plugin uses it.
-func evictionOptions(c *v1alpha1.NodePressureConfiguration) eviction.Options {
-	options := eviction.OptionsFrom(c)
+func evictionOptions(c *v1alpha1.NodePressureConfiguration) settings.Options {
+	options := settings.OptionsFrom(c)
 	options.ReportMemoryGrowth = plugin.OptionsFrom(c, false).InTree.Selects(memorygrowth.Name)
 	options.AllPods = plugins.NeedsAllPods(plugin.OptionsFrom(c, false).InTree.Selects)
 	options.ReportOutlook = reporter.OptionsFrom(c).InTree(pressure.Name)

@@ -99,6 +99,20 @@ func (f *podFences) Kill(ctx context.Context, pod *v1.Pod) error {
 	return f.killer.Kill(ctx, f.path(pod))
 }
 
+// oomVictims is generator.Config.OOMVictims on cgroup v1: the kernel notifies each cgroup of the pod of an OOM kill at
+// its fence, and the runtime then reports all containers as OOMKilled. Only pods that are evicted have fences: for all
+// others the kernel log is not read. f may be nil.
+func (f *podFences) oomVictims(pod *v1.Pod) func(containerID string) bool {
+	if f == nil {
+		return fence.Victims{}.Spared
+	}
+	record, recorded := f.record(pod.UID)
+	if !recorded || record.Cause != terminations.Eviction {
+		return fence.Victims{}.Spared
+	}
+	return f.fencer.Victims(f.path(pod)).Spared
+}
+
 // repair is podsync.Config.RepairFence. The pod has its allocated resources.
 func (f *podFences) repair(ctx context.Context, pod *v1.Pod) error {
 	record, recorded := f.record(pod.UID)

@@ -11,12 +11,14 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
+	"k8s.io/kubernetes/pkg/kubelet/util"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
@@ -86,7 +88,7 @@ func (b *build) evictionThresholds() ([]policy.Threshold, error) {
 	if b.Flags.ExperimentalNodeAllocatableIgnoreEvictionThreshold {
 		enforced = nil
 	}
-	return eviction.ParseThresholds(eviction.ThresholdConfig{
+	return settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: enforced,
 		Hard:                cfg.EvictionHard,
 		Soft:                cfg.EvictionSoft,
@@ -112,22 +114,24 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	reporters := b.plugins.reporter
 	forward, view, lifecycle := b.forward, b.pods.view, b.pods.lifecycle
 	return eviction.New(eviction.Config{
-		Options:                       &options,
-		Memory:                        b.memoryReader(ctx),
-		Thresholds:                    thresholds,
-		PressureTransitionPeriod:      cfg.EvictionPressureTransitionPeriod.Duration,
-		MaxPodGracePeriodSeconds:      int64(cfg.EvictionMaxPodGracePeriod),
-		KernelMemcgNotification:       cfg.KernelMemcgNotification,
-		PodCgroupRoot:                 b.Machine.ContainerManager.GetPodCgroupRoot(),
-		LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
-		TerminationRequested:          lifecycle.IsPodTerminationRequested,
-		TerminationDeadline:           b.workers.workers.TerminationDeadline,
-		Collector:                     collector,
-		RuntimeTimeout:                cfg.RuntimeRequestTimeout.Duration,
-		Features:                      eviction.FeaturesFrom(b.FeatureGates),
-		Kill:                          b.workers.workers.KillPod,
-		Reclaimer:                     b.garbage.images,
-		ActivePods:                    func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
+		Options: &options,
+		Memory:  b.memoryReader(ctx),
+		Kubelet: settings.Kubelet{
+			Thresholds: thresholds, PressureTransitionPeriod: cfg.EvictionPressureTransitionPeriod.Duration,
+			MaxPodGracePeriodSeconds:      int64(cfg.EvictionMaxPodGracePeriod),
+			LocalStorageCapacityIsolation: cfg.LocalStorageCapacityIsolation,
+		},
+		KernelMemcgNotification: cfg.KernelMemcgNotification,
+		CgroupV2:                util.IsCgroup2UnifiedMode(),
+		PodCgroupRoot:           b.Machine.ContainerManager.GetPodCgroupRoot(),
+		TerminationRequested:    lifecycle.IsPodTerminationRequested,
+		TerminationDeadline:     b.workers.workers.TerminationDeadline,
+		Collector:               collector,
+		RuntimeTimeout:          cfg.RuntimeRequestTimeout.Duration,
+		Features:                eviction.FeaturesFrom(b.FeatureGates),
+		Kill:                    b.workers.workers.KillPod,
+		Reclaimer:               b.garbage.images,
+		ActivePods:              func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
 		PodByUID: func(uid types.UID) (*v1.Pod, bool) {
 			if forward.isWaiting(uid) {
 				return nil, false

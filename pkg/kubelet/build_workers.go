@@ -59,14 +59,15 @@ func (b *build) makeWorkers(context.Context) error {
 		Directory: b.layout.Terminations(), Clock: b.clock,
 		ShuttingDown: b.forward.shuttingDown,
 	})
-	syncer := b.syncer()
 	if b.Config.CgroupsPerQOS {
 		if err := b.makeKiller(); err != nil {
 			return err
 		}
-		syncer.Processes = w.killer
 		w.fences = b.newPodFences()
-		syncer.RepairFence = w.fences.repair
+	}
+	syncer := b.syncer()
+	if w.fences != nil {
+		syncer.Processes, syncer.RepairFence = w.killer, w.fences.repair
 	}
 	w.syncer = podsync.New(syncer)
 	w.workers = podworkers.New(b.podWorkers())
@@ -89,6 +90,9 @@ func (b *build) statusGenerator() *generator.Generator {
 		Evictors:        []generator.Evictor{b.workers.deadline},
 		Recorder:        b.Observability.Recorder,
 		Features:        generator.FeaturesFrom(b.FeatureGates),
+	}
+	if !util.IsCgroup2UnifiedMode() {
+		cfg.OOMVictims = b.workers.fences.oomVictims
 	}
 	if !b.Clients.Standalone() {
 		cfg.RuntimeClasses, cfg.HostIPs = b.objects.runtimeClasses, b.sources.view.HostIPs

@@ -41,6 +41,7 @@ var rings = []struct {
 	{"pkg/kubelet/decisionlog/simulate", pure, "makes the decisions of a trace again, with the same rules or others"},
 	{"pkg/kubelet/strictjson", pure, "decodes JSON that may come from anywhere, within limits"},
 	{"pkg/kubelet/eviction/policy", pure, "decides on a snapshot: node conditions, reclaim, victims"},
+	{"pkg/kubelet/eviction/settings", pure, "turns both configuration files into the rules of eviction/policy"},
 	{"pkg/kubelet/eviction/arbiter", pure, "settles what eviction plugins ask for: requests, questions, conditions"},
 	{
 		"pkg/kubelet/eviction/plugin/records", pure,
@@ -98,6 +99,7 @@ var rings = []struct {
 	{"pkg/apis/evictionplugin/v1alpha1", contract, "the gRPC protocol of eviction plugins, which is Katalyst's"},
 	{"pkg/apis/reporterplugin/v1alpha1", contract, "the gRPC protocol of reporter plugins, which is Katalyst's"},
 	{"pkg/kubelet/recordfile", driver, "reads a file with one record, and replaces it durably"},
+	{"pkg/kubelet/openfile", driver, "reads files of the kernel, which stay open between readings"},
 	{"pkg/kubelet/plugincalls", driver, "what the drivers of eviction and reporter plugins have in common"},
 	{"pkg/kubelet/podsync", driver, "sets a pod up, stops it, and releases what it held, step by step"},
 	{"pkg/kubelet/podsync/deadline", driver, "ends pods that run longer than their activeDeadlineSeconds"},
@@ -286,6 +288,56 @@ func TestRings(t *testing.T) {
 			t.Errorf("there is no package %s: remove its row", r.pkg)
 		}
 	}
+}
+
+// clientMayLink are the packages outside the pure ring that kubectl pressure links, each with the reason.
+var clientMayLink = map[string]string{
+	"cmd/kubectl-pressure":       "its main function",
+	"cmd/kubectl-pressure/app":   "its commands",
+	"pkg/kubelet/pressureconfig": "reads the same file as the agent, with the same errors",
+}
+
+// The client decides with the code of the agent, and has nothing of the rest of the agent.
+func TestClientLinksPurePackages(t *testing.T) {
+	found := linkedBy(program(t), "cmd/kubectl-pressure")
+	report(t, notForTheClient(found))
+	for name := range clientMayLink {
+		if !slices.Contains(found, name) {
+			t.Errorf("kubectl pressure does not link %s any more: remove its row", name)
+		}
+	}
+	if !slices.Contains(found, "pkg/kubelet/eviction/policy") {
+		t.Errorf("kubectl pressure is said to decide with pkg/kubelet/eviction/policy; it links %q", found)
+	}
+	if faults := notForTheClient([]string{"pkg/kubelet/eviction"}); len(faults) != 1 {
+		t.Errorf("a link to the eviction manager is reported as %q", faults)
+	}
+}
+
+func notForTheClient(linked []string) (faults []string) {
+	for _, name := range linked {
+		if ring, _ := ringOf(name); ring != pure && clientMayLink[name] == "" {
+			faults = append(faults, "kubectl pressure links "+name+", which is not pure")
+		}
+	}
+	return faults
+}
+
+// linkedBy lists a package and all packages of the program that it imports, also through others, in a fixed order.
+func linkedBy(pkgs []pkg, name string) (linked []string) {
+	linked = []string{name}
+	for i := 0; i < len(linked); i++ {
+		at := slices.IndexFunc(pkgs, func(p pkg) bool { return p.name == linked[i] })
+		if at < 0 {
+			continue
+		}
+		for _, imported := range pkgs[at].imports {
+			if inner, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(linked, inner) {
+				linked = append(linked, inner)
+			}
+		}
+	}
+	return linked
 }
 
 func importsFurtherOut(p pkg) (faults []string) {

@@ -20,9 +20,11 @@ const (
 	portScheduler     = 7259
 	portController    = 7257
 	portKubelet       = 7250
-	portRegistry      = 7500
 	portKubeletHealth = 7248
 )
+
+// RegistryPort is where a cluster with Config.Mirror serves images.
+const RegistryPort = 7500
 
 const (
 	loopback = "127.0.0.1"
@@ -58,7 +60,7 @@ type Config struct {
 	Standalone bool
 	// RuntimeOnly starts only containerd, for suites that start a control plane and the kubelet themselves.
 	RuntimeOnly bool
-	// Mirror is a directory of images, as OCI layouts, that a registry on loopback serves instead of MirroredRegistry; ""
+	// Mirror is a directory of images, as OCI layouts, that the cluster's registry serves instead of MirroredRegistry; ""
 	// for no registry.
 	Mirror string
 	// CgroupRoot is the cgroup in which the kubelet creates that of the pods; "" is the root, where any other kubelet has

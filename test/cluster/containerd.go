@@ -78,7 +78,7 @@ func writeContainerdConfig(config Config, m machine) error {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}
 	if config.Mirror != "" {
-		if err := writeMirror(layout); err != nil {
+		if err := writeMirror(config); err != nil {
 			return err
 		}
 	}

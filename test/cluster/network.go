@@ -45,6 +45,9 @@ func StartControlPlane(ctx context.Context, config Config) (*Cluster, error) {
 	if err == nil {
 		err = c.startControlPlane(ctx)
 	}
+	if err == nil && config.Mirror != "" {
+		err = c.startRegistry(ctx)
+	}
 	if err != nil {
 		// The context may be what ended the start.
 		return nil, errors.Join(err, Clean(context.WithoutCancel(ctx), config.Layout, config.Log))

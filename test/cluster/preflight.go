@@ -60,7 +60,7 @@ func CheckFree(config Config) error {
 			config.podsCgroup(), len(pids)))
 	}
 	for _, port := range []int{
-		portAPIServer, portEtcd, portEtcdPeer, portScheduler, portController, portKubelet, portKubeletHealth, portRegistry,
+		portAPIServer, portEtcd, portEtcdPeer, portScheduler, portController, portKubelet, portKubeletHealth, RegistryPort,
 	} {
 		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,13 +60,18 @@ func (s Suite) upstream() upstream {
 
 func (s Suite) program() string { return s.layout().Program(s.upstream().part().Name) }
 
+// place is where a suite runs.
+type place interface {
+	// run runs ginkgo with these arguments for the suite, writes its output to log, and returns the suite's report. Failed
+	// specs are an error. When it is interrupted it returns the report on those that had ended, if there is one.
+	run(ctx context.Context, args []string, log io.Writer) (report []byte, err error)
+	// stop stops and removes what was started for the suite.
+	stop(ctx context.Context) error
+}
+
 // ginkgo runs the named specs and returns their outcomes. Failed specs are no error. When it is interrupted it returns
 // the outcomes of those that had ended, and the context's error.
-func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, error) {
-	report := filepath.Join(s.Dir, "report.json")
-	if err := os.RemoveAll(report); err != nil {
-		return nil, fmt.Errorf("remove old report: %w", err)
-	}
+func (s Suite) ginkgo(ctx context.Context, where place, names []string) ([]spec, error) {
 	if err := os.MkdirAll(s.file(""), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder for the log: %w", err)
 	}
@@ -74,19 +80,10 @@ func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, e
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	defer log.Close()
-	args := []string{
-		"--procs=" + strconv.Itoa(s.Procs), "--no-color", "--silence-skips", "--timeout=6h", "--focus=" + exactly(names),
-		"--output-dir=" + s.Dir, "--json-report=" + filepath.Base(report), s.program(), "--",
-	}
-	cmd := exec.CommandContext(ctx, s.layout().Program("ginkgo"), append(args, call.args...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
-	cmd.Env = append(os.Environ(), call.env...)
-	// An interrupted suite stops what it started itself.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = interruptPatience
-	runErr := call.run(ctx, cmd)
-	specs, err := readReport(report)
+	report, runErr := where.run(ctx, []string{
+		"--procs=" + strconv.Itoa(s.procs()), "--no-color", "--silence-skips", "--timeout=6h", "--focus=" + exactly(names),
+	}, log)
+	specs, err := decodeReport(report)
 	if err != nil {
 		return nil, fmt.Errorf("the suite gave no report, see %s: %w", log.Name(), errors.Join(ctx.Err(), runErr, err))
 	}
@@ -96,6 +93,51 @@ func (s Suite) ginkgo(ctx context.Context, call call, names []string) ([]spec, e
 		return nil, errors.Join(err, runErr)
 	}
 	return specs, ctx.Err()
+}
+
+// here is a place on this machine.
+type here struct {
+	suite   Suite
+	call    call
+	cluster *cluster.Cluster
+}
+
+// startHere starts a cluster for the suite on this machine.
+func (s Suite) startHere(ctx context.Context) (place, error) {
+	c, err := cluster.Start(ctx, cluster.Config{
+		Layout: s.layout(), Kubelet: s.Kubelet, RuntimeOnly: !s.Cluster, Mirror: s.mirror(), Log: s.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	call, err := s.upstream().call(ctx, c)
+	if err != nil {
+		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+	}
+	return here{suite: s, call: call, cluster: c}, nil
+}
+
+func (h here) run(ctx context.Context, args []string, log io.Writer) ([]byte, error) {
+	s := h.suite
+	report := filepath.Join(s.Dir, "report.json")
+	if err := os.RemoveAll(report); err != nil {
+		return nil, fmt.Errorf("remove old report: %w", err)
+	}
+	args = append(args, "--output-dir="+s.Dir, "--json-report="+filepath.Base(report), s.program(), "--")
+	cmd := exec.CommandContext(ctx, s.layout().Program("ginkgo"), append(args, h.call.args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
+	cmd.Env = append(os.Environ(), h.call.env...)
+	// An interrupted suite stops what it started itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = interruptPatience
+	runErr := h.call.run(ctx, cmd)
+	data, err := os.ReadFile(report)
+	return data, errors.Join(runErr, err)
+}
+
+func (h here) stop(ctx context.Context) error {
+	return errors.Join(h.call.finish(ctx), h.cluster.Stop(ctx))
 }
 
 // run runs the suite and concurrently what belongs to the call.

@@ -115,8 +115,11 @@ func (s nodeSuite) makePath() error {
 	return nil
 }
 
-func (s nodeSuite) writeConfig() error {
-	return cluster.WriteConfig(s.configFile(), &kubeletv1beta1.KubeletConfiguration{
+func (s nodeSuite) writeConfig() error { return cluster.WriteConfig(s.configFile(), suiteConfig()) }
+
+// suiteConfig is the configuration of the suite's kubelet.
+func suiteConfig() *kubeletv1beta1.KubeletConfiguration {
+	return &kubeletv1beta1.KubeletConfiguration{
 		CgroupDriver:        "cgroupfs",
 		CgroupRoot:          "/",
 		FailCgroupV1:        new(false),
@@ -127,5 +130,5 @@ func (s nodeSuite) writeConfig() error {
 			"memory.available": "250Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
 		},
 		EvictionMinimumReclaim: map[string]string{"nodefs.available": "5%", "nodefs.inodesFree": "5%"},
-	})
+	}
 }

@@ -34,17 +34,21 @@ func (s spec) failure() string {
 	return line
 }
 
-// readReport decodes a report of the suite.
+// readReport reads a report of the suite.
 func readReport(file string) ([]spec, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
+	return decodeReport(data)
+}
+
+func decodeReport(data []byte) ([]spec, error) {
 	var suites []struct {
 		Specs []spec `json:"SpecReports"`
 	}
 	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, fmt.Errorf("read report %s: %w", file, err)
+		return nil, fmt.Errorf("decode report: %w", err)
 	}
 	var specs []spec
 	for _, suite := range suites {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -72,6 +73,23 @@ func (r Results) merge(others Results) {
 			r[name] = other
 		}
 	}
+}
+
+// InEach returns the outcomes of the specs that have one in each of these rounds: passed if all of them are.
+func InEach(rounds []Results) Results {
+	all := maps.Clone(rounds[0])
+	for _, round := range rounds[1:] {
+		for name, outcome := range all {
+			other, found := round[name]
+			switch {
+			case !found:
+				delete(all, name)
+			case outcome.State == passed:
+				all[name] = other
+			}
+		}
+	}
+	return all
 }
 
 // Only returns the results of the specs that are chosen by their names.

@@ -25,6 +25,9 @@ type Suite struct {
 	// Root is the repository, Dir the directory of the files of all runs.
 	Root string
 	Dir  string
+	// Machine has the node suite run in a virtual machine with systemd and cgroup v2; nil for this machine. See
+	// InMachine.
+	Machine *Machine
 	// Kubelet is the binary under test, Party the name of the directory of its results.
 	Kubelet string
 	Party   string
@@ -60,7 +63,8 @@ func (s Suite) Prepare(ctx context.Context) error {
 	if err := os.Chmod(nonewprivs, 0o755|os.ModeSetuid); err != nil {
 		return fmt.Errorf("set user on execution: %w", err)
 	}
-	return images{builder: builder, dir: s.mirror(), userland: filepath.Join(s.Dir, "userland"), log: s.Log}.write(ctx)
+	images := images{builder: builder, dir: s.mirror(), userland: filepath.Join(s.Dir, "userland"), log: s.Log}
+	return errors.Join(images.write(ctx), s.Machine.prepare(ctx, s))
 }
 
 // build builds the upstream suite.
@@ -91,31 +95,29 @@ func (s Suite) Run(ctx context.Context) (Results, error) {
 	fmt.Fprintf(s.Log, "%s with %s: %d specs, %d of them passed already. Log: %s\n",
 		s.title(), s.Kubelet, all, all-todo, s.file("suite.log"))
 	if todo > 0 {
-		err = s.runOnCluster(ctx, left, results)
+		err = s.runAll(ctx, left, results)
 	}
 	return results.of(groups), err
 }
 
-// runOnCluster starts a cluster, runs the specs on it, and stops it.
-func (s Suite) runOnCluster(ctx context.Context, groups []group, results Results) error {
-	c, err := cluster.Start(ctx, cluster.Config{
-		Layout: s.layout(), Kubelet: s.Kubelet, RuntimeOnly: !s.Cluster, Mirror: s.mirror(), Log: s.Log,
-	})
+// runAll starts what the suite needs, runs the specs, and stops it again.
+func (s Suite) runAll(ctx context.Context, groups []group, results Results) error {
+	start := s.startHere
+	if s.Machine != nil {
+		start = s.startMachine
+	}
+	where, err := start(ctx)
 	if err != nil {
 		return err
 	}
-	call, err := s.upstream().call(ctx, c)
-	if err == nil {
-		err = errors.Join(s.runBatches(ctx, call, groups, results), call.finish(context.WithoutCancel(ctx)))
-	}
-	return errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+	return errors.Join(s.runBatches(ctx, where, groups, results), where.stop(context.WithoutCancel(ctx)))
 }
 
-func (s Suite) runBatches(ctx context.Context, call call, groups []group, results Results) error {
+func (s Suite) runBatches(ctx context.Context, where place, groups []group, results Results) error {
 	done := 0
 	for _, chunk := range batches(groups) {
 		start := time.Now()
-		specs, err := s.ginkgo(ctx, call, chunk)
+		specs, err := s.ginkgo(ctx, where, chunk)
 		good, recordErr := s.record(results, specs)
 		if err := errors.Join(err, recordErr); err != nil {
 			return err

@@ -35,6 +35,11 @@ const (
 // garbage collection, gates that are disabled by default.
 const onlyByName = `\[sig-network\]|GarbageCollect|\[Feature:OffByDefault\]|\[Feature:SCTPConnectivity\]`
 
+// inMachineFirst are the specs about the life of pods that take the least time.
+const inMachineFirst = `Probing container|Kubelet Cgroup Manager|MirrorPod|Terminate Pods|Pod SIGKILL|` +
+	`Container Lifecycle Hook|Lifecycle [Ss]leep|blackbox test when|Deleted pods|InitContainer|Downward API should|` +
+	`Kubelet when|Pods should|Containers should|Variable Expansion`
+
 // evictionSpecs put the node under pressure.
 const evictionSpecs = `MemoryAllocatableEviction|LocalStorageEviction|LocalStorageSoftEviction|` +
 	`LocalStorageSoftEvictionNotOverwriteTerminationGracePeriodSeconds|LocalStorageCapacityIsolationEviction|` +
@@ -50,6 +55,13 @@ func Selections() []Selection {
 		{
 			Name: "nodeconformance", Focus: `\[NodeConformance\]`, Skip: shortTime, Procs: 6,
 			About: "what every conforming node passes; half an hour",
+		},
+		{
+			Name:  "machine",
+			Focus: `\[NodeConformance\].*(` + inMachineFirst + `)|(` + inMachineFirst + `).*\[NodeConformance\]`,
+			Skip:  shortTime + `|\[sig-network\]|\[sig-storage\]`, Procs: machineProcs,
+			About: "of nodeconformance what runs first in a virtual machine (-machine): cgroups, resources, probes, restarts, " +
+				"termination, static pods",
 		},
 		{
 			Name:  "lifecycle",

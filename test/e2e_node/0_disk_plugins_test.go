@@ -16,15 +16,15 @@ import (
 // 1 GiB.
 const overuseConfig = `apiVersion: nodepressure.plimsoll.dev/v1alpha1
 kind: NodePressureConfiguration
-monitoringPeriod: 2s
+monitoringPeriod: %s
 plugins:
   eviction:
     inTree: [rootfs-overuse-eviction-plugin]
-    period: 1s
+    period: %s
     softKiller: PodWorker
     settings:
       rootfs-overuse-eviction-plugin:
-        sharedUsed: 6%
+        sharedUsed: 6%%
 `
 
 // TestRootfsOveruseOnASmallDisk has a pod whose writable layer uses less than the threshold of
@@ -33,10 +33,12 @@ plugins:
 func TestRootfsOveruseOnASmallDisk(t *testing.T) {
 	rounds, _ := pluginRounds(t)
 	s := spaceOnSmallDisks(t)
-	s.withPressureConfig(overuseConfig, nil)
+	s.withPressureConfig(fmt.Sprintf(overuseConfig, inTreeMonitoring, inTreePeriod), nil)
 	for round := range rounds {
 		t.Run(fmt.Sprint("round ", round+1), func(t *testing.T) {
-			s.in(t).evictedByPlugin(inTreeCase{play: (*space).overuseOfDisk, reason: "writable layers use"})
+			s.in(t).evictedByPlugin(inTreeCase{
+				play: (*space).overuseOfDisk, reason: "writable layers use", within: inTreeDiskTime,
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -23,24 +25,35 @@ const (
 	// their status stays.
 	inTreeConfig = `apiVersion: nodepressure.plimsoll.dev/v1alpha1
 kind: NodePressureConfiguration
-monitoringPeriod: 2s
+monitoringPeriod: %s
 plugins:
   eviction:
     inTree: [%s]
-    period: 1s
+    period: %s
     softKiller: PodWorker
     settings: {%s}
 `
-	// shortOnNode0 has NUMA node 0 short of memory for reclaimed pods after two rounds, whatever is free there.
+	// shortOnNode0 has NUMA node 0 short of memory for reclaimed pods after two rounds, whatever is free there. Pods that
+	// use less than a share of its memory do not count.
 	shortOnNode0 = "numa-memory-pressure-eviction-plugin: " +
-		"{criticalGap: 0, lowGap: 1Ti, reclaimedRounds: 1, allRounds: 1000}"
+		"{criticalGap: 0, lowGap: 1Ti, reclaimedRounds: 1, allRounds: 1000, podPermille: %d}"
 	// stalledTasks has reclaimed pods evicted when tasks have been stalled for the default share of time for 5 s.
 	stalledTasks = "system-memory-pressure-eviction-plugin: {reclaimedAfter: 5s, allAfter: 1h}"
 	// reclaimedMilliCPU is the resource that the test publishes on the Node.
 	reclaimedMilliCPU = "resource.katalyst.kubewharf.io/reclaimed_millicpu"
-	// inTreeTime is how long a plugin that is called each second may take until it has a pod evicted: two rounds, after
-	// two monitoring periods. The container runtime measures writable layers each ten seconds.
-	inTreeTime = 16 * time.Second
+	// inTreePeriod is the time between two rounds of plugins, inTreeMonitoring that between two rounds of the eviction
+	// manager.
+	inTreePeriod, inTreeMonitoring = time.Second, 2 * time.Second
+	// layersPeriod is how often the container runtime measures writable layers.
+	layersPeriod = 10 * time.Second
+	// eventDelay is how long it may take until the test sees the event of an eviction: it is sent to the API server, which
+	// the test asks again and again.
+	eventDelay = 2 * time.Second
+	// inTreeTime is within which time a plugin has a pod evicted that exceeds its threshold: in two rounds. One that uses
+	// what pods use of disks has that from the last round of the eviction manager, which has it from the container
+	// runtime (inTreeDiskTime).
+	inTreeTime     = 2*inTreePeriod + eventDelay
+	inTreeDiskTime = inTreeTime + 2*inTreeMonitoring + layersPeriod
 )
 
 // inTreeCase is a plugin with pods, one of which exceeds its threshold.
@@ -49,6 +62,8 @@ type inTreeCase struct {
 	// play returns the pod to be evicted, and from when on the plugin may evict it.
 	play   func(*space) (victim *v1.Pod, since time.Time)
 	reason string
+	// within is how long the eviction may take.
+	within time.Duration
 }
 
 // TestEvictionPluginsInTheAgent has pods that exceed the threshold of one plugin each, beside pods that do not. Only
@@ -56,16 +71,16 @@ type inTreeCase struct {
 // at its limit of memory, and plugins act beside the signals of the node.
 func TestEvictionPluginsInTheAgent(t *testing.T) {
 	rounds, _ := pluginRounds(t)
+	s := spaceForRestart(t)
 	cases := []inTreeCase{
-		{"rss-overuse-eviction-plugin", "", (*space).overuseOfMemory, "resident set"},
-		{"reclaimed-resource-pressure-eviction-plugin", "", (*space).shrinkingResources, reclaimedMilliCPU},
-		{"numa-memory-pressure-eviction-plugin", shortOnNode0, (*space).largeAndSmall, `(scope "memory")`},
+		{"rss-overuse-eviction-plugin", "", (*space).overuseOfMemory, "resident set", inTreeTime},
+		{"reclaimed-resource-pressure-eviction-plugin", "", (*space).shrinkingResources, reclaimedMilliCPU, inTreeTime},
+		{"numa-memory-pressure-eviction-plugin", s.shortOnNode0(), (*space).largeAndSmall, `(scope "memory")`, inTreeTime},
 	}
 	if soak() {
 		cases = append(cases, inTreeCase{"system-memory-pressure-eviction-plugin", stalledTasks, (*space).thrashing,
-			`(scope "memory")`})
+			`(scope "memory")`, inTreeTime})
 	}
-	s := spaceForRestart(t)
 	s.noOtherPods()
 	s.withPressureConfig(pressureHeader, nil)
 	for round := range rounds {
@@ -87,10 +102,8 @@ func (s *space) evictedByPlugin(tc inTreeCase) {
 		s.enable(tc.plugin, tc.settings)
 	}
 	victim, since := tc.play(s)
-	s.eventually(pluginTimeout, func(ctx context.Context) error {
-		return s.hasEvent(ctx, victim.Name, "Evicted", tc.reason)
-	})
-	s.took("eviction", time.Since(since), inTreeTime)
+	s.eventually(pluginTimeout, func(context.Context) error { return s.hasOneEviction(victim, tc.reason) })
+	s.took("eviction", time.Since(since), tc.within)
 	ended := s.wait(victim, podTimeout, endedFor("Evicted"))
 	for _, pod := range s.pods() {
 		if pod.Name != victim.Name && (pod.Status.Phase != v1.PodRunning || pod.DeletionTimestamp != nil) {
@@ -108,10 +121,22 @@ func (s *space) evictedByPlugin(tc inTreeCase) {
 	}
 }
 
+// hasOneEviction returns an error unless the pod has one event about its eviction, with a text. Pods of earlier rounds
+// had the same name.
+func (s *space) hasOneEviction(pod *v1.Pod, text string) error {
+	times, err := s.countEvents(s.name, "Evicted", func(e *v1.Event) bool {
+		return e.InvolvedObject.UID == pod.UID && strings.Contains(e.Message, text)
+	})
+	if err == nil && times != 1 {
+		err = fmt.Errorf("%d events about the eviction of %s contain %q, want one", times, pod.Name, text)
+	}
+	return err
+}
+
 // enable enables a plugin in the agent, or none for "", and waits until that is in force.
 func (s *space) enable(plugin, settings string) {
 	s.t.Helper()
-	text := fmt.Sprintf(inTreeConfig, plugin, settings)
+	text := fmt.Sprintf(inTreeConfig, inTreeMonitoring, plugin, inTreePeriod, settings)
 	s.writePressureConfig(text)
 	s.inForce(text)
 }
@@ -169,8 +194,16 @@ func (s *space) publish(amount string) {
 	s.must(err)
 }
 
-// largeAndSmall has a reclaimed pod that has less than a thousandth of the memory of the node, a shared one that has
-// much, and a reclaimed one that has enough to be evicted.
+// shortOnNode0 returns these settings with a share between the use of an idle pod and that of the large one.
+func (s *space) shortOnNode0() string {
+	s.t.Helper()
+	object, err := s.client.CoreV1().Nodes().Get(s.ctx, cluster.NodeName, metav1.GetOptions{})
+	s.must(err)
+	return fmt.Sprintf(shortOnNode0, 1+40*mebibyte*1000/object.Status.Capacity.Memory().Value())
+}
+
+// largeAndSmall has a reclaimed pod that has less memory than counts, a shared one that has much, and a reclaimed one
+// that has enough to be evicted.
 func (s *space) largeAndSmall() (*v1.Pod, time.Time) {
 	s.t.Helper()
 	s.ready(reclaimed(kit.Bound(kit.IdlePod("small"))))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,16 +101,35 @@ func (s *space) oneLeak(rate int, before map[string]string) {
 		fmt.Sprintf("--rate=%d", rate), fmt.Sprintf("--limit=%d", 2*node.PodMemory()/mebibyte))
 	leak.Spec.PriorityClassName = "leaks"
 	leak.Spec.Containers[0].Resources.Requests = kit.Mebibytes(64)
+	log, err := kit.OpenKernelLog()
+	s.must(err)
+	defer func() { s.must(log.Close()) }()
 	leak = s.create(leak)
 	evicted := s.wait(leak, slowTimeout, endedFor("Evicted"))
 	s.checkEvicted(evicted)
-	status, err := container(evicted, "main")
-	s.must(err)
-	if ended := status.State.Terminated; ended != nil && ended.Reason == "OOMKilled" {
-		s.t.Errorf("the kernel killed the pod before it was evicted: %s", kit.Describe(evicted))
-	}
+	s.expectKilledInside(evicted, log)
 	s.must(s.client.CoreV1().Pods(s.name).Delete(s.ctx, evicted.Name, metav1.DeleteOptions{}))
 	s.must(kit.WaitGone(s.ctx, s.client, evicted, podTimeout))
 	s.noPressure()
 	s.must(s.sameAs(before))
+}
+
+// expectKilledInside fails the test if the kernel killed a process of the pod because a cgroup above it, or the node,
+// was out of memory. The limit of the pod's own cgroup is its fence: the pod has none, so that a kill inside it comes
+// after its eviction.
+func (s *space) expectKilledInside(pod *v1.Pod, log *kit.KernelLog) {
+	s.t.Helper()
+	records, err := log.Records()
+	s.must(err)
+	uid := string(pod.UID)
+	inPod := func(cgroup string) bool {
+		// In the name of a slice of systemd the hyphens of the UID are underscores.
+		return strings.Contains(strings.ReplaceAll(cgroup, "_", "-"), uid)
+	}
+	for _, record := range records {
+		if kill, ok := kit.ParseOOMKill(record); ok && inPod(kill.Task) && !inPod(kill.Limited) {
+			s.t.Errorf("the kernel killed the pod before it was evicted, for the limit of %q: %s", kill.Limited,
+				kit.Describe(pod))
+		}
+	}
 }

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -91,7 +94,11 @@ func TestCopy(t *testing.T) {
 
 func TestPortForward(t *testing.T) {
 	s := parallelSpace(t)
-	pod := s.ready(kit.IdlePodThat("server", "echo hello > /tmp/index.html; httpd -p 8080 -h /tmp"))
+	pod := kit.IdlePodThat("server", "echo hello > /tmp/index.html; httpd -p 8080 -h /tmp")
+	// kubectl ends when a connection is refused.
+	tcp := v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(8080)}}
+	pod.Spec.Containers[0].ReadinessProbe = probe(tcp)
+	pod = s.ready(pod)
 	forward := s.kubectlCommand("port-forward", pod.Name, ":8080")
 	out, err := forward.StdoutPipe()
 	s.must(err)

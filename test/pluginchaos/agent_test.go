@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/remote"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
@@ -132,7 +133,7 @@ func (a *agent) remote() (list []plugin.Remote) {
 }
 
 func (a *agent) makeManager(t testing.TB) {
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+	thresholds, err := settings.ParseThresholds(settings.ThresholdConfig{
 		Hard: map[string]string{"memory.available": "2Gi"}})
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +146,9 @@ func (a *agent) makeManager(t testing.TB) {
 	manager, err := eviction.New(eviction.Config{
 		Collector: collector, Kill: n.kill(), ActivePods: n.active, PodByUID: n.byUID, PodStopped: n.gone,
 		PodCleanedUp: n.gone, Reclaimer: n, Recorder: &record.FakeRecorder{}, NodeRef: &v1.ObjectReference{Kind: "Node"},
-		Clock: clock.RealClock{}, Thresholds: thresholds, PressureTransitionPeriod: 100 * time.Millisecond,
-		Memory: n, Requests: a.driver.Requests, Sinks: []eviction.Sink{a.driver, &a.memory},
+		Clock:   clock.RealClock{},
+		Kubelet: settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: 100 * time.Millisecond},
+		Memory:  n, Requests: a.driver.Requests, Sinks: []eviction.Sink{a.driver, &a.memory},
 	})
 	if err != nil {
 		t.Fatal(err)

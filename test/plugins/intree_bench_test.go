@@ -44,7 +44,7 @@ func BenchmarkPluginsInTheAgent(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := &plugin.View{Taken: time.Now(), Node: &eviction.Round{Snapshot: &snapshot.Snapshot{
+	v := &plugin.View{Taken: time.Now(), Node: &eviction.Round{AllPods: true, Snapshot: &snapshot.Snapshot{
 		Taken: time.Now(), Signals: snapshot.Unobserved(), Layout: snapshot.Layout{Known: true},
 	}}}
 	for i := range 110 {

@@ -61,7 +61,9 @@ func (m *machine) change(f func(*machine)) {
 func (m *machine) Close() {}
 
 // Bytes implements plugins.Resident.
-func (m *machine) Bytes(pods []*v1.Pod) map[types.UID]int64 { return read(m, pods, m.resident) }
+func (m *machine) Bytes(pods []*v1.Pod) (map[types.UID]int64, error) {
+	return read(m, pods, m.resident), nil
+}
 
 // Zones implements plugins.Zones.
 func (m *machine) Zones() ([]numamemory.Zone, error) {
@@ -74,42 +76,46 @@ func (m *machine) Zones() ([]numamemory.Zone, error) {
 }
 
 // ByNode implements plugins.NUMAMemory.
-func (m *machine) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 { return read(m, pods, m.byNode) }
+func (m *machine) ByNode(pods []*v1.Pod) (map[types.UID]map[int]int64, error) {
+	return read(m, pods, m.byNode), nil
+}
 
 // Node implements plugins.NodeMemory.
-func (m *machine) Node() systemmemory.Node {
+func (m *machine) Node() (systemmemory.Node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.memory
+	return m.memory, nil
 }
 
 // Usage implements plugins.PodMemory.
-func (m *machine) Usage(pods []*v1.Pod) map[types.UID]int64 { return read(m, pods, m.usage) }
+func (m *machine) Usage(pods []*v1.Pod) (map[types.UID]int64, error) {
+	return read(m, pods, m.usage), nil
+}
 
 // Stalls implements plugins.PodMemory.
-func (m *machine) Stalls([]*v1.Pod) map[types.UID]float64 { return nil }
+func (m *machine) Stalls([]*v1.Pod) (map[types.UID]float64, error) { return nil, nil }
 
 // cpus are the CPUs of a machine, all of which are busy.
 type cpus struct{ *machine }
 
 // Node implements plugins.CPU.
-func (c cpus) Node() cpupressure.Node {
+func (c cpus) Node() (cpupressure.Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cpu.Total != nil {
 		c.cpu.Total = new(*c.cpu.Total + 100)
 	}
-	return c.cpu
+	return c.cpu, nil
 }
 
 // Used implements plugins.CPU: pods use more each time.
-func (c cpus) Used(pods []*v1.Pod) map[types.UID]time.Duration {
+func (c cpus) Used(pods []*v1.Pod) (map[types.UID]time.Duration, error) {
 	c.change(func(m *machine) {
 		for uid, used := range m.used {
 			m.used[uid] = used * 2
 		}
 	})
-	return read(c.machine, pods, c.used)
+	return read(c.machine, pods, c.used), nil
 }
 
 // stats are what the eviction manager observes.

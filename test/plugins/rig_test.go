@@ -31,6 +31,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/notice"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/records/collect"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin/remote"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodestatus"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pluginhost"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -161,12 +162,13 @@ func (r *rig) composeKiller() (client kubernetes.Interface) {
 
 func (r *rig) composeManager(recorder record.EventRecorder, nodeRef *v1.ObjectReference) {
 	r.t.Helper()
-	options := eviction.DefaultOptions()
+	options := settings.DefaultOptions()
 	options.Patience, options.MonitoringPeriod, options.AllPods = patience, time.Second, r.stats != nil
 	config := eviction.Config{
 		Collector: r.node, Kill: r.kill, ActivePods: r.active, PodByUID: r.byUID, PodStopped: r.gone, PodCleanedUp: r.gone,
 		Reclaimer: r.node, Recorder: recorder, NodeRef: nodeRef, Clock: clock.RealClock{}, Options: &options,
-		MaxPodGracePeriodSeconds: -1, Requests: r.requests, Sinks: []eviction.Sink{r.driver, r.records},
+		Kubelet: settings.Kubelet{MaxPodGracePeriodSeconds: -1}, Requests: r.requests,
+		Sinks: []eviction.Sink{r.driver, r.records},
 	}
 	if r.killer != nil {
 		config.APIKiller = r.killer

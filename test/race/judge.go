@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 // rest is what was observed before the hogs began to grow, in bytes.
@@ -88,11 +90,11 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()/10)
 
 // addOOM adds an OOM kill, unless it has nothing to do with the pods. Names are those of pods by UID; podsCgroup is the
 // path of the cgroup of all pods.
-func (r *Run) addOOM(k oomKill, podsCgroup string, names map[string]string) {
-	if !strings.HasPrefix(k.task, podsCgroup+"/") && k.limited != "" {
+func (r *Run) addOOM(k kit.OOMKill, podsCgroup string, names map[string]string) {
+	if !strings.HasPrefix(k.Task, podsCgroup+"/") && k.Limited != "" {
 		return
 	}
-	r.OOMs = append(r.OOMs, OOM{Limit: place(k.limited, podsCgroup, names), Victim: podOf(k.task, names)})
+	r.OOMs = append(r.OOMs, OOM{Limit: place(k.Limited, podsCgroup, names), Victim: podOf(k.Task, names)})
 }
 
 // place names the cgroup whose limit was exceeded.

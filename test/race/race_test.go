@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 // observed returns an observation in which a hog grows by a MiB each millisecond from the 10th on, is fenced 30 ms
@@ -72,7 +74,7 @@ func TestOOMKills(t *testing.T) {
 		{"/kubepods/besteffort/podu-2", "/kubepods/besteffort/podu-2/abc", OOM{"besteffort-0", "besteffort-0"}, false},
 		{"/", "/kubepods/besteffort/podu-1/abc", OOM{"other", "hog-0"}, false},
 	} {
-		k, ok := parseOOM(strings.NewReplacer("%LIMIT", c.limit, "%TASK", c.task).Replace(record))
+		k, ok := kit.ParseOOMKill(strings.NewReplacer("%LIMIT", c.limit, "%TASK", c.task).Replace(record))
 		if !ok {
 			t.Fatalf("no OOM kill for %+v", c)
 		}
@@ -82,16 +84,17 @@ func TestOOMKills(t *testing.T) {
 			t.Errorf("limit %s, task %s: %+v, won %t", c.limit, c.task, r.OOMs, r.Won)
 		}
 	}
-	k, ok := parseOOM("6,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom," +
-		"task_memcg=/kubepods/besteffort/podu-1/abc,task=hog,pid=77,uid=0\n")
-	if !ok || place(k.limited, pods, names) != "node" || podOf(k.task, names) != "hog-0" {
+	k, ok := kit.ParseOOMKill("6,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0," +
+		"global_oom,task_memcg=/kubepods/besteffort/podu-1/abc,task=hog,pid=77,uid=0\n")
+	if !ok || place(k.Limited, pods, names) != "node" || podOf(k.Task, names) != "hog-0" {
 		t.Errorf("a global OOM kill is %+v, %t", k, ok)
 	}
 	var r Run
-	if r.addOOM(oomKill{limited: "/x/kubepods", task: "/x/kubepods/besteffort/podu-1/abc"}, pods, names); r.OOMs != nil {
+	others := kit.OOMKill{Limited: "/x/kubepods", Task: "/x/kubepods/besteffort/podu-1/abc"}
+	if r.addOOM(others, pods, names); r.OOMs != nil {
 		t.Errorf("OOM kills of others: %+v", r.OOMs)
 	}
-	if _, ok := parseOOM("6,1,1,-;Memory cgroup out of memory: Killed process 77 (hog)"); ok {
+	if _, ok := kit.ParseOOMKill("6,1,1,-;Memory cgroup out of memory: Killed process 77 (hog)"); ok {
 		t.Error("another record is an OOM kill")
 	}
 }

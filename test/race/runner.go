@@ -244,11 +244,11 @@ func (r *Runner) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 
 // race carries out the run itself.
 func (r *Runner) race(ctx context.Context, c Cell) (*Run, error) {
-	log, err := openKernelLog()
+	log, err := kit.OpenKernelLog()
 	if err != nil {
 		return nil, err
 	}
-	defer log.close()
+	defer log.Close()
 	run, err := r.describe(ctx, c)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (r *Runner) race(ctx context.Context, c Cell) (*Run, error) {
 	if err := r.inspect(ctx, run, pods); err != nil {
 		return nil, err
 	}
-	records, err := log.records()
+	records, err := log.Records()
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (r *Runner) race(ctx context.Context, c Cell) (*Run, error) {
 		names[string(n.pod.UID)] = n.pod.Name
 	}
 	for _, record := range records {
-		if k, ok := parseOOM(record); ok {
+		if k, ok := kit.ParseOOMKill(record); ok {
 			run.addOOM(k, r.Cluster.PodsCgroup(), names)
 		}
 	}

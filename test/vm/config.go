@@ -34,9 +34,12 @@ type Config struct {
 	MemoryMiB int
 	// Programs are the names of more programs of Layout.Bin that the machine has in ProgramDir.
 	Programs []string
-	// suiteDisk is the file of a disk with a suite. If it is set, neither containerd nor the kubelet is started as a unit,
-	// since the suite starts both.
-	suiteDisk string
+	// Mirror is a directory of images, as OCI layouts, that the control plane serves to the machine; "" for none.
+	Mirror string
+	// fillDisk writes the files of a disk that the machine has in addition; nil for none. See StartWithDisk.
+	fillDisk func(dir string) error
+	// masked are units that systemd does not start.
+	masked []string
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
 	// Log receives progress, one line per step, and Console what the machine writes to its console while it boots; nil

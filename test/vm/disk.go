@@ -19,7 +19,6 @@ const (
 	// nodeDiskSize is the size of the second disk, in bytes: two kubelets of about 100 MiB, and small files.
 	nodeDiskSize = int64(640) << 20
 	serviceDNS   = "10.46.0.10"
-	registryPort = 7500
 )
 
 // Paths in the machine.
@@ -89,7 +88,7 @@ func writeNodeDisk(config Config, factor time.Duration, keys map[string]file, di
 		return fmt.Errorf("protect keys: %w", err)
 	}
 	for _, name := range append([]string{kubeletOwn, kubeletStock}, config.Programs...) {
-		if err := copyFile(config.Layout.Program(name), filepath.Join(tree, name)); err != nil {
+		if err := CopyFile(config.Layout.Program(name), filepath.Join(tree, name)); err != nil {
 			return err
 		}
 	}
@@ -102,7 +101,7 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 		return nil, err
 	}
 	text := func(format string, args ...any) file { return file{fmt.Appendf(nil, format, args...), 0o644} }
-	registry := fmt.Sprintf("http://%s:%d", controlAddress, registryPort)
+	registry := fmt.Sprintf("http://%s:%d", controlAddress, cluster.RegistryPort)
 	mirror := "/etc/containerd/certs.d/" + cluster.MirroredRegistry + "/hosts.toml"
 	kubeadmFlags := fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --v=2\"\n", nodeAddress)
 	files := map[string]file{

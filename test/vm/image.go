@@ -122,7 +122,7 @@ func buildImage(ctx context.Context, layout cluster.Layout, temp string, sources
 		return err
 	}
 	for _, name := range programs {
-		if err := copyFile(layout.Program(name), filepath.Join(tree, "usr/local/bin", name)); err != nil {
+		if err := CopyFile(layout.Program(name), filepath.Join(tree, "usr/local/bin", name)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func buildImage(ctx context.Context, layout cluster.Layout, temp string, sources
 	if len(kernels) != 1 {
 		return fmt.Errorf("the packages have %d kernels, want one", len(kernels))
 	}
-	if err := copyFile(kernels[0], filepath.Join(temp, "vmlinuz")); err != nil {
+	if err := CopyFile(kernels[0], filepath.Join(temp, "vmlinuz")); err != nil {
 		return err
 	}
 	if err := makeDisk(tree, filepath.Join(temp, "disk.img"), diskSize); err != nil {

@@ -128,7 +128,9 @@ func processes(layout cluster.Layout) host.Processes {
 }
 
 func (n *Node) clusterConfig() cluster.Config {
-	return cluster.Config{Layout: n.config.Layout, Network: n.network.config(), Log: n.config.Log}
+	return cluster.Config{
+		Layout: n.config.Layout, Network: n.network.config(), Mirror: n.config.Mirror, Log: n.config.Log,
+	}
 }
 
 func (n *Node) start(ctx context.Context, image Image) error {
@@ -154,8 +156,8 @@ func (n *Node) start(ctx context.Context, image Image) error {
 	if err := writeNodeDisk(n.config, n.factor, keys, disk); err != nil {
 		return err
 	}
-	if n.config.suiteDisk != "" {
-		if err := writeSuiteDisk(n.config, n.config.suiteDisk); err != nil {
+	if n.config.fillDisk != nil {
+		if err := n.config.writeExtraDisk(); err != nil {
 			return err
 		}
 	}
@@ -174,9 +176,9 @@ func (n *Node) start(ctx context.Context, image Image) error {
 	return nil
 }
 
-// up is nil if the node is Ready and has reported that after since, or for a suite if the machine can be reached.
+// up is nil if the node is Ready and has reported that after since, or without a node if the machine can be reached.
 func (n *Node) up(ctx context.Context, since time.Time) error {
-	if n.config.suiteDisk == "" {
+	if n.config.fillDisk == nil {
 		return n.Ready(ctx, since)
 	}
 	_, err := n.Run(ctx, "systemctl is-active multi-user.target")

@@ -33,6 +33,8 @@ type TestResult struct {
 	Outcome string `json:"outcome"`
 	// Seconds is how long it ran, as the test program prints it; "" for a test that did not run to its end.
 	Seconds string `json:"seconds,omitempty"`
+	// Tree is the commit and the day of the run.
+	Tree string `json:"tree,omitempty"`
 	// Why is what the test needs and the node does not have, or why it did not end.
 	Why string `json:"why,omitempty"`
 }
@@ -130,14 +132,21 @@ type Results struct {
 
 // ReadResults reads the results for a node with that kubelet and control groups. Without a file there are none.
 func ReadResults(layout cluster.Layout, groups Cgroups, stock bool) (*Results, error) {
-	kubelet := Config{Stock: stock}.kubelet()
-	r := &Results{
-		file:    filepath.Join(layout.Root, cluster.OutputDir, "vm", fmt.Sprintf("tests-%s-%s.json", groups.name(), kubelet)),
-		results: map[string]TestResult{},
-	}
-	data, err := os.ReadFile(r.file)
+	name := resultsFile(layout, groups.name()+"-"+Config{Stock: stock}.kubelet())
+	results, err := readResults(name)
+	return &Results{file: name, results: results}, err
+}
+
+// resultsFile is the file of the results for a kind of node.
+func resultsFile(layout cluster.Layout, node string) string {
+	return filepath.Join(layout.Root, cluster.OutputDir, "vm", "tests-"+node+".json")
+}
+
+func readResults(name string) (map[string]TestResult, error) {
+	results := map[string]TestResult{}
+	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		return results, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
@@ -147,9 +156,9 @@ func ReadResults(layout cluster.Layout, groups Cgroups, stock bool) (*Results, e
 		return nil, fmt.Errorf("decode results: %w", err)
 	}
 	for _, result := range list {
-		r.results[result.Test] = result
+		results[result.Test] = result
 	}
-	return r, nil
+	return results, nil
 }
 
 // Add adds a result, in the place of an earlier one of the same test, and writes the file.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -118,14 +120,68 @@ func TestSuiteCommand(t *testing.T) {
 }
 
 func TestMachineOfASuiteStartsNoNode(t *testing.T) {
-	config := Config{Layout: NewLayout("/repository"), suiteDisk: "/suite.img", MemoryMiB: 4000}
+	config := Config{
+		Layout: NewLayout("/repository"), MemoryMiB: 4000, fillDisk: func(string) error { return nil },
+		masked: []string{"containerd.service", "kubelet.service"},
+	}
 	command := machineCommand(config, newNetwork(config.Layout), Image{Disk: "/disk", Kernel: "/kernel"}, "/node", false)
 	text := strings.Join(command.Args, " ")
 	for _, want := range []string{
-		withoutNode, "file=/suite.img,format=raw,if=none,id=suite,cache=unsafe,snapshot=on", " -m 4000 ",
+		" systemd.mask=containerd.service systemd.mask=kubelet.service", " -m 4000 ",
+		"file=/repository/_output/vm/run/disk.img,format=raw,if=none,id=extra,cache=unsafe,snapshot=on",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}
+	}
+}
+
+// The table in the repository is that of the results there, and of the tests that exist.
+func TestTableOfNodeTests(t *testing.T) {
+	const root, command = "../..", "run: go run ./test/cmd/devvm keep"
+	all, err := readShown(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := NodeTests(root, regexp.MustCompile(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, results := range all {
+		if !slices.ContainsFunc(columns, func(c struct{ node, title string }) bool { return c.node == node }) {
+			t.Errorf("the table has no column for %s", node)
+		}
+		for _, result := range results {
+			if !slices.Contains(tests, result.Test) {
+				t.Errorf("there is no test %s; %s", result.Test, command)
+			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, shownTable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != all.table(tests) {
+		t.Errorf("%s is not the table of %s; %s", shownTable, shownFile, command)
+	}
+}
+
+func TestNewestResultIsShown(t *testing.T) {
+	all := shown{"systemd-kubelet": {
+		{Test: "TestGone", Outcome: Passed, Tree: "a"}, {Test: "TestOne", Outcome: Passed, Tree: "a"},
+		{Test: "TestTwo", Outcome: Failed, Tree: "a"},
+	}}
+	tests := []string{"TestTwo", "TestOne", "TestThree"}
+	all.add("systemd-kubelet", map[string]TestResult{
+		"TestTwo":   {Test: "TestTwo", Outcome: Passed, Tree: "b", Seconds: "2.00"},
+		"TestThree": {Test: "TestThree", Outcome: NotMeant, Why: "needs swap"},
+	}, tests)
+	all.add("cgroupfs-kubelet", nil, tests)
+	_, table, _ := strings.Cut(all.table(tests), "---|\n")
+	const want = "| `TestTwo` | passed, b, 2.00 s | not yet | not yet |\n" +
+		"| `TestOne` | passed, a | not yet | not yet |\n" +
+		"| `TestThree` | not meant for this node: needs swap | not yet | not yet |\n"
+	if table != want || len(all) != 1 {
+		t.Errorf("%d kinds of nodes, table\n%s", len(all), table)
 	}
 }

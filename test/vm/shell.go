@@ -20,14 +20,14 @@ const sshAddress = nodeAddress + ":22"
 // error, which quotes the output.
 func (n *Node) Run(ctx context.Context, command string) (string, error) {
 	var out, errs bytes.Buffer
-	if err := n.runTo(ctx, command, &out, &errs); err != nil {
+	if err := n.RunTo(ctx, command, &out, &errs); err != nil {
 		return out.String(), fmt.Errorf("%w: %s%s", err, out.String(), errs.String())
 	}
 	return strings.TrimRight(out.String(), "\n"), nil
 }
 
-// runTo is Run with the output written to out and errs.
-func (n *Node) runTo(ctx context.Context, command string, out, errs io.Writer) error {
+// RunTo is Run with the output written to out and errs, while the command runs.
+func (n *Node) RunTo(ctx context.Context, command string, out, errs io.Writer) error {
 	client, err := n.sshClient(ctx)
 	if err != nil {
 		return err

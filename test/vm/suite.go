@@ -20,18 +20,11 @@ import (
 )
 
 const (
-	// suiteMemoryMiB is the memory of a machine with a suite: pods may use 2 GiB, as on a bigger machine.
-	suiteMemoryMiB = 5120
-	// suiteDiskSize is the size of the disk of a suite, in bytes. The suite has containerd's files there, and images for
-	// small disks. The file has holes where nothing is written.
-	suiteDiskSize = int64(8) << 30
 	// suiteFactor is by how much longer a suite waits under emulation. Most of what it waits for is not computed.
 	suiteFactor = 6
 	controlPort = "7480"
-	// suiteDir is where the disk of the suite is mounted. It is laid out as the repository.
-	suiteDir  = "/suite"
-	suiteLog  = "node-tests.log"
-	guestFile = "guest.json"
+	suiteLog    = "node-tests.log"
+	guestFile   = "guest.json"
 )
 
 // suitePrograms are what the tests need in the machine, beside the network plugins.
@@ -40,7 +33,7 @@ var suitePrograms = []string{
 	"runc",
 }
 
-// Suite is a run of the node tests (test/e2e_node) in a machine.
+// Suite is a run of the node tests (test/e2e_node) in a machine. Its disk is laid out as the repository.
 type Suite struct {
 	// Tests are the names of the tests to run.
 	Tests []string
@@ -60,12 +53,11 @@ func BuildSuite(ctx context.Context, layout cluster.Layout, log io.Writer) error
 // any machine, and removes the machine. The tests run in the machine, and the control plane on this one. A failed test
 // is no error.
 func RunSuite(ctx context.Context, config Config, image Image, suite Suite) (err error) {
-	config.suiteDisk = filepath.Join(config.Layout.State, "suite.img")
-	config.MemoryMiB = cmp.Or(config.MemoryMiB, suiteMemoryMiB)
 	if config.Cgroups == CgroupsNested {
 		return fmt.Errorf("the node tests have no layout of control groups called %s", config.Cgroups)
 	}
-	node, err := Start(ctx, config, image)
+	config.masked = []string{"containerd.service"}
+	node, err := StartWithDisk(ctx, config, image, func(tree string) error { return writeSuite(config, tree) })
 	if err != nil {
 		return err
 	}
@@ -89,10 +81,6 @@ func RunSuite(ctx context.Context, config Config, image Image, suite Suite) (err
 
 // runSuite runs the tests in the machine, which has its disk already.
 func (n *Node) runSuite(ctx context.Context, suite Suite) error {
-	mount := fmt.Sprintf("mkdir -p %[1]s && mount /dev/nvme2n1 %[1]s", suiteDir)
-	if _, err := n.Run(ctx, mount); err != nil {
-		return err
-	}
 	log, err := os.Create(filepath.Join(n.config.Layout.Logs, suiteLog))
 	if err != nil {
 		return fmt.Errorf("log of the tests: %w", err)
@@ -101,9 +89,10 @@ func (n *Node) runSuite(ctx context.Context, suite Suite) error {
 	reader := &resultReader{report: suite.Result}
 	out := io.MultiWriter(log, n.config.Log, reader)
 	n.say("Running %d tests in the machine.", len(suite.Tests))
-	ran := n.runTo(ctx, n.suiteCommand(suite), out, io.MultiWriter(log, n.config.Log))
-	if ran != nil {
-		reader.interrupted(ran)
+	ran := n.RunTo(ctx, n.suiteCommand(suite), out, io.MultiWriter(log, n.config.Log))
+	// Tests that were interrupted have no result.
+	if ran != nil && ctx.Err() == nil {
+		reader.interrupted(cmp.Or(errors.Unwrap(ran), ran))
 	}
 	if reader.err != nil {
 		return reader.err
@@ -124,16 +113,16 @@ var settings = []string{
 
 func (n *Node) suiteCommand(suite Suite) string {
 	environment := map[string]string{
-		cluster.GuestVariable:  filepath.Join(suiteDir, guestFile),
+		cluster.GuestVariable:  filepath.Join(DiskDir, guestFile),
 		cluster.FactorVariable: strconv.Itoa(int(min(n.factor, suiteFactor))),
-		"PLIMSOLL_KUBELET":     filepath.Join(suiteDir, cluster.OutputDir, "bin", n.config.kubelet()),
+		"PLIMSOLL_KUBELET":     filepath.Join(DiskDir, cluster.OutputDir, "bin", n.config.kubelet()),
 	}
 	for _, name := range settings {
 		if value := os.Getenv(name); value != "" {
 			environment[name] = value
 		}
 	}
-	command := "cd " + suiteDir + " && env"
+	command := "cd " + DiskDir + " && env"
 	for name, value := range environment {
 		command += fmt.Sprintf(" %s=%q", name, value)
 	}
@@ -149,18 +138,16 @@ func (c Config) kubelet() string {
 	return kubeletOwn
 }
 
-// writeSuiteDisk writes the disk with the tests and everything that they need. The control plane must have its
+// writeSuite writes the files of the disk: the tests and everything that they need. The control plane must have its
 // credentials.
-func writeSuiteDisk(config Config, disk string) error {
-	tree := disk + ".tree"
-	defer os.RemoveAll(tree)
+func writeSuite(config Config, tree string) error {
 	for _, dir := range []string{"config", cluster.OutputDir + "/bin"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
 	guest, err := json.Marshal(cluster.Guest{
-		ControlPlane: "http://" + net.JoinHostPort(controlAddress, controlPort), Credentials: suiteDir + "/credentials",
+		ControlPlane: "http://" + net.JoinHostPort(controlAddress, controlPort), Credentials: DiskDir + "/credentials",
 		ImageStore: "/var/lib/containerd", Systemd: config.Cgroups.systemd(),
 	})
 	if err != nil {
@@ -175,7 +162,7 @@ func writeSuiteDisk(config Config, disk string) error {
 		copies[layout.Program(name)] = filepath.Join(cluster.OutputDir, "bin", name)
 	}
 	for source, target := range copies {
-		if err := copyFile(source, filepath.Join(tree, target)); err != nil {
+		if err := CopyFile(source, filepath.Join(tree, target)); err != nil {
 			return err
 		}
 	}
@@ -188,5 +175,5 @@ func writeSuiteDisk(config Config, disk string) error {
 			return fmt.Errorf("copy credentials: %w", err)
 		}
 	}
-	return makeDisk(tree, disk, suiteDiskSize)
+	return nil
 }

@@ -96,8 +96,8 @@ func link(path, target string) error {
 	return nil
 }
 
-// copyFile copies a program or an archive.
-func copyFile(source, target string) error {
+// CopyFile copies a program or an archive, with its mode. It makes the folder of target.
+func CopyFile(source, target string) error {
 	in, err := os.Open(source)
 	if err != nil {
 		return fmt.Errorf("copy file: %w", err)

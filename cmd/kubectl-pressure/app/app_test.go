@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/simulate"
 )
 
@@ -34,13 +38,17 @@ func TestStatus(t *testing.T) {
 	expect(t, out, "SIGNAL", "memory.available", "nodefs.available", "The hard threshold 4Gi of memory.available is met")
 	out, _, _ = w.run(t, "status", "n1", "-o", "json")
 	var s nodeStatus
-	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Status == nil || s.Status.Node != "n1" {
+	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Status == nil || s.Status.Node != "n1" ||
+		s.document != documentOf(nodeStatusKind) {
 		t.Errorf("%v %+v", err, s)
 	}
 	out, _, _ = w.run(t, "status", "-o", "jsonpath={.items[*].node}")
 	if out != "n1 stock\n" {
 		t.Errorf("%q", out)
 	}
+	out, _, _ = w.run(t, "status", "-o", "yaml")
+	expect(t, out, "apiVersion: debug.plimsoll.dev/v1alpha1\nkind: NodePressureStatusList\nitems:\n  - node: n1\n",
+		"ready: \"True\"\n")
 	out, _, _ = w.run(t, "status", "stock", "-o", "yaml")
 	expect(t, out, "agent: stock")
 	if _, messages, code := w.run(t, "status", "-o", "xml"); code != ExitError || !strings.Contains(messages, "--output") {
@@ -79,7 +87,8 @@ func TestWhy(t *testing.T) {
 	}
 	out, _, _ = w.run(t, "why", "pod-00", "-o", "json")
 	var a answer
-	if err := json.Unmarshal([]byte(out), &a); err != nil || a.victim() == nil || len(a.Suggestions) != 3 {
+	if err := json.Unmarshal([]byte(out), &a); err != nil || a.victim() == nil || len(a.Suggestions) != 3 ||
+		a.document != documentOf(answerKind) {
 		t.Errorf("%v %+v", err, a)
 	}
 	// A pod that runs is asked for on its own node only.
@@ -90,7 +99,9 @@ func TestWhy(t *testing.T) {
 	if _, messages, code := w.run(t, "why", "nobody"); code != ExitNotFound || !strings.Contains(messages, "no record") {
 		t.Errorf("%d %s", code, messages)
 	}
-	if _, _, code := w.run(t, "why", "pod-00", "--node", "stock"); code != ExitNotFound {
+	_, messages, code := w.run(t, "why", "pod-00", "--node", "stock")
+	expect(t, messages, "warning: 1 of 1 nodes have no decision log; node stock: the kubelet of the node has no")
+	if code != ExitNotFound {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -198,7 +209,7 @@ func TestTraceAndPlan(t *testing.T) {
 	}
 }
 
-// The output format is checked before anything is asked: without a cluster that would panic.
+// The output format is checked before anything is asked: without a cluster that would panic. So is its template.
 func TestOutputFormatIsCheckedFirst(t *testing.T) {
 	for _, args := range [][]string{
 		{"status", "-o", "xml"}, {"why", "pod-01", "-o", "json "}, {"rank", "n1", "-o", ""}, {"watch", "-o", "yaml"},
@@ -207,6 +218,12 @@ func TestOutputFormatIsCheckedFirst(t *testing.T) {
 		_, messages, code := new(world).run(t, args...)
 		if code != ExitError || !strings.Contains(messages, "must be one of table, ") {
 			t.Errorf("%q: %d %q", args, code, messages)
+		}
+	}
+	for _, template := range []string{"", "{.items[}", "{.items"} {
+		_, messages, code := new(world).run(t, "status", "-o", "jsonpath="+template)
+		if code != ExitError || !strings.Contains(messages, "--output: ") {
+			t.Errorf("%q: %d %q", template, code, messages)
 		}
 	}
 }
@@ -273,5 +290,64 @@ func TestTheContextEndsAWatch(t *testing.T) {
 	cancel()
 	if err := w.cluster.watch(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, nil); err == nil {
 		t.Error("no error")
+	}
+}
+
+// Who had to end for a critical pod is found by name and by UID, also if a pod of the name was evicted before.
+func TestWhyOfAPreemptedPod(t *testing.T) {
+	w := newWorld(t)
+	const uid = "12345678-1234-1234-1234-123456789abc"
+	pod := func(namespace, name string, uid types.UID) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}}
+	}
+	now := w.log.Clock.(*clocktesting.FakePassiveClock)
+	now.SetTime(now.Now().Add(time.Minute))
+	w.log.Preemption(pod("scenario", "critical", "c"), []*v1.Pod{pod("scenario", "batch", uid),
+		pod("scenario", "pod-00", "another")}, []*v1.Pod{pod("scenario", "ending", "e")}, nil)
+	for _, name := range []string{"batch", uid} {
+		out, messages, code := w.run(t, "why", name)
+		expect(t, out, "The pod scenario/batch was preempted on the node n1", "the pod scenario/critical, whose priority",
+			"2 other pods were needed beside it", "Leave room on the node for the pod scenario/critical")
+		if code != 0 || strings.Contains(out, "terminating") {
+			t.Errorf("%d %s %s", code, out, messages)
+		}
+	}
+	out, _, _ := w.run(t, "why", "ending")
+	expect(t, out, "The pod scenario/ending was preempted", "It was terminating already")
+	out, _, _ = w.run(t, "why", "pod-00")
+	expect(t, out, "The pod scenario/pod-00 was preempted")
+	out, _, _ = w.run(t, "why", "pod-00", "-o", "json")
+	var a answer
+	if err := json.Unmarshal([]byte(out), &a); err != nil || a.Pod.UID != "another" || a.Preemption == nil ||
+		a.Decision != nil || len(a.Preemption.Stop) != 2 {
+		t.Errorf("%v %+v", err, a)
+	}
+	out, _, _ = w.run(t, "why", "critical")
+	expect(t, out, "2 pods of lower priority were to be stopped on the node n1 for the pod scenario/critical")
+	// The next pod of the name is refused: that is newer.
+	now.SetTime(now.Now().Add(time.Minute))
+	w.log.Admission(pod("scenario", "batch", "next"), decisionlog.Rejected, "OutOfmemory", "no room")
+	out, _, _ = w.run(t, "why", "batch")
+	expect(t, out, "The pod scenario/batch was refused by the node n1")
+}
+
+// A pod that is being evicted when a plan awaits its end was not preempted.
+func TestWhyOfAnEvictedPodThatAPlanAwaits(t *testing.T) {
+	w := newWorld(t)
+	out, _, _ := w.run(t, "why", "pod-00", "-o", "json")
+	var before, after answer
+	if err := json.Unmarshal([]byte(out), &before); err != nil || before.Decision == nil {
+		t.Fatal(err, out)
+	}
+	now := w.log.Clock.(*clocktesting.FakePassiveClock)
+	now.SetTime(now.Now().Add(time.Minute))
+	pod := func(p debugv1alpha1.PressurePod) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}
+	}
+	critical := debugv1alpha1.PressurePod{Namespace: "scenario", Name: "critical", UID: "c"}
+	w.log.Preemption(pod(critical), nil, []*v1.Pod{pod(before.Pod)}, nil)
+	out, _, _ = w.run(t, "why", "pod-00", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &after); err != nil || after.Decision == nil || after.Preemption != nil {
+		t.Errorf("%v, an eviction before: %t, now %+v", err, before.Decision != nil, after)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilclock "k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
@@ -70,7 +72,8 @@ func TestTextsOfAHostileNodeAreText(t *testing.T) {
 	w := newWorld(t)
 	w.asker["n1"] = hostileNode(t).URL
 	for _, args := range []string{
-		"status", "status -o wide", "status -o json", "status n1", "status n1 -o wide", "status n1 -o json",
+		"status", "status -o wide", "status -o json", "status -o yaml", "status n1", "status n1 -o wide",
+		"status n1 -o json", "status n1 -o yaml", "why pod-00 -o yaml", "rank n1 -o yaml",
 		"status n1 -o jsonpath={.status}", "why pod-00", "why pod-00 -o wide", "why pod-00 -o json", "rank n1",
 		"rank n1 -o wide", "rank n1 -o json", "watch n1", "watch n1 -o json",
 	} {
@@ -78,11 +81,15 @@ func TestTextsOfAHostileNodeAreText(t *testing.T) {
 		if text := out + messages; strings.ContainsAny(text, "\x1b\u202e\u009b\U000e0001") {
 			t.Errorf("%s: a text can change the terminal:\n%q", args, text)
 		}
-		if strings.HasSuffix(args, "json") {
+		if strings.HasSuffix(args, "json") || strings.HasSuffix(args, "yaml") {
 			var value any
-			if err := json.Unmarshal([]byte(out), &value); err != nil {
+			decode := json.Unmarshal
+			if strings.HasSuffix(args, "yaml") {
+				decode = func(text []byte, into any) error { return yaml.Unmarshal(text, into) }
+			}
+			if err := decode([]byte(out), &value); err != nil {
 				t.Errorf("%s: %v", args, err)
-			} else if text, _ := json.Marshal(value); !strings.Contains(string(text), "\u009b") {
+			} else if text, _ := json.Marshal(value); !strings.Contains(string(text), "\u009b2J\U000e0001") {
 				t.Errorf("%s: the text is lost", args)
 			}
 		}
@@ -160,5 +167,24 @@ func TestRankOfANodeWithoutPods(t *testing.T) {
 	expect(t, out, "There is no pod that may be evicted")
 	if code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestYAMLIsReadByOthers: parsers of YAML 1.1, which kubectl has, read the same strings.
+func TestYAMLIsReadByOthers(t *testing.T) {
+	for _, text := range []string{"on", "no", "y", "N", "<<", "1:20", "1e5", "0777", "~", "null", "", "true", "=", "a: b",
+		"2026-11-23T22:33:18Z", " a ", "a\nb", "a\r\nb", "\x1b[31m", "\u202e", "\u00a0", "\U000e0001", "\U0001f600",
+		"\x00", "\x7f",
+	} {
+		want := map[string]any{"text": text, text: []any{text}}
+		written, err := yamlOf(want)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		var got map[string]any
+		if err := yaml.Unmarshal(written, &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %v, %q is %q", text, err, written, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,6 +31,13 @@ import (
 
 // errNoPage: the node does not have the page, as with a stock kubelet.
 var errNoPage = errors.New("the kubelet of the node has no decision log: it is stock, or older")
+
+// errStockDirect: a stock kubelet guards all of these pages as nodes/proxy, those that it does not have included.
+var errStockDirect = fmt.Errorf("%w: with --direct it can be asked nothing, since it guards its pages as nodes/proxy, "+
+	"which the ServiceAccount of --reader does not have", errNoPage)
+
+// forbiddenAsProxy is in the response of a kubelet that has no such page. One that has it names nodes/pods.
+const forbiddenAsProxy = "subresource(s)=[proxy]"
 
 const (
 	// maxPage bounds a page, in bytes. Traces and watches are not held in memory.
@@ -253,6 +261,9 @@ func (d *direct) open(
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "decisions"}, number)
 		}
 		return nil, errNoPage
+	}
+	if response.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte(forbiddenAsProxy)) {
+		return nil, errStockDirect
 	}
 	return nil, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
 }

@@ -145,6 +145,39 @@ func TestDirectErrors(t *testing.T) {
 	}
 }
 
+// A stock kubelet guards pages that it does not have as nodes/proxy, which the reader does not have: that is said, and
+// no refusal of a node that has the pages.
+func TestDirectToAStockKubelet(t *testing.T) {
+	text := "Forbidden (user=reader, verb=get, resource=nodes, subresource(s)=[proxy])\n"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(text))
+	}))
+	defer server.Close()
+	d, n, client := directTo(t, server)
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue}}
+	if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{cluster: &cluster{Interface: client, ask: d}}
+	out, messages, code := w.run(t, "status", "n1", "--direct")
+	expect(t, out, "The kubelet is stock, and with --direct its pages cannot be read", "nodes/proxy", "DiskPressure")
+	if code != 0 || messages != "" {
+		t.Errorf("%d %s", code, messages)
+	}
+	out, _, _ = w.run(t, "status", "--direct")
+	expect(t, out, "stock", "DiskPressure")
+	_, messages, code = w.run(t, "why", "pod-00", "--direct")
+	expect(t, messages, "1 of 1 nodes have no decision log; node n1: ", "with --direct it can be asked nothing")
+	if code != ExitNotFound {
+		t.Errorf("%d %s", code, messages)
+	}
+	text = "Forbidden (user=reader, verb=get, resource=nodes, subresource(s)=[pods proxy])\n"
+	if _, messages, code = w.run(t, "status", "n1", "--direct"); code != ExitError || !strings.Contains(messages, "403") {
+		t.Errorf("%d %s", code, messages)
+	}
+}
+
 // The roles that are shipped have what the commands need and never nodes/proxy.
 func TestShippedRoles(t *testing.T) {
 	files, err := filepath.Glob("../../../config/rbac/*.yaml")

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -25,11 +26,13 @@ func (o *options) explain(a *answer, wide bool) error {
 	case a.Admission != nil:
 		verb := "was refused by"
 		if a.Admission.Outcome == "Waiting" {
-			verb = "waits for its admission to"
+			verb = "began to wait for its admission to"
 		}
 		o.sentence("The pod %s %s the node %s at %s: %s.", pod, verb, node, a.at.Local().Format(clock),
 			plain(a.Admission.Reason))
 		o.sentence("%s", plain(a.Admission.Message))
+	case a.wasStopped():
+		o.tellPreemption(a)
 	case a.Preemption != nil:
 		p := a.Preemption
 		o.sentence("At %s, %d pods of lower priority were to be stopped on the node %s for the pod %s, and %d that are "+
@@ -42,6 +45,30 @@ func (o *options) explain(a *answer, wide bool) error {
 			a.Considered, a.at.Local().Format(clock))
 	}
 	return nil
+}
+
+// tellPreemption says for which pod another one had to end.
+func (o *options) tellPreemption(a *answer) {
+	p := a.Preemption
+	o.sentence("The pod %s was preempted on the node %s at %s: the pod %s, whose priority is higher, was admitted in its "+
+		"place.", podName(&a.Pod), plain(a.Node), a.at.Local().Format(clock), podName(&p.PressurePod))
+	if slices.Contains(p.Await, a.Pod) {
+		o.sentence("It was terminating already; the other pod only waited for its end.")
+	}
+	if others := len(p.Stop) + len(p.Await) - 1; others > 0 {
+		o.sentence("%s needed beside it.", were(others, "other pod"))
+	}
+	o.tellSuggestions(a)
+}
+
+func (o *options) tellSuggestions(a *answer) {
+	if len(a.Suggestions) == 0 {
+		return
+	}
+	o.sentence("\nWhat could be set:")
+	for _, s := range a.Suggestions {
+		o.sentence("  * %s", s)
+	}
 }
 
 // tellCurrent says that the record is not about the pod that has the name now.
@@ -61,8 +88,11 @@ func (o *options) tellCurrent(a *answer, now *currentPod) {
 func (o *options) tellEviction(a *answer, wide bool) error {
 	d, v := a.Decision, a.victim()
 	verb := "was evicted from"
-	if v.DryRun {
+	switch {
+	case v.DryRun:
 		verb = "would have been evicted (dry run) from"
+	case !wasEvicted(d, v):
+		verb = "was to be evicted from"
 	}
 	o.sentence("The pod %s %s the node %s at %s (decision %d).", podName(&a.Pod), verb, plain(a.Node),
 		d.Time.Local().Format(clock), d.Number)
@@ -73,12 +103,7 @@ func (o *options) tellEviction(a *answer, wide bool) error {
 	}
 	o.tellBefore(a)
 	o.tellAfter(a, v)
-	if len(a.Suggestions) > 0 {
-		o.sentence("\nWhat could be set:")
-		for _, s := range a.Suggestions {
-			o.sentence("  * %s", s)
-		}
-	}
+	o.tellSuggestions(a)
 	return nil
 }
 
@@ -146,14 +171,22 @@ func (o *options) tellBefore(a *answer) {
 		d := &a.Earlier[i]
 		at := d.Time.Local().Format("15:04:05")
 		for j := range d.Reclaims {
+			if d.Reclaims[j].DryRun {
+				continue
+			}
 			o.sentence("  * %s  %s: dead containers and unused images were to be removed%s", at, plain(d.Reclaims[j].Signal),
 				outcomeText(d, "ReclaimEnded", ""))
 		}
 		for j := range d.Victims {
-			if p := &d.Victims[j]; !p.DryRun {
-				o.sentence("  * %s  the pod %s was evicted%s", at, podName(&p.PressurePod),
-					outcomeText(d, "PodReleased", string(p.UID)))
+			p, verb := &d.Victims[j], "was evicted"
+			if p.DryRun {
+				continue
 			}
+			if !wasEvicted(d, p) {
+				verb = "was to be evicted"
+			}
+			o.sentence("  * %s  the pod %s %s%s", at, podName(&p.PressurePod), verb,
+				outcomeText(d, "PodReleased", string(p.UID)))
 		}
 	}
 }
@@ -212,5 +245,8 @@ func (o *options) tellAfter(a *answer, v *debugv1alpha1.PressureVictim) {
 			text += ": " + plain(x.Error)
 		}
 		o.sentence("%s", text)
+	}
+	if h := a.Hastened; h != nil {
+		o.sentence("Its grace period was shortened at %s (decision %d).", h.Time.Local().Format("15:04:05"), h.Number)
 	}
 }

@@ -1,17 +1,20 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/util/jsonpath"
-	"sigs.k8s.io/yaml"
 )
 
 // isTable reports whether the output is for people; wide adds columns.
@@ -30,7 +33,7 @@ func (o *options) write(value any) error {
 		_, err = o.Out.Write(append(escaped(text), '\n'))
 		return err
 	case "yaml":
-		text, err := yaml.Marshal(value)
+		text, err := yamlOf(value)
 		if err != nil {
 			return err
 		}
@@ -40,23 +43,74 @@ func (o *options) write(value any) error {
 	return writePath(o.Out, strings.TrimPrefix(o.output, jsonpathFormat), value)
 }
 
-// escaped returns JSON without invisible characters: inside strings, where alone they may be, they are escaped. Package
-// json escapes those below U+0020 only.
-func escaped(text []byte) []byte {
+// isHidden reports a character that is invisible or changes the direction of writing, other than those below U+0020,
+// which encoders of JSON and YAML escape.
+func isHidden(r rune) bool { return r > '~' && !strconv.IsPrint(r) }
+
+// yamlOf returns a value as YAML without hidden characters, with the fields of its JSON in their order. Only
+// double-quoted strings can have escapes, so that strings with hidden characters become some.
+func yamlOf(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	// JSON is YAML, if its strings have no raw control characters.
+	var document yaml.Node
+	if err := yaml.Unmarshal(escapedAs(text, yamlEscape), &document); err != nil {
+		return nil, err
+	}
+	useBlocks(&document)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return nil, err
+	}
+	return escapedAs(out.Bytes(), yamlEscape), nil
+}
+
+// useBlocks has objects and lists written as blocks, and quotes only strings that need it. The encoder does not quote
+// those that mean something else only in YAML 1.1, as kubectl reads it.
+func useBlocks(n *yaml.Node) {
+	isText := n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
+	n.Style = 0
+	if isText && (strings.ContainsFunc(n.Value, isHidden) || otherwiseInYAML11.MatchString(n.Value)) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		useBlocks(child)
+	}
+}
+
+// otherwiseInYAML11 matches booleans, the key that merges, and numbers to base 60.
+var otherwiseInYAML11 = regexp.MustCompile(
+	`^(y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF|<<|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)
+
+// escaped returns JSON without hidden characters: inside strings, where alone they may be, they are escaped.
+func escaped(text []byte) []byte { return escapedAs(text, jsonEscape) }
+
+// escapedAs escapes hidden characters; beyond is for those beyond U+FFFF.
+func escapedAs(text []byte, beyond func([]byte, rune) []byte) []byte {
 	safe := make([]byte, 0, len(text))
 	for _, r := range string(text) {
 		switch {
-		case r <= '~' || strconv.IsPrint(r):
+		case !isHidden(r):
 			safe = utf8.AppendRune(safe, r)
 		case r > 0xffff:
-			first, second := utf16.EncodeRune(r)
-			safe = fmt.Appendf(safe, "\\u%04x\\u%04x", first, second)
+			safe = beyond(safe, r)
 		default:
 			safe = fmt.Appendf(safe, "\\u%04x", r)
 		}
 	}
 	return safe
 }
+
+func jsonEscape(text []byte, r rune) []byte {
+	first, second := utf16.EncodeRune(r)
+	return fmt.Appendf(text, "\\u%04x\\u%04x", first, second)
+}
+
+func yamlEscape(text []byte, r rune) []byte { return fmt.Appendf(text, "\\U%08x", r) }
 
 // writePath writes what a template finds in a value. Text that it finds is quoted if it could change the terminal.
 func writePath(w io.Writer, template string, value any) error {
@@ -68,9 +122,9 @@ func writePath(w io.Writer, template string, value any) error {
 	if err := json.Unmarshal(text, &generic); err != nil {
 		return err
 	}
-	j := jsonpath.New("output").AllowMissingKeys(true)
-	if err := j.Parse(template); err != nil {
-		return fmt.Errorf("--output: %w", err)
+	j, err := parsePath(template)
+	if err != nil {
+		return err
 	}
 	var out strings.Builder
 	if err := j.Execute(&out, generic); err != nil {
@@ -78,6 +132,18 @@ func writePath(w io.Writer, template string, value any) error {
 	}
 	_, err = fmt.Fprintln(w, plainLines(out.String()))
 	return err
+}
+
+// parsePath parses the template of --output.
+func parsePath(template string) (*jsonpath.JSONPath, error) {
+	j := jsonpath.New("output").AllowMissingKeys(true)
+	if template == "" {
+		return nil, errors.New("--output: the template is missing: jsonpath={.items[*].node} for example")
+	}
+	if err := j.Parse(template); err != nil {
+		return nil, fmt.Errorf("--output: %w", err)
+	}
+	return j, nil
 }
 
 // table writes rows with aligned columns.

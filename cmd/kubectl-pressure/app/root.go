@@ -132,6 +132,10 @@ func (o *options) addOutputFlag(c *cobra.Command, formats []string) {
 		if !slices.ContainsFunc(formats, isThis) {
 			return fmt.Errorf("--output %q: must be one of %s", o.output, list)
 		}
+		if template, ok := strings.CutPrefix(o.output, jsonpathFormat); ok {
+			_, err := parsePath(template)
+			return err
+		}
 		return nil
 	}
 }

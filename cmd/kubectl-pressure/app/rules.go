@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -85,7 +85,7 @@ func (r *ruleOptions) fromPressure() ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := eviction.OptionsFrom(loaded.Configuration())
+	options := settings.OptionsFrom(loaded.Configuration())
 	return []change{func(rules *policy.Rules, _ snapshot.Layout) error {
 		usePressure(rules, &options)
 		return nil
@@ -117,15 +117,15 @@ func (r *ruleOptions) fromThresholds() (changes []change, err error) {
 }
 
 // usePressure has the rules those of options; thresholds stay, but for which of them are in dry run.
-func usePressure(rules *policy.Rules, o *eviction.Options) {
-	c := eviction.Config{
+func usePressure(rules *policy.Rules, o *settings.Options) {
+	k := settings.Kubelet{
 		Thresholds: rules.Thresholds, PressureTransitionPeriod: rules.PressureTransitionPeriod,
 		MaxPodGracePeriodSeconds: rules.MaxPodGracePeriodSeconds,
 		// Limits that were off by the KubeletConfiguration look the same as those that were off by the other one.
 		LocalStorageCapacityIsolation: rules.LocalStorageLimits,
 	}
 	growth, outlook := rules.ReportMemoryGrowth, rules.ReportOutlook
-	*rules = c.Rules(o)
+	*rules = k.Rules(o)
 	rules.ReportMemoryGrowth, rules.ReportOutlook = growth, outlook
 }
 
@@ -187,7 +187,7 @@ func thresholdsOf(c *kubeletv1beta1.KubeletConfiguration) ([]policy.Threshold, e
 		hard = maps.Clone(defaultHard)
 		maps.Copy(hard, c.EvictionHard)
 	}
-	return eviction.ParseThresholds(eviction.ThresholdConfig{
+	return settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: enforced, Hard: hard, Soft: c.EvictionSoft, SoftGracePeriods: c.EvictionSoftGracePeriod,
 		MinimumReclaim: c.EvictionMinimumReclaim,
 	})
@@ -196,7 +196,7 @@ func thresholdsOf(c *kubeletv1beta1.KubeletConfiguration) ([]policy.Threshold, e
 // parseThreshold parses a hard threshold as in evictionHard.
 func parseThreshold(text string) (policy.Threshold, error) {
 	name, value, _ := strings.Cut(text, "=")
-	list, err := eviction.ParseThresholds(eviction.ThresholdConfig{Hard: map[string]string{name: value}})
+	list, err := settings.ParseThresholds(settings.ThresholdConfig{Hard: map[string]string{name: value}})
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("must not be 0%% or 100%%")
 	}

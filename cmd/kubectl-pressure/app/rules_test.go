@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -31,18 +31,18 @@ func file(t *testing.T, text string) string {
 // nodeRules are the rules of a node with these hard thresholds and this layout; those in dryRun are in dry run.
 func nodeRules(t *testing.T, hard map[string]string, l snapshot.Layout, dryRun ...snapshot.Signal) *policy.Rules {
 	t.Helper()
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+	thresholds, err := settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: []string{"pods"}, Hard: hard,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := eviction.Options{}
+	options := settings.Options{}
 	for _, s := range dryRun {
 		options.DryRun = append(options.DryRun, policy.ThresholdID{Signal: s})
 	}
-	c := eviction.Config{Thresholds: thresholds}
-	rules := c.Rules(&options)
+	k := settings.Kubelet{Thresholds: thresholds}
+	rules := k.Rules(&options)
 	rules.Thresholds, _ = policy.Effective(rules.Thresholds, l)
 	return &rules
 }

@@ -16,8 +16,24 @@ import (
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 )
 
+// The kinds of what commands write as JSON or YAML. Their apiVersion is that of the pages of nodes.
+const (
+	nodeStatusKind     = "NodePressureStatus"
+	nodeStatusListKind = "NodePressureStatusList"
+	answerKind         = "PodPressureAnswer"
+)
+
+// document says what a value is that a command writes.
+type document struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+}
+
+func documentOf(kind string) document { return document{debugv1alpha1.PressureAPIVersion, kind} }
+
 // nodeStatus is the status of a node, as far as it is known.
 type nodeStatus struct {
+	document
 	Node string `json:"node"`
 	// Agent is plimsoll, stock (no decision log), or unknown if the node could not be asked.
 	Agent string `json:"agent"`
@@ -39,6 +55,7 @@ func (s *nodeStatus) signals() []debugv1alpha1.PressureSignal {
 }
 
 type statusList struct {
+	document
 	Items []nodeStatus `json:"items"`
 }
 
@@ -85,7 +102,7 @@ func (o *options) statuses(ctx context.Context, name string, parameters map[stri
 	if err != nil {
 		return nil, err
 	}
-	list := &statusList{Items: make([]nodeStatus, len(nodes))}
+	list := &statusList{document: documentOf(nodeStatusListKind), Items: make([]nodeStatus, len(nodes))}
 	each(nodes, func(i int, n *nodeInfo) {
 		s := nodeStatus{Node: n.Name, Agent: "plimsoll", Conditions: []string{}, Ready: "Unknown"}
 		for _, c := range n.Status.Conditions {
@@ -134,10 +151,11 @@ func (o *options) showStatus(list *statusList, one bool) error {
 	isTable, wide := o.isTable()
 	switch {
 	case !isTable && one:
-		return o.write(list.Items[0])
+		list.Items[0].document = documentOf(nodeStatusKind)
+		return o.write(&list.Items[0])
 	case !isTable:
 		return o.write(list)
-	case one && list.Items[0].signals() != nil:
+	case one && (list.Items[0].signals() != nil || list.Items[0].Agent == "stock"):
 		return o.showNode(&list.Items[0], wide)
 	}
 	columns := []string{"NODE", "AGENT", "PRESSURE", "CLOSEST", "AVAILABLE", "THRESHOLD", "HEADROOM", "TIME LEFT",
@@ -222,6 +240,15 @@ func closest(list []debugv1alpha1.PressureSignal) *debugv1alpha1.PressureSignal 
 
 // showNode shows all signals of one node, and what goes on there.
 func (o *options) showNode(s *nodeStatus, wide bool) error {
+	if s.signals() == nil {
+		why := "its pages cannot be read"
+		if o.direct.enabled {
+			why = "with --direct its pages cannot be read, since it guards them as nodes/proxy"
+		}
+		o.sentence("The kubelet is stock, and %s: only its Node is known. Conditions that are True: %s.", why,
+			plain(cmp.Or(strings.Join(s.Conditions, ", "), "none")))
+		return nil
+	}
 	columns := []string{"SIGNAL", "AVAILABLE", "CAPACITY", "THRESHOLD", "HEADROOM", "GROWTH", "TIME LEFT", "AGE"}
 	if wide {
 		columns = append(columns, "SOURCE", "LEVEL", "ERROR")

@@ -172,12 +172,12 @@ func eventLines(name string, data []byte) (lines []string) {
 func decisionLines(d *debugv1alpha1.PressureDecision) (lines []string) {
 	for i := range d.Needs {
 		n := &d.Needs[i]
-		lines = append(lines, fmt.Sprintf("%s: %s must come free: %s", plain(n.Signal), amount(n.Signal, n.Amount),
-			plain(n.Outcome)))
+		lines = append(lines, fmt.Sprintf("%s: %s must come free: %s%s", plain(n.Signal), amount(n.Signal, n.Amount),
+			plain(n.Outcome), dryRunMark(n.DryRun)))
 	}
 	for i := range d.Victims {
 		v := &d.Victims[i]
-		lines = append(lines, fmt.Sprintf("evict %s: %s", podName(&v.PressurePod), plain(v.Message)))
+		lines = append(lines, fmt.Sprintf("evict %s%s: %s", podName(&v.PressurePod), dryRunMark(v.DryRun), plain(v.Message)))
 	}
 	if g := closest(d.Signals); lines == nil && g != nil {
 		lines = append(lines, fmt.Sprintf("%s: %s available", plain(g.Signal), amountOf(g.Signal, g.Available)))
@@ -186,6 +186,14 @@ func decisionLines(d *debugv1alpha1.PressureDecision) (lines []string) {
 		lines = append(lines, "the container runtime does not answer")
 	}
 	return lines
+}
+
+// dryRunMark says that something is only reported.
+func dryRunMark(dryRun bool) string {
+	if dryRun {
+		return " (dry run: not done)"
+	}
+	return ""
 }
 
 func (o *options) traceCommand() *cobra.Command {

@@ -21,6 +21,7 @@ const before = 10 * time.Minute
 
 // answer is what a node has about a pod.
 type answer struct {
+	document
 	Node       string                            `json:"node"`
 	Pod        debugv1alpha1.PressurePod         `json:"pod"`
 	Decision   *debugv1alpha1.PressureDecision   `json:"decision,omitempty"`
@@ -28,6 +29,8 @@ type answer struct {
 	Admission  *debugv1alpha1.PressureAdmission  `json:"admission,omitempty"`
 	Preemption *debugv1alpha1.PressurePreemption `json:"preemption,omitempty"`
 	Considered int                               `json:"considered,omitempty"`
+	// Hastened is a later decision that shortened the grace period of the pod.
+	Hastened *debugv1alpha1.PressureDecision `json:"hastened,omitempty"`
 	// Now is the pod that has the name now, if it is another one or runs on another node.
 	Now         *currentPod `json:"now,omitempty"`
 	Suggestions []string    `json:"suggestions,omitempty"`
@@ -104,12 +107,16 @@ func (o *options) why(ctx context.Context, pod, node string) error {
 		fmt.Fprintln(o.ErrOut, "warning:", plainLines(err.Error()))
 	}
 	if best == nil {
-		return exitError{ExitNotFound, fmt.Errorf("no record of the pod %s on the nodes that were asked", plain(query))}
+		err := fmt.Errorf("no record of the pod %s on the nodes that were asked", plain(query))
+		if slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, errNoPage) }) {
+			return fmt.Errorf("%w, and not all could be asked", err)
+		}
+		return exitError{ExitNotFound, err}
 	}
 	if now != nil && ((best.Pod.UID != "" && best.Pod.UID != now.UID) || best.Node != now.Node) {
 		best.Now = now
 	}
-	best.Suggestions = suggestions(best)
+	best.document, best.Suggestions = documentOf(answerKind), suggestions(best)
 	if isTable, wide := o.isTable(); isTable {
 		return o.explain(best, wide)
 	}
@@ -140,7 +147,7 @@ func (c *cluster) current(ctx context.Context, namespace, name string) *currentP
 	return &currentPod{UID: pod.UID, Node: pod.Spec.NodeName}
 }
 
-// find asks the node of the flag, or the one that the pod is on now. If that one did not evict it, all are asked: a pod
+// find asks the node of the flag, or the one that the pod is on now. If that one did not stop it, all are asked: a pod
 // of the same name may have been evicted from another one, and this one be its successor.
 func (c *cluster) find(
 	ctx context.Context, query, node string, now *currentPod,
@@ -151,12 +158,14 @@ func (c *cluster) find(
 	}
 	if first != "" {
 		nodes, err := c.nodes(ctx, first)
-		if err != nil {
+		switch {
+		case err == nil:
+			best, failed = c.answers(ctx, nodes, query)
+			if node != "" || (best != nil && best.wasStopped()) {
+				return best, failed, nil
+			}
+		case node != "" || !apierrors.IsNotFound(err): // The Node of a pod may be gone before the pod is.
 			return nil, nil, err
-		}
-		best, failed = c.answers(ctx, nodes, query)
-		if node != "" || (best != nil && best.Decision != nil) {
-			return best, failed, nil
 		}
 	}
 	nodes, err := c.nodes(ctx, "")
@@ -167,24 +176,33 @@ func (c *cluster) find(
 	return best, failed, nil
 }
 
-// answers returns the newest answer of the nodes. Nodes without a log do not answer.
+// answers returns the newest answer of the nodes. Nodes without a log do not answer; that is an error only if no other
+// node has an answer.
 func (c *cluster) answers(ctx context.Context, nodes []nodeInfo, query string) (best *answer, failed []error) {
 	list, errs := make([]*answer, len(nodes)), make([]error, len(nodes))
 	each(nodes, func(i int, n *nodeInfo) { list[i], errs[i] = c.answer(ctx, n, query) })
+	without := 0
+	var noPage error
 	for i, a := range list {
-		if errs[i] != nil && !errors.Is(errs[i], errNoPage) {
+		switch {
+		case errors.Is(errs[i], errNoPage):
+			without, noPage = without+1, errs[i]
+		case errs[i] != nil:
 			failed = append(failed, errs[i])
 		}
 		if a != nil && (best == nil || a.better(best)) {
 			best = a
 		}
 	}
+	if best == nil && without > 0 {
+		failed = append(failed, fmt.Errorf("%d of %d nodes have no decision log; %w", without, len(nodes), noPage))
+	}
 	return best, failed
 }
 
 func (a *answer) better(other *answer) bool {
-	if (a.Decision == nil) != (other.Decision == nil) {
-		return a.Decision != nil
+	if a.wasStopped() != other.wasStopped() {
+		return a.wasStopped()
 	}
 	return a.at.After(other.at)
 }
@@ -199,24 +217,30 @@ func (c *cluster) answer(ctx context.Context, n *nodeInfo, query string) (*answe
 	is := func(p *debugv1alpha1.PressurePod) bool {
 		return string(p.UID) == query || p.Namespace+"/"+p.Name == query
 	}
-	for i := len(list.Items) - 1; i >= 0 && a.Decision == nil; i-- {
-		d := &list.Items[i]
-		for j := range d.Victims {
-			if is(&d.Victims[j].PressurePod) && (!d.Victims[j].DryRun || a.Pod.UID == "") {
-				a.Pod, a.at = d.Victims[j].PressurePod, d.Time
-				a.Decision = d
-			}
-		}
+	a.decideOn(list.Items, is)
+	preemption, pod := preemptionOf(list.Preemptions, is)
+	newest, refused := time.Time{}, time.Time{}
+	if n := len(list.Admissions); n > 0 {
+		refused = list.Admissions[n-1].Time
+		newest = refused
 	}
+	// What a dry run would have done is an answer only if nothing was done.
+	onlyDryRun := a.Decision != nil && a.victim().DryRun
+	if !onlyDryRun && a.at.After(newest) {
+		newest = a.at
+	}
+	// A pod that was evicted shortly before ends for that reason; the preemption only waits for it.
+	evicted := preemption != nil && a.wasStopped() && a.Pod.UID == pod.UID && slices.Contains(preemption.Await, *pod)
 	switch {
-	case a.Decision != nil:
+	case preemption != nil && pod.UID != preemption.UID && preemption.Time.After(newest) && !evicted:
+		a.Pod, a.Decision, a.Hastened, a.Preemption, a.at = *pod, nil, nil, preemption, preemption.Time
+	case a.Decision != nil && (!onlyDryRun || !refused.After(a.at)):
 		return a, c.complete(ctx, n, a, list.Items)
 	case len(list.Admissions) > 0:
 		last := &list.Admissions[len(list.Admissions)-1]
-		a.Pod, a.Admission, a.at = last.PressurePod, last, last.Time
-	case len(list.Preemptions) > 0:
-		last := &list.Preemptions[len(list.Preemptions)-1]
-		a.Pod, a.Preemption, a.at = last.PressurePod, last, last.Time
+		a.Pod, a.Decision, a.Admission, a.at = last.PressurePod, nil, last, last.Time
+	case preemption != nil:
+		a.Pod, a.Preemption, a.at = *pod, preemption, preemption.Time
 	case len(list.Items) > 0:
 		last := &list.Items[len(list.Items)-1]
 		a.Considered, a.at = len(list.Items)+list.Omitted, last.Time
@@ -225,6 +249,89 @@ func (c *cluster) answer(ctx context.Context, n *nodeInfo, query string) (*answe
 		return nil, nil
 	}
 	return a, nil
+}
+
+// decideOn sets the newest decision that evicted the pod, or would have if there is none. A decision that only hastened
+// an eviction is not the cause of it.
+func (a *answer) decideOn(list []debugv1alpha1.PressureDecision, is func(*debugv1alpha1.PressurePod) bool) {
+	rank := -1
+	for i := len(list) - 1; i >= 0; i-- {
+		for j := range list[i].Victims {
+			v := &list[i].Victims[j]
+			isOther := rank > 0 && v.UID != a.Pod.UID
+			if r := rankOf(v); r > rank && is(&v.PressurePod) && !isOther {
+				if rank == hastens {
+					a.Hastened = a.Decision
+				}
+				rank, a.Pod, a.Decision, a.at = r, v.PressurePod, &list[i], list[i].Time
+			}
+		}
+	}
+}
+
+// What a decision does to a victim, the weakest first.
+const (
+	inDryRun = iota
+	hastens
+	evicts
+)
+
+func rankOf(v *debugv1alpha1.PressureVictim) int {
+	switch {
+	case v.DryRun:
+		return inDryRun
+	case v.Hastened:
+		return hastens
+	}
+	return evicts
+}
+
+// preemptionOf returns the newest preemption that is about a pod, and the pod: the one that needs room, or one that
+// ends for it; nil if there is none.
+func preemptionOf(
+	list []debugv1alpha1.PressurePreemption, is func(*debugv1alpha1.PressurePod) bool,
+) (*debugv1alpha1.PressurePreemption, *debugv1alpha1.PressurePod) {
+	for i := len(list) - 1; i >= 0; i-- {
+		p := &list[i]
+		if is(&p.PressurePod) {
+			return p, &p.PressurePod
+		}
+		for _, pods := range [][]debugv1alpha1.PressurePod{p.Stop, p.Await} {
+			for j := range pods {
+				if is(&pods[j]) {
+					return p, &pods[j]
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// wasStopped reports whether the node has the pod stopped by the record: it was evicted, or preempted.
+func (a *answer) wasStopped() bool {
+	if a.Decision != nil {
+		return wasEvicted(a.Decision, a.victim())
+	}
+	return a.Preemption != nil && a.Preemption.UID != a.Pod.UID
+}
+
+// wasEvicted reports whether a victim of a decision was evicted, by what became of it so far: not in dry run, nor if
+// the API server did not accept it, or there was nothing left to evict.
+func wasEvicted(d *debugv1alpha1.PressureDecision, v *debugv1alpha1.PressureVictim) bool {
+	evicted := !v.DryRun
+	for i := range d.Outcomes {
+		x := &d.Outcomes[i]
+		if x.Pod == nil || x.Pod.UID != v.UID {
+			continue
+		}
+		switch x.Kind {
+		case "KillAccepted":
+			return !v.DryRun
+		case "KillBlocked", "KillWithdrawn", "KillRefused", "KillFailed", "PodGone":
+			evicted = false
+		}
+	}
+	return evicted
 }
 
 func nameOf(query string) debugv1alpha1.PressurePod {
@@ -238,27 +345,35 @@ func (c *cluster) complete(
 ) error {
 	full := &debugv1alpha1.PressureDecision{}
 	err := c.page(ctx, n, fmt.Sprintf("decisions/%d", a.Decision.Number), nil, full)
-	if apierrors.IsNotFound(err) {
-		return nil // Dropped meanwhile: the list has the rest.
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	for i := range list {
 		d := &list[i]
-		acted := len(d.Victims) > 0 || len(d.Reclaims) > 0
-		if acted && d.Number < full.Number && full.Time.Sub(d.Time) <= before {
+		if acted(d) && d.Number < a.Decision.Number && a.Decision.Time.Sub(d.Time) <= before {
 			a.Earlier = append(a.Earlier, *d)
 		}
 	}
-	a.Decision = full
+	// If the record was dropped meanwhile, the list has the rest. If the agent was restarted meanwhile, another decision
+	// may have the number.
+	if err == nil && full.Time.Equal(a.Decision.Time) && victimIn(full, a.Pod.UID) != nil {
+		a.Decision = full
+	}
 	return nil
 }
 
+// acted reports whether a decision did something, beside what it would have done in dry run.
+func acted(d *debugv1alpha1.PressureDecision) bool {
+	return slices.ContainsFunc(d.Victims, func(v debugv1alpha1.PressureVictim) bool { return !v.DryRun }) ||
+		slices.ContainsFunc(d.Reclaims, func(r debugv1alpha1.PressureReclaim) bool { return !r.DryRun })
+}
+
 // victim returns what the decision says of the pod.
-func (a *answer) victim() *debugv1alpha1.PressureVictim {
-	for i := range a.Decision.Victims {
-		if v := &a.Decision.Victims[i]; v.UID == a.Pod.UID {
+func (a *answer) victim() *debugv1alpha1.PressureVictim { return victimIn(a.Decision, a.Pod.UID) }
+
+func victimIn(d *debugv1alpha1.PressureDecision, uid types.UID) *debugv1alpha1.PressureVictim {
+	for i := range d.Victims {
+		if v := &d.Victims[i]; v.UID == uid {
 			return v
 		}
 	}
@@ -283,6 +398,10 @@ func (a *answer) ranking() (k *debugv1alpha1.PressureRanking, index int) {
 
 // suggestions are what would have changed the decision.
 func suggestions(a *answer) (list []string) {
+	if p := a.Preemption; a.wasStopped() && p != nil {
+		return []string{fmt.Sprintf("Leave room on the node for the pod %s, or give this pod a priority that is not lower.",
+			podName(&p.PressurePod))}
+	}
 	if a.Decision == nil || a.victim() == nil {
 		return nil
 	}

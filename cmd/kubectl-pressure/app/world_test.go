@@ -50,7 +50,7 @@ func decided(t testing.TB) *decisionlog.Log {
 		s := lines[i].Input.Snapshot
 		now.SetTime(s.WallTime)
 		all := log.Recorded(s)
-		r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &rules, State: state,
+		r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &rules, State: new(state),
 			AllPods: all || !policy.Calm(s, &rules)}
 		r.Decision, state = policy.Decide(s, &rules, state)
 		if log.NeedsRound(r) {

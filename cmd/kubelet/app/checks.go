@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	netutils "k8s.io/utils/net"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // checks find values that pass stock's validation and make its start fail later, with a message that does not name the
@@ -129,7 +129,7 @@ func (s *Settings) standalone() bool { return s.Flags.KubeConfig == "" }
 
 // checkEviction checks every threshold, grace period and minimum reclaim.
 func checkEviction(s *Settings) error {
-	_, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+	_, err := settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: s.Config.EnforceNodeAllocatable,
 		Hard:                s.Config.EvictionHard,
 		Soft:                s.Config.EvictionSoft,

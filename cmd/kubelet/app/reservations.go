@@ -10,7 +10,7 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	"k8s.io/kubernetes/pkg/kubelet/stats/pidlimit"
 
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // reservable are the resources that can be reserved.
@@ -40,6 +40,6 @@ func parseReservation(reserved map[string]string) (v1.ResourceList, error) {
 
 // reservedForEviction returns the hard thresholds, which reduce the node's allocatable resources.
 func reservedForEviction(hard map[string]string) ([]evictionapi.Threshold, error) {
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{Hard: hard})
-	return eviction.HardThresholds(thresholds), err
+	thresholds, err := settings.ParseThresholds(settings.ThresholdConfig{Hard: hard})
+	return settings.HardThresholds(thresholds), err
 }

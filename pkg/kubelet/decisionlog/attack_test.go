@@ -107,9 +107,17 @@ func TestPartsOfATraceHaveWhatDecisionsWereMadeFrom(t *testing.T) {
 	w.play(60)
 	r := w.evict()
 	uid := r.Decision.Victims[0].Pod.UID
+	// Records of other kinds stand between decisions.
+	for i := range 20 {
+		w.available = 4*gi + int64(i%2)*gi
+		w.round(5 * time.Second)
+		w.clock.Step(2 * time.Second)
+		w.log.Admission(podObject(i%8), Rejected, "r", "m")
+	}
 	var queries []Query
 	for i := range 20 {
-		queries = append(queries, Query{Since: w.clock.Now().Add(-time.Duration(i*7) * time.Second)}, Query{Limit: i + 1})
+		queries = append(queries, Query{Since: w.clock.Now().Add(-time.Duration(i*7) * time.Second)}, Query{Limit: i + 1},
+			Query{Since: w.clock.Now().Add(-time.Duration(i*7+1) * time.Second)})
 	}
 	queries = append(queries, Query{Pod: &PodQuery{UID: uid}}, Query{Pod: &PodQuery{UID: uid}, Limit: 3})
 	for _, q := range queries {

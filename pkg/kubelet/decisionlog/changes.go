@@ -117,9 +117,11 @@ func outcomeOf(n *policy.NeedDecision) needOutcome {
 
 func conditionsChanged(r *eviction.Round) bool {
 	for i := range r.Decision.Conditions {
-		now := &r.Decision.Conditions[i]
-		j := slices.IndexFunc(r.Before, func(c policy.Condition) bool { return c.Type == now.Type })
-		if j < 0 || !now.Equal(r.Before[j]) {
+		now, j := &r.Decision.Conditions[i], 0
+		for j < len(r.Before) && r.Before[j].Type != now.Type {
+			j++
+		}
+		if j == len(r.Before) || !now.Equal(r.Before[j]) {
 			return true
 		}
 	}

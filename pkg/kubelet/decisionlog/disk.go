@@ -102,6 +102,7 @@ type diskDecision struct {
 
 // diskFile is the file that is being written.
 type diskFile struct {
+	name  string
 	began time.Time
 	out   io.WriteCloser
 	// counted counts what is written to out.
@@ -109,8 +110,10 @@ type diskFile struct {
 	zip     *gzip.Writer
 	rules   map[string]bool
 	pods    map[*snapshot.Facts]bool
-	// unflushed is how many lines were written since the last flush. They are lost if that fails.
+	// unflushed is how many lines were written since the last flush. They are lost if that fails. flushed: a flush has
+	// succeeded.
 	unflushed int
+	flushed   bool
 }
 
 type countingWriter struct {
@@ -147,7 +150,7 @@ func (d *Disk) put(i diskItem, size int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.queued+size > diskQueueBytes {
-		d.lose("disk_queue_full", 1)
+		d.lose(lostQueueFull, 1)
 		return
 	}
 	d.queue = append(d.queue, i)
@@ -190,7 +193,7 @@ func (d *Disk) write(ctx context.Context) {
 		}
 		for i := range items {
 			if err := d.writeItem(ctx, &items[i]); err != nil {
-				d.lose("disk_error", 1)
+				d.lose(lostDiskError, 1)
 				d.fail(ctx, err)
 			} else {
 				d.file.unflushed++
@@ -202,7 +205,7 @@ func (d *Disk) write(ctx context.Context) {
 			d.fail(ctx, err)
 			return
 		}
-		f.unflushed = 0
+		d.succeeded(ctx)
 	}
 }
 
@@ -237,12 +240,18 @@ func (d *Disk) writeItem(ctx context.Context, i *diskItem) error {
 	if d.isFull(now) {
 		d.needsNew.Store(true)
 	}
+	return nil
+}
+
+// succeeded withdraws the fault. A line that was only passed to the compressor is no success: a disk may be full for
+// what that writes later.
+func (d *Disk) succeeded(ctx context.Context) {
+	d.file.unflushed, d.file.flushed = 0, true
 	if d.reported {
 		d.reported = false
 		d.fault.Store(nil)
 		klog.FromContext(ctx).Info("Decision log: files are written again", "directory", d.Directory)
 	}
-	return nil
 }
 
 func (d *Disk) isFull(now time.Time) bool {
@@ -254,11 +263,12 @@ func (d *Disk) open(now time.Time) error {
 	if err := d.prune(now); err != nil {
 		return err
 	}
-	out, err := d.Files.Create(filePrefix + now.UTC().Format(fileTime) + fileSuffix)
+	name := filePrefix + now.UTC().Format(fileTime) + fileSuffix
+	out, err := d.Files.Create(name)
 	if err != nil {
 		return err
 	}
-	f := &diskFile{began: now, out: out, rules: map[string]bool{}, pods: map[*snapshot.Facts]bool{}}
+	f := &diskFile{name: name, began: now, out: out, rules: map[string]bool{}, pods: map[*snapshot.Facts]bool{}}
 	f.counted.to = out
 	// An error is possible for invalid levels only.
 	f.zip, _ = gzip.NewWriterLevel(&f.counted, gzip.BestSpeed)
@@ -345,7 +355,8 @@ func (f *diskFile) encode(line *debugv1alpha1.PressureTrace) error {
 	return err
 }
 
-// fail gives the file up: what was written of it stays. The next one begins after diskRetry.
+// fail gives the file up: what was written of it stays. The next one begins after diskRetry. A file that has nothing
+// yet is removed: while a disk is full files can still be created, and there would be one more after each pause.
 func (d *Disk) fail(ctx context.Context, err error) {
 	if errors.Is(err, errPaused) {
 		return
@@ -355,8 +366,11 @@ func (d *Disk) fail(ctx context.Context, err error) {
 	d.needsNew.Store(true)
 	if f := d.file; f != nil {
 		d.file = nil
-		d.lose("disk_error", f.unflushed)
+		d.lose(lostDiskError, f.unflushed)
 		_ = f.out.Close()
+		if !f.flushed {
+			_ = d.Files.Remove(f.name)
+		}
 	}
 	if !d.reported {
 		d.reported = true
@@ -371,7 +385,7 @@ func (d *Disk) closeFile(ctx context.Context) {
 	}
 	d.file = nil
 	if err := errors.Join(f.zip.Close(), f.out.Close()); err != nil {
-		d.lose("disk_error", f.unflushed)
+		d.lose(lostDiskError, f.unflushed)
 		d.fail(ctx, err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -21,8 +23,9 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	files map[string]*bytes.Buffer
-	// full: writes fail. hangs is not nil while writes wait until it is closed.
+	// full: writes fail. small: writes of more than a header fail. hangs is not nil while writes wait until it is closed.
 	full  bool
+	small bool
 	hangs chan struct{}
 }
 
@@ -56,7 +59,7 @@ func (f memoryFile) Write(p []byte) (int, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.full {
+	if f.full || (f.small && len(p) > 10) {
 		n, _ := f.to.Write(p[:len(p)/2])
 		return n, syscall.ENOSPC
 	}
@@ -237,6 +240,75 @@ func TestFullDisk(t *testing.T) {
 		}
 		if list[0].Trace.Start.Lost == 0 {
 			t.Error("the file does not say that lines were lost")
+		}
+	})
+}
+
+// The disk has room for the header of a file only, so that each new file can be begun. Each lost line is counted once;
+// the fault is reported once, and its end once.
+func TestLinesThatCannotBeFlushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := &memory{}
+		disk := NewDisk(DiskConfig{Directory: "/d", Files: files, MaxBytes: 64 << 20, MaxAge: 24 * time.Hour, Node: "n1",
+			Clock: clock.RealClock{}})
+		var logged []string
+		logger := funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		var running sync.WaitGroup
+		running.Go(func() { disk.Run(ctx) })
+		w := newWorld(t, 5, Config{Disk: disk})
+		w.roundLater(time.Minute)
+		files.mu.Lock()
+		files.small = true
+		files.mu.Unlock()
+		lost := int64(0)
+		for range 5 {
+			// Several lines for one flush: these are in the queue before the goroutine of the files runs.
+			for range 3 {
+				w.log.Admission(podObject(1), Rejected, "r", "m")
+			}
+			w.roundLater(time.Minute)
+			lost += 4
+			if s := w.log.Status(false); s.Log.LostOnDisk != lost || !strings.Contains(s.Log.DiskError, "no space") {
+				t.Fatalf("%d lines are lost: %+v", lost, s.Log)
+			}
+		}
+		if len(logged) != 1 {
+			t.Errorf("%d lines in the log: %q", len(logged), logged)
+		}
+		files.mu.Lock()
+		files.small = false
+		files.mu.Unlock()
+		w.roundLater(time.Minute)
+		if s := w.log.Status(false); s.Log.LostOnDisk != lost || s.Log.DiskError != "" || len(logged) != 2 {
+			t.Errorf("%+v, %q", s.Log, logged)
+		}
+		names := files.names()
+		list := lines(t, files.text(t, names[len(names)-1]))
+		if list[0].Trace.Start.Lost != lost {
+			t.Errorf("the file says that %d lines were lost", list[0].Trace.Start.Lost)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// While a disk is full files can be created still. None of them stays.
+func TestAFullDiskIsNotFilledWithFiles(t *testing.T) {
+	onDisk(t, 64<<20, 24*time.Hour, func(t *testing.T, w *world, files *memory) {
+		w.roundLater(time.Minute)
+		files.mu.Lock()
+		files.small = true
+		files.mu.Unlock()
+		for range 100 {
+			w.roundLater(time.Minute)
+		}
+		files.mu.Lock()
+		files.small = false
+		files.mu.Unlock()
+		w.roundLater(time.Minute)
+		if names := files.names(); len(names) != 2 {
+			t.Errorf("%d files: one is from before the disk was full, one from afterwards", len(names))
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,7 +48,7 @@ type Log struct {
 	// changes belongs to the goroutine that decides.
 	changes changes
 	// newest is the last round, detailed the last one with all pods.
-	newest, detailed atomic.Pointer[eviction.Round]
+	newest, detailed lastRound
 
 	// What follows belongs to the goroutine of the sink.
 
@@ -85,9 +84,9 @@ func (l *Log) Recorded(s *snapshot.Snapshot) bool { return l.changes.snapshotDue
 
 // NeedsRound reports whether the round is kept. Only the goroutine that decides may call it.
 func (l *Log) NeedsRound(r *eviction.Round) bool {
-	l.newest.Store(r)
+	l.newest.set(r)
 	if r.AllPods {
-		l.detailed.Store(r)
+		l.detailed.set(r)
 	}
 	return l.changes.keeps(r)
 }
@@ -95,23 +94,54 @@ func (l *Log) NeedsRound(r *eviction.Round) bool {
 // Round implements eviction.Sink: it records the round.
 func (l *Log) Round(ctx context.Context, r *eviction.Round) {
 	if err := l.record(r); err != nil {
-		recordsLost.WithLabelValues("encoding").Inc()
+		recordsLost.WithLabelValues(lostEncoding).Inc()
 		klog.FromContext(ctx).Error(err, "Decision log: decision cannot be recorded", "decision", r.Decision.Number)
 	}
 }
 
-func roundOf(r *eviction.Round) *trace.Round {
-	if r == nil {
-		return nil
-	}
+func roundOf(r *eviction.Round, before *policy.State) *trace.Round {
 	return &trace.Round{
-		Trigger: string(r.Trigger), MemoryRead: r.MemoryRead, Snapshot: r.Snapshot, Rules: r.Rules, State: &r.State,
+		Trigger: string(r.Trigger), MemoryRead: r.MemoryRead, Snapshot: r.Snapshot, Rules: r.Rules, State: before,
 		Decision: &r.Decision,
 	}
 }
 
+// lastRound is the last of some rounds, with a copy of the state before its decision. Its methods are safe for
+// concurrent use.
+type lastRound struct {
+	mu    sync.Mutex
+	round *eviction.Round
+	state policy.State
+}
+
+func (l *lastRound) set(r *eviction.Round) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.round, l.state = r, *r.State
+}
+
+// get returns nil if there was no round yet.
+func (l *lastRound) get() *trace.Round {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.round == nil {
+		return nil
+	}
+	return roundOf(l.round, new(l.state))
+}
+
+// wallTime returns the time of day of a time on the monotonic clock; false before the first round.
+func (l *lastRound) wallTime(t time.Time) (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.round == nil {
+		return time.Time{}, false
+	}
+	return l.round.Decision.WallTimeOf(t), true
+}
+
 func (l *Log) record(r *eviction.Round) error {
-	described := trace.Describe(roundOf(r))
+	described := trace.Describe(roundOf(r, r.State))
 	described.Heartbeat = l.isHeartbeat(r)
 	if l.rules != r.Rules {
 		encoded, err := trace.EncodeRules(r.Rules)
@@ -122,8 +152,8 @@ func (l *Log) record(r *eviction.Round) error {
 	}
 	// A decision that acts is kept for longer than those before it.
 	withState := l.last == 0 || l.last+1 != r.Decision.Number || l.sinceState >= stateEvery || acts(&r.Decision)
-	withState = l.Disk.wantsState() || withState
-	replay, err := trace.EncodeReplay(roundOf(r), l.encodedRules.ID, withState, !r.AllPods)
+	withState = l.Disk.wantsState() || withState || r.StateReplaced
+	replay, err := trace.EncodeReplay(roundOf(r, r.State), l.encodedRules.ID, withState, !r.AllPods)
 	if err != nil {
 		return err
 	}
@@ -202,7 +232,7 @@ func (k *keptFacts) of(pods []snapshot.Pod, all bool) []*snapshot.Facts {
 }
 
 // involvedIn returns the pods that a decision is about: all while there is a need, otherwise victims, those in flight,
-// and those that plugins request. pods are those of the snapshot.
+// those that plugins request, and those whose eviction is withdrawn. pods are those of the snapshot.
 func involvedIn(r *eviction.Round, pods []*snapshot.Facts) (list []*snapshot.Facts) {
 	if len(r.Decision.Needs) > 0 || len(r.Decision.DryRun.Needs) > 0 {
 		return pods
@@ -219,6 +249,9 @@ func involvedIn(r *eviction.Round, pods []*snapshot.Facts) (list []*snapshot.Fac
 	}
 	for i := range r.Snapshot.Requests {
 		involved[r.Snapshot.Requests[i].UID] = true
+	}
+	for _, uid := range r.Decision.Withdrawn {
+		involved[uid] = true
 	}
 	if len(involved) == 0 {
 		return nil
@@ -239,15 +272,15 @@ func (l *Log) Result(_ context.Context, r *eviction.Result) {
 	l.measure()
 	l.mu.Unlock()
 	if !found {
-		recordsLost.WithLabelValues("decision_gone").Inc()
+		recordsLost.WithLabelValues(lostDecisionGone).Inc()
 	}
 	l.publish("outcome", o.Decision, &debugv1alpha1.PressureTrace{Outcome: &o}, &o)
 }
 
 // wallTime converts a time on the monotonic clock of the eviction manager.
 func (l *Log) wallTime(t time.Time) time.Time {
-	if r := l.newest.Load(); r != nil && !t.IsZero() {
-		return r.Decision.WallTimeOf(t)
+	if at, ok := l.newest.wallTime(t); ok && !t.IsZero() {
+		return at
 	}
 	return l.Clock.Now()
 }
@@ -260,7 +293,7 @@ func (l *Log) publish(name string, id uint64, line *debugv1alpha1.PressureTrace,
 	}
 	data, dataErr := json.Marshal(value)
 	if err := errors.Join(err, dataErr); err != nil {
-		recordsLost.WithLabelValues("encoding").Inc()
+		recordsLost.WithLabelValues(lostEncoding).Inc()
 		klog.Background().Error(err, "Failed to record what became of a decision", "kind", name, "id", id)
 		return
 	}
@@ -274,8 +307,8 @@ func (l *Log) publish(name string, id uint64, line *debugv1alpha1.PressureTrace,
 // Admission records a pod that is not admitted: outcome is Rejected or Waiting. It returns at once.
 func (l *Log) Admission(pod *v1.Pod, outcome, reason, message string) {
 	a := &debugv1alpha1.PressureAdmission{
-		PressurePod: debugv1alpha1.PressurePod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Time:        l.Clock.Now(), Outcome: outcome, Reason: trace.Cut(reason), Message: trace.Cut(message),
+		PressurePod: named(pod), Time: l.Clock.Now(), Outcome: outcome, Reason: trace.Cut(reason),
+		Message: trace.Cut(message),
 	}
 	l.mu.Lock()
 	l.ring.add(&record{time: a.Time, admission: a}, nil)
@@ -284,11 +317,21 @@ func (l *Log) Admission(pod *v1.Pod, outcome, reason, message string) {
 	l.publish("admission", 0, &debugv1alpha1.PressureTrace{Admission: a}, a)
 }
 
+func named(pod *v1.Pod) debugv1alpha1.PressurePod {
+	return debugv1alpha1.PressurePod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
+func allNamed(pods []*v1.Pod) (list []debugv1alpha1.PressurePod) {
+	for _, pod := range pods {
+		list = append(list, named(pod))
+	}
+	return list
+}
+
 // Preemption records a plan to stop and await pods for a critical pod, or why there is none. It returns at once.
-func (l *Log) Preemption(pod *v1.Pod, stop, await []types.UID, err error) {
+func (l *Log) Preemption(pod *v1.Pod, stop, await []*v1.Pod, err error) {
 	p := &debugv1alpha1.PressurePreemption{
-		PressurePod: debugv1alpha1.PressurePod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Time:        l.Clock.Now(), Stop: stop, Await: await,
+		PressurePod: named(pod), Time: l.Clock.Now(), Stop: allNamed(stop), Await: allNamed(await),
 	}
 	if err != nil {
 		p.Error = trace.Cut(err.Error())

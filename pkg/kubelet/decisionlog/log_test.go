@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
@@ -80,13 +82,17 @@ func TestRecordsAreFoundByPod(t *testing.T) {
 	r := w.evict()
 	victim := r.Decision.Victims[0].Pod
 	w.log.Admission(podObject(77), Rejected, "Evicted", "too full")
-	w.log.Preemption(podObject(78), []types.UID{victim.UID}, nil, errors.New("none"))
+	evicted := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: victim.Namespace, Name: victim.Name, UID: victim.UID}}
+	w.log.Preemption(podObject(78), []*v1.Pod{evicted}, []*v1.Pod{podObject(79)}, nil)
+	w.log.Preemption(podObject(78), nil, nil, errors.New("none"))
 	for _, tc := range []struct {
 		query                              PodQuery
 		decisions, admissions, preemptions int
 	}{
 		{PodQuery{UID: victim.UID}, 1, 0, 1},
-		{PodQuery{Namespace: "shop", Name: victim.Name}, 1, 0, 0},
+		{PodQuery{Namespace: "shop", Name: victim.Name}, 1, 0, 1},
+		{PodQuery{Namespace: "shop", Name: "pod-079"}, 0, 0, 1},
+		{PodQuery{UID: "uid-078"}, 0, 0, 2},
 		{PodQuery{Namespace: "other", Name: victim.Name}, 0, 0, 0},
 		{PodQuery{UID: "pod-077", Name: "pod-077"}, 0, 1, 0},
 		{PodQuery{UID: "nothing"}, 0, 0, 0},
@@ -106,6 +112,19 @@ func TestRecordsAreFoundByPod(t *testing.T) {
 	}
 	if list, _ := listed(w.log, &Query{Since: r.Decision.WallTime.Add(time.Second)}); len(list.Items) != 0 {
 		t.Errorf("%d decisions after the last one", len(list.Items))
+	}
+}
+
+// A decision that withdraws an eviction is about that pod, although the pod is neither a victim nor in flight any more.
+func TestAWithdrawnEvictionIsFoundByPod(t *testing.T) {
+	w := newWorld(t, 3, Config{})
+	w.round(0)
+	r := w.round(time.Minute)
+	r.Decision.Number, r.Decision.Withdrawn = r.Decision.Number+1, []types.UID{w.facts[1].UID}
+	w.log.Round(t.Context(), r)
+	list, err := listed(w.log, &Query{Pod: &PodQuery{UID: w.facts[1].UID}})
+	if err != nil || len(list.Items) != 1 || len(list.Items[0].Withdrawn) != 1 {
+		t.Errorf("%d decisions: %v", len(list.Items), err)
 	}
 }
 
@@ -224,6 +243,22 @@ func TestATraceHasWhatDecisionsWereMadeFrom(t *testing.T) {
 	noSecret(t, "trace", text.String())
 	if !bytes.Contains(text.Bytes(), []byte(`"evictionPreference":5`)) {
 		t.Error("the preference is lost")
+	}
+}
+
+// A state that the last decision has not left, since conditions were taken over from the Node, is in the trace.
+func TestATraceHasAStateThatWasReplaced(t *testing.T) {
+	w := newWorld(t, 3, Config{})
+	w.round(0)
+	w.state = w.state.WithConditions([]v1.NodeConditionType{v1.NodeMemoryPressure}, start.Add(-1000*time.Hour))
+	w.replaced = true
+	w.round(10 * time.Second)
+	var text bytes.Buffer
+	if err := w.log.WriteTrace(&text, &Query{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := replayed(t, lines(t, text.Bytes())); n != 2 {
+		t.Errorf("%d decisions in the trace", n)
 	}
 }
 

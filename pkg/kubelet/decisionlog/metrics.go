@@ -7,6 +7,14 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
+// Reasons for which records are lost.
+const (
+	lostQueueFull    = "disk_queue_full"
+	lostDiskError    = "disk_error"
+	lostDecisionGone = "decision_gone"
+	lostEncoding     = "encoding"
+)
+
 // docs/metrics.md explains these.
 var (
 	logBytes = metrics.NewGauge(&metrics.GaugeOpts{
@@ -38,6 +46,10 @@ var (
 
 	registerMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(logBytes, logRecords, logWatchers, watchersDropped, recordsLost)
+		// They begin at 0: to Prometheus a counter that begins later has not increased.
+		for _, reason := range []string{lostQueueFull, lostDiskError, lostDecisionGone, lostEncoding} {
+			recordsLost.WithLabelValues(reason)
+		}
 	})
 )
 

@@ -51,10 +51,13 @@ func (l *Log) find(q *Query, replay bool) (list []found, omitted int) {
 		if !selected && (r.decision == nil || r.number != before) {
 			continue
 		}
-		if before = 0; replay && r.decision != nil && !r.withState {
+		list = append(list, found{r, r.outcomes})
+		if r.decision == nil {
+			continue // It stands between two decisions.
+		}
+		if before = 0; replay && !r.withState {
 			before = r.number - 1
 		}
-		list = append(list, found{r, r.outcomes})
 	}
 	slices.Reverse(list)
 	return list, omitted
@@ -145,14 +148,15 @@ func (l *Log) Status(ranked bool) debugv1alpha1.PressureStatus {
 	if l.Plugins != nil {
 		s.Plugins = l.Plugins()
 	}
-	newest, detailed := l.newest.Load(), l.detailed.Load()
+	newest := l.newest.get()
 	if newest == nil {
 		return s
 	}
-	if !ranked {
-		detailed = nil
+	var detailed *trace.Round
+	if ranked {
+		detailed = l.detailed.get()
 	}
-	trace.Status(&s, roundOf(newest), roundOf(detailed))
+	trace.Status(&s, newest, detailed)
 	return s
 }
 

@@ -15,8 +15,9 @@ import (
 
 // Bounds of what a record has beside what is compressed, in bytes: an upper estimate of its structures.
 const (
-	recordBytes  = 400
-	outcomeBytes = 400
+	recordBytes   = 400
+	outcomeBytes  = 400
+	namedPodBytes = 48
 	// maxOutcomes bounds the outcomes of one decision. It has at most one victim per pod and a few results of each.
 	maxOutcomes = 1 << 12
 )
@@ -46,7 +47,12 @@ func (r *record) bytes() int64 {
 		n += recordBytes + len(a.Message) + len(a.Reason)
 	}
 	if p := r.preemption; p != nil {
-		n += recordBytes + len(p.Error) + 16*(len(p.Stop)+len(p.Await))
+		n += recordBytes + len(p.Error)
+		for _, list := range [][]debugv1alpha1.PressurePod{p.Stop, p.Await} {
+			for i := range list {
+				n += namedPodBytes + len(list[i].Namespace) + len(list[i].Name) + len(list[i].UID)
+			}
+		}
 	}
 	return int64(n)
 }
@@ -209,8 +215,8 @@ func (r *record) isAbout(q *PodQuery) bool {
 	case r.admission != nil:
 		return q.matches(r.admission.Namespace, r.admission.Name, r.admission.UID)
 	case r.preemption != nil:
-		return q.matches(r.preemption.Namespace, r.preemption.Name, r.preemption.UID) ||
-			slices.Contains(r.preemption.Stop, q.UID) || slices.Contains(r.preemption.Await, q.UID)
+		p, is := r.preemption, func(p debugv1alpha1.PressurePod) bool { return q.matches(p.Namespace, p.Name, p.UID) }
+		return is(p.PressurePod) || slices.ContainsFunc(p.Stop, is) || slices.ContainsFunc(p.Await, is)
 	}
 	return slices.ContainsFunc(r.involved, func(f *snapshot.Facts) bool { return q.matches(f.Namespace, f.Name, f.UID) })
 }

@@ -37,6 +37,8 @@ type world struct {
 	// usage is that of each pod, in bytes.
 	usage     []int64
 	available int64
+	// replaced: the state of the next round is not the one that the last decision has left.
+	replaced bool
 	// tune changes each snapshot; may be nil.
 	tune   func(*snapshot.Snapshot)
 	before []policy.Condition
@@ -114,8 +116,9 @@ func (w *world) round(after time.Duration) *eviction.Round {
 			}})
 		}
 	}
-	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: w.rules, State: w.state, Before: w.before,
-		AllPods: all}
+	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: w.rules, State: new(w.state),
+		Before: w.before, AllPods: all, StateReplaced: w.replaced}
+	w.replaced = false
 	r.Decision, w.state = policy.Decide(s, w.rules, w.state)
 	w.before = slices.Clone(r.Decision.Conditions[:])
 	if w.log.NeedsRound(r) {

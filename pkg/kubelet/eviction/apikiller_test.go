@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -266,7 +267,7 @@ func TestAttemptForAPodThatOptedOutMeanwhile(t *testing.T) {
 		n.add("soft", gi)
 		n.add("forced", gi)
 		n.available(20 * gi)
-		options := DefaultOptions()
+		options := settings.DefaultOptions()
 		options.Protection = policy.Protection{Namespaces: []string{"*"}, MaxPods: 2, MaxMemory: 10 * snapshot.Bytes(gi)}
 		c := n.config(t, hard("1Gi"))
 		c.Requests, c.APIKiller, c.Options = api.of(a), api, &options

@@ -10,24 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // benchmarkPlay is a node with the default thresholds of stock and a number of pods.
-func benchmarkPlay(pods int) (*play, ThresholdConfig) {
+func benchmarkPlay(pods int) (*play, settings.ThresholdConfig) {
 	p := newPlay(1)
 	p.odd, p.dedicated, p.split, p.pods = false, false, false, nil
 	for i := range pods {
 		p.addPod(i)
 	}
-	settings := ThresholdConfig{AllocatableEnforced: []string{"pods"}, Hard: map[string]string{
+	configured := settings.ThresholdConfig{AllocatableEnforced: []string{"pods"}, Hard: map[string]string{
 		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
 		"imagefs.inodesFree": "5%",
 	}}
 	for _, sig := range snapshot.AllSignals() {
 		p.levels[sig] = &level{capacity: 100 * gi, available: 50 * gi}
 	}
-	return p, settings
+	return p, configured
 }
 
 func benchmarkScene(p *play, starved bool) *scene {
@@ -55,12 +56,12 @@ type contestants struct {
 }
 
 func newContestants(tb testing.TB, pods int, starved bool) *contestants {
-	p, settings := benchmarkPlay(pods)
-	theirs, err := stock.ParseThresholdConfig(settings.AllocatableEnforced, settings.Hard, nil, nil, nil)
+	p, configured := benchmarkPlay(pods)
+	theirs, err := stock.ParseThresholdConfig(configured.AllocatableEnforced, configured.Hard, nil, nil, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	thresholds, err := ParseThresholds(settings)
+	thresholds, err := settings.ParseThresholds(configured)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -68,8 +69,9 @@ func newContestants(tb testing.TB, pods int, starved bool) *contestants {
 	c.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: 5 * time.Minute}, false, false, true,
 		p.now)
 	tb.Cleanup(c.stock.stop)
-	c.ours, err = newOurs(Config{Thresholds: thresholds, PressureTransitionPeriod: 5 * time.Minute,
-		LocalStorageCapacityIsolation: true, Features: stockFeatures()}, false, false, p.now)
+	c.ours, err = newOurs(Config{Kubelet: settings.Kubelet{Thresholds: thresholds,
+		PressureTransitionPeriod: 5 * time.Minute, LocalStorageCapacityIsolation: true}, Features: stockFeatures()},
+		false, false, p.now)
 	if err != nil {
 		tb.Fatal(err)
 	}

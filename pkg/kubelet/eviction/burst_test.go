@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -85,7 +86,9 @@ func newBurst(t *testing.T, above, cached int64, hogs ...string) *burst {
 	return b
 }
 
-func fencesOn() *Options { return new(optionsWith(func(o *Options) { o.Fence = true })) }
+func fencesOn() *settings.Options {
+	return new(optionsWith(func(o *settings.Options) { o.Fence = true }))
+}
 
 // expectFenced checks that exactly these pods are victims, each with a fence.
 func (b *burst) expectFenced(t *testing.T, want ...string) {
@@ -313,7 +316,7 @@ func TestABusyNodeIsNotBlind(t *testing.T) {
 	for _, fence := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBurst(t, 200*mi, 0, "hog")
-			b.config.Options = new(optionsWith(func(o *Options) { o.Fence = fence }))
+			b.config.Options = new(optionsWith(func(o *settings.Options) { o.Fence = fence }))
 			b.config.Memory = &starved{kernel: kernel{node: b.node}}
 			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 				wait(15 * time.Second)
@@ -400,7 +403,7 @@ func TestMemoryThatTheSystemFreesIsNotThatOfPods(t *testing.T) {
 		k := &limited{kernel: kernel{node: b.node}, limit: b.used() + (100+above)*mi}
 		b.config.Memory = k
 		var err error
-		b.config.Thresholds, err = ParseThresholds(ThresholdConfig{
+		b.config.Thresholds, err = settings.ParseThresholds(settings.ThresholdConfig{
 			AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
 		})
 		if err != nil {

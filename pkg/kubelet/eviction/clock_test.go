@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // TestAnImageDiskIsServedAfterTheClockWasSet: its stats are dated by the runtime. Before and after the clock is set
@@ -28,7 +29,7 @@ func TestAnImageDiskIsServedAfterTheClockWasSet(t *testing.T) {
 					n.add(fmt.Sprintf("writer-%02d", i), gi).disk = gi / 10
 				}
 				n.available(20 * gi)
-				c := n.config(t, ThresholdConfig{Hard: map[string]string{"imagefs.available": "15Gi"}})
+				c := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"imagefs.available": "15Gi"}})
 				run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 					wait(time.Minute)
 					n.mu.Lock()

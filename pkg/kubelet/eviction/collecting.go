@@ -113,7 +113,7 @@ func (c *collecting) until(next time.Time) time.Time {
 func (m *Manager) collect(ctx context.Context, now time.Time) {
 	l := &m.loop
 	r := collectRequest{
-		readPods: l.watcher != nil && l.watcher.near(), counting: m.options.Load().counting(), rules: l.rules,
+		readPods: l.watcher != nil && l.watcher.near(), counting: m.options.Load().Counting(), rules: l.rules,
 	}
 	patient := l.collecting.begin(ctx, now)
 	m.work.Go(func() { l.collected <- m.collectStats(patient, r) })
@@ -126,7 +126,7 @@ func (m *Manager) syncDegraded(ctx context.Context, now time.Time) {
 	switch {
 	case l.collecting.degradedSince.IsZero():
 		l.collecting.degradedSince = now
-		r := collectRequest{counting: m.options.Load().counting(), layout: l.layout}
+		r := collectRequest{counting: m.options.Load().Counting(), layout: l.layout}
 		m.work.Go(func() { l.collectedLocal <- m.collectLocal(ctx, r) })
 	case now.Sub(l.collecting.degradedSince) >= localPatience:
 		f := m.memoryOnly()

@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -61,17 +61,14 @@ type Config struct {
 	NodeRef      *v1.ObjectReference
 	Clock        clock.WithTicker
 
-	// Thresholds comes from ParseThresholds.
-	Thresholds               []policy.Threshold
-	PressureTransitionPeriod time.Duration
-	// MaxPodGracePeriodSeconds limits the grace period of soft evictions; when negative, pods have their own.
-	MaxPodGracePeriodSeconds int64
-	// Options are the initial settings of our own, DefaultOptions when nil. SetOptions changes them later.
-	Options *Options
-	// LocalStorageCapacityIsolation is true when limits on local storage are enforced.
-	LocalStorageCapacityIsolation bool
-	// KernelMemcgNotification enables notifications of the kernel on cgroup v1. PodCgroupRoot is the cgroup of all pods.
+	// Kubelet is what the KubeletConfiguration sets.
+	settings.Kubelet
+	// Options are the initial settings of our own, settings.DefaultOptions when nil. SetOptions changes them later.
+	Options *settings.Options
+	// KernelMemcgNotification enables notifications of the kernel about memory: of crossed levels on cgroup v1, of memory
+	// pressure on cgroup v2, which CgroupV2 says. PodCgroupRoot is the cgroup of all pods.
 	KernelMemcgNotification bool
+	CgroupV2                bool
 	PodCgroupRoot           string
 
 	// Memory, when set, is read between rounds, with each collection while memory is scarce, and when the summary fails.
@@ -137,20 +134,4 @@ func (c *Config) validate() error {
 		missing("Reclaimer", c.Reclaimer == nil),
 		missing("Recorder", c.Recorder == nil), missing("NodeRef", c.NodeRef == nil), missing("Clock", c.Clock == nil),
 	)
-}
-
-// Rules combines the configuration with options: the rules of decisions, before policy.Effective.
-func (c *Config) Rules(o *Options) policy.Rules {
-	return policy.Rules{
-		Thresholds:               o.mark(c.Thresholds),
-		PressureTransitionPeriod: c.PressureTransitionPeriod,
-		MaxPodGracePeriodSeconds: c.MaxPodGracePeriodSeconds,
-		LocalStorageLimits:       c.LocalStorageCapacityIsolation && o.LocalStorageLimits != v1alpha1.LimitsOff,
-		LocalStorageDryRun:       o.LocalStorageLimits == v1alpha1.LimitsDryRun,
-		ReportMemoryGrowth:       o.ReportMemoryGrowth,
-		ReportOutlook:            o.ReportOutlook,
-		Fence:                    o.Fence,
-		Timing:                   o.timing(),
-		Protection:               o.Protection,
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -41,7 +42,7 @@ func TestAnotherWayOfCountingIsNoGrowth(t *testing.T) {
 		c.Memory = swapping{&kernel{node: n}}
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
-			m.SetOptions(optionsWith(func(o *Options) { o.CountSwap = true }))
+			m.SetOptions(optionsWith(func(o *settings.Options) { o.CountSwap = true }))
 			n.available(gi - 50*mi)
 			wait(10 * time.Second)
 			expect(t, "kills", len(n.killed()), 1)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -72,7 +73,7 @@ type stockRun struct {
 }
 
 // runStock is run for the stock manager.
-func runStock(t *testing.T, n *node, c ThresholdConfig, play func(s *stockRun, wait func(time.Duration))) {
+func runStock(t *testing.T, n *node, c settings.ThresholdConfig, play func(s *stockRun, wait func(time.Duration))) {
 	t.Helper()
 	thresholds, err := stock.ParseThresholdConfig(c.AllocatableEnforced, c.Hard, c.Soft, c.SoftGracePeriods,
 		c.MinimumReclaim)
@@ -164,7 +165,7 @@ func TestD10LastingBlindnessBesideStock(t *testing.T) {
 // TestD10HangingRuntimeBesideStock: each request to the runtime runs into its time-out of two minutes. Then memory and
 // disk run out.
 func TestD10HangingRuntimeBesideStock(t *testing.T) {
-	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10Gi"}}
+	configured := settings.ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10Gi"}}
 	healthy := func(n *node) {
 		n.add("hog", 9*gi)
 		n.available(20 * gi)
@@ -180,7 +181,7 @@ func TestD10HangingRuntimeBesideStock(t *testing.T) {
 	beside(t, func(t *testing.T) {
 		n := newNode()
 		healthy(n)
-		runStock(t, n, settings, func(s *stockRun, wait func(time.Duration)) {
+		runStock(t, n, configured, func(s *stockRun, wait func(time.Duration)) {
 			wait(5 * time.Second)
 			hangs(n)
 			wait(24 * time.Hour)
@@ -191,7 +192,7 @@ func TestD10HangingRuntimeBesideStock(t *testing.T) {
 	}, func(t *testing.T) {
 		s := newSilence()
 		healthy(s.node)
-		run(t, s.node, s.config(t, settings), func(m *Manager, wait func(time.Duration)) {
+		run(t, s.node, s.config(t, configured), func(m *Manager, wait func(time.Duration)) {
 			wait(5 * time.Second)
 			hangs(s.node)
 			wait(time.Minute)
@@ -211,13 +212,13 @@ func TestD32BesideStock(t *testing.T) {
 		n.killTakes = time.Hour
 		return n
 	}
-	settings := ThresholdConfig{
+	configured := settings.ThresholdConfig{
 		Hard: map[string]string{"memory.available": "1Gi"},
 		Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "30s"},
 	}
 	beside(t, func(t *testing.T) {
 		n := slow()
-		runStock(t, n, settings, func(s *stockRun, wait func(time.Duration)) {
+		runStock(t, n, configured, func(s *stockRun, wait func(time.Duration)) {
 			wait(45 * time.Second)
 			expect(t, "soft", n.killed(), []string{"first/3600"})
 			n.available(100 * mi)
@@ -226,7 +227,7 @@ func TestD32BesideStock(t *testing.T) {
 		})
 	}, func(t *testing.T) {
 		n := slow()
-		c := n.config(t, settings)
+		c := n.config(t, configured)
 		c.MaxPodGracePeriodSeconds = 3600
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(45 * time.Second)
@@ -330,7 +331,7 @@ func TestD35BesideStock(t *testing.T) {
 			n := cached()
 			c := n.config(t, hard("1Gi"))
 			c.Memory = activeCache{&kernel{node: n}, 18 * gi}
-			c.Options = new(optionsWith(func(o *Options) { o.MemoryFormula = formula }))
+			c.Options = new(optionsWith(func(o *settings.Options) { o.MemoryFormula = formula }))
 			run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 				wait(time.Minute)
 				expect(t, "kills", n.killed(), kills)
@@ -382,7 +383,7 @@ func TestD36BesideStock(t *testing.T) {
 }
 
 func TestD37BesideStock(t *testing.T) {
-	settings := ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
+	configured := settings.ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
 		SoftGracePeriods: map[string]string{"memory.available": "1h"}}
 	pressed := func() (*node, *lifecycle.PodAdmitAttributes) {
 		n := newNode()
@@ -392,14 +393,14 @@ func TestD37BesideStock(t *testing.T) {
 	}
 	beside(t, func(t *testing.T) {
 		n, running := pressed()
-		runStock(t, n, settings, func(s *stockRun, wait func(time.Duration)) {
+		runStock(t, n, configured, func(s *stockRun, wait func(time.Duration)) {
 			wait(time.Minute)
 			expect(t, "answer", s.admit.Admit(running),
 				lifecycle.PodAdmitResult{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "})
 		})
 	}, func(t *testing.T) {
 		n, running := pressed()
-		c := n.config(t, settings)
+		c := n.config(t, configured)
 		c.Readmitted = func(pod *v1.Pod) bool { return pod == running.Pod }
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
@@ -423,14 +424,16 @@ func (*armed) Stop()                                  {}
 // that grows.
 func TestD39BesideStock(t *testing.T) {
 	const limit = 8
-	settings := ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}, AllocatableEnforced: []string{"pods"}}
+	configured := settings.ThresholdConfig{
+		Hard: map[string]string{"memory.available": "1Gi"}, AllocatableEnforced: []string{"pods"},
+	}
 	beside(t, func(t *testing.T) {
 		memory := &statsapi.MemoryStats{UsageBytes: u(limit * gi), WorkingSetBytes: u(gi),
 			AvailableBytes: u((limit - 1) * gi)}
 		summary := &statsapi.Summary{
 			Node: statsapi.NodeStats{SystemContainers: []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods,
 				Memory: memory}}}}
-		thresholds, err := stock.ParseThresholdConfig(settings.AllocatableEnforced, settings.Hard, nil, nil, nil)
+		thresholds, err := stock.ParseThresholdConfig(configured.AllocatableEnforced, configured.Hard, nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -456,7 +459,7 @@ func TestD39BesideStock(t *testing.T) {
 		n := newNode()
 		n.capacity = limit * gi
 		n.add("leak", gi).cached = (limit - 1) * gi
-		c := n.config(t, settings)
+		c := n.config(t, configured)
 		c.Memory = &kernel{node: n}
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			n.grows("leak", 50*mi)

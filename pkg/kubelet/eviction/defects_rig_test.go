@@ -12,6 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -37,7 +38,7 @@ func newRig(t *testing.T, configure func(p *play), prepare ...func(*stage)) *rig
 	t.Helper()
 	p := &play{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), usage: map[types.UID]*usage{},
 		levels: map[snapshot.Signal]*level{}, transition: 5 * time.Minute}
-	p.settings = ThresholdConfig{Hard: map[string]string{}, Soft: map[string]string{},
+	p.settings = settings.ThresholdConfig{Hard: map[string]string{}, Soft: map[string]string{},
 		SoftGracePeriods: map[string]string{}, MinimumReclaim: map[string]string{}}
 	configure(p)
 	for _, sig := range snapshot.AllSignals() {
@@ -49,16 +50,14 @@ func newRig(t *testing.T, configure func(p *play), prepare ...func(*stage)) *rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := ParseThresholds(p.settings)
+	parsed, err := settings.ParseThresholds(p.settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.stock = newStock(stock.Config{Thresholds: theirs, PressureTransitionPeriod: p.transition,
 		MaxPodGracePeriodSeconds: p.maxGrace}, p.dedicated, p.split, p.limits, p.now, prepare...)
 	t.Cleanup(r.stock.stop)
-	r.ours, err = newOurs(Config{Thresholds: parsed, PressureTransitionPeriod: p.transition,
-		MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits, Features: stockFeatures()},
-		p.dedicated, p.split, p.now)
+	r.ours, err = newOurs(Config{Kubelet: p.kubelet(parsed), Features: stockFeatures()}, p.dedicated, p.split, p.now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -49,7 +50,7 @@ func (n *notes) AnnotatedEventf(o apiruntime.Object, annotations map[string]stri
 type play struct {
 	*rand.Rand
 	now        time.Time
-	settings   ThresholdConfig
+	settings   settings.ThresholdConfig
 	dedicated  bool
 	split      bool
 	transition time.Duration
@@ -402,9 +403,15 @@ type verdict struct {
 // mutant changes our side, to see whether the comparison notices.
 type mutant func(c *Config, p *play)
 
+// kubelet is what the KubeletConfiguration of the play sets, with its parsed thresholds.
+func (p *play) kubelet(thresholds []policy.Threshold) settings.Kubelet {
+	return settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: p.transition,
+		MaxPodGracePeriodSeconds: p.maxGrace, LocalStorageCapacityIsolation: p.limits}
+}
+
 func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 	p := newPlay(seed)
-	parsed, err := ParseThresholds(p.settings)
+	parsed, err := settings.ParseThresholds(p.settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,8 +420,7 @@ func runPlay(t *testing.T, seed int64, mutate mutant) verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Thresholds: parsed, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace,
-		LocalStorageCapacityIsolation: p.limits, Features: stockFeatures()}
+	c := Config{Kubelet: p.kubelet(parsed), Features: stockFeatures()}
 	if mutate != nil {
 		mutate(&c, p)
 	}

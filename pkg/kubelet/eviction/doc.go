@@ -1,11 +1,10 @@
 // Package eviction keeps the resources of the node above thresholds: it collects stats, has package policy decide on
-// them, and carries the decision out.
+// them by the rules of package settings, and carries the decision out.
 //
 // One goroutine, that of Run, decides; it owns all state but the ledger. Collections, kills and node-level reclaim,
 // which may take long, run in goroutines of their own and wake the loop when they end. So neither a slow file system
 // nor a pod that does not stop delays the next decision.
 //
-//	parse      configuration → thresholds
 //	stats      one collection of stats, by a Collector and a MemoryReader
 //	collecting the collection that is under way: how long the loop waits for it, and what it does without
 //	pods       joins pods with their stats, as far as a decision can need them

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/escalation"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
@@ -101,7 +102,7 @@ func (s *silence) collector(t *testing.T, summary collect.Summary) Collector {
 	return collectorOf(t, collect.Sources{Summary: summary, DiskInfo: s, Parts: s})
 }
 
-func (s *silence) config(t *testing.T, thresholds ThresholdConfig) Config {
+func (s *silence) config(t *testing.T, thresholds settings.ThresholdConfig) Config {
 	c := s.node.config(t, thresholds)
 	c.Collector, c.Memory = s.collector(t, s), &kernel{node: s.node}
 	return c
@@ -120,7 +121,7 @@ func (s *silence) RlimitStats() (*statsapi.RlimitStats, error) {
 	return &statsapi.RlimitStats{MaxPID: &most, NumOfRunningProcesses: &processes}, nil
 }
 
-var diskAndPIDs = ThresholdConfig{
+var diskAndPIDs = settings.ThresholdConfig{
 	Hard: map[string]string{"nodefs.available": "10Gi", "imagefs.available": "15Gi", "memory.available": "1Gi"},
 	Soft: map[string]string{"pid.available": "100"}, SoftGracePeriods: map[string]string{"pid.available": "1h"},
 }

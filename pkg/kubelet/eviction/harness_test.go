@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
@@ -447,8 +448,8 @@ func collectorOf(t *testing.T, s collect.Sources) Collector {
 	return c
 }
 
-func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
-	parsed, err := ParseThresholds(thresholds)
+func (n *node) config(t *testing.T, thresholds settings.ThresholdConfig) Config {
+	parsed, err := settings.ParseThresholds(thresholds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +457,8 @@ func (n *node) config(t *testing.T, thresholds ThresholdConfig) Config {
 		Collector: n.collector(t, n), Reclaimer: n, Recorder: n, Kill: n.killer(), ActivePods: n.active, PodByUID: n.byUID,
 		PodStopped: n.isStopped, PodCleanedUp: n.cleanedUp, Features: stockFeatures(),
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
-		Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute, MaxPodGracePeriodSeconds: 60,
+		Kubelet: settings.Kubelet{Thresholds: parsed, PressureTransitionPeriod: 5 * time.Minute,
+			MaxPodGracePeriodSeconds: 60},
 		Sinks: []Sink{OnConditionTrue("changes", func() { n.mu.Lock(); n.changes++; n.mu.Unlock() })},
 	}
 }
@@ -475,6 +477,6 @@ func run(t *testing.T, n *node, config Config, play func(m *Manager, wait func(t
 	<-done
 }
 
-func hard(memory string) ThresholdConfig {
-	return ThresholdConfig{Hard: map[string]string{"memory.available": memory}}
+func hard(memory string) settings.ThresholdConfig {
+	return settings.ThresholdConfig{Hard: map[string]string{"memory.available": memory}}
 }

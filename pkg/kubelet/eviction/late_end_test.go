@@ -9,6 +9,7 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
@@ -34,7 +35,7 @@ func TestFailedVictimThatEndsDuringACollection(t *testing.T) {
 		n.add("other", 5*gi)
 		n.available(500 * mi)
 		var failed time.Time
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}})
+		c := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"}})
 		c.Collector = n.collector(t, &slowSummary{n, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()

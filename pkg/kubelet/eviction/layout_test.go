@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // TestTheLayoutChangesWhileTheManagerRuns: an image disk is attached, and detached again. From the next round on pods
@@ -16,7 +18,9 @@ func TestTheLayoutChangesWhileTheManagerRuns(t *testing.T) {
 		n.add("more-layers", gi).disk = 20 * gi
 		n.available(20 * gi)
 		n.full(50 * gi)
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi", "imagefs.available": "5Gi"}})
+		c := n.config(t, settings.ThresholdConfig{
+			Hard: map[string]string{"nodefs.available": "10Gi", "imagefs.available": "5Gi"},
+		})
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute + 5*time.Second)
 			n.mu.Lock()

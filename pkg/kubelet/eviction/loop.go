@@ -204,20 +204,23 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	// A pod may have ended since the last tick, after it was read: it must be in flight as one that has stopped.
 	m.sweep(ctx)
 	s := m.snapshot(f)
+	replaced := false
 	if held := m.restored.Swap(nil); held != nil {
-		l.state = l.state.WithConditions(*held, s.Taken)
+		l.state, replaced = l.state.WithConditions(*held, s.Taken), true
 	}
 	if l.counting != f.counting {
-		l.counting, l.state = f.counting, l.state.WithoutMemorySamples()
+		l.counting, l.state, replaced = f.counting, l.state.WithoutMemorySamples(), true
 	}
 	m.observeLeft(s)
 	if l.frozen == nil {
 		l.frozen = new(l.rules)
 	}
 	r := &Round{
-		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, State: l.state, MemoryRead: f.memory != nil, AllPods: l.allPods,
+		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, MemoryRead: f.memory != nil, AllPods: l.allPods,
+		StateReplaced: replaced,
 	}
-	r.Decision, l.state = policy.Decide(s, r.Rules, r.State)
+	var after policy.State
+	r.Decision, after = policy.Decide(s, r.Rules, l.state)
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
 		l.watcher.hold(&r.Decision)
@@ -226,7 +229,8 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	m.last.Store(r)
 	m.publish(r)
 	r.Notices = l.notices.of(r, l.rules.Timing.Period)
-	m.sinks.round(ctx, r)
+	m.sinks.round(ctx, r, &l.state)
+	l.state = after
 	m.fenceLate(s)
 	m.act(ctx, &r.Decision)
 	next := s.Taken.Add(nextSync(&r.Decision, l.rules.Timing.Period))

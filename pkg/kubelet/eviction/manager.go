@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -35,7 +36,7 @@ type Manager struct {
 	// restored are conditions of the Node that the loop has not taken over yet.
 	restored atomic.Pointer[[]v1.NodeConditionType]
 	// options are those in effect, newOptions those that the loop has not taken over yet.
-	options, newOptions atomic.Pointer[Options]
+	options, newOptions atomic.Pointer[settings.Options]
 	// last is the last round; nil before the first.
 	last     atomic.Pointer[Round]
 	loop     loopState
@@ -58,8 +59,8 @@ type loopState struct {
 	underived  bool
 
 	watcher *memoryWatcher
-	kernel  *notifications
-	// state is that after the last decision. Rounds refer to it: it is replaced, not modified.
+	kernel  kernelNotifications
+	// state is that after the last decision.
 	state   policy.State
 	layout  snapshot.Layout
 	builder builder
@@ -101,7 +102,7 @@ func New(c Config) (*Manager, error) {
 	m.loop.trigger = TriggerTimer
 	m.loop.watcher = newMemoryWatcher(c.Memory, m.clock.now)
 	if c.KernelMemcgNotification && m.loop.watcher != nil {
-		m.loop.kernel = &notifications{open: memcgSource(c.PodCgroupRoot, m.Nudge)}
+		m.loop.kernel = c.kernelNotifications(m.Nudge)
 	}
 	m.sinks = newSinks(append([]Sink{
 		&eventSink{recorder: c.Recorder, node: c.NodeRef,
@@ -109,7 +110,7 @@ func New(c Config) (*Manager, error) {
 		logSink{}, newMetricsSink(),
 	}, c.Sinks...)...)
 	if c.Options == nil {
-		c.Options = new(DefaultOptions())
+		c.Options = new(settings.DefaultOptions())
 	}
 	m.adopt(*c.Options)
 	m.conditions.Store(new([]policy.Condition))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -68,7 +70,7 @@ func TestSlowKillDoesNotBlockTheLoop(t *testing.T) {
 		n.add("second", 20*gi)
 		n.available(2*gi - 50*mi)
 		n.killTakes = time.Hour
-		c := n.config(t, ThresholdConfig{
+		c := n.config(t, settings.ThresholdConfig{
 			Hard: map[string]string{"memory.available": "1Gi"},
 			Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "30s"},
 		})
@@ -108,8 +110,9 @@ func TestALateVictimIsEnough(t *testing.T) {
 		takes time.Duration
 		kills []string
 	}{
-		{28 * time.Second, []string{"a/1"}},
-		{40 * time.Second, []string{"a/1", "b/1"}},
+		// Not at the time of a reading: both orders would be right.
+		{28*time.Second + 100*time.Millisecond, []string{"a/1"}},
+		{40*time.Second + 100*time.Millisecond, []string{"a/1", "b/1"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode()
@@ -217,7 +220,7 @@ func TestDiskIsReclaimedFromTheNodeFirst(t *testing.T) {
 			if enough {
 				n.freedByGC = 20 * gi
 			}
-			config := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
+			config := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
 			run(t, n, config, func(m *Manager, wait func(time.Duration)) {
 				wait(40 * time.Second)
 				expect(t, "reclaimed", n.reclaimed, []string{"containers", "images"})
@@ -302,6 +305,35 @@ func TestRestoredConditionsAndAdmission(t *testing.T) {
 		expect(t, "memory pressure within the transition period", m.IsUnderMemoryPressure(), true)
 		time.Sleep(2 * time.Minute)
 		expect(t, "memory pressure after it", m.IsUnderMemoryPressure(), false)
+	})
+}
+
+// Each state is the one that the last decision has left, or the round says that it is not: when the Node is read only
+// after the first decision, and when memory is counted in another way.
+func TestRoundsSayThatTheStateWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, seen := newNode(), &sinkRecorder{}
+		n.available(20 * gi)
+		c := n.config(t, hard("1Gi"))
+		c.Sinks = []Sink{seen}
+		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Minute)
+			m.Restore([]v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}})
+			wait(time.Minute)
+		})
+		var after policy.State
+		replaced := 0
+		for i, r := range seen.rounds {
+			if r.StateReplaced {
+				replaced++
+			} else if i > 0 && !reflect.DeepEqual(after, *r.State) {
+				t.Errorf("decision %d: the state is not the one that the last one has left", r.Decision.Number)
+			}
+			_, after = policy.Decide(r.Snapshot, r.Rules, *r.State)
+		}
+		if len(seen.rounds) < 10 || replaced == 0 || replaced > 2 {
+			t.Errorf("%d rounds, the state of %d was replaced", len(seen.rounds), replaced)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -126,8 +127,8 @@ func (w *memoryWatcher) spent() time.Duration {
 }
 
 // adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
-func (w *memoryWatcher) adopt(o *Options) {
-	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.counting()
+func (w *memoryWatcher) adopt(o *settings.Options) {
+	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.Counting()
 	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
 	// Earlier looks are dropped: memory of the node and of pods may be counted in another way.
 	w.looks = nil
@@ -149,8 +150,13 @@ func (w *memoryWatcher) use(r *snapshot.MemoryReading, at time.Time) {
 // due reports whether it is time to read the counters.
 func (w *memoryWatcher) due(now time.Time) bool { return !now.Before(w.next) }
 
-// hurry makes the next read due, watcherMinPause after the last one at the earliest.
-func (w *memoryWatcher) hurry(now time.Time) { w.next = later(now, w.readAt.Add(watcherMinPause)) }
+// hurry makes the next read due, watcherMinPause after the last one at the earliest. It does nothing once so much was
+// read that the credit is used up: the kernel may report pressure several times a second for hours.
+func (w *memoryWatcher) hurry(now time.Time) {
+	if !w.exhausted() {
+		w.next = later(now, w.readAt.Add(watcherMinPause))
+	}
+}
 
 // hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
 // rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.

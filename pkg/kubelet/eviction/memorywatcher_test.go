@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -86,6 +87,41 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 	}
 }
 
+// The kernel may report pressure again and again while no threshold is near: what is read then keeps to its share of
+// the time as well.
+func TestReportsOfPressureDoNotExceedTheShareOfReading(t *testing.T) {
+	const cost, reports = 5 * time.Millisecond, 1000
+	begin := time.Unix(1000, 0)
+	now, reads := begin, 0
+	w := armedWatcher()
+	w.clock, w.made, w.period, w.worst = func() time.Time { return now }, begin, 10*time.Second, 2*gi
+	w.reader = slowCounters{func() { now = now.Add(cost) }}
+	for range reports {
+		now = now.Add(100 * time.Millisecond)
+		w.hurry(now)
+		if w.due(now) {
+			w.check()
+			reads++
+		}
+	}
+	elapsed := now.Sub(begin)
+	if most := int((elapsed+watcherCredit)/(watcherPauseShare*cost)) + 1; reads > most || reads < most/2 {
+		t.Errorf("%d reads of %s in %s, want at most %d and at least half of that", reads, cost, elapsed, most)
+	}
+}
+
+// slowCounters are those of an idle node. Reading them takes time.
+type slowCounters struct{ read func() }
+
+func (c slowCounters) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c.read()
+	return snapshot.MemoryCounters{}, nil
+}
+
+func (slowCounters) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
+	return snapshot.MemoryReading{}
+}
+
 func TestMemoryWatcherCostsLittleWhileMemoryIsPlenty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -110,7 +146,7 @@ func TestLingeringSoftThresholdIsNotReadAllTheTime(t *testing.T) {
 		n.add("pod", gi)
 		n.available(2 * gi)
 		k := &kernel{node: n}
-		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "4Gi"},
+		c := n.config(t, settings.ThresholdConfig{Soft: map[string]string{"memory.available": "4Gi"},
 			SoftGracePeriods: map[string]string{"memory.available": "2h"}})
 		c.Memory = k
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {

@@ -82,6 +82,8 @@ type metricsSink struct {
 	silent  bool
 	failed  bool
 	dryRun  dryRunCounter
+	// begun: the counters of evictions have begun at 0.
+	begun bool
 	// idle is true when the last round that Round received was idle, so that every gauge is 0.
 	idle atomic.Bool
 }
@@ -132,6 +134,10 @@ func (m *metricsSink) count(r *Round) {
 func (m *metricsSink) Round(_ context.Context, r *Round) {
 	d := &r.Decision
 	m.count(r)
+	if !m.begun {
+		m.begun = true
+		beginEvictions(r.Rules)
+	}
 	for i := range d.Needs {
 		st := &d.Needs[i]
 		decisionsTotal.WithLabelValues(string(st.Outcome)).Inc()
@@ -145,6 +151,21 @@ func (m *metricsSink) Round(_ context.Context, r *Round) {
 	set(countersFailed, &m.failed, r.CountersErr != nil)
 	m.dryRun.count(&d.DryRun)
 	m.idle.Store(isIdle(r))
+}
+
+// beginEvictions has the counters of evictions begin at 0: to Prometheus a counter that begins at 1 has not increased,
+// so that no alert would fire for the first eviction.
+func beginEvictions(rules *policy.Rules) {
+	names := []string{string(policy.PluginRequest)}
+	for i := range rules.Thresholds {
+		names = append(names, rules.Thresholds[i].Signal.String())
+	}
+	if rules.LocalStorageLimits {
+		names = append(names, policy.EmptyDirLimit, policy.PodStorageLimit, policy.ContainerStorageLimit)
+	}
+	for _, name := range names {
+		stockmetrics.Evictions.WithLabelValues(name)
+	}
 }
 
 // Result implements Sink.

@@ -2,17 +2,20 @@ package eviction
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -39,6 +42,34 @@ func shown(t *testing.T, name string, labels ...string) float64 {
 		}
 	}
 	return 0
+}
+
+// Before anything is evicted, the counters of evictions are there.
+func TestEvictionsAreCountedFromZero(t *testing.T) {
+	_ = legacyregistry.Register(metrics.Evictions)
+	metrics.Evictions.Reset()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.available(20 * gi)
+		c := n.config(t, hard("1Gi"))
+		c.LocalStorageCapacityIsolation = true
+		run(t, n, c, func(_ *Manager, wait func(time.Duration)) { wait(time.Second) })
+	})
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range families {
+		if f.GetName() == "kubelet_evictions" {
+			for _, m := range f.GetMetric() {
+				names = append(names, m.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	slices.Sort(names)
+	expect(t, "counters", names, []string{"emptydirfs.limit", "ephemeralcontainerfs.limit", "ephemeralpodfs.limit",
+		"memory.available", "plugin"})
 }
 
 func TestMetricsOfAnEviction(t *testing.T) {
@@ -172,7 +203,7 @@ func TestCountingIsAnOption(t *testing.T) {
 		c := n.config(t, hard("1Gi"))
 		reader := &counting{kernel: &kernel{node: n}}
 		c.Memory = reader
-		o := DefaultOptions()
+		o := settings.DefaultOptions()
 		o.MemoryFormula, o.CountSwap, o.CountHugepages = v1alpha1.Reclaimable, true, true
 		c.Options = &o
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
@@ -180,7 +211,7 @@ func TestCountingIsAnOption(t *testing.T) {
 			expect(t, "memory pressure by what is reclaimable", m.IsUnderMemoryPressure(), false)
 			expect(t, "counted", reader.how[len(reader.how)-1],
 				snapshot.Counting{Reclaimable: true, Swap: true, Hugepages: true})
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(time.Second)
 			expect(t, "memory pressure by the working set", m.IsUnderMemoryPressure(), true)
 		})
@@ -190,8 +221,8 @@ func TestCountingIsAnOption(t *testing.T) {
 // Idle rounds are counted without the goroutine of the sink, once it has set every gauge back.
 func TestMetricsOfIdleRounds(t *testing.T) {
 	m := newMetricsSink()
-	idle := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{}}
-	silent := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{RuntimeSilent: true}}
+	idle := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{}, Rules: &policy.Rules{}}
+	silent := &Round{Trigger: TriggerTimer, Snapshot: &snapshot.Snapshot{RuntimeSilent: true}, Rules: &policy.Rules{}}
 	rounds := shown(t, "plimsoll_eviction_rounds_total", "timer")
 	play := func(what string, r *Round, needed bool) {
 		t.Helper()

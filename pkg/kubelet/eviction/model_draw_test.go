@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // modelTraits say what a run is about. Each makes something happen that other runs do not have.
@@ -89,7 +91,7 @@ func (d *modelDraw) drawSettings() {
 	c.Hard, c.MinimumReclaim = map[string]string{}, map[string]string{}
 	c.Soft, c.SoftGracePeriods = map[string]string{}, map[string]string{}
 	bytes := func(f float64) string { return fmt.Sprint(int64(f)) }
-	s.timing = new(DefaultOptions()).timing()
+	s.timing = new(settings.Kubelet).Rules(new(settings.DefaultOptions())).Timing
 	s.hard = float64([]int64{100 * mi, 100 * mi, 500 * mi, gi, 2 * gi}[d.Intn(5)])
 	c.Hard[memory] = bytes(s.hard)
 	if d.one(5) && !d.traits.plain {

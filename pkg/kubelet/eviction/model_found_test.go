@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // The tests of this file are what random runs of the model have found. All checks of the model hold in them, too.
@@ -16,7 +18,7 @@ func smallNode(hard int64) *modelNode {
 	now := time.Now()
 	n := &modelNode{began: now, at: now, byUID: map[types.UID]*modelPod{}}
 	n.capacity, n.podsLimit = float64(16*gi), float64(16*gi)
-	n.settings.hard, n.settings.timing = float64(hard), new(DefaultOptions()).timing()
+	n.settings.hard, n.settings.timing = float64(hard), new(settings.Kubelet).Rules(new(settings.DefaultOptions())).Timing
 	n.settings.config.Hard = map[string]string{"memory.available": fmt.Sprint(hard)}
 	return n
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // modelSampling is how often the sources of the stats summary measure: cAdvisor and the runtime do it about every ten
@@ -56,7 +57,7 @@ type modelNode struct {
 type modelSettings struct {
 	hard, minReclaim, soft, images float64
 	allocatable                    bool
-	config                         ThresholdConfig
+	config                         settings.ThresholdConfig
 	timing                         policy.Timing
 }
 

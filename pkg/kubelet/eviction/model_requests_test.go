@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -260,7 +261,7 @@ type alone struct {
 	faults []modelFault
 }
 
-func newAlone(c *Config) *alone { return &alone{rules: c.Rules(new(DefaultOptions()))} }
+func newAlone(c *Config) *alone { return &alone{rules: c.Rules(new(settings.DefaultOptions()))} }
 
 func (*alone) Name() string                    { return "alone" }
 func (*alone) Result(context.Context, *Result) {}

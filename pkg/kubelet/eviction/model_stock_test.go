@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	stock "k8s.io/kubernetes/pkg/kubelet/eviction"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // modelStock is the node as stock's manager reads it. Stock's loop never ends by itself: it is ended where it reads.
@@ -48,7 +50,7 @@ func (n *modelNode) driveStock(t *testing.T) {
 	m, _ := stock.NewManager(s, config, n.kill, s, s, n, node, modelClock{node: n}, true)
 	ctx, cancel := context.WithCancel(context.Background())
 	cleanedUp := func(pod *v1.Pod) bool { return n.cleanedUp(pod.UID) }
-	m.Start(ctx, s, n.active, cleanedUp, DefaultOptions().MonitoringPeriod)
+	m.Start(ctx, s, n.active, cleanedUp, settings.DefaultOptions().MonitoringPeriod)
 	n.play()
 	s.over.Store(true)
 	<-time.After(time.Hour)

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
@@ -144,7 +145,7 @@ const modelReplays = 10
 // drive runs the manager until nothing happens any more.
 func (n *modelNode) drive(t *testing.T) {
 	t.Helper()
-	parsed, err := ParseThresholds(n.settings.config)
+	parsed, err := settings.ParseThresholds(n.settings.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,10 +153,10 @@ func (n *modelNode) drive(t *testing.T) {
 		Collector: collectorOf(t, collect.Sources{Summary: n, DiskInfo: n, Clock: modelClock{node: n}}),
 		Memory:    n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
 		Kill: n.killer, ActivePods: n.active, PodByUID: n.activePod, PodStopped: n.ended,
-		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, LocalStorageCapacityIsolation: true,
-		Features: stockFeatures(),
-		NodeRef:  &v1.ObjectReference{Kind: "Node", Name: "node"}, Thresholds: parsed,
-		PressureTransitionPeriod: modelTransition, MaxPodGracePeriodSeconds: modelMaxGrace,
+		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, Features: stockFeatures(),
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"},
+		Kubelet: settings.Kubelet{Thresholds: parsed, PressureTransitionPeriod: modelTransition,
+			MaxPodGracePeriodSeconds: modelMaxGrace, LocalStorageCapacityIsolation: true},
 	}
 	r, a := newReplay(&c, false), newAlone(&c)
 	c.Sinks = append(c.Sinks, modelResults{n})

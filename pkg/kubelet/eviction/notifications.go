@@ -14,8 +14,29 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// notifications asks the kernel to report when memory thresholds are crossed (the flag --kernel-memcg-notification).
-// A notification makes the memory watcher read sooner and does nothing else. The value belongs to the loop.
+// kernelNotifications are notifications of the kernel about memory (the flag --kernel-memcg-notification). A
+// notification makes the memory watcher read sooner and does nothing else. The value belongs to the loop.
+type kernelNotifications interface {
+	// arm requests those that the thresholds of the watcher need. It is called before each read of the counters.
+	arm(ctx context.Context, w *memoryWatcher, now time.Time)
+	close()
+}
+
+// kernelNotifications returns those that the machine has: of levels with cgroup v1, of pressure with v2.
+func (c *Config) kernelNotifications(event func()) kernelNotifications {
+	if c.CgroupV2 {
+		return &pressureNotifications{open: pressureSource(c.PodCgroupRoot, event)}
+	}
+	return &notifications{open: memcgSource(c.PodCgroupRoot, event)}
+}
+
+// logNoNotifications logs that the kernel refuses notifications, so that only the pauses of the watcher are left.
+func logNoNotifications(ctx context.Context, sig snapshot.Signal, err error) {
+	klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead",
+		"signal", sig, "err", err)
+}
+
+// notifications asks the kernel to report when memory thresholds are crossed (cgroup v1).
 type notifications struct {
 	// sources has at most one per threshold of the watcher.
 	sources map[policy.ThresholdID]notify.Source
@@ -64,8 +85,7 @@ func (n *notifications) arm(ctx context.Context, w *memoryWatcher, now time.Time
 		}
 		if err := n.armOne(f.id(), level); err != nil && !n.refused {
 			n.refused = true
-			klog.FromContext(ctx).Info("Eviction manager: no kernel notifications of memory, polling by headroom instead",
-				"signal", f.signal, "err", err)
+			logNoNotifications(ctx, f.signal, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -88,13 +89,13 @@ func TestNotificationsAreArmedAtTheThreshold(t *testing.T) {
 	n := &notifications{open: func(snapshot.Signal) (notify.Source, error) { return made, nil }}
 	world := newNode()
 	world.add("pod", 18*gi).cached = 13 * gi
-	thresholds, err := ParseThresholds(hard("1Gi"))
+	thresholds, err := settings.ParseThresholds(hard("1Gi"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(100, 0)
 	w := newMemoryWatcher(&kernel{node: world}, func() time.Time { return now })
-	w.adopt(new(DefaultOptions()))
+	w.adopt(new(settings.DefaultOptions()))
 	for range 3 {
 		w.arm(thresholds)
 		n.arm(t.Context(), w, now)

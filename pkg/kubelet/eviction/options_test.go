@@ -3,7 +3,6 @@ package eviction
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,15 +12,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
-	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-func optionsWith(change func(*Options)) Options {
-	o := DefaultOptions()
+func optionsWith(change func(*settings.Options)) settings.Options {
+	o := settings.DefaultOptions()
 	change(&o)
 	return o
+}
+
+func dryRunOfMemory(o *settings.Options) {
+	o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}}
 }
 
 func TestOptionsChangeWhileGraceRuns(t *testing.T) {
@@ -29,11 +32,11 @@ func TestOptionsChangeWhileGraceRuns(t *testing.T) {
 		n := newNode()
 		n.add("hog", 20*gi)
 		n.available(gi)
-		c := n.config(t, ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
+		c := n.config(t, settings.ThresholdConfig{Soft: map[string]string{"memory.available": "2Gi"},
 			SoftGracePeriods: map[string]string{"memory.available": "60s"}})
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(41 * time.Second)
-			m.SetOptions(optionsWith(func(o *Options) { o.MonitoringPeriod = 3 * time.Second; o.CountSwap = true }))
+			m.SetOptions(optionsWith(func(o *settings.Options) { o.MonitoringPeriod = 3 * time.Second; o.CountSwap = true }))
 			wait(time.Millisecond)
 			expect(t, "options in force", m.Options().CountSwap, true)
 			expect(t, "memory pressure", m.IsUnderMemoryPressure(), true)
@@ -56,7 +59,7 @@ func TestOptionsChangeWhileAPodIsStopped(t *testing.T) {
 		run(t, n, n.config(t, hard("1Gi")), func(m *Manager, wait func(time.Duration)) {
 			wait(5 * time.Second)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
-			m.SetOptions(optionsWith(func(o *Options) { o.MonitoringPeriod = time.Second }))
+			m.SetOptions(optionsWith(func(o *settings.Options) { o.MonitoringPeriod = time.Second }))
 			wait(time.Minute)
 			expect(t, "kills after the change", n.killed(), []string{"hog/1"})
 		})
@@ -69,7 +72,7 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 		n.add("hog", 20*gi)
 		n.available(500 * mi)
 		c := n.config(t, hard("1Gi"))
-		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		c.Options = new(optionsWith(dryRunOfMemory))
 		counted := func() float64 {
 			registerDryRunMetric()
 			v, err := testutil.GetCounterMetricValue(dryRunTotal.WithLabelValues("memory.available", "hard"))
@@ -91,7 +94,7 @@ func TestDryRunUntilItIsLifted(t *testing.T) {
 					"Threshold quantity: 1Gi, available: 500Mi. "+
 					"Container c was using 20Gi, request is 0, has larger consumption of memory. ")
 			expect(t, "other events", len(n.eventsOf("EvictionThresholdMet"))+len(n.eventsOf("Evicted")), 0)
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(time.Second)
 			expect(t, "kills when the dry run is over", n.killed(), []string{"hog/1"})
 			expect(t, "memory pressure then", m.IsUnderMemoryPressure(), true)
@@ -112,7 +115,7 @@ func TestDryRunNamesTheRightPod(t *testing.T) {
 		n.available(500 * mi)
 		c := n.config(t, hard("1Gi"))
 		c.Memory = &kernel{node: n}
-		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		c.Options = new(optionsWith(dryRunOfMemory))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(65 * time.Second)
 			for _, said := range n.eventsOf("EvictionDryRun") {
@@ -121,7 +124,7 @@ func TestDryRunNamesTheRightPod(t *testing.T) {
 				}
 			}
 			expect(t, "events", len(n.eventsOf("EvictionDryRun")), 2)
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(time.Minute)
 			expect(t, "kills when the dry run is over", n.killed(), []string{"hog/1"})
 		})
@@ -137,12 +140,12 @@ func TestLiftedThresholdIsWatchedAtOnce(t *testing.T) {
 		n.available(8 * gi)
 		c := n.config(t, hard("1Gi"))
 		c.Memory = &kernel{node: n}
-		c.Options = new(optionsWith(func(o *Options) {
+		c.Options = new(optionsWith(func(o *settings.Options) {
 			o.DryRun, o.MonitoringPeriod = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}}, 5*time.Minute
 		}))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(100 * time.Millisecond)
 			n.available(500 * mi)
 			wait(3 * time.Second)
@@ -160,7 +163,7 @@ func TestDryRunDoesNotHurry(t *testing.T) {
 		k := &kernel{node: n}
 		c := n.config(t, hard("1Gi"))
 		c.Memory = k
-		c.Options = new(optionsWith(func(o *Options) { o.DryRun = []policy.ThresholdID{{Signal: snapshot.MemoryAvailable}} }))
+		c.Options = new(optionsWith(dryRunOfMemory))
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
 			if k.counterReads > 20 {
@@ -170,61 +173,14 @@ func TestDryRunDoesNotHurry(t *testing.T) {
 	})
 }
 
-func TestDryRunOfDerivedThresholds(t *testing.T) {
-	thresholds, err := ParseThresholds(ThresholdConfig{AllocatableEnforced: []string{"pods"},
-		Hard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%"},
-		Soft: map[string]string{"memory.available": "2Gi"}, SoftGracePeriods: map[string]string{"memory.available": "60s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dry := func(ids ...policy.ThresholdID) (list []string) {
-		o := optionsWith(func(o *Options) { o.DryRun = ids })
-		for _, th := range o.mark(thresholds) {
-			if th.DryRun {
-				list = append(list, fmt.Sprint(th.Signal, th.Soft))
-			}
-		}
-		return list
-	}
-	expect(t, "hard memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable})), 2)
-	expect(t, "soft memory", len(dry(policy.ThresholdID{Signal: snapshot.MemoryAvailable, Soft: true})), 1)
-	expect(t, "allocatable memory", dry(policy.ThresholdID{Signal: snapshot.AllocatableMemoryAvailable}),
-		[]string{"allocatableMemory.available false"})
-	expect(t, "nothing", len(dry()), 0)
-	for _, th := range thresholds {
-		if th.DryRun {
-			t.Errorf("%v was changed", th)
-		}
-	}
-}
-
 func TestWorstGrowthSetsThePace(t *testing.T) {
 	n := newNode()
 	w := newMemoryWatcher(&kernel{node: n}, time.Now)
 	w.node.known = true
 	w.floors = []floor{{signal: snapshot.MemoryAvailable, left: gi}}
 	for growth, want := range map[int64]time.Duration{gi: 500 * time.Millisecond, 4 * gi: 125 * time.Millisecond} {
-		w.adopt(new(optionsWith(func(o *Options) { o.WorstGrowth = growth })))
+		w.adopt(new(optionsWith(func(o *settings.Options) { o.WorstGrowth = growth })))
 		expect(t, fmt.Sprintf("sleep at %d", growth), w.sleep(), want)
-	}
-}
-
-func TestLimitModes(t *testing.T) {
-	for mode, want := range map[v1alpha1.LocalStorageLimits][2]bool{
-		v1alpha1.LimitsEnforced: {true, false}, v1alpha1.LimitsDryRun: {true, true}, v1alpha1.LimitsOff: {false, false},
-	} {
-		o := optionsWith(func(o *Options) { o.LocalStorageLimits = mode })
-		for _, on := range []bool{true, false} {
-			rules := (&Config{LocalStorageCapacityIsolation: on}).Rules(&o)
-			expect(t, string(mode), [2]bool{rules.LocalStorageLimits, rules.LocalStorageDryRun}, [2]bool{want[0] && on, want[1]})
-		}
-	}
-}
-
-func TestDefaultOptionsProtectNoPod(t *testing.T) {
-	o := DefaultOptions()
-	if !reflect.DeepEqual(o.Protection, policy.Protection{}) || o.DryRun != nil {
-		t.Errorf("%+v is not stock", o)
 	}
 }
 
@@ -233,7 +189,7 @@ func TestIgnoredAnnotationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		c := n.config(t, hard("1Gi"))
-		c.Options = new(optionsWith(func(o *Options) { o.Protection.Namespaces = []string{"ns"} }))
+		c.Options = new(optionsWith(func(o *settings.Options) { o.Protection.Namespaces = []string{"ns"} }))
 		m, err := New(c)
 		if err != nil {
 			t.Fatal(err)
@@ -255,10 +211,10 @@ func TestIgnoredAnnotationsAreReported(t *testing.T) {
 func TestDerivedThresholdsFollowTheOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
+		c := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": "10%"}})
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			for _, dry := range []bool{false, true, false} {
-				o := DefaultOptions()
+				o := settings.DefaultOptions()
 				if dry {
 					o.DryRun = []policy.ThresholdID{{Signal: snapshot.NodeFsAvailable}}
 				}
@@ -289,7 +245,7 @@ func TestMemoryGrowthIsReportedWhileOptionsSaySo(t *testing.T) {
 			last := m.last.Load()
 			expect(t, "pods of a snapshot", len(last.Snapshot.Pods), 0)
 			expect(t, "growth", last.Decision.Growth, nil)
-			m.SetOptions(optionsWith(func(o *Options) { o.ReportMemoryGrowth = true }))
+			m.SetOptions(optionsWith(func(o *settings.Options) { o.ReportMemoryGrowth = true }))
 			n.grows("leak", 50*mi)
 			wait(40 * time.Second)
 			growth := m.last.Load().Decision.Growth
@@ -298,7 +254,7 @@ func TestMemoryGrowthIsReportedWhileOptionsSaySo(t *testing.T) {
 			}
 			expect(t, "pod", growth.Pods[0].Pod.Name, "leak")
 			expect(t, "MiB per second", int64(growth.Pods[0].Rate+0.5)/mi, 50)
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(time.Second)
 			expect(t, "growth in the end", m.last.Load().Decision.Growth, nil)
 		})
@@ -322,13 +278,13 @@ func TestAllPodsAreObservedWhileOptionsSaySo(t *testing.T) {
 				if last := m.last.Load(); last != nil && len(last.Snapshot.Pods) > 0 {
 					t.Errorf("pods %+v", last.Snapshot.Pods)
 				}
-				m.SetOptions(optionsWith(func(o *Options) { o.AllPods = true }))
+				m.SetOptions(optionsWith(func(o *settings.Options) { o.AllPods = true }))
 				wait(time.Second)
 				pods := m.last.Load().Snapshot.Pods
 				if len(pods) != 1 || pods[0].Name != "a" || pods[0].Usage == nil {
 					t.Errorf("pods %+v", pods)
 				}
-				m.SetOptions(DefaultOptions())
+				m.SetOptions(settings.DefaultOptions())
 				wait(time.Minute)
 				if last := m.last.Load(); thresholds && len(last.Snapshot.Pods) > 0 {
 					t.Errorf("pods in the end %+v", last.Snapshot.Pods)
@@ -360,7 +316,7 @@ func TestTheOutlookIsReportedWhileOptionsSaySo(t *testing.T) {
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Minute)
 			expect(t, "outlook", len(m.last.Load().Decision.Outlook), 0)
-			m.SetOptions(optionsWith(func(o *Options) { o.ReportOutlook = true }))
+			m.SetOptions(optionsWith(func(o *settings.Options) { o.ReportOutlook = true }))
 			n.grows("leak", 50*mi)
 			wait(40 * time.Second)
 			r := sink.last.Load()
@@ -375,7 +331,7 @@ func TestTheOutlookIsReportedWhileOptionsSaySo(t *testing.T) {
 				t.Fatalf("%+v", o)
 			}
 			expect(t, "seconds", int64(o.TimeToThreshold.Seconds()), o.Headroom/(50*mi))
-			m.SetOptions(DefaultOptions())
+			m.SetOptions(settings.DefaultOptions())
 			wait(time.Second)
 			expect(t, "outlook in the end", len(m.last.Load().Decision.Outlook), 0)
 		})

@@ -9,6 +9,7 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
@@ -83,7 +84,7 @@ func TestD10EveryPartOnItsOwn(t *testing.T) {
 				n.full(5 * gi)
 				b := test.broken
 				b.node, b.processes = n, 990
-				c := n.config(t, ThresholdConfig{
+				c := n.config(t, settings.ThresholdConfig{
 					Hard: map[string]string{"nodefs.available": "10Gi"},
 					Soft: map[string]string{"pid.available": "100"}, SoftGracePeriods: map[string]string{"pid.available": "1h"},
 				})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
@@ -64,7 +65,7 @@ func TestImagesAreRemovedGraduallyBeforeAPodIsEvicted(t *testing.T) {
 		s := &sized{node: newNode(), left: 20 * gi, piece: gi}
 		s.add("writer", gi).disk = 30 * gi
 		s.disk.used = 85 * gi
-		c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"},
+		c := s.config(t, settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"},
 			MinimumReclaim: map[string]string{"nodefs.available": "1Gi"}})
 		c.Reclaimer = s
 		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
@@ -96,7 +97,7 @@ func TestReclaimThatFailsOrHangsDoesNotHoldUpEvictions(t *testing.T) {
 				s := &sized{node: newNode(), hang: test.hang, err: test.err, left: 50 * gi, piece: gi}
 				s.add("writer", gi).disk = 30 * gi
 				s.disk.used = 95 * gi
-				c := s.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}})
+				c := s.config(t, settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}})
 				c.Reclaimer = s
 				run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
 					wait(test.in)

@@ -9,6 +9,7 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 )
 
@@ -40,7 +41,7 @@ func TestWhatAStoppingPodHasOnTheDiskStaysExpected(t *testing.T) {
 		writer.disk = 40 * gi
 		n.add("neighbour", gi).disk = 8 * gi
 		n.available(16 * gi)
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}})
+		c := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": "10Gi"}})
 		c.LocalStorageCapacityIsolation = true
 		c.Memory = &kernel{node: n}
 		c.Collector = n.collector(t, &exiting{node: n, pod: "writer", exited: time.Now().Add(2 * time.Second)})

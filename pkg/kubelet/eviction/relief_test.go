@@ -11,6 +11,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // paced is a summary that takes its time, and counts.
@@ -41,8 +42,8 @@ func (n *node) full(left int64) {
 	n.disk.used = n.disk.capacity - left
 }
 
-func hardDisk(nodefs string) ThresholdConfig {
-	return ThresholdConfig{Hard: map[string]string{"nodefs.available": nodefs}}
+func hardDisk(nodefs string) settings.ThresholdConfig {
+	return settings.ThresholdConfig{Hard: map[string]string{"nodefs.available": nodefs}}
 }
 
 // everywhere is a pod of a DaemonSet that tolerates all taints of pressure.
@@ -96,7 +97,7 @@ func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 		n := newNode()
 		n.available(100 * mi)
 		k, p := &kernel{node: n}, &paced{node: n}
-		c := n.config(t, ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"},
+		c := n.config(t, settings.ThresholdConfig{Hard: map[string]string{"memory.available": "1Gi"},
 			MinimumReclaim: map[string]string{"memory.available": "1Gi"}})
 		c.Memory, c.Collector = k, n.collector(t, p)
 		called := caller(&c)
@@ -256,7 +257,7 @@ func TestARestartLetsNobodyInWhoWaits(t *testing.T) {
 
 func TestNothingIsTakenOverWhereNothingIsWatched(t *testing.T) {
 	n := newNode()
-	m, err := New(n.config(t, ThresholdConfig{}))
+	m, err := New(n.config(t, settings.ThresholdConfig{}))
 	if err != nil {
 		t.Fatal(err)
 	}

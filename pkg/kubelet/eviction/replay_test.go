@@ -16,6 +16,7 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -35,7 +36,7 @@ type replay struct {
 // newReplay replays a manager with this configuration and default options, with limits on local storage in dry run if
 // that is wanted.
 func newReplay(c *Config, limitsInDryRun bool) *replay {
-	p := &replay{rules: c.Rules(new(DefaultOptions()))}
+	p := &replay{rules: c.Rules(new(settings.DefaultOptions()))}
 	p.rules.LocalStorageDryRun = p.rules.LocalStorageLimits && limitsInDryRun
 	return p
 }
@@ -156,14 +157,11 @@ func TestDecisionsFromWhatWasWritten(t *testing.T) {
 	decisions, dryRun, requested := 0, 0, 0
 	for seed := range int64(sequences(t, replays)) {
 		p := newPlay(seed)
-		thresholds, err := ParseThresholds(p.settings)
+		thresholds, err := settings.ParseThresholds(p.settings)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := Config{
-			Thresholds: thresholds, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace,
-			LocalStorageCapacityIsolation: p.limits, Features: stockFeatures(),
-		}
+		c := Config{Kubelet: p.kubelet(thresholds), Features: stockFeatures()}
 		r := newReplay(&c, seed%2 == 0)
 		c.Sinks = []Sink{r}
 		asked, random := &asking{}, rand.New(rand.NewSource(seed))

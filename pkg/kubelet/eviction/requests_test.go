@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -132,7 +133,7 @@ func TestRequestsWithoutThresholds(t *testing.T) {
 		n.add("a", gi)
 		n.available(20 * gi)
 		n.killTakes = time.Second
-		c := n.config(t, ThresholdConfig{})
+		c := n.config(t, settings.ThresholdConfig{})
 		c.Requests = a.get
 		run(t, n.node, c, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Hour)

@@ -27,10 +27,13 @@ const (
 type Round struct {
 	Trigger  Trigger
 	Snapshot *snapshot.Snapshot
-	// Rules and State are the other arguments of the decision: State is that before it.
+	// Rules and State are the other arguments of the decision: State is that before it, nil if no sink needs the round.
 	Rules    *policy.Rules
-	State    policy.State
+	State    *policy.State
 	Decision policy.Decision
+	// StateReplaced: the state is not the one that the decision with the preceding number has left. Conditions of the Node
+	// were taken over since, or memory is counted in another way.
+	StateReplaced bool
 	// MemoryRead: memory of the snapshot was read from the kernel in this round, and is not from stats.
 	MemoryRead bool
 	// AllPods: the snapshot has all pods, also those that no decision could be about.

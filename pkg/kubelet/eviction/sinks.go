@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 )
 
 // Sink receives each round after its decision was carried out, and each result of a decision after its round.
@@ -23,7 +25,8 @@ type Sink interface {
 }
 
 // roundFilter is implemented by sinks that do nothing for most rounds, so that their goroutines are not woken up for
-// these. The goroutine that decides calls NeedsRound before it queues a round: it must not block.
+// these. The goroutine that decides calls NeedsRound before it queues a round: it must not block, and whatever it keeps
+// of r.State it must copy.
 type roundFilter interface {
 	NeedsRound(r *Round) bool
 }
@@ -53,8 +56,10 @@ const sinkQueue = 256
 // sinks delivers rounds and results to all sinks.
 type sinks struct {
 	workers []*sinkWorker
-	stop    chan struct{}
-	running sync.WaitGroup
+	// interested are the workers that need the round that is delivered.
+	interested []*sinkWorker
+	stop       chan struct{}
+	running    sync.WaitGroup
 }
 
 func newSinks(list ...Sink) *sinks {
@@ -86,12 +91,21 @@ func (s *sinks) close() <-chan struct{} {
 	return done
 }
 
-// round and result return at once. They may be called before start and after close.
-func (s *sinks) round(ctx context.Context, r *Round) {
+// round and result return at once. They may be called before start and after close. The state before the decision is
+// large, and no sink needs most rounds: it is copied only for a round that one needs.
+func (s *sinks) round(ctx context.Context, r *Round, before *policy.State) {
+	r.State = before
+	s.interested = s.interested[:0]
 	for _, w := range s.workers {
 		if w.filter == nil || w.filter.NeedsRound(r) {
-			w.offer(ctx, sinkEntry{round: r})
+			s.interested = append(s.interested, w)
 		}
+	}
+	if r.State = nil; len(s.interested) > 0 {
+		r.State = new(*before)
+	}
+	for _, w := range s.interested {
+		w.offer(ctx, sinkEntry{round: r})
 	}
 }
 

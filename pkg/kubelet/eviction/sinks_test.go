@@ -146,7 +146,7 @@ func TestFullQueueDropsTheNewestEntries(t *testing.T) {
 		all.start(t.Context())
 		dropped := shown(t, "plimsoll_eviction_sink_failures_total", "full", "recorder")
 		for range sinkQueue + 10 {
-			all.round(t.Context(), &Round{})
+			all.round(t.Context(), &Round{}, &policy.State{})
 			synctest.Wait()
 		}
 		expect(t, "dropped", shown(t, "plimsoll_eviction_sink_failures_total", "full", "recorder")-dropped, 9)
@@ -182,8 +182,8 @@ func TestSinkFilter(t *testing.T) {
 		quiet, evicting := &Round{}, &Round{}
 		evicting.Decision.Victims = make([]policy.Victim, 1)
 		for range 3 {
-			s.round(t.Context(), quiet)
-			s.round(t.Context(), evicting)
+			s.round(t.Context(), quiet, &policy.State{})
+			s.round(t.Context(), evicting, &policy.State{})
 			s.result(t.Context(), &Result{Kind: PodStopped})
 		}
 		<-s.close()
@@ -206,17 +206,17 @@ func TestSinksWithoutEntriesHaveNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle, early := &filteredSink{}, &sinkRecorder{}
 		s := newSinks(idle, early)
-		s.round(t.Context(), &Round{})
+		s.round(t.Context(), &Round{}, &policy.State{})
 		s.start(t.Context())
 		synctest.Wait()
 		if len(early.rounds) != 1 || s.workers[0].begin == nil || s.workers[1].begin != nil {
 			t.Errorf("%d rounds, a goroutine that is not used: %t", len(early.rounds), s.workers[0].begin == nil)
 		}
-		s.round(t.Context(), &Round{})
+		s.round(t.Context(), &Round{}, &policy.State{})
 		<-s.close()
 		if len(early.rounds) != 2 || len(idle.rounds) != 0 {
 			t.Errorf("%d rounds, %d that are not needed", len(early.rounds), len(idle.rounds))
 		}
-		s.round(t.Context(), &Round{})
+		s.round(t.Context(), &Round{}, &policy.State{})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -56,7 +57,7 @@ func (s *slowness) set(requests int, each time.Duration, hangs int) {
 	s.requests, s.each, s.hangs = requests, each, hangs
 }
 
-func (s *slowness) config(t *testing.T, thresholds ThresholdConfig) Config {
+func (s *slowness) config(t *testing.T, thresholds settings.ThresholdConfig) Config {
 	c := s.silence.config(t, thresholds)
 	c.Collector = s.collector(t, s)
 	return c

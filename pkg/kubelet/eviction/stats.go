@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -46,11 +45,6 @@ func (r *collectRequest) needsPods(f *stats) bool {
 		!policy.Calm(&snapshot.Snapshot{Signals: f.Signals}, &r.rules)
 }
 
-func (o *Options) counting() snapshot.Counting {
-	return snapshot.Counting{Reclaimable: o.MemoryFormula == v1alpha1.Reclaimable, Swap: o.CountSwap,
-		Hugepages: o.CountHugepages}
-}
-
 // collectStats is one complete collection. It blocks as long as the Collector does.
 func (m *Manager) collectStats(ctx context.Context, r collectRequest) stats {
 	f := stats{readAt: m.clock.now()}
@@ -81,7 +75,7 @@ func (m *Manager) memoryOnly() stats {
 		Stats: snapshot.Stats{Layout: m.loop.layout, Signals: snapshot.Unobserved(), Err: errCollecting},
 	}
 	f.FailUnknown(errCollecting)
-	f.readMemory(m.config.Memory, m.options.Load().counting())
+	f.readMemory(m.config.Memory, m.options.Load().Counting())
 	return f
 }
 

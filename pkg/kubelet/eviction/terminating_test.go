@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // The agent stops a pod, and no eviction of this run of the agent has begun that: it was evicted before a restart, or
@@ -17,7 +19,7 @@ func TestSoftThresholdWaitsForAPodThatTheAgentStops(t *testing.T) {
 		n.add("stopping", 20*gi)
 		n.add("other", 4*gi, priority(1))
 		n.available(500 * mi)
-		c := n.config(t, ThresholdConfig{
+		c := n.config(t, settings.ThresholdConfig{
 			Soft:             map[string]string{"memory.available": "1Gi"},
 			SoftGracePeriods: map[string]string{"memory.available": "5s"},
 		})

@@ -11,6 +11,7 @@ import (
 	debugv1alpha1 "github.com/plimsoll-project/plimsoll/pkg/apis/debug/v1alpha1"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog/trace"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
 
 // traced is a sink that writes each round as the lines of a trace, reads them again, and makes the decision again.
@@ -34,7 +35,7 @@ func (p *traced) Round(_ context.Context, r *Round) {
 }
 
 func (p *traced) replay(r *Round) error {
-	round := &trace.Round{Trigger: string(r.Trigger), Snapshot: r.Snapshot, Rules: r.Rules, State: &r.State,
+	round := &trace.Round{Trigger: string(r.Trigger), Snapshot: r.Snapshot, Rules: r.Rules, State: r.State,
 		Decision: &r.Decision}
 	if p.lines == 0 {
 		if _, err := p.line(&debugv1alpha1.PressureTrace{APIVersion: debugv1alpha1.PressureAPIVersion,
@@ -92,15 +93,14 @@ func TestDecisionsFromTheirTrace(t *testing.T) {
 	decisions := 0
 	for seed := range int64(sequences(t, replays)) {
 		p := newPlay(seed)
-		thresholds, err := ParseThresholds(p.settings)
+		thresholds, err := settings.ParseThresholds(p.settings)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := &traced{}
 		asked, random := &asking{}, rand.New(rand.NewSource(seed))
 		ours, err := newOurs(Config{
-			Thresholds: thresholds, PressureTransitionPeriod: p.transition, MaxPodGracePeriodSeconds: p.maxGrace,
-			LocalStorageCapacityIsolation: p.limits, Features: stockFeatures(), Sinks: []Sink{r}, Requests: asked.get,
+			Kubelet: p.kubelet(thresholds), Features: stockFeatures(), Sinks: []Sink{r}, Requests: asked.get,
 		}, p.dedicated, p.split, p.now)
 		if err != nil {
 			t.Fatal(err)

@@ -56,6 +56,9 @@ type Lookups struct {
 	PodCgroup func() CgroupResources
 	// Probes sets started and ready of all container statuses.
 	Probes func(*v1.PodStatus)
+	// SparedByOOM reports whether a container with this ID is not among those that the OOM killer has killed by the kernel
+	// log, although the runtime says so; false if that is unknown.
+	SparedByOOM func(containerID string) bool
 	// Devices sets the health of devices that are allocated to containers.
 	Devices func(*v1.PodStatus)
 }

@@ -2,6 +2,7 @@ package podstatus_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -176,4 +177,84 @@ func TestConditionsOfOtherOwnersArePreserved(t *testing.T) {
 	expectCondition(t, s, v1.DisruptionTarget, v1.ConditionTrue)
 	expectCondition(t, s, v1.ContainersReady, v1.ConditionTrue)
 	expectCondition(t, s, v1.PodReady, v1.ConditionFalse)
+}
+
+// On cgroup v1 the runtime reports all containers of a fenced pod as OOM-killed. The kernel log names one of them.
+func TestContainersThatTheOOMKillerHasSpared(t *testing.T) {
+	reasons := func(spared func(string) bool) map[string]string {
+		got := map[string]string{}
+		hog, killed, done, failed := exited("hog", 137), exited("killed", 137), exited("done", 0), exited("failed", 1)
+		for _, s := range []*kubecontainer.Status{hog, killed, done} {
+			s.Reason = "OOMKilled"
+		}
+		failed.Reason = "Failed"
+		status, _ := podstatus.Generate(podstatus.Input{
+			Pod:     pod(container("hog"), container("killed"), container("done"), container("failed")),
+			Runtime: runtime(hog, killed, done, failed), Lookups: podstatus.Lookups{SparedByOOM: spared},
+		})
+		for _, s := range status.ContainerStatuses {
+			got[s.Name] = s.State.Terminated.Reason
+		}
+		return got
+	}
+	want := map[string]string{"hog": "OOMKilled", "killed": "OOMKilled", "done": "OOMKilled", "failed": "Failed"}
+	if got := reasons(nil); !maps.Equal(got, want) {
+		t.Errorf("by the runtime %v, want %v", got, want)
+	}
+	want["killed"], want["done"] = "Error", "Completed"
+	if got := reasons(func(container string) bool { return container != id("hog", 0).ID }); !maps.Equal(got, want) {
+		t.Errorf("by the kernel log %v, want %v", got, want)
+	}
+	want["killed"], want["done"] = "OOMKilled", "OOMKilled"
+	if got := reasons(func(string) bool { return true }); !maps.Equal(got, want) {
+		t.Errorf("by a kernel log that names no container %v, want %v", got, want)
+	}
+}
+
+// The containers of an evicted pod are removed one after the other: that changes nothing about those that are left.
+func TestSparedContainersAfterTheKilledOneIsRemoved(t *testing.T) {
+	hog, killed, done := exited("hog", 137), exited("killed", 137), exited("done", 0)
+	for _, s := range []*kubecontainer.Status{hog, killed, done} {
+		s.Reason = "OOMKilled"
+	}
+	n := newSequence(t, pod(container("hog"), container("killed"), container("done")))
+	n.in.Lookups.SparedByOOM = func(container string) bool { return container != id("hog", 0).ID }
+	for _, records := range [][]*kubecontainer.Status{{hog, killed, done}, {killed, done}, {killed, done}} {
+		got := map[string]string{}
+		for _, s := range n.next(runtime(records...)).ContainerStatuses {
+			if s.Name != "hog" && s.State.Terminated != nil {
+				got[s.Name] = s.State.Terminated.Reason
+			}
+		}
+		if want := map[string]string{"killed": "Error", "done": "Completed"}; !maps.Equal(got, want) {
+			t.Errorf("with %d containers: %v, want %v", len(records), got, want)
+		}
+	}
+}
+
+// A container that was OOM-killed at its own limit remains OOMKilled, also after it was started again, whatever the
+// kernel log still has when the pod is fenced later.
+func TestOOMKilledBeforeTheFence(t *testing.T) {
+	killed := func(n int) *kubecontainer.Status {
+		s := nth(n, exited("a", 137))
+		s.Reason = "OOMKilled"
+		return s
+	}
+	n := newSequence(t, pod(container("a"), container("b")))
+	hog := exited("b", 137)
+	spared := false
+	n.in.Lookups.SparedByOOM = func(container string) bool { return spared && container != id("b", 0).ID }
+	n.next(runtime(killed(0), hog))
+	spared = true
+	s := n.next(runtime(killed(0), hog)).ContainerStatuses[0]
+	if s.State.Terminated == nil || s.State.Terminated.Reason != "OOMKilled" {
+		t.Errorf("%+v", s.State)
+	}
+	s = n.next(runtime(killed(1), killed(0), hog)).ContainerStatuses[0]
+	if s.State.Terminated == nil || s.State.Terminated.Reason != "Error" {
+		t.Errorf("the next one: %+v", s.State)
+	}
+	if was := s.LastTerminationState.Terminated; was == nil || was.Reason != "OOMKilled" {
+		t.Errorf("the one before: %+v", s.LastTerminationState)
+	}
 }

@@ -20,6 +20,9 @@ func (c *converter) present(seen records, spec *v1.Container, previous *v1.Conta
 		ContainerID: record.ID.String(),
 		State:       c.state(record, previous),
 	}
+	if t := s.State.Terminated; t != nil && record.State == kubecontainer.ContainerStateExited {
+		t.Reason = c.terminationReason(record, previous)
+	}
 	if previous != nil {
 		c.takeFromPrevious(&s, record, previous)
 	}
@@ -57,6 +60,47 @@ func (c *converter) state(record *kubecontainer.Status, previous *v1.ContainerSt
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
 	}
 }
+
+// terminationReason returns the runtime's reason, except for a container that the runtime reports as OOM-killed
+// although it was not: then it is the one that the runtime has for others. The kernel log loses old records, which must
+// not change what was reported: neither of this container, nor of one that was started again, which ended before there
+// was a fence.
+func (c *converter) terminationReason(record *kubecontainer.Status, previous *v1.ContainerStatus) string {
+	switch {
+	case record.Reason != reasonOOMKilled || reported(record, previous, reasonOOMKilled) || !c.spared(record, previous):
+		return record.Reason
+	case record.ExitCode == 0:
+		return reasonCompleted
+	}
+	return reasonError
+}
+
+// spared reports whether the kernel log names another container of the pod. It names none if the processes of all
+// containers are in the cgroup of the sandbox, as with runtimes that run a virtual machine for each pod. A container
+// that was reported as spared remains so after the other one was removed.
+func (c *converter) spared(record *kubecontainer.Status, previous *v1.ContainerStatus) bool {
+	spared := c.Lookups.SparedByOOM
+	if spared == nil || !spared(record.ID.ID) {
+		return false
+	}
+	named := func(other *kubecontainer.Status) bool { return !spared(other.ID.ID) }
+	return reported(record, previous, reasonError) || reported(record, previous, reasonCompleted) ||
+		slices.ContainsFunc(c.Runtime.ContainerStatuses, named)
+}
+
+// reported reports whether the previous status has this termination of the container with this reason.
+func reported(record *kubecontainer.Status, previous *v1.ContainerStatus, reason string) bool {
+	return previous != nil && previous.ContainerID == record.ID.String() && previous.State.Terminated != nil &&
+		previous.State.Terminated.Reason == reason
+}
+
+// Reasons of runtimes for a container that has ended. reasonOOMKilled is that of one of which the OOM killer has killed
+// a process.
+const (
+	reasonOOMKilled = "OOMKilled"
+	reasonError     = "Error"
+	reasonCompleted = "Completed"
+)
 
 // lost is true for a container that was running before and whose state the runtime cannot determine now. If it were
 // reported as waiting for its first start, a pod with restart policy Never might run twice.

@@ -58,20 +58,27 @@ func (h *Handler) plan(pod *v1.Pod, need plan.Need, others []*v1.Pod) error {
 	if !ok {
 		none := fmt.Errorf("preemption: no set of running pods frees %s", need)
 		err := errors.Join(append([]error{none}, p.failures()...)...)
-		h.planned(pod, plan.Victims{}, err)
+		h.planned(pod, nil, plan.Victims{}, err)
 		return err
 	}
-	h.planned(pod, victims, nil)
+	h.planned(pod, candidates, victims, nil)
 	p.attempt = &attempt{pod: pod, candidates: candidates, victims: victims}
 	h.preemptors[pod.UID] = p
 	return nil
 }
 
-// planned reports a plan, or why there is none.
-func (h *Handler) planned(pod *v1.Pod, victims plan.Victims, err error) {
-	if h.Planned != nil {
-		h.Planned(pod, slices.Clone(victims.Stop), slices.Clone(victims.Await), err)
+// planned reports a plan, whose victims are among the candidates, or why there is none.
+func (h *Handler) planned(pod *v1.Pod, candidates map[types.UID]candidate, victims plan.Victims, err error) {
+	if h.Planned == nil {
+		return
 	}
+	podsOf := func(uids []types.UID) (pods []*v1.Pod) {
+		for _, uid := range uids {
+			pods = append(pods, candidates[uid].pod)
+		}
+		return pods
+	}
+	h.Planned(pod, podsOf(victims.Stop), podsOf(victims.Await), err)
 }
 
 // failures are the errors of victims that did not stop, ordered by UID.

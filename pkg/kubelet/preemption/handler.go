@@ -41,7 +41,7 @@ type Config struct {
 	OnAttemptEnd func()
 	// Planned is called with each plan: the victims to stop and those that are terminating already, or the error if no set
 	// of victims suffices. It must return at once and must not call the Handler. Optional.
-	Planned func(pod *v1.Pod, stop, await []types.UID, err error)
+	Planned func(pod *v1.Pod, stop, await []*v1.Pod, err error)
 }
 
 // Handler preempts pods for critical pods. A failed admission leads to a plan; Begin starts an attempt, which stops the

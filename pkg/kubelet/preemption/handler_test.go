@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +180,32 @@ func TestD25AdmissionDoesNotBlock(t *testing.T) {
 			t.Error("not forgotten")
 		}
 	})
+}
+
+// A plan is reported with the pods that are stopped for it and those that are awaited, its absence with the reason.
+func TestPlansAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{pods: []*v1.Pod{newPod("runs", 0, "100m"), newPod("ends", 0, "100m")}, terminating: []types.UID{"ends"}}
+		critical := newPod("critical", scheduling.SystemCriticalPriority, "200m")
+		h := newHandler(n, fakekill.Waiting(n.kill), record.NewFakeRecorder(10))
+		var got []string
+		h.Planned = func(pod *v1.Pod, stop, await []*v1.Pod, err error) {
+			got = append(got, fmt.Sprint(pod.Name, names(stop), names(await), err != nil))
+		}
+		for _, milli := range []int64{200, 5000} {
+			_, _ = failPredicates(t, h, n, critical, missingCPU(milli))
+		}
+		if want := []string{"critical[runs] [ends] false", "critical[] [] true"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+func names(pods []*v1.Pod) (list []string) {
+	for _, pod := range pods {
+		list = append(list, pod.Name)
+	}
+	return list
 }
 
 func TestHandler(t *testing.T) {

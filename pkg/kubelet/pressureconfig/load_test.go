@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-project/plimsoll/pkg/apis/pressure/v1alpha1"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/arbiter"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/plugin"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -232,7 +232,7 @@ func TestExampleHasDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := eviction.OptionsFrom(l.Config), eviction.DefaultOptions()
+	got, want := settings.OptionsFrom(l.Config), settings.DefaultOptions()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example says %+v, the defaults are %+v", got, want)
 	}
@@ -466,7 +466,7 @@ func TestEveryFieldIsInOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := eviction.Options{
+	want := settings.Options{
 		MonitoringPeriod: 2 * time.Second,
 		MemoryFormula:    v1alpha1.Reclaimable, CountSwap: true, CountHugepages: true, WorstGrowth: 4 << 30,
 		KillTime: 5 * time.Second, Patience: time.Minute, LocalStorageLimits: v1alpha1.LimitsDryRun,
@@ -476,11 +476,11 @@ func TestEveryFieldIsInOptions(t *testing.T) {
 			Namespaces: []string{"kube-system", "team-*"}, MaxPods: 3, MaxMemory: 1 << 30, MaxDelay: time.Minute,
 		},
 	}
-	if got := eviction.OptionsFrom(c); !reflect.DeepEqual(got, want) {
+	if got := settings.OptionsFrom(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("options\n%+v, want\n%+v", got, want)
 	}
 	// No field has its default, so that a field which is not passed on is found.
-	v, d := reflect.ValueOf(want), reflect.ValueOf(eviction.DefaultOptions())
+	v, d := reflect.ValueOf(want), reflect.ValueOf(settings.DefaultOptions())
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		// The composition sets these two, if the plugin that reads what they report is enabled.
@@ -582,7 +582,7 @@ func FuzzParse(f *testing.F) {
 			if errs := v1alpha1.Validate(c); len(errs) > 0 {
 				t.Fatalf("accepted, and not valid: %v", errs)
 			}
-			_, _ = eviction.OptionsFrom(c), plugin.OptionsFrom(c, false)
+			_, _ = settings.OptionsFrom(c), plugin.OptionsFrom(c, false)
 		}
 	})
 }

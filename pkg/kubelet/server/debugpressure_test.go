@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ func decided(t testing.TB) *decisionlog.Log {
 	now := time.Now()
 	s := &snapshot.Snapshot{Taken: now, WallTime: now, Signals: snapshot.Unobserved()}
 	s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 1, Capacity: 2, At: now}
-	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &policy.Rules{}}
-	r.Decision, _ = policy.Decide(s, r.Rules, r.State)
+	r := &eviction.Round{Trigger: eviction.TriggerTimer, Snapshot: s, Rules: &policy.Rules{}, State: &policy.State{}}
+	r.Decision, _ = policy.Decide(s, r.Rules, *r.State)
 	log.Recorded(s)
 	if !log.NeedsRound(r) {
 		t.Fatal("the first round is not kept")
@@ -127,6 +128,81 @@ func (failingLog) WriteDecisions(io.Writer, *decisionlog.Query) error { return e
 
 func (failingLog) Decision(uint64) (d debugv1alpha1.PressureDecision, ok bool, err error) {
 	return d, true, errBroken
+}
+
+// breakingLog has a list and a trace that break off after some MiB, or go on for as long as the client reads.
+type breakingLog struct {
+	*decisionlog.Log
+	endless bool
+	// ended has the error of each write.
+	ended chan error
+}
+
+func (l breakingLog) WriteDecisions(to io.Writer, _ *decisionlog.Query) error { return l.write(to) }
+func (l breakingLog) WriteTrace(to io.Writer, _ *decisionlog.Query) error     { return l.write(to) }
+
+func (l breakingLog) write(to io.Writer) (err error) {
+	defer func() { l.ended <- err }()
+	piece := []byte(strings.Repeat("[", 100<<10))
+	for i := 0; l.endless || i < 40; i++ {
+		if _, err := to.Write(piece); err != nil {
+			return err
+		}
+	}
+	return errBroken
+}
+
+// A response that breaks off does not look complete to the client, and what reads the log ends when the client goes
+// away in the middle. Only what is a fault of the agent is logged as an error.
+func TestResponsesThatBreakOff(t *testing.T) {
+	for _, page := range []string{"decisions", "decisions?since=1h&limit=7", "decisions?trace=true"} {
+		for _, endless := range []bool{false, true} {
+			log := breakingLog{decided(t), endless, make(chan error, 1)}
+			var mu sync.Mutex
+			var faults []string
+			logger := funcr.New(func(_, line string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !strings.HasPrefix(line, `"level"=`) {
+					faults = append(faults, line)
+				}
+			}, funcr.Options{Verbosity: 9})
+			handler, returned := pressureHandler(t, log), make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(returned)
+				handler.ServeHTTP(w, r.WithContext(klog.NewContext(r.Context(), logger)))
+			}))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/debug/pressure/"+page, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer reader")
+			response, err := server.Client().Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 1
+			if endless {
+				want = 0
+				if _, err := io.ReadFull(response.Body, make([]byte, 1000)); err != nil {
+					t.Error(err)
+				}
+				_ = response.Body.Close()
+			} else if n, err := io.Copy(io.Discard, response.Body); err == nil || n == 0 {
+				t.Errorf("%s: %d bytes, and the response looks complete", page, n)
+			}
+			if err := <-log.ended; err == nil || errors.Is(err, errBroken) == endless {
+				t.Errorf("%s: ended with %v", page, err)
+			}
+			<-returned
+			server.Close()
+			mu.Lock()
+			if len(faults) != want {
+				t.Errorf("%s, endless %v: logged %q", page, endless, faults)
+			}
+			mu.Unlock()
+		}
+	}
 }
 
 // Errors of the agent are logged with the path; the client gets none of their text.

@@ -25,6 +25,7 @@ type options struct {
 	kubelet string
 	// stock is "run", "kept" or "only": whether stock is run.
 	stock      string
+	machine    bool
 	least      float64
 	anew       bool
 	table      bool
@@ -47,6 +48,8 @@ func main() {
 	flag.StringVar(&o.stock, "stock", "kept",
 		"`how` to get the results of the stock kubelet: run, kept (from an earlier run or the repository), or only (run "+
 			"stock and nothing else)")
+	flag.BoolVar(&o.machine, "machine", false,
+		"run parts for nodes in a virtual machine with systemd and cgroup v2, and stock twice")
 	flag.Float64Var(&o.least, "least", 100, "`percent` of the specs that pass with stock that must pass")
 	flag.BoolVar(&o.anew, "anew", false, "forget the results of earlier runs of what is run")
 	flag.BoolVar(&o.table, "table", false, "run nothing, compare what is kept")
@@ -93,6 +96,9 @@ func (o options) ours() (conformance.Suite, error) {
 	}
 	if suite.Kubelet == "" {
 		suite.Kubelet = cluster.NewLayout(root, cluster.TestName).Program("kubelet")
+	}
+	if o.machine {
+		return suite.InMachine(1)
 	}
 	return suite, nil
 }

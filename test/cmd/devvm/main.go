@@ -8,11 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/vm"
@@ -41,7 +44,9 @@ var commands = map[string]struct {
 	}},
 	"test":  {"run the node tests (test/e2e_node) in a machine, as far as they have no result", dev.test},
 	"table": {"print the results of the node tests", dev.table},
-	"stop":  {"stop the machine and remove every trace of it but its image", dev.stop},
+	"keep": {"add the results of the node tests to the repository's, and write docs/node-tests.md",
+		func(d dev, _ context.Context) error { return vm.Keep(d.layout) }},
+	"stop": {"stop the machine and remove every trace of it but its image", dev.stop},
 }
 
 func main() {
@@ -150,13 +155,31 @@ func (d dev) test(ctx context.Context) error {
 		open = results.Open(tests)
 	}
 	if len(open) > 0 {
+		var tree string
+		if tree, err = treeOfToday(ctx, d.layout.Root); err != nil {
+			return err
+		}
+		add := func(result vm.TestResult) error {
+			result.Tree = tree
+			return results.Add(result)
+		}
 		config := vm.Config{Layout: d.layout, Stock: d.stock, Cgroups: d.cgroups, Log: os.Stdout}
-		err = vm.RunSuite(ctx, config, image, vm.Suite{Tests: open, Result: results.Add, Parallel: 2})
+		err = vm.RunSuite(ctx, config, image, vm.Suite{Tests: open, Result: add, Parallel: 2})
 	}
 	if bad := results.WriteTable(os.Stdout, tests); bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d tests have not passed", bad))
 	}
 	return err
+}
+
+// treeOfToday is the commit of the tree at root, with a + if files have changed since, and the day.
+func treeOfToday(ctx context.Context, root string) (string, error) {
+	git := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+")
+	commit, err := git.Output()
+	if err != nil {
+		return "", fmt.Errorf("commit of the tree: %w", err)
+	}
+	return strings.TrimSpace(string(commit)) + ", " + time.Now().UTC().Format(time.DateOnly), nil
 }
 
 func (d dev) table(context.Context) error {

@@ -34,23 +34,25 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.kubelets, "kubelets", "ours,stock,stock-notify",
+	// What is linked has flags of its own, which are not for this program.
+	flags := flag.NewFlagSet("race", flag.ExitOnError)
+	flags.StringVar(&o.kubelets, "kubelets", "ours,stock,stock-notify",
 		"`list` of "+strings.Join(race.Kubelets(), ", "))
-	flag.StringVar(&o.kinds, "kinds", race.BestEffort, "`list` of hogs: "+strings.Join(race.Kinds(), ", "))
-	flag.StringVar(&o.caches, "caches", "cold,warm", "`list` of cold, warm")
-	flag.StringVar(&o.headrooms, "headrooms", "100", "`list` of thresholds in MiB")
-	flag.StringVar(&o.rates, "rates", "20,50,100,400,1000,2000", "`list` of rates in MiB per second")
-	flag.IntVar(&o.count, "count", 1, "how many runs each cell is to have")
-	flag.DurationVar(&o.rest, "rest", 6*time.Second, "how long hogs rest before they grow")
-	flag.DurationVar(&o.timeout, "timeout", 4*time.Hour, "begin no run after this time")
-	flag.StringVar(&o.results, "results", "", "the `file` of results instead of _output/race/results.jsonl")
-	flag.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"),
+	flags.StringVar(&o.kinds, "kinds", race.BestEffort, "`list` of hogs: "+strings.Join(race.Kinds(), ", "))
+	flags.StringVar(&o.caches, "caches", "cold,warm", "`list` of cold, warm")
+	flags.StringVar(&o.headrooms, "headrooms", "100", "`list` of thresholds in MiB")
+	flags.StringVar(&o.rates, "rates", "20,50,100,400,1000,2000", "`list` of rates in MiB per second")
+	flags.IntVar(&o.count, "count", 1, "how many runs each cell is to have")
+	flags.DurationVar(&o.rest, "rest", 6*time.Second, "how long hogs rest before they grow")
+	flags.DurationVar(&o.timeout, "timeout", 4*time.Hour, "begin no run after this time")
+	flags.StringVar(&o.results, "results", "", "the `file` of results instead of _output/race/results.jsonl")
+	flags.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"),
 		"run this kubelet `binary` instead of building the repository's")
-	flag.IntVar(&o.crossings, "crossings", 0,
+	flags.IntVar(&o.crossings, "crossings", 0,
 		"start no cluster, measure this often the time from the crossing of a threshold to the fence, with 110 pods")
-	flag.StringVar(&o.table, "table", "", "run nothing, write the table of the results to this `file`, - for the output")
-	flag.StringVar(&o.plot, "plot", "", "run nothing, write the plot of the results (SVG) to this `file`")
-	flag.Parse()
+	flags.StringVar(&o.table, "table", "", "run nothing, write the table of the results to this `file`, - for the output")
+	flags.StringVar(&o.plot, "plot", "", "run nothing, write the plot of the results (SVG) to this `file`")
+	_ = flags.Parse(os.Args[1:]) // exits if that fails
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := o.main(ctx); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
@@ -246,20 +247,21 @@ func (n *node) find(uid types.UID) *process {
 
 // manage runs the eviction manager and the thread of the fences until stop is called.
 func (n *node) manage(ctx context.Context) (stop func(), err error) {
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdConfig{
+	thresholds, err := settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: []string{"pods"},
 		Hard:                map[string]string{"memory.available": fmt.Sprintf("%dMi", n.config.Headroom)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	options := eviction.DefaultOptions()
+	options := settings.DefaultOptions()
 	options.Fence = true
 	n.manager, err = eviction.New(eviction.Config{
 		Collector: n, Kill: n.kill, ActivePods: n.active, PodByUID: n.podByUID, PodStopped: n.stopped,
 		PodCleanedUp: n.stopped, Reclaimer: n, Recorder: &record.FakeRecorder{},
-		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{}, Thresholds: thresholds,
-		PressureTransitionPeriod: time.Millisecond, Options: &options, Memory: n.memory, Fencer: fencer{n},
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
+		Kubelet: settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: time.Millisecond},
+		Options: &options, Memory: n.memory, Fencer: fencer{n},
 	})
 	if err != nil {
 		return nil, err

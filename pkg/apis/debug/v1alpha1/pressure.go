@@ -349,8 +349,8 @@ type PressurePreemption struct {
 	PressurePod
 	Time time.Time `json:"time"`
 	// Stop are the pods to stop, Await those that are terminating already and suffice with them.
-	Stop  []types.UID `json:"stop,omitempty"`
-	Await []types.UID `json:"await,omitempty"`
+	Stop  []PressurePod `json:"stop,omitempty"`
+	Await []PressurePod `json:"await,omitempty"`
 	// Error is why no set of pods suffices, empty for a plan.
 	Error string `json:"error,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -88,10 +89,7 @@ func (v *validator) evictionPlugins(p *field.Path, e *EvictionPluginsConfigurati
 		v.invalid(p.Child("burst"), burst, "must be from 1 to 100, or -1 for any number")
 	}
 	inRange(v, p.Child("maxInFlight"), *e.MaxInFlight, 1, 100)
-	v.duration(p.Child("maxGracePeriod"), e.MaxGracePeriod, time.Second, time.Hour)
-	if grace := e.MaxGracePeriod.Duration; grace > time.Second && grace < time.Hour && grace%time.Second != 0 {
-		v.invalid(p.Child("maxGracePeriod"), grace.String(), "must be whole seconds")
-	}
+	v.seconds(p.Child("maxGracePeriod"), e.MaxGracePeriod, time.Hour)
 	v.entries(p.Child("skipAnnotationKeys"), e.SkipAnnotationKeys, checkAnnotationKey)
 	v.entries(p.Child("skipLabelKeys"), e.SkipLabelKeys, checkKey)
 	v.entries(p.Child("skipOwnerKinds"), e.SkipOwnerKinds, checkKind)
@@ -108,7 +106,7 @@ func (v *validator) pluginSettings(p *field.Path, s *PluginSettings) {
 	at := p.Child(ReclaimedResourcePressurePlugin)
 	inRange(v, at.Child("requestedPercent"), *s.ReclaimedResourcePressure.RequestedPercent, 1, 100_000)
 	v.duration(at.Child("metFor"), s.ReclaimedResourcePressure.MetFor, 0, time.Hour)
-	v.duration(at.Child("gracePeriod"), s.ReclaimedResourcePressure.GracePeriod, time.Second, 10*time.Minute)
+	v.seconds(at.Child("gracePeriod"), s.ReclaimedResourcePressure.GracePeriod, 10*time.Minute)
 
 	inRange(v, p.Child(RSSOverusePlugin, "residentPercent"), *s.RSSOveruse.ResidentPercent, 1, 100_000)
 	v.rootfs(p, s)
@@ -160,6 +158,19 @@ func (v *validator) systemMemory(p *field.Path, s *SystemMemoryPressureSettings)
 	v.duration(p.Child("reclaimedAfter"), s.ReclaimedAfter, 0, time.Hour)
 	v.duration(p.Child("allAfter"), s.AllAfter, 0, time.Hour)
 	v.duration(p.Child("coolDown"), s.CoolDown, 0, time.Hour)
+	all, reclaimed := s.AllAfter.Duration, s.ReclaimedAfter.Duration
+	if all >= 0 && all < reclaimed && reclaimed <= time.Hour {
+		v.invalid(p.Child("allAfter"), all.String(), fmt.Sprintf(
+			"must be at least reclaimedAfter, which is %s: reclaimed pods are requested before others", reclaimed))
+	}
+}
+
+// seconds validates a grace period, which the API counts in seconds.
+func (v *validator) seconds(p *field.Path, d *metav1.Duration, most time.Duration) {
+	v.duration(p, d, time.Second, most)
+	if grace := d.Duration; grace > time.Second && grace < most && grace%time.Second != 0 {
+		v.invalid(p, grace.String(), "must be whole seconds")
+	}
 }
 
 func (v *validator) qosLevel(p *field.Path, l *PluginQoSLevel) {

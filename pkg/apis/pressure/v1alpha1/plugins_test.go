@@ -66,6 +66,14 @@ func invalidPlugins() map[string]func(*PluginsConfiguration) {
 		`eviction.settings.memory-growth.horizon|"1s"|must be from 10s to 10m`: func(p *PluginsConfiguration) {
 			p.Eviction.Settings.MemoryGrowth.Horizon = &metav1.Duration{Duration: time.Second}
 		},
+		`eviction.settings.reclaimed-resource-pressure-eviction-plugin.gracePeriod|"1.5s"|must be whole seconds`: func(
+			p *PluginsConfiguration) {
+			p.Eviction.Settings.ReclaimedResourcePressure.GracePeriod = &metav1.Duration{Duration: 1500 * time.Millisecond}
+		},
+		`eviction.settings.system-memory-pressure-eviction-plugin.allAfter|"45s"|at least reclaimedAfter, which is 1m`: func(
+			p *PluginsConfiguration) {
+			p.Eviction.Settings.SystemMemoryPressure.ReclaimedAfter = &metav1.Duration{Duration: time.Minute}
+		},
 		`eviction.settings.rootfs-pressure-eviction-plugin.free|"101%"|a quantity above 0, like 10Gi, or a percentage`: func(
 			p *PluginsConfiguration) {
 			p.Eviction.Settings.RootfsPressure.Free = "101%"

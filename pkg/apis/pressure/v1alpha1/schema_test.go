@@ -270,6 +270,12 @@ func TestCommentsMatchRanges(t *testing.T) {
 			} else {
 				c.Eviction.Patience.Duration = 10 * time.Minute
 			}
+			// All pods must not be requested before reclaimed ones.
+			if memory := &c.Plugins.Eviction.Settings.SystemMemoryPressure; strings.HasSuffix(path, ".reclaimedAfter") {
+				memory.AllAfter.Duration = time.Hour
+			} else {
+				memory.ReclaimedAfter.Duration = 0
+			}
 			set(t, reflect.ValueOf(c).Elem().FieldByIndex(index), tc.text, tc.beyond)
 			errs := Validate(c)
 			if tc.valid != (len(errs) == 0) || (!tc.valid && errs[0].Field != path) {

@@ -323,7 +323,8 @@ type SystemMemoryPressureSettings struct {
 	PodStallPercent *int32 `json:"podStallPercent,omitempty"`
 	// ReclaimedAfter is how long both must be reached before reclaimed pods are requested. Range: 0s to 1h. Default: 15s.
 	ReclaimedAfter *metav1.Duration `json:"reclaimedAfter,omitempty"`
-	// AllAfter is how long both must be reached before all pods are requested. Range: 0s to 1h. Default: 45s.
+	// AllAfter is how long both must be reached before all pods are requested, which is not before reclaimed ones are.
+	// Range: 0s to 1h. Default: 45s.
 	AllAfter *metav1.Duration `json:"allAfter,omitempty"`
 	// CoolDown is how long no other pod is requested after one was. Range: 0s to 1h. Default: 35s.
 	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
@@ -336,7 +337,7 @@ type ReclaimedResourceSettings struct {
 	RequestedPercent *int32 `json:"requestedPercent,omitempty"`
 	// MetFor is how long they must request more before a pod is evicted. Range: 0s to 1h. Default: 0s.
 	MetFor *metav1.Duration `json:"metFor,omitempty"`
-	// GracePeriod is the grace period of the eviction. Range: 1s to 10m. Default: 1m.
+	// GracePeriod is the grace period of the eviction, in whole seconds. Range: 1s to 10m. Default: 1m.
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 }
 

@@ -5,7 +5,10 @@
 // The limit is recognisable without a record (see ours), so that an agent that starts finds what an earlier one has
 // left. It is written by a thread of its own: a write to memory.limit_in_bytes (cgroup v1) or memory.max (v2) below the
 // usage makes the kernel reclaim memory in the writer, which may take long, and holds up the removal of the cgroup. A
-// signal ends that write.
+// signal ends that write, on v1 with the old limit in place. On v2 the new limit is in force from the beginning, and
+// the kernel reacts to a signal only between two passes of reclaim. A pass may free all that is above the limit, that
+// is, what the pod has added since its usage was read. If there is nothing to reclaim, the OOM killer ends the pod as a
+// whole.
 //
 //	value    which limits are fences
 //	file     a limit of a cgroup, as a file
@@ -15,6 +18,7 @@
 //	find     the fences on a pod, and their end, without a Fence
 //	left     fences that an earlier run of the agent has left
 //	oom      what the kernel log says about OOM kills in the pod
+//	victims  which containers of a pod the kernel log names as OOM-killed
 //
 // See admin-guide/cgroup-v1/memory.rst, admin-guide/cgroup-v2.rst and cgroup-v1/pids.rst of the kernel.
 package fence

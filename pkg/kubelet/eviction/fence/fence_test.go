@@ -2,10 +2,15 @@ package fence
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 func TestMemoryFence(t *testing.T) {
@@ -66,10 +71,13 @@ func TestNothingWaitsForTheThread(t *testing.T) {
 	f.thread.limit = time.Millisecond
 	runFencer(t, f)
 	stuck, undone := make(chan struct{}), make(chan struct{})
-	left, err := f.thread.do(func(func() bool) error { <-stuck; return nil }, func() { close(undone) })
-	if !left || !errors.Is(err, ErrDeadline) {
-		t.Errorf("left %t, error %v", left, err)
-	}
+	await.True(t, "the thread is stuck", func() bool { // On a busy machine it does not take the first request in time.
+		left, err := f.thread.do(func(func() bool) error { <-stuck; return nil }, func() { close(undone) })
+		if !errors.Is(err, ErrDeadline) {
+			t.Errorf("left %t, error %v", left, err)
+		}
+		return left
+	})
 	if left, err := f.thread.do(func(func() bool) error { return nil }, nil); left || !errors.Is(err, ErrDeadline) {
 		t.Errorf("the next write: left %t, error %v", left, err)
 	}
@@ -78,6 +86,72 @@ func TestNothingWaitsForTheThread(t *testing.T) {
 	f.thread.limit = time.Minute
 	if left, err := f.thread.do(func(func() bool) error { return nil }, nil); left || err != nil {
 		t.Errorf("the last write: left %t, error %v", left, err)
+	}
+}
+
+// fencedAt and unfencedAt are limits in kB: of a fence, and of no fence.
+const fencedAt, unfencedAt = (100*pageModulus + pageRemainder) * 4, 204800
+
+func TestVictims(t *testing.T) {
+	const pod = "/kubepods/besteffort/pod1"
+	limit := func(kilobytes int) string {
+		return fmt.Sprintf("6,1,1,-;memory: usage %dkB, limit %dkB, failcnt 9\n", kilobytes, kilobytes)
+	}
+	kill := func(limited, task string, pid int) string {
+		return fmt.Sprintf("6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=%s,task_memcg=%s,task=x,"+
+			"pid=%d,uid=0\n", limited, task, pid)
+	}
+	killed := func(pid int) string {
+		return fmt.Sprintf("3,1,1,-;Memory cgroup out of memory: Killed process %d (x) total-vm:1kB, anon-rss:1kB\n", pid)
+	}
+	atFence := []string{limit(fencedAt), "6,1,1,-;swap: usage 0kB, limit 9007199254740988kB, failcnt 0\n",
+		kill(pod, pod+"/aaa", 7), killed(7)}
+	for name, test := range map[string]struct {
+		records []string
+		spared  []string
+	}{
+		"nothing":          {},
+		"one at the fence": {records: atFence, spared: []string{"bbb"}},
+		"below another root": {
+			records: []string{limit(fencedAt), kill("/x"+pod, "/x"+pod+"/aaa", 7)}, spared: []string{"bbb"},
+		},
+		"of systemd": {
+			records: []string{limit(fencedAt), kill(pod, pod+"/cri-containerd-aaa.scope", 7)}, spared: []string{"bbb"},
+		},
+		"another at its own limit": {
+			records: slices.Concat(atFence, []string{limit(unfencedAt), kill(pod+"/bbb", pod+"/bbb", 8), killed(8)}),
+		},
+		"the pod's own limit":          {records: []string{limit(unfencedAt), kill(pod, pod+"/aaa", 7), killed(7)}},
+		"the limit of all pods":        {records: []string{limit(fencedAt), kill("/kubepods", pod+"/aaa", 7), killed(7)}},
+		"another pod":                  {records: []string{limit(fencedAt), kill(pod+"2", pod+"2/aaa", 7), killed(7)}},
+		"no limit":                     {records: []string{kill(pod, pod+"/aaa", 7), killed(7)}},
+		"the limit of an earlier kill": {records: []string{limit(fencedAt), kill("/x", "/x", 6), kill(pod, pod+"/aaa", 7)}},
+		"a record is left out":         {records: append(slices.Clone(atFence), killed(8))},
+		"one was left out before":      {records: append([]string{killed(8)}, atFence...), spared: []string{"bbb"}},
+		"of the node, later": {records: append(slices.Clone(atFence),
+			"3,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/y,task=y,pid=9,uid=0\n",
+			"3,1,1,-;Out of memory: Killed process 9 (y) total-vm:1kB\n"), spared: []string{"bbb"}},
+		"a name like a field": {records: []string{limit(fencedAt), strings.Replace(
+			kill(pod, pod+"/aaa", 7), "task=x", "task=,task_memcg=/x", 1), killed(7)}, spared: []string{"bbb"}},
+		"a name like a record": {records: slices.Concat(atFence[:1],
+			[]string{"6,1,1,-;[      7]     0     7        1        1    4096        0     0 ;oom-kill:x\n"}, atFence[1:]),
+			spared: []string{"bbb"}},
+		"nonsense": {records: []string{"", ";memory: usage , limit xkB", ";oom-kill:", ";Out of memory: Killed process "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := victimReader{cgroup: pod}
+			for _, record := range test.records {
+				r.add(record)
+			}
+			for _, container := range []string{"aaa", "bbb"} {
+				if got, want := r.victims.Spared(container), slices.Contains(test.spared, container); got != want {
+					t.Errorf("%s spared: %t, want %t", container, got, want)
+				}
+			}
+		})
+	}
+	if v := New(Config{KernelLog: t.TempDir() + "/none"}).Victims(pod); v.Spared("bbb") {
+		t.Error("spared without a kernel log")
 	}
 }
 
@@ -94,6 +168,8 @@ func TestOOMRecords(t *testing.T) {
 		record("oom-kill:oom_memcg=/kubepods/burstable/pod12,task_memcg=/kubepods/burstable/pod12/c,task=x"): {},
 		record("Memory cgroup out of memory: Killed process 1 (oom_memcg=/kubepods/burstable/pod1)"):         {},
 		record("oom-kill:oom_memcg=/kubepods/burstable/pod1"):                                                {},
+		record("oom-kill:oom_memcg=/kubepods/burstable/pod1,task_memcg=/kubepods/burstable/pod1/c,task=,oom_memcg=/x"): {
+			Inside: true},
 		"oom-kill": {},
 	} {
 		if got := oomOf([]byte(text), pod); got != want {

@@ -145,6 +145,18 @@ func newPod(t *testing.T) pod {
 	return p
 }
 
+// makeContainer creates the cgroup of another container.
+func (p pod) makeContainer(name string) {
+	p.t.Helper()
+	for _, mount := range p.mounts() {
+		dir := filepath.Join(mount, p.cgroup, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+		p.t.Cleanup(func() { await.Until(p.t, "removing "+dir, func() error { return os.Remove(dir) }) })
+	}
+}
+
 // mounts are the mount points of the hierarchies, each once.
 func (p pod) mounts() []string { return slices.Compact(slices.Sorted(maps.Values(p.config.Mounts))) }
 

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 
@@ -24,12 +23,21 @@ type oomLog struct {
 }
 
 func openLog(path string) *oomLog {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
+	l := openWholeLog(path)
+	if l == nil {
 		return nil
 	}
-	if _, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil {
-		_ = unix.Close(fd)
+	if _, err := unix.Seek(l.fd, 0, unix.SEEK_END); err != nil {
+		l.close()
+		return nil
+	}
+	return l
+}
+
+// openWholeLog begins with the oldest record that there is.
+func openWholeLog(path string) *oomLog {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return nil
 	}
 	return &oomLog{fd: fd}
@@ -63,19 +71,29 @@ func (p *Fence) readOOM() {
 	p.killed = p.killed || p.oomKills() > p.kills
 }
 
-// read reads the records that have come since the last call. Each read returns one.
+// read reads the records that have come since the last call.
 func (l *oomLog) read(cgroup string, found *OOM) {
+	l.each(func(record []byte) {
+		oom := oomOf(record, cgroup)
+		found.Inside, found.Outside = found.Inside || oom.Inside, found.Outside || oom.Outside
+	})
+}
+
+// each calls add for the records that have come since the last call. Each read returns one. It reports whether records
+// were lost: overwritten before they were read, or longer than the buffer.
+func (l *oomLog) each(add func(record []byte)) (lost bool) {
 	for {
 		n, err := unix.Read(l.fd, l.buf[:])
 		switch {
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR), errors.Is(err, unix.EINVAL):
-			// Records were overwritten before they were read, or one is longer than the buffer: the next one follows.
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
+			lost = true
 			continue
 		case err != nil || n <= 0:
-			return
+			return lost
 		}
-		oom := oomOf(l.buf[:n], cgroup)
-		found.Inside, found.Outside = found.Inside || oom.Inside, found.Outside || oom.Outside
+		add(l.buf[:n])
 	}
 }
 
@@ -84,25 +102,36 @@ func (l *oomLog) read(cgroup string, found *OOM) {
 // "global_oom" in place of oom_memcg when the node is out of memory. The paths are those from the root of the
 // hierarchy, which a mount in a container hides.
 func oomOf(record []byte, cgroup string) OOM {
-	_, text, found := bytes.Cut(record, []byte(";oom-kill:"))
-	if !found {
+	kill, found := parseKill(string(record))
+	if !found || !isBelow(kill.task, cgroup) {
 		return OOM{}
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	var limited, task string
-	for field := range strings.SplitSeq(line, ",") {
+	inside := isBelow(kill.limited, cgroup)
+	return OOM{Inside: inside, Outside: !inside}
+}
+
+// oomKill is the record of an OOM kill: the cgroup whose limit was exceeded, empty for the node, that of the process,
+// and its ID.
+type oomKill struct{ limited, task, pid string }
+
+// parseKill does not take the name of a process, which may have any characters, for fields.
+func parseKill(record string) (k oomKill, found bool) {
+	_, text, _ := strings.Cut(record, ";")
+	text, found = strings.CutPrefix(text, "oom-kill:")
+	line, _, _ := strings.Cut(text, "\n")
+	cgroups, process, _ := strings.Cut(line, ",task=")
+	for field := range strings.SplitSeq(cgroups, ",") {
 		switch key, value, _ := strings.Cut(field, "="); key {
 		case "oom_memcg":
-			limited = value
+			k.limited = value
 		case "task_memcg":
-			task = value
+			k.task = value
 		}
 	}
-	if !isBelow(task, cgroup) {
-		return OOM{}
+	if i := strings.LastIndex(process, ",pid="); i >= 0 {
+		k.pid, _, _ = strings.Cut(process[i+len(",pid="):], ",")
 	}
-	inside := isBelow(limited, cgroup)
-	return OOM{Inside: inside, Outside: !inside}
+	return k, found
 }
 
 // isBelow reports whether a cgroup is that of the pod, or below.

@@ -67,8 +67,9 @@ func (t *thread) run(ctx context.Context) {
 
 // do executes write on the thread. At the deadline it has expired return true, and ends the system call of the thread
 // by a signal that the Go runtime ignores (SIGURG, which it uses for preemption): both loops of the kernel that set a
-// limit (mem_cgroup_resize_max, memory_max_write) end with a signal. If that has no effect either, left is true: the
-// thread still uses what write uses, and calls undo when it has ended.
+// limit (mem_cgroup_resize_max, memory_max_write) end with a signal, the latter without an error, after the pass of
+// reclaim under way. If the thread has not returned within 10 ms of that, left is true: it still uses what write uses,
+// and calls undo when it has ended. Until then other writes fail at their deadline.
 func (t *thread) do(write func(expired func() bool) error, undo func()) (left bool, err error) {
 	r := &request{write: write, undo: undo, done: make(chan struct{})}
 	timer := time.NewTimer(t.limit)

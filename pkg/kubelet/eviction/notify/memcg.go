@@ -18,8 +18,9 @@ const (
 	tolerance = 1 << 20
 )
 
-// ErrUnsupported is returned for a cgroup without notifications, as on cgroup v2.
-var ErrUnsupported = errors.New("the kernel has no usage notifications for this cgroup")
+// ErrUnsupported is returned for notifications that the kernel does not have or refuses: those of levels on cgroup v2,
+// those of pressure with psi=0.
+var ErrUnsupported = errors.New("the kernel has no such notifications")
 
 // Memcg is a Source that registers an eventfd for the usage counter of a cgroup (cgroup v1).
 type Memcg struct {

@@ -90,6 +90,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if task := os.Getenv(thrashTask); task != "" {
+		fmt.Println(thrashIn(task))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

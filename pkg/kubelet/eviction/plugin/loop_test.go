@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,9 +82,10 @@ func TestAnswerJustBeforeARound(t *testing.T) {
 // any more is not requested.
 func TestAnswerJustAfterARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p, rounds := &scripted{}, 0
+		p := &scripted{}
+		var rounds atomic.Int32
 		p.demand = func(ctx context.Context, v *View) (*arbiter.Demand, error) {
-			if rounds++; rounds == 1 {
+			if rounds.Add(1) == 1 {
 				return forcing("a").demand(ctx, v)
 			}
 			select {
@@ -102,9 +104,9 @@ func TestAnswerJustAfterARound(t *testing.T) {
 		r.start()
 		defer r.stop()
 		pass(10 * time.Second)
-		r.expect("rounds, requests", text(rounds, r.requested()), "2 a")
+		r.expect("rounds, requests", text(rounds.Load(), r.requested()), "2 a")
 		pass(2 * gatherTime)
-		r.expect("rounds, requests", text(rounds, r.requested()), "2 ")
+		r.expect("rounds, requests", text(rounds.Load(), r.requested()), "2 ")
 		pass(5 * time.Second)
 	})
 }

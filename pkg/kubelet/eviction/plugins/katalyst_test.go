@@ -51,32 +51,34 @@ func (n *recordedNode) Zones() ([]numamemory.Zone, error) {
 // zoneinfoEnding is the ending of the names of files that are not recorded but composed.
 var zoneinfoEnding = map[string]string{"composed": "-5.15-2-nodes"}
 
-func (n *recordedNode) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 {
+func (n *recordedNode) ByNode(pods []*v1.Pod) (map[types.UID]map[int]int64, error) {
 	list := map[types.UID]map[int]int64{}
 	for _, pod := range pods {
 		list[pod.UID] = map[int]int64{0: 1 << 30, 1: 1 << 30}
 	}
-	return list
+	return list, nil
 }
 
-func (n *recordedNode) Usage(pods []*v1.Pod) map[types.UID]int64 {
+func (n *recordedNode) Usage(pods []*v1.Pod) (map[types.UID]int64, error) {
 	list := map[types.UID]int64{}
 	for _, pod := range pods {
 		list[pod.UID] = 1 << 30
 	}
-	return list
+	return list, nil
 }
 
-func (n *recordedNode) Stalls([]*v1.Pod) map[types.UID]float64 { return n.stalls }
+func (n *recordedNode) Stalls([]*v1.Pod) (map[types.UID]float64, error) { return n.stalls, nil }
 
-func (n *recordedNode) Node() systemmemory.Node { return n.memory }
+func (n *recordedNode) Node() (systemmemory.Node, error) { return n.memory, nil }
 
 // recordedCPU are the CPUs of the node.
 type recordedCPU struct{ *recordedNode }
 
-func (c recordedCPU) Node() cpupressure.Node { return c.cpu }
+func (c recordedCPU) Node() (cpupressure.Node, error) { return c.cpu, nil }
 
-func (c recordedCPU) Used([]*v1.Pod) map[types.UID]time.Duration { return maps.Clone(c.used) }
+func (c recordedCPU) Used([]*v1.Pod) (map[types.UID]time.Duration, error) {
+	return maps.Clone(c.used), nil
+}
 
 // situation is what both are asked about.
 type situation struct {
@@ -236,7 +238,7 @@ func (n *recordedNode) view(at time.Time) *plugin.View {
 		s.Pods = append(s.Pods, snapshot.Pod{Facts: snapshot.NewFacts(pod, true),
 			Usage: &snapshot.Usage{Containers: []snapshot.ContainerUsage{{Name: "c", WritableLayer: layer}}}})
 	}
-	return &plugin.View{Taken: at, Pods: n.pods, Node: &eviction.Round{Snapshot: s}}
+	return &plugin.View{Taken: at, Pods: n.pods, Node: &eviction.Round{Snapshot: s, AllPods: true}}
 }
 
 // answerOf returns the answer of a plugin in one round, as the fields of a situation have it.

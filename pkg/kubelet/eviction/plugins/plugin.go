@@ -2,7 +2,10 @@ package plugins
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,17 +37,25 @@ type rulePlugin struct {
 	found rule.Finding
 	err   error
 	notes []rule.Note
+	// unread is what was last logged that could not be read, empty if it could be read since; unreadAt is when.
+	unread   string
+	unreadAt time.Time
 }
 
 var _ plugin.Plugin = (*rulePlugin)(nil)
 
+// errNotDecided: the rule has not returned.
+var errNotDecided = errors.New("the rule has failed in this round")
+
 // evaluate applies the rule once for each round.
 func (p *rulePlugin) evaluate(ctx context.Context, v *plugin.View) (*rule.Finding, error) {
 	if p.round != v {
-		p.round = v
+		// A rule that panics has not decided in this round: the finding of the last one does not count.
+		p.round, p.found, p.err = v, rule.Finding{}, errNotDecided
 		if p.found, p.err = p.decide(ctx, v); p.err == nil {
 			p.report(ctx, v)
 		}
+		p.logUnread(ctx, v)
 	}
 	return &p.found, p.err
 }
@@ -107,7 +118,39 @@ func (p *rulePlugin) report(ctx context.Context, v *plugin.View) {
 	p.notes = p.found.Notes
 }
 
-// ending returns the pods of a round that are being stopped.
+const (
+	// unreadEvery is the shortest time between two log lines about what a plugin cannot read: files that can be read in
+	// one round and not in the next, or of other pods in each round, do not fill the log.
+	unreadEvery = time.Minute
+	// maxUnread bounds such a line, in bytes.
+	maxUnread = 1024
+)
+
+// logUnread logs what could not be read, if that is something else than was logged.
+func (p *rulePlugin) logUnread(ctx context.Context, v *plugin.View) {
+	var texts []string
+	for _, err := range append([]error{p.err}, p.found.Unread...) {
+		if err != nil {
+			texts = append(texts, err.Error())
+		}
+	}
+	text := strings.Join(texts, "; ")
+	if len(text) > maxUnread {
+		text = strings.ToValidUTF8(text[:maxUnread], "")
+	}
+	switch since := v.Taken.Sub(p.unreadAt); {
+	case text == "":
+		p.unread = ""
+	case text != p.unread && (p.unreadAt.IsZero() || since < 0 || since >= unreadEvery):
+		p.unread, p.unreadAt = text, v.Taken
+		klog.FromContext(ctx).Info("Eviction plugins: plugin cannot read what it decides on", "plugin", p.name,
+			"answers", p.err == nil, "err", text)
+	}
+}
+
+// ending returns the pods of a round that are being stopped. The victims of the last decision are among them: its
+// snapshot is older, and they may have ended when the next one is taken. One that the API server is to evict is not
+// before it has accepted that.
 func ending(v *plugin.View) map[types.UID]bool {
 	list := map[types.UID]bool{}
 	for _, pod := range v.Pods {
@@ -122,6 +165,11 @@ func ending(v *plugin.View) map[types.UID]bool {
 	for i := range s.InFlight {
 		if s.InFlight[i].State != snapshot.Failed {
 			list[s.InFlight[i].UID] = true
+		}
+	}
+	for i := range v.Node.Decision.Victims {
+		if victim := &v.Node.Decision.Victims[i]; victim.Killer == snapshot.PodWorker {
+			list[victim.Pod.UID] = true
 		}
 	}
 	for i := range s.Pods {

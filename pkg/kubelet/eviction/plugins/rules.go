@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,13 +20,16 @@ import (
 
 func (s *Set) rssOveruse(_ context.Context, v *plugin.View) (rule.Finding, error) {
 	settings := s.config.Settings()
-	facts := rssoveruse.Facts{Pods: v.Pods, Resident: s.config.Resident.Bytes(v.Pods)}
-	if len(facts.Resident) == 0 && len(v.Pods) > 0 {
-		return rule.Finding{}, errNoCgroup
+	resident, unread := s.config.Resident.Bytes(v.Pods)
+	if len(resident) == 0 && len(v.Pods) > 0 {
+		return rule.Finding{}, because(errNoCgroup, unread)
 	}
-	return rssoveruse.Decide(&facts, &rssoveruse.Settings{
+	facts := rssoveruse.Facts{Pods: v.Pods, Resident: resident}
+	found := rssoveruse.Decide(&facts, &rssoveruse.Settings{
 		Ratio: rule.Percent(*settings.RSSOveruse.ResidentPercent), Levels: settings.Levels,
-	}), nil
+	})
+	found.Unread = []error{unread}
+	return found, nil
 }
 
 // errNoCgroup: the facts of no pod are known.
@@ -37,12 +41,14 @@ func (s *Set) reclaimedResource(ctx context.Context, v *plugin.View) (rule.Findi
 	if err != nil {
 		return rule.Finding{}, err
 	}
-	facts := reclaimedresource.Facts{Pods: v.Pods, Ending: ending(v), Allocatable: allocatable}
+	facts := reclaimedresource.Facts{Pods: v.Pods, Ending: ending(v), Allocatable: allocatable, Met: s.reclaimedMet}
 	own := &settings.ReclaimedResourcePressure
-	return reclaimedresource.Decide(&facts, &reclaimedresource.Settings{
+	found := reclaimedresource.Decide(&facts, &reclaimedresource.Settings{
 		Ratio: rule.Percent(*own.RequestedPercent), MetFor: own.MetFor.Duration, Grace: own.GracePeriod.Duration,
 		Levels: settings.Levels,
-	}), nil
+	})
+	s.reclaimedMet = v1.ResourceName(found.Threshold.Scope)
+	return found, nil
 }
 
 // allocatable returns what is allocatable of reclaimed resources: by the CustomNodeResource, or by the Node for those
@@ -69,32 +75,34 @@ func (s *Set) allocatable(ctx context.Context) (v1.ResourceList, error) {
 
 func (s *Set) numaMemory(_ context.Context, v *plugin.View) (rule.Finding, error) {
 	settings := s.config.Settings()
-	zones, err := s.config.Zones.Zones()
-	if err != nil {
-		return rule.Finding{}, err
+	zones, unread := s.config.Zones.Zones()
+	if len(zones) == 0 && unread != nil {
+		return rule.Finding{}, unread
 	}
+	memory, unreadPods := s.config.NUMAMemory.ByNode(v.Pods)
 	own := &settings.NUMAMemoryPressure
-	facts := numamemory.Facts{
-		Now: v.Taken, Zones: zones, Pods: v.Pods, Ending: ending(v), Memory: s.config.NUMAMemory.ByNode(v.Pods),
-	}
+	facts := numamemory.Facts{Now: v.Taken, Zones: zones, Pods: v.Pods, Ending: ending(v), Memory: memory}
 	var found rule.Finding
 	found, s.numaState = numamemory.Decide(&facts, &numamemory.Settings{
 		CriticalGap: own.CriticalGap.Value(), LowGap: own.LowGap.Value(), MinInactiveFile: own.MinInactiveFile.Value(),
 		ReclaimedRounds: int(*own.ReclaimedRounds), AllRounds: int(*own.AllRounds),
 		PodShare: rule.Permille(*own.PodPermille), Period: settings.Period, Levels: settings.Levels,
 	}, s.numaState)
+	found.Unread = []error{unread, unreadPods}
 	return found, nil
 }
 
 func (s *Set) systemMemory(_ context.Context, v *plugin.View) (rule.Finding, error) {
-	settings, memory := s.config.Settings(), s.config.PodMemory
-	node := s.config.NodeMemory.Node()
+	settings := s.config.Settings()
+	node, unread := s.config.NodeMemory.Node()
 	if err := node.Unknown(); err != nil {
-		return rule.Finding{}, err
+		return rule.Finding{}, because(err, unread)
 	}
+	usage, unreadUsage := s.config.PodMemory.Usage(v.Pods)
+	stalls, unreadStalls := s.config.PodMemory.Stalls(v.Pods)
 	own := &settings.SystemMemoryPressure
 	facts := systemmemory.Facts{
-		Now: v.Taken, Node: node, Pods: v.Pods, Ending: ending(v), Usage: memory.Usage(v.Pods), Stalls: memory.Stalls(v.Pods),
+		Now: v.Taken, Node: node, Pods: v.Pods, Ending: ending(v), Usage: usage, Stalls: stalls,
 	}
 	var found rule.Finding
 	found, s.systemState = systemmemory.Decide(&facts, &systemmemory.Settings{
@@ -103,7 +111,16 @@ func (s *Set) systemMemory(_ context.Context, v *plugin.View) (rule.Finding, err
 		ReclaimedAfter: own.ReclaimedAfter.Duration, AllAfter: own.AllAfter.Duration, CoolDown: own.CoolDown.Duration,
 		Period: settings.Period, Levels: settings.Levels,
 	}, s.systemState)
+	found.Unread = []error{unread, unreadUsage, unreadStalls}
 	return found, nil
+}
+
+// because returns an error with what has led to it, if that is known.
+func because(err, unread error) error {
+	if unread == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, unread)
 }
 
 // NeedsAllPods reports whether one of these plugins is enabled that use what pods use by the last round of the eviction
@@ -115,10 +132,22 @@ func NeedsAllPods(enabled func(name string) bool) bool {
 // errOldRound: what pods use of disks is unknown.
 var errOldRound = errors.New("there is no round of the eviction manager of the last two monitoring periods")
 
-// rootfsFacts returns the facts of the last round of the eviction manager, unless that is too old.
+// errAwaited: what pods use of disks is that of an earlier round.
+var errAwaited = errors.New("the container runtime is slow: what pods use of disks has not been read yet")
+
+// errSomePods: the round was made before a plugin was enabled that uses what all pods use.
+var errSomePods = errors.New("the last round of the eviction manager has not all pods")
+
+// rootfsFacts returns the facts of the last round of the eviction manager, unless they are too old.
 func (s *Set) rootfsFacts(v *plugin.View, settings *Settings) (*rootfs.Facts, error) {
 	if v.Node == nil || v.Taken.Sub(v.Node.Snapshot.Taken) > 2*settings.MonitoringPeriod {
 		return nil, errOldRound
+	}
+	if !v.Node.AllPods {
+		return nil, errSomePods
+	}
+	if v.Node.Snapshot.PodsAwaited {
+		return nil, errAwaited
 	}
 	return rootfs.FactsOf(v.Node.Snapshot, v.Pods, ending(v)), nil
 }
@@ -153,12 +182,16 @@ func (s *Set) rootfsOveruse(_ context.Context, v *plugin.View) (rule.Finding, er
 func (s *Set) cpuPressure(_ context.Context, v *plugin.View) (found rule.Finding, err error) {
 	settings := s.config.Settings()
 	own := &settings.CPUPressure
-	facts := cpupressure.Facts{
-		Now: v.Taken, Node: s.config.CPU.Node(), Pods: v.Pods, Ending: ending(v), Used: s.config.CPU.Used(v.Pods),
-	}
+	node, unread := s.config.CPU.Node()
+	used, unreadPods := s.config.CPU.Used(v.Pods)
+	facts := cpupressure.Facts{Now: v.Taken, Node: node, Pods: v.Pods, Ending: ending(v), Used: used}
 	found, s.cpuState, err = cpupressure.Decide(&facts, &cpupressure.Settings{
 		Stall: float64(*own.StallPercent), Busy: float64(*own.BusyPercent), Throttled: float64(*own.ThrottledPercent),
 		Window: own.Window.Duration, PodCPU: float64(*own.PodPercent), Period: settings.Period, Levels: settings.Levels,
 	}, s.cpuState)
-	return found, err
+	if err != nil {
+		return rule.Finding{}, because(err, unread)
+	}
+	found.Unread = []error{unread, unreadPods}
+	return found, nil
 }

@@ -39,11 +39,14 @@ type Files interface {
 	Close()
 }
 
+// The readers below return what they can read. The error, which may come with values, names what cannot be read and
+// why, in at most a few hundred bytes: for files of pods the first one.
+
 // Resident reads the resident sets of pods.
 type Resident interface {
 	Files
 	// Bytes returns them in bytes. Pods for which they are unknown are left out.
-	Bytes(pods []*v1.Pod) map[types.UID]int64
+	Bytes(pods []*v1.Pod) (map[types.UID]int64, error)
 }
 
 // Zones reads the memory of NUMA nodes.
@@ -57,30 +60,30 @@ type Zones interface {
 type NUMAMemory interface {
 	Files
 	// ByNode returns it in bytes. Pods for which it is unknown are left out.
-	ByNode(pods []*v1.Pod) map[types.UID]map[int]int64
+	ByNode(pods []*v1.Pod) (map[types.UID]map[int]int64, error)
 }
 
 // NodeMemory reads what is known of the memory of the node.
 type NodeMemory interface {
 	Files
-	Node() systemmemory.Node
+	Node() (systemmemory.Node, error)
 }
 
 // PodMemory reads the memory usage of pods. Pods for which it is unknown are left out.
 type PodMemory interface {
 	Files
 	// Usage returns the usage in bytes.
-	Usage(pods []*v1.Pod) map[types.UID]int64
+	Usage(pods []*v1.Pod) (map[types.UID]int64, error)
 	// Stalls returns some avg10 of memory.pressure in percent, nil with cgroup v1.
-	Stalls(pods []*v1.Pod) map[types.UID]float64
+	Stalls(pods []*v1.Pod) (map[types.UID]float64, error)
 }
 
 // CPU reads what is known of the CPUs of the node, and what pods have used of them.
 type CPU interface {
 	Files
-	Node() cpupressure.Node
+	Node() (cpupressure.Node, error)
 	// Used returns the CPU time of pods. Pods for which it is unknown are left out.
-	Used(pods []*v1.Pod) map[types.UID]time.Duration
+	Used(pods []*v1.Pod) (map[types.UID]time.Duration, error)
 }
 
 // Config is what the plugins work with. All fields are required.
@@ -111,6 +114,8 @@ type Set struct {
 	numaState   numamemory.State
 	systemState systemmemory.State
 	cpuState    cpupressure.State
+	// reclaimedMet is the reclaimed resource whose threshold was met in the last round.
+	reclaimedMet v1.ResourceName
 }
 
 // New returns the plugins. They read nothing before they are called.

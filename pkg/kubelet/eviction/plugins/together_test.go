@@ -80,29 +80,31 @@ func (s *simulated) Zones() ([]numamemory.Zone, error) {
 }
 
 // ByNode implements plugins.NUMAMemory.
-func (s *simulated) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 {
+func (s *simulated) ByNode(pods []*v1.Pod) (map[types.UID]map[int]int64, error) {
 	list := map[types.UID]map[int]int64{}
 	for _, pod := range pods {
 		list[pod.UID] = map[int]int64{0: s.pods[pod.UID].memory(s.at)}
 	}
-	return list
+	return list, nil
 }
 
 // Bytes implements plugins.Resident.
-func (s *simulated) Bytes(pods []*v1.Pod) map[types.UID]int64 { return s.Usage(pods) }
+func (s *simulated) Bytes(pods []*v1.Pod) (map[types.UID]int64, error) { return s.Usage(pods) }
 
 // Usage implements plugins.PodMemory.
-func (s *simulated) Usage(pods []*v1.Pod) map[types.UID]int64 {
+func (s *simulated) Usage(pods []*v1.Pod) (map[types.UID]int64, error) {
 	list := map[types.UID]int64{}
 	for _, pod := range pods {
 		list[pod.UID] = s.pods[pod.UID].memory(s.at)
 	}
-	return list
+	return list, nil
 }
 
 // Node implements plugins.NodeMemory.
-func (s *simulated) Node() systemmemory.Node {
-	return systemmemory.Node{Free: new(max(0, s.available())), Total: new(memoryOfNode), ScaleFactor: new(int64(300))}
+func (s *simulated) Node() (systemmemory.Node, error) {
+	return systemmemory.Node{
+		Free: new(max(0, s.available())), Total: new(memoryOfNode), ScaleFactor: new(int64(300)),
+	}, nil
 }
 
 func newSimulated(t *testing.T, seed uint64, enabled []string) *simulated {
@@ -152,7 +154,7 @@ func (s *simulated) run(enabled []string) {
 			continue
 		}
 		snap := s.observe(requests)
-		last = &eviction.Round{Snapshot: snap}
+		last = &eviction.Round{Snapshot: snap, AllPods: true}
 		last.Decision, s.state = policy.Decide(snap, &s.rules, s.state)
 		next = s.at + s.rules.Timing.Period
 		if sooner := last.Decision.SyncAfter; sooner > 0 {

@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
+	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
 func connect(t *testing.T) nodeshutdown.Logind {
@@ -108,7 +110,12 @@ func TestWatch(t *testing.T) {
 	}
 	// The next call uses a new connection.
 	b.locked(func() { b.shuttingDown = nil })
-	again, err := connect(t).Watch(ctx)
+	var again nodeshutdown.ShutdownEvents
+	// The subscription may end before the connection counts as closed.
+	await.True(t, "a new connection", func() bool {
+		again, err = connect(t).Watch(ctx)
+		return err == nil || !errors.Is(err, dbus.ErrClosed)
+	})
 	if err != nil || again.Known {
 		t.Errorf("state %+v, error %v", again, err)
 	}

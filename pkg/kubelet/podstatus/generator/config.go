@@ -56,6 +56,9 @@ type Evictor interface {
 	ShouldEvict(pod *v1.Pod) lifecycle.ShouldEvictResponse
 }
 
+// OOMVictims returns which containers of a pod were not OOM-killed, by ID, although the runtime says so.
+type OOMVictims func(pod *v1.Pod) func(containerID string) bool
+
 // Config is the configuration of a Generator. Only Statuses, Resizes and Reasons are required.
 type Config struct {
 	Statuses Statuses
@@ -74,6 +77,9 @@ type Config struct {
 	HostIPs func(context.Context) ([]net.IP, error)
 	// NodeIPs are the addresses given by --node-ip.
 	NodeIPs []net.IP
+	// OOMVictims is called for the status of a pod with a container that the runtime reports as OOMKilled; may be nil. It
+	// must not block.
+	OOMVictims OOMVictims
 	// Evictors are called in this order; the first that fails the pod determines reason and message.
 	Evictors []Evictor
 	// Recorder gets an event when the family of the node's address changes; may be nil.

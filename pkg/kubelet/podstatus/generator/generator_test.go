@@ -30,6 +30,42 @@ func TestMinimalConfig(t *testing.T) {
 	}
 }
 
+// TestOOMVictims: the kernel log is read once for a status, and only if the runtime reports an OOM kill.
+func TestOOMVictims(t *testing.T) {
+	for reason, want := range map[string]struct {
+		reads   int
+		reasons []string // of a container that the kernel log does not name, and of one that it names
+	}{
+		"OOMKilled": {reads: 1, reasons: []string{"Error", "OOMKilled"}}, "Other": {reasons: []string{"Other", "Other"}},
+	} {
+		statuses, reads := &fakeStatuses{}, 0
+		g := generator.New(generator.Config{
+			Statuses: statuses, Resizes: statuses, Reasons: podstatus.NewReasonCache(),
+			OOMVictims: func(*v1.Pod) func(string) bool {
+				reads++
+				return func(id string) bool { return id == "id-a" }
+			},
+		})
+		pod, runtime := &v1.Pod{}, &kubecontainer.PodStatus{}
+		for _, name := range []string{"a", "b"} {
+			pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
+			runtime.ContainerStatuses = append(runtime.ContainerStatuses, &kubecontainer.Status{
+				Name: name, ID: kubecontainer.ContainerID{Type: "test", ID: "id-" + name}, Reason: reason, ExitCode: 137,
+				State: kubecontainer.ContainerStateExited,
+			})
+		}
+		s := g.Generate(silentContext(), pod, runtime, true)
+		for i, c := range s.ContainerStatuses {
+			if got := c.State.Terminated.Reason; got != want.reasons[i] {
+				t.Errorf("container %s: reason %s, want %s", c.Name, got, want.reasons[i])
+			}
+		}
+		if reads != want.reads {
+			t.Errorf("%s: %d reads of the kernel log, want %d", reason, reads, want.reads)
+		}
+	}
+}
+
 func TestNoHostIPsBeforeRegistration(t *testing.T) {
 	statuses := &fakeStatuses{}
 	g := generator.New(generator.Config{

@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,6 +22,10 @@ func (g *Generator) lookups(ctx context.Context, pod *v1.Pod) podstatus.Lookups 
 	}
 	if g.cfg.PodCgroups != nil {
 		l.PodCgroup = func() podstatus.CgroupResources { return g.podCgroup(ctx, pod) }
+	}
+	if g.cfg.OOMVictims != nil {
+		spared := sync.OnceValue(func() func(string) bool { return g.cfg.OOMVictims(pod) })
+		l.SparedByOOM = func(id string) bool { return spared()(id) }
 	}
 	if g.cfg.Probes != nil {
 		l.Probes = func(status *v1.PodStatus) { g.cfg.Probes.UpdatePodStatus(ctx, pod, status) }

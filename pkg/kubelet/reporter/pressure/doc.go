@@ -7,7 +7,7 @@
 //	content  how they are encoded
 //	restore  what is taken over from an earlier run of the agent
 //
-// Decisions have an outlook only while eviction.Options.ReportOutlook is set.
+// Decisions have an outlook only while settings.Options.ReportOutlook is set.
 //
 // What is reported changes rarely: amounts and times are in steps, a value that gets worse is reported at once, and one
 // that gets better after it has been better for a minute. Signals whose newest observation is older than a few

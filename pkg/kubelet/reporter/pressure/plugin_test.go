@@ -99,7 +99,8 @@ func (r *rig) set(s Settings) {
 // The merge accepts what it sends.
 func TestTheStreamHasEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		// Without an outlook a stream sends at once that there is nothing.
+		r := newRigWith(t, func(p *Plugin) { (&rig{Plugin: p}).round(outlook(10*gi, 0, time.Time{})) })
 		expect := func(messages int, annotation, label string) {
 			t.Helper()
 			n, node := r.last()
@@ -107,7 +108,6 @@ func TestTheStreamHasEachChange(t *testing.T) {
 				t.Errorf("%d messages, %+v, want %d, %s, %s", n, node, messages, annotation, label)
 			}
 		}
-		r.round(outlook(10*gi, 0, time.Time{}))
 		calm := `[{"signal":"memory.available","level":"calm","available":"11Gi","threshold":"1Gi","headroom":"50%"}]`
 		expect(1, calm, "calm")
 		r.round(outlook(10*gi+mi, 0, time.Time{}))

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -20,7 +21,7 @@ const scanEvery = time.Second
 // looks are files that are read many times a second when memory is scarce. They stay open: opening a file takes longer
 // than reading it.
 type looks struct {
-	meminfo, stalls, node, pods kept
+	meminfo, stalls, node, pods openfile.File
 	// byPod are the pods in the order of their paths, scanned when they were last searched for.
 	byPod   []podFiles
 	scanned time.Time
@@ -31,57 +32,10 @@ type looks struct {
 type podFiles struct {
 	uid   types.UID
 	dir   string
-	usage kept
-	stats []kept
+	usage openfile.File
+	stats []openfile.File
 	// found is false for a pod that the current search has not found.
 	found bool
-}
-
-// kept is a file that stays open. A file of a cgroup that was removed cannot be read any more (ENODEV), also if
-// there is another one at its path: it is opened again then.
-type kept struct {
-	path string
-	file *os.File
-}
-
-func (k *kept) close() {
-	if k.file != nil {
-		_ = k.file.Close() // It was only read.
-		k.file = nil
-	}
-}
-
-// read returns the content, which is valid until the next read of f.
-func (k *kept) read(f *files) ([]byte, error) {
-	if k.file != nil {
-		if data, err := f.readOpen(k.file); err == nil {
-			return data, nil
-		}
-		k.close()
-	}
-	file, err := os.Open(k.path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := f.readOpen(file)
-	if err != nil {
-		_ = file.Close() // The error of reading says more.
-		return nil, err
-	}
-	k.file = file
-	return data, nil
-}
-
-func (k *kept) count(f *files) (int64, error) {
-	data, err := k.read(f)
-	if err != nil {
-		return 0, err
-	}
-	n, err := parseCount(data)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", k.path, err)
-	}
-	return n, nil
 }
 
 // PodUsages appends the counters of all pods to a list, and returns it. A pod that cannot be read is left out. Unless
@@ -96,7 +50,7 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	}
 	for i := range m.looks.byPod {
 		p := &m.looks.byPod[i]
-		if n, err := p.usage.count(&m.files); err == nil && n <= most {
+		if n, err := m.files.countOpen(&p.usage); err == nil && n <= most {
 			into = append(into, snapshot.PodUsage{UID: p.uid, Usage: snapshot.Bytes(n)})
 		}
 	}
@@ -120,7 +74,7 @@ func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
 	var stat []byte
 	var err error
 	for j := range p.stats {
-		if stat, err = p.stats[j].read(&m.files); err != nil && j < len(p.stats)-1 {
+		if stat, err = m.files.readOpen(&p.stats[j]); err != nil && j < len(p.stats)-1 {
 			p.closeStats() // A container has ended; the files are searched for again.
 			return 0, err
 		}
@@ -133,7 +87,7 @@ func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
 	if !ok || !alsoOK {
 		return 0, fmt.Errorf("%s: %w of file pages", p.dir, errNoField)
 	}
-	usage, err := p.usage.count(&m.files)
+	usage, err := m.files.countOpen(&p.usage)
 	if err != nil {
 		return 0, err
 	}
@@ -161,20 +115,20 @@ func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 }
 
 // statFiles returns the files memory.stat of a pod, its own as the last one.
-func (m *Memory) statFiles(dir string) (list []kept) {
+func (m *Memory) statFiles(dir string) (list []openfile.File) {
 	if entries, err := os.ReadDir(dir); err == nil {
 		for _, e := range entries {
 			if e.IsDir() {
-				list = append(list, kept{path: filepath.Join(dir, e.Name(), m.names.stat)})
+				list = append(list, openfile.New(filepath.Join(dir, e.Name(), m.names.stat)))
 			}
 		}
 	}
-	return append(list, kept{path: filepath.Join(dir, m.names.stat)})
+	return append(list, openfile.New(filepath.Join(dir, m.names.stat)))
 }
 
 func (p *podFiles) closeStats() {
 	for i := range p.stats {
-		p.stats[i].close()
+		p.stats[i].Close()
 	}
 	p.stats = nil
 }
@@ -190,7 +144,7 @@ func (m *Memory) scanPods() {
 	m.scanBelow(m.pods)
 	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
 		if !p.found {
-			p.usage.close()
+			p.usage.Close()
 		}
 		return !p.found
 	})
@@ -219,7 +173,7 @@ func (m *Memory) scanBelow(dir string) {
 		})
 		if !known {
 			l.byPod = slices.Insert(l.byPod, i, podFiles{
-				uid: types.UID(uid), dir: path, usage: kept{path: filepath.Join(path, m.names.usage)},
+				uid: types.UID(uid), dir: path, usage: openfile.New(filepath.Join(path, m.names.usage)),
 			})
 		}
 		l.byPod[i].found = true

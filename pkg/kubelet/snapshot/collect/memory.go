@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -48,7 +49,6 @@ type Memory struct {
 	meminfo   string
 	// info is what was last read of it; it is here so that reading it allocates nothing.
 	info     meminfo
-	stalls   string
 	capacity int64
 	now      func() time.Time
 	logger   klog.Logger
@@ -92,15 +92,17 @@ func NewMemory(o Options) (*Memory, error) {
 
 func newMemory(o Options) *Memory {
 	m := &Memory{
-		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, stalls: o.Stalls, now: o.Now,
+		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, now: o.Now,
 		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
 	}
 	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
 		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
-	m.looks.meminfo.path, m.looks.stalls.path = m.meminfo, m.stalls
-	m.looks.node.path, m.looks.pods.path = filepath.Join(m.root, m.names.usage), filepath.Join(m.pods, m.names.usage)
+	m.looks = looks{
+		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls),
+		node: openfile.New(filepath.Join(m.root, m.names.usage)), pods: openfile.New(filepath.Join(m.pods, m.names.usage)),
+	}
 	return m
 }
 
@@ -118,7 +120,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	pods, err := m.looks.pods.count(&m.files)
+	pods, err := m.files.countOpen(&m.looks.pods)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -298,13 +300,13 @@ func (m *Memory) observation(dir string, at time.Time, limit, usage int64, how s
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.looks.node.count(&m.files)
+		return m.files.countOpen(&m.looks.node)
 	}
 	return info.used(), nil
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.looks.meminfo.read(&m.files)
+	data, err := m.files.readOpen(&m.looks.meminfo)
 	if err != nil {
 		return info, err
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"strconv"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
 )
 
 // unlimited is the least limit that means none: the kernel rounds its maximum down to whole pages.
@@ -81,19 +83,19 @@ func (f *files) read(path string) ([]byte, error) {
 	}
 }
 
-// readOpen returns the content of an open file from its beginning, which is valid until the next call.
-func (f *files) readOpen(file *os.File) ([]byte, error) {
+// readOpen returns the content of a file that stays open, which is valid until the next call.
+func (f *files) readOpen(file *openfile.File) ([]byte, error) {
 	f.allocate()
-	for {
-		n, err := file.ReadAt(f.buffer, 0)
-		if errors.Is(err, io.EOF) {
-			return f.buffer[:n], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		f.grow()
+	return file.Read(&f.buffer)
+}
+
+// countOpen returns the number that a file has which stays open.
+func (f *files) countOpen(file *openfile.File) (int64, error) {
+	data, err := f.readOpen(file)
+	if err != nil {
+		return 0, err
 	}
+	return countOf(data, file.Path())
 }
 
 func (f *files) allocate() {
@@ -104,11 +106,16 @@ func (f *files) allocate() {
 
 func (f *files) grow() { f.buffer = append(f.buffer, make([]byte, len(f.buffer))...) }
 
+// count returns the number that a file has.
 func (f *files) count(path string) (int64, error) {
 	data, err := f.read(path)
 	if err != nil {
 		return 0, err
 	}
+	return countOf(data, path)
+}
+
+func countOf(data []byte, path string) (int64, error) {
 	n, err := parseCount(data)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", path, err)

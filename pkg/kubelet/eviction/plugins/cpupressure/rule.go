@@ -75,35 +75,38 @@ type State struct {
 	// periods in percent.
 	rates        map[types.UID]float64
 	stall, share float64
+	// requested is the pod that was last requested, empty if there is none or its end has been noticed. Of several it is
+	// the one that is evicted.
+	requested types.UID
+	// knowsWaits and knowsThrottled: waits and throttled are those of the last round, whose sources were known.
+	knowsWaits, knowsThrottled bool
 }
 
 // errUnknown: nothing is known that the rule decides on.
 var errUnknown = errors.New("neither pressure stall information nor throttling of CPUs can be read")
 
 // Decide returns the reclaimed pod to evict, if a threshold has been reached for the window, and the next state. It
-// fails if nothing is known.
+// fails if nothing is known; the state stays then.
 func Decide(f *Facts, s *Settings, last State) (rule.Finding, State, error) {
 	n := &f.Node
 	if (n.Stall == nil || n.Idle == nil || n.Total == nil) && (n.Periods == nil || n.Throttled == nil) {
-		return rule.Finding{}, State{}, errUnknown
+		return rule.Finding{}, last, errUnknown
 	}
 	next, measured := last.observe(f, s)
 	if !measured {
 		return rule.Finding{}, next, nil
 	}
-	for _, pod := range f.Pods {
-		if f.Ending[pod.UID] && rule.LevelOf(pod, &s.Levels) == rule.Reclaimed {
-			// What this pod uses will be free: what is too much is measured anew after that.
-			next.waits, next.throttled = rule.Since{}, rule.Since{}
-			return rule.Finding{}, next, nil
-		}
+	if next.relieved(f, s) {
+		// The window begins again: what is used then decides.
+		next.waits, next.throttled, next.requested = rule.Since{}, rule.Since{}, ""
+		return rule.Finding{}, next, nil
 	}
 	var reason string
 	switch {
-	case next.waits.AtLeast(s.Window):
+	case next.knowsWaits && next.waits.AtLeast(s.Window):
 		reason = fmt.Sprintf("tasks of the node have waited for CPUs for %.2f %% of the time, the threshold is %g %%",
 			next.stall, s.Stall)
-	case next.throttled.AtLeast(s.Window):
+	case next.knowsThrottled && next.throttled.AtLeast(s.Window):
 		reason = fmt.Sprintf("the cgroup of all pods was throttled in %.2f %% of its periods, the threshold is %g %%",
 			next.share, s.Throttled)
 	default:
@@ -111,19 +114,41 @@ func Decide(f *Facts, s *Settings, last State) (rule.Finding, State, error) {
 	}
 	var candidates []rule.Candidate
 	for _, pod := range f.Pods {
-		cpus, known := next.rates[pod.UID]
-		if known && cpus*100 >= s.PodCPU*float64(max(1, n.CPUs)) {
-			candidates = append(candidates, rule.CandidateOf(pod, &s.Levels, cpus))
+		if !f.Ending[pod.UID] && next.uses(pod.UID, n, s) {
+			candidates = append(candidates, rule.CandidateOf(pod, &s.Levels, next.rates[pod.UID]))
 		}
 	}
 	candidates = rule.OnlyReclaimed(candidates)
 	if len(candidates) == 0 {
 		return rule.Finding{}, next, nil
 	}
-	chosen := rule.Rank(candidates)[0]
-	return rule.Finding{Pods: []arbiter.PodDemand{{
-		UID: chosen, Reason: fmt.Sprintf("%s; the pod uses %.2f CPUs", reason, next.rates[chosen]),
-	}}}, next, nil
+	var found rule.Finding
+	for _, next.requested = range rule.Requested(rule.Rank(candidates), f.Pods) {
+		found.Pods = append(found.Pods, arbiter.PodDemand{
+			UID: next.requested, Reason: fmt.Sprintf("%s; the pod uses %.2f CPUs", reason, next.rates[next.requested]),
+		})
+	}
+	return found, next, nil
+}
+
+// relieved reports whether CPUs are about to be free, or have been since the last round: a reclaimed pod that uses them
+// is being stopped, or the pod that was requested is, or is gone. A pod that does not end and uses none frees none.
+func (s State) relieved(f *Facts, settings *Settings) bool {
+	gone := s.requested != ""
+	for _, pod := range f.Pods {
+		ending := f.Ending[pod.UID]
+		if ending && rule.LevelOf(pod, &settings.Levels) == rule.Reclaimed && s.uses(pod.UID, &f.Node, settings) {
+			return true
+		}
+		gone = gone && (pod.UID != s.requested || ending)
+	}
+	return gone
+}
+
+// uses reports whether a pod uses at least the share of the CPUs that counts, false if that is unknown.
+func (s State) uses(pod types.UID, n *Node, settings *Settings) bool {
+	cpus, known := s.rates[pod]
+	return known && cpus >= settings.PodCPU*float64(max(1, n.CPUs))/100
 }
 
 // observe measures rates since the last round. If that was a moment ago, its rates stay. It returns false if there are
@@ -134,28 +159,50 @@ func (s State) observe(f *Facts, settings *Settings) (State, bool) {
 		return s, s.rates != nil
 	}
 	before := s.last
-	next := State{last: sample{At: f.Now, Node: f.Node, Used: f.Used}}
+	next := State{last: sample{At: f.Now, Node: f.Node, Used: f.Used}, requested: s.requested}
 	if before.At.IsZero() || since < 0 || since > most {
 		return next, false
 	}
 	next.rates = map[types.UID]float64{}
 	for uid, used := range f.Used {
 		if earlier, ok := before.Used[uid]; ok && used >= earlier {
-			next.rates[uid] = (used - earlier).Seconds() / since.Seconds()
+			// A single rounding, as in the threshold: a pod that uses exactly as much reaches it.
+			next.rates[uid] = float64(used-earlier) / float64(since)
 		}
 	}
 	n := &f.Node
-	waits := false
-	if idle, known := share(before.Node.Idle, n.Idle, before.Node.Total, n.Total); known && n.Stall != nil {
+	next.last.Node.keep(&before.Node)
+	next.waits, next.throttled = s.waits, s.throttled
+	idle, known := share(before.Node.Idle, notBelow(before.Node.Idle, n.Idle), before.Node.Total, n.Total)
+	if next.knowsWaits = known && n.Stall != nil; next.knowsWaits {
 		next.stall = *n.Stall
-		waits = next.stall >= settings.Stall && 100-idle >= settings.Busy
+		next.waits = s.waits.Observe(next.stall >= settings.Stall && 100-idle >= settings.Busy, f.Now, most)
 	}
-	var throttled bool
-	next.share, throttled = share(before.Node.Throttled, n.Throttled, before.Node.Periods, n.Periods)
-	throttled = throttled && next.share >= settings.Throttled
-	next.waits = s.waits.Observe(waits, f.Now, most)
-	next.throttled = s.throttled.Observe(throttled, f.Now, most)
+	next.share, next.knowsThrottled = share(before.Node.Throttled, n.Throttled, before.Node.Periods, n.Periods)
+	if next.knowsThrottled {
+		next.throttled = s.throttled.Observe(next.share >= settings.Throttled, f.Now, most)
+	}
 	return next, true
+}
+
+// keep takes over the counters that are unknown in this round, so that the next one is compared with the last that was
+// known.
+func (n *Node) keep(before *Node) {
+	if n.Idle == nil || n.Total == nil {
+		n.Idle, n.Total = before.Idle, before.Total
+	}
+	if n.Periods == nil || n.Throttled == nil {
+		n.Periods, n.Throttled = before.Periods, before.Throttled
+	}
+}
+
+// notBelow returns the time that CPUs have been idle now. It is not less than before: what CPUs wait for disks is part
+// of it, which may decrease (proc(5)).
+func notBelow(before, now *int64) *int64 {
+	if before != nil && now != nil && *now < *before {
+		return before
+	}
+	return now
 }
 
 // share returns in percent by how much a part has grown of what the whole has, false if one of them was or is unknown,

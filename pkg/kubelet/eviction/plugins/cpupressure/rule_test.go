@@ -2,6 +2,7 @@ package cpupressure
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -129,9 +130,9 @@ func TestThresholds(t *testing.T) {
 }
 
 // TestOverTime: the window begins again after a calm round, after missing rounds, and when a reclaimed pod is being
-// stopped.
+// stopped. A round in which a source is unknown is as one that is missing.
 func TestOverTime(t *testing.T) {
-	high := load{stall: 90, pods: using}
+	var high load
 	for name, tc := range map[string]struct {
 		between func(*node)
 		want    string
@@ -146,6 +147,18 @@ func TestOverTime(t *testing.T) {
 			n.round(5*time.Second, high)
 			n.facts.Ending = nil
 		}, "a after 60 s"},
+		"it is gone by the next round": {func(n *node) {
+			n.facts.Pods = n.facts.Pods[2:]
+			n.round(5*time.Second, high)
+		}, "b after 60 s"},
+		"it ends for ever, and uses nothing": {func(n *node) {
+			n.facts.Ending = map[types.UID]bool{"a": true}
+			n.round(5*time.Second, high)
+			high = load{stall: 90, pods: map[types.UID]float64{"b": 0.4}}
+		}, "b after 60 s"},
+		"it ends for ever, and works on": {func(n *node) {
+			n.facts.Ending = map[types.UID]bool{"a": true}
+		}, ""},
 		"another ends": {func(n *node) {
 			n.facts.Ending = map[types.UID]bool{"shared": true}
 			n.round(5*time.Second, high)
@@ -154,10 +167,40 @@ func TestOverTime(t *testing.T) {
 		"counters restart": {func(n *node) {
 			n.facts.Node.Total, n.facts.Node.Idle = new(int64(0)), new(int64(0))
 			n.round(5*time.Second, high)
+		}, "a after 0 s"},
+		"less time waiting for disks than before": {func(n *node) {
+			n.facts.Node.Idle = new(*n.facts.Node.Idle - 1)
+			n.round(5*time.Second, high)
+		}, "a after 0 s"},
+		"a source is unknown in a round": {func(n *node) {
+			known := n.facts.Node
+			n.facts.Node.Idle, n.facts.Node.Total = nil, nil
+			if got := n.round(5*time.Second, high); got != "" {
+				n.t.Errorf("requested: %q", got)
+			}
+			n.facts.Node = known
+		}, "a after 0 s"},
+		"a source is unknown for long": {func(n *node) {
+			known := n.facts.Node
+			n.facts.Node.Stall = nil
+			for range 3 {
+				n.round(5*time.Second, high)
+			}
+			n.facts.Node.Stall = known.Stall
 		}, "a after 60 s"},
+		"nothing is known in a round": {func(n *node) {
+			var err error
+			f := n.facts
+			f.Now, f.Node = f.Now.Add(5*time.Second), Node{CPUs: 4}
+			if _, n.state, err = Decide(&f, &settings, n.state); err == nil {
+				n.t.Error("no error")
+			}
+			n.facts.Now = f.Now
+		}, "a after 0 s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
+			high = load{stall: 90, pods: using}
 			n.round(0, load{})
 			if got := n.rounds(14, high); got != "a after 60 s" {
 				t.Fatal(got)
@@ -245,5 +288,31 @@ func TestNoReclaimedPods(t *testing.T) {
 	n.round(0, load{})
 	if got := n.rounds(40, load{stall: 100, throttled: 100, pods: using}); got != "" {
 		t.Errorf("requested: %q", got)
+	}
+}
+
+// TestPodsShareIsExact: a pod that uses exactly the share that counts is requested, and one that uses a nanosecond less
+// is not, whatever the share.
+func TestPodsShareIsExact(t *testing.T) {
+	defer func(before Settings) { settings = before }(settings)
+	for percent := 1; percent <= 100; percent++ {
+		for _, cpus := range []int{1, 3, 4, 96} {
+			settings.PodCPU = float64(percent)
+			exact := 5 * time.Second * time.Duration(percent*cpus) / 100
+			for less, want := range []string{"a", ""} {
+				n := newNode(t)
+				n.facts.Node.CPUs = cpus
+				n.round(0, load{})
+				var got string
+				for range 14 {
+					n.facts.Used = maps.Clone(n.facts.Used)
+					n.facts.Used["a"] += exact - time.Duration(less)
+					got = n.round(5*time.Second, load{stall: 90})
+				}
+				if got != want {
+					t.Errorf("%d %% of %d CPUs less %d ns: %q", percent, cpus, less, got)
+				}
+			}
+		}
 	}
 }

@@ -40,16 +40,22 @@ type Facts struct {
 	Ending map[types.UID]bool
 	// Allocatable is what is allocatable of reclaimed resources. Resources that are missing are unknown.
 	Allocatable v1.ResourceList
+	// Met is the resource whose threshold was met in the last round, empty for none.
+	Met v1.ResourceName
 }
 
 // Decide returns whether a threshold is met, and the pods to evict for it. Of two thresholds that are met, the one that
-// is exceeded most counts, then that of the resource that is first in Resources. It has no state: the driver measures
-// how long a threshold has been met.
+// counted in the last round does, so that two which are exceeded more by turns do not end each other's grace periods;
+// then the one that is exceeded most, then that of the resource that is first in Resources. The driver measures how
+// long a threshold has been met.
 func Decide(f *Facts, s *Settings) rule.Finding {
 	var worst *demand
 	for _, name := range Resources {
 		d, known := demandOf(f, s, name)
-		if known && rule.Exceeds(d.requested, s.Ratio, d.allocatable) && (worst == nil || d.moreThan(worst)) {
+		if !known || !rule.Exceeds(d.requested, s.Ratio, d.allocatable) {
+			continue
+		}
+		if worst == nil || name == f.Met || (worst.name != f.Met && d.moreThan(worst)) {
 			worst = &d
 		}
 	}

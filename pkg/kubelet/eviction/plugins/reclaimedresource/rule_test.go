@@ -102,7 +102,7 @@ func TestThreshold(t *testing.T) {
 		"requests of no pods": {pods: []*v1.Pod{shared(pod("a", 9000, 0))}, allocatable: list(1, gi)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Decide(&Facts{tc.pods, tc.ending, tc.allocatable}, &settings)
+			got := Decide(&Facts{Pods: tc.pods, Ending: tc.ending, Allocatable: tc.allocatable}, &settings)
 			if got.Threshold.Scope != string(tc.scope) || !slices.Equal(got.Top, tc.top) || len(got.Pods) > 0 ||
 				!slices.Equal(got.Threshold.Candidates, tc.top) {
 				t.Fatalf("%+v", got)
@@ -133,7 +133,8 @@ func TestOverTime(t *testing.T) {
 		{2000, "", ""}, {1200, "", ""}, {1199, "", "b"}, {1199, "b", ""}, {400, "b", ""}, {399, "b", "a"}, {-1, "b", ""},
 		{399, "", "b"}, {4000, "", ""},
 	} {
-		got := Decide(&Facts{pods, map[types.UID]bool{tc.ending: true}, list(tc.allocatable, -1)}, &settings)
+		ending := map[types.UID]bool{tc.ending: true}
+		got := Decide(&Facts{Pods: pods, Ending: ending, Allocatable: list(tc.allocatable, -1)}, &settings)
 		if (len(got.Top) == 0) != (tc.want == "") || (tc.want != "" && got.Top[0] != tc.want) {
 			t.Errorf("round %d: %v, want %q", round, got.Top, tc.want)
 		}
@@ -154,6 +155,25 @@ func TestOrderOfPods(t *testing.T) {
 		got := Decide(&Facts{Pods: pods, Allocatable: allocatable}, &settings)
 		if !slices.Equal(got.Top, want.Top) || got.Threshold.Scope != want.Threshold.Scope {
 			t.Fatalf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+// TestBothByTurns: while both thresholds are met, and one is exceeded more in one round and the other in the next, the
+// first counts until it is no longer met.
+func TestBothByTurns(t *testing.T) {
+	pods := []*v1.Pod{pod("a", 7000, 7000)}
+	var met v1.ResourceName
+	for round, tc := range []struct {
+		milliCPU, memory int64
+		want             v1.ResourceName
+	}{
+		{1000, 999, Memory}, {999, 1000, Memory}, {1000, 999, Memory}, {1, -1, MilliCPU}, {1000, 1, MilliCPU},
+		{1400, 1, Memory}, {1400, 1400, ""}, {1000, 999, Memory},
+	} {
+		found := Decide(&Facts{Pods: pods, Allocatable: list(tc.milliCPU, tc.memory), Met: met}, &settings)
+		if met = v1.ResourceName(found.Threshold.Scope); met != tc.want {
+			t.Errorf("round %d: %q, want %q", round, met, tc.want)
 		}
 	}
 }

@@ -2,9 +2,9 @@
 // write to their writable layers.
 //
 //   - rootfs-pressure-eviction-plugin: little is free on the file system with the writable layers. The pod that uses
-//
-// most     is a soft candidate.   - rootfs-overuse-eviction-plugin: a pod uses more than the threshold of its QoS
-// level. The pod that exceeds it most is     a soft candidate.
+//     most is a soft candidate.
+//   - rootfs-overuse-eviction-plugin: a pod uses more than the threshold of its QoS level. The pod that exceeds it most
+//     is a soft candidate.
 //
 // Both consider bytes and inodes, and have no effect until thresholds are set. Reclaimed pods come before others.
 package rootfs

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -39,10 +40,18 @@ type Facts struct {
 	Used [NumKinds]map[types.UID]int64
 	// Ending are the pods that are being stopped. What they use will be free.
 	Ending map[types.UID]bool
+	// Expected is what those that are being evicted release on the file system, by kind: stats leave out containers that
+	// have exited, but their layers are there until the pod is cleaned up.
+	Expected [NumKinds]map[types.UID]int64
+	// Outdated: the file system was last observed before the last release, and does not show its effect.
+	Outdated [NumKinds]bool
 }
 
+// errLayout: it is unknown which file system has the writable layers.
+var errLayout = errors.New("the layout of file systems is not known yet")
+
 // FactsOf returns the facts of a snapshot. The file system with the writable layers is the node's without one for
-// images, else that for images, unless writable layers are on one of their own.
+// images, else that for images, unless writable layers are on one of their own. It is unknown before the layout is.
 func FactsOf(s *snapshot.Snapshot, pods []*v1.Pod, ending map[types.UID]bool) *Facts {
 	signals := [NumKinds]snapshot.Signal{snapshot.NodeFsAvailable, snapshot.NodeFsInodesFree}
 	switch {
@@ -54,7 +63,16 @@ func FactsOf(s *snapshot.Snapshot, pods []*v1.Pod, ending map[types.UID]bool) *F
 	f := &Facts{Pods: pods, Ending: ending}
 	for kind := range f.Used {
 		f.FileSystem[kind] = s.Signals[signals[kind]]
-		f.Used[kind] = map[types.UID]int64{}
+		if !s.Layout.Known {
+			f.FileSystem[kind] = snapshot.Observation{Err: errLayout}
+		}
+		f.Used[kind], f.Expected[kind] = map[types.UID]int64{}, map[types.UID]int64{}
+		f.Outdated[kind] = outdated(&f.FileSystem[kind], s)
+	}
+	for i := range s.InFlight {
+		release := &s.InFlight[i].Expected.Devices[s.Layout.DeviceOf(signals[Bytes])]
+		f.Expected[Bytes][s.InFlight[i].UID] = int64(release.Bytes)
+		f.Expected[Inodes][s.InFlight[i].UID] = int64(release.Inodes)
 	}
 	layers := snapshot.Measure{WritableLayers: true}
 	for i := range s.Pods {
@@ -69,6 +87,22 @@ func FactsOf(s *snapshot.Snapshot, pods []*v1.Pod, ending map[types.UID]bool) *F
 	return f
 }
 
+// outdated reports whether an observation is from before the last release of a pod. It is dated by the time of day: its
+// age gives its time on the clock of the snapshot. One without a date, or from the future, is as new as the snapshot.
+func outdated(o *snapshot.Observation, s *snapshot.Snapshot) bool {
+	if !o.Known() || o.At.IsZero() {
+		return false
+	}
+	return s.Taken.Add(-max(0, s.WallTime.Sub(o.At))).Before(s.LastRelease)
+}
+
+// fileSystem returns the observation of the file system, and whether it says how much there is: a file system that
+// makes inodes as needed (btrfs) reports that it has none, and that none is free.
+func (f *Facts) fileSystem(kind Kind) (*snapshot.Observation, bool) {
+	o := &f.FileSystem[kind]
+	return o, o.Known() && o.Capacity > 0
+}
+
 // PressureSettings are those of rootfs-pressure-eviction-plugin, by kind.
 type PressureSettings struct {
 	// Free is how much must be free, PodUsed how much a pod must use to be requested.
@@ -77,17 +111,17 @@ type PressureSettings struct {
 }
 
 // Pressure requests the pod that uses most while less than the threshold is free and would be when all pods that are
-// being stopped have ended. It has no state.
+// being stopped have ended. After a release it waits until the file system is observed again. It has no state.
 func Pressure(f *Facts, s *PressureSettings) (found rule.Finding) {
 	for kind := range NumKinds {
-		o := &f.FileSystem[kind]
-		if !o.Known() {
+		o, known := f.fileSystem(kind)
+		if !known || f.Outdated[kind] {
 			continue
 		}
 		threshold, set := s.Free[kind].Of(o.Capacity)
 		free := o.Available
 		for uid := range f.Ending {
-			free += min(f.Used[kind][uid], math.MaxInt64-free)
+			free += min(max(f.Used[kind][uid], f.Expected[kind][uid]), math.MaxInt64-max(0, free))
 		}
 		if !set || free >= threshold {
 			continue
@@ -97,10 +131,11 @@ func Pressure(f *Facts, s *PressureSettings) (found rule.Finding) {
 		if len(candidates) == 0 {
 			continue
 		}
-		chosen := rule.Rank(candidates)[0]
-		found.Pods = append(found.Pods, arbiter.PodDemand{UID: chosen, Reason: fmt.Sprintf(
-			"%s of the file system of containers are free, the threshold is %s; the pod uses %s",
-			kind.format(o.Available), kind.format(threshold), kind.format(f.Used[kind][chosen]))})
+		for _, chosen := range rule.Requested(rule.Rank(candidates), f.Pods) {
+			found.Pods = append(found.Pods, arbiter.PodDemand{UID: chosen, Reason: fmt.Sprintf(
+				"%s of the file system of containers are free, the threshold is %s; the pod uses %s",
+				kind.format(o.Available), kind.format(threshold), kind.format(f.Used[kind][chosen]))})
+		}
 		return found
 	}
 	return found
@@ -116,13 +151,13 @@ type OveruseSettings struct {
 // It has no state.
 func Overuse(f *Facts, s *OveruseSettings) (found rule.Finding) {
 	for kind := range NumKinds {
-		capacity, known := f.FileSystem[kind].Capacity, f.FileSystem[kind].Known()
+		o, known := f.fileSystem(kind)
 		thresholdOf := func(level rule.Level) int64 {
 			amount := s.Shared[kind]
 			if level == rule.Reclaimed {
 				amount = s.Reclaimed[kind]
 			}
-			threshold, set := amount.Of(capacity)
+			threshold, set := amount.Of(o.Capacity)
 			if level == rule.Dedicated || !set || (amount.Relative() && !known) {
 				return never
 			}
@@ -136,16 +171,15 @@ func Overuse(f *Facts, s *OveruseSettings) (found rule.Finding) {
 		if len(candidates) == 0 {
 			continue
 		}
-		chosen := rule.Rank(candidates)[0]
-		var threshold int64
+		thresholds := map[types.UID]int64{}
 		for _, c := range candidates {
-			if c.UID == chosen {
-				threshold = thresholdOf(c.Level) - 1
-			}
+			thresholds[c.UID] = thresholdOf(c.Level) - 1
 		}
-		found.Pods = append(found.Pods, arbiter.PodDemand{UID: chosen, Reason: fmt.Sprintf(
-			"writable layers use %s, which is more than the threshold %s", kind.format(f.Used[kind][chosen]),
-			kind.format(threshold))})
+		for _, chosen := range rule.Requested(rule.Rank(candidates), f.Pods) {
+			found.Pods = append(found.Pods, arbiter.PodDemand{UID: chosen, Reason: fmt.Sprintf(
+				"writable layers use %s, which is more than the threshold %s", kind.format(f.Used[kind][chosen]),
+				kind.format(thresholds[chosen]))})
+		}
 		return found
 	}
 	return found

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,8 +98,19 @@ func TestPressure(t *testing.T) {
 			f.FileSystem[Bytes].Err = errors.New("unknown")
 		}, ""},
 		"unknown usage": {PressureSettings{Free: amounts("60%", "")}, func(f *Facts) { f.Used[Bytes] = nil }, ""},
+		"no fixed number of inodes": {PressureSettings{Free: amounts("", "501")}, func(f *Facts) {
+			f.FileSystem[Inodes] = snapshot.Observation{}
+		}, ""},
 		"enough is being freed": {PressureSettings{Free: amounts("55Gi", "")}, func(f *Facts) {
 			f.Ending = map[types.UID]bool{"reclaimed": true}
+		}, ""},
+		"containers have exited, their layers are there": {PressureSettings{Free: amounts("55Gi", "")}, func(f *Facts) {
+			f.Ending = map[types.UID]bool{"reclaimed": true}
+			delete(f.Used[Bytes], "reclaimed")
+			f.Expected[Bytes] = map[types.UID]int64{"reclaimed": 5 * gi, "small": 50 * gi}
+		}, ""},
+		"observed before the last release": {PressureSettings{Free: amounts("60Gi", "")}, func(f *Facts) {
+			f.Outdated[Bytes] = true
 		}, ""},
 		"more is being freed than there can be": {PressureSettings{Free: amounts("55Gi", "")}, func(f *Facts) {
 			f.Ending = map[types.UID]bool{}
@@ -107,6 +119,11 @@ func TestPressure(t *testing.T) {
 				f.Ending[uid], f.Used[Bytes][uid] = true, 1<<60
 			}
 		}, ""},
+		"less than nothing is free": {PressureSettings{Free: amounts("1Gi", "")}, func(f *Facts) {
+			f.FileSystem[Bytes].Available = -1
+			f.Ending = map[types.UID]bool{"large": true}
+			f.Used[Bytes]["large"] = 1
+		}, "reclaimed"},
 		"not enough is being freed": {PressureSettings{Free: amounts("55.1Gi", "")}, func(f *Facts) {
 			f.Ending = map[types.UID]bool{"reclaimed": true}
 		}, "dedicated"},
@@ -157,6 +174,12 @@ func TestOveruse(t *testing.T) {
 		"percent of an unknown file system": {shared("1%", ""), func(f *Facts) {
 			f.FileSystem[Bytes].Err = errors.New("unknown")
 		}, ""},
+		"percent of no fixed number of inodes": {shared("", "10%"), func(f *Facts) {
+			f.FileSystem[Inodes] = snapshot.Observation{}
+		}, ""},
+		"amount without a fixed number of inodes": {shared("", "99"), func(f *Facts) {
+			f.FileSystem[Inodes] = snapshot.Observation{}
+		}, "small"},
 		"amount on an unknown file system": {shared("19Gi", ""), func(f *Facts) {
 			f.FileSystem[Bytes] = snapshot.Observation{Err: errors.New("unknown")}
 		}, "large"},
@@ -218,9 +241,45 @@ func TestFactsOf(t *testing.T) {
 		if f.FileSystem[Bytes].Available != 7 || f.FileSystem[Inodes].Known() {
 			t.Errorf("%s: %+v", signal, f.FileSystem)
 		}
+		s.Layout.Known = false
+		if f := FactsOf(s, nil, nil); f.FileSystem[Bytes].Known() {
+			t.Errorf("%s, the layout is unknown: %+v", signal, f.FileSystem)
+		}
 		_, known := f.Used[Bytes]["b"]
 		if f.Used[Bytes]["a"] != 11 || f.Used[Inodes]["a"] != 2 || known {
 			t.Errorf("%+v", f.Used)
 		}
+	}
+}
+
+// TestRelease: what a pod that is being evicted releases counts also when its containers have exited, and after its
+// release an observation from before that is outdated.
+func TestRelease(t *testing.T) {
+	taken := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	s := &snapshot.Snapshot{
+		Taken: taken, WallTime: taken.Add(time.Hour), Layout: snapshot.Layout{Known: true}, Signals: snapshot.Unobserved(),
+	}
+	var release snapshot.Release
+	release.Devices[snapshot.NodeDevice] = snapshot.FsRelease{Bytes: 7, Inodes: 3}
+	s.InFlight = []snapshot.InFlight{{UID: "a", State: snapshot.Stopped, Expected: release}}
+	if f := FactsOf(s, nil, nil); f.Expected[Bytes]["a"] != 7 || f.Expected[Inodes]["a"] != 3 {
+		t.Errorf("%v", f.Expected)
+	}
+	for name, tc := range map[string]struct {
+		age, released time.Duration
+		want          bool
+	}{
+		"before": {10 * time.Second, 9 * time.Second, true}, "at the same time": {9 * time.Second, 9 * time.Second, false},
+		"after": {time.Second, 9 * time.Second, false}, "the clock was set back": {-time.Hour, 0, false},
+	} {
+		s.Signals[snapshot.NodeFsAvailable] = snapshot.Observation{Capacity: 1, At: s.WallTime.Add(-tc.age)}
+		s.LastRelease = taken.Add(-tc.released)
+		if f := FactsOf(s, nil, nil); f.Outdated[Bytes] != tc.want || f.Outdated[Inodes] {
+			t.Errorf("%s: %v", name, f.Outdated)
+		}
+	}
+	s.LastRelease = time.Time{}
+	if f := FactsOf(s, nil, nil); f.Outdated[Bytes] {
+		t.Error("before the first release")
 	}
 }

@@ -27,6 +27,8 @@ type Finding struct {
 	GraceSeconds *int64
 	// Notes are what should be logged: why the rule leaves a pod out, or does without a source.
 	Notes []Note
+	// Unread is what could not be read; the rule has decided without it. Errors may be nil. Readers set it, rules do not.
+	Unread []error
 }
 
 // Note is a remark about a pod, or about the node if Pod is empty. It is reported when it was not in the finding of the
@@ -101,6 +103,19 @@ func Rank(candidates []Candidate) []types.UID {
 		uids[i] = ranked[i].UID
 	}
 	return uids
+}
+
+// Requested returns the first pods of a ranking up to one that is evicted when it is requested without force. Those
+// before it are given notice instead, which frees nothing.
+func Requested(ranked []types.UID, pods []*v1.Pod) []types.UID {
+	for i, uid := range ranked {
+		if !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
+			return pod.UID == uid && pod.Annotations[arbiter.SoftNoticeKey] == "true"
+		}) {
+			return ranked[:i+1]
+		}
+	}
+	return ranked
 }
 
 // OnlyReclaimed returns the candidates that are reclaimed pods.

@@ -98,3 +98,21 @@ func TestSince(t *testing.T) {
 		}
 	}
 }
+
+// TestRequested: a pod that is given notice instead of being evicted does not keep the next one from being requested.
+func TestRequested(t *testing.T) {
+	pod := func(name types.UID, notice string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			UID: name, Annotations: map[string]string{arbiter.SoftNoticeKey: notice},
+		}}
+	}
+	pods := []*v1.Pod{pod("a", ""), pod("b", "true"), pod("c", "true"), pod("d", "false")}
+	for _, tc := range []struct{ ranked, want []types.UID }{
+		{nil, nil}, {[]types.UID{"a", "b"}, []types.UID{"a"}}, {[]types.UID{"b", "a", "d"}, []types.UID{"b", "a"}},
+		{[]types.UID{"c", "b", "d", "a"}, []types.UID{"c", "b", "d"}}, {[]types.UID{"b", "c"}, []types.UID{"b", "c"}},
+	} {
+		if got := Requested(tc.ranked, pods); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v, want %v", tc.ranked, got, tc.want)
+		}
+	}
+}

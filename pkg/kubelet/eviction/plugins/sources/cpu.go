@@ -36,24 +36,27 @@ func NewCPU(proc string, cgroups Cgroups, podsCgroup string, cpus int) *CPU {
 }
 
 // Node returns what is known of the node. A cgroup of all pods without a quota has no periods, so that it is never
-// throttled.
-func (c *CPU) Node() (n cpupressure.Node) {
+// throttled. What cannot be read is absent, and the error names each file that cannot.
+func (c *CPU) Node() (n cpupressure.Node, err error) {
 	n.CPUs = c.cpus
-	_ = c.stalls.Read(func(data []byte) error {
-		n.Stall = known(someAvg10(data))
-		return nil
-	})
-	_ = c.stat.Read(func(data []byte) error {
-		if idle, total, ok := cpuTime(data); ok {
-			n.Idle, n.Total = &idle, &total
-		}
-		return nil
-	})
-	_ = c.throttling.Read(func(data []byte) error {
-		n.Periods, n.Throttled = known(field(data, "nr_periods")), known(field(data, "nr_throttled"))
-		return nil
-	})
-	return n
+	err = join(
+		c.stalls.Read(func(data []byte) error {
+			n.Stall = known(someAvg10(data))
+			return required(n.Stall != nil, "some avg10")
+		}),
+		c.stat.Read(func(data []byte) error {
+			idle, total, ok := cpuTime(data)
+			if ok {
+				n.Idle, n.Total = &idle, &total
+			}
+			return required(ok, "the line of all CPUs")
+		}),
+		c.throttling.Read(func(data []byte) error {
+			n.Periods, n.Throttled = known(field(data, "nr_periods")), known(field(data, "nr_throttled"))
+			return required(n.Periods != nil && n.Throttled != nil, "nr_periods and nr_throttled")
+		}),
+	)
+	return n, err
 }
 
 // cpuTime returns the idle time of all CPUs, in which they wait for disks too, and all their time, from the first line
@@ -78,22 +81,24 @@ func cpuTime(data []byte) (idle, total int64, ok bool) {
 	return idle, total, true
 }
 
-// Used returns the CPU time of pods.
-func (c *CPU) Used(pods []*v1.Pod) map[types.UID]time.Duration {
+// Used returns the CPU time of pods. Pods for which it is unknown are left out; the error is that of PodFiles.Each.
+func (c *CPU) Used(pods []*v1.Pod) (map[types.UID]time.Duration, error) {
 	list := make(map[types.UID]time.Duration, len(pods))
-	c.used.Each(pods, func(pod types.UID, data []byte) {
+	err := c.used.Each(pods, func(pod types.UID, data []byte) error {
 		text, unit, ok := bytes.TrimSuffix(data, []byte{'\n'}), time.Nanosecond, true
 		if c.unified {
 			text, ok = valueOf(data, "usage_usec")
 			unit = time.Microsecond
 		}
 		// A pod with many CPUs uses more nanoseconds in a month than number accepts.
-		n, err := strconv.ParseInt(string(text), 10, 64)
-		if ok && err == nil && n >= 0 && n <= math.MaxInt64/int64(unit) {
+		n, err := strconv.ParseUint(string(text), 10, 64)
+		ok = ok && err == nil && n <= math.MaxInt64/uint64(unit)
+		if ok {
 			list[pod] = time.Duration(n) * unit
 		}
+		return required(ok, "the CPU time")
 	})
-	return list
+	return list, err
 }
 
 // Close implements plugins.Files.

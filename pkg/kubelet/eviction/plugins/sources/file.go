@@ -2,101 +2,50 @@ package sources
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
 )
 
-// maxFile bounds what is read of a file: /proc/zoneinfo of a machine with 16 NUMA nodes and 1,024 CPUs is smaller.
-const maxFile = 16 << 20
-
-var errTooLong = errors.New("the file is longer than 16 MiB")
-
-// file is a file that stays open. It is not safe for concurrent use.
-type file struct {
-	path string
-	file *os.File
-}
-
-// read returns the content. It is in the buffer, which grows as needed, and valid until that is used again. A file of a
-// cgroup that was removed cannot be read any more, also if there is another one at its path: it is opened again then.
-func (f *file) read(buffer *[]byte) ([]byte, error) {
-	if f.file != nil {
-		if data, err := readOpen(f.file, buffer); err == nil {
-			return data, nil
-		}
-		f.close()
-	}
-	opened, err := os.Open(f.path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := readOpen(opened, buffer)
-	if err != nil {
-		_ = opened.Close() // The error of reading says more.
-		return nil, err
-	}
-	f.file = opened
-	return data, nil
-}
-
-func (f *file) close() {
-	if f.file != nil {
-		_ = f.file.Close() // It was only read.
-		f.file = nil
-	}
-}
-
-// readOpen returns the content of an open file from its beginning.
-func readOpen(opened io.ReaderAt, buffer *[]byte) ([]byte, error) {
-	if *buffer == nil {
-		*buffer = make([]byte, 4<<10)
-	}
-	for {
-		n, err := opened.ReadAt(*buffer, 0)
-		if errors.Is(err, io.EOF) {
-			return (*buffer)[:n], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(*buffer) >= maxFile {
-			return nil, errTooLong
-		}
-		*buffer = make([]byte, 2*len(*buffer))
-	}
-}
+// errUnexpected is the error for a file that has not what the kernel writes there.
+var errUnexpected = errors.New("not as the kernel writes it")
 
 // File is a file of the node. It is safe for concurrent use.
 type File struct {
 	mu     sync.Mutex
-	file   file
+	file   openfile.File
 	buffer []byte
 }
 
 // NewFile returns a reader of the file at a path, which need not exist.
-func NewFile(path string) *File { return &File{file: file{path: path}} }
+func NewFile(path string) *File { return &File{file: openfile.New(path)} }
 
-// Read calls f with the whole lines of the content, which are valid until f returns. The file stays open.
+// Read calls f with the whole lines of the content, which are valid until f returns. The file stays open. Errors name
+// its path, those of f too.
 func (n *File) Read(f func(data []byte) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	data, err := n.file.read(&n.buffer)
+	data, err := n.file.Read(&n.buffer)
 	if err != nil {
 		return err
 	}
-	return f(wholeLines(data))
+	if err := f(wholeLines(data)); err != nil {
+		return fmt.Errorf("%s: %w", n.file.Path(), err)
+	}
+	return nil
 }
 
 // Close closes the file until it is read again.
 func (n *File) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.file.close()
+	n.file.Close()
 	n.buffer = nil
 }
 
@@ -116,43 +65,102 @@ type PodFiles struct {
 	controller, name string
 
 	mu     sync.Mutex
-	files  map[types.UID]*file
+	files  map[types.UID]*openfile.File
 	buffer []byte
 }
 
 // NewPodFiles returns a reader of the files of a name, in the cgroups of a controller.
 func NewPodFiles(cgroups Cgroups, controller, name string) *PodFiles {
-	return &PodFiles{cgroups: cgroups, controller: controller, name: name, files: map[types.UID]*file{}}
+	return &PodFiles{cgroups: cgroups, controller: controller, name: name, files: map[types.UID]*openfile.File{}}
 }
 
-// Each calls f with the whole lines of the file of each pod, which are valid until f returns. Pods whose file cannot be
-// read are left out. The files stay open; those of pods that are not listed are closed.
-func (p *PodFiles) Each(pods []*v1.Pod, f func(pod types.UID, data []byte)) {
+// errNoMount: there are no cgroups of a controller.
+var errNoMount = errors.New("no cgroup file system is mounted for the controller")
+
+// Each calls f with the whole lines of the file of each pod, which are valid until f returns. The files stay open;
+// those of pods that are not listed are closed. It goes on after an error, and returns the first one, which names the
+// file, with the number of pods that have one. A pod without a cgroup is no error unless no pod has one: it has not
+// been started yet, or has ended.
+func (p *PodFiles) Each(pods []*v1.Pod, f func(pod types.UID, data []byte) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.closeUnlisted(pods)
 	mount := p.cgroups.Mounts[p.controller]
-	if mount == "" {
-		return
+	if mount == "" && len(pods) > 0 {
+		return fmt.Errorf("%s: %w %q", p.name, errNoMount, p.controller)
 	}
+	var first, absent error
+	failed, found := 0, false
+	for _, pod := range pods {
+		opened := p.files[pod.UID]
+		if opened == nil {
+			file := openfile.New(filepath.Join(mount, p.cgroups.Path(pod), p.name))
+			opened = &file
+			p.files[pod.UID] = opened
+		}
+		data, err := opened.Read(&p.buffer)
+		switch {
+		case err == nil:
+			found = true
+			if err = f(pod.UID, wholeLines(data)); err == nil {
+				continue
+			}
+			err = fmt.Errorf("%s: %w", opened.Path(), err)
+		case errors.Is(err, os.ErrNotExist):
+			absent = firstOf(absent, err)
+			continue
+		}
+		failed++
+		first = firstOf(first, err)
+	}
+	switch {
+	case first != nil:
+		return fmt.Errorf("%w (so for %d of %d pods)", first, failed, len(pods))
+	case !found && absent != nil:
+		return fmt.Errorf("%w (so for all %d pods)", absent, len(pods))
+	}
+	return nil
+}
+
+// firstOf returns the first of two errors that is not nil.
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func (p *PodFiles) closeUnlisted(pods []*v1.Pod) {
 	listed := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
 		listed[pod.UID] = true
-		opened := p.files[pod.UID]
-		if opened == nil {
-			opened = &file{path: filepath.Join(mount, p.cgroups.Path(pod), p.name)}
-			p.files[pod.UID] = opened
-		}
-		if data, err := opened.read(&p.buffer); err == nil {
-			f(pod.UID, wholeLines(data))
-		}
 	}
 	for uid, opened := range p.files {
 		if !listed[uid] {
-			opened.close()
+			opened.Close()
 			delete(p.files, uid)
 		}
 	}
 }
 
 // Close closes all files until they are read again.
-func (p *PodFiles) Close() { p.Each(nil, nil) }
+func (p *PodFiles) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeUnlisted(nil)
+	p.buffer = nil
+}
+
+// join returns the errors in one line, nil if there are none.
+func join(errs ...error) (all error) {
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case all == nil:
+			all = err
+		default:
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
+}

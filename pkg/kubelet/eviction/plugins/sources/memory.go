@@ -22,25 +22,27 @@ func NewNodeMemory(proc string) *NodeMemory {
 	}
 }
 
-// Node reads all files. What cannot be read is absent.
-func (m *NodeMemory) Node() (n systemmemory.Node) {
-	_ = m.meminfo.Read(func(data []byte) error {
-		n.Free, n.Total = known(kilobytes(data, "MemFree")), known(kilobytes(data, "MemTotal"))
-		return nil
-	})
-	_ = m.vmstat.Read(func(data []byte) error {
-		n.Stolen = known(field(data, "pgsteal_kswapd"))
-		return nil
-	})
-	_ = m.scale.Read(func(data []byte) error {
-		n.ScaleFactor = known(number(bytes.TrimSuffix(data, []byte{'\n'})))
-		return nil
-	})
-	_ = m.stalls.Read(func(data []byte) error {
-		n.Stall = known(someAvg10(data))
-		return nil
-	})
-	return n
+// Node reads all files. What cannot be read is absent, and the error names each file that cannot.
+func (m *NodeMemory) Node() (n systemmemory.Node, err error) {
+	err = join(
+		m.meminfo.Read(func(data []byte) error {
+			n.Free, n.Total = known(kilobytes(data, "MemFree")), known(kilobytes(data, "MemTotal"))
+			return required(n.Free != nil && n.Total != nil, "MemFree and MemTotal")
+		}),
+		m.vmstat.Read(func(data []byte) error {
+			n.Stolen = known(field(data, "pgsteal_kswapd"))
+			return required(n.Stolen != nil, "pgsteal_kswapd")
+		}),
+		m.scale.Read(func(data []byte) error {
+			n.ScaleFactor = known(number(bytes.TrimSuffix(data, []byte{'\n'})))
+			return required(n.ScaleFactor != nil, "a number")
+		}),
+		m.stalls.Read(func(data []byte) error {
+			n.Stall = known(someAvg10(data))
+			return required(n.Stall != nil, "some avg10")
+		}),
+	)
+	return n, err
 }
 
 // Close implements plugins.Files.
@@ -75,29 +77,35 @@ func NewPodMemory(cgroups Cgroups) *PodMemory {
 	}
 }
 
-// Usage returns the memory usage of pods in bytes, page cache included.
-func (m *PodMemory) Usage(pods []*v1.Pod) map[types.UID]int64 {
+// Usage returns the memory usage of pods in bytes, page cache included. Pods for which it is unknown are left out; the
+// error is that of PodFiles.Each.
+func (m *PodMemory) Usage(pods []*v1.Pod) (map[types.UID]int64, error) {
 	list := make(map[types.UID]int64, len(pods))
-	m.usage.Each(pods, func(pod types.UID, data []byte) {
-		if n, ok := number(bytes.TrimSuffix(data, []byte{'\n'})); ok {
+	err := m.usage.Each(pods, func(pod types.UID, data []byte) error {
+		n, ok := number(bytes.TrimSuffix(data, []byte{'\n'}))
+		if ok {
 			list[pod] = n
 		}
+		return required(ok, "a number")
 	})
-	return list
+	return list, err
 }
 
-// Stalls returns some avg10 of pods in percent, nil with cgroup v1.
-func (m *PodMemory) Stalls(pods []*v1.Pod) map[types.UID]float64 {
+// Stalls returns some avg10 of pods in percent, nil with cgroup v1. Pods for which it is unknown are left out; the
+// error is that of PodFiles.Each.
+func (m *PodMemory) Stalls(pods []*v1.Pod) (map[types.UID]float64, error) {
 	if m.stalls == nil {
-		return nil
+		return nil, nil
 	}
 	list := make(map[types.UID]float64, len(pods))
-	m.stalls.Each(pods, func(pod types.UID, data []byte) {
-		if stall, ok := someAvg10(data); ok {
+	err := m.stalls.Each(pods, func(pod types.UID, data []byte) error {
+		stall, ok := someAvg10(data)
+		if ok {
 			list[pod] = stall
 		}
+		return required(ok, "some avg10")
 	})
-	return list
+	return list, err
 }
 
 // Close implements plugins.Files.

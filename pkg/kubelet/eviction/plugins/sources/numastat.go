@@ -2,6 +2,7 @@ package sources
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,15 +31,18 @@ func NewNUMAMemory(cgroups Cgroups) *NUMAMemory {
 	return n
 }
 
-// ByNode returns the memory of pods by NUMA node, in bytes. Pods for which it is unknown are left out.
-func (n *NUMAMemory) ByNode(pods []*v1.Pod) map[types.UID]map[int]int64 {
+// ByNode returns the memory of pods by NUMA node, in bytes. Pods for which it is unknown are left out; the error is
+// that of PodFiles.Each.
+func (n *NUMAMemory) ByNode(pods []*v1.Pod) (map[types.UID]map[int]int64, error) {
 	list := make(map[types.UID]map[int]int64, len(pods))
-	n.Each(pods, func(pod types.UID, data []byte) {
-		if memory, ok := n.parse(data); ok {
+	err := n.Each(pods, func(pod types.UID, data []byte) error {
+		memory, ok := n.parse(data)
+		if ok {
 			list[pod] = memory
 		}
+		return required(ok, fmt.Sprintf("%q", bytes.Join(n.keys, []byte(", "))))
 	})
-	return list
+	return list, err
 }
 
 // parse adds the lines with the keys. It fails if one of them is missing, repeated or broken.

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 )
 
@@ -78,10 +79,18 @@ func someAvg10(data []byte) (float64, bool) {
 		whole, fraction, hasFraction := bytes.Cut(value, []byte{'.'})
 		n, ok := number(whole)
 		hundredths, ok2 := number(fraction)
-		if !more || !hasFraction || !ok || !ok2 || len(fraction) != 2 || n*100+hundredths > 100_00 {
+		if !more || !hasFraction || !ok || !ok2 || n > 100 || len(fraction) != 2 || n*100+hundredths > 100_00 {
 			return 0, false
 		}
 		return float64(n*100+hundredths) / 100, true
 	}
 	return 0, false
+}
+
+// required returns an error if what a file must have was not found there.
+func required(found bool, what string) error {
+	if found {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is missing or broken", errUnexpected, what)
 }

@@ -21,13 +21,16 @@ func NewResident(cgroups Cgroups) *Resident {
 	return &Resident{NewPodFiles(cgroups, "memory", "memory.stat"), key}
 }
 
-// Bytes returns the resident sets of pods in bytes. Pods for which they are unknown are left out.
-func (r *Resident) Bytes(pods []*v1.Pod) map[types.UID]int64 {
+// Bytes returns the resident sets of pods in bytes. Pods for which they are unknown are left out; the error is that of
+// PodFiles.Each.
+func (r *Resident) Bytes(pods []*v1.Pod) (map[types.UID]int64, error) {
 	list := make(map[types.UID]int64, len(pods))
-	r.Each(pods, func(pod types.UID, data []byte) {
-		if n, ok := field(data, r.key); ok {
+	err := r.Each(pods, func(pod types.UID, data []byte) error {
+		n, ok := field(data, r.key)
+		if ok {
 			list[pod] = n
 		}
+		return required(ok, r.key)
 	})
-	return list
+	return list, err
 }

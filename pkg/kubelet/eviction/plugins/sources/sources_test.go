@@ -2,9 +2,12 @@ package sources
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -85,15 +88,23 @@ func TestResident(t *testing.T) {
 			files := newTree(t)
 			files.write("a", tc.file, tc.data)
 			files.write("broken", tc.file, []byte("anon many\ntotal_rss many\n"))
-			got := NewResident(files.cgroups(tc.unified, "memory")).Bytes(pods("a", "broken", "gone"))
-			if want := map[types.UID]int64{"a": 321515520}; fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%v, want %v", got, want)
+			got, err := NewResident(files.cgroups(tc.unified, "memory")).Bytes(pods("a", "broken", "gone"))
+			want := map[types.UID]int64{"a": 321515520}
+			if !names(err, "/broken/memory.stat: ", "1 of 3 pods") || !maps.Equal(got, want) {
+				t.Errorf("%v, %v, want %v", got, err, want)
 			}
 		})
 	}
-	if got := NewResident(Cgroups{}).Bytes(pods("a")); len(got) != 0 {
-		t.Errorf("without cgroups: %v", got)
+	if got, err := NewResident(Cgroups{}).Bytes(pods("a")); len(got) != 0 || !names(err, "memory.stat") {
+		t.Errorf("without cgroups: %v, %v", got, err)
 	}
+}
+
+// names reports whether there is an error that names all of these.
+func names(err error, texts ...string) bool {
+	return err != nil && !slices.ContainsFunc(texts, func(text string) bool {
+		return !strings.Contains(err.Error(), text)
+	})
 }
 
 // open counts the open files below a directory.
@@ -122,67 +133,55 @@ func TestFilesStayOpen(t *testing.T) {
 		pods []*v1.Pod
 		open int
 	}{{pods("a", "b", "c"), 3}, {pods("a", "b", "c"), 3}, {pods("a", "c"), 2}, {pods("b"), 1}, {nil, 0}, {pods("a"), 1}} {
-		if got := r.Bytes(tc.pods); len(got) != len(tc.pods) || open(t, files.root) != tc.open {
+		if got, err := r.Bytes(tc.pods); err != nil || len(got) != len(tc.pods) || open(t, files.root) != tc.open {
 			t.Errorf("%v of %d pods, %d open files, want %d", got, len(tc.pods), open(t, files.root), tc.open)
 		}
 	}
 	files.write("a", "memory.stat", []byte("anon 7\n"))
-	if got := r.Bytes(pods("a")); got["a"] != 7 {
+	if got, err := r.Bytes(pods("a")); err != nil || got["a"] != 7 {
 		t.Errorf("after a change %v", got)
 	}
 	r.Close()
 	if n := open(t, files.root); n != 0 {
 		t.Errorf("%d files are open after Close", n)
 	}
-	if got := r.Bytes(pods("a")); got["a"] != 7 {
+	if got, err := r.Bytes(pods("a")); err != nil || got["a"] != 7 {
 		t.Errorf("after Close %v", got)
 	}
 	r.Close()
 }
 
-// TestCgroupIsCreatedAgain: a file that cannot be read any more is opened again. A directory stands for a removed
-// cgroup: reading it fails too.
-func TestCgroupIsCreatedAgain(t *testing.T) {
+// TestErrorsOfPodFiles: the error names the first file and how many pods are like it, and is no longer with more pods.
+// A pod without a cgroup counts only if no pod has one.
+func TestErrorsOfPodFiles(t *testing.T) {
 	files := newTree(t)
-	f := &file{path: files.path("a", "memory.stat")}
-	var buffer []byte
-	if _, err := f.read(&buffer); !os.IsNotExist(err) {
-		t.Fatal(err)
+	r := NewResident(files.cgroups(true, "memory"))
+	defer r.Close()
+	var absent []string
+	for i := range 110 {
+		absent = append(absent, fmt.Sprintf("absent-%03d", i))
 	}
-	files.write("a", "memory.stat", []byte("anon 1\n"))
-	var err error
-	if f.file, err = os.Open(files.root); err != nil {
-		t.Fatal(err)
+	if got, err := r.Bytes(nil); len(got) != 0 || err != nil {
+		t.Errorf("no pods: %v, %v", got, err)
 	}
-	if data, err := f.read(&buffer); err != nil || string(data) != "anon 1\n" {
-		t.Errorf("%q, %v", data, err)
+	_, err := r.Bytes(pods(absent...))
+	if !names(err, "/absent-000/memory.stat", "no such file", "all 110 pods") || len(err.Error()) > 512 {
+		t.Errorf("no pod has a cgroup: %v", err)
 	}
-	f.close()
-}
-
-// TestLongFiles: the buffer grows up to a limit.
-func TestLongFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	for _, length := range []int{0, 1, 4095, 4096, 4097, 1 << 20, maxFile - 1} {
-		if err := os.WriteFile(path, bytes.Repeat([]byte{'\n'}, length), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		f := NewFile(path)
-		if err := f.Read(func(data []byte) error {
-			if len(data) != length {
-				t.Errorf("%d of %d bytes", len(data), length)
-			}
-			return nil
-		}); err != nil {
-			t.Error(err)
-		}
-		f.Close()
+	files.write("runs", "memory.stat", []byte("anon 1\n"))
+	if got, err := r.Bytes(pods(append(absent, "runs")...)); len(got) != 1 || err != nil {
+		t.Errorf("one pod has a cgroup: %v, %v", got, err)
 	}
-	if err := os.Truncate(path, maxFile+1); err != nil {
-		t.Fatal(err)
+	// A folder stands for a file that can be opened and not read.
+	files.write("folder/memory.stat", "file", nil)
+	files.write("text", "memory.stat", []byte("anon many\n"))
+	got, err := r.Bytes(pods(append(absent, "runs", "folder", "text")...))
+	if len(got) != 1 || !names(err, "/folder/memory.stat", "is a directory", "2 of 113 pods") || len(err.Error()) > 512 {
+		t.Errorf("one pod can be read: %v, %v", got, err)
 	}
-	if err := NewFile(path).Read(nil); err == nil {
-		t.Error("a file without end is read")
+	got, err = r.Bytes(pods("text"))
+	if len(got) != 0 || !names(err, "/text/memory.stat: ", "anon", "1 of 1 pods") || !errors.Is(err, errUnexpected) {
+		t.Errorf("a file without the field: %v, %v", got, err)
 	}
 }
 
@@ -194,14 +193,16 @@ func TestCutFiles(t *testing.T) {
 		files.write(pod, "memory.numa_stat", []byte(strings.ReplaceAll(text, " ", " N0=")))
 	}
 	cgroups := files.cgroups(true, "memory")
-	if got := NewResident(cgroups).Bytes(pods("whole", "cut", "empty")); len(got) != 1 || got["whole"] != 123 {
-		t.Errorf("resident sets %v", got)
+	got, err := NewResident(cgroups).Bytes(pods("whole", "cut", "empty"))
+	if !names(err, "/cut/memory.stat: ", "2 of 3 pods") || len(got) != 1 || got["whole"] != 123 {
+		t.Errorf("resident sets %v, %v", got, err)
 	}
-	if got := NewNUMAMemory(cgroups).ByNode(pods("whole", "cut", "empty")); len(got) != 1 || got["whole"][0] != 132 {
-		t.Errorf("memory by NUMA node %v", got)
+	byNode, err := NewNUMAMemory(cgroups).ByNode(pods("whole", "cut", "empty"))
+	if err == nil || len(byNode) != 1 || byNode["whole"][0] != 132 {
+		t.Errorf("memory by NUMA node %v, %v", byNode, err)
 	}
 	files.write("usage", "memory.current", []byte("12"))
-	if got := NewPodMemory(cgroups).Usage(pods("usage")); len(got) != 0 {
+	if got, err := NewPodMemory(cgroups).Usage(pods("usage")); err == nil || len(got) != 0 {
 		t.Errorf("usage %v", got)
 	}
 	whole := recorded(t, "composed/zoneinfo-5.15-2-nodes")
@@ -212,7 +213,7 @@ func TestCutFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		z := NewZoneinfo(path)
-		if got, err := z.Zones(); err != nil || len(got) != want {
+		if got, err := z.Zones(); (err == nil) != (want != 1) || len(got) != want {
 			t.Errorf("the first %d bytes: %+v, %v", length, got, err)
 		}
 		z.Close()
@@ -222,6 +223,9 @@ func TestCutFiles(t *testing.T) {
 func FuzzField(f *testing.F) {
 	f.Add(recorded(f, "host-6.18/v1-memory.stat"), "total_rss")
 	f.Add(recorded(f, "composed/v2-memory.stat"), "anon")
+	addRecorded(f, "v2-memory.stat", "anon")
+	addRecorded(f, "v2-cpu.stat", "nr_throttled")
+	addRecorded(f, "vmstat", "pgsteal_kswapd")
 	f.Add([]byte("anon -1\nanon 5"), "anon")
 	f.Fuzz(func(t *testing.T, data []byte, key string) {
 		n, ok := field(data, key)

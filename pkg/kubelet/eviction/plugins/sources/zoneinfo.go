@@ -3,7 +3,6 @@ package sources
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,15 +13,14 @@ import (
 // maxNUMANodes is the greatest number of NUMA nodes that Linux supports (CONFIG_NODES_SHIFT is at most 10).
 const maxNUMANodes = 1024
 
-var errZoneinfo = errors.New("not as the kernel writes it")
-
 // Zoneinfo reads the memory of NUMA nodes from /proc/zoneinfo.
 type Zoneinfo struct{ *File }
 
 // NewZoneinfo returns a reader of the file at a path.
 func NewZoneinfo(path string) *Zoneinfo { return &Zoneinfo{NewFile(path)} }
 
-// Zones returns the NUMA nodes in the order of their numbers, without those that are not known in full.
+// Zones returns the NUMA nodes in the order of their numbers, without those that are not known in full, which the error
+// names. It returns none if the file cannot be read.
 func (z *Zoneinfo) Zones() (list []numamemory.Zone, err error) {
 	err = z.Read(func(data []byte) error {
 		list, err = parseZoneinfo(data, int64(os.Getpagesize()))
@@ -43,8 +41,8 @@ type zone struct {
 }
 
 // parseZoneinfo parses /proc/zoneinfo. A NUMA node with a line that is broken, missing or repeated is left out, and
-// zones without memory are. It fails if the beginning of a zone is broken: it is not known then whose the lines after
-// it are.
+// zones without memory are; the error names the former. There is no NUMA node if the beginning of a zone is broken: it
+// is not known then whose the lines after it are.
 func parseZoneinfo(data []byte, pageSize int64) ([]numamemory.Zone, error) {
 	var zones []zone
 	inPagesets := false
@@ -68,7 +66,7 @@ func parseZoneinfo(data []byte, pageSize int64) ([]numamemory.Zone, error) {
 		}
 		zones[len(zones)-1].line(fields)
 	}
-	return nodesOf(zones, pageSize), nil
+	return nodesOf(zones, pageSize)
 }
 
 // zoneHeader parses the line "Node 0, zone   Normal".
@@ -78,12 +76,12 @@ func zoneHeader(line []byte) (node int, isHeader bool, err error) {
 	}
 	fields := bytes.Fields(line)
 	if len(fields) != 4 || string(fields[0]) != "Node" || string(fields[2]) != "zone" {
-		return 0, false, fmt.Errorf("%w: %.40q", errZoneinfo, line)
+		return 0, false, fmt.Errorf("%w: %.40q", errUnexpected, line)
 	}
 	n, isNumber := bytes.CutSuffix(fields[1], []byte{','})
 	number, ok := number(n)
 	if !isNumber || !ok || number >= maxNUMANodes {
-		return 0, false, fmt.Errorf("%w: %.40q", errZoneinfo, line)
+		return 0, false, fmt.Errorf("%w: %.40q", errUnexpected, line)
 	}
 	return int(number), true, nil
 }
@@ -120,8 +118,8 @@ func (z *zone) line(fields [][]byte) {
 	}
 }
 
-// nodesOf adds the zones of each NUMA node.
-func nodesOf(zones []zone, pageSize int64) (list []numamemory.Zone) {
+// nodesOf adds the zones of each NUMA node. The error names those that are not known in full.
+func nodesOf(zones []zone, pageSize int64) (list []numamemory.Zone, err error) {
 	sums, broken, inactive := map[int]*numamemory.Zone{}, map[int]bool{}, map[int]bool{}
 	for i := range zones {
 		z := &zones[i]
@@ -140,11 +138,19 @@ func nodesOf(zones []zone, pageSize int64) (list []numamemory.Zone) {
 			sum.Min, sum.Low = sum.Min+z.min*pageSize, sum.Low+z.low*pageSize
 		}
 	}
+	var unknown []int
 	for node, sum := range sums {
-		if !broken[node] && inactive[node] && sum.Total > 0 {
+		switch {
+		case broken[node] || (!inactive[node] && sum.Total > 0):
+			unknown = append(unknown, node)
+		case sum.Total > 0:
 			list = append(list, *sum)
 		}
 	}
 	slices.SortFunc(list, func(a, b numamemory.Zone) int { return cmp.Compare(a.Node, b.Node) })
-	return list
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		err = fmt.Errorf("%w: a line of NUMA nodes %v is missing or broken", errUnexpected, unknown)
+	}
+	return list, err
 }

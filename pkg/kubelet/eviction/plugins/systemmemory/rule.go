@@ -2,7 +2,7 @@ package systemmemory
 
 import (
 	"fmt"
-	"slices"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -73,8 +73,9 @@ type State struct {
 	// Stolen is Node.Stolen at a time, zero before the first.
 	Stolen   int64
 	StolenAt time.Time
-	// Rate is the last rate of kswapd in pages per second.
+	// Rate is the last rate of kswapd in pages per second, if it has been Measured.
 	Rate            float64
+	Measured        bool
 	Kswapd, Stalled rule.Since
 	// Proposed is when a pod was last proposed.
 	Proposed time.Time
@@ -100,8 +101,10 @@ func Decide(f *Facts, s *Settings, last State) (rule.Finding, State) {
 	var found rule.Finding
 	found.Notes = next.observeStalls(f, s)
 	c, scarce := next.causeOf(f, s)
-	found.Threshold.Condition = &arbiter.ConditionReport{
-		Name: condition, Met: scarce, Effects: []string{string(v1.TaintEffectNoSchedule)},
+	if scarce || !next.pending(f) {
+		found.Threshold.Condition = &arbiter.ConditionReport{
+			Name: condition, Met: scarce, Effects: []string{string(v1.TaintEffectNoSchedule)},
+		}
 	}
 	if !scarce {
 		return found, next
@@ -123,6 +126,15 @@ func Decide(f *Facts, s *Settings, last State) (rule.Finding, State) {
 	return found, next
 }
 
+// pending reports whether memory may prove to be scarce, since a time is being measured or the rate of kswapd has not
+// been. Then nothing is reported on the condition: that of an earlier run of the agent stays until it is known whether
+// it still holds.
+func (s *State) pending(f *Facts) bool {
+	_, reclaims := s.Kswapd.For()
+	_, stalled := s.Stalled.For()
+	return reclaims || stalled || (f.Node.Stolen != nil && !s.Measured)
+}
+
 func (s *State) observeKswapd(f *Facts, settings *Settings) {
 	stolen := f.Node.Stolen
 	if stolen == nil {
@@ -131,11 +143,11 @@ func (s *State) observeKswapd(f *Facts, settings *Settings) {
 	since := f.Now.Sub(s.StolenAt)
 	switch {
 	case s.StolenAt.IsZero() || since < 0 || *stolen < s.Stolen || since > missingRounds*settings.Period:
-		s.Kswapd, s.Rate = rule.Since{}, 0
+		s.Kswapd, s.Rate, s.Measured = rule.Since{}, 0, false
 	case since < leastInterval:
 		return
 	default:
-		s.Rate = float64(*stolen-s.Stolen) / since.Seconds()
+		s.Rate, s.Measured = float64(*stolen-s.Stolen)/since.Seconds(), true
 		s.Kswapd = s.Kswapd.Observe(s.Rate >= settings.KswapdPages, f.Now, missingRounds*settings.Period)
 	}
 	s.Stolen, s.StolenAt = *stolen, f.Now
@@ -150,25 +162,20 @@ func (s *State) observeStalls(f *Facts, settings *Settings) (notes []rule.Note) 
 	if f.Stalls == nil {
 		notes = []rule.Note{{Text: "pods have no pressure stall information with cgroup v1: that of the node counts alone"}}
 	} else {
-		mean, enough := meanOf(f.Stalls)
-		stalled = stalled && enough && mean >= settings.PodStall
+		stalled = stalled && meanReaches(f.Stalls, settings.PodStall)
 	}
 	s.Stalled = s.Stalled.Observe(stalled, f.Now, missingRounds*settings.Period)
 	return notes
 }
 
-// meanOf returns the mean, in an order that does not change it, and whether there are enough pods.
-func meanOf(stalls map[types.UID]float64) (float64, bool) {
-	list := make([]float64, 0, len(stalls))
+// meanReaches reports whether there are enough pods, and their mean is at least the threshold. It is exact, and does
+// not depend on the order: the kernel writes hundredths (accounting/psi), whose sums are whole numbers.
+func meanReaches(stalls map[types.UID]float64, threshold float64) bool {
+	var hundredths float64
 	for _, stall := range stalls {
-		list = append(list, stall)
+		hundredths += math.Round(100 * stall)
 	}
-	slices.Sort(list)
-	var sum float64
-	for _, stall := range list {
-		sum += stall
-	}
-	return sum / float64(max(1, len(list))), len(list) >= leastPods
+	return len(stalls) >= leastPods && hundredths >= 100*threshold*float64(len(stalls))
 }
 
 // causeOf returns the cause that allows most pods to be proposed: of those that allow the same, the first. What is

@@ -2,6 +2,7 @@ package systemmemory
 
 import (
 	"fmt"
+	"math/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -167,7 +168,10 @@ func TestOverTime(t *testing.T) {
 func described(t *testing.T, found *rule.Finding) string {
 	t.Helper()
 	c := found.Threshold.Condition
-	if c == nil || c.Name != "MemoryPressure" || !slices.Equal(c.Effects, []string{"NoSchedule"}) || c.Resource {
+	if c == nil {
+		c = &arbiter.ConditionReport{Name: "MemoryPressure", Effects: []string{"NoSchedule"}}
+	}
+	if c.Name != "MemoryPressure" || !slices.Equal(c.Effects, []string{"NoSchedule"}) || c.Resource {
 		t.Fatalf("condition %+v", c)
 	}
 	text := ""
@@ -263,5 +267,61 @@ func TestNotes(t *testing.T) {
 	}
 	if (&Node{}).Unknown() == nil || (&Node{Stall: new(0.0)}).Unknown() != nil || new(calm()).Unknown() != nil {
 		t.Error("whether anything is known")
+	}
+}
+
+// TestConditionOverARestart: memory is scarce when the agent is restarted, which the Node says. That is not withdrawn
+// while the time of a cause is measured again, and it is as soon as none is.
+func TestConditionOverARestart(t *testing.T) {
+	full := []step{{0, stall(90, 9, 9, 9), "?"}, {5, func(*Facts) {}, "?"}, {10, func(*Facts) {}, "?"},
+		{15, func(*Facts) {}, "true"}}
+	for name, steps := range map[string][]step{
+		"stalls":     full,
+		"stalls end": append(slices.Clone(full[:3]), step{15, stall(1, 0, 0, 0), "false"}),
+		"kswapd": append(append([]step{{0, func(*Facts) {}, "?"}}, kswapd(5, 120, 2000, "?")...),
+			kswapd(125, 130, 2000, "true")...),
+		"kswapd pauses": append(append([]step{{0, func(*Facts) {}, "?"}}, kswapd(5, 60, 2000, "?")...),
+			kswapd(65, 70, 0, "false")...),
+		"calm":            {{0, func(*Facts) {}, "?"}, {5, func(*Facts) {}, "false"}},
+		"free":            {{0, free(0), "true"}, {5, func(*Facts) {}, "true"}, {10, free(gi), "false"}},
+		"without a count": {{0, func(f *Facts) { f.Node.Stolen = nil }, "false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var state State
+			list, usage := pods()
+			f := &Facts{Node: calm(), Pods: list, Usage: usage, Stalls: map[types.UID]float64{}}
+			for _, s := range steps {
+				f.Now = start.Add(time.Duration(s.at * float64(time.Second)))
+				s.change(f)
+				var found rule.Finding
+				found, state = Decide(f, &settings, state)
+				got := "?"
+				if c := found.Threshold.Condition; c != nil {
+					got = fmt.Sprint(c.Met)
+				}
+				if got != s.want {
+					t.Errorf("at %v s: %s, want %s", s.at, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// TestMeanIsExact compares the mean of pods with one of whole hundredths.
+func TestMeanIsExact(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	for range 10_000 {
+		stalls, sum, n := map[types.UID]float64{}, 0, 3+random.Intn(20)
+		for i := range n {
+			hundredths := random.Intn(801)
+			if i == n-1 { // close to the threshold
+				hundredths = max(0, 400*n-sum+random.Intn(3)-1)
+			}
+			sum += hundredths
+			stalls[types.UID(fmt.Sprint(i))] = float64(hundredths) / 100
+		}
+		if got, want := meanReaches(stalls, 4), sum >= 400*n; got != want {
+			t.Fatalf("%v: %t", stalls, got)
+		}
 	}
 }
