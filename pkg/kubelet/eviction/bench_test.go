@@ -76,8 +76,6 @@ func newContestants(tb testing.TB, pods int, starved bool) *contestants {
 		tb.Fatal(err)
 	}
 	c.stock.kills, c.ours.kills = func(*v1.Pod) {}, func(*v1.Pod) {}
-	c.ours.manager.sinks.start(context.Background())
-	tb.Cleanup(func() { <-c.ours.manager.sinks.close() })
 	return c
 }
 
