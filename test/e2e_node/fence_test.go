@@ -4,6 +4,7 @@ package e2enode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -30,7 +32,10 @@ const (
 
 // TestFencesAndTheEndOfTheKubelet ends the kubelet while a pod is fenced: by SIGKILL, and by SIGTERM. The next kubelet
 // goes on with the eviction, starts nothing again, and other pods have no fence. A limit on a running pod that looks
-// like a fence of an earlier run is replaced by that of the pod's resources, and its status never shows it.
+// like a fence of an earlier run is replaced by that of the pod's resources, and its status never shows it. With
+// PLIMSOLL_SOAK the kubelet is also killed at many moments of an eviction, and stock's kubelet is the next one: after an
+// orderly stop no pod has a fence, and after SIGKILL the pod lives under it until its limit is written as
+// docs/operations.md says.
 func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 	s := spaceForRestart(t)
 	s.restartKubelet(littleHeadroom)
@@ -42,6 +47,10 @@ func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 		t.Run(end.String(), func(t *testing.T) { s.in(t).kubeletEndsWhileFenced(end) })
 	}
 	t.Run("a fence that is left", func(t *testing.T) { s.in(t).fenceIsLifted(bystander) })
+	if os.Getenv("PLIMSOLL_SOAK") != "" {
+		t.Run("killed at any moment", func(t *testing.T) { s.in(t).kubeletIsKilledWhileEvicting() })
+		t.Run("swaps with stock", func(t *testing.T) { s.in(t).fencesAndStock() })
+	}
 	s.must(s.sameAs(before))
 }
 
@@ -62,6 +71,12 @@ func (s *space) kubeletEndsWhileFenced(end syscall.Signal) {
 		}
 	}
 	s.must(node.StartKubelet(s.ctx, littleHeadroom))
+	s.evictionEnds(pod)
+}
+
+// evictionEnds waits until the pod has ended as evicted, checks that no container was started again, and removes it.
+func (s *space) evictionEnds(pod *v1.Pod) {
+	s.t.Helper()
 	ended := s.wait(pod, podTimeout, func(pod *v1.Pod) error {
 		if pod.Status.Phase == v1.PodFailed && len(pod.Status.ContainerStatuses) == 1 &&
 			pod.Status.ContainerStatuses[0].State.Terminated != nil {
@@ -77,25 +92,89 @@ func (s *space) kubeletEndsWhileFenced(end syscall.Signal) {
 	s.noPressure()
 }
 
-// fencedHog starts a pod that ignores SIGTERM and is evicted, and returns when it has a fence.
-func (s *space) fencedHog(name string) *v1.Pod {
-	s.t.Helper()
-	used, err := node.PodMemoryUsed()
-	s.must(err)
-	start := (node.PodMemory()-used+s.inactiveFile())/mebibyte - fencedHeadroom - fencedRest
-	pod := kit.HogPod(name, fmt.Sprintf("--start=%d", start), "--rate=400",
-		fmt.Sprintf("--limit=%d", start+fencedRest+fencedExcess), "--step=1ms", "--deaf", "--signal")
-	pod = s.ready(kit.Bound(pod))
-	s.eventually(podTimeout, func(context.Context) error {
-		now, err := s.podNumber(pod, "memory.usage_in_bytes")
-		if err == nil && now < start*mebibyte {
-			err = fmt.Errorf("the hog uses %d MiB of %d", now/mebibyte, start)
+// kubeletIsKilledWhileEvicting kills the kubelet between 0 and 1.6 s after a pod begins to grow: before its eviction is
+// accepted, while it is fenced, and when it was killed.
+func (s *space) kubeletIsKilledWhileEvicting() {
+	for i := range 12 {
+		pod, grow := s.restingHog(fmt.Sprintf("killed-%d", i))
+		grow()
+		moment := time.Millisecond << i * 4 / 5
+		<-time.After(moment)
+		s.must(node.KillKubelet(s.ctx))
+		limit, err := s.podLimit(pod)
+		s.t.Logf("killed after %v: fenced %t, %v", moment, err == nil && fence.IsFence(limit), err)
+		s.must(node.StartKubelet(s.ctx, littleHeadroom))
+		s.evictionEnds(pod)
+	}
+}
+
+// fencesAndStock replaces our kubelet by stock's while a pod is fenced, ten times after an orderly stop and once after
+// SIGKILL.
+func (s *space) fencesAndStock() {
+	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
+	own, stock := node.Kubelet(), node.Layout().Program(build.StockKubelet().Name)
+	s.t.Cleanup(func() { node.SetKubelet(own) })
+	for i := range 10 {
+		pod := s.fencedHog(fmt.Sprintf("swapped-%d", i))
+		s.must(node.StopKubelet(s.ctx))
+		s.must(s.noFence())
+		node.SetKubelet(stock)
+		s.must(node.StartKubelet(s.ctx, littleHeadroom))
+		s.must(s.noFence())
+		s.must(node.StopKubelet(s.ctx))
+		node.SetKubelet(own)
+		s.must(node.StartKubelet(s.ctx, littleHeadroom))
+		s.must(s.noFence())
+		s.remove(pod)
+		s.noPressure()
+	}
+	pod := s.fencedHog("left")
+	s.must(node.KillKubelet(s.ctx))
+	node.SetKubelet(stock)
+	s.must(node.StartKubelet(s.ctx, nil))
+	s.stays(takeover, func() error {
+		limit, err := s.podLimit(pod)
+		if err == nil && !fence.IsFence(limit) {
+			err = fmt.Errorf("stock has set the limit %d, which docs/operations.md says it does not", limit)
 		}
 		return err
 	})
-	pid, err := node.ContainerPID(s.ctx, s.get(name).Status.ContainerStatuses[0].ContainerID)
+	if now := s.get(pod.Name); now.Status.Phase != v1.PodRunning {
+		s.t.Errorf("the pod under the fence: %s", kit.Describe(now))
+	}
+	dir, memory, err := s.memoryCgroup(pod)
 	s.must(err)
-	s.must(syscall.Kill(pid, syscall.SIGUSR1))
+	s.must(os.WriteFile(filepath.Join(dir, memory.Limit), []byte(memory.Unlimited), 0))
+	s.must(s.noFence())
+	s.must(node.StopKubelet(s.ctx))
+	node.SetKubelet(own)
+	s.must(node.StartKubelet(s.ctx, littleHeadroom))
+	s.evictionEnds(pod)
+}
+
+// noFence checks that no pod's cgroup has a fence.
+func (s *space) noFence() error {
+	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
+	if err != nil {
+		return err
+	}
+	cgroups, err := node.PodCgroups()
+	for uid, dirs := range cgroups {
+		for _, dir := range dirs {
+			limit, found := kit.ReadCgroupNumber(dir, memory.Limit)
+			if found == nil && fence.IsFence(limit) {
+				err = errors.Join(err, fmt.Errorf("pod %s has a fence at %d", uid, limit))
+			}
+		}
+	}
+	return err
+}
+
+// fencedHog starts a pod that ignores SIGTERM and is evicted, and returns when it has a fence.
+func (s *space) fencedHog(name string) *v1.Pod {
+	s.t.Helper()
+	pod, grow := s.restingHog(name)
+	grow()
 	deadline := time.Now().Add(fenceTime)
 	for time.Now().Before(deadline) {
 		if limit, err := s.podLimit(pod); err == nil && fence.IsFence(limit) {
@@ -107,20 +186,31 @@ func (s *space) fencedHog(name string) *v1.Pod {
 	return nil
 }
 
-// inactiveFile returns the page cache of all pods that counts as available.
-func (s *space) inactiveFile() int64 {
+// restingHog starts a pod that ignores SIGTERM and is evicted once it was told to grow.
+func (s *space) restingHog(name string) (pod *v1.Pod, grow func()) {
 	s.t.Helper()
-	data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/memory", node.PodsCgroup(), "memory.stat"))
+	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
 	s.must(err)
-	for line := range strings.Lines(string(data)) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), "total_inactive_file "); found {
-			bytes, err := strconv.ParseInt(value, 10, 64)
-			s.must(err)
-			return bytes
+	available, err := memory.Available()
+	s.must(err)
+	start := available/mebibyte - fencedHeadroom - fencedRest
+	pod = kit.HogPod(name, fmt.Sprintf("--start=%d", start), "--rate=400",
+		fmt.Sprintf("--limit=%d", start+fencedRest+fencedExcess), "--step=1ms", "--deaf", "--signal")
+	pod = s.ready(kit.Bound(pod))
+	s.eventually(podTimeout, func(context.Context) error {
+		dir, memory, err := s.memoryCgroup(pod)
+		if err != nil {
+			return err
 		}
-	}
-	s.t.Fatal("memory.stat has no total_inactive_file")
-	return 0
+		now, err := kit.ReadCgroupNumber(dir, memory.Usage)
+		if err == nil && now < start*mebibyte {
+			err = fmt.Errorf("the hog uses %d MiB of %d", now/mebibyte, start)
+		}
+		return err
+	})
+	pid, err := node.ContainerPID(s.ctx, s.get(name).Status.ContainerStatuses[0].ContainerID)
+	s.must(err)
+	return pod, func() { s.must(syscall.Kill(pid, syscall.SIGUSR1)) }
 }
 
 // fenceIsLifted sets a limit on the cgroup of a running pod that an earlier run may have left.
@@ -134,9 +224,9 @@ func (s *space) fenceIsLifted(pod *v1.Pod) {
 			break
 		}
 	}
-	dir, err := s.podCgroup(pod)
+	dir, memory, err := s.memoryCgroup(pod)
 	s.must(err)
-	s.must(os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(left, 10)), 0))
+	s.must(os.WriteFile(filepath.Join(dir, memory.Limit), []byte(strconv.FormatInt(left, 10)), 0))
 	s.must(node.StartKubelet(s.ctx, littleHeadroom))
 	s.eventually(podTimeout, func(context.Context) error {
 		limit, err := s.podLimit(pod)
@@ -149,32 +239,26 @@ func (s *space) fenceIsLifted(pod *v1.Pod) {
 	s.expect("limit in the status", limits.Memory().String(), "256Mi")
 }
 
+// podLimit returns the limit of memory of the pod's cgroup.
 func (s *space) podLimit(pod *v1.Pod) (int64, error) {
-	return s.podNumber(pod, "memory.limit_in_bytes")
-}
-
-func (s *space) podNumber(pod *v1.Pod, name string) (int64, error) {
-	dir, err := s.podCgroup(pod)
+	dir, memory, err := s.memoryCgroup(pod)
 	if err != nil {
 		return 0, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return kit.ReadCgroupNumber(dir, memory.Limit)
 }
 
-// podCgroup returns the directory of the pod's cgroup in the hierarchy of memory.
-func (s *space) podCgroup(pod *v1.Pod) (string, error) {
+// memoryCgroup returns the directory of the pod's memory cgroup, and the names of its files.
+func (s *space) memoryCgroup(pod *v1.Pod) (string, kit.CgroupMemory, error) {
+	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
+	if err != nil {
+		return "", memory, err
+	}
 	cgroups, err := node.PodCgroups()
-	if err != nil {
-		return "", err
-	}
 	for _, dir := range cgroups[string(pod.UID)] {
-		if strings.HasPrefix(dir, "/sys/fs/cgroup/memory/") {
-			return dir, nil
+		if strings.HasPrefix(dir, memory.Pods+"/") {
+			return dir, memory, err
 		}
 	}
-	return "", fmt.Errorf("pod %s has no cgroup", pod.Name)
+	return "", memory, errors.Join(err, fmt.Errorf("pod %s has no cgroup", pod.Name))
 }

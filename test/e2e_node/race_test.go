@@ -61,6 +61,9 @@ func (s *space) mustWin(runner *race.Runner, c race.Cell) {
 	if !run.Won || !run.Crossed || run.Fenced < 0 {
 		s.t.Errorf("not won, or without a fence: %s", run.Line())
 	}
+	if len(run.Misreported) > 0 {
+		s.t.Errorf("reasons of containers: %v", run.Misreported)
+	}
 	for _, hog := range run.Hogs {
 		if hog.Phase != "Failed" || hog.Reason != "Evicted" || !strings.Contains(hog.Message, "The pod was fenced at ") {
 			s.t.Errorf("status of the hog: %+v", hog)

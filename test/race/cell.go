@@ -35,6 +35,11 @@ const (
 	Sidecar    = "sidecar"
 	Forking    = "forking"
 	MemoryFile = "memoryfile"
+	// Mild ends at SIGTERM, all others ignore it.
+	Mild = "mild"
+	// Guaranteed and Critical cannot be saved: they are not evicted before others.
+	Guaranteed = "guaranteed"
+	Critical   = "critical"
 )
 
 // Cell is one cell of the matrix.
@@ -65,7 +70,7 @@ func Kubelets() []string { return []string{Ours, OursOff, Stock, StockNotify} }
 
 // Kinds lists the kinds of hogs in the order in which they run and are shown.
 func Kinds() []string {
-	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile}
+	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile, Mild, Guaranteed, Critical}
 }
 
 // Matrix is a part of the matrix: all combinations.
@@ -116,16 +121,16 @@ func Numbers(text string) ([]int64, error) {
 	return numbers, nil
 }
 
-// Remaining returns how often each cell has still to be run, so that each has count runs of the present programs, which
-// are given by the name of the kubelet.
-func Remaining(cells []Cell, runs []Run, programs map[string]string, count int) map[Cell]int {
+// Remaining returns how often each cell has still to be run on that version of cgroups, so that each has count runs of
+// the present programs, which are given by the name of the kubelet.
+func Remaining(cells []Cell, runs []Run, cgroups string, programs map[string]string, count int) map[Cell]int {
 	remaining := map[Cell]int{}
 	for _, c := range cells {
 		remaining[c] = count
 	}
 	for i := range runs {
 		c := runs[i].Cell
-		if n := remaining[c]; n > 0 && runs[i].Program == programs[c.Kubelet] {
+		if n := remaining[c]; n > 0 && runs[i].Program == programs[c.Kubelet] && runs[i].Cgroups == cgroups {
 			remaining[c] = n - 1
 		}
 	}

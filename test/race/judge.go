@@ -1,10 +1,13 @@
 package race
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster/host"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -94,7 +97,26 @@ func (r *Run) addOOM(k kit.OOMKill, podsCgroup string, names map[string]string) 
 	if !strings.HasPrefix(k.Task, podsCgroup+"/") && k.Limited != "" {
 		return
 	}
-	r.OOMs = append(r.OOMs, OOM{Limit: place(k.Limited, podsCgroup, names), Victim: podOf(k.Task, names)})
+	container := strings.TrimSuffix(filepath.Base(k.Task), ".scope")
+	r.OOMs = append(r.OOMs, OOM{
+		Limit: place(k.Limited, podsCgroup, names), Victim: podOf(k.Task, names),
+		Container: container[strings.LastIndex(container, "-")+1:],
+	})
+}
+
+// checkReasons compares the reasons of the hogs' containers with the kernel log. On cgroup v2 the kernel logs only the
+// first of the containers of a pod that it ends together.
+func (r *Run) checkReasons() {
+	for _, s := range r.Hogs {
+		for id, reported := range s.oomKilled {
+			killed := slices.ContainsFunc(r.OOMs, func(o OOM) bool { return o.Container == id })
+			together := r.Cgroups == kit.CgroupsV2 && slices.ContainsFunc(r.OOMs, func(o OOM) bool { return o.Victim == s.Pod })
+			if reported != killed && !(reported && together) {
+				r.Misreported = append(r.Misreported, fmt.Sprintf("%s of %s: OOMKilled %t, killed %t", id, s.Pod, reported, killed))
+			}
+		}
+	}
+	slices.Sort(r.Misreported)
 }
 
 // place names the cgroup whose limit was exceeded.
@@ -115,8 +137,8 @@ func place(limited, podsCgroup string, names map[string]string) string {
 
 // podOf returns the name of the pod to which a cgroup belongs, empty for none of them.
 func podOf(path string, names map[string]string) string {
-	for uid, name := range names {
-		if strings.Contains(path+"/", "/pod"+uid+"/") {
+	for dir := range strings.SplitSeq(path, "/") {
+		if name := names[host.PodOfCgroup(dir)]; name != "" {
 			return name
 		}
 	}

@@ -2,16 +2,15 @@ package race
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 const (
@@ -55,13 +54,13 @@ func openCounter(dir, name string) (*counter, error) {
 	return &counter{file: file}, nil
 }
 
-// read returns zero when the cgroup is gone.
+// read returns zero when the cgroup is gone. No limit is the greatest number.
 func (c *counter) read() int64 {
 	n, err := unix.Pread(int(c.file.Fd()), c.buf[:], 0)
 	if err != nil {
 		return 0
 	}
-	value, err := strconv.ParseInt(strings.TrimSpace(string(c.buf[:n])), 10, 64)
+	value, err := kit.ParseCgroupNumber(c.buf[:n])
 	if err != nil {
 		return 0
 	}
@@ -69,22 +68,22 @@ func (c *counter) read() int64 {
 }
 
 // newObserver opens the files of all pods and of hogs, whose processes have these PIDs.
-func newObserver(m memory, hogs []string, pids []int) (o *observer, err error) {
+func newObserver(m kit.CgroupMemory, hogs []string, pids []int) (o *observer, err error) {
 	o = &observer{samples: make([]sample, 0, 1<<16)}
 	defer func() {
 		if err != nil {
 			o.close()
 		}
 	}()
-	if o.pods, err = openCounter(m.pods, m.usage); err != nil {
+	if o.pods, err = openCounter(m.Pods, m.Usage); err != nil {
 		return nil, err
 	}
 	for _, dir := range hogs {
-		usage, err := openCounter(dir, m.usage)
+		usage, err := openCounter(dir, m.Usage)
 		if err != nil {
 			return nil, err
 		}
-		limit, err := openCounter(dir, m.limit)
+		limit, err := openCounter(dir, m.Limit)
 		o.hogs = append(o.hogs, hogFiles{usage: usage, limit: limit})
 		if err != nil {
 			return nil, err
@@ -152,58 +151,4 @@ func (o *observer) allEnded() bool {
 		}
 	}
 	return true
-}
-
-// memory names the files of cgroups.
-type memory struct {
-	version string
-	// pods is the directory of the cgroup of all pods.
-	pods, usage, limit string
-	// inactive is the key of the inactive page cache in memory.stat, of a cgroup and all below.
-	inactive string
-}
-
-// findMemory returns the files of this machine; podsCgroup is the path of the cgroup of all pods.
-func findMemory(podsCgroup string) (memory, error) {
-	for _, m := range []memory{
-		{"v1", "/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"},
-		{"v2", "/sys/fs/cgroup", "memory.current", "memory.max", "inactive_file"},
-	} {
-		m.pods = filepath.Join(m.pods, podsCgroup)
-		if _, err := os.Stat(filepath.Join(m.pods, m.usage)); err == nil {
-			return m, nil
-		}
-	}
-	return memory{}, fmt.Errorf("no cgroup %s with a memory controller", podsCgroup)
-}
-
-// available returns what all pods may still use, as the signal allocatableMemory.available counts it.
-func (m memory) available() (int64, error) {
-	usage, err := readNumber(filepath.Join(m.pods, m.usage))
-	if err != nil {
-		return 0, err
-	}
-	limit, err := readNumber(filepath.Join(m.pods, m.limit))
-	if err != nil {
-		return 0, err
-	}
-	stat, err := os.ReadFile(filepath.Join(m.pods, "memory.stat"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(stat)) {
-		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == m.inactive {
-			inactive, err := strconv.ParseInt(value, 10, 64)
-			return limit - usage + inactive, err
-		}
-	}
-	return 0, errors.New("memory.stat has no " + m.inactive)
-}
-
-func readNumber(path string) (int64, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 }

@@ -8,11 +8,12 @@ import (
 
 const (
 	plotWidth          = 900
-	plotLeft, plotTop  = 190, 40
+	plotLeft, plotTop  = 215, 40
 	plotRight, plotRow = 20, 26
 )
 
-// Plot returns a picture (SVG) of the runs with besteffort hogs: a row for each kubelet, page cache and headroom, a dot
+// Plot returns a picture (SVG) of the runs with besteffort hogs: a row for each version of cgroups, kubelet, page cache and
+// headroom, a dot
 // for each run at the rate that was reached, filled if it was won.
 func Plot(runs []Run) string {
 	var rows []string
@@ -23,7 +24,7 @@ func Plot(runs []Run) string {
 		if c.Kind != BestEffort {
 			continue
 		}
-		row := fmt.Sprintf("%s, %s, %d MiB", c.Kubelet, c.Cache, c.Headroom)
+		row := fmt.Sprintf("%s, %s, %s, %d MiB", cell[0].Cgroups, c.Kubelet, c.Cache, c.Headroom)
 		if _, ok := at[row]; !ok {
 			at[row] = len(rows)
 			rows = append(rows, row)

@@ -2,9 +2,11 @@ package race
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
@@ -15,6 +17,8 @@ const (
 	neighbourUse, plenty = 16, 16 << 10
 	// hogName is the name of the hog's container, and the beginning of the names of its pods.
 	hogName = "hog"
+	// guaranteedMore is by how much the limit of a Guaranteed hog exceeds what it uses at rest, in MiB: more than is left.
+	guaranteedMore = 800
 	// cacheName is the pod that fills the page cache.
 	cacheName = "cache"
 )
@@ -56,7 +60,10 @@ func hogs(c Cell, start int64) []*v1.Pod {
 func hogPod(c Cell, name string, start int64) *v1.Pod {
 	args := []string{
 		fmt.Sprintf("--start=%d", start), fmt.Sprintf("--rate=%d", c.Rate), fmt.Sprintf("--limit=%d", plenty),
-		"--step=1ms", "--deaf", "--signal",
+		"--step=1ms", "--signal",
+	}
+	if c.Kind != Mild {
+		args = append(args, "--deaf")
 	}
 	pod := kit.Bound(kit.HogPod(name, args...))
 	hog := &pod.Spec.Containers[0]
@@ -64,9 +71,16 @@ func hogPod(c Cell, name string, start int64) *v1.Pod {
 	switch c.Kind {
 	case Burstable:
 		hog.Resources.Requests = kit.Memory("64Mi")
+	case Guaranteed:
+		all := kit.Resources("10m", fmt.Sprintf("%dMi", start+guaranteedMore))
+		hog.Resources = v1.ResourceRequirements{Requests: all, Limits: all}
+	case Critical:
+		pod.Spec.PriorityClassName = scheduling.SystemNodeCritical
 	case Init:
 		pod.Spec.InitContainers = []v1.Container{*hog}
 		pod.Spec.Containers = []v1.Container{kit.Container("main", kit.Forever)}
+	case Mild:
+		pod.Spec.Containers = append(pod.Spec.Containers, kit.Container("beside", kit.Forever))
 	case Sidecar:
 		sidecar := kit.Container("sidecar", kit.Forever)
 		sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -105,10 +119,15 @@ func cachePod(path string) *v1.Pod {
 
 // statusOf returns the final status of a pod.
 func statusOf(pod *v1.Pod) Status {
-	s := Status{Pod: pod.Name, Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}
+	s := Status{
+		Pod: pod.Name, Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
+		oomKilled: map[string]bool{},
+	}
 	for _, c := range containers(pod) {
 		switch {
 		case c.State.Terminated != nil:
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			s.oomKilled[id] = c.State.Terminated.Reason == "OOMKilled"
 			s.Containers = append(s.Containers,
 				fmt.Sprintf("%s %s %d", c.Name, c.State.Terminated.Reason, c.State.Terminated.ExitCode))
 		case c.State.Running != nil:

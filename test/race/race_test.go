@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -67,12 +68,14 @@ func TestOOMKills(t *testing.T) {
 		want        OOM
 		won         bool
 	}{
-		{"/kubepods/besteffort/podu-1", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0"}, true},
-		{"/kubepods/besteffort/podu-1/abc", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0"}, true},
-		{"/kubepods", "/kubepods/besteffort/podu-2/abc", OOM{"pods", "besteffort-0"}, false},
-		{"/kubepods/burstable", "/kubepods/burstable/podu-9/abc", OOM{"pods", ""}, false},
-		{"/kubepods/besteffort/podu-2", "/kubepods/besteffort/podu-2/abc", OOM{"besteffort-0", "besteffort-0"}, false},
-		{"/", "/kubepods/besteffort/podu-1/abc", OOM{"other", "hog-0"}, false},
+		{"/kubepods/besteffort/podu-1", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0", "abc"}, true},
+		{"/kubepods/besteffort/podu-1/abc", "/kubepods/besteffort/podu-1/abc", OOM{"hog", "hog-0", "abc"}, true},
+		{"/kubepods", "/kubepods/besteffort/podu-2/abc", OOM{"pods", "besteffort-0", "abc"}, false},
+		{"/kubepods/burstable", "/kubepods/burstable/podu-9/abc", OOM{"pods", "", "abc"}, false},
+		{"/kubepods/besteffort/podu-2", "/kubepods/besteffort/podu-2/abc", OOM{"besteffort-0", "besteffort-0", "abc"}, false},
+		{"/", "/kubepods/besteffort/podu-1/abc", OOM{"other", "hog-0", "abc"}, false},
+		{"/kubepods/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice",
+			"/kubepods/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice/cri-containerd-abc.scope", OOM{"hog", "hog-0", "abc"}, true},
 	} {
 		k, ok := kit.ParseOOMKill(strings.NewReplacer("%LIMIT", c.limit, "%TASK", c.task).Replace(record))
 		if !ok {
@@ -99,6 +102,34 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
+// The kernel log says which containers were OOM-killed.
+func TestReasonsOfContainers(t *testing.T) {
+	hogs := func(one, two bool) []Status {
+		return []Status{{Pod: "hog-0", oomKilled: map[string]bool{"one": one, "two": two}}}
+	}
+	logged := []OOM{{Limit: "hog", Victim: "hog-0", Container: "one"}}
+	for _, c := range []struct {
+		cgroups  string
+		ooms     []OOM
+		one, two bool
+		wrong    int
+	}{
+		{kit.CgroupsV1, nil, false, false, 0},
+		{kit.CgroupsV1, nil, true, false, 1},
+		{kit.CgroupsV1, logged, true, false, 0},
+		{kit.CgroupsV1, logged, true, true, 1},
+		{kit.CgroupsV1, logged, false, true, 2},
+		{kit.CgroupsV2, logged, true, true, 0},
+		{kit.CgroupsV2, logged, false, true, 1},
+		{kit.CgroupsV2, nil, true, true, 2},
+	} {
+		r := Run{Cgroups: c.cgroups, OOMs: c.ooms, Hogs: hogs(c.one, c.two)}
+		if r.checkReasons(); len(r.Misreported) != c.wrong {
+			t.Errorf("%+v: %q", c, r.Misreported)
+		}
+	}
+}
+
 func TestALostNeighbourIsALostRun(t *testing.T) {
 	r := Run{Lost: []string{"guaranteed: restarted 1 times"}}
 	if r.decide(); r.Won {
@@ -119,16 +150,18 @@ func TestRunsAreResumed(t *testing.T) {
 	for _, r := range []Run{
 		{Cell: cells[0], Program: "new"}, {Cell: cells[0], Program: "old"}, {Cell: cells[1], Program: "new"},
 		{Cell: cells[1], Program: "new"}, {Cell: cells[1], Program: "new"},
+		{Cell: cells[2], Program: "stock", Cgroups: kit.CgroupsV2},
 	} {
+		r.Cgroups = cmp.Or(r.Cgroups, kit.CgroupsV1)
 		if err := Append(file, &r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	runs, err := Load(file)
-	if err != nil || len(runs) != 5 {
+	if err != nil || len(runs) != 6 {
 		t.Fatalf("%d runs: %v", len(runs), err)
 	}
-	got := Remaining(cells, runs, map[string]string{Ours: "new", Stock: "stock"}, 2)
+	got := Remaining(cells, runs, kit.CgroupsV1, map[string]string{Ours: "new", Stock: "stock"}, 2)
 	want := map[Cell]int{cells[0]: 1, cells[1]: 0, cells[2]: 2, cells[3]: 2}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("remaining %v, want %v", got, want)
@@ -143,14 +176,14 @@ func TestTableAndPlot(t *testing.T) {
 	lost := cell
 	lost.Kubelet = Stock
 	runs := []Run{
-		{Cell: lost, Reached: 398, Fenced: -1, Ended: 260, Lowest: 0, OOMs: []OOM{{"pods", "hog-0"}}},
-		{Cell: cell, Reached: 399, Fenced: 4.25, Ended: 30, Lowest: 88, Won: true},
-		{Cell: cell, Reached: 401, Fenced: 12.5, Ended: 45.2, Lowest: 80, Won: true},
+		{Cgroups: kit.CgroupsV2, Cell: lost, Reached: 398, Fenced: -1, Ended: 260, Lowest: 0, OOMs: []OOM{{Limit: "pods", Victim: "hog-0"}}},
+		{Cgroups: kit.CgroupsV1, Cell: cell, Reached: 399, Fenced: 4.25, Ended: 30, Lowest: 88, Won: true},
+		{Cgroups: kit.CgroupsV1, Cell: cell, Reached: 401, Fenced: 12.5, Ended: 45.2, Lowest: 80, Won: true},
 	}
 	table := Table(runs)
 	for _, want := range []string{
-		"| ours | besteffort | cold | 100 | 400 | 399–401 | 2 | 2 | 4.2–12 | 30–45 | 80–88 | none |\n",
-		"| stock | besteffort | cold | 100 | 400 | 398 | 1 | 0 | – | 260 | 0 | 1 × hog at the limit of pods |\n",
+		"| v1 | ours | besteffort | cold | 100 | 400 | 399–401 | 2 | 2 | 4.2–12 | 30–45 | 80–88 | none |\n",
+		"| v2 | stock | besteffort | cold | 100 | 400 | 398 | 1 | 0 | – | 260 | 0 | 1 × hog at the limit of pods |\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no row %sin\n%s", want, table)
@@ -158,7 +191,7 @@ func TestTableAndPlot(t *testing.T) {
 	}
 	plot := Plot(runs)
 	if strings.Count(plot, "<circle") != 3 || strings.Count(plot, "won</title>") != 2 ||
-		!strings.Contains(plot, "ours, cold, 100 MiB</text>") {
+		!strings.Contains(plot, "v1, ours, cold, 100 MiB</text>") {
 		t.Errorf("plot:\n%s", plot)
 	}
 }

@@ -15,9 +15,10 @@ import (
 // otherwise; -1 is for what did not happen.
 type Run struct {
 	Cell
-	Began   time.Time `json:"began"`
-	Kernel  string    `json:"kernel"`
-	Cgroups string    `json:"cgroups"`
+	Began  time.Time `json:"began"`
+	Kernel string    `json:"kernel"`
+	// Cgroups is kit.CgroupsV1 or kit.CgroupsV2.
+	Cgroups string `json:"cgroups"`
 	// Version is what the kubelet reports.
 	Version string `json:"version"`
 	// Program is a digest of the kubelet.
@@ -41,6 +42,8 @@ type Run struct {
 
 	// OOMs are the OOM kills.
 	OOMs []OOM `json:"ooms,omitempty"`
+	// Misreported names each container whose reason OOMKilled is wrong by the kernel log, or missing.
+	Misreported []string `json:"misreported,omitempty"`
 	// Lost says what became of other pods, one line for each that was changed.
 	Lost []string `json:"lost,omitempty"`
 	// Hogs are the final statuses of the hogs.
@@ -51,9 +54,11 @@ type Run struct {
 
 // OOM is one call of the OOM killer.
 type OOM struct {
-	// Limit is the place of the exceeded limit: hog, pods, node or other. Victim is the pod of the killed process.
-	Limit  string `json:"limit"`
-	Victim string `json:"victim"`
+	// Limit is the place of the exceeded limit: hog, pods, node or other. Victim is the pod of the killed process,
+	// Container its container's ID.
+	Limit     string `json:"limit"`
+	Victim    string `json:"victim"`
+	Container string `json:"container,omitempty"`
 }
 
 // Status is the final status of a pod.
@@ -64,6 +69,8 @@ type Status struct {
 	Message string `json:"message"`
 	// Containers have a line each: name, reason, exit code.
 	Containers []string `json:"containers"`
+	// oomKilled are the IDs of the containers, and whether their reason is OOMKilled.
+	oomKilled map[string]bool
 }
 
 // Load reads all runs from a file; none if it does not exist.

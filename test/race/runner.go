@@ -50,7 +50,7 @@ type Runner struct {
 	Log io.Writer
 
 	client  kubernetes.Interface
-	memory  memory
+	memory  kit.CgroupMemory
 	present Cell
 	others  []neighbour
 }
@@ -121,7 +121,7 @@ func (r *Runner) prepare(ctx context.Context, c Cell) (err error) {
 		}
 		r.present = c
 	}
-	if r.memory, err = findMemory(r.Cluster.PodsCgroup()); err != nil {
+	if r.memory, err = kit.FindCgroupMemory(r.Cluster.PodsCgroup()); err != nil {
 		return err
 	}
 	if err := r.noPressure(ctx); err != nil {
@@ -284,6 +284,7 @@ func (r *Runner) race(ctx context.Context, c Cell) (*Run, error) {
 			run.addOOM(k, r.Cluster.PodsCgroup(), names)
 		}
 	}
+	run.checkReasons()
 	run.decide()
 	return run, nil
 }
@@ -297,13 +298,13 @@ func (r *Runner) describe(ctx context.Context, c Cell) (*Run, error) {
 	program, err := r.Program(c.Kubelet)
 	return &Run{
 		Cell: c, Began: time.Now().UTC().Truncate(time.Second), Kernel: node.Status.NodeInfo.KernelVersion,
-		Cgroups: r.memory.version, Version: node.Status.NodeInfo.KubeletVersion, Program: program,
+		Cgroups: r.memory.Version, Version: node.Status.NodeInfo.KubeletVersion, Program: program,
 	}, err
 }
 
 // startHogs starts the hogs, and waits until they rest.
 func (r *Runner) startHogs(ctx context.Context, c Cell) ([]*v1.Pod, error) {
-	available, err := r.memory.available()
+	available, err := r.memory.Available()
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +322,7 @@ func (r *Runner) startHogs(ctx context.Context, c Cell) ([]*v1.Pod, error) {
 		pods = append(pods, created)
 	}
 	err = kit.Poll(ctx, podTimeout, func(context.Context) error {
-		present, err := r.memory.available()
+		present, err := r.memory.Available()
 		if left := present/mebibyte - c.Headroom - distance; err == nil && left > 24 {
 			err = fmt.Errorf("the hogs have still to use %d MiB", left)
 		}
@@ -350,7 +351,7 @@ func (r *Runner) fillCache(ctx context.Context) error {
 		return err
 	}
 	err = kit.Poll(ctx, podTimeout, func(context.Context) error {
-		usage, err := readNumber(filepath.Join(r.memory.pods, r.memory.usage))
+		usage, err := kit.ReadCgroupNumber(r.memory.Pods, r.memory.Usage)
 		if left := r.Cluster.PodMemory() - usage; err == nil && left > 8*mebibyte {
 			err = fmt.Errorf("%d MiB are not used yet", left/mebibyte)
 		}
@@ -372,7 +373,7 @@ func (r *Runner) grow(ctx context.Context, run *Run, pods []*v1.Pod) error {
 		return err
 	}
 	defer observer.close()
-	available, err := r.memory.available()
+	available, err := r.memory.Available()
 	if err != nil {
 		return err
 	}
@@ -445,7 +446,7 @@ func (r *Runner) processes(ctx context.Context, pods []*v1.Pod) (pids []int, dir
 			pids = append(pids, pid)
 		}
 		for _, dir := range cgroups[string(pod.UID)] {
-			if strings.HasPrefix(dir, r.memory.pods+"/") {
+			if strings.HasPrefix(dir, r.memory.Pods+"/") {
 				dirs = append(dirs, dir)
 			}
 		}

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ func (r *Run) Line() string {
 	for _, oom := range r.OOMs {
 		text += fmt.Sprintf("; OOM at the limit of %s killed in %q", oom.Limit, oom.Victim)
 	}
+	for _, container := range r.Misreported {
+		text += "; wrong reason of " + container
+	}
 	for _, lost := range r.Lost {
 		text += "; lost " + lost
 	}
@@ -36,27 +40,29 @@ func (r *Run) Line() string {
 // Table returns a table in Markdown with a row for each cell.
 func Table(runs []Run) string {
 	var b strings.Builder
-	b.WriteString("| kubelet | hog | page cache | headroom, MiB | growth asked for, MiB/s | reached | runs | won | " +
-		"crossing to fence, ms | crossing to end of the hog, ms | least left, MiB | OOM kills |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| cgroups | kubelet | hog | page cache | headroom, MiB | growth asked for, MiB/s | reached | runs | " +
+		"won | crossing to fence, ms | crossing to end of the hog, ms | least left, MiB | OOM kills |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, cell := range byCell(runs) {
 		c := cell[0].Cell
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %d | %d | %s | %s | %s | %s |\n", c.Kubelet, c.Kind, c.Cache,
-			c.Headroom, c.Rate, spread(cell, func(r Run) float64 { return float64(r.Reached) }), len(cell), countWon(cell),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %s | %d | %d | %s | %s | %s | %s |\n", cell[0].Cgroups, c.Kubelet,
+			c.Kind, c.Cache, c.Headroom, c.Rate, spread(cell, func(r Run) float64 { return float64(r.Reached) }), len(cell), countWon(cell),
 			spread(cell, func(r Run) float64 { return r.Fenced }), spread(cell, func(r Run) float64 { return r.Ended }),
 			spread(cell, func(r Run) float64 { return float64(r.Lowest) }), ooms(cell))
 	}
 	return b.String()
 }
 
-// byCell returns the runs of each cell, in the order of cells.
+// byCell returns the runs of each version of cgroups and each cell, in the order of cells.
 func byCell(runs []Run) [][]Run {
 	sorted := slices.Clone(runs)
-	slices.SortStableFunc(sorted, func(a, b Run) int { return compareCells(a.Cell, b.Cell) })
+	slices.SortStableFunc(sorted, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(a.Cgroups, b.Cgroups), compareCells(a.Cell, b.Cell))
+	})
 	var cells [][]Run
 	for begin := 0; begin < len(sorted); {
 		end := begin + 1
-		for end < len(sorted) && sorted[end].Cell == sorted[begin].Cell {
+		for end < len(sorted) && sorted[end].Cell == sorted[begin].Cell && sorted[end].Cgroups == sorted[begin].Cgroups {
 			end++
 		}
 		cells, begin = append(cells, sorted[begin:end]), end

@@ -52,12 +52,48 @@ func BuildSuite(ctx context.Context, layout cluster.Layout, log io.Writer) error
 // RunSuite boots a machine without a node, has the tests start containerd and the kubelet there again and again, as on
 // any machine, and removes the machine. The tests run in the machine, and the control plane on this one. A failed test
 // is no error.
-func RunSuite(ctx context.Context, config Config, image Image, suite Suite) (err error) {
+func RunSuite(ctx context.Context, config Config, image Image, suite Suite) error {
 	if config.Cgroups == CgroupsNested {
 		return fmt.Errorf("the node tests have no layout of control groups called %s", config.Cgroups)
 	}
+	return onHostedNode(ctx, config, image, build.OwnNodeTests().Name, nil,
+		func(node *Node) error { return node.runSuite(ctx, suite) })
+}
+
+// Program is a program of ours that starts a cluster, to be run in a machine.
+type Program struct {
+	// Name is that in the folder of programs.
+	Name string
+	// Arguments must have no meaning to a shell.
+	Arguments []string
+	// Files are written to its working directory, by name.
+	Files map[string][]byte
+	// Out receives its output, and the log of Config its errors.
+	Out io.Writer
+}
+
+// RunProgram is RunSuite for a program.
+func RunProgram(ctx context.Context, config Config, image Image, program Program) error {
+	return onHostedNode(ctx, config, image, program.Name, program.Files, func(node *Node) error {
+		command := node.hosted(program.Name) + " " + strings.Join(program.Arguments, " ") + " </dev/null"
+		return node.RunTo(ctx, command, program.Out, config.Log)
+	})
+}
+
+// onHostedNode boots a machine without a node, whose disk has that program, calls run, and removes the machine.
+// Meanwhile this machine serves the control plane.
+func onHostedNode(ctx context.Context, config Config, image Image, program string, files map[string][]byte,
+	run func(*Node) error,
+) (err error) {
 	config.masked = []string{"containerd.service"}
-	node, err := StartWithDisk(ctx, config, image, func(tree string) error { return writeSuite(config, tree) })
+	node, err := StartWithDisk(ctx, config, image, func(tree string) error {
+		for name, data := range files {
+			if err := (file{data, 0o644}).write(filepath.Join(tree, name)); err != nil {
+				return err
+			}
+		}
+		return writeSuite(config, program, tree)
+	})
 	if err != nil {
 		return err
 	}
@@ -69,7 +105,7 @@ func RunSuite(ctx context.Context, config Config, image Image, suite Suite) (err
 	server := &http.Server{Handler: node.cluster.ControlHandler(), ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	err = node.runSuite(ctx, suite)
+	err = run(node)
 	if closed := server.Close(); err == nil {
 		err = closed
 	}
@@ -112,6 +148,13 @@ var settings = []string{
 }
 
 func (n *Node) suiteCommand(suite Suite) string {
+	return n.hosted(build.OwnNodeTests().Name) + fmt.Sprintf(
+		" -test.v -test.timeout=0 -test.parallel=%d -test.run='^(%s)$' </dev/null", max(suite.Parallel, 1),
+		strings.Join(suite.Tests, "|"))
+}
+
+// hosted is the beginning of a command that runs a program on the disk.
+func (n *Node) hosted(program string) string {
 	environment := map[string]string{
 		cluster.GuestVariable:  filepath.Join(DiskDir, guestFile),
 		cluster.FactorVariable: strconv.Itoa(int(min(n.factor, suiteFactor))),
@@ -126,8 +169,7 @@ func (n *Node) suiteCommand(suite Suite) string {
 	for name, value := range environment {
 		command += fmt.Sprintf(" %s=%q", name, value)
 	}
-	return command + fmt.Sprintf(" %s/bin/%s -test.v -test.timeout=0 -test.parallel=%d -test.run='^(%s)$' </dev/null",
-		cluster.OutputDir, build.OwnNodeTests().Name, max(suite.Parallel, 1), strings.Join(suite.Tests, "|"))
+	return fmt.Sprintf("%s %s/bin/%s", command, cluster.OutputDir, program)
 }
 
 // kubelet is the name of the kubelet's program.
@@ -138,9 +180,9 @@ func (c Config) kubelet() string {
 	return kubeletOwn
 }
 
-// writeSuite writes the files of the disk: the tests and everything that they need. The control plane must have its
+// writeSuite writes the files of the disk: the program and everything that it needs. The control plane must have its
 // credentials.
-func writeSuite(config Config, tree string) error {
+func writeSuite(config Config, program, tree string) error {
 	for _, dir := range []string{"config", cluster.OutputDir + "/bin"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return fmt.Errorf("make folder: %w", err)
@@ -158,7 +200,7 @@ func writeSuite(config Config, tree string) error {
 	}
 	layout := config.Layout
 	copies := map[string]string{filepath.Join(layout.Root, "go.mod"): "go.mod"}
-	for _, name := range append([]string{build.OwnNodeTests().Name}, suitePrograms...) {
+	for _, name := range append([]string{program}, suitePrograms...) {
 		copies[layout.Program(name)] = filepath.Join(cluster.OutputDir, "bin", name)
 	}
 	for source, target := range copies {

@@ -107,6 +107,11 @@ func OwnNodeTests() Part {
 	}
 }
 
+// Race is the program of "make race", for a machine without the Go tool.
+func Race() Part {
+	return Part{Name: "race", Module: ".", Package: "./test/cmd/race", Own: true, Cold: 20 * time.Second}
+}
+
 // KernelTests are unit tests of ours that use control groups of the machine, for a machine without the Go tool.
 func KernelTests() []Part {
 	var parts []Part

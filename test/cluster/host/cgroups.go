@@ -86,7 +86,7 @@ func addPodCgroups(root string, found map[string][]string) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		uid := podOfCgroup(entry.Name())
+		uid := PodOfCgroup(entry.Name())
 		if uid == "" {
 			return nil
 		}
@@ -99,9 +99,9 @@ func addPodCgroups(root string, found map[string][]string) error {
 	return nil
 }
 
-// podOfCgroup returns the UID of the pod whose cgroup has that name, "" if it is not that of a pod. In names of slices
-// a dash separates the slices above, and underscores stand for the dashes of the UID.
-func podOfCgroup(name string) string {
+// PodOfCgroup returns the UID of the pod whose cgroup has that name, without the path, "" if it is not that of a pod. In
+// names of slices a dash separates the slices above, and underscores stand for the dashes of the UID.
+func PodOfCgroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, _ := strings.Cut(slice, "-pod")
 		return strings.ReplaceAll(uid, "_", "-")

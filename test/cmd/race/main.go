@@ -28,6 +28,8 @@ type options struct {
 	timeout   time.Duration
 	results   string
 	kubelet   string
+	machine   bool
+	cells     string
 	table     string
 	plot      string
 }
@@ -50,6 +52,9 @@ func main() {
 		"run this kubelet `binary` instead of building the repository's")
 	flags.IntVar(&o.crossings, "crossings", 0,
 		"start no cluster, measure this often the time from the crossing of a threshold to the fence, with 110 pods")
+	flags.BoolVar(&o.machine, "machine", false, "run them in a virtual machine with systemd and cgroup v2")
+	flags.StringVar(&o.cells, "cells", "",
+		"run each cell of this `file` once, build nothing, and write the results to the output")
 	flags.StringVar(&o.table, "table", "", "run nothing, write the table of the results to this `file`, - for the output")
 	flags.StringVar(&o.plot, "plot", "", "run nothing, write the plot of the results (SVG) to this `file`")
 	_ = flags.Parse(os.Args[1:]) // exits if that fails
@@ -75,9 +80,15 @@ func (o *options) main(ctx context.Context) error {
 	if o.crossings > 0 {
 		return o.measureCrossings(ctx, root)
 	}
+	if o.cells != "" {
+		return o.runCells(ctx, root)
+	}
 	matrix, err := o.matrix()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.machine:
+		return o.runInMachine(ctx, root, matrix.Cells())
 	}
 	return o.run(ctx, root, matrix.Cells())
 }
