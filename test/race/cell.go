@@ -37,9 +37,8 @@ const (
 	MemoryFile = "memoryfile"
 	// Mild ends at SIGTERM, all others ignore it.
 	Mild = "mild"
-	// Guaranteed and Critical cannot be saved: they are not evicted before others.
-	Guaranteed = "guaranteed"
-	Critical   = "critical"
+	// Critical cannot be saved from: critical pods are never evicted.
+	Critical = "critical"
 )
 
 // Cell is one cell of the matrix.
@@ -70,7 +69,7 @@ func Kubelets() []string { return []string{Ours, OursOff, Stock, StockNotify} }
 
 // Kinds lists the kinds of hogs in the order in which they run and are shown.
 func Kinds() []string {
-	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile, Mild, Guaranteed, Critical}
+	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile, Mild, Critical}
 }
 
 // Matrix is a part of the matrix: all combinations.

@@ -17,8 +17,6 @@ const (
 	neighbourUse, plenty = 16, 16 << 10
 	// hogName is the name of the hog's container, and the beginning of the names of its pods.
 	hogName = "hog"
-	// guaranteedMore is by how much the limit of a Guaranteed hog exceeds what it uses at rest, in MiB: more than is left.
-	guaranteedMore = 800
 	// cacheName is the pod that fills the page cache.
 	cacheName = "cache"
 )
@@ -71,9 +69,6 @@ func hogPod(c Cell, name string, start int64) *v1.Pod {
 	switch c.Kind {
 	case Burstable:
 		hog.Resources.Requests = kit.Memory("64Mi")
-	case Guaranteed:
-		all := kit.Resources("10m", fmt.Sprintf("%dMi", start+guaranteedMore))
-		hog.Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 	case Critical:
 		pod.Spec.PriorityClassName = scheduling.SystemNodeCritical
 	case Init:

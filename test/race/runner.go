@@ -28,9 +28,9 @@ const (
 	namespace = "race"
 	// podTimeout is how long a pod may take to start, and pressure to end; raceTimeout how long a hog may take to end.
 	podTimeout, raceTimeout = 2 * time.Minute, 90 * time.Second
-	// nearest is by how much more than the threshold is available at rest, in MiB, at most; nearSeconds the time in which
-	// a hog uses that up if it is less.
-	nearest, nearSeconds = 400, 4
+	// nearest and farthest are by how much more than the threshold is available at rest, in MiB, at least and at most;
+	// nearSeconds the time in which a hog uses that up between them.
+	nearest, farthest, nearSeconds = 80, 400, 4
 	// aftermath is the time that other pods are observed after the hog has ended.
 	aftermath = 2 * time.Second
 	// rateWindow is the time before the crossing over which growth is measured.
@@ -308,7 +308,7 @@ func (r *Runner) startHogs(ctx context.Context, c Cell) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	distance := min(nearest, nearSeconds*c.Rate)
+	distance := min(max(nearSeconds*c.Rate, nearest), farthest)
 	start := available/mebibyte - c.Headroom - distance
 	if start < 64 {
 		return nil, fmt.Errorf("only %d MiB are available to pods", available/mebibyte)
