@@ -33,8 +33,8 @@ const (
 // TestFencesAndTheEndOfTheKubelet ends the kubelet while a pod is fenced: by SIGKILL, and by SIGTERM. The next kubelet
 // goes on with the eviction, starts nothing again, and other pods have no fence. A limit on a running pod that looks
 // like a fence of an earlier run is replaced by that of the pod's resources, and its status never shows it. With
-// PLIMSOLL_SOAK the kubelet is also killed at many moments of an eviction, and stock's kubelet is the next one: after an
-// orderly stop no pod has a fence, and after SIGKILL the pod lives under it until its limit is written as
+// PLIMSOLL_SOAK the kubelet is also killed at many moments of an eviction, and stock's kubelet is the next one: after
+// an orderly stop no pod has a fence, and after SIGKILL the pod lives under it until its limit is written as
 // docs/operations.md says.
 func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 	s := spaceForRestart(t)

@@ -61,7 +61,7 @@ func (s *space) mustWin(runner *race.Runner, c race.Cell) {
 	if !run.Won || !run.Crossed || run.Fenced < 0 {
 		s.t.Errorf("not won, or without a fence: %s", run.Line())
 	}
-	// An OOM of processes that are being killed is notified, but nothing is killed or logged: then the runtime's word counts.
+	// An OOM of processes that are being killed is notified, but not logged: then the reason is the runtime's.
 	if len(run.OOMs) > 0 && len(run.Misreported) > 0 {
 		s.t.Errorf("reasons of containers: %v", run.Misreported)
 	}

@@ -111,7 +111,7 @@ func (r *Run) checkReasons() {
 		for id, reported := range s.oomKilled {
 			killed := slices.ContainsFunc(r.OOMs, func(o OOM) bool { return o.Container == id })
 			together := r.Cgroups == kit.CgroupsV2 && slices.ContainsFunc(r.OOMs, func(o OOM) bool { return o.Victim == s.Pod })
-			if reported != killed && !(reported && together) {
+			if killed && !reported || reported && !killed && !together {
 				r.Misreported = append(r.Misreported, fmt.Sprintf("%s of %s: OOMKilled %t, killed %t", id, s.Pod, reported, killed))
 			}
 		}

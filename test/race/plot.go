@@ -12,8 +12,8 @@ const (
 	plotRight, plotRow = 20, 26
 )
 
-// Plot returns a picture (SVG) of the runs with besteffort hogs: a row for each version of cgroups, kubelet, page cache and
-// headroom, a dot
+// Plot returns a picture (SVG) of the runs with besteffort hogs: a row for each version of cgroups, kubelet, page cache
+// and headroom, a dot
 // for each run at the rate that was reached, filled if it was won.
 func Plot(runs []Run) string {
 	var rows []string

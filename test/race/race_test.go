@@ -75,7 +75,8 @@ func TestOOMKills(t *testing.T) {
 		{"/kubepods/besteffort/podu-2", "/kubepods/besteffort/podu-2/abc", OOM{"besteffort-0", "besteffort-0", "abc"}, false},
 		{"/", "/kubepods/besteffort/podu-1/abc", OOM{"other", "hog-0", "abc"}, false},
 		{"/kubepods/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice",
-			"/kubepods/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice/cri-containerd-abc.scope", OOM{"hog", "hog-0", "abc"}, true},
+			"/kubepods/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice/cri-containerd-abc.scope",
+			OOM{"hog", "hog-0", "abc"}, true},
 	} {
 		k, ok := kit.ParseOOMKill(strings.NewReplacer("%LIMIT", c.limit, "%TASK", c.task).Replace(record))
 		if !ok {
@@ -176,7 +177,10 @@ func TestTableAndPlot(t *testing.T) {
 	lost := cell
 	lost.Kubelet = Stock
 	runs := []Run{
-		{Cgroups: kit.CgroupsV2, Cell: lost, Reached: 398, Fenced: -1, Ended: 260, Lowest: 0, OOMs: []OOM{{Limit: "pods", Victim: "hog-0"}}},
+		{
+			Cgroups: kit.CgroupsV2, Cell: lost, Reached: 398, Fenced: -1, Ended: 260, Lowest: 0,
+			OOMs: []OOM{{Limit: "pods", Victim: "hog-0"}},
+		},
 		{Cgroups: kit.CgroupsV1, Cell: cell, Reached: 399, Fenced: 4.25, Ended: 30, Lowest: 88, Won: true},
 		{Cgroups: kit.CgroupsV1, Cell: cell, Reached: 401, Fenced: 12.5, Ended: 45.2, Lowest: 80, Won: true},
 	}

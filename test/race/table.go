@@ -46,7 +46,8 @@ func Table(runs []Run) string {
 	for _, cell := range byCell(runs) {
 		c := cell[0].Cell
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %s | %d | %d | %s | %s | %s | %s |\n", cell[0].Cgroups, c.Kubelet,
-			c.Kind, c.Cache, c.Headroom, c.Rate, spread(cell, func(r Run) float64 { return float64(r.Reached) }), len(cell), countWon(cell),
+			c.Kind, c.Cache, c.Headroom, c.Rate, spread(cell, func(r Run) float64 { return float64(r.Reached) }), len(cell),
+			countWon(cell),
 			spread(cell, func(r Run) float64 { return r.Fenced }), spread(cell, func(r Run) float64 { return r.Ended }),
 			spread(cell, func(r Run) float64 { return float64(r.Lowest) }), ooms(cell))
 	}

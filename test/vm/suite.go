@@ -56,7 +56,7 @@ func RunSuite(ctx context.Context, config Config, image Image, suite Suite) erro
 	if config.Cgroups == CgroupsNested {
 		return fmt.Errorf("the node tests have no layout of control groups called %s", config.Cgroups)
 	}
-	return onHostedNode(ctx, config, image, build.OwnNodeTests().Name, nil,
+	return onHostedNode(ctx, config, image, Program{Name: build.OwnNodeTests().Name},
 		func(node *Node) error { return node.runSuite(ctx, suite) })
 }
 
@@ -74,25 +74,23 @@ type Program struct {
 
 // RunProgram is RunSuite for a program.
 func RunProgram(ctx context.Context, config Config, image Image, program Program) error {
-	return onHostedNode(ctx, config, image, program.Name, program.Files, func(node *Node) error {
+	return onHostedNode(ctx, config, image, program, func(node *Node) error {
 		command := node.hosted(program.Name) + " " + strings.Join(program.Arguments, " ") + " </dev/null"
 		return node.RunTo(ctx, command, program.Out, config.Log)
 	})
 }
 
-// onHostedNode boots a machine without a node, whose disk has that program, calls run, and removes the machine.
-// Meanwhile this machine serves the control plane.
-func onHostedNode(ctx context.Context, config Config, image Image, program string, files map[string][]byte,
-	run func(*Node) error,
-) (err error) {
+// onHostedNode boots a machine without a node, whose disk has that program and its files, calls run, and removes the
+// machine. Meanwhile this machine serves the control plane.
+func onHostedNode(ctx context.Context, config Config, image Image, program Program, run func(*Node) error) (err error) {
 	config.masked = []string{"containerd.service"}
 	node, err := StartWithDisk(ctx, config, image, func(tree string) error {
-		for name, data := range files {
+		for name, data := range program.Files {
 			if err := (file{data, 0o644}).write(filepath.Join(tree, name)); err != nil {
 				return err
 			}
 		}
-		return writeSuite(config, program, tree)
+		return writeSuite(config, program.Name, tree)
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // testCgroup is a cgroup in real hierarchies, which the test has created.
 type testCgroup struct {
-	t      *testing.T
+	t      testing.TB
 	config Config
 	name   string
 	// noKill is for Linux before 5.14: the freezer of v2 and pidfds.
@@ -30,7 +30,7 @@ func (k testCgroup) killer() *Killer {
 }
 
 // newTestCgroup creates a cgroup in each of the hierarchies, and removes it with everything in it when the test ends.
-func newTestCgroup(t *testing.T, config Config) testCgroup {
+func newTestCgroup(t testing.TB, config Config) testCgroup {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root, to create cgroups")
@@ -46,7 +46,7 @@ func newTestCgroup(t *testing.T, config Config) testCgroup {
 }
 
 // hierarchies returns those of this machine, by their names. A machine with cgroup v2 alone has no v1.
-func hierarchies(t *testing.T) map[string]Config {
+func hierarchies(t testing.TB) map[string]Config {
 	t.Helper()
 	found := map[string]Config{}
 	v1 := map[string]string{"freezer": "/sys/fs/cgroup/freezer", "pids": "/sys/fs/cgroup/pids"}

@@ -69,7 +69,7 @@ func (c child) awaitEnd(t *testing.T) {
 }
 
 // start runs a script and returns once it has written its first line. Its process group is killed when the test ends.
-func start(t *testing.T, script string) child {
+func start(t testing.TB, script string) child {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
 	out, err := cmd.StdoutPipe()

@@ -99,8 +99,8 @@ func addPodCgroups(root string, found map[string][]string) error {
 	return nil
 }
 
-// PodOfCgroup returns the UID of the pod whose cgroup has that name, without the path, "" if it is not that of a pod. In
-// names of slices a dash separates the slices above, and underscores stand for the dashes of the UID.
+// PodOfCgroup returns the UID of the pod whose cgroup has that name, without the path, "" if it is not that of a pod.
+// In names of slices a dash separates the slices above, and underscores stand for the dashes of the UID.
 func PodOfCgroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, _ := strings.Cut(slice, "-pod")
