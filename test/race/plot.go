@@ -13,8 +13,7 @@ const (
 )
 
 // Plot returns a picture (SVG) of the runs with besteffort hogs: a row for each version of cgroups, kubelet, page cache
-// and headroom, a dot
-// for each run at the rate that was reached, filled if it was won.
+// and headroom, a dot for each run at the rate that was reached, green if it was won.
 func Plot(runs []Run) string {
 	var rows []string
 	at := map[string]int{}
