@@ -59,9 +59,8 @@ func (m *Manager) Run(ctx context.Context) {
 				m.syncWith(ctx, f)
 			}
 		case <-m.nudge:
-			if m.loop.watcher != nil {
+			if w := m.loop.watcher; w != nil && w.hurry(m.clock.now()) {
 				m.loop.nudged = true
-				m.loop.watcher.hurry(m.clock.now())
 			}
 		case <-timer.C():
 		}

@@ -150,12 +150,15 @@ func (w *memoryWatcher) use(r *snapshot.MemoryReading, at time.Time) {
 // due reports whether it is time to read the counters.
 func (w *memoryWatcher) due(now time.Time) bool { return !now.Before(w.next) }
 
-// hurry makes the next read due, watcherMinPause after the last one at the earliest. It does nothing once so much was
-// read that the credit is used up: the kernel may report pressure several times a second for hours.
-func (w *memoryWatcher) hurry(now time.Time) {
-	if !w.exhausted() {
-		w.next = later(now, w.readAt.Add(watcherMinPause))
+// hurry makes the next read due, watcherMinPause after the last one at the earliest. It does nothing, and returns
+// false, once so much was read that the credit is used up: the kernel may report pressure several times a second for
+// hours.
+func (w *memoryWatcher) hurry(now time.Time) bool {
+	if w.exhausted() {
+		return false
 	}
+	w.next = later(now, w.readAt.Add(watcherMinPause))
+	return true
 }
 
 // hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause

@@ -92,17 +92,26 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 func TestReportsOfPressureDoNotExceedTheShareOfReading(t *testing.T) {
 	const cost, reports = 5 * time.Millisecond, 1000
 	begin := time.Unix(1000, 0)
-	now, reads := begin, 0
+	now, reads, caused := begin, 0, 0
 	w := armedWatcher()
 	w.clock, w.made, w.period, w.worst = func() time.Time { return now }, begin, 10*time.Second, 2*gi
 	w.reader = slowCounters{func() { now = now.Add(cost) }}
 	for range reports {
 		now = now.Add(100 * time.Millisecond)
-		w.hurry(now)
-		if w.due(now) {
+		hurried := w.hurry(now)
+		if hurried {
+			caused++
+		}
+		switch due := w.due(now); {
+		case due:
 			w.check()
 			reads++
+		case hurried:
+			t.Fatal("a report said to cause a read did not")
 		}
+	}
+	if caused == 0 || caused == reports {
+		t.Errorf("%d of %d reports caused a read, want some", caused, reports)
 	}
 	elapsed := now.Sub(begin)
 	if most := int((elapsed+watcherCredit)/(watcherPauseShare*cost)) + 1; reads > most || reads < most/2 {
