@@ -186,7 +186,8 @@ func (s *space) fencedHog(name string) *v1.Pod {
 	return nil
 }
 
-// restingHog starts a pod that ignores SIGTERM and is evicted once it was told to grow.
+// restingHog starts a pod that ignores SIGTERM. It uses less than the threshold leaves until grow is called, and more
+// afterwards.
 func (s *space) restingHog(name string) (pod *v1.Pod, grow func()) {
 	s.t.Helper()
 	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
