@@ -18,6 +18,7 @@ DEEPCOPY = $(BIN)/deepcopy-gen --output-file zz_generated.deepcopy.go ./pkg/apis
 DEEPCOPY_SUMS = find pkg/apis -name zz_generated.deepcopy.go -exec sha256sum {} + | sort
 E2E_TIMEOUT ?= 50m
 E2E_RUN ?= .
+E2E_COUNT ?= 1
 BENCH ?= .
 BENCH_COUNT ?= 6
 # Up to three tests that fail are run once more, each alone. Those that pass then are listed as unstable. A data race or
@@ -92,11 +93,11 @@ e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (ro
 	@$(call UNSTABLE,$(OUT)/e2e-unstable.txt)
 
 .PHONY: e2e-vm
-e2e-vm: $(BIN)/gotestsum ## Tests on a node in a virtual machine, with systemd and cgroup v2 (root). E2E_RUN=regexp selects.
+e2e-vm: $(BIN)/gotestsum ## Tests on a node in a virtual machine, with systemd and cgroup v2 (root). E2E_RUN=regexp selects, E2E_COUNT repeats.
 	@rm -f $(OUT)/e2e-vm-unstable.txt
 	$(BIN)/gotestsum --format standard-verbose --junitfile $(OUT)/e2e-vm.xml \
 		$(RERUN) --rerun-fails-report $(OUT)/e2e-vm-unstable.txt --packages ./test/vm -- \
-		-tags vm -count=1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
+		-tags vm -count=$(E2E_COUNT) -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)'
 	@$(call UNSTABLE,$(OUT)/e2e-vm-unstable.txt)
 
 .PHONY: e2e-vm-node

@@ -38,6 +38,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Log == nil {
 		config.Log = io.Discard
 	}
+	if config.Guest != nil {
+		config.CgroupRoot = cmp.Or(config.CgroupRoot, config.Guest.CgroupRoot)
+	}
 	if config.CgroupRoot == "/" {
 		config.CgroupRoot = ""
 	}
@@ -209,12 +212,12 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	footprint := host.TakeFootprint()
-	footprint.Cgroup, footprint.Shared = cmp.Or(c.config.CgroupRoot, c.config.podsCgroup()), c.config.CgroupRoot == ""
+	footprint.Cgroup, footprint.Shared = cmp.Or(c.config.rootCgroup(), c.config.podsCgroup()), c.config.CgroupRoot == ""
 	if err := footprint.Save(layout.footprint()); err != nil {
 		return err
 	}
-	if c.config.CgroupRoot != "" {
-		if err := host.MakeCgroup(c.config.CgroupRoot); err != nil {
+	if root := c.config.rootCgroup(); root != "" {
+		if err := host.MakeCgroup(root); err != nil {
 			return err
 		}
 	}

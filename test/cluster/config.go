@@ -63,8 +63,9 @@ type Config struct {
 	// Mirror is a directory of images, as OCI layouts, that the cluster's registry serves instead of MirroredRegistry; ""
 	// for no registry.
 	Mirror string
-	// CgroupRoot is the cgroup in which the kubelet creates that of the pods; "" is the root, where any other kubelet has
-	// its own. With a cgroup of its own, such as "/plimsoll", a cluster can run where another kubelet does.
+	// CgroupRoot is the cgroup in which the kubelet creates that of the pods; "" is that of Guest, or the root, where any
+	// other kubelet has its own. With a cgroup of its own, such as "/plimsoll", a cluster can run where another kubelet
+	// does. It has one level.
 	CgroupRoot string
 	// ImageDisk is the size, in bytes, of a file system for containerd; 0 for none, so that containerd uses that of the
 	// repository.
@@ -91,12 +92,24 @@ func Tuned(changes ...func(*kubeletv1beta1.KubeletConfiguration)) func(*kubeletv
 	}
 }
 
-// podsCgroup is the cgroup of all pods.
+// podsCgroup is the cgroup of all pods. The name of a slice of systemd begins with that of the slice above.
 func (c Config) podsCgroup() string {
-	if c.Guest.systemd() {
-		return "/kubepods.slice"
+	const pods = "kubepods"
+	if !c.Guest.systemd() {
+		return filepath.Join("/", c.CgroupRoot, pods)
 	}
-	return filepath.Join("/", c.CgroupRoot, "kubepods")
+	if c.CgroupRoot == "" {
+		return "/" + pods + ".slice"
+	}
+	return filepath.Join(c.rootCgroup(), filepath.Base(c.CgroupRoot)+"-"+pods+".slice")
+}
+
+// rootCgroup is the cgroup that the cgroup driver makes of CgroupRoot, "" if that is the root.
+func (c Config) rootCgroup() string {
+	if c.CgroupRoot != "" && c.Guest.systemd() {
+		return c.CgroupRoot + ".slice"
+	}
+	return c.CgroupRoot
 }
 
 // driver is the cgroup driver of the kubelet and of containerd.

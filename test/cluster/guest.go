@@ -29,6 +29,8 @@ type Guest struct {
 	// Systemd is whether systemd makes the control groups of pods. Containerd and the kubelet run in scopes of systemd in
 	// any case.
 	Systemd bool `json:"systemd"`
+	// CgroupRoot is the kubelet's cgroupRoot; "" is the root.
+	CgroupRoot string `json:"cgroupRoot,omitempty"`
 }
 
 // ReadGuest returns the guest that GuestVariable names, or nil on a machine that runs the whole cluster itself.

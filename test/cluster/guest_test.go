@@ -78,13 +78,16 @@ func TestGuestTakesCredentials(t *testing.T) {
 func TestGuestRunsItsNodeUnderSystemd(t *testing.T) {
 	for _, test := range []struct {
 		guest          *Guest
+		root           string
 		program, group string
 	}{
-		{nil, "/bin/kubelet", "/kubepods"},
-		{&Guest{}, "systemd-run", "/kubepods"},
-		{&Guest{Systemd: true}, "systemd-run", "/kubepods.slice"},
+		{nil, "", "/bin/kubelet", "/kubepods"},
+		{nil, "/plimsoll", "/bin/kubelet", "/plimsoll/kubepods"},
+		{&Guest{}, "", "systemd-run", "/kubepods"},
+		{&Guest{Systemd: true}, "", "systemd-run", "/kubepods.slice"},
+		{&Guest{Systemd: true}, "/kubelet", "systemd-run", "/kubelet.slice/kubelet-kubepods.slice"},
 	} {
-		c := &Cluster{config: Config{Guest: test.guest, Kubelet: "/bin/kubelet"}}
+		c := &Cluster{config: Config{Guest: test.guest, CgroupRoot: test.root, Kubelet: "/bin/kubelet"}}
 		if got := c.config.inScope(c.kubelet()); got.Path != test.program || !slices.Contains(got.Args, "--v=2") {
 			t.Errorf("%+v: the kubelet is %+v", test.guest, got)
 		}

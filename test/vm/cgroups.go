@@ -47,9 +47,15 @@ func (c Cgroups) configure(settings *kubeletv1beta1.KubeletConfiguration) {
 	if c.systemd() {
 		settings.CgroupDriver = "systemd"
 	}
+	settings.CgroupRoot = c.root()
+}
+
+// root is the kubelet's cgroupRoot, "" for the root of all control groups.
+func (c Cgroups) root() string {
 	if c == CgroupsNested {
-		settings.CgroupRoot = nestedRoot
+		return nestedRoot
 	}
+	return ""
 }
 
 // files are the files that the layout needs. A kubelet does not create its cgroupRoot, and requires that it has all

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
@@ -77,7 +78,7 @@ func runTests(m *testing.M) (code int, err error) {
 }
 
 // must ends the test if err is not nil.
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func must(t *testing.T, err error) {
 }
 
 // inMachine runs a command line in the machine.
-func inMachine(t *testing.T, command string) string {
+func inMachine(t testing.TB, command string) string {
 	t.Helper()
 	out, err := node.Run(t.Context(), command)
 	must(t, err)
@@ -93,20 +94,20 @@ func inMachine(t *testing.T, command string) string {
 }
 
 // now is the time by the clock of the machine.
-func now(t *testing.T) time.Time {
+func now(t testing.TB) time.Time {
 	t.Helper()
 	got, err := node.Now(t.Context())
 	must(t, err)
 	return got
 }
 
-// create creates pods in a namespace of the test's own, and removes them when the test ends.
-func create(t *testing.T, namespace string, pods ...*v1.Pod) []*v1.Pod {
+// create creates pods in a namespace of the test's own, and removes all pods there when the test ends.
+func create(t testing.TB, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()
 	client := node.Client().CoreV1()
 	_, err := client.Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		metav1.CreateOptions{})
-	must(t, err)
+	must(t, existing(err))
 	must(t, kit.Poll(t.Context(), limit(), func(ctx context.Context) error {
 		_, err := client.ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
@@ -125,19 +126,35 @@ func create(t *testing.T, namespace string, pods ...*v1.Pod) []*v1.Pod {
 				t.Error(err)
 			}
 		}
-		for _, pod := range created {
-			if err := kit.WaitGone(ctx, node.Client(), pod, limit()); err != nil {
-				t.Error(err)
-			}
+		// The test may be run again.
+		if err := kit.Poll(ctx, limit(), func(ctx context.Context) error { return noPods(ctx, namespace) }); err != nil {
+			t.Error(err)
 		}
 	})
 	return created
 }
 
+// existing is err, or nil if the object exists already: a test that is run again finds what it has made before.
+func existing(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// noPods is nil if the namespace has no pods.
+func noPods(ctx context.Context, namespace string) error {
+	list, err := node.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err == nil && len(list.Items) > 0 {
+		err = fmt.Errorf("%d pods are left in %s, one is %s", len(list.Items), namespace, kit.Describe(&list.Items[0]))
+	}
+	return err
+}
+
 // limit is how long a pod may take to start or to end.
 func limit() time.Duration { return 30 * time.Second * node.Factor() }
 
-func waitPod(t *testing.T, pod *v1.Pod, check func(*v1.Pod) error) *v1.Pod {
+func waitPod(t testing.TB, pod *v1.Pod, check func(*v1.Pod) error) *v1.Pod {
 	t.Helper()
 	got, err := kit.WaitPod(t.Context(), node.Client(), pod, limit(), check)
 	must(t, err)

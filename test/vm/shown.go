@@ -36,6 +36,7 @@ seconds it took; the machines were emulated. On cgroup v1 all of them pass in ea
 var columns = []struct{ node, title string }{
 	{"systemd-kubelet", "systemd driver"},
 	{"cgroupfs-kubelet", "cgroupfs driver"},
+	{"cgroup-root-kubelet", "systemd driver, cgroupRoot"},
 	{"systemd-kubelet-stock", "systemd driver, stock kubelet"},
 }
 

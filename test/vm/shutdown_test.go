@@ -123,7 +123,7 @@ func startShutdownPods(t *testing.T, namespace string) shutdownPods {
 		PreemptionPolicy: new(v1.PreemptNever),
 	}
 	_, err := client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
-	must(t, err)
+	must(t, existing(err))
 	ignores, urgent := podThat("ignores", "trap '' TERM"+kit.Forever), podThat("urgent", endsAtOnce)
 	ignores.Spec.TerminationGracePeriodSeconds = new(int64(ignoredFor.Seconds()))
 	urgent.Spec.PriorityClassName = class.Name

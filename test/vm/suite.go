@@ -53,9 +53,6 @@ func BuildSuite(ctx context.Context, layout cluster.Layout, log io.Writer) error
 // any machine, and removes the machine. The tests run in the machine, and the control plane on this one. A failed test
 // is no error.
 func RunSuite(ctx context.Context, config Config, image Image, suite Suite) error {
-	if config.Cgroups == CgroupsNested {
-		return fmt.Errorf("the node tests have no layout of control groups called %s", config.Cgroups)
-	}
 	return onHostedNode(ctx, config, image, Program{Name: build.OwnNodeTests().Name},
 		func(node *Node) error { return node.runSuite(ctx, suite) })
 }
@@ -66,7 +63,7 @@ type Program struct {
 	Name string
 	// Arguments must have no meaning to a shell.
 	Arguments []string
-	// Files are written to its working directory, by name.
+	// Files are written to its working directory, by name. They may be programs.
 	Files map[string][]byte
 	// Out receives its output, and the log of Config its errors.
 	Out io.Writer
@@ -86,7 +83,7 @@ func onHostedNode(ctx context.Context, config Config, image Image, program Progr
 	config.masked = []string{"containerd.service"}
 	node, err := StartWithDisk(ctx, config, image, func(tree string) error {
 		for name, data := range program.Files {
-			if err := (file{data, 0o644}).write(filepath.Join(tree, name)); err != nil {
+			if err := (file{data, 0o755}).write(filepath.Join(tree, name)); err != nil {
 				return err
 			}
 		}
@@ -188,7 +185,7 @@ func writeSuite(config Config, program, tree string) error {
 	}
 	guest, err := json.Marshal(cluster.Guest{
 		ControlPlane: "http://" + net.JoinHostPort(controlAddress, controlPort), Credentials: DiskDir + "/credentials",
-		ImageStore: "/var/lib/containerd", Systemd: config.Cgroups.systemd(),
+		ImageStore: "/var/lib/containerd", Systemd: config.Cgroups.systemd(), CgroupRoot: config.Cgroups.root(),
 	})
 	if err != nil {
 		return fmt.Errorf("encode guest: %w", err)

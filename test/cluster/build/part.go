@@ -90,8 +90,13 @@ func ClusterParts() []Part {
 			Cold: 15 * time.Second,
 		},
 		{Name: "pause", Module: ".", Package: "./test/images/pause", Own: true, Cold: time.Second},
-		{Name: "hog", Module: ".", Package: "./test/images/hog", Own: true, Cold: time.Second},
+		Hog(),
 	}
+}
+
+// Hog is the program that uses memory.
+func Hog() Part {
+	return Part{Name: "hog", Module: ".", Package: "./test/images/hog", Own: true, Cold: time.Second}
 }
 
 // KatalystPlugin is an eviction plugin or a reporter plugin from Katalyst's unmodified code, for tests.

@@ -23,7 +23,7 @@ type options struct {
 	kubelets, kinds, caches, headrooms, rates string
 
 	count     int
-	crossings int
+	crossings crossings
 	rest      time.Duration
 	timeout   time.Duration
 	results   string
@@ -50,8 +50,7 @@ func main() {
 	flags.StringVar(&o.results, "results", "", "the `file` of results instead of _output/race/results.jsonl")
 	flags.StringVar(&o.kubelet, "kubelet", os.Getenv("PLIMSOLL_KUBELET"),
 		"run this kubelet `binary` instead of building the repository's")
-	flags.IntVar(&o.crossings, "crossings", 0,
-		"start no cluster, measure this often the time from the crossing of a threshold to the fence, with 110 pods")
+	o.crossings.define(flags)
 	flags.BoolVar(&o.machine, "machine", false, "run them in a virtual machine with systemd and cgroup v2")
 	flags.StringVar(&o.cells, "cells", "",
 		"run each cell of this `file` once, build nothing, and write the results to the output")
@@ -77,7 +76,7 @@ func (o *options) main(ctx context.Context) error {
 	if o.table != "" || o.plot != "" {
 		return o.report()
 	}
-	if o.crossings > 0 {
+	if o.crossings.count > 0 {
 		return o.measureCrossings(ctx, root)
 	}
 	if o.cells != "" {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster/build"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 	"github.com/plimsoll-project/plimsoll/test/race"
-	"github.com/plimsoll-project/plimsoll/test/race/crossing"
 	"github.com/plimsoll-project/plimsoll/test/vm"
 )
 
@@ -92,12 +90,8 @@ const cellsFile = "cells.json"
 // runInMachine carries out what remains of the cells in a virtual machine.
 func (o *options) runInMachine(ctx context.Context, root string, cells []race.Cell) error {
 	layout := vm.NewLayout(root)
-	image, err := vm.Build(ctx, layout, os.Stdout)
+	image, err := o.buildMachine(ctx, layout)
 	if err != nil {
-		return err
-	}
-	builder := build.Builder{Root: root, Out: layout.Bin, Log: os.Stdout}
-	if err := builder.Build(ctx, []build.Part{build.Race(), build.KatalystPlugin()}); err != nil {
 		return err
 	}
 	runner := race.Runner{
@@ -119,6 +113,16 @@ func (o *options) runInMachine(ctx context.Context, root string, cells []race.Ce
 		Arguments: []string{"-cells", cellsFile, "-rest", o.rest.String(), "-timeout", o.timeout.String()},
 	})
 	return errors.Join(err, out.Close(), recording.Wait())
+}
+
+// buildMachine builds what a machine needs that runs this program.
+func (o *options) buildMachine(ctx context.Context, layout cluster.Layout) (vm.Image, error) {
+	image, err := vm.Build(ctx, layout, os.Stdout)
+	if err != nil {
+		return image, err
+	}
+	builder := build.Builder{Root: layout.Root, Out: layout.Bin, Log: os.Stdout}
+	return image, builder.Build(ctx, []build.Part{build.Race(), build.KatalystPlugin()})
 }
 
 // record adds results to the file as they come.
@@ -186,37 +190,6 @@ func (o *options) remaining(runner *race.Runner, cells []race.Cell, version stri
 		fmt.Println("All runs are done.")
 	}
 	return list, nil
-}
-
-// measureCrossings prints how long the fence takes after the crossing of a threshold.
-func (o *options) measureCrossings(ctx context.Context, root string) error {
-	layout := cluster.NewLayout(root, cluster.TestName)
-	list, err := crossing.Measure(ctx, crossing.Config{
-		Hog: layout.Program("hog"), Pods: 110, Crossings: o.crossings, Memory: 2048, Headroom: 100, Distance: 200, Rate: 400,
-		Log: os.Stdout,
-	})
-	var fenced, ended []time.Duration
-	for _, c := range list {
-		if c.Fenced >= 0 {
-			fenced = append(fenced, c.Fenced)
-		}
-		ended = append(ended, c.Ended)
-	}
-	fmt.Printf("%d of %d fenced\n", len(fenced), len(list))
-	printTimes("crossing to fence", fenced)
-	printTimes("crossing to end", ended)
-	return err
-}
-
-func printTimes(what string, times []time.Duration) {
-	if len(times) == 0 {
-		return
-	}
-	slices.Sort(times)
-	at := func(percent int) time.Duration {
-		return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond)
-	}
-	fmt.Printf("%s: p50 %v, p99 %v, maximum %v\n", what, at(50), at(99), at(100))
 }
 
 // report writes the table and the plot of all results.

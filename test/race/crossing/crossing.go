@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/kubernetes/pkg/kubelet/util"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/cgroupkill"
@@ -31,6 +33,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
+	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 const mebibyte = int64(1) << 20
@@ -41,6 +44,8 @@ type Config struct {
 	Hog string
 	// Pods is the number of pods beside the hog, Crossings how often a hog meets the threshold.
 	Pods, Crossings int
+	// Observer is a program that sets the fences instead of the eviction manager, as observer.c.txt does; "" for none.
+	Observer string
 	// Memory is the limit of all pods, Headroom the threshold, Distance what is left above it before the hog grows, Rate
 	// its growth in a second.
 	Memory, Headroom, Distance, Rate int64
@@ -58,7 +63,7 @@ type Crossing struct {
 // grace is how long the function that stands in for the pod workers leaves a pod.
 const grace = 2 * time.Second
 
-// Measure measures. It needs root, and cgroup v1.
+// Measure measures. It needs root.
 func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 	if c.Log == nil {
 		c.Log = io.Discard
@@ -68,16 +73,19 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.remove()) }()
+	fmt.Fprintf(c.Log, "starting %d pods\n", c.Pods)
 	for i := range c.Pods {
 		if _, err := n.start(fmt.Sprintf("idle-%d", i), "--start=1", "--limit=1"); err != nil {
 			return nil, err
 		}
 	}
-	stop, err := n.manage(ctx)
-	if err != nil {
-		return nil, err
+	if c.Observer == "" {
+		stop, err := n.manage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
 	}
-	defer stop()
 	for i := range c.Crossings {
 		crossing, err := n.cross(ctx, fmt.Sprintf("hog-%d", i))
 		if err != nil {
@@ -94,7 +102,11 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 type node struct {
 	config Config
 	// root is the path of the parent of the cgroup of all pods.
-	root    string
+	root string
+	// mounts are the mount points of the controllers; unified is whether they have one hierarchy.
+	mounts  map[string]string
+	unified bool
+	files   kit.CgroupMemory
 	fencer  *fence.Fencer
 	killer  *cgroupkill.Killer
 	memory  *collect.Memory
@@ -114,35 +126,58 @@ type process struct {
 	ended chan struct{}
 }
 
+// controllers are the controllers that the measured parts use. On v2 all have one hierarchy.
 var controllers = []string{"memory", "pids", "freezer"}
 
-func mounts() map[string]string {
-	m := map[string]string{}
-	for _, c := range controllers {
-		m[c] = filepath.Join("/sys/fs/cgroup", c)
-	}
-	return m
-}
-
 func newNode(c Config) (*node, error) {
-	n := &node{config: c, root: fmt.Sprintf("/plimsoll-crossing-%d", os.Getpid())}
-	for _, mount := range mounts() {
-		if err := os.MkdirAll(filepath.Join(mount, n.all(), "besteffort"), 0o755); err != nil {
+	n := &node{config: c, root: fmt.Sprintf("/plimsoll-crossing-%d", os.Getpid()), mounts: map[string]string{}}
+	n.unified = util.IsCgroup2UnifiedMode()
+	for _, controller := range controllers {
+		n.mounts[controller] = filepath.Join("/sys/fs/cgroup", controller)
+		if n.unified {
+			n.mounts[controller] = "/sys/fs/cgroup"
+		}
+	}
+	for _, cgroup := range []string{"", n.root, n.all(), n.all() + "/besteffort"} {
+		if err := n.makeCgroup(cgroup); err != nil {
 			return nil, errors.Join(err, n.remove())
 		}
 	}
-	limit := filepath.Join(mounts()["memory"], n.all(), "memory.limit_in_bytes")
+	var err error
+	if n.files, err = kit.FindCgroupMemory(n.all()); err != nil {
+		return nil, errors.Join(err, n.remove())
+	}
+	limit := filepath.Join(n.files.Pods, n.files.Limit)
 	if err := os.WriteFile(limit, []byte(strconv.FormatInt(c.Memory*mebibyte, 10)), 0); err != nil {
 		return nil, errors.Join(err, n.remove())
 	}
-	var err error
-	n.fencer = fence.New(fence.Config{Mounts: mounts()})
-	n.killer = cgroupkill.New(cgroupkill.Config{Mounts: mounts()})
+	n.fencer = fence.New(fence.Config{Unified: n.unified, Mounts: n.mounts})
+	n.killer = cgroupkill.New(cgroupkill.Config{Unified: n.unified, Mounts: n.mounts})
 	n.memory, err = collect.NewMemory(collect.Options{PodsCgroup: n.all()})
 	if err != nil {
 		return nil, errors.Join(err, n.remove())
 	}
 	return n, nil
+}
+
+// hierarchies are the mount points, each once.
+func (n *node) hierarchies() []string { return slices.Compact(slices.Sorted(maps.Values(n.mounts))) }
+
+// makeCgroup makes a cgroup that has others below it.
+func (n *node) makeCgroup(path string) error {
+	for _, mount := range n.hierarchies() {
+		dir := filepath.Join(mount, path)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if !n.unified {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all is the path of the cgroup of all pods.
@@ -159,9 +194,12 @@ func (n *node) start(name string, args ...string) (*process, error) {
 		ended: make(chan struct{}),
 	}
 	p.cgroup = n.all() + "/besteffort/pod" + string(p.pod.UID)
+	if err := n.makeCgroup(p.cgroup); err != nil {
+		return nil, err
+	}
 	script := ""
-	for _, c := range controllers {
-		dir := filepath.Join(mounts()[c], p.cgroup, "main")
+	for _, mount := range n.hierarchies() {
+		dir := filepath.Join(mount, p.cgroup, "main")
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
@@ -194,7 +232,7 @@ func (n *node) end(p *process) error {
 	n.mu.Lock()
 	n.pods = slices.DeleteFunc(n.pods, func(q *process) bool { return q == p })
 	n.mu.Unlock()
-	return removeCgroups(p.cgroup)
+	return n.removeCgroups(p.cgroup)
 }
 
 // remove ends all processes, and removes all cgroups.
@@ -206,13 +244,13 @@ func (n *node) remove() error {
 	for _, p := range pods {
 		errs = append(errs, n.end(p))
 	}
-	return errors.Join(append(errs, removeCgroups(n.root))...)
+	return errors.Join(append(errs, n.removeCgroups(n.root))...)
 }
 
 // removeCgroups removes a cgroup and those below it, for a short time again while the kernel still uses them.
-func removeCgroups(path string) error {
+func (n *node) removeCgroups(path string) error {
 	var errs []error
-	for _, mount := range mounts() {
+	for _, mount := range n.hierarchies() {
 		var dirs []string
 		err := filepath.WalkDir(filepath.Join(mount, path), func(dir string, entry os.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
@@ -386,16 +424,13 @@ func (f setFence) Check() (eviction.FenceState, error) {
 
 // available is what all pods may still use, in MiB, without page cache: these pods have little.
 func (n *node) available() (int64, error) {
-	used, err := n.number(n.all(), "memory.usage_in_bytes")
+	used, err := n.number(n.all(), n.files.Usage)
 	return n.config.Memory - used/mebibyte, err
 }
 
+// number reads a file of the memory controller, of a cgroup of pods.
 func (n *node) number(cgroup, name string) (int64, error) {
-	data, err := os.ReadFile(filepath.Join(mounts()["memory"], cgroup, name))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(string(data[:len(data)-1]), 10, 64)
+	return kit.ReadCgroupNumber(filepath.Join(n.mounts["memory"], cgroup), name)
 }
 
 // await polls each millisecond until done returns true or an error, at most for a time.
@@ -434,16 +469,23 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 	}
 	defer func() { err = errors.Join(err, n.end(p)) }()
 	err = await(ctx, time.Minute, "the hog to rest", func() (bool, error) {
-		used, err := n.number(p.cgroup, "memory.usage_in_bytes")
+		used, err := n.number(p.cgroup, n.files.Usage)
 		return used >= start*mebibyte, err
 	})
 	if err != nil {
 		return c, err
 	}
 	<-time.After(settle)
-	limit, err := n.number(p.cgroup, "memory.limit_in_bytes")
+	limit, err := n.number(p.cgroup, n.files.Limit)
 	if err != nil {
 		return c, err
+	}
+	if n.config.Observer != "" {
+		stop, err := n.observe(ctx, p)
+		if err != nil {
+			return c, err
+		}
+		defer stop()
 	}
 	if err := p.proc.Signal(unix.SIGUSR1); err != nil {
 		return c, err
@@ -458,7 +500,7 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 		if crossed.IsZero() && left < n.config.Headroom {
 			crossed = now
 		}
-		present, err := n.number(p.cgroup, "memory.limit_in_bytes")
+		present, err := n.number(p.cgroup, n.files.Limit)
 		if err == nil && !crossed.IsZero() && c.Fenced < 0 && present < limit {
 			c.Fenced, c.Beyond = now.Sub(crossed), n.config.Headroom-left
 		}
@@ -470,7 +512,7 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 			return false, err
 		}
 	})
-	if err != nil {
+	if err != nil || n.manager == nil {
 		return c, err
 	}
 	return c, await(ctx, time.Minute, "the end of pressure", func() (bool, error) {

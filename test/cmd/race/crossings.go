@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/test/cluster"
+	"github.com/plimsoll-project/plimsoll/test/cluster/build"
+	"github.com/plimsoll-project/plimsoll/test/race/crossing"
+	"github.com/plimsoll-project/plimsoll/test/vm"
+)
+
+// crossings are the flags that measure the time from the crossing of a threshold to the fence.
+type crossings struct {
+	count, pods int
+	rate        int64
+	// observer is the name of a program in the working directory that sets the fences; build is whether to compile it.
+	observer string
+	build    bool
+}
+
+// observerProgram is the name of the program of crossing.BuildObserver.
+const observerProgram = "observer"
+
+func (c *crossings) define(flags *flag.FlagSet) {
+	flags.IntVar(&c.count, "crossings", 0,
+		"start no cluster, measure this `often` the time from the crossing of a threshold to the fence")
+	flags.IntVar(&c.pods, "crossing-pods", 110, "`number` of other pods meanwhile")
+	flags.Int64Var(&c.rate, "crossing-rate", 400, "`growth` of the hog meanwhile, in MiB per second")
+	flags.BoolVar(&c.build, "observer", false,
+		"have the simplest C program set these fences instead of the eviction manager, to compare")
+	flags.StringVar(&c.observer, "observer-program", "", "the same with this `program`")
+}
+
+// measureCrossings prints how long the fence takes after the crossing of a threshold.
+func (o *options) measureCrossings(ctx context.Context, root string) error {
+	layout := cluster.NewLayout(root, cluster.TestName)
+	guest, err := cluster.ReadGuest()
+	if err != nil {
+		return err
+	}
+	if guest == nil {
+		builder := build.Builder{Root: root, Out: layout.Bin, Log: os.Stdout}
+		if err := builder.Build(ctx, []build.Part{build.Hog()}); err != nil {
+			return err
+		}
+	}
+	if o.crossings.build {
+		o.crossings.observer = filepath.Join(layout.Bin, observerProgram)
+		if err := crossing.BuildObserver(ctx, o.crossings.observer); err != nil {
+			return err
+		}
+	}
+	if o.machine {
+		return o.crossingsInMachine(ctx, root)
+	}
+	list, err := crossing.Measure(ctx, crossing.Config{
+		Hog: layout.Program("hog"), Observer: o.crossings.observer, Pods: o.crossings.pods, Crossings: o.crossings.count,
+		Memory: 2048, Headroom: 100, Distance: 200, Rate: o.crossings.rate, Log: os.Stdout,
+	})
+	var fenced, ended []time.Duration
+	for _, c := range list {
+		if c.Fenced >= 0 {
+			fenced = append(fenced, c.Fenced)
+		}
+		ended = append(ended, c.Ended)
+	}
+	fmt.Printf("%d of %d fenced\n", len(fenced), len(list))
+	printTimes("crossing to fence", fenced)
+	printTimes("crossing to end", ended)
+	return err
+}
+
+// crossingsInMachine measures in a virtual machine.
+func (o *options) crossingsInMachine(ctx context.Context, root string) error {
+	layout := vm.NewLayout(root)
+	image, err := o.buildMachine(ctx, layout)
+	if err != nil {
+		return err
+	}
+	program := vm.Program{
+		Name: build.Race().Name, Out: os.Stdout,
+		Arguments: []string{
+			fmt.Sprintf("-crossings=%d", o.crossings.count), fmt.Sprintf("-crossing-pods=%d", o.crossings.pods),
+			fmt.Sprintf("-crossing-rate=%d", o.crossings.rate),
+		},
+	}
+	if o.crossings.observer != "" {
+		data, err := os.ReadFile(o.crossings.observer)
+		if err != nil {
+			return err
+		}
+		program.Files = map[string][]byte{observerProgram: data}
+		program.Arguments = append(program.Arguments, "-observer-program=./"+observerProgram)
+	}
+	return vm.RunProgram(ctx, vm.Config{Layout: layout, Log: os.Stdout}, image, program)
+}
+
+func printTimes(what string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	at := func(percent int) time.Duration {
+		return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond)
+	}
+	fmt.Printf("%s: p50 %v, p99 %v, maximum %v\n", what, at(50), at(99), at(100))
+}
