@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -52,6 +53,74 @@ func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 		t.Run("swaps with stock", func(t *testing.T) { s.in(t).fencesAndStock() })
 	}
 	s.must(s.sameAs(before))
+}
+
+// TestFencesWhileSystemdReloads evicts three pods, each while it is fenced, on a node whose systemd reads its units again
+// and again: that sets limits of slices to what systemd has written itself, see kubernetes/kubernetes#104289. Then stock
+// replaces our kubelet and gives the node back. No other pod of five is harmed, and their limits stay.
+func TestFencesWhileSystemdReloads(t *testing.T) {
+	s := spaceForRestart(t)
+	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
+	s.restartKubelet(littleHeadroom)
+	limits := map[string]int64{}
+	for i := range 5 {
+		pod := kit.IdlePod(fmt.Sprintf("other-%d", i))
+		pod.Spec.Containers[0].Resources.Limits = kit.Mebibytes(32 + int64(i))
+		limit, err := s.podLimit(s.ready(kit.Bound(pod)))
+		s.must(err)
+		limits[pod.Name] = limit
+	}
+	before := s.fingerprint()
+	stop := s.reloadSystemd()
+	for i := range 3 {
+		s.evictionEnds(s.fencedHog(fmt.Sprintf("hog-%d", i)))
+	}
+	own := node.Kubelet()
+	t.Cleanup(func() { node.SetKubelet(own) })
+	for _, kubelet := range []string{node.Layout().Program(build.StockKubelet().Name), own} {
+		s.must(node.StopKubelet(s.ctx))
+		node.SetKubelet(kubelet)
+		s.must(node.StartKubelet(s.ctx, littleHeadroom))
+		s.must(s.noFence())
+	}
+	if reloads := stop(); reloads == 0 {
+		t.Error("systemd has not read its units")
+	}
+	s.must(s.sameAs(before))
+	for name, want := range limits {
+		limit, err := s.podLimit(s.get(name))
+		s.must(err)
+		if limit != want {
+			t.Errorf("the limit of pod %s is %d, was %d", name, limit, want)
+		}
+	}
+}
+
+// reloadSystemd has systemd read its units again and again until stop is called, which returns how often it did.
+func (s *space) reloadSystemd() (stop func() int) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	var reloads int
+	var failure error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			out, err := exec.CommandContext(ctx, "systemctl", "daemon-reload").CombinedOutput()
+			if ctx.Err() == nil && err != nil {
+				failure = fmt.Errorf("daemon-reload: %w: %s", err, out)
+				return
+			}
+			reloads++
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); <-ended })
+	return func() int {
+		s.t.Helper()
+		cancel()
+		<-ended
+		s.must(failure)
+		return reloads
+	}
 }
 
 // littleHeadroom sets a threshold that a kill without a fence is too slow for.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	systemdutil "github.com/coreos/go-systemd/v22/util"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,8 +24,12 @@ type need struct {
 // mappedTmpfs is for volumes in memory, secrets among them, of pods in user namespaces.
 var mappedTmpfs = need{"Linux 6.3, whose tmpfs can map users", func() bool { return linuxAtLeast(6, 3) }}
 
+// systemd is for tests about what systemd does to control groups.
+var systemd = need{"systemd as process 1", systemdutil.IsRunningSystemd}
+
 // needs are the tests that need something of the node. All others run on every node.
 var needs = map[string][]need{
+	"TestFencesWhileSystemdReloads":     {systemd},
 	"TestUserNamespacesSurviveRestarts": {mappedTmpfs},
 }
 

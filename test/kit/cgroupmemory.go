@@ -68,6 +68,28 @@ func (m CgroupMemory) Available() (int64, error) {
 	return 0, errors.New("memory.stat has no " + m.inactive)
 }
 
+// NodeMemoryAvailable returns what may still be used on this machine, in bytes, as the signal memory.available counts it
+// on cgroup v2: what is free, and the inactive page cache.
+func NodeMemoryAvailable() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "MemFree:" && fields[0] != "Inactive(file):" {
+			continue
+		}
+		kibibytes, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/meminfo: %w", err)
+		}
+		sum += kibibytes << 10
+	}
+	return sum, nil
+}
+
 // ReadCgroupNumber reads a file of a cgroup's directory that holds one number.
 func ReadCgroupNumber(dir, name string) (int64, error) {
 	data, err := os.ReadFile(filepath.Join(dir, name))

@@ -39,6 +39,9 @@ const (
 	Mild = "mild"
 	// Critical cannot be saved from: critical pods are never evicted.
 	Critical = "critical"
+	// WholeNode is a BestEffort hog on a node whose pods have no limit together, so that it uses up the memory of the
+	// machine. It runs only in a virtual machine, with a cold page cache.
+	WholeNode = "wholenode"
 )
 
 // Cell is one cell of the matrix.
@@ -69,7 +72,7 @@ func Kubelets() []string { return []string{Ours, OursOff, Stock, StockNotify} }
 
 // Kinds lists the kinds of hogs in the order in which they run and are shown.
 func Kinds() []string {
-	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile, Mild, Critical}
+	return []string{BestEffort, Burstable, Three, Init, Sidecar, Forking, MemoryFile, Mild, Critical, WholeNode}
 }
 
 // Matrix is a part of the matrix: all combinations.

@@ -46,6 +46,8 @@ type Runner struct {
 	OurKubelet, StockKubelet string
 	// Rest is how long hogs rest before they grow.
 	Rest time.Duration
+	// Virtual is whether the node is a virtual machine that nothing else uses.
+	Virtual bool
 	// Log receives progress; nil discards it.
 	Log io.Writer
 
@@ -115,7 +117,11 @@ func (r *Runner) prepare(ctx context.Context, c Cell) (err error) {
 			return err
 		}
 	}
-	if r.present.Kubelet != c.Kubelet || r.present.Headroom != c.Headroom {
+	if c.Kind == WholeNode && (!r.Virtual || c.Cache != Cold) {
+		return fmt.Errorf("kind %s runs only in a virtual machine, with a page cache that is %s", WholeNode, Cold)
+	}
+	if r.present.Kubelet != c.Kubelet || r.present.Headroom != c.Headroom ||
+		(r.present.Kind == WholeNode) != (c.Kind == WholeNode) {
 		if err := r.startKubelet(ctx, c); err != nil {
 			return err
 		}
@@ -153,6 +159,11 @@ func (r *Runner) startKubelet(ctx context.Context, c Cell) error {
 	if err := r.Cluster.StopKubelet(ctx); err != nil {
 		return err
 	}
+	if c.Kind == WholeNode {
+		if err := r.liftLimit(); err != nil {
+			return err
+		}
+	}
 	r.Cluster.SetKubelet(r.path(c.Kubelet))
 	r.Cluster.SetKubeletEnv(nil)
 	if c.Kubelet == Ours || c.Kubelet == OursOff {
@@ -166,11 +177,31 @@ func (r *Runner) startKubelet(ctx context.Context, c Cell) error {
 		config.EvictionHard["memory.available"] = fmt.Sprintf("%dMi", c.Headroom)
 		config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: transition}
 		config.KernelMemcgNotification = c.Kubelet == StockNotify
+		if c.Kind == WholeNode {
+			config.EnforceNodeAllocatable = []string{"none"}
+		}
 	})
 	if err != nil {
 		return err
 	}
 	return r.favour()
+}
+
+// liftLimit removes the limit of all pods that an earlier kubelet has set.
+func (r *Runner) liftLimit() error {
+	memory, err := kit.FindCgroupMemory(r.Cluster.PodsCgroup())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(memory.Pods, memory.Limit), []byte(memory.Unlimited), 0)
+}
+
+// available returns what the hogs of the cell may still use, in bytes.
+func (r *Runner) available(c Cell) (int64, error) {
+	if c.Kind == WholeNode {
+		return kit.NodeMemoryAvailable()
+	}
+	return r.memory.Available()
 }
 
 // favour raises the share of CPU time of kubelet, container runtime and this program, whichever kubelet it is: where
@@ -304,7 +335,7 @@ func (r *Runner) describe(ctx context.Context, c Cell) (*Run, error) {
 
 // startHogs starts the hogs, and waits until they rest.
 func (r *Runner) startHogs(ctx context.Context, c Cell) ([]*v1.Pod, error) {
-	available, err := r.memory.Available()
+	available, err := r.available(c)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +353,7 @@ func (r *Runner) startHogs(ctx context.Context, c Cell) ([]*v1.Pod, error) {
 		pods = append(pods, created)
 	}
 	err = kit.Poll(ctx, podTimeout, func(context.Context) error {
-		present, err := r.memory.Available()
+		present, err := r.available(c)
 		if left := present/mebibyte - c.Headroom - distance; err == nil && left > 24 {
 			err = fmt.Errorf("the hogs have still to use %d MiB", left)
 		}
@@ -373,12 +404,14 @@ func (r *Runner) grow(ctx context.Context, run *Run, pods []*v1.Pod) error {
 		return err
 	}
 	defer observer.close()
-	available, err := r.memory.Available()
+	available, err := r.available(run.Cell)
 	if err != nil {
 		return err
 	}
-	if err := touch(available); err != nil {
-		return err
+	if run.Kind != WholeNode {
+		if err := touch(available); err != nil {
+			return err
+		}
 	}
 	observed, stop := context.WithCancel(ctx)
 	var observing sync.WaitGroup

@@ -53,7 +53,9 @@ func (o *options) runCells(ctx context.Context, root string) error {
 		return err
 	}
 	stock := config.Layout.Program(build.StockKubelet().Name)
-	runner := race.Runner{OurKubelet: o.kubelet, StockKubelet: stock, Rest: o.rest, Log: os.Stderr}
+	runner := race.Runner{
+		OurKubelet: o.kubelet, StockKubelet: stock, Rest: o.rest, Virtual: config.Guest != nil, Log: os.Stderr,
+	}
 	results := json.NewEncoder(os.Stdout)
 	return o.races(ctx, config, runner, cells, func(run *race.Run) error { return results.Encode(run) })
 }

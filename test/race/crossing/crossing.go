@@ -463,7 +463,7 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 	}
 	start := left - n.config.Headroom - n.config.Distance
 	p, err := n.start(name, fmt.Sprintf("--start=%d", start), fmt.Sprintf("--rate=%d", n.config.Rate),
-		fmt.Sprintf("--limit=%d", 4*n.config.Memory), "--step=1ms", "--deaf", "--signal")
+		fmt.Sprintf("--limit=%d", 2*n.config.Memory), "--step=1ms", "--deaf", "--signal")
 	if err != nil {
 		return c, err
 	}
