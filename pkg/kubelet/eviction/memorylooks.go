@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -444,20 +443,4 @@ func (l *looks) serve() {
 			l.served = append(l.served, l.pods[i].uid)
 		}
 	}
-}
-
-// metWithin returns the time in which an amount is used up, at the rate since the last look; the maximum if that is not
-// known or not above zero.
-func (l *looks) metWithin(now time.Time, state *lookState, amount int64) time.Duration {
-	if l.n == 0 {
-		return math.MaxInt64
-	}
-	used, window := l.state[l.n-1].free-state.free, now.Sub(l.at[l.n-1])
-	if state.pods {
-		used = state.used - l.state[l.n-1].used
-	}
-	if used < leastGrowth || window < leastWindow {
-		return math.MaxInt64
-	}
-	return time.Duration(min(float64(max(0, amount))/float64(used)*float64(window), float64(time.Hour)))
 }

@@ -26,6 +26,10 @@ const (
 	watcherPauseShare = 50
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 2 * time.Second
+	// approachCredit is how much of the credit reads may use up while a threshold is approached: the crossing itself must
+	// be read, and what follows. approachPauseShare is watcherPauseShare for these reads.
+	approachCredit     = watcherCredit / 2
+	approachPauseShare = 4
 )
 
 // ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
@@ -37,8 +41,8 @@ type ThreadClock interface {
 }
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
-// threshold requires: at the worst rate of growth, half of the distance is left at the next read. It belongs to the
-// loop.
+// threshold requires: at the worst rate of growth, half of the distance is left at the next read. Where that would cost
+// too much, the same holds at the present rate of growth. It belongs to the loop.
 type memoryWatcher struct {
 	reader MemoryReader
 	// period is the longest pause, worst the highest rate at which memory may be used up, in bytes per second.
@@ -66,6 +70,10 @@ type memoryWatcher struct {
 	node   scope
 	pods   scope
 	floors []floor
+	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time in which the next threshold
+	// is met if that goes on; zero if none will be.
+	nodeTrend, podsTrend trend
+	meetsIn              time.Duration
 	// holds is true while a hard memory threshold is met by the last decision.
 	holds bool
 	// looks are nil if fences are off, or if the reader cannot read single pods.
@@ -208,6 +216,13 @@ func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {
 	}
 }
 
+func (w *memoryWatcher) trendOf(sig snapshot.Signal) *trend {
+	if sig == snapshot.MemoryAvailable {
+		return &w.nodeTrend
+	}
+	return &w.podsTrend
+}
+
 // setLimits records the limits, and the spare memory of all pods, which is too costly to read each time. The cgroup of
 // all pods may never have a limit, so that a failure to read it is retried only when it could be read before.
 func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
@@ -270,7 +285,11 @@ func (w *memoryWatcher) pause() time.Duration {
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	return max(pause, watcherPauseShare*w.took)
+	pause = max(pause, watcherPauseShare*w.took)
+	if w.meetsIn > 0 && w.paid.Sub(w.readAt) < approachCredit {
+		pause = min(pause, max(w.meetsIn/2, approachPauseShare*w.took, watcherMinPause))
+	}
+	return pause
 }
 
 // readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel may
@@ -330,29 +349,26 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 }
 
 // look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
-// read has to wait accordingly: so it is done if the next read is not due earlier anyway, if the node uses up what is
-// left, and from time to time.
+// read has to wait accordingly: so it is done if the next read is not due earlier anyway, if a threshold is about to be
+// met, and from time to time.
 func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
 	if l == nil || !w.near() {
 		return
 	}
-	now, distance := w.clock(), int64(math.MaxInt64)
+	now := w.clock()
 	state := lookState{
 		free: left[0], used: int64(counters.Pods), spare: w.pods.spare, pods: w.pods.known && left[1] < left[0],
 	}
 	for i := range w.floors {
-		f := &w.floors[i]
-		if !f.met {
-			distance = min(distance, w.distance(*f, left))
-		}
-		if f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {
+		if f := &w.floors[i]; f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {
 			state.pods = false
 		}
 	}
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
-	if due || suspect || w.sleep() >= cost || l.metWithin(now, &state, distance) < 2*cost {
+	meets := w.meetsIn > 0 && w.meetsIn-now.Sub(w.readAt) < 2*cost
+	if due || suspect || meets || w.sleep() >= cost {
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
@@ -434,10 +450,15 @@ func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
 
 // record records which thresholds are met. It reports whether one was crossed, or a hard one is met.
 func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
-	w.remains = w.remaining(left)
+	w.remains, w.meetsIn = w.remaining(left), 0
+	w.nodeTrend.observe(left[0], w.clock())
+	w.podsTrend.observe(left[1], w.clock())
 	for i := range w.floors {
 		f := &w.floors[i]
 		met := w.distance(*f, left) < 0
+		if in := w.trendOf(f.signal).uses(w.distance(*f, left)); in > 0 && (w.meetsIn == 0 || in < w.meetsIn) {
+			w.meetsIn = in
+		}
 		crossed = crossed || (met && (f.hard || !f.met))
 		f.met = met
 		f.left = max(0, w.distance(*f, left))

@@ -1,0 +1,39 @@
+package eviction
+
+import "time"
+
+// trendWindow is the time after which less growth than leastGrowth counts as that and not as a lag of the counters.
+const trendWindow = 250 * time.Millisecond
+
+// trend is how fast memory is used up, of the node or of all pods together. The zero value has observed nothing.
+type trend struct {
+	// left was available at a time, the last from which the rate was computed.
+	left int64
+	at   time.Time
+	// rate is in bytes per second; zero or less if nothing is used up.
+	rate float64
+}
+
+// observe completes the rate by what is available at a time. The rate stays as it was while it cannot be told from the
+// lag of the counters.
+func (t *trend) observe(left int64, at time.Time) {
+	used, window := t.left-left, at.Sub(t.at)
+	switch {
+	case t.at.IsZero() || window > lookWindow:
+		t.rate = 0
+	case window < leastWindow, max(used, -used) < leastGrowth && window < trendWindow:
+		return
+	default:
+		t.rate = float64(used) / window.Seconds()
+	}
+	t.left, t.at = left, at
+}
+
+// uses returns the time in which an amount is used up at this rate, zero if it is not.
+func (t *trend) uses(amount int64) time.Duration {
+	if t.rate <= 0 || amount < 0 {
+		return 0
+	}
+	seconds := min(float64(amount)/t.rate, time.Hour.Seconds())
+	return max(1, time.Duration(seconds*float64(time.Second)))
+}

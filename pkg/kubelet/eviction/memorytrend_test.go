@@ -1,0 +1,112 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+func TestTrend(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	for _, test := range []struct {
+		name string
+		// left is what is available each 10 ms, in MiB.
+		left []int64
+		want float64
+	}{
+		{"one read", []int64{100}, 0},
+		{"growth", []int64{100, 98}, 200},
+		{"less than the lag of the counters", []int64{100, 98, 98}, 200},
+		{"the end of growth", append([]int64{100, 98}, repeated(98, 26)...), 0},
+		{"memory that is freed", []int64{100, 98, 120}, -2200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got trend
+			for i, left := range test.left {
+				got.observe(left*mi, begin.Add(time.Duration(i)*10*time.Millisecond))
+			}
+			if rate := got.rate / float64(mi); rate < test.want-1 || rate > test.want+1 {
+				t.Errorf("%v MiB per second, want %v", rate, test.want)
+			}
+		})
+	}
+}
+
+func repeated(n int64, count int) []int64 {
+	list := make([]int64, count)
+	for i := range list {
+		list[i] = n
+	}
+	return list
+}
+
+// sawtooth is a node on which reading takes CPU time. Its memory is used up at a rate, from above the threshold to far
+// below it, again and again.
+type sawtooth struct {
+	now         time.Time
+	begin       time.Time
+	cost        time.Duration
+	spent       time.Duration
+	above, rate int64
+	// rest is how long nothing is used up after each time that the threshold was met.
+	rest time.Duration
+}
+
+// above the threshold; the period has a rest, the way to the threshold, and as much beyond it.
+func (s *sawtooth) left(at time.Time) int64 {
+	way := time.Duration(float64(s.above) / float64(s.rate) * float64(time.Second))
+	in := at.Sub(s.begin)%(s.rest+2*way) - s.rest
+	return s.above - max(0, int64(in.Seconds()*float64(s.rate)))
+}
+
+func (s *sawtooth) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
+	s.spent += s.cost
+	s.now = s.now.Add(s.cost)
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(32*gi - gi - s.left(s.now))}, nil
+}
+
+func (s *sawtooth) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
+	counters, _ := s.Counters(snapshot.Counting{})
+	return snapshot.MemoryReading{
+		Node: snapshot.Observation{Available: 32*gi - int64(counters.Node), Capacity: 32 * gi},
+		Pods: snapshot.Observation{Err: errCollecting},
+	}
+}
+
+func (s *sawtooth) ThreadTime() time.Duration { return s.spent }
+
+// The crossing of a threshold that is approached is read a few milliseconds later, also where one read of the counters
+// takes so much CPU time that its share would only allow for one in 50 ms; and that share is kept all the same.
+func TestApproachedThresholdIsReadInTime(t *testing.T) {
+	const cost, length = time.Millisecond, 10 * time.Minute
+	for _, rate := range []int64{20, 100, 400} {
+		t.Run(fmt.Sprintf("%d MiB per second", rate), func(t *testing.T) {
+			begin := time.Unix(1000, 0)
+			s := &sawtooth{now: begin, begin: begin, cost: cost, above: 200 * mi, rate: rate * mi, rest: 20 * time.Second}
+			w := newMemoryWatcher(s, func() time.Time { return s.now })
+			w.period, w.worst = 10*time.Second, 2*gi
+			w.node = scope{known: true, capacity: 32 * gi}
+			w.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi}}
+			var latest time.Duration
+			crossings := 0
+			for above := true; s.now.Sub(begin) < length; {
+				s.now = later(s.now, w.next)
+				w.check()
+				left := s.left(s.now)
+				if above && left < 0 {
+					crossings++
+					latest = max(latest, time.Duration(float64(-left)/float64(s.rate)*float64(time.Second)))
+				}
+				above = left >= 0
+			}
+			if most := 12 * time.Millisecond; latest > most || crossings < 10 {
+				t.Errorf("%d crossings were read, one %v late, want at most %v", crossings, latest, most)
+			}
+			if most := length/watcherPauseShare + watcherCredit/watcherPauseShare + cost; s.spent > most {
+				t.Errorf("reading took %v of %v, want at most %v", s.spent, length, most)
+			}
+		})
+	}
+}
