@@ -25,7 +25,7 @@ const (
 	// time that it took.
 	watcherPauseShare = 50
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
-	watcherCredit = 2 * time.Second
+	watcherCredit = 4 * time.Second
 	// approachCredit is how much of the credit reads may use up while a threshold is approached: the crossing itself must
 	// be read, and what follows. approachPauseShare is watcherPauseShare for these reads.
 	approachCredit     = watcherCredit / 2
