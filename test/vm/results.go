@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,11 +131,22 @@ type Results struct {
 	results map[string]TestResult
 }
 
-// ReadResults reads the results for a node with that kubelet and control groups. Without a file there are none.
+// ReadResults reads the results for a node with that kubelet and control groups: those that Keep has added to the
+// repository, and newer ones of runs in the layout.
 func ReadResults(layout cluster.Layout, groups Cgroups, stock bool) (*Results, error) {
-	name := resultsFile(layout, groups.name()+"-"+Config{Stock: stock}.kubelet())
-	results, err := readResults(name)
-	return &Results{file: name, results: results}, err
+	node := groups.name() + "-" + Config{Stock: stock}.kubelet()
+	kept, err := readShown(layout.Root)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]TestResult{}
+	for _, result := range kept[node] {
+		all[result.Test] = result
+	}
+	name := resultsFile(layout, node)
+	newer, err := readResults(name)
+	maps.Copy(all, newer)
+	return &Results{file: name, results: all}, err
 }
 
 // resultsFile is the file of the results for a kind of node.

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -86,6 +87,42 @@ func TestResultsOutliveTheRun(t *testing.T) {
 		results, err := ReadResults(layout, other.groups, other.stock)
 		if err != nil || len(results.Open(tests)) != len(tests) {
 			t.Errorf("results of another kind of node: %v, %v", results, err)
+		}
+	}
+}
+
+// A run goes on from the results that are kept in the repository, and a newer result replaces one of them.
+func TestResultsOfTheRepositoryCount(t *testing.T) {
+	layout := NewLayout(t.TempDir())
+	kept, err := json.Marshal(shown{"systemd-kubelet": {
+		{Test: "TestOne", Outcome: Passed}, {Test: "TestTwo", Outcome: Passed}, {Test: "TestThree", Outcome: Failed},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (file{kept, 0o644}).write(filepath.Join(layout.Root, shownFile)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		result TestResult
+		open   []string
+	}{
+		{TestResult{}, []string{"TestThree", "TestFour"}},
+		{TestResult{Test: "TestTwo", Outcome: Failed}, []string{"TestTwo", "TestThree", "TestFour"}},
+		{TestResult{Test: "TestThree", Outcome: Passed}, []string{"TestTwo", "TestFour"}},
+	} {
+		results, err := ReadResults(layout, CgroupsSystemd, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.result.Test != "" {
+			if err := results.Add(test.result); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tests := []string{"TestOne", "TestTwo", "TestThree", "TestFour"}
+		if open := results.Open(tests); !slices.Equal(open, test.open) {
+			t.Errorf("open are %v, want %v", open, test.open)
 		}
 	}
 }
