@@ -215,9 +215,9 @@ func TestNewestResultIsShown(t *testing.T) {
 	}, tests)
 	all.add("cgroupfs-kubelet", nil, tests)
 	_, table, _ := strings.Cut(all.table(tests), "---|\n")
-	const want = "| `TestTwo` | passed, b, 2.00 s | not yet | not yet |\n" +
-		"| `TestOne` | passed, a | not yet | not yet |\n" +
-		"| `TestThree` | not meant for this node: needs swap | not yet | not yet |\n"
+	const want = "| `TestTwo` | passed, b, 2.00 s | not yet | not yet | not yet |\n" +
+		"| `TestOne` | passed, a | not yet | not yet | not yet |\n" +
+		"| `TestThree` | not meant for this node: needs swap | not yet | not yet | not yet |\n"
 	if table != want || len(all) != 1 {
 		t.Errorf("%d kinds of nodes, table\n%s", len(all), table)
 	}
