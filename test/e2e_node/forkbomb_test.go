@@ -4,10 +4,8 @@ package e2enode
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,13 +68,7 @@ func TestForkBomb(t *testing.T) {
 // rlimit returns the maximum and the current number of processes, from the kubelet's statistics.
 func (s *space) rlimit() *statsapi.RlimitStats {
 	s.t.Helper()
-	var summary statsapi.Summary
-	code, body, err := node.KubeletGet(s.ctx, "/stats/summary?only_cpu_and_memory=false", true)
-	s.must(err)
-	if code != http.StatusOK {
-		s.t.Fatalf("statistics: code %d, %s", code, body)
-	}
-	s.must(json.Unmarshal(body, &summary))
+	summary := s.summary()
 	if r := summary.Node.Rlimit; r == nil || r.MaxPID == nil || r.NumOfRunningProcesses == nil {
 		s.must(errors.New("the statistics lack the number of processes"))
 	}

@@ -12,6 +12,7 @@ import (
 
 	systemdutil "github.com/coreos/go-systemd/v22/util"
 	"golang.org/x/sys/unix"
+	"k8s.io/kubernetes/pkg/kubelet/util"
 )
 
 // need is a fact of the node without which a test has no meaning. That a node is slow is none.
@@ -24,12 +25,19 @@ type need struct {
 // mappedTmpfs is for volumes in memory, secrets among them, of pods in user namespaces.
 var mappedTmpfs = need{"Linux 6.3, whose tmpfs can map users", func() bool { return linuxAtLeast(6, 3) }}
 
+// unified is for what only cgroup v2 has.
+var unified = need{"cgroup v2", util.IsCgroup2UnifiedMode}
+
 // systemd is for tests about what systemd does to control groups.
 var systemd = need{"systemd as process 1", systemdutil.IsRunningSystemd}
 
 // needs are the tests that need something of the node. All others run on every node.
 var needs = map[string][]need{
 	"TestFencesWhileSystemdReloads":     {systemd},
+	"TestLimitedSwap":                   {unified},
+	"TestMemoryQoS":                     {unified},
+	"TestOOMKillOfAContainer":           {unified},
+	"TestStallsAreReported":             {unified},
 	"TestUserNamespacesSurviveRestarts": {mappedTmpfs},
 }
 
