@@ -47,6 +47,7 @@ func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(end.String(), func(t *testing.T) { s.in(t).kubeletEndsWhileFenced(end) })
 	}
+	t.Run("resized meanwhile", func(t *testing.T) { s.in(t).resizedWhileFenced() })
 	t.Run("a fence that is left", func(t *testing.T) { s.in(t).fenceIsLifted(bystander) })
 	if os.Getenv("PLIMSOLL_SOAK") != "" {
 		t.Run("killed at any moment", func(t *testing.T) { s.in(t).kubeletIsKilledWhileEvicting() })
@@ -161,11 +162,23 @@ func (s *space) evictionEnds(pod *v1.Pod) {
 	s.noPressure()
 }
 
+// resizedWhileFenced requests a higher limit for a pod that begins to grow at once, so that the resize may be under way
+// when the pod is fenced. The pod is evicted all the same.
+func (s *space) resizedWhileFenced() {
+	resources := v1.ResourceRequirements{Requests: kit.Memory("64Mi"), Limits: kit.Memory("4Gi")}
+	pod, grow := s.restingHog("resized", resources)
+	s.kubectl("patch", "pod", pod.Name, "--subresource=resize", "-p",
+		`{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":"5Gi"}}}]}}`)
+	grow()
+	s.awaitFence(pod)
+	s.evictionEnds(pod)
+}
+
 // kubeletIsKilledWhileEvicting kills the kubelet between 0 and 1.6 s after a pod begins to grow: before its eviction is
 // accepted, while it is fenced, and when it was killed.
 func (s *space) kubeletIsKilledWhileEvicting() {
 	for i := range 12 {
-		pod, grow := s.restingHog(fmt.Sprintf("killed-%d", i))
+		pod, grow := s.restingHog(fmt.Sprintf("killed-%d", i), v1.ResourceRequirements{})
 		grow()
 		moment := time.Millisecond << i * 4 / 5
 		<-time.After(moment)
@@ -242,22 +255,28 @@ func (s *space) noFence() error {
 // fencedHog starts a pod that ignores SIGTERM and is evicted, and returns when it has a fence.
 func (s *space) fencedHog(name string) *v1.Pod {
 	s.t.Helper()
-	pod, grow := s.restingHog(name)
+	pod, grow := s.restingHog(name, v1.ResourceRequirements{})
 	grow()
+	s.awaitFence(pod)
+	return pod
+}
+
+// awaitFence returns when the pod has a fence.
+func (s *space) awaitFence(pod *v1.Pod) {
+	s.t.Helper()
 	deadline := time.Now().Add(fenceTime)
 	for time.Now().Before(deadline) {
 		if limit, err := s.podLimit(pod); err == nil && fence.IsFence(limit) {
-			return pod
+			return
 		}
 		<-time.After(time.Millisecond)
 	}
-	s.t.Fatalf("no fence: %s", kit.Describe(s.get(name)))
-	return nil
+	s.t.Fatalf("no fence: %s", kit.Describe(s.get(pod.Name)))
 }
 
 // restingHog starts a pod that ignores SIGTERM. It uses less than the threshold leaves until grow is called, and more
 // afterwards.
-func (s *space) restingHog(name string) (pod *v1.Pod, grow func()) {
+func (s *space) restingHog(name string, resources v1.ResourceRequirements) (pod *v1.Pod, grow func()) {
 	s.t.Helper()
 	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
 	s.must(err)
@@ -266,6 +285,7 @@ func (s *space) restingHog(name string) (pod *v1.Pod, grow func()) {
 	start := available/mebibyte - fencedHeadroom - fencedRest
 	pod = kit.HogPod(name, fmt.Sprintf("--start=%d", start), "--rate=400",
 		fmt.Sprintf("--limit=%d", start+fencedRest+fencedExcess), "--step=1ms", "--deaf", "--signal")
+	pod.Spec.Containers[0].Resources = resources
 	pod = s.ready(kit.Bound(pod))
 	s.eventually(podTimeout, func(context.Context) error {
 		dir, memory, err := s.memoryCgroup(pod)
