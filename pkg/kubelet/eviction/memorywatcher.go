@@ -26,8 +26,9 @@ const (
 	watcherPauseShare = 50
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 4 * time.Second
-	// approachCredit is how much of the credit reads may use up while a threshold is approached: the crossing itself must
-	// be read, and what follows. approachPauseShare is watcherPauseShare for these reads.
+	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
+	// by a single read that takes long: the crossing itself must be read, and what follows. approachPauseShare is
+	// watcherPauseShare for reads while a threshold is approached.
 	approachCredit     = watcherCredit / 2
 	approachPauseShare = 4
 )
@@ -56,9 +57,10 @@ type memoryWatcher struct {
 	made time.Time
 	// next is when the counters are read again.
 	next time.Time
-	// readAt is when they were last read, took the cost of that read.
-	readAt time.Time
-	took   time.Duration
+	// readAt is when they were last read, last the cost of that read. took is the cost by which pauses are measured: the
+	// lesser of the last two, since one read may take many times as long as the others.
+	readAt     time.Time
+	took, last time.Duration
 	// armAt is when thresholds are converted to amounts again, at once when zero. retry is the pause until then while a
 	// read fails, else zero.
 	armAt time.Time
@@ -270,7 +272,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	cost := w.spent() - before
 	w.readAt = w.clock()
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
-	w.took = cost - w.reading
+	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
 	w.paid = later(w.paid, begin).Add(watcherPauseShare * cost)
 	w.next = w.readAt.Add(w.pause())
 	if w.postponed {
@@ -285,11 +287,16 @@ func (w *memoryWatcher) pause() time.Duration {
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	pause = max(pause, watcherPauseShare*w.took)
-	if w.meetsIn > 0 && w.paid.Sub(w.readAt) < approachCredit {
-		pause = min(pause, max(w.meetsIn/2, approachPauseShare*w.took, watcherMinPause))
+	share := watcherPauseShare * w.took
+	owed := w.paid.Sub(w.readAt)
+	if owed > watcherPauseShare*w.last {
+		share += share / 2 // pays back what earlier reads have exceeded
 	}
-	return pause
+	pause = max(pause, share)
+	if w.meetsIn > 0 && owed < approachCredit {
+		return min(pause, max(w.meetsIn/2, approachPauseShare*w.took, watcherMinPause))
+	}
+	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), watcherPauseShare*w.last))
 }
 
 // readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel may
