@@ -29,6 +29,8 @@ const (
 	fencedHeadroom, fencedRest, fencedExcess = 100, 100, 4
 	// fenceTime is the longest time from the signal to grow to the fence.
 	fenceTime = 10 * time.Second
+	// reloadPause is the time between two reloads of systemd, which keep a machine that is emulated busy.
+	reloadPause = time.Second
 )
 
 // TestFencesAndTheEndOfTheKubelet ends the kubelet while a pod is fenced: by SIGKILL, and by SIGTERM. The next kubelet
@@ -112,6 +114,10 @@ func (s *space) reloadSystemd() (stop func() int) {
 				return
 			}
 			reloads++
+			select {
+			case <-ctx.Done():
+			case <-time.After(reloadPause):
+			}
 		}
 	}()
 	s.t.Cleanup(func() { cancel(); <-ended })
