@@ -254,6 +254,9 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 		}
 		grown := p.resident[last] - p.resident[i]
 		if max(grown, -grown) < leastGrowth {
+			if window < endedWindow {
+				continue // It cannot be told from the lag of the counters yet.
+			}
 			grown = 0
 		}
 		return snapshot.Rate{PerSecond: perSecond(grown, window), Window: window}, i, true

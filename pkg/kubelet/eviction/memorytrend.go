@@ -14,14 +14,17 @@ type trend struct {
 	rate float64
 }
 
-// observe completes the rate by what is available at a time. The rate stays as it was while it cannot be told from the
-// lag of the counters.
+// observe completes the rate by what is available at a time. Growth that may be the lag of the counters only bounds the
+// rate from above.
 func (t *trend) observe(left int64, at time.Time) {
 	used, window := t.left-left, at.Sub(t.at)
 	switch {
 	case t.at.IsZero() || window > lookWindow:
 		t.rate = 0
-	case window < leastWindow, max(used, -used) < leastGrowth && window < trendWindow:
+	case window < leastWindow:
+		return
+	case max(used, -used) < leastGrowth && window < trendWindow:
+		t.rate = min(t.rate, float64(2*leastGrowth)/window.Seconds())
 		return
 	default:
 		t.rate = float64(used) / window.Seconds()
@@ -29,8 +32,8 @@ func (t *trend) observe(left int64, at time.Time) {
 	t.left, t.at = left, at
 }
 
-// uses returns the time in which an amount is used up at this rate, zero if it is not.
-func (t *trend) uses(amount int64) time.Duration {
+// timeFor returns the time in which an amount is used up at this rate, zero if it is not.
+func (t *trend) timeFor(amount int64) time.Duration {
 	if t.rate <= 0 || amount < 0 {
 		return 0
 	}

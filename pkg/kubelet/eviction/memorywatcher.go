@@ -42,8 +42,8 @@ type ThreadClock interface {
 }
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
-// threshold requires: at the worst rate of growth, half of the distance is left at the next read. Where that would cost
-// too much, the same holds at the present rate of growth. It belongs to the loop.
+// threshold requires: at the worst rate of growth, half of the distance is left at the next read. Where that costs too
+// much, or growth is faster, the same holds at the present rate of growth for a while. It belongs to the loop.
 type memoryWatcher struct {
 	reader MemoryReader
 	// period is the longest pause, worst the highest rate at which memory may be used up, in bytes per second.
@@ -72,8 +72,8 @@ type memoryWatcher struct {
 	node   scope
 	pods   scope
 	floors []floor
-	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time in which the next threshold
-	// is met if that goes on; zero if none will be.
+	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in which
+	// the next threshold is met if that goes on; zero if none will be, or if that is not known.
 	nodeTrend, podsTrend trend
 	meetsIn              time.Duration
 	// holds is true while a hard memory threshold is met by the last decision.
@@ -93,8 +93,10 @@ type memoryWatcher struct {
 	reading time.Duration
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
 	falseAlarm bool
-	// postponed is true if the last read showed a crossing whose cause the next one will show.
-	postponed bool
+	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
+	// first of them did.
+	postponed   bool
+	postponedAt time.Time
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading
 }
@@ -140,8 +142,9 @@ func (w *memoryWatcher) spent() time.Duration {
 func (w *memoryWatcher) adopt(o *settings.Options) {
 	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.Counting()
 	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
-	// Earlier looks are dropped: memory of the node and of pods may be counted in another way.
+	// What was observed is dropped: memory of the node and of pods may be counted in another way.
 	w.looks = nil
+	w.forget()
 	if pods, ok := w.reader.(PodMemoryReader); ok && o.Fence {
 		w.looks = &looks{reader: pods}
 	}
@@ -246,6 +249,7 @@ func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.Me
 
 // fail records that memory of the node cannot be read.
 func (w *memoryWatcher) fail(err error) {
+	w.forget()
 	w.node.known, w.pods.known = false, false
 	if w.failure == nil {
 		w.failedSince = w.clock()
@@ -307,6 +311,7 @@ func (w *memoryWatcher) pause() time.Duration {
 // since.
 func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if !w.watches() {
+		w.forget()
 		return nil
 	}
 	counters, err := w.reader.Counters(w.how)
@@ -322,6 +327,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	}
 	left := [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 	suspect := w.suspect(left)
+	w.approach(left)
 	w.look(left, counters, suspect)
 	switch {
 	case w.holds && !w.decidesAnew(left):
@@ -374,7 +380,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	}
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
-	meets := w.meetsIn > 0 && w.meetsIn-now.Sub(w.readAt) < 2*cost
+	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
 	if due || suspect || meets || w.sleep() >= cost {
 		before := w.spent()
 		l.add(now, state)
@@ -383,9 +389,13 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
-// will show which pod causes it. It does so once.
+// will show which pod causes it. It does so for endedWindow at most.
 func (w *memoryWatcher) postpone() bool {
-	w.postponed = !w.postponed && w.looks != nil && w.looks.unmeasured()
+	now := w.clock()
+	if !w.postponed {
+		w.postponedAt = now
+	}
+	w.postponed = now.Sub(w.postponedAt) < endedWindow && w.looks != nil && w.looks.unmeasured()
 	return w.postponed
 }
 
@@ -400,7 +410,7 @@ func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	if w.exhausted() {
 		return false
 	}
-	return (!now.Before(w.roundAt.Add(watcherMetPause)) && !now.Before(w.paid)) || remains < w.roundLeft/2 ||
+	return (!now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit) || remains < w.roundLeft/2 ||
 		w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 
@@ -457,20 +467,33 @@ func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
 
 // record records which thresholds are met. It reports whether one was crossed, or a hard one is met.
 func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
-	w.remains, w.meetsIn = w.remaining(left), 0
-	w.nodeTrend.observe(left[0], w.clock())
-	w.podsTrend.observe(left[1], w.clock())
+	w.remains = w.remaining(left)
+	w.approach(left)
 	for i := range w.floors {
 		f := &w.floors[i]
 		met := w.distance(*f, left) < 0
-		if in := w.trendOf(f.signal).uses(w.distance(*f, left)); in > 0 && (w.meetsIn == 0 || in < w.meetsIn) {
-			w.meetsIn = in
-		}
 		crossed = crossed || (met && (f.hard || !f.met))
 		f.met = met
 		f.left = max(0, w.distance(*f, left))
 	}
 	return crossed
+}
+
+// forget drops what was observed of how fast memory is used up.
+func (w *memoryWatcher) forget() { w.nodeTrend, w.podsTrend, w.meetsIn = trend{}, trend{}, 0 }
+
+// approach observes how fast memory is used up, and when the next threshold will be met.
+func (w *memoryWatcher) approach(left [2]int64) {
+	now := w.clock()
+	w.meetsIn = 0
+	w.nodeTrend.observe(left[0], now)
+	w.podsTrend.observe(left[1], now)
+	for i := range w.floors {
+		f := &w.floors[i]
+		if in := w.trendOf(f.signal).timeFor(w.distance(*f, left)); in > 0 && (w.meetsIn == 0 || in < w.meetsIn) {
+			w.meetsIn = in
+		}
+	}
 }
 
 // sleep returns half of the time in which the nearest threshold cannot be reached. While a hard one is met, it is half

@@ -1,0 +1,179 @@
+package eviction
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// priced is a kernel whose reads take CPU time, as much as given.
+type priced struct {
+	kernel
+	counters, usages, full time.Duration
+	used                   time.Duration
+}
+
+func (k *priced) pay(d time.Duration) {
+	time.Sleep(d)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used += d
+}
+
+func (k *priced) ThreadTime() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used
+}
+
+func (k *priced) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c, err := k.kernel.Counters(how)
+	k.pay(k.counters)
+	return c, err
+}
+
+func (k *priced) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.pay(k.full)
+	return k.kernel.ReadMemory(how)
+}
+
+func (k *priced) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	usages := k.kernel.PodUsages(into)
+	k.pay(k.usages)
+	return usages
+}
+
+func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	if len(uids) == 0 {
+		k.pay(k.counters / 2)
+	} else {
+		k.pay(k.full)
+	}
+	return k.kernel.ReadPods(how, uids)
+}
+
+// A pod begins to grow at 100 MiB/s when 3 MiB are left above the threshold, on a node where a read of the counters takes
+// 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the lag
+// of the counters: the pod is the victim, and no other pod is.
+func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
+	wrong := 0
+	for phase := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			const above, rate, cost = 3, 100, 100 * time.Microsecond
+			b := newBurst(t, above*mi, 0, "hog")
+			b.config.Memory = &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(12*time.Second + time.Duration(phase)*1731*time.Microsecond)
+				b.grows("hog", rate*mi)
+				wait(above*time.Second/rate + 60*time.Millisecond)
+				if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" || !got[0].fenced {
+					wrong++
+					t.Logf("phase %d: victims %v", phase, got)
+				}
+			})
+		})
+	}
+	if wrong > 0 {
+		t.Errorf("%d of 12 decisions were wrong", wrong)
+	}
+}
+
+// roundTimes are the times of rounds.
+type roundTimes struct{ at []time.Time }
+
+func (*roundTimes) Name() string                        { return "rounds" }
+func (r *roundTimes) Round(_ context.Context, _ *Round) { r.at = append(r.at, time.Now()) }
+func (*roundTimes) Result(context.Context, *Result)     {}
+
+// A pod stops just above the threshold, and crosses it 100 ms later. What was read before does not delay the decisions
+// that follow every 250 ms while the threshold is met.
+func TestRoundsWhileMetAfterAnApproach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = 100 * time.Microsecond
+		b := newBurst(t, 40*mi, 0, "first")
+		b.config.Memory = &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
+		r := &roundTimes{}
+		b.config.Sinks = append(b.config.Sinks, r)
+		b.killTakes = 5 * time.Second
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(25 * time.Second)
+			b.grows("first", 100*mi)
+			wait(397 * time.Millisecond)
+			b.freeze("first")
+			wait(100 * time.Millisecond)
+			b.grows("first", 100*mi)
+			wait(3 * time.Millisecond)
+			crossing, n := time.Now(), 0
+			wait(2 * time.Second)
+			for _, at := range r.at {
+				if !at.Before(crossing) {
+					n++
+				}
+			}
+			if n < 7 {
+				t.Errorf("%d rounds within 2 s of the crossing, want one every 250 ms", n)
+			}
+		})
+	})
+}
+
+// ticking counts how often the watcher is due: each check asks for the CPU time of the thread. A check that reads
+// nothing takes a few microseconds.
+type ticking struct {
+	flaky
+	asked int
+	used  time.Duration
+}
+
+func (k *ticking) ThreadTime() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked++
+	k.used += 2 * time.Microsecond
+	return k.used
+}
+
+// The only memory threshold goes to dry run, or the counters cannot be read any more, while memory is being used up. The
+// watcher has nothing to read then.
+func TestWatcherWithoutThresholdsRests(t *testing.T) {
+	for name, event := range map[string]func(*Manager, *ticking){
+		"dry run":       func(m *Manager, _ *ticking) { m.SetOptions(optionsWith(dryRunOfMemory)) },
+		"counters fail": func(_ *Manager, k *ticking) { k.fail(1<<30, 1<<30) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode()
+				n.add("leak", gi)
+				n.available(310 * mi)
+				k := &ticking{flaky: flaky{kernel: kernel{node: n}}}
+				c := n.config(t, hard("100Mi"))
+				c.Memory = k
+				run(t, n, c, func(m *Manager, wait func(time.Duration)) {
+					wait(15 * time.Second)
+					n.grows("leak", 100*mi)
+					wait(2095 * time.Millisecond) // Half a MiB above the threshold.
+					event(m, k)
+					wait(10 * time.Millisecond)
+					n.mu.Lock()
+					n.pods["leak"].memory, n.pods["leak"].growth = gi, 0
+					n.mu.Unlock()
+					wait(time.Second)
+					n.mu.Lock()
+					k.asked = 0
+					n.mu.Unlock()
+					wait(10 * time.Minute)
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					if k.asked > 6000 {
+						t.Errorf("the watcher was due about %d times in ten minutes", k.asked/2)
+					}
+				})
+			})
+		})
+	}
+}
