@@ -29,8 +29,8 @@ const (
 	fencedHeadroom, fencedRest, fencedExcess = 100, 100, 4
 	// fenceTime is the longest time from the signal to grow to the fence.
 	fenceTime = 10 * time.Second
-	// reloadPause is the time between two reloads of systemd, which keep a machine that is emulated busy.
-	reloadPause = time.Second
+	// reloadPause is the time between two reloads of systemd, each of which takes seconds where the machine is emulated.
+	reloadPause = 5 * time.Second
 )
 
 // TestFencesAndTheEndOfTheKubelet ends the kubelet while a pod is fenced: by SIGKILL, and by SIGTERM. The next kubelet
