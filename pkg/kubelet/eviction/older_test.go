@@ -110,8 +110,8 @@ func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
 			n.mu.Lock()
 			hog.memory += 4*gi + gi/2
 			n.mu.Unlock()
-			m.Nudge() // The counters cause a round, at the read after the one that finds the crossing.
-			wait(watcherMinPause)
+			m.Nudge() // The counters cause a round, at the latest read that may show who grows.
+			wait(endedWindow + watcherMinPause)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 			before := m.last.Load().Decision.Number
 			wait(50 * time.Millisecond) // The round of the collection.
