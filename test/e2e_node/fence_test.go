@@ -25,8 +25,9 @@ import (
 
 const (
 	// fencedHeadroom is the threshold. fencedRest is what is left above it while the hog rests, fencedExcess by how much
-	// it exceeds the threshold and then stops: less than a fence leaves it. All are in MiB.
-	fencedHeadroom, fencedRest, fencedExcess = 100, 100, 4
+	// it exceeds the threshold and then stops: less than a fence leaves it. All are in MiB. pagesPerTable is how many
+	// pages of memory need one for their page table.
+	fencedHeadroom, fencedRest, fencedExcess, pagesPerTable = 100, 100, 4, 512
 	// fenceTime is the longest time from the signal to grow to the fence.
 	fenceTime = 10 * time.Second
 	// reloadPause is the time between two reloads of systemd, each of which takes seconds where the machine is emulated.
@@ -280,11 +281,19 @@ func (s *space) restingHog(name string, resources v1.ResourceRequirements) (pod 
 	s.t.Helper()
 	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
 	s.must(err)
-	available, err := memory.Available()
-	s.must(err)
+	var available int64
+	s.eventually(podTimeout, func(context.Context) error {
+		before := available
+		available, err = memory.Available()
+		if err == nil && max(available-before, before-available) > mebibyte/4 {
+			err = fmt.Errorf("memory of earlier pods is still being freed: %d bytes are available, were %d", available, before)
+		}
+		return err
+	})
 	start := available/mebibyte - fencedHeadroom - fencedRest
+	limit := start + fencedRest + fencedExcess
 	pod = kit.HogPod(name, fmt.Sprintf("--start=%d", start), "--rate=400",
-		fmt.Sprintf("--limit=%d", start+fencedRest+fencedExcess), "--step=1ms", "--deaf", "--signal")
+		fmt.Sprintf("--limit=%d", limit-limit/pagesPerTable), "--step=1ms", "--deaf", "--signal")
 	pod.Spec.Containers[0].Resources = resources
 	pod = s.ready(kit.Bound(pod))
 	s.eventually(podTimeout, func(context.Context) error {

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,11 +85,31 @@ func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
 }
 
 // roundTimes are the times of rounds.
-type roundTimes struct{ at []time.Time }
+type roundTimes struct {
+	mu sync.Mutex
+	at []time.Time
+}
 
-func (*roundTimes) Name() string                        { return "rounds" }
-func (r *roundTimes) Round(_ context.Context, _ *Round) { r.at = append(r.at, time.Now()) }
-func (*roundTimes) Result(context.Context, *Result)     {}
+func (*roundTimes) Name() string                    { return "rounds" }
+func (*roundTimes) Result(context.Context, *Result) {}
+
+func (r *roundTimes) Round(context.Context, *Round) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = append(r.at, time.Now())
+}
+
+// since returns how many rounds there were from a time on.
+func (r *roundTimes) since(from time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.at {
+		if !at.Before(from) {
+			n++
+		}
+	}
+	return n
+}
 
 // A pod stops just above the threshold, and crosses it 100 ms later. What was read before does not delay the decisions
 // that follow every 250 ms while the threshold is met.
@@ -108,14 +129,9 @@ func TestRoundsWhileMetAfterAnApproach(t *testing.T) {
 			wait(100 * time.Millisecond)
 			b.grows("first", 100*mi)
 			wait(3 * time.Millisecond)
-			crossing, n := time.Now(), 0
+			crossing := time.Now()
 			wait(2 * time.Second)
-			for _, at := range r.at {
-				if !at.Before(crossing) {
-					n++
-				}
-			}
-			if n < 7 {
+			if n := r.since(crossing); n < 7 {
 				t.Errorf("%d rounds within 2 s of the crossing, want one every 250 ms", n)
 			}
 		})
