@@ -41,7 +41,7 @@ func TestLimitedSwap(t *testing.T) {
 	const request = 256
 	share := float64(request) * float64(mebibyte) / float64(info.Status.Capacity.Memory().Value())
 	want := int64(share*swapSize) * mebibyte
-	all := kit.Resources("10m", "64Mi")
+	all := kit.Resources("500m", "64Mi")
 	for _, test := range []struct {
 		name      string
 		resources v1.ResourceRequirements
@@ -125,7 +125,7 @@ func TestMemoryQoS(t *testing.T) {
 		Requests: kit.Memory("64Mi"), Limits: kit.Memory("128Mi"),
 	}
 	guaranteed := kit.IdlePod("guaranteed")
-	all := kit.Resources("10m", "64Mi")
+	all := kit.Resources("500m", "64Mi")
 	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 	burstable, guaranteed = s.ready(burstable), s.ready(guaranteed)
 	for _, test := range []struct {
@@ -147,7 +147,7 @@ func TestMemoryQoS(t *testing.T) {
 func TestStallsAreReported(t *testing.T) {
 	s := newSpace(t)
 	busy := kit.IdlePodThat("busy", "while :; do :; done & while :; do :; done &")
-	busy.Spec.Containers[0].Resources.Limits = kit.Resources("100m", "32Mi")
+	busy.Spec.Containers[0].Resources.Limits = kit.Resources("200m", "32Mi")
 	busy = s.ready(busy)
 	s.eventually(slowTimeout, func(context.Context) error {
 		summary := s.summary()
@@ -162,7 +162,7 @@ func TestStallsAreReported(t *testing.T) {
 				return errors.New("the statistics of the container have no stalls of CPUs")
 			}
 			if psi := pod.Containers[0].CPU.PSI; psi.Some.Total == 0 {
-				return fmt.Errorf("two processes that share a tenth of a CPU were not stalled: %+v", psi)
+				return fmt.Errorf("two processes that share a fifth of a CPU were not stalled: %+v", psi)
 			}
 			return nil
 		}
