@@ -59,9 +59,9 @@ func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 	s.must(s.sameAs(before))
 }
 
-// TestFencesWhileSystemdReloads evicts three pods, each while it is fenced, on a node whose systemd reads its units again
-// and again: that sets limits of slices to what systemd has written itself, see kubernetes/kubernetes#104289. Then stock
-// replaces our kubelet and gives the node back. No other pod of five is harmed, and their limits stay.
+// TestFencesWhileSystemdReloads evicts three pods, each while it is fenced, on a node whose systemd reads its units
+// again and again: that sets limits of slices to what systemd has written itself, see kubernetes/kubernetes#104289. Then
+// stock replaces our kubelet and gives the node back. No other pod of five is harmed, and their limits stay.
 func TestFencesWhileSystemdReloads(t *testing.T) {
 	s := spaceForRestart(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))
@@ -170,8 +170,8 @@ func (s *space) evictionEnds(pod *v1.Pod) {
 }
 
 // resizedWhileFenced requests a higher limit for a pod that begins to grow at once, so that the resize may be under way
-// when the pod is fenced. The pod is evicted all the same. On a slow node it has stopped growing when it is, and needs no
-// fence.
+// when the pod is fenced. The pod is evicted all the same. On a slow node it has stopped growing when it is, and needs
+// no fence.
 func (s *space) resizedWhileFenced() {
 	pod, grow := s.restingHog("resized",
 		v1.ResourceRequirements{Requests: kit.Memory("64Mi"), Limits: kit.Memory("4Gi")})

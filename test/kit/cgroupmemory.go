@@ -68,8 +68,8 @@ func (m CgroupMemory) Available() (int64, error) {
 	return 0, errors.New("memory.stat has no " + m.inactive)
 }
 
-// NodeMemoryAvailable returns what may still be used on this machine, in bytes, as the signal memory.available counts it
-// on cgroup v2: what is free, and the inactive page cache.
+// NodeMemoryAvailable returns what may still be used on this machine, in bytes, as the signal memory.available counts
+// it on cgroup v2: what is free, and the inactive page cache.
 func NodeMemoryAvailable() (int64, error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

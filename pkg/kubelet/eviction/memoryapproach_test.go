@@ -58,9 +58,9 @@ func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 	return k.kernel.ReadPods(how, uids)
 }
 
-// A pod begins to grow at 100 MiB/s when 3 MiB are left above the threshold, on a node where a read of the counters takes
-// 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the lag
-// of the counters: the pod is the victim, and no other pod is.
+// A pod begins to grow at 100 MiB/s when 3 MiB are left above the threshold, on a node where a read of the counters
+// takes 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the
+// lag of the counters: the pod is the victim, and no other pod is.
 func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
 	wrong := 0
 	for phase := range 12 {
@@ -154,8 +154,8 @@ func (k *ticking) ThreadTime() time.Duration {
 	return k.used
 }
 
-// The only memory threshold goes to dry run, or the counters cannot be read any more, while memory is being used up. The
-// watcher has nothing to read then.
+// The only memory threshold goes to dry run, or the counters cannot be read any more, while memory is being used up.
+// The watcher has nothing to read then.
 func TestWatcherWithoutThresholdsRests(t *testing.T) {
 	for name, event := range map[string]func(*Manager, *ticking){
 		"dry run":       func(m *Manager, _ *ticking) { m.SetOptions(optionsWith(dryRunOfMemory)) },

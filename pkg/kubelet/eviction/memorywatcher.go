@@ -72,8 +72,8 @@ type memoryWatcher struct {
 	node   scope
 	pods   scope
 	floors []floor
-	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in which
-	// the next threshold is met if that goes on; zero if none will be, or if that is not known.
+	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in
+	// which the next threshold is met if that goes on; zero if none will be, or if that is not known.
 	nodeTrend, podsTrend trend
 	meetsIn              time.Duration
 	// holds is true while a hard memory threshold is met by the last decision.

@@ -454,28 +454,37 @@ func await(ctx context.Context, limit time.Duration, what string, done func() (b
 // settle is how long a hog rests: longer than the eviction manager takes to find its cgroup.
 const settle = 1500 * time.Millisecond
 
-// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure.
-func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
-	c = Crossing{Fenced: -1, Ended: -1}
+// hog starts a hog, and waits until it rests.
+func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	left, err := n.available()
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	start := left - n.config.Headroom - n.config.Distance
 	p, err := n.start(name, fmt.Sprintf("--start=%d", start), fmt.Sprintf("--rate=%d", n.config.Rate),
 		fmt.Sprintf("--limit=%d", 2*n.config.Memory), "--step=1ms", "--deaf", "--signal")
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, n.end(p)) }()
 	err = await(ctx, time.Minute, "the hog to rest", func() (bool, error) {
 		used, err := n.number(p.cgroup, n.files.Usage)
 		return used >= start*mebibyte, err
 	})
 	if err != nil {
-		return c, err
+		return nil, errors.Join(err, n.end(p))
 	}
 	<-time.After(settle)
+	return p, nil
+}
+
+// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure.
+func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
+	c = Crossing{Fenced: -1, Ended: -1}
+	p, err := n.hog(ctx, name)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, n.end(p)) }()
 	limit, err := n.number(p.cgroup, n.files.Limit)
 	if err != nil {
 		return c, err
