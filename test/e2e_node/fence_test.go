@@ -60,8 +60,8 @@ func TestFencesAndTheEndOfTheKubelet(t *testing.T) {
 }
 
 // TestFencesWhileSystemdReloads evicts three pods, each while it is fenced, on a node whose systemd reads its units
-// again and again: that sets limits of slices to what systemd has written itself, see kubernetes/kubernetes#104289. Then
-// stock replaces our kubelet and gives the node back. No other pod of five is harmed, and their limits stay.
+// again and again: that sets limits of slices to what systemd has written itself, see kubernetes/kubernetes#104289.
+// Then stock replaces our kubelet and gives the node back. No other pod of five is harmed, and their limits stay.
 func TestFencesWhileSystemdReloads(t *testing.T) {
 	s := spaceForRestart(t)
 	s.must(builder.Build(s.ctx, []build.Part{build.StockKubelet()}))

@@ -59,8 +59,8 @@ func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 }
 
 // A pod begins to grow at 100 MiB/s when 3 MiB are left above the threshold, on a node where a read of the counters
-// takes 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the
-// lag of the counters: the pod is the victim, and no other pod is.
+// takes 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than
+// the lag of the counters: the pod is the victim, and no other pod is.
 func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
 	wrong := 0
 	for phase := range 12 {
