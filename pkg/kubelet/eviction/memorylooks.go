@@ -255,7 +255,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 		grown := p.resident[last] - p.resident[i]
 		if max(grown, -grown) < leastGrowth {
 			if window < endedWindow {
-				continue // It cannot be told from the lag of the counters yet.
+				continue // Counters may lag by that much.
 			}
 			grown = 0
 		}

@@ -340,7 +340,9 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	r := w.readAll(counters)
-	crossed := w.record([2]int64{r.Node.Available, r.Pods.Available})
+	exact := [2]int64{r.Node.Available, r.Pods.Available}
+	w.approach(exact)
+	crossed := w.record(exact)
 	if w.falseAlarm = suspect && !crossed; crossed || w.holds {
 		w.began()
 		return &r
@@ -468,7 +470,6 @@ func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
 // record records which thresholds are met. It reports whether one was crossed, or a hard one is met.
 func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
 	w.remains = w.remaining(left)
-	w.approach(left)
 	for i := range w.floors {
 		f := &w.floors[i]
 		met := w.distance(*f, left) < 0
