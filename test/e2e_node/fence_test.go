@@ -28,6 +28,8 @@ const (
 	// it exceeds the threshold and then stops: less than a fence leaves it. All are in MiB. pagesPerTable is how many
 	// pages of memory need one for their page table.
 	fencedHeadroom, fencedRest, fencedExcess, pagesPerTable = 100, 100, 4, 512
+	// growingExcess is by how much a hog exceeds the threshold that grows until it is fenced also on a slow node.
+	growingExcess = 80
 	// fenceTime is the longest time from the signal to grow to the fence.
 	fenceTime = 10 * time.Second
 	// reloadPause is the time between two reloads of systemd, each of which takes seconds where the machine is emulated.
@@ -77,7 +79,11 @@ func TestFencesWhileSystemdReloads(t *testing.T) {
 	before := s.fingerprint()
 	stop := s.reloadSystemd()
 	for i := range 3 {
-		s.evictionEnds(s.fencedHog(fmt.Sprintf("hog-%d", i)))
+		pod, grow := s.restingHog(fmt.Sprintf("hog-%d", i), growingExcess, v1.ResourceRequirements{})
+		grow()
+		if ended := s.evictionEnds(pod); !strings.Contains(ended.Status.Message, "The pod was fenced at") {
+			t.Errorf("evicted without a fence: %s", kit.Describe(ended))
+		}
 	}
 	own := node.Kubelet()
 	t.Cleanup(func() { node.SetKubelet(own) })
@@ -152,7 +158,7 @@ func (s *space) kubeletEndsWhileFenced(end syscall.Signal) {
 }
 
 // evictionEnds waits until the pod has ended as evicted, checks that no container was started again, and removes it.
-func (s *space) evictionEnds(pod *v1.Pod) {
+func (s *space) evictionEnds(pod *v1.Pod) *v1.Pod {
 	s.t.Helper()
 	ended := s.wait(pod, podTimeout, func(pod *v1.Pod) error {
 		if pod.Status.Phase == v1.PodFailed && len(pod.Status.ContainerStatuses) == 1 &&
@@ -167,13 +173,14 @@ func (s *space) evictionEnds(pod *v1.Pod) {
 	}
 	s.remove(pod)
 	s.noPressure()
+	return ended
 }
 
 // resizedWhileFenced requests a higher limit for a pod that begins to grow at once, so that the resize may be under way
 // when the pod is fenced. The pod is evicted all the same. On a slow node it has stopped growing when it is, and needs
 // no fence.
 func (s *space) resizedWhileFenced() {
-	pod, grow := s.restingHog("resized",
+	pod, grow := s.restingHog("resized", fencedExcess,
 		v1.ResourceRequirements{Requests: kit.Memory("64Mi"), Limits: kit.Memory("4Gi")})
 	s.kubectl("patch", "pod", pod.Name, "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":"5Gi"}}}]}}`)
@@ -185,7 +192,7 @@ func (s *space) resizedWhileFenced() {
 // accepted, while it is fenced, and when it was killed.
 func (s *space) kubeletIsKilledWhileEvicting() {
 	for i := range 12 {
-		pod, grow := s.restingHog(fmt.Sprintf("killed-%d", i), v1.ResourceRequirements{})
+		pod, grow := s.restingHog(fmt.Sprintf("killed-%d", i), fencedExcess, v1.ResourceRequirements{})
 		grow()
 		moment := time.Millisecond << i * 4 / 5
 		<-time.After(moment)
@@ -262,7 +269,7 @@ func (s *space) noFence() error {
 // fencedHog starts a pod that ignores SIGTERM and is evicted, and returns when it has a fence.
 func (s *space) fencedHog(name string) *v1.Pod {
 	s.t.Helper()
-	pod, grow := s.restingHog(name, v1.ResourceRequirements{})
+	pod, grow := s.restingHog(name, fencedExcess, v1.ResourceRequirements{})
 	grow()
 	deadline := time.Now().Add(fenceTime)
 	for time.Now().Before(deadline) {
@@ -275,9 +282,9 @@ func (s *space) fencedHog(name string) *v1.Pod {
 	return nil
 }
 
-// restingHog starts a pod that ignores SIGTERM. It uses less than the threshold leaves until grow is called, and more
-// afterwards.
-func (s *space) restingHog(name string, resources v1.ResourceRequirements) (pod *v1.Pod, grow func()) {
+// restingHog starts a pod that ignores SIGTERM. It uses less than the threshold leaves until grow is called, and then
+// grows until it exceeds the threshold by excess MiB.
+func (s *space) restingHog(name string, excess int64, resources v1.ResourceRequirements) (pod *v1.Pod, grow func()) {
 	s.t.Helper()
 	memory, err := kit.FindCgroupMemory(node.PodsCgroup())
 	s.must(err)
@@ -291,7 +298,7 @@ func (s *space) restingHog(name string, resources v1.ResourceRequirements) (pod 
 		return err
 	})
 	start := available/mebibyte - fencedHeadroom - fencedRest
-	limit := start + fencedRest + fencedExcess
+	limit := start + fencedRest + excess
 	pod = kit.HogPod(name, fmt.Sprintf("--start=%d", start), "--rate=400",
 		fmt.Sprintf("--limit=%d", limit-limit/pagesPerTable), "--step=1ms", "--deaf", "--signal")
 	pod.Spec.Containers[0].Resources = resources

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -331,21 +330,5 @@ func (a *alone) judgeSoft(r *Round) {
 func (a *alone) adds(n *modelNode) {
 	for _, f := range a.faults {
 		n.fail(f.check, "%s", f.text)
-	}
-}
-
-// TestModelServesRequests: the random runs with requests exercise them.
-func TestModelServesRequests(t *testing.T) {
-	with, served, hastened := 0, 0, 0
-	for seed := range int64(100) {
-		n := runModel(t, seed)
-		if n.requests.drawn {
-			with++
-		}
-		served, hastened = served+n.requests.served, hastened+n.requests.hastened
-	}
-	t.Logf("%d runs with requests, %d evictions for them, %d of pods that were being stopped", with, served, hastened)
-	if with < 15 || served < with || hastened == 0 {
-		t.Error("the runs exercise too little")
 	}
 }

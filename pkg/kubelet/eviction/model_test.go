@@ -75,6 +75,9 @@ type modelFindings struct {
 	runs                       int64
 	evictions, besides, joined int
 	replayed, refused          int
+	// requesting are the runs with requests of plugins, served the evictions for them, and hastened those of pods that
+	// were being stopped.
+	requesting, served, hastened int
 }
 
 func (f *modelFindings) collect(t *testing.T, runs int64) {
@@ -86,6 +89,11 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 		f.joined += n.checks.together
 		f.replayed += n.checks.decisions
 		f.refused += n.agent.refused
+		if n.requests.drawn {
+			f.requesting++
+		}
+		f.served += n.requests.served
+		f.hastened += n.requests.hastened
 		for _, fault := range n.checks.faults {
 			f.seeds[fault.check] = append(f.seeds[fault.check], f.runs)
 			if f.stories[fault.check] == "" {
@@ -100,7 +108,9 @@ func (f *modelFindings) collect(t *testing.T, runs int64) {
 func (f *modelFindings) report(t *testing.T) {
 	t.Helper()
 	t.Logf("%d runs, %d evictions, %d decisions with several victims, %d evictions compared with stock's, "+
-		"%d decisions replayed, %d requests refused", f.runs, f.evictions, f.joined, f.besides, f.replayed, f.refused)
+		"%d decisions replayed, %d kill requests refused; %d runs with requests of plugins, %d evictions for them, "+
+		"%d of pods that were being stopped", f.runs, f.evictions, f.joined, f.besides, f.replayed, f.refused,
+		f.requesting, f.served, f.hastened)
 	for _, check := range modelCheckNames {
 		if seeds := f.seeds[check]; len(seeds) > 0 {
 			t.Errorf("%s: %d of %d runs, seeds %v\n%s",
@@ -108,7 +118,7 @@ func (f *modelFindings) report(t *testing.T) {
 		}
 	}
 	if runs := int(f.runs); f.evictions < runs || f.joined < runs/50 || f.besides < runs/50 || f.replayed < runs ||
-		f.refused < runs/100 {
+		f.refused < runs/100 || f.requesting < runs/7 || f.served < f.requesting || f.hastened == 0 {
 		t.Error("the runs exercise too little")
 	}
 }
