@@ -72,7 +72,8 @@ func TestFencesWhileSystemdReloads(t *testing.T) {
 	limits := map[string]int64{}
 	for i := range 5 {
 		pod := kit.IdlePod(fmt.Sprintf("other-%d", i))
-		pod.Spec.Containers[0].Resources.Limits = kit.Mebibytes(32 + int64(i))
+		// None of these limits looks like a fence, as 35 MiB does by chance.
+		pod.Spec.Containers[0].Resources.Limits = kit.Mebibytes(64 + int64(i))
 		limit, err := s.podLimit(s.ready(kit.Bound(pod)))
 		s.must(err)
 		limits[pod.Name] = limit
