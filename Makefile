@@ -67,7 +67,7 @@ test: unit e2e ## Unit tests with the race detector, then tests on the real node
 .PHONY: unit
 unit: $(BIN)/gotestsum ## Pure and unit tests with the race detector.
 	@rm -f $(OUT)/unit-unstable.txt
-	@echo "Unit tests with the race detector (a cold build takes about ten minutes on two cores)."
+	@echo "Unit tests with the race detector (about 27 minutes from cold caches on two cores)."
 	CGO_ENABLED=1 $(BIN)/gotestsum --format pkgname-and-test-fails --junitfile $(OUT)/unit.xml \
 		$(RERUN) --rerun-fails-report $(OUT)/unit-unstable.txt --packages "./pkg/kubelet/eviction ./..." -- -race -timeout 15m
 	@$(call UNSTABLE,$(OUT)/unit-unstable.txt)

@@ -28,7 +28,7 @@ const (
 	// it exceeds the threshold and then stops: less than a fence leaves it. All are in MiB. pagesPerTable is how many
 	// pages of memory need one for their page table.
 	fencedHeadroom, fencedRest, fencedExcess, pagesPerTable = 100, 100, 4, 512
-	// growingExcess is by how much a hog exceeds the threshold that grows until it is fenced also on a slow node.
+	// growingExcess is the same for a hog that still grows when it is fenced, on a slow node too, and hits its fence.
 	growingExcess = 80
 	// fenceTime is the longest time from the signal to grow to the fence.
 	fenceTime = 10 * time.Second
