@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -236,7 +237,11 @@ func (s *space) fencesAndStock() {
 	pod := s.fencedHog("left")
 	s.must(node.KillKubelet(s.ctx))
 	node.SetKubelet(stock)
-	s.must(node.StartKubelet(s.ctx, nil))
+	// With the same threshold, stock would evict the pod too, or reject it at its start.
+	s.must(node.StartKubelet(s.ctx, func(config *kubeletv1beta1.KubeletConfiguration) {
+		littleHeadroom(config)
+		config.EvictionHard["memory.available"] = "10Mi"
+	}))
 	s.stays(takeover, func() error {
 		limit, err := s.podLimit(pod)
 		if err == nil && !fence.IsFence(limit) {
@@ -247,14 +252,35 @@ func (s *space) fencesAndStock() {
 	if now := s.get(pod.Name); now.Status.Phase != v1.PodRunning {
 		s.t.Errorf("the pod under the fence: %s", kit.Describe(now))
 	}
-	dir, memory, err := s.memoryCgroup(pod)
-	s.must(err)
-	s.must(os.WriteFile(filepath.Join(dir, memory.Limit), []byte(memory.Unlimited), 0))
+	s.must(s.removeFence(pod))
 	s.must(s.noFence())
 	s.must(node.StopKubelet(s.ctx))
 	node.SetKubelet(own)
 	s.must(node.StartKubelet(s.ctx, littleHeadroom))
 	s.evictionEnds(pod)
+}
+
+// removeFence removes the fence of a pod as docs/operations.md says: on v1, the limit of memory and swap together first.
+func (s *space) removeFence(pod *v1.Pod) error {
+	dir, memory, err := s.memoryCgroup(pod)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"memory.memsw.limit_in_bytes", "memory.swap.max", memory.Limit} {
+		// Opening a file creates none: where swap is not accounted, there is no such file.
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) && name != memory.Limit {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString(memory.Unlimited)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noFence checks that no pod's cgroup has a fence.

@@ -193,3 +193,53 @@ func TestWatcherWithoutThresholdsRests(t *testing.T) {
 		})
 	}
 }
+
+// lookedAt counts how often the counters of all pods were read.
+type lookedAt struct {
+	kernel
+	looks int
+}
+
+func (k *lookedAt) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	k.mu.Lock()
+	k.looks++
+	k.mu.Unlock()
+	return k.kernel.PodUsages(into)
+}
+
+// Little memory is left, and nothing is used up: the counters of the node are read many times a second, those of single
+// pods four times.
+func TestPodsAreSeldomReadAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 60*mi, 0, "hog")
+		k := &lookedAt{kernel: kernel{node: b.node}}
+		b.config.Memory = k
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			count := func() (reads, looks int) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return k.counterReads, k.looks
+			}
+			reads, looks := count()
+			wait(10 * time.Second)
+			readsAfter, looksAfter := count()
+			if readsAfter-reads < 300 || looksAfter-looks < 30 || looksAfter-looks > 40 {
+				t.Errorf("%d reads and %d looks at pods in 10 s", readsAfter-reads, looksAfter-looks)
+			}
+		})
+	})
+}
+
+// A cgroup with a limit in which more memory is left than CPUs charge in advance is not being reclaimed from.
+func TestFull(t *testing.T) {
+	for _, test := range []struct {
+		capacity, free int64
+		want           bool
+	}{{16 * gi, 200 * mi, false}, {16 * gi, 63 * mi, true}, {512 * mi, 33 * mi, false}, {512 * mi, 31 * mi, true}} {
+		s := scope{known: true, capacity: test.capacity}
+		if got := s.full(test.capacity - test.free); got != test.want {
+			t.Errorf("%d of %d MiB are free: %t", test.free/mi, test.capacity/mi, got)
+		}
+	}
+}

@@ -24,6 +24,9 @@ const (
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
 	// time that it took.
 	watcherPauseShare = 50
+	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
+	// thread runs for a while, use about that much when an idle process wakes up.
+	wakeTime = 200 * time.Microsecond
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 4 * time.Second
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
@@ -31,6 +34,10 @@ const (
 	// watcherPauseShare for reads while a threshold is approached.
 	approachCredit     = watcherCredit / 2
 	approachPauseShare = 4
+	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU
+	// charges 64 pages in advance. fullShare bounds it for small limits, to a sixteenth.
+	fullMargin = int64(64) << 20
+	fullShare  = 16
 )
 
 // ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
@@ -274,6 +281,11 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.reading = 0
 	reading := w.readCounters()
 	cost := w.spent() - before
+	if w.thread != nil {
+		cost += wakeTime
+	}
+	memoryReadsTotal.Inc()
+	memoryReadsCPUSeconds.Add(cost.Seconds())
 	w.readAt = w.clock()
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
@@ -364,8 +376,8 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 }
 
 // look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
-// read has to wait accordingly: so it is done if the next read is not due earlier anyway, if a threshold is about to be
-// met, and from time to time.
+// read has to wait accordingly: so it is done if what is available has changed and the next read is not due earlier
+// anyway, if a threshold is about to be met, and from time to time.
 func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
 	if l == nil || !w.near() {
@@ -383,11 +395,25 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
 	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
-	if due || suspect || meets || w.sleep() >= cost {
+	if due || suspect || meets || (w.sleep() >= cost && w.moved(state)) {
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
 	}
+}
+
+// moved reports whether what is available has changed since the last look, of the node or of all pods, where it is
+// scarce. A pod grows unseen only as far as other memory is freed meanwhile.
+func (w *memoryWatcher) moved(now lookState) bool {
+	last := &w.looks.state[w.looks.n-1]
+	free, pods := now.free-last.free, (now.used-now.spare)-(last.used-last.spare)
+	return slices.ContainsFunc(w.floors, func(f floor) bool {
+		changed := pods
+		if f.signal == snapshot.MemoryAvailable {
+			changed = free
+		}
+		return w.scarce(f) && max(changed, -changed) >= leastGrowth
+	})
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
@@ -446,8 +472,11 @@ func (w *memoryWatcher) remaining(left [2]int64) int64 {
 // left returns what is available by the counters and the last known spare memory.
 func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 
-// full reports whether the kernel may be reclaiming pages, so that less may be spare than last known.
-func (s *scope) full(usage int64) bool { return s.known && s.capacity-usage < s.capacity/16 }
+// full reports whether the kernel may be reclaiming pages because the limit is reached, so that less may be spare than
+// last known.
+func (s *scope) full(usage int64) bool {
+	return s.known && s.capacity-usage < min(s.capacity/fullShare, fullMargin)
+}
 
 // suspect reports whether a threshold that can cause a round seems to be met: a hard one, or one that was not met
 // before.
@@ -520,6 +549,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 }
 
 // near reports whether memory is scarce enough to read the pods' cgroups with every collection.
-func (w *memoryWatcher) near() bool {
-	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.met || f.left < w.scopeOf(f.signal).capacity/4 })
-}
+func (w *memoryWatcher) near() bool { return slices.ContainsFunc(w.floors, w.scarce) }
+
+// scarce reports whether less than a quarter of the memory is left above a threshold.
+func (w *memoryWatcher) scarce(f floor) bool { return f.met || f.left < w.scopeOf(f.signal).capacity/4 }
