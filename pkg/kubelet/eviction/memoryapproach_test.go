@@ -231,15 +231,72 @@ func TestPodsAreSeldomReadAtRest(t *testing.T) {
 	})
 }
 
-// A cgroup with a limit in which more memory is left than CPUs charge in advance is not being reclaimed from.
-func TestFull(t *testing.T) {
+// What is spare is read while the kernel may be reclaiming pages, and near that when memory is used up.
+func TestSpareIsOld(t *testing.T) {
 	for _, test := range []struct {
-		capacity, free int64
-		want           bool
-	}{{16 * gi, 200 * mi, false}, {16 * gi, 63 * mi, true}, {512 * mi, 33 * mi, false}, {512 * mi, 31 * mi, true}} {
-		s := scope{known: true, capacity: test.capacity}
-		if got := s.full(test.capacity - test.free); got != test.want {
-			t.Errorf("%d of %d MiB are free: %t", test.free/mi, test.capacity/mi, got)
+		capacity, free, changed int64
+		age                     time.Duration
+		want                    bool
+	}{
+		{16 * gi, 2 * gi, 8 * gi, time.Hour, false},
+		{16 * gi, 200 * mi, 0, 0, false},
+		{16 * gi, 200 * mi, mi, 0, true},
+		{16 * gi, 200 * mi, -mi, 0, true},
+		{16 * gi, 200 * mi, 0, spareAge, true},
+		{16 * gi, 63 * mi, 0, 0, true},
+		{512 * mi, 33 * mi, 8 * mi, time.Hour, false},
+		{512 * mi, 31 * mi, 0, 0, true},
+	} {
+		begin := time.Unix(1000, 0)
+		usage := test.capacity - test.free
+		w := &memoryWatcher{
+			pods: scope{known: true, capacity: test.capacity}, spareAt: begin, spareUsage: usage - test.changed,
+			clock: func() time.Time { return begin.Add(test.age) },
+		}
+		if got := w.spareIsOld(usage); got != test.want {
+			t.Errorf("%+v: %t", test, got)
 		}
 	}
+}
+
+// readAt records when all pods were read.
+type readAt struct {
+	kernel
+	all []time.Time
+}
+
+func (k *readAt) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.mu.Lock()
+	k.all = append(k.all, time.Now())
+	k.mu.Unlock()
+	return k.kernel.ReadMemory(how)
+}
+
+// A pod begins to grow on a node that has plenty of memory, so that pods were not read before. They are read while it
+// grows, and not at the crossing, when that would delay the decision.
+func TestPodsAreReadBeforeTheCrossing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 18*gi, 0, "hog")
+		k := &readAt{kernel: kernel{node: b.node}}
+		b.config.Memory = k
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(20500 * time.Millisecond) // The stats are collected at 20 and at 30 s.
+			begin := time.Now()
+			const crossing = 9 * time.Second
+			b.grows("hog", 2*gi)
+			wait(crossing + 30*time.Millisecond)
+			b.expectFenced(t, "hog")
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			var times []time.Duration
+			for _, at := range k.all {
+				if after := at.Sub(begin); after > 0 {
+					times = append(times, after)
+				}
+			}
+			if len(times) == 0 || times[len(times)-1] > crossing-refreshTime {
+				t.Errorf("all pods were read after %v, want that once before %v", times, crossing-refreshTime)
+			}
+		})
+	})
 }

@@ -378,11 +378,14 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
 	}
 }
 
+// stale reports whether the last reading of all pods, if any, is too old to be completed.
+func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.baseAt) > baseAge }
+
 // read takes a reading: of the pods that have changed since they were last read if the rest is known and the growth of
 // the node is explained, else of all.
 func (l *looks) read(all MemoryReader, how snapshot.Counting, now time.Time) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
-	if l.base == nil || now.Sub(l.baseAt) > baseAge || !l.explained() {
+	if l.stale(now) || !l.explained() {
 		r = all.ReadMemory(how)
 		l.use(r.ByPod, now)
 	} else {

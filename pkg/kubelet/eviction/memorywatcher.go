@@ -34,10 +34,15 @@ const (
 	// watcherPauseShare for reads while a threshold is approached.
 	approachCredit     = watcherCredit / 2
 	approachPauseShare = 4
+	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
+	// about 40 ms, by which the decision at the crossing would be later.
+	refreshTime = 100 * time.Millisecond
 	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU
-	// charges 64 pages in advance. fullShare bounds it for small limits, to a sixteenth.
+	// charges 64 pages in advance. fullShare bounds it for small limits, to a sixteenth. Where less than that is left, what
+	// is spare is read again when the usage has changed by leastGrowth, or after spareAge.
 	fullMargin = int64(64) << 20
 	fullShare  = 16
+	spareAge   = 250 * time.Millisecond
 )
 
 // ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
@@ -58,8 +63,9 @@ type memoryWatcher struct {
 	worst  int64
 	how    snapshot.Counting
 	clock  func() time.Time
-	// thread is nil if the reader is no ThreadClock.
+	// thread is nil if the reader is no ThreadClock. wake is what a read costs that it does not measure.
 	thread ThreadClock
+	wake   time.Duration
 	// made is when the watcher was made.
 	made time.Time
 	// next is when the counters are read again.
@@ -76,8 +82,12 @@ type memoryWatcher struct {
 	failure     error
 	failedSince time.Time
 
-	node   scope
-	pods   scope
+	node scope
+	pods scope
+	// spareAt is when pods.spare was read, spareUsage what all pods used then.
+	spareAt    time.Time
+	spareUsage int64
+
 	floors []floor
 	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in
 	// which the next threshold is met if that goes on; zero if none will be, or if that is not known.
@@ -95,9 +105,10 @@ type memoryWatcher struct {
 	roundLeft int64
 	roundAt   time.Time
 	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading
-	// the cost of the last reading that a round was based on.
-	paid    time.Time
-	reading time.Duration
+	// the cost of the last reading that a round was based on, refreshing that of the last reading of all pods before a
+	// threshold is met.
+	paid                time.Time
+	reading, refreshing time.Duration
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
 	falseAlarm bool
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
@@ -133,7 +144,9 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 		return nil
 	}
 	w := &memoryWatcher{reader: reader, clock: clock, made: clock()}
-	w.thread, _ = reader.(ThreadClock)
+	if thread, ok := reader.(ThreadClock); ok {
+		w.thread, w.wake = thread, wakeTime
+	}
 	return w
 }
 
@@ -242,6 +255,7 @@ func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.Me
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
 	w.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
+	w.spareAt, w.spareUsage = w.clock(), int64(counters.Pods)
 	switch {
 	case !w.node.known:
 		w.fail(r.Node.Err)
@@ -278,18 +292,17 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	begin, before := w.clock(), w.spent()
-	w.reading = 0
+	w.reading, w.refreshing = 0, 0
 	reading := w.readCounters()
-	cost := w.spent() - before
-	if w.thread != nil {
-		cost += wakeTime
-	}
+	spent := w.spent() - before
 	memoryReadsTotal.Inc()
-	memoryReadsCPUSeconds.Add(cost.Seconds())
+	memoryReadsCPUSeconds.Add((spent + w.wake).Seconds())
+	// Reading all pods in advance happens once in baseAge at most, and delays nothing.
+	cost := spent - w.refreshing
 	w.readAt = w.clock()
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
-	w.paid = later(w.paid, begin).Add(watcherPauseShare * cost)
+	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
 	w.next = w.readAt.Add(w.pause())
 	if w.postponed {
 		w.next = w.readAt.Add(watcherMinPause)
@@ -303,16 +316,16 @@ func (w *memoryWatcher) pause() time.Duration {
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	share := watcherPauseShare * w.took
+	share, last := watcherPauseShare*(w.took+w.wake), watcherPauseShare*(w.last+w.wake)
 	owed := w.paid.Sub(w.readAt)
-	if owed > watcherPauseShare*w.last {
+	if owed > last {
 		share += share / 2 // pays back what earlier reads have exceeded
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
 		return min(pause, max(w.meetsIn/2, approachPauseShare*w.took, watcherMinPause))
 	}
-	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), watcherPauseShare*w.last))
+	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), last))
 }
 
 // readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel may
@@ -332,7 +345,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	w.node.spare = int64(counters.NodeSpare)
-	full := !w.holds && w.pods.full(int64(counters.Pods))
+	full := !w.holds && w.spareIsOld(int64(counters.Pods))
 	if quick, ok := w.reader.(PodMemoryReader); ok && full {
 		w.setLimits(quick.ReadPods(w.how, nil), counters)
 		full = false
@@ -399,7 +412,18 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
+		w.refresh(now)
 	}
+}
+
+// refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
+func (w *memoryWatcher) refresh(now time.Time) {
+	if w.holds || w.meetsIn < refreshTime || !w.looks.stale(now) {
+		return
+	}
+	before := w.spent()
+	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
+	w.refreshing = w.spent() - before
 }
 
 // moved reports whether what is available has changed since the last look, of the node or of all pods, where it is
@@ -472,10 +496,17 @@ func (w *memoryWatcher) remaining(left [2]int64) int64 {
 // left returns what is available by the counters and the last known spare memory.
 func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 
-// full reports whether the kernel may be reclaiming pages because the limit is reached, so that less may be spare than
-// last known.
-func (s *scope) full(usage int64) bool {
-	return s.known && s.capacity-usage < min(s.capacity/fullShare, fullMargin)
+// spareIsOld reports whether much less of the pods' memory may be spare than last known: the kernel may be reclaiming
+// pages because the limit is reached, or little is left below it and it was not read for some time.
+func (w *memoryWatcher) spareIsOld(usage int64) bool {
+	left, changed := w.pods.capacity-usage, usage-w.spareUsage
+	switch {
+	case !w.pods.known || left >= w.pods.capacity/fullShare:
+		return false
+	case left < fullMargin:
+		return true
+	}
+	return max(changed, -changed) >= leastGrowth || w.clock().Sub(w.spareAt) >= spareAge
 }
 
 // suspect reports whether a threshold that can cause a round seems to be met: a hard one, or one that was not met
