@@ -38,11 +38,11 @@ const (
 	// about 40 ms, by which the decision at the crossing would be later.
 	refreshTime = 100 * time.Millisecond
 	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU
-	// charges 64 pages in advance. fullShare bounds it for small limits, to a sixteenth. Where less than that is left, what
-	// is spare is read again when the usage has changed by leastGrowth, or after spareAge.
+	// charges 64 pages in advance. Where less than that, or than a fraction of the limit (one sixteenth), is left, what is
+	// spare is read again: each time, or when the usage has changed by leastGrowth, or after spareAge.
 	fullMargin = int64(64) << 20
 	fullShare  = 16
-	spareAge   = 250 * time.Millisecond
+	spareAge   = 100 * time.Millisecond
 )
 
 // ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
@@ -109,6 +109,7 @@ type memoryWatcher struct {
 	// threshold is met.
 	paid                time.Time
 	reading, refreshing time.Duration
+	refreshedAt         time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
 	falseAlarm bool
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
@@ -296,7 +297,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	reading := w.readCounters()
 	spent := w.spent() - before
 	memoryReadsTotal.Inc()
-	memoryReadsCPUSeconds.Add((spent + w.wake).Seconds())
+	memoryReadsCPUSeconds.Add(max(0, spent+w.wake).Seconds())
 	// Reading all pods in advance happens once in baseAge at most, and delays nothing.
 	cost := spent - w.refreshing
 	w.readAt = w.clock()
@@ -304,7 +305,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
 	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
 	w.next = w.readAt.Add(w.pause())
-	if w.postponed {
+	if w.postponed || w.refreshing > 0 {
 		w.next = w.readAt.Add(watcherMinPause)
 	}
 	return reading
@@ -316,7 +317,11 @@ func (w *memoryWatcher) pause() time.Duration {
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	share, last := watcherPauseShare*(w.took+w.wake), watcherPauseShare*(w.last+w.wake)
+	wake := w.wake
+	if w.holds {
+		wake = 0 // Another pod may begin to use up the rest: that it is seen soon matters more.
+	}
+	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
 	owed := w.paid.Sub(w.readAt)
 	if owed > last {
 		share += share / 2 // pays back what earlier reads have exceeded
@@ -346,12 +351,13 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	}
 	w.node.spare = int64(counters.NodeSpare)
 	full := !w.holds && w.spareIsOld(int64(counters.Pods))
-	if quick, ok := w.reader.(PodMemoryReader); ok && full {
-		w.setLimits(quick.ReadPods(w.how, nil), counters)
-		full = false
-	}
-	left := [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
+	left := w.leftBy(counters)
 	suspect := w.suspect(left)
+	if quick, ok := w.reader.(PodMemoryReader); ok && (full || (suspect && !w.holds)) {
+		w.setLimits(quick.ReadPods(w.how, nil), counters)
+		left, full = w.leftBy(counters), false
+		suspect = w.suspect(left)
+	}
 	w.approach(left)
 	w.look(left, counters, suspect)
 	switch {
@@ -373,6 +379,11 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return &r
 	}
 	return nil
+}
+
+// leftBy returns what the node and all pods have available by the counters and the last known spare memory.
+func (w *memoryWatcher) leftBy(counters snapshot.MemoryCounters) [2]int64 {
+	return [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 }
 
 // readAll takes a reading that a decision can be based on.
@@ -412,15 +423,19 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
-		w.refresh(now)
+		if !suspect && !w.postponed {
+			w.refresh(now)
+		}
 	}
 }
 
 // refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
 func (w *memoryWatcher) refresh(now time.Time) {
-	if w.holds || w.meetsIn < refreshTime || !w.looks.stale(now) {
+	soon := w.meetsIn >= refreshTime && w.meetsIn < baseAge
+	if w.holds || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
 		return
 	}
+	w.refreshedAt = now
 	before := w.spent()
 	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
 	w.refreshing = w.spent() - before
