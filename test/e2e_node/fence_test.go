@@ -260,7 +260,7 @@ func (s *space) fencesAndStock() {
 	s.evictionEnds(pod)
 }
 
-// removeFence removes the fence of a pod as docs/operations.md says: on v1, the limit of memory and swap together first.
+// removeFence removes the fence of a pod as docs/operations.md says: on v1, first that of memory and swap together.
 func (s *space) removeFence(pod *v1.Pod) error {
 	dir, memory, err := s.memoryCgroup(pod)
 	if err != nil {
