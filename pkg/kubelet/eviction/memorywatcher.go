@@ -109,7 +109,8 @@ type memoryWatcher struct {
 	// threshold is met.
 	paid                time.Time
 	reading, refreshing time.Duration
-	refreshedAt         time.Time
+	// refreshedAt is when that reading was taken.
+	refreshedAt time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
 	falseAlarm bool
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
@@ -333,9 +334,9 @@ func (w *memoryWatcher) pause() time.Duration {
 	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), last))
 }
 
-// readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel may
-// be reclaiming pages, what is spare in the cgroup of all pods is read with the counters: a reading of all pods each
-// time would cost so much that the crossing itself could not be read.
+// readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel
+// may be reclaiming pages, and before a crossing is believed, what is spare in the cgroup of all pods is read with the
+// counters: a reading of all pods each time would cost so much that the crossing itself could not be read.
 //
 // A crossing that the counters show is always read, unless the one before was a false alarm and too much was read
 // since.
@@ -397,73 +398,6 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 	w.setLimits(r, counters)
 	w.reading = w.spent() - before
 	return r
-}
-
-// look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
-// read has to wait accordingly: so it is done if what is available has changed and the next read is not due earlier
-// anyway, if a threshold is about to be met, and from time to time.
-func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
-	l := w.looks
-	if l == nil || !w.near() {
-		return
-	}
-	now := w.clock()
-	state := lookState{
-		free: left[0], used: int64(counters.Pods), spare: w.pods.spare, pods: w.pods.known && left[1] < left[0],
-	}
-	for i := range w.floors {
-		if f := &w.floors[i]; f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {
-			state.pods = false
-		}
-	}
-	cost := watcherPauseShare * l.took
-	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
-	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
-	if due || suspect || meets || (w.sleep() >= cost && w.moved(state)) {
-		before := w.spent()
-		l.add(now, state)
-		l.took = w.spent() - before
-		if !suspect && !w.postponed {
-			w.refresh(now)
-		}
-	}
-}
-
-// refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
-func (w *memoryWatcher) refresh(now time.Time) {
-	soon := w.meetsIn >= refreshTime && w.meetsIn < baseAge
-	if w.holds || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
-		return
-	}
-	w.refreshedAt = now
-	before := w.spent()
-	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
-	w.refreshing = w.spent() - before
-}
-
-// moved reports whether what is available has changed since the last look, of the node or of all pods, where it is
-// scarce. A pod grows unseen only as far as other memory is freed meanwhile.
-func (w *memoryWatcher) moved(now lookState) bool {
-	last := &w.looks.state[w.looks.n-1]
-	free, pods := now.free-last.free, (now.used-now.spare)-(last.used-last.spare)
-	return slices.ContainsFunc(w.floors, func(f floor) bool {
-		changed := pods
-		if f.signal == snapshot.MemoryAvailable {
-			changed = free
-		}
-		return w.scarce(f) && max(changed, -changed) >= leastGrowth
-	})
-}
-
-// postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
-// will show which pod causes it. It does so for endedWindow at most.
-func (w *memoryWatcher) postpone() bool {
-	now := w.clock()
-	if !w.postponed {
-		w.postponedAt = now
-	}
-	w.postponed = now.Sub(w.postponedAt) < endedWindow && w.looks != nil && w.looks.unmeasured()
-	return w.postponed
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.

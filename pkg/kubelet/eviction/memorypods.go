@@ -1,0 +1,77 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// This file has when the memory watcher reads single pods. What it learns from that is in looks.
+
+// look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
+// read has to wait accordingly: so it is done if what is available has changed and the next read is not due earlier
+// anyway, if a threshold is about to be met, and from time to time.
+func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
+	l := w.looks
+	if l == nil || !w.near() {
+		return
+	}
+	now := w.clock()
+	state := lookState{
+		free: left[0], used: int64(counters.Pods), spare: w.pods.spare, pods: w.pods.known && left[1] < left[0],
+	}
+	for i := range w.floors {
+		if f := &w.floors[i]; f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {
+			state.pods = false
+		}
+	}
+	cost := watcherPauseShare * l.took
+	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
+	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
+	if due || suspect || meets || (w.sleep() >= cost && w.moved(state)) {
+		before := w.spent()
+		l.add(now, state)
+		l.took = w.spent() - before
+		if !suspect && !w.postponed {
+			w.refresh(now)
+		}
+	}
+}
+
+// refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
+func (w *memoryWatcher) refresh(now time.Time) {
+	soon := w.meetsIn >= refreshTime && w.meetsIn < baseAge
+	if w.holds || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
+		return
+	}
+	w.refreshedAt = now
+	before := w.spent()
+	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
+	w.refreshing = w.spent() - before
+}
+
+// moved reports whether what is available has changed since the last look, of the node or of all pods, where it is
+// scarce. A pod grows unseen only as far as other memory is freed meanwhile.
+func (w *memoryWatcher) moved(now lookState) bool {
+	last := &w.looks.state[w.looks.n-1]
+	free, pods := now.free-last.free, (now.used-now.spare)-(last.used-last.spare)
+	return slices.ContainsFunc(w.floors, func(f floor) bool {
+		changed := pods
+		if f.signal == snapshot.MemoryAvailable {
+			changed = free
+		}
+		return w.scarce(f) && max(changed, -changed) >= leastGrowth
+	})
+}
+
+// postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
+// will show which pod causes it. It does so for endedWindow at most.
+func (w *memoryWatcher) postpone() bool {
+	now := w.clock()
+	if !w.postponed {
+		w.postponedAt = now
+	}
+	w.postponed = now.Sub(w.postponedAt) < endedWindow && w.looks != nil && w.looks.unmeasured()
+	return w.postponed
+}
