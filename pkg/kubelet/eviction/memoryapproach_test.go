@@ -58,29 +58,32 @@ func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 	return k.kernel.ReadPods(how, uids)
 }
 
-// A pod begins to grow at 100 MiB/s when 3 MiB are left above the threshold, on a node where a read of the counters
-// takes 100 µs of CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than
-// the lag of the counters: the pod is the victim, and no other pod is.
+// A pod begins to grow when few MiB are left above the threshold, on a node where a read of the counters takes 100 µs of
+// CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the lag of the
+// counters: the pod is the victim, fenced unless a kill takes effect before memory is used up, and no other pod is.
 func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
-	wrong := 0
-	for phase := range 12 {
-		synctest.Test(t, func(t *testing.T) {
-			const above, rate, cost = 3, 100, 100 * time.Microsecond
-			b := newBurst(t, above*mi, 0, "hog")
-			b.config.Memory = &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
-			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-				wait(12*time.Second + time.Duration(phase)*1731*time.Microsecond)
-				b.grows("hog", rate*mi)
-				wait(above*time.Second/rate + 60*time.Millisecond)
-				if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" || !got[0].fenced {
-					wrong++
-					t.Logf("phase %d: victims %v", phase, got)
-				}
+	for _, test := range []struct{ above, rate int64 }{{3, 100}, {2, 90}, {2, 60}, {2, 30}, {3, 400}, {2, 1000}} {
+		wrong := 0
+		for phase := range 12 {
+			synctest.Test(t, func(t *testing.T) {
+				const cost = 100 * time.Microsecond
+				b := newBurst(t, test.above*mi, 0, "hog")
+				b.config.Memory = &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
+					b.grows("hog", test.rate*mi)
+					wait(time.Duration(test.above)*time.Second/time.Duration(test.rate) + 60*time.Millisecond)
+					if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" || got[0].fenced != (test.rate > 50) {
+						wrong++
+						t.Logf("%d MiB/s, %d MiB above the threshold, phase %d: victims %v",
+							test.rate, test.above, phase, got)
+					}
+				})
 			})
-		})
-	}
-	if wrong > 0 {
-		t.Errorf("%d of 12 decisions were wrong", wrong)
+		}
+		if wrong > 0 {
+			t.Errorf("%d MiB/s, %d MiB above the threshold: %d of 12 decisions were wrong", test.rate, test.above, wrong)
+		}
 	}
 }
 

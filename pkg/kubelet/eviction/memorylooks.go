@@ -355,15 +355,19 @@ func (l *looks) explained() bool {
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
 
-// unmeasured reports whether a pod that may account for the growth of the node has been read only once without its page
-// cache, so that the next look will show its rate.
-func (l *looks) unmeasured() bool {
+// unmeasured reports whether a pod that may account for the growth of the node was first read without its page cache so
+// lately that the next looks will show its rate: less than a time ago.
+func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 || l.explained() {
 		return false
 	}
+	last := l.n - 1
 	return slices.ContainsFunc(l.pods, func(p podLooks) bool {
-		_, _, ok := l.rateOf(&p)
-		return !ok && p.resident[l.n-1] != unknown
+		if p.resident[last] == unknown {
+			return false
+		}
+		rate, from, ok := l.rateOf(&p)
+		return !ok || (rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within)
 	})
 }
 

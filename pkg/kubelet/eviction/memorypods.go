@@ -9,6 +9,13 @@ import (
 
 // This file has when the memory watcher reads single pods. What it learns from that is in looks.
 
+const (
+	// postponeMost is for how long the decision about a crossing is postponed at most, postponeShare which fraction of
+	// what is left (one sixteenth) may be used up meanwhile if that takes longer than endedWindow.
+	postponeMost  = 100 * time.Millisecond
+	postponeShare = 16
+)
+
 // look looks at the memory of each pod if memory is scarce. That takes longer than reading the counters, and the next
 // read has to wait accordingly: so it is done if what is available has changed and the next read is not due earlier
 // anyway, if a threshold is about to be met, and from time to time.
@@ -66,12 +73,22 @@ func (w *memoryWatcher) moved(now lookState) bool {
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
-// will show which pod causes it. It does so for endedWindow at most.
-func (w *memoryWatcher) postpone() bool {
-	now := w.clock()
+// will show which pod causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so
+// it waits for longer if much is left, until one postponeShare-th of that may be used up.
+func (w *memoryWatcher) postpone(left [2]int64) bool {
+	if w.looks == nil {
+		return false
+	}
+	now, amount := w.clock(), w.remaining(left)/postponeShare
 	if !w.postponed {
 		w.postponedAt = now
 	}
-	w.postponed = now.Sub(w.postponedAt) < endedWindow && w.looks != nil && w.looks.unmeasured()
+	within := postponeMost
+	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {
+		if in := t.timeFor(amount); in > 0 {
+			within = min(within, max(in, endedWindow))
+		}
+	}
+	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
 	return w.postponed
 }

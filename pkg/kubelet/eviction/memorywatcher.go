@@ -368,7 +368,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case !w.holds && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && ((w.falseAlarm && w.exhausted()) || w.postpone()):
+	case !w.holds && suspect && ((w.falseAlarm && w.exhausted()) || w.postpone(left)):
 		return nil
 	}
 	r := w.readAll(counters)
