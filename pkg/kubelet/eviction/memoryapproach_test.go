@@ -237,26 +237,32 @@ func TestPodsAreSeldomReadAtRest(t *testing.T) {
 // What is spare is read while the kernel may be reclaiming pages, and near that when memory is used up.
 func TestSpareIsOld(t *testing.T) {
 	for _, test := range []struct {
-		capacity, free, changed int64
-		age                     time.Duration
-		want                    bool
+		capacity, free, changed, threshold int64
+		age                                time.Duration
+		want                               bool
 	}{
-		{16 * gi, 2 * gi, 8 * gi, time.Hour, false},
-		{16 * gi, 200 * mi, 0, 0, false},
-		{16 * gi, 200 * mi, mi, 0, true},
-		{16 * gi, 200 * mi, -mi, 0, true},
-		{16 * gi, 200 * mi, 0, spareAge, true},
-		{16 * gi, 63 * mi, 0, 0, true},
-		{512 * mi, 33 * mi, 8 * mi, time.Hour, false},
-		{512 * mi, 31 * mi, 0, 0, true},
+		{16 * gi, 2 * gi, 8 * gi, gi, time.Hour, false},
+		{16 * gi, 200 * mi, 0, 300 * mi, 0, false},
+		{16 * gi, 200 * mi, mi, 300 * mi, 0, true},
+		{16 * gi, 200 * mi, -mi, 300 * mi, 0, true},
+		{16 * gi, 200 * mi, mi, 197 * mi, 0, true},
+		{16 * gi, 200 * mi, 9 * mi, 160 * mi, 0, false},
+		{16 * gi, 200 * mi, -10 * mi, 160 * mi, 0, true},
+		{16 * gi, 900 * mi, 15 * mi, 100 * mi, 0, false},
+		{16 * gi, 900 * mi, 16 * mi, 100 * mi, 0, true},
+		{16 * gi, 200 * mi, 0, 100 * mi, spareAge, true},
+		{16 * gi, 63 * mi, 0, 10 * mi, 0, true},
+		{512 * mi, 33 * mi, 8 * mi, 10 * mi, time.Hour, false},
+		{512 * mi, 31 * mi, 0, 10 * mi, 0, true},
 	} {
 		begin := time.Unix(1000, 0)
 		usage := test.capacity - test.free
 		w := &memoryWatcher{
 			pods: scope{known: true, capacity: test.capacity}, spareAt: begin, spareUsage: usage - test.changed,
-			clock: func() time.Time { return begin.Add(test.age) },
+			clock:  func() time.Time { return begin.Add(test.age) },
+			floors: []floor{{signal: snapshot.AllocatableMemoryAvailable, hard: true, amount: test.threshold}},
 		}
-		if got := w.spareIsOld(usage); got != test.want {
+		if got := w.spareIsOld(usage, [2]int64{0, test.free}); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}

@@ -10,12 +10,17 @@ type trend struct {
 	// left was available at a time, the last from which the rate was computed.
 	left int64
 	at   time.Time
+	// lagLeft was available at lagAt, the last time since then at which less than leastGrowth was used up; zero if there
+	// was none.
+	lagLeft int64
+	lagAt   time.Time
 	// rate is in bytes per second; zero or less if nothing is used up.
 	rate float64
 }
 
 // observe completes the rate by what is available at a time. Growth that may be the lag of the counters only bounds the
-// rate from above.
+// rate from above. Growth may have begun just before it is observed: the rate since the last time at which there was
+// none counts if it is greater.
 func (t *trend) observe(left int64, at time.Time) {
 	used, window := t.left-left, at.Sub(t.at)
 	switch {
@@ -25,11 +30,15 @@ func (t *trend) observe(left int64, at time.Time) {
 		return
 	case max(used, -used) < leastGrowth && window < trendWindow:
 		t.rate = min(t.rate, float64(2*leastGrowth)/window.Seconds())
+		t.lagLeft, t.lagAt = left, at
 		return
 	default:
 		t.rate = float64(used) / window.Seconds()
+		if since := at.Sub(t.lagAt); used > 0 && !t.lagAt.IsZero() && since >= leastWindow {
+			t.rate = max(t.rate, float64(t.lagLeft-left)/since.Seconds())
+		}
 	}
-	t.left, t.at = left, at
+	t.left, t.at, t.lagLeft, t.lagAt = left, at, 0, time.Time{}
 }
 
 // timeFor returns the time in which an amount is used up at this rate, zero if it is not.

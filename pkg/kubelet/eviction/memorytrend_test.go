@@ -19,6 +19,7 @@ func TestTrend(t *testing.T) {
 		{"one read", []int64{100}, 0},
 		{"growth", []int64{100, 98}, 200},
 		{"less than the lag of the counters", []int64{100, 98, 98}, 200},
+		{"growth after a rest", []int64{100, 100, 100, 100, 98}, 200},
 		{"the end of growth", append([]int64{100, 98}, repeated(98, 26)...), 0},
 		{"memory that is freed", []int64{100, 98, 120}, -2200},
 	} {

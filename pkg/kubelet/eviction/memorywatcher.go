@@ -39,10 +39,12 @@ const (
 	refreshTime = 100 * time.Millisecond
 	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU
 	// charges 64 pages in advance. Where less than that, or than a fraction of the limit (one sixteenth), is left, what is
-	// spare is read again: each time, or when the usage has changed by leastGrowth, or after spareAge.
-	fullMargin = int64(64) << 20
-	fullShare  = 16
-	spareAge   = 100 * time.Millisecond
+	// spare is read again: each time, or when the usage has changed by a fraction of the distance to the threshold (one
+	// quarter), or after spareAge.
+	fullMargin   = int64(64) << 20
+	fullShare    = 16
+	changedShare = 4
+	spareAge     = 100 * time.Millisecond
 )
 
 // ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
@@ -351,8 +353,8 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	w.node.spare = int64(counters.NodeSpare)
-	full := !w.holds && w.spareIsOld(int64(counters.Pods))
 	left := w.leftBy(counters)
+	full := !w.holds && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)
 	if quick, ok := w.reader.(PodMemoryReader); ok && (full || (suspect && !w.holds)) {
 		w.setLimits(quick.ReadPods(w.how, nil), counters)
@@ -446,16 +448,23 @@ func (w *memoryWatcher) remaining(left [2]int64) int64 {
 func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 
 // spareIsOld reports whether much less of the pods' memory may be spare than last known: the kernel may be reclaiming
-// pages because the limit is reached, or little is left below it and it was not read for some time.
-func (w *memoryWatcher) spareIsOld(usage int64) bool {
-	left, changed := w.pods.capacity-usage, usage-w.spareUsage
+// pages because the limit is reached, or little is left below it and it was not read for some time, or the usage has
+// changed by much of what is left above a threshold.
+func (w *memoryWatcher) spareIsOld(usage int64, left [2]int64) bool {
+	free, changed := w.pods.capacity-usage, usage-w.spareUsage
 	switch {
-	case !w.pods.known || left >= w.pods.capacity/fullShare:
+	case !w.pods.known || free >= w.pods.capacity/fullShare:
 		return false
-	case left < fullMargin:
+	case free < fullMargin:
 		return true
 	}
-	return max(changed, -changed) >= leastGrowth || w.clock().Sub(w.spareAt) >= spareAge
+	much := leastGrowth
+	for i := range w.floors {
+		if distance := w.distance(w.floors[i], left); w.floors[i].signal != snapshot.MemoryAvailable {
+			much = max(much, min(distance, int64(fullMargin))/changedShare)
+		}
+	}
+	return max(changed, -changed) >= much || w.clock().Sub(w.spareAt) >= spareAge
 }
 
 // suspect reports whether a threshold that can cause a round seems to be met: a hard one, or one that was not met

@@ -21,10 +21,19 @@ const scanEvery = time.Second
 // looks are files that are read many times a second when memory is scarce. They stay open: opening a file takes longer
 // than reading it.
 type looks struct {
-	meminfo, stalls, node, pods openfile.File
+	meminfo, stalls openfile.File
+	node, pods      cgroupFiles
 	// byPod are the pods in the order of their paths, scanned when they were last searched for.
 	byPod   []podFiles
 	scanned time.Time
+}
+
+// cgroupFiles are the files of the root, which has no limit, or of the cgroup of all pods.
+type cgroupFiles struct{ usage, limit, stat openfile.File }
+
+func (m *Memory) filesOf(dir string) cgroupFiles {
+	open := func(name string) openfile.File { return openfile.New(filepath.Join(dir, name)) }
+	return cgroupFiles{usage: open(m.names.usage), limit: open(m.names.limit), stat: open(m.names.stat)}
 }
 
 // podFiles are the files of one pod. Those of memory.stat are opened when they are first needed, the containers' before
@@ -68,17 +77,7 @@ func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
 		return 0, fmt.Errorf("the cgroup of pod %s is unknown: %w", uid, os.ErrNotExist)
 	}
 	p := &m.looks.byPod[i]
-	if p.stats == nil {
-		p.stats = m.statFiles(p.dir)
-	}
-	var stat []byte
-	var err error
-	for j := range p.stats {
-		if stat, err = m.files.readOpen(&p.stats[j]); err != nil && j < len(p.stats)-1 {
-			p.closeStats() // A container has ended; the files are searched for again.
-			return 0, err
-		}
-	}
+	stat, err := m.statOf(p)
 	if err != nil {
 		return 0, err
 	}
@@ -94,6 +93,20 @@ func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
 	return snapshot.Bytes(max(0, usage-inactive-active)), nil
 }
 
+// statOf reads memory.stat of the containers of a pod, then that of the pod, which it returns.
+func (m *Memory) statOf(p *podFiles) (stat []byte, err error) {
+	if p.stats == nil {
+		p.stats = m.statFiles(p.dir)
+	}
+	for i := range p.stats {
+		if stat, err = m.files.readOpen(&p.stats[i]); err != nil && i < len(p.stats)-1 {
+			p.closeStats() // A container has ended; the files are searched for again.
+			return nil, err
+		}
+	}
+	return stat, err
+}
+
 // ReadPods takes a reading in which only some pods are. It fails to read those that PodUsages has not found.
 func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
 	m = m.quick
@@ -105,13 +118,26 @@ func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 		if !slices.Contains(uids, p.uid) {
 			continue
 		}
-		if pod, ok := m.readPod(p.dir, how); ok {
+		if pod, ok := m.readOpenPod(p, how); ok {
 			r.ByPod[p.uid] = pod
 		}
 	}
 	how = m.inForce(how)
 	r.Pods, r.Node = m.podsObservation(how), m.nodeObservation(how)
 	return r
+}
+
+// readOpenPod is readPod with files that stay open.
+func (m *Memory) readOpenPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, bool) {
+	usage, err := m.files.countOpen(&p.usage)
+	if err != nil {
+		return nil, false
+	}
+	stat, err := m.statOf(p)
+	if err != nil {
+		return m.readPod(p.dir, how)
+	}
+	return m.podMemory(p.dir, usage, stat, how)
 }
 
 // statFiles returns the files memory.stat of a pod, its own as the last one.

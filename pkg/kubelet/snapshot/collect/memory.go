@@ -100,8 +100,7 @@ func newMemory(o Options) *Memory {
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	m.looks = looks{
-		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls),
-		node: openfile.New(filepath.Join(m.root, m.names.usage)), pods: openfile.New(filepath.Join(m.pods, m.names.usage)),
+		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls), node: m.filesOf(m.root), pods: m.filesOf(m.pods),
 	}
 	return m
 }
@@ -120,7 +119,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	pods, err := m.files.countOpen(&m.looks.pods)
+	pods, err := m.files.countOpen(&m.looks.pods.usage)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -203,6 +202,11 @@ func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, b
 	if err != nil {
 		return nil, false
 	}
+	return m.podMemory(dir, usage, stat, how)
+}
+
+// podMemory returns the memory of the pod in dir by its counter and its memory.stat, which it invalidates.
+func (m *Memory) podMemory(dir string, usage int64, stat []byte, how snapshot.Counting) (*snapshot.Memory, bool) {
 	at := m.now()
 	inactive, ok := field(stat, m.names.cache.inactive)
 	if !ok {
@@ -253,18 +257,18 @@ func (m *Memory) swapOf(dir string, stat []byte) int64 {
 
 func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	at := m.now()
-	limit, err := m.files.count(filepath.Join(m.pods, m.names.limit))
+	limit, err := m.files.countOpen(&m.looks.pods.limit)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
 	if limit >= unlimited {
 		return snapshot.Observation{Err: errUnlimited}
 	}
-	usage, err := m.files.count(filepath.Join(m.pods, m.names.usage))
+	usage, err := m.files.countOpen(&m.looks.pods.usage)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(m.pods, at, limit, usage, how)
+	return m.observation(&m.looks.pods, at, limit, usage, how)
 }
 
 func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
@@ -277,21 +281,21 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	o := m.observation(m.root, at, m.capacity, usage, how)
+	o := m.observation(&m.looks.node, at, m.capacity, usage, how)
 	o.Available += info.beyond(how)
 	return o
 }
 
 // observation returns the limit less the working set. It is negative when the working set is above the limit. Its date
 // at is from before the usage was read: what is released later may still be part of the usage.
-func (m *Memory) observation(dir string, at time.Time, limit, usage int64, how snapshot.Counting) snapshot.Observation {
-	stat, err := m.files.read(filepath.Join(dir, m.names.stat))
+func (m *Memory) observation(f *cgroupFiles, at time.Time, limit, usage int64, how snapshot.Counting) snapshot.Observation {
+	stat, err := m.files.readOpen(&f.stat)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
 	c, err := cacheOf(stat, m.names.cache, how)
 	if err != nil {
-		return snapshot.Observation{Err: fmt.Errorf("%s: %w", filepath.Join(dir, m.names.stat), err)}
+		return snapshot.Observation{Err: fmt.Errorf("%s: %w", f.stat.Path(), err)}
 	}
 	available := limit - max(0, usage-c.spare(how))
 	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(at)}
@@ -300,7 +304,7 @@ func (m *Memory) observation(dir string, at time.Time, limit, usage int64, how s
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.files.countOpen(&m.looks.node)
+		return m.files.countOpen(&m.looks.node.usage)
 	}
 	return info.used(), nil
 }
