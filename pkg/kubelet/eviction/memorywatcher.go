@@ -18,11 +18,13 @@ const (
 	// hard threshold is met, and the time between two rounds meanwhile.
 	watcherMinPause = 2 * time.Millisecond
 	watcherMetPause = 250 * time.Millisecond
+	// restPause is a pause that is short enough for a first read while memory is being used up.
+	restPause = 50 * time.Millisecond
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
 	// may be created late.
 	rearm = time.Minute
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took.
+	// time that it took, at rest twice as long: while nothing is used up.
 	watcherPauseShare = 50
 	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
 	// thread runs for a while, use about that much when an idle process wakes up.
@@ -56,8 +58,9 @@ type ThreadClock interface {
 }
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
-// threshold requires: at the worst rate of growth, half of the distance is left at the next read. Where that costs too
-// much, or growth is faster, the same holds at the present rate of growth for a while. It belongs to the loop.
+// threshold requires: at the worst rate of growth, half of the distance is left at the next read, or none where that
+// would be in less than restPause. Where that costs too much, or growth is faster, half of it is left at the present rate
+// of growth, for a while. It belongs to the loop.
 type memoryWatcher struct {
 	reader MemoryReader
 	// period is the longest pause, worst the highest rate at which memory may be used up, in bytes per second.
@@ -325,6 +328,9 @@ func (w *memoryWatcher) pause() time.Duration {
 		wake = 0 // Another pod may begin to use up the rest: that it is seen soon matters more.
 	}
 	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
+	if !w.holds && w.meetsIn == 0 {
+		share *= 2
+	}
 	owed := w.paid.Sub(w.readAt)
 	if owed > last {
 		share += share / 2 // pays back what earlier reads have exceeded
@@ -515,8 +521,8 @@ func (w *memoryWatcher) approach(left [2]int64) {
 	}
 }
 
-// sleep returns half of the time in which the nearest threshold cannot be reached. While a hard one is met, it is half
-// of the time in which what remains cannot be used up.
+// sleep returns half of the time in which the nearest threshold cannot be reached, all of it up to restPause. While a
+// hard one is met, it is half of the time in which what remains cannot be used up.
 func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period
@@ -529,7 +535,8 @@ func (w *memoryWatcher) sleep() time.Duration {
 	for i := range w.floors {
 		switch f := &w.floors[i]; {
 		case !f.met:
-			seconds = min(seconds, float64(f.left)/float64(2*w.worst))
+			reached := float64(f.left) / float64(w.worst)
+			seconds = min(seconds, max(reached/2, min(reached, restPause.Seconds())))
 		case f.hard:
 			seconds = min(seconds, exhausted)
 		}

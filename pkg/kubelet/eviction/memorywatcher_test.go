@@ -77,8 +77,8 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 		took time.Duration
 		want time.Duration
 	}{{held, 0, watcherMetPause}, {held, time.Second, watcherMetPause},
-		{policy.Decision{}, time.Millisecond, 400 * time.Second / 4096},
-		{policy.Decision{}, 4 * time.Millisecond, 200 * time.Millisecond}} {
+		{policy.Decision{}, 0, 400 * time.Second / 4096},
+		{policy.Decision{}, 2 * time.Millisecond, 200 * time.Millisecond}} {
 		w.next, w.took = now.Add(watcherMetPause), test.took
 		w.hold(&test.d)
 		if got := w.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
