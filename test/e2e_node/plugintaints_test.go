@@ -22,18 +22,18 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 )
 
-// taintIdentity is the role of the identity for taints, and the policy that bounds it.
-const taintIdentity = "../../config/rbac/node-taints.yaml"
+// taintIdentity is the manifest of the role of the identity for taints, and of the policy that bounds it.
+const taintIdentity = "rbac/node-taints.yaml"
 
 // withTaintIdentity applies the role and the policy until the test ends, and then removes what is left of the taints.
 // It returns a client with the identity of the node when the policy is in force.
 func (s *space) withTaintIdentity() kubernetes.Interface {
 	s.t.Helper()
-	s.kubectl("apply", "-f", taintIdentity)
+	s.kubectl("apply", "-f", manifestFile(taintIdentity))
 	s.t.Cleanup(func() {
 		after := *s
 		after.ctx = context.Background()
-		after.kubectl("delete", "--ignore-not-found", "-f", taintIdentity)
+		after.kubectl("delete", "--ignore-not-found", "-f", manifestFile(taintIdentity))
 		after.removePluginTaints()
 	})
 	config, err := clientcmd.BuildConfigFromFlags("", node.Layout().TaintsConfig())

@@ -40,7 +40,7 @@ plugins:
       kubeconfig: %s
 `
 	// pluginPermissions has a ServiceAccount that may register the plugin example, in the namespace pluginAccounts.
-	pluginPermissions = "../../config/rbac/eviction-plugins.yaml"
+	pluginPermissions = "rbac/eviction-plugins.yaml"
 	pluginAccounts    = "eviction-plugins"
 	permittedPlugin   = "example"
 	// nodeUser is the user of the kubelet at the API server.
@@ -52,11 +52,12 @@ plugins:
 // have no taints. Nothing else changes.
 func TestPluginTokens(t *testing.T) {
 	s := spaceForRestart(t)
-	s.kubectl("apply", "--namespace", pluginAccounts, "-f", pluginPermissions)
+	s.kubectl("apply", "--namespace", pluginAccounts, "-f", manifestFile(pluginPermissions))
 	t.Cleanup(func() {
 		after := *s
 		after.ctx = context.Background()
-		after.kubectl("delete", "--namespace", pluginAccounts, "--ignore-not-found", "--wait=false", "-f", pluginPermissions)
+		after.kubectl("delete", "--namespace", pluginAccounts, "--ignore-not-found", "--wait=false", "-f",
+			manifestFile(pluginPermissions))
 	})
 	s.withPressureConfig(fmt.Sprintf(tokenConfig, node.Layout().TaintsConfig()), nil)
 	permitted := s.pluginToken(pluginAccounts, permittedPlugin)

@@ -132,8 +132,8 @@ func TestReporterRights(t *testing.T) {
 	s.must(err)
 }
 
-// reporterManifest is the path of a file in the directory config.
-func reporterManifest(name string) string { return filepath.Join(node.Layout().Root, "config", name) }
+// manifestFile is the path of a file in the directory config.
+func manifestFile(name string) string { return filepath.Join(node.Layout().Root, "config", name) }
 
 // withoutReporterManifest deletes the objects of a file in the directory config, until the test ends at most.
 func (s *space) withoutReporterManifest(name string) {
@@ -141,16 +141,16 @@ func (s *space) withoutReporterManifest(name string) {
 	s.t.Cleanup(func() {
 		restore := *s
 		restore.ctx = context.Background()
-		restore.kubectl("apply", "-f", reporterManifest(name))
+		restore.kubectl("apply", "-f", manifestFile(name))
 	})
-	s.kubectl("delete", "--wait", "-f", reporterManifest(name))
+	s.kubectl("delete", "--wait", "-f", manifestFile(name))
 }
 
 // withReporterManifests creates what reporter plugins need in the cluster, as far as it is not there.
 func (s *space) withReporterManifests() {
 	s.t.Helper()
 	for _, name := range []string{"crd/customnoderesources.yaml", "rbac/reporter.yaml"} {
-		s.kubectl("apply", "-f", reporterManifest(name))
+		s.kubectl("apply", "-f", manifestFile(name))
 	}
 	s.kubectl("wait", "--for=condition=Established", "--timeout=60s",
 		"crd/customnoderesources.node.katalyst.kubewharf.io")

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	pressureReader = "../../config/rbac/pressure-reader.yaml"
+	pressureReader = "rbac/pressure-reader.yaml"
 	readerSpace    = "plimsoll-system"
 	// reader is a user with the rights of docs/decisions.md, for kubectl pressure --direct.
 	reader = "ann"
@@ -37,13 +37,13 @@ const (
 func TestReadersOfDecisions(t *testing.T) {
 	s := newSpace(t)
 	s.ready(kit.IdlePod("neighbour"))
-	s.kubectl("apply", "--namespace="+readerSpace, "-f", pressureReader)
+	s.kubectl("apply", "--namespace="+readerSpace, "-f", manifestFile(pressureReader))
 	s.kubectl("create", "clusterrolebinding", reader+"-pressure", "--clusterrole=plimsoll:pressure-user", "--user="+reader)
 	s.t.Cleanup(func() {
 		after := *s
 		after.ctx = context.Background()
 		after.kubectl("delete", "clusterrolebinding", reader+"-pressure")
-		after.kubectl("delete", "--namespace="+readerSpace, "--ignore-not-found", "-f", pressureReader)
+		after.kubectl("delete", "--namespace="+readerSpace, "--ignore-not-found", "-f", manifestFile(pressureReader))
 	})
 	s.kubectl("create", "rolebinding", reader+"-pressure", "--namespace="+readerSpace, "--role=plimsoll:pressure-user",
 		"--user="+reader)
