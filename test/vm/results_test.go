@@ -139,6 +139,31 @@ func TestNodeTestsAreListedInTheirOrder(t *testing.T) {
 	}
 }
 
+// Each name in the table of what node tests need is that of a test.
+func TestNeedsNameTests(t *testing.T) {
+	root, err := cluster.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := NodeTests(root, regexp.MustCompile("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile(filepath.Join(root, "test/e2e_node/needs_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^\t"(Test\w+)": +\{`).FindAllSubmatch(table, -1)
+	if len(names) == 0 {
+		t.Error("the table has no tests")
+	}
+	for _, found := range names {
+		if name := string(found[1]); !slices.Contains(tests, name) {
+			t.Errorf("no test is called %s", name)
+		}
+	}
+}
+
 func TestSuiteCommand(t *testing.T) {
 	t.Setenv("PLIMSOLL_REPORTER_IDLE", "1h")
 	config := testConfig(t)
