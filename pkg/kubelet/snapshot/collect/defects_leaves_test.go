@@ -1,75 +1,100 @@
 package collect
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
-	"syscall"
+	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD40LeavesAreReadBeforeParents: the kernel sums up the counters of a parent when a leaf is read; here a pipe
-// stands for the leaf.
+// TestD40LeavesAreReadBeforeParents: the kernel sums up the counters of a parent when a leaf is read.
 func TestD40LeavesAreReadBeforeParents(t *testing.T) {
+	const usage, stat = "memory.usage_in_bytes", "memory.stat"
 	root := tree(t, map[string]string{
-		"meminfo":                               meminfoFile,
-		"memory/memory.usage_in_bytes":          "614400\n",
-		"memory/memory.stat":                    "total_inactive_file 0\n",
-		"memory/kubepods/memory.usage_in_bytes": "300000\n", "memory/kubepods/memory.limit_in_bytes": "500000\n",
-		"memory/kubepods/memory.stat":                               "total_inactive_file 0\n",
-		"memory/kubepods/besteffort/pod12-34/memory.usage_in_bytes": "1000\n",
-		"memory/kubepods/besteffort/pod12-34/memory.stat":           "total_inactive_file 0\n",
-		"memory/kubepods/besteffort/pod12-34/c/cgroup.procs":        "",
+		"meminfo": meminfoFile, "memory/" + usage: "614400\n", "memory/" + stat: "total_inactive_file 102400\n",
+		"memory/kubepods/" + usage: "300000\n", "memory/kubepods/memory.limit_in_bytes": "500000\n",
+		"memory/kubepods/" + stat:                         "total_inactive_file 100000\n",
+		"memory/kubepods/besteffort/pod12-34/" + usage:    "1000\n",
+		"memory/kubepods/besteffort/pod12-34/" + stat:     "total_inactive_file 400\n",
+		"memory/kubepods/besteffort/pod12-34/c1/" + stat:  "total_inactive_file 400\n",
+		"memory/kubepods/besteffort/pod12-34/c2/" + stat:  "total_inactive_file 400\n",
+		"memory/kubepods/besteffort/pod12-34/c1/" + usage: "1000\n",
 	})
 	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "kubepods"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := filepath.Join(root, "memory", "kubepods")
-	leaf := filepath.Join(pods, "besteffort", "pod12-34", "c", "memory.stat")
-	if err := syscall.Mkfifo(leaf, 0o600); err != nil {
-		t.Fatal(err)
+	memory := filepath.Join(root, "memory")
+	pods := filepath.Join(memory, "kubepods")
+	pod := filepath.Join(pods, "besteffort", "pod12-34")
+	order := accesses(t, []string{
+		filepath.Join(pod, "c1", stat), filepath.Join(pod, "c2", stat), filepath.Join(pod, stat), filepath.Join(pods, stat),
+		filepath.Join(memory, stat),
+	})
+	want := []int{0, 1, 2, 3, 4}
+	for _, what := range []string{"the first reading", "a reading of files that are open"} {
+		m.ReadMemory(snapshot.Counting{})
+		if got := order(); !slices.Equal(got, want) {
+			t.Errorf("%s is in the order %v, want %v", what, got, want)
+		}
 	}
-	summed := make(chan error, 1)
-	go func() {
-		pipe, err := os.OpenFile(leaf, os.O_WRONLY, 0) // ends when the leaf is read
-		for path, stat := range map[string]string{
-			filepath.Join(root, "memory"): "total_inactive_file 102400\n",
-			pods:                          "total_inactive_file 100000\n",
-			filepath.Join(pods, "besteffort", "pod12-34"): "total_inactive_file 400\n",
-		} {
-			if err == nil {
-				err = os.WriteFile(filepath.Join(path, "memory.stat"), []byte(stat), 0o600)
-			}
-		}
-		if err == nil {
-			_, err = pipe.WriteString("total_inactive_file 400\n")
-		}
-		if err == nil {
-			err = pipe.Close()
-		}
-		summed <- err
-	}()
-	r := m.ReadMemory(snapshot.Counting{})
-	// If the leaf was not read, the writer goes on here, and too late.
-	late, err := os.OpenFile(leaf, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// accesses returns a function that returns in which order the files were read since it was last called.
+func accesses(t *testing.T, files []string) (order func() []int) {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer late.Close()
-	if err := <-summed; err != nil {
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	var watches []int
+	for _, file := range files {
+		watch, err := unix.InotifyAddWatch(fd, file, unix.IN_ACCESS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches = append(watches, watch)
+	}
+	return func() (list []int) {
+		buffer := make([]byte, 64<<10)
+		n, err := unix.Read(fd, buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Events of files have no name, so that each has the same size.
+		for event := range slices.Chunk(buffer[:n], unix.SizeofInotifyEvent) {
+			watch, mask := binary.NativeEndian.Uint32(event), binary.NativeEndian.Uint32(event[4:])
+			if mask&unix.IN_ACCESS != 0 { // Watches end with their files, which is an event too.
+				list = append(list, slices.Index(watches, int(watch)))
+			}
+		}
+		return slices.Compact(list)
+	}
+}
+
+// A container that was started since the last reading is read before its pod too, and one that has ended is not.
+func TestContainersThatComeAndGoAreReadBeforeTheirPod(t *testing.T) {
+	r := newLookRig(t, 1)
+	pod := filepath.Join(r.root, "kubepods/besteffort/pod000")
+	r.ReadMemory(snapshot.Counting{})
+	r.write("kubepods/besteffort/pod000/new/memory.stat", "anon 600\n")
+	order := accesses(t, []string{filepath.Join(pod, "new/memory.stat"), filepath.Join(pod, "memory.stat")})
+	r.ReadMemory(snapshot.Counting{})
+	if got := order(); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("the container and its pod were read in the order %v", got)
+	}
+	if err := os.RemoveAll(filepath.Join(pod, "new")); err != nil {
 		t.Fatal(err)
 	}
-	if p := r.ByPod[types.UID("12-34")]; p == nil || p.WorkingSet.Amount != 600 {
-		t.Errorf("the pod is as it was before its container was read: %+v", p)
+	if got := r.ReadMemory(snapshot.Counting{}); got.ByPod["000"] == nil {
+		t.Error("the pod is not read any more")
 	}
-	if r.Pods.Available != 300000 {
-		t.Errorf("the pods together are as they were: %+v", r.Pods)
-	}
-	if want := int64(1024000 - 614400 + 102400); r.Node.Available != want {
-		t.Errorf("the node is as it was: %+v, want %d", r.Node, want)
+	if got := order(); !slices.Equal(got, []int{1}) {
+		t.Errorf("read were %v, want only the pod", got)
 	}
 }

@@ -38,9 +38,9 @@ type Memory struct {
 	mu    sync.Mutex
 	files files
 	names names
-	// looks are the files of which reading allocates nothing.
-	looks looks
-	root  string
+	// open are the files, of which reading allocates nothing.
+	open openFiles
+	root string
 	// pods is the cgroup of all pods, cgroups the names of those below it.
 	pods    string
 	cgroups cgroupNames
@@ -99,7 +99,7 @@ func newMemory(o Options) *Memory {
 		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
-	m.looks = looks{
+	m.open = openFiles{
 		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls), node: m.filesOf(m.root), pods: m.filesOf(m.pods),
 	}
 	return m
@@ -119,7 +119,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	pods, err := m.files.countOpen(&m.looks.pods.usage)
+	pods, err := m.files.countOpen(&m.open.pods.usage)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -142,133 +142,35 @@ func (m *Memory) ThreadTime() time.Duration {
 func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
-	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
-	m.readPods(m.pods, r.ByPod, how)
+	m.scanPods()
 	m.reportUnrecognized()
+	r := snapshot.MemoryReading{ByPod: make(map[types.UID]*snapshot.Memory, len(m.open.byPod))}
+	for i := range m.open.byPod {
+		p := &m.open.byPod[i]
+		if pod, ok := m.readPod(p, how); ok {
+			r.ByPod[p.uid] = pod
+		}
+	}
 	how = m.inForce(how)
 	r.Pods = m.podsObservation(how)
 	r.Node = m.nodeObservation(how)
 	return r
 }
 
-// readPods reads the pods in a cgroup. It ignores other cgroups beside them.
-func (m *Memory) readPods(dir string, byPod map[types.UID]*snapshot.Memory, how snapshot.Counting) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	var others []string
-	recognized := false
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		uid, isPod := m.cgroups.podUID(e.Name())
-		isClass := !isPod && m.cgroups.isQOSClass(e.Name())
-		recognized = recognized || isPod || isClass
-		switch {
-		case isPod:
-			m.recognized++
-			if p, ok := m.readPod(path, how); ok {
-				byPod[types.UID(uid)] = p
-			}
-		case isClass:
-			m.readPods(path, byPod, how)
-		default:
-			others = append(others, path)
-		}
-	}
-	if !recognized {
-		m.unrecognized = append(m.unrecognized, others...)
-	}
-}
-
-// readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
-func (m *Memory) readPod(dir string, how snapshot.Counting) (*snapshot.Memory, bool) {
-	if entries, err := os.ReadDir(dir); err == nil {
-		for _, e := range entries {
-			if e.IsDir() {
-				_, _ = m.files.read(filepath.Join(dir, e.Name(), m.names.stat))
-			}
-		}
-	}
-	usage, err := m.files.count(filepath.Join(dir, m.names.usage))
-	if err != nil {
-		return nil, false
-	}
-	stat, err := m.files.read(filepath.Join(dir, m.names.stat))
-	if err != nil {
-		return nil, false
-	}
-	return m.podMemory(dir, usage, stat, how)
-}
-
-// podMemory returns the memory of the pod in dir by its counter and its memory.stat, which it invalidates.
-func (m *Memory) podMemory(dir string, usage int64, stat []byte, how snapshot.Counting) (*snapshot.Memory, bool) {
-	at := m.now()
-	inactive, ok := field(stat, m.names.cache.inactive)
-	if !ok {
-		return nil, false
-	}
-	anonymous, known := field(stat, m.names.anonymous)
-	swapped := int64(0)
-	if how.Swap {
-		swapped = m.swapOf(dir, stat)
-	}
-	p := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at),
-		Processes: m.processesOf(dir)}
-	if known {
-		p.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
-	}
-	return p, true
-}
-
-// processesFile counts the tasks of a cgroup and of those below it, on both versions (kernel, cgroup-v1/pids and
-// cgroup-v2, "PID").
-const processesFile = "pids.current"
-
-// processesOf returns the number of processes of the pod whose memory is counted in dir.
-func (m *Memory) processesOf(dir string) snapshot.Value[snapshot.PIDs] {
-	below, err := filepath.Rel(m.root, dir)
-	if err != nil {
-		return snapshot.Value[snapshot.PIDs]{}
-	}
-	n, err := m.files.count(filepath.Join(m.processes, below, processesFile))
-	if err != nil || n > most {
-		return snapshot.Value[snapshot.PIDs]{}
-	}
-	return snapshot.Known(snapshot.PIDs(n), m.now())
-}
-
-// swapOf returns how much of a cgroup is in swap; zero where swap is not accounted. It invalidates stat.
-func (m *Memory) swapOf(dir string, stat []byte) int64 {
-	if m.names.swap != "" {
-		n, _ := field(stat, m.names.swap)
-		return n
-	}
-	n, err := m.files.count(filepath.Join(dir, m.names.swapFile))
-	if err != nil || n > most {
-		return 0
-	}
-	return n
-}
-
 func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	at := m.now()
-	limit, err := m.files.countOpen(&m.looks.pods.limit)
+	limit, err := m.files.countOpen(&m.open.pods.limit)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
 	if limit >= unlimited {
 		return snapshot.Observation{Err: errUnlimited}
 	}
-	usage, err := m.files.countOpen(&m.looks.pods.usage)
+	usage, err := m.files.countOpen(&m.open.pods.usage)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(&m.looks.pods, at, limit, usage, how)
+	return m.observation(&m.open.pods, at, limit, usage, how)
 }
 
 func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
@@ -281,7 +183,7 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	o := m.observation(&m.looks.node, at, m.capacity, usage, how)
+	o := m.observation(&m.open.node, at, m.capacity, usage, how)
 	o.Available += info.beyond(how)
 	return o
 }
@@ -304,13 +206,13 @@ func (m *Memory) observation(f *cgroupFiles, at time.Time, limit, usage int64, h
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.files.countOpen(&m.looks.node.usage)
+		return m.files.countOpen(&m.open.node.usage)
 	}
 	return info.used(), nil
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.files.readOpen(&m.looks.meminfo)
+	data, err := m.files.readOpen(&m.open.meminfo)
 	if err != nil {
 		return info, err
 	}

@@ -1,0 +1,215 @@
+package collect
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// openFiles are the files of memory. They stay open: opening a file takes longer than reading it.
+type openFiles struct {
+	meminfo, stalls openfile.File
+	node, pods      cgroupFiles
+	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them.
+	byPod   []podFiles
+	scanned time.Time
+}
+
+// cgroupFiles are the files of the root, which has no limit, or of the cgroup of all pods.
+type cgroupFiles struct{ usage, limit, stat openfile.File }
+
+func (m *Memory) filesOf(dir string) cgroupFiles {
+	open := func(name string) openfile.File { return openfile.New(filepath.Join(dir, name)) }
+	return cgroupFiles{usage: open(m.names.usage), limit: open(m.names.limit), stat: open(m.names.stat)}
+}
+
+// podFiles are the files of one pod.
+type podFiles struct {
+	uid types.UID
+	// dir is the cgroup that counts memory.
+	dir   string
+	usage openfile.File
+	// processes counts the tasks of the pod, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
+	processes openfile.File
+	// stats are memory.stat of the containers, and as the last one that of the pod; nil until they are needed. links is
+	// the number of links of dir then, which counts the cgroups below it.
+	stats []openfile.File
+	links uint64
+	// found is false for a pod that the current search has not found.
+	found bool
+}
+
+func (m *Memory) filesOfPod(uid, dir string) podFiles {
+	// Below the root of its own tree the cgroup that counts processes has the same path.
+	processes := filepath.Join(m.processes, strings.TrimPrefix(dir, m.root), "pids.current")
+	return podFiles{
+		uid: types.UID(uid), dir: dir, usage: openfile.New(filepath.Join(dir, m.names.usage)),
+		processes: openfile.New(processes),
+	}
+}
+
+func (p *podFiles) close() {
+	p.usage.Close()
+	p.processes.Close()
+	p.closeStats()
+}
+
+func (p *podFiles) closeStats() {
+	for i := range p.stats {
+		p.stats[i].Close()
+	}
+	p.stats = nil
+}
+
+// statOf reads memory.stat of the containers of a pod, then that of the pod, which it returns. It fails if a container
+// has ended; the next call searches for the containers.
+func (m *Memory) statOf(p *podFiles) (stat []byte, err error) {
+	if p.stats == nil {
+		p.links = linksOf(p.dir)
+		p.stats = m.statFiles(p.dir)
+	}
+	for i := range p.stats {
+		if stat, err = m.files.readOpen(&p.stats[i]); err != nil {
+			p.closeStats()
+			return nil, err
+		}
+	}
+	return stat, nil
+}
+
+// statFiles returns the files memory.stat of a pod, its own as the last one.
+func (m *Memory) statFiles(dir string) (list []openfile.File) {
+	if entries, err := os.ReadDir(dir); err == nil {
+		for _, e := range entries {
+			if e.IsDir() {
+				list = append(list, openfile.New(filepath.Join(dir, e.Name(), m.names.stat)))
+			}
+		}
+	}
+	return append(list, openfile.New(filepath.Join(dir, m.names.stat)))
+}
+
+// linksOf returns the number of links of a directory: two more than it has directories. It is zero if there is none.
+func linksOf(dir string) uint64 {
+	var s unix.Stat_t
+	if err := unix.Stat(dir, &s); err != nil {
+		return 0
+	}
+	return uint64(s.Nlink)
+}
+
+// readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
+func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, bool) {
+	usage, err := m.files.countOpen(&p.usage)
+	if err != nil {
+		return nil, false
+	}
+	stat, err := m.statOf(p)
+	if err != nil {
+		stat, err = m.statOf(p)
+	}
+	if err != nil {
+		return nil, false
+	}
+	at := m.now()
+	inactive, ok := field(stat, m.names.cache.inactive)
+	if !ok {
+		return nil, false
+	}
+	anonymous, known := field(stat, m.names.anonymous)
+	swapped := int64(0)
+	if how.Swap {
+		swapped = m.swapOf(p.dir, stat)
+	}
+	r := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)}
+	if known {
+		r.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
+	}
+	if n, err := m.files.countOpen(&p.processes); err == nil && n <= most {
+		r.Processes = snapshot.Known(snapshot.PIDs(n), m.now())
+	}
+	return r, true
+}
+
+// swapOf returns how much of a cgroup is in swap; zero where swap is not accounted. It invalidates stat.
+func (m *Memory) swapOf(dir string, stat []byte) int64 {
+	if m.names.swap != "" {
+		n, _ := field(stat, m.names.swap)
+		return n
+	}
+	n, err := m.files.count(filepath.Join(dir, m.names.swapFile))
+	if err != nil || n > most {
+		return 0
+	}
+	return n
+}
+
+// scanPods searches for the cgroups of pods. The files of those that are known stay open, and are opened again where
+// containers were started or have ended.
+func (m *Memory) scanPods() {
+	l := &m.open
+	for i := range l.byPod {
+		l.byPod[i].found = false
+	}
+	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
+	m.scanBelow(m.pods)
+	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
+		if !p.found {
+			p.close()
+		}
+		return !p.found
+	})
+}
+
+// scanBelow searches in a cgroup. It ignores cgroups that are not of pods beside those that are.
+func (m *Memory) scanBelow(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	var others []string
+	recognized := false
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if uid, isPod := m.cgroups.podUID(e.Name()); isPod {
+			m.recognized, recognized = m.recognized+1, true
+			m.found(uid, path)
+			continue
+		}
+		if m.cgroups.isQOSClass(e.Name()) {
+			recognized = true
+			m.scanBelow(path)
+			continue
+		}
+		others = append(others, path)
+	}
+	if !recognized {
+		m.unrecognized = append(m.unrecognized, others...)
+	}
+}
+
+// found records that a search has found a pod.
+func (m *Memory) found(uid, dir string) {
+	l := &m.open
+	i, known := slices.BinarySearchFunc(l.byPod, dir, func(p podFiles, dir string) int {
+		return strings.Compare(p.dir, dir)
+	})
+	if !known {
+		l.byPod = slices.Insert(l.byPod, i, m.filesOfPod(uid, dir))
+	}
+	p := &l.byPod[i]
+	if p.found = true; p.stats != nil && linksOf(dir) != p.links {
+		p.closeStats()
+	}
+}
