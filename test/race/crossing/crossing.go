@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,6 +125,8 @@ type process struct {
 	proc   *os.Process
 	// ended is closed when the process has ended.
 	ended chan struct{}
+	// fencedAt is when the fence was set, by the monotonic clock of the kernel in nanoseconds; zero for never.
+	fencedAt atomic.Int64
 }
 
 // controllers are the controllers that the measured parts use. On v2 all have one hierarchy.
@@ -405,6 +408,7 @@ func (f fencer) Fence(pod *v1.Pod, l policy.Fence) (eviction.Fence, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.fencedAt.CompareAndSwap(0, monotonic())
 	return setFence{set}, nil
 }
 
@@ -431,6 +435,15 @@ func (n *node) available() (int64, error) {
 // number reads a file of the memory controller, of a cgroup of pods.
 func (n *node) number(cgroup, name string) (int64, error) {
 	return kit.ReadCgroupNumber(filepath.Join(n.mounts["memory"], cgroup), name)
+}
+
+// monotonic returns the monotonic time of the kernel in nanoseconds.
+func monotonic() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // The kernel has this clock.
+	}
+	return t.Nano()
 }
 
 // await polls each millisecond until done returns true or an error, at most for a time.
@@ -485,10 +498,6 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, n.end(p)) }()
-	limit, err := n.number(p.cgroup, n.files.Limit)
-	if err != nil {
-		return c, err
-	}
 	if n.config.Observer != "" {
 		stop, err := n.observe(ctx, p)
 		if err != nil {
@@ -499,26 +508,26 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 	if err := p.proc.Signal(unix.SIGUSR1); err != nil {
 		return c, err
 	}
-	var crossed time.Time
+	crossed := int64(0)
 	err = await(ctx, 3*time.Minute, "the end of the hog", func() (bool, error) {
-		now := time.Now()
+		now := monotonic()
 		left, err := n.available()
 		if err != nil {
 			return false, err
 		}
-		if crossed.IsZero() && left < n.config.Headroom {
+		if crossed == 0 && left < n.config.Headroom {
 			crossed = now
 		}
-		present, err := n.number(p.cgroup, n.files.Limit)
-		if err == nil && !crossed.IsZero() && c.Fenced < 0 && present < limit {
-			c.Fenced, c.Beyond = now.Sub(crossed), n.config.Headroom-left
+		// The limit may have been lowered while this process waited for a CPU: what counts is when, not when it is seen.
+		if fenced := p.fencedAt.Load(); fenced > 0 && crossed > 0 && c.Fenced < 0 {
+			c.Fenced, c.Beyond = time.Duration(max(0, fenced-crossed)), n.config.Headroom-left
 		}
 		select {
 		case <-p.ended:
-			c.Ended = now.Sub(crossed)
-			return true, err
+			c.Ended = time.Duration(now - crossed)
+			return true, nil
 		default:
-			return false, err
+			return false, nil
 		}
 	})
 	if err != nil || n.manager == nil {

@@ -2,9 +2,11 @@ package crossing
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,11 +45,21 @@ func (n *node) observe(ctx context.Context, p *process) (stop func(), err error)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, fmt.Errorf("%s does not observe: %w", n.config.Observer, err)
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return nil, fmt.Errorf("%s does not observe: %w", n.config.Observer, cmp.Or(lines.Err(), io.EOF))
 	}
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		if lines.Scan() {
+			at, _ := strconv.ParseInt(lines.Text(), 10, 64) // It is no fence if that is no number.
+			p.fencedAt.Store(at)
+		}
+	}()
 	return func() {
 		_ = cmd.Process.Kill() // It may have ended.
+		<-printed
 		_ = cmd.Wait()
 	}, nil
 }
