@@ -30,6 +30,8 @@ const (
 	// keptDropIn is our drop-in where systemd does not look for it.
 	keptDropIn = "/usr/share/node/50-plimsoll.conf"
 	ownDropIn  = "/etc/systemd/system/kubelet.service.d/50-plimsoll.conf"
+	// ownSliceDropIn is for the slice of the unit, without which MemoryMin of the unit has no effect.
+	ownSliceDropIn = "/etc/systemd/system/system.slice.d/50-plimsoll.conf"
 )
 
 // dropIn makes the kubelet's unit start ours (docs/operations.md). It is the watchdog's unit too: the agent reports
@@ -39,6 +41,7 @@ Type=notify
 WatchdogSec=%[1]d
 TimeoutStartSec=%[2]d
 KillMode=process
+MemoryMin=256M
 ExecStart=
 ExecStart=/usr/local/bin/kubelet-plimsoll ` +
 	"$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n"
@@ -121,6 +124,7 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 	files[keptDropIn] = ownDropInFile(factor)
 	if !config.Stock {
 		files[ownDropIn] = files[keptDropIn]
+		files[ownSliceDropIn] = text("[Slice]\nMemoryMin=256M\n")
 	}
 	cert, key := config.Layout.KubeletPair()
 	for source, target := range map[string]string{

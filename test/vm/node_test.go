@@ -23,13 +23,14 @@ func TestUnitRunsOurKubelet(t *testing.T) {
 		t.Errorf("the node's kubelet is %s", got)
 	}
 	for command, want := range map[string]string{
-		"cat /proc/1/comm":                                                "systemd",
-		"stat -f -c %T /sys/fs/cgroup":                                    "cgroup2fs",
-		"systemctl is-active systemd-logind dbus kubelet":                 "active\nactive\nactive",
-		"systemctl show -p Type,NRestarts kubelet":                        "Type=notify\nNRestarts=0",
-		"readlink /proc/$(systemctl show -p MainPID --value kubelet)/exe": "/opt/node/kubelet",
-		"systemctl show -p NRestarts --value containerd":                  "0",
-		"cat /sys/fs/cgroup" + groups.pods() + "/cgroup.type":             "domain",
+		"cat /proc/1/comm":                                                   "systemd",
+		"stat -f -c %T /sys/fs/cgroup":                                       "cgroup2fs",
+		"systemctl is-active systemd-logind dbus kubelet":                    "active\nactive\nactive",
+		"systemctl show -p Type,NRestarts kubelet":                           "Type=notify\nNRestarts=0",
+		"readlink /proc/$(systemctl show -p MainPID --value kubelet)/exe":    "/opt/node/kubelet",
+		"systemctl show -p NRestarts --value containerd":                     "0",
+		"cd /sys/fs/cgroup/system.slice; cat memory.min kubelet*/memory.min": "268435456\n268435456",
+		"cat /sys/fs/cgroup" + groups.pods() + "/cgroup.type":                "domain",
 	} {
 		if got := inMachine(t, command); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)
