@@ -104,17 +104,17 @@ func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
 		c.Memory = reader
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(1500 * time.Millisecond)
-			reader.late <- 100 * time.Millisecond
+			reader.late <- 2 * postponeMost
 			m.Wake() // A collection begins, and reads.
 			wait(50 * time.Millisecond)
 			n.mu.Lock()
 			hog.memory += 4*gi + gi/2
 			n.mu.Unlock()
 			m.Nudge() // The counters cause a round, at the latest read that may show who grows.
-			wait(endedWindow + watcherMinPause)
+			wait(postponeMost + watcherMinPause)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 			before := m.last.Load().Decision.Number
-			wait(50 * time.Millisecond) // The round of the collection.
+			wait(postponeMost - 50*time.Millisecond) // The round of the collection.
 			expect(t, "rounds since", m.last.Load().Decision.Number, before+1)
 			inFlight, _ := m.ledger.view()
 			expect(t, "expected memory", inFlight[0].Expected.Memory, snapshot.Bytes(5*gi+gi/2))
