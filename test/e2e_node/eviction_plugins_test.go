@@ -259,6 +259,9 @@ func TestKubeletCrashUnderPluginCondition(t *testing.T) {
 	s.nodeTainted(kind, v1.TaintEffectNoSchedule)
 	for _, victim := range victims {
 		s.eventually(pluginTimeout, func(ctx context.Context) error {
+			if _, err := os.Stat(terminationFile(victim)); err != nil {
+				return err
+			}
 			return s.hasEvent(ctx, victim.Name, "Evicted", "crash")
 		})
 	}

@@ -58,8 +58,7 @@ func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	s.noPressure()
 	created := s.ready(pod)
 	s.restartKubelet(softEviction)
-	dir := filepath.Join(node.Layout().KubeletRoot(), "plimsoll", "terminations")
-	begun := begunEviction{file: filepath.Join(dir, string(created.UID)+".json")}
+	begun := begunEviction{file: terminationFile(created)}
 	s.eventually(podTimeout, func(context.Context) error {
 		data, err := os.ReadFile(begun.file)
 		if err != nil {
@@ -71,6 +70,11 @@ func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 		s.t.Errorf("the eviction on disk is %+v", begun)
 	}
 	return created, begun
+}
+
+// terminationFile is where the kubelet writes beside the termination of a pod that it must be ended, for its next start.
+func terminationFile(pod *v1.Pod) string {
+	return filepath.Join(node.Layout().KubeletRoot(), "plimsoll", "terminations", string(pod.UID)+".json")
 }
 
 func (s *space) killWhileTerminating(pod *v1.Pod) {
