@@ -162,8 +162,26 @@ var imageFsSignals = [...]snapshot.Signal{
 }
 
 // syncWith synchronizes with new stats. Rounds that the memory watcher triggers use them until the next collection:
-// what the last collection did not read is unknown.
+// what the last collection did not read is unknown. While the memory watcher postpones a decision the round waits: it
+// does not know either which pod uses up memory.
 func (m *Manager) syncWith(ctx context.Context, f stats) {
-	m.loop.last, m.loop.collecting.silent = f, f.RuntimeSilent
-	m.synchronize(ctx, &m.loop.last)
+	l := &m.loop
+	l.last, l.collecting.silent = f, f.RuntimeSilent
+	if l.postpones() {
+		l.held, l.next = true, m.clock.now().Add(postponeMost)
+		return
+	}
+	l.held = false
+	m.synchronize(ctx, &l.last)
 }
+
+// syncHeld makes the round of a collection that ended while a decision was postponed.
+func (m *Manager) syncHeld(ctx context.Context) {
+	if l := &m.loop; l.held && !l.postpones() {
+		l.held = false
+		m.synchronize(ctx, &l.last)
+	}
+}
+
+// postpones reports whether the memory watcher postpones a decision.
+func (l *loopState) postpones() bool { return l.watcher != nil && l.watcher.postponed }

@@ -146,6 +146,7 @@ func (m *Manager) tick(ctx context.Context) {
 	if l.watcher != nil && l.watcher.due(now) {
 		m.watch(ctx)
 	}
+	m.syncHeld(ctx)
 	switch {
 	case l.collecting.underWay():
 		l.collecting.bound(now)
@@ -176,7 +177,7 @@ func (m *Manager) watch(ctx context.Context) {
 		m.synchronize(ctx, &f)
 		l.trigger = trigger
 	}
-	l.nudged = false
+	l.nudged = l.nudged && l.postpones()
 }
 
 // untilTick returns the time until the next tick. The clean-up of pods is polled while an eviction is in flight.

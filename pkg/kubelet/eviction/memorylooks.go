@@ -92,6 +92,8 @@ type podLooks struct {
 	read int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
+	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
+	unread bool
 }
 
 const unknown = int64(snapshot.Unknown)
@@ -201,14 +203,19 @@ func (l *looks) readHead() {
 		}
 	}
 	l.head = l.head[:0]
+	for i := range l.pods {
+		l.pods[i].unread = false
+	}
 	for _, h := range head {
 		if h.pod == nil {
 			return
 		}
-		if n, err := l.reader.Resident(h.pod.uid); err == nil {
-			h.pod.resident[l.n-1] = int64(n)
-			l.head = append(l.head, h.pod)
-		} // A pod whose cgroup is gone has no rate.
+		n, err := l.reader.Resident(h.pod.uid)
+		if h.pod.unread = err != nil; err != nil {
+			continue // It has no rate, also if its cgroup is gone.
+		}
+		h.pod.resident[l.n-1] = int64(n)
+		l.head = append(l.head, h.pod)
 	}
 }
 
@@ -355,16 +362,23 @@ func (l *looks) explained() bool {
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
 
-// unmeasured reports whether a pod that may account for the growth of the node was first read without its page cache so
-// lately that the next looks will show its rate: less than a time ago.
+// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown than
+// counters lag, or a pod that may account for it was first read without its page cache less than a time ago.
 func (l *looks) unmeasured(within time.Duration) bool {
-	if l.n == 0 || l.explained() {
+	if l.n == 0 {
 		return false
 	}
 	last := l.n - 1
-	return slices.ContainsFunc(l.pods, func(p podLooks) bool {
+	growing := slices.ContainsFunc(l.pods, func(p podLooks) bool {
+		rate, _, ok := l.rateOf(&p)
+		return ok && rate.PerSecond > 0
+	})
+	if used := l.usedUp(l.first()); !growing && used > 0 && used < leastGrowth {
+		return true
+	}
+	return !l.explained() && slices.ContainsFunc(l.pods, func(p podLooks) bool {
 		if p.resident[last] == unknown {
-			return false
+			return p.unread
 		}
 		rate, from, ok := l.rateOf(&p)
 		return !ok || (rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within)
@@ -426,6 +440,11 @@ func (l *looks) readChanged(how snapshot.Counting) snapshot.MemoryReading {
 			byPod[uid] = m
 		} else {
 			delete(byPod, uid)
+		}
+	}
+	for _, p := range list {
+		if byPod[p.uid] == nil {
+			p.read = unknown // It is read again with the next reading.
 		}
 	}
 	r.ByPod, l.base = byPod, byPod

@@ -40,7 +40,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
-		if !suspect && !w.postponed {
+		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}
 	}
@@ -80,7 +80,7 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 		return false
 	}
 	now, amount := w.clock(), w.remaining(left)/postponeShare
-	if !w.postponed {
+	if w.postponedAt.IsZero() {
 		w.postponedAt = now
 	}
 	within := postponeMost

@@ -10,8 +10,8 @@ type trend struct {
 	// left was available at a time, the last from which the rate was computed.
 	left int64
 	at   time.Time
-	// lagLeft was available at lagAt, the last time since then at which less than leastGrowth was used up; zero if there
-	// was none.
+	// lagLeft was available at lagAt, the last time since then at which less than leastGrowth had been used up; zero if
+	// there was none.
 	lagLeft int64
 	lagAt   time.Time
 	// rate is in bytes per second; zero or less if nothing is used up.
@@ -34,8 +34,9 @@ func (t *trend) observe(left int64, at time.Time) {
 		return
 	default:
 		t.rate = float64(used) / window.Seconds()
-		if since := at.Sub(t.lagAt); used > 0 && !t.lagAt.IsZero() && since >= leastWindow {
-			t.rate = max(t.rate, float64(t.lagLeft-left)/since.Seconds())
+		since, grown := at.Sub(t.lagAt), t.lagLeft-left
+		if !t.lagAt.IsZero() && since >= leastWindow && grown >= leastGrowth {
+			t.rate = max(t.rate, float64(grown)/since.Seconds())
 		}
 	}
 	t.left, t.at, t.lagLeft, t.lagAt = left, at, 0, time.Time{}

@@ -24,7 +24,7 @@ const (
 	// may be created late.
 	rearm = time.Minute
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took, at rest twice as long: while nothing is used up.
+	// time that it took. While nothing is used up it is twice as long, up to restPause and halved.
 	watcherPauseShare = 50
 	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
 	// thread runs for a while, use about that much when an idle process wakes up.
@@ -299,8 +299,11 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	begin, before := w.clock(), w.spent()
-	w.reading, w.refreshing = 0, 0
+	w.reading, w.refreshing, w.postponed = 0, 0, false
 	reading := w.readCounters()
+	if !w.postponed {
+		w.postponedAt = time.Time{}
+	}
 	spent := w.spent() - before
 	memoryReadsTotal.Inc()
 	memoryReadsCPUSeconds.Add(max(0, spent+w.wake).Seconds())
@@ -329,7 +332,7 @@ func (w *memoryWatcher) pause() time.Duration {
 	}
 	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
 	if !w.holds && w.meetsIn == 0 {
-		share *= 2
+		share = max(share, min(2*share, restPause, w.halved()))
 	}
 	owed := w.paid.Sub(w.readAt)
 	if owed > last {
@@ -432,7 +435,7 @@ func (w *memoryWatcher) relieved(left [2]int64) bool {
 
 // began records that a reading causes a round.
 func (w *memoryWatcher) began() {
-	w.roundAt, w.roundLeft, w.postponed = w.clock(), w.remains, false
+	w.roundAt, w.roundLeft = w.clock(), w.remains
 	if w.looks != nil {
 		w.looks.serve()
 	}
@@ -527,7 +530,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period
 	}
-	exhausted := min(watcherMetPause.Seconds(), float64(w.remains)/float64(2*w.worst))
+	exhausted := min(watcherMetPause, w.halved()).Seconds()
 	if w.holds {
 		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
 	}
@@ -542,6 +545,12 @@ func (w *memoryWatcher) sleep() time.Duration {
 		}
 	}
 	return max(time.Duration(seconds*float64(time.Second)), watcherMinPause)
+}
+
+// halved returns the time in which no more than half of what remains can be used up.
+func (w *memoryWatcher) halved() time.Duration {
+	seconds := float64(w.remains) / float64(2*w.worst)
+	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 }
 
 // near reports whether memory is scarce enough to read the pods' cgroups with every collection.

@@ -78,7 +78,7 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 		want time.Duration
 	}{{held, 0, watcherMetPause}, {held, time.Second, watcherMetPause},
 		{policy.Decision{}, 0, 400 * time.Second / 4096},
-		{policy.Decision{}, 2 * time.Millisecond, 200 * time.Millisecond}} {
+		{policy.Decision{}, 2 * time.Millisecond, 100 * time.Millisecond}} {
 		w.next, w.took = now.Add(watcherMetPause), test.took
 		w.hold(&test.d)
 		if got := w.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {

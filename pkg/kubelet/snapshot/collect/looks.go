@@ -45,6 +45,7 @@ func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
 		return 0, fmt.Errorf("the cgroup of pod %s is unknown: %w", uid, os.ErrNotExist)
 	}
 	p := &m.open.byPod[i]
+	m.readContainers(p)
 	stat, err := m.statOf(p)
 	if err != nil {
 		return 0, err

@@ -91,12 +91,13 @@ func NewMemory(o Options) (*Memory, error) {
 }
 
 func newMemory(o Options) *Memory {
+	root := filepath.Clean(o.CgroupRoot)
 	m := &Memory{
-		names: v2Names, root: o.CgroupRoot, processes: o.CgroupRoot, meminfo: o.Meminfo, now: o.Now,
+		names: v2Names, root: root, processes: root, meminfo: o.Meminfo, now: o.Now,
 		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
 	}
-	if _, err := os.Stat(filepath.Join(o.CgroupRoot, "cgroup.controllers")); err != nil {
-		m.names, m.root, m.processes = v1Names, filepath.Join(o.CgroupRoot, "memory"), filepath.Join(o.CgroupRoot, "pids")
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		m.names, m.root, m.processes = v1Names, filepath.Join(root, "memory"), filepath.Join(root, "pids")
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	m.open = openFiles{

@@ -69,20 +69,37 @@ func (p *podFiles) closeStats() {
 	p.stats = nil
 }
 
-// statOf reads memory.stat of the containers of a pod, then that of the pod, which it returns. It fails if a container
-// has ended; the next call searches for the containers.
-func (m *Memory) statOf(p *podFiles) (stat []byte, err error) {
-	if p.stats == nil {
-		p.links = linksOf(p.dir)
-		p.stats = m.statFiles(p.dir)
+// closeChanged closes memory.stat of the containers if there are more or fewer of them, so that they are searched for
+// again.
+func (p *podFiles) closeChanged() {
+	if p.stats != nil && linksOf(p.dir) != p.links {
+		p.closeStats()
 	}
-	for i := range p.stats {
-		if stat, err = m.files.readOpen(&p.stats[i]); err != nil {
-			p.closeStats()
-			return nil, err
+}
+
+// readContainers reads memory.stat of the containers of a pod, before its own is read: see Memory. If one cannot be read,
+// the containers are searched for again, once; one that ends meanwhile is left out.
+func (m *Memory) readContainers(p *podFiles) {
+	for tries := 0; ; tries++ {
+		if p.stats == nil {
+			p.links = linksOf(p.dir)
+			p.stats = m.statFiles(p.dir)
 		}
+		failed := false
+		for i := range p.stats[:len(p.stats)-1] {
+			_, err := m.files.readOpen(&p.stats[i])
+			failed = failed || err != nil
+		}
+		if !failed || tries > 0 {
+			return
+		}
+		p.closeStats()
 	}
-	return stat, nil
+}
+
+// statOf reads memory.stat of a pod whose containers were read.
+func (m *Memory) statOf(p *podFiles) ([]byte, error) {
+	return m.files.readOpen(&p.stats[len(p.stats)-1])
 }
 
 // statFiles returns the files memory.stat of a pod, its own as the last one.
@@ -108,14 +125,14 @@ func linksOf(dir string) uint64 {
 
 // readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
 func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, bool) {
+	p.closeChanged()
+	m.readContainers(p)
+	// Page cache that is added between these two would be subtracted from a usage that does not have it.
 	usage, err := m.files.countOpen(&p.usage)
 	if err != nil {
 		return nil, false
 	}
 	stat, err := m.statOf(p)
-	if err != nil {
-		stat, err = m.statOf(p)
-	}
 	if err != nil {
 		return nil, false
 	}
@@ -208,8 +225,6 @@ func (m *Memory) found(uid, dir string) {
 	if !known {
 		l.byPod = slices.Insert(l.byPod, i, m.filesOfPod(uid, dir))
 	}
-	p := &l.byPod[i]
-	if p.found = true; p.stats != nil && linksOf(dir) != p.links {
-		p.closeStats()
-	}
+	l.byPod[i].found = true
+	l.byPod[i].closeChanged()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -96,5 +97,75 @@ func TestContainersThatComeAndGoAreReadBeforeTheirPod(t *testing.T) {
 	}
 	if got := order(); !slices.Equal(got, []int{1}) {
 		t.Errorf("read were %v, want only the pod", got)
+	}
+}
+
+// A pod has a cgroup without memory.stat: the kernel removes the files of a cgroup before it. The pod is read all the
+// same.
+func TestPodWithACgroupThatIsBeingRemoved(t *testing.T) {
+	r := newLookRig(t, 2)
+	if err := os.MkdirAll(filepath.Join(r.root, "kubepods/besteffort/pod000/d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.ReadMemory(snapshot.Counting{}); got.ByPod["000"] == nil {
+		t.Error("ReadMemory has not read the pod")
+	}
+	r.usages()
+	if got := r.ReadPods(snapshot.Counting{}, []types.UID{"000"}); got.ByPod["000"] == nil {
+		t.Error("ReadPods has not read the pod")
+	}
+	if _, err := r.Resident("000"); err != nil {
+		t.Errorf("Resident: %v", err)
+	}
+}
+
+// Page cache that is added while containers are read is part of the usage that it is subtracted from.
+func TestUsageIsReadAfterContainers(t *testing.T) {
+	r := newLookRig(t, 1)
+	pod := filepath.Join(r.root, "kubepods/besteffort/pod000")
+	order := accesses(t, []string{
+		filepath.Join(pod, "c/memory.stat"), filepath.Join(pod, "memory.current"), filepath.Join(pod, "memory.stat"),
+	})
+	for range 2 {
+		r.ReadMemory(snapshot.Counting{})
+		if got := order(); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("the container, usage and memory.stat were read in the order %v", got)
+		}
+	}
+}
+
+// A container that was started since the last search is read before its pod when single pods are read, too.
+func TestNewContainerIsReadWithASinglePod(t *testing.T) {
+	r := newLookRig(t, 1)
+	r.usages()
+	r.ReadPods(snapshot.Counting{}, []types.UID{"000"})
+	r.write("kubepods/besteffort/pod000/new/memory.stat", "anon 600\n")
+	pod := filepath.Join(r.root, "kubepods/besteffort/pod000")
+	order := accesses(t, []string{filepath.Join(pod, "new/memory.stat"), filepath.Join(pod, "memory.stat")})
+	r.ReadPods(snapshot.Counting{}, []types.UID{"000"})
+	if got := order(); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("the container and its pod were read in the order %v", got)
+	}
+}
+
+// A container was replaced, so that there are as many as before, and the file of the former one cannot be read.
+func TestResidentOfAPodWithAReplacedContainer(t *testing.T) {
+	r := newLookRig(t, 1)
+	r.usages()
+	if _, err := r.Resident("000"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(r.root, "kubepods/besteffort/pod000")
+	p := &r.quick.open.byPod[0]
+	p.stats[0].Close() // As when the kernel removes the cgroup: reading it fails, and so does opening it again.
+	if err := os.Rename(filepath.Join(dir, "c"), filepath.Join(dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	order := accesses(t, []string{filepath.Join(dir, "other/memory.stat"), filepath.Join(dir, "memory.stat")})
+	if n, err := r.Resident("000"); n != 700 || err != nil {
+		t.Errorf("%d bytes, %v, want 700", n, err)
+	}
+	if got := order(); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("the container and its pod were read in the order %v", got)
 	}
 }
