@@ -65,8 +65,8 @@ func (o *options) measureCrossings(ctx context.Context, root string) error {
 	})
 	var fenced, ended []time.Duration
 	for _, c := range list {
-		if c.Fenced >= 0 {
-			fenced = append(fenced, c.Fenced)
+		if c.Fenced != nil {
+			fenced = append(fenced, *c.Fenced)
 		}
 		ended = append(ended, c.Ended)
 	}

@@ -54,11 +54,22 @@ type Config struct {
 	Log io.Writer
 }
 
-// Crossing is one crossing of the threshold. Times are since the crossing, negative for what did not happen.
+// Crossing is one crossing of the threshold. Times are since this program saw the crossing, which it does a millisecond
+// later or, while it waits for a CPU, more: a fence may have been set before.
 type Crossing struct {
-	Fenced, Ended time.Duration
+	// Fenced is nil if no fence was set.
+	Fenced *time.Duration
+	Ended  time.Duration
 	// Beyond is what the hog used beyond the threshold when it was fenced, in MiB.
 	Beyond int64
+}
+
+// String describes the crossing for the log.
+func (c Crossing) String() string {
+	if c.Fenced == nil {
+		return fmt.Sprintf("not fenced, ended after %v", c.Ended)
+	}
+	return fmt.Sprintf("fenced after %v, %d MiB beyond, ended after %v", *c.Fenced, c.Beyond, c.Ended)
 }
 
 // grace is how long the function that stands in for the pod workers leaves a pod.
@@ -93,8 +104,7 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 			return list, err
 		}
 		list = append(list, crossing)
-		fmt.Fprintf(c.Log, "%3d fenced after %v, %d MiB beyond, ended after %v\n", i, crossing.Fenced, crossing.Beyond,
-			crossing.Ended)
+		fmt.Fprintf(c.Log, "%3d %v\n", i, crossing)
 	}
 	return list, nil
 }
@@ -492,7 +502,6 @@ func (n *node) hog(ctx context.Context, name string) (*process, error) {
 
 // cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure.
 func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
-	c = Crossing{Fenced: -1, Ended: -1}
 	p, err := n.hog(ctx, name)
 	if err != nil {
 		return c, err
@@ -519,11 +528,14 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 			crossed = now
 		}
 		// The limit may have been lowered while this process waited for a CPU: what counts is when, not when it is seen.
-		if fenced := p.fencedAt.Load(); fenced > 0 && crossed > 0 && c.Fenced < 0 {
-			c.Fenced, c.Beyond = time.Duration(max(0, fenced-crossed)), n.config.Headroom-left
+		if fenced := p.fencedAt.Load(); fenced > 0 && crossed > 0 && c.Fenced == nil {
+			c.Fenced, c.Beyond = new(time.Duration(fenced-crossed)), n.config.Headroom-left
 		}
 		select {
 		case <-p.ended:
+			if crossed == 0 {
+				return false, fmt.Errorf("%s has ended before it was seen to meet the threshold", name)
+			}
 			c.Ended = time.Duration(now - crossed)
 			return true, nil
 		default:
