@@ -72,9 +72,9 @@ type fakePod struct {
 	// disk is what is in the writable layer, logs what lies on the node's disk in any case.
 	memory, disk, logs int64
 	stopped            bool
-	// growth is in bytes per second, since.
-	growth int64
-	since  time.Time
+	// growth is in bytes per second, since. It is by whole steps, in bytes, unless step is zero.
+	growth, step int64
+	since        time.Time
 	// cached is clean page cache on top of memory, seen only by readers of the kernel.
 	cached int64
 	// caching is by how much that grows, in bytes per second, since.
@@ -88,7 +88,11 @@ func (p *fakePod) uses() int64 {
 	if p.growth == 0 {
 		return p.memory
 	}
-	return p.memory + int64(float64(p.growth)*time.Since(p.since).Seconds())
+	grown := int64(float64(p.growth) * time.Since(p.since).Seconds())
+	if p.step > 0 {
+		grown = (grown + p.step - 1) / p.step * p.step
+	}
+	return p.memory + grown
 }
 
 // cache is the page cache.

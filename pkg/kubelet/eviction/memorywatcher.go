@@ -470,7 +470,7 @@ func (w *memoryWatcher) spareIsOld(usage int64, left [2]int64) bool {
 	much := leastGrowth
 	for i := range w.floors {
 		if distance := w.distance(w.floors[i], left); w.floors[i].signal != snapshot.MemoryAvailable {
-			much = max(much, min(distance, int64(fullMargin))/changedShare)
+			much = max(much, min(distance, fullMargin)/changedShare)
 		}
 	}
 	return max(changed, -changed) >= much || w.clock().Sub(w.spareAt) >= spareAge
