@@ -72,7 +72,7 @@ func (s *space) beginSoftEviction(pod *v1.Pod) (*v1.Pod, begunEviction) {
 	return created, begun
 }
 
-// terminationFile is where the kubelet writes beside the termination of a pod that it must be ended, for its next start.
+// terminationFile is where the kubelet writes, beside ending a pod, that it must be ended, for its next start.
 func terminationFile(pod *v1.Pod) string {
 	return filepath.Join(node.Layout().KubeletRoot(), "plimsoll", "terminations", string(pod.UID)+".json")
 }

@@ -58,9 +58,9 @@ func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 	return k.kernel.ReadPods(how, uids)
 }
 
-// A pod begins to grow when few MiB are left above the threshold, on a node where a read of the counters takes 100 µs of
-// CPU time and a look 200 µs. Reads that follow each other within milliseconds show less growth than the lag of the
-// counters: the pod is the victim, fenced unless a kill takes effect before memory is used up, and no other pod is.
+// A pod begins to grow when few MiB are left above the threshold. Reads that follow each other within milliseconds show
+// less growth than the lag of the counters: the pod is the victim, fenced unless a kill takes effect before memory is
+// used up, and no other pod is.
 func TestBurstThatBeginsNearTheThreshold(t *testing.T) {
 	for _, test := range []struct{ above, rate int64 }{{3, 100}, {2, 90}, {2, 60}, {2, 30}, {3, 400}, {2, 1000}} {
 		wrong := 0

@@ -362,8 +362,8 @@ func (l *looks) explained() bool {
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
 
-// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown than
-// counters lag, or a pod that may account for it was first read without its page cache less than a time ago.
+// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
+// than counters lag, or a pod that may account for it was first read without its page cache less than a time ago.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false

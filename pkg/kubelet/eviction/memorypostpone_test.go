@@ -170,7 +170,7 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 			}
 			b.freeze("hog")
 			wait(10 * time.Minute)
-			if owed := w.paid.Sub(time.Now()); owed > watcherCredit {
+			if owed := time.Until(w.paid); owed > watcherCredit {
 				t.Errorf("owed %v after ten minutes", owed)
 			}
 		})

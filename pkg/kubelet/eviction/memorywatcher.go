@@ -59,8 +59,8 @@ type ThreadClock interface {
 
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
 // threshold requires: at the worst rate of growth, half of the distance is left at the next read, or none where that
-// would be in less than restPause. Where that costs too much, or growth is faster, half of it is left at the present rate
-// of growth, for a while. It belongs to the loop.
+// would be in less than restPause. Where that costs too much, or growth is faster, half of it is left at the present
+// rate of growth, for a while. It belongs to the loop.
 type memoryWatcher struct {
 	reader MemoryReader
 	// period is the longest pause, worst the highest rate at which memory may be used up, in bytes per second.

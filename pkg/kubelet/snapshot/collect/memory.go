@@ -191,7 +191,9 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 
 // observation returns the limit less the working set. It is negative when the working set is above the limit. Its date
 // at is from before the usage was read: what is released later may still be part of the usage.
-func (m *Memory) observation(f *cgroupFiles, at time.Time, limit, usage int64, how snapshot.Counting) snapshot.Observation {
+func (m *Memory) observation(
+	f *cgroupFiles, at time.Time, limit, usage int64, how snapshot.Counting,
+) snapshot.Observation {
 	stat, err := m.files.readOpen(&f.stat)
 	if err != nil {
 		return snapshot.Observation{Err: err}

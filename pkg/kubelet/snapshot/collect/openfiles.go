@@ -77,8 +77,8 @@ func (p *podFiles) closeChanged() {
 	}
 }
 
-// readContainers reads memory.stat of the containers of a pod, before its own is read: see Memory. If one cannot be read,
-// the containers are searched for again, once; one that ends meanwhile is left out.
+// readContainers reads memory.stat of the containers of a pod, before its own is read: see Memory. If one cannot be
+// read, the containers are searched for again, once; one that ends meanwhile is left out.
 func (m *Memory) readContainers(p *podFiles) {
 	for tries := 0; ; tries++ {
 		if p.stats == nil {
@@ -120,7 +120,7 @@ func linksOf(dir string) uint64 {
 	if err := unix.Stat(dir, &s); err != nil {
 		return 0
 	}
-	return uint64(s.Nlink)
+	return s.Nlink
 }
 
 // readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
