@@ -8,8 +8,8 @@ import (
 )
 
 // Thirty small pods of lower priority together use more than a leak will grow in the next minutes, as they do where the
-// kernel backs memory with huge pages: the leak, which grows by 2 MiB at a time there, is evicted all the same, and none
-// of them.
+// kernel backs memory with huge pages: the leak, which grows by 2 MiB at a time there, is evicted all the same, and
+// none of them.
 func TestD23OneLeakBesideLargerPods(t *testing.T) {
 	for _, rate := range []int64{1, 2, 20} {
 		for _, step := range []int64{0, 2 * mi} {

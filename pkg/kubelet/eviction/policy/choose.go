@@ -17,8 +17,9 @@ type demand struct {
 //
 // It uses two horizons. Until a kill has taken effect, the growth of all candidates counts. Beyond that, up to
 // settling, the growth is a forecast, for which only pods above their requests are evicted. A pod that grows is
-// credited with its own growth, and chosen if it covers the demand alone where several others would: so a leak is chosen
-// however many small pods rank before it (D23 in docs/defects.md). Growth of anything else (the system, critical pods) does not count, since no eviction ends it.
+// credited with its own growth, and chosen if it covers the demand alone where several others would: so a leak is
+// chosen however many small pods rank before it (D23 in docs/defects.md). Growth of anything else (the system,
+// critical pods) does not count, since no eviction ends it.
 func choose(list []candidate, d demand) []candidate {
 	within := slices.IndexFunc(list, candidate.isWithin)
 	if within < 0 {
@@ -39,8 +40,9 @@ func choose(list []candidate, d demand) []candidate {
 	return fewest(list, d.urgent(list), d.killTime)
 }
 
-// cause returns the index of the first candidate that covers the need alone and accounts for at least half of the growth
-// of all; -1 if there is none. Evicting several others instead, because they rank before it, would end no growth.
+// cause returns the index of the first candidate that covers the need alone and accounts for at least half of the
+// growth of all; -1 if there is none. Evicting several others instead, because they rank before it, would end no
+// growth.
 func cause(list []candidate, need int64, horizon time.Duration) int {
 	growth := combinedGrowth(list)
 	return slices.IndexFunc(list, func(c candidate) bool {

@@ -120,7 +120,7 @@ func linksOf(dir string) uint64 {
 	if err := unix.Stat(dir, &s); err != nil {
 		return 0
 	}
-	return s.Nlink
+	return uint64(s.Nlink) //nolint:unconvert // It has 32 bits on arm64.
 }
 
 // readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
