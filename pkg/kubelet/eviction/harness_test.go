@@ -220,6 +220,8 @@ type kernel struct {
 	counterReads, readings int
 	// partial is the number of readings of some pods.
 	partial int
+	// reading, unless it is nil, is called by the loop with each read of the counters; the node is locked.
+	reading func()
 }
 
 func (k *kernel) cache() (sum int64) {
@@ -235,6 +237,9 @@ func (k *kernel) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counterReads++
+	if k.reading != nil {
+		k.reading()
+	}
 	used, cache := k.used(), k.cache()
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache),
 		NodeSpare: snapshot.Bytes(cache)}, nil

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,28 @@ func (b *burst) pricedKernel() *priced {
 	return &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
 }
 
-// awaitPostponed waits until the decision about a crossing is postponed.
-func awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration)) {
+// awaitPostponed waits until the decision about a crossing is postponed. Then the loop calls a function, unless it is
+// nil, with the watcher.
+func (k *kernel) awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration), then func(*memoryWatcher)) {
 	t.Helper()
+	postponed := false
+	k.mu.Lock()
+	k.reading = func() {
+		w := m.loop.watcher
+		if postponed || w.postponedAt.IsZero() {
+			return
+		}
+		if postponed = true; then != nil {
+			then(w)
+		}
+	}
+	k.mu.Unlock()
 	for range 400 {
-		if wait(time.Millisecond / 2); m.loop.watcher.postponed {
+		wait(time.Millisecond / 2)
+		k.mu.Lock()
+		done := postponed
+		k.mu.Unlock()
+		if done {
 			return
 		}
 	}
@@ -30,12 +48,12 @@ func awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration)) {
 }
 
 // crossAndRecede has a pod cross the threshold, and its growth end and memory be freed while the decision is postponed.
-func (b *burst) crossAndRecede(t *testing.T, m *Manager, pod string, free int64, wait func(time.Duration)) {
+func (k *kernel) crossAndRecede(t *testing.T, m *Manager, pod string, free int64, wait func(time.Duration)) {
 	t.Helper()
-	b.grows(pod, 400*mi)
-	awaitPostponed(t, m, wait)
-	b.freeze(pod)
-	b.available(free)
+	k.grows(pod, 400*mi)
+	k.awaitPostponed(t, m, wait, nil)
+	k.freeze(pod)
+	k.available(free)
 }
 
 // A crossing recedes while the decision about it is postponed: reading goes back to its pace.
@@ -46,7 +64,7 @@ func TestPaceAfterACrossingThatReceded(t *testing.T) {
 		b.config.Memory = k
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(12 * time.Second)
-			b.crossAndRecede(t, m, "hog", 300*mi, wait)
+			k.crossAndRecede(t, m, "hog", 300*mi, wait)
 			wait(2 * time.Second)
 			cost := func() time.Duration {
 				b.mu.Lock()
@@ -70,10 +88,11 @@ func TestCrossingAfterOneThatReceded(t *testing.T) {
 	for phase := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBurst(t, 3*mi, 0, "hog", "slow")
-			b.config.Memory = b.pricedKernel()
+			k := b.pricedKernel()
+			b.config.Memory = k
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12 * time.Second)
-				b.crossAndRecede(t, m, "hog", 300*mi, wait)
+				k.crossAndRecede(t, m, "hog", 300*mi, wait)
 				wait(30 * time.Second)
 				b.available(102 * mi)
 				wait(2*time.Second + time.Duration(phase)*21731*time.Microsecond)
@@ -91,11 +110,12 @@ func TestCrossingAfterOneThatReceded(t *testing.T) {
 func TestSecondHogAfterACrossingThatReceded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBurst(t, 3*mi, 0, "zero", "first", "second")
-		b.config.Memory = b.pricedKernel()
+		k := b.pricedKernel()
+		b.config.Memory = k
 		b.killTakes = 20 * time.Second
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(12 * time.Second)
-			b.crossAndRecede(t, m, "zero", 150*mi, wait)
+			k.crossAndRecede(t, m, "zero", 150*mi, wait)
 			wait(9 * time.Second)
 			b.grows("first", 400*mi)
 			wait(140 * time.Millisecond)
@@ -125,7 +145,7 @@ func TestNothingToReadWhilePostponed(t *testing.T) {
 				b.config.Memory = k
 				run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 					wait(12 * time.Second)
-					b.crossAndRecede(t, m, "hog", 2*gi, wait)
+					k.crossAndRecede(t, m, "hog", 2*gi, wait)
 					event(m, k)
 					wait(time.Second)
 					b.mu.Lock()
@@ -157,20 +177,28 @@ func (k *off) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBurst(t, 2*mi+mi/2, 0, "hog")
-		b.config.Memory = &off{*b.pricedKernel()}
+		k := &off{*b.pricedKernel()}
+		b.config.Memory = k
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(31 * time.Second)
 			b.grows("hog", 30*mi)
-			awaitPostponed(t, m, wait)
-			w := m.loop.watcher
-			w.falseAlarm, w.paid = true, time.Now().Add(watcherCredit+time.Millisecond)
+			k.awaitPostponed(t, m, wait, func(w *memoryWatcher) {
+				w.falseAlarm, w.paid = true, time.Now().Add(watcherCredit+time.Millisecond)
+			})
 			wait(3 * time.Second) // 12.5 MiB are left.
 			if len(b.fencer.victims()) == 0 {
 				t.Error("no pod is evicted")
 			}
 			b.freeze("hog")
 			wait(10 * time.Minute)
-			if owed := time.Until(w.paid); owed > watcherCredit {
+			owed := time.Duration(math.MaxInt64)
+			b.mu.Lock()
+			k.reading = func() { owed = time.Until(m.loop.watcher.paid) }
+			b.mu.Unlock()
+			wait(11 * time.Second)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if owed > watcherCredit {
 				t.Errorf("owed %v after ten minutes", owed)
 			}
 		})
@@ -182,13 +210,14 @@ func TestCollectionWhilePostponed(t *testing.T) {
 	for phase := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBurst(t, 2*mi, 0, "hog")
-			b.config.Memory = b.pricedKernel()
+			k := b.pricedKernel()
+			b.config.Memory = k
 			r := &roundTimes{}
 			b.config.Sinks = append(b.config.Sinks, r)
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
 				b.grows("hog", 30*mi)
-				awaitPostponed(t, m, wait)
+				k.awaitPostponed(t, m, wait, nil)
 				begin := time.Now()
 				m.Wake() // A collection begins.
 				wait(160 * time.Millisecond)
