@@ -4,12 +4,14 @@ package e2enode
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/kit"
@@ -137,8 +140,7 @@ func (p *katalystPlugin) refusedBecause(text string) {
 // refuseReviews has the API server refuse each TokenReview that the node creates, until the test ends.
 func (s *space) refuseReviews() {
 	s.t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(refuseAdmission))
-	s.t.Cleanup(server.Close)
+	server, authority := s.serveAPIServer(http.HandlerFunc(refuseAdmission))
 	webhooks := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := webhooks.Create(s.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
@@ -146,7 +148,7 @@ func (s *space) refuseReviews() {
 			Name: "reviews.plimsoll.example",
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
 				URL:      new(server.URL),
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				CABundle: authority,
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -179,6 +181,28 @@ func (s *space) refuseReviews() {
 		}
 		return err
 	})
+}
+
+// serveAPIServer starts a server that the API server reaches, at the address of the node, until the test ends. It
+// returns the certificate of its authority too.
+func (s *space) serveAPIServer(handler http.Handler) (server *httptest.Server, authority []byte) {
+	s.t.Helper()
+	object, err := kit.Node(s.ctx, s.client)
+	s.must(err)
+	i := slices.IndexFunc(object.Status.Addresses, func(a v1.NodeAddress) bool { return a.Type == v1.NodeInternalIP })
+	address := object.Status.Addresses[i].Address
+	authority, key, err := cert.GenerateSelfSignedCertKey(address, nil, nil)
+	s.must(err)
+	pair, err := tls.X509KeyPair(authority, key)
+	s.must(err)
+	server = httptest.NewUnstartedServer(handler)
+	s.must(server.Listener.Close())
+	server.Listener, err = net.Listen("tcp", net.JoinHostPort(address, "0"))
+	s.must(err)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
+	server.StartTLS()
+	s.t.Cleanup(server.Close)
+	return server, authority
 }
 
 // asNode returns a client with the user of the kubelet.
