@@ -65,7 +65,13 @@ func TestRequestsWithoutCredentialsAreRejected(t *testing.T) {
 	useCluster(t, standard)
 	paths := []string{"/pods", "/stats/summary", "/metrics", "/configz", "/containerLogs/a/b/c", "/exec/a/b/c"}
 	for _, path := range paths {
-		code, body, err := node.KubeletGet(t.Context(), path, false)
+		var code int
+		var body []byte
+		// The kubelet may have been started by the test before this one, and does not serve yet.
+		err := kit.Poll(t.Context(), podTimeout, func(ctx context.Context) (err error) {
+			code, body, err = node.KubeletGet(ctx, path, false)
+			return err
+		})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
