@@ -74,7 +74,7 @@ func (w *memoryWatcher) moved(now lookState) bool {
 
 // postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
 // will show which pod causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so
-// it waits for longer if much is left, until one postponeShare-th of that may be used up.
+// it waits for longer if much is left, until one postponeShare-th of that may be used up, and if that time is known.
 func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
@@ -84,6 +84,9 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 		w.postponedAt = now
 	}
 	within := postponeMost
+	if w.pods.known && w.pods.capacity-w.spareUsage < fullMargin {
+		within = endedWindow // The kernel reclaims pages, and its statistics may lag: how fast is not known.
+	}
 	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {
 		if in := t.timeFor(amount); in > 0 {
 			within = min(within, max(in, endedWindow))
