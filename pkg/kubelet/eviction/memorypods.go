@@ -84,7 +84,7 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 		w.postponedAt = now
 	}
 	within := postponeMost
-	if w.pods.known && w.pods.capacity-w.spareUsage < fullMargin {
+	if w.reclaiming() {
 		within = endedWindow // The kernel reclaims pages, and its statistics may lag: how fast is not known.
 	}
 	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {

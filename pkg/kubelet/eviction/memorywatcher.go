@@ -331,7 +331,7 @@ func (w *memoryWatcher) pause() time.Duration {
 		wake = 0 // Another pod may begin to use up the rest: that it is seen soon matters more.
 	}
 	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
-	if !w.holds && w.meetsIn == 0 {
+	if !w.holds && w.meetsIn == 0 && !w.reclaiming() {
 		share = max(share, min(2*share, restPause, w.halved()))
 	}
 	owed := w.paid.Sub(w.readAt)
@@ -539,7 +539,11 @@ func (w *memoryWatcher) sleep() time.Duration {
 		switch f := &w.floors[i]; {
 		case !f.met:
 			reached := float64(f.left) / float64(w.worst)
-			seconds = min(seconds, max(reached/2, min(reached, restPause.Seconds())))
+			rest := reached / 2
+			if !w.reclaiming() {
+				rest = max(rest, min(reached, restPause.Seconds()))
+			}
+			seconds = min(seconds, rest)
 		case f.hard:
 			seconds = min(seconds, exhausted)
 		}
@@ -551,6 +555,12 @@ func (w *memoryWatcher) sleep() time.Duration {
 func (w *memoryWatcher) halved() time.Duration {
 	seconds := float64(w.remains) / float64(2*w.worst)
 	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
+}
+
+// reclaiming reports whether the kernel may be reclaiming pages because all pods together have reached their limit. Its
+// statistics, by which that is seen, may lag.
+func (w *memoryWatcher) reclaiming() bool {
+	return w.pods.known && w.pods.capacity-w.spareUsage < fullMargin
 }
 
 // near reports whether memory is scarce enough to read the pods' cgroups with every collection.
