@@ -24,7 +24,8 @@ const (
 	// may be created late.
 	rearm = time.Minute
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took. While nothing is used up it is twice as long, up to restPause and halved.
+	// time that it took. While nothing is used up it is twice as long, but for that not longer than restPause, nor than
+	// it takes to use up half of what remains, and not while the kernel may be reclaiming pages.
 	watcherPauseShare = 50
 	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
 	// thread runs for a while, use about that much when an idle process wakes up.

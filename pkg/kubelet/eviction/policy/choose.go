@@ -29,11 +29,11 @@ func choose(list []candidate, d demand) []candidate {
 	settled := max(d.settling, d.killTime)
 	if need := d.need(offenders, settled, list[within:]); covers(offenders, need, settled) {
 		chosen := fewest(offenders, need, settled)
-		if len(chosen) <= 1 || d.settling <= d.killTime {
-			return chosen
-		}
-		if i := cause(offenders, need, settled); i >= 0 {
-			return offenders[i : i+1 : i+1]
+		// Without a forecast beyond the kill, the ranking alone counts.
+		if len(chosen) > 1 && d.settling > d.killTime {
+			if i := cause(offenders, need, settled); i >= 0 {
+				return offenders[i : i+1 : i+1]
+			}
 		}
 		return chosen
 	}
