@@ -44,7 +44,7 @@ const (
 	headCount = 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
 	// by them.
-	looksEvery = 250 * time.Millisecond
+	looksEvery = lookWindow / 2
 	// baseAge is for how long a reading of all pods is completed by readings of those that have changed.
 	baseAge = 15 * time.Second
 	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.

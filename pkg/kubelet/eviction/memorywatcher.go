@@ -24,9 +24,12 @@ const (
 	// may be created late.
 	rearm = time.Minute
 	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took. While nothing is used up it is twice as long, but for that not longer than restPause, nor than
-	// it takes to use up half of what remains, and not while the kernel may be reclaiming pages.
+	// time that it took. While no threshold will be met within restTime it is restShare times as long, but for that not
+	// longer than restPause, nor than it takes to use up three quarters of what remains, and not while the kernel may be
+	// reclaiming pages.
 	watcherPauseShare = 50
+	restShare         = 3
+	restTime          = time.Second
 	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
 	// thread runs for a while, use about that much when an idle process wakes up.
 	wakeTime = 200 * time.Microsecond
@@ -332,12 +335,12 @@ func (w *memoryWatcher) pause() time.Duration {
 		wake = 0 // Another pod may begin to use up the rest: that it is seen soon matters more.
 	}
 	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
-	if !w.holds && w.meetsIn == 0 && !w.reclaiming() {
-		share = max(share, min(2*share, restPause, w.halved()))
-	}
 	owed := w.paid.Sub(w.readAt)
 	if owed > last {
 		share += share / 2 // pays back what earlier reads have exceeded
+	}
+	if w.resting() {
+		share = max(share, min(restShare*share, restPause, w.timeFor(w.remains/4*3)))
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
@@ -531,7 +534,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period
 	}
-	exhausted := min(watcherMetPause, w.halved()).Seconds()
+	exhausted := min(watcherMetPause, w.timeFor(w.remains/2)).Seconds()
 	if w.holds {
 		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
 	}
@@ -552,10 +555,15 @@ func (w *memoryWatcher) sleep() time.Duration {
 	return max(time.Duration(seconds*float64(time.Second)), watcherMinPause)
 }
 
-// halved returns the time in which no more than half of what remains can be used up.
-func (w *memoryWatcher) halved() time.Duration {
-	seconds := float64(w.remains) / float64(2*w.worst)
+// timeFor returns the time in which no more than an amount can be used up.
+func (w *memoryWatcher) timeFor(amount int64) time.Duration {
+	seconds := float64(amount) / float64(w.worst)
 	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
+}
+
+// resting reports whether no threshold is met, or will be met soon by the last readings.
+func (w *memoryWatcher) resting() bool {
+	return !w.holds && (w.meetsIn == 0 || w.meetsIn >= restTime) && !w.reclaiming()
 }
 
 // reclaiming reports whether the kernel may be reclaiming pages because all pods together have reached their limit. Its
