@@ -19,9 +19,9 @@ import (
 type crossings struct {
 	count, pods int
 	rate        int64
-	// observer is the name of a program in the working directory that sets the fences; build is whether to compile it.
+	// observer is the program of crossing.BuildObserver, "" to compile it. simplest is whether it sets the fences.
 	observer string
-	build    bool
+	simplest bool
 }
 
 // observerProgram is the name of the program of crossing.BuildObserver.
@@ -32,9 +32,9 @@ func (c *crossings) define(flags *flag.FlagSet) {
 		"start no cluster, measure this `often` the time from the crossing of a threshold to the fence")
 	flags.IntVar(&c.pods, "crossing-pods", 110, "`number` of other pods meanwhile")
 	flags.Int64Var(&c.rate, "crossing-rate", 400, "`growth` of the hog meanwhile, in MiB per second")
-	flags.BoolVar(&c.build, "observer", false,
+	flags.BoolVar(&c.simplest, "observer", false,
 		"have the simplest C program set these fences instead of the eviction manager, to compare")
-	flags.StringVar(&c.observer, "observer-program", "", "the same with this `program`")
+	flags.StringVar(&c.observer, "observer-program", "", "use this C `program`, and compile none")
 }
 
 // measureCrossings prints how long the fence takes after the crossing of a threshold.
@@ -50,7 +50,7 @@ func (o *options) measureCrossings(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	if o.crossings.build {
+	if o.crossings.observer == "" {
 		o.crossings.observer = filepath.Join(layout.Bin, observerProgram)
 		if err := crossing.BuildObserver(ctx, o.crossings.observer); err != nil {
 			return err
@@ -60,8 +60,9 @@ func (o *options) measureCrossings(ctx context.Context, root string) error {
 		return o.crossingsInMachine(ctx, root)
 	}
 	list, err := crossing.Measure(ctx, crossing.Config{
-		Hog: layout.Program("hog"), Observer: o.crossings.observer, Pods: o.crossings.pods, Crossings: o.crossings.count,
-		Memory: 2048, Headroom: 100, Distance: 200, Rate: o.crossings.rate, Log: os.Stdout,
+		Hog: layout.Program("hog"), Observer: o.crossings.observer, Simplest: o.crossings.simplest,
+		Pods: o.crossings.pods, Crossings: o.crossings.count, Memory: 2048, Headroom: 100, Distance: 200,
+		Rate: o.crossings.rate, Log: os.Stdout,
 	})
 	var fenced, ended []time.Duration
 	for _, c := range list {
@@ -83,20 +84,18 @@ func (o *options) crossingsInMachine(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
+	observer, err := os.ReadFile(o.crossings.observer)
+	if err != nil {
+		return err
+	}
 	program := vm.Program{
 		Name: build.Race().Name, Out: os.Stdout,
 		Arguments: []string{
 			fmt.Sprintf("-crossings=%d", o.crossings.count), fmt.Sprintf("-crossing-pods=%d", o.crossings.pods),
-			fmt.Sprintf("-crossing-rate=%d", o.crossings.rate),
+			fmt.Sprintf("-crossing-rate=%d", o.crossings.rate), fmt.Sprintf("-observer=%t", o.crossings.simplest),
+			"-observer-program=./" + observerProgram,
 		},
-	}
-	if o.crossings.observer != "" {
-		data, err := os.ReadFile(o.crossings.observer)
-		if err != nil {
-			return err
-		}
-		program.Files = map[string][]byte{observerProgram: data}
-		program.Arguments = append(program.Arguments, "-observer-program=./"+observerProgram)
+		Files: map[string][]byte{observerProgram: observer},
 	}
 	return vm.RunProgram(ctx, vm.Config{Layout: layout, Log: os.Stdout}, image, program)
 }

@@ -45,8 +45,10 @@ type Config struct {
 	Hog string
 	// Pods is the number of pods beside the hog, Crossings how often a hog meets the threshold.
 	Pods, Crossings int
-	// Observer is a program that sets the fences instead of the eviction manager, as observer.c.txt does; "" for none.
+	// Observer is the program of BuildObserver, which sees when the threshold is met. If Simplest, it also sets the
+	// fences, instead of the eviction manager.
 	Observer string
+	Simplest bool
 	// Memory is the limit of all pods, Headroom the threshold, Distance what is left above it before the hog grows, Rate
 	// its growth in a second.
 	Memory, Headroom, Distance, Rate int64
@@ -54,14 +56,12 @@ type Config struct {
 	Log io.Writer
 }
 
-// Crossing is one crossing of the threshold. Times are since this program saw the crossing, which it does a millisecond
+// Crossing is one crossing of the threshold. Times are since the observer saw the crossing, which it does a millisecond
 // later or, while it waits for a CPU, more: a fence may have been set before.
 type Crossing struct {
 	// Fenced is nil if no fence was set.
 	Fenced *time.Duration
 	Ended  time.Duration
-	// Beyond is what the hog used beyond the threshold when it was fenced, in MiB.
-	Beyond int64
 }
 
 // String describes the crossing for the log.
@@ -69,7 +69,7 @@ func (c Crossing) String() string {
 	if c.Fenced == nil {
 		return fmt.Sprintf("not fenced, ended after %v", c.Ended)
 	}
-	return fmt.Sprintf("fenced after %v, %d MiB beyond, ended after %v", *c.Fenced, c.Beyond, c.Ended)
+	return fmt.Sprintf("fenced after %v, ended after %v", *c.Fenced, c.Ended)
 }
 
 // grace is how long the function that stands in for the pod workers leaves a pod.
@@ -91,7 +91,7 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 			return nil, err
 		}
 	}
-	if c.Observer == "" {
+	if !c.Simplest {
 		stop, err := n.manage(ctx)
 		if err != nil {
 			return nil, err
@@ -133,10 +133,11 @@ type process struct {
 	// cgroup is the path of the pod's cgroup.
 	cgroup string
 	proc   *os.Process
-	// ended is closed when the process has ended.
+	// ended is closed when the process has ended, after endedAt is set.
 	ended chan struct{}
-	// fencedAt is when the fence was set, by the monotonic clock of the kernel in nanoseconds; zero for never.
-	fencedAt atomic.Int64
+	// fencedAt is when the fence was set, zero for never, endedAt when the process ended, by the monotonic clock of the
+	// kernel in nanoseconds.
+	fencedAt, endedAt atomic.Int64
 }
 
 // controllers are the controllers that the measured parts use. On v2 all have one hierarchy.
@@ -231,6 +232,7 @@ func (n *node) start(name string, args ...string) (*process, error) {
 	go func() {
 		defer close(p.ended)
 		_, _ = p.proc.Wait() // It was killed.
+		p.endedAt.Store(monotonic())
 	}()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -500,52 +502,71 @@ func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	return p, nil
 }
 
-// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure.
+// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure. Meanwhile this process
+// reads nothing: the eviction manager, which is part of it, would wait for that.
 func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 	p, err := n.hog(ctx, name)
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, n.end(p)) }()
-	if n.config.Observer != "" {
-		stop, err := n.observe(ctx, p)
-		if err != nil {
+	threshold, err := n.threshold()
+	if err != nil {
+		return c, err
+	}
+	watch, err := n.observe(ctx, threshold)
+	if err != nil {
+		return c, err
+	}
+	defer watch.stop()
+	var simplest *observer
+	if n.config.Simplest {
+		if simplest, err = n.fence(ctx, p, threshold); err != nil {
 			return c, err
 		}
-		defer stop()
+		defer simplest.stop()
 	}
 	if err := p.proc.Signal(unix.SIGUSR1); err != nil {
 		return c, err
 	}
-	crossed := int64(0)
-	err = await(ctx, 3*time.Minute, "the end of the hog", func() (bool, error) {
-		now := monotonic()
-		left, err := n.available()
-		if err != nil {
-			return false, err
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		return c, ctx.Err()
+	case <-time.After(hogTime):
+		return c, fmt.Errorf("%s has not ended after %v", name, hogTime)
+	}
+	crossed, ok := watch.stop()
+	if !ok {
+		return c, fmt.Errorf("%s has ended before it was seen to meet the threshold", name)
+	}
+	c.Ended = time.Duration(p.endedAt.Load() - crossed)
+	if simplest != nil {
+		if at, ok := simplest.stop(); ok {
+			p.fencedAt.Store(at)
 		}
-		if crossed == 0 && left < n.config.Headroom {
-			crossed = now
-		}
-		// The limit may have been lowered while this process waited for a CPU: what counts is when, not when it is seen.
-		if fenced := p.fencedAt.Load(); fenced > 0 && crossed > 0 && c.Fenced == nil {
-			c.Fenced, c.Beyond = new(time.Duration(fenced-crossed)), n.config.Headroom-left
-		}
-		select {
-		case <-p.ended:
-			if crossed == 0 {
-				return false, fmt.Errorf("%s has ended before it was seen to meet the threshold", name)
-			}
-			c.Ended = time.Duration(now - crossed)
-			return true, nil
-		default:
-			return false, nil
-		}
-	})
-	if err != nil || n.manager == nil {
-		return c, err
+	}
+	if fenced := p.fencedAt.Load(); fenced > 0 {
+		c.Fenced = new(time.Duration(fenced - crossed))
+	}
+	if n.manager == nil {
+		return c, nil
 	}
 	return c, await(ctx, time.Minute, "the end of pressure", func() (bool, error) {
 		return !n.manager.IsUnderMemoryPressure(), nil
 	})
+}
+
+// hogTime is how long a hog may take to end.
+const hogTime = 3 * time.Minute
+
+// threshold returns the usage of all pods, in bytes, at which the threshold is met: page cache that counts as available
+// is part of that usage.
+func (n *node) threshold() (int64, error) {
+	usage, err := n.number(n.all(), n.files.Usage)
+	if err != nil {
+		return 0, err
+	}
+	r := n.memory.ReadMemory(snapshot.Counting{}).Pods
+	return usage + r.Available - n.config.Headroom*mebibyte, r.Err
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +14,8 @@ import (
 	"strconv"
 )
 
-// observerSource is the source of the simplest program that sets a fence, to compare with.
+// observerSource is the source of a program that sees crossings, and of the simplest one that sets fences, to compare
+// with.
 //
 //go:embed observer.c.txt
 var observerSource []byte
@@ -30,36 +32,52 @@ func BuildObserver(ctx context.Context, program string) error {
 	return nil
 }
 
-// observe has the program set the fence of a pod, and waits until it observes. The program ends with the fence, or with
-// stop.
-func (n *node) observe(ctx context.Context, p *process) (stop func(), err error) {
-	dir := filepath.Join(n.mounts["memory"], p.cgroup)
-	cmd := exec.CommandContext(ctx, n.config.Observer, filepath.Join(n.files.Pods, n.files.Usage),
-		strconv.FormatInt((n.config.Memory-n.config.Headroom)*mebibyte, 10), filepath.Join(dir, n.files.Usage),
-		filepath.Join(dir, n.files.Limit))
-	out, err := cmd.StdoutPipe()
+// observer is a process of the program.
+type observer struct {
+	cmd *exec.Cmd
+	// at receives the monotonic time that it prints, in nanoseconds, and is closed when it has ended.
+	at chan int64
+}
+
+// observe starts the program with more arguments, and waits until it observes usage of all pods above a threshold in
+// bytes.
+func (n *node) observe(ctx context.Context, threshold int64, more ...string) (*observer, error) {
+	args := []string{filepath.Join(n.files.Pods, n.files.Usage), strconv.FormatInt(threshold, 10)}
+	o := &observer{cmd: exec.CommandContext(ctx, n.config.Observer, append(args, more...)...), at: make(chan int64, 1)}
+	out, err := o.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	o.cmd.Stderr = os.Stderr
+	if err := o.cmd.Start(); err != nil {
 		return nil, err
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		return nil, fmt.Errorf("%s does not observe: %w", n.config.Observer, cmp.Or(lines.Err(), io.EOF))
+		return nil, errors.Join(fmt.Errorf("%s does not observe: %w", n.config.Observer, cmp.Or(lines.Err(), io.EOF)),
+			o.cmd.Wait())
 	}
-	printed := make(chan struct{})
 	go func() {
-		defer close(printed)
+		defer close(o.at)
 		if lines.Scan() {
-			at, _ := strconv.ParseInt(lines.Text(), 10, 64) // It is no fence if that is no number.
-			p.fencedAt.Store(at)
+			if at, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+				o.at <- at
+			}
 		}
 	}()
-	return func() {
-		_ = cmd.Process.Kill() // It may have ended.
-		<-printed
-		_ = cmd.Wait()
-	}, nil
+	return o, nil
+}
+
+// fence has the program set the fence of a pod.
+func (n *node) fence(ctx context.Context, p *process, threshold int64) (*observer, error) {
+	dir := filepath.Join(n.mounts["memory"], p.cgroup)
+	return n.observe(ctx, threshold, filepath.Join(dir, n.files.Usage), filepath.Join(dir, n.files.Limit))
+}
+
+// stop ends the process, and returns what it has printed; false for nothing.
+func (o *observer) stop() (at int64, ok bool) {
+	_ = o.cmd.Process.Kill() // It may have ended.
+	at, ok = <-o.at
+	_ = o.cmd.Wait()
+	return at, ok
 }
