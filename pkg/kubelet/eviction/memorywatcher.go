@@ -37,7 +37,7 @@ const (
 	watcherCredit = 4 * time.Second
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
 	// by a single read that takes long: the crossing itself must be read, and what follows. approachPauseShare is
-	// watcherPauseShare for reads while a threshold is approached.
+	// watcherPauseShare for reads while a threshold is approached, until the crossing is due.
 	approachCredit     = watcherCredit / 2
 	approachPauseShare = 4
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
@@ -344,7 +344,7 @@ func (w *memoryWatcher) pause() time.Duration {
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
-		return min(pause, max(w.meetsIn/2, approachPauseShare*w.took, watcherMinPause))
+		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.took, w.meetsIn), watcherMinPause))
 	}
 	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), last))
 }
