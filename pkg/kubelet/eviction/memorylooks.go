@@ -363,7 +363,8 @@ func (l *looks) explained() bool {
 }
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
-// than counters lag, or a pod that may account for it was first read without its page cache less than a time ago.
+// than counters lag, a pod has just begun to grow, or the growth is not explained and a pod that may account for it
+// could not be read, or was first read without its page cache less than a time ago.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -376,13 +377,34 @@ func (l *looks) unmeasured(within time.Duration) bool {
 	if used := l.usedUp(l.first()); !growing && used > 0 && used < leastGrowth {
 		return true
 	}
-	return !l.explained() && slices.ContainsFunc(l.pods, func(p podLooks) bool {
+	return l.justBegun() || !l.explained() && slices.ContainsFunc(l.pods, func(p podLooks) bool {
 		if p.resident[last] == unknown {
 			return p.unread
 		}
 		rate, from, ok := l.rateOf(&p)
-		return !ok || (rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within)
+		return ok && rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within
 	})
+}
+
+// justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
+// rate; or whether the pod that grows fastest was measured for less than endedWindow, and another one that counts as
+// growing for longer. The other may have stopped when this one began, or it may grow slowly beside it.
+func (l *looks) justBegun() bool {
+	var fastest snapshot.Rate
+	var longest time.Duration
+	for i := range l.pods {
+		rate, _, ok := l.rateOf(&l.pods[i])
+		switch {
+		case !ok && l.pods[i].resident[l.n-1] != unknown:
+			return true
+		case ok && rate.PerSecond > 0:
+			longest = max(longest, rate.Window)
+			if rate.PerSecond > fastest.PerSecond {
+				fastest = rate
+			}
+		}
+	}
+	return fastest.PerSecond > 0 && fastest.Window < endedWindow && longest >= endedWindow
 }
 
 // use begins with a reading of all pods, which others complete.
