@@ -476,8 +476,9 @@ func await(ctx context.Context, limit time.Duration, what string, done func() (b
 	}
 }
 
-// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup.
-const settle = 1500 * time.Millisecond
+// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup, and until the reads for the
+// last crossing do not delay those for the next one any more.
+const settle = 5 * time.Second
 
 // hog starts a hog, and waits until it rests.
 func (n *node) hog(ctx context.Context, name string) (*process, error) {
@@ -546,15 +547,15 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 			p.fencedAt.Store(at)
 		}
 	}
+	if n.manager != nil {
+		err = await(ctx, time.Minute, "the end of pressure", func() (bool, error) {
+			return !n.manager.IsUnderMemoryPressure(), nil
+		})
+	}
 	if fenced := p.fencedAt.Load(); fenced > 0 {
 		c.Fenced = new(time.Duration(fenced - crossed))
 	}
-	if n.manager == nil {
-		return c, nil
-	}
-	return c, await(ctx, time.Minute, "the end of pressure", func() (bool, error) {
-		return !n.manager.IsUnderMemoryPressure(), nil
-	})
+	return c, err
 }
 
 // hogTime is how long a hog may take to end.
@@ -567,6 +568,6 @@ func (n *node) threshold() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r := n.memory.ReadMemory(snapshot.Counting{}).Pods
-	return usage + r.Available - n.config.Headroom*mebibyte, r.Err
+	available, err := n.files.Available()
+	return usage + available - n.config.Headroom*mebibyte, err
 }
