@@ -82,6 +82,9 @@ func (f *podFences) path(pod *v1.Pod) string {
 	return path
 }
 
+// Prepare implements eviction.Fencer.
+func (f *podFences) Prepare(pod *v1.Pod) { f.fencer.Prepare(f.path(pod)) }
+
 // Fence implements eviction.Fencer.
 func (f *podFences) Fence(pod *v1.Pod, l policy.Fence) (eviction.Fence, error) {
 	set, err := f.fencer.Fence(f.path(pod), fence.Limits{Slack: int64(l.Slack), PIDs: l.PIDs})

@@ -32,6 +32,8 @@ const (
 // Fencer limits what victims may still use, and kills them without the container runtime. Package eviction/fence has
 // the limits, package cgroupkill the kill.
 type Fencer interface {
+	// Prepare makes a fence on the pod faster, if it is the next one. It returns soon.
+	Prepare(pod *v1.Pod)
 	// Fence limits the pod. It returns soon. If the pod has no cgroup any more, both results are nil.
 	Fence(pod *v1.Pod, f policy.Fence) (Fence, error)
 	// Kill kills all processes of the pod. It returns when there are none, or with an error when ctx ends before.
@@ -191,6 +193,18 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 	}
 	f.left, f.report.PIDs = m.leftFor(v), v.Fence.PIDs
 	return f
+}
+
+// prepareFence prepares a fence on the pod that grows fastest, if a threshold will be met soon.
+func (m *Manager) prepareFence() {
+	uid := m.loop.watcher.cause()
+	if uid == "" || uid == m.loop.prepared || m.config.Fencer == nil {
+		return
+	}
+	if pod, ok := m.config.PodByUID(uid); ok {
+		m.loop.prepared = uid
+		m.work.Go(func() { m.config.Fencer.Prepare(pod) })
+	}
 }
 
 func (m *Manager) mayBeFencedLater(v *policy.Victim) bool {

@@ -28,7 +28,9 @@ type fakeFencer struct {
 	// calls are all calls, with their times since the first one.
 	calls []string
 	begin time.Time
-	state FenceState
+	// prepared are the pods for which a fence was prepared.
+	prepared []string
+	state    FenceState
 	// setErr is the error of the first fence, againErr that of others, checkErr that of checks.
 	setErr, againErr, checkErr error
 	gone, oom, stuck           bool
@@ -41,6 +43,12 @@ func (f *fakeFencer) call(format string, args ...any) {
 		f.begin = time.Now()
 	}
 	f.calls = append(f.calls, fmt.Sprintf("%s at %v", fmt.Sprintf(format, args...), time.Since(f.begin)))
+}
+
+func (f *fakeFencer) Prepare(pod *v1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prepared = append(f.prepared, pod.Name)
 }
 
 func (f *fakeFencer) Fence(pod *v1.Pod, l policy.Fence) (Fence, error) {
@@ -447,4 +455,32 @@ func TestAVictimThatBeginsToGrowIsFenced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The fence of the pod that grows fastest is prepared before the threshold is met, once.
+func TestFenceIsPreparedBeforeTheCrossing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 200*mi, 0, "hog", "slow")
+		f := &fakeFencer{n: b.node}
+		b.config.Fencer = f
+		prepared := func() (list []string) {
+			f.change(func() { list = slices.Clone(f.prepared) })
+			return list
+		}
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			b.grows("slow", 5*mi)
+			wait(5 * time.Second)
+			expect(t, "prepared while no threshold is near", prepared(), nil)
+			b.grows("hog", 100*mi)
+			wait(1500 * time.Millisecond)
+			expect(t, "prepared before the crossing", prepared(), []string{"hog"})
+			expect(t, "calls before the crossing", f.made(), nil)
+			wait(300 * time.Millisecond)
+			expect(t, "prepared", prepared(), []string{"hog"})
+			if len(f.made()) == 0 {
+				t.Error("no fence")
+			}
+		})
+	})
 }

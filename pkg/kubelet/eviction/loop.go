@@ -176,6 +176,8 @@ func (m *Manager) watch(ctx context.Context) {
 		}
 		m.synchronize(ctx, &f)
 		l.trigger = trigger
+	} else {
+		m.prepareFence()
 	}
 	l.nudged = l.nudged && l.postpones()
 }

@@ -407,6 +407,17 @@ func (l *looks) justBegun() bool {
 	return fastest.PerSecond > 0 && fastest.Window < endedWindow && longest >= endedWindow
 }
 
+// fastest returns the pod that grows fastest, "" if none is known to grow.
+func (l *looks) fastest() (uid types.UID) {
+	var most snapshot.Bytes
+	for _, p := range l.head {
+		if rate, _, ok := l.rateOf(p); ok && rate.PerSecond > most {
+			uid, most = p.uid, rate.PerSecond
+		}
+	}
+	return uid
+}
+
 // use begins with a reading of all pods, which others complete.
 func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
 	l.base, l.baseAt = byPod, at

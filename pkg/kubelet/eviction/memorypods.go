@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -56,6 +58,14 @@ func (w *memoryWatcher) refresh(now time.Time) {
 	before := w.spent()
 	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
 	w.refreshing = w.spent() - before
+}
+
+// cause returns the pod that grows fastest if a threshold will be met soon; "" if that is not so, or not known.
+func (w *memoryWatcher) cause() types.UID {
+	if w.looks == nil || w.holds || w.meetsIn == 0 || w.meetsIn >= restTime {
+		return ""
+	}
+	return w.looks.fastest()
 }
 
 // moved reports whether what is available has changed since the last look, of the node or of all pods, where it is

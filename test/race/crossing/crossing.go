@@ -56,8 +56,8 @@ type Config struct {
 	Log io.Writer
 }
 
-// Crossing is one crossing of the threshold. Times are since the observer saw the crossing, which it does a millisecond
-// later or, while it waits for a CPU, more: a fence may have been set before.
+// Crossing is one crossing of the threshold. Times are since the observer last saw that the threshold was not met: a
+// millisecond too long at most or, while the observer waits for a CPU, more.
 type Crossing struct {
 	// Fenced is nil if no fence was set.
 	Fenced *time.Duration
@@ -407,6 +407,12 @@ func (noStats) Usages(int, int) []snapshot.Usage { return nil }
 
 // fencer connects the manager with fences, as the agent does.
 type fencer struct{ *node }
+
+func (f fencer) Prepare(pod *v1.Pod) {
+	if p := f.find(pod.UID); p != nil {
+		f.fencer.Prepare(p.cgroup)
+	}
+}
 
 func (f fencer) Fence(pod *v1.Pod, l policy.Fence) (eviction.Fence, error) {
 	p := f.find(pod.UID)

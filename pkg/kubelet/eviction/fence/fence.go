@@ -27,6 +27,10 @@ type Fencer struct {
 	thread *thread
 	// onRead is called between the read of the usage and the write of the limit. Tests set it.
 	onRead func()
+
+	mu sync.Mutex
+	// prepared has open files for a fence on memory that was not set yet; nil without one.
+	prepared *Fence
 }
 
 // New returns a Fencer, which opens no file.
@@ -38,7 +42,10 @@ func New(c Config) *Fencer {
 }
 
 // Run executes the writes until ctx ends. It occupies a thread.
-func (f *Fencer) Run(ctx context.Context) { f.thread.run(ctx) }
+func (f *Fencer) Run(ctx context.Context) {
+	defer f.keep(nil)
+	f.thread.run(ctx)
+}
 
 // Limits is what a pod may still use.
 type Limits struct {
@@ -71,7 +78,9 @@ type Fence struct {
 	// group is memory.oom.group on v2, which has the OOM killer end the pod as a whole; grouped is its earlier value.
 	group   *file
 	grouped int64
-	log     *oomLog
+	// events is memory.events on v2.
+	events *file
+	log    *oomLog
 
 	mu sync.Mutex
 	// lost is true when the thread still uses the files, which it closes.
@@ -99,15 +108,86 @@ type limit struct {
 // 10 ms later if the kernel ignores signals. With an error there is no fence, or not on swap too: then the limit of
 // memory is restored. A cgroup that does not exist is an error for which IsGone returns true.
 func (f *Fencer) Fence(cgroup string, l Limits) (*Fence, error) {
+	if p := f.take(cgroup); p != nil {
+		if l.PIDs {
+			p.closeFiles()
+		} else if err := p.begin(l); !isGone(err) { // Otherwise the cgroup may have been made again.
+			return p.orNone(err)
+		}
+	}
+	p, err := f.open(cgroup, l)
+	if err != nil {
+		return nil, err
+	}
+	return p.orNone(p.begin(l))
+}
+
+// Prepare opens the files that a fence on the memory of a pod needs, which takes longer than setting it. The next Fence
+// on that pod uses them. They are closed when another pod is prepared, or Run ends. A failure is left to Fence.
+func (f *Fencer) Prepare(cgroup string) {
+	if p, err := f.open(cgroup, Limits{}); err == nil {
+		f.keep(p)
+	}
+}
+
+// keep replaces the prepared fence.
+func (f *Fencer) keep(p *Fence) {
+	f.mu.Lock()
+	earlier := f.prepared
+	f.prepared = p
+	f.mu.Unlock()
+	if earlier != nil {
+		earlier.closeFiles()
+	}
+}
+
+// take returns the prepared fence if it is one on this pod.
+func (f *Fencer) take(cgroup string) *Fence {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.prepared
+	if p == nil || p.cgroup != cgroup {
+		return nil
+	}
+	f.prepared = nil
+	return p
+}
+
+// open opens the files of a fence.
+func (f *Fencer) open(cgroup string, l Limits) (*Fence, error) {
 	p := &Fence{fencer: f, cgroup: cgroup, limits: l, log: openLog(f.config.KernelLog)}
 	if err := p.open(); err != nil {
 		p.closeFiles()
 		return nil, err
 	}
+	return p, nil
+}
+
+// begin sets a fence that has open files. With an error these are closed, and no limit is left.
+func (p *Fence) begin(l Limits) error {
+	p.limits = l
+	if p.log.skip() != nil {
+		p.log.close()
+		p.log = nil
+	}
+	if p.group != nil {
+		var err error
+		if p.grouped, err = p.group.read(); err != nil {
+			p.closeFiles()
+			return err
+		}
+	}
 	p.forks = p.failedForks()
 	p.kills = p.oomKills()
 	if err := p.Set(); err != nil {
-		return nil, errors.Join(err, p.Restore())
+		return errors.Join(err, p.Restore())
+	}
+	return nil
+}
+
+func (p *Fence) orNone(err error) (*Fence, error) {
+	if err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -148,10 +228,10 @@ func (p *Fence) open() error {
 		if err := ignoreMissing(err); err != nil {
 			return err
 		}
-		if p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR); err != nil {
+		if p.events, err = openFile(p.dir, "memory.events", "", unix.O_RDONLY); err != nil {
 			return err
 		}
-		p.grouped, err = p.group.read()
+		p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR)
 		return err
 	}
 	p.dir = filepath.Join(c.Mounts["memory"], p.cgroup)
@@ -352,5 +432,6 @@ func (p *Fence) closeFiles() {
 		l.max.close()
 	}
 	p.group.close()
+	p.events.close()
 	p.log.close()
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is an open file of a cgroup with one number. It is used by one goroutine at a time.
+// file is an open file of a cgroup with one number, or with a few keys and numbers. It is used by one goroutine at a time.
 type file struct {
 	name string
 	fd   int
 	// unset is what is written to remove the limit.
 	unset string
-	buf   [64]byte
+	buf   [256]byte
 }
 
 // openFile opens a file for reading and writing, or for reading only. With O_NONBLOCK, a write to memory.max (v2) sets
@@ -45,15 +45,32 @@ func (f *file) close() {
 
 // read returns the number in the file; "max", and the greatest limit of v1, are unlimited.
 func (f *file) read() (int64, error) {
+	data, err := f.content()
+	if err != nil {
+		return 0, err
+	}
+	return parse(f.name, data)
+}
+
+// value returns the value of a key in a flat keyed file.
+func (f *file) value(key string) (int64, error) {
+	data, err := f.content()
+	if err != nil {
+		return 0, err
+	}
+	return valueOf(f.name, data, key)
+}
+
+func (f *file) content() ([]byte, error) {
 	for {
 		n, err := unix.Pread(f.fd, f.buf[:], 0)
-		if errors.Is(err, unix.EINTR) {
+		switch {
+		case errors.Is(err, unix.EINTR):
 			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", f.name, err)
 		}
-		if err != nil {
-			return 0, fmt.Errorf("reading %s: %w", f.name, err)
-		}
-		return parse(f.name, f.buf[:n])
+		return f.buf[:n], nil
 	}
 }
 

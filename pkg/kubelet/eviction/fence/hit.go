@@ -66,7 +66,7 @@ func (p *Fence) oomKills() int64 {
 	case p.limits.PIDs:
 		return 0
 	case p.fencer.config.Unified:
-		kills, _ := keyed(filepath.Join(p.dir, "memory.events"), "oom_kill")
+		kills, _ := p.events.value("oom_kill")
 		return kills
 	}
 	return p.sum("memory.oom_control", "oom_kill")
@@ -105,6 +105,11 @@ func keyed(path, key string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return valueOf(path, data, key)
+}
+
+// valueOf returns the value of a key in the content of a flat keyed file.
+func valueOf(path string, data []byte, key string) (int64, error) {
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		if name, value, ok := bytes.Cut(lines.Bytes(), []byte(" ")); ok && string(name) == key {

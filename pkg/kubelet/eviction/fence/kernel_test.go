@@ -343,6 +343,97 @@ func TestKernelFindAndLift(t *testing.T) {
 	}
 }
 
+// openFiles returns how many files this process has open.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// A fence that was prepared knows nothing of what was before it is set.
+func TestKernelPreparedFence(t *testing.T) {
+	p := newPod(t)
+	f := p.fencer()
+	h := p.hog()
+	f.Prepare(p.cgroup)
+	p.setLimit(100 * mi)
+	h.begin("grow", 200)
+	h.awaitKill()
+	p.setLimit(300 * mi)
+	p.neighbour().do("grow", 64)
+	usage := p.usage()
+	fence := p.fence(f, Limits{Slack: 8 * mi})
+	if f.prepared != nil {
+		t.Error("the prepared fence is not used")
+	}
+	if at := fence.At(); at < usage+5*mi || at > p.usage()+8*mi || p.limit() != at {
+		t.Errorf("usage %d, fence at %d, limit %d", usage, at, p.limit())
+	}
+	if s := p.check(fence); s != (State{}) || fence.OOMKilled() {
+		t.Errorf("state %+v, OOM killed %t by what was before", s, fence.OOMKilled())
+	}
+	if err := fence.Restore(); err != nil || p.limit() != 300*mi || p.endsAsAWhole() {
+		t.Errorf("limit %d after the fence, ends as a whole %t: %v", p.limit(), p.endsAsAWhole(), err)
+	}
+}
+
+// Fences are prepared for a pod that is not fenced, one whose cgroup does not exist, and one whose cgroup is made anew.
+func TestKernelPreparedInVain(t *testing.T) {
+	p := newPod(t)
+	f := p.fencer()
+	before := openFiles(t)
+	f.Prepare(p.cgroup)
+	f.Prepare(p.cgroup + "/missing")
+	if f.prepared == nil {
+		t.Error("a pod without a cgroup replaces one with a cgroup")
+	}
+	f.Prepare(p.cgroup + "/container")
+	f.Prepare(p.cgroup)
+	dir := filepath.Join(p.config.Mounts["memory"], p.cgroup)
+	for _, name := range []string{"container", "."} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Fence(p.cgroup, Limits{Slack: 8 * mi}); !IsGone(err) {
+		t.Errorf("error %v for a cgroup that does not exist any more", err)
+	}
+	if f.prepared != nil || openFiles(t) != before {
+		t.Errorf("%d files are open, %d were before", openFiles(t), before)
+	}
+	create := func() {
+		for _, name := range []string{".", "container"} {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create()
+	f.Prepare(p.cgroup)
+	for _, name := range []string{"container", "."} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	p.setLimit(300 * mi)
+	fence := p.fence(f, Limits{Slack: 8 * mi})
+	if p.limit() != fence.At() {
+		t.Errorf("limit %d, want %d", p.limit(), fence.At())
+	}
+	if err := fence.Restore(); err != nil {
+		t.Error(err)
+	}
+	f.Prepare(p.cgroup)
+	pids := p.fence(f, Limits{PIDs: true})
+	if err := pids.Restore(); err != nil || openFiles(t) != before {
+		t.Errorf("%d files are open, %d were before: %v", openFiles(t), before, err)
+	}
+}
+
 func TestKernelRemovedCgroup(t *testing.T) {
 	p := newPod(t)
 	f := p.fencer()

@@ -24,14 +24,20 @@ type oomLog struct {
 
 func openLog(path string) *oomLog {
 	l := openWholeLog(path)
-	if l == nil {
-		return nil
-	}
-	if _, err := unix.Seek(l.fd, 0, unix.SEEK_END); err != nil {
+	if l != nil && l.skip() != nil {
 		l.close()
 		return nil
 	}
 	return l
+}
+
+// skip leaves out the records up to now.
+func (l *oomLog) skip() error {
+	if l == nil {
+		return nil
+	}
+	_, err := unix.Seek(l.fd, 0, unix.SEEK_END)
+	return err
 }
 
 // openWholeLog begins with the oldest record that there is.
