@@ -209,7 +209,7 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 func TestCollectionWhilePostponed(t *testing.T) {
 	for phase := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBurst(t, 2*mi, 0, "hog")
+			b := newBurst(t, mi/2, 0, "hog")
 			k := b.pricedKernel()
 			b.config.Memory = k
 			r := &roundTimes{}

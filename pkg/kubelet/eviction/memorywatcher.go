@@ -43,6 +43,10 @@ const (
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
 	// about 40 ms, by which the decision at the crossing would be later.
 	refreshTime = 100 * time.Millisecond
+	// hugePage is the size of a huge page: the kernel charges as much at once. hugePageTime is how much earlier than by the
+	// rate of growth a threshold is expected to be met for that at most: a pod that grows slowly rarely uses them.
+	hugePage     = int64(2) << 20
+	hugePageTime = 20 * time.Millisecond
 	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU
 	// charges 64 pages in advance. Where less than that, or than a fraction of the limit (one sixteenth), is left, what is
 	// spare is read again: each time, or when the usage has changed by a fraction of the distance to the threshold (one
@@ -522,7 +526,14 @@ func (w *memoryWatcher) approach(left [2]int64) {
 	w.podsTrend.observe(left[1], now)
 	for i := range w.floors {
 		f := &w.floors[i]
-		if in := w.trendOf(f.signal).timeFor(w.distance(*f, left)); in > 0 && (w.meetsIn == 0 || in < w.meetsIn) {
+		trend := w.trendOf(f.signal)
+		in := trend.timeFor(w.distance(*f, left))
+		if in == 0 {
+			continue
+		}
+		// Growth comes in steps, of which the next one may be due.
+		in = max(1, in-min(trend.timeFor(hugePage), hugePageTime))
+		if w.meetsIn == 0 || in < w.meetsIn {
 			w.meetsIn = in
 		}
 	}

@@ -140,8 +140,8 @@ type process struct {
 	fencedAt, endedAt atomic.Int64
 }
 
-// controllers are the controllers that the measured parts use. On v2 all have one hierarchy.
-var controllers = []string{"memory", "pids", "freezer"}
+// controllers are the controllers that the measured parts use, and that of CPU shares. On v2 all have one hierarchy.
+var controllers = []string{"memory", "pids", "freezer", "cpu"}
 
 func newNode(c Config) (*node, error) {
 	n := &node{config: c, root: fmt.Sprintf("/plimsoll-crossing-%d", os.Getpid()), mounts: map[string]string{}}
@@ -163,6 +163,9 @@ func newNode(c Config) (*node, error) {
 	}
 	limit := filepath.Join(n.files.Pods, n.files.Limit)
 	if err := os.WriteFile(limit, []byte(strconv.FormatInt(c.Memory*mebibyte, 10)), 0); err != nil {
+		return nil, errors.Join(err, n.remove())
+	}
+	if err := n.leastShare(n.all() + "/besteffort"); err != nil {
 		return nil, errors.Join(err, n.remove())
 	}
 	n.fencer = fence.New(fence.Config{Unified: n.unified, Mounts: n.mounts})
@@ -187,11 +190,20 @@ func (n *node) makeCgroup(path string) error {
 		if !n.unified {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory +pids +cpu"), 0); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// leastShare gives a cgroup the CPU share that a kubelet gives BestEffort pods.
+func (n *node) leastShare(path string) error {
+	name, share := "cpu.shares", "2"
+	if n.unified {
+		name, share = "cpu.weight", "1"
+	}
+	return os.WriteFile(filepath.Join(n.mounts["cpu"], path, name), []byte(share), 0)
 }
 
 // all is the path of the cgroup of all pods.
@@ -568,12 +580,10 @@ func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 const hogTime = 3 * time.Minute
 
 // threshold returns the usage of all pods, in bytes, at which the threshold is met: page cache that counts as available
-// is part of that usage.
+// is part of that usage. It is read as the eviction manager does: statistics of the kernel lag otherwise, and a huge
+// page later is 20 ms later.
 func (n *node) threshold() (int64, error) {
+	r := n.memory.ReadMemory(snapshot.Counting{}).Pods
 	usage, err := n.number(n.all(), n.files.Usage)
-	if err != nil {
-		return 0, err
-	}
-	available, err := n.files.Available()
-	return usage + available - n.config.Headroom*mebibyte, err
+	return usage + r.Available - n.config.Headroom*mebibyte, errors.Join(err, r.Err)
 }
