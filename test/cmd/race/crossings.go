@@ -22,6 +22,8 @@ type crossings struct {
 	// observer is the program of crossing.BuildObserver, "" to compile it. simplest is whether it sets the fences.
 	observer string
 	simplest bool
+	// smallPages is whether the hogs grow without huge pages.
+	smallPages bool
 }
 
 // observerProgram is the name of the program of crossing.BuildObserver.
@@ -32,6 +34,8 @@ func (c *crossings) define(flags *flag.FlagSet) {
 		"start no cluster, measure this `often` the time from the crossing of a threshold to the fence")
 	flags.IntVar(&c.pods, "crossing-pods", 110, "`number` of other pods meanwhile")
 	flags.Int64Var(&c.rate, "crossing-rate", 400, "`growth` of the hog meanwhile, in MiB per second")
+	flags.BoolVar(&c.smallPages, "crossing-small-pages", false,
+		"have the hog grow by pages of 4 KiB, and not by huge pages, which come 20 ms apart at 100 MiB per second")
 	flags.BoolVar(&c.simplest, "observer", false,
 		"have the simplest C program set these fences instead of the eviction manager, to compare")
 	flags.StringVar(&c.observer, "observer-program", "", "use this C `program`, and compile none")
@@ -62,7 +66,7 @@ func (o *options) measureCrossings(ctx context.Context, root string) error {
 	list, err := crossing.Measure(ctx, crossing.Config{
 		Hog: layout.Program("hog"), Observer: o.crossings.observer, Simplest: o.crossings.simplest,
 		Pods: o.crossings.pods, Crossings: o.crossings.count, Memory: 2048, Headroom: 100, Distance: 200,
-		Rate: o.crossings.rate, Log: os.Stdout,
+		Rate: o.crossings.rate, SmallPages: o.crossings.smallPages, Log: os.Stdout,
 	})
 	var fenced, ended []time.Duration
 	for _, c := range list {
@@ -93,7 +97,7 @@ func (o *options) crossingsInMachine(ctx context.Context, root string) error {
 		Arguments: []string{
 			fmt.Sprintf("-crossings=%d", o.crossings.count), fmt.Sprintf("-crossing-pods=%d", o.crossings.pods),
 			fmt.Sprintf("-crossing-rate=%d", o.crossings.rate), fmt.Sprintf("-observer=%t", o.crossings.simplest),
-			"-observer-program=./" + observerProgram,
+			fmt.Sprintf("-crossing-small-pages=%t", o.crossings.smallPages), "-observer-program=./" + observerProgram,
 		},
 		Files: map[string][]byte{observerProgram: observer},
 	}

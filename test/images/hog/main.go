@@ -1,7 +1,8 @@
 // Command hog fills memory at a given rate, to put a node under memory pressure. It touches --start at once, waits
 // --delay, with --signal until SIGUSR1, grows by --rate each second up to --limit, and keeps that until SIGTERM. It
 // exits with --code. With --deaf it ignores SIGTERM. With --file the memory is that of a file, which may be on a tmpfs.
-// With --fork it does not grow itself: it starts copies of itself, one after the other, which do.
+// With --fork it does not grow itself: it starts copies of itself, one after the other, which do. With --small-pages it
+// grows without huge pages.
 package main
 
 import (
@@ -34,6 +35,7 @@ func main() {
 	deaf := flag.Bool("deaf", false, "ignore SIGTERM")
 	file := flag.String("file", "", "fill this `file` instead of anonymous memory")
 	fork := flag.Bool("fork", false, "have copies grow, one after the other")
+	small := flag.Bool("small-pages", false, "have the kernel give no huge pages for growth")
 	code := flag.Int("code", 128+int(syscall.SIGTERM), "exit `code` when told to stop")
 	flag.Parse()
 	stop, grow := make(chan os.Signal, 1), make(chan os.Signal, 1)
@@ -47,6 +49,12 @@ func main() {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "hog: reserve %d MiB: %v\n", *limit, err)
 		os.Exit(1)
+	}
+	if *small {
+		if err := unix.Madvise(memory[min(*start, *limit)*mebibyte:], unix.MADV_NOHUGEPAGE); err != nil {
+			fmt.Fprintf(os.Stderr, "hog: small pages: %v\n", err)
+			os.Exit(1)
+		}
 	}
 	h := hog{memory: memory, step: *step}
 	h.growTo(*start * mebibyte)

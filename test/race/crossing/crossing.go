@@ -52,6 +52,8 @@ type Config struct {
 	// Memory is the limit of all pods, Headroom the threshold, Distance what is left above it before the hog grows, Rate
 	// its growth in a second.
 	Memory, Headroom, Distance, Rate int64
+	// SmallPages is whether the hog grows without huge pages.
+	SmallPages bool
 	// Log receives progress; nil discards it.
 	Log io.Writer
 }
@@ -506,7 +508,8 @@ func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	}
 	start := left - n.config.Headroom - n.config.Distance
 	p, err := n.start(name, fmt.Sprintf("--start=%d", start), fmt.Sprintf("--rate=%d", n.config.Rate),
-		fmt.Sprintf("--limit=%d", 2*n.config.Memory), "--step=1ms", "--deaf", "--signal")
+		fmt.Sprintf("--limit=%d", 2*n.config.Memory), "--step=1ms", "--deaf", "--signal",
+		fmt.Sprintf("--small-pages=%t", n.config.SmallPages))
 	if err != nil {
 		return nil, err
 	}
