@@ -8,10 +8,12 @@ import (
 )
 
 // How many specs are run before the results are saved. The node suite starts and stops its own control plane for each
-// batch. Serial specs take longest.
+// batch. In a virtual machine each spec may take minutes.
 const (
-	batch       = 60
-	serialBatch = 15
+	batch        = 60
+	machineBatch = 20
+	// serialShare is what part of a batch serial specs are, which take longest.
+	serialShare = 4
 )
 
 // kind is how specs are run. A batch has specs of one kind.
@@ -84,13 +86,15 @@ func count(groups []group) int {
 	return n
 }
 
-// batches joins groups of one kind: first those that run in parallel, then those that run alone, at last the slow ones.
-func batches(groups []group) [][]string {
+// batches joins groups of one kind to batches of a size: first those that run in parallel, then those that run alone, at
+// last the slow ones.
+func batches(groups []group, size int) [][]string {
 	byKind := make([][]group, kinds)
 	for _, g := range groups {
 		byKind[g.kind] = append(byKind[g.kind], g)
 	}
-	return slices.Concat(pack(byKind[parallel], batch), pack(byKind[serial], serialBatch), pack(byKind[slow], batch))
+	return slices.Concat(pack(byKind[parallel], size), pack(byKind[serial], size/serialShare),
+		pack(byKind[slow], size))
 }
 
 // pack joins groups to batches of at least size, except for the last.

@@ -31,7 +31,7 @@ func TestBatchesHoldEveryRemainingSpecOnce(t *testing.T) {
 		t.Errorf("%d groups with %d specs remain", len(groups), count(groups))
 	}
 	var seen []string
-	for i, chunk := range batches(groups) {
+	for i, chunk := range batches(groups, batch) {
 		if len(chunk) == 0 || len(chunk)%4 != 0 || len(chunk) >= batch+4 {
 			t.Errorf("batch %d has %d specs: a group was torn, or there are too many", i, len(chunk))
 		}

@@ -114,8 +114,11 @@ func (s Suite) runAll(ctx context.Context, groups []group, results Results) erro
 }
 
 func (s Suite) runBatches(ctx context.Context, where place, groups []group, results Results) error {
-	done := 0
-	for _, chunk := range batches(groups) {
+	size, done := batch, 0
+	if s.Machine != nil {
+		size = machineBatch
+	}
+	for _, chunk := range batches(groups, size) {
 		start := time.Now()
 		specs, err := s.ginkgo(ctx, where, chunk)
 		good, recordErr := s.record(results, specs)
