@@ -86,8 +86,8 @@ func count(groups []group) int {
 	return n
 }
 
-// batches joins groups of one kind to batches of a size: first those that run in parallel, then those that run alone, at
-// last the slow ones.
+// batches joins groups of one kind to batches of a size: first those that run in parallel, then those that run alone,
+// at last the slow ones.
 func batches(groups []group, size int) [][]string {
 	byKind := make([][]group, kinds)
 	for _, g := range groups {

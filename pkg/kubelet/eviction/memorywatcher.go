@@ -43,8 +43,8 @@ const (
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
 	// about 40 ms, by which the decision at the crossing would be later.
 	refreshTime = 100 * time.Millisecond
-	// hugePage is the size of a huge page: the kernel charges as much at once. hugePageTime is how much earlier than by the
-	// rate of growth a threshold is expected to be met for that at most: a pod that grows slowly rarely uses them.
+	// hugePage is the size of a huge page: the kernel charges as much at once. For that, a threshold is expected to be met
+	// earlier than by the rate of growth, by hugePageTime at most: reading that often for longer would cost too much.
 	hugePage     = int64(2) << 20
 	hugePageTime = 20 * time.Millisecond
 	// fullMargin is how far below a limit the usage may be where the kernel reclaims pages because of the limit: each CPU

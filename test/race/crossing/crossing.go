@@ -496,8 +496,8 @@ func await(ctx context.Context, limit time.Duration, what string, done func() (b
 	}
 }
 
-// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup, and until the reads for the
-// last crossing do not delay those for the next one any more.
+// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup, and until the reads for
+// the last crossing do not delay those for the next one any more.
 const settle = 5 * time.Second
 
 // hog starts a hog, and waits until it rests.
@@ -524,8 +524,8 @@ func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	return p, nil
 }
 
-// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure. Meanwhile this process
-// reads nothing: the eviction manager, which is part of it, would wait for that.
+// cross has a hog meet the threshold, and waits until it has ended and nothing is under pressure. Meanwhile this
+// process reads nothing: the eviction manager, which is part of it, would wait for that.
 func (n *node) cross(ctx context.Context, name string) (c Crossing, err error) {
 	p, err := n.hog(ctx, name)
 	if err != nil {

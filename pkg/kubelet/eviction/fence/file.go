@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is an open file of a cgroup with one number, or with a few keys and numbers. It is used by one goroutine at a time.
+// file is an open file of a cgroup with one number, or with a few keys and numbers. It is used by one goroutine at a
+// time.
 type file struct {
 	name string
 	fd   int
