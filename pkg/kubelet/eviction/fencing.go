@@ -24,6 +24,8 @@ const (
 	fencePeriod, fenceEndPeriod = 20 * time.Millisecond, time.Second
 	// fenceRepeats is how often a fence is set again that another program has replaced.
 	fenceRepeats = 3
+	// preparePause is the time between two preparations of fences: two pods may grow about equally fast.
+	preparePause = 100 * time.Millisecond
 	// fenceKillTime is how long a kill by the cgroup waits for the end of all processes. At the stop of the manager the
 	// limit is restored after that.
 	fenceKillTime = 700 * time.Millisecond
@@ -197,12 +199,13 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 
 // prepareFence prepares a fence on the pod that grows fastest, if a threshold will be met soon.
 func (m *Manager) prepareFence() {
-	uid := m.loop.watcher.cause()
-	if uid == "" || uid == m.loop.prepared || m.config.Fencer == nil {
+	l, now := &m.loop, m.clock.now()
+	uid := l.watcher.cause()
+	if uid == "" || uid == l.prepared || m.config.Fencer == nil || now.Sub(l.preparedAt) < preparePause {
 		return
 	}
 	if pod, ok := m.config.PodByUID(uid); ok {
-		m.loop.prepared = uid
+		l.prepared, l.preparedAt = uid, now
 		m.work.Go(func() { m.config.Fencer.Prepare(pod) })
 	}
 }

@@ -84,8 +84,9 @@ type loopState struct {
 	// next is when the next round is due, again is true when an event came while a collection was under way.
 	next  time.Time
 	again bool
-	// prepared is the pod for which a fence was prepared last.
-	prepared types.UID
+	// prepared is the pod for which a fence was prepared last, at preparedAt.
+	prepared   types.UID
+	preparedAt time.Time
 	// held is true if the last collection has ended, and its round waits for a decision that is postponed.
 	held bool
 }
