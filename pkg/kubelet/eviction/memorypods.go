@@ -18,9 +18,9 @@ const (
 	postponeShare = 16
 )
 
-// look looks at the memory of each pod if memory is scarce, or a threshold seems to be met. That takes longer than reading the counters, and the next
-// read has to wait accordingly: so it is done if what is available has changed and the next read is not due earlier
-// anyway, if a threshold is about to be met, and from time to time.
+// look looks at the memory of each pod if memory is scarce, or a threshold seems to be met. That takes longer than
+// reading the counters, and the next read has to wait accordingly: so it is done if what is available has changed and
+// the next read is not due earlier anyway, if a threshold is about to be met, and from time to time.
 func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
 	if l == nil || (!suspect && !w.near()) {
