@@ -34,7 +34,7 @@ const (
 // Fencer limits what victims may still use, and kills them without the container runtime. Package eviction/fence has
 // the limits, package cgroupkill the kill.
 type Fencer interface {
-	// Prepare makes a fence on the pod faster, if it is the next one. It returns soon.
+	// Prepare makes the next call of Fence faster if it is for this pod. It returns soon.
 	Prepare(pod *v1.Pod)
 	// Fence limits the pod. It returns soon. If the pod has no cgroup any more, both results are nil.
 	Fence(pod *v1.Pod, f policy.Fence) (Fence, error)

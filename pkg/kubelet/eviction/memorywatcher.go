@@ -344,7 +344,7 @@ func (w *memoryWatcher) pause() time.Duration {
 		share += share / 2 // pays back what earlier reads have exceeded
 	}
 	if w.resting() {
-		share = max(share, min(restShare*share, restPause, w.timeFor(w.remains/4*3)))
+		share = max(share, min(restShare*share, restPause, w.leastTimeFor(w.remains/4*3)))
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
@@ -545,7 +545,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 	if !w.watches() {
 		return w.period
 	}
-	exhausted := min(watcherMetPause, w.timeFor(w.remains/2)).Seconds()
+	exhausted := min(watcherMetPause, w.leastTimeFor(w.remains/2)).Seconds()
 	if w.holds {
 		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
 	}
@@ -566,8 +566,8 @@ func (w *memoryWatcher) sleep() time.Duration {
 	return max(time.Duration(seconds*float64(time.Second)), watcherMinPause)
 }
 
-// timeFor returns the time in which no more than an amount can be used up.
-func (w *memoryWatcher) timeFor(amount int64) time.Duration {
+// leastTimeFor returns the time in which no more than an amount can be used up, at the worst rate of growth.
+func (w *memoryWatcher) leastTimeFor(amount int64) time.Duration {
 	seconds := float64(amount) / float64(w.worst)
 	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 }

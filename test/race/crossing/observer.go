@@ -74,7 +74,7 @@ func (n *node) fence(ctx context.Context, p *process, threshold int64) (*observe
 	return n.observe(ctx, threshold, filepath.Join(dir, n.files.Usage), filepath.Join(dir, n.files.Limit))
 }
 
-// stop ends the process, and returns what it has printed; false for nothing.
+// stop ends the process. It returns the time that the process has printed, and false if it has printed none.
 func (o *observer) stop() (at int64, ok bool) {
 	_ = o.cmd.Process.Kill() // It may have ended.
 	at, ok = <-o.at

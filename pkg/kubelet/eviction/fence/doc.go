@@ -12,7 +12,7 @@
 //
 //	value    which limits are fences
 //	file     a limit of a cgroup, as a file
-//	fence    setting, reading back, restoring one fence
+//	fence    preparing, setting, reading back, restoring one fence
 //	thread   the thread that writes, with its deadline
 //	hit      whether a pod has used what the fence leaves
 //	find     the fences on a pod, and their end, without a Fence

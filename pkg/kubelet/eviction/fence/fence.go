@@ -111,15 +111,15 @@ func (f *Fencer) Fence(cgroup string, l Limits) (*Fence, error) {
 	if p := f.take(cgroup); p != nil {
 		if l.PIDs {
 			p.closeFiles()
-		} else if err := p.begin(l); !isGone(err) { // Otherwise the cgroup may have been made again.
-			return p.orNone(err)
+		} else if set, err := p.begin(l); !isGone(err) { // Otherwise the cgroup may have been created again.
+			return set, err
 		}
 	}
 	p, err := f.open(cgroup, l)
 	if err != nil {
 		return nil, err
 	}
-	return p.orNone(p.begin(l))
+	return p.begin(l)
 }
 
 // Prepare opens the files that a fence on the memory of a pod needs, which takes longer than setting it. The next Fence
@@ -153,7 +153,7 @@ func (f *Fencer) take(cgroup string) *Fence {
 	return p
 }
 
-// open opens the files of a fence.
+// open opens the files of a fence, which begin sets.
 func (f *Fencer) open(cgroup string, l Limits) (*Fence, error) {
 	p := &Fence{fencer: f, cgroup: cgroup, limits: l, log: openLog(f.config.KernelLog)}
 	if err := p.open(); err != nil {
@@ -163,8 +163,8 @@ func (f *Fencer) open(cgroup string, l Limits) (*Fence, error) {
 	return p, nil
 }
 
-// begin sets a fence that has open files. With an error these are closed, and no limit is left.
-func (p *Fence) begin(l Limits) error {
+// begin sets a fence that has open files, and returns it. With an error these are closed, and no limit is left.
+func (p *Fence) begin(l Limits) (*Fence, error) {
 	p.limits = l
 	if p.log.skip() != nil {
 		p.log.close()
@@ -174,20 +174,13 @@ func (p *Fence) begin(l Limits) error {
 		var err error
 		if p.grouped, err = p.group.read(); err != nil {
 			p.closeFiles()
-			return err
+			return nil, err
 		}
 	}
 	p.forks = p.failedForks()
 	p.kills = p.oomKills()
 	if err := p.Set(); err != nil {
-		return errors.Join(err, p.Restore())
-	}
-	return nil
-}
-
-func (p *Fence) orNone(err error) (*Fence, error) {
-	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.Restore())
 	}
 	return p, nil
 }

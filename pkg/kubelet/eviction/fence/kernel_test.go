@@ -380,7 +380,8 @@ func TestKernelPreparedFence(t *testing.T) {
 	}
 }
 
-// Fences are prepared for a pod that is not fenced, one whose cgroup does not exist, and one whose cgroup is made anew.
+// A fence is prepared on a pod that then gets none, on one without a cgroup, and on one whose cgroup is removed and
+// created again.
 func TestKernelPreparedInVain(t *testing.T) {
 	p := newPod(t)
 	f := p.fencer()

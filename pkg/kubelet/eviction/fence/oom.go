@@ -15,20 +15,19 @@ type OOM struct {
 	Outside bool
 }
 
-// oomLog reads the kernel log from the time on at which it was opened; nil where it cannot be read. It does not wait,
-// and costs an open file.
+// oomLog reads the kernel log, from its oldest record or, after skip, from the next one on; nil where it cannot be read.
+// It does not wait, and costs an open file.
 type oomLog struct {
 	fd  int
 	buf [8192]byte
 }
 
 func openLog(path string) *oomLog {
-	l := openWholeLog(path)
-	if l != nil && l.skip() != nil {
-		l.close()
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return nil
 	}
-	return l
+	return &oomLog{fd: fd}
 }
 
 // skip leaves out the records up to now.
@@ -38,15 +37,6 @@ func (l *oomLog) skip() error {
 	}
 	_, err := unix.Seek(l.fd, 0, unix.SEEK_END)
 	return err
-}
-
-// openWholeLog begins with the oldest record that there is.
-func openWholeLog(path string) *oomLog {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	return &oomLog{fd: fd}
 }
 
 func (l *oomLog) close() {

@@ -22,7 +22,7 @@ type Victims struct {
 // Victims reads the whole kernel log, which has some thousand records; the result is what is left there. It does not
 // wait. Fences of earlier runs of the agent count too: they are recognised by their limits.
 func (f *Fencer) Victims(cgroup string) Victims {
-	log := openWholeLog(f.config.KernelLog)
+	log := openLog(f.config.KernelLog)
 	if log == nil {
 		return Victims{}
 	}
