@@ -15,8 +15,8 @@ type OOM struct {
 	Outside bool
 }
 
-// oomLog reads the kernel log, from its oldest record or, after skip, from the next one on; nil where it cannot be read.
-// It does not wait, and costs an open file.
+// oomLog reads the kernel log, from its oldest record or, after skip, from the next one on; nil where it cannot be
+// read. It does not wait, and costs an open file.
 type oomLog struct {
 	fd  int
 	buf [8192]byte
