@@ -209,17 +209,35 @@ func (s *space) mustMetric(series string) float64 {
 
 // metric returns the value of a series of the kubelet, named as in the text format, labels included.
 func (s *space) metric(ctx context.Context, series string) (float64, error) {
+	values, err := s.metrics(ctx, series)
+	return values[series], err
+}
+
+// metrics returns the values of several series, read at the same time.
+func (s *space) metrics(ctx context.Context, series ...string) (map[string]float64, error) {
 	code, body, err := node.KubeletGet(ctx, "/metrics", true)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if code != http.StatusOK {
-		return 0, fmt.Errorf("get the metrics: code %d: %.200s", code, body)
+		return nil, fmt.Errorf("get the metrics: code %d: %.200s", code, body)
 	}
+	values := map[string]float64{}
 	for line := range strings.Lines(string(body)) {
-		if text, found := strings.CutPrefix(line, series+" "); found {
-			return strconv.ParseFloat(strings.TrimSpace(text), 64)
+		for _, name := range series {
+			text, found := strings.CutPrefix(line, name+" ")
+			if !found {
+				continue
+			}
+			if values[name], err = strconv.ParseFloat(strings.TrimSpace(text), 64); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return 0, fmt.Errorf("the kubelet has no metric %s", series)
+	for _, name := range series {
+		if _, found := values[name]; !found {
+			return nil, fmt.Errorf("the kubelet has no metric %s", name)
+		}
+	}
+	return values, nil
 }
