@@ -174,9 +174,12 @@ func removeCgroupDir(dir string) error {
 // hierarchy with v1.
 func cgroupDirs(name string) []string {
 	candidates := []string{filepath.Join(cgroupMount, name)}
-	entries, _ := os.ReadDir(cgroupMount)
-	for _, entry := range entries {
-		candidates = append(candidates, filepath.Join(cgroupMount, entry.Name(), name))
+	// Only the root of v2 has this file below the mount point. There, other directories are cgroups, not hierarchies.
+	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err != nil {
+		entries, _ := os.ReadDir(cgroupMount)
+		for _, entry := range entries {
+			candidates = append(candidates, filepath.Join(cgroupMount, entry.Name(), name))
+		}
 	}
 	return slices.DeleteFunc(candidates, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, "cgroup.procs"))
