@@ -44,14 +44,15 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		answer, ended := m.config.Kill(ctx, killRequest(pod, v, fencing))
 		now := m.clock.now()
 		if answer == podkill.Refused {
-			fencing.accepted(ctx, answer)
+			fencing.drop()
 			m.ledger.refused(v.Pod.UID)
 			m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillRefused, Victim: v, Answer: answer})
 			return
 		}
 		m.ledger.accepted(v.Pod.UID, answer)
+		fencing.accepted(answer)
 		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillAccepted, Victim: v, Answer: answer})
-		fencing.accepted(ctx, answer)
+		fencing.follow(ctx)
 		ending := <-ended
 		fencing.ended(ending)
 		now = m.clock.now()

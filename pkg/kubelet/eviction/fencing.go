@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
@@ -168,6 +169,12 @@ type fencing struct {
 	// over is closed when the kill request has ended, after stopped is set to whether the pod had stopped then.
 	over    chan struct{}
 	stopped bool
+	// dropped is true if the pod gets no fence: the request has not changed its lifecycle, or it has ended before.
+	dropped bool
+	// grace is what the pod has left of its time to exit, from the attempt to set the fence on; failure is the error of
+	// that.
+	grace   clock.Timer
+	failure error
 
 	mu sync.Mutex
 	// fence is nil before it is set, without one, and after it was lifted.
@@ -227,11 +234,9 @@ func (m *Manager) fenceLate(s *snapshot.Snapshot) {
 	}
 }
 
-// awaitFence returns false if the pod has ended, or the manager stops, before the pod got a fence.
+// awaitFence waits for the fence of a victim that gets it later. It returns false if the pod has ended, or the manager
+// stops, before.
 func (f *fencing) awaitFence(ctx context.Context) bool {
-	if f.late == nil {
-		return true
-	}
 	select {
 	case fence := <-f.late:
 		fenced := *f.victim
@@ -298,20 +303,43 @@ func (f *fencing) currentLocked() FenceReport {
 	return r
 }
 
-// accepted sets the fence and follows it until the pod has ended, in a goroutine of its own. A request that did not
-// change the lifecycle of the pod fences nothing. f may be nil.
-func (f *fencing) accepted(ctx context.Context, answer podkill.Answer) {
-	if f == nil {
-		return
+// accepted sets the fence, unless the victim gets it later. A request that did not change the lifecycle of the pod
+// fences nothing. f may be nil.
+func (f *fencing) accepted(answer podkill.Answer) {
+	switch {
+	case f == nil:
+	case answer != podkill.Begun && answer != podkill.Hastened:
+		f.drop()
+	case f.late == nil:
+		f.set()
 	}
-	if answer != podkill.Begun && answer != podkill.Hastened {
+}
+
+// drop gives up the fence. f may be nil.
+func (f *fencing) drop() {
+	if f != nil {
+		f.dropped = true
 		f.m.fenced.remove(f.pod.UID)
+	}
+}
+
+// follow follows the fence until the pod has ended, in a goroutine of its own. It is called after accepted. f may be
+// nil.
+func (f *fencing) follow(ctx context.Context) {
+	if f == nil || f.dropped {
 		return
 	}
 	f.m.work.Go(func() {
-		defer f.m.fenced.remove(f.pod.UID)
-		if f.awaitFence(ctx) {
+		if f.late != nil {
+			if !f.awaitFence(ctx) {
+				f.drop()
+				return
+			}
+			f.set()
+		}
+		if !f.dropped {
 			f.run(ctx)
+			f.m.fenced.remove(f.pod.UID)
 		}
 	})
 }
@@ -324,26 +352,34 @@ func (f *fencing) ended(e podkill.Ending) {
 	}
 }
 
-// run sets the fence, kills the pod by its cgroup when it is time to, and lifts the fence when the pod has ended.
-func (f *fencing) run(ctx context.Context) {
-	grace := f.m.config.Clock.NewTimer(fenceGrace)
-	defer grace.Stop()
+// set sets the fence. It returns soon.
+func (f *fencing) set() {
+	f.grace = f.m.config.Clock.NewTimer(fenceGrace)
 	fence, err := f.m.config.Fencer.Fence(f.pod, *f.victim.Fence)
 	if fence == nil && err == nil {
-		return // The pod has ended.
+		f.grace.Stop()
+		f.drop() // The pod has ended.
+		return
 	}
 	f.mu.Lock()
-	if err != nil {
+	defer f.mu.Unlock()
+	if f.failure = err; err != nil {
 		f.report.Outcome = FenceNotSet
 	} else {
 		f.fence, f.report.At = fence, fence.At()
 	}
+}
+
+// run kills the pod by its cgroup when it is time to, and lifts the fence when the pod has ended.
+func (f *fencing) run(ctx context.Context) {
+	defer f.grace.Stop()
+	f.mu.Lock()
 	report := f.report
 	f.mu.Unlock()
-	f.result(ctx, PodFenced, report, err)
+	f.result(ctx, PodFenced, report, f.failure)
 	reason := killedNotSet
-	if err == nil {
-		reason = f.await(ctx, grace.C())
+	if f.failure == nil {
+		reason = f.await(ctx, f.grace.C())
 	}
 	if reason != "" {
 		f.awaitEnd(ctx, f.kill(ctx, reason))

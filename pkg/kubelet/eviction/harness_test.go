@@ -261,7 +261,7 @@ func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
-// PodUsages, Resident and ReadPods make a kernel a PodMemoryReader.
+// PodUsages, ReadPod and ReadPods make a kernel a PodMemoryReader.
 func (k *kernel) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,10 +273,12 @@ func (k *kernel) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	return into
 }
 
-func (k *kernel) Resident(uid types.UID) (snapshot.Bytes, error) {
+func (k *kernel) ReadPod(_ snapshot.Counting, uid types.UID) (r snapshot.PodMemory, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return snapshot.Bytes(k.pods[string(uid)].uses()), nil
+	r.Resident = snapshot.Bytes(k.pods[string(uid)].uses())
+	r.WorkingSet = snapshot.Known(r.Resident, time.Now())
+	return r, nil
 }
 
 func (k *kernel) ReadPods(_ snapshot.Counting, uids []types.UID) snapshot.MemoryReading {

@@ -15,8 +15,8 @@ import (
 type PodMemoryReader interface {
 	// PodUsages appends the counters of all pods to a list. It is called many times a second when memory is scarce.
 	PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage
-	// Resident returns the memory of a pod without page cache.
-	Resident(uid types.UID) (snapshot.Bytes, error)
+	// ReadPod reads the memory of a pod. It is called as often, for a few pods.
+	ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error)
 	// ReadPods takes a reading of the node, of all pods together, and of these pods only.
 	ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading
 }
@@ -55,6 +55,7 @@ const (
 // allocates nothing as long as the pods are the same. They belong to the memory watcher.
 type looks struct {
 	reader PodMemoryReader
+	how    snapshot.Counting
 	// usages are those of the last look.
 	usages []snapshot.PodUsage
 	// at is when each look was made, index 0 the oldest; len is n. state is what the node and all pods had then.
@@ -64,6 +65,8 @@ type looks struct {
 	pods  []podLooks
 	// head are the pods that were read without their page cache at the last look.
 	head []*podLooks
+	// fresh is true if the last look was made with the present read of the counters.
+	fresh bool
 	// took is the cost of the last look.
 	took time.Duration
 	// base is the last reading of all pods, baseAt when it was taken.
@@ -94,12 +97,15 @@ type podLooks struct {
 	since int
 	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
 	unread bool
+	// memory is what was read at the last look if the pod is one of the head.
+	memory snapshot.Memory
 }
 
 const unknown = int64(snapshot.Unknown)
 
 // add makes a look.
 func (l *looks) add(at time.Time, state lookState) {
+	l.fresh = true
 	l.usages = l.reader.PodUsages(l.usages[:0])
 	l.match()
 	l.advance(at)
@@ -210,11 +216,11 @@ func (l *looks) readHead() {
 		if h.pod == nil {
 			return
 		}
-		n, err := l.reader.Resident(h.pod.uid)
+		pod, err := l.reader.ReadPod(l.how, h.pod.uid)
 		if h.pod.unread = err != nil; err != nil {
 			continue // It has no rate, also if its cgroup is gone.
 		}
-		h.pod.resident[l.n-1] = int64(n)
+		h.pod.resident[l.n-1], h.pod.memory = int64(pod.Resident), pod.Memory
 		l.head = append(l.head, h.pod)
 	}
 }
@@ -433,54 +439,65 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
 func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.baseAt) > baseAge }
 
 // read takes a reading: of the pods that have changed since they were last read if the rest is known and the growth of
-// the node is explained, else of all.
-func (l *looks) read(all MemoryReader, how snapshot.Counting, now time.Time) snapshot.MemoryReading {
+// the node is explained, else of all. state is what the node and all pods have if it was read
+// shortly before, else nil.
+func (l *looks) read(all MemoryReader, state *snapshot.MemoryReading, now time.Time) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
 	if l.stale(now) || !l.explained() {
-		r = all.ReadMemory(how)
+		r = all.ReadMemory(l.how)
 		l.use(r.ByPod, now)
 	} else {
-		r = l.readChanged(how)
+		r = l.readChanged(state)
 	}
 	l.measure(&r)
 	return r
 }
 
-func (l *looks) readChanged(how snapshot.Counting) snapshot.MemoryReading {
+// readChanged reads the pods that have changed, except for those of the head, which the look has read.
+func (l *looks) readChanged(state *snapshot.MemoryReading) (r snapshot.MemoryReading) {
 	last := l.n - 1
+	// The base is shared with earlier snapshots.
+	byPod := make(map[types.UID]*snapshot.Memory, len(l.pods))
 	var list []*podLooks
 	for i := range l.pods {
 		p := &l.pods[i]
-		if diff := p.usage[last] - p.read; p.read == unknown || max(diff, -diff) >= changed {
+		diff := p.usage[last] - p.read
+		switch before := l.base[p.uid]; {
+		case p.read != unknown && max(diff, -diff) < changed:
+			if before != nil {
+				byPod[p.uid] = before
+			}
+		case l.fresh && p.resident[last] != unknown && before != nil:
+			now := p.memory
+			now.Processes = before.Processes
+			byPod[p.uid], p.read = &now, p.usage[last]
+		default:
 			list = append(list, p)
 		}
 	}
+	if len(list) == 0 && state != nil {
+		r = *state
+	} else {
+		r = l.readList(list, byPod)
+	}
+	r.ByPod, l.base = byPod, byPod
+	return r
+}
+
+// readList reads pods and adds them to a map. It returns the reading.
+func (l *looks) readList(list []*podLooks, byPod map[types.UID]*snapshot.Memory) snapshot.MemoryReading {
 	slices.SortFunc(list, func(a, b *podLooks) int { return cmp.Compare(a.uid, b.uid) })
 	uids := make([]types.UID, 0, len(list))
 	for _, p := range list {
-		uids, p.read = append(uids, p.uid), p.usage[last]
+		uids = append(uids, p.uid)
 	}
-	r := l.reader.ReadPods(how, uids)
-	// The base is shared with earlier snapshots.
-	byPod := make(map[types.UID]*snapshot.Memory, len(l.pods))
-	for i := range l.pods {
-		if m := l.base[l.pods[i].uid]; m != nil {
-			byPod[l.pods[i].uid] = m
-		}
-	}
-	for _, uid := range uids {
-		if m := r.ByPod[uid]; m != nil {
-			byPod[uid] = m
-		} else {
-			delete(byPod, uid)
-		}
-	}
+	r := l.reader.ReadPods(l.how, uids)
 	for _, p := range list {
-		if byPod[p.uid] == nil {
-			p.read = unknown // It is read again with the next reading.
+		p.read = unknown // It is read again with the next reading.
+		if m := r.ByPod[p.uid]; m != nil {
+			byPod[p.uid], p.read = m, p.usage[l.n-1]
 		}
 	}
-	r.ByPod, l.base = byPod, byPod
 	return r
 }
 

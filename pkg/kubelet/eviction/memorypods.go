@@ -23,7 +23,11 @@ const (
 // the next read is not due earlier anyway, if a threshold is about to be met, and from time to time.
 func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
-	if l == nil || (!suspect && !w.near()) {
+	if l == nil {
+		return
+	}
+	l.fresh = false
+	if !suspect && !w.near() {
 		return
 	}
 	now := w.clock()

@@ -254,9 +254,10 @@ func (k *batched) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	return list
 }
 
-func (k *batched) Resident(uid types.UID) (snapshot.Bytes, error) {
-	n, err := k.priced.Resident(uid)
-	return inBatches(n), err
+func (k *batched) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+	r, err := k.priced.ReadPod(how, uid)
+	r.Resident = inBatches(r.Resident)
+	return r, err
 }
 
 // A pod begins to grow so near to the threshold, or so slowly, that it crosses it within the lag of the counters: no
@@ -319,15 +320,15 @@ type replaced struct {
 	failed bool
 }
 
-func (k *replaced) Resident(uid types.UID) (snapshot.Bytes, error) {
+func (k *replaced) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
 	k.mu.Lock()
 	first := uid == "hog" && !k.failed
 	k.failed = k.failed || first
 	k.mu.Unlock()
 	if first {
-		return 0, errCounters
+		return snapshot.PodMemory{}, errCounters
 	}
-	return k.kernel.Resident(uid)
+	return k.kernel.ReadPod(how, uid)
 }
 
 func TestBurstOfAPodWithAReplacedContainer(t *testing.T) {

@@ -41,6 +41,14 @@ type PodUsage struct {
 	Usage Bytes
 }
 
+// PodMemory is the memory of one pod.
+type PodMemory struct {
+	// Memory has no processes.
+	Memory
+	// Resident is the memory without page cache: anonymous memory, files in memory, and memory of the kernel.
+	Resident Bytes
+}
+
 // MemoryReading is memory usage read from cgroup files and /proc, without a stats summary.
 type MemoryReading struct {
 	// Node and Pods are the states of memory.available and allocatableMemory.available.

@@ -34,32 +34,21 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	return into
 }
 
-// Resident returns the memory of a pod without page cache: anonymous memory, files in memory, and memory of the kernel.
-// It fails for a pod that PodUsages has not found.
-func (m *Memory) Resident(uid types.UID) (snapshot.Bytes, error) {
+// ReadPod reads the memory of a pod, and allocates nothing. It fails for a pod that PodUsages has not found.
+func (m *Memory) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.open.byPod, func(p podFiles) bool { return p.uid == uid })
 	if i < 0 {
-		return 0, fmt.Errorf("the cgroup of pod %s is unknown: %w", uid, os.ErrNotExist)
+		return snapshot.PodMemory{}, fmt.Errorf("the cgroup of pod %s is unknown: %w", uid, os.ErrNotExist)
 	}
 	p := &m.open.byPod[i]
-	m.readContainers(p)
-	stat, err := m.statOf(p)
-	if err != nil {
-		return 0, err
+	pod, err := m.readMemory(p, how)
+	if err == nil && pod.Resident == snapshot.Unknown {
+		err = fmt.Errorf("%s: %w of active file pages", p.dir, errNoField)
 	}
-	inactive, ok := field(stat, m.names.cache.inactive)
-	active, alsoOK := field(stat, m.names.cache.active)
-	if !ok || !alsoOK {
-		return 0, fmt.Errorf("%s: %w of file pages", p.dir, errNoField)
-	}
-	usage, err := m.files.countOpen(&p.usage)
-	if err != nil {
-		return 0, err
-	}
-	return snapshot.Bytes(max(0, usage-inactive-active)), nil
+	return pod, err
 }
 
 // ReadPods takes a reading in which only some pods are. It fails to read those that PodUsages has not found.

@@ -97,21 +97,21 @@ func TestPodUsages(t *testing.T) {
 
 func TestResidentHasNoPageCache(t *testing.T) {
 	r := newLookRig(t, 1)
-	if _, err := r.Resident("000"); err == nil {
+	if _, err := r.ReadPod(snapshot.Counting{}, "000"); err == nil {
 		t.Error("the memory of a pod that was not found")
 	}
 	r.usages()
-	if n, err := r.Resident("000"); n != 700 || err != nil {
-		t.Errorf("%d bytes, %v, want 700", n, err)
+	if pod, err := r.ReadPod(snapshot.Counting{}, "000"); pod.Resident != 700 || err != nil {
+		t.Errorf("%d bytes, %v, want 700", pod.Resident, err)
 	}
 	r.write("kubepods/besteffort/pod000/memory.current", "5000\n")
 	r.write("kubepods/besteffort/pod000/memory.stat", "inactive_file 4000\nactive_file 200\n")
-	if n, err := r.Resident("000"); n != 800 || err != nil {
-		t.Errorf("%d bytes, %v, want 800", n, err)
+	if pod, err := r.ReadPod(snapshot.Counting{}, "000"); pod.Resident != 800 || err != nil {
+		t.Errorf("%d bytes, %v, want 800", pod.Resident, err)
 	}
 	r.write("kubepods/besteffort/pod000/memory.stat", "inactive_file 4000\n")
-	if n, err := r.Resident("000"); err == nil {
-		t.Errorf("%d bytes, without the active file pages", n)
+	if pod, err := r.ReadPod(snapshot.Counting{}, "000"); err == nil {
+		t.Errorf("%d bytes, without the active file pages", pod.Resident)
 	}
 }
 
@@ -142,13 +142,13 @@ func TestLooksDoNotWaitForReadings(t *testing.T) {
 func TestLooksAllocateNothing(t *testing.T) {
 	r := newLookRig(t, 110)
 	usages := r.PodUsages(nil)
-	if _, err := r.Resident("050"); err != nil {
+	if _, err := r.ReadPod(snapshot.Counting{}, "050"); err != nil {
 		t.Fatal(err)
 	}
 	allocations := testing.AllocsPerRun(20, func() {
 		_, _ = r.Counters(snapshot.Counting{})
 		usages = r.PodUsages(usages[:0])
-		_, _ = r.Resident("050")
+		_, _ = r.ReadPod(snapshot.Counting{}, "050")
 	})
 	if allocations > 0 || len(usages) != 110 {
 		t.Errorf("%.0f allocations for %d pods", allocations, len(usages))

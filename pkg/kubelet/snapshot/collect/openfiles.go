@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,37 +124,51 @@ func linksOf(dir string) uint64 {
 	return uint64(s.Nlink) //nolint:unconvert // It has 32 bits on arm64.
 }
 
-// readPod reads a pod, its containers first. Its swap counts as used when free swap counts as available.
+// readPod reads a pod.
 func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, bool) {
 	p.closeChanged()
+	pod, err := m.readMemory(p, how)
+	if err != nil {
+		return nil, false
+	}
+	if n, err := m.files.countOpen(&p.processes); err == nil && n <= most {
+		pod.Processes = snapshot.Known(snapshot.PIDs(n), m.now())
+	}
+	return &pod.Memory, true
+}
+
+// readMemory reads the memory of a pod, its containers first. Its swap counts as used when free swap counts as
+// available. Resident is Unknown if the kernel does not say how much of the page cache is active.
+func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodMemory, err error) {
 	m.readContainers(p)
 	// Page cache that is added between these two would be subtracted from a usage that does not have it.
 	usage, err := m.files.countOpen(&p.usage)
 	if err != nil {
-		return nil, false
+		return r, err
 	}
 	stat, err := m.statOf(p)
 	if err != nil {
-		return nil, false
+		return r, err
 	}
 	at := m.now()
 	inactive, ok := field(stat, m.names.cache.inactive)
 	if !ok {
-		return nil, false
+		return r, fmt.Errorf("%s: %w of inactive file pages", p.dir, errNoField)
+	}
+	r.Resident = snapshot.Unknown
+	if active, ok := field(stat, m.names.cache.active); ok {
+		r.Resident = snapshot.Bytes(max(0, usage-inactive-active))
 	}
 	anonymous, known := field(stat, m.names.anonymous)
 	swapped := int64(0)
 	if how.Swap {
 		swapped = m.swapOf(p.dir, stat)
 	}
-	r := &snapshot.Memory{WorkingSet: snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)}
+	r.WorkingSet = snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)
 	if known {
 		r.Anonymous = snapshot.Known(snapshot.Bytes(anonymous+swapped), at)
 	}
-	if n, err := m.files.countOpen(&p.processes); err == nil && n <= most {
-		r.Processes = snapshot.Known(snapshot.PIDs(n), m.now())
-	}
-	return r, true
+	return r, nil
 }
 
 // swapOf returns how much of a cgroup is in swap; zero where swap is not accounted. It invalidates stat.

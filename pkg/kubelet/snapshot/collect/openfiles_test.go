@@ -114,8 +114,8 @@ func TestPodWithACgroupThatIsBeingRemoved(t *testing.T) {
 	if got := r.ReadPods(snapshot.Counting{}, []types.UID{"000"}); got.ByPod["000"] == nil {
 		t.Error("ReadPods has not read the pod")
 	}
-	if _, err := r.Resident("000"); err != nil {
-		t.Errorf("Resident: %v", err)
+	if _, err := r.ReadPod(snapshot.Counting{}, "000"); err != nil {
+		t.Errorf("ReadPod: %v", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestNewContainerIsReadWithASinglePod(t *testing.T) {
 func TestResidentOfAPodWithAReplacedContainer(t *testing.T) {
 	r := newLookRig(t, 1)
 	r.usages()
-	if _, err := r.Resident("000"); err != nil {
+	if _, err := r.ReadPod(snapshot.Counting{}, "000"); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(r.root, "kubepods/besteffort/pod000")
@@ -162,8 +162,8 @@ func TestResidentOfAPodWithAReplacedContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	order := accesses(t, []string{filepath.Join(dir, "other/memory.stat"), filepath.Join(dir, "memory.stat")})
-	if n, err := r.Resident("000"); n != 700 || err != nil {
-		t.Errorf("%d bytes, %v, want 700", n, err)
+	if pod, err := r.ReadPod(snapshot.Counting{}, "000"); pod.Resident != 700 || err != nil {
+		t.Errorf("%d bytes, %v, want 700", pod.Resident, err)
 	}
 	if got := order(); !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("the container and its pod were read in the order %v", got)
