@@ -439,22 +439,22 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
 func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.baseAt) > baseAge }
 
 // read takes a reading: of the pods that have changed since they were last read if the rest is known and the growth of
-// the node is explained, else of all. state is what the node and all pods have if it was read
-// shortly before, else nil.
-func (l *looks) read(all MemoryReader, state *snapshot.MemoryReading, now time.Time) snapshot.MemoryReading {
+// the node is explained, else of all.
+func (l *looks) read(all MemoryReader, now time.Time) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
 	if l.stale(now) || !l.explained() {
 		r = all.ReadMemory(l.how)
 		l.use(r.ByPod, now)
 	} else {
-		r = l.readChanged(state)
+		r = l.readChanged()
 	}
 	l.measure(&r)
 	return r
 }
 
-// readChanged reads the pods that have changed, except for those of the head, which the look has read.
-func (l *looks) readChanged(state *snapshot.MemoryReading) (r snapshot.MemoryReading) {
+// readChanged reads the pods that have changed, except for those of the head if the look has just read them, and then
+// the node and all pods together.
+func (l *looks) readChanged() snapshot.MemoryReading {
 	last := l.n - 1
 	// The base is shared with earlier snapshots.
 	byPod := make(map[types.UID]*snapshot.Memory, len(l.pods))
@@ -463,29 +463,16 @@ func (l *looks) readChanged(state *snapshot.MemoryReading) (r snapshot.MemoryRea
 		p := &l.pods[i]
 		diff := p.usage[last] - p.read
 		switch before := l.base[p.uid]; {
-		case p.read != unknown && max(diff, -diff) < changed:
-			if before != nil {
-				byPod[p.uid] = before
-			}
 		case l.fresh && p.resident[last] != unknown && before != nil:
 			now := p.memory
 			now.Processes = before.Processes
 			byPod[p.uid], p.read = &now, p.usage[last]
-		default:
+		case p.read == unknown || max(diff, -diff) >= changed:
 			list = append(list, p)
+		case before != nil:
+			byPod[p.uid] = before
 		}
 	}
-	if len(list) == 0 && state != nil {
-		r = *state
-	} else {
-		r = l.readList(list, byPod)
-	}
-	r.ByPod, l.base = byPod, byPod
-	return r
-}
-
-// readList reads pods and adds them to a map. It returns the reading.
-func (l *looks) readList(list []*podLooks, byPod map[types.UID]*snapshot.Memory) snapshot.MemoryReading {
 	slices.SortFunc(list, func(a, b *podLooks) int { return cmp.Compare(a.uid, b.uid) })
 	uids := make([]types.UID, 0, len(list))
 	for _, p := range list {
@@ -495,9 +482,10 @@ func (l *looks) readList(list []*podLooks, byPod map[types.UID]*snapshot.Memory)
 	for _, p := range list {
 		p.read = unknown // It is read again with the next reading.
 		if m := r.ByPod[p.uid]; m != nil {
-			byPod[p.uid], p.read = m, p.usage[l.n-1]
+			byPod[p.uid], p.read = m, p.usage[last]
 		}
 	}
+	r.ByPod, l.base = byPod, byPod
 	return r
 }
 

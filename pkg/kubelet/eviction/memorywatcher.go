@@ -373,10 +373,8 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	left := w.leftBy(counters)
 	full := !w.holds && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)
-	var state *snapshot.MemoryReading
 	if quick, ok := w.reader.(PodMemoryReader); ok && (full || (suspect && !w.holds)) {
-		state = new(quick.ReadPods(w.how, nil))
-		w.setLimits(*state, counters)
+		w.setLimits(quick.ReadPods(w.how, nil), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
 	}
@@ -392,7 +390,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case !w.holds && suspect && ((w.falseAlarm && w.exhausted()) || w.postpone(left)):
 		return nil
 	}
-	r := w.readAll(counters, state)
+	r := w.readAll(counters)
 	exact := [2]int64{r.Node.Available, r.Pods.Available}
 	w.approach(exact)
 	crossed := w.record(exact)
@@ -408,31 +406,17 @@ func (w *memoryWatcher) leftBy(counters snapshot.MemoryCounters) [2]int64 {
 	return [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 }
 
-// readAll takes a reading that a decision can be based on. state is what the node and all pods have if it was read just
-// now, else nil.
-func (w *memoryWatcher) readAll(
-	counters snapshot.MemoryCounters, state *snapshot.MemoryReading,
-) (r snapshot.MemoryReading) {
+// readAll takes a reading that a decision can be based on.
+func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
 	before := w.spent()
-	switch {
-	case w.looks == nil:
+	if w.looks == nil {
 		r = w.reader.ReadMemory(w.how)
-	case state == nil || w.released(counters):
-		r = w.looks.read(w.reader, nil, w.clock())
-	default:
-		r = w.looks.read(w.reader, state, w.clock())
+	} else {
+		r = w.looks.read(w.reader, w.clock())
 	}
 	w.setLimits(r, counters)
 	w.reading = w.spent() - before
 	return r
-}
-
-// released reports whether memory was released since the counters were read. What was read of the node then still has
-// what a pod that was read since has released: other pods would have to go for it.
-func (w *memoryWatcher) released(counters snapshot.MemoryCounters) bool {
-	now, err := w.reader.Counters(w.how)
-	released := max(counters.Node-now.Node, counters.Pods-now.Pods)
-	return err != nil || released >= snapshot.Bytes(changed)
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.

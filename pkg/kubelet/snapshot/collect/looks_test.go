@@ -141,14 +141,16 @@ func TestLooksDoNotWaitForReadings(t *testing.T) {
 // TestLooksAllocateNothing: looks are made hundreds of times a second.
 func TestLooksAllocateNothing(t *testing.T) {
 	r := newLookRig(t, 110)
+	r.write("kubepods/besteffort/pod050/memory.swap.current", "4096\n")
+	how := snapshot.Counting{Swap: true}
 	usages := r.PodUsages(nil)
-	if _, err := r.ReadPod(snapshot.Counting{}, "050"); err != nil {
+	if _, err := r.ReadPod(how, "050"); err != nil {
 		t.Fatal(err)
 	}
 	allocations := testing.AllocsPerRun(20, func() {
 		_, _ = r.Counters(snapshot.Counting{})
 		usages = r.PodUsages(usages[:0])
-		_, _ = r.ReadPod(snapshot.Counting{}, "050")
+		_, _ = r.ReadPod(how, "050")
 	})
 	if allocations > 0 || len(usages) != 110 {
 		t.Errorf("%.0f allocations for %d pods", allocations, len(usages))

@@ -33,7 +33,7 @@ type Options struct {
 // Memory reads memory from cgroup files. It is safe for concurrent use; readings of all pods are taken one at a time,
 // and so are those of counters and of single pods, which do not wait for the former.
 type Memory struct {
-	// quick reads the same files for Counters, PodUsages, Resident and ReadPods.
+	// quick reads the same files for Counters, PodUsages, ReadPod and ReadPods.
 	quick *Memory
 	mu    sync.Mutex
 	files files
@@ -50,8 +50,10 @@ type Memory struct {
 	// info is what was last read of it; it is here so that reading it allocates nothing.
 	info     meminfo
 	capacity int64
-	now      func() time.Time
-	logger   klog.Logger
+	// folder is what was last read of a directory, for the same reason.
+	folder unix.Stat_t
+	now    func() time.Time
+	logger klog.Logger
 	// recognized is the number of cgroups of pods in this reading. unrecognized are the other cgroups beside them, whose
 	// names are not those of pods; reported are those that were last logged.
 	recognized             int

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,18 +33,24 @@ func (m *Memory) filesOf(dir string) cgroupFiles {
 	return cgroupFiles{usage: open(m.names.usage), limit: open(m.names.limit), stat: open(m.names.stat)}
 }
 
+type folderState struct{ inode, links uint64 }
+
 // podFiles are the files of one pod.
 type podFiles struct {
 	uid types.UID
 	// dir is the cgroup that counts memory.
 	dir   string
 	usage openfile.File
+	// swap is the counter of swap on v2.
+	swap openfile.File
 	// processes counts the tasks of the pod, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
 	processes openfile.File
-	// stats are memory.stat of the containers, and as the last one that of the pod; nil until they are needed. links is
-	// the number of links of dir then, which counts the cgroups below it.
-	stats []openfile.File
-	links uint64
+	// stats are memory.stat of the containers, and as the last one that of the pod; nil until they are needed. folder is
+	// dir, open since then; nil if it could not be opened. state has its inode and its number of links, which counts the
+	// cgroups below it.
+	stats  []openfile.File
+	folder *os.File
+	state  folderState
 	// found is false for a pod that the current search has not found.
 	found bool
 }
@@ -53,12 +60,13 @@ func (m *Memory) filesOfPod(uid, dir string) podFiles {
 	processes := filepath.Join(m.processes, strings.TrimPrefix(dir, m.root), "pids.current")
 	return podFiles{
 		uid: types.UID(uid), dir: dir, usage: openfile.New(filepath.Join(dir, m.names.usage)),
-		processes: openfile.New(processes),
+		swap: openfile.New(filepath.Join(dir, m.names.swapFile)), processes: openfile.New(processes),
 	}
 }
 
 func (p *podFiles) close() {
 	p.usage.Close()
+	p.swap.Close()
 	p.processes.Close()
 	p.closeStats()
 }
@@ -68,12 +76,16 @@ func (p *podFiles) closeStats() {
 		p.stats[i].Close()
 	}
 	p.stats = nil
+	if p.folder != nil {
+		_ = p.folder.Close() // It was only read.
+		p.folder = nil
+	}
 }
 
-// closeChanged closes memory.stat of the containers if there are more or fewer of them, so that they are searched for
+// closeChanged closes memory.stat of the containers of a pod if there are more or fewer of them, so that they are searched for
 // again.
-func (p *podFiles) closeChanged() {
-	if p.stats != nil && linksOf(p.dir) != p.links {
+func (m *Memory) closeChanged(p *podFiles) {
+	if p.stats != nil && (p.folder == nil || m.stateOf(p.folder) != p.state) {
 		p.closeStats()
 	}
 }
@@ -83,8 +95,7 @@ func (p *podFiles) closeChanged() {
 func (m *Memory) readContainers(p *podFiles) {
 	for tries := 0; ; tries++ {
 		if p.stats == nil {
-			p.links = linksOf(p.dir)
-			p.stats = m.statFiles(p.dir)
+			m.openStats(p)
 		}
 		failed := false
 		for i := range p.stats[:len(p.stats)-1] {
@@ -103,30 +114,31 @@ func (m *Memory) statOf(p *podFiles) ([]byte, error) {
 	return m.files.readOpen(&p.stats[len(p.stats)-1])
 }
 
-// statFiles returns the files memory.stat of a pod, its own as the last one.
-func (m *Memory) statFiles(dir string) (list []openfile.File) {
-	if entries, err := os.ReadDir(dir); err == nil {
+// openStats sets the files memory.stat of a pod, its own as the last one.
+func (m *Memory) openStats(p *podFiles) {
+	if folder, err := os.Open(p.dir); err == nil {
+		p.folder, p.state = folder, m.stateOf(folder)
+		entries, _ := folder.ReadDir(-1) // Without containers the pod is read all the same.
+		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 		for _, e := range entries {
 			if e.IsDir() {
-				list = append(list, openfile.New(filepath.Join(dir, e.Name(), m.names.stat)))
+				p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, e.Name(), m.names.stat)))
 			}
 		}
 	}
-	return append(list, openfile.New(filepath.Join(dir, m.names.stat)))
+	p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, m.names.stat)))
 }
 
-// linksOf returns the number of links of a directory: two more than it has directories. It is zero if there is none.
-func linksOf(dir string) uint64 {
-	var s unix.Stat_t
-	if err := unix.Stat(dir, &s); err != nil {
-		return 0
+// stateOf returns the state of an open directory, zero if it cannot be read. It allocates nothing.
+func (m *Memory) stateOf(folder *os.File) folderState {
+	if err := unix.Fstat(int(folder.Fd()), &m.folder); err != nil {
+		return folderState{}
 	}
-	return uint64(s.Nlink) //nolint:unconvert // It has 32 bits on arm64.
+	return folderState{inode: m.folder.Ino, links: uint64(m.folder.Nlink)} //nolint:unconvert // It has 32 bits on arm64.
 }
 
 // readPod reads a pod.
 func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, bool) {
-	p.closeChanged()
 	pod, err := m.readMemory(p, how)
 	if err != nil {
 		return nil, false
@@ -140,6 +152,7 @@ func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, 
 // readMemory reads the memory of a pod, its containers first. Its swap counts as used when free swap counts as
 // available. Resident is Unknown if the kernel does not say how much of the page cache is active.
 func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodMemory, err error) {
+	m.closeChanged(p)
 	m.readContainers(p)
 	// Page cache that is added between these two would be subtracted from a usage that does not have it.
 	usage, err := m.files.countOpen(&p.usage)
@@ -162,7 +175,7 @@ func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodM
 	anonymous, known := field(stat, m.names.anonymous)
 	swapped := int64(0)
 	if how.Swap {
-		swapped = m.swapOf(p.dir, stat)
+		swapped = m.swapOf(p, stat)
 	}
 	r.WorkingSet = snapshot.Known(snapshot.Bytes(max(0, usage-inactive)+swapped), at)
 	if known {
@@ -172,12 +185,12 @@ func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodM
 }
 
 // swapOf returns how much of a cgroup is in swap; zero where swap is not accounted. It invalidates stat.
-func (m *Memory) swapOf(dir string, stat []byte) int64 {
+func (m *Memory) swapOf(p *podFiles, stat []byte) int64 {
 	if m.names.swap != "" {
 		n, _ := field(stat, m.names.swap)
 		return n
 	}
-	n, err := m.files.count(filepath.Join(dir, m.names.swapFile))
+	n, err := m.files.countOpen(&p.swap)
 	if err != nil || n > most {
 		return 0
 	}
@@ -241,5 +254,9 @@ func (m *Memory) found(uid, dir string) {
 		l.byPod = slices.Insert(l.byPod, i, m.filesOfPod(uid, dir))
 	}
 	l.byPod[i].found = true
-	l.byPod[i].closeChanged()
+	// A cgroup that was removed and created again has the same path.
+	if p := &l.byPod[i]; p.stats != nil && (unix.Stat(dir, &m.folder) != nil || m.folder.Ino != p.state.inode) {
+		p.closeStats()
+	}
+	m.closeChanged(&l.byPod[i])
 }

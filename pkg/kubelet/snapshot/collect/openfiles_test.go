@@ -139,12 +139,17 @@ func TestNewContainerIsReadWithASinglePod(t *testing.T) {
 	r := newLookRig(t, 1)
 	r.usages()
 	r.ReadPods(snapshot.Counting{}, []types.UID{"000"})
-	r.write("kubepods/besteffort/pod000/new/memory.stat", "anon 600\n")
 	pod := filepath.Join(r.root, "kubepods/besteffort/pod000")
-	order := accesses(t, []string{filepath.Join(pod, "new/memory.stat"), filepath.Join(pod, "memory.stat")})
-	r.ReadPods(snapshot.Counting{}, []types.UID{"000"})
-	if got := order(); !slices.Equal(got, []int{0, 1}) {
-		t.Errorf("the container and its pod were read in the order %v", got)
+	for name, read := range map[string]func(){
+		"readpods": func() { r.ReadPods(snapshot.Counting{}, []types.UID{"000"}) },
+		"readpod":  func() { _, _ = r.ReadPod(snapshot.Counting{}, "000") },
+	} {
+		r.write("kubepods/besteffort/pod000/"+name+"/memory.stat", "anon 600\n")
+		order := accesses(t, []string{filepath.Join(pod, name, "memory.stat"), filepath.Join(pod, "memory.stat")})
+		read()
+		if got := order(); !slices.Equal(got, []int{0, 1}) {
+			t.Errorf("%s: the container and its pod were read in the order %v", name, got)
+		}
 	}
 }
 
@@ -167,5 +172,26 @@ func TestResidentOfAPodWithAReplacedContainer(t *testing.T) {
 	}
 	if got := order(); !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("the container and its pod were read in the order %v", got)
+	}
+}
+
+// The cgroup of a pod was removed and created again, with as many containers.
+func TestPodWhoseCgroupWasCreatedAgain(t *testing.T) {
+	r := newLookRig(t, 1)
+	r.usages()
+	if _, err := r.ReadPod(snapshot.Counting{}, "000"); err != nil {
+		t.Fatal(err)
+	}
+	pod := filepath.Join(r.root, "kubepods/besteffort/pod000")
+	if err := os.Rename(pod, filepath.Join(t.TempDir(), "removed")); err != nil {
+		t.Fatal(err)
+	}
+	r.pod("kubepods/besteffort/pod000", 1000)
+	r.write("kubepods/besteffort/pod000/memory.stat", "anon 123\ninactive_file 1\nactive_file 1\n")
+	r.now = r.now.Add(scanEvery)
+	r.usages()
+	got, err := r.ReadPod(snapshot.Counting{}, "000")
+	if err != nil || got.Anonymous.Amount != 123 {
+		t.Errorf("%d bytes of anonymous memory, %v, want 123", got.Anonymous.Amount, err)
 	}
 }
