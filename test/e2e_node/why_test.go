@@ -42,7 +42,7 @@ func (s *space) kubectlPressure(command string, parts ...string) string {
 // TestWhyAPodWasEvicted takes the way of the README: pressure, why, trace, and a plan with a higher threshold.
 func TestWhyAPodWasEvicted(t *testing.T) {
 	s := spaceForRestart(t)
-	s.restartKubelet(shortTransition)
+	s.restartKubelet(transitionPeriod(longTransition))
 	s.ready(kit.IdlePod("neighbour"))
 	evicted := s.pressure()
 
@@ -65,5 +65,5 @@ func TestWhyAPodWasEvicted(t *testing.T) {
 	t.Logf("status, why, trace and three plans took %v", time.Since(began).Round(time.Millisecond))
 
 	s.remove(evicted)
-	s.noPressure()
+	s.endPressure()
 }
