@@ -116,8 +116,8 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 }
 
 // readPrograms has the page cache of the programs of the pods in the cgroup of this process. Otherwise it is in that of
-// all pods, and the statistics by which it counts as available change by hundreds of KiB: with huge pages, which come 20
-// ms apart at 100 MiB/s, that decides which of them is the crossing.
+// all pods, and the statistics by which it counts as available change by hundreds of KiB: with huge pages, which come
+// 20 ms apart at 100 MiB/s, that decides which of them is the crossing.
 func readPrograms(hog string) error {
 	return exec.Command("/bin/sh", "-c", `cat "$0" >/dev/null`, hog).Run()
 }

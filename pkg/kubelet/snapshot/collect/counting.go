@@ -51,7 +51,7 @@ func (m *Memory) inForce(how snapshot.Counting) snapshot.Counting {
 	if !how.Reclaimable && !how.Swap {
 		return how
 	}
-	data, err := m.files.readOpen(&m.open.stalls)
+	data, err := m.files.read(&m.open.stalls)
 	if err == nil {
 		var share float64
 		if share, err = fullShare(data); err == nil && share <= stalledAbove {
@@ -66,7 +66,7 @@ func (m *Memory) inForce(how snapshot.Counting) snapshot.Counting {
 func (m *Memory) Stalls() (float64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	data, err := m.files.readOpen(&m.open.stalls)
+	data, err := m.files.read(&m.open.stalls)
 	if err != nil {
 		return 0, err
 	}

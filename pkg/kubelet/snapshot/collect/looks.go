@@ -27,7 +27,7 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	}
 	for i := range m.open.byPod {
 		p := &m.open.byPod[i]
-		if n, err := m.files.countOpen(&p.usage); err == nil && n <= most {
+		if n, err := m.files.count(&p.usage); err == nil && n <= most {
 			into = append(into, snapshot.PodUsage{UID: p.uid, Usage: snapshot.Bytes(n)})
 		}
 	}

@@ -122,7 +122,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
-	pods, err := m.files.countOpen(&m.open.pods.usage)
+	pods, err := m.files.count(&m.open.pods.usage)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -162,14 +162,14 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 
 func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	at := m.now()
-	limit, err := m.files.countOpen(&m.open.pods.limit)
+	limit, err := m.files.count(&m.open.pods.limit)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
 	if limit >= unlimited {
 		return snapshot.Observation{Err: errUnlimited}
 	}
-	usage, err := m.files.countOpen(&m.open.pods.usage)
+	usage, err := m.files.count(&m.open.pods.usage)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
@@ -196,7 +196,7 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 func (m *Memory) observation(
 	f *cgroupFiles, at time.Time, limit, usage int64, how snapshot.Counting,
 ) snapshot.Observation {
-	stat, err := m.files.readOpen(&f.stat)
+	stat, err := m.files.read(&f.stat)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
@@ -211,13 +211,13 @@ func (m *Memory) observation(
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.files.countOpen(&m.open.node.usage)
+		return m.files.count(&m.open.node.usage)
 	}
 	return info.used(), nil
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.files.readOpen(&m.open.meminfo)
+	data, err := m.files.read(&m.open.meminfo)
 	if err != nil {
 		return info, err
 	}

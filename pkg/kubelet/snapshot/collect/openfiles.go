@@ -82,8 +82,8 @@ func (p *podFiles) closeStats() {
 	}
 }
 
-// closeChanged closes memory.stat of the containers of a pod if there are more or fewer of them, so that they are searched for
-// again.
+// closeChanged closes memory.stat of the containers of a pod if there are more or fewer of them, so that they are
+// searched for again.
 func (m *Memory) closeChanged(p *podFiles) {
 	if p.stats != nil && (p.folder == nil || m.stateOf(p.folder) != p.state) {
 		p.closeStats()
@@ -99,7 +99,7 @@ func (m *Memory) readContainers(p *podFiles) {
 		}
 		failed := false
 		for i := range p.stats[:len(p.stats)-1] {
-			_, err := m.files.readOpen(&p.stats[i])
+			_, err := m.files.read(&p.stats[i])
 			failed = failed || err != nil
 		}
 		if !failed || tries > 0 {
@@ -111,7 +111,7 @@ func (m *Memory) readContainers(p *podFiles) {
 
 // statOf reads memory.stat of a pod whose containers were read.
 func (m *Memory) statOf(p *podFiles) ([]byte, error) {
-	return m.files.readOpen(&p.stats[len(p.stats)-1])
+	return m.files.read(&p.stats[len(p.stats)-1])
 }
 
 // openStats sets the files memory.stat of a pod, its own as the last one.
@@ -143,7 +143,7 @@ func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, 
 	if err != nil {
 		return nil, false
 	}
-	if n, err := m.files.countOpen(&p.processes); err == nil && n <= most {
+	if n, err := m.files.count(&p.processes); err == nil && n <= most {
 		pod.Processes = snapshot.Known(snapshot.PIDs(n), m.now())
 	}
 	return &pod.Memory, true
@@ -155,7 +155,7 @@ func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodM
 	m.closeChanged(p)
 	m.readContainers(p)
 	// Page cache that is added between these two would be subtracted from a usage that does not have it.
-	usage, err := m.files.countOpen(&p.usage)
+	usage, err := m.files.count(&p.usage)
 	if err != nil {
 		return r, err
 	}
@@ -190,7 +190,7 @@ func (m *Memory) swapOf(p *podFiles, stat []byte) int64 {
 		n, _ := field(stat, m.names.swap)
 		return n
 	}
-	n, err := m.files.countOpen(&p.swap)
+	n, err := m.files.count(&p.swap)
 	if err != nil || n > most {
 		return 0
 	}

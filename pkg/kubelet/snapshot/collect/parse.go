@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"strconv"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
@@ -56,42 +54,18 @@ func field(data []byte, key string) (int64, bool) {
 	return 0, false
 }
 
-// files reads small files into one buffer, which it reuses. It is not safe for concurrent use.
+// files reads small files, which stay open, into one buffer, which it reuses. It is not safe for concurrent use.
 type files struct{ buffer []byte }
 
-// read returns the content, which is valid until the next call.
-func (f *files) read(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	f.allocate()
-	n := 0
-	for {
-		m, err := file.Read(f.buffer[n:])
-		n += m
-		if errors.Is(err, io.EOF) {
-			return f.buffer[:n], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if n == len(f.buffer) {
-			f.grow()
-		}
-	}
-}
-
-// readOpen returns the content of a file that stays open, which is valid until the next call.
-func (f *files) readOpen(file *openfile.File) ([]byte, error) {
+// read returns the content of a file, which is valid until the next call.
+func (f *files) read(file *openfile.File) ([]byte, error) {
 	f.allocate()
 	return file.Read(&f.buffer)
 }
 
-// countOpen returns the number that a file has which stays open.
-func (f *files) countOpen(file *openfile.File) (int64, error) {
-	data, err := f.readOpen(file)
+// count returns the number that a file has.
+func (f *files) count(file *openfile.File) (int64, error) {
+	data, err := f.read(file)
 	if err != nil {
 		return 0, err
 	}
@@ -102,17 +76,6 @@ func (f *files) allocate() {
 	if f.buffer == nil {
 		f.buffer = make([]byte, 16<<10)
 	}
-}
-
-func (f *files) grow() { f.buffer = append(f.buffer, make([]byte, len(f.buffer))...) }
-
-// count returns the number that a file has.
-func (f *files) count(path string) (int64, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return 0, err
-	}
-	return countOf(data, path)
 }
 
 func countOf(data []byte, path string) (int64, error) {
