@@ -42,10 +42,12 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
 	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
-	if due || suspect || meets || (w.sleep() >= cost && w.moved(state)) {
+	drained := w.drained(state)
+	if due || suspect || meets || drained || (w.sleep() >= cost && w.moved(state)) {
 		before := w.spent()
 		l.add(now, state)
 		l.took = w.spent() - before
+		w.lagging = drained && len(l.head) > 0
 		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}
@@ -70,6 +72,15 @@ func (w *memoryWatcher) cause() types.UID {
 		return ""
 	}
 	return w.looks.fastest()
+}
+
+// drained reports whether a pod may be using up page cache of others since the last look, by what the node has: all pods
+// together use as much as before then, and by statistics of their cgroup, which may lag by seconds, as much is spare.
+// With the look the kernel begins to add up what the pods that grow have changed (defect D40, package
+// snapshot/collect): the next read shows it.
+func (w *memoryWatcher) drained(now lookState) bool {
+	l := w.looks
+	return !w.holds && w.reclaiming() && l.n > 0 && l.state[l.n-1].free-now.free >= leastGrowth
 }
 
 // moved reports whether what is available has changed since the last look, of the node or of all pods, where it is

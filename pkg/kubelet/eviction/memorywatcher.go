@@ -130,6 +130,8 @@ type memoryWatcher struct {
 	// first of them did.
 	postponed   bool
 	postponedAt time.Time
+	// lagging is true if a pod grows by the last look while statistics of all pods may lag.
+	lagging bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading
 }
@@ -307,7 +309,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	begin, before := w.clock(), w.spent()
-	w.reading, w.refreshing, w.postponed = 0, 0, false
+	w.reading, w.refreshing, w.postponed, w.lagging = 0, 0, false, false
 	reading := w.readCounters()
 	if !w.postponed {
 		w.postponedAt = time.Time{}
@@ -322,7 +324,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
 	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
 	w.next = w.readAt.Add(w.pause())
-	if w.postponed || w.refreshing > 0 {
+	if w.postponed || w.refreshing > 0 || (w.lagging && w.paid.Sub(w.readAt) < approachCredit) {
 		w.next = w.readAt.Add(watcherMinPause)
 	}
 	return reading

@@ -1,0 +1,86 @@
+package eviction
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// laggingStats is a kernel where page cache fills the cgroup of all pods, and whose statistics of that cgroup are from
+// when a pod that grows was last read.
+type laggingStats struct {
+	priced
+	limit int64
+	// spare is the page cache by the statistics.
+	spare int64
+}
+
+// page returns the page cache of all pods.
+func (k *laggingStats) page() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(0, k.limit-k.used())
+}
+
+func (k *laggingStats) used() int64 { return k.priced.kernel.used() }
+
+func (k *laggingStats) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c, err := k.priced.Counters(how)
+	cache := snapshot.Bytes(k.page())
+	c.Pods, c.Node, c.NodeSpare = c.Pods+cache, c.Node+cache, cache
+	return c, err
+}
+
+func (k *laggingStats) observed(r snapshot.MemoryReading) snapshot.MemoryReading {
+	r.Pods.Capacity, r.Pods.Available = k.limit, k.spare
+	return r
+}
+
+func (k *laggingStats) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	r := k.priced.ReadMemory(how)
+	k.spare = k.page()
+	return k.observed(r)
+}
+
+func (k *laggingStats) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return k.observed(k.priced.ReadPods(how, uids))
+}
+
+func (k *laggingStats) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+	k.spare = k.page()
+	return k.priced.ReadPod(how, uid)
+}
+
+// A pod uses up the page cache of others, of which the statistics of all pods show nothing while no pod is read. It is
+// fenced before half of the headroom is used up.
+func TestHogWherePageCacheFillsThePodsLimit(t *testing.T) {
+	for _, rate := range []int64{50, 100, 400, 1000} {
+		for phase := range 8 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, 200*mi, 0, "hog")
+				k := &laggingStats{priced: *b.pricedKernel()}
+				k.limit = 2 * gi
+				b.add("rest", k.limit-300*mi-b.used())
+				b.available(20 * gi)
+				b.config.Memory = k
+				b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
+					AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
+				}).Thresholds
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
+					b.grows("hog", rate*mi)
+					crossing := 200 * time.Second / time.Duration(rate)
+					wait(crossing + 50*time.Second/time.Duration(rate))
+					if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" {
+						t.Errorf("%d MiB/s: victims %v", rate, got)
+					}
+				})
+			})
+		}
+	}
+}
