@@ -225,6 +225,31 @@ func (l *looks) readHead() {
 	}
 }
 
+// readLosers reads the pods that have lost most since the oldest look that is used: others use up their page cache, and
+// statistics of all pods may lag by that until they are read.
+func (l *looks) readLosers() {
+	first := l.first()
+	var most [headCount]*podLooks
+	for i := range l.pods {
+		p := &l.pods[i]
+		for j := range most {
+			if l.grown(p, first) > -leastGrowth {
+				break
+			}
+			if most[j] == nil || l.grown(p, first) < l.grown(most[j], first) {
+				copy(most[j+1:], most[j:])
+				most[j] = p
+				break
+			}
+		}
+	}
+	for _, p := range most {
+		if p != nil {
+			_, _ = l.reader.ReadPod(l.how, p.uid) // Its statistics are summed up.
+		}
+	}
+}
+
 // observeEnd finds out whether a pod of the head has stopped growing, at the last look that shows it.
 func (l *looks) observeEnd(p *podLooks) {
 	last := l.n - 1

@@ -42,12 +42,15 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	cost := watcherPauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
 	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
-	drained := w.drained(state)
-	if due || suspect || meets || drained || (w.sleep() >= cost && w.moved(state)) {
+	lags := w.lags(state)
+	if due || suspect || meets || lags || (w.sleep() >= cost && w.moved(state)) {
 		before := w.spent()
 		l.add(now, state)
+		if lags {
+			l.readLosers()
+		}
 		l.took = w.spent() - before
-		w.lagging = drained && len(l.head) > 0
+		w.lagging = lags && len(l.head) > 0
 		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}
@@ -74,13 +77,16 @@ func (w *memoryWatcher) cause() types.UID {
 	return w.looks.fastest()
 }
 
-// drained reports whether a pod may be using up page cache of others since the last look, by what the node has: all pods
-// together use as much as before then, and by statistics of their cgroup, which may lag by seconds, as much is spare.
-// With the look the kernel begins to add up what the pods that grow have changed (defect D40, package
-// snapshot/collect): the next read shows it.
-func (w *memoryWatcher) drained(now lookState) bool {
-	l := w.looks
-	return !w.holds && w.reclaiming() && l.n > 0 && l.state[l.n-1].free-now.free >= leastGrowth
+// lags reports whether a pod seems to use up page cache of others that the statistics of all pods still have, by a second
+// or so (defect D40, package snapshot/collect): since the last look the node has less, while all pods together use as much
+// as before, and by the statistics as much of that is spare. What the look reads, the kernel sums up.
+func (w *memoryWatcher) lags(now lookState) bool {
+	if w.holds || !w.reclaiming() || w.looks.n == 0 {
+		return false
+	}
+	last := &w.looks.state[w.looks.n-1]
+	less := last.free - now.free
+	return less >= leastGrowth && last.spare-now.spare < less/2
 }
 
 // moved reports whether what is available has changed since the last look, of the node or of all pods, where it is

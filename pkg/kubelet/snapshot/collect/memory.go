@@ -169,6 +169,9 @@ func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	if limit >= unlimited {
 		return snapshot.Observation{Err: errUnlimited}
 	}
+	for i := range m.open.classes {
+		_, _ = m.files.read(&m.open.classes[i]) // Its statistics are summed up.
+	}
 	usage, err := m.files.count(&m.open.pods.usage)
 	if err != nil {
 		return snapshot.Observation{Err: err}

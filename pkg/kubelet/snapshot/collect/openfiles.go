@@ -23,6 +23,8 @@ type openFiles struct {
 	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them.
 	byPod   []podFiles
 	scanned time.Time
+	// classes are memory.stat of the cgroups of QoS classes, found with the pods.
+	classes []openfile.File
 }
 
 // cgroupFiles are the files of the root, which has no limit, or of the cgroup of all pods.
@@ -205,13 +207,28 @@ func (m *Memory) scanPods() {
 		l.byPod[i].found = false
 	}
 	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
+	before := l.classes
+	l.classes = nil
 	m.scanBelow(m.pods)
+	m.keepOpen(before)
 	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
 		if !p.found {
 			p.close()
 		}
 		return !p.found
 	})
+}
+
+// keepOpen uses files of QoS classes from before the present search, and closes the others.
+func (m *Memory) keepOpen(before []openfile.File) {
+	for i := range before {
+		same := func(f openfile.File) bool { return f.Path() == before[i].Path() }
+		if j := slices.IndexFunc(m.open.classes, same); j >= 0 {
+			m.open.classes[j] = before[i]
+		} else {
+			before[i].Close()
+		}
+	}
 }
 
 // scanBelow searches in a cgroup. It ignores cgroups that are not of pods beside those that are.
@@ -234,6 +251,7 @@ func (m *Memory) scanBelow(dir string) {
 		}
 		if m.cgroups.isQOSClass(e.Name()) {
 			recognized = true
+			m.open.classes = append(m.open.classes, openfile.New(filepath.Join(path, m.names.stat)))
 			m.scanBelow(path)
 			continue
 		}

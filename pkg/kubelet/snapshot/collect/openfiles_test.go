@@ -13,13 +13,15 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestD40LeavesAreReadBeforeParents: the kernel sums up the counters of a parent when a leaf is read.
+// TestD40LeavesAreReadBeforeParents: the kernel sums up the counters of a parent when a leaf is read, and so it is with
+// the cgroup of a QoS class.
 func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 	const usage, stat = "memory.usage_in_bytes", "memory.stat"
 	root := tree(t, map[string]string{
 		"meminfo": meminfoFile, "memory/" + usage: "614400\n", "memory/" + stat: "total_inactive_file 102400\n",
 		"memory/kubepods/" + usage: "300000\n", "memory/kubepods/memory.limit_in_bytes": "500000\n",
 		"memory/kubepods/" + stat:                         "total_inactive_file 100000\n",
+		"memory/kubepods/besteffort/" + stat:              "total_inactive_file 400\n",
 		"memory/kubepods/besteffort/pod12-34/" + usage:    "1000\n",
 		"memory/kubepods/besteffort/pod12-34/" + stat:     "total_inactive_file 400\n",
 		"memory/kubepods/besteffort/pod12-34/c1/" + stat:  "total_inactive_file 400\n",
@@ -34,14 +36,22 @@ func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 	pods := filepath.Join(memory, "kubepods")
 	pod := filepath.Join(pods, "besteffort", "pod12-34")
 	order := accesses(t, []string{
-		filepath.Join(pod, "c1", stat), filepath.Join(pod, "c2", stat), filepath.Join(pod, stat), filepath.Join(pods, stat),
-		filepath.Join(memory, stat),
+		filepath.Join(pod, "c1", stat), filepath.Join(pod, "c2", stat), filepath.Join(pod, stat),
+		filepath.Join(pods, "besteffort", stat), filepath.Join(pods, stat), filepath.Join(memory, stat),
 	})
-	want := []int{0, 1, 2, 3, 4}
-	for _, what := range []string{"the first reading", "a reading of files that are open"} {
-		m.ReadMemory(snapshot.Counting{})
-		if got := order(); !slices.Equal(got, want) {
-			t.Errorf("%s is in the order %v, want %v", what, got, want)
+	all := func() { m.ReadMemory(snapshot.Counting{}) }
+	for _, test := range []struct {
+		name string
+		read func()
+		want []int
+	}{
+		{"the first reading", all, []int{0, 1, 2, 3, 4, 5}},
+		{"a reading of files that are open", all, []int{0, 1, 2, 3, 4, 5}},
+		{"a reading of no pod", func() { m.PodUsages(nil); m.ReadPods(snapshot.Counting{}, nil) }, []int{3, 4, 5}},
+	} {
+		test.read()
+		if got := order(); !slices.Equal(got, test.want) {
+			t.Errorf("%s is in the order %v, want %v", test.name, got, test.want)
 		}
 	}
 }
