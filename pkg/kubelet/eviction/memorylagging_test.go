@@ -24,10 +24,8 @@ type laggingStats struct {
 func (k *laggingStats) page() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return max(0, k.limit-k.used())
+	return max(0, k.limit-k.kernel.used())
 }
-
-func (k *laggingStats) used() int64 { return k.priced.kernel.used() }
 
 func (k *laggingStats) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 	c, err := k.priced.Counters(how)

@@ -77,9 +77,9 @@ func (w *memoryWatcher) cause() types.UID {
 	return w.looks.fastest()
 }
 
-// lags reports whether a pod seems to use up page cache of others that the statistics of all pods still have, by a second
-// or so (defect D40, package snapshot/collect): since the last look the node has less, while all pods together use as much
-// as before, and by the statistics as much of that is spare. What the look reads, the kernel sums up.
+// lags reports whether a pod seems to use up page cache of others that the statistics of all pods still have (defect
+// D40, package snapshot/collect): since the last look the node has less, while all pods together have reached their
+// limit, and by the statistics as much of that is spare as before. What the look reads, the kernel sums up.
 func (w *memoryWatcher) lags(now lookState) bool {
 	if w.holds || !w.reclaiming() || w.looks.n == 0 {
 		return false
