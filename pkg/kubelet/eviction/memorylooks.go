@@ -189,65 +189,68 @@ func (l *looks) grown(p *podLooks, first int) int64 {
 // readHead reads the pods that have grown most without their page cache. A pod that fills page cache is among them; its
 // rate shows that it does not grow otherwise.
 func (l *looks) readHead() {
-	var head [headCount]struct {
-		pod   *podLooks
-		grown int64
-	}
 	first := l.first()
-	for i := range l.pods {
-		p := &l.pods[i]
-		n := l.grown(p, first)
-		if n < leastGrowth {
-			continue
+	head := l.ranked(func(p *podLooks) int64 {
+		grown := l.grown(p, first)
+		if grown < leastGrowth {
+			return 0
 		}
-		for j := range head {
-			if head[j].pod == nil || n > head[j].grown {
-				copy(head[j+1:], head[j:])
-				head[j].pod, head[j].grown = p, n
-				break
-			}
-		}
-	}
+		return grown
+	})
 	l.head = l.head[:0]
 	for i := range l.pods {
 		l.pods[i].unread = false
 	}
-	for _, h := range head {
-		if h.pod == nil {
+	for _, p := range head {
+		if p == nil {
 			return
 		}
-		pod, err := l.reader.ReadPod(l.how, h.pod.uid)
-		if h.pod.unread = err != nil; err != nil {
+		pod, err := l.reader.ReadPod(l.how, p.uid)
+		if p.unread = err != nil; err != nil {
 			continue // It has no rate, also if its cgroup is gone.
 		}
-		h.pod.resident[l.n-1], h.pod.memory = int64(pod.Resident), pod.Memory
-		l.head = append(l.head, h.pod)
+		p.resident[l.n-1], p.memory = int64(pod.Resident), pod.Memory
+		l.head = append(l.head, p)
 	}
 }
 
-// readLosers reads the pods that have lost most since the oldest look that is used: others use up their page cache, and
-// statistics of all pods may lag by that until they are read.
-func (l *looks) readLosers() {
+// readOwners reads pods whose page cache may be used up, since statistics of all pods may lag by that until they are
+// read: those that have lost most since the oldest look that is used; or, if no pod has grown or lost, those that use
+// most, one of which may use up its own.
+func (l *looks) readOwners() {
 	first := l.first()
-	var most [headCount]*podLooks
+	owners := l.ranked(func(p *podLooks) int64 {
+		lost := -l.grown(p, first)
+		if lost < leastGrowth {
+			return 0
+		}
+		return lost
+	})
+	if owners[0] == nil && len(l.head) == 0 {
+		owners = l.ranked(func(p *podLooks) int64 { return p.usage[l.n-1] })
+	}
+	for _, p := range owners {
+		if p != nil {
+			_, _ = l.reader.ReadPod(l.how, p.uid) // Its statistics are summed up.
+		}
+	}
+}
+
+// ranked returns the pods for which an amount is greatest, the greatest first, without those for which it is zero or
+// unknown; then nil.
+func (l *looks) ranked(amount func(*podLooks) int64) (most [headCount]*podLooks) {
 	for i := range l.pods {
 		p := &l.pods[i]
-		for j := range most {
-			if l.grown(p, first) > -leastGrowth {
-				break
-			}
-			if most[j] == nil || l.grown(p, first) < l.grown(most[j], first) {
+		n := amount(p)
+		for j := 0; n > 0 && j < len(most); j++ {
+			if most[j] == nil || n > amount(most[j]) {
 				copy(most[j+1:], most[j:])
 				most[j] = p
 				break
 			}
 		}
 	}
-	for _, p := range most {
-		if p != nil {
-			_, _ = l.reader.ReadPod(l.how, p.uid) // Its statistics are summed up.
-		}
-	}
+	return most
 }
 
 // observeEnd finds out whether a pod of the head has stopped growing, at the last look that shows it.

@@ -47,10 +47,10 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 		before := w.spent()
 		l.add(now, state)
 		if lags {
-			l.readLosers()
+			l.readOwners()
 		}
 		l.took = w.spent() - before
-		w.lagging = lags && len(l.head) > 0
+		w.lagging = lags
 		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}

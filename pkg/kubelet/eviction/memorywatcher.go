@@ -36,9 +36,11 @@ const (
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 4 * time.Second
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
-	// by a single read that takes long: the crossing itself must be read, and what follows. approachPauseShare is
-	// watcherPauseShare for reads while a threshold is approached, until the crossing is due.
+	// by a single read that takes long: the crossing itself must be read, and what follows. lagCredit is that for reads
+	// since statistics of all pods may lag, also where nothing is approached. approachPauseShare is watcherPauseShare for
+	// reads while a threshold is approached, until the crossing is due.
 	approachCredit     = watcherCredit / 2
+	lagCredit          = approachCredit / 2
 	approachPauseShare = 4
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
 	// about 40 ms, by which the decision at the crossing would be later.
@@ -130,7 +132,7 @@ type memoryWatcher struct {
 	// first of them did.
 	postponed   bool
 	postponedAt time.Time
-	// lagging is true if a pod grows by the last look while statistics of all pods may lag.
+	// lagging is true if statistics of all pods may lag until the last look, which has read what they lag by.
 	lagging bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading
@@ -324,7 +326,7 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
 	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
 	w.next = w.readAt.Add(w.pause())
-	if w.postponed || w.refreshing > 0 || (w.lagging && w.paid.Sub(w.readAt) < approachCredit) {
+	if w.postponed || w.refreshing > 0 || (w.lagging && w.paid.Sub(w.readAt) < lagCredit) {
 		w.next = w.readAt.Add(watcherMinPause)
 	}
 	return reading

@@ -22,8 +22,7 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now := m.now(); m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery {
-		m.open.scanned = now
-		m.scanPods()
+		m.scanAt(now)
 	}
 	for i := range m.open.byPod {
 		p := &m.open.byPod[i]
@@ -32,6 +31,11 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 		}
 	}
 	return into
+}
+
+func (m *Memory) scanAt(now time.Time) {
+	m.open.scanned = now
+	m.scanPods()
 }
 
 // ReadPod reads the memory of a pod, and allocates nothing. It fails for a pod that PodUsages has not found.
@@ -56,6 +60,9 @@ func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.open.scanned.IsZero() {
+		m.scanAt(m.now()) // For the QoS classes: see podsObservation.
+	}
 	r := snapshot.MemoryReading{ByPod: make(map[types.UID]*snapshot.Memory, len(uids))}
 	for i := range m.open.byPod {
 		p := &m.open.byPod[i]

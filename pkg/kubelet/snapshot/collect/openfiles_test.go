@@ -47,7 +47,7 @@ func TestD40LeavesAreReadBeforeParents(t *testing.T) {
 	}{
 		{"the first reading", all, []int{0, 1, 2, 3, 4, 5}},
 		{"a reading of files that are open", all, []int{0, 1, 2, 3, 4, 5}},
-		{"a reading of no pod", func() { m.PodUsages(nil); m.ReadPods(snapshot.Counting{}, nil) }, []int{3, 4, 5}},
+		{"a reading of no pod", func() { m.ReadPods(snapshot.Counting{}, nil) }, []int{3, 4, 5}},
 	} {
 		test.read()
 		if got := order(); !slices.Equal(got, test.want) {
