@@ -68,8 +68,8 @@ func (k *ownCache) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	return into
 }
 
-// A pod uses up page cache, of others or its own, of which the statistics of all pods show nothing while no pod is read.
-// It is fenced before half of the headroom is used up.
+// A pod uses up page cache, of others or its own, of which the statistics of all pods show nothing while no pod is
+// read. It is fenced before half of the headroom is used up.
 func TestHogWherePageCacheFillsThePodsLimit(t *testing.T) {
 	for _, rate := range []int64{50, 100, 400, 1000} {
 		for phase := range 16 {
