@@ -190,13 +190,7 @@ func (l *looks) grown(p *podLooks, first int) int64 {
 // rate shows that it does not grow otherwise.
 func (l *looks) readHead() {
 	first := l.first()
-	head := l.ranked(func(p *podLooks) int64 {
-		grown := l.grown(p, first)
-		if grown < leastGrowth {
-			return 0
-		}
-		return grown
-	})
+	head := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
 	l.head = l.head[:0]
 	for i := range l.pods {
 		l.pods[i].unread = false
@@ -219,15 +213,9 @@ func (l *looks) readHead() {
 // most, one of which may use up its own.
 func (l *looks) readOwners() {
 	first := l.first()
-	owners := l.ranked(func(p *podLooks) int64 {
-		lost := -l.grown(p, first)
-		if lost < leastGrowth {
-			return 0
-		}
-		return lost
-	})
+	owners := l.ranked(leastGrowth, func(p *podLooks) int64 { return -l.grown(p, first) })
 	if owners[0] == nil && len(l.head) == 0 {
-		owners = l.ranked(func(p *podLooks) int64 { return p.usage[l.n-1] })
+		owners = l.ranked(1, func(p *podLooks) int64 { return p.usage[l.n-1] })
 	}
 	for _, p := range owners {
 		if p != nil {
@@ -236,13 +224,12 @@ func (l *looks) readOwners() {
 	}
 }
 
-// ranked returns the pods for which an amount is greatest, the greatest first, without those for which it is zero or
-// unknown; then nil.
-func (l *looks) ranked(amount func(*podLooks) int64) (most [headCount]*podLooks) {
+// ranked returns the pods for which an amount is greatest, and at least so much, the greatest first; then nil.
+func (l *looks) ranked(least int64, amount func(*podLooks) int64) (most [headCount]*podLooks) {
 	for i := range l.pods {
 		p := &l.pods[i]
 		n := amount(p)
-		for j := 0; n > 0 && j < len(most); j++ {
+		for j := 0; n >= least && j < len(most); j++ {
 			if most[j] == nil || n > amount(most[j]) {
 				copy(most[j+1:], most[j:])
 				most[j] = p

@@ -36,9 +36,9 @@ const (
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
 	watcherCredit = 4 * time.Second
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
-	// by a single read that takes long: the crossing itself must be read, and what follows. lagCredit is that for reads
-	// since statistics of all pods may lag, also where nothing is approached. approachPauseShare is watcherPauseShare for
-	// reads while a threshold is approached, until the crossing is due.
+	// by a single read that takes long: the crossing itself must be read, and what follows. lagCredit is that for a read
+	// that follows soon because statistics lag, where nothing may be approached. approachPauseShare is watcherPauseShare
+	// for reads while a threshold is approached, until the crossing is due.
 	approachCredit     = watcherCredit / 2
 	lagCredit          = approachCredit / 2
 	approachPauseShare = 4
@@ -132,7 +132,7 @@ type memoryWatcher struct {
 	// first of them did.
 	postponed   bool
 	postponedAt time.Time
-	// lagging is true if statistics of all pods may lag until the last look, which has read what they lag by.
+	// lagging is true if statistics of all pods seemed to lag at the last read, whose look makes the next one right.
 	lagging bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading

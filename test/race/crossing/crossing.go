@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -83,9 +82,6 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	if err := readPrograms(c.Hog); err != nil {
-		return nil, err
-	}
 	n, err := newNode(c)
 	if err != nil {
 		return nil, err
@@ -113,13 +109,6 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 		fmt.Fprintf(c.Log, "%3d %v\n", i, crossing)
 	}
 	return list, nil
-}
-
-// readPrograms has the page cache of the programs of the pods in the cgroup of this process. Otherwise it is in that of
-// all pods, and the statistics by which it counts as available change by hundreds of KiB: with huge pages, which come
-// 20 ms apart at 100 MiB/s, that decides which of them is the crossing.
-func readPrograms(hog string) error {
-	return exec.Command("/bin/sh", "-c", `cat "$0" >/dev/null`, hog).Run()
 }
 
 // node is the cgroup of all pods, and the pods.

@@ -33,6 +33,7 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	return into
 }
 
+// scanAt searches for pods and QoS classes, and records when.
 func (m *Memory) scanAt(now time.Time) {
 	m.open.scanned = now
 	m.scanPods()
