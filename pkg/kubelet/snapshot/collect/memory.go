@@ -103,7 +103,8 @@ func newMemory(o Options) *Memory {
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	m.open = openFiles{
-		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls), node: m.filesOf(m.root), pods: m.filesOf(m.pods),
+		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls),
+		node: openfile.New(filepath.Join(m.root, m.names.usage)), pods: m.filesOf(m.pods),
 	}
 	return m
 }
@@ -160,9 +161,11 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
+// podsObservation returns what the cgroup of all pods has available. Its date is from before the usage was read: what is
+// released later may still be part of the usage.
 func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
-	at := m.now()
-	limit, err := m.files.count(&m.open.pods.limit)
+	at, f := m.now(), &m.open.pods
+	limit, err := m.files.count(&f.limit)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
@@ -172,13 +175,23 @@ func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 	for i := range m.open.classes {
 		_, _ = m.files.read(&m.open.classes[i]) // Its statistics are summed up.
 	}
-	usage, err := m.files.count(&m.open.pods.usage)
+	usage, err := m.files.count(&f.usage)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	return m.observation(&m.open.pods, at, limit, usage, how)
+	stat, err := m.files.read(&f.stat)
+	if err != nil {
+		return snapshot.Observation{Err: err}
+	}
+	c, err := cacheOf(stat, m.names.cache, how)
+	if err != nil {
+		return snapshot.Observation{Err: fmt.Errorf("%s: %w", f.stat.Path(), err)}
+	}
+	return observationOf(at, limit, usage, c.spare(how))
 }
 
+// nodeObservation returns what the node has available, dated as that of all pods. Its page cache is that of
+// /proc/meminfo, as in Counters: memory.stat of the root may lag by two seconds.
 func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	at := m.now()
 	info, err := m.meminfoOf()
@@ -189,32 +202,20 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	o := m.observation(&m.open.node, at, m.capacity, usage, how)
+	o := observationOf(at, m.capacity, usage, info.page.spare(how))
 	o.Available += info.beyond(how)
 	return o
 }
 
-// observation returns the limit less the working set. It is negative when the working set is above the limit. Its date
-// at is from before the usage was read: what is released later may still be part of the usage.
-func (m *Memory) observation(
-	f *cgroupFiles, at time.Time, limit, usage int64, how snapshot.Counting,
-) snapshot.Observation {
-	stat, err := m.files.read(&f.stat)
-	if err != nil {
-		return snapshot.Observation{Err: err}
-	}
-	c, err := cacheOf(stat, m.names.cache, how)
-	if err != nil {
-		return snapshot.Observation{Err: fmt.Errorf("%s: %w", f.stat.Path(), err)}
-	}
-	available := limit - max(0, usage-c.spare(how))
-	return snapshot.Observation{Available: available, Capacity: limit, At: snapshot.WallTime(at)}
+// observationOf returns the limit less the working set. It is negative when the working set is above the limit.
+func observationOf(at time.Time, limit, usage, spare int64) snapshot.Observation {
+	return snapshot.Observation{Available: limit - max(0, usage-spare), Capacity: limit, At: snapshot.WallTime(at)}
 }
 
 // nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
 func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
 	if !m.names.rootUsageFromMeminfo {
-		return m.files.count(&m.open.node.usage)
+		return m.files.count(&m.open.node)
 	}
 	return info.used(), nil
 }

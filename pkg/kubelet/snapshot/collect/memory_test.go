@@ -119,7 +119,7 @@ func TestReadMemory(t *testing.T) {
 // What is released at the date of an observation is in it: the date is not later than the amounts.
 func TestObservationIsNotDatedAfterItsAmounts(t *testing.T) {
 	root := tree(t, map[string]string{
-		"meminfo": meminfoFile, "memory/memory.usage_in_bytes": "614400\n", "memory/memory.stat": "total_inactive_file 0\n",
+		"meminfo": meminfoFile, "memory/memory.usage_in_bytes": "614400\n",
 		"memory/kubepods/memory.usage_in_bytes": "300000\n", "memory/kubepods/memory.limit_in_bytes": "500000\n",
 		"memory/kubepods/memory.stat": "total_inactive_file 0\n",
 	})
@@ -139,11 +139,39 @@ func TestObservationIsNotDatedAfterItsAmounts(t *testing.T) {
 	}
 	r := m.ReadMemory(snapshot.Counting{})
 	at := time.Unix(1000, 0).UTC()
-	if want := (snapshot.Observation{Available: 1024000 - 1000, Capacity: 1024000, At: at}); r.Node != want {
+	if want := (snapshot.Observation{Available: 1024000, Capacity: 1024000, At: at}); r.Node != want {
 		t.Errorf("node %+v, want %+v", r.Node, want)
 	}
 	if want := (snapshot.Observation{Available: 500000 - 1000, Capacity: 500000, At: at}); r.Pods != want {
 		t.Errorf("pods %+v, want %+v", r.Pods, want)
+	}
+}
+
+// memory.stat of the root may lag by two seconds, /proc/meminfo does not: the page cache of the node is that of the
+// latter, as it is in the counters.
+func TestNodeIsNotReadFromStatisticsThatLag(t *testing.T) {
+	for _, lagging := range []string{"inactive_file 0\n", "inactive_file 409600\n"} {
+		root := tree(t, map[string]string{
+			"meminfo": meminfoFile, "cgroup.controllers": "memory\n", "memory.stat": "anon 1\n" + lagging,
+			"kubepods/memory.current": "1\n", "kubepods/memory.max": "500000\n",
+			"kubepods/memory.stat": "inactive_file 0\n",
+		})
+		m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "kubepods"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := m.Counters(snapshot.Counting{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 1024000 - int64(c.Node) + int64(c.NodeSpare)
+		for name, r := range map[string]snapshot.MemoryReading{
+			"all pods": m.ReadMemory(snapshot.Counting{}), "no pod": m.ReadPods(snapshot.Counting{}, nil),
+		} {
+			if r.Node.Available != want {
+				t.Errorf("%s, %q: %d bytes available, %d by the counters", name, lagging, r.Node.Available, want)
+			}
+		}
 	}
 }
 

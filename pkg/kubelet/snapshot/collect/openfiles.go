@@ -18,8 +18,9 @@ import (
 
 // openFiles are the files of memory. They stay open: opening a file takes longer than reading it.
 type openFiles struct {
-	meminfo, stalls openfile.File
-	node, pods      cgroupFiles
+	// node is the counter of the root, which cgroup v2 does not have.
+	meminfo, stalls, node openfile.File
+	pods                  cgroupFiles
 	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them.
 	byPod   []podFiles
 	scanned time.Time
@@ -27,7 +28,7 @@ type openFiles struct {
 	classes []openfile.File
 }
 
-// cgroupFiles are the files of the root, which has no limit, or of the cgroup of all pods.
+// cgroupFiles are the files of the cgroup of all pods.
 type cgroupFiles struct{ usage, limit, stat openfile.File }
 
 func (m *Memory) filesOf(dir string) cgroupFiles {
