@@ -309,3 +309,31 @@ func TestPodsAreReadBeforeTheCrossing(t *testing.T) {
 		})
 	})
 }
+
+// Thresholds are converted to amounts again just before one is crossed. No pod is read for that, and the decision is not
+// delayed.
+func TestThresholdsAreArmedJustBeforeACrossing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 200*mi, 0, "hog")
+		k := b.pricedKernel()
+		k.full = 40 * time.Millisecond
+		b.config.Memory = k
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			b.mu.Lock()
+			armed := false
+			k.reading = func() { // In the loop, while the node is locked.
+				if left := k.capacity - k.system - k.kernel.used(); !armed && left < 115*mi {
+					armed, m.loop.watcher.armAt = true, time.Time{}
+				}
+			}
+			b.mu.Unlock()
+			b.grows("hog", 1000*mi)
+			wait(220 * time.Millisecond)
+			if !armed {
+				t.Fatal("nothing was armed again")
+			}
+			b.expectFenced(t, "hog")
+		})
+	})
+}

@@ -42,6 +42,9 @@ const (
 	changed = int64(256) << 10
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
 	headCount = 4
+	// recentCount of them are those that have grown most in endedWindow or a little more, by one recentShare-th (one
+	// quarter) of leastGrowth at least.
+	recentCount, recentShare = 2, 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
 	// by them.
 	looksEvery = lookWindow / 2
@@ -176,6 +179,15 @@ func (l *looks) first() int {
 	return i
 }
 
+// recent returns the index of the last look that is at least endedWindow older than the newest, or of the oldest look.
+func (l *looks) recent() int {
+	i := max(0, l.n-2)
+	for i > 0 && l.at[l.n-1].Sub(l.at[i]) < endedWindow {
+		i--
+	}
+	return i
+}
+
 // grown returns by how much the counter of a pod has grown since the oldest look that is used.
 func (l *looks) grown(p *podLooks, first int) int64 {
 	for i := first; i < l.n-1; i++ {
@@ -189,13 +201,11 @@ func (l *looks) grown(p *podLooks, first int) int64 {
 // readHead reads the pods that have grown most without their page cache. A pod that fills page cache is among them; its
 // rate shows that it does not grow otherwise.
 func (l *looks) readHead() {
-	first := l.first()
-	head := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
 	l.head = l.head[:0]
 	for i := range l.pods {
 		l.pods[i].unread = false
 	}
-	for _, p := range head {
+	for _, p := range l.growing() {
 		if p == nil {
 			return
 		}
@@ -206,6 +216,26 @@ func (l *looks) readHead() {
 		p.resident[l.n-1], p.memory = int64(pod.Resident), pod.Memory
 		l.head = append(l.head, p)
 	}
+}
+
+// growing returns the pods of the head: those that have grown most lately, and then those that have grown most since the
+// oldest look that is used; then nil. Many pods may have grown before and have stopped when one begins, which has grown
+// less.
+func (l *looks) growing() (head [headCount]*podLooks) {
+	first, recent := l.first(), l.recent()
+	lately := l.ranked(leastGrowth/recentShare, func(p *podLooks) int64 { return l.grown(p, recent) })
+	most := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
+	n := copy(head[:], lately[:recentCount])
+	if i := slices.Index(head[:n], nil); i >= 0 {
+		n = i
+	}
+	for _, p := range most {
+		if n < len(head) && !slices.Contains(head[:n], p) {
+			head[n] = p
+			n++
+		}
+	}
+	return head
 }
 
 // readOwners reads pods whose page cache may be used up, since statistics of all pods may lag by that until they are
@@ -269,15 +299,20 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	return l.rateFrom(p, max(l.first(), p.since))
 }
 
-// rateFrom returns the rate of a pod since the first look from an index on at which the pod was read.
+// rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look: before
+// that it may have grown and stopped.
 func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok bool) {
 	last := l.n - 1
 	if last < 0 || p.resident[last] == unknown {
 		return r, 0, false
 	}
-	for i := first; i < last; i++ {
+	begin := last
+	for begin > first && p.resident[begin-1] != unknown {
+		begin--
+	}
+	for i := begin; i < last; i++ {
 		window := l.at[last].Sub(l.at[i])
-		if p.resident[i] == unknown || window < leastWindow {
+		if window < leastWindow {
 			continue
 		}
 		grown := p.resident[last] - p.resident[i]

@@ -239,14 +239,28 @@ func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
 		w.fail(err)
 		return
 	}
-	w.setLimits(w.reader.ReadMemory(w.how), counters)
-	w.floors = w.floors[:0]
+	w.setLimits(w.readLimits(), counters)
+	before := w.floors
+	w.floors = nil
 	for i := range thresholds {
 		t := &thresholds[i]
 		if s := w.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
-			w.floors = append(w.floors, floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()})
+			f := floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()}
+			same := func(o floor) bool { return o.id() == f.id() && o.amount == f.amount }
+			if j := slices.IndexFunc(before, same); j >= 0 {
+				f = before[j] // It may be met.
+			}
+			w.floors = append(w.floors, f)
 		}
 	}
+}
+
+// readLimits reads the node and all pods together, without single pods if the reader can do that.
+func (w *memoryWatcher) readLimits() snapshot.MemoryReading {
+	if quick, ok := w.reader.(PodMemoryReader); ok {
+		return quick.ReadPods(w.how, nil)
+	}
+	return w.reader.ReadMemory(w.how)
 }
 
 func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {
@@ -377,8 +391,8 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	left := w.leftBy(counters)
 	full := !w.holds && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)
-	if quick, ok := w.reader.(PodMemoryReader); ok && (full || (suspect && !w.holds)) {
-		w.setLimits(quick.ReadPods(w.how, nil), counters)
+	if _, quick := w.reader.(PodMemoryReader); quick && (full || (suspect && !w.holds)) {
+		w.setLimits(w.readLimits(), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
 	}
