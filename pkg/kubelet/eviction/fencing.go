@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -222,15 +223,17 @@ func (m *Manager) mayBeFencedLater(v *policy.Victim) bool {
 	return m.loop.rules.Fence && v.Cause.Kind == policy.HardThreshold && memory
 }
 
-// fenceLate decides about the victims without a fence that are being stopped. Only the goroutine of Run calls it.
-func (m *Manager) fenceLate(s *snapshot.Snapshot) {
-	for uid, f := range m.waiting {
-		if !m.fenced.has(uid) {
-			delete(m.waiting, uid)
-		} else if fence := policy.LateFence(s, &m.loop.rules, uid); fence != nil {
-			delete(m.waiting, uid)
-			f.late <- fence
-		}
+// fenceLate decides about the victims without a fence that are being stopped, after a decision about the same snapshot.
+// Only the goroutine of Run calls it.
+func (m *Manager) fenceLate(s *snapshot.Snapshot, d *policy.Decision) {
+	maps.DeleteFunc(m.waiting, func(uid types.UID, _ *fencing) bool { return !m.fenced.has(uid) })
+	if len(m.waiting) == 0 {
+		return
+	}
+	waits := func(uid types.UID) bool { return m.waiting[uid] != nil }
+	for uid, fence := range policy.LateFences(s, &m.loop.rules, d, waits) {
+		m.waiting[uid].late <- fence
+		delete(m.waiting, uid)
 	}
 }
 

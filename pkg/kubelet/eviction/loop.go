@@ -233,7 +233,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	r.Notices = l.notices.of(r, l.rules.Timing.Period)
 	m.sinks.round(ctx, r, &l.state)
 	l.state = after
-	m.fenceLate(s)
+	m.fenceLate(s, &r.Decision)
 	m.act(ctx, &r.Decision)
 	next := s.Taken.Add(nextSync(&r.Decision, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {

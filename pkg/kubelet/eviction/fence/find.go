@@ -12,6 +12,9 @@ import (
 type Found struct {
 	// Memory and PIDs are the limits, 0 and -1 if they are not fences.
 	Memory, PIDs int64
+	// Swap is true if swap has a limit. It may be all that is left: a pod that has nearly reached its own limit of memory
+	// is not given another one.
+	Swap bool
 }
 
 // None is true if no limit is a fence.
@@ -30,7 +33,20 @@ func (f *Fencer) Find(cgroup string, expected Expected) (Found, error) {
 	if other == nil && oursPIDs(pids) && pids < expected.pids() {
 		found.PIDs = pids
 	}
-	return found, errors.Join(ignoreGone(err), ignoreGone(other))
+	var swap error
+	found.Swap, swap = f.findSwap(cgroup)
+	return found, errors.Join(ignoreGone(err), ignoreGone(other), ignoreMissing(ignoreGone(swap)))
+}
+
+// findSwap reports whether the swap of a pod cgroup has a limit of this package; the kubelet gives limits to containers
+// only. On cgroup v2 the value says nothing: there the pod has memory.oom.group as well, which others may set alone.
+func (f *Fencer) findSwap(cgroup string) (bool, error) {
+	limit, err := f.present("memory", cgroup, f.memoryNames()[1])
+	if err != nil || !f.config.Unified {
+		return ours(limit), err
+	}
+	whole, err := f.present("memory", cgroup, "memory.oom.group")
+	return limit < unlimited && whole == 1, err
 }
 
 // Expected has the limits of a pod without a fence.
@@ -60,13 +76,15 @@ func (e Expected) pids() int64 {
 // Swap gets the limit that it has without a fence, which is none, and the OOM killer ends single processes again.
 func (f *Fencer) Lift(cgroup string, found Found, expected Expected) error {
 	var errs []error
-	if found.Memory > 0 {
-		names := f.memoryNames()
-		errs = append(errs, ignoreMissing(f.raise("memory", cgroup, names[1], unlimited)),
-			f.raise("memory", cgroup, names[0], expected.memory()))
+	names := f.memoryNames()
+	if found.Memory > 0 || found.Swap {
+		errs = append(errs, ignoreMissing(f.raise("memory", cgroup, names[1], unlimited)))
 		if f.config.Unified {
 			errs = append(errs, f.raise("memory", cgroup, "memory.oom.group", 0))
 		}
+	}
+	if found.Memory > 0 {
+		errs = append(errs, f.raise("memory", cgroup, names[0], expected.memory()))
 	}
 	if found.PIDs >= 0 {
 		errs = append(errs, f.raise("pids", cgroup, "pids.max", expected.pids()))

@@ -318,7 +318,7 @@ func TestKernelFindAndLift(t *testing.T) {
 	}
 	memory, pids := p.fence(f, Limits{Slack: 8 * mi}), p.fence(f, Limits{PIDs: true})
 	found := find()
-	if found != (Found{Memory: memory.At(), PIDs: pids.At()}) || found.None() {
+	if found != (Found{Memory: memory.At(), PIDs: pids.At(), Swap: p.swap() < unlimited}) || found.None() {
 		t.Errorf("found %+v", found)
 	}
 	if err := f.Lift(p.cgroup, found, expected); err != nil {
@@ -464,6 +464,33 @@ func TestKernelRemovedCgroup(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(p.config.Mounts["memory"], p.cgroup, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The agent was killed after it had fenced a pod that has nearly reached its own limit of memory: only swap has another
+// one.
+func TestKernelFindAndLiftWhereThePodsLimitIsTheFence(t *testing.T) {
+	p := newPod(t)
+	expected := Expected{Memory: 40 * mi}
+	p.setLimit(expected.Memory)
+	p.hog().do("grow", 20)
+	f := p.fencer()
+	p.fence(f, Limits{Slack: 100 * mi})
+	if p.limit() != expected.Memory {
+		t.Fatalf("limit %d", p.limit())
+	}
+	found, err := f.Find(p.cgroup, expected)
+	if err != nil || found != (Found{PIDs: -1, Swap: p.swap() < unlimited}) {
+		t.Errorf("found %+v, %v, where swap is limited to %d", found, err, p.swap())
+	}
+	if err := f.Lift(p.cgroup, found, expected); err != nil {
+		t.Fatal(err)
+	}
+	if p.swap() != unlimited || p.limit() != expected.Memory || found.Swap && p.endsAsAWhole() {
+		t.Errorf("lifted to %d and %d, ends as a whole: %t", p.limit(), p.swap(), p.endsAsAWhole())
+	}
+	if found, err := f.Find(p.cgroup, expected); err != nil || !found.None() {
+		t.Errorf("found %+v, %v after that", found, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,35 +55,49 @@ func (r *round) setMemoryFences(victims []Victim, evicted []candidate) {
 	if !usedUp(left, total, r.rules.Timing.KillTime) {
 		return
 	}
-	var slacks int64
+	var fences []*Fence
 	for i := range evicted {
 		if rate := evicted[i].fenceable(); rate > 0 && rate >= total/significantShare {
-			victims[i].Fence = &Fence{Slack: slackOf(rate), Growth: snapshot.Bytes(growthIn(rate, time.Second))}
-			slacks = saturatingAdd(slacks, int64(victims[i].Fence.Slack))
+			victims[i].Fence = newMemoryFence(rate)
+			fences = append(fences, victims[i].Fence)
 		}
 	}
-	limitSlacks(victims, slacks, left/slackShare)
+	limitSlacks(fences, left/slackShare)
 }
 
-// LateFence returns the fence of a pod that is being evicted without one, by the pod workers and for a hard threshold
-// of memory, and that has begun to grow since: the pod alone uses up what is left before a kill takes effect. It is nil
-// if the pod needs none, or is not in the snapshot.
-func LateFence(s *snapshot.Snapshot, rules *Rules, uid types.UID) *Fence {
+// fences returns the fences on memory that the decision sets.
+func (d *Decision) fences() (list []*Fence) {
+	for i := range d.Victims {
+		if f := d.Victims[i].Fence; f != nil && !f.PIDs {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// LateFences returns the fences of pods that are being evicted without one, by the pod workers and for a hard threshold
+// of memory, and that have begun to grow since: such a pod alone uses up what is left before a kill takes effect. waits
+// reports whether a pod is one of those. Their slacks together with those of the decision about the same snapshot are at
+// most half of what is left.
+func LateFences(s *snapshot.Snapshot, rules *Rules, d *Decision, waits func(types.UID) bool) map[types.UID]*Fence {
 	left, ok := memoryLeft(s)
-	i := slices.IndexFunc(s.Pods, func(p snapshot.Pod) bool { return p.UID == uid })
-	if !rules.Fence || !ok || i < 0 {
+	if !rules.Fence || !ok {
 		return nil
 	}
-	pod := &s.Pods[i]
-	if pod.Overhead || pod.Critical || pod.MemoryRate == nil || pod.MemoryRate.Window <= 0 {
-		return nil
+	late := map[types.UID]*Fence{}
+	var fences []*Fence
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Overhead || pod.Critical || pod.MemoryRate == nil || pod.MemoryRate.Window <= 0 || !waits(pod.UID) {
+			continue
+		}
+		if rate := float64(pod.MemoryRate.PerSecond); usedUp(left, rate, rules.Timing.KillTime) {
+			late[pod.UID] = newMemoryFence(rate)
+			fences = append(fences, late[pod.UID])
+		}
 	}
-	rate := float64(pod.MemoryRate.PerSecond)
-	if !usedUp(left, rate, rules.Timing.KillTime) {
-		return nil
-	}
-	slack := min(slackOf(rate), snapshot.Bytes(left/slackShare))
-	return &Fence{Slack: slack, Growth: snapshot.Bytes(growthIn(rate, time.Second))}
+	limitSlacks(fences, left/slackShare-slacksOf(d.fences()))
+	return late
 }
 
 // memoryLeft returns the memory that is left, in bytes: what the node or the cgroup of all pods has available,
@@ -117,20 +130,31 @@ func (c *candidate) fenceable() float64 {
 	return c.growth.steady()
 }
 
-// slackOf returns by how much a victim that grows at this rate, in bytes per second, may grow until it is limited.
-func slackOf(rate float64) snapshot.Bytes {
-	return max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime)))
+// newMemoryFence returns the fence of a victim that grows at this rate, in bytes per second. Its slack is by how much the
+// victim may grow until it is limited.
+func newMemoryFence(rate float64) *Fence {
+	return &Fence{
+		Slack:  max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime))),
+		Growth: snapshot.Bytes(growthIn(rate, time.Second)),
+	}
+}
+
+// slacksOf returns the sum of slacks.
+func slacksOf(fences []*Fence) (sum int64) {
+	for _, f := range fences {
+		sum = saturatingAdd(sum, int64(f.Slack))
+	}
+	return sum
 }
 
 // limitSlacks cuts slacks in proportion, so that their sum is at most limit. A fence without slack is one all the same:
 // when nothing is left, the victim is killed as soon as possible.
-func limitSlacks(victims []Victim, sum, limit int64) {
+func limitSlacks(fences []*Fence, limit int64) {
+	sum := slacksOf(fences)
 	if sum <= limit {
 		return
 	}
-	for i := range victims {
-		if f := victims[i].Fence; f != nil {
-			f.Slack = snapshot.Bytes(float64(f.Slack) * (float64(limit) / float64(sum)))
-		}
+	for _, f := range fences {
+		f.Slack = snapshot.Bytes(float64(f.Slack) * (float64(max(0, limit)) / float64(sum)))
 	}
 }

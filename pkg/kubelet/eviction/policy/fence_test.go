@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -294,8 +295,33 @@ func TestLateFence(t *testing.T) {
 		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 100 * mi, Capacity: 32 * gi}
 		changed := *rules
 		test.change(s, &changed)
-		if got := LateFence(s, &changed, pod.UID); !reflect.DeepEqual(got, test.want) {
+		got := LateFences(s, &changed, &Decision{}, func(types.UID) bool { return true })[pod.UID]
+		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: the fence is %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// Late fences and those of the decision together leave half of what is left.
+func TestLateFencesShareWhatIsLeft(t *testing.T) {
+	rules := rulesOf()
+	rules.Fence = true
+	for _, given := range []snapshot.Bytes{0, 4 << 20, 10 << 20} {
+		s := &snapshot.Snapshot{Taken: start, Signals: snapshot.Unobserved()}
+		s.Signals[snapshot.MemoryAvailable] = snapshot.Observation{Available: 20 * mi, Capacity: 32 * gi}
+		for _, name := range []string{"a", "b", "c", "other"} {
+			pod := spec{name: name, memory: gi}.pod(start)
+			pod.MemoryRate = &snapshot.Rate{PerSecond: snapshot.Bytes(2000 * mi), Window: 20 * time.Millisecond}
+			s.Pods = append(s.Pods, pod)
+		}
+		d := &Decision{Victims: []Victim{{Fence: &Fence{Slack: given}}, {}, {Fence: &Fence{PIDs: true}}}}
+		late := LateFences(s, rules, d, func(uid types.UID) bool { return uid != s.Pods[3].UID })
+		sum := given
+		for _, f := range late {
+			sum += f.Slack
+		}
+		if len(late) != 3 || sum > snapshot.Bytes(10*mi) || sum < snapshot.Bytes(10*mi)-3 {
+			t.Errorf("%d late fences have %d bytes together with %d of the decision, 20 MiB are left", len(late), sum, given)
 		}
 	}
 }
