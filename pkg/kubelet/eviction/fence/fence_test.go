@@ -34,6 +34,24 @@ func TestMemoryFence(t *testing.T) {
 	})
 }
 
+// Whatever the size of a page, rounding leaves no more than the slack.
+func TestMemoryFenceByPageSize(t *testing.T) {
+	defer func(size, modulus, remainder int64) {
+		pageSize, pageModulus, pageRemainder = size, modulus, remainder
+	}(pageSize, pageModulus, pageRemainder)
+	const slack = 8 * mi
+	for _, size := range []int64{4 << 10, 16 << 10, 64 << 10} {
+		pageSize = size
+		pageModulus, pageRemainder = recognisable(size)
+		for usage := 1024 * mi; usage < 1088*mi; usage += size {
+			limit := memoryFence(usage, slack, unlimited)
+			if !ours(limit) || limit > usage+slack || limit < usage+slack-rounding {
+				t.Fatalf("pages of %d bytes: limit %d for a usage of %d", size, limit, usage)
+			}
+		}
+	}
+}
+
 func TestPIDFence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.Int64Range(0, 1<<22).Draw(t, "count")
@@ -90,7 +108,7 @@ func TestNothingWaitsForTheThread(t *testing.T) {
 }
 
 // fencedAt and unfencedAt are limits in kB: of a fence, and of no fence.
-const fencedAt, unfencedAt = (100*pageModulus + pageRemainder) * 4, 204800
+const fencedAt, unfencedAt = (100*509 + 307) * 4, 204800
 
 func TestVictims(t *testing.T) {
 	const pod = "/kubepods/besteffort/pod1"

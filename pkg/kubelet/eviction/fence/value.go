@@ -8,18 +8,34 @@ import (
 const (
 	// unlimited is the value of a limit that is not set.
 	unlimited = int64(math.MaxInt64)
-	// A limit of memory is a fence if its number of pages has the remainder pageRemainder by pageModulus, which is a
-	// prime. Limits that people set are multiples of powers of two or ten; of these, and of all others, one in
-	// pageModulus has the remainder by chance, and such a limit is that of the pod's specification, with which it is
-	// compared before anything is done. Rounding costs up to pageModulus-1 pages (2 MiB) of slack, a quarter of the
-	// least.
-	pageModulus, pageRemainder = 509, 307
-	// The same for a number of processes. The greatest such number that is not above the present one is the fence: a
-	// limit below the present number only makes forks fail. Below pidRemainder it is 0, which nothing else sets.
+	// rounding is what recognisable limits of memory are apart, at most: a quarter of the least slack.
+	rounding = 2 << 20
+	// A limit of processes is a fence if it has the remainder pidRemainder by pidModulus. The greatest such number that is
+	// not above the present one is the fence: a limit below the present number only makes forks fail. Below pidRemainder
+	// it is 0, which nothing else sets.
 	pidModulus, pidRemainder = 127, 113
 )
 
-var pageSize = int64(os.Getpagesize())
+// A limit of memory is a fence if its number of pages has the remainder pageRemainder by pageModulus, which is a prime.
+// Limits that people set are multiples of powers of two or ten; of these, and of all others, one in pageModulus has the
+// remainder by chance, and such a limit is that of the pod's specification, with which it is compared before anything is
+// done.
+var (
+	pageSize                   = int64(os.Getpagesize())
+	pageModulus, pageRemainder = recognisable(pageSize)
+)
+
+// recognisable returns pageModulus and pageRemainder for a page size in bytes, which depends on the processor and the
+// kernel.
+func recognisable(pageSize int64) (modulus, remainder int64) {
+	switch {
+	case 509*pageSize <= rounding:
+		return 509, 307
+	case 127*pageSize <= rounding:
+		return 127, 77
+	}
+	return 31, 19 // 64 KiB are the most.
+}
 
 // ours reports whether a limit of memory in bytes is a fence of this package.
 func ours(limit int64) bool {
