@@ -163,7 +163,7 @@ func (m *Manager) tick(ctx context.Context) {
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.watcher.arm(l.rules.Thresholds)
-	l.watcher.use(l.last.memory, l.last.taken)
+	l.watcher.use(l.last.memory, l.last.readAt)
 	if l.kernel != nil {
 		l.kernel.arm(ctx, l.watcher, m.clock.now())
 	}

@@ -72,7 +72,7 @@ type looks struct {
 	fresh bool
 	// took is the cost of the last look.
 	took time.Duration
-	// base is the last reading of all pods, baseAt when it was taken.
+	// base is the last reading of all pods, baseAt when it was begun.
 	base   map[types.UID]*snapshot.Memory
 	baseAt time.Time
 	// served are the pods that were growing at the last round.
@@ -474,13 +474,18 @@ func (l *looks) fastest() (uid types.UID) {
 	return uid
 }
 
-// use begins with a reading of all pods, which others complete.
-func (l *looks) use(byPod map[types.UID]*snapshot.Memory, at time.Time) {
-	l.base, l.baseAt = byPod, at
+// use begins with a reading of all pods, which others complete. Looks may have been made since the reading was begun:
+// what pods have gained by then may not be in it.
+func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
+	l.base, l.baseAt = byPod, begun
+	look := l.n - 1
+	for look >= 0 && l.at[look].After(begun) {
+		look--
+	}
 	for i := range l.pods {
-		l.pods[i].read = unknown
-		if l.n > 0 && byPod[l.pods[i].uid] != nil {
-			l.pods[i].read = l.pods[i].usage[l.n-1]
+		p := &l.pods[i]
+		if p.read = unknown; look >= 0 && byPod[p.uid] != nil {
+			p.read = p.usage[look]
 		}
 	}
 }

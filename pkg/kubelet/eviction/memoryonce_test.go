@@ -101,3 +101,37 @@ func TestReleaseAfterTheLook(t *testing.T) {
 		})
 	}
 }
+
+// A collection reads a pod before it grows, and ends after a look at what it has grown. The pod is read again at the
+// crossing that another one causes.
+func TestReadingFromBeforeTheLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 140*mi, 0, "burst", "leak")
+		k := &kernel{node: b.node}
+		w := newMemoryWatcher(k, time.Now)
+		w.adopt(fencesOn())
+		w.arm(b.config.Thresholds)
+		w.check()
+		begun := time.Now()
+		reading := k.ReadMemory(snapshot.Counting{})
+		b.grows("burst", 1000*mi)
+		time.Sleep(100 * time.Millisecond)
+		b.freeze("burst")
+		w.check()
+		w.use(&reading, begun)
+		pause := func() { time.Sleep(max(0, time.Until(w.next))) }
+		for begin := time.Now(); time.Since(begin) < 1200*time.Millisecond; pause() {
+			w.check()
+		}
+		b.grows("leak", 100*mi)
+		for begin := time.Now(); time.Since(begin) < 2*time.Second; pause() {
+			if r := w.check(); r != nil {
+				if got := r.ByPod["burst"].WorkingSet.Amount; got < snapshot.Bytes(100*mi) {
+					t.Errorf("the pod counts %d MiB, it uses 100 more than at first", got>>20)
+				}
+				return
+			}
+		}
+		t.Fatal("no crossing")
+	})
+}

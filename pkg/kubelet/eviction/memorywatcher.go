@@ -189,13 +189,14 @@ func (w *memoryWatcher) adopt(o *settings.Options) {
 	}
 }
 
-// use records the reading of the last collection, nil without one. It completes later readings of single pods.
-func (w *memoryWatcher) use(r *snapshot.MemoryReading, at time.Time) {
+// use records the reading of the last collection, and when that was begun; nil without one. It completes later readings
+// of single pods.
+func (w *memoryWatcher) use(r *snapshot.MemoryReading, begun time.Time) {
 	if r == nil || r == w.collected || w.looks == nil {
 		return
 	}
-	if w.collected = r; r.ByPod != nil && at.After(w.looks.baseAt) {
-		w.looks.use(r.ByPod, at)
+	if w.collected = r; r.ByPod != nil && begun.After(w.looks.baseAt) {
+		w.looks.use(r.ByPod, begun)
 	}
 }
 
