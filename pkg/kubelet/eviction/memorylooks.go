@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ const (
 	endedShare  = 8
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
 	changed = int64(256) << 10
+	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a
+	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
+	changedCount = 12
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
 	headCount = 4
 	// recentCount of them are those that have grown most in endedWindow or a little more, by one recentShare-th (one
@@ -493,42 +497,47 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 // stale reports whether the last reading of all pods, if any, is too old to be completed.
 func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.baseAt) > baseAge }
 
-// read takes a reading: of the pods that have changed since they were last read if the rest is known and the growth of
-// the node is explained, else of all.
-func (l *looks) read(all MemoryReader, now time.Time) snapshot.MemoryReading {
+// read takes a reading: of the pods that have changed most since they were last read, so many at most, if the rest is
+// known and the growth of the node is explained; else of all.
+func (l *looks) read(all MemoryReader, now time.Time, most int) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
 	if l.stale(now) || !l.explained() {
 		r = all.ReadMemory(l.how)
 		l.use(r.ByPod, now)
 	} else {
-		r = l.readChanged()
+		r = l.readChanged(most)
 	}
 	l.measure(&r)
 	return r
 }
 
-// readChanged reads the pods that have changed, except for those of the head if the look has just read them, and then
-// the node and all pods together.
-func (l *looks) readChanged() snapshot.MemoryReading {
+// readChanged reads the pods that have changed most, so many at most, except for those of the head if the look has just
+// read them, and then the node and all pods together.
+func (l *looks) readChanged(most int) snapshot.MemoryReading {
 	last := l.n - 1
 	// The base is shared with earlier snapshots.
 	byPod := make(map[types.UID]*snapshot.Memory, len(l.pods))
 	var list []*podLooks
 	for i := range l.pods {
 		p := &l.pods[i]
-		diff := p.usage[last] - p.read
-		switch before := l.base[p.uid]; {
-		case l.fresh && p.resident[last] != unknown && before != nil:
+		before := l.base[p.uid]
+		if l.fresh && p.resident[last] != unknown && before != nil {
 			now := p.memory
 			now.Processes = before.Processes
 			byPod[p.uid], p.read = &now, p.usage[last]
-		case p.read == unknown || max(diff, -diff) >= changed:
-			list = append(list, p)
-		case before != nil:
+			continue
+		}
+		if before != nil {
 			byPod[p.uid] = before
 		}
+		if l.changed(p) >= changed {
+			list = append(list, p)
+		}
 	}
-	slices.SortFunc(list, func(a, b *podLooks) int { return cmp.Compare(a.uid, b.uid) })
+	slices.SortFunc(list, func(a, b *podLooks) int {
+		return cmp.Or(cmp.Compare(l.changed(b), l.changed(a)), cmp.Compare(a.uid, b.uid))
+	})
+	list = list[:min(most, len(list))]
 	uids := make([]types.UID, 0, len(list))
 	for _, p := range list {
 		uids = append(uids, p.uid)
@@ -536,12 +545,22 @@ func (l *looks) readChanged() snapshot.MemoryReading {
 	r := l.reader.ReadPods(l.how, uids)
 	for _, p := range list {
 		p.read = unknown // It is read again with the next reading.
+		delete(byPod, p.uid)
 		if m := r.ByPod[p.uid]; m != nil {
 			byPod[p.uid], p.read = m, p.usage[last]
 		}
 	}
 	r.ByPod, l.base = byPod, byPod
 	return r
+}
+
+// changed returns by how much the counter of a pod has changed since the pod was last read.
+func (l *looks) changed(p *podLooks) int64 {
+	if p.read == unknown {
+		return math.MaxInt64
+	}
+	diff := p.usage[l.n-1] - p.read
+	return max(diff, -diff)
 }
 
 // growsAnew reports whether a pod that was not growing at the last round uses up what is left within a time.

@@ -1,6 +1,8 @@
 package eviction
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,5 +135,43 @@ func TestReadingFromBeforeTheLook(t *testing.T) {
 			}
 		}
 		t.Fatal("no crossing")
+	})
+}
+
+// Where each pod has changed since it was last read, a crossing after which memory is used up within a second reads only
+// those that have changed most.
+func TestCrossingOfABusyNodeReadsFewPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"hog"}
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("busy-%d", i))
+		}
+		b := newBurst(t, 200*mi, 0, names...)
+		k := &asked{kernel: kernel{node: b.node}}
+		w := newMemoryWatcher(k, time.Now)
+		w.adopt(fencesOn())
+		w.arm(b.config.Thresholds)
+		w.check()
+		w.use(new(k.ReadMemory(snapshot.Counting{})), time.Now())
+		b.mu.Lock()
+		for i, name := range names[1:] {
+			b.pods[name].memory += mi/2 + int64(i)<<10
+		}
+		b.mu.Unlock()
+		b.grows("hog", 400*mi)
+		for begin := time.Now(); time.Since(begin) < 2*time.Second; time.Sleep(max(0, time.Until(w.next))) {
+			r := w.check()
+			if r == nil {
+				continue
+			}
+			if len(k.pods) > changedCount || !slices.Contains(k.pods, "busy-99") || slices.Contains(k.pods, "hog") {
+				t.Errorf("read were %v", k.pods)
+			}
+			if r.ByPod["busy-0"] == nil || r.ByPod["hog"].WorkingSet.Amount < snapshot.Bytes(100*mi) {
+				t.Errorf("%d pods, the hog has %+v", len(r.ByPod), r.ByPod["hog"])
+			}
+			return
+		}
+		t.Fatal("the crossing was not found")
 	})
 }

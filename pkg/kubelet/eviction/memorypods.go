@@ -118,10 +118,8 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.reclaiming() {
 		within = endedWindow // The kernel reclaims pages, and its statistics may lag: how fast is not known.
 	}
-	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {
-		if in := t.timeFor(amount); in > 0 {
-			within = min(within, max(in, endedWindow))
-		}
+	if in := w.timeFor(amount); in > 0 {
+		within = min(within, max(in, endedWindow))
 	}
 	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
 	return w.postponed

@@ -138,26 +138,6 @@ type memoryWatcher struct {
 	collected *snapshot.MemoryReading
 }
 
-// scope is the node, or all pods together.
-type scope struct {
-	known bool
-	// spare is the memory in use that counts as available: by default, inactive file pages.
-	capacity, spare int64
-}
-
-// floor is one threshold as an amount.
-type floor struct {
-	signal snapshot.Signal
-	hard   bool
-	amount int64
-	met    bool
-	// left is the amount available above it at the last read.
-	left int64
-}
-
-// id identifies the threshold: floors are added, removed and reordered when thresholds are armed again.
-func (f *floor) id() policy.ThresholdID { return policy.ThresholdID{Signal: f.signal, Soft: !f.hard} }
-
 func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatcher {
 	if reader == nil {
 		return nil
@@ -226,98 +206,6 @@ func (w *memoryWatcher) hold(d *policy.Decision) {
 // watches reports whether the watcher has a threshold that it can read.
 func (w *memoryWatcher) watches() bool {
 	return w != nil && len(w.floors) > 0 && (w.node.known || w.pods.known)
-}
-
-// arm converts thresholds to amounts, which needs a reading for those in percent.
-func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
-	now := w.clock()
-	if now.Before(w.armAt) {
-		return
-	}
-	w.armAt = now.Add(rearm)
-	counters, err := w.reader.Counters(w.how)
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	w.setLimits(w.readLimits(), counters)
-	before := w.floors
-	w.floors = nil
-	for i := range thresholds {
-		t := &thresholds[i]
-		if s := w.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
-			f := floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()}
-			same := func(o floor) bool { return o.id() == f.id() && o.amount == f.amount }
-			if j := slices.IndexFunc(before, same); j >= 0 {
-				f = before[j] // It may be met.
-			}
-			w.floors = append(w.floors, f)
-		}
-	}
-}
-
-// readLimits reads the node and all pods together, without single pods if the reader can do that.
-func (w *memoryWatcher) readLimits() snapshot.MemoryReading {
-	if quick, ok := w.reader.(PodMemoryReader); ok {
-		return quick.ReadPods(w.how, nil)
-	}
-	return w.reader.ReadMemory(w.how)
-}
-
-func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {
-	switch sig {
-	case snapshot.MemoryAvailable:
-		return &w.node
-	case snapshot.AllocatableMemoryAvailable:
-		return &w.pods
-	default:
-		return nil
-	}
-}
-
-func (w *memoryWatcher) trendOf(sig snapshot.Signal) *trend {
-	if sig == snapshot.MemoryAvailable {
-		return &w.nodeTrend
-	}
-	return &w.podsTrend
-}
-
-// setLimits records the limits, and the spare memory of all pods, which is too costly to read each time. The cgroup of
-// all pods may never have a limit, so that a failure to read it is retried only when it could be read before.
-func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
-	lost := w.pods.known && !r.Pods.Known()
-	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
-	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
-	w.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
-	w.spareAt, w.spareUsage = w.clock(), int64(counters.Pods)
-	switch {
-	case !w.node.known:
-		w.fail(r.Node.Err)
-		return
-	case lost:
-		w.tryAgain()
-	default:
-		w.retry = 0
-	}
-	w.failure, w.failedSince = nil, time.Time{}
-}
-
-// fail records that memory of the node cannot be read.
-func (w *memoryWatcher) fail(err error) {
-	w.forget()
-	w.node.known, w.pods.known = false, false
-	if w.failure == nil {
-		w.failedSince = w.clock()
-	}
-	w.failure = err
-	w.tryAgain()
-}
-
-// tryAgain schedules the next arm. The pause until then doubles up to the period, so that a lasting failure costs no
-// more than the timer does.
-func (w *memoryWatcher) tryAgain() {
-	w.retry = min(max(watcherMetPause, 2*w.retry), w.period)
-	w.armAt = w.clock().Add(w.retry)
 }
 
 // check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
@@ -431,11 +319,25 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 	if w.looks == nil {
 		r = w.reader.ReadMemory(w.how)
 	} else {
-		r = w.looks.read(w.reader, w.clock())
+		most := len(w.looks.pods)
+		if in := w.timeFor(w.remaining(w.leftBy(counters))); in > 0 && in < restTime {
+			most = changedCount
+		}
+		r = w.looks.read(w.reader, w.clock(), most)
 	}
 	w.setLimits(r, counters)
 	w.reading = w.spent() - before
 	return r
+}
+
+// timeFor returns the time in which an amount is used up, of the node or of all pods; zero if that is not known.
+func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
+	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {
+		if in := t.timeFor(amount); in > 0 && (least == 0 || in < least) {
+			least = in
+		}
+	}
+	return least
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.
