@@ -310,8 +310,8 @@ func TestPodsAreReadBeforeTheCrossing(t *testing.T) {
 	})
 }
 
-// Thresholds are converted to amounts again just before one is crossed. No pod is read for that, and the decision is not
-// delayed.
+// Thresholds are converted to amounts again just before one is crossed. No pod is read for that, and the decision is
+// not delayed.
 func TestThresholdsAreArmedJustBeforeACrossing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBurst(t, 200*mi, 0, "hog")

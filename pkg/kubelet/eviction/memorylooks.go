@@ -222,9 +222,9 @@ func (l *looks) readHead() {
 	}
 }
 
-// growing returns the pods of the head: those that have grown most lately, and then those that have grown most since the
-// oldest look that is used; then nil. Many pods may have grown before and have stopped when one begins, which has grown
-// less.
+// growing returns the pods of the head: those that have grown most lately, and then those that have grown most since
+// the oldest look that is used; then nil. Many pods may have grown before and have stopped when one begins, which has
+// grown less.
 func (l *looks) growing() (head [headCount]*podLooks) {
 	first, recent := l.first(), l.recent()
 	lately := l.ranked(leastGrowth/recentShare, func(p *podLooks) int64 { return l.grown(p, recent) })
@@ -303,8 +303,8 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	return l.rateFrom(p, max(l.first(), p.since))
 }
 
-// rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look: before
-// that it may have grown and stopped.
+// rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look:
+// before that it may have grown and stopped.
 func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok bool) {
 	last := l.n - 1
 	if last < 0 || p.resident[last] == unknown {

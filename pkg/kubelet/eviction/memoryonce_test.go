@@ -138,8 +138,8 @@ func TestReadingFromBeforeTheLook(t *testing.T) {
 	})
 }
 
-// Where each pod has changed since it was last read, a crossing after which memory is used up within a second reads only
-// those that have changed most.
+// Where each pod has changed since it was last read, a crossing after which memory is used up within a second reads
+// only those that have changed most.
 func TestCrossingOfABusyNodeReadsFewPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"hog"}

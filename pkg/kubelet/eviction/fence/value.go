@@ -18,8 +18,8 @@ const (
 
 // A limit of memory is a fence if its number of pages has the remainder pageRemainder by pageModulus, which is a prime.
 // Limits that people set are multiples of powers of two or ten; of these, and of all others, one in pageModulus has the
-// remainder by chance, and such a limit is that of the pod's specification, with which it is compared before anything is
-// done.
+// remainder by chance, and such a limit is that of the pod's specification, with which it is compared before anything
+// is done.
 var (
 	pageSize                   = int64(os.Getpagesize())
 	pageModulus, pageRemainder = recognisable(pageSize)

@@ -77,8 +77,8 @@ func (d *Decision) fences() (list []*Fence) {
 
 // LateFences returns the fences of pods that are being evicted without one, by the pod workers and for a hard threshold
 // of memory, and that have begun to grow since: such a pod alone uses up what is left before a kill takes effect. waits
-// reports whether a pod is one of those. Their slacks together with those of the decision about the same snapshot are at
-// most half of what is left.
+// reports whether a pod is one of those. Their slacks together with those of the decision about the same snapshot are
+// at most half of what is left.
 func LateFences(s *snapshot.Snapshot, rules *Rules, d *Decision, waits func(types.UID) bool) map[types.UID]*Fence {
 	left, ok := memoryLeft(s)
 	if !rules.Fence || !ok {
@@ -130,8 +130,8 @@ func (c *candidate) fenceable() float64 {
 	return c.growth.steady()
 }
 
-// newMemoryFence returns the fence of a victim that grows at this rate, in bytes per second. Its slack is by how much the
-// victim may grow until it is limited.
+// newMemoryFence returns the fence of a victim that grows at this rate, in bytes per second. Its slack is by how much
+// the victim may grow until it is limited.
 func newMemoryFence(rate float64) *Fence {
 	return &Fence{
 		Slack:  max(leastSlack, snapshot.Bytes(growthIn(rate, slackTime))),
