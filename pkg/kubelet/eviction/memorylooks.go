@@ -88,6 +88,8 @@ type lookState struct {
 	// free is what the node had available, used the counter of all pods, and spare what of it counted as available, as far
 	// as it was known.
 	free, used, spare int64
+	// date is that of the counters.
+	date time.Time
 	// pods is true if all pods together had less available than the node, whose thresholds were not met: then growth of
 	// the node, by processes outside of pods too, says nothing about what is used up.
 	pods bool
@@ -527,11 +529,13 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 			byPod[p.uid], p.read = &now, p.usage[last]
 			continue
 		}
-		if before != nil {
-			byPod[p.uid] = before
-		}
 		if l.changed(p) >= changed {
 			list = append(list, p)
+		} else if before != nil {
+			before = asOf(before, l.state[last].date)
+		}
+		if before != nil {
+			byPod[p.uid] = before
 		}
 	}
 	slices.SortFunc(list, func(a, b *podLooks) int {
@@ -552,6 +556,17 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 	}
 	r.ByPod, l.base = byPod, byPod
 	return r
+}
+
+// asOf returns memory that has not changed until a date, with that date: so it has not grown.
+func asOf(m *snapshot.Memory, date time.Time) *snapshot.Memory {
+	now := *m
+	for _, v := range []*snapshot.Value[snapshot.Bytes]{&now.WorkingSet, &now.Anonymous} {
+		if v.At.Before(date) {
+			v.At = snapshot.WallTime(date)
+		}
+	}
+	return &now
 }
 
 // changed returns by how much the counter of a pod has changed since the pod was last read.

@@ -33,6 +33,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	now := w.clock()
 	state := lookState{
 		free: left[0], used: int64(counters.Pods), spare: w.pods.spare, pods: w.pods.known && left[1] < left[0],
+		date: counters.At,
 	}
 	for i := range w.floors {
 		if f := &w.floors[i]; f.signal == snapshot.MemoryAvailable && w.distance(*f, left) < 0 {

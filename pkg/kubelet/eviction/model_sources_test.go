@@ -144,7 +144,8 @@ func (n *modelNode) Counters(snapshot.Counting) (snapshot.MemoryCounters, error)
 		return snapshot.MemoryCounters{}, errModelReader
 	}
 	used := n.podsUsed()
-	return snapshot.MemoryCounters{Node: snapshot.Bytes(n.system + used), Pods: snapshot.Bytes(used)}, nil
+	return snapshot.MemoryCounters{Node: snapshot.Bytes(n.system + used), Pods: snapshot.Bytes(used),
+		At: snapshot.WallTime(n.stamp().Time)}, nil
 }
 
 func (n *modelNode) ReadMemory(snapshot.Counting) snapshot.MemoryReading {

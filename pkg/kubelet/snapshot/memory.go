@@ -67,6 +67,8 @@ type MemoryCounters struct {
 	Node, Pods Bytes
 	// NodeSpare is what counts as available on the node in addition to unused pages. It may be negative.
 	NodeSpare Bytes
+	// At is the date from before they were read; zero if it is not known.
+	At time.Time
 }
 
 // CertainRelease returns what the end of the pod releases in any case: its anonymous memory, and the files in its

@@ -115,6 +115,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	at := m.now()
 	info, err := m.meminfoOf()
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
@@ -130,7 +131,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	how = m.inForce(how)
 	spare := info.page.spare(how) + info.beyond(how)
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
-		NodeSpare: snapshot.Bytes(spare)}, nil
+		NodeSpare: snapshot.Bytes(spare), At: snapshot.WallTime(at)}, nil
 }
 
 // ThreadTime returns the CPU time that the calling thread has used, zero if the kernel does not say so.

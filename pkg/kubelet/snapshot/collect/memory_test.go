@@ -109,7 +109,7 @@ func TestReadMemory(t *testing.T) {
 				t.Errorf("processes %+v", p.Processes)
 			}
 			if c, err := m.Counters(snapshot.Counting{}); err != nil ||
-				c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400}) {
+				c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400, At: now}) {
 				t.Errorf("counters %+v, %v", c, err)
 			}
 		})
