@@ -333,6 +333,16 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 	return r, 0, false
 }
 
+// still returns for how long the counter of a pod has not changed by leastGrowth.
+func (l *looks) still(p *podLooks) time.Duration {
+	last := l.n - 1
+	i := last
+	for i > l.first() && p.usage[i-1] != unknown && max(p.usage[i-1]-p.usage[last], p.usage[last]-p.usage[i-1]) < leastGrowth {
+		i--
+	}
+	return l.at[last].Sub(l.at[i])
+}
+
 // usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
 // Page cache of pods that was freed meanwhile was available before; that which was added counts as used up, since what
 // is spare is not read with each look.
@@ -373,22 +383,24 @@ func perSecond(n int64, window time.Duration) snapshot.Bytes {
 }
 
 // measure adds the rates to a reading. The rate of the node has the same window as that of the pod that grows fastest,
-// so that one is comparable with the other.
-func (l *looks) measure(r *snapshot.MemoryReading) {
+// so that one is comparable with the other. Where the growth of the node is explained, a pod whose counter stands still
+// does not grow either; it might otherwise use up its own page cache.
+func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 	last := l.n - 1
 	if last < 1 {
 		return
 	}
+	r.PodRates = make(map[types.UID]*snapshot.Rate, len(l.pods))
 	var fastest snapshot.Rate
 	from := -1
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, begin, ok := l.rateOf(p)
+		if still := l.still(p); !ok && explained && still > 0 {
+			r.PodRates[p.uid] = &snapshot.Rate{Window: still}
+		}
 		if !ok {
 			continue
-		}
-		if r.PodRates == nil {
-			r.PodRates = map[types.UID]*snapshot.Rate{}
 		}
 		r.PodRates[p.uid] = &rate
 		if from < 0 || rate.PerSecond > fastest.PerSecond {
@@ -503,13 +515,14 @@ func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.ba
 // known and the growth of the node is explained; else of all.
 func (l *looks) read(all MemoryReader, now time.Time, most int) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
-	if l.stale(now) || !l.explained() {
+	explained := l.explained()
+	if l.stale(now) || !explained {
 		r = all.ReadMemory(l.how)
 		l.use(r.ByPod, now)
 	} else {
 		r = l.readChanged(most)
 	}
-	l.measure(&r)
+	l.measure(&r, explained)
 	return r
 }
 

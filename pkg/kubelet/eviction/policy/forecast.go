@@ -317,7 +317,28 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 			}
 		}
 	}
+	g.limitSampled(s)
 	return g
+}
+
+// momentaryError is by how much the growth in the last moments may be more than measured, in bytes: counters lag.
+const momentaryError = 1 << 20
+
+// limitSampled limits the growth since a sample to that of the last moments, where it is known: a pod that has used much
+// since the sample may have stopped growing.
+func (g *growth) limitSampled(s *snapshot.Snapshot) {
+	for i := range s.Pods {
+		r := s.Pods[i].MemoryRate
+		if r == nil || r.Window <= 0 || s.MemoryRate == nil {
+			continue
+		}
+		most := max(0, float64(r.PerSecond)) + rateOf(momentaryError, r.Window)
+		for window := range sampleCount {
+			if g.pods[i][window] > most {
+				g.pods[i][window] = most
+			}
+		}
+	}
 }
 
 // addMomentary adds the growth of the last moments. Pods do not grow faster together than Snapshot.MemoryRate: if some
