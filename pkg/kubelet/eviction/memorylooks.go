@@ -337,8 +337,10 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 func (l *looks) still(p *podLooks) time.Duration {
 	last := l.n - 1
 	i := last
-	for i > l.first() && p.usage[i-1] != unknown && max(p.usage[i-1]-p.usage[last], p.usage[last]-p.usage[i-1]) < leastGrowth {
-		i--
+	for ; i > l.first() && p.usage[i-1] != unknown; i-- {
+		if diff := p.usage[last] - p.usage[i-1]; max(diff, -diff) >= leastGrowth {
+			break
+		}
 	}
 	return l.at[last].Sub(l.at[i])
 }

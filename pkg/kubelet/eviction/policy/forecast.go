@@ -324,8 +324,8 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 // momentaryError is by how much the growth in the last moments may be more than measured, in bytes: counters lag.
 const momentaryError = 1 << 20
 
-// limitSampled limits the growth since a sample to that of the last moments, where it is known: a pod that has used much
-// since the sample may have stopped growing.
+// limitSampled limits the growth since a sample to that of the last moments, where it is known: a pod that has used
+// much since the sample may have stopped growing.
 func (g *growth) limitSampled(s *snapshot.Snapshot) {
 	for i := range s.Pods {
 		r := s.Pods[i].MemoryRate
