@@ -45,10 +45,10 @@ const (
 	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
 	changedCount = 12
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
-	headCount = 4
+	headCount = 6
 	// recentCount of them are those that have grown most in endedWindow or a little more, by one recentShare-th (one
 	// quarter) of leastGrowth at least.
-	recentCount, recentShare = 2, 4
+	recentCount, recentShare = 4, 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
 	// by them.
 	looksEvery = lookWindow / 2
