@@ -33,6 +33,9 @@ const (
 	leastWindow = time.Millisecond
 	// leastGrowth is the growth below which a pod counts as not growing. Counters lag by up to 64 pages per CPU.
 	leastGrowth = int64(1) << 20
+	// stepWindow is the shortest time in which a single huge page counts as growth. A pod that grows slowly gets one now
+	// and then.
+	stepWindow = 250 * time.Millisecond
 	// A pod whose growth in endedWindow or more is less than leastGrowth, and than one endedShare-th of that of other
 	// pods, which have grown by leastGrowth at least, has stopped growing: what it used before is no growth any more.
 	// While no other pod grows, it may just as well wait for a CPU. A pod that does that while others grow counts again
@@ -322,7 +325,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 			continue
 		}
 		grown := p.resident[last] - p.resident[i]
-		if max(grown, -grown) < leastGrowth {
+		if max(grown, -grown) < leastGrowth || (window < stepWindow && l.oneHugePage(p, i)) {
 			if window < endedWindow {
 				continue // Counters may lag by that much.
 			}
@@ -343,6 +346,16 @@ func (l *looks) still(p *podLooks) time.Duration {
 		}
 	}
 	return l.at[last].Sub(l.at[i])
+}
+
+// oneHugePage reports whether a pod has grown by no more than a huge page since the look at an index, and that at once.
+func (l *looks) oneHugePage(p *podLooks, from int) bool {
+	last, most := l.n-1, int64(0)
+	for i := from; i < last; i++ {
+		most = max(most, p.resident[i+1]-p.resident[i])
+	}
+	grown := p.resident[last] - p.resident[from]
+	return grown <= hugePage+leastGrowth/recentShare && grown-most < leastGrowth/recentShare
 }
 
 // usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
