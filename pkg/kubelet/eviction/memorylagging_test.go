@@ -99,3 +99,37 @@ func TestHogWherePageCacheFillsThePodsLimit(t *testing.T) {
 		}
 	}
 }
+
+// A pod uses up its own page cache, so that its counter stands still, beside one that grows slowly, and after a burst of
+// another. It is the only victim, and fenced.
+func TestHogThatUsesUpItsOwnPageCacheBesideOthers(t *testing.T) {
+	for _, rate := range []int64{100, 400, 1000, 1700} {
+		for phase := range 12 {
+			synctest.Test(t, func(t *testing.T) {
+				const above = 60
+				b := newBurst(t, 0, 0, "hog", "slow", "burst")
+				k := &ownCache{laggingStats{priced: *b.pricedKernel()}}
+				k.limit = 8 * gi
+				b.add("rest", k.limit-(100+above+30+8)*mi-b.used())
+				b.available(20 * gi)
+				b.config.Memory = k
+				b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
+					AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
+				}).Thresholds
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
+					b.grows("slow", 4*mi)
+					b.grows("burst", 150*mi)
+					wait(200 * time.Millisecond)
+					b.freeze("burst")
+					wait(700 * time.Millisecond)
+					b.grows("hog", rate*mi)
+					wait((above + 60) * time.Second / time.Duration(rate))
+					if !b.onlyFenced("hog") {
+						t.Errorf("%d MiB/s, phase %d: victims %v", rate, phase, b.fencer.victims())
+					}
+				})
+			})
+		}
+	}
+}

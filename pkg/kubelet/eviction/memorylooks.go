@@ -73,6 +73,8 @@ type looks struct {
 	state [lookCount]lookState
 	n     int
 	pods  []podLooks
+	// growers are those that were to be read at the last look.
+	growers []*podLooks
 	// head are the pods that were read without their page cache at the last look.
 	head []*podLooks
 	// fresh is true if the last look was made with the present read of the counters.
@@ -107,6 +109,8 @@ type podLooks struct {
 	read int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
+	// grew is true if it was growing at the look before the last one, page cache excluded.
+	grew bool
 	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
 	unread bool
 	// memory is what was read at the last look if the pod is one of the head.
@@ -118,6 +122,11 @@ const unknown = int64(snapshot.Unknown)
 // add makes a look.
 func (l *looks) add(at time.Time, state lookState) {
 	l.fresh = true
+	unexplained := l.n >= 2 && !l.explained()
+	for i := range l.pods {
+		rate, _, ok := l.rateOf(&l.pods[i])
+		l.pods[i].grew = ok && rate.PerSecond > 0
+	}
 	l.usages = l.reader.PodUsages(l.usages[:0])
 	l.match()
 	l.advance(at)
@@ -126,7 +135,7 @@ func (l *looks) add(at time.Time, state lookState) {
 	for i := range l.usages {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
-	l.readHead()
+	l.readHead(unexplained)
 	for _, p := range l.head {
 		l.observeEnd(p)
 	}
@@ -209,15 +218,13 @@ func (l *looks) grown(p *podLooks, first int) int64 {
 
 // readHead reads the pods that have grown most without their page cache. A pod that fills page cache is among them; its
 // rate shows that it does not grow otherwise.
-func (l *looks) readHead() {
+func (l *looks) readHead(unexplained bool) {
+	growing := l.growing(unexplained)
 	l.head = l.head[:0]
 	for i := range l.pods {
 		l.pods[i].unread = false
 	}
-	for _, p := range l.growing() {
-		if p == nil {
-			return
-		}
+	for _, p := range growing {
 		pod, err := l.reader.ReadPod(l.how, p.uid)
 		if p.unread = err != nil; err != nil {
 			continue // It has no rate, also if its cgroup is gone.
@@ -227,24 +234,44 @@ func (l *looks) readHead() {
 	}
 }
 
-// growing returns the pods of the head: those that have grown most lately, and then those that have grown most since
-// the oldest look that is used; then nil. Many pods may have grown before and have stopped when one begins, which has
-// grown less.
-func (l *looks) growing() (head [headCount]*podLooks) {
+// growing returns the pods of the head: those that have grown most lately; those that did grow at the last look; if that
+// does not explain the growth of the node, those with most page cache, which they may use up; and then those that have
+// grown most since the oldest look that is used. Many pods may have grown before and have stopped when one begins, which
+// has grown less.
+func (l *looks) growing(unexplained bool) []*podLooks {
 	first, recent := l.first(), l.recent()
 	lately := l.ranked(leastGrowth/recentShare, func(p *podLooks) int64 { return l.grown(p, recent) })
 	most := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
-	n := copy(head[:], lately[:recentCount])
-	if i := slices.Index(head[:n], nil); i >= 0 {
-		n = i
-	}
-	for _, p := range most {
-		if n < len(head) && !slices.Contains(head[:n], p) {
-			head[n] = p
-			n++
+	l.growers = l.growers[:0]
+	l.addGrowers(lately[:recentCount]...)
+	for i := range l.pods {
+		if p := &l.pods[i]; p.grew {
+			l.addGrowers(p)
 		}
 	}
-	return head
+	if unexplained {
+		cached := l.ranked(leastGrowth, l.cacheOf)
+		l.addGrowers(cached[:headCount-recentCount]...)
+	}
+	l.addGrowers(most[:]...)
+	return l.growers
+}
+
+// addGrowers adds pods to growers, up to headCount.
+func (l *looks) addGrowers(pods ...*podLooks) {
+	for _, p := range pods {
+		if p != nil && len(l.growers) < headCount && !slices.Contains(l.growers, p) {
+			l.growers = append(l.growers, p)
+		}
+	}
+}
+
+// cacheOf returns how much page cache a pod has that its working set does not include, by the last reading of all pods.
+func (l *looks) cacheOf(p *podLooks) int64 {
+	if before := l.base[p.uid]; before != nil && before.WorkingSet.Known {
+		return p.usage[l.n-1] - int64(before.WorkingSet.Amount)
+	}
+	return 0
 }
 
 // readOwners reads pods whose page cache may be used up, since statistics of all pods may lag by that until they are
@@ -433,20 +460,22 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 	}
 }
 
-// explained reports whether the pods that were measured account for what was used up.
+// explained reports whether the pods that were measured account for what was used up since the oldest look that is used,
+// and lately.
 func (l *looks) explained() bool {
-	if l.n < 2 {
-		return false
-	}
+	return l.n >= 2 && l.explainedSince(l.first()) && l.explainedSince(l.recent())
+}
+
+func (l *looks) explainedSince(first int) bool {
 	var sum int64
 	from := l.n
 	for i := range l.pods {
-		if rate, begin, ok := l.rateFrom(&l.pods[i], l.first()); ok && rate.PerSecond > 0 {
+		if rate, begin, ok := l.rateFrom(&l.pods[i], first); ok && rate.PerSecond > 0 {
 			sum, from = sum+int64(rate.PerSecond), min(from, begin)
 		}
 	}
 	if from == l.n {
-		from = l.first()
+		from = first
 	}
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
