@@ -100,8 +100,8 @@ func TestHogWherePageCacheFillsThePodsLimit(t *testing.T) {
 	}
 }
 
-// A pod uses up its own page cache, so that its counter stands still, beside one that grows slowly, and after a burst of
-// another. It is the only victim, and fenced.
+// A pod uses up its own page cache, so that its counter stands still, beside one that grows slowly, and after a burst
+// of another. It is the only victim, and fenced.
 func TestHogThatUsesUpItsOwnPageCacheBesideOthers(t *testing.T) {
 	for _, rate := range []int64{100, 400, 1000, 1700} {
 		for phase := range 12 {

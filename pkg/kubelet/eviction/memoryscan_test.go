@@ -94,9 +94,9 @@ func (s *burstScene) playBursts(b *burst, wait func(time.Duration)) {
 	}
 }
 
-// However many pods have used memory in bursts before, the hog is the only victim, with huge pages too. Of further scenes
-// one in a thousand is wrong, with huge pages one in two hundred: where a pod that grows slowly crosses the threshold a
-// few milliseconds before the hog begins, or gets a huge page then.
+// However many pods have used memory in bursts before, the hog is the only victim, with huge pages too. Of further
+// scenes one in a thousand is wrong, with huge pages one in two hundred: where a pod that grows slowly crosses the
+// threshold a few milliseconds before the hog begins, or gets a huge page then.
 func TestHogAfterRandomBursts(t *testing.T) {
 	for seed := range uint64(180) {
 		for _, step := range []int64{0, hugePage} {

@@ -1,0 +1,265 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// This file has what looks say: how fast pods and the node grow.
+
+// observeEnd finds out whether a pod of the head has stopped growing, at the last look that shows it.
+func (l *looks) observeEnd(p *podLooks) {
+	last := l.n - 1
+	for i := last - 1; i > max(p.since, l.first()-1); i-- {
+		if p.resident[i] == unknown || l.at[last].Sub(l.at[i]) < endedWindow {
+			continue
+		}
+		var others int64
+		for _, o := range l.head {
+			if o != p && o.resident[i] != unknown {
+				others += max(0, o.resident[last]-o.resident[i])
+			}
+		}
+		if others < leastGrowth {
+			continue
+		}
+		if grown := p.resident[last] - p.resident[i]; grown < min(leastGrowth, others/endedShare) {
+			p.since = i
+		}
+		return
+	}
+}
+
+// rateOf returns the rate of a pod since it last stopped growing, and the index of the look with which it begins. It is
+// not measured unless the pod was read twice without its page cache.
+func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
+	return l.rateFrom(p, max(l.first(), p.since))
+}
+
+// rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look:
+// before that it may have grown and stopped.
+func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok bool) {
+	last := l.n - 1
+	if last < 0 || p.resident[last] == unknown {
+		return r, 0, false
+	}
+	begin := last
+	for begin > first && p.resident[begin-1] != unknown {
+		begin--
+	}
+	for i := begin; i < last; i++ {
+		window := l.at[last].Sub(l.at[i])
+		if window < leastWindow {
+			continue
+		}
+		grown := p.resident[last] - p.resident[i]
+		if max(grown, -grown) < leastGrowth || (window < stepWindow && l.oneHugePage(p, i)) {
+			if window < endedWindow {
+				continue // Counters may lag by that much.
+			}
+			grown = 0
+		}
+		return snapshot.Rate{PerSecond: perSecond(grown, window), Window: window}, i, true
+	}
+	return r, 0, false
+}
+
+// still returns for how long the counter of a pod has not changed by leastGrowth.
+func (l *looks) still(p *podLooks) time.Duration {
+	last := l.n - 1
+	i := last
+	for ; i > l.first() && p.usage[i-1] != unknown; i-- {
+		if diff := p.usage[last] - p.usage[i-1]; max(diff, -diff) >= leastGrowth {
+			break
+		}
+	}
+	return l.at[last].Sub(l.at[i])
+}
+
+// oneHugePage reports whether a pod has grown by no more than a huge page since the look at an index, and that at once.
+func (l *looks) oneHugePage(p *podLooks, from int) bool {
+	last, most := l.n-1, int64(0)
+	for i := from; i < last; i++ {
+		most = max(most, p.resident[i+1]-p.resident[i])
+	}
+	grown := p.resident[last] - p.resident[from]
+	return grown <= hugePage+leastGrowth/recentShare && grown-most < leastGrowth/recentShare
+}
+
+// usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
+// Page cache of pods that was freed meanwhile was available before; that which was added counts as used up, since what
+// is spare is not read with each look.
+func (l *looks) usedUp(from int) int64 {
+	then, now := &l.state[from], &l.state[l.n-1]
+	if !now.pods {
+		return then.free - now.free
+	}
+	return now.used - then.used + max(0, then.spare-now.spare)
+}
+
+// endedSince returns how much of that was used by pods that have stopped growing since.
+func (l *looks) endedSince(from int) (sum int64) {
+	for i := range l.pods {
+		p := &l.pods[i]
+		for j := from; j < p.since; j++ {
+			if p.resident[j] != unknown {
+				sum += max(0, p.resident[p.since]-p.resident[j])
+				break
+			}
+		}
+	}
+	return sum
+}
+
+// totalRate returns how fast that was used up.
+func (l *looks) totalRate(from int) snapshot.Rate {
+	window := l.at[l.n-1].Sub(l.at[from])
+	return snapshot.Rate{PerSecond: perSecond(l.usedUp(from), window), Window: window}
+}
+
+func perSecond(n int64, window time.Duration) snapshot.Bytes {
+	if window <= 0 {
+		return 0
+	}
+	const bound = 1 << 52
+	return snapshot.Bytes(max(-bound, min(bound, float64(n)/window.Seconds())))
+}
+
+// measure adds the rates to a reading. The rate of the node has the same window as that of the pod that grows fastest,
+// so that one is comparable with the other. Where the growth of the node is explained, a pod whose counter stands still
+// does not grow either; it might otherwise use up its own page cache.
+func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
+	last := l.n - 1
+	if last < 1 {
+		return
+	}
+	r.PodRates = make(map[types.UID]*snapshot.Rate, len(l.pods))
+	var fastest snapshot.Rate
+	from := -1
+	for i := range l.pods {
+		p := &l.pods[i]
+		rate, begin, ok := l.rateOf(p)
+		if still := l.still(p); !ok && explained && still > 0 {
+			r.PodRates[p.uid] = &snapshot.Rate{Window: still}
+		}
+		if !ok {
+			continue
+		}
+		r.PodRates[p.uid] = &rate
+		if from < 0 || rate.PerSecond > fastest.PerSecond {
+			fastest, from = rate, begin
+		}
+	}
+	if from < 0 {
+		from = l.first()
+	}
+	if total := l.totalRate(from); total.Window >= leastWindow {
+		if total.PerSecond > 0 {
+			total.PerSecond = max(0, total.PerSecond-perSecond(l.endedSince(from), total.Window))
+		}
+		r.Rate = &total
+	}
+}
+
+// explained reports whether the pods that were measured account for what was used up since the oldest look that is
+// used, and lately.
+func (l *looks) explained() bool {
+	return l.n >= 2 && l.explainedSince(l.first()) && l.explainedSince(l.recent())
+}
+
+func (l *looks) explainedSince(first int) bool {
+	var sum int64
+	from := l.n
+	for i := range l.pods {
+		if rate, begin, ok := l.rateFrom(&l.pods[i], first); ok && rate.PerSecond > 0 {
+			sum, from = sum+int64(rate.PerSecond), min(from, begin)
+		}
+	}
+	if from == l.n {
+		from = first
+	}
+	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
+}
+
+// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
+// than counters lag, a pod has just begun to grow, or the growth is not explained and a pod that may account for it
+// could not be read, or was first read without its page cache less than a time ago.
+func (l *looks) unmeasured(within time.Duration) bool {
+	if l.n == 0 {
+		return false
+	}
+	last := l.n - 1
+	growing := slices.ContainsFunc(l.pods, func(p podLooks) bool {
+		rate, _, ok := l.rateOf(&p)
+		return ok && rate.PerSecond > 0
+	})
+	if used := l.usedUp(l.first()); !growing && used > 0 && used < leastGrowth {
+		return true
+	}
+	return l.justBegun() || !l.explained() && slices.ContainsFunc(l.pods, func(p podLooks) bool {
+		if p.resident[last] == unknown {
+			return p.unread
+		}
+		rate, from, ok := l.rateOf(&p)
+		return ok && rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within
+	})
+}
+
+// justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
+// rate; or whether the pod that grows fastest was measured for less than endedWindow, and another one that counts as
+// growing for longer. The other may have stopped when this one began, or it may grow slowly beside it.
+func (l *looks) justBegun() bool {
+	var fastest snapshot.Rate
+	var longest time.Duration
+	for i := range l.pods {
+		rate, _, ok := l.rateOf(&l.pods[i])
+		switch {
+		case !ok && l.pods[i].resident[l.n-1] != unknown:
+			return true
+		case ok && rate.PerSecond > 0:
+			longest = max(longest, rate.Window)
+			if rate.PerSecond > fastest.PerSecond {
+				fastest = rate
+			}
+		}
+	}
+	return fastest.PerSecond > 0 && fastest.Window < endedWindow && longest >= endedWindow
+}
+
+// fastest returns the pod that grows fastest, "" if none is known to grow.
+func (l *looks) fastest() (uid types.UID) {
+	var most snapshot.Bytes
+	for _, p := range l.head {
+		if rate, _, ok := l.rateOf(p); ok && rate.PerSecond > most {
+			uid, most = p.uid, rate.PerSecond
+		}
+	}
+	return uid
+}
+
+// growsAnew reports whether a pod that was not growing at the last round uses up what is left within a time.
+func (l *looks) growsAnew(left int64, within time.Duration) bool {
+	for i := range l.pods {
+		p := &l.pods[i]
+		rate, _, ok := l.rateOf(p)
+		if ok && float64(rate.PerSecond)*within.Seconds() > float64(max(0, left)) && rate.PerSecond > 0 &&
+			!slices.Contains(l.served, p.uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// serve records which pods are growing at a round.
+func (l *looks) serve() {
+	l.served = l.served[:0]
+	for i := range l.pods {
+		if rate, _, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
+			l.served = append(l.served, l.pods[i].uid)
+		}
+	}
+}
