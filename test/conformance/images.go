@@ -34,7 +34,7 @@ func (i images) write(ctx context.Context) error {
 	if err := i.makeUserland(ctx); err != nil {
 		return err
 	}
-	list, err := i.list()
+	list, err := i.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (i images) write(ctx context.Context) error {
 // list returns the images that most specs use. Those of nginx are replaced, since the suites only need a web server on
 // port 80, and so is that of the kitten, which is mounted as a volume: two of its files must have the same content as
 // upstream.
-func (i images) list() ([]build.Image, error) {
+func (i images) list(ctx context.Context) ([]build.Image, error) {
 	common, err := i.builder.Images()
 	if err != nil {
 		return nil, err
@@ -86,21 +86,44 @@ func (i images) list() ([]build.Image, error) {
 		base(name(utilimage.Nginx), nil, web...),
 		base(name(utilimage.NginxNew), nil, web...),
 	}
+	certificate, err := i.certificate(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, id := range []utilimage.ImageID{utilimage.Agnhost, utilimage.AgnhostPrev, utilimage.GlibcDnsTesting} {
-		list = append(list, i.agnhost(name(id)))
+		list = append(list, i.agnhost(name(id), certificate))
 	}
 	return list, nil
 }
 
+// certificate returns upstream's certificate of localhost and its key, which agnhost serves, by their paths in the
+// image.
+func (i images) certificate(ctx context.Context) (map[string]string, error) {
+	const source = "k8s.io/kubernetes/test/images/agnhost/porter"
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", source)
+	cmd.Dir = filepath.Join(i.builder.Root, build.NodeSuite().Module)
+	dir, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the source of %s: %w", source, err)
+	}
+	files := map[string]string{}
+	for _, name := range []string{"localhost.crt", "localhost.key"} {
+		files["/"+name] = filepath.Join(strings.TrimSpace(string(dir)), name)
+	}
+	return files, nil
+}
+
 // agnhost is the suites' test server, in a glibc userland. Upstream's image has the tools of busybox too, of which
 // specs use nmeter.
-func (i images) agnhost(name string) build.Image {
+func (i images) agnhost(name string, certificate map[string]string) build.Image {
+	files := map[string]string{"/agnhost": i.builder.Path("agnhost"), "/usr/bin/nmeter": i.builder.Path("nmeter")}
+	maps.Copy(files, certificate)
 	return build.Image{
 		Name:       name,
 		Root:       i.userland,
 		Entrypoint: []string{"/agnhost"},
 		Cmd:        []string{"pause"},
-		Files:      map[string]string{"/agnhost": i.builder.Path("agnhost"), "/usr/bin/nmeter": i.builder.Path("nmeter")},
+		Files:      files,
 		Links:      map[string]string{"/agnhost-2": "agnhost"},
 	}
 }
