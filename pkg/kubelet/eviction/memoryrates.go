@@ -87,7 +87,7 @@ func (l *looks) oneHugePage(p *podLooks, from int) bool {
 		most = max(most, p.resident[i+1]-p.resident[i])
 	}
 	grown := p.resident[last] - p.resident[from]
-	return grown <= hugePage+leastGrowth/recentShare && grown-most < leastGrowth/recentShare
+	return grown > 0 && grown <= hugePage+leastGrowth/recentShare && grown-most < leastGrowth/recentShare
 }
 
 // usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
