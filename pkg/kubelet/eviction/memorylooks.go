@@ -77,6 +77,8 @@ type looks struct {
 	growers []*podLooks
 	// head are the pods that were read without their page cache at the last look.
 	head []*podLooks
+	// holds is true while a hard memory threshold is met by the last decision.
+	holds bool
 	// fresh is true if the last look was made with the present read of the counters.
 	fresh bool
 	// took is the cost of the last look.
@@ -109,8 +111,8 @@ type podLooks struct {
 	read int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
-	// grew is true if it was growing at the look before the last one, page cache excluded.
-	grew bool
+	// rate is how fast it was growing at the look before the last one, zero if that was not measured.
+	rate snapshot.Bytes
 	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
 	unread bool
 	// memory is what was read at the last look if the pod is one of the head.
@@ -122,10 +124,10 @@ const unknown = int64(snapshot.Unknown)
 // add makes a look.
 func (l *looks) add(at time.Time, state lookState) {
 	l.fresh = true
-	unexplained := l.n >= 2 && !l.explained()
+	unexplained := l.n >= 2 && (!l.explained() || !l.explainedLately())
 	for i := range l.pods {
-		rate, _, ok := l.rateOf(&l.pods[i])
-		l.pods[i].grew = ok && rate.PerSecond > 0
+		rate, _, _ := l.rateOf(&l.pods[i])
+		l.pods[i].rate = rate.PerSecond
 	}
 	l.usages = l.reader.PodUsages(l.usages[:0])
 	l.match()
@@ -234,33 +236,30 @@ func (l *looks) readHead(unexplained bool) {
 	}
 }
 
-// growing returns the pods of the head: those that have grown most lately; those that did grow at the last look; if
-// that does not explain the growth of the node, those with most page cache, which they may use up; and then those that
-// have grown most since the oldest look that is used. Many pods may have grown before and have stopped when one begins,
-// which has grown less.
+// growing returns the pods of the head: those that have grown most lately; those that were growing at the look before;
+// the one that has grown most of all others since the oldest look that is used; if all that does not explain the growth
+// of the node, those with most page cache, which they may use up; and then more of those that have grown most. Many
+// pods may have grown before and have stopped when one begins, which has grown less.
 func (l *looks) growing(unexplained bool) []*podLooks {
 	first, recent := l.first(), l.recent()
 	lately := l.ranked(leastGrowth/recentShare, func(p *podLooks) int64 { return l.grown(p, recent) })
+	before := l.ranked(1, func(p *podLooks) int64 { return int64(p.rate) })
 	most := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
 	l.growers = l.growers[:0]
-	l.addGrowers(lately[:recentCount]...)
-	for i := range l.pods {
-		if p := &l.pods[i]; p.grew {
-			l.addGrowers(p)
-		}
-	}
+	l.addGrowers(recentCount, lately)
+	l.addGrowers(headCount-1, before)
+	l.addGrowers(min(len(l.growers)+1, headCount), most)
 	if unexplained {
-		cached := l.ranked(leastGrowth, l.cacheOf)
-		l.addGrowers(cached[:headCount-recentCount]...)
+		l.addGrowers(headCount, l.ranked(leastGrowth, l.cacheOf))
 	}
-	l.addGrowers(most[:]...)
+	l.addGrowers(headCount, most)
 	return l.growers
 }
 
-// addGrowers adds pods to growers, up to headCount.
-func (l *looks) addGrowers(pods ...*podLooks) {
+// addGrowers adds pods to growers until there are so many.
+func (l *looks) addGrowers(count int, pods [headCount]*podLooks) {
 	for _, p := range pods {
-		if p != nil && len(l.growers) < headCount && !slices.Contains(l.growers, p) {
+		if p != nil && len(l.growers) < count && !slices.Contains(l.growers, p) {
 			l.growers = append(l.growers, p)
 		}
 	}

@@ -26,7 +26,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	if l == nil {
 		return
 	}
-	l.fresh = false
+	l.fresh, l.holds = false, w.holds
 	if !suspect && !w.near() {
 		return
 	}

@@ -57,7 +57,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 			continue
 		}
 		grown := p.resident[last] - p.resident[i]
-		if max(grown, -grown) < leastGrowth || (window < stepWindow && l.oneHugePage(p, i)) {
+		if max(grown, -grown) < leastGrowth || (l.holds && window < stepWindow && l.oneHugePage(p, i)) {
 			if window < endedWindow {
 				continue // Counters may lag by that much.
 			}
@@ -143,12 +143,14 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, begin, ok := l.rateOf(p)
-		if still := l.still(p); !ok && explained && still > 0 {
-			r.PodRates[p.uid] = &snapshot.Rate{Window: still}
+		still := l.still(p)
+		if !ok && explained && still > 0 {
+			r.PodRates[p.uid] = &snapshot.Rate{Window: still, Still: true}
 		}
 		if !ok {
 			continue
 		}
+		rate.Still = still >= rate.Window
 		r.PodRates[p.uid] = &rate
 		if from < 0 || rate.PerSecond > fastest.PerSecond {
 			fastest, from = rate, begin
@@ -166,47 +168,78 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 }
 
 // explained reports whether the pods that were measured account for what was used up since the oldest look that is
-// used, and lately.
+// used.
 func (l *looks) explained() bool {
-	return l.n >= 2 && l.explainedSince(l.first()) && l.explainedSince(l.recent())
-}
-
-func (l *looks) explainedSince(first int) bool {
+	if l.n < 2 {
+		return false
+	}
 	var sum int64
 	from := l.n
 	for i := range l.pods {
-		if rate, begin, ok := l.rateFrom(&l.pods[i], first); ok && rate.PerSecond > 0 {
+		if rate, begin, ok := l.rateFrom(&l.pods[i], l.first()); ok && rate.PerSecond > 0 {
 			sum, from = sum+int64(rate.PerSecond), min(from, begin)
 		}
 	}
 	if from == l.n {
-		from = first
+		from = l.first()
 	}
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
 
+// explainedLately reports whether the pods that were read account for what was used up in endedWindow or a little more.
+func (l *looks) explainedLately() bool {
+	last, recent := l.n-1, l.recent()
+	var sum int64
+	for i := range l.pods {
+		if p := &l.pods[i]; p.resident[last] != unknown && p.resident[recent] != unknown {
+			sum += max(0, p.resident[last]-p.resident[recent])
+		}
+	}
+	used := l.usedUp(recent)
+	return used < leastGrowth || sum >= used/explainedShare
+}
+
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
-// than counters lag, a pod has just begun to grow, or the growth is not explained and a pod that may account for it
-// could not be read, or was first read without its page cache less than a time ago.
+// than counters lag; a pod has just begun to grow; or a pod that may account for it could not be read, or was first
+// read without its page cache less than a time ago, and either the growth is not explained, or the counter of the
+// latter has grown more than those of the pods that are growing.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false
 	}
-	last := l.n - 1
-	growing := slices.ContainsFunc(l.pods, func(p podLooks) bool {
-		rate, _, ok := l.rateOf(&p)
-		return ok && rate.PerSecond > 0
-	})
-	if used := l.usedUp(l.first()); !growing && used > 0 && used < leastGrowth {
+	last, first, growing := l.n-1, l.first(), false
+	var most int64
+	for i := range l.pods {
+		p := &l.pods[i]
+		if rate, _, ok := l.rateOf(p); ok && rate.PerSecond > 0 {
+			growing, most = true, max(most, l.grown(p, first))
+		}
+	}
+	if used := l.usedUp(first); !growing && used > 0 && used < leastGrowth {
 		return true
 	}
-	return l.justBegun() || !l.explained() && slices.ContainsFunc(l.pods, func(p podLooks) bool {
+	if l.justBegun() {
+		return true
+	}
+	explained := l.explained()
+	for i := range l.pods {
+		p := &l.pods[i]
 		if p.resident[last] == unknown {
-			return p.unread
+			if p.unread && !explained {
+				return true
+			}
+			continue
 		}
-		rate, from, ok := l.rateOf(&p)
-		return ok && rate.PerSecond == 0 && l.at[last].Sub(l.at[from]) < within
-	})
+		rate, from, ok := l.rateOf(p)
+		if !ok || rate.PerSecond != 0 || l.at[last].Sub(l.at[from]) >= within {
+			continue
+		}
+		// Page cache is no growth.
+		if !explained || (p.resident[last]-p.resident[from] >= leastGrowth/recentShare/4 && l.grown(p, first) > most) {
+			return true
+		}
+	}
+	return false
 }
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its

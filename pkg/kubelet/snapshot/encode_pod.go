@@ -71,6 +71,7 @@ func (p *Pod) UnmarshalJSON(data []byte) error {
 type encodedRate struct {
 	PerSecond Bytes         `json:"bytesPerSecond"`
 	Window    time.Duration `json:"windowNanoseconds"`
+	Still     bool          `json:"still,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.

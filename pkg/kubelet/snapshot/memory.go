@@ -33,6 +33,9 @@ type Rate struct {
 	PerSecond Bytes
 	// Window is the time between the first and the last reading.
 	Window time.Duration
+	// Still is true if the counter of a pod, which has its page cache too, has not changed in that time, except for what
+	// it may lag.
+	Still bool
 }
 
 // PodUsage is the counter of the pages that a pod uses, page cache included.

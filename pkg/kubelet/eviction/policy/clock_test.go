@@ -155,7 +155,7 @@ func TestGrowthIsMeasuredHoweverTheClockIsSet(t *testing.T) {
 		}
 		c.passed += time.Second
 		s := snap()
-		g := h.growthAt(s)
+		g := h.growthAt(s, 0)
 		pod := g.of(0)
 		rates := map[string]float64{
 			"the pod": pod.steady(), "the pod at worst": pod.peak(), "the system at worst": g.system.peak(),

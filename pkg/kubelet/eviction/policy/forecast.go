@@ -294,8 +294,8 @@ func (g *growth) of(i int) *rate {
 	return &g.pods[i]
 }
 
-// growthAt returns the growth from each sample to the snapshot.
-func (h history) growthAt(s *snapshot.Snapshot) *growth {
+// growthAt returns the growth from each sample to the snapshot; killTime is the time until a kill takes effect.
+func (h history) growthAt(s *snapshot.Snapshot, killTime time.Duration) *growth {
 	g := &growth{pods: make([]rate, len(s.Pods)), system: unmeasured, readings: readingsOf(s)}
 	for i := range g.pods {
 		g.pods[i] = unmeasured
@@ -317,22 +317,28 @@ func (h history) growthAt(s *snapshot.Snapshot) *growth {
 			}
 		}
 	}
-	g.limitSampled(s)
+	g.limitSampled(s, killTime)
 	return g
 }
 
-// momentaryError is by how much the growth in the last moments may be more than measured, in bytes: counters lag.
-const momentaryError = 1 << 20
+// momentaryError is by how much a pod whose counter stands still may grow, in bytes: counters lag, and the next huge
+// page may be due.
+const momentaryError = 3 << 20
 
-// limitSampled limits the growth since a sample to that of the last moments, where it is known: a pod that has used
-// much since the sample may have stopped growing.
-func (g *growth) limitSampled(s *snapshot.Snapshot) {
+// limitSampled limits the growth since a sample of pods whose counters stand still: they may have used much since the
+// sample, and have stopped growing. That is so only while others use up what is left before a kill takes effect: a pod
+// that grows in steps stands still between them.
+func (g *growth) limitSampled(s *snapshot.Snapshot, killTime time.Duration) {
+	left, ok := memoryLeft(s)
+	if !ok || s.MemoryRate == nil || !usedUp(left, float64(s.MemoryRate.PerSecond), killTime) {
+		return
+	}
 	for i := range s.Pods {
 		r := s.Pods[i].MemoryRate
-		if r == nil || r.Window <= 0 || s.MemoryRate == nil {
+		if r == nil || !r.Still || r.Window <= 0 {
 			continue
 		}
-		most := max(0, float64(r.PerSecond)) + rateOf(momentaryError, r.Window)
+		most := rateOf(momentaryError, r.Window)
 		for window := range sampleCount {
 			if g.pods[i][window] > most {
 				g.pods[i][window] = most

@@ -137,7 +137,7 @@ func (r *round) growthOf(n *need) *growth {
 // allGrowth returns the growth until the snapshot.
 func (r *round) allGrowth() *growth {
 	if r.growth == nil {
-		r.growth = r.last.MemorySamples.growthAt(r.snapshot)
+		r.growth = r.last.MemorySamples.growthAt(r.snapshot, r.rules.Timing.KillTime)
 	}
 	return r.growth
 }
