@@ -162,11 +162,16 @@ var imageFsSignals = [...]snapshot.Signal{
 }
 
 // syncWith synchronizes with new stats. Rounds that the memory watcher triggers use them until the next collection:
-// what the last collection did not read is unknown. While the memory watcher postpones a decision the round waits: it
-// does not know either which pod uses up memory.
+// what the last collection did not read is unknown. While the memory watcher postpones a decision, or has yet to read a
+// crossing, the round waits: it does not know which pod uses up memory.
 func (m *Manager) syncWith(ctx context.Context, f stats) {
 	l := &m.loop
 	l.last, l.collecting.silent = f, f.RuntimeSilent
+	if l.watcher != nil && l.watcher.mayHaveMissed(f.memory) {
+		l.watcher.next = m.clock.now()
+		l.held, l.next = true, m.clock.now().Add(postponeMost)
+		return
+	}
 	if l.postpones() {
 		l.held, l.next = true, m.clock.now().Add(postponeMost)
 		return

@@ -149,3 +149,24 @@ func TestSlowPodsDoNotHideAFasterOne(t *testing.T) {
 		}
 	}
 }
+
+// A collection ends when a threshold is crossed, just before the counters are read again. The hog is fenced.
+func TestCollectionAtTheCrossing(t *testing.T) {
+	const above, rate = 40, 400
+	for offset := -30 * time.Millisecond; offset <= 30*time.Millisecond; offset += time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, above*mi, 0, "hog")
+			k := b.pricedKernel()
+			k.full = 5 * time.Millisecond
+			b.config.Memory = k
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(20*time.Second + offset - above*time.Second/rate)
+				b.grows("hog", rate*mi)
+				wait(above*time.Second/rate + 60*time.Millisecond)
+				if !b.onlyFenced("hog") {
+					t.Errorf("offset %v: victims %v", offset, b.fencer.victims())
+				}
+			})
+		})
+	}
+}
