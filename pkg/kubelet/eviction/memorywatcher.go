@@ -340,8 +340,8 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 	return least
 }
 
-// mayHaveMissed reports whether a reading shows a crossing that the last read of the counters has not, if there are looks,
-// which say who caused it.
+// mayHaveMissed reports whether a reading shows a crossing that the last read of the counters has not, if there are
+// looks, which say who caused it.
 func (w *memoryWatcher) mayHaveMissed(r *snapshot.MemoryReading) bool {
 	return r != nil && w.looks != nil && w.watches() && !w.holds &&
 		w.suspect([2]int64{r.Node.Available, r.Pods.Available})
