@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,53 +74,6 @@ func TestHogAfterABurst(t *testing.T) {
 		if wrong > 0 {
 			t.Errorf("%d MiB/s, %d MiB above the threshold, %d ms after a burst of %d MiB: %d of 12 decisions were wrong",
 				test.rate, test.above, test.gap, test.grown, wrong)
-		}
-	}
-}
-
-// Several pods grow for 200 ms, and stop some time before a hog begins, which has grown less than each of them at the
-// crossing. The hog is the only victim.
-func TestHogAfterSeveralBursts(t *testing.T) {
-	const burst = 200 * time.Millisecond
-	for _, test := range []struct {
-		above, rate, grown int64
-		gap                time.Duration
-		starters           int
-	}{
-		{15, 400, 40, 300, 6}, {15, 1000, 40, 300, 6}, {30, 1000, 100, 200, 10}, {5, 400, 20, 100, 5},
-		{60, 1000, 70, 300, 20},
-	} {
-		wrong := 0
-		for phase := range 12 {
-			synctest.Test(t, func(t *testing.T) {
-				names := []string{"hog"}
-				for i := range test.starters {
-					names = append(names, fmt.Sprintf("start-%d", i))
-				}
-				b := newBurst(t, 0, 0, names...)
-				b.available((100 + test.above + int64(test.starters)*test.grown) * mi)
-				b.config.Memory = b.pricedKernel()
-				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-					wait(14*time.Second + time.Duration(phase)*21731*time.Microsecond)
-					for _, name := range names[1:] {
-						b.grows(name, test.grown*mi*int64(time.Second/burst))
-					}
-					wait(burst)
-					for _, name := range names[1:] {
-						b.freeze(name)
-					}
-					wait(test.gap * time.Millisecond)
-					b.grows("hog", test.rate*mi)
-					wait(time.Duration(test.above)*time.Second/time.Duration(test.rate) + 60*time.Millisecond)
-					if !b.onlyFenced("hog") {
-						wrong++
-					}
-				})
-			})
-		}
-		if wrong > 0 {
-			t.Errorf("%d MiB/s, %d MiB above the threshold, %d ms after %d bursts of %d MiB: %d of 12 decisions were wrong",
-				test.rate, test.above, test.gap, test.starters, test.grown, wrong)
 		}
 	}
 }

@@ -54,6 +54,13 @@ func (k *laggingStats) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.P
 	return k.priced.ReadPod(how, uid)
 }
 
+// watchAllPods gives all pods together a threshold of 100 MiB as well.
+func (b *burst) watchAllPods(t *testing.T) {
+	b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
+		AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
+	}).Thresholds
+}
+
 // ownCache is such a kernel where the page cache is that of the pod that grows, whose counter stays the same.
 type ownCache struct{ laggingStats }
 
@@ -83,9 +90,7 @@ func TestHogWherePageCacheFillsThePodsLimit(t *testing.T) {
 				if b.config.Memory = k; phase%2 == 1 {
 					b.config.Memory = own
 				}
-				b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
-					AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
-				}).Thresholds
+				b.watchAllPods(t)
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 					wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
 					b.grows("hog", rate*mi)
@@ -113,9 +118,7 @@ func TestHogThatUsesUpItsOwnPageCacheBesideOthers(t *testing.T) {
 				b.add("rest", k.limit-(100+above+30+8)*mi-b.used())
 				b.available(20 * gi)
 				b.config.Memory = k
-				b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
-					AllocatableEnforced: []string{"pods"}, Hard: map[string]string{"memory.available": "100Mi"},
-				}).Thresholds
+				b.watchAllPods(t)
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 					wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
 					b.grows("slow", 4*mi)

@@ -49,9 +49,10 @@ const (
 	changedCount = 12
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
 	headCount = 6
-	// recentCount of them are those that have grown most in endedWindow or a little more, by one recentShare-th (one
-	// quarter) of leastGrowth at least.
-	recentCount, recentShare = 4, 4
+	// recentCount of them are those that have grown most in endedWindow or a little more, by littleGrowth at least: the
+	// counters of one CPU lag by that.
+	recentCount  = 4
+	littleGrowth = leastGrowth / 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
 	// by them.
 	looksEvery = lookWindow / 2
@@ -242,7 +243,7 @@ func (l *looks) readHead(unexplained bool) {
 // pods may have grown before and have stopped when one begins, which has grown less.
 func (l *looks) growing(unexplained bool) []*podLooks {
 	first, recent := l.first(), l.recent()
-	lately := l.ranked(leastGrowth/recentShare, func(p *podLooks) int64 { return l.grown(p, recent) })
+	lately := l.ranked(littleGrowth, func(p *podLooks) int64 { return l.grown(p, recent) })
 	before := l.ranked(1, func(p *podLooks) int64 { return int64(p.rate) })
 	most := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
 	l.growers = l.growers[:0]
@@ -355,7 +356,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 			byPod[p.uid], p.read = &now, p.usage[last]
 			continue
 		}
-		if l.changed(p) >= changed {
+		if l.changeOf(p) >= changed {
 			list = append(list, p)
 		} else if before != nil {
 			before = asOf(before, l.state[last].date)
@@ -365,7 +366,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 		}
 	}
 	slices.SortFunc(list, func(a, b *podLooks) int {
-		return cmp.Or(cmp.Compare(l.changed(b), l.changed(a)), cmp.Compare(a.uid, b.uid))
+		return cmp.Or(cmp.Compare(l.changeOf(b), l.changeOf(a)), cmp.Compare(a.uid, b.uid))
 	})
 	list = list[:min(most, len(list))]
 	uids := make([]types.UID, 0, len(list))
@@ -395,8 +396,8 @@ func asOf(m *snapshot.Memory, date time.Time) *snapshot.Memory {
 	return &now
 }
 
-// changed returns by how much the counter of a pod has changed since the pod was last read.
-func (l *looks) changed(p *podLooks) int64 {
+// changeOf returns by how much the counter of a pod has changed since the pod was last read.
+func (l *looks) changeOf(p *podLooks) int64 {
 	if p.read == unknown {
 		return math.MaxInt64
 	}

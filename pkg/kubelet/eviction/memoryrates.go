@@ -87,7 +87,7 @@ func (l *looks) oneHugePage(p *podLooks, from int) bool {
 		most = max(most, p.resident[i+1]-p.resident[i])
 	}
 	grown := p.resident[last] - p.resident[from]
-	return grown > 0 && grown <= hugePage+leastGrowth/recentShare && grown-most < leastGrowth/recentShare
+	return grown > 0 && grown <= hugePage+littleGrowth && grown-most < littleGrowth
 }
 
 // usedUp returns what was used up since the look at an index: of the node, or of all pods together if they have less.
@@ -235,7 +235,7 @@ func (l *looks) unmeasured(within time.Duration) bool {
 			continue
 		}
 		// Page cache is no growth.
-		if !explained || (p.resident[last]-p.resident[from] >= leastGrowth/recentShare/4 && l.grown(p, first) > most) {
+		if !explained || (p.resident[last]-p.resident[from] >= littleGrowth/4 && l.grown(p, first) > most) {
 			return true
 		}
 	}
