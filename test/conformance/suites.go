@@ -40,6 +40,12 @@ const inMachineFirst = `Probing container|Kubelet Cgroup Manager|MirrorPod|Termi
 	`Container Lifecycle Hook|Lifecycle [Ss]leep|blackbox test when|Deleted pods|InitContainer|Downward API should|` +
 	`Kubelet when|Pods should|Containers should|Variable Expansion`
 
+// inMachineNext are a spec each of eviction by memory, PIDs and disk, and those of what only a node with systemd,
+// cgroup v2 and swap has.
+const inMachineNext = `MemoryAllocatableEviction \[Slow\]|PriorityPidEvictionOrdering.*; baseline|` +
+	`LocalStorageEviction \[Slow\]|OOMKiller|KubeletPSI|in use with systemd|GracefulNodeShutdown|MemoryQoS \[Serial\]|` +
+	`Swap \[LinuxOnly\]|Resize Container (decrease|resize pod via|burstable pods - 1 container.* no restart)`
+
 // evictionSpecs put the node under pressure.
 const evictionSpecs = `MemoryAllocatableEviction|LocalStorageEviction|LocalStorageSoftEviction|` +
 	`LocalStorageSoftEvictionNotOverwriteTerminationGracePeriodSeconds|LocalStorageCapacityIsolationEviction|` +
@@ -62,6 +68,11 @@ func Selections() []Selection {
 			Skip:  shortTime + `|\[sig-network\]|\[sig-storage\]`, Procs: machineProcs,
 			About: "of nodeconformance what runs first in a virtual machine (-machine): cgroups, resources, probes, restarts, " +
 				"termination, static pods",
+		},
+		{
+			Name: "machine-next", Focus: inMachineNext, Skip: `\[Flaky\]`, Procs: machineProcs,
+			About: "what runs next there: a spec each of eviction by memory, PIDs and disk; systemd, swap, memory QoS, " +
+				"pressure stall information, OOMKilled, resize",
 		},
 		{
 			Name:  "lifecycle",
