@@ -168,7 +168,8 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 	l := &m.loop
 	l.last, l.collecting.silent = f, f.RuntimeSilent
 	if l.watcher != nil && l.watcher.mayHaveMissed(f.memory) {
-		l.watcher.next = m.clock.now()
+		// An earlier alarm may have been false, this one is not: so it is read even if the credit is used up.
+		l.watcher.next, l.watcher.falseAlarm = m.clock.now(), false
 		l.held, l.next = true, m.clock.now().Add(postponeMost)
 		return
 	}

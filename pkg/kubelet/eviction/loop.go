@@ -170,12 +170,17 @@ func (m *Manager) watch(ctx context.Context) {
 	if r := l.watcher.check(); r != nil {
 		l.last.convert()
 		f, trigger := l.last, l.trigger
-		f.memory, f.counting, f.direct, f.moment = r, l.watcher.how, true, m.clock.moment()
+		f.memory, f.counting, f.readAt, f.moment = r, l.watcher.how, m.clock.now(), m.clock.moment()
+		// The round of a collection that waits for this read is made with it: another one, with what the collection read
+		// before, would report that what this read shows is over.
+		f.direct, l.held = !l.held, false
 		if l.trigger = TriggerCounters; l.nudged {
 			l.trigger = TriggerKernel
 		}
 		m.synchronize(ctx, &f)
-		l.trigger = trigger
+		if f.direct {
+			l.trigger = trigger
+		}
 	} else {
 		m.prepareFence()
 	}
