@@ -168,7 +168,8 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 	l := &m.loop
 	l.last, l.collecting.silent = f, f.RuntimeSilent
 	if l.watcher != nil && l.watcher.mayHaveMissed(f.memory) {
-		// An earlier alarm may have been false, this one is not: so it is read even if the credit is used up.
+		// The last crossing that the counters showed may have been a false alarm; the collection confirms this one, so that
+		// it is read even if the credit is used up.
 		l.watcher.next, l.watcher.falseAlarm = m.clock.now(), false
 		l.held, l.next = true, m.clock.now().Add(postponeMost)
 		return
@@ -181,12 +182,20 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 	m.synchronize(ctx, &l.last)
 }
 
-// syncHeld makes the round of a collection that ended while a decision was postponed.
+// syncHeld makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
+// counters do not show the crossing, memory may have been freed since the collection read it: it is read again.
 func (m *Manager) syncHeld(ctx context.Context) {
-	if l := &m.loop; l.held && !l.postpones() {
-		l.held = false
-		m.synchronize(ctx, &l.last)
+	l := &m.loop
+	if !l.held || l.postpones() {
+		return
 	}
+	l.held = false
+	if l.watcher.mayHaveMissed(l.last.memory) {
+		l.last.readAt = m.clock.now()
+		l.last.readMemory(m.config.Memory, l.watcher.how)
+		l.last.moment = m.clock.moment()
+	}
+	m.synchronize(ctx, &l.last)
 }
 
 // postpones reports whether the memory watcher postpones a decision.

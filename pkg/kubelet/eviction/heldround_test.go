@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // lifts counts rounds that say that no hard threshold is met, at the same time as another one says that one is.
@@ -115,4 +116,41 @@ func TestCollectionAtTheCrossingAfterAFalseAlarm(t *testing.T) {
 	if wrong > 0 {
 		t.Errorf("%d of 12 decisions were wrong", wrong)
 	}
+}
+
+// recovering is a kernel of a node that recovers right after a collection has read it.
+type recovering struct {
+	priced
+	armed bool
+}
+
+func (k *recovering) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.pay(k.full)
+	if k.armed {
+		k.available(90 * mi)
+	}
+	r := k.kernel.ReadMemory(how)
+	if k.armed {
+		k.armed = false
+		k.available(4 * gi)
+	}
+	return r
+}
+
+// The read for which the round of a collection waits shows that the node has recovered: no pod is evicted.
+func TestCrossingThatRecedesBeforeTheAwaitedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 50*mi, 0, "hog")
+		k := &recovering{priced: *b.pricedKernel()}
+		b.config.Memory = k
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(14 * time.Second)
+			k.armed = true
+			m.Wake()
+			wait(500 * time.Millisecond)
+			if got := b.fencer.victims(); len(got) > 0 {
+				t.Errorf("victims %v", got)
+			}
+		})
+	})
 }

@@ -262,7 +262,7 @@ func nextSync(d *policy.Decision, period time.Duration) time.Duration {
 func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 	// Snapshots are in the order of time: a round without the collection may have been made since the collection ended.
 	// Pods may have been read before that round, and have grown since.
-	current := f.direct || !f.readAt.Before(m.loop.taken)
+	current := !f.readAt.Before(m.loop.taken)
 	if !f.taken.Before(m.loop.taken) {
 		m.loop.moment = f.moment
 	}

@@ -87,7 +87,7 @@ type loopState struct {
 	// prepared is the pod for which a fence was prepared last, at preparedAt.
 	prepared   types.UID
 	preparedAt time.Time
-	// held is true if the last collection has ended, and its round waits for a decision that is postponed.
+	// held is true if the last collection has ended, and its round waits for a read of the counters.
 	held bool
 }
 
