@@ -167,35 +167,61 @@ var imageFsSignals = [...]snapshot.Signal{
 func (m *Manager) syncWith(ctx context.Context, f stats) {
 	l := &m.loop
 	l.last, l.collecting.silent = f, f.RuntimeSilent
-	if l.watcher != nil && l.watcher.mayHaveMissed(f.memory) {
-		// The last crossing that the counters showed may have been a false alarm; the collection confirms this one, so that
-		// it is read even if the credit is used up.
-		l.watcher.next, l.watcher.falseAlarm = m.clock.now(), false
-		l.held, l.next = true, m.clock.now().Add(postponeMost)
+	if m.countsAnew() {
+		m.readAgain()
+	}
+	if l.held, l.reread = m.awaitsRead(), false; l.held {
+		l.next = m.clock.now().Add(postponeMost)
 		return
 	}
-	if l.postpones() {
-		l.held, l.next = true, m.clock.now().Add(postponeMost)
-		return
-	}
-	l.held = false
 	m.synchronize(ctx, &l.last)
 }
 
+// awaitsRead reports whether the round of the last collection has to wait for a read of the counters.
+func (m *Manager) awaitsRead() bool {
+	w := m.loop.watcher
+	if w == nil || !w.mayHaveMissed(m.loop.last.memory) {
+		return m.loop.postpones()
+	}
+	// The last crossing that the counters showed may have been a false alarm; the collection confirms this one, so that it
+	// is read even if the credit is used up.
+	w.next, w.falseAlarm = m.clock.now(), false
+	return true
+}
+
 // syncHeld makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
-// counters do not show the crossing, memory may have been freed since the collection read it: it is read again.
+// counters do not show the crossing, memory may have been freed since the collection read it, or options may have changed:
+// it is read again. Since that takes some time, it may show a crossing that the counters could not have shown: then the
+// round waits once more.
 func (m *Manager) syncHeld(ctx context.Context) {
 	l := &m.loop
 	if !l.held || l.postpones() {
 		return
 	}
 	l.held = false
-	if l.watcher.mayHaveMissed(l.last.memory) {
-		l.last.readAt = m.clock.now()
-		l.last.readMemory(m.config.Memory, l.watcher.how)
-		l.last.moment = m.clock.moment()
+	if !l.reread && (l.watcher.mayHaveMissed(l.last.memory) || m.countsAnew()) {
+		l.reread = true
+		m.readAgain()
+		if l.held = m.awaitsRead(); l.held {
+			return
+		}
 	}
 	m.synchronize(ctx, &l.last)
+}
+
+// countsAnew reports whether options have changed since the last collection was begun, so that memory is counted in
+// another way.
+func (m *Manager) countsAnew() bool {
+	last := &m.loop.last
+	return last.memory != nil && last.counting != m.options.Load().Counting()
+}
+
+// readAgain reads memory for the round of the last collection.
+func (m *Manager) readAgain() {
+	last := &m.loop.last
+	last.readAt = m.clock.now()
+	last.readMemory(m.config.Memory, m.options.Load().Counting())
+	last.moment = m.clock.moment()
 }
 
 // postpones reports whether the memory watcher postpones a decision.

@@ -154,23 +154,3 @@ func TestCrossingThatRecedesBeforeTheAwaitedRead(t *testing.T) {
 		})
 	})
 }
-
-// A pod uses up memory while the manager starts, and a threshold is met by then or soon. One look shows no growth: the
-// first round waits for another one, so that the pod that grows is the victim, not the largest one.
-func TestFirstRoundAfterTheStart(t *testing.T) {
-	for _, rate := range []int64{50, 100, 400} {
-		for _, above := range []int64{-3 * mi, -mi, mi} {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBurst(t, above, 0, "hog")
-				b.config.Memory = b.pricedKernel()
-				b.grows("hog", rate*mi)
-				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-					wait(150 * time.Millisecond)
-					if got := b.fencer.victims(); len(got) != 1 || got[0].pod != "hog" || !got[0].fenced {
-						t.Errorf("%d MiB/s, %d MiB above the threshold: victims %v", rate, above/mi, got)
-					}
-				})
-			})
-		}
-	}
-}

@@ -101,11 +101,14 @@ func (m *Manager) requests() []snapshot.Request {
 	return m.config.Requests()
 }
 
-// syncNow makes the next collection due. It is followed by another one if a collection is under way, which may have
-// missed the event.
+// syncNow makes the next collection due. If a collection is under way, which may have missed the event, another one
+// follows it. If its round waits for a read of the counters, the next collection follows the round.
 func (m *Manager) syncNow() {
-	m.loop.next, m.loop.trigger = m.clock.now(), TriggerEvent
-	m.loop.again = m.loop.collecting.underWay()
+	l := &m.loop
+	underWay := l.collecting.underWay()
+	if l.again = underWay || l.held; underWay || !l.held {
+		l.next, l.trigger = m.clock.now(), TriggerEvent
+	}
 }
 
 // syncSoon shortens the time to the next collection while a pod waits for the end of pressure. It does nothing when a

@@ -122,6 +122,10 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if in := w.timeFor(amount); in > 0 {
 		within = min(within, max(in, endedWindow))
 	}
-	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
+	nothing := endedWindow
+	if w.falseAlarm {
+		nothing = 0 // This crossing may be another one: no look is spent on it.
+	}
+	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within, nothing)
 	return w.postponed
 }

@@ -199,18 +199,15 @@ func (l *looks) explainedLately() bool {
 	return used < leastGrowth || sum >= used/explainedShare
 }
 
-// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: there is only one
-// so far; less has grown than counters lag; a pod has just begun to grow; or a pod that may account for it could not be
-// read, or was first read without its page cache less than a time ago, and either the growth is not explained, or the
-// counter of the latter has grown more than those of the pods that are growing.
-func (l *looks) unmeasured(within time.Duration) bool {
+// unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
+// than counters lag, or nothing and the looks span less than that time; a pod has just begun to grow; or a pod that may
+// account for it could not be read, or was first read without its page cache less than a time ago, and either the growth
+// is not explained, or the counter of the latter has grown more than those of the pods that are growing.
+func (l *looks) unmeasured(within, nothing time.Duration) bool {
 	if l.n == 0 {
 		return false
 	}
 	last, first, growing := l.n-1, l.first(), false
-	if first == last {
-		return true
-	}
 	var most int64
 	for i := range l.pods {
 		p := &l.pods[i]
@@ -218,7 +215,8 @@ func (l *looks) unmeasured(within time.Duration) bool {
 			growing, most = true, max(most, l.grown(p, first))
 		}
 	}
-	if used := l.usedUp(first); !growing && used > 0 && used < leastGrowth {
+	used, span := l.usedUp(first), l.at[last].Sub(l.at[first])
+	if !growing && used < leastGrowth && (used > 0 || span < nothing) {
 		return true
 	}
 	if l.justBegun() {

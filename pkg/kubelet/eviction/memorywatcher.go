@@ -264,8 +264,7 @@ func (w *memoryWatcher) pause() time.Duration {
 // may be reclaiming pages, and before a crossing is believed, what is spare in the cgroup of all pods is read with the
 // counters: a reading of all pods each time would cost so much that the crossing itself could not be read.
 //
-// A crossing that the counters show is always read, unless the one before was a false alarm and too much was read
-// since.
+// A crossing that the counters show is always read, unless it is refused.
 func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if !w.watches() {
 		w.forget()
@@ -294,7 +293,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case !w.holds && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && ((w.falseAlarm && w.exhausted()) || w.postpone(left)):
+	case !w.holds && suspect && (w.refused() || w.postpone(left)):
 		return nil
 	}
 	r := w.readAll(counters)
@@ -343,8 +342,22 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 // mayHaveMissed reports whether a reading shows a crossing that the last read of the counters has not, if there are
 // looks, which say who caused it.
 func (w *memoryWatcher) mayHaveMissed(r *snapshot.MemoryReading) bool {
-	return r != nil && w.looks != nil && w.watches() && !w.holds &&
-		w.suspect([2]int64{r.Node.Available, r.Pods.Available})
+	if r == nil || w.looks == nil || !w.watches() || w.holds {
+		return false
+	}
+	left := [2]int64{math.MaxInt64, math.MaxInt64}
+	for i, o := range []snapshot.Observation{r.Node, r.Pods} {
+		if o.Known() {
+			left[i] = o.Available
+		}
+	}
+	return w.suspect(left)
+}
+
+// refused reports whether a crossing that the counters show is not read: the one before was a false alarm, and too much
+// was read since. A crossing for which the decision was postponed is read.
+func (w *memoryWatcher) refused() bool {
+	return w.falseAlarm && w.postponedAt.IsZero() && w.exhausted()
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.

@@ -1,0 +1,203 @@
+package eviction
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// A pod uses up memory while the manager starts, and a threshold is met by then or soon. One look shows no growth, and
+// the second, 2 ms later, often none either, since counters advance by 64 pages: the first round waits for one that
+// does, so that the pod that grows is the victim, not the largest one.
+func TestFirstRoundAfterTheStart(t *testing.T) {
+	for _, rate := range []int64{25, 50, 100, 400} {
+		for _, above := range []int64{-3 * mi, -mi, mi} {
+			wrong := inPhases(t, 8, 5848*time.Microsecond, func(t *testing.T, rest time.Duration) bool {
+				b := newBurst(t, above, 0, "hog")
+				b.config.Memory = &batched{*b.pricedKernel()}
+				b.grows("hog", rate*mi)
+				time.Sleep(rest % time.Second)
+				right := false
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(200 * time.Millisecond)
+					got := b.fencer.victims()
+					right = len(got) > 0 && got[0].pod == "hog"
+				})
+				return right
+			})
+			if wrong > 0 {
+				t.Errorf("%d MiB/s, %d MiB above the threshold: %d of 8 first rounds are wrong", rate, above/mi, wrong)
+			}
+		}
+	}
+}
+
+// A kernel whose looks are costly raises false alarms, and the credit for reading is used up, or nearly. A crossing is
+// read all the same once the decision about it is postponed.
+func TestFalseAlarmsDelayNoDecisionForever(t *testing.T) {
+	for _, test := range []struct {
+		cost, period, most time.Duration
+		rate               int64
+	}{
+		{20 * time.Millisecond, 10 * time.Second, 2 * time.Second, 20},
+		{20 * time.Millisecond, 5 * time.Minute, 5 * time.Second, 20},
+		{5 * time.Millisecond, 5 * time.Minute, 30 * time.Second, 1},
+	} {
+		late := inPhases(t, 8, 10*time.Second, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, 2*mi, 0, "hog")
+			k := &off{*b.pricedKernel()}
+			k.counters, k.usages, k.full = 200*time.Microsecond, test.cost, 2*test.cost
+			b.config.Memory = k
+			b.config.Options.MonitoringPeriod = test.period
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(100*time.Second + rest)
+				b.grows("hog", test.rate*mi)
+				wait(2*time.Second/time.Duration(test.rate) + test.most)
+				right = len(b.fencer.victims()) > 0
+			})
+			return right
+		})
+		if late > 0 {
+			t.Errorf("a look takes %v, %d MiB/s: %d of 8 decisions are later than %v", test.cost, test.rate, late, test.most)
+		}
+	}
+}
+
+// burdened is a kernel of a node that has less available while a collection reads it, since that uses memory too.
+type burdened struct {
+	priced
+	armed bool
+}
+
+func (k *burdened) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.pay(k.full)
+	r := k.kernel.ReadMemory(how)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.armed {
+		k.armed = false
+		r.Node.Available -= 6 * mi
+	}
+	return r
+}
+
+// A collection shows a crossing, the counters do not, and the threshold is crossed while memory is read again. The pod
+// that grows is the victim, not one that has grown before.
+func TestCrossingWhileMemoryIsReadAgain(t *testing.T) {
+	for _, rate := range []int64{50, 100, 400} {
+		wrong := inPhases(t, 15, 4*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+			const above, full = 20, 40 * time.Millisecond
+			b := newBurst(t, (above+60)*mi, 0, "hog", "decoy")
+			k := &burdened{priced: *b.pricedKernel()}
+			k.full = full
+			b.config.Memory = k
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				wait(14 * time.Second)
+				b.grows("decoy", 60*mi)
+				wait(time.Second)
+				b.freeze("decoy")
+				wait(1500 * time.Millisecond)
+				b.available((100 + above) * mi)
+				b.grows("hog", rate*mi)
+				wait(max(0, above*time.Second/time.Duration(rate)-2*full+rest%time.Second))
+				k.mu.Lock()
+				k.armed = true
+				k.mu.Unlock()
+				m.Wake()
+				wait(300 * time.Millisecond)
+				got := b.fencer.victims()
+				right = len(got) > 0 && got[0].pod == "hog"
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%d MiB/s: %d of 15 decisions are wrong", rate, wrong)
+		}
+	}
+}
+
+// A collection cannot read memory: that is no crossing for which its round waits.
+func TestFailedReadingIsNoCrossing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 50*mi, 0, "hog")
+		k := &flaky{kernel: kernel{node: b.node}}
+		b.config.Memory = k
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(12 * time.Second)
+			b.mu.Lock()
+			k.counters, k.readings = 0, 1
+			before := k.kernel.readings
+			held := false
+			k.reading = func() { held = held || m.loop.held }
+			b.mu.Unlock()
+			m.Wake()
+			wait(5 * time.Millisecond)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if held || k.kernel.readings > before {
+				t.Errorf("held %t, %d more readings of all pods", held, k.kernel.readings-before)
+			}
+		})
+	})
+}
+
+// swapCounts is a kernel of a node that has 1 GiB more available if swap counts.
+type swapCounts struct{ priced }
+
+func (k *swapCounts) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c, err := k.priced.Counters(how)
+	if how.Swap {
+		c.Node -= snapshot.Bytes(gi)
+	}
+	return c, err
+}
+
+func (k *swapCounts) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	return more(how, k.priced.ReadMemory(how))
+}
+
+func (k *swapCounts) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return more(how, k.priced.ReadPods(how, uids))
+}
+
+func more(how snapshot.Counting, r snapshot.MemoryReading) snapshot.MemoryReading {
+	if how.Swap {
+		r.Node.Available += gi
+	}
+	return r
+}
+
+// Options change while the round of a collection waits, or before the collection ends. By the new ones no threshold is
+// met, so that no pod is evicted; and the collection that they cause is made.
+func TestOptionsChangeWhileARoundWaits(t *testing.T) {
+	for _, fence := range []bool{true, false} {
+		wrong := inPhases(t, 20, 217*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, mi/2, 0, "hog")
+			k := &swapCounts{*b.pricedKernel()}
+			b.config.Memory = k
+			p := &paced{node: b.node}
+			b.config.Collector = b.node.collector(t, p)
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				wait(rest)
+				b.grows("hog", 30*mi)
+				k.awaitPostponed(t, m, wait, nil)
+				m.Wake()
+				wait(time.Millisecond)
+				calls := p.calls()
+				o := *fencesOn()
+				o.CountSwap, o.Fence = true, fence
+				m.SetOptions(o)
+				wait(2 * time.Second)
+				right = len(b.fencer.victims()) == 0 && p.calls() > calls
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("fences %t: %d of 20 are wrong", fence, wrong)
+		}
+	}
+}
