@@ -180,7 +180,7 @@ func TestOptionsChangeWhileARoundWaits(t *testing.T) {
 			k := &swapCounts{*b.pricedKernel()}
 			b.config.Memory = k
 			p := &paced{node: b.node}
-			b.config.Collector = b.node.collector(t, p)
+			b.config.Collector = b.collector(t, p)
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(rest)
 				b.grows("hog", 30*mi)

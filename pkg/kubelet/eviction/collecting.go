@@ -190,9 +190,9 @@ func (m *Manager) awaitsRead() bool {
 }
 
 // syncHeld makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
-// counters do not show the crossing, memory may have been freed since the collection read it, or options may have changed:
-// it is read again. Since that takes some time, it may show a crossing that the counters could not have shown: then the
-// round waits once more.
+// counters do not show the crossing, memory may have been freed since the collection read it, or options may have
+// changed: it is read again. Since that takes some time, it may show a crossing that the counters could not have shown:
+// then the round waits once more.
 func (m *Manager) syncHeld(ctx context.Context) {
 	l := &m.loop
 	if !l.held || l.postpones() {

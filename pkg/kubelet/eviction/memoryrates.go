@@ -200,9 +200,10 @@ func (l *looks) explainedLately() bool {
 }
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node: less has grown
-// than counters lag, or nothing and the looks span less than that time; a pod has just begun to grow; or a pod that may
-// account for it could not be read, or was first read without its page cache less than a time ago, and either the growth
-// is not explained, or the counter of the latter has grown more than those of the pods that are growing.
+// than counters lag, or nothing while the looks span less than the second time; a pod has just begun to grow; or a pod
+// that may account for it could not be read, or was first read without its page cache less than the first time ago, and
+// either the growth is not explained, or the counter of the latter has grown more than those of the pods that are
+// growing.
 func (l *looks) unmeasured(within, nothing time.Duration) bool {
 	if l.n == 0 {
 		return false
