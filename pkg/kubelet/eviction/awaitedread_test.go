@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -200,4 +201,204 @@ func TestOptionsChangeWhileARoundWaits(t *testing.T) {
 			t.Errorf("fences %t: %d of 20 are wrong", fence, wrong)
 		}
 	}
+}
+
+// swapCountsBurdened is swapCounts where a collection finds less, and a function is called after each reading.
+type swapCountsBurdened struct {
+	burdened
+	after func()
+}
+
+func (k *swapCountsBurdened) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	return (&swapCounts{k.priced}).Counters(how)
+}
+
+func (k *swapCountsBurdened) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	r := more(how, k.burdened.ReadMemory(how))
+	if k.after != nil {
+		k.after()
+	}
+	return r
+}
+
+func (k *swapCountsBurdened) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	return more(how, k.burdened.ReadPods(how, uids))
+}
+
+// Options change while memory is read again, which shows a crossing too. By the new ones no threshold is met.
+func TestOptionsChangeWhileMemoryIsReadAgain(t *testing.T) {
+	reached := 0
+	wrong := inPhases(t, 15, 4*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+		const above, rate, full = 20, 100, 40 * time.Millisecond
+		b := newBurst(t, above*mi, 0, "hog")
+		k := &swapCountsBurdened{burdened: burdened{priced: *b.pricedKernel()}}
+		k.full = full
+		b.config.Memory = k
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(12500 * time.Millisecond)
+			b.available((100 + above) * mi)
+			b.grows("hog", rate*mi)
+			wait(above*time.Second/rate - 2*full + rest%time.Second)
+			set := false
+			k.mu.Lock()
+			k.armed = true
+			k.mu.Unlock()
+			k.after = func() {
+				if !set && m.loop.reread && !m.loop.collecting.underWay() {
+					set = true
+					o := *fencesOn()
+					o.CountSwap = true
+					m.SetOptions(o)
+				}
+			}
+			m.Wake()
+			wait(time.Second)
+			if set {
+				reached++
+			}
+			right = !set || len(b.fencer.victims()) == 0
+		})
+		return right
+	})
+	if wrong > 0 || reached == 0 {
+		t.Errorf("%d of %d decisions are wrong", wrong, reached)
+	}
+}
+
+// doubtful is a kernel whose counters show 3 MiB less than is available, and that has 3 MiB less while all pods are
+// read: collections show a crossing, and readings after a look at the counters do not.
+type doubtful struct {
+	off
+	light bool
+}
+
+func (k *doubtful) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.pay(k.full)
+	r := k.kernel.ReadMemory(how)
+	if !k.light {
+		r.Node.Available -= 3 * mi
+	}
+	return r
+}
+
+// Collections show a crossing that readings do not confirm. The round of a collection is made all the same, and no
+// other collection begins before.
+func TestRoundOfACollectionThatIsContradicted(t *testing.T) {
+	for _, full := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, 2*mi, 0, "hog")
+			k := &doubtful{off: off{*b.pricedKernel()}, light: true}
+			k.full = full
+			b.config.Memory = k
+			p := &paced{node: b.node}
+			b.config.Collector = b.collector(t, p)
+			r := &roundTimes{}
+			b.config.Sinks = append(b.config.Sinks, r)
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				b.grows("hog", 10<<10)
+				wait(12500 * time.Millisecond)
+				k.light = false
+				begin, calls := time.Now(), p.calls()
+				m.Wake()
+				wait(20 * time.Second)
+				if r.since(begin) == 0 || p.calls()-calls > 5 {
+					t.Errorf("a reading takes %v: %d rounds, %d collections", full, r.since(begin), p.calls()-calls)
+				}
+			})
+		})
+	}
+}
+
+// The same while the runtime hangs, so that local stats are used.
+func TestRoundOfALocalCollectionThatIsContradicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 2*mi, 0, "hog")
+		k := &doubtful{off: off{*b.pricedKernel()}, light: true}
+		k.full = 5 * time.Millisecond
+		b.config.Memory = k
+		r := &roundTimes{}
+		b.config.Sinks = append(b.config.Sinks, r)
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			b.grows("hog", 10<<10)
+			wait(12 * time.Second)
+			b.mu.Lock()
+			b.hang = make(chan struct{})
+			defer close(b.hang)
+			b.mu.Unlock()
+			m.Wake()
+			wait(30 * time.Second)
+			k.light = false
+			begin := time.Now()
+			wait(50 * time.Second)
+			if r.since(begin) == 0 {
+				t.Error("no round in 50 s")
+			}
+		})
+	})
+}
+
+// Each collection shows a crossing of the soft threshold that readings refute. What was read too much is not owed for
+// ever, and a crossing of the hard threshold is not refused for it.
+func TestFalseAlarmsAboutASoftThreshold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 2*mi, 0, "hog")
+		k := &doubtful{off: off{*b.pricedKernel()}, light: true}
+		k.counters, k.usages, k.full = 200*time.Microsecond, time.Millisecond, 2*time.Millisecond
+		b.config.Memory = k
+		b.config.Thresholds = b.node.config(t, settings.ThresholdConfig{
+			Hard:             map[string]string{"memory.available": "50Mi"},
+			Soft:             map[string]string{"memory.available": "100Mi"},
+			SoftGracePeriods: map[string]string{"memory.available": "10h"},
+		}).Thresholds
+		p := &paced{node: b.node}
+		b.config.Collector = b.collector(t, p)
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			b.grows("hog", 1<<10)
+			wait(4 * time.Minute)
+			k.light = false
+			used, calls := k.ThreadTime(), p.calls()
+			wait(8 * time.Minute)
+			owed := time.Until(m.loop.watcher.paid)
+			share := (k.ThreadTime() - used).Seconds() / (8 * time.Minute).Seconds()
+			if p.calls()-calls > 60 || owed > watcherDebt || share > 0.025 {
+				t.Errorf("%d collections, %.1f %% of a core, owed %v", p.calls()-calls, 100*share, owed)
+			}
+			begin := time.Now()
+			b.grows("hog", 20*mi)
+			wait(3500 * time.Millisecond) // The hard threshold is met after 2.5 s.
+			if v := b.fencer.victims(); len(v) == 0 || v[0].pod != "hog" {
+				t.Errorf("%v after growth has begun the victims are %v", time.Since(begin), v)
+			}
+		})
+	})
+}
+
+// Fences are switched on and swap begins to count. The last collection, which counted without swap, is not completed by
+// readings of single pods.
+func TestCollectionOfAnotherCountingIsNoBase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 50*mi, 0, "hog")
+		k := &swapCounts{*b.pricedKernel()}
+		b.config.Memory = k
+		b.config.Options = new(optionsWith(func(o *settings.Options) { o.Fence = false }))
+		b.config.Collector = b.collector(t, &paced{node: b.node, takes: 3 * time.Second})
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(14 * time.Second)
+			n := 0
+			b.mu.Lock()
+			k.reading = func() {
+				if w := m.loop.watcher; w.looks != nil && w.looks.base != nil && m.loop.last.counting != w.how {
+					n++
+				}
+			}
+			b.mu.Unlock()
+			o := *fencesOn()
+			o.CountSwap = true
+			m.SetOptions(o)
+			wait(10 * time.Second)
+			if n > 0 {
+				t.Errorf("%d reads with a base that was counted in another way", n)
+			}
+		})
+	})
 }

@@ -171,7 +171,7 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 		m.readAgain()
 	}
 	if l.held, l.reread = m.awaitsRead(), false; l.held {
-		l.next = m.clock.now().Add(postponeMost)
+		l.next = m.clock.now().Add(l.rules.Timing.Period) // The round sets it again.
 		return
 	}
 	m.synchronize(ctx, &l.last)
@@ -199,7 +199,7 @@ func (m *Manager) syncHeld(ctx context.Context) {
 		return
 	}
 	l.held = false
-	if !l.reread && (l.watcher.mayHaveMissed(l.last.memory) || m.countsAnew()) {
+	if (!l.reread && l.watcher.mayHaveMissed(l.last.memory)) || m.countsAnew() {
 		l.reread = true
 		m.readAgain()
 		if l.held = m.awaitsRead(); l.held {

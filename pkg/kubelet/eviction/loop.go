@@ -119,7 +119,7 @@ func (m *Manager) syncSoon() {
 	blocked := func(c policy.Condition) bool {
 		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.watcher.watches())
 	}
-	if last == nil || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
+	if last == nil || l.held || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
 		return
 	}
 	if soon := l.taken.Add(max(askedPause, collectShare*l.collecting.took)); soon.Before(l.next) {
@@ -166,7 +166,9 @@ func (m *Manager) tick(ctx context.Context) {
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
 	l.watcher.arm(l.rules.Thresholds)
-	l.watcher.use(l.last.memory, l.last.readAt)
+	if l.last.counting == l.watcher.how {
+		l.watcher.use(l.last.memory, l.last.readAt)
+	}
 	if l.kernel != nil {
 		l.kernel.arm(ctx, l.watcher, m.clock.now())
 	}

@@ -34,7 +34,9 @@ const (
 	// thread runs for a while, use about that much when an idle process wakes up.
 	wakeTime = 200 * time.Microsecond
 	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
+	// watcherDebt is the most of it that is remembered: collections may cause readings as often as they like.
 	watcherCredit = 4 * time.Second
+	watcherDebt   = 2 * watcherCredit
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
 	// by a single read that takes long: the crossing itself must be read, and what follows. lagCredit is that for a read
 	// that follows soon because statistics lag, where nothing may be approached. approachPauseShare is watcherPauseShare
@@ -126,8 +128,9 @@ type memoryWatcher struct {
 	reading, refreshing time.Duration
 	// refreshedAt is when that reading was taken.
 	refreshedAt time.Time
-	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm.
-	falseAlarm bool
+	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, falseHard if it was one of
+	// a hard threshold.
+	falseAlarm, falseHard bool
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
 	// first of them did.
 	postponed   bool
@@ -228,6 +231,9 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
 	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
+	if most := w.readAt.Add(watcherDebt); w.paid.After(most) {
+		w.paid = most
+	}
 	w.next = w.readAt.Add(w.pause())
 	if w.postponed || w.refreshing > 0 || (w.lagging && w.paid.Sub(w.readAt) < lagCredit) {
 		w.next = w.readAt.Add(watcherMinPause)
@@ -293,14 +299,16 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case !w.holds && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && (w.refused() || w.postpone(left)):
+	case !w.holds && suspect && (w.refused(left) || w.postpone(left)):
 		return nil
 	}
 	r := w.readAll(counters)
 	exact := [2]int64{r.Node.Available, r.Pods.Available}
 	w.approach(exact)
 	crossed := w.record(exact)
-	if w.falseAlarm = suspect && !crossed; crossed || w.holds {
+	w.falseAlarm = suspect && !crossed
+	w.falseHard = w.falseAlarm && w.meetsHard(left)
+	if crossed || w.holds {
 		w.began()
 		return &r
 	}
@@ -355,9 +363,10 @@ func (w *memoryWatcher) mayHaveMissed(r *snapshot.MemoryReading) bool {
 }
 
 // refused reports whether a crossing that the counters show is not read: the one before was a false alarm, and too much
-// was read since. A crossing for which the decision was postponed is read.
-func (w *memoryWatcher) refused() bool {
-	return w.falseAlarm && w.postponedAt.IsZero() && w.exhausted()
+// was read since. A crossing for which the decision was postponed is read, and one of a hard threshold is after a false
+// alarm about a soft one.
+func (w *memoryWatcher) refused(left [2]int64) bool {
+	return w.falseAlarm && w.postponedAt.IsZero() && w.exhausted() && (w.falseHard || !w.meetsHard(left))
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.
@@ -378,8 +387,12 @@ func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 // relieved reports whether a hard threshold was met at the last read, and now none is.
 func (w *memoryWatcher) relieved(left [2]int64) bool {
 	was := func(f floor) bool { return f.hard && f.met }
-	is := func(f floor) bool { return f.hard && w.distance(f, left) < 0 }
-	return slices.ContainsFunc(w.floors, was) && !slices.ContainsFunc(w.floors, is)
+	return slices.ContainsFunc(w.floors, was) && !w.meetsHard(left)
+}
+
+// meetsHard reports whether a hard threshold is met.
+func (w *memoryWatcher) meetsHard(left [2]int64) bool {
+	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.hard && w.distance(f, left) < 0 })
 }
 
 // began records that a reading causes a round.
