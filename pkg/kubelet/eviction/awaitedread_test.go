@@ -275,10 +275,19 @@ type doubtful struct {
 func (k *doubtful) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	k.pay(k.full)
 	r := k.kernel.ReadMemory(how)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !k.light {
 		r.Node.Available -= 3 * mi
 	}
 	return r
+}
+
+// burden has reading all pods use memory from now on.
+func (k *doubtful) burden() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.light = false
 }
 
 // Collections show a crossing that readings do not confirm. The round of a collection is made all the same, and no
@@ -297,7 +306,7 @@ func TestRoundOfACollectionThatIsContradicted(t *testing.T) {
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				b.grows("hog", 10<<10)
 				wait(12500 * time.Millisecond)
-				k.light = false
+				k.burden()
 				begin, calls := time.Now(), p.calls()
 				m.Wake()
 				wait(20 * time.Second)
@@ -327,7 +336,7 @@ func TestRoundOfALocalCollectionThatIsContradicted(t *testing.T) {
 			b.mu.Unlock()
 			m.Wake()
 			wait(30 * time.Second)
-			k.light = false
+			k.burden()
 			begin := time.Now()
 			wait(50 * time.Second)
 			if r.since(begin) == 0 {
@@ -355,7 +364,7 @@ func TestFalseAlarmsAboutASoftThreshold(t *testing.T) {
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			b.grows("hog", 1<<10)
 			wait(4 * time.Minute)
-			k.light = false
+			k.burden()
 			used, calls := k.ThreadTime(), p.calls()
 			wait(8 * time.Minute)
 			owed := time.Until(m.loop.watcher.paid)
