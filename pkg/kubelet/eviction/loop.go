@@ -112,8 +112,8 @@ func (m *Manager) syncNow() {
 }
 
 // syncSoon shortens the time to the next collection while a pod waits for the end of pressure. It does nothing when a
-// condition is True only until the end of its transition period, which is scheduled already, and when the memory
-// watcher detects the end.
+// condition is True only until the end of its transition period, which is scheduled already, when the memory watcher
+// detects the end, and while the round of a collection waits for a read of the counters.
 func (m *Manager) syncSoon() {
 	l, last := &m.loop, m.last.Load()
 	blocked := func(c policy.Condition) bool {
