@@ -27,8 +27,11 @@ const (
 	// syncPeriod is the interval at which the loop synchronizes pods that are due. The work queue decides when a pod is
 	// due.
 	syncPeriod = time.Second
-	// housekeepingPeriod is the interval between two rounds of housekeeping.
+	// housekeepingPeriod is the interval between the beginnings of two rounds of housekeeping. After a round that took
+	// long, on a node whose CPUs are busy, there is a pause of housekeepingShare times as long: otherwise the loop, which
+	// waits for it, would do little else.
 	housekeepingPeriod = 2 * time.Second
+	housekeepingShare  = 4
 	// slowHousekeeping is the duration above which a round of housekeeping is logged: the loop waits for it.
 	slowHousekeeping = time.Second
 	// While the runtime is down the loop only checks the runtime and retries terminations, after a pause that doubles
@@ -88,9 +91,9 @@ func New(cfg Config) *Loop { return &Loop{Config: cfg, postponed: sets.New[types
 func (l *Loop) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting kubelet main sync loop")
-	syncTicker, housekeepingTicker := time.NewTicker(syncPeriod), time.NewTicker(housekeepingPeriod)
+	syncTicker, housekeeping := time.NewTicker(syncPeriod), time.NewTimer(housekeepingPeriod)
 	defer syncTicker.Stop()
-	defer housekeepingTicker.Stop()
+	defer housekeeping.Stop()
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
 		if err := l.RuntimeErrors(); err != nil {
@@ -102,7 +105,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		pause = runtimeDownPause
 		l.lastIteration.Store(time.Now().UnixNano())
-		if err := l.handleInput(ctx, syncTicker.C, housekeepingTicker.C); err != nil {
+		if err := l.handleInput(ctx, syncTicker.C, housekeeping); err != nil {
 			return err
 		}
 	}
@@ -110,7 +113,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
-func (l *Loop) handleInput(ctx context.Context, syncTick, housekeepingTick <-chan time.Time) error {
+func (l *Loop) handleInput(ctx context.Context, syncTick <-chan time.Time, housekeeping *time.Timer) error {
 	select {
 	case <-ctx.Done():
 	case u, open := <-l.Inputs.Pods:
@@ -139,8 +142,9 @@ func (l *Loop) handleInput(ctx context.Context, syncTick, housekeepingTick <-cha
 		for _, uid := range u.PodUIDs {
 			l.Handlers.SyncByUID(ctx, types.UID(uid))
 		}
-	case <-housekeepingTick:
-		l.housekeep(ctx)
+	case <-housekeeping.C:
+		took := l.housekeep(ctx)
+		housekeeping.Reset(max(housekeepingPeriod-took, housekeepingShare*took))
 	}
 	return nil
 }
@@ -215,8 +219,8 @@ func (l *Loop) handleProbeResult(ctx context.Context, u results.Update, probe, s
 
 // housekeep runs housekeeping once every source has reported: before that, pods of a source that has not reported would
 // be regarded as orphans. Until then it only restarts pods that their source has created again: one of them may be the
-// API server, the source that has not reported.
-func (l *Loop) housekeep(ctx context.Context) {
+// API server, the source that has not reported. It returns the duration.
+func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 	logger := klog.FromContext(ctx)
 	work := l.CleanUp
 	if !l.SourcesReady.AllReady() {
@@ -227,10 +231,11 @@ func (l *Loop) housekeep(ctx context.Context) {
 	if err := work(ctx); err != nil {
 		logger.Error(err, "Failed cleaning pods")
 	}
-	if took := time.Since(start); took > slowHousekeeping {
+	if took = time.Since(start); took > slowHousekeeping {
 		logger.Error(nil, "Housekeeping took longer than expected", "expected", slowHousekeeping, "actual",
 			took.Round(time.Millisecond))
 	}
+	return took
 }
 
 // HealthCheck returns an error if the last iteration of the loop is older than twice the resync interval, and older

@@ -41,6 +41,8 @@ type running struct {
 	due          list[types.UID]
 	down         atomic.Bool
 	cleaned      atomic.Int32
+	// cleanUpTakes is the duration of a round of housekeeping.
+	cleanUpTakes atomic.Int64
 	// restarted counts the calls of RestartPods.
 	restarted atomic.Int32
 	died      list[string]
@@ -61,9 +63,13 @@ func start(t *testing.T, sourcesReady bool) *running {
 			}
 			return nil
 		},
-		SourcesReady:  r.SourcesReady,
-		Status:        r.statuses,
-		CleanUp:       func(context.Context) error { r.cleaned.Add(1); return nil },
+		SourcesReady: r.SourcesReady,
+		Status:       r.statuses,
+		CleanUp: func(context.Context) error {
+			r.cleaned.Add(1)
+			time.Sleep(time.Duration(r.cleanUpTakes.Load()))
+			return nil
+		},
 		RestartPods:   func(context.Context) error { r.restarted.Add(1); return nil },
 		ContainerDied: func(_ context.Context, uid types.UID, id string) { r.died.add(string(uid) + "/" + id) },
 		Due:           r.due.take,
@@ -80,6 +86,30 @@ func (r *running) add(pods ...*v1.Pod) {
 	r.pods <- kubetypes.PodUpdate{Op: kubetypes.ADD, Source: kubetypes.ApiserverSource, Pods: pods}
 	synctest.Wait()
 	r.take()
+}
+
+// TestSlowHousekeepingLeavesTimeForPods: on a busy node a round of housekeeping takes longer than its period. The loop
+// spends a fifth of its time with that, and handles updates of pods in the rest.
+func TestSlowHousekeepingLeavesTimeForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes, updates = 3 * time.Second, 20
+		r := start(t, true)
+		r.cleanUpTakes.Store(int64(takes))
+		begin := time.Now()
+		for range updates {
+			time.Sleep(time.Second)
+			r.pods <- kubetypes.PodUpdate{Op: kubetypes.RECONCILE, Source: kubetypes.ApiserverSource}
+		}
+		elapsed := time.Since(begin)
+		if most := updates*time.Second + 2*takes; elapsed > most {
+			t.Errorf("%d updates took %v, want at most %v", updates, elapsed, most)
+		}
+		time.Sleep(10 * time.Minute)
+		rounds := time.Duration(r.cleaned.Load())
+		if total := time.Since(begin); rounds*takes > total/5+takes || rounds*takes < total/6 {
+			t.Errorf("%d rounds of housekeeping in %v", rounds, total)
+		}
+	})
 }
 
 func TestLoop(t *testing.T) {
