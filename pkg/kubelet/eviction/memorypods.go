@@ -122,10 +122,10 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if in := w.timeFor(amount); in > 0 {
 		within = min(within, max(in, endedWindow))
 	}
-	nothing := endedWindow
+	quiet := endedWindow
 	if w.falseAlarm {
-		nothing = 0 // This crossing may be another one: no look is spent on it.
+		quiet = 0 // This crossing may be another false alarm: no look is spent on it.
 	}
-	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within, nothing)
+	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within, quiet)
 	return w.postponed
 }

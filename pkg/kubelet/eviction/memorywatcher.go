@@ -270,7 +270,7 @@ func (w *memoryWatcher) pause() time.Duration {
 // may be reclaiming pages, and before a crossing is believed, what is spare in the cgroup of all pods is read with the
 // counters: a reading of all pods each time would cost so much that the crossing itself could not be read.
 //
-// A crossing that the counters show is always read, unless it is refused.
+// A crossing that the counters show is always read, unless refused says that it is not.
 func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if !w.watches() {
 		w.forget()
