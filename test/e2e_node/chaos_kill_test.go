@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
@@ -70,7 +71,7 @@ func (r *chaosRun) supervise() {
 	excused := false
 	for _, outage := range r.ledger.Outages() {
 		excused = excused || outage.Runtime && outage.To.After(r.kubeletFrom) &&
-			outage.From.Before(r.kubeletFrom.Add(startupGrace))
+			outage.From.Before(r.kubeletFrom.Add(startupGrace*cluster.TimeFactor()))
 	}
 	if excused {
 		r.count("kubelet exited without a runtime")

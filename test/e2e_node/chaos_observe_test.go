@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	kubetypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
@@ -66,7 +67,7 @@ func (r *chaosRun) watchAPI(ctx context.Context, events watch.Interface) {
 func (r *chaosRun) watchRuntime(ctx context.Context, runtime internalapi.RuntimeService) {
 	// Without a log: the client logs each request that fails.
 	ctx = klog.NewContext(ctx, klog.Logger{})
-	ticker := time.NewTicker(observeInterval)
+	ticker := time.NewTicker(observeInterval * cluster.TimeFactor())
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		// A request fails while the runtime does not run. The next observation shows when containers ended meanwhile.

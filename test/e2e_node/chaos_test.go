@@ -17,15 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
 // The size of the chaos test. PLIMSOLL_CHAOS_TIME is the time of the actions, after which the test waits until all pods
-// are as requested. PLIMSOLL_CHAOS_SEED repeats a run.
+// are as requested. PLIMSOLL_CHAOS_SEED repeats a run. On a slow node the same actions take cluster.TimeFactor times as
+// long: pods that come faster than a node can start them only test how long they wait for each other.
 const (
-	chaosPods   = 24
-	chaosStatic = 6
-	chaosTime   = 2 * time.Minute
+	chaosPods      = 24
+	chaosStatic    = 6
+	chaosTime      = 2 * time.Minute
+	leastChaosTime = 30 * time.Second
 	// restTimeout is how long that may take: the longest termination that is left, a kubelet that was just killed, its
 	// back-offs.
 	restTimeout = 4 * time.Minute
@@ -35,10 +38,10 @@ const (
 // checks the observations and the result.
 func TestChaos(t *testing.T) {
 	seed, config := chaosSettings(t)
-	again := fmt.Sprintf("PLIMSOLL_CHAOS_SEED=%d PLIMSOLL_CHAOS_TIME=%v", seed, config.Time)
+	again := fmt.Sprintf("PLIMSOLL_CHAOS_SEED=%d PLIMSOLL_CHAOS_TIME=%v", seed, config.Time*cluster.TimeFactor())
 	t.Logf("%s repeats this run", again)
 	r := newChaosRun(t)
-	actions := chaos.Plan(seed, config)
+	actions := chaos.Slowed(chaos.Plan(seed, config), cluster.TimeFactor())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := r.observe(ctx)
@@ -52,6 +55,7 @@ func TestChaos(t *testing.T) {
 	r.verdict(again)
 }
 
+// chaosSettings returns the settings of the plan, whose time is that of a node that is not slow.
 func chaosSettings(t *testing.T) (seed uint64, config chaos.Config) {
 	t.Helper()
 	seed, config = rand.Uint64(), chaos.Config{Pods: chaosPods, Static: chaosStatic, Time: chaosTime}
@@ -62,9 +66,11 @@ func chaosSettings(t *testing.T) (seed uint64, config chaos.Config) {
 		}
 	}
 	if text := os.Getenv("PLIMSOLL_CHAOS_TIME"); text != "" {
-		if config.Time, err = time.ParseDuration(text); err != nil || config.Time < 30*time.Second {
-			t.Fatalf("PLIMSOLL_CHAOS_TIME is %q, want a duration such as 10m, at least 30s: %v", text, err)
+		whole, err := time.ParseDuration(text)
+		if least := leastChaosTime * cluster.TimeFactor(); err != nil || whole < least {
+			t.Fatalf("PLIMSOLL_CHAOS_TIME is %q, want a duration such as 10m, at least %v: %v", text, least, err)
 		}
+		config.Time = whole / cluster.TimeFactor()
 	}
 	return seed, config
 }
@@ -97,7 +103,7 @@ func newChaosRun(t *testing.T) *chaosRun {
 	r.s = spaceForRestart(t)
 	r.s.restartKubelet(func(config *kubeletv1beta1.KubeletConfiguration) {
 		// The kubelet evicts for a full emptyDir after at most this time.
-		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second}
+		config.VolumeStatsAggPeriod = metav1.Duration{Duration: 5 * time.Second * cluster.TimeFactor()}
 		// The default: a change that the kubelet has missed is not soon repaired by the next synchronization.
 		config.SyncFrequency = metav1.Duration{Duration: time.Minute}
 	})

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
@@ -90,7 +91,8 @@ func failedByOutage(asked Asked, pod *v1.Pod, outages []Outage) bool {
 			continue
 		}
 		for _, outage := range outages {
-			from, to := outage.From.Add(-outageMargin), outage.To.Add(outageMargin)
+			margin := outageMargin * cluster.TimeFactor()
+			from, to := outage.From.Add(-margin), outage.To.Add(margin)
 			if outage.Runtime && !ended.FinishedAt.Time.Before(from) && !ended.FinishedAt.After(to) {
 				return true
 			}

@@ -110,6 +110,17 @@ func Plan(seed uint64, config Config) []Action {
 	return g.actions
 }
 
+// Slowed returns the actions with factor times the time between them, for a node that is that much slower. Grace periods
+// stay as they are.
+func Slowed(actions []Action, factor time.Duration) []Action {
+	slowed := slices.Clone(actions)
+	for i := range slowed {
+		slowed[i].At *= factor
+		slowed[i].Down *= factor
+	}
+	return slowed
+}
+
 // kills adds the kills, at times that do not depend on the other actions. The first three are of each kind.
 func (g *generator) kills() {
 	r := g.r

@@ -139,3 +139,17 @@ func TestStaticPodsReferToNoAPIObjects(t *testing.T) {
 		}
 	}
 }
+
+func TestSlowedPlan(t *testing.T) {
+	plan := Plan(7, usual)
+	for i, slow := range Slowed(plan, 6) {
+		want := plan[i]
+		want.At, want.Down = 6*want.At, 6*want.Down
+		if !reflect.DeepEqual(slow, want) {
+			t.Errorf("%v at %v, down %v, want %v at %v, down %v", slow, slow.At, slow.Down, want, want.At, want.Down)
+		}
+	}
+	if !reflect.DeepEqual(plan, Plan(7, usual)) {
+		t.Error("the plan itself was changed")
+	}
+}
