@@ -128,6 +128,29 @@ func TestStaticPodMovedAwayAndBackWhileTheRuntimeIsDown(t *testing.T) {
 	}
 }
 
+// The runtime does not answer housekeeping once, for the default of runtimeRequestTimeout. After that a static pod is
+// moved away and back: only housekeeping starts it again, and must not be long in coming.
+func TestStaticPodMovedAwayAndBackAfterTheRuntimeHungOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hang = 2 * time.Minute
+		w := newWorld(1, t.TempDir())
+		w.reachable = true
+		for _, name := range []string{"etcd", "kube-apiserver"} {
+			w.files[name] = manifest{revision: 1}
+			w.start(staticPod(name, 1))
+		}
+		a := w.startAgent(t)
+		defer a.stop()
+		time.Sleep(10 * time.Second)
+		w.change(func() { w.hang = hang })
+		time.Sleep(hang + 3*time.Second)
+		w.put(a, "etcd", 0)
+		w.awaitRunning(t, "kube-apiserver-1")
+		w.put(a, "etcd", 1)
+		w.awaitRunning(t, "etcd-1", "kube-apiserver-1")
+	})
+}
+
 // A rejected static pod that is moved away and back is admitted as a new pod. While the machine shuts down, it is
 // rejected again.
 func TestRejectedStaticPodMovedAwayAndBack(t *testing.T) {

@@ -50,6 +50,8 @@ type world struct {
 	healthy, slow, down, failing bool
 	// failures is how many of the next calls of a kind fail.
 	failures map[string]int
+	// hang is how long the next list takes, which fails then.
+	hang time.Duration
 	// pressure: only readmitted pods are admitted.
 	pressure bool
 	// goingDown: the shutdown of the machine is announced.
@@ -141,6 +143,10 @@ func (w *world) latency(kind string) (time.Duration, error) {
 	switch {
 	case w.healthy:
 		return 0, nil
+	case kind == "list" && w.hang > 0:
+		hang := w.hang
+		w.hang = 0
+		return hang, errRuntime
 	case w.failures[kind] > 0:
 		w.failures[kind]--
 		return time.Second, errRuntime

@@ -29,9 +29,11 @@ const (
 	syncPeriod = time.Second
 	// housekeepingPeriod is the interval between the beginnings of two rounds of housekeeping. After a round that took
 	// long, on a node whose CPUs are busy, there is a pause of housekeepingShare times as long: otherwise the loop, which
-	// waits for it, would do little else.
-	housekeepingPeriod = 2 * time.Second
-	housekeepingShare  = 4
+	// waits for it, would do little else. It is at most housekeepingMaxPause: only housekeeping starts a static pod again
+	// whose manifest was away, and one round may be long because the runtime did not answer once.
+	housekeepingPeriod   = 2 * time.Second
+	housekeepingShare    = 4
+	housekeepingMaxPause = 20 * time.Second
 	// slowHousekeeping is the duration above which a round of housekeeping is logged: the loop waits for it.
 	slowHousekeeping = time.Second
 	// While the runtime is down the loop only checks the runtime and retries terminations, after a pause that doubles
@@ -79,7 +81,8 @@ type Config struct {
 // Loop reads its inputs until its context ends.
 type Loop struct {
 	Config
-	lastIteration atomic.Int64
+	// lastIteration is when the last iteration began or ended; nil before the first one.
+	lastIteration atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
 }
@@ -104,10 +107,11 @@ func (l *Loop) Run(ctx context.Context) error {
 			continue
 		}
 		pause = runtimeDownPause
-		l.lastIteration.Store(time.Now().UnixNano())
+		l.lastIteration.Store(new(time.Now()))
 		if err := l.handleInput(ctx, syncTicker.C, housekeeping); err != nil {
 			return err
 		}
+		l.lastIteration.Store(new(time.Now()))
 	}
 	return nil
 }
@@ -144,7 +148,7 @@ func (l *Loop) handleInput(ctx context.Context, syncTick <-chan time.Time, house
 		}
 	case <-housekeeping.C:
 		took := l.housekeep(ctx)
-		housekeeping.Reset(max(housekeepingPeriod-took, housekeepingShare*took))
+		housekeeping.Reset(max(housekeepingPeriod-took, min(housekeepingShare*took, housekeepingMaxPause)))
 	}
 	return nil
 }
@@ -238,12 +242,12 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 	return took
 }
 
-// HealthCheck returns an error if the last iteration of the loop is older than twice the resync interval, and older
-// than five minutes. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be called from any
+// HealthCheck returns an error if the last iteration of the loop ended, or the current one began, more than twice the
+// resync interval and five minutes ago. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be called from any
 // goroutine.
 func (l *Loop) HealthCheck(_ *http.Request) error {
 	last := l.lastIteration.Load()
-	if last != 0 && time.Since(time.Unix(0, last)) > max(2*l.ResyncInterval, minHealthWindow) {
+	if last != nil && time.Since(*last) > max(2*l.ResyncInterval, minHealthWindow) {
 		return fmt.Errorf("sync Loop took longer than expected")
 	}
 	return nil

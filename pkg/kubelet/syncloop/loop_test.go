@@ -112,6 +112,29 @@ func TestSlowHousekeepingLeavesTimeForPods(t *testing.T) {
 	})
 }
 
+// TestOneSlowRoundOfHousekeeping: the runtime does not answer once, for the default of runtimeRequestTimeout or two of
+// them. The next round comes soon, also if the runtime was down meanwhile.
+func TestOneSlowRoundOfHousekeeping(t *testing.T) {
+	for _, takes := range []time.Duration{5 * time.Second, 2 * time.Minute, 4 * time.Minute} {
+		for _, goesDown := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, true)
+				r.cleanUpTakes.Store(int64(takes))
+				time.Sleep(housekeepingPeriod + time.Second)
+				r.cleanUpTakes.Store(0)
+				r.down.Store(goesDown)
+				time.Sleep(takes)
+				r.down.Store(false)
+				before := r.cleaned.Load()
+				time.Sleep(housekeepingMaxPause + runtimeDownPauseMax + time.Second)
+				if r.cleaned.Load() == before {
+					t.Errorf("after a round of %v (runtime down: %v) no other one in %v", takes, goesDown, housekeepingMaxPause)
+				}
+			})
+		}
+	}
+}
+
 func TestLoop(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *running){
 		"events of the runtime": func(t *testing.T, r *running) {
@@ -223,6 +246,26 @@ func TestHousekeepingWaitsForAllSources(t *testing.T) {
 		}
 		if n := r.restarted.Load(); n != 10 {
 			t.Errorf("RestartPods was called %d times in ten periods", n)
+		}
+	})
+}
+
+// TestHealthCheckAfterALongIteration: an iteration that took long and has ended is not one that hangs.
+func TestHealthCheckAfterALongIteration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 4 * time.Minute
+		r := start(t, true)
+		r.cleanUpTakes.Store(int64(takes))
+		time.Sleep(housekeepingPeriod + time.Second)
+		r.down.Store(true)
+		time.Sleep(takes)
+		time.Sleep(minHealthWindow - 10*time.Second)
+		if err := r.loop.HealthCheck(nil); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		if r.loop.HealthCheck(nil) == nil {
+			t.Error("healthy although the last iteration ended too long ago")
 		}
 	})
 }
