@@ -39,10 +39,10 @@ func (r *chaosRun) kill(ctx context.Context, action chaos.Action) string {
 	if outage.Runtime {
 		errs = append(errs, node.ReviveRuntime(ctx))
 	}
+	outage.To = time.Now()
 	if outage.Kubelet {
 		errs = append(errs, r.reviveKubelet())
 	}
-	outage.To = time.Now()
 	r.ledger.Outage(outage)
 	if err := errors.Join(errs...); err != nil {
 		r.problem("%v: %v", action, err)
@@ -68,15 +68,16 @@ func (r *chaosRun) supervise() {
 	if alive || err != nil {
 		return
 	}
-	excused := false
-	for _, outage := range r.ledger.Outages() {
-		excused = excused || outage.Runtime && outage.To.After(r.kubeletFrom) &&
-			outage.From.Before(r.kubeletFrom.Add(startupGrace*cluster.TimeFactor()))
+	// It exited soon after it wrote the last line of its log.
+	exited := time.Now()
+	if info, err := os.Stat(node.KubeletLog()); err == nil {
+		exited = info.ModTime()
 	}
-	if excused {
+	if chaos.MayExit(r.ledger.Outages(), r.kubeletFrom, exited, startupGrace*cluster.TimeFactor()) {
 		r.count("kubelet exited without a runtime")
 	} else {
-		r.problem("the kubelet that was started at %s exited", r.kubeletFrom.Format(time.TimeOnly))
+		r.problem("the kubelet that was started at %s exited at %s", r.kubeletFrom.Format(time.TimeOnly),
+			exited.Format(time.TimeOnly))
 	}
 	if err := r.reviveKubelet(); err != nil {
 		r.problem("start the kubelet again: %v", err)

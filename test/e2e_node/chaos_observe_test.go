@@ -24,6 +24,12 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 )
 
+// What is counted of observations of the runtime.
+const (
+	observed   = "observations of the runtime"
+	unobserved = "observations of the runtime that failed"
+)
+
 // observeInterval is the time between two observations of the runtime.
 const observeInterval = 200 * time.Millisecond
 
@@ -71,8 +77,10 @@ func (r *chaosRun) watchRuntime(ctx context.Context, runtime internalapi.Runtime
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		// A request fails while the runtime does not run. The next observation shows when containers ended meanwhile.
-		if err := r.observeOnce(ctx, runtime); err != nil && ctx.Err() == nil {
-			r.count("observations of the runtime that failed")
+		if err := r.observeOnce(ctx, runtime); err == nil {
+			r.count(observed)
+		} else if ctx.Err() == nil {
+			r.count(unobserved)
 		}
 		<-ticker.C
 	}
@@ -135,7 +143,7 @@ func (r *chaosRun) detail(
 	if known {
 		run.Started = before.Started
 	}
-	if known && (run.Running == before.Running || !before.Finished.IsZero()) {
+	if known && (run.Running && before.Running || !before.Finished.IsZero()) {
 		return run
 	}
 	// The details of one that was removed meanwhile stay as they are.

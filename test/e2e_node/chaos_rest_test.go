@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubetypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/e2e_node/chaos"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
@@ -52,7 +53,7 @@ func (r *chaosRun) settled(ctx context.Context) error {
 		return err
 	}
 	byName := map[string]*v1.Pod{}
-	wanted := chaos.Wanted{Active: map[string]bool{}, Known: map[string]bool{}}
+	wanted := chaos.Wanted{Active: map[string]bool{}, Known: map[string]bool{}, Runs: map[string]string{}}
 	for i := range list.Items {
 		pod := &list.Items[i]
 		byName[pod.Name] = pod
@@ -61,18 +62,26 @@ func (r *chaosRun) settled(ctx context.Context) error {
 		wanted.Active[uid] = pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
 	}
 	var errs []error
+	outages := chaos.Widened(r.ledger.Outages(), chaos.OutageMargin*cluster.TimeFactor())
 	for _, asked := range r.ledger.Expected() {
-		errs = append(errs, plain(chaos.Judge(asked, byName[asked.Name], r.ledger.Outages())))
+		errs = append(errs, plain(chaos.Judge(asked, byName[asked.Name], outages)))
+		if !asked.Deleted && !asked.Filled && wanted.Active[asked.UID] {
+			wanted.Runs[asked.UID] = asked.Shape.Runs()
+		}
 	}
 	for _, manifest := range r.ledger.Manifests() {
-		errs = append(errs, plain(chaos.JudgeStatic(manifest, byName[mirrorName(manifest.Name)])))
+		mirror := byName[mirrorName(manifest.Name)]
+		errs = append(errs, plain(chaos.JudgeStatic(manifest, mirror)))
+		if manifest.Present && mirror != nil {
+			wanted.Runs[string(uidOf(mirror))] = chaos.MainContainer
+		}
 	}
 	found, err := r.found(ctx)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	for _, left := range chaos.Leftovers(found, wanted) {
-		errs = append(errs, errors.New(left))
+	for _, wrong := range append(chaos.Leftovers(found, wanted), chaos.Missing(found, wanted)...) {
+		errs = append(errs, errors.New(wrong))
 	}
 	return errors.Join(errs...)
 }

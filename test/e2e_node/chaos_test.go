@@ -41,7 +41,7 @@ func TestChaos(t *testing.T) {
 	again := fmt.Sprintf("PLIMSOLL_CHAOS_SEED=%d PLIMSOLL_CHAOS_TIME=%v", seed, config.Time*cluster.TimeFactor())
 	t.Logf("%s repeats this run", again)
 	r := newChaosRun(t)
-	actions := chaos.Slowed(chaos.Plan(seed, config), cluster.TimeFactor())
+	actions := chaos.Slowed(chaos.Plan(seed, config), int64(cluster.TimeFactor()))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := r.observe(ctx)
@@ -175,6 +175,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// idle returns what this run did not do or see: without that nothing else could be wrong.
+func (r *chaosRun) idle(instances []chaos.Instance) []string {
+	var idle []string
+	for _, kind := range []chaos.Kind{
+		chaos.Create, chaos.Delete, chaos.ForceDelete, chaos.Evict, chaos.WriteManifest, chaos.KillKubelet, chaos.KillRuntime,
+	} {
+		if what := fmt.Sprintf("%s %s", kind, done); r.counts[what] == 0 {
+			idle = append(idle, "no action with the outcome: "+what)
+		}
+	}
+	if r.counts[observed] <= r.counts[unobserved] {
+		idle = append(idle, fmt.Sprintf("%d observations of the runtime, %d failed", r.counts[observed], r.counts[unobserved]))
+	}
+	if r.runs.Count() == 0 || len(instances) == 0 || !slices.ContainsFunc(instances, chaos.Instance.Stopped) {
+		idle = append(idle, fmt.Sprintf("%d containers and sandboxes were seen, %d containers wrote notes, or none of a stop",
+			r.runs.Count(), len(instances)))
+	}
+	return idle
+}
+
 // verdict fails the test for every violation, and logs the number of actions by outcome.
 func (r *chaosRun) verdict(again string) {
 	wrong := append(r.wrong, r.phases.Violations()...)
@@ -185,6 +205,7 @@ func (r *chaosRun) verdict(again string) {
 	}
 	wrong = append(wrong, chaos.JudgeInstances(instances, r.neverRestarted(), r.ledger.Outages())...)
 	wrong = append(wrong, r.panics()...)
+	wrong = append(wrong, r.idle(instances)...)
 	for _, text := range wrong {
 		r.s.t.Error(text)
 	}

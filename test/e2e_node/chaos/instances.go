@@ -19,6 +19,9 @@ type Instance struct {
 	Starts, Stops []time.Time
 }
 
+// Stopped is true if its preStop hook was called.
+func (i Instance) Stopped() bool { return len(i.Stops) > 0 }
+
 // Instances decodes notes as the containers wrote them: a word, the ID of an instance, a time.
 func Instances(notes string) ([]Instance, error) {
 	instances := map[string]*Instance{}
@@ -61,27 +64,39 @@ func Instances(notes string) ([]Instance, error) {
 // was restarted although its pod is never restarted.
 func JudgeInstances(instances []Instance, never func(uid string) bool, outages []Outage) []string {
 	var wrong []string
-	runs := map[string]int{}
+	starts := map[string][]time.Time{}
 	for _, instance := range instances {
 		if n := len(instance.Stops); n > 1 && n > 1+interruptions(instance.Stops, outages) {
 			wrong = append(wrong, fmt.Sprintf("the preStop hook of %s ran %d times: %v", instance.ID, n, instance.Stops))
 		}
 		if key := instance.UID + "/" + instance.Container; instance.Container != "side" && never(instance.UID) {
-			if runs[key]++; runs[key] == 2 {
-				wrong = append(wrong, fmt.Sprintf("%s was restarted, and the restart policy of its pod is Never", key))
-			}
+			starts[key] = append(starts[key], instance.Starts...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(starts)) {
+		at := starts[key]
+		slices.SortFunc(at, time.Time.Compare)
+		if n := len(at); n > 1 && n > 1+interruptions(at, runtimeOutages(outages)) {
+			wrong = append(wrong, fmt.Sprintf("%s was started %d times, and the restart policy of its pod is Never: %v",
+				key, n, at))
 		}
 	}
 	return wrong
 }
 
-// interruptions counts the outages that begin between the first call of a hook and the last. A kubelet that is started
-// after such an outage cannot know that the hook was called.
-func interruptions(stops []time.Time, outages []Outage) int {
+// runtimeOutages are those of containerd. If it cannot load a container in time when it is back, the state of that is
+// unknown, and then it is started again whatever the policy (kuberuntime, computePodActions).
+func runtimeOutages(outages []Outage) []Outage {
+	return slices.DeleteFunc(slices.Clone(outages), func(outage Outage) bool { return !outage.Runtime })
+}
+
+// interruptions counts the outages that begin between the first of these times and the last. A kubelet that is started
+// after such an outage cannot know that a hook was called.
+func interruptions(times []time.Time, outages []Outage) int {
 	count := 0
 	for _, outage := range outages {
 		// Notes have whole seconds.
-		if from := outage.From.Truncate(time.Second); !from.Before(stops[0]) && !from.After(stops[len(stops)-1]) {
+		if from := outage.From.Truncate(time.Second); !from.Before(times[0]) && !from.After(times[len(times)-1]) {
 			count++
 		}
 	}

@@ -3,16 +3,15 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/plimsoll-project/plimsoll/test/cluster"
 	"github.com/plimsoll-project/plimsoll/test/kit"
 )
 
 // Judge returns an error if a pod is not as requested once every action has taken effect. The pod is the one that the
-// API server shows under the requested name, nil for none.
+// API server shows under the requested name, nil for none. Outages are those of containerd with some time before and
+// after them, by Widened, in which containers may fail because containerd missed their start or end.
 func Judge(asked Asked, pod *v1.Pod, outages []Outage) error {
 	there := pod != nil && string(pod.UID) == asked.UID
 	switch {
@@ -66,17 +65,13 @@ func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
 	return func(pod *v1.Pod) error {
 		for _, status := range pod.Status.ContainerStatuses {
 			ended := status.State.Terminated
-			if status.Name == "main" && pod.Status.Phase == phase && ended != nil && ended.ExitCode == code {
+			if status.Name == MainContainer && pod.Status.Phase == phase && ended != nil && ended.ExitCode == code {
 				return nil
 			}
 		}
 		return fmt.Errorf("not %s with code %d: %s", phase, code, kit.Describe(pod))
 	}
 }
-
-// outageMargin is how long before containerd was killed, or after it ran again, a container may end whose start or end
-// containerd missed.
-const outageMargin = 15 * time.Second
 
 // failedByOutage is true if the pod failed because containerd was killed while it started one of its containers:
 // containerd reports such a container as failed to start, or ended with code 255 or 128, and the restart policy is
@@ -91,9 +86,7 @@ func failedByOutage(asked Asked, pod *v1.Pod, outages []Outage) bool {
 			continue
 		}
 		for _, outage := range outages {
-			margin := outageMargin * cluster.TimeFactor()
-			from, to := outage.From.Add(-margin), outage.To.Add(margin)
-			if outage.Runtime && !ended.FinishedAt.Time.Before(from) && !ended.FinishedAt.After(to) {
+			if at := ended.FinishedAt.Time; outage.Runtime && !at.Before(outage.From) && !at.After(outage.To) {
 				return true
 			}
 		}

@@ -40,7 +40,7 @@ func terminates(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(start)
 func TestJudge(t *testing.T) {
 	body := func(b Body) Shape { return Shape{Body: b, Restart: v1.RestartPolicyAlways}.consistent() }
 	never := Shape{Body: Stubborn, Restart: v1.RestartPolicyNever}
-	outages := []Outage{{Runtime: true, From: at(100), To: at(103)}}
+	outages := Widened([]Outage{{Runtime: true, From: at(100), To: at(103)}}, OutageMargin)
 	for _, test := range []struct {
 		name  string
 		asked Asked

@@ -14,6 +14,28 @@ type Outage struct {
 	From, To         time.Time
 }
 
+// OutageMargin is how long before containerd was killed, or after it ran again, a container may end whose start or end
+// containerd missed, on a node that is not slow.
+const OutageMargin = 15 * time.Second
+
+// Widened returns the outages, each with some time before and after it.
+func Widened(outages []Outage, margin time.Duration) []Outage {
+	wide := slices.Clone(outages)
+	for i := range wide {
+		wide[i].From, wide[i].To = wide[i].From.Add(-margin), wide[i].To.Add(margin)
+	}
+	return wide
+}
+
+// MayExit is true if a kubelet that was started at from may have exited at that time: the runtime was killed while it
+// started, which takes it that long, and no kubelet starts without a runtime.
+func MayExit(outages []Outage, from, exited time.Time, startup time.Duration) bool {
+	started := from.Add(startup)
+	return !exited.After(started) && slices.ContainsFunc(outages, func(outage Outage) bool {
+		return outage.Runtime && outage.To.After(from) && outage.From.Before(started)
+	})
+}
+
 // Asked is what the API server accepted about one pod.
 type Asked struct {
 	Name    string

@@ -9,7 +9,7 @@ import (
 
 // Found is what exists on the node, by the UID of the pod to which it belongs.
 type Found struct {
-	// Running are descriptions of containers and sandboxes.
+	// Running are descriptions of containers and sandboxes; those of a container begin with its name.
 	Running map[string][]string
 	// Cgroups and Mounts are paths, Folders those of pods below the kubelet's root.
 	Cgroups, Mounts, Folders map[string][]string
@@ -24,6 +24,24 @@ type Wanted struct {
 	// Active are the UIDs of pods that have not ended. Known are these and those of pods that have ended and are still in
 	// the API.
 	Active, Known map[string]bool
+	// Runs is what must exist, by the UID of a pod: a worker, and the container of that name, if there is one.
+	Runs map[string]string
+}
+
+// Missing returns what does not exist on the node and must, whatever the API shows.
+func Missing(found Found, wanted Wanted) []string {
+	var missing []string
+	for _, uid := range slices.Sorted(maps.Keys(wanted.Runs)) {
+		if len(found.Workers[uid]) == 0 {
+			missing = append(missing, fmt.Sprintf("no worker of pod %s", uid))
+		}
+		container := wanted.Runs[uid]
+		isIt := func(text string) bool { return strings.HasPrefix(text, container+" ") }
+		if container != "" && !slices.ContainsFunc(found.Running[uid], isIt) {
+			missing = append(missing, fmt.Sprintf("container %s of pod %s does not run: %q", container, uid, found.Running[uid]))
+		}
+	}
+	return missing
 }
 
 // Leftovers returns everything that exists on the node and belongs to no pod that may have it.

@@ -165,7 +165,7 @@ func TestInstances(t *testing.T) {
 		return fmt.Sprintf("%s %s %d", word, instance, start.Unix()+int64(second))
 	}
 	never := func(uid string) bool { return uid == "never" }
-	outages := []Outage{{Kubelet: true, From: at(10.5), To: at(12)}}
+	outages := []Outage{{Kubelet: true, From: at(10.5), To: at(12)}, {Runtime: true, From: at(20.5), To: at(21)}}
 	for _, test := range []struct {
 		name  string
 		notes string
@@ -189,7 +189,20 @@ func TestInstances(t *testing.T) {
 			note("stop", "u/main/1", 13),
 			note("stop", "u/main/1", 14),
 		), "ran 3 times"},
-		{"restarted", notes(note("start", "never/main/1", 1), note("start", "never/main/2", 2)), "was restarted"},
+		{"restarted", notes(note("start", "never/main/1", 1), note("start", "never/main/2", 2)), "was started 2 times"},
+		{"restarted after a crash of the kubelet", notes(
+			note("start", "never/main/1", 9),
+			note("start", "never/main/2", 13),
+		), "was started 2 times"},
+		{"restarted after a crash of the runtime", notes(
+			note("start", "never/main/1", 15),
+			note("start", "never/main/2", 25),
+		), ""},
+		{"restarted too often after a crash of the runtime", notes(
+			note("start", "never/main/1", 15),
+			note("start", "never/main/2", 25),
+			note("start", "never/main/3", 26),
+		), "was started 3 times"},
 		{"sidecar restarted", notes(note("start", "never/side/1", 1), note("start", "never/side/2", 2)), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -228,6 +241,55 @@ func TestLeftovers(t *testing.T) {
 		{"worker of one that is gone", Found{Workers: of("gone")}, "worker of pod gone"},
 	} {
 		t.Run(test.name, func(t *testing.T) { expectOne(t, Leftovers(test.found, wanted), test.want) })
+	}
+}
+
+func TestMissing(t *testing.T) {
+	of := func(text string) map[string][]string { return map[string][]string{"u": {text}} }
+	worker := of("ns/a Syncing")
+	for _, test := range []struct {
+		name      string
+		found     Found
+		container string
+		want      string
+	}{
+		{"runs", Found{Running: of("main 123"), Workers: worker}, MainContainer, ""},
+		{"only its sandbox", Found{Running: of("sandbox 123"), Workers: worker}, MainContainer, "main of pod u does not run"},
+		{"another container", Found{Running: of("main-2 123"), Workers: worker}, MainContainer, "main of pod u does not run"},
+		{"no worker", Found{Running: of("main 123")}, MainContainer, "no worker of pod u"},
+		{"nothing has to run", Found{Workers: worker}, "", ""},
+		{"nothing has to run, no worker", Found{}, "", "no worker of pod u"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			expectOne(t, Missing(test.found, Wanted{Runs: map[string]string{"u": test.container}}), test.want)
+		})
+	}
+}
+
+func TestMayExit(t *testing.T) {
+	const startup = 30 * time.Second
+	of := func(runtime bool, from, to float64) []Outage {
+		return []Outage{{Runtime: runtime, From: at(from), To: at(to)}}
+	}
+	for _, test := range []struct {
+		name    string
+		outages []Outage
+		exited  float64
+		want    bool
+	}{
+		{"no outage", nil, 101, false},
+		{"the runtime is down at its start", of(true, 90, 105), 101, true},
+		{"the runtime is killed while it starts", of(true, 110, 112), 111, true},
+		{"only the kubelet was killed", of(false, 110, 112), 111, false},
+		{"the runtime was back before its start", of(true, 90, 99), 101, false},
+		{"the runtime is killed after its start", of(true, 131, 133), 131, false},
+		{"long after the outage", of(true, 110, 112), 131, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := MayExit(test.outages, at(100), at(test.exited), startup); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
 	}
 }
 

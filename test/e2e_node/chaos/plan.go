@@ -110,13 +110,19 @@ func Plan(seed uint64, config Config) []Action {
 	return g.actions
 }
 
-// Slowed returns the actions with factor times the time between them, for a node that is that much slower. Grace periods
-// stay as they are.
-func Slowed(actions []Action, factor time.Duration) []Action {
+// Slowed returns the actions for a node that is slower by the factor: with so much more time between them and between
+// probes, and with longer grace periods, so that as many pods as before are being deleted at a time.
+func Slowed(actions []Action, factor int64) []Action {
 	slowed := slices.Clone(actions)
 	for i := range slowed {
-		slowed[i].At *= factor
-		slowed[i].Down *= factor
+		a := &slowed[i]
+		a.At *= time.Duration(factor)
+		a.Down *= time.Duration(factor)
+		if a.Grace != OwnGrace {
+			a.Grace *= factor
+		}
+		a.Shape.Grace *= factor
+		a.Shape.ProbeSeconds *= factor
 	}
 	return slowed
 }

@@ -141,12 +141,16 @@ func TestStaticPodsReferToNoAPIObjects(t *testing.T) {
 }
 
 func TestSlowedPlan(t *testing.T) {
+	const factor = 6
 	plan := Plan(7, usual)
-	for i, slow := range Slowed(plan, 6) {
+	for i, slow := range Slowed(plan, factor) {
 		want := plan[i]
-		want.At, want.Down = 6*want.At, 6*want.Down
+		want.At, want.Down, want.Shape.Grace = factor*want.At, factor*want.Down, factor*want.Shape.Grace
+		if want.Shape.ProbeSeconds *= factor; want.Grace != OwnGrace {
+			want.Grace *= factor
+		}
 		if !reflect.DeepEqual(slow, want) {
-			t.Errorf("%v at %v, down %v, want %v at %v, down %v", slow, slow.At, slow.Down, want, want.At, want.Down)
+			t.Errorf("got %+v, want %+v", slow, want)
 		}
 	}
 	if !reflect.DeepEqual(plan, Plan(7, usual)) {

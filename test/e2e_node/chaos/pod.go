@@ -16,6 +16,8 @@ const (
 	missingName  = "missing"
 	// RevisionLabel is the label of a static pod with the number of its manifest.
 	RevisionLabel = "chaos/revision"
+	// holdsContainer is the init container of InitNeverEnds that never ends.
+	holdsContainer = "holds"
 	// folder is where the directory of notes is mounted in every container.
 	folder = "/chaos"
 	// fillLimit is the size limit of the emptyDir, and fillSize, in MiB, what a pod writes to exceed it.
@@ -30,9 +32,11 @@ func FillFile(uid string) string { return "fill-" + uid }
 func NotesFile(name string) string { return name + ".notes" }
 
 // note is a shell function that appends a line about this container to the notes. Field 22 of the first process's stat
-// is when it was started, which distinguishes the instances of a container.
+// is when it was started, which distinguishes the instances of a container. A container that is killed meanwhile writes
+// nothing.
 const note = `note() {
-	echo "$1 $POD_UID/$CONTAINER/$(cut -d' ' -f22 /proc/1/stat) $(date +%s)" >> ` + folder + `/$POD_NAME.notes
+	started=$(cut -d' ' -f22 /proc/1/stat) && now=$(date +%s) || return
+	echo "$1 $POD_UID/$CONTAINER/$started $now" >> ` + folder + `/$POD_NAME.notes
 }
 `
 
@@ -51,7 +55,7 @@ func Build(name string, shape Shape, notes string) *v1.Pod {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, sidecar)
 	}
 	if shape.Body == InitNeverEnds {
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container("holds", kit.Forever))
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container(holdsContainer, kit.Forever))
 	}
 	addVolume(pod, "notes", folder, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: notes}})
 	scratch := &v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(fillLimit))}
@@ -94,7 +98,7 @@ func container(name, script string) v1.Container {
 }
 
 func mainContainer(shape Shape) v1.Container {
-	c := container("main", script(shape))
+	c := container(MainContainer, script(shape))
 	if hook := preStop(shape); hook != nil {
 		c.Lifecycle = &v1.Lifecycle{PreStop: hook}
 	}
@@ -107,7 +111,7 @@ func mainContainer(shape Shape) v1.Container {
 	if shape.Parts.Probes {
 		probe := &v1.Probe{
 			ProbeHandler:  v1.ProbeHandler{Exec: exec("test -e /tmp/up").Exec},
-			PeriodSeconds: 5, TimeoutSeconds: 10, FailureThreshold: 6,
+			PeriodSeconds: int32(shape.ProbeSeconds), TimeoutSeconds: int32(2 * shape.ProbeSeconds), FailureThreshold: 6,
 		}
 		c.ReadinessProbe, c.LivenessProbe = probe, probe.DeepCopy()
 	}
@@ -145,7 +149,7 @@ func script(shape Shape) string {
 done`, folder, FillFile("$POD_UID"), fillSize)
 }
 
-// nap is a script that waits, and in which the shell handles signals meanwhile.
+// sleepFor is a script that waits, and in which the shell handles signals meanwhile.
 func sleepFor(seconds int64) string { return fmt.Sprintf("sleep %d & wait $!\n", seconds) }
 
 func preStop(shape Shape) *v1.LifecycleHandler {

@@ -58,6 +58,8 @@ type Shape struct {
 	Grace int64
 	// Seconds is how long a body runs that exits by itself, and how long the SleepHook sleeps.
 	Seconds int64
+	// ProbeSeconds is the period of its probes, and half their time-out.
+	ProbeSeconds int64
 	// Class of the pod's resources: BestEffort, Burstable or Guaranteed.
 	Class v1.PodQOSClass
 	// Fillable pods exceed the limit of their emptyDir when FillFile exists. The kubelet evicts them for that.
@@ -74,6 +76,9 @@ type Parts struct {
 	// API volume.
 	Volumes bool
 }
+
+// probeSeconds is the period of probes on a node that is not slow.
+const probeSeconds = 5
 
 // graces are the grace periods of pods, in seconds.
 var graces = []int64{0, 1, 5, 30, 120}
@@ -107,9 +112,10 @@ func randomShape(r *rand.Rand) Shape {
 			{30, Idle}, {20, Stubborn}, {10, Succeeds}, {10, Fails}, {6, Crashes}, {6, InitNeverEnds},
 			{6, PostStartNeverEnds}, {4, VolumeMissing},
 		}),
-		Hook:    pick(r, []weighted[Hook]{{30, NoHook}, {25, NoteHook}, {25, HangHook}, {20, SleepHook}}),
-		Restart: pick(r, []weighted[v1.RestartPolicy]{{60, v1.RestartPolicyAlways}, {40, v1.RestartPolicyNever}}),
-		Grace:   graces[r.IntN(len(graces))],
+		Hook:         pick(r, []weighted[Hook]{{30, NoHook}, {25, NoteHook}, {25, HangHook}, {20, SleepHook}}),
+		Restart:      pick(r, []weighted[v1.RestartPolicy]{{60, v1.RestartPolicyAlways}, {40, v1.RestartPolicyNever}}),
+		Grace:        graces[r.IntN(len(graces))],
+		ProbeSeconds: probeSeconds,
 		Class: pick(r, []weighted[v1.PodQOSClass]{
 			{50, v1.PodQOSBestEffort}, {30, v1.PodQOSBurstable}, {20, v1.PodQOSGuaranteed},
 		}),
@@ -149,6 +155,21 @@ func (s Shape) consistent() Shape {
 		}
 	}
 	return s
+}
+
+// MainContainer is the name of the container that every pod has.
+const MainContainer = "main"
+
+// Runs is the name of a container that runs as long as the pod does, "" if there is none at times.
+func (s Shape) Runs() string {
+	switch s.Body {
+	case Idle, Stubborn, PostStartNeverEnds:
+		return MainContainer
+	case InitNeverEnds:
+		return holdsContainer
+	case Succeeds, Fails, Crashes, VolumeMissing:
+	}
+	return ""
 }
 
 // StopTime returns how many seconds the pod takes to stop with the given grace period.
