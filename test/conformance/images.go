@@ -80,6 +80,7 @@ func (i images) list(ctx context.Context) ([]build.Image, error) {
 			Files: map[string]string{"/pause": i.builder.Path("pause")},
 		},
 		base(name(utilimage.BusyBox), map[string]string{"/bin/nmeter": i.builder.Path("nmeter")}, "sh"),
+		base(ofMemoryQoS(name(utilimage.BusyBox)), nil, "sh"),
 		base(name(utilimage.Nonewprivs), map[string]string{"/usr/local/bin/nnp": i.builder.Path("nonewprivs")}, "nnp"),
 		nonRoot,
 		kitten,
@@ -94,6 +95,12 @@ func (i images) list(ctx context.Context) ([]build.Image, error) {
 		list = append(list, i.agnhost(name(id), certificate))
 	}
 	return list, nil
+}
+
+// ofMemoryQoS returns the name of the image that the specs of memory QoS use (e2e_node/memory_qos_test.go): another tag
+// than that of all others.
+func ofMemoryQoS(busybox string) string {
+	return busybox[:strings.LastIndexByte(busybox, ':')] + ":1.36.1-1"
 }
 
 // certificate returns upstream's certificate of localhost and its key, which agnhost serves, by their paths in the
