@@ -68,10 +68,11 @@ func TestFalseAlarmsDelayNoDecisionForever(t *testing.T) {
 	}
 }
 
-// burdened is a kernel of a node that has less available while a collection reads it, since that uses memory too.
+// burdened is a kernel of a node that has less available while all of it is read, for the next few times, since that uses
+// memory too.
 type burdened struct {
 	priced
-	armed bool
+	times int
 }
 
 func (k *burdened) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
@@ -79,11 +80,45 @@ func (k *burdened) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	r := k.kernel.ReadMemory(how)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.armed {
-		k.armed = false
+	if k.times > 0 {
+		k.times--
 		r.Node.Available -= 6 * mi
 	}
 	return r
+}
+
+// A collection and the reading after it show a crossing, the counters do not yet. The pod that grows is the victim.
+func TestCrossingThatTheCountersDoNotShowYet(t *testing.T) {
+	for _, rate := range []int64{20, 50, 100} {
+		wrong := inPhases(t, 15, 4*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+			const above = 4
+			b := newBurst(t, (above+60)*mi, 0, "hog", "decoy")
+			k := &burdened{priced: *b.pricedKernel()}
+			k.full = 5 * time.Millisecond
+			b.config.Memory = k
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				wait(14 * time.Second)
+				b.grows("decoy", 60*mi)
+				wait(time.Second)
+				b.freeze("decoy")
+				wait(1500 * time.Millisecond)
+				b.available((100+above)*mi + rate*mi/10)
+				b.grows("hog", rate*mi)
+				wait(100*time.Millisecond + rest%time.Second)
+				k.mu.Lock()
+				k.times = 2
+				k.mu.Unlock()
+				m.Wake()
+				wait(400 * time.Millisecond)
+				got := b.fencer.victims()
+				right = len(got) > 0 && got[0].pod == "hog"
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%d MiB/s: %d of 15 decisions are wrong", rate, wrong)
+		}
+	}
 }
 
 // A collection shows a crossing, the counters do not, and the threshold is crossed while memory is read again. The pod
@@ -106,7 +141,7 @@ func TestCrossingWhileMemoryIsReadAgain(t *testing.T) {
 				b.grows("hog", rate*mi)
 				wait(max(0, above*time.Second/time.Duration(rate)-2*full+rest%time.Second))
 				k.mu.Lock()
-				k.armed = true
+				k.times = 1
 				k.mu.Unlock()
 				m.Wake()
 				wait(300 * time.Millisecond)
@@ -241,7 +276,7 @@ func TestOptionsChangeWhileMemoryIsReadAgain(t *testing.T) {
 			wait(above*time.Second/rate - 2*full + rest%time.Second)
 			set := false
 			k.mu.Lock()
-			k.armed = true
+			k.times = 1
 			k.mu.Unlock()
 			k.after = func() {
 				if !set && m.loop.reread && !m.loop.collecting.underWay() {

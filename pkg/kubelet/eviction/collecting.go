@@ -165,9 +165,10 @@ var imageFsSignals = [...]snapshot.Signal{
 // what the last collection did not read is unknown. While the memory watcher postpones a decision, or has yet to read a
 // crossing, the round waits: it does not know which pod uses up memory.
 func (m *Manager) syncWith(ctx context.Context, f stats) {
+	m.takeOptions()
 	l := &m.loop
 	l.last, l.collecting.silent = f, f.RuntimeSilent
-	if m.countsAnew() {
+	if m.countingChanged() {
 		m.readAgain()
 	}
 	if l.held, l.reread = m.awaitsRead(), false; l.held {
@@ -180,12 +181,10 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 // awaitsRead reports whether the round of the last collection has to wait for a read of the counters.
 func (m *Manager) awaitsRead() bool {
 	w := m.loop.watcher
-	if w == nil || !w.mayHaveMissed(m.loop.last.memory) {
+	if w == nil || !w.showsUnreadCrossing(m.loop.last.memory) {
 		return m.loop.postpones()
 	}
-	// The last crossing that the counters showed may have been a false alarm; the collection confirms this one, so that it
-	// is read even if the credit is used up.
-	w.next, w.falseAlarm = m.clock.now(), false
+	w.await()
 	return true
 }
 
@@ -199,19 +198,20 @@ func (m *Manager) syncHeld(ctx context.Context) {
 		return
 	}
 	l.held = false
-	if (!l.reread && l.watcher.mayHaveMissed(l.last.memory)) || m.countsAnew() {
+	if (!l.reread && l.watcher.showsUnreadCrossing(l.last.memory)) || m.countingChanged() {
 		l.reread = true
 		m.readAgain()
 		if l.held = m.awaitsRead(); l.held {
 			return
 		}
 	}
+	l.watcher.addRates(l.last.memory)
 	m.synchronize(ctx, &l.last)
 }
 
-// countsAnew reports whether options have changed since the last collection was begun, so that memory is counted in
+// countingChanged reports whether options have changed since the last collection was begun, so that memory is counted in
 // another way.
-func (m *Manager) countsAnew() bool {
+func (m *Manager) countingChanged() bool {
 	last := &m.loop.last
 	return last.memory != nil && last.counting != m.options.Load().Counting()
 }

@@ -28,7 +28,7 @@ func (logSink) Round(ctx context.Context, r *Round) {
 	}
 	for i := range r.Decision.Needs {
 		st := &r.Decision.Needs[i]
-		logger.Info("Eviction manager: decided about a need", "decision", r.Decision.Number,
+		logger.Info("Eviction manager: decided about a scarce resource", "decision", r.Decision.Number,
 			"signal", st.Signal, "hard", st.Hard, "amount", st.Amount, "inFlight", st.InFlight, "chosen", st.Chosen,
 			"passedOver", st.PassedOver, "outcome", st.Outcome)
 	}
@@ -86,8 +86,8 @@ func (logSink) Result(ctx context.Context, r *Result) {
 	case KillBlocked, KillWithdrawn:
 		logAttempt(logger, r)
 	case PodFenced:
-		logger.Info("Eviction manager: evicted pod is fenced", "decision", r.Decision, "pod", pod, "podUID", uid, "at",
-			r.Fence.At, "ofPIDs", r.Fence.PIDs, "err", r.Err)
+		logger.Info("Eviction manager: evicted pod got a limit that stops its growth (fence)", "decision", r.Decision,
+			"pod", pod, "podUID", uid, "limit", r.Fence.At, "isOfPIDs", r.Fence.PIDs, "err", r.Err)
 	case FenceEnded:
 		logger.Info("Eviction manager: fenced pod has ended", "decision", r.Decision, "pod", pod, "podUID", uid, "outcome",
 			r.Fence.Outcome, "killReason", r.Fence.Reason, "err", r.Err)

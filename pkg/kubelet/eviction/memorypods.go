@@ -13,9 +13,11 @@ import (
 
 const (
 	// postponeMost is for how long the decision about a crossing is postponed at most, postponeShare which fraction of
-	// what is left (one sixteenth) may be used up meanwhile if that takes longer than endedWindow.
-	postponeMost  = 100 * time.Millisecond
-	postponeShare = 16
+	// what is left (one sixteenth) may be used up meanwhile if that takes longer than endedWindow. The pauses between the
+	// reads in this time are one postponePauseShare-th of the time that has passed, at least watcherMinPause.
+	postponeMost       = 500 * time.Millisecond
+	postponeShare      = 16
+	postponePauseShare = 4
 )
 
 // look looks at the memory of each pod if memory is scarce, or a threshold seems to be met. That takes longer than
@@ -51,7 +53,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 			l.readOwners()
 		}
 		l.took = w.spent() - before
-		w.lagging = lags
+		w.soon = lags && w.paid.Sub(now) < approachCredit
 		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}
@@ -64,7 +66,7 @@ func (w *memoryWatcher) refresh(now time.Time) {
 	if w.holds || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
 		return
 	}
-	w.refreshedAt = now
+	w.refreshedAt, w.soon = now, true
 	before := w.spent()
 	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
 	w.refreshing = w.spent() - before
@@ -104,8 +106,8 @@ func (w *memoryWatcher) moved(now lookState) bool {
 	})
 }
 
-// postpone reports whether the decision about a crossing waits for the next read, watcherMinPause later, because that
-// will show which pod causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so
+// postpone reports whether the decision about a crossing waits for the next read, because that will show which pod
+// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so
 // it waits for longer if much is left, until one postponeShare-th of that may be used up, and if that time is known.
 func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
@@ -122,10 +124,6 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if in := w.timeFor(amount); in > 0 {
 		within = min(within, max(in, endedWindow))
 	}
-	quiet := endedWindow
-	if w.falseAlarm {
-		quiet = 0 // This crossing may be another false alarm: no look is spent on it.
-	}
-	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within, quiet)
+	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
 	return w.postponed
 }

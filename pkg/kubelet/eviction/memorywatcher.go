@@ -38,11 +38,9 @@ const (
 	watcherCredit = 4 * time.Second
 	watcherDebt   = 2 * watcherCredit
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
-	// by a single read that takes long: the crossing itself must be read, and what follows. lagCredit is that for a read
-	// that follows soon because statistics lag, where nothing may be approached. approachPauseShare is watcherPauseShare
-	// for reads while a threshold is approached, until the crossing is due.
+	// by a single read that takes long, or because statistics lag: the crossing itself must be read, and what follows.
+	// approachPauseShare is watcherPauseShare for reads while a threshold is approached, until the crossing is due.
 	approachCredit     = watcherCredit / 2
-	lagCredit          = approachCredit / 2
 	approachPauseShare = 4
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
 	// about 40 ms, by which the decision at the crossing would be later.
@@ -128,15 +126,19 @@ type memoryWatcher struct {
 	reading, refreshing time.Duration
 	// refreshedAt is when that reading was taken.
 	refreshedAt time.Time
-	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, falseHard if it was one of
-	// a hard threshold.
-	falseAlarm, falseHard bool
+	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
+	falseAlarm bool
+	refuted    [2]int64
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
 	// first of them did.
 	postponed   bool
 	postponedAt time.Time
-	// lagging is true if statistics of all pods seemed to lag at the last read, whose look makes the next one right.
-	lagging bool
+	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
+	// it, until that shows who grows.
+	awaited bool
+	// soon is true if the next read follows the last one at once: it will show statistics of all pods that a look has made
+	// right, or the last one has read all pods, which took long.
+	soon bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading
 }
@@ -165,7 +167,7 @@ func (w *memoryWatcher) adopt(o *settings.Options) {
 	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.Counting()
 	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
 	// What was observed is dropped: memory of the node and of pods may be counted in another way.
-	w.looks = nil
+	w.looks, w.falseAlarm = nil, false
 	w.forget()
 	if pods, ok := w.reader.(PodMemoryReader); ok && o.Fence {
 		w.looks = &looks{reader: pods, how: w.how}
@@ -217,10 +219,10 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	begin, before := w.clock(), w.spent()
-	w.reading, w.refreshing, w.postponed, w.lagging = 0, 0, false, false
+	w.reading, w.refreshing, w.postponed, w.soon = 0, 0, false, false
 	reading := w.readCounters()
 	if !w.postponed {
-		w.postponedAt = time.Time{}
+		w.postponedAt, w.awaited = time.Time{}, false
 	}
 	spent := w.spent() - before
 	memoryReadsTotal.Inc()
@@ -230,15 +232,28 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.readAt = w.clock()
 	// A reading for a round is paid for later: the next read of the counters does not wait for that.
 	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
-	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wake))
+	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wakes()))
 	if most := w.readAt.Add(watcherDebt); w.paid.After(most) {
 		w.paid = most
 	}
 	w.next = w.readAt.Add(w.pause())
-	if w.postponed || w.refreshing > 0 || (w.lagging && w.paid.Sub(w.readAt) < lagCredit) {
+	switch {
+	case w.postponed:
+		passed := w.readAt.Sub(w.postponedAt)
+		w.next = w.readAt.Add(max(watcherMinPause, min(passed/postponePauseShare, postponeMost-passed)))
+	case w.soon:
 		w.next = w.readAt.Add(watcherMinPause)
 	}
 	return reading
+}
+
+// wakes returns what a read counts beside its CPU time: nothing while a hard threshold is met. Another pod may begin to
+// use up the rest: that it is seen soon matters more.
+func (w *memoryWatcher) wakes() time.Duration {
+	if w.holds {
+		return 0
+	}
+	return w.wake
 }
 
 // pause returns the time between the last read and the next one.
@@ -247,10 +262,7 @@ func (w *memoryWatcher) pause() time.Duration {
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	wake := w.wake
-	if w.holds {
-		wake = 0 // Another pod may begin to use up the rest: that it is seen soon matters more.
-	}
+	wake := w.wakes()
 	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
 	owed := w.paid.Sub(w.readAt)
 	if owed > last {
@@ -291,8 +303,11 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		suspect = w.suspect(left)
 	}
 	w.approach(left)
-	w.look(left, counters, suspect)
+	w.look(left, counters, suspect || w.awaited)
 	switch {
+	case !w.holds && !suspect && w.awaited && w.postpone(left):
+		w.record(left)
+		return nil
 	case w.holds && !w.decidesAnew(left):
 		w.record(left)
 		return nil
@@ -307,7 +322,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	w.approach(exact)
 	crossed := w.record(exact)
 	w.falseAlarm = suspect && !crossed
-	w.falseHard = w.falseAlarm && w.meetsHard(left)
+	w.refuted = left
 	if crossed || w.holds {
 		w.began()
 		return &r
@@ -347,9 +362,9 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 	return least
 }
 
-// mayHaveMissed reports whether a reading shows a crossing that the last read of the counters has not, if there are
+// showsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not, if there are
 // looks, which say who caused it.
-func (w *memoryWatcher) mayHaveMissed(r *snapshot.MemoryReading) bool {
+func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
 	if r == nil || w.looks == nil || !w.watches() || w.holds {
 		return false
 	}
@@ -362,11 +377,22 @@ func (w *memoryWatcher) mayHaveMissed(r *snapshot.MemoryReading) bool {
 	return w.suspect(left)
 }
 
-// refused reports whether a crossing that the counters show is not read: the one before was a false alarm, and too much
-// was read since. A crossing for which the decision was postponed is read, and one of a hard threshold is after a false
-// alarm about a soft one.
+// addRates adds the rates of pods by the last look to a reading that was not taken for them.
+func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
+	if w != nil && w.looks != nil && w.looks.fresh && r != nil {
+		w.looks.measure(r, w.looks.explained())
+	}
+}
+
+// await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
+// credit is used up after a false alarm.
+func (w *memoryWatcher) await() { w.next, w.awaited = time.Time{}, true }
+
+// refused reports whether a crossing that the counters show is not read: the one before was a false alarm, they hardly
+// show less now, and too much was read since. A crossing for which the decision was postponed is read.
 func (w *memoryWatcher) refused(left [2]int64) bool {
-	return w.falseAlarm && w.postponedAt.IsZero() && w.exhausted() && (w.falseHard || !w.meetsHard(left))
+	less := left[0] <= w.refuted[0]-leastGrowth || left[1] <= w.refuted[1]-leastGrowth
+	return w.falseAlarm && !less && !w.awaited && w.postponedAt.IsZero() && w.exhausted()
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.
@@ -377,11 +403,15 @@ func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watche
 // rest.
 func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
+	// That half is used up happens only a few times until all is.
+	if w.roundLeft-remains > max(remains, leastGrowth) {
+		return true
+	}
 	if w.exhausted() {
 		return false
 	}
-	return (!now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit) || remains < w.roundLeft/2 ||
-		w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
+	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit
+	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 
 // relieved reports whether a hard threshold was met at the last read, and now none is.

@@ -104,7 +104,7 @@ func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
 		c.Memory = reader
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(1500 * time.Millisecond)
-			reader.late <- 2 * postponeMost
+			reader.late <- postponeMost + 100*time.Millisecond
 			m.Wake() // A collection begins, and reads.
 			wait(50 * time.Millisecond)
 			n.mu.Lock()
@@ -114,7 +114,7 @@ func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
 			wait(postponeMost + watcherMinPause)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 			before := m.last.Load().Decision.Number
-			wait(postponeMost - 50*time.Millisecond) // The round of the collection.
+			wait(100 * time.Millisecond) // The round of the collection.
 			expect(t, "rounds since", m.last.Load().Decision.Number, before+1)
 			inFlight, _ := m.ledger.view()
 			expect(t, "expected memory", inFlight[0].Expected.Memory, snapshot.Bytes(5*gi+gi/2))
