@@ -25,8 +25,8 @@ import (
 // are as requested. PLIMSOLL_CHAOS_SEED repeats a run.
 //
 // On a slow node, where cluster.TimeFactor is not 1, there is a third of the pods, and actions are slower by slowPace
-// times the factor. Other tests mostly wait, but nearly all that happens here is computed, and pods that come faster than
-// a node can start them only test how long they wait for each other.
+// times the factor. Other tests mostly wait, but nearly all that happens here is computed, and pods that come faster
+// than a node can start them only test how long they wait for each other.
 const (
 	chaosPods      = 24
 	chaosStatic    = 6

@@ -68,7 +68,7 @@ func TestFalseAlarmsDelayNoDecisionForever(t *testing.T) {
 	}
 }
 
-// burdened is a kernel of a node that has less available while all of it is read, for the next few times, since that uses
+// burdened is a kernel of a node that has less available while all memory is read, the next few times, since that uses
 // memory too.
 type burdened struct {
 	priced

@@ -362,8 +362,8 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 	return least
 }
 
-// showsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not, if there are
-// looks, which say who caused it.
+// showsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not. It is
+// false without looks, which say who caused it.
 func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
 	if r == nil || w.looks == nil || !w.watches() || w.holds {
 		return false
