@@ -36,7 +36,7 @@ func (l *lifts) Round(_ context.Context, r *Round) {
 func TestHeldRoundDoesNotLiftTheHardThreshold(t *testing.T) {
 	const rate = 2000
 	lifted, admitted := 0, 0
-	for offset := -50 * time.Millisecond; offset < 10*time.Millisecond; offset += time.Millisecond {
+	for offset := -50 * time.Millisecond; offset < 10*time.Millisecond; offset += 2 * time.Millisecond {
 		for above := int64(15); above < 60; above += 5 {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBurst(t, (above+20)*mi, 0, "hog")
@@ -75,7 +75,7 @@ func TestHeldRoundDoesNotLiftTheHardThreshold(t *testing.T) {
 		}
 	}
 	if lifted > 0 {
-		t.Errorf("in %d of 540 scenes the round of a collection says that a hard threshold is not met any more; %d pods are "+
+		t.Errorf("in %d of 270 scenes the round of a collection says that a hard threshold is not met any more; %d pods are "+
 			"admitted", lifted, admitted)
 	}
 }
