@@ -19,9 +19,6 @@ type Instance struct {
 	Starts, Stops []time.Time
 }
 
-// Stopped is true if its preStop hook was called.
-func (i Instance) Stopped() bool { return len(i.Stops) > 0 }
-
 // Instances decodes notes as the containers wrote them: a word, the ID of an instance, a time.
 func Instances(notes string) ([]Instance, error) {
 	instances := map[string]*Instance{}
