@@ -446,3 +446,42 @@ func TestCollectionOfAnotherCountingIsNoBase(t *testing.T) {
 		})
 	})
 }
+
+// A collection and the reading after it show a crossing that the counters do not, and while the round waits once more
+// much memory is freed. No pod is evicted for what was read before.
+func TestMemoryIsFreedWhileARoundWaits(t *testing.T) {
+	for _, after := range []time.Duration{0, 50, 200, 400} {
+		reached := 0
+		wrong := inPhases(t, 6, 4*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, 4*mi, 0, "hog")
+			k := &burdened{priced: *b.pricedKernel()}
+			k.full = 5 * time.Millisecond
+			b.config.Memory = k
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				wait(16 * time.Second)
+				b.grows("hog", mi)
+				wait(500*time.Millisecond + rest%time.Second)
+				k.mu.Lock()
+				k.times = 2
+				k.mu.Unlock()
+				m.Wake()
+				for range 1500 {
+					if wait(time.Millisecond); m.loop.reread && m.loop.held {
+						break
+					}
+				}
+				if wait(after * time.Millisecond); m.loop.held {
+					reached++
+				}
+				b.available(3 * gi)
+				wait(time.Second)
+				right = len(b.fencer.victims()) == 0
+			})
+			return right
+		})
+		if wrong > 0 || reached == 0 {
+			t.Errorf("%v later: in %d of %d scenes a pod is evicted although 3 GiB are available", after*time.Millisecond, wrong,
+				reached)
+		}
+	}
+}

@@ -204,6 +204,8 @@ func (m *Manager) syncHeld(ctx context.Context) {
 		if l.held = m.awaitsRead(); l.held {
 			return
 		}
+	} else if l.reread && l.watcher.freed() {
+		m.readAgain() // What it has shown is over.
 	}
 	l.watcher.addRates(l.last.memory)
 	m.synchronize(ctx, &l.last)

@@ -113,7 +113,9 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
 	}
-	now, amount := w.clock(), w.remaining(left)/postponeShare
+	now := w.clock()
+	w.remains = w.remaining(left)
+	amount := w.remains / postponeShare
 	if w.postponedAt.IsZero() {
 		w.postponedAt = now
 	}

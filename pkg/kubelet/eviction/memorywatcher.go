@@ -136,6 +136,8 @@ type memoryWatcher struct {
 	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
 	// it, until that shows who grows.
 	awaited bool
+	// awaitedLeft is what remained when the round began to wait.
+	awaitedLeft int64
 	// soon is true if the next read follows the last one at once: it will show statistics of all pods that a look has made
 	// right, or the last one has read all pods, which took long.
 	soon bool
@@ -202,7 +204,9 @@ func (w *memoryWatcher) hurry(now time.Time) bool {
 // hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
 // rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
 func (w *memoryWatcher) hold(d *policy.Decision) {
-	w.holds = d.Condition(v1.NodeMemoryPressure).HardMet
+	if w.holds = d.Condition(v1.NodeMemoryPressure).HardMet; w.holds {
+		w.roundLeft = w.remains // The round may be that of a collection.
+	}
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
 		w.next = next
 	}
@@ -220,6 +224,9 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	defer runtime.UnlockOSThread()
 	begin, before := w.clock(), w.spent()
 	w.reading, w.refreshing, w.postponed, w.soon = 0, 0, false, false
+	if w.looks != nil {
+		w.looks.fresh = false // The counters may not be readable.
+	}
 	reading := w.readCounters()
 	if !w.postponed {
 		w.postponedAt, w.awaited = time.Time{}, false
@@ -240,7 +247,9 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	switch {
 	case w.postponed:
 		passed := w.readAt.Sub(w.postponedAt)
-		w.next = w.readAt.Add(max(watcherMinPause, min(passed/postponePauseShare, postponeMost-passed)))
+		// Another pod may begin to use up what is left.
+		most := min(postponeMost-passed, w.leastTimeFor(w.remains/2))
+		w.next = w.readAt.Add(max(watcherMinPause, min(passed/postponePauseShare, most)))
 	case w.soon:
 		w.next = w.readAt.Add(watcherMinPause)
 	}
@@ -297,7 +306,11 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	left := w.leftBy(counters)
 	full := !w.holds && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)
-	if _, quick := w.reader.(PodMemoryReader); quick && (full || (suspect && !w.holds)) {
+	changes := suspect
+	if w.holds {
+		changes = w.halved(w.remaining(left))
+	}
+	if _, quick := w.reader.(PodMemoryReader); quick && (full || changes) {
 		w.setLimits(w.readLimits(), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
@@ -305,7 +318,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	w.approach(left)
 	w.look(left, counters, suspect || w.awaited)
 	switch {
-	case !w.holds && !suspect && w.awaited && w.postpone(left):
+	case !w.holds && !suspect && w.awaited && !w.canWait(left) && w.postpone(left):
 		w.record(left)
 		return nil
 	case w.holds && !w.decidesAnew(left):
@@ -314,7 +327,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	case !w.holds && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && (w.refused(left) || w.postpone(left)):
+	case !w.holds && suspect && (w.refused(left) || (!w.canWait(left) && w.postpone(left))):
 		return nil
 	}
 	r := w.readAll(counters)
@@ -322,7 +335,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	w.approach(exact)
 	crossed := w.record(exact)
 	w.falseAlarm = suspect && !crossed
-	w.refuted = left
+	w.refute(left)
 	if crossed || w.holds {
 		w.began()
 		return &r
@@ -375,54 +388,6 @@ func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
 		}
 	}
 	return w.suspect(left)
-}
-
-// addRates adds the rates of pods by the last look to a reading that was not taken for them.
-func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
-	if w != nil && w.looks != nil && w.looks.fresh && r != nil {
-		w.looks.measure(r, w.looks.explained())
-	}
-}
-
-// await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
-// credit is used up after a false alarm.
-func (w *memoryWatcher) await() { w.next, w.awaited = time.Time{}, true }
-
-// refused reports whether a crossing that the counters show is not read: the one before was a false alarm, they hardly
-// show less now, and too much was read since. A crossing for which the decision was postponed is read.
-func (w *memoryWatcher) refused(left [2]int64) bool {
-	less := left[0] <= w.refuted[0]-leastGrowth || left[1] <= w.refuted[1]-leastGrowth
-	return w.falseAlarm && !less && !w.awaited && w.postponedAt.IsZero() && w.exhausted()
-}
-
-// exhausted reports whether so much was read that the next reading has to wait.
-func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
-
-// decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
-// time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
-// rest.
-func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
-	now, remains := w.clock(), w.remaining(left)
-	// That half is used up happens only a few times until all is.
-	if w.roundLeft-remains > max(remains, leastGrowth) {
-		return true
-	}
-	if w.exhausted() {
-		return false
-	}
-	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit
-	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
-}
-
-// relieved reports whether a hard threshold was met at the last read, and now none is.
-func (w *memoryWatcher) relieved(left [2]int64) bool {
-	was := func(f floor) bool { return f.hard && f.met }
-	return slices.ContainsFunc(w.floors, was) && !w.meetsHard(left)
-}
-
-// meetsHard reports whether a hard threshold is met.
-func (w *memoryWatcher) meetsHard(left [2]int64) bool {
-	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.hard && w.distance(f, left) < 0 })
 }
 
 // began records that a reading causes a round.

@@ -58,8 +58,12 @@ func newPodCgroups(c Config) podCgroups {
 	return podCgroups{enabled: c.CgroupsPerQOS, containers: c.Containers, processes: c.Processes}
 }
 
-// errNoPodCgroups is the error when the processes of a pod cannot be listed because it has no cgroup.
-var errNoPodCgroups = errors.New("pods have no cgroups of their own")
+// The errors when the processes of a pod cannot be listed: pods have no cgroups by the configuration (cgroupsPerQOS), or
+// there is none of a pod of which only the container runtime knows.
+var (
+	errNoPodCgroups = errors.New("pods have no cgroups of their own")
+	errNoCgroup     = errors.New("the pod has no cgroup, whatever its QoS class")
+)
 
 // processesOf returns the processes in the pod's cgroup, none if it does not exist.
 func (c podCgroups) processesOf(t target) ([]escalation.Process, error) {
@@ -102,7 +106,7 @@ func (c podCgroups) path(t target) (string, error) {
 			return path, nil
 		}
 	}
-	return "", errNoPodCgroups
+	return "", errNoCgroup
 }
 
 // belongsToContainer is true for a cgroup of one of the pod's containers, or below one. Runtimes name it by the

@@ -1,0 +1,96 @@
+package eviction
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// This file says which crossings, and which changes while a hard threshold is met, are worth a reading.
+
+// addRates adds the rates of pods by the last look to a reading that was not taken for them.
+func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
+	if w != nil && w.looks != nil && w.looks.fresh && r != nil {
+		w.looks.measure(r, w.looks.explained())
+	}
+}
+
+// await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
+// credit is used up after a false alarm.
+func (w *memoryWatcher) await() { w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remains }
+
+// freed reports whether memory was freed since the round waits.
+func (w *memoryWatcher) freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
+
+// refused reports whether a crossing that the counters show is not read, unless a round waits for it.
+func (w *memoryWatcher) refused(left [2]int64) bool { return !w.awaited && w.canWait(left) }
+
+// canWait reports whether too much was read for a crossing that matters less: it is of soft thresholds only, or a
+// reading has refuted one before, and the counters hardly show less now. It is not read then; if a round waits for it,
+// it is read at once. One for which the decision was postponed is read.
+func (w *memoryWatcher) canWait(left [2]int64) bool {
+	if !w.exhausted() || !w.postponedAt.IsZero() {
+		return false
+	}
+	less := left[0] <= w.refuted[0]-leastGrowth || left[1] <= w.refuted[1]-leastGrowth
+	return !w.meetsHard(left) || (w.falseAlarm && !less)
+}
+
+// refute records what the counters showed when a reading did not confirm it. It may have been true for a moment, and far
+// below a threshold: it counts as no less than that without one postponeShare-th, so that the next crossing is read
+// before much is used up.
+func (w *memoryWatcher) refute(left [2]int64) {
+	lowest := [2]int64{math.MaxInt64, math.MaxInt64}
+	for i := range w.floors {
+		f, scope := &w.floors[i], 0
+		if f.signal != snapshot.MemoryAvailable {
+			scope = 1
+		}
+		if w.distance(*f, left) < 0 {
+			lowest[scope] = min(lowest[scope], f.amount-f.amount/postponeShare)
+		}
+	}
+	for i := range left {
+		if w.refuted[i] = left[i]; lowest[i] < math.MaxInt64 {
+			w.refuted[i] = max(left[i], lowest[i])
+		}
+	}
+}
+
+// exhausted reports whether so much was read that the next reading has to wait.
+func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
+
+// decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
+// time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
+// rest.
+func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
+	now, remains := w.clock(), w.remaining(left)
+	// That half is used up happens only a few times until all is.
+	if w.halved(remains) {
+		return true
+	}
+	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
+	if w.exhausted() {
+		return false
+	}
+	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit
+	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
+}
+
+// halved reports whether half of what remained at the last round, or since, is used up.
+func (w *memoryWatcher) halved(remains int64) bool {
+	return w.roundLeft-remains > max(remains, leastGrowth)
+}
+
+// relieved reports whether a hard threshold was met at the last read, and now none is.
+func (w *memoryWatcher) relieved(left [2]int64) bool {
+	was := func(f floor) bool { return f.hard && f.met }
+	return slices.ContainsFunc(w.floors, was) && !w.meetsHard(left)
+}
+
+// meetsHard reports whether a hard threshold is met.
+func (w *memoryWatcher) meetsHard(left [2]int64) bool {
+	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.hard && w.distance(f, left) < 0 })
+}
