@@ -209,7 +209,8 @@ func (r *chaosRun) idle(instances []chaos.Instance) []string {
 		}
 	}
 	if r.counts[observed] <= r.counts[unobserved] {
-		idle = append(idle, fmt.Sprintf("%d observations of the runtime, %d failed", r.counts[observed], r.counts[unobserved]))
+		idle = append(idle,
+			fmt.Sprintf("%d observations of the runtime, %d failed", r.counts[observed], r.counts[unobserved]))
 	}
 	if r.runs.Count() == 0 || len(instances) == 0 {
 		idle = append(idle, fmt.Sprintf("%d containers and sandboxes were seen, and %d containers wrote notes",

@@ -98,8 +98,8 @@ func (k *shortLived) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.
 	return k.priced.ReadPods(how, uids)
 }
 
-// Processes of a pod use up nearly all memory for a moment, some times, and have ended before a reading confirms it. Then
-// a pod grows: the decision comes before all is used up.
+// Processes of a pod use up nearly all memory for a moment, some times, and have ended before a reading confirms it.
+// Then a pod grows: the decision comes before all is used up.
 func TestBurstAfterMomentsWithoutMemory(t *testing.T) {
 	for _, rate := range []int64{50, 200, 400} {
 		late := inPhases(t, 8, 2417*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {

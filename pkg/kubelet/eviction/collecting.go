@@ -211,8 +211,8 @@ func (m *Manager) syncHeld(ctx context.Context) {
 	m.synchronize(ctx, &l.last)
 }
 
-// countingChanged reports whether options have changed since the last collection was begun, so that memory is counted in
-// another way.
+// countingChanged reports whether options have changed since the last collection was begun, so that memory is counted
+// in another way.
 func (m *Manager) countingChanged() bool {
 	last := &m.loop.last
 	return last.memory != nil && last.counting != m.options.Load().Counting()

@@ -38,8 +38,8 @@ func (w *memoryWatcher) canWait(left [2]int64) bool {
 	return !w.meetsHard(left) || (w.falseAlarm && !less)
 }
 
-// refute records what the counters showed when a reading did not confirm it. It may have been true for a moment, and far
-// below a threshold: it counts as no less than that without one postponeShare-th, so that the next crossing is read
+// refute records what the counters showed when a reading did not confirm it. It may have been true for a moment, and
+// far below a threshold: it counts as no less than that without one postponeShare-th, so that the next crossing is read
 // before much is used up.
 func (w *memoryWatcher) refute(left [2]int64) {
 	lowest := [2]int64{math.MaxInt64, math.MaxInt64}

@@ -199,11 +199,11 @@ func (l *looks) explainedLately() bool {
 	return used < leastGrowth || sum >= used/explainedShare
 }
 
-// unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do not:
-// less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod has
-// just begun to grow; or a pod that may account for it could not be read, or was first read without its page cache less
-// than within ago, and either the growth is not explained, or the counter of the latter has grown more than those of the
-// pods that are growing.
+// unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do
+// not: less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod
+// has just begun to grow; or a pod that may account for it could not be read, or was first read without its page cache
+// less than within ago, and either the growth is not explained, or the counter of the latter has grown more than those
+// of the pods that are growing.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false

@@ -37,8 +37,8 @@ func (k *busyOff) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Mem
 }
 
 // For minutes the node has hardly more left than its hard threshold, and the counters show a crossing again and again
-// that costly readings refute, until the credit is used up. Then a pod grows fast: the decision comes before all 102 MiB
-// are used up.
+// that costly readings refute, until the credit is used up. Then a pod grows fast: the decision comes before all 102
+// MiB are used up.
 func TestFastBurstAfterFalseAlarms(t *testing.T) {
 	for _, rate := range []int64{100, 400, 1000} {
 		late := inPhases(t, 8, 2417*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
@@ -232,9 +232,9 @@ func TestOptionsSetBetweenACollectionAndItsRound(t *testing.T) {
 		}).Thresholds
 		b.config.Collector = b.collector(t, &paced{node: b.node, takes: 3 * time.Second})
 		reclaims := func() bool {
-			b.node.mu.Lock()
-			defer b.node.mu.Unlock()
-			return len(b.node.reclaimed) > 0
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.reclaimed) > 0
 		}
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(2*time.Second + rest)

@@ -58,8 +58,8 @@ func newPodCgroups(c Config) podCgroups {
 	return podCgroups{enabled: c.CgroupsPerQOS, containers: c.Containers, processes: c.Processes}
 }
 
-// The errors when the processes of a pod cannot be listed: pods have no cgroups by the configuration (cgroupsPerQOS), or
-// there is none of a pod of which only the container runtime knows.
+// The errors when the processes of a pod cannot be listed: pods have no cgroups by the configuration (cgroupsPerQOS),
+// or there is none of a pod of which only the container runtime knows.
 var (
 	errNoPodCgroups = errors.New("pods have no cgroups of their own")
 	errNoCgroup     = errors.New("the pod has no cgroup, whatever its QoS class")

@@ -243,8 +243,8 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 }
 
 // HealthCheck returns an error if the last iteration of the loop ended, or the current one began, more than twice the
-// resync interval and five minutes ago. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be called from any
-// goroutine.
+// resync interval and five minutes ago. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be
+// called from any goroutine.
 func (l *Loop) HealthCheck(_ *http.Request) error {
 	last := l.lastIteration.Load()
 	if last != nil && time.Since(*last) > max(2*l.ResyncInterval, minHealthWindow) {
