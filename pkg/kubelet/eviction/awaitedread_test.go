@@ -121,6 +121,13 @@ func TestCrossingThatTheCountersDoNotShowYet(t *testing.T) {
 	}
 }
 
+// over reports whether these times are over.
+func (k *burdened) over() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.times == 0
+}
+
 // A collection shows a crossing, the counters do not, and the threshold is crossed while memory is read again. The pod
 // that grows is the victim, not one that has grown before.
 func TestCrossingWhileMemoryIsReadAgain(t *testing.T) {
@@ -466,13 +473,12 @@ func TestMemoryIsFreedWhileARoundWaits(t *testing.T) {
 				k.mu.Unlock()
 				m.Wake()
 				for range 1500 {
-					if wait(time.Millisecond); m.loop.reread && m.loop.held {
+					if wait(time.Millisecond); k.over() { // Memory was read again.
+						reached++
 						break
 					}
 				}
-				if wait(after * time.Millisecond); m.loop.held {
-					reached++
-				}
+				wait(after * time.Millisecond)
 				b.available(3 * gi)
 				wait(time.Second)
 				right = len(b.fencer.victims()) == 0

@@ -50,14 +50,10 @@ func TestBurstWhileADecisionIsPostponed(t *testing.T) {
 					b.config.Thresholds = b.node.config(t, hard("50Mi")).Thresholds
 					b.available(threshold*mi + mi/4)
 					b.killTakes = 20 * time.Second
-					run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 						wait(3*time.Second + rest%time.Second)
 						b.grows("slow", slow)
-						for range 3000 {
-							if wait(time.Millisecond); m.loop.postpones() {
-								break
-							}
-						}
+						wait(time.Duration(mi/4) * time.Second / time.Duration(slow)) // The threshold is met.
 						wait(after)
 						right = b.usesUp("burst", rate, wait)
 					})
@@ -71,15 +67,30 @@ func TestBurstWhileADecisionIsPostponed(t *testing.T) {
 	}
 }
 
-// shortLived is a busy node where a function is called when pods begin to be read.
+// shortLived is a busy node where a function is called once, with the node locked, when pods begin to be read.
 type shortLived struct {
 	priced
 	then func()
 }
 
+func (k *shortLived) call(then func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.then = then
+}
+
+func (k *shortLived) called() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.then == nil
+}
+
 func (k *shortLived) begin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.then != nil {
 		k.then()
+		k.then = nil
 	}
 }
 
@@ -107,21 +118,18 @@ func TestBurstAfterMomentsWithoutMemory(t *testing.T) {
 			k := &shortLived{priced: *b.pricedKernel()}
 			k.full = 40 * time.Millisecond
 			b.config.Memory = k
-			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 				wait(20*time.Second + rest)
-				for n := 0; n < 6 && time.Until(m.loop.watcher.paid) < watcherCredit+200*time.Millisecond; n++ {
-					k.then = func() {
-						b.uses("short", 5*mi)
-						k.then = nil
-					}
+				for range 3 {
+					k.call(func() { b.pods["short"].memory = 5 * mi })
 					b.uses("short", 104*mi)
 					for range 100 {
-						if wait(time.Millisecond); k.then == nil {
+						if wait(time.Millisecond); k.called() {
 							break
 						}
 					}
 					b.uses("short", 5*mi)
-					k.then = nil
+					k.call(nil)
 					wait(300 * time.Millisecond)
 				}
 				right = b.usesUp("hog", rate, wait)
@@ -225,10 +233,16 @@ func softAt100(t *testing.T, b *burst) []policy.Threshold {
 
 // shareOf returns which share of a core reading takes while play waits for some time, waking up included.
 func shareOf(k *priced, play func()) float64 {
-	begin, used, reads := time.Now(), k.ThreadTime(), k.counterReads
+	begin, before := time.Now(), k.cost()
 	play()
-	spent := k.ThreadTime() - used + time.Duration(k.counterReads-reads)*wakeTime
-	return spent.Seconds() / time.Since(begin).Seconds()
+	return (k.cost() - before).Seconds() / time.Since(begin).Seconds()
+}
+
+// cost is the CPU time of all reads so far, with that of waking up for those of the counters.
+func (k *priced) cost() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used + time.Duration(k.counterReads)*wakeTime
 }
 
 // Each collection shows a crossing of the soft threshold that readings refute. Reading takes its share, however often
