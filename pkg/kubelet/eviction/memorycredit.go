@@ -21,7 +21,7 @@ func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
 // credit is used up after a false alarm.
 func (w *memoryWatcher) await() { w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remains }
 
-// freed reports whether memory was freed since the round waits.
+// freed reports whether memory was freed since the round began to wait.
 func (w *memoryWatcher) freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
 
 // refused reports whether a crossing that the counters show is not read, unless a round waits for it.
@@ -67,7 +67,7 @@ func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watche
 // rest.
 func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
-	// That half is used up happens only a few times until all is.
+	// Whatever is owed: half can be used up only a few times until all is.
 	if w.halved(remains) {
 		return true
 	}

@@ -107,8 +107,8 @@ func (w *memoryWatcher) moved(now lookState) bool {
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, because that will show which pod
-// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so
-// it waits for longer if much is left, until one postponeShare-th of that may be used up, and if that time is known.
+// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so it waits for longer
+// if much is left, until one postponeShare-th of that may be used up, and if that time is known.
 func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
