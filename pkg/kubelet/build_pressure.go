@@ -106,6 +106,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	collector, err := collect.New(collect.Sources{
 		Summary: serverstats.NewSummaryProvider(ctx, b.stats.host), DiskInfo: b.stats.provider, Parts: b.stats.provider,
 		PodImages: b.garbage.images.PodImages, SeparateDiskGC: b.enabled(features.KubeletSeparateDiskGC), Clock: b.clock,
+		CPURates: b.enabled(features.PodAndContainerStatsFromCRI),
 	})
 	if err != nil {
 		return nil, err

@@ -165,6 +165,9 @@ func (n *node) Collect(context.Context) snapshot.Stats {
 	return snapshot.Stats{Signals: snapshot.Unobserved()}
 }
 
+// CollectNode implements eviction.Collector.
+func (n *node) CollectNode(ctx context.Context) snapshot.Stats { return n.Collect(ctx) }
+
 // CollectLocal implements eviction.Collector.
 func (n *node) CollectLocal(ctx context.Context, _ snapshot.Layout) snapshot.Stats {
 	return n.Collect(ctx)

@@ -58,10 +58,16 @@ func (c *collecting) begin(ctx context.Context, now time.Time) context.Context {
 	return c.patient
 }
 
-// ended records the end of the collection; complete is true when it succeeded.
-func (c *collecting) ended(now time.Time, complete bool) {
-	c.took, c.since = now.Sub(c.since), time.Time{}
-	if last, longest := c.progress.view(); complete {
+// ended records the end of the collection that has these results. One that has kept stats of pods says nothing about
+// how long the runtime takes for a complete one.
+func (c *collecting) ended(now time.Time, f *stats) {
+	took := now.Sub(c.since)
+	c.since = time.Time{}
+	if f.keptPods {
+		return
+	}
+	c.took = took
+	if last, longest := c.progress.view(); f.Err == nil {
 		c.slowest = max(longest, now.Sub(last))
 	}
 }
@@ -114,6 +120,9 @@ func (m *Manager) collect(ctx context.Context, now time.Time) {
 	l := &m.loop
 	r := collectRequest{
 		readPods: l.watcher != nil && l.watcher.near(), counting: m.options.Load().Counting(), rules: l.rules,
+	}
+	if r.active = m.config.ActivePods(); m.mayKeepPods(r.active, now) {
+		r.last = new(l.last)
 	}
 	patient := l.collecting.begin(ctx, now)
 	m.work.Go(func() { l.collected <- m.collectStats(patient, r) })

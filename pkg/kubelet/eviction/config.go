@@ -18,13 +18,16 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// Collector reads stats of the node and its pods. Package snapshot/collect has one. Both methods may take long. Neither
-// is called twice at a time, but CollectLocal is called during a Collect that takes long.
+// Collector reads stats of the node and its pods. Package snapshot/collect has one. All methods may take long. No two
+// calls are made at a time, except that CollectLocal is called during one of the others that takes long.
 type Collector interface {
 	// Collect reads everything that needs no MemoryReader. It should end with ctx. Each answer of the container runtime to
 	// one of its requests should be reported by RuntimeAnswered, or a collection that takes longer than 15 s counts as one
 	// that hangs.
 	Collect(ctx context.Context) snapshot.Stats
+	// CollectNode reads the file systems and the number of processes of the node as Collect does, and no stats of pods. It
+	// should end with ctx, and report the answers of the runtime too. If it fails (Stats.Err) Collect is called instead.
+	CollectNode(ctx context.Context) snapshot.Stats
 	// CollectLocal reads what needs no container runtime, on a node with this layout.
 	CollectLocal(ctx context.Context, layout snapshot.Layout) snapshot.Stats
 }

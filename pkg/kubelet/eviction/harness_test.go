@@ -214,6 +214,34 @@ func (n *node) Get(ctx context.Context, _ bool) (*statsapi.Summary, error) {
 	return s, nil
 }
 
+func (n *node) RootFsStats() (*statsapi.FsStats, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.summaryErr != nil {
+		return nil, n.summaryErr
+	}
+	return &statsapi.FsStats{Time: metav1.Now(), AvailableBytes: u(n.disk.capacity - n.disk.used),
+		CapacityBytes: u(n.disk.capacity)}, nil
+}
+
+func (n *node) RlimitStats() (*statsapi.RlimitStats, error) { return nil, nil }
+
+func (n *node) ImageFsStats(ctx context.Context) (images, containers *statsapi.FsStats, err error) {
+	s, err := n.Get(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.Node.Runtime.ImageFs, s.Node.Runtime.ContainerFs, nil
+}
+
+func (n *node) ListPodStats(ctx context.Context) ([]statsapi.PodStats, error) {
+	s, err := n.Get(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return s.Pods, nil
+}
+
 // kernel is what a MemoryReader sees of the node.
 type kernel struct {
 	*node
@@ -447,7 +475,7 @@ func (n *node) eventsOf(reason string) (list []string) {
 
 // collector reads this summary, and the layout of the node.
 func (n *node) collector(t *testing.T, summary collect.Summary) Collector {
-	return collectorOf(t, collect.Sources{Summary: summary, DiskInfo: n})
+	return collectorOf(t, collect.Sources{Summary: summary, DiskInfo: n, Parts: n})
 }
 
 func collectorOf(t *testing.T, s collect.Sources) Collector {

@@ -49,7 +49,7 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-m.asked:
 			m.syncSoon()
 		case f := <-m.loop.collected:
-			m.loop.collecting.ended(m.clock.now(), f.Err == nil)
+			m.loop.collecting.ended(m.clock.now(), &f)
 			m.syncWith(ctx, f)
 		case f := <-m.loop.collectedLocal:
 			m.loop.collecting.degradedSince = time.Time{}

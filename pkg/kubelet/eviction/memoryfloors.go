@@ -42,7 +42,7 @@ func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
 		w.fail(err)
 		return
 	}
-	w.setLimits(w.readLimits(), counters)
+	w.setLimits(readNode(w.reader, w.how), counters)
 	before := w.floors
 	w.floors = nil
 	for i := range thresholds {
@@ -56,14 +56,6 @@ func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
 			w.floors = append(w.floors, f)
 		}
 	}
-}
-
-// readLimits reads the node and all pods together, without single pods if the reader can do that.
-func (w *memoryWatcher) readLimits() snapshot.MemoryReading {
-	if quick, ok := w.reader.(PodMemoryReader); ok {
-		return quick.ReadPods(w.how, nil)
-	}
-	return w.reader.ReadMemory(w.how)
 }
 
 func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {

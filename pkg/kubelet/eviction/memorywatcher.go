@@ -311,7 +311,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		changes = w.halved(w.remaining(left))
 	}
 	if _, quick := w.reader.(PodMemoryReader); quick && (full || changes) {
-		w.setLimits(w.readLimits(), counters)
+		w.setLimits(readNode(w.reader, w.how), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
 	}

@@ -160,7 +160,7 @@ func (n *modelNode) drive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{
-		Collector: collectorOf(t, collect.Sources{Summary: n, DiskInfo: n, Clock: modelClock{node: n}}),
+		Collector: collectorOf(t, collect.Sources{Summary: n, DiskInfo: n, Parts: n, Clock: modelClock{node: n}}),
 		Memory:    n, Reclaimer: n, Recorder: n, Clock: modelClock{node: n},
 		Kill: n.killer, ActivePods: n.active, PodByUID: n.activePod, PodStopped: n.ended,
 		PodCleanedUp: n.cleanedUp, TerminationRequested: n.stopping, Features: stockFeatures(),

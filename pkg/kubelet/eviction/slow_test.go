@@ -142,9 +142,9 @@ func TestSilenceIsCountedFromTheLastAnswer(t *testing.T) {
 		s := &slowness{silence: newSilence()}
 		s.available(20 * gi)
 		run(t, s.node, s.config(t, diskAndPIDs), func(m *Manager, wait func(time.Duration)) {
-			wait(5 * time.Second)
+			wait(podStatsEvery - 5*time.Second)
 			s.set(10, 4*time.Second, 6)
-			// A collection begins 10 s after the first one, and gets its last answer 20 s later.
+			// The second complete collection begins, and gets its last answer 20 s later.
 			wait(25*time.Second + 14*time.Second)
 			expect(t, "silence is shown before", shown(t, "plimsoll_eviction_runtime_silent"), 0.0)
 			wait(12 * time.Second)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -23,6 +25,10 @@ type stats struct {
 	counting snapshot.Counting
 	// direct is true when memory is newer than the rest, which may be from an earlier round.
 	direct bool
+	// podsRead is about the complete collection that has read Pods; nil if they are not from one. keptPods is true when
+	// that is an earlier one, and this one has read the node only.
+	podsRead *podsRead
+	keptPods bool
 	// awaited is true when the container runtime is slow, and Pods are those of the last collection.
 	awaited bool
 }
@@ -34,6 +40,9 @@ type collectRequest struct {
 	counting snapshot.Counting
 	// rules decide whether the cgroups of pods are read because of the stats.
 	rules policy.Rules
+	// active are the active pods. last are the last stats if those of pods may be kept; nil otherwise.
+	active []*v1.Pod
+	last   *stats
 	// layout is the last one that was detected, for a collection that does not detect it.
 	layout snapshot.Layout
 }
@@ -45,14 +54,26 @@ func (r *collectRequest) needsPods(f *stats) bool {
 		!policy.Calm(&snapshot.Snapshot{Signals: f.Signals}, &r.rules)
 }
 
-// collectStats is one complete collection. It blocks as long as the Collector does.
+// collectStats is one collection: a complete one unless stats of pods may be kept. It blocks as long as the Collector
+// does.
 func (m *Manager) collectStats(ctx context.Context, r collectRequest) stats {
+	if r.last != nil {
+		if f := m.collectNode(ctx, r); f.keptPods {
+			return f
+		}
+	}
 	f := stats{readAt: m.clock.now()}
 	f.Stats = m.config.Collector.Collect(ctx)
+	if f.Pods != nil && f.Err == nil && !f.RuntimeSilent {
+		f.podsRead = newPodsRead(r.active, f.readAt)
+	}
 	if r.needsPods(&f) {
 		f.convert()
 		f.readAt = m.clock.now()
 		f.readMemory(m.config.Memory, r.counting)
+	}
+	if f.podsRead != nil {
+		f.podsRead.signals = f.signals()
 	}
 	f.moment = m.clock.moment()
 	return f

@@ -235,6 +235,9 @@ func memoryVolumes(pod *v1.Pod) []string {
 	return names
 }
 
+// LimitsStorage reports whether a pod has a limit on local storage.
+func LimitsStorage(pod *v1.Pod) bool { return storageLimits(pod) != nil }
+
 func storageLimits(pod *v1.Pod) *StorageLimits {
 	var l StorageLimits
 	for i := range pod.Spec.Volumes {

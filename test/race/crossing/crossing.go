@@ -402,6 +402,11 @@ func (n *node) Collect(context.Context) snapshot.Stats {
 	return s
 }
 
+// CollectNode implements eviction.Collector: only memory is observed, which the manager reads itself.
+func (n *node) CollectNode(context.Context) snapshot.Stats {
+	return snapshot.Stats{Signals: snapshot.Unobserved()}
+}
+
 // CollectLocal implements eviction.Collector.
 func (n *node) CollectLocal(ctx context.Context, _ snapshot.Layout) snapshot.Stats {
 	return n.Collect(ctx)

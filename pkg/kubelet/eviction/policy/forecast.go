@@ -129,6 +129,27 @@ func Calm(s *snapshot.Snapshot, rules *Rules) bool {
 	return !nearMemoryThreshold(s, rules.Thresholds)
 }
 
+// NeedsPodStats reports whether the decision about a snapshot, which may have no pods yet, needs newer pod stats than
+// those that were read when the signals were before, except those of pods with limits on local storage. Memory and
+// processes of pods are not among these stats, since they are read from cgroups. They are needed if a threshold is met
+// or waits for its minimum reclaim, if half of what was left above a threshold is used up, if a signal is not known any
+// more, if an eviction is requested, and if growth or the outlook is reported.
+func NeedsPodStats(s *snapshot.Snapshot, rules *Rules, before *[snapshot.NumSignals]snapshot.Observation) bool {
+	if len(s.Requests) > 0 || rules.reportGrowth() {
+		return true
+	}
+	return slices.ContainsFunc(rules.Thresholds, func(t Threshold) bool {
+		o, b := &s.Signals[t.Signal], &before[t.Signal]
+		switch {
+		case !o.Known():
+			return b.Known()
+		case t.met(*o, true):
+			return true
+		}
+		return b.Known() && t.left(*o) < t.left(*b)/2
+	})
+}
+
 // nearMemoryThreshold reports whether available memory exceeds a threshold by less than a quarter of the capacity.
 func nearMemoryThreshold(s *snapshot.Snapshot, thresholds []Threshold) bool {
 	for i := range thresholds {
@@ -137,7 +158,7 @@ func nearMemoryThreshold(s *snapshot.Snapshot, thresholds []Threshold) bool {
 			continue
 		}
 		o := &s.Signals[t.Signal]
-		if !o.Known() || saturatingAdd(o.Available, -t.target(o.Capacity)) < o.Capacity/4 {
+		if !o.Known() || t.left(*o) < o.Capacity/4 {
 			return true
 		}
 	}

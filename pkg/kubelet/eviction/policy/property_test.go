@@ -239,3 +239,90 @@ func TestOmittedPodsMakeNoDifference(t *testing.T) {
 		t.Errorf("only %d snapshots were calm", calm)
 	}
 }
+
+// TestKeptPodStatsMakeNoDifference: while NeedsPodStats returns false, the stats of pods without limits change neither
+// the decision nor the state, if memory and processes are read from their cgroups.
+func TestKeptPodStatsMakeNoDifference(t *testing.T) {
+	kept := 0
+	rapid.Check(t, func(t *rapid.T) {
+		rules := rulesOf(anyThresholds(t)...)
+		before := snapshot.Unobserved()
+		var fresh, old State
+		for step := range 4 {
+			now := start.Add(time.Duration(step) * 15 * time.Second)
+			s := anySnapshot(t, now, anySpecs(t, 4))
+			for i, sig := range snapshot.AllSignals() {
+				if o := &s.Signals[sig]; o.Known() && (i+step)%8 > 0 {
+					o.Available = rapid.Int64Range(1, 32).Draw(t, "plenty") * gi
+				}
+			}
+			part := *s
+			part.Pods = slices.Clone(s.Pods)
+			needed := NeedsPodStats(&part, rules, &before)
+			if needed {
+				before = s.Signals
+			} else {
+				kept++
+			}
+			for i := range s.Pods {
+				pod := &s.Pods[i]
+				memory := snapshot.Known(rapid.Map(rapid.Int64Range(0, 8), asBytes).Draw(t, "memory"), now)
+				pod.Cgroup = &snapshot.Memory{WorkingSet: memory, Anonymous: memory, Processes: snapshot.Known(snapshot.PIDs(1), now)}
+				part.Pods[i].Cgroup = pod.Cgroup
+				if !needed {
+					part.Pods[i].Usage = nil
+				}
+			}
+			var d1, d2 Decision
+			d1, fresh = Decide(s, rules, fresh)
+			d2, old = Decide(&part, rules, old)
+			if !reflect.DeepEqual(d1, d2) || !reflect.DeepEqual(fresh, old) {
+				t.Fatalf("with new stats:\n%+v\nwith old ones:\n%+v", d1, d2)
+			}
+		}
+	})
+	if kept < 20 {
+		t.Errorf("stats were kept only %d times", kept)
+	}
+}
+
+func asBytes(gibibytes int64) snapshot.Bytes { return snapshot.Bytes(gibibytes * gi) }
+
+func TestNeedsPodStats(t *testing.T) {
+	rules := rulesOf(threshold(snapshot.NodeFsAvailable, "1Gi"), threshold(snapshot.MemoryAvailable, "1Gi"))
+	known := func(available int64) snapshot.Observation {
+		return snapshot.Observation{Available: available, Capacity: 100 * gi}
+	}
+	unknown := snapshot.Observation{Err: snapshot.ErrNotReported}
+	for name, test := range map[string]struct {
+		before, now snapshot.Observation
+		want        bool
+	}{
+		"as much is left":               {known(11 * gi), known(11 * gi), false},
+		"more than half is left":        {known(11 * gi), known(6*gi + 1), false},
+		"less than half is left":        {known(11 * gi), known(6*gi - 1), true},
+		"it is met":                     {known(gi), known(gi - 1), true},
+		"it is not met any more":        {known(gi - 1), known(gi), false},
+		"it is not known any more":      {known(11 * gi), unknown, true},
+		"it is still not known":         {unknown, unknown, false},
+		"it is known, and not met":      {unknown, known(2 * gi), false},
+		"it is known, and it is met":    {unknown, known(gi - 1), true},
+		"more is available than before": {known(2 * gi), known(90 * gi), false},
+	} {
+		for _, sig := range []snapshot.Signal{snapshot.NodeFsAvailable, snapshot.MemoryAvailable} {
+			before, s := snapshot.Unobserved(), &snapshot.Snapshot{Signals: snapshot.Unobserved()}
+			before[sig], s.Signals[sig] = test.before, test.now
+			if got := NeedsPodStats(s, rules, &before); got != test.want {
+				t.Errorf("%s: %s: %t", sig, name, got)
+			}
+		}
+	}
+	s := &snapshot.Snapshot{Signals: snapshot.Unobserved(), Requests: []snapshot.Request{requestFor("a")}}
+	if !NeedsPodStats(s, rules, &s.Signals) {
+		t.Error("an eviction is requested")
+	}
+	s.Requests, rules.ReportOutlook = nil, true
+	if !NeedsPodStats(s, rules, &s.Signals) {
+		t.Error("the outlook is reported")
+	}
+}

@@ -53,6 +53,11 @@ func (t *Threshold) target(capacity int64) int64 {
 	return saturatingAdd(t.floor(capacity), amountOf(t.MinReclaim, capacity))
 }
 
+// left returns how much more than its target is available; it is negative below that.
+func (t *Threshold) left(o snapshot.Observation) int64 {
+	return saturatingAdd(o.Available, -t.target(o.Capacity))
+}
+
 // met reports whether the observation, which must be known, is below the threshold. A threshold that was active and is
 // not yet resolved is met up to its target.
 func (t *Threshold) met(o snapshot.Observation, unresolved bool) bool {

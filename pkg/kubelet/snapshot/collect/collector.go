@@ -16,7 +16,7 @@ import (
 // refreshAfter is the duration of a collection from which on its local stats are read again at its end.
 const refreshAfter = time.Second
 
-var errNoParts = errors.New("no source of stats is independent of the container runtime")
+var errNoParts = errors.New("stats of the node cannot be read apart from those of pods")
 
 // Summary returns the stats summary of the node. Get may take long and should end with its context; it is never called
 // twice at a time.
@@ -50,6 +50,9 @@ type Sources struct {
 	// carries nothing else of pods, and may take long. Without it pods have the same rank there if their priorities are
 	// equal.
 	PodImages func(ctx context.Context) (map[types.UID]snapshot.Bytes, error)
+	// CPURates: CPU rates of containers in the stats API are computed from one Collect to the next, so that CollectNode must
+	// not replace any (feature gate PodAndContainerStatsFromCRI).
+	CPURates bool
 	// SeparateDiskGC is the feature gate KubeletSeparateDiskGC: a file system of containers apart from that of images is
 	// supported.
 	SeparateDiskGC bool
@@ -101,6 +104,24 @@ func (c *Collector) Collect(ctx context.Context) snapshot.Stats {
 	if summary != nil {
 		stats.Pods = (*podStats)(&summary.Pods)
 	}
+	return stats
+}
+
+// CollectNode reads what a summary has of the node, except memory, and nothing of pods. It needs one answer of the
+// container runtime, where Collect has the runtime and cAdvisor read each container. It fails (Stats.Err) if anything
+// cannot be read, and without Parts. It may be called when Collect may be.
+func (c *Collector) CollectNode(ctx context.Context) snapshot.Stats {
+	stats := snapshot.Stats{Layout: c.layout.detect(ctx, c.sources.Clock.Now()), Signals: snapshot.Unobserved()}
+	if c.sources.Parts == nil || c.sources.CPURates {
+		stats.Err = errNoParts
+		return stats
+	}
+	summary, err := c.nodeParts(ctx)
+	if err != nil {
+		stats.Err = err
+		return stats
+	}
+	stats.Signals = FromSummary(summary)
 	return stats
 }
 

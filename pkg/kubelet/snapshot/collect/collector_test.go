@@ -18,7 +18,7 @@ var errSource = errors.New("the source fails")
 // sources are a node whose sources fail as long as their errors are set.
 type sources struct {
 	disks
-	summary, root, images, pods error
+	summary, root, images, pods, processes error
 }
 
 func (s *sources) Get(context.Context, bool) (*statsapi.Summary, error) {
@@ -41,7 +41,9 @@ func (s *sources) RootFsStats() (*statsapi.FsStats, error) {
 	return s.full().Node.Fs, nil
 }
 
-func (s *sources) RlimitStats() (*statsapi.RlimitStats, error) { return s.full().Node.Rlimit, nil }
+func (s *sources) RlimitStats() (*statsapi.RlimitStats, error) {
+	return s.full().Node.Rlimit, s.processes
+}
 
 func (s *sources) ImageFsStats(context.Context) (images, containers *statsapi.FsStats, err error) {
 	full := s.full()
@@ -146,6 +148,38 @@ func TestCollectLocalNeedsNoRuntime(t *testing.T) {
 	stats := newCollector(t, Sources{Summary: s, DiskInfo: s}).CollectLocal(t.Context(), snapshot.Layout{})
 	if !errors.Is(stats.Err, errNoParts) || len(known(t, stats, stats.Signals[snapshot.PIDAvailable].Err)) > 0 {
 		t.Errorf("without parts: %+v", stats)
+	}
+}
+
+// TestCollectNodeIsAllOrNothing: it observes what Collect observes of file systems and processes, and fails with any of
+// its sources.
+func TestCollectNodeIsAllOrNothing(t *testing.T) {
+	s := &sources{summary: errSource, pods: errSource}
+	stats := newCollector(t, Sources{Summary: s, DiskInfo: s, Parts: s}).CollectNode(t.Context())
+	if stats.Err != nil || stats.Pods != nil || !stats.Layout.Known {
+		t.Errorf("%+v", stats)
+	}
+	stats.FailUnknown(errSource)
+	if diff := cmp.Diff(append(nodeSignals, imageSignals...), known(t, stats, errSource)); diff != "" {
+		t.Errorf("known signals (-want +got):\n%s", diff)
+	}
+	whole := &sources{}
+	want := newCollector(t, Sources{Summary: whole, DiskInfo: whole}).Collect(t.Context())
+	for _, sig := range append(nodeSignals, imageSignals...) {
+		if got := stats.Signals[sig]; got != want.Signals[sig] {
+			t.Errorf("%s: %+v, want %+v", sig, got, want.Signals[sig])
+		}
+	}
+	for name, c := range map[string]Sources{
+		"images": {Parts: &sources{images: errSource}}, "root": {Parts: &sources{root: errSource}},
+		"processes": {Parts: &sources{processes: errSource}}, "parts": {},
+		"rates that are computed by Collect": {Parts: s, CPURates: true},
+	} {
+		c.Summary, c.DiskInfo = s, s
+		stats := newCollector(t, c).CollectNode(t.Context())
+		if got := known(t, stats, stats.Signals[snapshot.PIDAvailable].Err); stats.Err == nil || len(got) > 0 {
+			t.Errorf("without %s: %v, known %v", name, stats.Err, got)
+		}
 	}
 }
 

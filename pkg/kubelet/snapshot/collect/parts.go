@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -27,6 +28,20 @@ func (c *Collector) collectParts(ctx context.Context, layout snapshot.Layout) (s
 	}
 	s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: images, ContainerFs: containers}
 	return s, silent
+}
+
+// nodeParts returns the parts of a summary that concern the node. The one that waits for the container runtime comes
+// first, so that the others are not old when it takes long.
+func (c *Collector) nodeParts(ctx context.Context) (*statsapi.Summary, error) {
+	s, runtime := &statsapi.Summary{}, &statsapi.RuntimeStats{}
+	var errImages, errRoot, errProcesses error
+	if runtime.ImageFs, runtime.ContainerFs, errImages = c.sources.Parts.ImageFsStats(ctx); errImages != nil {
+		return nil, errImages
+	}
+	s.Node.Runtime = runtime
+	s.Node.Fs, errRoot = c.sources.Parts.RootFsStats()
+	s.Node.Rlimit, errProcesses = c.sources.Parts.RlimitStats()
+	return s, errors.Join(errRoot, errProcesses)
 }
 
 // localParts returns the part of a summary that needs no container runtime. Where images lie on the root file system,
