@@ -45,9 +45,9 @@ func (p *podsRead) lacks(active []*v1.Pod) bool {
 	})
 }
 
-// mayKeepPods reports whether the next collection may keep the stats of pods: they are not too old, nothing has happened
-// since they were read, and no decision is due that uses them on a node without pressure. Whether there is pressure the
-// collection finds out.
+// mayKeepPods reports whether the next collection may keep the stats of pods: they are not too old, nothing has
+// happened since they were read, and no decision is due that uses them on a node without pressure. Whether there is
+// pressure the collection finds out.
 func (m *Manager) mayKeepPods(active []*v1.Pod, now time.Time) bool {
 	l := &m.loop
 	read, round := l.last.podsRead, m.last.Load()

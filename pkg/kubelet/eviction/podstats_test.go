@@ -99,7 +99,7 @@ func TestWhenStatsOfPodsAreRead(t *testing.T) {
 				s.add("pod", gi)
 				s.available(20 * gi)
 				s.full(100 * gi)
-				c := s.node.config(t, thresholds)
+				c := s.config(t, thresholds)
 				c.LocalStorageCapacityIsolation = true
 				c.Collector, c.Memory = s.collector(t, s), &kernel{node: s.node}
 				if test.configure != nil {

@@ -267,7 +267,9 @@ func TestKeptPodStatsMakeNoDifference(t *testing.T) {
 			for i := range s.Pods {
 				pod := &s.Pods[i]
 				memory := snapshot.Known(rapid.Map(rapid.Int64Range(0, 8), asBytes).Draw(t, "memory"), now)
-				pod.Cgroup = &snapshot.Memory{WorkingSet: memory, Anonymous: memory, Processes: snapshot.Known(snapshot.PIDs(1), now)}
+				pod.Cgroup = &snapshot.Memory{
+					WorkingSet: memory, Anonymous: memory, Processes: snapshot.Known(snapshot.PIDs(1), now),
+				}
 				part.Pods[i].Cgroup = pod.Cgroup
 				if !needed {
 					part.Pods[i].Usage = nil

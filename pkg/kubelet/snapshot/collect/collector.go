@@ -50,8 +50,8 @@ type Sources struct {
 	// carries nothing else of pods, and may take long. Without it pods have the same rank there if their priorities are
 	// equal.
 	PodImages func(ctx context.Context) (map[types.UID]snapshot.Bytes, error)
-	// CPURates: CPU rates of containers in the stats API are computed from one Collect to the next, so that CollectNode must
-	// not replace any (feature gate PodAndContainerStatsFromCRI).
+	// CPURates: CPU rates of containers in the stats API are computed from one Collect to the next, so that CollectNode
+	// must not replace any (feature gate PodAndContainerStatsFromCRI).
 	CPURates bool
 	// SeparateDiskGC is the feature gate KubeletSeparateDiskGC: a file system of containers apart from that of images is
 	// supported.
