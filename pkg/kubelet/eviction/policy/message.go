@@ -26,25 +26,27 @@ func overRequest(kind, name, usage, request string, resourceName v1.ResourceName
 }
 
 // evictionMessage returns the message and the annotations of an eviction, from the observation of the threshold that
-// caused it. If the pod has no stats, the message has no sentence about its usage, and there are no annotations.
+// caused it. If nothing is known of what the pod uses, the message has no sentence about that, and there are no
+// annotations.
 func evictionMessage(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (string, map[string]string) {
 	resourceName := t.Signal.Resource()
 	text := "The node was low on resource: " + string(resourceName) + ". Threshold quantity: " +
 		t.Quantity(o.Capacity).String() + ", available: " +
 		resource.NewQuantity(o.Available, t.Signal.Format()).String() + ". "
 	annotations := map[string]string{}
-	used := pod.Usage
-	if used == nil {
+	memory, known := pod.MemoryAmount()
+	if pod.Usage == nil && !known {
 		return text, annotations
 	}
-	if q := pod.PodLevelMemory; q != nil && resourceName == v1.ResourceMemory && used.Memory >= 0 {
-		usage := formatBytes(used.Memory)
+	if q := pod.PodLevelMemory; q != nil && resourceName == v1.ResourceMemory && known {
+		usage := formatBytes(memory)
 		text += overRequest("Pod", pod.Name, usage, q.Text, resourceName)
 		annotations[OffendingPodKey], annotations[OffendingPodUsageKey] = pod.Name, usage
 	}
 	var names, usages []string
-	for i := range used.Containers {
-		c := &used.Containers[i]
+	containers := containersOf(pod, resourceName)
+	for i := range containers {
+		c := &containers[i]
 		amount, ok := containerUsage(c, resourceName)
 		request, found := containerRequest(pod.Facts, c.Name, resourceName)
 		if !ok || !found || amount <= request.Amount {
@@ -58,6 +60,20 @@ func evictionMessage(t *Threshold, o snapshot.Observation, pod *snapshot.Pod) (s
 	annotations[OffendingContainersUsageKey] = strings.Join(usages, ",")
 	annotations[StarvedResourceKey] = string(resourceName)
 	return text, annotations
+}
+
+// containersOf returns the usage of the containers of a pod. The memory of a container that is the only one is that of
+// the pod by its cgroup, if that was read: the stats may be from before it used up memory, or may not have it yet.
+func containersOf(pod *snapshot.Pod, resourceName v1.ResourceName) []snapshot.ContainerUsage {
+	var stats []snapshot.ContainerUsage
+	if pod.Usage != nil {
+		stats = pod.Usage.Containers
+	}
+	only := len(pod.Containers) == 1 && (pod.Usage == nil || len(stats) == 1)
+	if resourceName != v1.ResourceMemory || !only || pod.Cgroup == nil || !pod.Cgroup.WorkingSet.Known {
+		return stats
+	}
+	return []snapshot.ContainerUsage{{Name: pod.Containers[0].Name, Memory: pod.Cgroup.WorkingSet.Amount}}
 }
 
 // containerUsage returns the usage of a container. It is known for memory and ephemeral storage only.
