@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -33,6 +34,8 @@ type collecting struct {
 	// the duration of the last complete one.
 	since, degradedSince time.Time
 	took                 time.Duration
+	// options are those in force when the complete collection began.
+	options *settings.Options
 	// progress has the answers of the runtime to the collection under way, slowest the longest time without an answer
 	// during the last collection that succeeded.
 	progress progress
@@ -118,8 +121,9 @@ func (c *collecting) until(next time.Time) time.Time {
 // collect begins a collection.
 func (m *Manager) collect(ctx context.Context, now time.Time) {
 	l := &m.loop
+	l.collecting.options = m.options.Load()
 	r := collectRequest{
-		readPods: l.watcher != nil && l.watcher.near(), counting: m.options.Load().Counting(), rules: l.rules,
+		readPods: l.watcher != nil && l.watcher.near(), counting: l.collecting.options.Counting(), rules: l.rules,
 	}
 	if r.active = m.config.ActivePods(); m.mayKeepPods(r.active, now) {
 		r.last = new(l.last)
@@ -176,6 +180,10 @@ var imageFsSignals = [...]snapshot.Signal{
 func (m *Manager) syncWith(ctx context.Context, f stats) {
 	m.takeOptions()
 	l := &m.loop
+	if f.keptPods && l.collecting.options != m.options.Load() {
+		m.syncNow() // The new options may need new stats of pods.
+		return
+	}
 	l.last, l.collecting.silent = f, f.RuntimeSilent
 	if m.countingChanged() {
 		m.readAgain()

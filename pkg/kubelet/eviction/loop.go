@@ -228,7 +228,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 		l.frozen = new(l.rules)
 	}
 	r := &Round{
-		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, MemoryRead: f.memory != nil, AllPods: l.allPods,
+		Trigger: l.trigger, Snapshot: s, Rules: l.frozen, MemoryRead: f.memory != nil || f.keptPods, AllPods: l.allPods,
 		StateReplaced: replaced,
 	}
 	var after policy.State

@@ -63,8 +63,11 @@ func TestWhenStatsOfPodsAreRead(t *testing.T) {
 		"half of the memory that was left is used up": {
 			happens: func(s *wholeSummaries, _ *Manager) { s.available(10 * gi) }, want: []int{0, 20, 50},
 		},
-		"half of the disk that was left is used up": {
-			happens: func(s *wholeSummaries, _ *Manager) { s.full(54 * gi) }, want: []int{0, 20, 50},
+		"a tenth of the disk that was left is used up": {
+			happens: func(s *wholeSummaries, _ *Manager) { s.full(91 * gi) }, want: []int{0, 30, 60},
+		},
+		"a quarter of the disk that was left is used up": {
+			happens: func(s *wholeSummaries, _ *Manager) { s.full(77 * gi) }, want: []int{0, 20, 50},
 		},
 		"a pod is added": {
 			happens: func(s *wholeSummaries, _ *Manager) { s.add("another", gi) }, want: []int{0, 20, 50},

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -129,11 +130,18 @@ func Calm(s *snapshot.Snapshot, rules *Rules) bool {
 	return !nearMemoryThreshold(s, rules.Thresholds)
 }
 
+// Stats of pods that are kept are those from before such a share of what was left above a threshold was used up: half,
+// and an eighth of a disk, since only stats say how much of a disk a pod releases that ends.
+const (
+	keptShare     = 2
+	keptDiskShare = 8
+)
+
 // NeedsPodStats reports whether the decision about a snapshot, which may have no pods yet, needs newer pod stats than
 // those that were read when the signals were before, except those of pods with limits on local storage. Memory and
 // processes of pods are not among these stats, since they are read from cgroups. They are needed if a threshold is met
-// or waits for its minimum reclaim, if half of what was left above a threshold is used up, if a signal is not known any
-// more, if an eviction is requested, and if growth or the outlook is reported.
+// or waits for its minimum reclaim, if more of what was left above a threshold is used up than a share, if a signal is
+// not known any more, if an eviction is requested, and if growth or the outlook is reported.
 func NeedsPodStats(s *snapshot.Snapshot, rules *Rules, before *[snapshot.NumSignals]snapshot.Observation) bool {
 	if len(s.Requests) > 0 || rules.reportGrowth() {
 		return true
@@ -146,7 +154,11 @@ func NeedsPodStats(s *snapshot.Snapshot, rules *Rules, before *[snapshot.NumSign
 		case t.met(*o, true):
 			return true
 		}
-		return b.Known() && t.left(*o) < t.left(*b)/2
+		share := int64(keptShare)
+		if t.Signal.Condition() == v1.NodeDiskPressure {
+			share = keptDiskShare
+		}
+		return b.Known() && t.left(*b)-t.left(*o) > t.left(*b)/share
 	})
 }
 

@@ -298,23 +298,30 @@ func TestNeedsPodStats(t *testing.T) {
 	unknown := snapshot.Observation{Err: snapshot.ErrNotReported}
 	for name, test := range map[string]struct {
 		before, now snapshot.Observation
-		want        bool
+		// wantMemory is for a threshold on memory, wantDisk for one on a disk.
+		wantMemory, wantDisk bool
 	}{
-		"as much is left":               {known(11 * gi), known(11 * gi), false},
-		"more than half is left":        {known(11 * gi), known(6*gi + 1), false},
-		"less than half is left":        {known(11 * gi), known(6*gi - 1), true},
-		"it is met":                     {known(gi), known(gi - 1), true},
-		"it is not met any more":        {known(gi - 1), known(gi), false},
-		"it is not known any more":      {known(11 * gi), unknown, true},
-		"it is still not known":         {unknown, unknown, false},
-		"it is known, and not met":      {unknown, known(2 * gi), false},
-		"it is known, and it is met":    {unknown, known(gi - 1), true},
-		"more is available than before": {known(2 * gi), known(90 * gi), false},
+		"as much is left":                  {known(11 * gi), known(11 * gi), false, false},
+		"more than seven eighths are left": {known(17 * gi), known(15 * gi), false, false},
+		"less than seven eighths are left": {known(17 * gi), known(15*gi - 1), false, true},
+		"half is left":                     {known(11 * gi), known(6 * gi), false, true},
+		"less than half is left":           {known(11 * gi), known(6*gi - 1), true, true},
+		"it is met":                        {known(gi), known(gi - 1), true, true},
+		"it is not met any more":           {known(gi - 1), known(gi), false, false},
+		"it is not known any more":         {known(11 * gi), unknown, true, true},
+		"it is still not known":            {unknown, unknown, false, false},
+		"it is known, and not met":         {unknown, known(2 * gi), false, false},
+		"it is known, and it is met":       {unknown, known(gi - 1), true, true},
+		"more is available than before":    {known(2 * gi), known(90 * gi), false, false},
 	} {
 		for _, sig := range []snapshot.Signal{snapshot.NodeFsAvailable, snapshot.MemoryAvailable} {
 			before, s := snapshot.Unobserved(), &snapshot.Snapshot{Signals: snapshot.Unobserved()}
 			before[sig], s.Signals[sig] = test.before, test.now
-			if got := NeedsPodStats(s, rules, &before); got != test.want {
+			want := test.wantMemory
+			if sig == snapshot.NodeFsAvailable {
+				want = test.wantDisk
+			}
+			if got := NeedsPodStats(s, rules, &before); got != want {
 				t.Errorf("%s: %s: %t", sig, name, got)
 			}
 		}
