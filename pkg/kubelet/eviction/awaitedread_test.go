@@ -175,7 +175,7 @@ func TestFailedReadingIsNoCrossing(t *testing.T) {
 			k.counters, k.readings = 0, 1
 			before := k.kernel.readings
 			held := false
-			k.reading = func() { held = held || m.loop.held }
+			k.reading = func() { held = held || m.loop.roundWaits }
 			b.mu.Unlock()
 			m.Wake()
 			wait(5 * time.Millisecond)
@@ -409,7 +409,7 @@ func TestFalseAlarmsAboutASoftThreshold(t *testing.T) {
 			k.burden()
 			used, calls := k.ThreadTime(), p.calls()
 			wait(8 * time.Minute)
-			owed := time.Until(m.loop.watcher.paid)
+			owed := time.Until(m.loop.watcher.costs.paid)
 			share := (k.ThreadTime() - used).Seconds() / (8 * time.Minute).Seconds()
 			if p.calls()-calls > 60 || owed > watcherDebt || share > 0.025 {
 				t.Errorf("%d collections, %.1f %% of a core, owed %v", p.calls()-calls, 100*share, owed)

@@ -149,7 +149,8 @@ func TestSecondHogAfterSomeMemoryWasFreed(t *testing.T) {
 		for _, freed := range []int64{40, 60} {
 			late := inPhases(t, 6, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
 				b := newBurst(t, 2*mi, 0, "first", "second")
-				k := &busyKernel{*b.pricedKernel()}
+				k := b.pricedKernel()
+				k.busy = true
 				k.usages, k.full = time.Millisecond/2, 40*time.Millisecond
 				b.config.Memory = k
 				b.killTakes = time.Minute
@@ -173,17 +174,6 @@ func TestSecondHogAfterSomeMemoryWasFreed(t *testing.T) {
 	}
 }
 
-// doubtfulBusy is doubtful on a busy node.
-type doubtfulBusy struct{ doubtful }
-
-func (k *doubtfulBusy) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
-	r := k.doubtful.ReadPods(how, uids)
-	if uids != nil {
-		k.pay(k.full)
-	}
-	return r
-}
-
 // False alarms have used up the credit, then the round of a collection finds a hard threshold met. A pod that grows is
 // found before all is used up.
 func TestHogAfterARoundOfACollection(t *testing.T) {
@@ -191,7 +181,8 @@ func TestHogAfterARoundOfACollection(t *testing.T) {
 		reached := 0
 		late := inPhases(t, 6, 2417*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
 			b := newBurst(t, 2*mi, 0, "hog")
-			k := &doubtfulBusy{doubtful{off: off{*b.pricedKernel()}, light: true}}
+			k := &doubtful{off: off{*b.pricedKernel()}, light: true}
+			k.busy = true
 			k.full = 30 * time.Millisecond
 			b.config.Memory = k
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
@@ -273,13 +264,14 @@ func TestCostOfHoveringAboutASoftThreshold(t *testing.T) {
 	for _, half := range []time.Duration{20, 50, 100, 400} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBurst(t, mi/4, 0, "hog")
-			k := &busyKernel{*b.pricedKernel()}
+			k := b.pricedKernel()
+			k.busy = true
 			k.full = 20 * time.Millisecond
 			b.config.Memory = k
 			b.config.Thresholds = softAt100(t, b)
 			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 				wait(20 * time.Second)
-				share := shareOf(&k.priced, func() {
+				share := shareOf(k, func() {
 					for begin := time.Now(); time.Since(begin) < time.Minute; {
 						b.available(100*mi - mi/4)
 						wait(half * time.Millisecond)

@@ -188,7 +188,7 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 	if m.countingChanged() {
 		m.readAgain()
 	}
-	if l.held, l.reread = m.awaitsRead(), false; l.held {
+	if l.roundWaits, l.reread = m.awaitsRead(), false; l.roundWaits {
 		l.next = m.clock.now().Add(l.rules.Timing.Period) // The round sets it again.
 		return
 	}
@@ -205,20 +205,20 @@ func (m *Manager) awaitsRead() bool {
 	return true
 }
 
-// syncHeld makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
+// syncWaiting makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
 // counters do not show the crossing, memory may have been freed since the collection read it, or options may have
 // changed: it is read again. Since that takes some time, it may show a crossing that the counters could not have shown:
 // then the round waits once more.
-func (m *Manager) syncHeld(ctx context.Context) {
+func (m *Manager) syncWaiting(ctx context.Context) {
 	l := &m.loop
-	if !l.held || l.postpones() {
+	if !l.roundWaits || l.postpones() {
 		return
 	}
-	l.held = false
+	l.roundWaits = false
 	if (!l.reread && l.watcher.showsUnreadCrossing(l.last.memory)) || m.countingChanged() {
 		l.reread = true
 		m.readAgain()
-		if l.held = m.awaitsRead(); l.held {
+		if l.roundWaits = m.awaitsRead(); l.roundWaits {
 			return
 		}
 	} else if l.reread && l.watcher.freed() {

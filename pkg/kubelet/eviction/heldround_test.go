@@ -94,7 +94,7 @@ func TestCollectionAtTheCrossingAfterAFalseAlarm(t *testing.T) {
 			b.mu.Lock()
 			k.reading = func() {
 				if w := m.loop.watcher; !spent {
-					spent, w.falseAlarm, w.paid = true, true, time.Now().Add(watcherCredit+50*time.Millisecond)
+					spent, w.falseAlarm, w.costs.paid = true, true, time.Now().Add(watcherCredit+50*time.Millisecond)
 				}
 			}
 			b.mu.Unlock()

@@ -106,7 +106,7 @@ func (m *Manager) requests() []snapshot.Request {
 func (m *Manager) syncNow() {
 	l := &m.loop
 	underWay := l.collecting.underWay()
-	if l.again = underWay || l.held; underWay || !l.held {
+	if l.again = underWay || l.roundWaits; underWay || !l.roundWaits {
 		l.next, l.trigger = m.clock.now(), TriggerEvent
 	}
 }
@@ -119,7 +119,7 @@ func (m *Manager) syncSoon() {
 	blocked := func(c policy.Condition) bool {
 		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.watcher.watches())
 	}
-	if last == nil || l.held || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
+	if last == nil || l.roundWaits || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
 		return
 	}
 	if soon := l.taken.Add(max(askedPause, collectShare*l.collecting.took)); soon.Before(l.next) {
@@ -149,7 +149,7 @@ func (m *Manager) tick(ctx context.Context) {
 	if l.watcher != nil && l.watcher.due(now) {
 		m.watch(ctx)
 	}
-	m.syncHeld(ctx)
+	m.syncWaiting(ctx)
 	switch {
 	case l.collecting.underWay():
 		l.collecting.bound(now)
@@ -178,7 +178,7 @@ func (m *Manager) watch(ctx context.Context) {
 		f.memory, f.counting, f.readAt, f.moment = r, l.watcher.how, m.clock.now(), m.clock.moment()
 		// The round of a collection that waits for this read is made with it: another one, with what the collection read
 		// before, would report that what this read shows is over.
-		f.direct, l.held = !l.held, false
+		f.direct, l.roundWaits = !l.roundWaits, false
 		if l.trigger = TriggerCounters; l.nudged {
 			l.trigger = TriggerKernel
 		}
@@ -235,7 +235,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	r.Decision, after = policy.Decide(s, r.Rules, l.state)
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
-		l.watcher.hold(&r.Decision)
+		l.watcher.decided(&r.Decision)
 		r.CountersErr, r.CountersErrSince = l.watcher.failure, l.watcher.failedSince
 	}
 	m.last.Store(r)

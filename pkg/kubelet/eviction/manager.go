@@ -87,9 +87,9 @@ type loopState struct {
 	// prepared is the pod for which a fence was prepared last, at preparedAt.
 	prepared   types.UID
 	preparedAt time.Time
-	// held is true if the last collection has ended, and its round waits for a read of the counters; reread is true if
-	// memory was read again since.
-	held, reread bool
+	// roundWaits is true if the last collection has ended, and its round waits for a read of the counters; reread is true
+	// if memory was read again since.
+	roundWaits, reread bool
 }
 
 // New validates the configuration and returns a manager, which does nothing before Run.

@@ -17,6 +17,8 @@ type priced struct {
 	kernel
 	counters, usages, full time.Duration
 	used                   time.Duration
+	// busy: most pods have changed since they were last read, so that a reading of those takes as long as one of all.
+	busy bool
 }
 
 func (k *priced) pay(d time.Duration) {
@@ -50,9 +52,11 @@ func (k *priced) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 }
 
 func (k *priced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	// A reading of no pods in particular (nil) is that of the limits.
 	if len(uids) == 0 {
 		k.pay(k.counters / 2)
-	} else {
+	}
+	if len(uids) > 0 || (k.busy && uids != nil) {
 		k.pay(k.full)
 	}
 	return k.kernel.ReadPods(how, uids)

@@ -60,7 +60,7 @@ func (w *memoryWatcher) refute(left [2]int64) {
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.
-func (w *memoryWatcher) exhausted() bool { return w.paid.Sub(w.clock()) > watcherCredit }
+func (w *memoryWatcher) exhausted() bool { return w.costs.owed(w.clock()) > watcherCredit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
 // time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
@@ -75,7 +75,7 @@ func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	if w.exhausted() {
 		return false
 	}
-	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.paid.Sub(now) < approachCredit
+	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.costs.owed(now) < approachCredit
 	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 

@@ -78,8 +78,8 @@ type looks struct {
 	growers []*podLooks
 	// head are the pods that were read without their page cache at the last look.
 	head []*podLooks
-	// holds is true while a hard memory threshold is met by the last decision.
-	holds bool
+	// hardMet is true while a hard memory threshold is met by the last decision.
+	hardMet bool
 	// fresh is true if the last look was made with the present read of the counters.
 	fresh bool
 	// took is the cost of the last look.

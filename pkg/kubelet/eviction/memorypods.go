@@ -28,7 +28,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	if l == nil {
 		return
 	}
-	l.fresh, l.holds = false, w.holds
+	l.fresh, l.hardMet = false, w.hardMet
 	if !suspect && !w.near() {
 		return
 	}
@@ -47,13 +47,13 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
 	lags := w.lags(state)
 	if due || suspect || meets || lags || (w.sleep() >= cost && w.moved(state)) {
-		before := w.spent()
+		before := w.costs.spent()
 		l.add(now, state)
 		if lags {
 			l.readOwners()
 		}
-		l.took = w.spent() - before
-		w.soon = lags && w.paid.Sub(now) < approachCredit
+		l.took = w.costs.spent() - before
+		w.soon = lags && w.costs.owed(now) < approachCredit
 		if !suspect && w.postponedAt.IsZero() {
 			w.refresh(now)
 		}
@@ -63,18 +63,18 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 // refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
 func (w *memoryWatcher) refresh(now time.Time) {
 	soon := w.meetsIn >= refreshTime && w.meetsIn < baseAge
-	if w.holds || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
+	if w.hardMet || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
 		return
 	}
 	w.refreshedAt, w.soon = now, true
-	before := w.spent()
+	before := w.costs.spent()
 	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
-	w.refreshing = w.spent() - before
+	w.costs.refreshing = w.costs.spent() - before
 }
 
 // cause returns the pod that grows fastest if a threshold will be met soon; "" if that is not so, or not known.
 func (w *memoryWatcher) cause() types.UID {
-	if w.looks == nil || w.holds || w.meetsIn == 0 || w.meetsIn >= restTime {
+	if w.looks == nil || w.hardMet || w.meetsIn == 0 || w.meetsIn >= restTime {
 		return ""
 	}
 	return w.looks.fastest()
@@ -84,7 +84,7 @@ func (w *memoryWatcher) cause() types.UID {
 // D40, package snapshot/collect): since the last look the node has less, while all pods together have reached their
 // limit, and by the statistics as much of that is spare as before. What the look reads, the kernel sums up.
 func (w *memoryWatcher) lags(now lookState) bool {
-	if w.holds || !w.reclaiming() || w.looks.n == 0 {
+	if w.hardMet || !w.reclaiming() || w.looks.n == 0 {
 		return false
 	}
 	last := &w.looks.state[w.looks.n-1]

@@ -183,7 +183,7 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 			wait(31 * time.Second)
 			b.grows("hog", 30*mi)
 			k.awaitPostponed(t, m, wait, func(w *memoryWatcher) {
-				w.falseAlarm, w.paid = true, time.Now().Add(watcherCredit+time.Millisecond)
+				w.falseAlarm, w.costs.paid = true, time.Now().Add(watcherCredit+time.Millisecond)
 			})
 			wait(3 * time.Second) // 12.5 MiB are left.
 			if len(b.fencer.victims()) == 0 {
@@ -193,7 +193,7 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 			wait(10 * time.Minute)
 			owed := time.Duration(math.MaxInt64)
 			b.mu.Lock()
-			k.reading = func() { owed = time.Until(m.loop.watcher.paid) }
+			k.reading = func() { owed = time.Until(m.loop.watcher.costs.paid) }
 			b.mu.Unlock()
 			wait(11 * time.Second)
 			b.mu.Lock()

@@ -57,7 +57,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 			continue
 		}
 		grown := p.resident[last] - p.resident[i]
-		if max(grown, -grown) < leastGrowth || (l.holds && window < stepWindow && l.oneHugePage(p, i)) {
+		if max(grown, -grown) < leastGrowth || (l.hardMet && window < stepWindow && l.oneHugePage(p, i)) {
 			if window < endedWindow {
 				continue // Counters may lag by that much.
 			}

@@ -14,9 +14,9 @@ func TestNoRefreshAtTheCrossing(t *testing.T) {
 	n := newNode()
 	n.add("hog", gi)
 	k := &kernel{node: n}
-	now := time.Now()
+	clock := func() time.Time { return time.Unix(1000, 0) }
 	w := &memoryWatcher{
-		reader: k, clock: func() time.Time { return now }, made: now, worst: 2 * gi, period: 10 * time.Second,
+		reader: k, clock: clock, costs: newReadCosts(k, clock), worst: 2 * gi, period: 10 * time.Second,
 		looks: &looks{reader: k}, meetsIn: time.Second, node: scope{known: true, capacity: 32 * gi},
 	}
 	w.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: 100 * mi, met: true}}

@@ -23,25 +23,11 @@ const (
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
 	// may be created late.
 	rearm = time.Minute
-	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took. While no threshold will be met within restTime it is restShare times as long, but for that not
-	// longer than restPause, nor than it takes to use up three quarters of what remains, and not while the kernel may be
-	// reclaiming pages.
-	watcherPauseShare = 50
-	restShare         = 3
-	restTime          = time.Second
-	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
-	// thread runs for a while, use about that much when an idle process wakes up.
-	wakeTime = 200 * time.Microsecond
-	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
-	// watcherDebt is the most of it that is remembered: collections may cause readings as often as they like.
-	watcherCredit = 4 * time.Second
-	watcherDebt   = 2 * watcherCredit
-	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
-	// by a single read that takes long, or because statistics lag: the crossing itself must be read, and what follows.
-	// approachPauseShare is watcherPauseShare for reads while a threshold is approached, until the crossing is due.
-	approachCredit     = watcherCredit / 2
-	approachPauseShare = 4
+	// While no threshold will be met within restTime pauses are restShare times as long as reading requires, but for that
+	// not longer than restPause, nor than it takes to use up three quarters of what remains, and not while the kernel may
+	// be reclaiming pages.
+	restShare = 3
+	restTime  = time.Second
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
 	// about 40 ms, by which the decision at the crossing would be later.
 	refreshTime = 100 * time.Millisecond
@@ -59,14 +45,6 @@ const (
 	spareAge     = 100 * time.Millisecond
 )
 
-// ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
-// which is far more on a node whose CPUs are busy: the pauses between readings would then be seconds long while pods
-// use up memory.
-type ThreadClock interface {
-	// ThreadTime returns the CPU time that the calling thread has used.
-	ThreadTime() time.Duration
-}
-
 // memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
 // threshold requires: at the worst rate of growth, half of the distance is left at the next read, or none where that
 // would be in less than restPause. Where that costs too much, or growth is faster, half of it is left at the present
@@ -78,17 +56,11 @@ type memoryWatcher struct {
 	worst  int64
 	how    snapshot.Counting
 	clock  func() time.Time
-	// thread is nil if the reader is no ThreadClock. wake is what a read costs that it does not measure.
-	thread ThreadClock
-	wake   time.Duration
-	// made is when the watcher was made.
-	made time.Time
 	// next is when the counters are read again.
 	next time.Time
-	// readAt is when they were last read, last the cost of that read. took is the cost by which pauses are measured: the
-	// lesser of the last two, since one read may take many times as long as the others.
-	readAt     time.Time
-	took, last time.Duration
+	// readAt is when they were last read.
+	readAt time.Time
+	costs  readCosts
 	// armAt is when thresholds are converted to amounts again, at once when zero. retry is the pause until then while a
 	// read fails, else zero.
 	armAt time.Time
@@ -108,8 +80,8 @@ type memoryWatcher struct {
 	// which the next threshold is met if that goes on; zero if none will be, or if that is not known.
 	nodeTrend, podsTrend trend
 	meetsIn              time.Duration
-	// holds is true while a hard memory threshold is met by the last decision.
-	holds bool
+	// hardMet is true while a hard memory threshold is met by the last decision.
+	hardMet bool
 	// looks are nil if fences are off, or if the reader cannot read single pods.
 	looks *looks
 	// killTime is that of the options.
@@ -119,12 +91,7 @@ type memoryWatcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
-	// paid is until when the pauses have to last for all reads up to now to have taken their share of the time, reading
-	// the cost of the last reading that a round was based on, refreshing that of the last reading of all pods before a
-	// threshold is met.
-	paid                time.Time
-	reading, refreshing time.Duration
-	// refreshedAt is when that reading was taken.
+	// refreshedAt is when all pods were last read before a threshold was met.
 	refreshedAt time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
 	falseAlarm bool
@@ -149,19 +116,7 @@ func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatche
 	if reader == nil {
 		return nil
 	}
-	w := &memoryWatcher{reader: reader, clock: clock, made: clock()}
-	if thread, ok := reader.(ThreadClock); ok {
-		w.thread, w.wake = thread, wakeTime
-	}
-	return w
-}
-
-// spent returns the CPU time of this thread until now. The caller must not change threads between two calls.
-func (w *memoryWatcher) spent() time.Duration {
-	if w.thread == nil {
-		return w.clock().Sub(w.made)
-	}
-	return w.thread.ThreadTime()
+	return &memoryWatcher{reader: reader, clock: clock, costs: newReadCosts(reader, clock)}
 }
 
 // adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
@@ -201,10 +156,10 @@ func (w *memoryWatcher) hurry(now time.Time) bool {
 	return true
 }
 
-// hold records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
+// decided records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
 // rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
-func (w *memoryWatcher) hold(d *policy.Decision) {
-	if w.holds = d.Condition(v1.NodeMemoryPressure).HardMet; w.holds {
+func (w *memoryWatcher) decided(d *policy.Decision) {
+	if w.hardMet = d.Condition(v1.NodeMemoryPressure).HardMet; w.hardMet {
 		w.roundLeft = w.remains // The round may be that of a collection.
 	}
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
@@ -222,8 +177,8 @@ func (w *memoryWatcher) watches() bool {
 func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	begin, before := w.clock(), w.spent()
-	w.reading, w.refreshing, w.postponed, w.soon = 0, 0, false, false
+	w.costs.begin()
+	w.postponed, w.soon = false, false
 	if w.looks != nil {
 		w.looks.fresh = false // The counters may not be readable.
 	}
@@ -231,18 +186,8 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	if !w.postponed {
 		w.postponedAt, w.awaited = time.Time{}, false
 	}
-	spent := w.spent() - before
-	memoryReadsTotal.Inc()
-	memoryReadsCPUSeconds.Add(max(0, spent+w.wake).Seconds())
-	// Reading all pods in advance happens once in baseAge at most, and delays nothing.
-	cost := spent - w.refreshing
 	w.readAt = w.clock()
-	// A reading for a round is paid for later: the next read of the counters does not wait for that.
-	w.took, w.last = min(w.last, cost-w.reading), cost-w.reading
-	w.paid = later(w.paid, begin).Add(watcherPauseShare * (cost + w.wakes()))
-	if most := w.readAt.Add(watcherDebt); w.paid.After(most) {
-		w.paid = most
-	}
+	w.costs.end(w.readAt, w.hardMet)
 	w.next = w.readAt.Add(w.pause())
 	switch {
 	case w.postponed:
@@ -256,35 +201,21 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	return reading
 }
 
-// wakes returns what a read counts beside its CPU time: nothing while a hard threshold is met. Another pod may begin to
-// use up the rest: that it is seen soon matters more.
-func (w *memoryWatcher) wakes() time.Duration {
-	if w.holds {
-		return 0
-	}
-	return w.wake
-}
-
 // pause returns the time between the last read and the next one.
 func (w *memoryWatcher) pause() time.Duration {
 	pause := w.sleep()
 	if w.retry > 0 {
 		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
 	}
-	wake := w.wakes()
-	share, last := watcherPauseShare*(w.took+wake), watcherPauseShare*(w.last+wake)
-	owed := w.paid.Sub(w.readAt)
-	if owed > last {
-		share += share / 2 // pays back what earlier reads have exceeded
-	}
+	share, last, owed := w.costs.pauses(w.readAt, w.hardMet)
 	if w.resting() {
 		share = max(share, min(restShare*share, restPause, w.leastTimeFor(w.remains/4*3)))
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
-		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.took, w.meetsIn), watcherMinPause))
+		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), watcherMinPause))
 	}
-	return max(pause, min(w.paid.Add(-approachCredit).Sub(w.readAt), last))
+	return max(pause, min(owed-approachCredit, last))
 }
 
 // readCounters reads the pods' cgroups too when the counters alone are not exact enough to decide. Where the kernel
@@ -304,10 +235,10 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	}
 	w.node.spare = int64(counters.NodeSpare)
 	left := w.leftBy(counters)
-	full := !w.holds && w.spareIsOld(int64(counters.Pods), left)
+	full := !w.hardMet && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)
 	changes := suspect
-	if w.holds {
+	if w.hardMet {
 		changes = w.halved(w.remaining(left))
 	}
 	if _, quick := w.reader.(PodMemoryReader); quick && (full || changes) {
@@ -318,16 +249,16 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	w.approach(left)
 	w.look(left, counters, suspect || w.awaited)
 	switch {
-	case !w.holds && !suspect && w.awaited && !w.canWait(left) && w.postpone(left):
+	case !w.hardMet && !suspect && w.awaited && !w.canWait(left) && w.postpone(left):
 		w.record(left)
 		return nil
-	case w.holds && !w.decidesAnew(left):
+	case w.hardMet && !w.decidesAnew(left):
 		w.record(left)
 		return nil
-	case !w.holds && !suspect && !full:
+	case !w.hardMet && !suspect && !full:
 		w.record(left)
 		return nil
-	case !w.holds && suspect && (w.refused(left) || (!w.canWait(left) && w.postpone(left))):
+	case !w.hardMet && suspect && (w.refused(left) || (!w.canWait(left) && w.postpone(left))):
 		return nil
 	}
 	r := w.readAll(counters)
@@ -336,7 +267,7 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	crossed := w.record(exact)
 	w.falseAlarm = suspect && !crossed
 	w.refute(left)
-	if crossed || w.holds {
+	if crossed || w.hardMet {
 		w.began()
 		return &r
 	}
@@ -350,7 +281,7 @@ func (w *memoryWatcher) leftBy(counters snapshot.MemoryCounters) [2]int64 {
 
 // readAll takes a reading that a decision can be based on.
 func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
-	before := w.spent()
+	before := w.costs.spent()
 	if w.looks == nil {
 		r = w.reader.ReadMemory(w.how)
 	} else {
@@ -361,7 +292,7 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 		r = w.looks.read(w.reader, w.clock(), most)
 	}
 	w.setLimits(r, counters)
-	w.reading = w.spent() - before
+	w.costs.reading = w.costs.spent() - before
 	return r
 }
 
@@ -378,7 +309,7 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 // showsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not. It is
 // false without looks, which say who caused it.
 func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
-	if r == nil || w.looks == nil || !w.watches() || w.holds {
+	if r == nil || w.looks == nil || !w.watches() || w.hardMet {
 		return false
 	}
 	left := [2]int64{math.MaxInt64, math.MaxInt64}
@@ -495,7 +426,7 @@ func (w *memoryWatcher) sleep() time.Duration {
 		return w.period
 	}
 	exhausted := min(watcherMetPause, w.leastTimeFor(w.remains/2)).Seconds()
-	if w.holds {
+	if w.hardMet {
 		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
 	}
 	seconds := w.period.Seconds()
@@ -523,7 +454,7 @@ func (w *memoryWatcher) leastTimeFor(amount int64) time.Duration {
 
 // resting reports whether no threshold is met, or will be met soon by the last readings.
 func (w *memoryWatcher) resting() bool {
-	return !w.holds && (w.meetsIn == 0 || w.meetsIn >= restTime) && !w.reclaiming()
+	return !w.hardMet && (w.meetsIn == 0 || w.meetsIn >= restTime) && !w.reclaiming()
 }
 
 // reclaiming reports whether the kernel may be reclaiming pages because all pods together have reached their limit. Its

@@ -79,8 +79,8 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 	}{{held, 0, watcherMetPause}, {held, time.Second, watcherMetPause},
 		{policy.Decision{}, 0, 400 * time.Second / 4096},
 		{policy.Decision{}, 2 * time.Millisecond, 100 * time.Millisecond}} {
-		w.next, w.took = now.Add(watcherMetPause), test.took
-		w.hold(&test.d)
+		w.next, w.costs.took = now.Add(watcherMetPause), test.took
+		w.decided(&test.d)
 		if got := w.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
 			t.Errorf("the next read is in %v, want %v", got, test.want)
 		}
@@ -94,8 +94,9 @@ func TestReportsOfPressureDoNotExceedTheShareOfReading(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	now, reads, caused := begin, 0, 0
 	w := armedWatcher()
-	w.clock, w.made, w.period, w.worst = func() time.Time { return now }, begin, 10*time.Second, 2*gi
+	w.clock, w.period, w.worst = func() time.Time { return now }, 10*time.Second, 2*gi
 	w.reader = slowCounters{func() { now = now.Add(cost) }}
+	w.costs = newReadCosts(w.reader, w.clock)
 	for range reports {
 		now = now.Add(100 * time.Millisecond)
 		hurried := w.hurry(now)

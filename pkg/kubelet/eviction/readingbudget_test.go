@@ -6,35 +6,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
-
-// busyKernel is that of a busy node, where most pods have changed since they were last read, so that a reading of those
-// takes as long as one of all.
-type busyKernel struct{ priced }
-
-func (k *busyKernel) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
-	r := k.priced.ReadPods(how, uids)
-	if uids != nil && len(uids) == 0 {
-		k.pay(k.full)
-	}
-	return r
-}
-
-// busyOff is off on a busy node. A reading of no pods is that of the limits.
-type busyOff struct{ off }
-
-func (k *busyOff) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
-	r := k.off.ReadPods(how, uids)
-	if uids != nil {
-		k.pay(k.full)
-	}
-	return r
-}
 
 // For minutes the node has hardly more left than its hard threshold, and the counters show a crossing again and again
 // that costly readings refute, until the credit is used up. Then a pod grows fast: the decision comes before all 102
@@ -43,7 +19,8 @@ func TestFastBurstAfterFalseAlarms(t *testing.T) {
 	for _, rate := range []int64{100, 400, 1000} {
 		late := inPhases(t, 8, 2417*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
 			b := newBurst(t, 2*mi, 0, "hog")
-			k := &busyOff{off{*b.pricedKernel()}}
+			k := &off{*b.pricedKernel()}
+			k.busy = true
 			k.full = 30 * time.Millisecond
 			b.config.Memory = k
 			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
@@ -89,7 +66,7 @@ func metForLong(t *testing.T, cost time.Duration, left int64, second bool) {
 		b.freeze("first")
 		b.available(left * mi)
 		wait(time.Minute)
-		owed, victims := time.Until(m.loop.watcher.paid), len(b.fencer.victims())
+		owed, victims := time.Until(m.loop.watcher.costs.paid), len(b.fencer.victims())
 		if victims == 0 {
 			t.Error("the pod that has grown is no victim")
 		}
@@ -116,7 +93,8 @@ func TestSecondHogAfterAPostponedDecision(t *testing.T) {
 		for _, after := range []time.Duration{20, 300, 1000} {
 			late := inPhases(t, 6, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
 				b := newBurst(t, mi/4, 0, "first", "second")
-				k := &busyKernel{*b.pricedKernel()}
+				k := b.pricedKernel()
+				k.busy = true
 				k.usages, k.full = 2*time.Millisecond, 40*time.Millisecond
 				b.config.Memory = k
 				b.killTakes = 20 * time.Second
