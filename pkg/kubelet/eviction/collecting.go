@@ -23,6 +23,8 @@ const (
 	collectAtMost = 2 * time.Minute
 	// localPatience is the duration of a local collection from which on the loop synchronizes with memory only.
 	localPatience = 5 * time.Second
+	// thirdReadEvery is the shortest time between two rounds for which memory is read three times.
+	thirdReadEvery = 15 * time.Second
 )
 
 var errCollecting = errors.New("stats are still being collected")
@@ -61,18 +63,20 @@ func (c *collecting) begin(ctx context.Context, now time.Time) context.Context {
 	return c.patient
 }
 
-// ended records the end of the collection that has these results. One that has kept stats of pods says nothing about
-// how long the runtime takes for a complete one.
+// ended records the end of the collection that has these results. One that has kept stats of pods does not say how long
+// a complete one takes, nor that no answer takes longer.
 func (c *collecting) ended(now time.Time, f *stats) {
-	took := now.Sub(c.since)
+	last, slowest := c.progress.view()
+	slowest = max(slowest, now.Sub(last))
+	switch {
+	case f.keptPods:
+		c.slowest = max(c.slowest, slowest)
+	case f.Err == nil:
+		c.took, c.slowest = now.Sub(c.since), slowest
+	default:
+		c.took = now.Sub(c.since)
+	}
 	c.since = time.Time{}
-	if f.keptPods {
-		return
-	}
-	c.took = took
-	if last, longest := c.progress.view(); f.Err == nil {
-		c.slowest = max(longest, now.Sub(last))
-	}
 }
 
 // bound cancels a collection that has got no answer for too long. A source that ignores its context continues.
@@ -180,8 +184,9 @@ var imageFsSignals = [...]snapshot.Signal{
 func (m *Manager) syncWith(ctx context.Context, f stats) {
 	m.takeOptions()
 	l := &m.loop
-	if f.keptPods && l.collecting.options != m.options.Load() {
-		m.syncNow() // The new options may need new stats of pods.
+	if f.keptPods && m.outdated(&f) {
+		l.collecting.silent = false
+		m.syncNow()
 		return
 	}
 	l.last, l.collecting.silent = f, f.RuntimeSilent
@@ -201,14 +206,15 @@ func (m *Manager) awaitsRead() bool {
 	if w == nil || !w.showsUnreadCrossing(m.loop.last.memory) {
 		return m.loop.postpones()
 	}
-	w.await()
+	w.await(m.loop.last.memory)
 	return true
 }
 
-// syncWaiting makes the round of a collection that has waited, unless the read for which it has waited caused one. If the
-// counters do not show the crossing, memory may have been freed since the collection read it, or options may have
+// syncWaiting makes the round of a collection that has waited, unless the read for which it has waited caused one. If
+// the counters do not show the crossing, memory may have been freed since the collection read it, or options may have
 // changed: it is read again. Since that takes some time, it may show a crossing that the counters could not have shown:
-// then the round waits once more.
+// then the round waits once more. If the counters then show that memory was freed, it is read a third time; that would
+// cost too much where they always show more than readings do.
 func (m *Manager) syncWaiting(ctx context.Context) {
 	l := &m.loop
 	if !l.roundWaits || l.postpones() {
@@ -221,7 +227,8 @@ func (m *Manager) syncWaiting(ctx context.Context) {
 		if l.roundWaits = m.awaitsRead(); l.roundWaits {
 			return
 		}
-	} else if l.reread && l.watcher.freed() {
+	} else if now := m.clock.now(); l.reread && l.watcher.freed() && now.Sub(l.thirdReadAt) >= thirdReadEvery {
+		l.thirdReadAt = now
 		m.readAgain() // What it has shown is over.
 	}
 	l.watcher.addRates(l.last.memory)

@@ -156,3 +156,62 @@ func TestSourceOfMemoryWhileStatsAreKept(t *testing.T) {
 		})
 	})
 }
+
+// The runtime hangs while a collection is under way that keeps stats of pods. When it answers again, they are not used
+// any more.
+func TestAgeOfStatsAfterTheRuntimeHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilence()
+		s.add("pod", gi)
+		s.available(2 * gi) // Memory is scarce: a snapshot has all pods.
+		s.full(80 * gi)
+		c := s.config(t, diskAndPIDs)
+		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
+			wait(15 * time.Second)
+			answers := s.hangs()
+			for second := range 150 {
+				if second == 100 {
+					answers()
+				}
+				wait(time.Second)
+				r := m.last.Load().Snapshot
+				if r.RuntimeSilent || r.PodsAwaited || r.Pods[0].Usage == nil {
+					continue
+				}
+				age := r.WallTime.Sub(time.Unix(0, r.Pods[0].Usage.MemoryDate))
+				if age > podStatsEvery+shortPatience {
+					t.Fatalf("after %d s stats of pods are %v old", second, age)
+				}
+			}
+		})
+	})
+}
+
+// The runtime becomes slow: each answer takes 20 s. It counts as silent once, until the first of them; then it is known
+// that it is slow.
+func TestRuntimeThatBecomesSlowWhileStatsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowAnswers{silence: newSilence()}
+		s.add("pod", gi)
+		s.available(20 * gi)
+		s.full(80 * gi)
+		c := s.config(t, diskAndPIDs)
+		c.Collector = collectorOf(t, collect.Sources{Summary: s, DiskInfo: s, Parts: s})
+		run(t, s.node, c, func(m *Manager, wait func(time.Duration)) {
+			wait(2 * time.Second)
+			s.mu.Lock()
+			s.takes = 20 * time.Second
+			s.mu.Unlock()
+			times, silent := 0, false
+			for range 300 {
+				wait(time.Second)
+				now := m.last.Load().Snapshot.RuntimeSilent
+				if now && !silent {
+					times++
+				}
+				silent = now
+			}
+			expect(t, "times that it counts as silent", times, 1)
+		})
+	})
+}

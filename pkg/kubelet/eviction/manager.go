@@ -90,6 +90,8 @@ type loopState struct {
 	// roundWaits is true if the last collection has ended, and its round waits for a read of the counters; reread is true
 	// if memory was read again since.
 	roundWaits, reread bool
+	// thirdReadAt is when memory was last read for the third time.
+	thirdReadAt time.Time
 }
 
 // New validates the configuration and returns a manager, which does nothing before Run.

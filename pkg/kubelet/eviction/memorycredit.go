@@ -19,9 +19,11 @@ func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
 
 // await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
 // credit is used up after a false alarm.
-func (w *memoryWatcher) await() { w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remains }
+func (w *memoryWatcher) await(r *snapshot.MemoryReading) {
+	w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remaining(leftByReading(r))
+}
 
-// freed reports whether memory was freed since the round began to wait.
+// freed reports whether memory was freed since that reading.
 func (w *memoryWatcher) freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
 
 // refused reports whether a crossing that the counters show is not read, unless a round waits for it.

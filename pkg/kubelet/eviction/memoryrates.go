@@ -121,6 +121,21 @@ func (l *looks) totalRate(from int) snapshot.Rate {
 	return snapshot.Rate{PerSecond: perSecond(l.usedUp(from), window), Window: window}
 }
 
+// rateUntil returns how fast memory was used up from a look until a reading that was taken after the last look; zero if
+// the reading does not show that.
+func (l *looks) rateUntil(r *snapshot.MemoryReading, from int) snapshot.Bytes {
+	then := &l.state[from]
+	o, used := &r.Node, then.free-r.Node.Available
+	if l.state[l.n-1].pods {
+		o = &r.Pods
+		used = o.Capacity - o.Available - (then.used - then.spare)
+	}
+	if !o.Known() || o.At.Before(l.state[l.n-1].date) {
+		return 0
+	}
+	return perSecond(used, o.At.Sub(then.date))
+}
+
 func perSecond(n int64, window time.Duration) snapshot.Bytes {
 	if window <= 0 {
 		return 0
@@ -139,6 +154,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 	}
 	r.PodRates = make(map[types.UID]*snapshot.Rate, len(l.pods))
 	var fastest snapshot.Rate
+	var ofPods snapshot.Bytes
 	from := -1
 	for i := range l.pods {
 		p := &l.pods[i]
@@ -152,6 +168,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		}
 		rate.Still = still >= rate.Window
 		r.PodRates[p.uid] = &rate
+		ofPods += max(0, rate.PerSecond)
 		if from < 0 || rate.PerSecond > fastest.PerSecond {
 			fastest, from = rate, begin
 		}
@@ -163,6 +180,8 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		if total.PerSecond > 0 {
 			total.PerSecond = max(0, total.PerSecond-perSecond(l.endedSince(from), total.Window))
 		}
+		// Pods are read after the counters, and may have grown in between.
+		total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)))
 		r.Rate = &total
 	}
 }
@@ -201,9 +220,9 @@ func (l *looks) explainedLately() bool {
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do
 // not: less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod
-// has just begun to grow; or a pod that may account for it could not be read, or was first read without its page cache
-// less than within ago, and either the growth is not explained, or the counter of the latter has grown more than those
-// of the pods that are growing.
+// has just begun to grow; those that grew before do not account for what is used up now; or a pod that may account for
+// it could not be read, or was first read without its page cache less than within ago, and either the growth is not
+// explained, or the counter of the latter has grown more than those of the pods that are growing.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -220,7 +239,7 @@ func (l *looks) unmeasured(within time.Duration) bool {
 	if !growing && used < leastGrowth && (used > 0 || span < endedWindow) {
 		return true
 	}
-	if l.justBegun() {
+	if l.justBegun() || (growing && !l.growsNow()) {
 		return true
 	}
 	explained := l.explained()
@@ -263,6 +282,25 @@ func (l *looks) justBegun() bool {
 		}
 	}
 	return fastest.PerSecond > 0 && fastest.Window < endedWindow && longest >= endedWindow
+}
+
+// growsNow reports whether the pods that count as growing account for what was used up in endedWindow or a little more.
+// Those that grew before may have stopped when another one began, which has grown by less than counters lag.
+func (l *looks) growsNow() bool {
+	last, recent := l.n-1, l.recent()
+	var sum int64
+	for i := range l.pods {
+		p := &l.pods[i]
+		rate, _, ok := l.rateOf(p)
+		switch {
+		case !ok || rate.PerSecond <= 0:
+		case p.resident[recent] != unknown:
+			sum += max(0, p.resident[last]-p.resident[recent])
+		default: // It was read for less than that.
+			sum += int64(float64(rate.PerSecond) * l.at[last].Sub(l.at[recent]).Seconds())
+		}
+	}
+	return sum >= l.usedUp(recent)/explainedShare
 }
 
 // fastest returns the pod that grows fastest, "" if none is known to grow.

@@ -103,7 +103,7 @@ type memoryWatcher struct {
 	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
 	// it, until that shows who grows.
 	awaited bool
-	// awaitedLeft is what remained when the round began to wait.
+	// awaitedLeft is what remained by the reading of that round.
 	awaitedLeft int64
 	// soon is true if the next read follows the last one at once: it will show statistics of all pods that a look has made
 	// right, or the last one has read all pods, which took long.
@@ -312,13 +312,18 @@ func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
 	if r == nil || w.looks == nil || !w.watches() || w.hardMet {
 		return false
 	}
+	return w.suspect(leftByReading(r))
+}
+
+// leftByReading returns what the node and all pods have available by a reading.
+func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 	left := [2]int64{math.MaxInt64, math.MaxInt64}
 	for i, o := range []snapshot.Observation{r.Node, r.Pods} {
 		if o.Known() {
 			left[i] = o.Available
 		}
 	}
-	return w.suspect(left)
+	return left
 }
 
 // began records that a reading causes a round.

@@ -62,6 +62,13 @@ func (m *Manager) mayKeepPods(active []*v1.Pod, now time.Time) bool {
 	return !policy.NeedsPodStats(round.Snapshot, &l.rules, &read.signals)
 }
 
+// outdated reports whether stats of pods that a collection has kept cannot be used any more at its end: it took long,
+// options have changed, or a pod is being evicted since.
+func (m *Manager) outdated(f *stats) bool {
+	late := f.readAt.Sub(f.podsRead.at) >= podStatsEvery+shortPatience
+	return late || m.loop.collecting.options != m.options.Load() || !m.ledger.unused()
+}
+
 // collectNode collects what concerns the node, and what its pods use of memory and processes where memory is scarce.
 // Other stats of pods are kept unless a decision may need newer ones, or anything cannot be read.
 func (m *Manager) collectNode(ctx context.Context, r collectRequest) stats {

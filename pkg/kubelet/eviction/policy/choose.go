@@ -72,12 +72,13 @@ func combinedGrowth(list []candidate) (sum float64) {
 	return min(sum, net.peak())
 }
 
-// gain returns what evicting the pod contributes within the horizon: its usage, and its growth until then.
+// gain returns what evicting the pod contributes within the horizon: its usage, and its growth until then, from when its
+// usage was read.
 func (c *candidate) gain(horizon time.Duration) int64 {
 	if !c.known {
 		return 0
 	}
-	return saturatingAdd(max(0, c.usage), growthIn(c.growth.steady(), horizon))
+	return saturatingAdd(max(0, c.usage), growthIn(c.growth.steady(), horizon+c.behind))
 }
 
 func covers(list []candidate, need int64, horizon time.Duration) bool {

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -14,6 +15,9 @@ type candidate struct {
 	usage, request int64
 	// growth is how fast usage grows; nil except for memory, and if it is unknown.
 	growth *rate
+	// behind is how much older usage is than the observation from which the need follows, for a pod whose growth in the
+	// last moments was measured; otherwise zero.
+	behind time.Duration
 	// priority is that of the pod. Ranking compares it most often.
 	priority int32
 	// preference is the value of the annotation. optedOut is true if the pod opted out of the resource of the need. Both
@@ -44,6 +48,9 @@ func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidat
 			hasten: p.hastenable[pod.UID],
 		}
 		c.usage, c.known = n.group.usage(pod, s.Layout)
+		if n.group == memoryGroup {
+			c.behind = behind(pod, s, n.signal)
+		}
 		if n.group == pidGroup {
 			c.first = c.known && c.usage > share
 		} else {
@@ -53,6 +60,23 @@ func candidates(n *need, s *snapshot.Snapshot, p *pending, g *growth) []candidat
 	}
 	rank(list)
 	return list
+}
+
+// mostBehind limits what growth of the last moments says about the time after them.
+const mostBehind = time.Second
+
+// behind returns how much older the memory of a pod is than an observation, if the growth of the pod in the last
+// moments was measured. What the pod has used since is part of what is missing by the observation: without it a pod
+// that grows fast seems to release too little, and another one is evicted too.
+func behind(pod *snapshot.Pod, s *snapshot.Snapshot, sig snapshot.Signal) time.Duration {
+	if s.MemoryRate == nil || pod.MemoryRate == nil {
+		return 0
+	}
+	at, observed := pod.Memory().At, s.Signals[sig].At
+	if at.IsZero() || observed.IsZero() {
+		return 0
+	}
+	return max(0, min(observed.Sub(at), mostBehind))
 }
 
 // farAboveShare returns the number of PIDs above which a pod is evicted before others of whatever priority: four times

@@ -1,0 +1,185 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// dear is a kernel where each pod that is read takes a third of a millisecond (changedCount), and where the thread that
+// reads several pods waits for a CPU.
+type dear struct {
+	priced
+	wait time.Duration
+}
+
+const onePod = 330 * time.Microsecond
+
+func (k *dear) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	if len(uids) > 0 {
+		time.Sleep(k.wait)
+	}
+	k.pay(time.Duration(len(uids))*onePod + k.counters/2)
+	return k.kernel.ReadPods(how, uids)
+}
+
+func (k *dear) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+	r, err := k.kernel.ReadPod(how, uid)
+	k.pay(onePod)
+	return r, err
+}
+
+// kernels returns a cheap kernel for a node, and one where looking at pods takes long.
+func (b *burst) kernels() map[string]MemoryReader {
+	d := &dear{priced: *b.pricedKernel()}
+	d.usages, d.full = 700*time.Microsecond, 40*time.Millisecond
+	return map[string]MemoryReader{"cheap": b.pricedKernel(), "dear": d}
+}
+
+// podsOf returns the names of victims.
+func podsOf(victims []fencedPod) string {
+	var names []string
+	for _, v := range victims {
+		names = append(names, v.pod)
+	}
+	return strings.Join(names, ", ")
+}
+
+// othersThanHog plays a scene in several phases, with each of the kernels. It reports an error if in any of them
+// another pod than the hog is evicted, or none is, by the time that half of the 100 MiB at the threshold are used up.
+func othersThanHog(t *testing.T, what string, phases int, scene func(b *burst) (rate int64, play func(func(time.Duration)))) {
+	t.Helper()
+	for _, cost := range []string{"cheap", "dear"} {
+		var victims []string
+		wrong := inPhases(t, phases, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, mi, 0, "hog", "decoy")
+			b.config.Memory, b.killTakes = b.kernels()[cost], time.Hour
+			rate, play := scene(b)
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(rest)
+				play(wait)
+				b.grows("hog", rate)
+				wait(time.Duration(float64(50*mi) / float64(rate) * float64(time.Second)))
+				got := b.fencer.victims()
+				if right = len(got) == 1 && got[0].pod == "hog"; !right {
+					victims = append(victims, podsOf(got))
+				}
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%s, %s: in %d of %d phases the victims are wrong: %v", what, cost, wrong, phases, victims)
+		}
+	}
+}
+
+// A pod grows, and stops; less than a second later, just above the threshold, another one begins to grow. The latter is
+// the victim. It has grown by less than counters lag, and the former accounts for most growth of the last second.
+func TestPodThatHasStoppedBeforeAnotherBegins(t *testing.T) {
+	for _, quiet := range []time.Duration{100, 300, 800} {
+		for _, above := range []int64{256 << 10, mi} {
+			for _, rate := range []int64{70, 90, 200} {
+				what := fmt.Sprintf("quiet for %v, %d KiB above, %d MiB/s", quiet*time.Millisecond, above>>10, rate)
+				othersThanHog(t, what, 10, func(b *burst) (int64, func(func(time.Duration))) {
+					b.available(100*mi + above + 60*mi)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("decoy", 60*mi)
+						wait(time.Second)
+						b.freeze("decoy")
+						wait(quiet * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A pod that uses huge pages begins to grow just above the threshold, after another one has stopped. A page may be
+// added between the reads of the node and of the pod.
+func TestHugePageBetweenTheCountersAndTheLook(t *testing.T) {
+	for _, above := range []int64{256 << 10, mi} {
+		for _, rate := range []int64{60, 70, 100} {
+			what := fmt.Sprintf("%d KiB above, %d MiB/s", above>>10, rate)
+			othersThanHog(t, what, 30, func(b *burst) (int64, func(func(time.Duration))) {
+				b.pods["hog"].step = hugePage
+				b.available(100*mi + above + 30*mi)
+				return rate * mi, func(wait func(time.Duration)) {
+					b.grows("decoy", 60*mi)
+					wait(time.Second / 2)
+					b.freeze("decoy")
+					wait(1500 * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+// A small pod grows fast near the threshold, where others have changed by 300 KiB since they were read. They are read
+// after the pod and before the node, which has less by then: that is no reason to evict another pod too.
+func TestPodThatGrowsWhileOthersAreRead(t *testing.T) {
+	for _, latency := range []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond} {
+		for _, above := range []int64{mi, 5 * mi} {
+			for _, rate := range []int64{200, 400, 800} {
+				var victims []string
+				wrong := inPhases(t, 6, 63*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+					b := newBurst(t, above, 0, "hog")
+					k := &dear{priced: *b.pricedKernel(), wait: latency}
+					k.full = 8 * time.Millisecond
+					b.config.Memory, b.killTakes = k, time.Hour
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(11*time.Second + rest)
+						b.mu.Lock()
+						for i := range 12 {
+							b.pods[fmt.Sprintf("small-%02d", i)].memory += 300 << 10
+							b.system -= 300 << 10
+						}
+						b.mu.Unlock()
+						wait(1500 * time.Millisecond)
+						b.grows("hog", rate*mi)
+						wait(time.Duration(float64(above+100*mi) / float64(rate*mi) * float64(time.Second)))
+						got := b.fencer.victims()
+						if right = len(got) == 1 && got[0].pod == "hog"; !right {
+							victims = append(victims, podsOf(got))
+						}
+					})
+					return right
+				})
+				if wrong > 0 {
+					t.Errorf("%v for a CPU, %d MiB above, %d MiB/s: in %d of 6 phases the victims are wrong: %v", latency, above/mi,
+						rate, wrong, victims)
+				}
+			}
+		}
+	}
+}
+
+// Memory is used up for a moment while a collection reads it, and again while it is read once more. The counters, read
+// in between and afterwards, show that enough is available. Nobody grows, and nobody is evicted.
+func TestMemoryIsUsedUpWhileItIsRead(t *testing.T) {
+	for _, times := range []int{1, 2} {
+		wrong := inPhases(t, 10, 217*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, 4*mi, 0, "hog")
+			k := &burdened{priced: *b.pricedKernel()}
+			k.full = 5 * time.Millisecond
+			b.config.Memory = k
+			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+				wait(12*time.Second + rest)
+				k.mu.Lock()
+				k.times = times
+				k.mu.Unlock()
+				m.Wake()
+				wait(time.Second)
+				right = len(b.fencer.victims()) == 0
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%d readings: in %d of 10 phases a pod is evicted", times, wrong)
+		}
+	}
+}
