@@ -37,8 +37,8 @@ type readCosts struct {
 	thread ThreadClock
 	// wakeUp is what a read costs that thread does not measure.
 	wakeUp time.Duration
-	// begun and before are when the read under way began, and the CPU time then. reading is the cost of the part of it that
-	// a round is based on, refreshing that of reading all pods before a threshold is met.
+	// begun and before are when the read under way began, and the CPU time then. reading is the cost of the part of it
+	// that a round is based on, refreshing that of reading all pods before a threshold is met.
 	begun               time.Time
 	before              time.Duration
 	reading, refreshing time.Duration

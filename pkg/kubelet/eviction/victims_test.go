@@ -22,7 +22,7 @@ const onePod = 330 * time.Microsecond
 
 func (k *dear) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
 	if len(uids) > 0 {
-		time.Sleep(k.wait)
+		<-time.After(k.wait)
 	}
 	k.pay(time.Duration(len(uids))*onePod + k.counters/2)
 	return k.kernel.ReadPods(how, uids)
@@ -52,7 +52,9 @@ func podsOf(victims []fencedPod) string {
 
 // othersThanHog plays a scene in several phases, with each of the kernels. It reports an error if in any of them
 // another pod than the hog is evicted, or none is, by the time that half of the 100 MiB at the threshold are used up.
-func othersThanHog(t *testing.T, what string, phases int, scene func(b *burst) (rate int64, play func(func(time.Duration)))) {
+func othersThanHog(t *testing.T, what string, phases int,
+	scene func(b *burst) (rate int64, play func(wait func(time.Duration))),
+) {
 	t.Helper()
 	for _, cost := range []string{"cheap", "dear"} {
 		var victims []string

@@ -72,8 +72,8 @@ func combinedGrowth(list []candidate) (sum float64) {
 	return min(sum, net.peak())
 }
 
-// gain returns what evicting the pod contributes within the horizon: its usage, and its growth until then, from when its
-// usage was read.
+// gain returns what evicting the pod contributes within the horizon: its usage, and its growth from when that was read
+// until then.
 func (c *candidate) gain(horizon time.Duration) int64 {
 	if !c.known {
 		return 0
