@@ -228,8 +228,10 @@ func (m *Manager) syncWaiting(ctx context.Context) {
 			return
 		}
 	} else if now := m.clock.now(); l.reread && l.watcher.freed() && now.Sub(l.thirdReadAt) >= thirdReadEvery {
-		l.thirdReadAt = now
 		m.readAgain() // What it has shown is over.
+		if l.watcher.showsUnreadCrossing(l.last.memory) {
+			l.thirdReadAt = now
+		}
 	}
 	l.watcher.addRates(l.last.memory)
 	m.synchronize(ctx, &l.last)

@@ -141,6 +141,7 @@ func (l *looks) add(at time.Time, state lookState) {
 	l.readHead(unexplained)
 	for _, p := range l.head {
 		l.observeEnd(p)
+		l.observeStill(p)
 	}
 }
 

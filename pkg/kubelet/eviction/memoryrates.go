@@ -34,6 +34,22 @@ func (l *looks) observeEnd(p *podLooks) {
 	}
 }
 
+// observeStill finds out whether a pod has stopped growing because it stands still for longer than two huge pages would
+// take at its rate until then.
+func (l *looks) observeStill(p *podLooks) {
+	last := l.n - 1
+	i := last
+	for ; i > max(p.since, l.first()) && p.resident[i-1] != unknown; i-- {
+		if diff := p.resident[last] - p.resident[i-1]; max(diff, -diff) >= littleGrowth {
+			break
+		}
+	}
+	rate, _, ok := l.rateOf(p)
+	if ok && rate.PerSecond > 0 && int64(float64(rate.PerSecond)*l.at[last].Sub(l.at[i]).Seconds()) > 2*hugePage {
+		p.since = i
+	}
+}
+
 // rateOf returns the rate of a pod since it last stopped growing, and the index of the look with which it begins. It is
 // not measured unless the pod was read twice without its page cache.
 func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
@@ -166,9 +182,11 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		if !ok {
 			continue
 		}
-		rate.Still = still >= rate.Window
+		if rate.Still = still >= rate.Window; rate.Still {
+			rate.Window = still // It may have stood still before its growth was last measured.
+		}
 		r.PodRates[p.uid] = &rate
-		ofPods += max(0, rate.PerSecond)
+		ofPods += rate.PerSecond
 		if from < 0 || rate.PerSecond > fastest.PerSecond {
 			fastest, from = rate, begin
 		}
@@ -177,11 +195,13 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		from = l.first()
 	}
 	if total := l.totalRate(from); total.Window >= leastWindow {
+		ended := perSecond(l.endedSince(from), total.Window)
 		if total.PerSecond > 0 {
-			total.PerSecond = max(0, total.PerSecond-perSecond(l.endedSince(from), total.Window))
+			total.PerSecond = max(0, total.PerSecond-ended)
 		}
-		// Pods are read after the counters, and may have grown in between.
-		total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)))
+		// Pods are read after the counters, and may have grown by a huge page in between.
+		page := perSecond(hugePage, total.Window)
+		total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)-ended, total.PerSecond+page))
 		r.Rate = &total
 	}
 }
@@ -264,11 +284,10 @@ func (l *looks) unmeasured(within time.Duration) bool {
 }
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
-// rate; or whether the pod that grows fastest was measured for less than endedWindow, and another one that counts as
-// growing for longer. The other may have stopped when this one began, or it may grow slowly beside it.
+// rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
+// longer. The other may have stopped when this one began, or it may grow slowly beside it.
 func (l *looks) justBegun() bool {
-	var fastest snapshot.Rate
-	var longest time.Duration
+	var shortest, longest time.Duration
 	for i := range l.pods {
 		rate, _, ok := l.rateOf(&l.pods[i])
 		switch {
@@ -276,31 +295,34 @@ func (l *looks) justBegun() bool {
 			return true
 		case ok && rate.PerSecond > 0:
 			longest = max(longest, rate.Window)
-			if rate.PerSecond > fastest.PerSecond {
-				fastest = rate
+			if shortest == 0 || rate.Window < shortest {
+				shortest = rate.Window
 			}
 		}
 	}
-	return fastest.PerSecond > 0 && fastest.Window < endedWindow && longest >= endedWindow
+	return longest >= endedWindow && shortest < endedWindow
 }
 
-// growsNow reports whether the pods that count as growing account for what was used up in endedWindow or a little more.
-// Those that grew before may have stopped when another one began, which has grown by less than counters lag.
+// growsNow reports whether the pods that count as growing have grown in endedWindow or a little more as before, or
+// account for what was used up then. Otherwise they may have stopped when another one began, which has grown by less
+// than counters lag.
 func (l *looks) growsNow() bool {
 	last, recent := l.n-1, l.recent()
-	var sum int64
+	var grown, expected int64
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, _, ok := l.rateOf(p)
-		switch {
-		case !ok || rate.PerSecond <= 0:
-		case p.resident[recent] != unknown:
-			sum += max(0, p.resident[last]-p.resident[recent])
-		default: // It was read for less than that.
-			sum += int64(float64(rate.PerSecond) * l.at[last].Sub(l.at[recent]).Seconds())
+		if !ok || rate.PerSecond <= 0 {
+			continue
 		}
+		more := int64(float64(rate.PerSecond) * l.at[last].Sub(l.at[recent]).Seconds())
+		expected += more
+		if p.resident[recent] != unknown { // Otherwise it was read for less than that.
+			more = max(0, p.resident[last]-p.resident[recent])
+		}
+		grown += more
 	}
-	return sum >= l.usedUp(recent)/explainedShare
+	return grown >= min(expected, l.usedUp(recent))/explainedShare
 }
 
 // fastest returns the pod that grows fastest, "" if none is known to grow.

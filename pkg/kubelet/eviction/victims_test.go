@@ -85,7 +85,7 @@ func othersThanHog(t *testing.T, what string, phases int,
 func TestPodThatHasStoppedBeforeAnotherBegins(t *testing.T) {
 	for _, quiet := range []time.Duration{100, 300, 800} {
 		for _, above := range []int64{256 << 10, mi} {
-			for _, rate := range []int64{70, 90, 200} {
+			for _, rate := range []int64{70, 90, 200, 400} {
 				what := fmt.Sprintf("quiet for %v, %d KiB above, %d MiB/s", quiet*time.Millisecond, above>>10, rate)
 				othersThanHog(t, what, 10, func(b *burst) (int64, func(func(time.Duration))) {
 					b.available(100*mi + above + 60*mi)
@@ -97,6 +97,113 @@ func TestPodThatHasStoppedBeforeAnotherBegins(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// A pod grows while a process outside of pods grows faster, so that the pod accounts for less than half of what is used
+// up. The decision comes at the crossing all the same: it is known that the pod grows as before.
+func TestPodThatGrowsBesideTheSystem(t *testing.T) {
+	for _, share := range []int64{120, 300} {
+		const rate, above = 100, 200
+		late := inPhases(t, 3, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, above*mi, 0, "hog")
+			b.config.Memory = b.pricedKernel()
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(rest)
+				b.grows("hog", rate*mi)
+				used := int64(0)
+				for used < (above+100/postponeShare)*mi {
+					wait(time.Millisecond)
+					b.mu.Lock()
+					b.system += rate * mi / 1000 * share / 100
+					used = b.used() + b.system
+					b.mu.Unlock()
+					used -= b.capacity - (100+above)*mi
+				}
+				right = len(b.fencer.victims()) > 0
+			})
+			return right
+		})
+		if late > 0 {
+			t.Errorf("the system grows by %d %% of the pod: in %d of 3 phases the decision is late", share, late)
+		}
+	}
+}
+
+// Pods grow fast, and stop. Moments later, just above the threshold, another one begins to grow.
+func TestPodsThatHaveStoppedBeforeAnotherBegins(t *testing.T) {
+	for _, decoys := range []int64{1, 3} {
+		for _, above := range []int64{mi / 4, 3 * mi} {
+			for _, quiet := range []time.Duration{150, 400} {
+				what := fmt.Sprintf("%d pods, quiet for %v, %d KiB above", decoys, quiet*time.Millisecond, above>>10)
+				othersThanHog(t, what, 4, func(b *burst) (int64, func(func(time.Duration))) {
+					names := []string{"decoy", "small-00", "small-01"}[:decoys]
+					b.available(100*mi + above + decoys*200*mi)
+					return 100 * mi, func(wait func(time.Duration)) {
+						for _, name := range names {
+							b.grows(name, 400*mi)
+						}
+						wait(time.Second / 2)
+						for _, name := range names {
+							b.freeze(name)
+						}
+						wait(quiet * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}
+
+// growsWhileRead is a kernel of a node where the system grows while pods are read for a decision, once.
+type growsWhileRead struct {
+	priced
+	grow func()
+}
+
+func (k *growsWhileRead) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	if uids != nil {
+		<-time.After(20 * time.Millisecond)
+		k.mu.Lock()
+		if k.grow != nil {
+			k.grow()
+			k.grow = nil
+		}
+		k.mu.Unlock()
+	}
+	return k.priced.ReadPods(how, uids)
+}
+
+// One pod grows as fast as another one shrinks, and a process outside of pods crosses the threshold, and grows while
+// the pods are read. That is no growth of the pod: it is evicted as the largest, without a fence.
+func TestSystemThatGrowsWhilePodsAreRead(t *testing.T) {
+	for _, grown := range []int64{5, 40} {
+		wrong := inPhases(t, 3, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, mi, 0)
+			b.add("hog", 5*mi, priority(1000))
+			b.add("low", 300*mi)
+			b.add("other", 2000*mi, priority(1000), memoryRequest(4*gi))
+			b.available(101 * mi)
+			k := &growsWhileRead{priced: *b.pricedKernel()}
+			b.config.Memory, b.killTakes = k, time.Hour
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(rest)
+				b.grows("hog", 100*mi)
+				b.grows("other", -100*mi)
+				wait(2500 * time.Millisecond)
+				k.mu.Lock()
+				k.grow = func() { b.system += grown * mi }
+				b.system += 3 * mi / 2
+				k.mu.Unlock()
+				wait(500 * time.Millisecond)
+				v := b.fencer.victims()
+				right = len(v) == 1 && !v[0].fenced
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("by %d MiB: in %d of 3 phases a pod is fenced, or there is another victim", grown, wrong)
 		}
 	}
 }
@@ -171,11 +278,13 @@ func TestMemoryIsUsedUpWhileItIsRead(t *testing.T) {
 			b.config.Memory = k
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12*time.Second + rest)
-				k.mu.Lock()
-				k.times = times
-				k.mu.Unlock()
-				m.Wake()
-				wait(time.Second)
+				for range 2 {
+					k.mu.Lock()
+					k.times = times
+					k.mu.Unlock()
+					m.Wake()
+					wait(8 * time.Second)
+				}
 				right = len(b.fencer.victims()) == 0
 			})
 			return right

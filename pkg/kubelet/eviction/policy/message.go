@@ -69,7 +69,8 @@ func containersOf(pod *snapshot.Pod, resourceName v1.ResourceName) []snapshot.Co
 	if pod.Usage != nil {
 		stats = pod.Usage.Containers
 	}
-	only := len(pod.Containers) == 1 && (pod.Usage == nil || len(stats) == 1)
+	// An ephemeral container may run, and the pod's own may not.
+	only := len(pod.Containers) == 1 && (pod.Usage == nil || len(stats) == 1 && stats[0].Name == pod.Containers[0].Name)
 	if resourceName != v1.ResourceMemory || !only || pod.Cgroup == nil || !pod.Cgroup.WorkingSet.Known {
 		return stats
 	}

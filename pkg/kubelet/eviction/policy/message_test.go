@@ -53,7 +53,8 @@ func TestMemoryInMessages(t *testing.T) {
 		"a container for debugging too": {
 			snapshot.Pod{Facts: facts("a"), Usage: stats("a", "debug"), Cgroup: cgroup}, "Container a was using 2Gi", "2Gi",
 		},
-		"the container does not run": {snapshot.Pod{Facts: facts("a"), Usage: stats(), Cgroup: cgroup}, "", ""},
+		"a container for debugging alone": {snapshot.Pod{Facts: facts("a"), Usage: stats("debug"), Cgroup: cgroup}, "", ""},
+		"the container does not run":      {snapshot.Pod{Facts: facts("a"), Usage: stats(), Cgroup: cgroup}, "", ""},
 		"a request of the pod": {
 			snapshot.Pod{Facts: podLevel, Usage: stats("a", "b"), Cgroup: cgroup},
 			"Pod pod was using 5Gi, request is 3Gi", "2Gi,2Gi",
