@@ -36,7 +36,7 @@ type collecting struct {
 	// the duration of the last complete one.
 	since, degradedSince time.Time
 	took                 time.Duration
-	// options are those in force when the complete collection began.
+	// options are those in force when that collection began, also if it has kept stats of pods.
 	options *settings.Options
 	// progress has the answers of the runtime to the collection under way, slowest the longest time without an answer
 	// during the last collection that succeeded.

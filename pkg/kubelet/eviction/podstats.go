@@ -12,9 +12,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// podStatsEvery is the longest time for which stats of pods are kept. Reading them costs ten times as much as the rest:
-// the container runtime and cAdvisor read each container. What pods use of memory and processes is read from their
-// cgroups with each collection.
+// podStatsEvery is the time after which stats of pods are read again with the next collection. Reading them costs most
+// of a collection: the container runtime and cAdvisor read each container. What pods use of memory and processes is read
+// from their cgroups whenever a decision may need it.
 const podStatsEvery = 30 * time.Second
 
 // podsRead is about a collection that has read stats of pods. It is not modified after that.

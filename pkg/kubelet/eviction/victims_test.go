@@ -268,7 +268,7 @@ func TestPodThatGrowsWhileOthersAreRead(t *testing.T) {
 }
 
 // Memory is used up for a moment while a collection reads it, and again while it is read once more. The counters, read
-// in between and afterwards, show that enough is available. Nobody grows, and nobody is evicted.
+// in between and afterwards, show that enough is available. No pod grows, and none is evicted.
 func TestMemoryIsUsedUpWhileItIsRead(t *testing.T) {
 	for _, times := range []int{1, 2} {
 		wrong := inPhases(t, 10, 217*time.Millisecond, func(t *testing.T, rest time.Duration) (right bool) {

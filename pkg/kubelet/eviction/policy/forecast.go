@@ -130,8 +130,8 @@ func Calm(s *snapshot.Snapshot, rules *Rules) bool {
 	return !nearMemoryThreshold(s, rules.Thresholds)
 }
 
-// Stats of pods that are kept are those from before such a share of what was left above a threshold was used up: half,
-// and an eighth of a disk, since only stats say how much of a disk a pod releases that ends.
+// Stats of pods are kept until this share of what was left above a threshold is used up: half, or an eighth of a disk,
+// since only stats say how much of a disk is released when a pod ends.
 const (
 	keptShare     = 2
 	keptDiskShare = 8
