@@ -32,7 +32,8 @@ func (s *silence) cleansUp(pod string) {
 }
 
 // A job writes 35 GiB within seconds and ends, by itself or by an eviction for memory. Until its volumes are removed,
-// another pod fills the disk. What the job releases is known to be enough: no pod is evicted for the disk, and no image is removed.
+// another pod fills the disk. What the job releases is known to be enough: no pod is evicted for the disk, and no
+// image is removed.
 func TestReleaseOfAPodThatEndsWhileStatsAreKept(t *testing.T) {
 	for _, evicted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 )
 
 // podStatsEvery is the time after which stats of pods are read again with the next collection. Reading them costs most
-// of a collection: the container runtime and cAdvisor read each container. What pods use of memory and processes is read
-// from their cgroups whenever a decision may need it.
+// of a collection: the container runtime and cAdvisor read each container. What pods use of memory and processes is
+// read from their cgroups whenever a decision may need it.
 const podStatsEvery = 30 * time.Second
 
 // podsRead is about a collection that has read stats of pods. It is not modified after that.
