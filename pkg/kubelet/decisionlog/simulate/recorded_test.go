@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,34 @@ func TestRecordedRunsAreMadeAgain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A message is as it was recorded, but for what a pod's only container uses: since these runs were recorded, that is
+// what the pod's cgroup uses, with the sandbox, and it is known while the container has no stats yet.
+func TestMessagesOfRecordedRuns(t *testing.T) {
+	usage := regexp.MustCompile(`Container \S+ was using \S+, request is \S+, has larger consumption of memory\. `)
+	for name := range runs {
+		var state policy.State
+		for _, l := range readRun(t, "testdata/"+name+".jsonl.gz") {
+			d, in := l.Trace.Decision, l.Input
+			if d == nil || in == nil {
+				continue
+			}
+			if in.State != nil {
+				state = *in.State
+			}
+			made, next := policy.Decide(in.Snapshot, in.Rules, state)
+			again := trace.Describe(&trace.Round{Snapshot: in.Snapshot, Rules: in.Rules, State: &state, Decision: &made})
+			state = next
+			for i := range d.Victims {
+				recorded, message := d.Victims[i].Message, again.Victims[i].Message
+				if usage.ReplaceAllString(recorded, "") != usage.ReplaceAllString(message, "") ||
+					usage.MatchString(recorded) && !usage.MatchString(message) {
+					t.Errorf("%s, decision %d: %q was recorded, made again it is %q", name, d.Number, recorded, message)
+				}
+			}
+		}
 	}
 }
 

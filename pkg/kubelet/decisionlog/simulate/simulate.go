@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -130,7 +131,8 @@ func (s *Simulation) rulesFor(in *trace.Input) (err error) {
 	return err
 }
 
-// isSame reports whether a decision that was made again is the recorded one.
+// isSame reports whether a decision that was made again is the recorded one. Messages are not compared: a program of
+// another version may say the same in other words.
 func isSame(d *debugv1alpha1.PressureDecision, in *trace.Input, state *policy.State, again *policy.Decision) bool {
 	described := trace.Describe(&trace.Round{
 		Trigger: d.Trigger, Snapshot: in.Snapshot, Rules: in.Rules, State: state, Decision: again,
@@ -140,6 +142,10 @@ func isSame(d *debugv1alpha1.PressureDecision, in *trace.Input, state *policy.St
 	for _, x := range []*debugv1alpha1.PressureDecision{&described, &recorded} {
 		x.Replay, x.Outcomes, x.Heartbeat, x.Signals, x.Rankings = nil, nil, false, nil, nil
 		x.APIVersion, x.Kind = "", ""
+		x.Victims = slices.Clone(x.Victims)
+		for i := range x.Victims {
+			x.Victims[i].Message = ""
+		}
 	}
 	a, err := json.Marshal(&described)
 	b, err2 := json.Marshal(&recorded)
