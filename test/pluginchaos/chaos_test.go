@@ -1,6 +1,7 @@
 package pluginchaos
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -103,7 +104,8 @@ func (r *run) chaotic(t *testing.T, d time.Duration) {
 	await.Until(t, "goroutines of chaotic plugins end", func() error { return atMost(runtime.NumGoroutine(), limit) })
 }
 
-// phase lets memory cross its threshold again and again.
+// phase lets memory cross its threshold again and again. A chaotic one lasts until a pod was evicted that a lying
+// plugin has validly named: that takes longer on a busy machine.
 func (r *run) phase(t *testing.T, chaotic bool, d time.Duration) {
 	p := phase{chaotic: chaotic, from: monotonic()}
 	crossings, samples := time.NewTicker(crossingPeriod), time.NewTicker(time.Second)
@@ -123,9 +125,21 @@ func (r *run) phase(t *testing.T, chaotic bool, d time.Duration) {
 			done = true
 		}
 	}
+	if chaotic {
+		await.Until(t, "an eviction of a lying plugin", r.baited)
+	}
 	p.sample()
 	p.to = monotonic()
 	r.phases = append(r.phases, p)
+}
+
+// baited returns an error until a pod was evicted that a lying plugin has validly named.
+func (r *run) baited() error {
+	kills, _ := r.node.recorded()
+	if seen, _ := judge(kills, func(string) string { return "" }); seen["bait "+lyingName(0)] == 0 {
+		return errors.New("none of " + lyingName(0))
+	}
+	return nil
 }
 
 func (p *phase) sample() {
