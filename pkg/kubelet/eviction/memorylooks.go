@@ -42,6 +42,11 @@ const (
 	// once it has grown by leastGrowth.
 	endedWindow = 10 * time.Millisecond
 	endedShare  = 8
+	// stillPages is how much a pod that stands still would have grown at its rate if it has stopped: a pod grows by one
+	// huge page at once, and then waits for the next one. clearPages is growth after which the rate since it stood still
+	// says enough of a pod that goes on, however long that may have been before.
+	stillPages = 2 * hugePage
+	clearPages = 8 * hugePage
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
 	changed = int64(256) << 10
 	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a

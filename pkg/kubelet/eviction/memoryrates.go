@@ -34,20 +34,58 @@ func (l *looks) observeEnd(p *podLooks) {
 	}
 }
 
-// observeStill finds out whether a pod has stopped growing because it stands still for longer than two huge pages would
-// take at its rate until then.
+// observeStill finds out whether a pod has stopped growing because it has stood still for longer than stillPages would
+// take at its rate, and either another pod has begun to grow meanwhile, or it goes on after a pause of stepWindow: then
+// it grows as fast as it does since. While neither has, it may just as well wait for a CPU.
 func (l *looks) observeStill(p *podLooks) {
+	rate, _, ok := l.rateOf(p)
+	if !ok || rate.PerSecond <= 0 {
+		return
+	}
+	long := func(from, to int) bool {
+		return int64(float64(rate.PerSecond)*l.at[to].Sub(l.at[from]).Seconds()) > stillPages
+	}
 	last := l.n - 1
-	i := last
-	for ; i > max(p.since, l.first()) && p.resident[i-1] != unknown; i-- {
-		if diff := p.resident[last] - p.resident[i-1]; max(diff, -diff) >= littleGrowth {
+	from := l.stillFrom(p, last)
+	began := func(o *podLooks) bool { return o != p && l.beganAfter(o, from) }
+	if long(from, last) && slices.ContainsFunc(l.head, began) {
+		p.since = from
+		return
+	}
+	pauseEnd := from - 1
+	if pauseEnd <= p.since {
+		return
+	}
+	grown, pause := p.resident[last]-p.resident[pauseEnd], l.stillFrom(p, pauseEnd)
+	if grown <= 0 || !long(pause, pauseEnd) || l.at[last].Sub(l.at[pause]) < stepWindow {
+		return
+	}
+	if p.since = pauseEnd; l.at[from].Sub(l.at[pauseEnd]) >= endedWindow && grown < clearPages {
+		p.since = from // It may have gone on at any time between these looks. The next one shows its rate.
+	}
+}
+
+// beganAfter reports whether a pod has grown since a look, and had not before.
+func (l *looks) beganAfter(p *podLooks, look int) bool {
+	if l.grown(p, look) < littleGrowth {
+		return false
+	}
+	for i := l.first(); i < look; i++ {
+		if p.usage[i] != unknown {
+			return p.usage[look]-p.usage[i] < littleGrowth
+		}
+	}
+	return true
+}
+
+// stillFrom returns the index of the first of the looks at a pod from which until another one it stood still.
+func (l *looks) stillFrom(p *podLooks, to int) (from int) {
+	for from = to; from > max(p.since, l.first()) && p.resident[from-1] != unknown; from-- {
+		if diff := p.resident[to] - p.resident[from-1]; max(diff, -diff) >= littleGrowth {
 			break
 		}
 	}
-	rate, _, ok := l.rateOf(p)
-	if ok && rate.PerSecond > 0 && int64(float64(rate.PerSecond)*l.at[last].Sub(l.at[i]).Seconds()) > 2*hugePage {
-		p.since = i
-	}
+	return from
 }
 
 // rateOf returns the rate of a pod since it last stopped growing, and the index of the look with which it begins. It is

@@ -1,0 +1,78 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The only pod that grows pauses near the threshold (garbage collection, the next request), and goes on. It is the
+// victim, not the pod that uses most above its request, which has not changed at all.
+func TestPodThatGoesOnAfterAPause(t *testing.T) {
+	for pause, above := range map[time.Duration][]int64{
+		50 * time.Millisecond:  {256, 512, 1024, 2048},
+		300 * time.Millisecond: {1024, 2048},
+		800 * time.Millisecond: {256, 1024, 2048},
+	} {
+		for _, kib := range above {
+			for _, rate := range []int64{60, 200} {
+				phase := int64(0)
+				othersThanHog(t, fmt.Sprintf("pause of %v, %d KiB above, %d MiB/s", pause, kib, rate), 6,
+					func(b *burst) (int64, func(func(time.Duration))) {
+						phase++
+						b.add("big", 8*gi)
+						b.available(200*mi + kib<<10 + phase*20<<10)
+						return rate * mi, func(wait func(time.Duration)) {
+							b.grows("hog", 200*mi)
+							wait(time.Second / 2)
+							b.freeze("hog")
+							wait(pause)
+						}
+					})
+			}
+		}
+	}
+}
+
+// A pod grows for a part of each period only, since it has a CPU limit or collects garbage, while the system or another
+// pod grows slowly. It is the victim also if the threshold is crossed while it waits.
+func TestPodThatGrowsForAPartOfEachPeriod(t *testing.T) {
+	for _, c := range []struct {
+		// runs of period, in milliseconds; mean is the rate of the hog, system and leak those of others, in MiB/s.
+		runs, period       int
+		mean, system, leak int64
+	}{
+		{5, 100, 50, 5, 0}, {5, 100, 200, 50, 0}, {10, 100, 100, 20, 0}, {20, 100, 200, 5, 0}, {50, 100, 100, 50, 0},
+		{300, 400, 225, 100, 0}, {200, 250, 80, 30, 0}, {10, 100, 200, 0, 5}, {20, 100, 100, 0, 5},
+	} {
+		for _, cost := range []string{"cheap", "dear"} {
+			phase := int64(0)
+			wrong := inPhases(t, 10, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+				b := newBurst(t, mi, 0, "hog", "leak")
+				b.add("big", 8*gi)
+				b.config.Memory, b.killTakes = b.kernels()[cost], time.Hour
+				b.available(250*mi + phase*1337<<10)
+				phase++
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(rest)
+					for ms, left := 0, 100*mi; left > 50*mi && len(b.fencer.victims()) == 0; ms++ {
+						wait(time.Millisecond)
+						b.mu.Lock()
+						if ms%c.period < c.runs {
+							b.pods["hog"].memory += c.mean * mi / 1000 * int64(c.period) / int64(c.runs)
+						}
+						b.pods["leak"].memory += c.leak * mi / 1000
+						b.system += c.system * mi / 1000
+						left = b.capacity - b.system - b.used()
+						b.mu.Unlock()
+					}
+					right = podsOf(b.fencer.victims()) == "hog"
+				})
+				return right
+			})
+			if wrong > 0 {
+				t.Errorf("%+v, %s: in %d of 10 phases the victims are wrong", c, cost, wrong)
+			}
+		}
+	}
+}
