@@ -53,7 +53,7 @@ func (l *looks) observeStill(p *podLooks) {
 		return
 	}
 	pauseEnd := from - 1
-	if pauseEnd <= p.since {
+	if pauseEnd <= p.since || p.resident[pauseEnd] == unknown {
 		return
 	}
 	grown, pause := p.resident[last]-p.resident[pauseEnd], l.stillFrom(p, pauseEnd)
