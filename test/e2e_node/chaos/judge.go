@@ -73,9 +73,10 @@ func endedWith(phase v1.PodPhase, code int32) func(*v1.Pod) error {
 	}
 }
 
-// failedByOutage is true if the pod failed because containerd was killed while it started one of its containers:
-// containerd reports such a container as failed to start, or ended with code 255 or 128, and the restart policy is
-// Never.
+// failedByOutage is true if the pod failed because containerd or the kubelet was killed while one of its containers was
+// started, and the restart policy is Never. Containerd reports a container that was lost with it as ended with code
+// 255, and as failed to start with code 128. The latter it also does if the kubelet is gone that had asked for the
+// start: the request is canceled.
 func failedByOutage(asked Asked, pod *v1.Pod, outages []Outage) bool {
 	if asked.Shape.Restart != v1.RestartPolicyNever || pod.Status.Phase != v1.PodFailed {
 		return false
@@ -86,7 +87,8 @@ func failedByOutage(asked Asked, pod *v1.Pod, outages []Outage) bool {
 			continue
 		}
 		for _, outage := range outages {
-			if at := ended.FinishedAt.Time; outage.Runtime && !at.Before(outage.From) && !at.After(outage.To) {
+			explains := outage.Runtime || outage.Kubelet && ended.ExitCode == 128
+			if at := ended.FinishedAt.Time; explains && !at.Before(outage.From) && !at.After(outage.To) {
 				return true
 			}
 		}

@@ -40,7 +40,9 @@ func terminates(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(start)
 func TestJudge(t *testing.T) {
 	body := func(b Body) Shape { return Shape{Body: b, Restart: v1.RestartPolicyAlways}.consistent() }
 	never := Shape{Body: Stubborn, Restart: v1.RestartPolicyNever}
-	outages := Widened([]Outage{{Runtime: true, From: at(100), To: at(103)}}, OutageMargin)
+	outages := Widened([]Outage{
+		{Runtime: true, From: at(100), To: at(103)}, {Kubelet: true, From: at(300), To: at(303)},
+	}, OutageMargin)
 	for _, test := range []struct {
 		name  string
 		asked Asked
@@ -82,6 +84,8 @@ func TestJudge(t *testing.T) {
 		{"volume missing", Asked{Shape: body(VolumeMissing)}, podOf("u", v1.PodPending), ""},
 		{"lost with the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(255, at(104))), ""},
 		{"not started because of the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(128, at(99))), ""},
+		{"not started for the kubelet", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(128, at(300))), ""},
+		{"lost with the kubelet", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(255, at(300))), "not Ready"},
 		{"lost at another time", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(255, at(200))), "not Ready"},
 		{"killed with the runtime", Asked{Shape: never}, podOf("u", v1.PodFailed, exited(137, at(104))), "not Ready"},
 		{"lost and restarted always", Asked{Shape: body(Idle)}, podOf("u", v1.PodFailed, exited(255, at(104))), "not Ready"},
