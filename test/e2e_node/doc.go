@@ -6,7 +6,8 @@
 // PLIMSOLL_KUBELET is the path of another kubelet to test. PLIMSOLL_CGROUP_ROOT=/name has the pods in a cgroup of that
 // name, so that another kubelet can run on the machine. PLIMSOLL_CHAOS_SEED repeats a run of TestChaos, which logs its
 // seed, and PLIMSOLL_CHAOS_TIME is the time of its actions, two minutes by default. PLIMSOLL_LEAK_ROUNDS is how often
-// TestOneLeakOneEviction repeats its leaks, and PLIMSOLL_GROWTH_ROUNDS how often
+// TestOneLeakOneEviction repeats its leaks, PLIMSOLL_LEAK_RATES=1,20,200 has their rates in MiB per second, and
+// PLIMSOLL_GROWTH_ROUNDS is how often
 // TestMemoryGrowthEvictsALeakBeforeTheThreshold repeats its runs. PLIMSOLL_PLUGIN_ROUNDS is how often
 // TestKatalystPlugin repeats its scenarios; with it, the times that the tests of eviction plugins log must be within
 // their limits, as those of reporter plugins (TestReporterPlugins). With PLIMSOLL_SOAK=1 some tests wait longer.

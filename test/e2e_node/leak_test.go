@@ -33,16 +33,11 @@ const (
 
 // TestOneLeakOneEviction runs a pod of higher priority that leaks memory beside thirty of lower priority that use a
 // little more than they request. Only the leaking pod is evicted. Stock evicts the others first, one after the other,
-// and the kernel kills the leaking one meanwhile. PLIMSOLL_LEAK_ROUNDS repeats each rate.
+// and the kernel kills the leaking one meanwhile. PLIMSOLL_LEAK_ROUNDS repeats each rate, PLIMSOLL_LEAK_RATES has other
+// rates: with stock nothing but the leaking pod is left after the first one.
 func TestOneLeakOneEviction(t *testing.T) {
-	rounds := 1
-	if text := os.Getenv("PLIMSOLL_LEAK_ROUNDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("PLIMSOLL_LEAK_ROUNDS is %q, want a number from 1 on", text)
-		}
-		rounds = n
-	}
+	rounds := numbersOf(t, "PLIMSOLL_LEAK_ROUNDS", 1)[0]
+	rates := numbersOf(t, "PLIMSOLL_LEAK_RATES", slowLeak, 20, 200)
 	s := spaceForRestart(t)
 	s.restartKubelet(shortTransition)
 	s.noOtherPods()
@@ -58,7 +53,7 @@ func TestOneLeakOneEviction(t *testing.T) {
 	}
 	before := s.fingerprint()
 	for round := range rounds {
-		for _, rate := range []int{slowLeak, 20, 200} {
+		for _, rate := range rates {
 			t.Run(fmt.Sprintf("%d MiB per second, round %d", rate, round+1), func(t *testing.T) {
 				in := *s
 				in.t, in.ctx = t, t.Context()
@@ -66,6 +61,23 @@ func TestOneLeakOneEviction(t *testing.T) {
 			})
 		}
 	}
+}
+
+// numbersOf returns the numbers, with commas between them, of an environment variable; those given if it is not set.
+func numbersOf(t *testing.T, variable string, otherwise ...int) (numbers []int) {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			t.Fatalf("%s is %q, want numbers from 1 on, with commas between them", variable, text)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // noOtherPods waits until the pods of earlier tests are gone. The leak is measured by what the pods use, and the

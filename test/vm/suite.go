@@ -139,7 +139,7 @@ func (n *Node) runSuite(ctx context.Context, suite Suite) error {
 // on to the machine.
 var settings = []string{
 	"PLIMSOLL_SOAK", "PLIMSOLL_CHAOS_SEED", "PLIMSOLL_CHAOS_TIME", "PLIMSOLL_GROWTH_ROUNDS", "PLIMSOLL_LEAK_ROUNDS",
-	"PLIMSOLL_PLUGIN_ROUNDS", "PLIMSOLL_REPORTER_IDLE",
+	"PLIMSOLL_LEAK_RATES", "PLIMSOLL_PLUGIN_ROUNDS", "PLIMSOLL_REPORTER_IDLE",
 }
 
 func (n *Node) suiteCommand(suite Suite) string {
