@@ -42,9 +42,9 @@ const (
 	// once it has grown by leastGrowth.
 	endedWindow = 10 * time.Millisecond
 	endedShare  = 8
-	// stillPages is how much a pod that stands still would have grown at its rate if it has stopped: a pod grows by one
-	// huge page at once, and then waits for the next one. clearPages is growth after which the rate since it stood still
-	// says enough of a pod that goes on, however long that may have been before.
+	// stillPages is by how much less a pod grows in a pause than it would at its rate before: a pod grows by one huge page
+	// at once, and then waits for the next one. clearPages is growth after which the rate since a look says enough of a
+	// pod that goes on, however long that look is ago.
 	stillPages = 2 * hugePage
 	clearPages = 8 * hugePage
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
@@ -117,6 +117,8 @@ type podLooks struct {
 	read int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
+	// again is the index of the look at which the pod last went on after a pause. It may grow faster since then.
+	again int
 	// rate is how fast it was growing at the look before the last one, zero if that was not measured.
 	rate snapshot.Bytes
 	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
@@ -146,7 +148,7 @@ func (l *looks) add(at time.Time, state lookState) {
 	l.readHead(unexplained)
 	for _, p := range l.head {
 		l.observeEnd(p)
-		l.observeStill(p)
+		l.observePause(p)
 	}
 }
 
@@ -192,7 +194,7 @@ func (l *looks) advance(at time.Time) {
 			p := &l.pods[i]
 			copy(p.usage[:], p.usage[1:])
 			copy(p.resident[:], p.resident[1:])
-			p.since = max(0, p.since-1)
+			p.since, p.again = max(0, p.since-1), max(0, p.again-1)
 		}
 	}
 }

@@ -34,48 +34,29 @@ func (l *looks) observeEnd(p *podLooks) {
 	}
 }
 
-// observeStill finds out whether a pod has stopped growing because it has stood still for longer than stillPages would
-// take at its rate, and either another pod has begun to grow meanwhile, or it goes on after a pause of stepWindow: then
-// it grows as fast as it does since. While neither has, it may just as well wait for a CPU.
-func (l *looks) observeStill(p *podLooks) {
-	rate, _, ok := l.rateOf(p)
-	if !ok || rate.PerSecond <= 0 {
-		return
-	}
-	long := func(from, to int) bool {
-		return int64(float64(rate.PerSecond)*l.at[to].Sub(l.at[from]).Seconds()) > stillPages
-	}
+// observePause finds out whether a pod goes on after a pause of stepWindow or more: it grows, and before that it had
+// stood still since it was first read or stopped, or has grown by stillPages less than at its rate before.
+func (l *looks) observePause(p *podLooks) {
 	last := l.n - 1
-	from := l.stillFrom(p, last)
-	began := func(o *podLooks) bool { return o != p && l.beganAfter(o, from) }
-	if long(from, last) && slices.ContainsFunc(l.head, began) {
-		p.since = from
+	again := l.stillFrom(p, last)
+	end := again - 1
+	if end < max(p.since, l.first()) || p.resident[end] == unknown || p.resident[last] <= p.resident[end] {
 		return
 	}
-	pauseEnd := from - 1
-	if pauseEnd <= p.since || p.resident[pauseEnd] == unknown {
+	begin := l.stillFrom(p, end)
+	pause, grown := l.at[last].Sub(l.at[begin]), p.resident[last]-p.resident[end]
+	if pause < stepWindow {
 		return
 	}
-	grown, pause := p.resident[last]-p.resident[pauseEnd], l.stillFrom(p, pauseEnd)
-	if grown <= 0 || !long(pause, pauseEnd) || l.at[last].Sub(l.at[pause]) < stepWindow {
-		return
-	}
-	if p.since = pauseEnd; l.at[from].Sub(l.at[pauseEnd]) >= endedWindow && grown < clearPages {
-		p.since = from // It may have gone on at any time between these looks. The next one shows its rate.
-	}
-}
-
-// beganAfter reports whether a pod has grown since a look, and had not before.
-func (l *looks) beganAfter(p *podLooks, look int) bool {
-	if l.grown(p, look) < littleGrowth {
-		return false
-	}
-	for i := l.first(); i < look; i++ {
-		if p.usage[i] != unknown {
-			return p.usage[look]-p.usage[i] < littleGrowth
+	if _, from, _ := l.rateFrom(p, max(l.first(), p.since)); from < begin {
+		before := perSecond(p.resident[begin]-p.resident[from], l.at[begin].Sub(l.at[from]))
+		if int64(float64(before)*pause.Seconds())-grown <= stillPages {
+			return
 		}
 	}
-	return true
+	if p.again = end; l.at[again].Sub(l.at[end]) >= endedWindow && grown < clearPages {
+		p.again = again // It may have gone on at any time between these looks. The next one shows its rate.
+	}
 }
 
 // stillFrom returns the index of the first of the looks at a pod from which until another one it stood still.
@@ -88,10 +69,35 @@ func (l *looks) stillFrom(p *podLooks, to int) (from int) {
 	return from
 }
 
-// rateOf returns the rate of a pod since it last stopped growing, and the index of the look with which it begins. It is
-// not measured unless the pod was read twice without its page cache.
+// rateOf returns the rate of a pod since it last stopped growing, or since it went on after a pause if that is higher,
+// and the index of the look with which it begins. It is not measured unless the pod was read twice without its page
+// cache since it stopped.
 func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
-	return l.rateFrom(p, max(l.first(), p.since))
+	r, from, ok = l.rateFrom(p, max(l.first(), p.since))
+	if !ok || p.again <= from {
+		return r, from, ok
+	}
+	if again, begin, measured := l.rateFrom(p, p.again); measured && again.PerSecond > r.PerSecond &&
+		(again.Window >= stepWindow || !l.oneHugePage(p, begin)) {
+		return again, begin, true
+	}
+	return r, from, ok
+}
+
+// mayGrowFaster reports whether a pod that has gone on after a pause may grow at twice the rate that is measured: by
+// the looks since then it does, but it has not grown enough, or not for long enough, to tell that from a step.
+func (l *looks) mayGrowFaster(p *podLooks) bool {
+	last := l.n - 1
+	r, from, ok := l.rateOf(p)
+	if !ok || p.again <= from || p.resident[p.again] == unknown {
+		return false
+	}
+	window := l.at[last].Sub(l.at[p.again])
+	if window < leastWindow {
+		return true
+	}
+	grown := p.resident[last] - p.resident[p.again]
+	return window < stepWindow && grown >= littleGrowth/4 && perSecond(grown, window) > 2*r.PerSecond
 }
 
 // rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look:
@@ -278,9 +284,9 @@ func (l *looks) explainedLately() bool {
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do
 // not: less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod
-// has just begun to grow; those that grew before do not account for what is used up now; or a pod that may account for
-// it could not be read, or was first read without its page cache less than within ago, and either the growth is not
-// explained, or the counter of the latter has grown more than those of the pods that are growing.
+// has just begun to grow, or gone on; those that grew before do not account for what is used up now; or a pod that may
+// account for it could not be read, or was first read without its page cache less than within ago, and either the
+// growth is not explained, or the counter of the latter has grown more than those of the pods that are growing.
 func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -303,6 +309,9 @@ func (l *looks) unmeasured(within time.Duration) bool {
 	explained := l.explained()
 	for i := range l.pods {
 		p := &l.pods[i]
+		if l.mayGrowFaster(p) {
+			return true
+		}
 		if p.resident[last] == unknown {
 			if p.unread && !explained {
 				return true

@@ -11,11 +11,11 @@ import (
 func TestPodThatGoesOnAfterAPause(t *testing.T) {
 	for pause, above := range map[time.Duration][]int64{
 		50 * time.Millisecond:  {256, 512, 1024, 2048},
-		300 * time.Millisecond: {1024, 2048},
-		800 * time.Millisecond: {256, 1024, 2048},
+		300 * time.Millisecond: {256, 512, 1024, 2048},
+		800 * time.Millisecond: {256, 512, 1024, 2048},
 	} {
 		for _, kib := range above {
-			for _, rate := range []int64{60, 200} {
+			for _, rate := range []int64{60, 200, 600} {
 				phase := int64(0)
 				othersThanHog(t, fmt.Sprintf("pause of %v, %d KiB above, %d MiB/s", pause, kib, rate), 6,
 					func(b *burst) (int64, func(func(time.Duration))) {
@@ -29,6 +29,41 @@ func TestPodThatGoesOnAfterAPause(t *testing.T) {
 							wait(pause)
 						}
 					})
+			}
+		}
+	}
+}
+
+// A pod grows, and pauses. Meanwhile another one gains a little once, of its own or in page cache. The former goes on
+// just above the threshold, and is the victim: it grows as fast as it does now, not as in the time with the pause.
+func TestPodThatGoesOnAfterAnotherHasGrownALittle(t *testing.T) {
+	for _, pause := range []time.Duration{300, 600} {
+		for _, cache := range []bool{false, true} {
+			for _, gain := range []int64{300, 1200} {
+				for _, above := range []int64{1, 4} {
+					for _, rate := range []int64{100, 200} {
+						what := fmt.Sprintf("pause of %v, gain of %d KiB (page cache: %t), %d MiB above, %d MiB/s",
+							pause*time.Millisecond, gain, cache, above, rate)
+						othersThanHog(t, what, 3, func(b *burst) (int64, func(func(time.Duration))) {
+							b.add("big", 8*gi)
+							b.available(100*mi + above*mi + rate*mi/2 + gain<<10)
+							return rate * mi, func(wait func(time.Duration)) {
+								b.grows("hog", rate*mi)
+								wait(time.Second / 2)
+								b.freeze("hog")
+								wait(pause * time.Millisecond / 2)
+								b.mu.Lock()
+								if cache {
+									b.pods["decoy"].cached += gain << 10
+								} else {
+									b.pods["decoy"].memory += gain << 10
+								}
+								b.mu.Unlock()
+								wait(pause * time.Millisecond / 2)
+							}
+						})
+					}
+				}
 			}
 		}
 	}
