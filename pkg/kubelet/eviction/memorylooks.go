@@ -42,10 +42,8 @@ const (
 	// once it has grown by leastGrowth.
 	endedWindow = 10 * time.Millisecond
 	endedShare  = 8
-	// stillPages is by how much less a pod grows in a pause than it would at its rate before: a pod grows by one huge page
-	// at once, and then waits for the next one. clearPages is growth after which the rate since a look says enough of a
-	// pod that goes on, however long that look is ago.
-	stillPages = 2 * hugePage
+	// clearPages is growth after which the rate since a look says enough of a pod that goes on after a pause, however long
+	// that look is ago.
 	clearPages = 8 * hugePage
 	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
 	changed = int64(256) << 10

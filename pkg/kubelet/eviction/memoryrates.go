@@ -18,12 +18,7 @@ func (l *looks) observeEnd(p *podLooks) {
 		if p.resident[i] == unknown || l.at[last].Sub(l.at[i]) < endedWindow {
 			continue
 		}
-		var others int64
-		for _, o := range l.head {
-			if o != p && o.resident[i] != unknown {
-				others += max(0, o.resident[last]-o.resident[i])
-			}
-		}
+		others := l.othersGrown(p, i)
 		if others < leastGrowth {
 			continue
 		}
@@ -34,8 +29,8 @@ func (l *looks) observeEnd(p *podLooks) {
 	}
 }
 
-// observePause finds out whether a pod goes on after a pause of stepWindow or more: it grows, and before that it had
-// stood still since it was first read or stopped, or has grown by stillPages less than at its rate before.
+// observePause finds out whether a pod goes on after a pause: it grows after it has stood still for stepWindow, or for
+// endedWindow if it had not grown since it was first read or stopped.
 func (l *looks) observePause(p *podLooks) {
 	last := l.n - 1
 	again := l.stillFrom(p, last)
@@ -43,18 +38,15 @@ func (l *looks) observePause(p *podLooks) {
 	if end < max(p.since, l.first()) || p.resident[end] == unknown || p.resident[last] <= p.resident[end] {
 		return
 	}
-	begin := l.stillFrom(p, end)
-	pause, grown := l.at[last].Sub(l.at[begin]), p.resident[last]-p.resident[end]
-	if pause < stepWindow {
+	begin, least := l.stillFrom(p, end), endedWindow
+	if _, from, _ := l.rateFrom(p, max(l.first(), p.since)); from < begin {
+		least = stepWindow
+	}
+	if l.at[last].Sub(l.at[begin]) < least {
 		return
 	}
-	if _, from, _ := l.rateFrom(p, max(l.first(), p.since)); from < begin {
-		before := perSecond(p.resident[begin]-p.resident[from], l.at[begin].Sub(l.at[from]))
-		if int64(float64(before)*pause.Seconds())-grown <= stillPages {
-			return
-		}
-	}
-	if p.again = end; l.at[again].Sub(l.at[end]) >= endedWindow && grown < clearPages {
+	p.again = end
+	if l.at[again].Sub(l.at[end]) >= endedWindow && p.resident[last]-p.resident[end] < clearPages {
 		p.again = again // It may have gone on at any time between these looks. The next one shows its rate.
 	}
 }
@@ -77,27 +69,37 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	if !ok || p.again <= from {
 		return r, from, ok
 	}
-	if again, begin, measured := l.rateFrom(p, p.again); measured && again.PerSecond > r.PerSecond &&
-		(again.Window >= stepWindow || !l.oneHugePage(p, begin)) {
+	again, begin, measured := l.rateFrom(p, p.again)
+	if measured && again.PerSecond > r.PerSecond && (again.Window >= stepWindow || !l.oneHugePage(p, p.again-1)) {
 		return again, begin, true
 	}
 	return r, from, ok
 }
 
-// mayGrowFaster reports whether a pod that has gone on after a pause may grow at twice the rate that is measured: by
-// the looks since then it does, but it has not grown enough, or not for long enough, to tell that from a step.
+// mayGrowFaster reports whether a pod that has gone on after a pause may grow at twice the rate that is measured: the
+// looks since then do not tell that yet from a step, or the next huge page is due. It is false if other pods account for
+// what was used up since then.
 func (l *looks) mayGrowFaster(p *podLooks) bool {
-	last := l.n - 1
 	r, from, ok := l.rateOf(p)
 	if !ok || p.again <= from || p.resident[p.again] == unknown {
 		return false
 	}
-	window := l.at[last].Sub(l.at[p.again])
-	if window < leastWindow {
-		return true
+	last, end := l.n-1, max(0, p.again-1)
+	window, grown := l.at[last].Sub(l.at[p.again]), p.resident[last]-p.resident[p.again]
+	if window >= stepWindow || (window > 0 && perSecond(max(grown, hugePage), window) <= 2*r.PerSecond) {
+		return false
 	}
-	grown := p.resident[last] - p.resident[p.again]
-	return window < stepWindow && grown >= littleGrowth/4 && perSecond(grown, window) > 2*r.PerSecond
+	return l.othersGrown(p, end) < l.usedUp(end)/explainedShare || l.usedUp(end) < leastGrowth
+}
+
+// othersGrown returns by how much the other pods of the head have grown since a look.
+func (l *looks) othersGrown(p *podLooks, look int) (sum int64) {
+	for _, o := range l.head {
+		if o != p && o.resident[look] != unknown {
+			sum += max(0, o.resident[l.n-1]-o.resident[look])
+		}
+	}
+	return sum
 }
 
 // rateFrom returns the rate of a pod since the first look from an index on from which it was read with each look:

@@ -69,6 +69,74 @@ func TestPodThatGoesOnAfterAnotherHasGrownALittle(t *testing.T) {
 	}
 }
 
+// A pod with huge pages pauses, and goes on. The look that shows this is made some time after the one before, and the
+// next ones, a few milliseconds later, show no further page yet.
+func TestPodWithHugePagesThatGoesOn(t *testing.T) {
+	for _, pause := range []time.Duration{300, 600, 800} {
+		for _, above := range []int64{1, 3} {
+			for _, rate := range []int64{70, 200} {
+				phase := int64(0)
+				what := fmt.Sprintf("pause of %v, %d MiB above, %d MiB/s", pause*time.Millisecond, above, rate)
+				othersThanHog(t, what, 4, func(b *burst) (int64, func(func(time.Duration))) {
+					phase++
+					b.add("big", 8*gi)
+					b.pods["hog"].step = hugePage
+					b.available(100*mi + above*mi + 30*mi + phase*20<<10)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("hog", 60*mi)
+						wait(time.Second / 2)
+						b.freeze("hog")
+						wait(pause * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}
+
+// While a pod pauses, another one grows and stops. The former has stopped then, but goes on moments later.
+func TestPodThatGoesOnAfterAnotherHasStopped(t *testing.T) {
+	for _, quiet := range []time.Duration{30, 60, 150} {
+		for _, above := range []int64{1, 3} {
+			for _, rate := range []int64{70, 400} {
+				what := fmt.Sprintf("quiet for %v, %d MiB above, %d MiB/s", quiet*time.Millisecond, above, rate)
+				othersThanHog(t, what, 3, func(b *burst) (int64, func(func(time.Duration))) {
+					b.add("big", 8*gi)
+					b.available(100*mi + above*mi + rate*mi/2 + 10*mi)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("hog", rate*mi)
+						wait(time.Second / 2)
+						b.freeze("hog")
+						wait(100 * time.Millisecond)
+						b.grows("decoy", 100*mi)
+						wait(100 * time.Millisecond)
+						b.freeze("decoy")
+						wait(quiet * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A pod grows slowly, pauses, and goes on fast.
+func TestPodThatGrowsSlowlyBeforeAPause(t *testing.T) {
+	for _, c := range []struct{ before, pause, above int64 }{{5, 600, 1}, {5, 600, 4}, {10, 300, 4}} {
+		for _, rate := range []int64{100, 400} {
+			othersThanHog(t, fmt.Sprintf("%+v, %d MiB/s", c, rate), 4, func(b *burst) (int64, func(func(time.Duration))) {
+				b.add("big", 8*gi)
+				b.available(100*mi + c.above*mi + c.before*mi*8/10)
+				return rate * mi, func(wait func(time.Duration)) {
+					b.grows("hog", c.before*mi)
+					wait(800 * time.Millisecond)
+					b.freeze("hog")
+					wait(time.Duration(c.pause) * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
 // A pod grows for a part of each period only, since it has a CPU limit or collects garbage, while the system or another
 // pod grows slowly. It is the victim also if the threshold is crossed while it waits.
 func TestPodThatGrowsForAPartOfEachPeriod(t *testing.T) {
