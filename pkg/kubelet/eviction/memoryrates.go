@@ -84,7 +84,7 @@ func (l *looks) mayGrowFaster(p *podLooks) bool {
 	if !ok || p.again <= from || p.resident[p.again] == unknown {
 		return false
 	}
-	last, end := l.n-1, max(0, p.again-1)
+	last, end := l.n-1, p.again-1
 	window, grown := l.at[last].Sub(l.at[p.again]), p.resident[last]-p.resident[p.again]
 	if window >= stepWindow || (window > 0 && perSecond(max(grown, hugePage), window) <= 2*r.PerSecond) {
 		return false

@@ -17,7 +17,7 @@ func TestPodThatGoesOnAfterAPause(t *testing.T) {
 		for _, kib := range above {
 			for _, rate := range []int64{60, 200, 600} {
 				phase := int64(0)
-				othersThanHog(t, fmt.Sprintf("pause of %v, %d KiB above, %d MiB/s", pause, kib, rate), 6,
+				othersThanHog(t, fmt.Sprintf("pause of %v, %d KiB above, %d MiB/s", pause, kib, rate), 4,
 					func(b *burst) (int64, func(func(time.Duration))) {
 						phase++
 						b.add("big", 8*gi)
