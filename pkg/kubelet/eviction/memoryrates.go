@@ -30,7 +30,7 @@ func (l *looks) observeEnd(p *podLooks) {
 }
 
 // observePause finds out whether a pod goes on after a pause: it grows after it has stood still for stepWindow, or for
-// endedWindow if it had not grown since it was first read or stopped.
+// endedWindow since it stopped.
 func (l *looks) observePause(p *podLooks) {
 	last := l.n - 1
 	again := l.stillFrom(p, last)
@@ -38,9 +38,9 @@ func (l *looks) observePause(p *podLooks) {
 	if end < max(p.since, l.first()) || p.resident[end] == unknown || p.resident[last] <= p.resident[end] {
 		return
 	}
-	begin, least := l.stillFrom(p, end), endedWindow
-	if _, from, _ := l.rateFrom(p, max(l.first(), p.since)); from < begin {
-		least = stepWindow
+	begin, least := l.stillFrom(p, end), stepWindow
+	if p.since > 0 && begin == p.since {
+		least = endedWindow
 	}
 	if l.at[last].Sub(l.at[begin]) < least {
 		return
