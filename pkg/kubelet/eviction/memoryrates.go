@@ -76,9 +76,9 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	return r, from, ok
 }
 
-// mayGrowFaster reports whether a pod that has gone on after a pause may grow at twice the rate that is measured: the
-// looks since then do not tell that yet from a step, or the next huge page is due. It is false if other pods account for
-// what was used up since then.
+// mayGrowFaster reports whether a pod that has gone on after a pause may grow at more than twice the rate that is
+// measured: the looks since then do not tell that yet from a step, or the next huge page is not due yet. It is false if
+// other pods account for what was used up since then.
 func (l *looks) mayGrowFaster(p *podLooks) bool {
 	r, from, ok := l.rateOf(p)
 	if !ok || p.again <= from || p.resident[p.again] == unknown {
