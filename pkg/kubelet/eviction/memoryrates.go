@@ -76,9 +76,9 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 	return r, from, ok
 }
 
-// mayGrowFaster reports whether a pod that has gone on after a pause may grow at more than twice the rate that is
-// measured: the looks since then do not tell that yet from a step, or the next huge page is not due yet. It is false if
-// other pods account for what was used up since then.
+// mayGrowFaster reports whether a pod that went on after a pause may grow at more than twice its measured rate. A pod
+// grows by whole huge pages: until the next one would be due at twice the rate, the looks do not show that it is slower.
+// It is false if other pods account for what was used up meanwhile.
 func (l *looks) mayGrowFaster(p *podLooks) bool {
 	r, from, ok := l.rateOf(p)
 	if !ok || p.again <= from || p.resident[p.again] == unknown {
@@ -89,7 +89,8 @@ func (l *looks) mayGrowFaster(p *podLooks) bool {
 	if window >= stepWindow || (window > 0 && perSecond(max(grown, hugePage), window) <= 2*r.PerSecond) {
 		return false
 	}
-	return l.othersGrown(p, end) < l.usedUp(end)/explainedShare || l.usedUp(end) < leastGrowth
+	used := l.usedUp(end)
+	return used < leastGrowth || l.othersGrown(p, end) < used/explainedShare
 }
 
 // othersGrown returns by how much the other pods of the head have grown since a look.
