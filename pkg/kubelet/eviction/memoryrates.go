@@ -77,8 +77,8 @@ func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
 }
 
 // mayGrowFaster reports whether a pod that went on after a pause may grow at more than twice its measured rate. A pod
-// grows by whole huge pages: until the next one would be due at twice the rate, the looks do not show that it is slower.
-// It is false if other pods account for what was used up meanwhile.
+// grows by whole huge pages: until the next one would be due at twice the rate, looks do not show that it is slower. It
+// is false if other pods account for what was used up meanwhile.
 func (l *looks) mayGrowFaster(p *podLooks) bool {
 	r, from, ok := l.rateOf(p)
 	if !ok || p.again <= from || p.resident[p.again] == unknown {
