@@ -107,24 +107,21 @@ func (w *memoryWatcher) moved(now lookState) bool {
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, because that will show which pod
-// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag: so it waits for longer
-// if much is left, until one postponeShare-th of that may be used up, and if that time is known.
+// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag, or by a huge page: so it
+// waits for longer than endedWindow until one postponeShare-th of what was left is used up.
 func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
 	}
 	now := w.clock()
 	w.remains = w.remaining(left)
-	amount := w.remains / postponeShare
 	if w.postponedAt.IsZero() {
-		w.postponedAt = now
+		w.postponedAt, w.postponedLeft = now, w.remains
 	}
 	within := postponeMost
-	if w.reclaiming() {
-		within = endedWindow // The kernel reclaims pages, and its statistics may lag: how fast is not known.
-	}
-	if in := w.timeFor(amount); in > 0 {
-		within = min(within, max(in, endedWindow))
+	// While the kernel reclaims pages its statistics may lag: how much is used up is not known.
+	if w.reclaiming() || w.postponedLeft-w.remains >= w.postponedLeft/postponeShare {
+		within = endedWindow
 	}
 	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
 	return w.postponed

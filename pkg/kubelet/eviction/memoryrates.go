@@ -355,7 +355,7 @@ func (l *looks) justBegun() bool {
 
 // growsNow reports whether the pods that count as growing have grown in endedWindow or a little more as before, or
 // account for what was used up then. Otherwise they may have stopped when another one began, which has grown by less
-// than counters lag.
+// than counters lag, or by a huge page.
 func (l *looks) growsNow() bool {
 	last, recent := l.n-1, l.recent()
 	var grown, expected int64
@@ -372,7 +372,11 @@ func (l *looks) growsNow() bool {
 		}
 		grown += more
 	}
-	return grown >= min(expected, l.usedUp(recent))/explainedShare
+	used := l.usedUp(recent)
+	if expected >= littleGrowth {
+		used = max(used, littleGrowth) // They must have grown, also if nothing was used up.
+	}
+	return grown >= min(expected, used)/explainedShare
 }
 
 // fastest returns the pod that grows fastest, "" if none is known to grow.

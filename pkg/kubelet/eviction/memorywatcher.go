@@ -97,9 +97,10 @@ type memoryWatcher struct {
 	falseAlarm bool
 	refuted    [2]int64
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
-	// first of them did.
-	postponed   bool
-	postponedAt time.Time
+	// first of them did, postponedLeft what remained then.
+	postponed     bool
+	postponedAt   time.Time
+	postponedLeft int64
 	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
 	// it, until that shows who grows.
 	awaited bool

@@ -228,6 +228,33 @@ func TestHugePageBetweenTheCountersAndTheLook(t *testing.T) {
 	}
 }
 
+// A pod grows fast, and stops; moments later, just above the threshold, another one begins to grow by huge pages. The
+// first of these says nothing about how fast memory is used up: the next one is some time away, and shows who grows.
+func TestHugePagesAfterAFastPodHasStopped(t *testing.T) {
+	for _, before := range []int64{200, 800} {
+		for _, quiet := range []time.Duration{13, 40, 80} {
+			for _, above := range []int64{1, 3, 5} {
+				for _, rate := range []int64{100, 200, 400} {
+					phase := int64(0)
+					what := fmt.Sprintf("%d MiB/s before, quiet for %v, %d MiB above, %d MiB/s",
+						before, quiet*time.Millisecond, above, rate)
+					othersThanHog(t, what, 3, func(b *burst) (int64, func(func(time.Duration))) {
+						phase++
+						b.pods["hog"].step = hugePage
+						b.available(100*mi + above*mi + before*mi/2 + phase*20<<10)
+						return rate * mi, func(wait func(time.Duration)) {
+							b.grows("decoy", before*mi)
+							wait(time.Second / 2)
+							b.freeze("decoy")
+							wait(quiet * time.Millisecond)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // A small pod grows fast near the threshold, where others have changed by 300 KiB since they were read. They are read
 // after the pod and before the node, which has less by then: that is no reason to evict another pod too.
 func TestPodThatGrowsWhileOthersAreRead(t *testing.T) {
