@@ -299,6 +299,7 @@ func (k *costly) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 // starved is a kernel that is read by a thread which waits for a CPU with each read, and hardly uses it.
 type starved struct {
 	kernel
+	anyThread
 	used time.Duration
 }
 

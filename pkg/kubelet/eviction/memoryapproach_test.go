@@ -15,11 +15,18 @@ import (
 // priced is a kernel whose reads take CPU time, as much as given.
 type priced struct {
 	kernel
+	anyThread
 	counters, usages, full time.Duration
 	used                   time.Duration
 	// busy: most pods have changed since they were last read, so that a reading of those takes as long as one of all.
 	busy bool
 }
+
+// anyThread is a thread clock that is the same for all threads.
+type anyThread struct{}
+
+func (anyThread) LockThread()   {}
+func (anyThread) UnlockThread() {}
 
 func (k *priced) pay(d time.Duration) {
 	time.Sleep(d)
@@ -149,6 +156,7 @@ func TestRoundsWhileMetAfterAnApproach(t *testing.T) {
 // nothing takes a few microseconds.
 type ticking struct {
 	flaky
+	anyThread
 	asked int
 	used  time.Duration
 }

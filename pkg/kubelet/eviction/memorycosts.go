@@ -24,6 +24,9 @@ const (
 // which is far more on a node whose CPUs are busy: the pauses between readings would then be seconds long while pods
 // use up memory.
 type ThreadClock interface {
+	// LockThread keeps the calling goroutine on its thread until UnlockThread is called.
+	LockThread()
+	UnlockThread()
 	// ThreadTime returns the CPU time that the calling thread has used.
 	ThreadTime() time.Duration
 }
@@ -57,7 +60,8 @@ func newReadCosts(reader MemoryReader, clock func() time.Time) readCosts {
 	return c
 }
 
-// spent returns the CPU time of this thread until now. The caller must not change threads between two calls.
+// spent returns the CPU time of this thread until now. The caller must not change threads between two calls: begin and
+// release see to that.
 func (c *readCosts) spent() time.Duration {
 	if c.thread == nil {
 		return c.now().Sub(c.made)
@@ -65,8 +69,11 @@ func (c *readCosts) spent() time.Duration {
 	return c.thread.ThreadTime()
 }
 
-// begin is called when a read begins.
+// begin is called when a read begins. It ends with release.
 func (c *readCosts) begin() {
+	if c.thread != nil {
+		c.thread.LockThread()
+	}
 	c.begun, c.before = c.now(), c.spent()
 	c.reading, c.refreshing = 0, 0
 }
@@ -82,6 +89,12 @@ func (c *readCosts) end(at time.Time, hardMet bool) {
 	c.paid = later(c.paid, c.begun).Add(watcherPauseShare * (cost + c.beside(hardMet)))
 	if most := at.Add(watcherDebt); c.paid.After(most) {
 		c.paid = most
+	}
+}
+
+func (c *readCosts) release() {
+	if c.thread != nil {
+		c.thread.UnlockThread()
 	}
 }
 

@@ -76,6 +76,8 @@ type looks struct {
 	at    [lookCount]time.Time
 	state [lookCount]lookState
 	n     int
+	// first is the index of the oldest look that is used.
+	first int
 	pods  []podLooks
 	// growers are those that were to be read at the last look.
 	growers []*podLooks
@@ -140,6 +142,8 @@ func (l *looks) add(at time.Time, state lookState) {
 	l.advance(at)
 	last := l.n - 1
 	l.at[last], l.state[last] = at, state
+	for l.first = 0; at.Sub(l.at[l.first]) > lookWindow; l.first++ {
+	}
 	for i := range l.usages {
 		l.pods[i].usage[last], l.pods[i].resident[last] = int64(l.usages[i].Usage), unknown
 	}
@@ -197,15 +201,6 @@ func (l *looks) advance(at time.Time) {
 	}
 }
 
-// first returns the index of the oldest look that is used.
-func (l *looks) first() int {
-	i := 0
-	for i < l.n-1 && l.at[l.n-1].Sub(l.at[i]) > lookWindow {
-		i++
-	}
-	return i
-}
-
 // recent returns the index of the last look that is at least endedWindow older than the newest, or of the oldest look.
 func (l *looks) recent() int {
 	i := max(0, l.n-2)
@@ -248,7 +243,7 @@ func (l *looks) readHead(unexplained bool) {
 // of the node, those with most page cache, which they may use up; and then more of those that have grown most. Many
 // pods may have grown before and have stopped when one begins, which has grown less.
 func (l *looks) growing(unexplained bool) []*podLooks {
-	first, recent := l.first(), l.recent()
+	first, recent := l.first, l.recent()
 	lately := l.ranked(littleGrowth, func(p *podLooks) int64 { return l.grown(p, recent) })
 	before := l.ranked(1, func(p *podLooks) int64 { return int64(p.rate) })
 	most := l.ranked(leastGrowth, func(p *podLooks) int64 { return l.grown(p, first) })
@@ -284,7 +279,7 @@ func (l *looks) cacheOf(p *podLooks) int64 {
 // read: those that have lost most since the oldest look that is used; or, if no pod has grown or lost, those that use
 // most, one of which may use up its own.
 func (l *looks) readOwners() {
-	first := l.first()
+	first := l.first
 	owners := l.ranked(leastGrowth, func(p *podLooks) int64 { return -l.grown(p, first) })
 	if owners[0] == nil && len(l.head) == 0 {
 		owners = l.ranked(1, func(p *podLooks) int64 { return p.usage[l.n-1] })

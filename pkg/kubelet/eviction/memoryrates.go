@@ -14,7 +14,7 @@ import (
 // observeEnd finds out whether a pod of the head has stopped growing, at the last look that shows it.
 func (l *looks) observeEnd(p *podLooks) {
 	last := l.n - 1
-	for i := last - 1; i > max(p.since, l.first()-1); i-- {
+	for i := last - 1; i > max(p.since, l.first-1); i-- {
 		if p.resident[i] == unknown || l.at[last].Sub(l.at[i]) < endedWindow {
 			continue
 		}
@@ -35,7 +35,7 @@ func (l *looks) observePause(p *podLooks) {
 	last := l.n - 1
 	again := l.stillFrom(p, last)
 	end := again - 1
-	if end < max(p.since, l.first()) || p.resident[end] == unknown || p.resident[last] <= p.resident[end] {
+	if end < max(p.since, l.first) || p.resident[end] == unknown || p.resident[last] <= p.resident[end] {
 		return
 	}
 	begin, least := l.stillFrom(p, end), stepWindow
@@ -53,7 +53,7 @@ func (l *looks) observePause(p *podLooks) {
 
 // stillFrom returns the index of the first of the looks at a pod from which until another one it stood still.
 func (l *looks) stillFrom(p *podLooks, to int) (from int) {
-	for from = to; from > max(p.since, l.first()) && p.resident[from-1] != unknown; from-- {
+	for from = to; from > max(p.since, l.first) && p.resident[from-1] != unknown; from-- {
 		if diff := p.resident[to] - p.resident[from-1]; max(diff, -diff) >= littleGrowth {
 			break
 		}
@@ -65,7 +65,7 @@ func (l *looks) stillFrom(p *podLooks, to int) (from int) {
 // and the index of the look with which it begins. It is not measured unless the pod was read twice without its page
 // cache since it stopped.
 func (l *looks) rateOf(p *podLooks) (r snapshot.Rate, from int, ok bool) {
-	r, from, ok = l.rateFrom(p, max(l.first(), p.since))
+	r, from, ok = l.rateFrom(p, max(l.first, p.since))
 	if !ok || p.again <= from {
 		return r, from, ok
 	}
@@ -135,7 +135,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 func (l *looks) still(p *podLooks) time.Duration {
 	last := l.n - 1
 	i := last
-	for ; i > l.first() && p.usage[i-1] != unknown; i-- {
+	for ; i > l.first && p.usage[i-1] != unknown; i-- {
 		if diff := p.usage[last] - p.usage[i-1]; max(diff, -diff) >= leastGrowth {
 			break
 		}
@@ -239,7 +239,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		}
 	}
 	if from < 0 {
-		from = l.first()
+		from = l.first
 	}
 	if total := l.totalRate(from); total.Window >= leastWindow {
 		ended := perSecond(l.endedSince(from), total.Window)
@@ -262,12 +262,12 @@ func (l *looks) explained() bool {
 	var sum int64
 	from := l.n
 	for i := range l.pods {
-		if rate, begin, ok := l.rateFrom(&l.pods[i], l.first()); ok && rate.PerSecond > 0 {
+		if rate, begin, ok := l.rateFrom(&l.pods[i], l.first); ok && rate.PerSecond > 0 {
 			sum, from = sum+int64(rate.PerSecond), min(from, begin)
 		}
 	}
 	if from == l.n {
-		from = l.first()
+		from = l.first
 	}
 	return l.usedUp(from) < leastGrowth || sum >= int64(l.totalRate(from).PerSecond)/explainedShare
 }
@@ -294,7 +294,7 @@ func (l *looks) unmeasured(within time.Duration) bool {
 	if l.n == 0 {
 		return false
 	}
-	last, first, growing := l.n-1, l.first(), false
+	last, first, growing := l.n-1, l.first, false
 	var most int64
 	for i := range l.pods {
 		p := &l.pods[i]

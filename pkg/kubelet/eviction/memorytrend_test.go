@@ -46,6 +46,7 @@ func repeated(n int64, count int) []int64 {
 // sawtooth is a node on which reading takes CPU time. Its memory is used up at a rate, from above the threshold to far
 // below it, again and again.
 type sawtooth struct {
+	anyThread
 	now   time.Time
 	begin time.Time
 	cost  time.Duration

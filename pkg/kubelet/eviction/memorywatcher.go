@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"time"
 
@@ -176,9 +175,8 @@ func (w *memoryWatcher) watches() bool {
 // check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
 // decision and another decision may be different; else nil.
 func (w *memoryWatcher) check() *snapshot.MemoryReading {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	w.costs.begin()
+	defer w.costs.release()
 	w.postponed, w.soon = false, false
 	if w.looks != nil {
 		w.looks.fresh = false // The counters may not be readable.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -133,6 +134,12 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
 		NodeSpare: snapshot.Bytes(spare), At: snapshot.WallTime(at)}, nil
 }
+
+// LockThread keeps the calling goroutine on its thread until UnlockThread is called.
+func (*Memory) LockThread() { runtime.LockOSThread() }
+
+// UnlockThread ends what LockThread began.
+func (*Memory) UnlockThread() { runtime.UnlockOSThread() }
 
 // ThreadTime returns the CPU time that the calling thread has used, zero if the kernel does not say so.
 func (m *Memory) ThreadTime() time.Duration {
