@@ -23,10 +23,12 @@ type PodMemoryReader interface {
 }
 
 const (
-	// lookCount looks are kept, at least lookDistance apart: together they span more than 100 ms when looks follow each
-	// other as closely as they can. Looks that are older than lookWindow are not used: from there on samples of the policy
-	// measure growth.
-	lookCount    = 32
+	// lookCount looks are kept, at least lookDistance apart: together they span more than 400 ms when looks follow each
+	// other as closely as they can, and more than postponeMost while a decision is postponed. When there is no room for
+	// another one, so many of the oldest are dropped together. Looks that are older than lookWindow are not used: from
+	// there on samples of the policy measure growth.
+	lookCount    = 128
+	lookDrop     = 16
 	lookDistance = 4 * time.Millisecond
 	lookWindow   = time.Second
 	// leastWindow is the shortest time over which a rate is computed.
@@ -190,14 +192,15 @@ func (l *looks) advance(at time.Time) {
 	case l.n < lookCount:
 		l.n++
 	default:
-		copy(l.at[:], l.at[1:])
-		copy(l.state[:], l.state[1:])
+		copy(l.at[:], l.at[lookDrop:])
+		copy(l.state[:], l.state[lookDrop:])
 		for i := range l.pods {
 			p := &l.pods[i]
-			copy(p.usage[:], p.usage[1:])
-			copy(p.resident[:], p.resident[1:])
-			p.since, p.again = max(0, p.since-1), max(0, p.again-1)
+			copy(p.usage[:], p.usage[lookDrop:])
+			copy(p.resident[:], p.resident[lookDrop:])
+			p.since, p.again = max(0, p.since-lookDrop), max(0, p.again-lookDrop)
 		}
+		l.n = lookCount - lookDrop + 1
 	}
 }
 

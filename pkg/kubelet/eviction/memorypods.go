@@ -107,8 +107,9 @@ func (w *memoryWatcher) moved(now lookState) bool {
 }
 
 // postpone reports whether the decision about a crossing waits for the next read, because that will show which pod
-// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag, or by a huge page: so it
-// waits for longer than endedWindow until one postponeShare-th of what was left is used up.
+// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag, or by a huge page: so
+// it waits for longer than endedWindow while less than one postponeShare-th of what was left is used up, and then for
+// endedWindow once more, since a pod may have begun only now.
 func (w *memoryWatcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
@@ -116,13 +117,23 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	now := w.clock()
 	w.remains = w.remaining(left)
 	if w.postponedAt.IsZero() {
-		w.postponedAt, w.postponedLeft = now, w.remains
+		w.postponedAt, w.postponedLeft, w.hastenedAt = now, 0, time.Time{}
 	}
-	within := postponeMost
+	w.postponedLeft = max(w.postponedLeft, w.remains)
 	// While the kernel reclaims pages its statistics may lag: how much is used up is not known.
-	if w.reclaiming() || w.postponedLeft-w.remains >= w.postponedLeft/postponeShare {
-		within = endedWindow
+	hasten := w.reclaiming() || w.postponedLeft-w.remains >= w.postponedLeft/postponeShare
+	if hasten && w.hastenedAt.IsZero() {
+		w.hastenedAt = now
 	}
-	w.postponed = now.Sub(w.postponedAt) < within && w.looks.unmeasured(within)
+	passed, within := w.waited(now)
+	w.postponed = passed < within && w.looks.unmeasured(within)
 	return w.postponed
+}
+
+// waited returns for how long a decision has been postponed, and for how long it is at most.
+func (w *memoryWatcher) waited(now time.Time) (passed, most time.Duration) {
+	if w.hastenedAt.IsZero() {
+		return now.Sub(w.postponedAt), postponeMost
+	}
+	return now.Sub(w.hastenedAt), endedWindow
 }

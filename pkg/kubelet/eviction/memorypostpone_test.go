@@ -373,3 +373,65 @@ func TestBurstFromRestOnASlowNode(t *testing.T) {
 		}
 	}
 }
+
+// crosses has a process outside of pods use so much memory.
+func (b *burst) crosses(amount int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.system += amount
+}
+
+// The only pod that grows pauses; meanwhile the system crosses the threshold by a little, so that the decision waits.
+// The more rarely memory is read then, the longer is known who grew before.
+func TestGrowerPausesWhileADecisionIsPostponed(t *testing.T) {
+	for _, threshold := range []int64{50, 100} {
+		for _, rate := range []int64{100, 200} {
+			for _, pause := range []time.Duration{250, 350, 450} {
+				what := fmt.Sprintf("threshold of %d MiB, %d MiB/s, pause of %v", threshold, rate, pause*time.Millisecond)
+				othersThanHog(t, what, 3, func(b *burst) (int64, func(func(time.Duration))) {
+					b.add("big", 8*gi)
+					b.config.Thresholds = b.node.config(t, hard(fmt.Sprintf("%dMi", threshold))).Thresholds
+					b.available(threshold*mi + mi/2 + rate*mi*3/10)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("hog", rate*mi)
+						wait(300 * time.Millisecond)
+						b.freeze("hog")
+						wait(30 * time.Millisecond)
+						b.crosses(mi)
+						wait(pause * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A pod has stopped, and the system crosses the threshold by a little, or by half of what is left, most of which it
+// frees at once. While the decision waits another pod begins to grow fast. The look that shows it first also shows that
+// much is used up.
+func TestPodBeginsWhileADecisionIsPostponed(t *testing.T) {
+	for _, crossing := range []int64{1, 50} {
+		for _, rate := range []int64{400, 1000} {
+			for _, after := range []time.Duration{50, 150, 300, 400} {
+				what := fmt.Sprintf("crossing by %d MiB, %d MiB/s after %v", crossing, rate, after*time.Millisecond)
+				othersThanHog(t, what, 4, func(b *burst) (int64, func(func(time.Duration))) {
+					b.add("big", 8*gi)
+					b.available(100*mi + mi/2 + 30*mi)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("decoy", 100*mi)
+						wait(300 * time.Millisecond)
+						b.freeze("decoy")
+						wait(30 * time.Millisecond)
+						b.crosses(crossing * mi)
+						wait(10 * time.Millisecond)
+						b.crosses(-crossing * mi * 9 / 10)
+						if crossing == 1 {
+							b.crosses(mi)
+						}
+						wait(after * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+}

@@ -96,10 +96,11 @@ type memoryWatcher struct {
 	falseAlarm bool
 	refuted    [2]int64
 	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
-	// first of them did, postponedLeft what remained then.
-	postponed     bool
-	postponedAt   time.Time
-	postponedLeft int64
+	// first of them did, postponedLeft the most that has remained since, hastenedAt when too much of that was used up,
+	// zero before.
+	postponed               bool
+	postponedAt, hastenedAt time.Time
+	postponedLeft           int64
 	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
 	// it, until that shows who grows.
 	awaited bool
@@ -190,9 +191,9 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.next = w.readAt.Add(w.pause())
 	switch {
 	case w.postponed:
-		passed := w.readAt.Sub(w.postponedAt)
+		passed, within := w.waited(w.readAt)
 		// Another pod may begin to use up what is left.
-		most := min(postponeMost-passed, w.leastTimeFor(w.remains/2))
+		most := min(within-passed, w.leastTimeFor(w.remains/2))
 		w.next = w.readAt.Add(max(watcherMinPause, min(passed/postponePauseShare, most)))
 	case w.soon:
 		w.next = w.readAt.Add(watcherMinPause)

@@ -255,6 +255,28 @@ func TestHugePagesAfterAFastPodHasStopped(t *testing.T) {
 	}
 }
 
+// A small pod grows fast beside others that grow slowly: together they need more than it alone can release. The largest
+// pod could release that, but too late, and it does not grow.
+func TestHogBesideSlowGrowers(t *testing.T) {
+	for _, c := range []struct {
+		slow int
+		each int64
+	}{{1, 5}, {1, 20}, {20, 1}} {
+		for _, rate := range []int64{100, 200, 1000} {
+			othersThanHog(t, fmt.Sprintf("%d MiB/s beside %+v", rate, c), 3, func(b *burst) (int64, func(func(time.Duration))) {
+				b.add("big", 8*gi)
+				b.available(100*mi + 5*mi + int64(c.slow)*c.each*mi)
+				return rate * mi, func(wait func(time.Duration)) {
+					for i := range c.slow {
+						b.grows(fmt.Sprintf("small-%02d", i), c.each*mi)
+					}
+					wait(time.Second)
+				}
+			})
+		}
+	}
+}
+
 // A small pod grows fast near the threshold, where others have changed by 300 KiB since they were read. They are read
 // after the pod and before the node, which has less by then: that is no reason to evict another pod too.
 func TestPodThatGrowsWhileOthersAreRead(t *testing.T) {

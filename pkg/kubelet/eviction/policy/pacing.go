@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -90,16 +91,20 @@ func (r *round) mustWait(p *pending) bool {
 		(!p.lastFailed.IsZero() && now.Sub(p.lastFailed) < t.KillTime)
 }
 
-// victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, as many
-// as cover the demand until a kill takes effect. Pods that are terminating already are lost in any case, so that the
-// fewest of those that were chosen which cover that demand are hastened together.
-func (t *pacing) victims(c choice, d demand) []candidate {
+// victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, those
+// whose growth exhausts what is left, or else as many as cover the demand until a kill takes effect. Pods that are
+// terminating already are lost in any case, so that the fewest of those that were chosen which cover that demand are
+// hastened together. list has all candidates.
+func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	now := c.pods[:min(1, len(c.pods))]
 	if n := hastened(c.pods); n > 1 {
 		now = fewest(c.pods[:n], c.urgent, d.killTime)
 	}
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
+		if exhausting := t.exhausting(c.pods, list, d.killTime); len(exhausting) > 0 && hastened(now) == 0 {
+			now = exhausting
+		}
 	}
 	if !t.paced {
 		return now
@@ -146,6 +151,26 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 	for i := range list {
 		if c := &list[i]; !c.isWithin() && !c.optedOut && c.gain(killTime) > 0 {
 			return list[i : i+1]
+		}
+	}
+	return nil
+}
+
+// exhausting returns those of the chosen pods that grow fastest, as many that without their growth the candidates do
+// not use up what is available before a kill takes effect; none if the others do that too. A larger pod that ranks
+// before them covers more, but too late: what is left is used up while it is being killed.
+func (t *pacing) exhausting(chosen, list []candidate, killTime time.Duration) []candidate {
+	fastest := slices.Clone(chosen)
+	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.steady(), a.growth.steady()) })
+	for n := range fastest {
+		rest := unmeasured
+		for i := range list {
+			if !slices.ContainsFunc(fastest[:n+1], func(c candidate) bool { return c.pod == list[i].pod }) {
+				rest.add(list[i].growth)
+			}
+		}
+		if !usedUp(t.available, rest.peak(), killTime) {
+			return fastest[:n+1]
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (r *round) evict(n *need, p *pending, nd *NeedDecision, list []candidate, d
 	}
 	c := r.choose(n, list, d)
 	nd.Chosen, nd.PassedOver = len(c.pods), nd.PassedOver+c.passedOver
-	now := t.victims(c, d)
+	now := t.victims(c, list, d)
 	awaited := len(now) == 0
 	if awaited {
 		now = t.firstOverRequest(list, d.killTime)
