@@ -253,4 +253,4 @@ func (m *Manager) readAgain() {
 }
 
 // postpones reports whether the memory watcher postpones a decision.
-func (l *loopState) postpones() bool { return l.watcher != nil && l.watcher.postponed }
+func (l *loopState) postpones() bool { return l.watcher != nil && l.watcher.postponed.active }

@@ -33,7 +33,7 @@ func (w *memoryWatcher) refused(left [2]int64) bool { return !w.awaited && w.can
 // reading has refuted one before, and the counters hardly show less now. It is not read then; if a round waits for it,
 // it is read at once. One for which the decision was postponed is read.
 func (w *memoryWatcher) canWait(left [2]int64) bool {
-	if !w.exhausted() || !w.postponedAt.IsZero() {
+	if !w.exhausted() || w.postponed.begun() {
 		return false
 	}
 	less := left[0] <= w.refuted[0]-leastGrowth || left[1] <= w.refuted[1]-leastGrowth

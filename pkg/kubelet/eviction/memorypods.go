@@ -11,15 +11,6 @@ import (
 
 // This file has when the memory watcher reads single pods. What it learns from that is in looks.
 
-const (
-	// postponeMost is for how long the decision about a crossing is postponed at most, postponeShare which fraction of
-	// what is left (one sixteenth) may be used up meanwhile if that takes longer than endedWindow. The pauses between the
-	// reads in this time are one postponePauseShare-th of the time that has passed, at least watcherMinPause.
-	postponeMost       = 500 * time.Millisecond
-	postponeShare      = 16
-	postponePauseShare = 4
-)
-
 // look looks at the memory of each pod if memory is scarce, or a threshold seems to be met. That takes longer than
 // reading the counters, and the next read has to wait accordingly: so it is done if what is available has changed and
 // the next read is not due earlier anyway, if a threshold is about to be met, and from time to time.
@@ -54,7 +45,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 		}
 		l.took = w.costs.spent() - before
 		w.soon = lags && w.costs.owed(now) < approachCredit
-		if !suspect && w.postponedAt.IsZero() {
+		if !suspect && !w.postponed.begun() {
 			w.refresh(now)
 		}
 	}
@@ -104,36 +95,4 @@ func (w *memoryWatcher) moved(now lookState) bool {
 		}
 		return w.scarce(f) && max(changed, -changed) >= leastGrowth
 	})
-}
-
-// postpone reports whether the decision about a crossing waits for the next read, because that will show which pod
-// causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag, or by a huge page: so
-// it waits for longer than endedWindow while less than one postponeShare-th of what was left is used up, and then for
-// endedWindow once more, since a pod may have begun only now.
-func (w *memoryWatcher) postpone(left [2]int64) bool {
-	if w.looks == nil {
-		return false
-	}
-	now := w.clock()
-	w.remains = w.remaining(left)
-	if w.postponedAt.IsZero() {
-		w.postponedAt, w.postponedLeft, w.hastenedAt = now, 0, time.Time{}
-	}
-	w.postponedLeft = max(w.postponedLeft, w.remains)
-	// While the kernel reclaims pages its statistics may lag: how much is used up is not known.
-	hasten := w.reclaiming() || w.postponedLeft-w.remains >= w.postponedLeft/postponeShare
-	if hasten && w.hastenedAt.IsZero() {
-		w.hastenedAt = now
-	}
-	passed, within := w.waited(now)
-	w.postponed = passed < within && w.looks.unmeasured(within)
-	return w.postponed
-}
-
-// waited returns for how long a decision has been postponed, and for how long it is at most.
-func (w *memoryWatcher) waited(now time.Time) (passed, most time.Duration) {
-	if w.hastenedAt.IsZero() {
-		return now.Sub(w.postponedAt), postponeMost
-	}
-	return now.Sub(w.hastenedAt), endedWindow
 }

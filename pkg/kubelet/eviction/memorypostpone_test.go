@@ -27,7 +27,7 @@ func (k *kernel) awaitPostponed(t *testing.T, m *Manager, wait func(time.Duratio
 	k.mu.Lock()
 	k.reading = func() {
 		w := m.loop.watcher
-		if postponed || w.postponedAt.IsZero() {
+		if postponed || !w.postponed.begun() {
 			return
 		}
 		if postponed = true; then != nil {

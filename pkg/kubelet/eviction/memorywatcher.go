@@ -95,12 +95,7 @@ type memoryWatcher struct {
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
 	falseAlarm bool
 	refuted    [2]int64
-	// postponed is true if the last read showed a crossing whose cause the next ones will show, postponedAt is when the
-	// first of them did, postponedLeft the most that has remained since, hastenedAt when too much of that was used up,
-	// zero before.
-	postponed               bool
-	postponedAt, hastenedAt time.Time
-	postponedLeft           int64
+	postponed  postponement
 	// awaited is true if the round of a collection that shows a crossing waits for the next read: pods are looked at with
 	// it, until that shows who grows.
 	awaited bool
@@ -178,23 +173,20 @@ func (w *memoryWatcher) watches() bool {
 func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	w.costs.begin()
 	defer w.costs.release()
-	w.postponed, w.soon = false, false
+	w.postponed.active, w.soon = false, false
 	if w.looks != nil {
 		w.looks.fresh = false // The counters may not be readable.
 	}
 	reading := w.readCounters()
-	if !w.postponed {
-		w.postponedAt, w.awaited = time.Time{}, false
+	if !w.postponed.active {
+		w.postponed, w.awaited = postponement{}, false
 	}
 	w.readAt = w.clock()
 	w.costs.end(w.readAt, w.hardMet)
 	w.next = w.readAt.Add(w.pause())
 	switch {
-	case w.postponed:
-		passed, within := w.waited(w.readAt)
-		// Another pod may begin to use up what is left.
-		most := min(within-passed, w.leastTimeFor(w.remains/2))
-		w.next = w.readAt.Add(max(watcherMinPause, min(passed/postponePauseShare, most)))
+	case w.postponed.active:
+		w.next = w.readAt.Add(w.postponed.pause(w.readAt, w.leastTimeFor(w.remains/2)))
 	case w.soon:
 		w.next = w.readAt.Add(watcherMinPause)
 	}
