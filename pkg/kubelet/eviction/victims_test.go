@@ -277,6 +277,38 @@ func TestHogBesideSlowGrowers(t *testing.T) {
 	}
 }
 
+// A pod grows steadily, and crosses the threshold while another one takes 8 MiB within 2 ms for a request, and frees
+// them, as four times a second before. The former is the victim.
+func TestHogBesideRequests(t *testing.T) {
+	for _, lead := range []int{2, 6, 12, 18} {
+		for _, lasts := range []int{20, 200} {
+			for _, rate := range []int64{100, 200, 400} {
+				what := fmt.Sprintf("%d MiB/s, a request of %d ms begins %d ms before the crossing", rate, lasts, lead)
+				othersThanHog(t, what, 3, func(b *burst) (int64, func(func(time.Duration))) {
+					b.add("big", 8*gi)
+					b.available(100*mi + rate*mi/2 + 4*mi)
+					return rate * mi, func(wait func(time.Duration)) {
+						b.grows("hog", rate*mi)
+						for ms := range 600 {
+							wait(time.Millisecond)
+							in := (ms + lead) % 250
+							b.mu.Lock()
+							switch {
+							case in < 2:
+								b.pods["decoy"].memory += 4 * mi
+							case in >= lasts && in < lasts+2:
+								b.pods["decoy"].memory -= 4 * mi
+							}
+							b.mu.Unlock()
+						}
+						b.freeze("hog")
+					}
+				})
+			}
+		}
+	}
+}
+
 // A small pod grows fast near the threshold, where others have changed by 300 KiB since they were read. They are read
 // after the pod and before the node, which has less by then: that is no reason to evict another pod too.
 func TestPodThatGrowsWhileOthersAreRead(t *testing.T) {
