@@ -157,12 +157,15 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 }
 
 // exhausting returns those of the chosen pods that grow fastest, as many that without their growth the candidates do
-// not use up what is available before a kill takes effect; none if the others do that too. A larger pod that ranks
-// before them covers more, but too late: what is left is used up while it is being killed.
+// not use up what is available before a kill takes effect; none if the others do that too, or if one is within its
+// request. A larger pod that ranks before them covers more, but too late: what is left is used up while it is killed.
 func (t *pacing) exhausting(chosen, list []candidate, killTime time.Duration) []candidate {
 	fastest := slices.Clone(chosen)
 	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.steady(), a.growth.steady()) })
 	for n := range fastest {
+		if fastest[n].isWithin() {
+			return nil
+		}
 		rest := unmeasured
 		for i := range list {
 			if !slices.ContainsFunc(fastest[:n+1], func(c candidate) bool { return c.pod == list[i].pod }) {
