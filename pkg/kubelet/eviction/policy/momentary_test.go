@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +51,50 @@ func TestMomentaryGrowth(t *testing.T) {
 			t.Errorf("%s: victims %v, want %v; %+v", name, got, test.want, d.Needs)
 		}
 	}
+}
+
+// Of the chosen pods those are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s later.
+// A pod that others do not leave enough time for is none of them, nor are pods within their requests.
+func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
+	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
+	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
+	modest, other := grower{"modest", 100, false}, grower{"other", 90, true}
+	for name, c := range map[string]struct{ chosen, others []grower }{
+		"hog":               {[]grower{big, hog}, []grower{leak, slow}},
+		"hog, second":       {[]grower{big, second, hog}, []grower{leak}},
+		"hog, second, leak": {[]grower{leak, second, hog}, []grower{{"more", 50, true}}},
+		"":                  {[]grower{big, hog}, []grower{other}},
+		" ":                 {[]grower{big, modest}, nil},
+	} {
+		var chosen, list []candidate
+		for _, g := range c.chosen {
+			chosen = append(chosen, g.candidate())
+		}
+		list = slices.Clone(chosen)
+		for _, g := range c.others {
+			list = append(list, g.candidate())
+		}
+		pace := pacing{available: 97 * mi}
+		var got []string
+		for _, victim := range pace.exhausting(chosen, list, 3*time.Second/2) {
+			got = append(got, victim.pod.Name)
+		}
+		if strings.Join(got, ", ") != strings.TrimSpace(name) {
+			t.Errorf("%v, want %q", got, name)
+		}
+	}
+}
+
+// grower is a candidate that grows by MiB in a second.
+type grower struct {
+	name         string
+	growth       float64
+	aboveRequest bool
+}
+
+func (g grower) candidate() candidate {
+	r := unmeasured
+	r[momentary] = g.growth * float64(mi)
+	pod := &snapshot.Pod{Facts: &snapshot.Facts{Name: g.name}}
+	return candidate{pod: pod, growth: &r, known: true, first: g.aboveRequest}
 }
