@@ -277,6 +277,48 @@ func TestHogBesideSlowGrowers(t *testing.T) {
 	}
 }
 
+// Replicas start, and use 500 MiB each within 2 s and then no more. Moments later the system or a slow leak crosses the
+// threshold. One pod is evicted.
+func TestReplicasHaveStartedBeforeTheCrossing(t *testing.T) {
+	for _, replicas := range []int64{2, 5} {
+		for _, quiet := range []time.Duration{500, 3000} {
+			for _, leak := range []int64{0, 5} {
+				wrong := inPhases(t, 3, 1021731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+					b := newBurst(t, mi, 0, "leak")
+					for i := range replicas {
+						b.add(fmt.Sprintf("new-%d", i), 5*mi, memoryRequest(20*mi))
+					}
+					b.config.Memory, b.killTakes = b.pricedKernel(), 1500*time.Millisecond
+					b.available(105*mi + replicas*500*mi + leak*mi)
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(rest)
+						for i := range replicas {
+							b.grows(fmt.Sprintf("new-%d", i), 250*mi)
+						}
+						wait(2 * time.Second)
+						for i := range replicas {
+							b.freeze(fmt.Sprintf("new-%d", i))
+						}
+						wait(quiet * time.Millisecond)
+						b.available(100*mi + leak*mi)
+						b.grows("leak", leak*mi)
+						if leak == 0 {
+							b.crosses(mi / 2)
+						}
+						wait(2500 * time.Millisecond)
+						right = len(b.fencer.victims()) == 1
+					})
+					return right
+				})
+				if wrong > 0 {
+					t.Errorf("%d replicas, quiet for %v, leak of %d MiB/s: in %d of 3 phases more pods are evicted, or none",
+						replicas, quiet*time.Millisecond, leak, wrong)
+				}
+			}
+		}
+	}
+}
+
 // A pod grows steadily, and crosses the threshold while another one takes 8 MiB within 2 ms for a request, and frees
 // them, as four times a second before. The former is the victim.
 func TestHogBesideRequests(t *testing.T) {

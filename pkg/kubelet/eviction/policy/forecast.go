@@ -255,7 +255,15 @@ func (r *rate) steady() float64 {
 	if r == nil {
 		return 0
 	}
-	return max(r.sampled(), orZero(r[momentary]))
+	return max(r.sampled(), r.lately())
+}
+
+// lately returns the growth of the last moments, 0 if it was not measured.
+func (r *rate) lately() float64 {
+	if r == nil {
+		return 0
+	}
+	return orZero(r[momentary])
 }
 
 // sampled returns the smallest rate of the windows of samples, at least 0.

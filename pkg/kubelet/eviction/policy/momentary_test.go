@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,58 @@ func TestMomentaryGrowth(t *testing.T) {
 			t.Errorf("%s: victims %v, want %v; %+v", name, got, test.want, d.Needs)
 		}
 	}
+}
+
+// Pods have used much since the last sample, a few seconds ago, and stand still now; others grow, but slowly enough.
+// That the former have used up so much does not make more of them victims, nor one of higher priority.
+func TestBurstsAreOver(t *testing.T) {
+	for replicas, most := range map[int]int{2: 1, 3: 1, 5: 2} {
+		w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "100Mi")), smallPods(3)...)
+		w.pods = append(w.pods, spec{name: "leak", memory: 20 * mi})
+		for i := range replicas {
+			w.pods = append(w.pods, spec{name: fmt.Sprintf("new-%d", i), memory: 5 * mi, request: 20 * mi})
+		}
+		w.available(snapshot.MemoryAvailable, 99*mi+int64(replicas)*500*mi)
+		d := w.afterBursts(99*mi, map[string]int64{"new": 500 * mi}, map[string]int64{"leak": 2 * mi})
+		if len(d.Victims) > most {
+			t.Errorf("%d replicas: victims %v, want %d at most", replicas, names(d.Victims), most)
+		}
+	}
+	w := newWorld(t, rulesOf(threshold(snapshot.MemoryAvailable, "1Gi")), spec{name: "low-0", memory: 300 * mi},
+		spec{name: "low-1", memory: 300 * mi}, spec{name: "high", priority: 1000, memory: 100 * mi})
+	w.available(snapshot.MemoryAvailable, 4*gi)
+	d := w.afterBursts(gi-mi, map[string]int64{"low": 600 * mi, "high": 1872 * mi}, map[string]int64{"low": 100 * mi})
+	if got := names(d.Victims); slices.Contains(got, "high") {
+		t.Errorf("victims %v, want none of higher priority", got)
+	}
+}
+
+// afterBursts takes a sample, and decides six seconds later, when so much is available: pods whose names begin so have
+// used as much since, and grow as fast in the last second; the others stand still.
+func (w *world) afterBursts(available int64, used, grows map[string]int64) Decision {
+	w.rules.Fence = true
+	w.after(time.Second)
+	w.now = w.now.Add(6 * time.Second)
+	for i := range w.pods {
+		for prefix, amount := range used {
+			if strings.HasPrefix(w.pods[i].name, prefix) {
+				w.pods[i].memory += amount
+			}
+		}
+	}
+	s := w.available(snapshot.MemoryAvailable, available).snapshot()
+	s.MemoryRate = &snapshot.Rate{Window: time.Second}
+	for i := range s.Pods {
+		s.Pods[i].MemoryRate = &snapshot.Rate{Window: time.Second, Still: true}
+		for prefix, rate := range grows {
+			if strings.HasPrefix(s.Pods[i].Name, prefix) {
+				s.Pods[i].MemoryRate = &snapshot.Rate{PerSecond: snapshot.Bytes(rate), Window: time.Second}
+				s.MemoryRate.PerSecond += snapshot.Bytes(rate)
+			}
+		}
+	}
+	d, _ := Decide(s, w.rules, w.state)
+	return d
 }
 
 // Of the chosen pods those are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s later.

@@ -159,21 +159,22 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 // exhausting returns those of the chosen pods that grow fastest, as many that without their growth the candidates do
 // not use up what is available before a kill takes effect; none if the others do that too, or if one is within its
 // request. A larger pod that ranks before them covers more, but too late: what is left is used up while it is killed.
+// Only growth of the last moments counts: a burst that is over uses up nothing.
 func (t *pacing) exhausting(chosen, list []candidate, killTime time.Duration) []candidate {
 	fastest := slices.Clone(chosen)
-	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.steady(), a.growth.steady()) })
-	for n := range fastest {
-		if fastest[n].isWithin() {
+	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
+	for n := range len(fastest) + 1 {
+		if n > 0 && fastest[n-1].isWithin() {
 			return nil
 		}
-		rest := unmeasured
+		rest := 0.0
 		for i := range list {
-			if !slices.ContainsFunc(fastest[:n+1], func(c candidate) bool { return c.pod == list[i].pod }) {
-				rest.add(list[i].growth)
+			if !slices.ContainsFunc(fastest[:n], func(c candidate) bool { return c.pod == list[i].pod }) {
+				rest += list[i].growth.lately()
 			}
 		}
-		if !usedUp(t.available, rest.peak(), killTime) {
-			return fastest[:n+1]
+		if !usedUp(t.available, rest, killTime) {
+			return fastest[:n]
 		}
 	}
 	return nil
