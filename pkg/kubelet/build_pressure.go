@@ -65,6 +65,13 @@ func (b *build) newWaitingPods() *admission.WaitingPods {
 	})
 }
 
+// The eviction manager finds out what its reader of memory can do beside MemoryReader. Without these methods it would
+// measure no growth in milliseconds, and the cost of readings by elapsed time.
+var (
+	_ eviction.PodMemoryReader = (*collect.Memory)(nil)
+	_ eviction.ThreadClock     = (*collect.Memory)(nil)
+)
+
 // memoryReader reads memory usage from the cgroup files. Without it eviction polls the stats, as stock does.
 func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
 	logger := klog.FromContext(ctx)
