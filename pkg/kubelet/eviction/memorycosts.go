@@ -92,6 +92,7 @@ func (c *readCosts) end(at time.Time, hardMet bool) {
 	}
 }
 
+// release ends what begin began, after the last use of spent.
 func (c *readCosts) release() {
 	if c.thread != nil {
 		c.thread.UnlockThread()

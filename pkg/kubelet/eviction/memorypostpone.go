@@ -28,7 +28,7 @@ type postponement struct {
 // begun reports whether a crossing has been seen about which there is no decision yet.
 func (p *postponement) begun() bool { return !p.since.IsZero() }
 
-// observe records what remains at a time. How much is used up is not known if it may lag.
+// observe records what remains at a time. If that may lag, it does not show how much is used up: too much is assumed.
 func (p *postponement) observe(now time.Time, remains int64, mayLag bool) {
 	if !p.begun() {
 		*p = postponement{since: now}
@@ -39,7 +39,8 @@ func (p *postponement) observe(now time.Time, remains int64, mayLag bool) {
 	}
 }
 
-// passed returns the time that has passed, and the longest one.
+// passed returns for how long the decision has waited, and for how long it waits at most: since the first read that
+// postponed it or, if too much is used up, since then.
 func (p *postponement) passed(now time.Time) (passed, most time.Duration) {
 	if p.hastened.IsZero() {
 		return now.Sub(p.since), postponeMost

@@ -424,9 +424,8 @@ func TestPodBeginsWhileADecisionIsPostponed(t *testing.T) {
 						wait(30 * time.Millisecond)
 						b.crosses(crossing * mi)
 						wait(10 * time.Millisecond)
-						b.crosses(-crossing * mi * 9 / 10)
-						if crossing == 1 {
-							b.crosses(mi)
+						if crossing > 1 {
+							b.crosses(-crossing * mi * 9 / 10)
 						}
 						wait(after * time.Millisecond)
 					}

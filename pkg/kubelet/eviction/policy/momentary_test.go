@@ -107,17 +107,21 @@ func (w *world) afterBursts(available int64, used, grows map[string]int64) Decis
 }
 
 // Of the chosen pods those are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s later.
-// A pod that others do not leave enough time for is none of them, nor are pods within their requests.
+// There are none if the other pods do that too, if one is within its request, or if what is left lasts for longer.
 func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
 	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
 	modest, other := grower{"modest", 100, false}, grower{"other", 90, true}
-	for name, c := range map[string]struct{ chosen, others []grower }{
-		"hog":               {[]grower{big, hog}, []grower{leak, slow}},
-		"hog, second":       {[]grower{big, second, hog}, []grower{leak}},
-		"hog, second, leak": {[]grower{leak, second, hog}, []grower{{"more", 50, true}}},
-		"":                  {[]grower{big, hog}, []grower{other}},
-		" ":                 {[]grower{big, modest}, nil},
+	for _, c := range []struct {
+		chosen, others []grower
+		want           string
+	}{
+		{[]grower{big, hog}, []grower{leak, slow}, "hog"},
+		{[]grower{big, second, hog}, []grower{leak}, "hog, second"},
+		{[]grower{leak, second, hog}, []grower{{"more", 50, true}}, "hog, second, leak"},
+		{[]grower{big, hog}, []grower{other}, ""},
+		{[]grower{big, modest}, nil, ""},
+		{[]grower{big, leak}, nil, ""},
 	} {
 		var chosen, list []candidate
 		for _, g := range c.chosen {
@@ -132,8 +136,8 @@ func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 		for _, victim := range pace.exhausting(chosen, list, 3*time.Second/2) {
 			got = append(got, victim.pod.Name)
 		}
-		if strings.Join(got, ", ") != strings.TrimSpace(name) {
-			t.Errorf("%v, want %q", got, name)
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("of %v beside %v: %q, want %q", c.chosen, c.others, got, c.want)
 		}
 	}
 }
