@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,68 +28,88 @@ func TestExactlyChoosesNothingElse(t *testing.T) {
 }
 
 func TestKnownResultsBelongToSuites(t *testing.T) {
-	files, err := known.ReadDir("stock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		suite := strings.TrimSuffix(file.Name(), ".txt")
-		selection, err := SelectionByName(suite)
-		if err != nil {
-			t.Error(err)
+	var suites []Suite
+	for _, selection := range Selections() {
+		here := Suite{Selection: selection}
+		suites = append(suites, here)
+		if here.Cluster {
 			continue
 		}
-		chosen, err := selection.Chooser()
-		if err != nil {
-			t.Fatal(err)
+		for round := range 2 {
+			machine, err := here.InMachine(round + 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			suites = append(suites, machine)
 		}
-		data, err := known.ReadFile("stock/" + file.Name())
+	}
+	read := 0
+	for _, s := range suites {
+		data, err := known.ReadFile(s.knownFile())
+		if err != nil {
+			continue // This suite has not run with stock yet.
+		}
+		read++
+		chosen, err := s.Chooser()
 		if err != nil {
 			t.Fatal(err)
 		}
 		names := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 		for i, name := range names {
 			if !chosen(name) {
-				t.Errorf("%s: suite %s has no spec %q", file.Name(), suite, name)
+				t.Errorf("%s: suite %s has no spec %q", s.knownFile(), s.Name, name)
 			}
 			if i > 0 && names[i-1] >= name {
-				t.Errorf("%s: %q stands before %q", file.Name(), names[i-1], name)
+				t.Errorf("%s: %q stands before %q", s.knownFile(), names[i-1], name)
 			}
 		}
-		if len(KnownStock(suite)) != len(names) {
-			t.Errorf("%d results are read of the %d names of %s", len(KnownStock(suite)), len(names), file.Name())
+		if len(s.Known()) != len(names) {
+			t.Errorf("%d results are read of the %d names of %s", len(s.Known()), len(names), s.knownFile())
 		}
 	}
-	if n := len(KnownStock("nodeconformance")); n != 414 {
-		t.Errorf("%d names of node conformance", n)
+	here, _ := fs.Glob(known, "stock/*.txt")
+	inMachine, _ := fs.Glob(known, "stock/*/*.txt")
+	if all := len(here) + len(inMachine); read != all {
+		t.Errorf("%d of %d files are of a suite: %q, %q", read, all, here, inMachine)
 	}
-	if n := len(KnownStock("nonsense")); n != 0 {
-		t.Errorf("%d results of a suite that is not there", n)
+	for name, want := range map[string]int{"nodeconformance": 414, "nonsense": 0} {
+		if n := len((Suite{Selection: Selection{Name: name}}).Known()); n != want {
+			t.Errorf("%d names of %s, not %d", n, name, want)
+		}
 	}
 }
 
 func TestWhatPassedWithStockIsWritten(t *testing.T) {
-	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "test/conformance/stock"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	results := Results{
 		"[sig-node] b [NodeConformance]":          {State: passed},
 		"[sig-node] a [NodeConformance]":          {State: passed, Tries: 2},
 		"[sig-node] c [NodeConformance]":          {State: "failed"},
 		"[sig-node] d [NodeConformance] [Serial]": {State: passed},
 	}
-	file, count, err := WriteKnown(root, "nodeconformance", results)
+	here := Suite{Root: t.TempDir(), Selection: Selection{Name: "nodeconformance", Focus: "changed by -focus"}}
+	machine, err := here.InMachine(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(file)
-	want := "[sig-node] a [NodeConformance]\n[sig-node] b [NodeConformance]\n"
-	if err != nil || string(data) != want || count != 2 {
-		t.Errorf("%d are written: %q, %v", count, data, err)
+	for want, s := range map[string]Suite{
+		"stock/nodeconformance.txt": here, "stock/machine-round2/nodeconformance.txt": machine,
+	} {
+		file, count, err := s.WriteKnown(results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := filepath.Join(here.Root, "test/conformance", want); file != want {
+			t.Errorf("%s is written, not %s", file, want)
+		}
+		data, err := os.ReadFile(file)
+		want := "[sig-node] a [NodeConformance]\n[sig-node] b [NodeConformance]\n"
+		if err != nil || string(data) != want || count != 2 {
+			t.Errorf("%d are written: %q, %v", count, data, err)
+		}
 	}
-	if _, _, err := WriteKnown(root, "lifecycle", results); err == nil {
-		t.Error("a file without names is written")
+	here.Name = "lifecycle"
+	if file, _, err := here.WriteKnown(results); err == nil {
+		t.Errorf("%s is written without names", file)
 	}
 }
 

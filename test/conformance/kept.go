@@ -37,7 +37,7 @@ func (s Suite) Kept() (Results, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.merge(results)
+		all.Merge(results)
 	}
 	return all, nil
 }

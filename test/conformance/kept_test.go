@@ -87,7 +87,7 @@ func TestMergeTakesWhatSaysMore(t *testing.T) {
 	} {
 		for _, pair := range [][2]Outcome{{test.a, test.b}, {test.b, test.a}} {
 			results := Results{"x": pair[0]}
-			results.merge(Results{"x": pair[1]})
+			results.Merge(Results{"x": pair[1]})
 			if results["x"] != test.want {
 				t.Errorf("%v and %v give %v", pair[0], pair[1], results["x"])
 			}
@@ -95,7 +95,7 @@ func TestMergeTakesWhatSaysMore(t *testing.T) {
 	}
 	// Stock's results in the repository have no tries.
 	results := Results{}
-	results.merge(Results{"x": {State: passed}})
+	results.Merge(Results{"x": {State: passed}})
 	if results["x"].State != passed {
 		t.Error("what is new is not taken")
 	}

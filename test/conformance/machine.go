@@ -22,6 +22,8 @@ const machineProcs = 2
 // kubelet.
 type Machine struct {
 	image vm.Image
+	// round counts the runs of the same specs from 1.
+	round int
 }
 
 // InMachine returns the node suite in a virtual machine, which may be emulated. The time-outs of the specs are those of
@@ -31,7 +33,7 @@ func (s Suite) InMachine(round int) (Suite, error) {
 	if s.Cluster {
 		return s, fmt.Errorf("suite %s is for clusters, in the machine run those for nodes", s.Name)
 	}
-	s.Machine = &Machine{}
+	s.Machine = &Machine{round: round}
 	s.Party = fmt.Sprintf("machine-%s-%d", s.Party, round)
 	return s, nil
 }

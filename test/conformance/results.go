@@ -61,8 +61,8 @@ func (r Results) add(s spec) {
 	r[s.name()] = Outcome{State: s.State, Failure: s.failure(), Tries: r[s.name()].Tries + 1}
 }
 
-// merge takes from others the outcomes of specs that passed, or else those after more tries.
-func (r Results) merge(others Results) {
+// Merge takes from others the outcomes of specs that passed, or else those after more tries.
+func (r Results) Merge(others Results) {
 	for name, other := range others {
 		have, found := r[name]
 		better := other.Tries > have.Tries

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -107,8 +106,9 @@ func (o options) compare(stock, ours conformance.Results) error {
 	return nil
 }
 
-// keptStock returns what has passed with stock in each of these rounds, by the results of earlier runs on this machine.
-// If there are none it returns those of the repository, which are of no virtual machine.
+// keptStock returns what has passed with stock in each of these rounds: by the results of earlier runs on this machine,
+// and if there are none, by those of the repository. Of a round in a virtual machine, which runs in parts on several
+// days, both count together.
 func keptStock(rounds []conformance.Suite) (conformance.Results, error) {
 	var kept []conformance.Results
 	for _, round := range rounds {
@@ -116,30 +116,31 @@ func keptStock(rounds []conformance.Suite) (conformance.Results, error) {
 		if err != nil {
 			return nil, err
 		}
+		if round.Machine != nil || len(results) == 0 {
+			results.Merge(round.Known())
+		}
 		kept = append(kept, results)
 	}
-	results := conformance.InEach(kept)
-	if first := rounds[0]; len(results) == 0 && first.Machine == nil {
-		results = conformance.KnownStock(first.Name)
-	}
-	return results, nil
+	return conformance.InEach(kept), nil
 }
 
-// keepStock writes the specs that passed with stock into the repository.
+// keepStock writes the specs that passed with stock into the repository. Those of a virtual machine are added to what
+// is there.
 func keepStock(rounds []conformance.Suite) error {
-	if len(rounds) > 1 {
-		return errors.New("-keep-stock keeps no results of a virtual machine")
+	for _, round := range rounds {
+		results, err := round.Kept()
+		if err != nil {
+			return err
+		}
+		before := round.Known()
+		if round.Machine != nil {
+			results.Merge(before)
+		}
+		file, count, err := round.WriteKnown(results)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d specs passed with stock, there were %d before.\n", file, count, len(before))
 	}
-	stock := rounds[0]
-	results, err := stock.Kept()
-	if err != nil {
-		return err
-	}
-	file, count, err := conformance.WriteKnown(stock.Root, stock.Name, results)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s: %d specs passed with stock, there were %d before.\n", file, count,
-		len(conformance.KnownStock(stock.Name)))
 	return nil
 }
