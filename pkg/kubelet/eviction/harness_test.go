@@ -270,7 +270,7 @@ func (k *kernel) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	}
 	used, cache := k.used(), k.cache()
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(k.system + used + cache), Pods: snapshot.Bytes(used + cache),
-		NodeSpare: snapshot.Bytes(cache), At: time.Now()}, nil
+		NodeSpare: snapshot.Bytes(cache), NodeCapacity: snapshot.Bytes(k.capacity), At: time.Now()}, nil
 }
 
 func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {

@@ -226,6 +226,9 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	w.node.spare = int64(counters.NodeSpare)
+	if size := int64(counters.NodeCapacity); size > 0 && size != w.node.capacity {
+		w.node.capacity, w.armAt = size, time.Time{} // Thresholds in percent follow before the next read.
+	}
 	left := w.leftBy(counters)
 	full := !w.hardMet && w.spareIsOld(int64(counters.Pods), left)
 	suspect := w.suspect(left)

@@ -181,7 +181,7 @@ func (n *modelNode) Counters(snapshot.Counting) (snapshot.MemoryCounters, error)
 	}
 	used := n.podsUsed()
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(n.system + used), Pods: snapshot.Bytes(used),
-		At: snapshot.WallTime(n.stamp().Time)}, nil
+		NodeCapacity: snapshot.Bytes(n.capacity), At: snapshot.WallTime(n.stamp().Time)}, nil
 }
 
 func (n *modelNode) ReadMemory(snapshot.Counting) snapshot.MemoryReading {

@@ -70,6 +70,9 @@ type MemoryCounters struct {
 	Node, Pods Bytes
 	// NodeSpare is what counts as available on the node in addition to unused pages. It may be negative.
 	NodeSpare Bytes
+	// NodeCapacity is the size of the node's memory, which changes when a virtual machine is given more or less; zero if
+	// it is not known.
+	NodeCapacity Bytes
 	// At is the date from before they were read; zero if it is not known.
 	At time.Time
 }

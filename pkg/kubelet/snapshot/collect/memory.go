@@ -49,8 +49,7 @@ type Memory struct {
 	processes string
 	meminfo   string
 	// info is what was last read of it; it is here so that reading it allocates nothing.
-	info     meminfo
-	capacity int64
+	info meminfo
 	// folder is what was last read of a directory, for the same reason.
 	folder unix.Stat_t
 	now    func() time.Time
@@ -84,12 +83,10 @@ func NewMemory(o Options) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.capacity = info.total
 	if _, err := m.nodeUsage(&info); err != nil {
 		return nil, fmt.Errorf("memory of the node cannot be read from cgroup files: %w", err)
 	}
 	m.quick = newMemory(o)
-	m.quick.capacity = m.capacity
 	return m, nil
 }
 
@@ -132,7 +129,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	how = m.inForce(how)
 	spare := info.page.spare(how) + info.beyond(how)
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
-		NodeSpare: snapshot.Bytes(spare), At: snapshot.WallTime(at)}, nil
+		NodeSpare: snapshot.Bytes(spare), NodeCapacity: snapshot.Bytes(info.total), At: snapshot.WallTime(at)}, nil
 }
 
 // LockThread keeps the calling goroutine on its thread until UnlockThread is called.
@@ -210,7 +207,7 @@ func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
-	o := observationOf(at, m.capacity, usage, info.page.spare(how))
+	o := observationOf(at, info.total, usage, info.page.spare(how))
 	o.Available += info.beyond(how)
 	return o
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,10 +110,36 @@ func TestReadMemory(t *testing.T) {
 				t.Errorf("processes %+v", p.Processes)
 			}
 			if c, err := m.Counters(snapshot.Counting{}); err != nil ||
-				c != (snapshot.MemoryCounters{Node: 614400, Pods: 300000, NodeSpare: 102400, At: now}) {
+				c != (snapshot.MemoryCounters{
+					Node: 614400, Pods: 300000, NodeSpare: 102400, NodeCapacity: 1024000, At: now,
+				}) {
 				t.Errorf("counters %+v, %v", c, err)
 			}
 		})
+	}
+}
+
+// A virtual machine is given more memory or less while the agent runs: hot-plug, or a balloon.
+func TestMemoryOfTheNodeChangesItsSize(t *testing.T) {
+	root := tree(t, map[string]string{"meminfo": meminfoFile, "cgroup.controllers": "memory\n"})
+	file := filepath.Join(root, "meminfo")
+	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: file, PodsCgroup: "/kubepods.slice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := m.ReadMemory(snapshot.Counting{}).Node
+	for _, size := range []int64{2000, 700} {
+		text := strings.Replace(meminfoFile, "1000 kB", fmt.Sprintf("%d kB", size), 1)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want := before.Available + size<<10 - before.Capacity
+		if got := m.ReadMemory(snapshot.Counting{}).Node; got.Capacity != size<<10 || got.Available != want {
+			t.Errorf("%d kB: available %d of %d, want %d", size, got.Available, got.Capacity, want)
+		}
+		if c, err := m.Counters(snapshot.Counting{}); err != nil || int64(c.NodeCapacity) != size<<10 {
+			t.Errorf("%d kB: counters %+v, %v", size, c, err)
+		}
 	}
 }
 
