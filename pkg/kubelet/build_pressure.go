@@ -186,8 +186,10 @@ func (b *build) pressureConfiguration() component {
 func (b *build) newShutdownManager() *nodeshutdown.Manager {
 	gated, clock := nodeshutdown.FeaturesFrom(b.FeatureGates), b.clock
 	cfg := nodeshutdown.Config{
-		Periods:  nodeshutdown.Periods(b.Config, gated),
-		Connect:  func() (nodeshutdown.Logind, error) { return logind.Connect(clock) },
+		Periods: nodeshutdown.Periods(b.Config, gated),
+		Connect: func(ctx context.Context) (nodeshutdown.Logind, error) {
+			return logind.Connect(ctx, clock)
+		},
 		Pods:     b.shutdownPods(),
 		SyncNode: b.forward.syncNode,
 		Recorder: b.Observability.Recorder, NodeRef: b.nodeRef, Clock: clock,

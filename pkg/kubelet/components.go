@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"net/http"
 	"slices"
 
 	inuserns "github.com/moby/sys/userns"
@@ -202,11 +203,16 @@ func (b *build) cgroupCheck() component {
 }
 
 func (b *build) watchdog() component {
-	checker, host, checkers := b.Observability.HealthChecker, b.serverHost(),
-		b.Machine.ContainerManager.GetHealthCheckers()
+	checker, checkers := b.Observability.HealthChecker, b.Machine.ContainerManager.GetHealthCheckers()
 	return starts("watchdog", func(context.Context) {
 		if checker != nil {
-			checker.SetHealthCheckers(host, checkers)
+			checker.SetHealthCheckers(hangCheck(b.loop.loop.HangCheck), checkers)
 		}
 	})
 }
+
+// hangCheck is the check of the sync loop for systemd's watchdog.
+type hangCheck func(*http.Request) error
+
+// SyncLoopHealthCheck has the name that stock's watchdog calls.
+func (c hangCheck) SyncLoopHealthCheck(r *http.Request) error { return c(r) }

@@ -54,7 +54,7 @@ func (a *agent) AddPod(_ []*v1.Pod, pod *v1.Pod) (ok bool, reason, message strin
 func (a *agent) shutdownManager(view *podview.View) *nodeshutdown.Manager {
 	return nodeshutdown.New(nodeshutdown.Config{
 		Periods: plan.Legacy(30*time.Second, 10*time.Second),
-		Connect: func() (nodeshutdown.Logind, error) { return a, nil },
+		Connect: func(context.Context) (nodeshutdown.Logind, error) { return a, nil },
 		Pods: nodeshutdown.Pods{
 			Active: view.Active, SourcesReady: a.ready.AllReady, Terminating: a.store.IsPodTerminationRequested,
 			Readmitted: func(pod *v1.Pod) bool { return a.readmission.Readmitted(pod) }, Kill: a.workers.KillPod,
@@ -66,12 +66,12 @@ func (a *agent) shutdownManager(view *podview.View) *nodeshutdown.Manager {
 	})
 }
 
-// EnsureInhibitDelay, Inhibit and Watch implement nodeshutdown.Logind.
+// EnsureInhibitDelay, Inhibit, Watch and ShuttingDown implement nodeshutdown.Logind.
 func (a *agent) EnsureInhibitDelay(_ context.Context, minimum time.Duration) (time.Duration, error) {
 	return minimum, nil
 }
 
-func (a *agent) Inhibit() (io.Closer, error) {
+func (a *agent) Inhibit(context.Context) (io.Closer, error) {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
 	if a.w.goingDown {
@@ -80,10 +80,12 @@ func (a *agent) Inhibit() (io.Closer, error) {
 	return noLock{}, nil
 }
 
-func (a *agent) Watch(context.Context) (nodeshutdown.ShutdownEvents, error) {
+func (a *agent) Watch(context.Context) (<-chan bool, error) { return a.shutdownEvents, nil }
+
+func (a *agent) ShuttingDown(context.Context) (bool, error) {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	return nodeshutdown.ShutdownEvents{Events: a.shutdownEvents, Known: true, ShuttingDown: a.w.goingDown}, nil
+	return a.w.goingDown, nil
 }
 
 // announce announces the shutdown of the machine, or its cancellation.

@@ -21,26 +21,20 @@ import (
 // ErrShutdownInProgress is the error of Logind.Inhibit if the shutdown of the machine has already begun.
 var ErrShutdownInProgress = errors.New("the shutdown of the machine is already in progress")
 
-// Logind is a connection to logind, the login manager of systemd. It is used by one goroutine.
+// Logind is a connection to logind, the login manager of systemd. It is used by one goroutine. Each method returns soon
+// after its context has ended, and with an error if logind does not answer for some time.
 type Logind interface {
 	// EnsureInhibitDelay makes logind wait for delay locks for at least the given time. It returns how long logind waits,
 	// also with an error, which is the reason why that is less; 0 if it is not known.
 	EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error)
 	// Inhibit takes a lock that delays the shutdown of the machine until the lock is closed. The error is
 	// ErrShutdownInProgress if it is too late for that.
-	Inhibit() (io.Closer, error)
-	// Watch subscribes to shutdowns until ctx ends. It must be called after Inhibit: a shutdown that begins between the
-	// two calls is then delayed by the lock, and is part of the returned state.
-	Watch(ctx context.Context) (ShutdownEvents, error)
-}
-
-// ShutdownEvents are the signals PrepareForShutdown of logind, and the state when the subscription began.
-type ShutdownEvents struct {
-	// Events has true for the announcement of a shutdown, false for its cancellation. It is closed when the connection is
-	// lost.
-	Events <-chan bool
-	// ShuttingDown is the state at the beginning, if Known is true.
-	Known, ShuttingDown bool
+	Inhibit(ctx context.Context) (io.Closer, error)
+	// Watch subscribes to the signal PrepareForShutdown until ctx ends: true for the announcement of a shutdown, false for
+	// its cancellation. The channel is closed when the connection is lost.
+	Watch(ctx context.Context) (<-chan bool, error)
+	// ShuttingDown returns whether logind has announced a shutdown that is neither over nor cancelled.
+	ShuttingDown(ctx context.Context) (bool, error)
 }
 
 // Pods are functions that return the pods of the node and act on them.
@@ -65,8 +59,8 @@ type Pods struct {
 type Config struct {
 	// Periods may be in any order. Without periods the manager does nothing and admits all pods.
 	Periods []plan.Period
-	// Connect connects to logind.
-	Connect func() (Logind, error)
+	// Connect connects to logind until ctx ends.
+	Connect func(ctx context.Context) (Logind, error)
 	Pods    Pods
 	// SyncNode updates the status of the Node. It may block.
 	SyncNode func(context.Context)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/plan"
@@ -22,8 +24,9 @@ var errShuttingDown = errors.New("node is shutting down")
 type Manager struct {
 	cfg Config
 
-	// work has the goroutines that Start has started.
-	work sync.WaitGroup
+	// work has the goroutines that Start has started, stores those that write the state file, which Wait does not wait
+	// for: a disk may hang.
+	work, stores sync.WaitGroup
 
 	mu sync.Mutex
 	// shuttingDown is true from the announcement of a shutdown until it is cancelled.
@@ -41,17 +44,32 @@ func New(cfg Config) *Manager {
 	return &Manager{cfg: cfg, restarting: sets.New[types.UID]()}
 }
 
+// startPatience is how long Start waits for logind. Static pods do not start before it returns.
+const startPatience = 5 * time.Second
+
 // Start takes the delay lock, and then handles shutdowns in the background until ctx ends. If logind cannot be reached,
-// it retries in the background. Start must be called once, when the pod workers can stop pods. Without periods it does
-// nothing.
+// or does not answer for some seconds, it goes on trying in the background. Start must be called once, when the pod
+// workers can stop pods. Without periods it does nothing.
 func (m *Manager) Start(ctx context.Context) {
 	if len(m.cfg.Periods) == 0 {
 		return
 	}
 	m.publishStoredTimes(ctx)
 	w := &watch{Manager: m, periods: m.cfg.Periods}
-	w.connect(ctx, true)
-	m.work.Go(func() { w.run(ctx) })
+	tried := make(chan struct{})
+	m.work.Go(func() {
+		w.connect(ctx, true)
+		close(tried)
+		w.run(ctx)
+	})
+	timer := m.cfg.Clock.NewTimer(startPatience)
+	defer timer.Stop()
+	select {
+	case <-tried:
+	case <-ctx.Done():
+	case <-timer.C():
+		klog.FromContext(ctx).Error(nil, "Logind does not answer, going on without it meanwhile", "waited", startPatience)
+	}
 }
 
 // Wait returns when all goroutines of Start have ended, which is soon after its context has ended. It does not wait for

@@ -26,17 +26,40 @@ type times struct {
 	EndTime   time.Time `json:"endTime"`
 }
 
-// storeTimes writes the times to the state file and sets the metrics. A file that cannot be written does not interrupt
-// the shutdown; the error is logged.
-func (m *Manager) storeTimes(ctx context.Context, r times) {
+// storePatience is how long the end of a stop waits until its times are stored. The machine may be off a moment later.
+const storePatience = 2 * time.Second
+
+// storeTimes sets the metrics, and writes the times to the state file in a goroutine that nothing has to wait for: a
+// disk may hang. It begins when after is closed, at once if that is nil. A file that cannot be written does not
+// interrupt the shutdown; the error is logged. The returned channel is closed at the end.
+func (m *Manager) storeTimes(ctx context.Context, r times, after <-chan struct{}) <-chan struct{} {
+	stored := make(chan struct{})
 	if m.cfg.StateFile == "" {
-		return
-	}
-	if err := r.write(m.cfg.StateFile); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to store graceful shutdown state")
+		close(stored)
+		return stored
 	}
 	metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
 	metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
+	m.stores.Go(func() {
+		defer close(stored)
+		if after != nil {
+			<-after
+		}
+		if err := r.write(m.cfg.StateFile); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to store graceful shutdown state")
+		}
+	})
+	return stored
+}
+
+// await waits until a channel is closed, for some time at most.
+func (m *Manager) await(done <-chan struct{}, patience time.Duration) {
+	timer := m.cfg.Clock.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C():
+	}
 }
 
 // publishStoredTimes sets the metrics to the times that an earlier run of the agent has stored.

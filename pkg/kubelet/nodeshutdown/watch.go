@@ -21,11 +21,19 @@ const (
 	maxRetryDelay = time.Minute
 )
 
+const (
+	// statePeriod is how often logind is asked during a shutdown whether it still prepares for it: one that is restarted
+	// has forgotten it, and announces no cancellation.
+	statePeriod = 10 * time.Second
+	// statePatience is how long that may take. Meanwhile the delay lock is not released.
+	statePatience = 2 * time.Second
+)
+
 // watch is the state of the goroutine that watches logind.
 type watch struct {
 	*Manager
 	logind Logind
-	// events is nil without a connection. unsubscribe ends the subscription of the current connection.
+	// events is nil without a connection, which unsubscribe ends.
 	events      <-chan bool
 	unsubscribe context.CancelFunc
 	// retryDelay is the delay before the next attempt to connect.
@@ -36,6 +44,9 @@ type watch struct {
 	lock io.Closer
 	// stop is the last stop of the pods; nil before the first one, and after a cancellation.
 	stop *podStop
+	// confirmed is true if logind has said itself during this shutdown that it prepares for it: its signal can be sent by
+	// others, as in upstream's tests of the node.
+	confirmed bool
 }
 
 // run returns when ctx has ended.
@@ -59,10 +70,18 @@ func (w *watch) handleNext(ctx context.Context) {
 	if w.lock != nil && w.stop != nil {
 		groupsDone = w.stop.groupsDone
 	}
+	var ask <-chan time.Time
+	if w.events != nil && w.ShutdownStatus() != nil {
+		timer := w.cfg.Clock.NewTimer(statePeriod)
+		defer timer.Stop()
+		ask = timer.C()
+	}
 	select {
 	case <-ctx.Done():
 	case <-retry:
 		w.connect(ctx, false)
+	case <-ask:
+		w.checkState(ctx)
 	case shuttingDown, connected := <-w.events:
 		switch {
 		case !connected:
@@ -70,6 +89,7 @@ func (w *watch) handleNext(ctx context.Context) {
 			w.reconnectLater()
 		case shuttingDown:
 			w.beginShutdown(ctx, false)
+			w.checkState(ctx)
 		default:
 			w.handleCancellation(ctx)
 		}
@@ -79,27 +99,41 @@ func (w *watch) handleNext(ctx context.Context) {
 	}
 }
 
+// checkState asks logind whether it still prepares for the shutdown, and cancels that if it has forgotten it.
+func (w *watch) checkState(ctx context.Context) {
+	asked, cancel := context.WithTimeout(ctx, statePatience)
+	defer cancel()
+	switch state := w.readState(asked); {
+	case state == announced:
+		w.confirmed = true
+	case state == calm && w.confirmed:
+		klog.FromContext(ctx).Info("Logind does not prepare any more for the shutdown that it has announced")
+		w.handleCancellation(ctx)
+	}
+}
+
 // connect opens a connection, with a lock and a subscription, and handles a shutdown or cancellation that happened
 // without a connection. If it fails, there is no connection, and another attempt follows after retryDelay. first is
 // true for the first attempt after the start of the agent.
 func (w *watch) connect(ctx context.Context, first bool) {
 	w.disconnect()
-	subscription, cancel := context.WithCancel(ctx)
+	connection, cancel := context.WithCancel(ctx)
 	w.unsubscribe = cancel
-	shutdowns, err := w.open(ctx, subscription)
+	events, state, err := w.open(ctx, connection)
 	if err != nil {
 		w.disconnect()
 		w.retryDelay = min(max(2*w.retryDelay, minRetryDelay), maxRetryDelay)
 		klog.FromContext(ctx).Error(err, "Failed to start node shutdown manager", "nextAttempt", w.retryDelay)
 		return
 	}
-	w.retryDelay, w.events = 0, shutdowns.Events
+	w.retryDelay, w.events = 0, events
 	switch shuttingDown := w.ShutdownStatus() != nil; {
-	case shutdowns.Known && shutdowns.ShuttingDown && !shuttingDown:
+	case state == announced && !shuttingDown:
 		w.beginShutdown(ctx, first)
-	case shutdowns.Known && !shutdowns.ShuttingDown && shuttingDown:
+	case state == calm && shuttingDown:
 		w.cancelShutdown(ctx)
 	}
+	w.confirmed = w.confirmed || state == announced
 }
 
 // reconnectLater closes the connection. The next attempt follows after minRetryDelay. The lock is kept meanwhile.
@@ -115,37 +149,65 @@ func (w *watch) disconnect() {
 	w.events = nil
 }
 
-// open connects, takes a lock, and subscribes until subscription ends. The previous lock is released only after that.
-func (w *watch) open(ctx, subscription context.Context) (ShutdownEvents, error) {
-	logind, err := w.cfg.Connect()
+// state is whether logind prepares for a shutdown, if it can say so.
+type state int
+
+const (
+	unknown state = iota
+	calm
+	announced
+)
+
+// open connects until connection ends, takes a lock, subscribes, and then reads the state: a shutdown that begins
+// between the lock and the subscription is delayed by the lock, and is part of the state. The previous lock is released
+// only after that.
+func (w *watch) open(ctx, connection context.Context) (<-chan bool, state, error) {
+	logind, err := w.cfg.Connect(connection)
 	if err != nil {
-		return ShutdownEvents{}, fmt.Errorf("connecting to logind: %w", err)
+		return nil, unknown, fmt.Errorf("connecting to logind: %w", err)
 	}
 	w.logind = logind
-	w.ensureDelay(ctx)
-	lock, err := logind.Inhibit()
+	if err := w.ensureDelay(ctx); err != nil {
+		return nil, unknown, err
+	}
+	lock, err := logind.Inhibit(ctx)
 	inProgress := errors.Is(err, ErrShutdownInProgress)
 	if err != nil && !inProgress {
-		return ShutdownEvents{}, fmt.Errorf("taking the delay lock: %w", err)
+		return nil, unknown, fmt.Errorf("taking the delay lock: %w", err)
 	}
-	shutdowns, err := logind.Watch(subscription)
+	events, err := logind.Watch(connection)
 	if err != nil {
 		closeLock(ctx, lock)
-		return ShutdownEvents{}, fmt.Errorf("watching logind: %w", err)
+		return nil, unknown, fmt.Errorf("watching logind: %w", err)
 	}
 	if inProgress {
-		shutdowns.Known, shutdowns.ShuttingDown = true, true
-		return shutdowns, nil
+		return events, announced, nil
 	}
 	w.releaseLock(ctx)
 	w.lock = lock
-	return shutdowns, nil
+	return events, w.readState(ctx), nil
+}
+
+// readState asks logind whether it prepares for a shutdown.
+func (w *watch) readState(ctx context.Context) state {
+	switch shuttingDown, err := w.logind.ShuttingDown(ctx); {
+	case err != nil:
+		klog.FromContext(ctx).V(2).Info("Failed to read whether the machine is shutting down", "err", err)
+		return unknown
+	case shuttingDown:
+		return announced
+	}
+	return calm
 }
 
 // ensureDelay makes logind wait for the total of the periods, and shortens the periods if it waits for a shorter time.
-func (w *watch) ensureDelay(ctx context.Context) {
+// It fails only if logind does not answer.
+func (w *watch) ensureDelay(ctx context.Context) error {
 	configured := plan.Total(w.cfg.Periods)
 	granted, err := w.logind.EnsureInhibitDelay(ctx, configured)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("logind does not answer: %w", err)
+	}
 	w.periods = w.cfg.Periods
 	if granted > 0 {
 		w.periods = plan.Fit(w.cfg.Periods, granted)
@@ -154,6 +216,7 @@ func (w *watch) ensureDelay(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Shutdown delay is shorter than configured, shortened the periods of pods",
 			"configured", configured, "granted", granted, "periods", w.periods)
 	}
+	return nil
 }
 
 // beginShutdown begins to stop the pods, unless that is in progress. startedDuring is true if the agent was started
@@ -176,18 +239,18 @@ func (w *watch) beginShutdown(ctx context.Context, startedDuring bool) {
 	w.stop = stop
 }
 
-// handleCancellation takes a lock for the next shutdown and cancels the current one. If no lock can be taken, it
-// reconnects, which retries that.
+// handleCancellation cancels the shutdown and takes a lock for the next one. If no lock can be taken, it reconnects,
+// which retries that.
 func (w *watch) handleCancellation(ctx context.Context) {
-	lock, err := w.logind.Inhibit()
+	w.cancelShutdown(ctx)
+	lock, err := w.logind.Inhibit(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to take the delay lock after a cancelled shutdown, reconnecting")
 		w.reconnectLater()
-	} else {
-		w.releaseLock(ctx)
-		w.lock = lock
+		return
 	}
-	w.cancelShutdown(ctx)
+	w.releaseLock(ctx)
+	w.lock = lock
 }
 
 // cancelShutdown reverts beginShutdown: pods that were not stopped keep running, and those that were stopped and
@@ -202,6 +265,7 @@ func (w *watch) cancelShutdown(ctx context.Context) {
 		w.stop = nil
 	}
 	w.removeEnded()
+	w.confirmed = false
 	w.setShuttingDown(false, false)
 	w.work.Go(func() { w.cfg.SyncNode(ctx) })
 	if len(restarting) > 0 {

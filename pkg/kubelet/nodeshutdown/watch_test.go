@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -194,4 +195,81 @@ func (w *world) held() (locks []int) {
 	}
 	slices.Sort(locks)
 	return locks
+}
+
+// Logind is restarted after it has announced a shutdown. It does not know of that any more and announces no
+// cancellation; the agent finds out.
+func TestLogindForgetsTheShutdown(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.set(func() { w.shuttingDown = true })
+		w.announce(true)
+		w.sleep(25)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1")
+		w.set(func() { w.shuttingDown = false })
+		w.sleep(int(statePeriod.Seconds()))
+		w.expect("30 lock 2", "30 node down=false")
+		w.expectEvents("event", "cancellation")
+		if w.ShutdownStatus() != nil {
+			t.Error("still shutting down")
+		}
+	})
+}
+
+// Upstream's tests of the node send the signal themselves: logind does not know of the shutdown, which goes on.
+func TestShutdownThatOthersAnnounce(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.announce(true)
+		w.sleep(300)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1")
+		w.announce(false)
+		w.expect("300 lock 2", "300 node down=false")
+	})
+}
+
+// Logind does not answer when the agent starts: Start returns nevertheless, and the lock is taken later.
+func TestStartWhileLogindHangs(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.set(func() { w.hangs = true })
+		w.Start(w.ctx)
+		if waited := time.Since(w.begin); waited != startPatience {
+			t.Errorf("Start has waited %v", waited)
+		}
+		w.sleep(10)
+		w.set(func() { w.hangs = false })
+		w.sleep(60)
+		w.expect("23 delay 30s", "23 lock 1") // The attempt from 11 s on ends after 21 s.
+	})
+}
+
+// Logind hangs when the agent is stopped.
+func TestStopWhileLogindHangs(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.set(func() { w.hangs = true })
+		w.Start(w.ctx)
+		w.sleep(1)
+		w.stopAgent()
+		w.Wait()
+		if took := time.Since(w.begin); took > startPatience+2*time.Second {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+// Logind hangs when the shutdown is cancelled: the pods that restart are started at once, and the lock follows.
+func TestCancellationWhileLogindHangs(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(static(aPod("static", 0, 30)), 1)
+		w.Start(w.ctx)
+		w.announce(true)
+		w.sleep(5)
+		w.set(func() { w.hangs = true })
+		w.announce(false)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "1 stopped static",
+			"1 unmounted [static]", "1 unlock 1", "5 node down=false", "5 restart [static]")
+		w.set(func() { w.hangs = false })
+		w.sleep(30)
+		w.expect("16 delay 30s", "16 lock 2")
+	})
 }

@@ -46,7 +46,9 @@ type world struct {
 	// connectErr and inhibitErr are the errors of connecting and of taking a lock.
 	connectErr, inhibitErr error
 	known, shuttingDown    bool
-	events                 chan bool
+	// hangs is true while logind answers no call.
+	hangs  bool
+	events chan bool
 	// subscription ends when the manager does not read events any more.
 	subscription context.Context
 	// locks has for each lock how often it was closed.
@@ -92,7 +94,7 @@ func play(t *testing.T, periods []plan.Period, scenario func(w *world)) {
 func (w *world) config(periods []plan.Period) Config {
 	return Config{
 		Periods: periods,
-		Connect: func() (Logind, error) {
+		Connect: func(context.Context) (Logind, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w, w.connectErr
@@ -140,7 +142,21 @@ func (w *world) expect(want ...string) {
 	w.calls = nil
 }
 
-func (w *world) EnsureInhibitDelay(_ context.Context, minimum time.Duration) (time.Duration, error) {
+// answer returns an error if logind does not answer in time, as package logind does.
+func (w *world) answer(ctx context.Context) error {
+	if !get(w, &w.hangs) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (w *world) EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error) {
+	if err := w.answer(ctx); err != nil {
+		return 0, err
+	}
 	w.record("delay %v", minimum)
 	delay := get(w, &w.maxDelay)
 	if delay < minimum {
@@ -162,7 +178,10 @@ func (l fakeLock) Close() error {
 	return nil
 }
 
-func (w *world) Inhibit() (io.Closer, error) {
+func (w *world) Inhibit(ctx context.Context) (io.Closer, error) {
+	if err := w.answer(ctx); err != nil {
+		return nil, err
+	}
 	if err := get(w, &w.inhibitErr); err != nil {
 		return nil, err
 	}
@@ -174,7 +193,7 @@ func (w *world) Inhibit() (io.Closer, error) {
 	return fakeLock{w, n}, nil
 }
 
-func (w *world) Watch(ctx context.Context) (ShutdownEvents, error) {
+func (w *world) Watch(ctx context.Context) (<-chan bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.subscription != nil && w.subscription.Err() == nil {
@@ -182,7 +201,19 @@ func (w *world) Watch(ctx context.Context) (ShutdownEvents, error) {
 	}
 	w.subscription = ctx
 	w.events = make(chan bool, 1)
-	return ShutdownEvents{Events: w.events, Known: w.known, ShuttingDown: w.shuttingDown}, nil
+	return w.events, nil
+}
+
+func (w *world) ShuttingDown(ctx context.Context) (bool, error) {
+	if err := w.answer(ctx); err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known {
+		return false, errTest
+	}
+	return w.shuttingDown, nil
 }
 
 func (w *world) active() []*v1.Pod {

@@ -6,7 +6,6 @@ package syncloop
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -81,8 +80,9 @@ type Config struct {
 // Loop reads its inputs until its context ends.
 type Loop struct {
 	Config
-	// lastIteration is when the last iteration began or ended; nil before the first one.
-	lastIteration atomic.Pointer[time.Time]
+	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. lastTurn is
+	// that of iterations while the runtime was down as well.
+	lastIteration, lastTurn atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
 }
@@ -99,6 +99,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer housekeeping.Stop()
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
+		l.lastTurn.Store(new(time.Now()))
 		if err := l.RuntimeErrors(); err != nil {
 			logger.Error(err, "Skipping pod synchronization")
 			l.retryDue()
@@ -112,6 +113,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return err
 		}
 		l.lastIteration.Store(new(time.Now()))
+		l.lastTurn.Store(new(time.Now()))
 	}
 	return nil
 }
@@ -242,13 +244,19 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 	return took
 }
 
-// HealthCheck returns an error if the last iteration of the loop ended, or the current one began, more than twice the
-// resync interval and five minutes ago. It is the "syncloop" check of /healthz and of systemd's watchdog. It may be
-// called from any goroutine.
-func (l *Loop) HealthCheck(_ *http.Request) error {
-	last := l.lastIteration.Load()
+// HealthCheck returns an error if no iteration has handled inputs for twice the resync interval, or for five minutes if
+// that is longer: the loop hangs, or the container runtime has been down for so long. It is the "syncloop" check of
+// /healthz, as in stock. It may be called from any goroutine.
+func (l *Loop) HealthCheck(_ *http.Request) error { return l.expectSince(l.lastIteration.Load()) }
+
+// HangCheck returns an error if the loop hangs for that long, but not while the container runtime is down: then the
+// loop runs, evictions go on, and a new process could not even start. It is the "syncloop" check of systemd's watchdog.
+// It may be called from any goroutine.
+func (l *Loop) HangCheck(_ *http.Request) error { return l.expectSince(l.lastTurn.Load()) }
+
+func (l *Loop) expectSince(last *time.Time) error {
 	if last != nil && time.Since(*last) > max(2*l.ResyncInterval, minHealthWindow) {
-		return fmt.Errorf("sync Loop took longer than expected")
+		return errors.New("sync Loop took longer than expected")
 	}
 	return nil
 }

@@ -265,22 +265,47 @@ func TestHealthCheckAfterALongIteration(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		if r.loop.HealthCheck(nil) == nil {
-			t.Error("healthy although the last iteration ended too long ago")
+			t.Error("healthy although no input was handled for too long")
 		}
 	})
 }
 
-func TestHealthCheckFailsWhenTheLoopBlocks(t *testing.T) {
+func TestHealthChecksFailWhenTheLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, true)
 		<-time.After(time.Minute)
-		if err := r.loop.HealthCheck(nil); err != nil {
+		if err := errors.Join(r.loop.HealthCheck(nil), r.loop.HangCheck(nil)); err != nil {
 			t.Error(err)
 		}
-		r.down.Store(true)
+		r.cleanUpTakes.Store(int64(2 * minHealthWindow))
 		<-time.After(minHealthWindow + 2*housekeepingPeriod)
+		if r.loop.HealthCheck(nil) == nil || r.loop.HangCheck(nil) == nil {
+			t.Error("healthy although the loop hangs")
+		}
+	})
+}
+
+// The container runtime is down for longer than five minutes. The loop goes on and retries terminations: systemd's
+// watchdog must not end the agent, which could not start again without the runtime.
+func TestLoopDoesNotHangWhileTheRuntimeIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, true)
+		r.add(aPod("a", 0))
+		<-time.After(time.Minute)
+		r.down.Store(true)
+		<-time.After(minHealthWindow + time.Minute)
+		r.take()
+		r.due.add("a")
+		<-time.After(2 * runtimeDownPauseMax)
+		synctest.Wait()
+		if len(r.take()) == 0 {
+			t.Error("the loop does not run")
+		}
+		if err := r.loop.HangCheck(nil); err != nil {
+			t.Errorf("the watchdog is told that the loop hangs: %v", err)
+		}
 		if r.loop.HealthCheck(nil) == nil {
-			t.Error("healthy although the loop blocks")
+			t.Error("healthy although no pod is synchronized")
 		}
 	})
 }

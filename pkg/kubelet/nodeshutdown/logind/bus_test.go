@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,8 @@ type bus struct {
 	delay, reloadedDelay time.Duration
 	// shuttingDown is PreparingForShutdown; nil if logind does not have the property.
 	shuttingDown *bool
+	// silent is a method that is not answered, or AUTH; breaks is one after whose answer the connection ends.
+	silent, breaks string
 	// rejectLocks rejects requests for locks, as logind does during a shutdown.
 	rejectLocks bool
 	// locks are the read ends of the pipes whose write ends were returned as locks, oldest first.
@@ -68,6 +71,7 @@ func resetBus(t *testing.T) *bus {
 	defer b.mu.Unlock()
 	b.delay, b.reloadedDelay, b.reloads = time.Hour, time.Hour, 0
 	b.rejectLocks, b.shuttingDown, b.requests = false, new(bool), nil
+	b.silent, b.breaks = "", ""
 	return b
 }
 
@@ -93,7 +97,7 @@ func (b *bus) serve(listener *net.UnixListener) {
 
 // handle authenticates a client and answers its calls until the connection ends.
 func (b *bus) handle(conn *net.UnixConn) {
-	defer conn.Close()
+	defer b.close(conn)
 	in := bufio.NewReader(conn)
 	if _, err := in.ReadByte(); err != nil {
 		return
@@ -106,6 +110,9 @@ func (b *bus) handle(conn *net.UnixConn) {
 		line = strings.TrimSpace(line)
 		if line == "BEGIN" {
 			break
+		}
+		if strings.HasPrefix(line, "AUTH") && b.isSilent("AUTH") {
+			continue
 		}
 		answer := "REJECTED EXTERNAL"
 		switch {
@@ -134,8 +141,12 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	reply := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()), dbus.FieldSender: dbus.MakeVariant(name),
 	}}
+	if b.isSilent(member) {
+		return nil
+	}
 	var lock *os.File
 	b.mu.Lock()
+	breaks := b.breaks == member
 	switch member {
 	case "Hello":
 		reply.Body = []any{":1.1"}
@@ -170,7 +181,19 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	if lock != nil {
 		err = errors.Join(err, lock.Close())
 	}
+	if breaks {
+		err = errors.Join(err, errBroken)
+	}
 	return err
+}
+
+var errBroken = errors.New("the connection breaks")
+
+// isSilent returns whether calls of a method are not answered.
+func (b *bus) isSilent(method string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return method != "" && b.silent == method
 }
 
 // property returns the value of a property, nil if logind does not have it.
@@ -238,6 +261,13 @@ func (b *bus) disconnectAll() {
 		_ = conn.Close() // it may have ended by itself
 	}
 	b.conns = nil
+}
+
+func (b *bus) close(conn *net.UnixConn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = conn.Close() // It may have ended by itself.
+	b.conns = slices.DeleteFunc(b.conns, func(c *net.UnixConn) bool { return c == conn })
 }
 
 // held returns true while lock n, counted from 0, is held: the read end of a pipe is at its end when the write end is

@@ -1,6 +1,7 @@
-// Package logind is a D-Bus client of logind, the login manager of systemd. The calls are those of stock's package
-// nodeshutdown/systemd. In addition, this package closes each lock exactly once, verifies that logind has adopted the
-// requested delay, and reads whether the machine is shutting down already.
+// Package logind is a D-Bus client of logind, the login manager of systemd. It makes the calls of stock's package
+// nodeshutdown/systemd, each with a time-out, on a connection of its own: logind or the bus may hang. In addition, it
+// closes each lock exactly once, verifies that logind has adopted the requested delay, and reads whether the machine is
+// shutting down already.
 package logind
 
 import (
@@ -20,13 +21,22 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 )
 
+// Names on the bus: logind (org.freedesktop.login1(5)) and systemd (org.freedesktop.systemd1(5)).
 const (
-	name      = "org.freedesktop.login1"
-	path      = dbus.ObjectPath("/org/freedesktop/login1")
-	preparing = name + ".Manager.PreparingForShutdown"
+	name             = "org.freedesktop.login1"
+	path             = dbus.ObjectPath("/org/freedesktop/login1")
+	managerInterface = name + ".Manager"
+
+	systemdName    = "org.freedesktop.systemd1"
+	systemdPath    = dbus.ObjectPath("/org/freedesktop/systemd1")
+	systemdManager = systemdName + ".Manager"
+
 	// inProgress is the name of logind's error for a delay lock that is requested during a shutdown.
 	inProgress = name + ".OperationInProgress"
 )
+
+// callTimeout is how long an answer is awaited. At a boot logind may take seconds.
+const callTimeout = 10 * time.Second
 
 // logind reloads its configuration some time after the request. As in stock, the delay is read maxReads times, with
 // pauses that begin with firstPause and double.
@@ -35,39 +45,74 @@ const (
 	maxReads   = 5
 )
 
+// signalBuffer is more signals than are sent during one shutdown.
+const signalBuffer = 16
+
 type connection struct {
-	bus *systemd.DBusCon
+	bus *dbus.Conn
 	// override writes the delay to logind's configuration.
 	override func(time.Duration) error
 	clock    clock.Clock
 }
 
-// Connect returns a connection to the system bus; it reuses that of the process, if there is one. It does not fail if
-// logind is not running.
-func Connect(clock clock.Clock) (nodeshutdown.Logind, error) {
-	bus, err := systemd.NewDBusCon()
+// Connect returns a connection to the system bus that is closed when ctx ends. It does not fail if logind is not
+// running. It returns soon after ctx has ended, and after callTimeout (10 s) at the latest.
+func Connect(ctx context.Context, clock clock.Clock) (nodeshutdown.Logind, error) {
+	open, closeIt := context.WithCancel(ctx)
+	late := time.AfterFunc(callTimeout, closeIt)
+	bus, err := dbus.ConnectSystemBus(dbus.WithContext(open), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if !late.Stop() && err == nil {
+		err = context.DeadlineExceeded
+	}
 	if err != nil {
+		closeIt()
 		return nil, fmt.Errorf("system bus: %w", err)
 	}
-	return connection{bus: bus, override: bus.OverrideInhibitDelay, clock: clock}, nil
+	return connection{bus: bus, override: (&systemd.DBusCon{}).OverrideInhibitDelay, clock: clock}, nil
+}
+
+// call calls a method of an object. As with stock, the bus starts a service that does not run, unless the flags say
+// that it does not.
+func call(ctx context.Context, object dbus.BusObject, flags dbus.Flags, method string, args ...any) *dbus.Call {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return object.CallWithContext(ctx, method, flags, args...)
+}
+
+func (c connection) logind() dbus.BusObject { return c.bus.Object(name, path) }
+
+// property reads a property of logind.
+func property[T any](ctx context.Context, c connection, flags dbus.Flags, name string) (value T, err error) {
+	var variant dbus.Variant
+	err = call(ctx, c.logind(), flags, "org.freedesktop.DBus.Properties.Get", managerInterface, name).Store(&variant)
+	if err != nil {
+		return value, fmt.Errorf("property %s of logind: %w", name, err)
+	}
+	value, ok := variant.Value().(T)
+	if !ok {
+		return value, fmt.Errorf("property %s of logind is %v, want a %T", name, variant, value)
+	}
+	return value, nil
 }
 
 // EnsureInhibitDelay implements nodeshutdown.Logind. It raises InhibitDelayMaxSec in logind's configuration if it is
 // less than minimum.
 func (c connection) EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error) {
-	granted, err := c.bus.CurrentInhibitDelay()
+	granted, err := c.delay(ctx)
 	if err != nil || granted >= minimum {
 		return granted, err
 	}
 	if err := c.override(minimum); err != nil {
 		return granted, err
 	}
-	if err := c.bus.ReloadLogindConf(); err != nil {
-		return granted, err
+	systemd := c.bus.Object(systemdName, systemdPath)
+	reload := call(ctx, systemd, 0, systemdManager+".KillUnit", "systemd-logind.service", "all", int32(syscall.SIGHUP))
+	if reload.Err != nil {
+		return granted, fmt.Errorf("reload the configuration of logind: %w", reload.Err)
 	}
 	pause := firstPause
 	for range maxReads {
-		now, err := c.bus.CurrentInhibitDelay()
+		now, err := c.delay(ctx)
 		if err != nil {
 			return granted, err
 		}
@@ -84,6 +129,12 @@ func (c connection) EnsureInhibitDelay(ctx context.Context, minimum time.Duratio
 			granted, minimum)
 }
 
+// delay returns how long logind waits for delay locks.
+func (c connection) delay(ctx context.Context) (time.Duration, error) {
+	microseconds, err := property[uint64](ctx, c, 0, "InhibitDelayMaxUSec")
+	return time.Duration(microseconds) * time.Microsecond, err
+}
+
 func (c connection) sleep(ctx context.Context, d time.Duration) error {
 	timer := c.clock.NewTimer(d)
 	defer timer.Stop()
@@ -96,8 +147,10 @@ func (c connection) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Inhibit implements nodeshutdown.Logind.
-func (c connection) Inhibit() (io.Closer, error) {
-	fd, err := c.bus.InhibitShutdown()
+func (c connection) Inhibit(ctx context.Context) (io.Closer, error) {
+	var fd dbus.UnixFD
+	err := call(ctx, c.logind(), 0, managerInterface+".Inhibit",
+		"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay").Store(&fd)
 	var busErr dbus.Error
 	switch {
 	case errors.As(err, &busErr) && busErr.Name == inProgress:
@@ -123,43 +176,58 @@ func (l *lock) Close() (err error) {
 	return nil
 }
 
-// Watch implements nodeshutdown.Logind.
-func (c connection) Watch(ctx context.Context) (nodeshutdown.ShutdownEvents, error) {
-	signals, err := c.bus.MonitorShutdown(klog.FromContext(ctx))
+// ShuttingDown implements nodeshutdown.Logind. It starts no logind: one that has ended during the shutdown stays away.
+func (c connection) ShuttingDown(ctx context.Context) (bool, error) {
+	return property[bool](ctx, c, dbus.FlagNoAutoStart, "PreparingForShutdown")
+}
+
+// Watch implements nodeshutdown.Logind. As for stock, everybody may send such a signal: upstream's tests of the node
+// do.
+func (c connection) Watch(ctx context.Context) (<-chan bool, error) {
+	signals := make(chan *dbus.Signal, signalBuffer)
+	c.bus.Signal(signals) // Before the rule is added: if the connection is lost in between, it is closed.
+	ctxCall, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := c.bus.AddMatchSignalContext(ctxCall, dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(managerInterface),
+		dbus.WithMatchMember("PrepareForShutdown"))
 	if err != nil {
-		return nodeshutdown.ShutdownEvents{}, fmt.Errorf("subscribing to PrepareForShutdown: %w", err)
+		c.bus.RemoveSignal(signals)
+		return nil, fmt.Errorf("subscribe to PrepareForShutdown: %w", err)
 	}
 	events := make(chan bool)
 	go forward(ctx, signals, events)
-	shutdowns := nodeshutdown.ShutdownEvents{Events: events}
-	shutdowns.ShuttingDown, err = c.preparingForShutdown()
-	shutdowns.Known = err == nil
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to read whether the machine is shutting down", "err", err)
-	}
-	return shutdowns, nil
+	return events, nil
 }
 
-// forward forwards signals until ctx ends. Afterwards it discards them, so that their sender does not block.
-func forward(ctx context.Context, signals <-chan bool, events chan<- bool) {
+// forward forwards signals until ctx or the connection ends.
+func forward(ctx context.Context, signals <-chan *dbus.Signal, events chan<- bool) {
 	defer close(events)
-	for shuttingDown := range signals {
+	for {
 		select {
-		case events <- shuttingDown:
 		case <-ctx.Done():
+			return
+		case signal, connected := <-signals:
+			if !connected {
+				return
+			}
+			shuttingDown, ok := announced(signal)
+			if !ok {
+				klog.FromContext(ctx).Error(nil, "Ignoring a signal of logind that announces nothing", "signal", signal)
+				continue
+			}
+			select {
+			case events <- shuttingDown:
+			case <-ctx.Done():
+			}
 		}
 	}
 }
 
-// preparingForShutdown reads the property PreparingForShutdown.
-func (c connection) preparingForShutdown() (bool, error) {
-	value, err := c.bus.SystemBus.Object(name, path).GetProperty(preparing)
-	if err != nil {
-		return false, err
+// announced returns what a signal announces: a shutdown, or its cancellation.
+func announced(signal *dbus.Signal) (shuttingDown, ok bool) {
+	if signal == nil || len(signal.Body) == 0 {
+		return false, false
 	}
-	shuttingDown, ok := value.Value().(bool)
-	if !ok {
-		return false, fmt.Errorf("%s is %v, want a boolean", preparing, value)
-	}
-	return shuttingDown, nil
+	shuttingDown, ok = signal.Body[0].(bool)
+	return shuttingDown, ok
 }

@@ -133,7 +133,8 @@ func startOurs(t *testing.T, n *node, s settings, dir string) manager {
 		periods = plan.Legacy(s.total, s.critical)
 	}
 	m := nodeshutdown.New(nodeshutdown.Config{
-		Periods: periods, Connect: func() (nodeshutdown.Logind, error) { return Connect(clock.RealClock{}) },
+		Periods: periods,
+		Connect: func(ctx context.Context) (nodeshutdown.Logind, error) { return Connect(ctx, clock.RealClock{}) },
 		Pods: nodeshutdown.Pods{
 			Active: n.active, WaitForUnmount: n.WaitForAllPodsUnmount, SourcesReady: func() bool { return true },
 			Kill: fakekill.Waiting(func(ctx context.Context, r podkill.Request) error {
@@ -371,12 +372,12 @@ func TestD42BesideStock(t *testing.T) {
 			eventually(t, "cancelled", func() bool { return m.ShutdownStatus() == nil })
 		}
 		// When another subscription has received a later signal, the manager has received the cancellation.
-		watch, err := connect(t).Watch(t.Context())
+		events, err := connect(t).Watch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.announce(t, false)
-		<-watch.Events
+		<-events
 		if cancelled := m.ShutdownStatus() == nil; cancelled != tc.cancelled {
 			t.Errorf("%s: the cancellation has taken effect: %t", name, cancelled)
 		}
