@@ -20,7 +20,7 @@ const (
 	root  = "../.."
 	table = root + "/docs/defects.md"
 	// last is the number of the last row.
-	last = 54
+	last = 56
 )
 
 // row is a line of the table: tests are those of ours, beside those that show stock.
