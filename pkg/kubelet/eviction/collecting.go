@@ -203,7 +203,7 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 // awaitsRead reports whether the round of the last collection has to wait for a read of the counters.
 func (m *Manager) awaitsRead() bool {
 	w := m.loop.watcher
-	if w == nil || !w.showsUnreadCrossing(m.loop.last.memory) {
+	if w == nil || (!w.showsUnreadCrossing(m.loop.last.memory) && !w.ratesDecide()) {
 		return m.loop.postpones()
 	}
 	w.await(m.loop.last.memory)

@@ -23,6 +23,10 @@ func (w *memoryWatcher) await(r *snapshot.MemoryReading) {
 	w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remaining(leftByReading(r))
 }
 
+// ratesDecide reports whether the round of a collection waits for the next read although that need not show a crossing:
+// while a hard threshold is met, the decision depends on which pod is growing, and that only looks show.
+func (w *memoryWatcher) ratesDecide() bool { return w.hardMet && w.looks != nil && w.watches() }
+
 // freed reports whether memory was freed since that reading.
 func (w *memoryWatcher) freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
 

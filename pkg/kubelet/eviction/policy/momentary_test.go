@@ -106,38 +106,39 @@ func (w *world) afterBursts(available int64, used, grows map[string]int64) Decis
 	return d
 }
 
-// Of the chosen pods those are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s later.
-// There are none if the other pods do that too, if one is within its request, or if what is left lasts for longer.
+// Pods above their requests are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s
+// later: as many that the others do not. There are none if what is left lasts for longer, or if others account for more
+// than a quarter of what uses it up.
 func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
 	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
-	modest, other := grower{"modest", 100, false}, grower{"other", 90, true}
+	modest, starter := grower{"modest", 100, false}, grower{"starter", 70, false}
 	for _, c := range []struct {
-		chosen, others []grower
-		want           string
+		list []grower
+		want string
 	}{
-		{[]grower{big, hog}, []grower{leak, slow}, "hog"},
-		{[]grower{big, second, hog}, []grower{leak}, "hog, second"},
-		{[]grower{leak, second, hog}, []grower{{"more", 50, true}}, "hog, second, leak"},
-		{[]grower{big, hog}, []grower{other}, ""},
-		{[]grower{big, modest}, nil, ""},
-		{[]grower{big, leak}, nil, ""},
+		{[]grower{big, hog, leak, slow}, "hog"},
+		{[]grower{big, second, hog, leak}, "hog, second"},
+		{[]grower{leak, second, hog, {"more", 50, true}}, "hog, second, more"},
+		{[]grower{big, hog, {"other", 90, true}}, "hog, other"},
+		{[]grower{big, hog, modest}, ""},
+		{[]grower{big, {"fast", 400, true}, starter}, "fast"},
+		{[]grower{big, {"fast", 200, true}, {"second", 30, true}, starter}, "fast, second"},
+		{[]grower{big, hog, starter}, ""},
+		{[]grower{big, modest}, ""},
+		{[]grower{big, leak}, ""},
 	} {
-		var chosen, list []candidate
-		for _, g := range c.chosen {
-			chosen = append(chosen, g.candidate())
-		}
-		list = slices.Clone(chosen)
-		for _, g := range c.others {
+		var list []candidate
+		for _, g := range c.list {
 			list = append(list, g.candidate())
 		}
 		pace := pacing{available: 97 * mi}
 		var got []string
-		for _, victim := range pace.exhausting(chosen, list, 3*time.Second/2) {
+		for _, victim := range pace.exhausting(list, 3*time.Second/2) {
 			got = append(got, victim.pod.Name)
 		}
 		if got := strings.Join(got, ", "); got != c.want {
-			t.Errorf("of %v beside %v: %q, want %q", c.chosen, c.others, got, c.want)
+			t.Errorf("of %v: %q, want %q", c.list, got, c.want)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
 		t.available = min(t.available, r.snapshot.Signals[sig].Available)
 	}
 	candidates, others := r.growthRates(n, p, list)
-	t.imminent = n.hard && usedUp(t.available, candidates.peak(), timing.KillTime)
+	t.imminent = n.hard && usedUp(t.available, candidates.peak(), timing.KillTime) && !r.standsStill(t.available)
 	t.significant = others.peak() / significantShare
 	t.growing = candidates.steady() > 0 && combinedGrowth(list) >= t.significant
 	// The peak of the others counts: on a node whose memory is used up their growth stops.
@@ -56,6 +56,17 @@ func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
 		t.due = now.Sub(last) >= timing.Period
 	}
 	return t
+}
+
+// stillWindow is the time after which a node whose memory is not being used up counts as standing still. A pod that
+// grows in steps may stand still for as long; its next step is seen within milliseconds.
+const stillWindow = 250 * time.Millisecond
+
+// standsStill reports whether the growth of the last moments does not use up what is available before a kill takes
+// effect: a burst that is over is in the samples of the last half minute.
+func (r *round) standsStill(available int64) bool {
+	now := r.snapshot.MemoryRate
+	return now != nil && now.Window >= stillWindow && !usedUp(available, float64(now.PerSecond), r.rules.Timing.KillTime)
 }
 
 // growthRates returns the total growth of the candidates, and that of everything which no candidate can release: the
@@ -91,10 +102,10 @@ func (r *round) mustWait(p *pending) bool {
 		(!p.lastFailed.IsZero() && now.Sub(p.lastFailed) < t.KillTime)
 }
 
-// victims returns the chosen pods that are evicted in this round: the first one, or, if exhaustion is imminent, those
-// whose growth exhausts what is left, or else as many as cover the demand until a kill takes effect. Pods that are
-// terminating already are lost in any case, so that the fewest of those that were chosen which cover that demand are
-// hastened together. list has all candidates.
+// victims returns the pods that are evicted in this round: the first one of those that were chosen, or, if exhaustion
+// is imminent, those whose growth exhausts what is left, or else as many of the chosen ones as cover the demand until a
+// kill takes effect. Pods that are terminating already are lost in any case, so that the fewest of those that were
+// chosen which cover that demand are hastened together. list has all candidates.
 func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	now := c.pods[:min(1, len(c.pods))]
 	if n := hastened(c.pods); n > 1 {
@@ -102,14 +113,25 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	}
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
-		if exhausting := t.exhausting(c.pods, list, d.killTime); len(exhausting) > 0 && hastened(now) == 0 {
-			now = exhausting
+		if exhausting := t.exhausting(list, d.killTime); len(exhausting) > 0 {
+			now = joined(now[:hastened(now)], exhausting)
 		}
 	}
 	if !t.paced {
 		return now
 	}
 	return t.limitPace(now, c.urgent-d.base, d.killTime)
+}
+
+// joined returns the first list, and those of the second that are not in it.
+func joined(first, second []candidate) []candidate {
+	all := slices.Clone(first)
+	for i := range second {
+		if !slices.ContainsFunc(first, func(c candidate) bool { return c.pod == second[i].pod }) {
+			all = append(all, second[i])
+		}
+	}
+	return all
 }
 
 // hastened returns how many pods at the beginning of the list are terminating already.
@@ -156,28 +178,37 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 	return nil
 }
 
-// exhausting returns those of the chosen pods that grow fastest, as many that without their growth the candidates do
-// not use up what is available before a kill takes effect; none if the others do that too, or if one is within its
-// request. A larger pod that ranks before them covers more, but too late: what is left is used up while it is killed.
-// Only growth of the last moments counts: a burst that is over uses up nothing.
-func (t *pacing) exhausting(chosen, list []candidate, killTime time.Duration) []candidate {
-	fastest := slices.Clone(chosen)
-	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
-	for n := range len(fastest) + 1 {
-		if n > 0 && fastest[n-1].isWithin() {
-			return nil
-		}
-		rest := 0.0
-		for i := range list {
-			if !slices.ContainsFunc(fastest[:n], func(c candidate) bool { return c.pod == list[i].pod }) {
-				rest += list[i].growth.lately()
-			}
-		}
-		if !usedUp(t.available, rest, killTime) {
-			return fastest[:n]
+// mostShare: pods account for most of the growth if the others account for this fraction (one quarter) of it at most.
+const mostShare = 4
+
+// exhausting returns those of the candidates above their requests that grow fastest, as many that without their growth
+// the others do not use up what is available within a time; or if the others do that too, as many that account for most
+// of the growth. It is empty if there are none. A larger pod that ranks before them covers more, but too late: what is
+// left is used up while it is killed. Only growth of the last moments counts: a burst that is over uses up nothing.
+func (t *pacing) exhausting(list []candidate, within time.Duration) []candidate {
+	var fastest []candidate
+	rest := 0.0
+	for i := range list {
+		lately := list[i].growth.lately()
+		if rest += lately; lately > 0 && !list[i].isWithin() && !list[i].optedOut {
+			fastest = append(fastest, list[i])
 		}
 	}
-	return nil
+	if !usedUp(t.available, rest, within) {
+		return nil
+	}
+	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
+	few, most := rest/mostShare, 0
+	for i := range fastest {
+		rest -= fastest[i].growth.lately()
+		if !usedUp(t.available, rest, within) {
+			return fastest[:i+1]
+		}
+		if most == 0 && rest <= few {
+			most = i + 1
+		}
+	}
+	return fastest[:most]
 }
 
 // coveringPrefix returns the shortest prefix of the list that covers the need, or all of the list.

@@ -40,7 +40,7 @@ func (r *round) decideNeed(n *need, p *pending, nd *NeedDecision) (Outcome, bool
 	list := r.applyAnnotations(n, candidates(n, r.snapshot, p, g), nd)
 	d := r.demandOf(n.amount - p.amount)
 	if d.base <= 0 && d.urgent(list) <= 0 {
-		return AwaitRelease, false
+		return r.evictBeforeRelease(n, p, list)
 	}
 	if outcome, wait := r.reclaimFirst(n); wait {
 		return outcome, outcome == ReclaimNode
@@ -79,17 +79,44 @@ func (r *round) evict(n *need, p *pending, nd *NeedDecision, list []candidate, d
 	if len(now) == 0 {
 		return AwaitTurn, false
 	}
-	before := len(r.decision.Victims)
-	for i := range now {
-		r.decision.Victims = append(r.decision.Victims, r.victim(n, &now[i]))
-	}
-	r.setFences(n, r.decision.Victims[before:], now)
-	r.recordEviction(n)
+	r.addVictims(n, now)
 	if awaited {
 		// The victim is not one of the chosen pods, so it does not delay those.
 		r.next.Needs[n.group].LastEviction = r.last.Needs[n.group].LastEviction
 	}
 	return Evict, true
+}
+
+// releaseTime is the shortest time that is expected to pass until terminations in progress release memory.
+const releaseTime = 250 * time.Millisecond
+
+// evictBeforeRelease waits for what terminations in progress release, which is enough. Only pods that use up what is
+// left before that is released are evicted beside them; half of the time that a kill takes at most is expected for it.
+func (r *round) evictBeforeRelease(n *need, p *pending, list []candidate) (Outcome, bool) {
+	t := r.pacingOf(n, p, list)
+	if !t.imminent {
+		return AwaitRelease, false
+	}
+	within := r.rules.Timing.KillTime / 2
+	if !p.lastStarted.IsZero() {
+		within = max(releaseTime, within-r.snapshot.Taken.Sub(p.lastStarted))
+	}
+	now := t.exhausting(list, within)
+	if len(now) == 0 {
+		return AwaitRelease, false
+	}
+	r.addVictims(n, now)
+	return Evict, true
+}
+
+// addVictims adds pods to the victims, each with its fence.
+func (r *round) addVictims(n *need, pods []candidate) {
+	before := len(r.decision.Victims)
+	for i := range pods {
+		r.decision.Victims = append(r.decision.Victims, r.victim(n, &pods[i]))
+	}
+	r.setFences(n, r.decision.Victims[before:], pods)
+	r.recordEviction(n)
 }
 
 func (r *round) demandOf(base int64) demand {

@@ -2,7 +2,6 @@ package collect
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +37,19 @@ func (m *Memory) filesOf(dir string) cgroupFiles {
 
 type folderState struct{ inode, links uint64 }
 
+// folderBelow is the cgroup of a container, or one below it.
+type folderBelow struct {
+	dir   string
+	state folderState
+}
+
+// Below the cgroup of a container, which crun divides, and systemd or a container runtime in it, so many levels and
+// cgroups of a pod are read.
+const (
+	nestedLevels = 3
+	nestedCount  = 64
+)
+
 // podFiles are the files of one pod.
 type podFiles struct {
 	uid types.UID
@@ -48,12 +60,13 @@ type podFiles struct {
 	swap openfile.File
 	// processes counts the tasks of the pod, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
 	processes openfile.File
-	// stats are memory.stat of the containers, and as the last one that of the pod; nil until they are needed. folder is
-	// dir, open since then; nil if it could not be opened. state has its inode and its number of links, which counts the
-	// cgroups below it.
+	// stats are memory.stat of the containers and of the cgroups below these, which are first, and as the last one that of
+	// the pod; nil until they are needed. folder is dir, open since then; nil if it could not be opened. state has its
+	// inode and its number of links, which counts the cgroups below it; below has those of the containers.
 	stats  []openfile.File
 	folder *os.File
 	state  folderState
+	below  []folderBelow
 	// found is false for a pod that the current search has not found.
 	found bool
 }
@@ -78,7 +91,7 @@ func (p *podFiles) closeStats() {
 	for i := range p.stats {
 		p.stats[i].Close()
 	}
-	p.stats = nil
+	p.stats, p.below = nil, nil
 	if p.folder != nil {
 		_ = p.folder.Close() // It was only read.
 		p.folder = nil
@@ -121,15 +134,47 @@ func (m *Memory) statOf(p *podFiles) ([]byte, error) {
 func (m *Memory) openStats(p *podFiles) {
 	if folder, err := os.Open(p.dir); err == nil {
 		p.folder, p.state = folder, m.stateOf(folder)
-		entries, _ := folder.ReadDir(-1) // Without containers the pod is read all the same.
-		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-		for _, e := range entries {
-			if e.IsDir() {
-				p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, e.Name(), m.names.stat)))
-			}
-		}
 	}
+	m.openBelow(p, p.dir, nestedLevels)
 	p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, m.names.stat)))
+}
+
+// openBelow adds the files memory.stat of the cgroups below one, the deepest first: what changes in those reaches the
+// ones above when they are read. It goes so many levels deeper.
+func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
+	entries, _ := os.ReadDir(dir) // Without containers the pod is read all the same.
+	for _, e := range entries {
+		if !e.IsDir() || len(p.stats) >= nestedCount {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		stat := filepath.Join(path, m.names.stat)
+		if levels < nestedLevels && unix.Access(stat, unix.R_OK) != nil {
+			continue // The container has cgroups that do not count memory.
+		}
+		state := m.stateAt(path)
+		p.below = append(p.below, folderBelow{path, state})
+		if levels > 0 && state.links != noneBelow {
+			m.openBelow(p, path, levels-1)
+		}
+		p.stats = append(p.stats, openfile.New(stat))
+	}
+}
+
+// noneBelow is the number of links of a directory without others below it: its name, and its own entry for itself.
+const noneBelow = 2
+
+// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created or removed.
+func (m *Memory) changedBelow(p *podFiles) bool {
+	return slices.ContainsFunc(p.below, func(f folderBelow) bool { return m.stateAt(f.dir) != f.state })
+}
+
+// stateAt returns the state of a directory, zero if it cannot be read.
+func (m *Memory) stateAt(dir string) folderState {
+	if err := unix.Stat(dir, &m.folder); err != nil {
+		return folderState{}
+	}
+	return m.folderState()
 }
 
 // stateOf returns the state of an open directory, zero if it cannot be read. It allocates nothing.
@@ -137,6 +182,10 @@ func (m *Memory) stateOf(folder *os.File) folderState {
 	if err := unix.Fstat(int(folder.Fd()), &m.folder); err != nil {
 		return folderState{}
 	}
+	return m.folderState()
+}
+
+func (m *Memory) folderState() folderState {
 	return folderState{inode: m.folder.Ino, links: uint64(m.folder.Nlink)} //nolint:unconvert // It has 32 bits on arm64.
 }
 
@@ -274,8 +323,9 @@ func (m *Memory) found(uid, dir string) {
 	}
 	l.byPod[i].found = true
 	// A cgroup that was removed and created again has the same path.
-	if p := &l.byPod[i]; p.stats != nil && (unix.Stat(dir, &m.folder) != nil || m.folder.Ino != p.state.inode) {
+	p := &l.byPod[i]
+	if p.stats != nil && (m.stateAt(dir).inode != p.state.inode || m.changedBelow(p)) {
 		p.closeStats()
 	}
-	m.closeChanged(&l.byPod[i])
+	m.closeChanged(p)
 }

@@ -109,6 +109,33 @@ func TestContainersThatComeAndGoAreReadBeforeTheirPod(t *testing.T) {
 	}
 }
 
+// The processes of a container are in cgroups below its own, which crun makes, and systemd or Docker in a container:
+// they are read first, also if they are made later. One that does not count memory is left out.
+func TestCgroupsBelowAContainerAreReadBeforeIt(t *testing.T) {
+	r := newLookRig(t, 1)
+	const container = "kubepods/besteffort/pod000/c"
+	r.write(container+"/container/memory.stat", "anon 600\n")
+	r.write(container+"/pids/cgroup.procs", "")
+	file := func(dir string) string { return filepath.Join(r.root, container, dir, "memory.stat") }
+	files := []string{file("container"), file(""), file("..")}
+	order := accesses(t, files)
+	for range 2 {
+		r.ReadMemory(snapshot.Counting{})
+		if got := order(); !slices.Equal(got, []int{0, 1, 2}) {
+			t.Errorf("cgroup, container and pod were read in the order %v", got)
+		}
+	}
+	r.write(container+"/container/deeper/memory.stat", "anon 600\n")
+	order = accesses(t, append([]string{file("container/deeper")}, files...))
+	r.ReadMemory(snapshot.Counting{})
+	if got := order(); !slices.Equal(got, []int{0, 1, 2, 3}) {
+		t.Errorf("two cgroups, container and pod were read in the order %v", got)
+	}
+	if stats := r.open.byPod[0].stats; len(stats) != 4 {
+		t.Errorf("%d files are open", len(stats))
+	}
+}
+
 // A pod has a cgroup without memory.stat: the kernel removes the files of a cgroup before it. The pod is read all the
 // same.
 func TestPodWithACgroupThatIsBeingRemoved(t *testing.T) {
