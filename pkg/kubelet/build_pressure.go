@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/admission"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/decisionlog"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
@@ -65,15 +66,15 @@ func (b *build) newWaitingPods() *admission.WaitingPods {
 	})
 }
 
-// The eviction manager finds out what its reader of memory can do beside MemoryReader. Without these methods it would
+// The eviction manager finds out what its reader of memory can do beside memorywatch.Reader. Without these methods it would
 // measure no growth in milliseconds, and the cost of readings by elapsed time.
 var (
-	_ eviction.PodMemoryReader = (*collect.Memory)(nil)
-	_ eviction.ThreadClock     = (*collect.Memory)(nil)
+	_ memorywatch.PodReader   = (*collect.Memory)(nil)
+	_ memorywatch.ThreadClock = (*collect.Memory)(nil)
 )
 
 // memoryReader reads memory usage from the cgroup files. Without it eviction polls the stats, as stock does.
-func (b *build) memoryReader(ctx context.Context) eviction.MemoryReader {
+func (b *build) memoryReader(ctx context.Context) memorywatch.Reader {
 	logger := klog.FromContext(ctx)
 	memory, err := collect.NewMemory(collect.Options{
 		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), Logger: logger,

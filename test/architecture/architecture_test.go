@@ -107,6 +107,10 @@ var rings = []struct {
 	{"pkg/kubelet/podworkers", driver, "runs one goroutine per pod, which carries out what podlifecycle commands"},
 	{"pkg/kubelet/admission", driver, "admit handlers in order, and the pods that wait for their admission"},
 	{"pkg/kubelet/preemption", driver, "has the victims of a critical pod stopped, and waits for them"},
+	{
+		"pkg/kubelet/eviction/memorywatch", driver,
+		"reads exact memory counters between the rounds of eviction, and finds out which pods grow",
+	},
 	{"pkg/kubelet/eviction", driver, "the loop around eviction/policy: collects stats, carries decisions out"},
 	{
 		"pkg/kubelet/eviction/plugins/memorygrowth", driver,

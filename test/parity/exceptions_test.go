@@ -190,6 +190,9 @@ var exceptions = map[key]exception{
 	{calls, "k8s.io/apimachinery/pkg/util/wait.ExponentialBackoff"}: {
 		another, "logind's reply is awaited with the clock that is a parameter",
 	},
+	{calls, "k8s.io/kubernetes/pkg/kubelet/nodeshutdown/systemd.NewDBusCon"}: {
+		another, "a connection of its own, on which each call has a time-out",
+	},
 	{calls, "k8s.io/kubernetes/pkg/volume/csi.GetCSIMounterPath"}: {
 		another, "the name is a constant of pkg/kubelet/housekeeping, which would otherwise depend on the whole CSI plugin",
 	},

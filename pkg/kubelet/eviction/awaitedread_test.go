@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -227,7 +228,7 @@ func TestOptionsChangeWhileARoundWaits(t *testing.T) {
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(rest)
 				b.grows("hog", 30*mi)
-				k.awaitPostponed(t, m, wait, nil)
+				awaitPostponed(t, m, wait)
 				m.Wake()
 				wait(time.Millisecond)
 				calls := p.calls()
@@ -409,9 +410,9 @@ func TestFalseAlarmsAboutASoftThreshold(t *testing.T) {
 			k.burden()
 			used, calls := k.ThreadTime(), p.calls()
 			wait(8 * time.Minute)
-			owed := time.Until(m.loop.watcher.costs.paid)
+			owed := m.loop.watcher.Owed()
 			share := (k.ThreadTime() - used).Seconds() / (8 * time.Minute).Seconds()
-			if p.calls()-calls > 60 || owed > watcherDebt || share > 0.025 {
+			if p.calls()-calls > 60 || owed > memorywatch.Debt || share > 0.025 {
 				t.Errorf("%d collections, %.1f %% of a core, owed %v", p.calls()-calls, 100*share, owed)
 			}
 			begin := time.Now()
@@ -438,7 +439,7 @@ func TestCollectionOfAnotherCountingIsNoBase(t *testing.T) {
 			n := 0
 			b.mu.Lock()
 			k.reading = func() {
-				if w := m.loop.watcher; w.looks != nil && w.looks.base != nil && m.loop.last.counting != w.how {
+				if w := m.loop.watcher; w.Completes() && m.loop.last.counting != w.Counting() {
 					n++
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -233,7 +234,7 @@ func shareOf(k *priced, play func()) float64 {
 func (k *priced) cost() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.used + time.Duration(k.counterReads)*wakeTime
+	return k.used + time.Duration(k.counterReads)*memorywatch.WakeTime
 }
 
 // Each collection shows a crossing of the soft threshold that readings refute. Reading takes its share, however often

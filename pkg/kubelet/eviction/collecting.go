@@ -111,9 +111,9 @@ func (c *collecting) isSilent(now time.Time) bool {
 
 // until returns when the loop has to act on the collection under way; the next round is due at next.
 func (c *collecting) until(next time.Time) time.Time {
-	t := later(next, c.since.Add(c.patience()))
+	t := snapshot.Later(next, c.since.Add(c.patience()))
 	if !c.degradedSince.IsZero() {
-		t = later(t, c.degradedSince.Add(localPatience))
+		t = snapshot.Later(t, c.degradedSince.Add(localPatience))
 	}
 	last, _ := c.progress.view()
 	if end := last.Add(c.atMost); c.patient.Err() == nil && end.Before(t) {
@@ -127,7 +127,7 @@ func (m *Manager) collect(ctx context.Context, now time.Time) {
 	l := &m.loop
 	l.collecting.options = m.options.Load()
 	r := collectRequest{
-		readPods: l.watcher != nil && l.watcher.near(), counting: l.collecting.options.Counting(), rules: l.rules,
+		readPods: l.watcher != nil && l.watcher.Near(), counting: l.collecting.options.Counting(), rules: l.rules,
 	}
 	if r.active = m.config.ActivePods(); m.mayKeepPods(r.active, now) {
 		r.last = new(l.last)
@@ -203,10 +203,10 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 // awaitsRead reports whether the round of the last collection has to wait for a read of the counters.
 func (m *Manager) awaitsRead() bool {
 	w := m.loop.watcher
-	if w == nil || (!w.showsUnreadCrossing(m.loop.last.memory) && !w.ratesDecide()) {
+	if w == nil || (!w.ShowsUnreadCrossing(m.loop.last.memory) && !w.RatesDecide()) {
 		return m.loop.postpones()
 	}
-	w.await(m.loop.last.memory)
+	w.Await(m.loop.last.memory)
 	return true
 }
 
@@ -221,19 +221,19 @@ func (m *Manager) syncWaiting(ctx context.Context) {
 		return
 	}
 	l.roundWaits = false
-	if (!l.reread && l.watcher.showsUnreadCrossing(l.last.memory)) || m.countingChanged() {
+	if (!l.reread && l.watcher.ShowsUnreadCrossing(l.last.memory)) || m.countingChanged() {
 		l.reread = true
 		m.readAgain()
 		if l.roundWaits = m.awaitsRead(); l.roundWaits {
 			return
 		}
-	} else if now := m.clock.now(); l.reread && l.watcher.freed() && now.Sub(l.thirdReadAt) >= thirdReadEvery {
+	} else if now := m.clock.now(); l.reread && l.watcher.Freed() && now.Sub(l.thirdReadAt) >= thirdReadEvery {
 		m.readAgain() // What it has shown is over.
-		if l.watcher.showsUnreadCrossing(l.last.memory) {
+		if l.watcher.ShowsUnreadCrossing(l.last.memory) {
 			l.thirdReadAt = now
 		}
 	}
-	l.watcher.addRates(l.last.memory)
+	l.watcher.AddRates(l.last.memory)
 	m.synchronize(ctx, &l.last)
 }
 
@@ -253,4 +253,4 @@ func (m *Manager) readAgain() {
 }
 
 // postpones reports whether the memory watcher postpones a decision.
-func (l *loopState) postpones() bool { return l.watcher != nil && l.watcher.postponed.active }
+func (l *loopState) postpones() bool { return l.watcher.Postpones() }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
@@ -21,9 +22,9 @@ import (
 // Collector reads stats of the node and its pods. Package snapshot/collect has one. All methods may take long. No two
 // calls are made at a time, except that CollectLocal is called during one of the others that takes long.
 type Collector interface {
-	// Collect reads everything that needs no MemoryReader. It should end with ctx. Each answer of the container runtime to
-	// one of its requests should be reported by RuntimeAnswered, or a collection that takes longer than 15 s counts as one
-	// that hangs.
+	// Collect reads everything that needs no memorywatch.Reader. It should end with ctx. Each answer of the container
+	// runtime to one of its requests should be reported by RuntimeAnswered, or a collection that takes longer than 15 s
+	// counts as one that hangs.
 	Collect(ctx context.Context) snapshot.Stats
 	// CollectNode reads the file systems and the number of processes of the node as Collect does, and no stats of pods. It
 	// should end with ctx, and report the answers of the runtime too. If it fails (Stats.Err) Collect is called instead.
@@ -37,14 +38,6 @@ type Collector interface {
 // or for bytes and inodes of one, at a time. Package reclaim has one.
 type Reclaimer interface {
 	Reclaim(ctx context.Context, q policy.ReclaimRequest) (snapshot.Reclaimed, error)
-}
-
-// MemoryReader reads memory from the kernel, without a stats summary. Package snapshot/collect has one.
-type MemoryReader interface {
-	// Counters is cheap: it is called many times a second when memory is scarce.
-	Counters(how snapshot.Counting) (snapshot.MemoryCounters, error)
-	// ReadMemory reads the node, all pods together, and each pod. Amounts that cannot be read are unknown.
-	ReadMemory(how snapshot.Counting) snapshot.MemoryReading
 }
 
 // Config is what a Manager needs. The fields of the first block are required.
@@ -75,7 +68,7 @@ type Config struct {
 	PodCgroupRoot           string
 
 	// Memory, when set, is read between rounds, with each collection while memory is scarce, and when the summary fails.
-	Memory MemoryReader
+	Memory memorywatch.Reader
 	// RuntimeTimeout is the longest time that a request to the container runtime may take (runtimeRequestTimeout of the
 	// KubeletConfiguration). A collection is cancelled after that time without an answer (RuntimeAnswered), or after two
 	// minutes if that is longer.

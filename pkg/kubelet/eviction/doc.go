@@ -5,12 +5,10 @@
 // which may take long, run in goroutines of their own and wake the loop when they end. So neither a slow file system
 // nor a pod that does not stop delays the next decision.
 //
-//	stats      one collection of stats, by a Collector and a MemoryReader
+//	stats      one collection of stats, by a Collector and a memorywatch.Reader
 //	collecting the collection that is under way: how long the loop waits for it, and what it does without
 //	pods       joins pods with their stats, as far as a decision can need them
-//	memorywatcher
-//	           exact memory counters between two rounds
-//	loop       when to synchronize, and one round
+//	loop       when to synchronize, and one round; package memorywatch reads memory between two
 //	ledger     what was begun and is not over
 //	act        evictions and node-level reclaim
 //	round      a decision with what it was made from, and results: what becomes of its parts, under its number

@@ -130,7 +130,7 @@ func (e *endedPods) addTo(s *snapshot.Snapshot) {
 		}
 	}
 	slices.SortFunc(s.InFlight, func(a, b snapshot.InFlight) int { return cmp.Compare(a.UID, b.UID) })
-	s.LastRelease = later(s.LastRelease, e.lastRelease)
+	s.LastRelease = snapshot.Later(s.LastRelease, e.lastRelease)
 }
 
 func (e *endedPods) empty() bool { return len(e.entries) == 0 }

@@ -208,7 +208,7 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 // prepareFence prepares a fence on the pod that grows fastest, if a threshold will be met soon.
 func (m *Manager) prepareFence() {
 	l, now := &m.loop, m.clock.now()
-	uid := l.watcher.cause()
+	uid := l.watcher.Cause()
 	if uid == "" || uid == l.prepared || m.config.Fencer == nil || now.Sub(l.preparedAt) < preparePause {
 		return
 	}

@@ -242,7 +242,10 @@ func (n *node) ListPodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	return s.Pods, nil
 }
 
-// kernel is what a MemoryReader sees of the node.
+// hugePage is the size of a huge page: the kernel charges as much at once.
+const hugePage = 2 * mi
+
+// kernel is what a memorywatch.Reader sees of the node.
 type kernel struct {
 	*node
 	counterReads, readings int
@@ -289,7 +292,7 @@ func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
-// PodUsages, ReadPod and ReadPods make a kernel a PodMemoryReader.
+// PodUsages, ReadPod and ReadPods make a kernel a memorywatch.PodReader.
 func (k *kernel) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -90,19 +90,9 @@ func TestCollectionAtTheCrossingAfterAFalseAlarm(t *testing.T) {
 		b.config.Memory = k
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(21*time.Second + rest)
-			spent := false
-			b.mu.Lock()
-			k.reading = func() {
-				if w := m.loop.watcher; !spent {
-					spent, w.falseAlarm, w.costs.paid = true, true, time.Now().Add(watcherCredit+50*time.Millisecond)
-				}
-			}
-			b.mu.Unlock()
-			for done := false; !done; {
+			k.useUpCredit()
+			for read := k.counterReads; k.counterReads == read; {
 				wait(5 * time.Millisecond)
-				b.mu.Lock()
-				done = spent
-				b.mu.Unlock()
 			}
 			b.grows("hog", 100*mi)
 			wait(10 * time.Millisecond)

@@ -59,7 +59,7 @@ func (m *Manager) Run(ctx context.Context) {
 				m.syncWith(ctx, f)
 			}
 		case <-m.nudge:
-			if w := m.loop.watcher; w != nil && w.hurry(m.clock.now()) {
+			if w := m.loop.watcher; w != nil && w.Hurry(m.clock.now()) {
 				m.loop.nudged = true
 			}
 		case <-timer.C():
@@ -117,7 +117,7 @@ func (m *Manager) syncNow() {
 func (m *Manager) syncSoon() {
 	l, last := &m.loop, m.last.Load()
 	blocked := func(c policy.Condition) bool {
-		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.watcher.watches())
+		return (c.HardMet || c.Restored) && (c.Type != v1.NodeMemoryPressure || !l.watcher.Watches())
 	}
 	if last == nil || l.roundWaits || !slices.ContainsFunc(last.Decision.Conditions[:], blocked) {
 		return
@@ -146,7 +146,7 @@ func (m *Manager) tick(ctx context.Context) {
 		m.syncNow()
 	}
 	l := &m.loop
-	if l.watcher != nil && l.watcher.due(now) {
+	if l.watcher != nil && l.watcher.Due(now) {
 		m.watch(ctx)
 	}
 	m.syncWaiting(ctx)
@@ -165,17 +165,17 @@ func (m *Manager) tick(ctx context.Context) {
 // long.
 func (m *Manager) watch(ctx context.Context) {
 	l := &m.loop
-	l.watcher.arm(l.rules.Thresholds)
-	if l.last.counting == l.watcher.how {
-		l.watcher.use(l.last.memory, l.last.readAt)
+	l.watcher.Arm(l.rules.Thresholds)
+	if l.last.counting == l.watcher.Counting() {
+		l.watcher.Use(l.last.memory, l.last.readAt)
 	}
 	if l.kernel != nil {
 		l.kernel.arm(ctx, l.watcher, m.clock.now())
 	}
-	if r := l.watcher.check(); r != nil {
+	if r := l.watcher.Check(); r != nil {
 		l.last.convert()
 		f, trigger := l.last, l.trigger
-		f.memory, f.counting, f.readAt, f.moment = r, l.watcher.how, m.clock.now(), m.clock.moment()
+		f.memory, f.counting, f.readAt, f.moment = r, l.watcher.Counting(), m.clock.now(), m.clock.moment()
 		// The round of a collection that waits for this read is made with it: another one, with what the collection read
 		// before, would report that what this read shows is over.
 		f.direct, l.roundWaits = !l.roundWaits, false
@@ -203,7 +203,7 @@ func (m *Manager) untilTick() time.Duration {
 		wait = min(wait, pollLedger)
 	}
 	if l.watcher != nil {
-		wait = min(wait, l.watcher.next.Sub(m.clock.now()))
+		wait = min(wait, l.watcher.Next().Sub(m.clock.now()))
 	}
 	return max(wait, 0)
 }
@@ -235,8 +235,8 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	r.Decision, after = policy.Decide(s, r.Rules, l.state)
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
-		l.watcher.decided(&r.Decision)
-		r.CountersErr, r.CountersErrSince = l.watcher.failure, l.watcher.failedSince
+		l.watcher.Decided(&r.Decision)
+		r.CountersErr, r.CountersErrSince = l.watcher.Failure()
 	}
 	m.last.Store(r)
 	m.publish(r)
@@ -313,13 +313,6 @@ func (m *Manager) wanted(s *snapshot.Snapshot) wanted {
 	return noPod
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // effective derives the thresholds for the layout, again when that changes.
 func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 	l := &m.loop
@@ -328,7 +321,7 @@ func (m *Manager) effective(ctx context.Context, layout snapshot.Layout) {
 		thresholds, replaced := policy.Effective(l.configured, layout)
 		l.rules.Thresholds, l.frozen = thresholds, nil
 		if l.watcher != nil {
-			l.watcher.armAt = time.Time{}
+			l.watcher.Rearm()
 		}
 		if len(replaced) > 0 {
 			klog.FromContext(ctx).Info(

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -58,7 +59,7 @@ type loopState struct {
 	configured []policy.Threshold
 	underived  bool
 
-	watcher *memoryWatcher
+	watcher *memorywatch.Watcher
 	kernel  kernelNotifications
 	// state is that after the last decision.
 	state   policy.State
@@ -108,7 +109,7 @@ func New(c Config) (*Manager, error) {
 	m.loop.collecting.progress.now = m.clock.now
 	m.loop.collecting.atMost = max(collectAtMost, c.RuntimeTimeout)
 	m.loop.trigger = TriggerTimer
-	m.loop.watcher = newMemoryWatcher(c.Memory, m.clock.now)
+	m.loop.watcher = memorywatch.New(c.Memory, m.clock.now)
 	if c.KernelMemcgNotification && m.loop.watcher != nil {
 		m.loop.kernel = c.kernelNotifications(m.Nudge)
 	}

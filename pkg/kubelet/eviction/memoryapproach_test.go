@@ -246,40 +246,6 @@ func TestPodsAreSeldomReadAtRest(t *testing.T) {
 	})
 }
 
-// What is spare is read while the kernel may be reclaiming pages, and near that when memory is used up.
-func TestSpareIsOld(t *testing.T) {
-	for _, test := range []struct {
-		capacity, free, changed, threshold int64
-		age                                time.Duration
-		want                               bool
-	}{
-		{16 * gi, 2 * gi, 8 * gi, gi, time.Hour, false},
-		{16 * gi, 200 * mi, 0, 300 * mi, 0, false},
-		{16 * gi, 200 * mi, mi, 300 * mi, 0, true},
-		{16 * gi, 200 * mi, -mi, 300 * mi, 0, true},
-		{16 * gi, 200 * mi, mi, 197 * mi, 0, true},
-		{16 * gi, 200 * mi, 9 * mi, 160 * mi, 0, false},
-		{16 * gi, 200 * mi, -10 * mi, 160 * mi, 0, true},
-		{16 * gi, 900 * mi, 15 * mi, 100 * mi, 0, false},
-		{16 * gi, 900 * mi, 16 * mi, 100 * mi, 0, true},
-		{16 * gi, 200 * mi, 0, 100 * mi, spareAge, true},
-		{16 * gi, 63 * mi, 0, 10 * mi, 0, true},
-		{512 * mi, 33 * mi, 8 * mi, 10 * mi, time.Hour, false},
-		{512 * mi, 31 * mi, 0, 10 * mi, 0, true},
-	} {
-		begin := time.Unix(1000, 0)
-		usage := test.capacity - test.free
-		w := &memoryWatcher{
-			pods: scope{known: true, capacity: test.capacity}, spareAt: begin, spareUsage: usage - test.changed,
-			clock:  func() time.Time { return begin.Add(test.age) },
-			floors: []floor{{signal: snapshot.AllocatableMemoryAvailable, hard: true, amount: test.threshold}},
-		}
-		if got := w.spareIsOld(usage, [2]int64{0, test.free}); got != test.want {
-			t.Errorf("%+v: %t", test, got)
-		}
-	}
-}
-
 // readAt records when all pods were read.
 type readAt struct {
 	kernel
@@ -315,8 +281,8 @@ func TestPodsAreReadBeforeTheCrossing(t *testing.T) {
 					times = append(times, after)
 				}
 			}
-			if len(times) == 0 || times[len(times)-1] > crossing-refreshTime {
-				t.Errorf("all pods were read after %v, want that once before %v", times, crossing-refreshTime)
+			if len(times) == 0 || times[len(times)-1] > crossing-100*time.Millisecond {
+				t.Errorf("all pods were read after %v, want that once before %v", times, crossing-100*time.Millisecond)
 			}
 		})
 	})
@@ -336,7 +302,8 @@ func TestThresholdsAreArmedJustBeforeACrossing(t *testing.T) {
 			armed := false
 			k.reading = func() { // In the loop, while the node is locked.
 				if left := k.capacity - k.system - k.kernel.used(); !armed && left < 115*mi {
-					armed, m.loop.watcher.armAt = true, time.Time{}
+					armed = true
+					m.loop.watcher.Rearm()
 				}
 			}
 			b.mu.Unlock()
@@ -346,6 +313,33 @@ func TestThresholdsAreArmedJustBeforeACrossing(t *testing.T) {
 				t.Fatal("nothing was armed again")
 			}
 			b.expectFenced(t, "hog")
+		})
+	})
+}
+
+// noPods is a reader whose readings have no pods.
+type noPods struct{ kernel }
+
+func (k *noPods) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	r := k.kernel.ReadMemory(how)
+	r.ByPod = nil
+	return r
+}
+
+// All pods are read in advance once in 15 s at most, also if the reader finds none.
+func TestRefreshOfAReaderWithoutPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 600*mi, 0, "hog")
+		k := &noPods{kernel: kernel{node: b.node}}
+		b.config.Memory = k
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(12 * time.Second)
+			before := k.read()
+			b.grows("hog", 20*mi)
+			wait(7 * time.Second)
+			if got := k.read() - before; got > 3 {
+				t.Errorf("%d readings of all pods in 7 s", got)
+			}
 		})
 	})
 }

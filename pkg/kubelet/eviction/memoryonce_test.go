@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -36,15 +37,15 @@ func (k *asked) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 // firstCrossing has a pod grow, and returns the first reading for a round; nil if there is none within two seconds.
 func firstCrossing(t *testing.T, b *burst, k *asked) *snapshot.MemoryReading {
 	t.Helper()
-	w := newMemoryWatcher(k, time.Now)
-	w.adopt(fencesOn())
-	w.arm(b.config.Thresholds)
-	w.check()
-	w.use(new(k.ReadMemory(snapshot.Counting{})), time.Now())
+	w := memorywatch.New(k, time.Now)
+	w.Adopt(fencesOn())
+	w.Arm(b.config.Thresholds)
+	w.Check()
+	w.Use(new(k.ReadMemory(snapshot.Counting{})), time.Now())
 	b.grows("hog", 100*mi)
 	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
-		time.Sleep(time.Until(w.next))
-		if r := w.check(); r != nil {
+		time.Sleep(time.Until(w.Next()))
+		if r := w.Check(); r != nil {
 			return r
 		}
 	}
@@ -110,24 +111,24 @@ func TestReadingFromBeforeTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBurst(t, 140*mi, 0, "burst", "leak")
 		k := &kernel{node: b.node}
-		w := newMemoryWatcher(k, time.Now)
-		w.adopt(fencesOn())
-		w.arm(b.config.Thresholds)
-		w.check()
+		w := memorywatch.New(k, time.Now)
+		w.Adopt(fencesOn())
+		w.Arm(b.config.Thresholds)
+		w.Check()
 		begun := time.Now()
 		reading := k.ReadMemory(snapshot.Counting{})
 		b.grows("burst", 1000*mi)
 		time.Sleep(100 * time.Millisecond)
 		b.freeze("burst")
-		w.check()
-		w.use(&reading, begun)
-		pause := func() { time.Sleep(max(0, time.Until(w.next))) }
+		w.Check()
+		w.Use(&reading, begun)
+		pause := func() { time.Sleep(max(0, time.Until(w.Next()))) }
 		for begin := time.Now(); time.Since(begin) < 1200*time.Millisecond; pause() {
-			w.check()
+			w.Check()
 		}
 		b.grows("leak", 100*mi)
 		for begin := time.Now(); time.Since(begin) < 2*time.Second; pause() {
-			if r := w.check(); r != nil {
+			if r := w.Check(); r != nil {
 				if got := r.ByPod["burst"].WorkingSet.Amount; got < snapshot.Bytes(100*mi) {
 					t.Errorf("the pod counts %d MiB, it uses 100 more than at first", got>>20)
 				}
@@ -148,23 +149,23 @@ func TestCrossingOfABusyNodeReadsFewPods(t *testing.T) {
 		}
 		b := newBurst(t, 200*mi, 0, names...)
 		k := &asked{kernel: kernel{node: b.node}}
-		w := newMemoryWatcher(k, time.Now)
-		w.adopt(fencesOn())
-		w.arm(b.config.Thresholds)
-		w.check()
-		w.use(new(k.ReadMemory(snapshot.Counting{})), time.Now())
+		w := memorywatch.New(k, time.Now)
+		w.Adopt(fencesOn())
+		w.Arm(b.config.Thresholds)
+		w.Check()
+		w.Use(new(k.ReadMemory(snapshot.Counting{})), time.Now())
 		b.mu.Lock()
 		for i, name := range names[1:] {
 			b.pods[name].memory += mi/2 + int64(i)<<10
 		}
 		b.mu.Unlock()
 		b.grows("hog", 400*mi)
-		for begin := time.Now(); time.Since(begin) < 2*time.Second; time.Sleep(max(0, time.Until(w.next))) {
-			r := w.check()
+		for begin := time.Now(); time.Since(begin) < 2*time.Second; time.Sleep(max(0, time.Until(w.Next()))) {
+			r := w.Check()
 			if r == nil {
 				continue
 			}
-			if len(k.pods) > changedCount || !slices.Contains(k.pods, "busy-99") || slices.Contains(k.pods, "hog") {
+			if len(k.pods) > 12 || !slices.Contains(k.pods, "busy-99") || slices.Contains(k.pods, "hog") {
 				t.Errorf("read were %v", k.pods)
 			}
 			if r.ByPod["busy-0"] == nil || r.ByPod["hog"].WorkingSet.Amount < snapshot.Bytes(100*mi) {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -19,39 +20,32 @@ func (b *burst) pricedKernel() *priced {
 	return &priced{kernel: kernel{node: b.node}, counters: cost, usages: 2 * cost, full: 10 * cost}
 }
 
-// awaitPostponed waits until the decision about a crossing is postponed. Then the loop calls a function, unless it is
-// nil, with the watcher.
-func (k *kernel) awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration), then func(*memoryWatcher)) {
+// awaitPostponed waits until the decision about a crossing is postponed.
+func awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration)) {
 	t.Helper()
-	postponed := false
-	k.mu.Lock()
-	k.reading = func() {
-		w := m.loop.watcher
-		if postponed || !w.postponed.begun() {
-			return
-		}
-		if postponed = true; then != nil {
-			then(w)
-		}
-	}
-	k.mu.Unlock()
 	for range 400 {
-		wait(time.Millisecond / 2)
-		k.mu.Lock()
-		done := postponed
-		k.mu.Unlock()
-		if done {
+		if wait(time.Millisecond / 2); m.loop.watcher.Postpones() {
 			return
 		}
 	}
 	t.Fatal("no decision is postponed")
 }
 
+// useUpCredit has the next read of the counters take so much CPU time that the credit for reading is used up.
+func (k *priced) useUpCredit() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reading = func() {
+		k.used += (memorywatch.Credit + 50*time.Millisecond) / memorywatch.PauseShare
+		k.reading = nil
+	}
+}
+
 // crossAndRecede has a pod cross the threshold, and its growth end and memory be freed while the decision is postponed.
 func (k *kernel) crossAndRecede(t *testing.T, m *Manager, pod string, free int64, wait func(time.Duration)) {
 	t.Helper()
 	k.grows(pod, 400*mi)
-	k.awaitPostponed(t, m, wait, nil)
+	awaitPostponed(t, m, wait)
 	k.freeze(pod)
 	k.available(free)
 }
@@ -69,11 +63,11 @@ func TestPaceAfterACrossingThatReceded(t *testing.T) {
 			cost := func() time.Duration {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				return k.used + time.Duration(k.counterReads)*wakeTime
+				return k.used + time.Duration(k.counterReads)*memorywatch.WakeTime
 			}
 			before := cost()
 			wait(time.Minute)
-			if used := cost() - before; used > time.Minute/watcherPauseShare {
+			if used := cost() - before; used > time.Minute/memorywatch.PauseShare {
 				t.Errorf("reading took %v in a minute", used)
 			}
 			if got := b.fencer.victims(); len(got) > 0 {
@@ -182,9 +176,8 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(31 * time.Second)
 			b.grows("hog", 30*mi)
-			k.awaitPostponed(t, m, wait, func(w *memoryWatcher) {
-				w.falseAlarm, w.costs.paid = true, time.Now().Add(watcherCredit+time.Millisecond)
-			})
+			awaitPostponed(t, m, wait)
+			k.useUpCredit()
 			wait(3 * time.Second) // 12.5 MiB are left.
 			if len(b.fencer.victims()) == 0 {
 				t.Error("no pod is evicted")
@@ -193,12 +186,12 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 			wait(10 * time.Minute)
 			owed := time.Duration(math.MaxInt64)
 			b.mu.Lock()
-			k.reading = func() { owed = time.Until(m.loop.watcher.costs.paid) }
+			k.reading = func() { owed = m.loop.watcher.Owed() }
 			b.mu.Unlock()
 			wait(11 * time.Second)
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if owed > watcherCredit {
+			if owed > memorywatch.Credit {
 				t.Errorf("owed %v after ten minutes", owed)
 			}
 		})
@@ -217,7 +210,7 @@ func TestCollectionWhilePostponed(t *testing.T) {
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
 				b.grows("hog", 30*mi)
-				k.awaitPostponed(t, m, wait, nil)
+				awaitPostponed(t, m, wait)
 				begin := time.Now()
 				m.Wake() // A collection begins.
 				wait(160 * time.Millisecond)
@@ -292,24 +285,6 @@ func TestSlowBursts(t *testing.T) {
 				t.Errorf("%d MiB/s, %d KiB above %d MiB, in batches: %t: %d of 12 decisions were wrong", test.rate, test.above,
 					test.threshold, batches, wrong)
 			}
-		}
-	}
-}
-
-// The trend does not take one charge of 64 pages between two reads for growth.
-func TestTrendOfBatches(t *testing.T) {
-	begin := time.Unix(1000, 0)
-	for _, rate := range []int64{5, 20} {
-		var got trend
-		worst := 0.0
-		for i := range 1000 {
-			at := time.Duration(i) * 2 * time.Millisecond
-			used := inBatches(snapshot.Bytes(at.Seconds() * float64(rate*mi)))
-			got.observe(1000*mi-int64(used), begin.Add(at))
-			worst = max(worst, got.rate)
-		}
-		if worst > 2*float64(rate*mi) {
-			t.Errorf("%d MiB/s: the rate is up to %.0f MiB/s", rate, worst/float64(mi))
 		}
 	}
 }

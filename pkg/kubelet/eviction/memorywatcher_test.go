@@ -7,11 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // TestFastLeakIsCaughtAtTheCrossing: the node loses 1 GiB/s, and 100 MiB are left at the crossing.
@@ -61,75 +57,6 @@ func TestD23OneEvictionOnAGrowingNode(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestTheMemoryWatcherResumesItsPaceAtOnce: when a hard threshold is clear, the next crossing may be near. The pause
-// while it was met does not count any more, only that reading the counters does not cost too much.
-func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	w := &memoryWatcher{clock: func() time.Time { return now }, period: 10 * time.Second, worst: 2 * gi,
-		node: scope{known: true, capacity: 32 * gi}}
-	w.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi, left: 400 * mi}}
-	w.readAt, w.next, w.remains = now, now.Add(watcherMetPause), gi+400*mi
-	held := policy.Decision{Conditions: [3]policy.Condition{{Type: v1.NodeMemoryPressure, True: true, HardMet: true}}}
-	for _, test := range []struct {
-		d    policy.Decision
-		took time.Duration
-		want time.Duration
-	}{{held, 0, watcherMetPause}, {held, time.Second, watcherMetPause},
-		{policy.Decision{}, 0, 400 * time.Second / 4096},
-		{policy.Decision{}, 2 * time.Millisecond, 100 * time.Millisecond}} {
-		w.next, w.costs.took = now.Add(watcherMetPause), test.took
-		w.decided(&test.d)
-		if got := w.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
-			t.Errorf("the next read is in %v, want %v", got, test.want)
-		}
-	}
-}
-
-// The kernel may report pressure again and again while no threshold is near: what is read then keeps to its share of
-// the time as well.
-func TestReportsOfPressureDoNotExceedTheShareOfReading(t *testing.T) {
-	const cost, reports = 5 * time.Millisecond, 1000
-	begin := time.Unix(1000, 0)
-	now, reads, caused := begin, 0, 0
-	w := armedWatcher()
-	w.clock, w.period, w.worst = func() time.Time { return now }, 10*time.Second, 2*gi
-	w.reader = slowCounters{func() { now = now.Add(cost) }}
-	w.costs = newReadCosts(w.reader, w.clock)
-	for range reports {
-		now = now.Add(100 * time.Millisecond)
-		hurried := w.hurry(now)
-		if hurried {
-			caused++
-		}
-		switch due := w.due(now); {
-		case due:
-			w.check()
-			reads++
-		case hurried:
-			t.Fatal("a report said to cause a read did not")
-		}
-	}
-	if caused == 0 || caused == reports {
-		t.Errorf("%d of %d reports caused a read, want some", caused, reports)
-	}
-	elapsed := now.Sub(begin)
-	if most := int((elapsed+watcherCredit)/(watcherPauseShare*cost)) + 1; reads > most || reads < most/2 {
-		t.Errorf("%d reads of %s in %s, want at most %d and at least half of that", reads, cost, elapsed, most)
-	}
-}
-
-// slowCounters are those of an idle node. Reading them takes time.
-type slowCounters struct{ read func() }
-
-func (c slowCounters) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
-	c.read()
-	return snapshot.MemoryCounters{}, nil
-}
-
-func (slowCounters) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
-	return snapshot.MemoryReading{}
 }
 
 func TestMemoryWatcherCostsLittleWhileMemoryIsPlenty(t *testing.T) {

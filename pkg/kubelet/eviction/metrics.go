@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	stockmetrics "k8s.io/kubernetes/pkg/kubelet/metrics"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -36,16 +37,6 @@ var (
 		Help:           "1 while the kernel's memory counters cannot be read, so that memory is read once in a period.",
 		StabilityLevel: metrics.ALPHA,
 	})
-	memoryReadsTotal = metrics.NewCounter(&metrics.CounterOpts{
-		Name:           "plimsoll_eviction_memory_reads_total",
-		Help:           "Reads of the kernel's memory counters between the rounds of the eviction manager.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	memoryReadsCPUSeconds = metrics.NewCounter(&metrics.CounterOpts{
-		Name:           "plimsoll_eviction_memory_reads_cpu_seconds_total",
-		Help:           "CPU time of these reads, those of single pods included, and an estimate of what waking up costs.",
-		StabilityLevel: metrics.ALPHA,
-	})
 	reactionSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "plimsoll_eviction_reaction_seconds",
 		Help:           "Time from the first round in which a threshold could act to the request to stop a pod for it.",
@@ -66,7 +57,8 @@ var (
 
 	registerMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(decisionsTotal, roundsTotal, releasedTotal, pendingRelease, signalUnknown,
-			runtimeSilent, countersFailed, memoryReadsTotal, memoryReadsCPUSeconds, reactionSeconds, fencesTotal, sinkFailures)
+			runtimeSilent, countersFailed, reactionSeconds, fencesTotal, sinkFailures)
+		legacyregistry.MustRegister(memorywatch.Metrics()...)
 	})
 )
 

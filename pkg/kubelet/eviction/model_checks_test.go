@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // What must hold of a manager's actions, by name. Each is judged by the true state of the model. What no manager can
@@ -246,7 +248,7 @@ func (n *modelNode) inFlight(
 		back := amount(p)
 		sum += back
 		if last := p.lastForNode(); last != nil && (back > 0 || last.cause == forMemory) {
-			newest = later(newest, last.at)
+			newest = snapshot.Later(newest, last.at)
 		}
 	}
 	return sum, newest

@@ -3,6 +3,8 @@ package eviction
 import (
 	"slices"
 	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // watch checks that something is done in time. It is called every modelTick.
@@ -75,17 +77,17 @@ func (n *modelNode) bound() time.Time {
 	}
 	due := c.uncovered.Add(reaction)
 	if !c.hurried.IsZero() {
-		return later(due, later(c.hurried, n.lastOrder()).Add(reaction))
+		return snapshot.Later(due, snapshot.Later(c.hurried, n.lastOrder()).Add(reaction))
 	}
 	if len(n.orders) > 0 {
-		due = later(due, n.lastOrder().Add(t.Period+reaction))
+		due = snapshot.Later(due, n.lastOrder().Add(t.Period+reaction))
 	}
 	for _, p := range n.pods {
 		if !p.failedAt.IsZero() {
-			due = later(due, p.failedAt.Add(t.KillTime+reaction))
+			due = snapshot.Later(due, p.failedAt.Add(t.KillTime+reaction))
 		}
 		if last := p.lastOrder(); last != nil {
-			due = later(due, later(last.at, p.deadAt).Add(t.Patience+reaction))
+			due = snapshot.Later(due, snapshot.Later(last.at, p.deadAt).Add(t.Patience+reaction))
 		}
 	}
 	return due
@@ -108,13 +110,13 @@ func (n *modelNode) watchDisk() {
 	if c.diskIdle.IsZero() {
 		c.diskIdle = n.at
 	}
-	since := later(c.diskIdle, n.lastOrder())
+	since := snapshot.Later(c.diskIdle, n.lastOrder())
 	for _, r := range n.reclaims {
-		since = later(since, later(r.begin, r.end))
+		since = snapshot.Later(since, snapshot.Later(r.begin, r.end))
 	}
 	for _, p := range n.pods {
 		if p.clean {
-			since = later(since, p.cleanAt)
+			since = snapshot.Later(since, p.cleanAt)
 		}
 	}
 	if n.at.Sub(since) > n.diskBound() {

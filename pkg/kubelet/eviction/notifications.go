@@ -18,8 +18,14 @@ import (
 // notification makes the memory watcher read sooner and does nothing else. The value belongs to the loop.
 type kernelNotifications interface {
 	// arm requests those that the thresholds of the watcher need. It is called before each read of the counters.
-	arm(ctx context.Context, w *memoryWatcher, now time.Time)
+	arm(ctx context.Context, w watched, now time.Time)
 	close()
+}
+
+// watched are the thresholds that the memory watcher watches.
+type watched interface {
+	Thresholds() []policy.ThresholdID
+	UsageAt(policy.ThresholdID) (usage int64, ok bool)
 }
 
 // kernelNotifications returns those that the machine has: of levels with cgroup v1, of pressure with v2.
@@ -68,24 +74,21 @@ func memcgSource(podsCgroup string, event func()) func(snapshot.Signal) (notify.
 	}
 }
 
-// arm sets the levels of usage at which the kernel notifies: the capacity less the threshold, plus the spare memory,
-// whose pages are not part of the working set.
-func (n *notifications) arm(ctx context.Context, w *memoryWatcher, now time.Time) {
+// arm sets the levels of usage at which the kernel notifies.
+func (n *notifications) arm(ctx context.Context, w watched, now time.Time) {
 	if !n.armed.IsZero() && now.Sub(n.armed) < rearmNotifications {
 		return
 	}
 	n.armed = now
-	n.closeUnwatched(w.floors)
-	for i := range w.floors {
-		f := &w.floors[i]
-		s := w.scopeOf(f.signal)
-		level := s.capacity - f.amount + s.spare
-		if !s.known || level <= 0 || level >= s.capacity+s.spare {
+	n.closeUnwatched(w.Thresholds())
+	for _, id := range w.Thresholds() {
+		level, ok := w.UsageAt(id)
+		if !ok {
 			continue
 		}
-		if err := n.armOne(f.id(), level); err != nil && !n.refused {
+		if err := n.armOne(id, level); err != nil && !n.refused {
 			n.refused = true
-			logNoNotifications(ctx, f.signal, err)
+			logNoNotifications(ctx, id.Signal, err)
 		}
 	}
 }
@@ -108,10 +111,10 @@ func (n *notifications) armOne(id policy.ThresholdID, level int64) error {
 	return source.Arm(level)
 }
 
-// closeUnwatched closes the sources of thresholds that are not among the floors.
-func (n *notifications) closeUnwatched(floors []floor) {
+// closeUnwatched closes the sources of thresholds that are not watched any more.
+func (n *notifications) closeUnwatched(watched []policy.ThresholdID) {
 	for id, s := range n.sources {
-		if !slices.ContainsFunc(floors, func(f floor) bool { return f.id() == id }) {
+		if !slices.Contains(watched, id) {
 			_ = s.Close()
 			delete(n.sources, id)
 		}

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -20,11 +22,29 @@ type fakeSource struct {
 func (f *fakeSource) Arm(usage int64) error { f.levels = append(f.levels, usage); return nil }
 func (f *fakeSource) Close() error          { f.closed = true; return nil }
 
-func armedWatcher() *memoryWatcher {
-	return &memoryWatcher{
-		node: scope{known: true, capacity: 10 * gi, spare: gi}, pods: scope{known: true, capacity: 8 * gi},
-		floors: []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi},
-			{signal: snapshot.AllocatableMemoryAvailable, amount: 2 * gi}},
+// fakeWatched are thresholds with the usages at which they are met.
+type fakeWatched struct {
+	ids    []policy.ThresholdID
+	usages map[policy.ThresholdID]int64
+}
+
+var (
+	ofNode     = policy.ThresholdID{Signal: snapshot.MemoryAvailable}
+	softOfNode = policy.ThresholdID{Signal: snapshot.MemoryAvailable, Soft: true}
+	softOfPods = policy.ThresholdID{Signal: snapshot.AllocatableMemoryAvailable, Soft: true}
+)
+
+func (w *fakeWatched) Thresholds() []policy.ThresholdID { return w.ids }
+
+func (w *fakeWatched) UsageAt(id policy.ThresholdID) (int64, bool) {
+	usage, ok := w.usages[id]
+	return usage, ok
+}
+
+func someWatched() *fakeWatched {
+	return &fakeWatched{
+		ids:    []policy.ThresholdID{ofNode, softOfPods},
+		usages: map[policy.ThresholdID]int64{ofNode: 10 * gi, softOfPods: 6 * gi, softOfNode: 8 * gi},
 	}
 }
 
@@ -34,9 +54,9 @@ func TestNotificationsFollowTheMemoryWatcher(t *testing.T) {
 		made[sig] = &fakeSource{}
 		return made[sig], nil
 	}}
-	w, now := armedWatcher(), time.Unix(100, 0)
+	w, now := someWatched(), time.Unix(100, 0)
 	n.arm(t.Context(), w, now)
-	w.node.spare = 2 * gi
+	w.usages[ofNode] = 11 * gi
 	n.arm(t.Context(), w, now.Add(time.Millisecond))
 	n.arm(t.Context(), w, now.Add(2*time.Second))
 	expect(t, "levels of the node", made[snapshot.MemoryAvailable].levels, []int64{10 * gi, 11 * gi})
@@ -52,14 +72,14 @@ func TestNotificationsStayWithTheirThresholds(t *testing.T) {
 		made[sig] = append(made[sig], &fakeSource{})
 		return made[sig][len(made[sig])-1], nil
 	}}
-	w, now := armedWatcher(), time.Unix(100, 0)
+	w, now := someWatched(), time.Unix(100, 0)
 	n.arm(t.Context(), w, now)
-	w.floors[0], w.floors[1] = w.floors[1], w.floors[0]
+	w.ids[0], w.ids[1] = w.ids[1], w.ids[0]
 	n.arm(t.Context(), w, now.Add(2*time.Second))
 	node, pods := made[snapshot.MemoryAvailable], made[snapshot.AllocatableMemoryAvailable]
 	expect(t, "levels of the node", node[0].levels, []int64{10 * gi, 10 * gi})
 	expect(t, "levels of pods", pods[0].levels, []int64{6 * gi, 6 * gi})
-	w.floors[0] = floor{signal: snapshot.MemoryAvailable, amount: 3 * gi}
+	w.ids[0] = softOfNode
 	n.arm(t.Context(), w, now.Add(4*time.Second))
 	node = made[snapshot.MemoryAvailable]
 	expect(t, "sources", len(node)+len(pods), 3)
@@ -76,7 +96,7 @@ func TestRefusedNotificationsAreTriedOnce(t *testing.T) {
 		return nil, errors.New("cgroup v2")
 	}}
 	for i := range 5 {
-		n.arm(t.Context(), armedWatcher(), time.Unix(int64(100+10*i), 0))
+		n.arm(t.Context(), someWatched(), time.Unix(int64(100+10*i), 0))
 	}
 	n.close()
 	expect(t, "tries", fmt.Sprint(tries), "1")
@@ -94,12 +114,12 @@ func TestNotificationsAreArmedAtTheThreshold(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(100, 0)
-	w := newMemoryWatcher(&kernel{node: world}, func() time.Time { return now })
-	w.adopt(new(settings.DefaultOptions()))
+	w := memorywatch.New(&kernel{node: world}, func() time.Time { return now })
+	w.Adopt(new(settings.DefaultOptions()))
 	for range 3 {
-		w.arm(thresholds)
+		w.Arm(thresholds)
 		n.arm(t.Context(), w, now)
-		w.check()
+		w.Check()
 		now = now.Add(2 * time.Second)
 	}
 	expect(t, "levels", made.levels, []int64{44 * gi, 44 * gi, 44 * gi})

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -104,14 +105,14 @@ func TestStatsFromBeforeAnEvictionLeaveItsRelease(t *testing.T) {
 		c.Memory = reader
 		run(t, n, c, func(m *Manager, wait func(time.Duration)) {
 			wait(1500 * time.Millisecond)
-			reader.late <- postponeMost + 100*time.Millisecond
+			reader.late <- memorywatch.PostponeMost + 100*time.Millisecond
 			m.Wake() // A collection begins, and reads.
 			wait(50 * time.Millisecond)
 			n.mu.Lock()
 			hog.memory += 4*gi + gi/2
 			n.mu.Unlock()
 			m.Nudge() // The counters cause a round, at the latest read that may show who grows.
-			wait(postponeMost + watcherMinPause)
+			wait(memorywatch.PostponeMost + 2*time.Millisecond)
 			expect(t, "kills", n.killed(), []string{"hog/1"})
 			before := m.last.Load().Decision.Number
 			wait(100 * time.Millisecond) // The round of the collection.

@@ -29,7 +29,7 @@ func (m *Manager) adopt(o settings.Options) {
 	l.rules = m.config.Rules(&o)
 	l.configured, l.underived, l.frozen = l.rules.Thresholds, true, nil
 	if l.watcher != nil {
-		l.watcher.adopt(&o)
+		l.watcher.Adopt(&o)
 	}
 	m.options.Store(&o)
 }

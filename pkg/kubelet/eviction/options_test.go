@@ -173,17 +173,6 @@ func TestDryRunDoesNotHurry(t *testing.T) {
 	})
 }
 
-func TestWorstGrowthSetsThePace(t *testing.T) {
-	n := newNode()
-	w := newMemoryWatcher(&kernel{node: n}, time.Now)
-	w.node.known = true
-	w.floors = []floor{{signal: snapshot.MemoryAvailable, left: gi}}
-	for growth, want := range map[int64]time.Duration{gi: 500 * time.Millisecond, 4 * gi: 125 * time.Millisecond} {
-		w.adopt(new(optionsWith(func(o *settings.Options) { o.WorstGrowth = growth })))
-		expect(t, fmt.Sprintf("sleep at %d", growth), w.sleep(), want)
-	}
-}
-
 // TestIgnoredAnnotationsAreReported: a pod whose annotations have no effect gets an event when it is admitted.
 func TestIgnoredAnnotationsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -76,7 +77,7 @@ func (m *Manager) collectNode(ctx context.Context, r collectRequest) stats {
 	if f.Err != nil {
 		return f
 	}
-	node := readNode(m.config.Memory, r.counting)
+	node := memorywatch.ReadNode(m.config.Memory, r.counting)
 	f.Signals[snapshot.MemoryAvailable], f.Signals[snapshot.AllocatableMemoryAvailable] = node.Node, node.Pods
 	if r.needsPods(&f) {
 		f.readAt = m.clock.now()
@@ -86,12 +87,4 @@ func (m *Manager) collectNode(ctx context.Context, r collectRequest) stats {
 	f.keptPods = !policy.NeedsPodStats(&snapshot.Snapshot{Signals: f.signals()}, &r.rules, &f.podsRead.signals)
 	f.moment = m.clock.moment()
 	return f
-}
-
-// readNode reads the node and all pods together, without single pods if the reader can do that.
-func readNode(reader MemoryReader, counting snapshot.Counting) snapshot.MemoryReading {
-	if quick, ok := reader.(PodMemoryReader); ok {
-		return quick.ReadPods(counting, nil)
-	}
-	return reader.ReadMemory(counting)
 }

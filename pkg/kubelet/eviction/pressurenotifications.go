@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/notify"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -54,13 +55,16 @@ func orNone(p *notify.Pressure, err error) (pressure, error) {
 	return p, err
 }
 
+// retrySources is the time after which a source that does not exist is tried again.
+const retrySources = time.Minute
+
 // arm implements kernelNotifications. A source that does not exist, because its cgroup does not yet or the kernel
 // refuses it, is tried again after a minute.
-func (n *pressureNotifications) arm(ctx context.Context, w *memoryWatcher, now time.Time) {
-	n.closeUnwatched(w.floors)
-	for i := range w.floors {
-		sig := w.floors[i].signal
-		if tried, ok := n.tried[sig]; n.sources[sig] != nil || (ok && now.Sub(tried) < rearm) {
+func (n *pressureNotifications) arm(ctx context.Context, w watched, now time.Time) {
+	n.closeUnwatched(w.Thresholds())
+	for _, id := range w.Thresholds() {
+		sig := id.Signal
+		if tried, ok := n.tried[sig]; n.sources[sig] != nil || (ok && now.Sub(tried) < retrySources) {
 			continue
 		}
 		source, err := n.open(sig)
@@ -78,10 +82,10 @@ func (n *pressureNotifications) arm(ctx context.Context, w *memoryWatcher, now t
 	}
 }
 
-// closeUnwatched closes the sources of signals without a threshold among the floors, and those whose cgroup is gone.
-func (n *pressureNotifications) closeUnwatched(floors []floor) {
+// closeUnwatched closes the sources of signals without a watched threshold, and those whose cgroup is gone.
+func (n *pressureNotifications) closeUnwatched(watched []policy.ThresholdID) {
 	for sig, s := range n.sources {
-		if s.Gone() || !slices.ContainsFunc(floors, func(f floor) bool { return f.signal == sig }) {
+		if s.Gone() || !slices.ContainsFunc(watched, func(id policy.ThresholdID) bool { return id.Signal == sig }) {
 			_ = s.Close()
 			delete(n.sources, sig)
 		}

@@ -40,14 +40,14 @@ func (o *pressureOpener) open(snapshot.Signal) (pressure, error) {
 func TestPressureNotificationsFollowTheThresholds(t *testing.T) {
 	o := &pressureOpener{}
 	n := &pressureNotifications{open: o.open}
-	w, now := armedWatcher(), time.Unix(100, 0)
-	w.floors = append(w.floors, floor{signal: snapshot.MemoryAvailable, amount: 2 * gi}) // a soft one
+	w, now := someWatched(), time.Unix(100, 0)
+	w.ids = append(w.ids, softOfNode)
 	for i := range 3 {
-		n.arm(t.Context(), w, now.Add(time.Duration(i)*2*rearm))
+		n.arm(t.Context(), w, now.Add(time.Duration(i)*2*retrySources))
 	}
 	expect(t, "sources", len(o.opened), 2)
-	w.floors = w.floors[:1]
-	n.arm(t.Context(), w, now.Add(6*rearm))
+	w.ids = w.ids[:1]
+	n.arm(t.Context(), w, now.Add(6*retrySources))
 	expect(t, "closed", []bool{o.opened[0].closed, o.opened[1].closed}, []bool{false, true})
 	n.close()
 	expect(t, "closed in the end", o.opened[0].closed, true)
@@ -57,21 +57,21 @@ func TestPressureNotificationsFollowTheThresholds(t *testing.T) {
 func TestPressureNotificationsOfACgroupThatIsMadeAgain(t *testing.T) {
 	o := &pressureOpener{err: notify.ErrNoCgroup}
 	n := &pressureNotifications{open: o.open}
-	w, now := armedWatcher(), time.Unix(100, 0)
-	w.floors = w.floors[1:]
+	w, now := someWatched(), time.Unix(100, 0)
+	w.ids = w.ids[1:]
 	var log bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
 	for range 10 {
 		n.arm(ctx, w, now)
-		now = now.Add(rearm / 4)
+		now = now.Add(retrySources / 4)
 	}
 	expect(t, "tries", o.tries, 3)
 	o.err = nil
 	for range 2 {
-		n.arm(ctx, w, now.Add(rearm))
+		n.arm(ctx, w, now.Add(retrySources))
 	}
 	o.opened[0].gone = true
-	n.arm(ctx, w, now.Add(2*rearm))
+	n.arm(ctx, w, now.Add(2*retrySources))
 	expect(t, "sources", len(o.opened), 2)
 	expect(t, "closed", []bool{o.opened[0].closed, o.opened[1].closed}, []bool{true, false})
 	expect(t, "log", log.String(), "")
@@ -85,7 +85,7 @@ func TestRefusedPressureIsLoggedOnce(t *testing.T) {
 		var log bytes.Buffer
 		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
 		for i := range 10 {
-			n.arm(ctx, armedWatcher(), time.Unix(100, 0).Add(time.Duration(i)*rearm))
+			n.arm(ctx, someWatched(), time.Unix(100, 0).Add(time.Duration(i)*retrySources))
 		}
 		n.close()
 		expect(t, "lines", strings.Count(log.String(), "no kernel notifications"), 1)

@@ -66,7 +66,7 @@ func metForLong(t *testing.T, cost time.Duration, left int64, second bool) {
 		b.freeze("first")
 		b.available(left * mi)
 		wait(time.Minute)
-		owed, victims := time.Until(m.loop.watcher.costs.paid), len(b.fencer.victims())
+		owed, victims := m.loop.watcher.Owed(), len(b.fencer.victims())
 		if victims == 0 {
 			t.Error("the pod that has grown is no victim")
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 )
@@ -111,8 +112,8 @@ func TestTheEndOfMemoryPressureIsSeenSoon(t *testing.T) {
 				t.Errorf("%d collections and %d readings in 44 s", p.calls(), k.read())
 			}
 			n.available(5 * gi)
-			if got := latency(t, m, called, everywhere()); got > watcherMetPause {
-				t.Errorf("let in after %v, want at most %v", got, watcherMetPause)
+			if got := latency(t, m, called, everywhere()); got > memorywatch.MetPause {
+				t.Errorf("let in after %v, want at most %v", got, memorywatch.MetPause)
 			}
 			expect(t, "it lingers", m.IsUnderMemoryPressure(), true)
 			before := k.read()
@@ -138,8 +139,8 @@ func TestAShortDipIsNotHeldForThePeriod(t *testing.T) {
 			m.Wake()
 			wait(10 * time.Millisecond)
 			n.available(20 * gi)
-			if got := latency(t, m, called, everywhere()); got == 0 || got > watcherMetPause {
-				t.Errorf("let in after %v, want at most %v", got, watcherMetPause)
+			if got := latency(t, m, called, everywhere()); got == 0 || got > memorywatch.MetPause {
+				t.Errorf("let in after %v, want at most %v", got, memorywatch.MetPause)
 			}
 		})
 	})

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
@@ -19,7 +20,7 @@ type stats struct {
 	snapshot.Stats
 	// usages are those of Pods, in the same order; nil before convert.
 	usages []snapshot.Usage
-	// memory comes from the MemoryReader; nil when it was not read.
+	// memory comes from the memorywatch.Reader; nil when it was not read.
 	memory *snapshot.MemoryReading
 	// counting is how memory was counted; the zero value when it was not read.
 	counting snapshot.Counting
@@ -100,7 +101,7 @@ func (m *Manager) memoryOnly() stats {
 	return f
 }
 
-func (f *stats) readMemory(reader MemoryReader, counting snapshot.Counting) {
+func (f *stats) readMemory(reader memorywatch.Reader, counting snapshot.Counting) {
 	if reader != nil {
 		f.memory, f.counting = new(reader.ReadMemory(counting)), counting
 	}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -35,10 +36,10 @@ func (k *dear) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory
 }
 
 // kernels returns a cheap kernel for a node, and one where looking at pods takes long.
-func (b *burst) kernels() map[string]MemoryReader {
+func (b *burst) kernels() map[string]memorywatch.Reader {
 	d := &dear{priced: *b.pricedKernel()}
 	d.usages, d.full = 700*time.Microsecond, 40*time.Millisecond
-	return map[string]MemoryReader{"cheap": b.pricedKernel(), "dear": d}
+	return map[string]memorywatch.Reader{"cheap": b.pricedKernel(), "dear": d}
 }
 
 // podsOf returns the names of victims.
@@ -113,7 +114,7 @@ func TestPodThatGrowsBesideTheSystem(t *testing.T) {
 				wait(rest)
 				b.grows("hog", rate*mi)
 				used := int64(0)
-				for used < (above+100/postponeShare)*mi {
+				for used < (above+100/memorywatch.PostponeShare)*mi {
 					wait(time.Millisecond)
 					b.mu.Lock()
 					b.system += rate * mi / 1000 * share / 100

@@ -31,6 +31,14 @@ func Known[T Amount](amount T, at time.Time) Value[T] {
 // WallTime returns a wall time in UTC and without a monotonic reading, so that encoding it loses nothing.
 func WallTime(t time.Time) time.Time { return t.Round(0).UTC() }
 
+// Later returns the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Observation is an observation of a signal. Amounts are in the unit of the signal (bytes, inodes or PIDs).
 type Observation struct {
 	// Available may be negative, for example after a limit was lowered.

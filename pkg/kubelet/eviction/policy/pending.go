@@ -126,16 +126,9 @@ func (r *round) addInFlight(n *need, p *pending, f *snapshot.InFlight, pod *snap
 			return
 		}
 		if g, ok := groupOf(f.Signal, s.Layout); freed.amount > 0 || (f.Signal != snapshot.NoSignal && ok && g == n.group) {
-			p.lastStarted = later(p.lastStarted, f.Started)
+			p.lastStarted = snapshot.Later(p.lastStarted, f.Started)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // seenAfter reports whether all observations of the need's signals are later than t.

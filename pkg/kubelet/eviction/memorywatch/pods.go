@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import (
 	"slices"
@@ -14,13 +14,13 @@ import (
 // look looks at the memory of each pod if memory is scarce, or a threshold seems to be met. That takes longer than
 // reading the counters, and the next read has to wait accordingly: so it is done if what is available has changed and
 // the next read is not due earlier anyway, if a threshold is about to be met, and from time to time.
-func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
+func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect bool) {
 	l := w.looks
 	if l == nil {
 		return
 	}
 	l.fresh, l.hardMet = false, w.hardMet
-	if !suspect && !w.near() {
+	if !suspect && !w.Near() {
 		return
 	}
 	now := w.clock()
@@ -33,7 +33,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 			state.pods = false
 		}
 	}
-	cost := watcherPauseShare * l.took
+	cost := PauseShare * l.took
 	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
 	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
 	lags := w.lags(state)
@@ -52,7 +52,7 @@ func (w *memoryWatcher) look(left [2]int64, counters snapshot.MemoryCounters, su
 }
 
 // refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.
-func (w *memoryWatcher) refresh(now time.Time) {
+func (w *Watcher) refresh(now time.Time) {
 	soon := w.meetsIn >= refreshTime && w.meetsIn < baseAge
 	if w.hardMet || !soon || !w.looks.stale(now) || now.Sub(w.refreshedAt) < baseAge {
 		return
@@ -63,8 +63,8 @@ func (w *memoryWatcher) refresh(now time.Time) {
 	w.costs.refreshing = w.costs.spent() - before
 }
 
-// cause returns the pod that grows fastest if a threshold will be met soon; "" if that is not so, or not known.
-func (w *memoryWatcher) cause() types.UID {
+// Cause returns the pod that grows fastest if a threshold will be met soon; "" if that is not so, or not known.
+func (w *Watcher) Cause() types.UID {
 	if w.looks == nil || w.hardMet || w.meetsIn == 0 || w.meetsIn >= restTime {
 		return ""
 	}
@@ -74,7 +74,7 @@ func (w *memoryWatcher) cause() types.UID {
 // lags reports whether a pod seems to use up page cache of others that the statistics of all pods still have (defect
 // D40, package snapshot/collect): since the last look the node has less, while all pods together have reached their
 // limit, and by the statistics as much of that is spare as before. What the look reads, the kernel sums up.
-func (w *memoryWatcher) lags(now lookState) bool {
+func (w *Watcher) lags(now lookState) bool {
 	if w.hardMet || !w.reclaiming() || w.looks.n == 0 {
 		return false
 	}
@@ -85,7 +85,7 @@ func (w *memoryWatcher) lags(now lookState) bool {
 
 // moved reports whether what is available has changed since the last look, of the node or of all pods, where it is
 // scarce. A pod grows unseen only as far as other memory is freed meanwhile.
-func (w *memoryWatcher) moved(now lookState) bool {
+func (w *Watcher) moved(now lookState) bool {
 	last := &w.looks.state[w.looks.n-1]
 	free, pods := now.free-last.free, (now.used-now.spare)-(last.used-last.spare)
 	return slices.ContainsFunc(w.floors, func(f floor) bool {

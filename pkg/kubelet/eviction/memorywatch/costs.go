@@ -1,35 +1,28 @@
-package eviction
+package memorywatch
 
-import "time"
+import (
+	"time"
 
-const (
-	// watcherPauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
-	// time that it took.
-	watcherPauseShare = 50
-	// wakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
-	// thread runs for a while, use about that much when an idle process wakes up.
-	wakeTime = 200 * time.Microsecond
-	// watcherCredit is by how much readings that cannot wait may exceed that share: the time that pays for them.
-	// watcherDebt is the most of it that is remembered: collections may cause readings as often as they like.
-	watcherCredit = 4 * time.Second
-	watcherDebt   = 2 * watcherCredit
-	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
-	// by a single read that takes long, or because statistics lag: the crossing itself must be read, and what follows.
-	// approachPauseShare is watcherPauseShare for reads while a threshold is approached, until the crossing is due.
-	approachCredit     = watcherCredit / 2
-	approachPauseShare = 4
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// ThreadClock measures the CPU time of readings. A MemoryReader may implement it. Without it the elapsed time counts,
-// which is far more on a node whose CPUs are busy: the pauses between readings would then be seconds long while pods
-// use up memory.
-type ThreadClock interface {
-	// LockThread keeps the calling goroutine on its thread until UnlockThread is called.
-	LockThread()
-	UnlockThread()
-	// ThreadTime returns the CPU time that the calling thread has used.
-	ThreadTime() time.Duration
-}
+const (
+	// PauseShare bounds the cost of reading: the pause after a read is at least this many times as long as the CPU
+	// time that it took.
+	PauseShare = 50
+	// WakeTime is what each read costs beside the CPU time of its thread: the kernel and the Go runtime, whose monitor
+	// thread runs for a while, use about that much when an idle process wakes up.
+	WakeTime = 200 * time.Microsecond
+	// Credit is by how much readings that cannot wait may exceed that share: the time that pays for them.
+	// Debt is the most of it that is remembered: collections may cause readings as often as they like.
+	Credit = 4 * time.Second
+	Debt   = 2 * Credit
+	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
+	// by a single read that takes long, or because statistics lag: the crossing itself must be read, and what follows.
+	// approachPauseShare is PauseShare for reads while a threshold is approached, until the crossing is due.
+	approachCredit     = Credit / 2
+	approachPauseShare = 4
+)
 
 // readCosts are the costs of reads of the memory counters, with what is read because of them, and how long the pauses
 // have to be for that. The zero value has no clock: newReadCosts makes one.
@@ -52,10 +45,10 @@ type readCosts struct {
 	paid time.Time
 }
 
-func newReadCosts(reader MemoryReader, clock func() time.Time) readCosts {
+func newReadCosts(reader Reader, clock func() time.Time) readCosts {
 	c := readCosts{now: clock, made: clock()}
 	if thread, ok := reader.(ThreadClock); ok {
-		c.thread, c.wakeUp = thread, wakeTime
+		c.thread, c.wakeUp = thread, WakeTime
 	}
 	return c
 }
@@ -82,12 +75,12 @@ func (c *readCosts) begin() {
 // wait for that. Reading all pods in advance happens once in baseAge at most, and delays nothing.
 func (c *readCosts) end(at time.Time, hardMet bool) {
 	spent := c.spent() - c.before
-	memoryReadsTotal.Inc()
-	memoryReadsCPUSeconds.Add(max(0, spent+c.wakeUp).Seconds())
+	readsTotal.Inc()
+	readsCPUSeconds.Add(max(0, spent+c.wakeUp).Seconds())
 	cost := spent - c.refreshing
 	c.took, c.last = min(c.last, cost-c.reading), cost-c.reading
-	c.paid = later(c.paid, c.begun).Add(watcherPauseShare * (cost + c.beside(hardMet)))
-	if most := at.Add(watcherDebt); c.paid.After(most) {
+	c.paid = snapshot.Later(c.paid, c.begun).Add(PauseShare * (cost + c.beside(hardMet)))
+	if most := at.Add(Debt); c.paid.After(most) {
 		c.paid = most
 	}
 }
@@ -115,7 +108,7 @@ func (c *readCosts) owed(at time.Time) time.Duration { return c.paid.Sub(at) }
 // that ended. The former pays back what earlier reads have exceeded.
 func (c *readCosts) pauses(readAt time.Time, hardMet bool) (share, last, owed time.Duration) {
 	beside := c.beside(hardMet)
-	share, last, owed = watcherPauseShare*(c.took+beside), watcherPauseShare*(c.last+beside), c.owed(readAt)
+	share, last, owed = PauseShare*(c.took+beside), PauseShare*(c.last+beside), c.owed(readAt)
 	if owed > last {
 		share += share / 2
 	}

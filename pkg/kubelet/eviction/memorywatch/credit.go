@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import (
 	"math"
@@ -10,33 +10,33 @@ import (
 
 // This file says which crossings, and which changes while a hard threshold is met, are worth a reading.
 
-// addRates adds the rates of pods by the last look to a reading that was not taken for them.
-func (w *memoryWatcher) addRates(r *snapshot.MemoryReading) {
+// AddRates adds the rates of pods by the last look to a reading that was not taken for them.
+func (w *Watcher) AddRates(r *snapshot.MemoryReading) {
 	if w != nil && w.looks != nil && w.looks.fresh && r != nil {
 		w.looks.measure(r, w.looks.explained())
 	}
 }
 
-// await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
+// Await makes the next read due for the round of a collection, whose reading shows a crossing: it is read even if the
 // credit is used up after a false alarm.
-func (w *memoryWatcher) await(r *snapshot.MemoryReading) {
+func (w *Watcher) Await(r *snapshot.MemoryReading) {
 	w.next, w.awaited, w.awaitedLeft = time.Time{}, true, w.remaining(leftByReading(r))
 }
 
-// ratesDecide reports whether the round of a collection waits for the next read although that need not show a crossing:
+// RatesDecide reports whether the round of a collection waits for the next read although that need not show a crossing:
 // while a hard threshold is met, the decision depends on which pod is growing, and that only looks show.
-func (w *memoryWatcher) ratesDecide() bool { return w.hardMet && w.looks != nil && w.watches() }
+func (w *Watcher) RatesDecide() bool { return w.hardMet && w.looks != nil && w.Watches() }
 
-// freed reports whether memory was freed since that reading.
-func (w *memoryWatcher) freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
+// Freed reports whether memory was freed since that reading.
+func (w *Watcher) Freed() bool { return w.remains-leastGrowth >= w.awaitedLeft }
 
 // refused reports whether a crossing that the counters show is not read, unless a round waits for it.
-func (w *memoryWatcher) refused(left [2]int64) bool { return !w.awaited && w.canWait(left) }
+func (w *Watcher) refused(left [2]int64) bool { return !w.awaited && w.canWait(left) }
 
 // canWait reports whether too much was read for a crossing that matters less: it is of soft thresholds only, or a
 // reading has refuted one before, and the counters hardly show less now. It is not read then; if a round waits for it,
 // it is read at once. One for which the decision was postponed is read.
-func (w *memoryWatcher) canWait(left [2]int64) bool {
+func (w *Watcher) canWait(left [2]int64) bool {
 	if !w.exhausted() || w.postponed.begun() {
 		return false
 	}
@@ -45,9 +45,9 @@ func (w *memoryWatcher) canWait(left [2]int64) bool {
 }
 
 // refute records what the counters showed when a reading did not confirm it. It may have been true for a moment, and
-// far below a threshold: it counts as no less than that without one postponeShare-th, so that the next crossing is read
+// far below a threshold: it counts as no less than that without one PostponeShare-th, so that the next crossing is read
 // before much is used up.
-func (w *memoryWatcher) refute(left [2]int64) {
+func (w *Watcher) refute(left [2]int64) {
 	lowest := [2]int64{math.MaxInt64, math.MaxInt64}
 	for i := range w.floors {
 		f, scope := &w.floors[i], 0
@@ -55,7 +55,7 @@ func (w *memoryWatcher) refute(left [2]int64) {
 			scope = 1
 		}
 		if w.distance(*f, left) < 0 {
-			lowest[scope] = min(lowest[scope], f.amount-f.amount/postponeShare)
+			lowest[scope] = min(lowest[scope], f.amount-f.amount/PostponeShare)
 		}
 	}
 	for i := range left {
@@ -66,12 +66,12 @@ func (w *memoryWatcher) refute(left [2]int64) {
 }
 
 // exhausted reports whether so much was read that the next reading has to wait.
-func (w *memoryWatcher) exhausted() bool { return w.costs.owed(w.clock()) > watcherCredit }
+func (w *Watcher) exhausted() bool { return w.costs.owed(w.clock()) > Credit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
 // time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
 // rest.
-func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
+func (w *Watcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	// Whatever is owed: half can be used up only a few times until all is.
 	if w.halved(remains) {
@@ -81,22 +81,22 @@ func (w *memoryWatcher) decidesAnew(left [2]int64) bool {
 	if w.exhausted() {
 		return false
 	}
-	due := !now.Before(w.roundAt.Add(watcherMetPause)) && w.costs.owed(now) < approachCredit
+	due := !now.Before(w.roundAt.Add(MetPause)) && w.costs.owed(now) < approachCredit
 	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 
 // halved reports whether half of what remained at the last round, or since, is used up.
-func (w *memoryWatcher) halved(remains int64) bool {
+func (w *Watcher) halved(remains int64) bool {
 	return w.roundLeft-remains > max(remains, leastGrowth)
 }
 
 // relieved reports whether a hard threshold was met at the last read, and now none is.
-func (w *memoryWatcher) relieved(left [2]int64) bool {
+func (w *Watcher) relieved(left [2]int64) bool {
 	was := func(f floor) bool { return f.hard && f.met }
 	return slices.ContainsFunc(w.floors, was) && !w.meetsHard(left)
 }
 
 // meetsHard reports whether a hard threshold is met.
-func (w *memoryWatcher) meetsHard(left [2]int64) bool {
+func (w *Watcher) meetsHard(left [2]int64) bool {
 	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.hard && w.distance(f, left) < 0 })
 }

@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import (
 	"math"
@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// watcherMinPause is the shortest pause between two reads of the counters, watcherMetPause the longest one while a
+	// minPause is the shortest pause between two reads of the counters, MetPause the longest one while a
 	// hard threshold is met, and the time between two rounds meanwhile.
-	watcherMinPause = 2 * time.Millisecond
-	watcherMetPause = 250 * time.Millisecond
+	minPause = 2 * time.Millisecond
+	MetPause = 250 * time.Millisecond
 	// restPause is a pause that is short enough for a first read while memory is being used up.
 	restPause = 50 * time.Millisecond
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
@@ -44,12 +44,12 @@ const (
 	spareAge     = 100 * time.Millisecond
 )
 
-// memoryWatcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
+// Watcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
 // threshold requires: at the worst rate of growth, half of the distance is left at the next read, or none where that
 // would be in less than restPause. Where that costs too much, or growth is faster, half of it is left at the present
 // rate of growth, for a while. It belongs to the loop.
-type memoryWatcher struct {
-	reader MemoryReader
+type Watcher struct {
+	reader Reader
 	// period is the longest pause, worst the highest rate at which memory may be used up, in bytes per second.
 	period time.Duration
 	worst  int64
@@ -74,7 +74,9 @@ type memoryWatcher struct {
 	spareAt    time.Time
 	spareUsage int64
 
-	floors []floor
+	// floors are the thresholds as amounts, thresholds which they are.
+	floors     []floor
+	thresholds []policy.ThresholdID
 	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in
 	// which the next threshold is met if that goes on; zero if none will be, or if that is not known.
 	nodeTrend, podsTrend trend
@@ -108,28 +110,28 @@ type memoryWatcher struct {
 	collected *snapshot.MemoryReading
 }
 
-func newMemoryWatcher(reader MemoryReader, clock func() time.Time) *memoryWatcher {
+func New(reader Reader, clock func() time.Time) *Watcher {
 	if reader == nil {
 		return nil
 	}
-	return &memoryWatcher{reader: reader, clock: clock, costs: newReadCosts(reader, clock)}
+	return &Watcher{reader: reader, clock: clock, costs: newReadCosts(reader, clock)}
 }
 
-// adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
-func (w *memoryWatcher) adopt(o *settings.Options) {
+// Adopt sets options. The next read is due at once and arms thresholds again: by the new options one may be met.
+func (w *Watcher) Adopt(o *settings.Options) {
 	w.period, w.worst, w.how = o.MonitoringPeriod, o.WorstGrowth, o.Counting()
 	w.armAt, w.next, w.killTime = time.Time{}, time.Time{}, o.KillTime
 	// What was observed is dropped: memory of the node and of pods may be counted in another way.
 	w.looks, w.falseAlarm = nil, false
 	w.forget()
-	if pods, ok := w.reader.(PodMemoryReader); ok && o.Fence {
+	if pods, ok := w.reader.(PodReader); ok && o.Fence {
 		w.looks = &looks{reader: pods, how: w.how}
 	}
 }
 
-// use records the reading of the last collection, and when that was begun; nil without one. It completes later readings
+// Use records the reading of the last collection, and when that was begun; nil without one. It completes later readings
 // of single pods.
-func (w *memoryWatcher) use(r *snapshot.MemoryReading, begun time.Time) {
+func (w *Watcher) Use(r *snapshot.MemoryReading, begun time.Time) {
 	if r == nil || r == w.collected || w.looks == nil {
 		return
 	}
@@ -138,23 +140,32 @@ func (w *memoryWatcher) use(r *snapshot.MemoryReading, begun time.Time) {
 	}
 }
 
-// due reports whether it is time to read the counters.
-func (w *memoryWatcher) due(now time.Time) bool { return !now.Before(w.next) }
+// Next returns when the counters are to be read again.
+func (w *Watcher) Next() time.Time { return w.next }
 
-// hurry makes the next read due, watcherMinPause after the last one at the earliest. It does nothing, and returns
+// Counting returns how memory is counted by the options.
+func (w *Watcher) Counting() snapshot.Counting { return w.how }
+
+// Failure returns the error of reading memory of the node, and when it first failed; nil without one.
+func (w *Watcher) Failure() (err error, since time.Time) { return w.failure, w.failedSince }
+
+// Due reports whether it is time to read the counters.
+func (w *Watcher) Due(now time.Time) bool { return !now.Before(w.next) }
+
+// Hurry makes the next read due, minPause after the last one at the earliest. It does nothing, and returns
 // false, once so much was read that the credit is used up: the kernel may report pressure several times a second for
 // hours.
-func (w *memoryWatcher) hurry(now time.Time) bool {
+func (w *Watcher) Hurry(now time.Time) bool {
 	if w.exhausted() {
 		return false
 	}
-	w.next = later(now, w.readAt.Add(watcherMinPause))
+	w.next = snapshot.Later(now, w.readAt.Add(minPause))
 	return true
 }
 
-// decided records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
+// Decided records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
 // rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
-func (w *memoryWatcher) decided(d *policy.Decision) {
+func (w *Watcher) Decided(d *policy.Decision) {
 	if w.hardMet = d.Condition(v1.NodeMemoryPressure).HardMet; w.hardMet {
 		w.roundLeft = w.remains // The round may be that of a collection.
 	}
@@ -163,14 +174,14 @@ func (w *memoryWatcher) decided(d *policy.Decision) {
 	}
 }
 
-// watches reports whether the watcher has a threshold that it can read.
-func (w *memoryWatcher) watches() bool {
+// Watches reports whether the watcher has a threshold that it can read.
+func (w *Watcher) Watches() bool {
 	return w != nil && len(w.floors) > 0 && (w.node.known || w.pods.known)
 }
 
-// check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
+// Check reads the counters. It returns a reading when a threshold was crossed, or when a hard one is met by the last
 // decision and another decision may be different; else nil.
-func (w *memoryWatcher) check() *snapshot.MemoryReading {
+func (w *Watcher) Check() *snapshot.MemoryReading {
 	w.costs.begin()
 	defer w.costs.release()
 	w.postponed.active, w.soon = false, false
@@ -188,16 +199,16 @@ func (w *memoryWatcher) check() *snapshot.MemoryReading {
 	case w.postponed.active:
 		w.next = w.readAt.Add(w.postponed.pause(w.readAt, w.leastTimeFor(w.remains/2)))
 	case w.soon:
-		w.next = w.readAt.Add(watcherMinPause)
+		w.next = w.readAt.Add(minPause)
 	}
 	return reading
 }
 
 // pause returns the time between the last read and the next one.
-func (w *memoryWatcher) pause() time.Duration {
+func (w *Watcher) pause() time.Duration {
 	pause := w.sleep()
 	if w.retry > 0 {
-		pause = min(pause, max(watcherMinPause, w.armAt.Sub(w.readAt)))
+		pause = min(pause, max(minPause, w.armAt.Sub(w.readAt)))
 	}
 	share, last, owed := w.costs.pauses(w.readAt, w.hardMet)
 	if w.resting() {
@@ -205,7 +216,7 @@ func (w *memoryWatcher) pause() time.Duration {
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
-		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), watcherMinPause))
+		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), minPause))
 	}
 	return max(pause, min(owed-approachCredit, last))
 }
@@ -215,8 +226,8 @@ func (w *memoryWatcher) pause() time.Duration {
 // counters: a reading of all pods each time would cost so much that the crossing itself could not be read.
 //
 // A crossing that the counters show is always read, unless refused says that it is not.
-func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
-	if !w.watches() {
+func (w *Watcher) readCounters() *snapshot.MemoryReading {
+	if !w.Watches() {
 		w.forget()
 		return nil
 	}
@@ -236,8 +247,8 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 	if w.hardMet {
 		changes = w.halved(w.remaining(left))
 	}
-	if _, quick := w.reader.(PodMemoryReader); quick && (full || changes) {
-		w.setLimits(readNode(w.reader, w.how), counters)
+	if _, quick := w.reader.(PodReader); quick && (full || changes) {
+		w.setLimits(ReadNode(w.reader, w.how), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
 	}
@@ -270,12 +281,12 @@ func (w *memoryWatcher) readCounters() *snapshot.MemoryReading {
 }
 
 // leftBy returns what the node and all pods have available by the counters and the last known spare memory.
-func (w *memoryWatcher) leftBy(counters snapshot.MemoryCounters) [2]int64 {
+func (w *Watcher) leftBy(counters snapshot.MemoryCounters) [2]int64 {
 	return [2]int64{w.node.left(int64(counters.Node)), w.pods.left(int64(counters.Pods))}
 }
 
 // readAll takes a reading that a decision can be based on.
-func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
+func (w *Watcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryReading) {
 	before := w.costs.spent()
 	if w.looks == nil {
 		r = w.reader.ReadMemory(w.how)
@@ -292,7 +303,7 @@ func (w *memoryWatcher) readAll(counters snapshot.MemoryCounters) (r snapshot.Me
 }
 
 // timeFor returns the time in which an amount is used up, of the node or of all pods; zero if that is not known.
-func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
+func (w *Watcher) timeFor(amount int64) (least time.Duration) {
 	for _, t := range []*trend{&w.nodeTrend, &w.podsTrend} {
 		if in := t.timeFor(amount); in > 0 && (least == 0 || in < least) {
 			least = in
@@ -301,10 +312,10 @@ func (w *memoryWatcher) timeFor(amount int64) (least time.Duration) {
 	return least
 }
 
-// showsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not. It is
+// ShowsUnreadCrossing reports whether a reading shows a crossing that the last read of the counters has not. It is
 // false without looks, which say who caused it.
-func (w *memoryWatcher) showsUnreadCrossing(r *snapshot.MemoryReading) bool {
-	if r == nil || w.looks == nil || !w.watches() || w.hardMet {
+func (w *Watcher) ShowsUnreadCrossing(r *snapshot.MemoryReading) bool {
+	if r == nil || w.looks == nil || !w.Watches() || w.hardMet {
 		return false
 	}
 	return w.suspect(leftByReading(r))
@@ -322,7 +333,7 @@ func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 }
 
 // began records that a reading causes a round.
-func (w *memoryWatcher) began() {
+func (w *Watcher) began() {
 	w.roundAt, w.roundLeft = w.clock(), w.remains
 	if w.looks != nil {
 		w.looks.serve()
@@ -330,7 +341,7 @@ func (w *memoryWatcher) began() {
 }
 
 // remaining returns what is available, of the node or of all pods, whichever is less.
-func (w *memoryWatcher) remaining(left [2]int64) int64 {
+func (w *Watcher) remaining(left [2]int64) int64 {
 	least := int64(math.MaxInt64)
 	if w.node.known {
 		least = left[0]
@@ -347,7 +358,7 @@ func (s *scope) left(usage int64) int64 { return s.capacity - usage + s.spare }
 // spareIsOld reports whether much less of the pods' memory may be spare than last known: the kernel may be reclaiming
 // pages because the limit is reached, or little is left below it and it was not read for some time, or the usage has
 // changed by much of what is left above a threshold.
-func (w *memoryWatcher) spareIsOld(usage int64, left [2]int64) bool {
+func (w *Watcher) spareIsOld(usage int64, left [2]int64) bool {
 	free, changed := w.pods.capacity-usage, usage-w.spareUsage
 	switch {
 	case !w.pods.known || free >= w.pods.capacity/fullShare:
@@ -366,13 +377,13 @@ func (w *memoryWatcher) spareIsOld(usage int64, left [2]int64) bool {
 
 // suspect reports whether a threshold that can cause a round seems to be met: a hard one, or one that was not met
 // before.
-func (w *memoryWatcher) suspect(left [2]int64) bool {
+func (w *Watcher) suspect(left [2]int64) bool {
 	return slices.ContainsFunc(w.floors, func(f floor) bool { return (f.hard || !f.met) && w.distance(f, left) < 0 })
 }
 
 // distance returns how much is available above the threshold, negative when it is met. It is the maximum when memory
 // cannot be read, so that nothing is done because of it.
-func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
+func (w *Watcher) distance(f floor, left [2]int64) int64 {
 	switch {
 	case !w.scopeOf(f.signal).known:
 		return math.MaxInt64
@@ -383,7 +394,7 @@ func (w *memoryWatcher) distance(f floor, left [2]int64) int64 {
 }
 
 // record records which thresholds are met. It reports whether one was crossed, or a hard one is met.
-func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
+func (w *Watcher) record(left [2]int64) (crossed bool) {
 	w.remains = w.remaining(left)
 	for i := range w.floors {
 		f := &w.floors[i]
@@ -396,10 +407,10 @@ func (w *memoryWatcher) record(left [2]int64) (crossed bool) {
 }
 
 // forget drops what was observed of how fast memory is used up.
-func (w *memoryWatcher) forget() { w.nodeTrend, w.podsTrend, w.meetsIn = trend{}, trend{}, 0 }
+func (w *Watcher) forget() { w.nodeTrend, w.podsTrend, w.meetsIn = trend{}, trend{}, 0 }
 
 // approach observes how fast memory is used up, and when the next threshold will be met.
-func (w *memoryWatcher) approach(left [2]int64) {
+func (w *Watcher) approach(left [2]int64) {
 	now := w.clock()
 	w.meetsIn = 0
 	w.nodeTrend.observe(left[0], now)
@@ -421,13 +432,13 @@ func (w *memoryWatcher) approach(left [2]int64) {
 
 // sleep returns half of the time in which the nearest threshold cannot be reached, all of it up to restPause. While a
 // hard one is met, it is half of the time in which what remains cannot be used up.
-func (w *memoryWatcher) sleep() time.Duration {
-	if !w.watches() {
+func (w *Watcher) sleep() time.Duration {
+	if !w.Watches() {
 		return w.period
 	}
-	exhausted := min(watcherMetPause, w.leastTimeFor(w.remains/2)).Seconds()
+	exhausted := min(MetPause, w.leastTimeFor(w.remains/2)).Seconds()
 	if w.hardMet {
-		return max(time.Duration(exhausted*float64(time.Second)), watcherMinPause)
+		return max(time.Duration(exhausted*float64(time.Second)), minPause)
 	}
 	seconds := w.period.Seconds()
 	for i := range w.floors {
@@ -443,28 +454,28 @@ func (w *memoryWatcher) sleep() time.Duration {
 			seconds = min(seconds, exhausted)
 		}
 	}
-	return max(time.Duration(seconds*float64(time.Second)), watcherMinPause)
+	return max(time.Duration(seconds*float64(time.Second)), minPause)
 }
 
 // leastTimeFor returns the time in which no more than an amount can be used up, at the worst rate of growth.
-func (w *memoryWatcher) leastTimeFor(amount int64) time.Duration {
+func (w *Watcher) leastTimeFor(amount int64) time.Duration {
 	seconds := float64(amount) / float64(w.worst)
 	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 }
 
 // resting reports whether no threshold is met, or will be met soon by the last readings.
-func (w *memoryWatcher) resting() bool {
+func (w *Watcher) resting() bool {
 	return !w.hardMet && (w.meetsIn == 0 || w.meetsIn >= restTime) && !w.reclaiming()
 }
 
 // reclaiming reports whether the kernel may be reclaiming pages because all pods together have reached their limit. Its
 // statistics, by which that is seen, may lag.
-func (w *memoryWatcher) reclaiming() bool {
+func (w *Watcher) reclaiming() bool {
 	return w.pods.known && w.pods.capacity-w.spareUsage < fullMargin
 }
 
-// near reports whether memory is scarce enough to read the pods' cgroups with every collection.
-func (w *memoryWatcher) near() bool { return slices.ContainsFunc(w.floors, w.scarce) }
+// Near reports whether memory is scarce enough to read the pods' cgroups with every collection.
+func (w *Watcher) Near() bool { return slices.ContainsFunc(w.floors, w.scarce) }
 
 // scarce reports whether less than a quarter of the memory is left above a threshold.
-func (w *memoryWatcher) scarce(f floor) bool { return f.met || f.left < w.scopeOf(f.signal).capacity/4 }
+func (w *Watcher) scarce(f floor) bool { return f.met || f.left < w.scopeOf(f.signal).capacity/4 }

@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import (
 	"cmp"
@@ -11,20 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// PodMemoryReader reads the memory of single pods, faster than ReadMemory reads all. A MemoryReader may have these
-// methods; without them there is no growth in milliseconds, and each reading is one of all pods.
-type PodMemoryReader interface {
-	// PodUsages appends the counters of all pods to a list. It is called many times a second when memory is scarce.
-	PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage
-	// ReadPod reads the memory of a pod. It is called as often, for a few pods.
-	ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error)
-	// ReadPods takes a reading of the node, of all pods together, and of these pods only.
-	ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading
-}
-
 const (
 	// lookCount looks are kept, at least lookDistance apart: together they span more than 400 ms when looks follow each
-	// other as closely as they can, and more than postponeMost while a decision is postponed. When there is no room for
+	// other as closely as they can, and more than PostponeMost while a decision is postponed. When there is no room for
 	// another one, so many of the oldest are dropped together. Looks that are older than lookWindow are not used: from
 	// there on samples of the policy measure growth.
 	lookCount    = 128
@@ -70,7 +59,7 @@ const (
 // looks are the last looks at the memory of each pod, from which growth in milliseconds is computed. Adding one
 // allocates nothing as long as the pods are the same. They belong to the memory watcher.
 type looks struct {
-	reader PodMemoryReader
+	reader PodReader
 	how    snapshot.Counting
 	// usages are those of the last look.
 	usages []snapshot.PodUsage
@@ -331,7 +320,7 @@ func (l *looks) stale(now time.Time) bool { return l.base == nil || now.Sub(l.ba
 
 // read takes a reading: of the pods that have changed most since they were last read, so many at most, if the rest is
 // known and the growth of the node is explained; else of all.
-func (l *looks) read(all MemoryReader, now time.Time, most int) snapshot.MemoryReading {
+func (l *looks) read(all Reader, now time.Time, most int) snapshot.MemoryReading {
 	var r snapshot.MemoryReading
 	explained := l.explained()
 	if l.stale(now) || !explained {

@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import (
 	"slices"
@@ -30,8 +30,8 @@ type floor struct {
 // id identifies the threshold: floors are added, removed and reordered when thresholds are armed again.
 func (f *floor) id() policy.ThresholdID { return policy.ThresholdID{Signal: f.signal, Soft: !f.hard} }
 
-// arm converts thresholds to amounts, which needs a reading for those in percent.
-func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
+// Arm converts thresholds to amounts, which needs a reading for those in percent.
+func (w *Watcher) Arm(thresholds []policy.Threshold) {
 	now := w.clock()
 	if now.Before(w.armAt) {
 		return
@@ -42,9 +42,9 @@ func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
 		w.fail(err)
 		return
 	}
-	w.setLimits(readNode(w.reader, w.how), counters)
+	w.setLimits(ReadNode(w.reader, w.how), counters)
 	before := w.floors
-	w.floors = nil
+	w.floors, w.thresholds = nil, nil
 	for i := range thresholds {
 		t := &thresholds[i]
 		if s := w.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
@@ -53,12 +53,30 @@ func (w *memoryWatcher) arm(thresholds []policy.Threshold) {
 			if j := slices.IndexFunc(before, same); j >= 0 {
 				f = before[j] // It may be met.
 			}
-			w.floors = append(w.floors, f)
+			w.floors, w.thresholds = append(w.floors, f), append(w.thresholds, f.id())
 		}
 	}
 }
 
-func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {
+// Rearm has the next Arm convert thresholds to amounts again: there are others now.
+func (w *Watcher) Rearm() { w.armAt = time.Time{} }
+
+// Thresholds returns those that are watched, until the next Arm.
+func (w *Watcher) Thresholds() []policy.ThresholdID { return w.thresholds }
+
+// UsageAt returns the usage at which a watched threshold is met, in bytes: the capacity less the threshold, plus the
+// spare memory, whose pages are not part of the working set. It is false if that is not known, or cannot be reached.
+func (w *Watcher) UsageAt(id policy.ThresholdID) (usage int64, ok bool) {
+	i := slices.IndexFunc(w.floors, func(f floor) bool { return f.id() == id })
+	if i < 0 {
+		return 0, false
+	}
+	s := w.scopeOf(id.Signal)
+	usage = s.capacity - w.floors[i].amount + s.spare
+	return usage, s.known && usage > 0 && usage < s.capacity+s.spare
+}
+
+func (w *Watcher) scopeOf(sig snapshot.Signal) *scope {
 	switch sig {
 	case snapshot.MemoryAvailable:
 		return &w.node
@@ -69,7 +87,7 @@ func (w *memoryWatcher) scopeOf(sig snapshot.Signal) *scope {
 	}
 }
 
-func (w *memoryWatcher) trendOf(sig snapshot.Signal) *trend {
+func (w *Watcher) trendOf(sig snapshot.Signal) *trend {
 	if sig == snapshot.MemoryAvailable {
 		return &w.nodeTrend
 	}
@@ -78,7 +96,7 @@ func (w *memoryWatcher) trendOf(sig snapshot.Signal) *trend {
 
 // setLimits records the limits, and the spare memory of all pods, which is too costly to read each time. The cgroup of
 // all pods may never have a limit, so that a failure to read it is retried only when it could be read before.
-func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
+func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
 	lost := w.pods.known && !r.Pods.Known()
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
@@ -97,7 +115,7 @@ func (w *memoryWatcher) setLimits(r snapshot.MemoryReading, counters snapshot.Me
 }
 
 // fail records that memory of the node cannot be read.
-func (w *memoryWatcher) fail(err error) {
+func (w *Watcher) fail(err error) {
 	w.forget()
 	w.node.known, w.pods.known = false, false
 	if w.failure == nil {
@@ -109,7 +127,7 @@ func (w *memoryWatcher) fail(err error) {
 
 // tryAgain schedules the next arm. The pause until then doubles up to the period, so that a lasting failure costs no
 // more than the timer does.
-func (w *memoryWatcher) tryAgain() {
-	w.retry = min(max(watcherMetPause, 2*w.retry), w.period)
+func (w *Watcher) tryAgain() {
+	w.retry = min(max(MetPause, 2*w.retry), w.period)
 	w.armAt = w.clock().Add(w.retry)
 }

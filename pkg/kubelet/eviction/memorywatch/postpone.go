@@ -1,19 +1,19 @@
-package eviction
+package memorywatch
 
 import "time"
 
 const (
-	// postponeMost is for how long the decision about a crossing is postponed at most, postponeShare which fraction of
+	// PostponeMost is for how long the decision about a crossing is postponed at most, PostponeShare which fraction of
 	// what is left (one sixteenth) may be used up meanwhile if that takes longer than endedWindow. The pauses between the
-	// reads in this time are one postponePauseShare-th of the time that has passed, at least watcherMinPause.
-	postponeMost       = 500 * time.Millisecond
-	postponeShare      = 16
+	// reads in this time are one postponePauseShare-th of the time that has passed, at least minPause.
+	PostponeMost       = 500 * time.Millisecond
+	PostponeShare      = 16
 	postponePauseShare = 4
 )
 
 // postponement is the time for which the decision about a crossing waits, because the next reads will show which pod
 // causes it. A pod that has just begun to grow, and slowly, has grown by less than counters lag, or by a huge page: so
-// the decision waits for longer than endedWindow while less than one postponeShare-th of what was left is used up, and
+// the decision waits for longer than endedWindow while less than one PostponeShare-th of what was left is used up, and
 // then for endedWindow once more, since a pod may have begun only now.
 type postponement struct {
 	// active is true if the last read has postponed the decision.
@@ -34,7 +34,7 @@ func (p *postponement) observe(now time.Time, remains int64, mayLag bool) {
 		*p = postponement{since: now}
 	}
 	p.left = max(p.left, remains)
-	if p.hastened.IsZero() && (mayLag || p.left-remains >= p.left/postponeShare) {
+	if p.hastened.IsZero() && (mayLag || p.left-remains >= p.left/PostponeShare) {
 		p.hastened = now
 	}
 }
@@ -43,7 +43,7 @@ func (p *postponement) observe(now time.Time, remains int64, mayLag bool) {
 // postponed it or, if too much is used up, since then.
 func (p *postponement) passed(now time.Time) (passed, most time.Duration) {
 	if p.hastened.IsZero() {
-		return now.Sub(p.since), postponeMost
+		return now.Sub(p.since), PostponeMost
 	}
 	return now.Sub(p.hastened), endedWindow
 }
@@ -52,11 +52,11 @@ func (p *postponement) passed(now time.Time) (passed, most time.Duration) {
 // up what is left.
 func (p *postponement) pause(readAt time.Time, worst time.Duration) time.Duration {
 	passed, most := p.passed(readAt)
-	return max(watcherMinPause, min(passed/postponePauseShare, most-passed, worst))
+	return max(minPause, min(passed/postponePauseShare, most-passed, worst))
 }
 
 // postpone reports whether the decision about a crossing waits for the next read.
-func (w *memoryWatcher) postpone(left [2]int64) bool {
+func (w *Watcher) postpone(left [2]int64) bool {
 	if w.looks == nil {
 		return false
 	}
@@ -67,3 +67,6 @@ func (w *memoryWatcher) postpone(left [2]int64) bool {
 	p.active = passed < most && w.looks.unmeasured(most)
 	return p.active
 }
+
+// Postpones reports whether the last read has postponed the decision about a crossing, nil included.
+func (w *Watcher) Postpones() bool { return w != nil && w.postponed.active }

@@ -1,4 +1,4 @@
-package eviction
+package memorywatch
 
 import "time"
 

@@ -1,12 +1,15 @@
-package eviction
+package memorywatch
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
+
+var errNotRead = errors.New("not read")
 
 func TestTrend(t *testing.T) {
 	begin := time.Unix(1000, 0)
@@ -42,6 +45,12 @@ func repeated(n int64, count int) []int64 {
 	}
 	return list
 }
+
+// anyThread is a thread clock that is the same for all threads.
+type anyThread struct{}
+
+func (anyThread) LockThread()   {}
+func (anyThread) UnlockThread() {}
 
 // sawtooth is a node on which reading takes CPU time. Its memory is used up at a rate, from above the threshold to far
 // below it, again and again.
@@ -81,7 +90,7 @@ func (s *sawtooth) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 	counters, _ := s.Counters(snapshot.Counting{})
 	return snapshot.MemoryReading{
 		Node: snapshot.Observation{Available: 32*gi - int64(counters.Node), Capacity: 32 * gi},
-		Pods: snapshot.Observation{Err: errCollecting},
+		Pods: snapshot.Observation{Err: errNotRead},
 	}
 }
 
@@ -105,15 +114,15 @@ func testApproach(t *testing.T, rate int64, every int) {
 		begin := time.Unix(1000, 0)
 		s := &sawtooth{now: begin, begin: begin, cost: cost, every: every, costly: costly, above: 200 * mi,
 			rate: rate * mi, rest: 20 * time.Second}
-		w := newMemoryWatcher(s, func() time.Time { return s.now })
+		w := New(s, func() time.Time { return s.now })
 		w.period, w.worst = 10*time.Second, 2*gi
 		w.node = scope{known: true, capacity: 32 * gi}
 		w.floors = []floor{{signal: snapshot.MemoryAvailable, hard: true, amount: gi}}
 		var latest time.Duration
 		crossings := 0
 		for above := true; s.now.Sub(begin) < length; {
-			s.now = later(s.now, w.next)
-			w.check()
+			s.now = snapshot.Later(s.now, w.next)
+			w.Check()
 			left := s.left(s.now)
 			if above && left < 0 {
 				crossings++
@@ -128,8 +137,26 @@ func testApproach(t *testing.T, rate int64, every int) {
 		if latest > most && every != 10 || crossings < 10 {
 			t.Errorf("%d crossings were read, one %v late, want at most %v", crossings, latest, most)
 		}
-		if most := length/watcherPauseShare + watcherCredit/watcherPauseShare + costly; s.spent > most {
+		if most := length/PauseShare + Credit/PauseShare + costly; s.spent > most {
 			t.Errorf("reading took %v of %v, want at most %v", s.spent, length, most)
 		}
 	})
+}
+
+// The trend does not take one charge of 64 pages between two reads for growth.
+func TestTrendOfBatches(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	for _, rate := range []int64{5, 20} {
+		var got trend
+		worst := 0.0
+		for i := range 1000 {
+			at := time.Duration(i) * 2 * time.Millisecond
+			used := snapshot.Bytes(at.Seconds()*float64(rate*mi)) >> 18 << 18
+			got.observe(1000*mi-int64(used), begin.Add(at))
+			worst = max(worst, got.rate)
+		}
+		if worst > 2*float64(rate*mi) {
+			t.Errorf("%d MiB/s: the rate is up to %.0f MiB/s", rate, worst/float64(mi))
+		}
+	}
 }
