@@ -38,6 +38,7 @@ func (b *build) makeSyncLoop(context.Context) error {
 		},
 		Handlers:       handlers,
 		RuntimeErrors:  b.volumes.state.RuntimeErrors,
+		RuntimeDown:    b.volumes.state.RuntimeDown,
 		SourcesReady:   b.sources.ready,
 		Status:         b.pods.status,
 		CleanUp:        b.workers.cleaner.CleanUp,

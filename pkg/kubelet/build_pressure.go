@@ -66,8 +66,8 @@ func (b *build) newWaitingPods() *admission.WaitingPods {
 	})
 }
 
-// The eviction manager finds out what its reader of memory can do beside memorywatch.Reader. Without these methods it would
-// measure no growth in milliseconds, and the cost of readings by elapsed time.
+// The eviction manager finds out what its reader of memory can do beside memorywatch.Reader. Without these methods it
+// would measure no growth in milliseconds, and the cost of readings by elapsed time.
 var (
 	_ memorywatch.PodReader   = (*collect.Memory)(nil)
 	_ memorywatch.ThreadClock = (*collect.Memory)(nil)

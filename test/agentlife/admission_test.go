@@ -80,7 +80,9 @@ func (a *agent) Inhibit(context.Context) (io.Closer, error) {
 	return noLock{}, nil
 }
 
-func (a *agent) Watch(context.Context) (<-chan bool, error) { return a.shutdownEvents, nil }
+func (a *agent) Watch(context.Context) (<-chan nodeshutdown.Announcement, error) {
+	return a.shutdownEvents, nil
+}
 
 func (a *agent) ShuttingDown(context.Context) (bool, error) {
 	a.w.mu.Lock()
@@ -91,7 +93,7 @@ func (a *agent) ShuttingDown(context.Context) (bool, error) {
 // announce announces the shutdown of the machine, or its cancellation.
 func (a *agent) announce(goingDown bool) {
 	a.w.change(func() { a.w.goingDown = goingDown })
-	a.shutdownEvents <- goingDown
+	a.shutdownEvents <- nodeshutdown.Announcement{ShuttingDown: goingDown, ByLogind: true}
 }
 
 type noLock struct{}

@@ -64,7 +64,7 @@ type agent struct {
 	events  chan *pleg.PodLifecycleEvent
 	// read requests that the sources are read; the channel in it, if not nil, is closed afterwards.
 	read           chan chan struct{}
-	shutdownEvents chan bool
+	shutdownEvents chan nodeshutdown.Announcement
 	// files and api are the sources as the agent has read them.
 	files, api *feed
 
@@ -83,7 +83,7 @@ func (w *world) startAgent(t *testing.T) *agent {
 		statuses: &statuses{of: map[types.UID]v1.PodStatus{}},
 		updates:  make(chan kubetypes.PodUpdate, 50), events: make(chan *pleg.PodLifecycleEvent, 1000),
 		read:           make(chan chan struct{}),
-		shutdownEvents: make(chan bool, 100),
+		shutdownEvents: make(chan nodeshutdown.Announcement, 100),
 		files:          &feed{source: kubetypes.FileSource}, api: &feed{source: kubetypes.ApiserverSource},
 	}
 	a.ready = config.NewSourcesReady(func(seen sets.Set[string]) bool {
@@ -114,6 +114,7 @@ func (w *world) startAgent(t *testing.T) *agent {
 	})
 	a.loop = syncloop.New(syncloop.Config{
 		Inputs: syncloop.Inputs{Pods: a.updates, Runtime: a.events}, Handlers: a.handlers, RuntimeErrors: a.runtimeErrors,
+		RuntimeDown:  func() bool { return a.runtimeErrors() != nil },
 		SourcesReady: a.ready, Status: noStatuses{}, CleanUp: cleaner.CleanUp, RestartPods: cleaner.RestartPods,
 		ContainerDied: func(context.Context, types.UID, string) {},
 		Due:           work.GetWork, ShouldSync: func(*v1.Pod) bool { return false }, ResyncInterval: resyncInterval,

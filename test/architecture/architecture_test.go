@@ -438,8 +438,9 @@ var goStatements = map[string]string{
 	"pkg/kubelet/podsync.observe": "the runtime manager reads a checkpoint without a context; a kill does not wait for it",
 	"pkg/kubelet/podsync.publishTerminating.status": "stock's managers may wait for a disk without a context; a kill " +
 		"does not wait for them",
-	"pkg/kubelet/nodeshutdown/logind.connection.Watch": "reads what stock's D-Bus client sends, and ends when that " +
-		"closes its channel",
+	"pkg/kubelet/nodeshutdown/logind.connection.Watch": "reads signals of the bus; ends with the connection",
+	"pkg/kubelet/nodeshutdown/logind.connection.Inhibit": "releases a lock that is granted too late; ends with the " +
+		"connection",
 	"pkg/kubelet/server.serveHTTP": "waits for it, by a channel that has its error",
 	"cmd/kubelet/app.UntilSignal":  "ends with the function that it returns",
 	"cmd/kubelet/app.process.lock": "ends with the context of the process",

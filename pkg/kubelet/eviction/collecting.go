@@ -200,13 +200,17 @@ func (m *Manager) syncWith(ctx context.Context, f stats) {
 	m.synchronize(ctx, &l.last)
 }
 
-// awaitsRead reports whether the round of the last collection has to wait for a read of the counters.
+// awaitsRead reports whether the round of the last collection has to wait for a read of the counters. One that was
+// begun on a calm node has not read memory; then that is done now.
 func (m *Manager) awaitsRead() bool {
-	w := m.loop.watcher
-	if w == nil || (!w.ShowsUnreadCrossing(m.loop.last.memory) && !w.RatesDecide()) {
+	w, last := m.loop.watcher, &m.loop.last
+	if w == nil || (!w.ShowsUnreadCrossing(last.memory) && !w.RatesDecide()) {
 		return m.loop.postpones()
 	}
-	w.Await(m.loop.last.memory)
+	if last.memory == nil {
+		m.readAgain()
+	}
+	w.Await(last.memory)
 	return true
 }
 

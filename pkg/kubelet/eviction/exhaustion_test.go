@@ -1,9 +1,17 @@
 package eviction
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // exhausts plays a scene in two phases, with each of the kernels, and watches the node afterwards. It reports an error
@@ -161,4 +169,141 @@ func TestCollectionKnowsWhoGrowsWhileAThresholdIsMet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A victim that releases enough is being stopped, and a process outside of pods uses up what is left. Small pods grow a
+// little beside it: evicting them would end hardly any growth.
+func TestSmallGrowersBesideTheSystem(t *testing.T) {
+	for _, rate := range []int64{4, 7} {
+		exhausts(t, fmt.Sprintf("%d MiB/s", rate), "decoy", func(b *burst) func(*Manager, func(time.Duration)) {
+			b.pods["decoy"].memory = 4 * gi
+			b.available(110 * mi)
+			return func(_ *Manager, wait func(time.Duration)) {
+				b.grows("decoy", 30*mi)
+				wait(400 * time.Millisecond)
+				b.freeze("decoy")
+				for i := range 3 {
+					b.grows(fmt.Sprintf("small-%02d", i), rate*mi)
+				}
+				for range 200 {
+					wait(5 * time.Millisecond)
+					b.crosses(75 * mi / 200)
+				}
+				for i := range 3 {
+					b.freeze(fmt.Sprintf("small-%02d", i))
+				}
+			}
+		})
+	}
+}
+
+// Replicas start while a victim that releases enough is being stopped, and what they use is far less than what is left:
+// none of them is evicted, also if one of them was before.
+func TestReplicasStartWhileALargePodStops(t *testing.T) {
+	for _, c := range []struct {
+		replicas, rate int64
+		overhead       bool
+	}{{1, 100, false}, {4, 30, false}, {8, 15, false}, {2, 60, true}} {
+		what := fmt.Sprintf("%d replicas, %d MiB/s, overhead %t", c.replicas, c.rate, c.overhead)
+		exhausts(t, what, "decoy", func(b *burst) func(*Manager, func(time.Duration)) {
+			b.pods["decoy"].memory = 4 * gi
+			for i := range c.replicas {
+				b.add(fmt.Sprintf("new-%d", i), 5*mi)
+				if c.overhead {
+					b.pods[fmt.Sprintf("new-%d", i)].object.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1m")}
+				}
+			}
+			b.available(110 * mi)
+			return func(_ *Manager, wait func(time.Duration)) {
+				b.grows("decoy", 30*mi)
+				wait(500 * time.Millisecond)
+				b.freeze("decoy")
+				wait(300 * time.Millisecond)
+				for i := range c.replicas {
+					b.grows(fmt.Sprintf("new-%d", i), c.rate*mi)
+				}
+				wait(400 * time.Millisecond)
+				for i := range c.replicas {
+					b.freeze(fmt.Sprintf("new-%d", i))
+				}
+			}
+		})
+	}
+}
+
+// Replicas start at the crossing, each so slowly that none is fenced: that they are evicted first would end no growth
+// in time. The large pod goes.
+func TestSlowReplicasAtTheCrossing(t *testing.T) {
+	exhausts(t, "10 replicas, 8 MiB/s", "big", func(b *burst) func(*Manager, func(time.Duration)) {
+		b.add("big", 12*gi)
+		for i := range 10 {
+			b.add(fmt.Sprintf("new-%d", i), 5*mi)
+		}
+		b.available(140 * mi)
+		return func(_ *Manager, wait func(time.Duration)) {
+			for i := range 10 {
+				b.grows(fmt.Sprintf("new-%d", i), 8*mi)
+			}
+			wait(time.Second)
+			for i := range 10 {
+				b.freeze(fmt.Sprintf("new-%d", i))
+			}
+		}
+	})
+}
+
+// delayed is a collector that answers some time after it has read the node.
+type delayed struct {
+	Collector
+	by atomic.Int64
+}
+
+func (c *delayed) Collect(ctx context.Context) snapshot.Stats {
+	s := c.Collector.Collect(ctx)
+	<-time.After(time.Duration(c.by.Load()))
+	return s
+}
+
+// clears counts rounds that say that no hard threshold is met, after one that says that one is.
+type clears struct {
+	met   bool
+	count int
+}
+
+func (*clears) Name() string                    { return "clears" }
+func (*clears) Result(context.Context, *Result) {}
+
+func (c *clears) Round(_ context.Context, r *Round) {
+	if r.Decision.Condition(v1.NodeMemoryPressure).HardMet {
+		c.met = true
+	} else if c.met {
+		c.count++
+	}
+}
+
+// A collection begins on a calm node, and so without the memory of pods. While the runtime answers, a hog uses up
+// memory and is evicted. When the collection ends, memory is read for its round: pressure is not over.
+func TestCollectionThatBeganOnACalmNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, 12*gi, 0, "hog")
+		b.config.Memory, b.killTakes = b.pricedKernel(), 10*time.Second
+		c := &delayed{Collector: b.config.Collector}
+		b.config.Collector = c
+		l := &clears{}
+		b.config.Sinks = append(b.config.Sinks, l)
+		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+			wait(12 * time.Second)
+			c.by.Store(int64(7 * time.Second))
+			m.Wake()
+			wait(100 * time.Millisecond)
+			b.grows("hog", 2*gi)
+			wait(15 * time.Second)
+			if got := podsOf(b.fencer.victims()); got != "hog" {
+				t.Errorf("victims %s", got)
+			}
+			if !l.met || l.count > 0 {
+				t.Errorf("%d rounds say that the hard threshold is not met any more, met %t", l.count, l.met)
+			}
+		})
+	})
 }

@@ -236,7 +236,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
 		l.watcher.Decided(&r.Decision)
-		r.CountersErr, r.CountersErrSince = l.watcher.Failure()
+		r.CountersErrSince, r.CountersErr = l.watcher.Failure()
 	}
 	m.last.Store(r)
 	m.publish(r)

@@ -30,11 +30,18 @@ type Logind interface {
 	// Inhibit takes a lock that delays the shutdown of the machine until the lock is closed. The error is
 	// ErrShutdownInProgress if it is too late for that.
 	Inhibit(ctx context.Context) (io.Closer, error)
-	// Watch subscribes to the signal PrepareForShutdown until ctx ends: true for the announcement of a shutdown, false for
-	// its cancellation. The channel is closed when the connection is lost.
-	Watch(ctx context.Context) (<-chan bool, error)
+	// Watch subscribes to the signal PrepareForShutdown until ctx ends. The channel is closed when the connection is lost.
+	Watch(ctx context.Context) (<-chan Announcement, error)
 	// ShuttingDown returns whether logind has announced a shutdown that is neither over nor cancelled.
 	ShuttingDown(ctx context.Context) (bool, error)
+}
+
+// Announcement is a signal PrepareForShutdown.
+type Announcement struct {
+	// ShuttingDown is true for the announcement of a shutdown, false for its cancellation.
+	ShuttingDown bool
+	// ByLogind is true if logind has sent it. As for stock, everybody may: upstream's tests of the node do.
+	ByLogind bool
 }
 
 // Pods are functions that return the pods of the node and act on them.

@@ -36,6 +36,8 @@ type Manager struct {
 	startedDuringShutdown bool
 	// restarting are the pods that are being stopped and start again with the node.
 	restarting sets.Set[types.UID]
+	// stored is closed when the last times of a shutdown are stored; nil before there are any.
+	stored <-chan struct{}
 }
 
 // New returns a manager. It starts no goroutine and does not connect to logind.
@@ -58,7 +60,7 @@ func (m *Manager) Start(ctx context.Context) {
 	w := &watch{Manager: m, periods: m.cfg.Periods}
 	tried := make(chan struct{})
 	m.work.Go(func() {
-		w.connect(ctx, true)
+		w.connect(ctx)
 		close(tried)
 		w.run(ctx)
 	})

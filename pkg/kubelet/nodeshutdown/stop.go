@@ -47,7 +47,7 @@ func (s *podStop) begin(agent context.Context, startedDuring bool) {
 		defer s.kills.Wait()
 		defer close(s.groupsDone)
 		start := m.cfg.Clock.Now()
-		stored := m.storeTimes(ctx, times{StartTime: start}, nil) // No kill waits for a disk.
+		m.storeTimes(ctx, times{StartTime: start}) // No kill waits for a disk.
 		if startedDuring {
 			s.awaitSources(ctx)
 		}
@@ -60,8 +60,7 @@ func (s *podStop) begin(agent context.Context, startedDuring bool) {
 			}
 		}
 		if agent.Err() == nil {
-			stored = m.storeTimes(ctx, times{StartTime: start, EndTime: m.cfg.Clock.Now()}, stored)
-			m.await(stored, storePatience)
+			m.await(m.storeTimes(ctx, times{StartTime: start, EndTime: m.cfg.Clock.Now()}), storePatience)
 		}
 	})
 }

@@ -30,26 +30,30 @@ type times struct {
 const storePatience = 2 * time.Second
 
 // storeTimes sets the metrics, and writes the times to the state file in a goroutine that nothing has to wait for: a
-// disk may hang. It begins when after is closed, at once if that is nil. A file that cannot be written does not
-// interrupt the shutdown; the error is logged. The returned channel is closed at the end.
-func (m *Manager) storeTimes(ctx context.Context, r times, after <-chan struct{}) <-chan struct{} {
-	stored := make(chan struct{})
+// disk may hang. It begins when those before are written. A file that cannot be written does not interrupt the
+// shutdown; the error is logged. The returned channel is closed at the end.
+func (m *Manager) storeTimes(ctx context.Context, r times) <-chan struct{} {
+	done := make(chan struct{})
 	if m.cfg.StateFile == "" {
-		close(stored)
-		return stored
+		close(done)
+		return done
 	}
 	metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
 	metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
+	m.mu.Lock()
+	before := m.stored
+	m.stored = done
+	m.mu.Unlock()
 	m.stores.Go(func() {
-		defer close(stored)
-		if after != nil {
-			<-after
+		defer close(done)
+		if before != nil {
+			<-before
 		}
 		if err := r.write(m.cfg.StateFile); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to store graceful shutdown state")
 		}
 	})
-	return stored
+	return done
 }
 
 // await waits until a channel is closed, for some time at most.

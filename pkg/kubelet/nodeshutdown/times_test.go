@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/utils/clock"
 )
 
 func published(t *testing.T) (start, end float64) {
@@ -98,4 +100,27 @@ func TestUnwritableStateFile(t *testing.T) {
 		w.announce(true)
 		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1")
 	})
+}
+
+// A disk hangs while the times of a shutdown are written, which is cancelled; then another one begins. The file has the
+// times of the latter in the end.
+func TestTimesAreWrittenInOrder(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, StateFileName)
+	m := New(Config{StateFile: file, Clock: clock.RealClock{}})
+	if err := syscall.Mkfifo(file+".tmp", 0o600); err != nil { // Opening it for writing hangs.
+		t.Fatal(err)
+	}
+	m.storeTimes(t.Context(), times{StartTime: time.Unix(1000, 0)})
+	m.storeTimes(t.Context(), times{StartTime: time.Unix(1000, 0), EndTime: time.Unix(1001, 0)})
+	last := m.storeTimes(t.Context(), times{StartTime: time.Unix(2000, 0)})
+	hanging, err := os.OpenFile(file+".tmp", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Close()
+	<-last
+	if got, err := readTimes(file); err != nil || got.StartTime.Unix() != 2000 {
+		t.Errorf("stored are %+v, %v", got, err)
+	}
 }

@@ -25,8 +25,10 @@ const (
 	// statePeriod is how often logind is asked during a shutdown whether it still prepares for it: one that is restarted
 	// has forgotten it, and announces no cancellation.
 	statePeriod = 10 * time.Second
-	// statePatience is how long that may take. Meanwhile the delay lock is not released.
-	statePatience = 2 * time.Second
+	// statePatience is how long that may take, connectPatience an attempt to connect. Meanwhile the delay lock is not
+	// released.
+	statePatience   = 2 * time.Second
+	connectPatience = 20 * time.Second
 )
 
 // watch is the state of the goroutine that watches logind.
@@ -34,7 +36,7 @@ type watch struct {
 	*Manager
 	logind Logind
 	// events is nil without a connection, which unsubscribe ends.
-	events      <-chan bool
+	events      <-chan Announcement
 	unsubscribe context.CancelFunc
 	// retryDelay is the delay before the next attempt to connect.
 	retryDelay time.Duration
@@ -44,9 +46,10 @@ type watch struct {
 	lock io.Closer
 	// stop is the last stop of the pods; nil before the first one, and after a cancellation.
 	stop *podStop
-	// confirmed is true if logind has said itself during this shutdown that it prepares for it: its signal can be sent by
-	// others, as in upstream's tests of the node.
+	// confirmed is true if logind has said itself during this shutdown that it prepares for it, and not only somebody.
 	confirmed bool
+	// connected is true after the first connection since the start of the agent.
+	connected bool
 }
 
 // run returns when ctx has ended.
@@ -79,18 +82,19 @@ func (w *watch) handleNext(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-retry:
-		w.connect(ctx, false)
+		w.connect(ctx)
 	case <-ask:
 		w.checkState(ctx)
-	case shuttingDown, connected := <-w.events:
+	case event, connected := <-w.events:
 		switch {
 		case !connected:
 			klog.FromContext(ctx).Error(nil, "Connection to logind was lost, reconnecting")
 			w.reconnectLater()
-		case shuttingDown:
+		case event.ShuttingDown:
 			w.beginShutdown(ctx, false)
+			w.confirmed = w.confirmed || event.ByLogind
 			w.checkState(ctx)
-		default:
+		case w.ShutdownStatus() != nil:
 			w.handleCancellation(ctx)
 		}
 	case <-groupsDone:
@@ -113,13 +117,12 @@ func (w *watch) checkState(ctx context.Context) {
 }
 
 // connect opens a connection, with a lock and a subscription, and handles a shutdown or cancellation that happened
-// without a connection. If it fails, there is no connection, and another attempt follows after retryDelay. first is
-// true for the first attempt after the start of the agent.
-func (w *watch) connect(ctx context.Context, first bool) {
+// without a connection. If it fails, there is no connection, and another attempt follows after retryDelay.
+func (w *watch) connect(ctx context.Context) {
 	w.disconnect()
 	connection, cancel := context.WithCancel(ctx)
 	w.unsubscribe = cancel
-	events, state, err := w.open(ctx, connection)
+	events, state, err := w.open(connection)
 	if err != nil {
 		w.disconnect()
 		w.retryDelay = min(max(2*w.retryDelay, minRetryDelay), maxRetryDelay)
@@ -129,11 +132,11 @@ func (w *watch) connect(ctx context.Context, first bool) {
 	w.retryDelay, w.events = 0, events
 	switch shuttingDown := w.ShutdownStatus() != nil; {
 	case state == announced && !shuttingDown:
-		w.beginShutdown(ctx, first)
-	case state == calm && shuttingDown:
+		w.beginShutdown(ctx, !w.connected)
+	case state == calm && shuttingDown && w.confirmed:
 		w.cancelShutdown(ctx)
 	}
-	w.confirmed = w.confirmed || state == announced
+	w.connected, w.confirmed = true, w.confirmed || state == announced
 }
 
 // reconnectLater closes the connection. The next attempt follows after minRetryDelay. The lock is kept meanwhile.
@@ -161,31 +164,33 @@ const (
 // open connects until connection ends, takes a lock, subscribes, and then reads the state: a shutdown that begins
 // between the lock and the subscription is delayed by the lock, and is part of the state. The previous lock is released
 // only after that.
-func (w *watch) open(ctx, connection context.Context) (<-chan bool, state, error) {
+func (w *watch) open(connection context.Context) (<-chan Announcement, state, error) {
 	logind, err := w.cfg.Connect(connection)
 	if err != nil {
 		return nil, unknown, fmt.Errorf("connecting to logind: %w", err)
 	}
 	w.logind = logind
-	if err := w.ensureDelay(ctx); err != nil {
+	attempt, cancel := context.WithTimeout(connection, connectPatience)
+	defer cancel()
+	if err := w.ensureDelay(attempt); err != nil {
 		return nil, unknown, err
 	}
-	lock, err := logind.Inhibit(ctx)
+	lock, err := logind.Inhibit(attempt)
 	inProgress := errors.Is(err, ErrShutdownInProgress)
 	if err != nil && !inProgress {
 		return nil, unknown, fmt.Errorf("taking the delay lock: %w", err)
 	}
 	events, err := logind.Watch(connection)
 	if err != nil {
-		closeLock(ctx, lock)
+		closeLock(connection, lock)
 		return nil, unknown, fmt.Errorf("watching logind: %w", err)
 	}
 	if inProgress {
 		return events, announced, nil
 	}
-	w.releaseLock(ctx)
+	w.releaseLock(connection)
 	w.lock = lock
-	return events, w.readState(ctx), nil
+	return events, w.readState(attempt), nil
 }
 
 // readState asks logind whether it prepares for a shutdown.
@@ -201,12 +206,12 @@ func (w *watch) readState(ctx context.Context) state {
 }
 
 // ensureDelay makes logind wait for the total of the periods, and shortens the periods if it waits for a shorter time.
-// It fails only if logind does not answer.
+// It fails if logind does not say for how long it waits.
 func (w *watch) ensureDelay(ctx context.Context) error {
 	configured := plan.Total(w.cfg.Periods)
 	granted, err := w.logind.EnsureInhibitDelay(ctx, configured)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("logind does not answer: %w", err)
+	if err != nil && granted <= 0 {
+		return fmt.Errorf("reading the delay of logind: %w", err)
 	}
 	w.periods = w.cfg.Periods
 	if granted > 0 {
@@ -239,18 +244,22 @@ func (w *watch) beginShutdown(ctx context.Context, startedDuring bool) {
 	w.stop = stop
 }
 
-// handleCancellation cancels the shutdown and takes a lock for the next one. If no lock can be taken, it reconnects,
-// which retries that.
+// handleCancellation cancels the shutdown and takes a lock for the next one. If that has begun already, its pods are
+// stopped at once. If no lock can be taken for another reason, it reconnects, which retries that.
 func (w *watch) handleCancellation(ctx context.Context) {
 	w.cancelShutdown(ctx)
 	lock, err := w.logind.Inhibit(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrShutdownInProgress):
+		w.beginShutdown(ctx, false)
+		w.confirmed = true
+	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to take the delay lock after a cancelled shutdown, reconnecting")
 		w.reconnectLater()
-		return
+	default:
+		w.releaseLock(ctx)
+		w.lock = lock
 	}
-	w.releaseLock(ctx)
-	w.lock = lock
 }
 
 // cancelShutdown reverts beginShutdown: pods that were not stopped keep running, and those that were stopped and

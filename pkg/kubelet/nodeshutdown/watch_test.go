@@ -169,7 +169,7 @@ func TestAnySequence(t *testing.T) {
 func (w *world) send(shuttingDown bool) {
 	w.set(func() { w.shuttingDown = shuttingDown })
 	select {
-	case get(w, &w.events) <- shuttingDown:
+	case get(w, &w.events) <- Announcement{ShuttingDown: shuttingDown}:
 	default:
 	}
 	w.sleep(0)
@@ -271,5 +271,99 @@ func TestCancellationWhileLogindHangs(t *testing.T) {
 		w.set(func() { w.hangs = false })
 		w.sleep(30)
 		w.expect("16 delay 30s", "16 lock 2")
+	})
+}
+
+// Logind announces a shutdown, does not answer, and is restarted: it is known all the same that it was logind.
+func TestLogindForgetsAShutdownThatItHasNotConfirmed(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.set(func() { w.shuttingDown, w.hangs = true, true })
+		w.events <- Announcement{ShuttingDown: true, ByLogind: true}
+		w.sleep(5)
+		w.set(func() { w.shuttingDown, w.hangs = false, false })
+		w.sleep(60)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "2 unlock 1", "12 lock 2", "12 node down=false")
+	})
+}
+
+// Others have announced a shutdown, and the bus is restarted: the shutdown goes on.
+func TestReconnectionDuringAShutdownThatOthersAnnounce(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.announce(true)
+		w.loseConnection()
+		w.sleep(60)
+		if w.ShutdownStatus() == nil {
+			t.Error("the shutdown is cancelled")
+		}
+	})
+}
+
+// A shutdown is announced right after the cancellation of another one: no lock is granted any more, and pods are
+// stopped at once.
+func TestAnnouncedRightAfterACancellation(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(static(aPod("static", 0, 30)), 8)
+		w.Start(w.ctx)
+		w.set(func() { w.shuttingDown = true })
+		w.announce(true)
+		w.sleep(5)
+		w.set(func() { w.inhibitErr = ErrShutdownInProgress })
+		w.events <- Announcement{ByLogind: true}
+		w.events <- Announcement{ShuttingDown: true, ByLogind: true}
+		w.sleep(2)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill static 20", "5 kill static 20",
+			"5 node down=false", "5 node down=true", "5 restart [static]")
+		if w.ShutdownStatus() == nil {
+			t.Error("the node is not shutting down")
+		}
+	})
+}
+
+// Logind says that the machine does not shut down a moment before its signal says so.
+func TestCancellationIsSeenBeforeItsSignal(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.set(func() { w.shuttingDown = true })
+		w.announce(true)
+		w.sleep(9)
+		w.set(func() { w.shuttingDown = false })
+		w.sleep(1)
+		w.announce(false)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 unlock 1", "10 lock 2", "10 node down=false")
+		w.expectEvents("event", "cancellation")
+	})
+}
+
+// The agent is started during a shutdown, and the first attempt to reach logind fails: what restarts with the node is
+// admitted nevertheless.
+func TestStartedDuringAShutdownWithoutLogind(t *testing.T) {
+	for name, fails := range map[string]func(w *world, fails bool){
+		"hangs":     func(w *world, fails bool) { w.hangs = fails },
+		"is absent": func(w *world, fails bool) { w.connectErr = map[bool]error{true: errTest}[fails] },
+	} {
+		play(t, twoGroups, func(w *world) {
+			w.set(func() { w.shuttingDown, w.inhibitErr = true, ErrShutdownInProgress; fails(w, true) })
+			w.Start(w.ctx)
+			w.set(func() { fails(w, false) })
+			w.sleep(30)
+			if w.ShutdownStatus() == nil || !w.admits(ofDaemonSet(aPod("daemon", 0, 30))) {
+				t.Errorf("logind %s: the pod of a DaemonSet is rejected, or the shutdown unknown", name)
+			}
+		})
+	}
+}
+
+// Logind cannot say for how long it waits: that is tried again, and the periods are shortened once it is known.
+func TestUnknownDelay(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.maxDelay = 0
+		w.add(aPod("low", 0, 30), 100)
+		w.Start(w.ctx)
+		w.set(func() { w.maxDelay = 5 * time.Second })
+		w.sleep(10)
+		w.announce(true)
+		w.expect("0 delay 30s", "1 delay 30s", "1 lock 1", "10 node down=true", "10 kill low 3")
 	})
 }

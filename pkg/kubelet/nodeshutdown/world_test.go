@@ -48,7 +48,7 @@ type world struct {
 	known, shuttingDown    bool
 	// hangs is true while logind answers no call.
 	hangs  bool
-	events chan bool
+	events chan Announcement
 	// subscription ends when the manager does not read events any more.
 	subscription context.Context
 	// locks has for each lock how often it was closed.
@@ -193,14 +193,14 @@ func (w *world) Inhibit(ctx context.Context) (io.Closer, error) {
 	return fakeLock{w, n}, nil
 }
 
-func (w *world) Watch(ctx context.Context) (<-chan bool, error) {
+func (w *world) Watch(ctx context.Context) (<-chan Announcement, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.subscription != nil && w.subscription.Err() == nil {
 		w.t.Error("a second subscription")
 	}
 	w.subscription = ctx
-	w.events = make(chan bool, 1)
+	w.events = make(chan Announcement, 2)
 	return w.events, nil
 }
 
@@ -279,9 +279,9 @@ func get[T any](w *world, value *T) T {
 	return *value
 }
 
-// announce sends an announcement or a cancellation, and waits until it has taken effect.
+// announce sends an announcement or a cancellation, not as logind, and waits until it has taken effect.
 func (w *world) announce(shuttingDown bool) {
-	get(w, &w.events) <- shuttingDown
+	get(w, &w.events) <- Announcement{ShuttingDown: shuttingDown}
 	synctest.Wait()
 }
 

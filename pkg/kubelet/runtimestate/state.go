@@ -158,6 +158,14 @@ func (s *State) RuntimeErrors() error {
 	return asError(errs)
 }
 
+// RuntimeDown returns true if the runtime has not answered as ready lately. It is false if only a health check of the
+// agent fails.
+func (s *State) RuntimeDown() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lastSync.IsZero() || time.Since(s.lastSync) >= s.maxSyncAge || s.errs.runtime != nil
+}
+
 // NetworkErrors returns nil if the runtime's network is ready.
 func (s *State) NetworkErrors() error {
 	s.mu.RLock()

@@ -61,8 +61,10 @@ type Config struct {
 	Handlers *Handlers
 	// RuntimeErrors returns why pods cannot be synchronized, nil if they can.
 	RuntimeErrors func() error
-	SourcesReady  config.SourcesReady
-	Status        status.Manager
+	// RuntimeDown returns true if that is because the container runtime does not answer as ready.
+	RuntimeDown  func() bool
+	SourcesReady config.SourcesReady
+	Status       status.Manager
 	// CleanUp runs one round of housekeeping. The loop waits for it.
 	CleanUp func(ctx context.Context) error
 	// RestartPods runs the part of CleanUp that does not wait until all sources are ready.
@@ -81,7 +83,7 @@ type Config struct {
 type Loop struct {
 	Config
 	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. lastTurn is
-	// that of iterations while the runtime was down as well.
+	// that of iterations while the runtime did not answer as well.
 	lastIteration, lastTurn atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
@@ -99,8 +101,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer housekeeping.Stop()
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
-		l.lastTurn.Store(new(time.Now()))
 		if err := l.RuntimeErrors(); err != nil {
+			if l.RuntimeDown() {
+				l.lastTurn.Store(new(time.Now()))
+			}
 			logger.Error(err, "Skipping pod synchronization")
 			l.retryDue()
 			sleep(ctx, pause)
@@ -108,14 +112,20 @@ func (l *Loop) Run(ctx context.Context) error {
 			continue
 		}
 		pause = runtimeDownPause
-		l.lastIteration.Store(new(time.Now()))
+		l.iterates()
 		if err := l.handleInput(ctx, syncTicker.C, housekeeping); err != nil {
 			return err
 		}
-		l.lastIteration.Store(new(time.Now()))
-		l.lastTurn.Store(new(time.Now()))
+		l.iterates()
 	}
 	return nil
+}
+
+// iterates records that an iteration that handles inputs begins or ends.
+func (l *Loop) iterates() {
+	now := time.Now()
+	l.lastIteration.Store(&now)
+	l.lastTurn.Store(&now)
 }
 
 // handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
@@ -249,9 +259,9 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 // /healthz, as in stock. It may be called from any goroutine.
 func (l *Loop) HealthCheck(_ *http.Request) error { return l.expectSince(l.lastIteration.Load()) }
 
-// HangCheck returns an error if the loop hangs for that long, but not while the container runtime is down: then the
-// loop runs, evictions go on, and a new process could not even start. It is the "syncloop" check of systemd's watchdog.
-// It may be called from any goroutine.
+// HangCheck returns the same, but no error while the container runtime does not answer as ready: then the loop runs,
+// evictions go on, and a new process could not even start. It is the "syncloop" check of systemd's watchdog. It may be
+// called from any goroutine.
 func (l *Loop) HangCheck(_ *http.Request) error { return l.expectSince(l.lastTurn.Load()) }
 
 func (l *Loop) expectSince(last *time.Time) error {

@@ -40,6 +40,7 @@ type running struct {
 	statuses     *probeStatuses
 	due          list[types.UID]
 	down         atomic.Bool
+	silent       atomic.Bool
 	cleaned      atomic.Int32
 	// cleanUpTakes is the duration of a round of housekeeping.
 	cleanUpTakes atomic.Int64
@@ -55,8 +56,9 @@ func start(t *testing.T, sourcesReady bool) *running {
 		probes: make(chan results.Update), retryWaiting: make(chan struct{}),
 		statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:   Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.retryWaiting},
-		Handlers: r.Handlers,
+		Inputs:      Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.retryWaiting},
+		Handlers:    r.Handlers,
+		RuntimeDown: func() bool { return r.silent.Load() },
 		RuntimeErrors: func() error {
 			if r.down.Load() {
 				return errors.New("no runtime")
@@ -285,6 +287,19 @@ func TestHealthChecksFailWhenTheLoopHangs(t *testing.T) {
 	})
 }
 
+// A check of the agent fails for longer than five minutes, that of PLEG for example: the agent may hang.
+func TestHangCheckFailsWhenAPartOfTheAgentHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, true)
+		<-time.After(time.Minute)
+		r.down.Store(true)
+		<-time.After(minHealthWindow + time.Minute)
+		if r.loop.HangCheck(nil) == nil {
+			t.Error("healthy although no pod is synchronized")
+		}
+	})
+}
+
 // The container runtime is down for longer than five minutes. The loop goes on and retries terminations: systemd's
 // watchdog must not end the agent, which could not start again without the runtime.
 func TestLoopDoesNotHangWhileTheRuntimeIsDown(t *testing.T) {
@@ -293,6 +308,7 @@ func TestLoopDoesNotHangWhileTheRuntimeIsDown(t *testing.T) {
 		r.add(aPod("a", 0))
 		<-time.After(time.Minute)
 		r.down.Store(true)
+		r.silent.Store(true)
 		<-time.After(minHealthWindow + time.Minute)
 		r.take()
 		r.due.add("a")

@@ -49,9 +49,8 @@ func (w *Watcher) Arm(thresholds []policy.Threshold) {
 		t := &thresholds[i]
 		if s := w.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
 			f := floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()}
-			same := func(o floor) bool { return o.id() == f.id() && o.amount == f.amount }
-			if j := slices.IndexFunc(before, same); j >= 0 {
-				f = before[j] // It may be met.
+			if j := slices.IndexFunc(before, func(o floor) bool { return o.id() == f.id() }); j >= 0 {
+				f.met, f.left = before[j].met, before[j].left+before[j].amount-f.amount
 			}
 			w.floors, w.thresholds = append(w.floors, f), append(w.thresholds, f.id())
 		}

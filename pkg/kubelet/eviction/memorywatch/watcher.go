@@ -110,6 +110,8 @@ type Watcher struct {
 	collected *snapshot.MemoryReading
 }
 
+// New returns a watcher that reads nothing before Adopt and Arm; nil without a reader. clock returns the time with a
+// monotonic reading.
 func New(reader Reader, clock func() time.Time) *Watcher {
 	if reader == nil {
 		return nil
@@ -146,8 +148,8 @@ func (w *Watcher) Next() time.Time { return w.next }
 // Counting returns how memory is counted by the options.
 func (w *Watcher) Counting() snapshot.Counting { return w.how }
 
-// Failure returns the error of reading memory of the node, and when it first failed; nil without one.
-func (w *Watcher) Failure() (err error, since time.Time) { return w.failure, w.failedSince }
+// Failure returns the error of reading memory of the node, and since when there is one; nil without.
+func (w *Watcher) Failure() (since time.Time, err error) { return w.failedSince, w.failure }
 
 // Due reports whether it is time to read the counters.
 func (w *Watcher) Due(now time.Time) bool { return !now.Before(w.next) }

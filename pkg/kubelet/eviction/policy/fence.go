@@ -57,7 +57,7 @@ func (r *round) setMemoryFences(victims []Victim, evicted []candidate) {
 	}
 	var fences []*Fence
 	for i := range evicted {
-		if rate := evicted[i].fenceable(); rate > 0 && rate >= total/significantShare {
+		if rate := evicted[i].fenceable(); rate >= max(1, total/significantShare) {
 			victims[i].Fence = newMemoryFence(rate)
 			fences = append(fences, victims[i].Fence)
 		}

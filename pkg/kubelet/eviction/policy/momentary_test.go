@@ -113,28 +113,34 @@ func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
 	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
 	modest, starter := grower{"modest", 100, false}, grower{"starter", 70, false}
+	replicas := slices.Repeat([]grower{{"replica", 7, true}}, 10)
 	for _, c := range []struct {
-		list []grower
-		want string
+		list   []grower
+		system float64
+		want   string
 	}{
-		{[]grower{big, hog, leak, slow}, "hog"},
-		{[]grower{big, second, hog, leak}, "hog, second"},
-		{[]grower{leak, second, hog, {"more", 50, true}}, "hog, second, more"},
-		{[]grower{big, hog, {"other", 90, true}}, "hog, other"},
-		{[]grower{big, hog, modest}, ""},
-		{[]grower{big, {"fast", 400, true}, starter}, "fast"},
-		{[]grower{big, {"fast", 200, true}, {"second", 30, true}, starter}, "fast, second"},
-		{[]grower{big, hog, starter}, ""},
-		{[]grower{big, modest}, ""},
-		{[]grower{big, leak}, ""},
+		{[]grower{big, hog, leak, slow}, 0, "hog"},
+		{[]grower{big, second, hog, leak}, 0, "hog, second"},
+		{[]grower{leak, second, hog, {"more", 50, true}}, 0, "hog, second, more"},
+		{[]grower{big, hog, {"other", 90, true}}, 0, "hog, other"},
+		{[]grower{big, hog, modest}, 0, ""},
+		{[]grower{big, {"fast", 400, true}, starter}, 0, "fast"},
+		{[]grower{big, {"fast", 200, true}, {"second", 35, true}, starter}, 0, "fast, second"},
+		{[]grower{big, hog, starter}, 0, ""},
+		{[]grower{big, modest}, 0, ""},
+		{[]grower{big, leak}, 0, ""},
+		{[]grower{big, hog}, 2000, ""},
+		{replicas, 0, ""},
 	} {
 		var list []candidate
+		total := c.system * float64(mi)
 		for _, g := range c.list {
 			list = append(list, g.candidate())
+			total += g.growth * float64(mi)
 		}
-		pace := pacing{available: 97 * mi}
+		pace := pacing{available: 97 * mi, lately: total}
 		var got []string
-		for _, victim := range pace.exhausting(list, 3*time.Second/2) {
+		for _, victim := range pace.exhausting(list, 3*time.Second/2, 3*time.Second/2) {
 			got = append(got, victim.pod.Name)
 		}
 		if got := strings.Join(got, ", "); got != c.want {
@@ -154,5 +160,5 @@ func (g grower) candidate() candidate {
 	r := unmeasured
 	r[momentary] = g.growth * float64(mi)
 	pod := &snapshot.Pod{Facts: &snapshot.Facts{Name: g.name}}
-	return candidate{pod: pod, growth: &r, known: true, first: g.aboveRequest}
+	return candidate{pod: pod, growth: &r, usage: mi, known: true, first: g.aboveRequest}
 }

@@ -16,6 +16,8 @@ type pacing struct {
 	// imminent: at their rate of growth, candidates use up the available memory before a kill takes effect, so that there
 	// is no time to evict them one by one.
 	imminent bool
+	// lately is how fast everything has grown in the last moments, in bytes per second.
+	lately float64
 	// significant is the least growth of candidates, in bytes per second, that is more than a fluctuation in comparison
 	// with the growth of everything else.
 	significant float64
@@ -48,6 +50,7 @@ func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
 	}
 	candidates, others := r.growthRates(n, p, list)
 	t.imminent = n.hard && usedUp(t.available, candidates.peak(), timing.KillTime) && !r.standsStill(t.available)
+	t.lately = candidates.lately() + others.lately()
 	t.significant = others.peak() / significantShare
 	t.growing = candidates.steady() > 0 && combinedGrowth(list) >= t.significant
 	// The peak of the others counts: on a node whose memory is used up their growth stops.
@@ -113,7 +116,7 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	}
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
-		if exhausting := t.exhausting(list, d.killTime); len(exhausting) > 0 {
+		if exhausting := t.exhausting(list, d.killTime, d.killTime); len(exhausting) > 0 {
 			now = joined(now[:hastened(now)], exhausting)
 		}
 	}
@@ -183,28 +186,46 @@ const mostShare = 4
 
 // exhausting returns those of the candidates above their requests that grow fastest, as many that without their growth
 // the others do not use up what is available within a time; or if the others do that too, as many that account for most
-// of the growth. It is empty if there are none. A larger pod that ranks before them covers more, but too late: what is
-// left is used up while it is killed. Only growth of the last moments counts: a burst that is over uses up nothing.
-func (t *pacing) exhausting(list []candidate, within time.Duration) []candidate {
+// of the growth. A larger pod that ranks before them covers more, but too late: what is left is used up while it is
+// killed. A fence ends their growth at once: so there are none that cannot be fenced, or whose growth is insignificant,
+// and none at all if what is left outlasts a kill of them. Only growth of the last moments counts: a burst that is over
+// uses up nothing.
+func (t *pacing) exhausting(list []candidate, within, killTime time.Duration) []candidate {
 	var fastest []candidate
 	rest := 0.0
 	for i := range list {
-		lately := list[i].growth.lately()
-		if rest += lately; lately > 0 && !list[i].isWithin() && !list[i].optedOut {
-			fastest = append(fastest, list[i])
+		c := &list[i]
+		lately := c.growth.lately()
+		rest += lately
+		if lately >= max(1, t.lately/significantShare) && !c.isWithin() && !c.optedOut && c.mayBeFenced() {
+			fastest = append(fastest, *c)
 		}
 	}
-	if !usedUp(t.available, rest, within) {
+	if t.available < 0 || !usedUp(t.available, rest, within) {
 		return nil
 	}
 	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
-	few, most := rest/mostShare, 0
+	chosen := fewestExhausting(fastest, rest, func(rest float64) bool { return usedUp(t.available, rest, within) })
+	total := 0.0
+	for i := range chosen {
+		total += chosen[i].growth.lately()
+	}
+	if !usedUp(t.available, total, killTime) {
+		return nil
+	}
+	return chosen
+}
+
+// fewestExhausting returns so many of the fastest candidates that the rest of all growth, total, does not exhaust what
+// is left any more, or is a quarter of it at most.
+func fewestExhausting(fastest []candidate, total float64, exhausts func(rest float64) bool) []candidate {
+	rest, most := total, 0
 	for i := range fastest {
 		rest -= fastest[i].growth.lately()
-		if !usedUp(t.available, rest, within) {
+		if !exhausts(rest) {
 			return fastest[:i+1]
 		}
-		if most == 0 && rest <= few {
+		if most == 0 && rest <= total/mostShare {
 			most = i + 1
 		}
 	}

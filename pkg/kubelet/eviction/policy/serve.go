@@ -81,32 +81,34 @@ func (r *round) evict(n *need, p *pending, nd *NeedDecision, list []candidate, d
 	}
 	r.addVictims(n, now)
 	if awaited {
-		// The victim is not one of the chosen pods, so it does not delay those.
-		r.next.Needs[n.group].LastEviction = r.last.Needs[n.group].LastEviction
+		r.keepPace(n)
 	}
 	return Evict, true
 }
 
-// releaseTime is the shortest time that is expected to pass until terminations in progress release memory.
-const releaseTime = 250 * time.Millisecond
+// hasteTime is how long what is left has to last while terminations in progress release enough. Rounds follow each
+// other faster when half of it is used up, and a fence ends growth within milliseconds.
+const hasteTime = 250 * time.Millisecond
 
 // evictBeforeRelease waits for what terminations in progress release, which is enough. Only pods that use up what is
-// left before that is released are evicted beside them; half of the time that a kill takes at most is expected for it.
+// left within moments are evicted beside them, each with a fence.
 func (r *round) evictBeforeRelease(n *need, p *pending, list []candidate) (Outcome, bool) {
 	t := r.pacingOf(n, p, list)
 	if !t.imminent {
 		return AwaitRelease, false
 	}
-	within := r.rules.Timing.KillTime / 2
-	if !p.lastStarted.IsZero() {
-		within = max(releaseTime, within-r.snapshot.Taken.Sub(p.lastStarted))
-	}
-	now := t.exhausting(list, within)
+	now := t.exhausting(list, hasteTime, r.rules.Timing.KillTime)
 	if len(now) == 0 {
 		return AwaitRelease, false
 	}
 	r.addVictims(n, now)
+	r.keepPace(n)
 	return Evict, true
+}
+
+// keepPace has the victims of this round delay no others: they are not those that the need requires.
+func (r *round) keepPace(n *need) {
+	r.next.Needs[n.group].LastEviction = r.last.Needs[n.group].LastEviction
 }
 
 // addVictims adds pods to the victims, each with its fence.

@@ -31,6 +31,8 @@ type bus struct {
 	shuttingDown *bool
 	// silent is a method that is not answered, or AUTH; breaks is one after whose answer the connection ends.
 	silent, breaks string
+	// late is how long logind takes to grant a lock.
+	late time.Duration
 	// rejectLocks rejects requests for locks, as logind does during a shutdown.
 	rejectLocks bool
 	// locks are the read ends of the pipes whose write ends were returned as locks, oldest first.
@@ -71,7 +73,7 @@ func resetBus(t *testing.T) *bus {
 	defer b.mu.Unlock()
 	b.delay, b.reloadedDelay, b.reloads = time.Hour, time.Hour, 0
 	b.rejectLocks, b.shuttingDown, b.requests = false, new(bool), nil
-	b.silent, b.breaks = "", ""
+	b.silent, b.breaks, b.late = "", "", 0
 	return b
 }
 
@@ -146,12 +148,14 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	}
 	var lock *os.File
 	b.mu.Lock()
-	breaks := b.breaks == member
+	breaks, late := b.breaks == member, b.late
 	switch member {
 	case "Hello":
 		reply.Body = []any{":1.1"}
 	case "AddMatch":
 		b.subscriptions++
+	case "GetNameOwner":
+		reply.Body = []any{ownName}
 	case "KillUnit":
 		b.reloads++
 		b.delay = b.reloadedDelay
@@ -176,6 +180,9 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	if reply.Body == nil && member == "Get" {
 		reply.Type = dbus.TypeError
 		reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.UnknownProperty")
+	}
+	if lock != nil {
+		<-time.After(late)
 	}
 	err := send(conn, reply)
 	if lock != nil {
@@ -231,23 +238,27 @@ func send(conn *net.UnixConn, m *dbus.Message) error {
 	return err
 }
 
+// ownName is the unique name of logind on the bus.
+const ownName = ":1.2"
+
 // announce announces a shutdown to all clients, or cancels it.
 func (b *bus) announce(t *testing.T, shuttingDown bool) {
 	t.Helper()
-	b.sendSignal(t, shuttingDown)
+	b.locked(func() { b.shuttingDown = &shuttingDown })
+	b.sendSignal(t, ownName, shuttingDown)
 }
 
 // sendSignal sends PrepareForShutdown with the given arguments to all clients.
-func (b *bus) sendSignal(t *testing.T, body ...any) {
+func (b *bus) sendSignal(t *testing.T, sender string, body ...any) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conn := range b.conns {
 		err := send(conn, &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldPath: dbus.MakeVariant(path), dbus.FieldInterface: dbus.MakeVariant(name + ".Manager"),
-			dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"), dbus.FieldSender: dbus.MakeVariant(":1.2"),
+			dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"), dbus.FieldSender: dbus.MakeVariant(sender),
 		}})
-		if err != nil {
+		if err != nil && !errors.Is(err, syscall.EPIPE) { // A client may have closed it a moment ago.
 			t.Error(err)
 		}
 	}

@@ -60,7 +60,7 @@ type connection struct {
 func Connect(ctx context.Context, clock clock.Clock) (nodeshutdown.Logind, error) {
 	open, closeIt := context.WithCancel(ctx)
 	late := time.AfterFunc(callTimeout, closeIt)
-	bus, err := dbus.ConnectSystemBus(dbus.WithContext(open), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	bus, err := dbus.ConnectSystemBus(dbus.WithContext(open))
 	if !late.Stop() && err == nil {
 		err = context.DeadlineExceeded
 	}
@@ -146,11 +146,31 @@ func (c connection) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Inhibit implements nodeshutdown.Logind.
+// Inhibit implements nodeshutdown.Logind. An answer that comes too late has a lock all the same, which is released: so
+// the call is not cancelled, only left.
 func (c connection) Inhibit(ctx context.Context) (io.Closer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer := make(chan *dbus.Call, 1)
+	c.logind().Go(managerInterface+".Inhibit", 0, answer,
+		"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")
+	select {
+	case call := <-answer:
+		return lockOf(call)
+	case <-ctx.Done():
+		go func() { // It ends with the connection at the latest.
+			if late, err := lockOf(<-answer); err == nil {
+				_ = late.Close() // Nothing depends on it.
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// lockOf returns the lock that logind has granted.
+func lockOf(call *dbus.Call) (io.Closer, error) {
 	var fd dbus.UnixFD
-	err := call(ctx, c.logind(), 0, managerInterface+".Inhibit",
-		"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay").Store(&fd)
+	err := call.Store(&fd)
 	var busErr dbus.Error
 	switch {
 	case errors.As(err, &busErr) && busErr.Name == inProgress:
@@ -181,26 +201,32 @@ func (c connection) ShuttingDown(ctx context.Context) (bool, error) {
 	return property[bool](ctx, c, dbus.FlagNoAutoStart, "PreparingForShutdown")
 }
 
-// Watch implements nodeshutdown.Logind. As for stock, everybody may send such a signal: upstream's tests of the node
-// do.
-func (c connection) Watch(ctx context.Context) (<-chan bool, error) {
+// Watch implements nodeshutdown.Logind.
+func (c connection) Watch(ctx context.Context) (<-chan nodeshutdown.Announcement, error) {
 	signals := make(chan *dbus.Signal, signalBuffer)
 	c.bus.Signal(signals) // Before the rule is added: if the connection is lost in between, it is closed.
-	ctxCall, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := c.bus.AddMatchSignalContext(ctxCall, dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(managerInterface),
+	err := c.bus.AddMatchSignalContext(call, dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(managerInterface),
 		dbus.WithMatchMember("PrepareForShutdown"))
 	if err != nil {
 		c.bus.RemoveSignal(signals)
 		return nil, fmt.Errorf("subscribe to PrepareForShutdown: %w", err)
 	}
-	events := make(chan bool)
-	go forward(ctx, signals, events)
+	var owner string
+	err = c.bus.BusObject().CallWithContext(call, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&owner)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to find out who is logind on the bus", "err", err)
+	}
+	events := make(chan nodeshutdown.Announcement)
+	go forward(ctx, signals, owner, events)
 	return events, nil
 }
 
-// forward forwards signals until ctx or the connection ends.
-func forward(ctx context.Context, signals <-chan *dbus.Signal, events chan<- bool) {
+// forward forwards signals until ctx or the connection ends. owner is the sender of those of logind.
+func forward(
+	ctx context.Context, signals <-chan *dbus.Signal, owner string, events chan<- nodeshutdown.Announcement,
+) {
 	defer close(events)
 	for {
 		select {
@@ -216,7 +242,7 @@ func forward(ctx context.Context, signals <-chan *dbus.Signal, events chan<- boo
 				continue
 			}
 			select {
-			case events <- shuttingDown:
+			case events <- nodeshutdown.Announcement{ShuttingDown: shuttingDown, ByLogind: signal.Sender == owner}:
 			case <-ctx.Done():
 			}
 		}

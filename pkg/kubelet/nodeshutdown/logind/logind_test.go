@@ -94,11 +94,15 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false, true} {
-		b.sendSignal(t, "nonsense")
-		b.sendSignal(t)
+		b.sendSignal(t, ownName, "nonsense")
+		b.sendSignal(t, ownName)
 		b.announce(t, want)
-		if got := <-events; got != want {
-			t.Errorf("event %t, want %t", got, want)
+		if got := <-events; got != (nodeshutdown.Announcement{ShuttingDown: want, ByLogind: true}) {
+			t.Errorf("event %+v, want %t of logind", got, want)
+		}
+		b.sendSignal(t, ":1.9", want)
+		if got := <-events; got != (nodeshutdown.Announcement{ShuttingDown: want}) {
+			t.Errorf("event %+v, want %t of somebody else", got, want)
 		}
 	}
 	b.disconnectAll()
@@ -116,8 +120,8 @@ func TestWatch(t *testing.T) {
 	cancel()
 	for _, want := range []bool{true, false, true, false} {
 		b.announce(t, want)
-		if got := <-another; got != want {
-			t.Errorf("event %t, want %t", got, want)
+		if got := <-another; got.ShuttingDown != want {
+			t.Errorf("event %+v, want %t", got, want)
 		}
 	}
 }
@@ -150,7 +154,52 @@ func TestConnectionIsLostWhileASubscriptionBegins(t *testing.T) {
 			continue
 		}
 		if event, connected := <-events; connected {
-			t.Fatalf("event %t", event)
+			t.Fatalf("event %+v", event)
+		}
+	}
+}
+
+// The answer to the request of a lock comes when nobody waits for it any more. The lock is released: otherwise each
+// shutdown would wait for it as long as logind permits.
+func TestLockThatIsGrantedTooLate(t *testing.T) {
+	b := resetBus(t)
+	defer resetBus(t)
+	b.locked(func() { b.late = 20 * time.Millisecond })
+	for i := range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		logind, err := Connect(ctx, clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := b.count()
+		asked, stop := context.WithTimeout(ctx, 10*time.Millisecond+time.Duration(i)*time.Millisecond)
+		lock, err := logind.Inhibit(asked)
+		stop()
+		if err == nil {
+			if err := lock.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if i%2 == 0 {
+			cancel() // The connection is closed, too.
+		}
+		eventually(t, "the lock is released", func() bool { return b.count() > n && !b.held(t, n) })
+		cancel()
+	}
+}
+
+// A signal that came before the connection was lost is an event.
+func TestSignalBeforeTheConnectionIsLost(t *testing.T) {
+	b := resetBus(t)
+	for i := range 100 {
+		events, err := connect(t).Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.announce(t, true)
+		b.disconnectAll()
+		if _, ok := <-events; !ok {
+			t.Fatalf("the %dth signal is lost", i+1)
 		}
 	}
 }

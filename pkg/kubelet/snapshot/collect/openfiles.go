@@ -43,11 +43,11 @@ type folderBelow struct {
 	state folderState
 }
 
-// Below the cgroup of a container, which crun divides, and systemd or a container runtime in it, so many levels and
-// cgroups of a pod are read.
+// Below the cgroups of containers, which crun divides, and systemd or a container runtime in them, so many levels and
+// cgroups of a pod are read: they are read with each look at a pod that grows.
 const (
 	nestedLevels = 3
-	nestedCount  = 64
+	nestedCount  = 8
 )
 
 // podFiles are the files of one pod.
@@ -67,6 +67,8 @@ type podFiles struct {
 	folder *os.File
 	state  folderState
 	below  []folderBelow
+	// nested is the number of cgroups below those of the containers.
+	nested int
 	// found is false for a pod that the current search has not found.
 	found bool
 }
@@ -91,7 +93,7 @@ func (p *podFiles) closeStats() {
 	for i := range p.stats {
 		p.stats[i].Close()
 	}
-	p.stats, p.below = nil, nil
+	p.stats, p.below, p.nested = nil, nil, 0
 	if p.folder != nil {
 		_ = p.folder.Close() // It was only read.
 		p.folder = nil
@@ -144,13 +146,16 @@ func (m *Memory) openStats(p *podFiles) {
 func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
 	entries, _ := os.ReadDir(dir) // Without containers the pod is read all the same.
 	for _, e := range entries {
-		if !e.IsDir() || len(p.stats) >= nestedCount {
+		if !e.IsDir() {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
 		stat := filepath.Join(path, m.names.stat)
-		if levels < nestedLevels && unix.Access(stat, unix.R_OK) != nil {
-			continue // The container has cgroups that do not count memory.
+		if nested := levels < nestedLevels; nested {
+			if p.nested == nestedCount || unix.Access(stat, unix.R_OK) != nil {
+				continue // Enough are read, or this one does not count memory.
+			}
+			p.nested++
 		}
 		state := m.stateAt(path)
 		p.below = append(p.below, folderBelow{path, state})

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,6 +134,28 @@ func TestCgroupsBelowAContainerAreReadBeforeIt(t *testing.T) {
 	}
 	if stats := r.open.byPod[0].stats; len(stats) != 4 {
 		t.Errorf("%d files are open", len(stats))
+	}
+}
+
+// A container has many cgroups below its own. Only some of them are read, and the other container is.
+func TestContainerWithManyCgroups(t *testing.T) {
+	r := newLookRig(t, 1)
+	const pod = "kubepods/besteffort/pod000"
+	for i := range 80 {
+		r.write(fmt.Sprintf("%s/c/unit%02d/memory.stat", pod, i), "anon 600\n")
+	}
+	r.write(pod+"/d/memory.stat", "anon 600\n")
+	var files []string
+	for _, dir := range []string{"c", "d", ""} {
+		files = append(files, filepath.Join(r.root, pod, dir, "memory.stat"))
+	}
+	order := accesses(t, files)
+	r.ReadMemory(snapshot.Counting{})
+	if got := order(); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("the containers and the pod were read in the order %v", got)
+	}
+	if n, most := len(r.open.byPod[0].stats), len(files)+nestedCount; n > most {
+		t.Errorf("%d files are open, want %d at most", n, most)
 	}
 }
 
