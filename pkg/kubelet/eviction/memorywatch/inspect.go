@@ -2,6 +2,8 @@ package memorywatch
 
 import "time"
 
+// This file has what tests of the eviction manager ask.
+
 // Owed returns for how long pauses have to last from now on until all reads are paid for.
 func (w *Watcher) Owed() time.Duration { return w.costs.owed(w.clock()) }
 
