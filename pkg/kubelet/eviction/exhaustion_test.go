@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -250,6 +251,46 @@ func TestSlowReplicasAtTheCrossing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Many pods grow fast together at the crossing, each by less than a tenth of it all, or none can be fenced. Those that
+// grow are evicted, and not the idle ones that rank before them.
+func TestManyGrowersBesideIdlePods(t *testing.T) {
+	for _, c := range []struct {
+		growers, rate int64
+		overhead      bool
+	}{{20, 20, false}, {12, 60, false}, {4, 60, true}, {2, 100, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, mi, 0)
+			b.config.Memory, b.killTakes = b.pricedKernel(), 1500*time.Millisecond
+			for i := range c.growers {
+				name := fmt.Sprintf("new-%02d", i)
+				b.add(name, 5*mi)
+				if c.overhead {
+					b.pods[name].object.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1m")}
+				}
+			}
+			b.available(130 * mi)
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(12 * time.Second)
+				for i := range c.growers {
+					b.grows(fmt.Sprintf("new-%02d", i), c.rate*mi)
+				}
+				for begin := time.Now(); time.Since(begin) < 3*time.Second && b.left() > 0; {
+					wait(2 * time.Millisecond)
+				}
+				idle := 0
+				for _, v := range b.fencer.victims() {
+					if !strings.HasPrefix(v.pod, "new-") {
+						idle++
+					}
+				}
+				if idle > 1 || len(b.fencer.victims()) == 0 {
+					t.Errorf("%+v: victims %s", c, podsOf(b.fencer.victims()))
+				}
+			})
+		})
+	}
 }
 
 // delayed is a collector that answers some time after it has read the node.

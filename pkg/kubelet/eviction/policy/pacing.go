@@ -116,7 +116,12 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	}
 	if t.imminent {
 		now = coveringPrefix(c.pods, c.urgent, d.killTime)
-		if exhausting := t.exhausting(list, d.killTime, d.killTime); len(exhausting) > 0 {
+		exhausting := t.exhausting(list, d.killTime, d.killTime)
+		if len(exhausting) == 0 && len(now) > 1 {
+			// Several would go, of which those that do not grow end no growth, so that more would go in the next round.
+			exhausting = t.fastest(list, d.killTime, d.killTime, func(*candidate) bool { return true })
+		}
+		if len(exhausting) > 0 {
 			now = joined(now[:hastened(now)], exhausting)
 		}
 	}
@@ -184,28 +189,39 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 // mostShare: pods account for most of the growth if the others account for this fraction (one quarter) of it at most.
 const mostShare = 4
 
-// exhausting returns those of the candidates above their requests that grow fastest, as many that without their growth
-// the others do not use up what is available within a time; or if the others do that too, as many that account for most
-// of the growth. A larger pod that ranks before them covers more, but too late: what is left is used up while it is
-// killed. A fence ends their growth at once: so there are none that cannot be fenced, or whose growth is insignificant,
-// and none at all if what is left outlasts a kill of them. Only growth of the last moments counts: a burst that is over
-// uses up nothing.
+// exhausting returns pods that use up what is available within a time, and whose growth a fence ends: so there are none
+// that cannot be fenced, or whose growth is insignificant. A larger pod that ranks before them covers more, but too
+// late: what is left is used up while it is killed.
 func (t *pacing) exhausting(list []candidate, within, killTime time.Duration) []candidate {
+	if t.available < 0 {
+		return nil
+	}
+	return t.fastest(list, within, killTime, func(c *candidate) bool {
+		return c.mayBeFenced() && c.growth.lately() >= t.lately/significantShare
+	})
+}
+
+// fastest returns those of the candidates above their requests that grow fastest, of those that qualify: as many that
+// without their growth the others do not use up what is available within a time; or if the others do that too, as many
+// that account for most of the growth. There are none if what is left outlasts a kill of them. Only growth of the last
+// moments counts: a burst that is over uses up nothing.
+func (t *pacing) fastest(
+	list []candidate, within, killTime time.Duration, qualifies func(*candidate) bool,
+) []candidate {
 	var fastest []candidate
-	rest := 0.0
+	all := 0.0
 	for i := range list {
 		c := &list[i]
-		lately := c.growth.lately()
-		rest += lately
-		if lately >= max(1, t.lately/significantShare) && !c.isWithin() && !c.optedOut && c.mayBeFenced() {
+		all += c.growth.lately()
+		if c.growth.lately() >= 1 && !c.isWithin() && !c.optedOut && qualifies(c) {
 			fastest = append(fastest, *c)
 		}
 	}
-	if t.available < 0 || !usedUp(t.available, rest, within) {
+	if !usedUp(t.available, all, within) {
 		return nil
 	}
 	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
-	chosen := fewestExhausting(fastest, rest, func(rest float64) bool { return usedUp(t.available, rest, within) })
+	chosen := fewestExhausting(fastest, all, func(rest float64) bool { return usedUp(t.available, rest, within) })
 	total := 0.0
 	for i := range chosen {
 		total += chosen[i].growth.lately()
