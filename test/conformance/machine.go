@@ -57,8 +57,12 @@ func (s Suite) procs() int {
 // inMachine is a place in a virtual machine.
 type inMachine struct{ node *vm.Node }
 
+// swapMiB is how much swap the machine has. Pods may use none of it unless a spec permits that.
+const swapMiB = 2048
+
 // Files of the machine's disk.
 var (
+	machineSwap   = path.Join(vm.DiskDir, "swap")
 	machineReport = path.Join(vm.DiskDir, "report.json")
 	machineConfig = path.Join(vm.DiskDir, "kubelet.yaml")
 	machineBin    = path.Join(vm.DiskDir, "bin")
@@ -73,7 +77,10 @@ func (s Suite) startMachine(ctx context.Context) (place, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = node.Run(ctx, "systemctl start containerd && systemctl show -p MainPID --value containerd >"+containerdPID)
+	prepare := fmt.Sprintf("fallocate -l %dMiB %[2]s && chmod 600 %[2]s && mkswap %[2]s && swapon %[2]s && "+
+		"systemctl start containerd && systemctl show -p MainPID --value containerd >%[3]s",
+		swapMiB, machineSwap, containerdPID)
+	_, err = node.Run(ctx, prepare)
 	if err != nil {
 		return nil, errors.Join(err, node.Stop(context.WithoutCancel(ctx)))
 	}
