@@ -203,10 +203,11 @@ func (b *build) cgroupCheck() component {
 }
 
 func (b *build) watchdog() component {
-	checker, checkers := b.Observability.HealthChecker, b.Machine.ContainerManager.GetHealthCheckers()
+	checker, loop, checkers := b.Observability.HealthChecker, hangCheck(b.loop.loop.HangCheck),
+		b.Machine.ContainerManager.GetHealthCheckers()
 	return starts("watchdog", func(context.Context) {
 		if checker != nil {
-			checker.SetHealthCheckers(hangCheck(b.loop.loop.HangCheck), checkers)
+			checker.SetHealthCheckers(loop, checkers)
 		}
 	})
 }

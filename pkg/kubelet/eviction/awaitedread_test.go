@@ -228,7 +228,7 @@ func TestOptionsChangeWhileARoundWaits(t *testing.T) {
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(rest)
 				b.grows("hog", 30*mi)
-				awaitPostponed(t, m, wait)
+				awaitPostponed(t, m, k, wait)
 				m.Wake()
 				wait(time.Millisecond)
 				calls := p.calls()

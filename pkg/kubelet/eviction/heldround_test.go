@@ -91,7 +91,12 @@ func TestCollectionAtTheCrossingAfterAFalseAlarm(t *testing.T) {
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(21*time.Second + rest)
 			k.useUpCredit()
-			for read := k.counterReads; k.counterReads == read; {
+			reads := func() int {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return k.counterReads
+			}
+			for before := reads(); reads() == before; {
 				wait(5 * time.Millisecond)
 			}
 			b.grows("hog", 100*mi)

@@ -21,10 +21,13 @@ func (b *burst) pricedKernel() *priced {
 }
 
 // awaitPostponed waits until the decision about a crossing is postponed.
-func awaitPostponed(t *testing.T, m *Manager, wait func(time.Duration)) {
+func awaitPostponed(t *testing.T, m *Manager, k memorywatch.ThreadClock, wait func(time.Duration)) {
 	t.Helper()
 	for range 400 {
-		if wait(time.Millisecond / 2); m.loop.watcher.Postpones() {
+		wait(time.Millisecond / 2)
+		postponed := m.loop.watcher.Postpones()
+		_ = k.ThreadTime() // The loop calls it before it reads again: its lock orders that after this.
+		if postponed {
 			return
 		}
 	}
@@ -42,12 +45,14 @@ func (k *priced) useUpCredit() {
 }
 
 // crossAndRecede has a pod cross the threshold, and its growth end and memory be freed while the decision is postponed.
-func (k *kernel) crossAndRecede(t *testing.T, m *Manager, pod string, free int64, wait func(time.Duration)) {
+func (n *node) crossAndRecede(
+	t *testing.T, m *Manager, k memorywatch.ThreadClock, pod string, free int64, wait func(time.Duration),
+) {
 	t.Helper()
-	k.grows(pod, 400*mi)
-	awaitPostponed(t, m, wait)
-	k.freeze(pod)
-	k.available(free)
+	n.grows(pod, 400*mi)
+	awaitPostponed(t, m, k, wait)
+	n.freeze(pod)
+	n.available(free)
 }
 
 // A crossing recedes while the decision about it is postponed: reading goes back to its pace.
@@ -58,7 +63,7 @@ func TestPaceAfterACrossingThatReceded(t *testing.T) {
 		b.config.Memory = k
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(12 * time.Second)
-			k.crossAndRecede(t, m, "hog", 300*mi, wait)
+			k.crossAndRecede(t, m, k, "hog", 300*mi, wait)
 			wait(2 * time.Second)
 			cost := func() time.Duration {
 				b.mu.Lock()
@@ -86,7 +91,7 @@ func TestCrossingAfterOneThatReceded(t *testing.T) {
 			b.config.Memory = k
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12 * time.Second)
-				k.crossAndRecede(t, m, "hog", 300*mi, wait)
+				k.crossAndRecede(t, m, k, "hog", 300*mi, wait)
 				wait(30 * time.Second)
 				b.available(102 * mi)
 				wait(2*time.Second + time.Duration(phase)*21731*time.Microsecond)
@@ -109,7 +114,7 @@ func TestSecondHogAfterACrossingThatReceded(t *testing.T) {
 		b.killTakes = 20 * time.Second
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(12 * time.Second)
-			k.crossAndRecede(t, m, "zero", 150*mi, wait)
+			k.crossAndRecede(t, m, k, "zero", 150*mi, wait)
 			wait(9 * time.Second)
 			b.grows("first", 400*mi)
 			wait(140 * time.Millisecond)
@@ -139,7 +144,7 @@ func TestNothingToReadWhilePostponed(t *testing.T) {
 				b.config.Memory = k
 				run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 					wait(12 * time.Second)
-					k.crossAndRecede(t, m, "hog", 2*gi, wait)
+					k.crossAndRecede(t, m, k, "hog", 2*gi, wait)
 					event(m, k)
 					wait(time.Second)
 					b.mu.Lock()
@@ -176,7 +181,7 @@ func TestCreditIsUsedUpWhilePostponed(t *testing.T) {
 		run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 			wait(31 * time.Second)
 			b.grows("hog", 30*mi)
-			awaitPostponed(t, m, wait)
+			awaitPostponed(t, m, k, wait)
 			k.useUpCredit()
 			wait(3 * time.Second) // 12.5 MiB are left.
 			if len(b.fencer.victims()) == 0 {
@@ -210,7 +215,7 @@ func TestCollectionWhilePostponed(t *testing.T) {
 			run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
 				wait(12*time.Second + time.Duration(phase)*21731*time.Microsecond)
 				b.grows("hog", 30*mi)
-				awaitPostponed(t, m, wait)
+				awaitPostponed(t, m, k, wait)
 				begin := time.Now()
 				m.Wake() // A collection begins.
 				wait(160 * time.Millisecond)

@@ -177,6 +177,15 @@ func TestKernelDeadline(t *testing.T) {
 	f.thread.limit = time.Millisecond
 	// A negative slack is below the usage: it stands for page cache that was added after the usage was read.
 	fence, err := f.Fence(p.cgroup, Limits{Slack: -180 * mi})
+	for tries := 1; !p.config.Unified && err == nil && tries < 5; tries++ {
+		// The signal was sent when all was reclaimed already: this thread had to wait for a CPU.
+		if err := fence.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		p.setLimit(500 * mi)
+		h.do("cache", 200)
+		fence, err = f.Fence(p.cgroup, Limits{Slack: -180 * mi})
+	}
 	switch {
 	case !p.config.Unified:
 		if !errors.Is(err, ErrDeadline) || !errors.Is(err, unix.EINTR) || p.limit() != 500*mi {
