@@ -198,6 +198,14 @@ func TestSmallGrowersBesideTheSystem(t *testing.T) {
 	}
 }
 
+// starter adds a pod that uses little yet. With overhead it can have no fence.
+func (b *burst) starter(name string, overhead bool) {
+	b.add(name, 5*mi)
+	if overhead {
+		b.pods[name].object.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1m")}
+	}
+}
+
 // Replicas start while a victim that releases enough is being stopped, and what they use is far less than what is left:
 // none of them is evicted, also if one of them was before.
 func TestReplicasStartWhileALargePodStops(t *testing.T) {
@@ -209,10 +217,7 @@ func TestReplicasStartWhileALargePodStops(t *testing.T) {
 		exhausts(t, what, "decoy", func(b *burst) func(*Manager, func(time.Duration)) {
 			b.pods["decoy"].memory = 4 * gi
 			for i := range c.replicas {
-				b.add(fmt.Sprintf("new-%d", i), 5*mi)
-				if c.overhead {
-					b.pods[fmt.Sprintf("new-%d", i)].object.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1m")}
-				}
+				b.starter(fmt.Sprintf("new-%d", i), c.overhead)
 			}
 			b.available(110 * mi)
 			return func(_ *Manager, wait func(time.Duration)) {
@@ -264,11 +269,7 @@ func TestManyGrowersBesideIdlePods(t *testing.T) {
 			b := newBurst(t, mi, 0)
 			b.config.Memory, b.killTakes = b.pricedKernel(), 1500*time.Millisecond
 			for i := range c.growers {
-				name := fmt.Sprintf("new-%02d", i)
-				b.add(name, 5*mi)
-				if c.overhead {
-					b.pods[name].object.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1m")}
-				}
+				b.starter(fmt.Sprintf("new-%02d", i), c.overhead)
 			}
 			b.available(130 * mi)
 			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {

@@ -46,7 +46,7 @@ type watch struct {
 	lock io.Closer
 	// stop is the last stop of the pods; nil before the first one, and after a cancellation.
 	stop *podStop
-	// confirmed is true if logind has said itself during this shutdown that it prepares for it, and not only somebody.
+	// confirmed is true if logind itself has announced this shutdown: others may send its signal.
 	confirmed bool
 	// connected is true after the first connection since the start of the agent.
 	connected bool

@@ -60,7 +60,7 @@ func (w *Watcher) Arm(thresholds []policy.Threshold) {
 // Rearm has the next Arm convert thresholds to amounts again: there are others now.
 func (w *Watcher) Rearm() { w.armAt = time.Time{} }
 
-// Thresholds returns those that are watched, until the next Arm.
+// Thresholds returns those that are watched, until the next Arm. The caller must not modify them.
 func (w *Watcher) Thresholds() []policy.ThresholdID { return w.thresholds }
 
 // UsageAt returns the usage at which a watched threshold is met, in bytes: the capacity less the threshold, plus the

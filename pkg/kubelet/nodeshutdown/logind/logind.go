@@ -146,8 +146,8 @@ func (c connection) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Inhibit implements nodeshutdown.Logind. An answer that comes too late has a lock all the same, which is released: so
-// the call is not cancelled, only left.
+// Inhibit implements nodeshutdown.Logind. Logind may grant the lock after the time-out: the call is not cancelled, so
+// that such a lock can be released.
 func (c connection) Inhibit(ctx context.Context) (io.Closer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

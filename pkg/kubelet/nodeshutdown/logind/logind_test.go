@@ -141,8 +141,8 @@ func TestShuttingDown(t *testing.T) {
 	}
 }
 
-// A subscription that is lost while it begins is an error, or its channel is closed: otherwise the agent would hold a
-// lock and never hear of a shutdown.
+// If the connection is lost while a subscription begins, there is an error, or the channel is closed: otherwise the
+// agent would miss each shutdown.
 func TestConnectionIsLostWhileASubscriptionBegins(t *testing.T) {
 	b := resetBus(t)
 	for range 100 {
@@ -159,8 +159,8 @@ func TestConnectionIsLostWhileASubscriptionBegins(t *testing.T) {
 	}
 }
 
-// The answer to the request of a lock comes when nobody waits for it any more. The lock is released: otherwise each
-// shutdown would wait for it as long as logind permits.
+// Logind grants a lock after the call has timed out. The lock is released: otherwise each shutdown would wait for it,
+// as long as logind permits.
 func TestLockThatIsGrantedTooLate(t *testing.T) {
 	b := resetBus(t)
 	defer resetBus(t)
