@@ -36,7 +36,9 @@ type Manager struct {
 	startedDuringShutdown bool
 	// restarting are the pods that are being stopped and start again with the node.
 	restarting sets.Set[types.UID]
-	// stored is closed when the last times of a shutdown are stored; nil before there are any.
+	// timesKnown is true once the metrics have the times of a shutdown of this run.
+	timesKnown bool
+	// stored is closed when the last use of the state file has ended; nil before the first one.
 	stored <-chan struct{}
 }
 

@@ -26,20 +26,35 @@ type times struct {
 	EndTime   time.Time `json:"endTime"`
 }
 
-// storePatience is how long the end of a stop waits until its times are stored. The machine may be off a moment later.
+// storePatience is how long the start waits until the stored times are read, and the end of a stop until its own are
+// stored. The machine may be off a moment later.
 const storePatience = 2 * time.Second
 
-// storeTimes sets the metrics, and writes the times to the state file in a goroutine that nothing has to wait for: a
-// disk may hang. It begins when those before are written. A file that cannot be written does not interrupt the
-// shutdown; the error is logged. The returned channel is closed at the end.
+// storeTimes sets the metrics, and writes the times to the state file. A file that cannot be written does not interrupt
+// the shutdown; the error is logged. The returned channel is closed at the end.
 func (m *Manager) storeTimes(ctx context.Context, r times) <-chan struct{} {
+	if m.cfg.StateFile != "" {
+		m.mu.Lock()
+		m.timesKnown = true
+		metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
+		metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
+		m.mu.Unlock()
+	}
+	return m.useStateFile(func() {
+		if err := r.write(m.cfg.StateFile); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to store graceful shutdown state")
+		}
+	})
+}
+
+// useStateFile calls a function that reads or writes the state file, if there is one, when the calls before have ended:
+// in a goroutine that nothing has to wait for, since a disk may hang. The returned channel is closed at the end.
+func (m *Manager) useStateFile(use func()) <-chan struct{} {
 	done := make(chan struct{})
 	if m.cfg.StateFile == "" {
 		close(done)
 		return done
 	}
-	metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
-	metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
 	m.mu.Lock()
 	before := m.stored
 	m.stored = done
@@ -49,9 +64,7 @@ func (m *Manager) storeTimes(ctx context.Context, r times) <-chan struct{} {
 		if before != nil {
 			<-before
 		}
-		if err := r.write(m.cfg.StateFile); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to store graceful shutdown state")
-		}
+		use()
 	})
 	return done
 }
@@ -66,22 +79,24 @@ func (m *Manager) await(done <-chan struct{}, patience time.Duration) {
 	}
 }
 
-// publishStoredTimes sets the metrics to the times that an earlier run of the agent has stored.
+// publishStoredTimes sets the metrics to the times that an earlier run of the agent has stored, unless a shutdown has
+// begun by then. It waits for the disk for some time at most.
 func (m *Manager) publishStoredTimes(ctx context.Context) {
-	if m.cfg.StateFile == "" {
-		return
-	}
-	r, err := readTimes(m.cfg.StateFile)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to load graceful shutdown state")
-		return
-	}
-	if !r.StartTime.IsZero() {
-		metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
-	}
-	if !r.EndTime.IsZero() {
-		metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
-	}
+	m.await(m.useStateFile(func() {
+		r, err := readTimes(m.cfg.StateFile)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to load graceful shutdown state")
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !m.timesKnown && !r.StartTime.IsZero() {
+			metrics.GracefulShutdownStartTime.Set(unix(r.StartTime))
+		}
+		if !m.timesKnown && !r.EndTime.IsZero() {
+			metrics.GracefulShutdownEndTime.Set(unix(r.EndTime))
+		}
+	}), storePatience)
 }
 
 func unix(t time.Time) float64 {

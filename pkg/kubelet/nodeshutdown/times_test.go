@@ -1,6 +1,8 @@
 package nodeshutdown
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -122,5 +124,38 @@ func TestTimesAreWrittenInOrder(t *testing.T) {
 	<-last
 	if got, err := readTimes(file); err != nil || got.StartTime.Unix() != 2000 {
 		t.Errorf("stored are %+v, %v", got, err)
+	}
+}
+
+// A disk hangs when the agent starts: it asks logind for a lock all the same. The times of a shutdown that begins
+// meanwhile stay published when the disk answers.
+func TestStoredTimesAreReadLate(t *testing.T) {
+	metrics.Register()
+	file := filepath.Join(t.TempDir(), StateFileName)
+	if err := syscall.Mkfifo(file, 0o600); err != nil { // Opening it for reading hangs.
+		t.Fatal(err)
+	}
+	connected := make(chan struct{})
+	m := New(Config{
+		Periods: twoGroups, StateFile: file, Clock: clock.RealClock{},
+		Connect: func(context.Context) (Logind, error) { close(connected); return nil, errTest },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	m.Start(ctx)
+	<-connected
+	cancel()
+	m.Wait()
+	begin := time.Unix(2000, 0)
+	stored := m.storeTimes(t.Context(), times{StartTime: begin})
+	disk, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(json.NewEncoder(disk).Encode(times{StartTime: time.Unix(1000, 0)}), disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-stored
+	if start, _ := published(t); start != float64(begin.Unix()) {
+		t.Errorf("published %v, want %v", start, begin.Unix())
 	}
 }

@@ -132,7 +132,8 @@ func (w *watch) connect(ctx context.Context) {
 	w.retryDelay, w.events = 0, events
 	switch shuttingDown := w.ShutdownStatus() != nil; {
 	case state == announced && !shuttingDown:
-		w.beginShutdown(ctx, !w.connected)
+		// With a lock it began a moment ago: the lock is to be released when the pods have stopped.
+		w.beginShutdown(ctx, !w.connected && w.lock == nil)
 	case state == calm && shuttingDown && w.confirmed:
 		w.cancelShutdown(ctx)
 	}

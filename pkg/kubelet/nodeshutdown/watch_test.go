@@ -368,3 +368,17 @@ func TestUnknownDelay(t *testing.T) {
 		w.expect("0 delay 30s", "1 delay 30s", "1 lock 1", "10 node down=true", "10 kill low 3")
 	})
 }
+
+// The machine begins to shut down between the agent's first lock and its first read of the state. The lock is released
+// when the pods have stopped, as for any other shutdown.
+func TestShutdownThatBeginsWhileTheAgentConnects(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(aPod("low", 0, 30), 1)
+		w.set(func() { w.shuttingDown = true })
+		w.Start(w.ctx)
+		w.sleep(5)
+		if held := w.held(); len(held) != 0 {
+			t.Errorf("locks %v are still held after the last pod has stopped", held)
+		}
+	})
+}

@@ -82,9 +82,9 @@ type Config struct {
 // Loop reads its inputs until its context ends.
 type Loop struct {
 	Config
-	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. lastTurn is
-	// that of iterations while the runtime did not answer as well.
-	lastIteration, lastTurn atomic.Pointer[time.Time]
+	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. seenDown is
+	// when the loop or HangCheck last found the runtime down; nil if it was not.
+	lastIteration, seenDown atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
 }
@@ -102,9 +102,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
 		if err := l.RuntimeErrors(); err != nil {
-			if l.RuntimeDown() {
-				l.lastTurn.Store(new(time.Now()))
-			}
+			l.runtimeIsDown()
 			logger.Error(err, "Skipping pod synchronization")
 			l.retryDue()
 			sleep(ctx, pause)
@@ -123,9 +121,16 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // iterates records that an iteration that handles inputs begins or ends.
 func (l *Loop) iterates() {
-	now := time.Now()
-	l.lastIteration.Store(&now)
-	l.lastTurn.Store(&now)
+	l.lastIteration.Store(new(time.Now()))
+}
+
+// runtimeIsDown returns whether the container runtime does not answer as ready, and records when it did not.
+func (l *Loop) runtimeIsDown() bool {
+	down := l.RuntimeDown()
+	if down {
+		l.seenDown.Store(new(time.Now()))
+	}
+	return down
 }
 
 // handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
@@ -254,21 +259,30 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 	return took
 }
 
+// healthWindow is how long no iteration may handle inputs.
+func (l *Loop) healthWindow() time.Duration { return max(2*l.ResyncInterval, minHealthWindow) }
+
 // HealthCheck returns an error if no iteration has handled inputs for twice the resync interval, or for five minutes if
-// that is longer: the loop hangs, or the container runtime has been down for so long. It is the "syncloop" check of
-// /healthz, as in stock. It may be called from any goroutine.
-func (l *Loop) HealthCheck(_ *http.Request) error { return l.expectSince(l.lastIteration.Load()) }
-
-// HangCheck returns the same, but no error while the container runtime does not answer as ready: then the loop runs,
-// evictions go on, and a new process could not even start. It is the "syncloop" check of systemd's watchdog. It may be
-// called from any goroutine.
-func (l *Loop) HangCheck(_ *http.Request) error { return l.expectSince(l.lastTurn.Load()) }
-
-func (l *Loop) expectSince(last *time.Time) error {
-	if last != nil && time.Since(*last) > max(2*l.ResyncInterval, minHealthWindow) {
+// that is longer: the loop hangs, or the container runtime has been down for so long. Before the first iteration it
+// returns none. It is the "syncloop" check of /healthz, as in stock. It may be called from any goroutine.
+func (l *Loop) HealthCheck(_ *http.Request) error {
+	if last := l.lastIteration.Load(); last != nil && time.Since(*last) > l.healthWindow() {
 		return errors.New("sync Loop took longer than expected")
 	}
 	return nil
+}
+
+// HangCheck returns the same, but no error while the container runtime does not answer as ready, and for as long a time
+// after that: evictions go on meanwhile, the loop may wait for the runtime, and a new process could not even start. It
+// is the "syncloop" check of systemd's watchdog. It may be called from any goroutine.
+func (l *Loop) HangCheck(r *http.Request) error {
+	if l.runtimeIsDown() {
+		return nil
+	}
+	if down := l.seenDown.Load(); down != nil && time.Since(*down) <= l.healthWindow() {
+		return nil
+	}
+	return l.HealthCheck(r)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -51,6 +51,11 @@ type running struct {
 }
 
 func start(t *testing.T, sourcesReady bool) *running {
+	return startAs(t, sourcesReady, func(*running) {})
+}
+
+// startAs starts a loop of a world that prepare has changed.
+func startAs(t *testing.T, sourcesReady bool, prepare func(*running)) *running {
 	r := &running{world: newWorld(sourcesReady), pods: make(chan kubetypes.PodUpdate),
 		events: make(chan *pleg.PodLifecycleEvent),
 		probes: make(chan results.Update), retryWaiting: make(chan struct{}),
@@ -77,6 +82,7 @@ func start(t *testing.T, sourcesReady bool) *running {
 		Due:           r.due.take,
 		ShouldSync:    func(pod *v1.Pod) bool { return pod.Name == "overdue" },
 	})
+	prepare(r)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { r.ended = r.loop.Run(ctx); close(ended) }()
@@ -296,6 +302,48 @@ func TestHangCheckFailsWhenAPartOfTheAgentHangs(t *testing.T) {
 		<-time.After(minHealthWindow + time.Minute)
 		if r.loop.HangCheck(nil) == nil {
 			t.Error("healthy although no pod is synchronized")
+		}
+	})
+}
+
+// The runtime answers as ready when the agent starts, but its list of pods comes late, so that PLEG is not healthy yet:
+// no input has been handled, and the agent lives, as stock's does.
+func TestHangCheckWaitsForTheFirstIteration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startAs(t, true, func(r *running) {
+			r.down.Store(true)
+			r.silent.Store(true)
+		})
+		<-time.After(time.Minute)
+		r.silent.Store(false)
+		<-time.After(2 * minHealthWindow)
+		if err := errors.Join(r.loop.HealthCheck(nil), r.loop.HangCheck(nil)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Housekeeping waits longer for a runtime that hangs than the loop may take: runtimeRequestTimeout is ten minutes. When
+// the runtime answers again the loop has the same time once more.
+func TestLoopThatWaitsForARuntimeThatIsDownDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, true)
+		<-time.After(time.Minute)
+		r.cleanUpTakes.Store(int64(time.Hour))
+		<-time.After(time.Minute)
+		r.silent.Store(true)
+		<-time.After(2 * minHealthWindow)
+		if err := r.loop.HangCheck(nil); err != nil {
+			t.Errorf("while the runtime is down: %v", err)
+		}
+		r.silent.Store(false)
+		<-time.After(minHealthWindow - time.Minute)
+		if err := r.loop.HangCheck(nil); err != nil {
+			t.Errorf("four minutes after the runtime was down: %v", err)
+		}
+		<-time.After(2 * time.Minute)
+		if r.loop.HangCheck(nil) == nil {
+			t.Error("healthy although the loop hangs while the runtime is ready")
 		}
 	})
 }

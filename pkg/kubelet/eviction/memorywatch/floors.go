@@ -30,7 +30,7 @@ type floor struct {
 // id identifies the threshold: floors are added, removed and reordered when thresholds are armed again.
 func (f *floor) id() policy.ThresholdID { return policy.ThresholdID{Signal: f.signal, Soft: !f.hard} }
 
-// Arm converts thresholds to amounts, which needs a reading for those in percent.
+// Arm converts thresholds to amounts, which needs a reading for those in percent. The caller must not modify them.
 func (w *Watcher) Arm(thresholds []policy.Threshold) {
 	now := w.clock()
 	if now.Before(w.armAt) {
@@ -43,10 +43,16 @@ func (w *Watcher) Arm(thresholds []policy.Threshold) {
 		return
 	}
 	w.setLimits(ReadNode(w.reader, w.how), counters)
+	w.armed = thresholds
+	w.setFloors()
+}
+
+// setFloors converts the armed thresholds to amounts. A floor that was there before keeps its state.
+func (w *Watcher) setFloors() {
 	before := w.floors
 	w.floors, w.thresholds = nil, nil
-	for i := range thresholds {
-		t := &thresholds[i]
+	for i := range w.armed {
+		t := &w.armed[i]
 		if s := w.scopeOf(t.Signal); s != nil && s.known && !t.DryRun {
 			f := floor{signal: t.Signal, hard: t.Hard(), amount: t.Quantity(s.capacity).Value()}
 			if j := slices.IndexFunc(before, func(o floor) bool { return o.id() == f.id() }); j >= 0 {

@@ -74,7 +74,9 @@ type Watcher struct {
 	spareAt    time.Time
 	spareUsage int64
 
-	// floors are the thresholds as amounts, thresholds which they are.
+	// armed are the thresholds of the last Arm, floors those of them that are watched, as amounts, thresholds which they
+	// are.
+	armed      []policy.Threshold
 	floors     []floor
 	thresholds []policy.ThresholdID
 	// nodeTrend and podsTrend are how fast memory of each scope is used up, meetsIn is the time from the last read in
@@ -239,8 +241,9 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 		return nil
 	}
 	w.node.spare = int64(counters.NodeSpare)
-	if size := int64(counters.NodeCapacity); size > 0 && size != w.node.capacity {
-		w.node.capacity, w.armAt = size, time.Time{} // Thresholds in percent follow before the next read.
+	if size := int64(counters.NodeCapacity); w.node.known && size > 0 && size != w.node.capacity {
+		w.node.capacity = size
+		w.setFloors() // Thresholds in percent follow.
 	}
 	left := w.leftBy(counters)
 	full := !w.hardMet && w.spareIsOld(int64(counters.Pods), left)

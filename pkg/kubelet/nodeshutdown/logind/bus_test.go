@@ -31,6 +31,8 @@ type bus struct {
 	shuttingDown *bool
 	// silent is a method that is not answered, or AUTH; breaks is one after whose answer the connection ends.
 	silent, breaks string
+	// owner is the unique name of logind on the bus, ownName unless it was started anew.
+	owner string
 	// late is how long logind takes to grant a lock.
 	late time.Duration
 	// rejectLocks rejects requests for locks, as logind does during a shutdown.
@@ -73,7 +75,7 @@ func resetBus(t *testing.T) *bus {
 	defer b.mu.Unlock()
 	b.delay, b.reloadedDelay, b.reloads = time.Hour, time.Hour, 0
 	b.rejectLocks, b.shuttingDown, b.requests = false, new(bool), nil
-	b.silent, b.breaks, b.late = "", "", 0
+	b.silent, b.breaks, b.late, b.owner = "", "", 0, ownName
 	return b
 }
 
@@ -155,7 +157,7 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 	case "AddMatch":
 		b.subscriptions++
 	case "GetNameOwner":
-		reply.Body = []any{ownName}
+		reply.Body = []any{b.owner}
 	case "KillUnit":
 		b.reloads++
 		b.delay = b.reloadedDelay
@@ -238,7 +240,7 @@ func send(conn *net.UnixConn, m *dbus.Message) error {
 	return err
 }
 
-// ownName is the unique name of logind on the bus.
+// ownName is the unique name of logind on the bus after its first start.
 const ownName = ":1.2"
 
 // announce announces a shutdown to all clients, or cancels it.

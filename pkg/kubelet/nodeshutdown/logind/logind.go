@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"syscall"
 	"time"
@@ -129,9 +130,13 @@ func (c connection) EnsureInhibitDelay(ctx context.Context, minimum time.Duratio
 			granted, minimum)
 }
 
-// delay returns how long logind waits for delay locks.
+// delay returns how long logind waits for delay locks. "infinity" is the largest number there; it becomes the longest
+// duration, as all that are too long for one.
 func (c connection) delay(ctx context.Context) (time.Duration, error) {
 	microseconds, err := property[uint64](ctx, c, 0, "InhibitDelayMaxUSec")
+	if microseconds > uint64(math.MaxInt64/time.Microsecond) {
+		return math.MaxInt64, err
+	}
 	return time.Duration(microseconds) * time.Microsecond, err
 }
 
@@ -213,18 +218,26 @@ func (c connection) Watch(ctx context.Context) (<-chan nodeshutdown.Announcement
 		c.bus.RemoveSignal(signals)
 		return nil, fmt.Errorf("subscribe to PrepareForShutdown: %w", err)
 	}
-	var owner string
-	err = c.bus.BusObject().CallWithContext(call, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&owner)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to find out who is logind on the bus", "err", err)
-	}
 	events := make(chan nodeshutdown.Announcement)
-	go forward(ctx, signals, owner, events)
+	go c.forward(ctx, signals, c.owner(call), events)
 	return events, nil
 }
 
-// forward forwards signals until ctx or the connection ends. owner is the sender of those of logind.
-func forward(
+// owner returns the name that logind has on the bus since its last start, empty if it is not known.
+func (c connection) owner(ctx context.Context) (owner string) {
+	err := c.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&owner)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to find out who is logind on the bus", "err", err)
+	}
+	return owner
+}
+
+// senderPatience is how long a signal waits until it is known whether a sender that is not known yet is logind.
+const senderPatience = time.Second
+
+// forward forwards signals until ctx or the connection ends. owner is the sender of those of logind. For another sender
+// it is asked for again: logind may have been started anew.
+func (c connection) forward(
 	ctx context.Context, signals <-chan *dbus.Signal, owner string, events chan<- nodeshutdown.Announcement,
 ) {
 	defer close(events)
@@ -240,6 +253,11 @@ func forward(
 			if !ok {
 				klog.FromContext(ctx).Error(nil, "Ignoring a signal of logind that announces nothing", "signal", signal)
 				continue
+			}
+			if signal.Sender != owner {
+				asked, cancel := context.WithTimeout(ctx, senderPatience)
+				owner = c.owner(asked)
+				cancel()
 			}
 			select {
 			case events <- nodeshutdown.Announcement{ShuttingDown: shuttingDown, ByLogind: signal.Sender == owner}:

@@ -3,6 +3,7 @@ package logind
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,8 @@ func TestEnsureInhibitDelay(t *testing.T) {
 	}{
 		"enough": {delay: 30 * time.Second, want: 30 * time.Second},
 		"more":   {delay: time.Minute, want: time.Minute},
+		// "infinity" is the largest number on the bus.
+		"endless": {delay: -time.Microsecond, want: math.MaxInt64},
 		"raised": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 30 * time.Second, reloads: 1},
 		"another file": {delay: 5 * time.Second, reloadedDelay: 7 * time.Second, want: 7 * time.Second, reloads: 1,
 			message: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
@@ -79,7 +82,7 @@ func TestEnsureInhibitDelay(t *testing.T) {
 			!strings.Contains(err.Error(), tc.message) {
 			t.Errorf("%s: granted %v after %d reloads, error %v", name, got, reloads, err)
 		}
-		if tc.delay < 30*time.Second && written != 30*time.Second {
+		if (tc.reloadedDelay > 0) != (written == 30*time.Second) {
 			t.Errorf("%s: wrote %v", name, written)
 		}
 	}
@@ -105,6 +108,18 @@ func TestWatch(t *testing.T) {
 			t.Errorf("event %+v, want %t of somebody else", got, want)
 		}
 	}
+	const startedAnew = ":1.7"
+	b.locked(func() { b.owner = startedAnew })
+	b.sendSignal(t, startedAnew, true)
+	if got := <-events; got != (nodeshutdown.Announcement{ShuttingDown: true, ByLogind: true}) {
+		t.Errorf("event %+v, want one of logind, which was started anew", got)
+	}
+	b.locked(func() { b.silent = "GetNameOwner" })
+	b.sendSignal(t, ":1.10", true)
+	if got := <-events; got != (nodeshutdown.Announcement{ShuttingDown: true}) {
+		t.Errorf("event %+v of somebody else while the bus does not answer", got)
+	}
+	b.locked(func() { b.silent, b.owner = "", ownName })
 	b.disconnectAll()
 	if _, connected := <-events; connected {
 		t.Error("still connected")

@@ -44,10 +44,13 @@ type folderBelow struct {
 }
 
 // Below the cgroups of containers, which crun divides, and systemd or a container runtime in them, so many levels and
-// cgroups of a pod are read: they are read with each look at a pod that grows.
+// cgroups of a pod are read: they are read with each look at a pod that grows. So many are examined, of those among so
+// many entries of a directory: a container may have made any number.
 const (
-	nestedLevels = 3
-	nestedCount  = 8
+	nestedLevels   = 3
+	nestedCount    = 8
+	nestedExamined = 4 * nestedCount
+	nestedEntries  = 256
 )
 
 // podFiles are the files of one pod.
@@ -67,8 +70,11 @@ type podFiles struct {
 	folder *os.File
 	state  folderState
 	below  []folderBelow
-	// nested is the number of cgroups below those of the containers.
-	nested int
+	// examined is the number of cgroups below those of the containers that were examined, nested of those that are read.
+	// without are the files memory.stat of the others, which do not exist: the memory controller may be enabled for a
+	// cgroup after it was created (kernel, cgroup-v2, "cgroup.subtree_control").
+	examined, nested int
+	without          []string
 	// found is false for a pod that the current search has not found.
 	found bool
 }
@@ -93,7 +99,7 @@ func (p *podFiles) closeStats() {
 	for i := range p.stats {
 		p.stats[i].Close()
 	}
-	p.stats, p.below, p.nested = nil, nil, 0
+	p.stats, p.below, p.without, p.examined, p.nested = nil, nil, nil, 0, 0
 	if p.folder != nil {
 		_ = p.folder.Close() // It was only read.
 		p.folder = nil
@@ -144,18 +150,15 @@ func (m *Memory) openStats(p *podFiles) {
 // openBelow adds the files memory.stat of the cgroups below one, the deepest first: what changes in those reaches the
 // ones above when they are read. It goes so many levels deeper.
 func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
-	entries, _ := os.ReadDir(dir) // Without containers the pod is read all the same.
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
+	nested, most := levels < nestedLevels, -1
+	if nested {
+		most = nestedEntries
+	}
+	for _, name := range foldersIn(dir, most) { // Without containers the pod is read all the same.
+		path := filepath.Join(dir, name)
 		stat := filepath.Join(path, m.names.stat)
-		if nested := levels < nestedLevels; nested {
-			if p.nested == nestedCount || unix.Access(stat, unix.R_OK) != nil {
-				continue // Enough are read, or this one does not count memory.
-			}
-			p.nested++
+		if nested && !p.examine(stat) {
+			continue
 		}
 		state := m.stateAt(path)
 		p.below = append(p.below, folderBelow{path, state})
@@ -166,12 +169,47 @@ func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
 	}
 }
 
+// foldersIn returns the names of the directories in one, sorted, among so many of its entries; among all if most is
+// negative. It returns none if it cannot be read.
+func foldersIn(dir string, most int) (names []string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(most) // What it returns with an error was read before.
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// examine reports whether memory.stat of a cgroup below that of a container is to be read: it exists, and not too many
+// are read.
+func (p *podFiles) examine(stat string) bool {
+	if p.nested == nestedCount || p.examined == nestedExamined {
+		return false
+	}
+	p.examined++
+	if unix.Access(stat, unix.R_OK) != nil {
+		p.without = append(p.without, stat)
+		return false
+	}
+	p.nested++
+	return true
+}
+
 // noneBelow is the number of links of a directory without others below it: its name, and its own entry for itself.
 const noneBelow = 2
 
-// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created or removed.
+// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created or removed, or
+// count memory since.
 func (m *Memory) changedBelow(p *podFiles) bool {
-	return slices.ContainsFunc(p.below, func(f folderBelow) bool { return m.stateAt(f.dir) != f.state })
+	return slices.ContainsFunc(p.below, func(f folderBelow) bool { return m.stateAt(f.dir) != f.state }) ||
+		slices.ContainsFunc(p.without, func(stat string) bool { return unix.Access(stat, unix.R_OK) == nil })
 }
 
 // stateAt returns the state of a directory, zero if it cannot be read.

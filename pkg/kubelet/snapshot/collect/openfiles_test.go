@@ -159,6 +159,54 @@ func TestContainerWithManyCgroups(t *testing.T) {
 	}
 }
 
+// Cgroups below a container that do not count memory are not read, and only some of them are examined. Systemd makes its
+// cgroups first and enables the memory controller for them after that: then they are read.
+func TestMemoryControllerIsEnabledBelowAContainer(t *testing.T) {
+	r := newLookRig(t, 1)
+	const container = "kubepods/besteffort/pod000/c"
+	for i := range 2 * nestedExamined {
+		r.write(fmt.Sprintf("%s/unit%02d/cgroup.procs", container, i), "")
+	}
+	files := []string{filepath.Join(r.root, container, "memory.stat"), filepath.Join(r.root, container, "../memory.stat")}
+	order := accesses(t, files)
+	r.ReadMemory(snapshot.Counting{})
+	if got := order(); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("container and pod were read in the order %v", got)
+	}
+	p := &r.open.byPod[0]
+	if len(p.without) == 0 || len(p.without) > nestedExamined {
+		t.Fatalf("%d cgroups without the controller are known, want at most %d of %d", len(p.without), nestedExamined,
+			2*nestedExamined)
+	}
+	enabled := p.without[0]
+	if err := os.WriteFile(enabled, []byte("anon 600\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	order = accesses(t, append([]string{enabled}, files...))
+	r.ReadMemory(snapshot.Counting{})
+	if got := order(); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("cgroup, container and pod were read in the order %v", got)
+	}
+}
+
+// A container has made very many cgroups: not all entries of its directory are read.
+func TestFoldersAreReadInPart(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 100 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("%03d", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]int{-1: 100, 200: 100, 50: 50} {
+		if got := foldersIn(dir, most); len(got) != want || !slices.IsSorted(got) {
+			t.Errorf("%d folders for %d entries, want %d in order", len(got), most, want)
+		}
+	}
+	if got := foldersIn(filepath.Join(dir, "none"), -1); got != nil {
+		t.Errorf("%v in a directory that does not exist", got)
+	}
+}
+
 // A pod has a cgroup without memory.stat: the kernel removes the files of a cgroup before it. The pod is read all the
 // same.
 func TestPodWithACgroupThatIsBeingRemoved(t *testing.T) {
