@@ -103,26 +103,25 @@ func (f *podFences) Kill(ctx context.Context, pod *v1.Pod) error {
 }
 
 // oomVictims is generator.Config.OOMVictims on cgroup v1: the kernel notifies each cgroup of the pod of an OOM kill at
-// its fence, and the runtime then reports all containers as OOMKilled. Only pods that are evicted have fences: for all
-// others the kernel log is not read. f may be nil.
+// its fence, and the runtime then reports all containers as OOMKilled. Only pods that the agent stops have fences: for
+// all others the kernel log is not read. f may be nil.
 func (f *podFences) oomVictims(pod *v1.Pod) func(containerID string) bool {
 	if f == nil {
 		return fence.Victims{}.Spared
 	}
-	record, recorded := f.record(pod.UID)
-	if !recorded || record.Cause != terminations.Eviction {
+	if _, recorded := f.record(pod.UID); !recorded {
 		return fence.Victims{}.Spared
 	}
 	return f.fencer.Victims(f.path(pod)).Spared
 }
 
-// repair is podsync.Config.RepairFence. The pod has its allocated resources.
+// repair is podsync.Config.RepairFence. The pod has its allocated resources. A fenced pod whose termination is recorded
+// was evicted, also if that is recorded as a deletion: then the eviction has shortened the grace period.
 func (f *podFences) repair(ctx context.Context, pod *v1.Pod) error {
-	record, recorded := f.record(pod.UID)
+	_, recorded := f.record(pod.UID)
 	return f.left.Repair(ctx, &fence.Pod{
-		UID: pod.UID, Cgroup: f.path(pod), Expected: f.expected(pod),
-		Evicted: recorded && record.Cause == terminations.Eviction,
-		Fenced:  func() bool { return f.fenced(pod.UID) },
+		UID: pod.UID, Cgroup: f.path(pod), Expected: f.expected(pod), Evicted: recorded,
+		Fenced: func() bool { return f.fenced(pod.UID) },
 		Kill: func() error {
 			ctx, cancel := context.WithTimeout(ctx, earlierKillTime)
 			defer cancel()

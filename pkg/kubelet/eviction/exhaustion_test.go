@@ -124,6 +124,34 @@ func TestStarterBesideAHog(t *testing.T) {
 	}
 }
 
+// A pod within its request grows beside the hog, by up to half of all growth, and a large one ranks before both. The hog
+// is fenced first; the rest is decided when that has had its effect.
+func TestHogBesideAGrowerWithinItsRequest(t *testing.T) {
+	for _, c := range []struct{ hog, starter, big int64 }{{100, 60, 2}, {400, 150, 8}, {400, 250, 1}, {800, 300, 8}} {
+		for _, cost := range []string{"cheap", "dear"} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, mi, 0, "hog", "decoy")
+				b.capacity = 128 * gi
+				b.config.Memory, b.killTakes = b.kernels()[cost], 1500*time.Millisecond
+				b.add("big", c.big*gi)
+				b.add("starter", 50*mi, memoryRequest(16*gi))
+				b.available(150 * mi)
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12 * time.Second)
+					b.grows("starter", c.starter*mi)
+					b.grows("hog", c.hog*mi)
+					for begin := time.Now(); time.Since(begin) < 3*time.Second && b.left() > 0; {
+						wait(time.Millisecond)
+					}
+					if victims := b.fencer.victims(); len(victims) == 0 || victims[0].pod != "hog" || !victims[0].fenced {
+						t.Errorf("%+v, %s: victims %s, want a fenced hog first", c, cost, podsOf(victims))
+					}
+				})
+			})
+		}
+	}
+}
+
 // A pod has used 2 GiB in half a minute and has stopped; a collection was made just before that. Then a hog is fenced.
 // While it is being stopped nothing grows, and no other pod is evicted for what the first one has used.
 func TestBurstIsOverWhenAHogIsFenced(t *testing.T) {
@@ -150,6 +178,49 @@ func TestBurstIsOverWhenAHogIsFenced(t *testing.T) {
 					wait(quiet * time.Millisecond)
 					b.grows("hog", 400*mi)
 				}
+			})
+		}
+	}
+}
+
+// As before, on a node whose pods fluctuate by some MiB: one of them has just used more, and another one less.
+func TestBurstIsOverOnANodeThatFluctuates(t *testing.T) {
+	const small = 8
+	for _, noise := range []int64{2500 << 10, 4 * mi} {
+		for _, every := range []time.Duration{110, 230} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, mi, 0, "hog", "decoy")
+				b.capacity = 128 * gi
+				b.config.Memory, b.killTakes = b.kernels()["cheap"], 2500*time.Millisecond
+				b.add("big", 2*gi)
+				b.add("new", 5*mi, memoryRequest(20*mi))
+				for i := range small {
+					b.add(fmt.Sprintf("fluctuates-%d", i), 20*mi)
+				}
+				b.available(2130 * mi)
+				run(t, b.node, b.config, func(m *Manager, wait func(time.Duration)) {
+					step := 0
+					fluctuate := func(d time.Duration) {
+						for end := time.Now().Add(d); time.Now().Before(end); step++ {
+							b.uses(fmt.Sprintf("fluctuates-%d", step%small), 20*mi+noise)
+							b.uses(fmt.Sprintf("fluctuates-%d", (step+small-1)%small), 20*mi)
+							wait(min(every*time.Millisecond, time.Until(end)))
+						}
+					}
+					wait(12 * time.Second)
+					b.grows("new", 2000*mi/30)
+					wait(30 * time.Second)
+					m.Wake() // A collection begins.
+					wait(50 * time.Millisecond)
+					b.freeze("new")
+					b.available(105 * mi)
+					fluctuate(100 * time.Millisecond)
+					b.grows("hog", 400*mi)
+					fluctuate(3 * time.Second)
+					if got := podsOf(b.fencer.victims()); got != "hog" {
+						t.Errorf("%d KiB each %v: victims %s, want hog", noise>>10, every*time.Millisecond, got)
+					}
+				})
 			})
 		}
 	}

@@ -238,18 +238,31 @@ func (m *Manager) fenceLate(s *snapshot.Snapshot, d *policy.Decision) {
 }
 
 // awaitFence waits for the fence of a victim that gets it later. It returns false if the pod has ended, or the manager
-// stops, before.
+// stops, before. The request may end first: a runtime that hangs makes it overdue, and the pod is still being stopped.
 func (f *fencing) awaitFence(ctx context.Context) bool {
-	select {
-	case fence := <-f.late:
-		fenced := *f.victim
-		fenced.Fence = fence
-		f.victim, f.left = &fenced, f.m.leftFor(&fenced)
-		return true
-	case <-f.over:
-	case <-ctx.Done():
+	ticker := f.m.config.Clock.NewTicker(fenceEndPeriod)
+	defer ticker.Stop()
+	var overdue <-chan time.Time
+	for over := f.over; ; {
+		select {
+		case fence := <-f.late:
+			fenced := *f.victim
+			fenced.Fence = fence
+			f.victim, f.left = &fenced, f.m.leftFor(&fenced)
+			return true
+		case <-over:
+			if f.stopped {
+				return false
+			}
+			over, overdue = nil, ticker.C()
+		case <-overdue:
+			if f.m.config.PodStopped(f.pod.UID) {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return false
 }
 
 // leftFor returns what the last round found left of what the victim is fenced for.

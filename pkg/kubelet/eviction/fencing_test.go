@@ -457,6 +457,37 @@ func TestAVictimThatBeginsToGrowIsFenced(t *testing.T) {
 	}
 }
 
+// A large idle pod is evicted without a fence while the runtime hangs: its request ends as overdue after ten seconds.
+// Then it begins to grow while it is still being stopped. It gets its fence, and is killed at once.
+func TestOverdueVictimBeginsToGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBurst(t, mi, 0, "decoy")
+		b.capacity = 128 * gi
+		b.add("big", 4*gi)
+		f := &fakeFencer{n: b.node}
+		b.config.Fencer = f
+		b.config.Memory, b.killTakes = b.kernels()["cheap"], 5*time.Minute
+		b.available(110 * mi)
+		run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+			wait(12 * time.Second)
+			b.grows("decoy", 5*mi)
+			wait(4 * time.Second)
+			b.freeze("decoy")
+			wait(12 * time.Second)
+			b.available(90 * mi)
+			wait(2 * time.Second)
+			b.grows(b.fencer.victims()[0].pod, 100*mi)
+			for begin := time.Now(); time.Since(begin) < 2*time.Second && b.left() > 0 && len(f.made()) < 2; {
+				wait(time.Millisecond)
+			}
+			if calls := f.made(); len(calls) < 2 || !strings.HasPrefix(calls[0], "fence big ") ||
+				calls[1] != "kill big at 0s" {
+				t.Errorf("calls %q with %d MiB left, want a fence and a kill at once", calls, b.left()/mi)
+			}
+		})
+	})
+}
+
 // The fence of the pod that grows fastest is prepared before the threshold is met, once.
 func TestFenceIsPreparedBeforeTheCrossing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -276,7 +276,7 @@ func (m *Manager) snapshot(f *stats) *snapshot.Snapshot {
 		Reclaims: m.reclaims.view(), RuntimeSilent: f.RuntimeSilent, PodsAwaited: f.awaited,
 	}
 	if f.memory != nil {
-		s.MemoryRate = f.memory.Rate
+		s.MemoryRate, s.LongMemoryRate = f.memory.Rate, f.memory.LongRate
 	}
 	s.InFlight, s.LastRelease = m.ledger.view()
 	s.Requests = m.requests()

@@ -94,18 +94,19 @@ var qosClasses = []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.Po
 type encodedSnapshot struct {
 	// Taken lies on the monotonic clock of the agent, and so do all times but wallTime, those of observations, and
 	// created. WallTime is the same instant for people.
-	Taken         time.Time      `json:"taken"`
-	WallTime      time.Time      `json:"wallTime"`
-	Signals       encodedSignals `json:"signals"`
-	Layout        encodedLayout  `json:"layout,omitzero"`
-	Pods          []Pod          `json:"pods,omitzero"`
-	InFlight      []InFlight     `json:"inFlight,omitzero"`
-	Requests      []Request      `json:"requests,omitzero"`
-	LastRelease   time.Time      `json:"lastRelease,omitzero"`
-	Reclaims      []Reclaim      `json:"reclaims,omitzero"`
-	RuntimeSilent bool           `json:"runtimeSilent,omitzero"`
-	MemoryRate    *Rate          `json:"memoryRate,omitempty"`
-	PodsAwaited   bool           `json:"podsAwaited,omitzero"`
+	Taken          time.Time      `json:"taken"`
+	WallTime       time.Time      `json:"wallTime"`
+	Signals        encodedSignals `json:"signals"`
+	Layout         encodedLayout  `json:"layout,omitzero"`
+	Pods           []Pod          `json:"pods,omitzero"`
+	InFlight       []InFlight     `json:"inFlight,omitzero"`
+	Requests       []Request      `json:"requests,omitzero"`
+	LastRelease    time.Time      `json:"lastRelease,omitzero"`
+	Reclaims       []Reclaim      `json:"reclaims,omitzero"`
+	RuntimeSilent  bool           `json:"runtimeSilent,omitzero"`
+	MemoryRate     *Rate          `json:"memoryRate,omitempty"`
+	LongMemoryRate *Rate          `json:"longMemoryRate,omitempty"`
+	PodsAwaited    bool           `json:"podsAwaited,omitzero"`
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -114,6 +115,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 		Taken: s.Taken, WallTime: s.WallTime, Signals: s.Signals, Layout: encodedLayout(s.Layout), Pods: s.Pods,
 		InFlight: s.InFlight, Requests: s.Requests, LastRelease: s.LastRelease, Reclaims: s.Reclaims,
 		RuntimeSilent: s.RuntimeSilent, PodsAwaited: s.PodsAwaited, MemoryRate: s.MemoryRate,
+		LongMemoryRate: s.LongMemoryRate,
 	})
 }
 
@@ -125,6 +127,7 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 		Taken: e.Taken, WallTime: e.WallTime, Signals: e.Signals, Layout: Layout(e.Layout), Pods: e.Pods,
 		InFlight: e.InFlight, Requests: e.Requests, LastRelease: e.LastRelease, Reclaims: e.Reclaims,
 		RuntimeSilent: e.RuntimeSilent, PodsAwaited: e.PodsAwaited, MemoryRate: e.MemoryRate,
+		LongMemoryRate: e.LongMemoryRate,
 	}
 	return err
 }

@@ -58,9 +58,9 @@ type MemoryReading struct {
 	Node, Pods Observation
 	// ByPod is nil if the memory of pods was not requested. Pods that could not be read are missing.
 	ByPod map[types.UID]*Memory
-	// Rate and PodRates are those of a snapshot (MemoryRate); nil if they were not measured.
-	Rate     *Rate
-	PodRates map[types.UID]*Rate
+	// Rate, LongRate and PodRates are those of a snapshot (MemoryRate); nil if they were not measured.
+	Rate, LongRate *Rate
+	PodRates       map[types.UID]*Rate
 }
 
 // MemoryCounters are exact counters that are cheap to read, in bytes. They do not include which of the pods' pages

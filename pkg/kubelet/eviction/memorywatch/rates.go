@@ -216,9 +216,8 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		return
 	}
 	r.PodRates = make(map[types.UID]*snapshot.Rate, len(l.pods))
-	var fastest snapshot.Rate
-	var ofPods snapshot.Bytes
-	from := -1
+	var fastest, ofPods snapshot.Bytes
+	from := l.first
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, begin, ok := l.rateOf(p)
@@ -234,23 +233,38 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		}
 		r.PodRates[p.uid] = &rate
 		ofPods += rate.PerSecond
-		if from < 0 || rate.PerSecond > fastest.PerSecond {
-			fastest, from = rate, begin
+		if rate.PerSecond > fastest {
+			fastest, from = rate.PerSecond, begin
 		}
 	}
-	if from < 0 {
-		from = l.first
+	r.Rate, r.LongRate = l.nodeRate(r, from, ofPods), l.nodeRate(r, l.before(longWindow), ofPods)
+}
+
+// nodeRate returns how fast memory was used up since a look, or all that pods grow by if a reading shows it; nil if the
+// look is too near.
+func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods snapshot.Bytes) *snapshot.Rate {
+	total := l.totalRate(from)
+	if total.Window < leastWindow {
+		return nil
 	}
-	if total := l.totalRate(from); total.Window >= leastWindow {
-		ended := perSecond(l.endedSince(from), total.Window)
-		if total.PerSecond > 0 {
-			total.PerSecond = max(0, total.PerSecond-ended)
-		}
-		// Pods are read after the counters, and may have grown by a huge page in between.
-		page := perSecond(hugePage, total.Window)
-		total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)-ended, total.PerSecond+page))
-		r.Rate = &total
+	ended := perSecond(l.endedSince(from), total.Window)
+	if total.PerSecond > 0 {
+		total.PerSecond = max(0, total.PerSecond-ended)
 	}
+	// Pods are read after the counters, and may have grown by a huge page in between.
+	page := perSecond(hugePage, total.Window)
+	total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)-ended, total.PerSecond+page))
+	return &total
+}
+
+// before returns the index of the last look that is at least so much older than the newest, or of the oldest one that
+// is used.
+func (l *looks) before(window time.Duration) int {
+	i := l.n - 1
+	for i > l.first && l.at[l.n-1].Sub(l.at[i]) < window {
+		i--
+	}
+	return i
 }
 
 // explained reports whether the pods that were measured account for what was used up since the oldest look that is

@@ -50,7 +50,8 @@ type NeedDecision struct {
 	// that which comes free in any case. All are in the unit of the signal.
 	Amount, InFlight, Certain int64
 	// Chosen is the number of pods that cover what is missing beyond InFlight. Those evicted in this round are among
-	// them, except for a pod above its request that is evicted while all chosen ones await their turn.
+	// them, except for pods that would use up what is left before that, and for a pod above its request that is evicted
+	// while all chosen ones await their turn.
 	Chosen int
 	// PassedOver is the number of pods that were not chosen because they opted out.
 	PassedOver int

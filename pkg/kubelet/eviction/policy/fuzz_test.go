@@ -86,7 +86,7 @@ func anything(t *rapid.T, now time.Time) *snapshot.Snapshot {
 		Taken: now, WallTime: wallTime(now),
 		Layout: layoutOf(rapid.Bool().Draw(t, "dedicated"), rapid.Bool().Draw(t, "split")),
 	}
-	s.MemoryRate = anyRate(t)
+	s.MemoryRate, s.LongMemoryRate = anyRate(t), anyRate(t)
 	s.RuntimeSilent = rapid.IntRange(0, 3).Draw(t, "silent") == 0
 	s.Layout.Known = rapid.IntRange(0, 4).Draw(t, "layout") > 0
 	for _, sig := range snapshot.AllSignals() {

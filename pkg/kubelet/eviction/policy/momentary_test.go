@@ -102,13 +102,14 @@ func (w *world) afterBursts(available int64, used, grows map[string]int64) Decis
 			}
 		}
 	}
+	s.LongMemoryRate = s.MemoryRate
 	d, _ := Decide(s, w.rules, w.state)
 	return d
 }
 
 // Pods above their requests are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s
-// later: as many that the others do not. There are none if what is left lasts for longer, or if others account for more
-// than a quarter of what uses it up.
+// later: as many that the others do not, or those that account for most of their growth if it is at least half of all.
+// There are none if what is left lasts for longer.
 func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
 	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
@@ -123,10 +124,12 @@ func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 		{[]grower{big, second, hog, leak}, 0, "hog, second"},
 		{[]grower{leak, second, hog, {"more", 50, true}}, 0, "hog, second, more"},
 		{[]grower{big, hog, {"other", 90, true}}, 0, "hog, other"},
-		{[]grower{big, hog, modest}, 0, ""},
+		{[]grower{big, hog, modest}, 0, "hog"},
+		{[]grower{big, hog, modest, starter}, 0, ""},
 		{[]grower{big, {"fast", 400, true}, starter}, 0, "fast"},
-		{[]grower{big, {"fast", 200, true}, {"second", 35, true}, starter}, 0, "fast, second"},
-		{[]grower{big, hog, starter}, 0, ""},
+		{[]grower{big, {"fast", 200, true}, {"second", 35, true}, starter}, 0, "fast"},
+		{[]grower{big, {"fast", 200, true}, second, starter}, 0, "fast, second"},
+		{[]grower{big, hog, starter}, 0, "hog"},
 		{[]grower{big, modest}, 0, ""},
 		{[]grower{big, leak}, 0, ""},
 		{[]grower{big, hog}, 2000, ""},

@@ -65,11 +65,12 @@ func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
 // grows in steps may stand still for as long; its next step is seen within milliseconds.
 const stillWindow = 250 * time.Millisecond
 
-// standsStill reports whether the growth of the last moments does not use up what is available before a kill takes
-// effect: a burst that is over is in the samples of the last half minute.
+// standsStill reports whether neither the growth of the last moments nor that of the last quarter of a second uses up
+// what is available before a kill takes effect: a burst that is over is in the samples of the last half minute.
 func (r *round) standsStill(available int64) bool {
-	now := r.snapshot.MemoryRate
-	return now != nil && now.Window >= stillWindow && !usedUp(available, float64(now.PerSecond), r.rules.Timing.KillTime)
+	now, long := r.snapshot.MemoryRate, r.snapshot.LongMemoryRate
+	return now != nil && long != nil && long.Window >= stillWindow &&
+		!usedUp(available, float64(max(now.PerSecond, long.PerSecond)), r.rules.Timing.KillTime)
 }
 
 // growthRates returns the total growth of the candidates, and that of everything which no candidate can release: the
@@ -186,7 +187,8 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 	return nil
 }
 
-// mostShare: pods account for most of the growth if the others account for this fraction (one quarter) of it at most.
+// mostShare: some of several pods account for most of their growth if the others account for this fraction (one quarter)
+// of it at most.
 const mostShare = 4
 
 // exhausting returns pods that use up what is available within a time, and whose growth a fence ends: so there are none
@@ -203,8 +205,8 @@ func (t *pacing) exhausting(list []candidate, within, killTime time.Duration) []
 
 // fastest returns those of the candidates above their requests that grow fastest, of those that qualify: as many that
 // without their growth the others do not use up what is available within a time; or if the others do that too, as many
-// that account for most of the growth. There are none if what is left outlasts a kill of them. Only growth of the last
-// moments counts: a burst that is over uses up nothing.
+// that account for most of the growth of those that qualify, if that is at least half of all. There are none if what is
+// left outlasts a kill of them. Only growth of the last moments counts: a burst that is over uses up nothing.
 func (t *pacing) fastest(
 	list []candidate, within, killTime time.Duration, qualifies func(*candidate) bool,
 ) []candidate {
@@ -233,15 +235,20 @@ func (t *pacing) fastest(
 }
 
 // fewestExhausting returns so many of the fastest candidates that the rest of all growth, total, does not exhaust what
-// is left any more, or is a quarter of it at most.
+// is left any more, or else so many that the rest of them has a quarter of their growth at most, if theirs is at least
+// half of all.
 func fewestExhausting(fastest []candidate, total float64, exhausts func(rest float64) bool) []candidate {
-	rest, most := total, 0
+	own := 0.0
+	for i := range fastest {
+		own += fastest[i].growth.lately()
+	}
+	rest, most := own, 0
 	for i := range fastest {
 		rest -= fastest[i].growth.lately()
-		if !exhausts(rest) {
+		if !exhausts(rest + total - own) {
 			return fastest[:i+1]
 		}
-		if most == 0 && rest <= total/mostShare {
+		if most == 0 && rest <= own/mostShare && own >= total/2 {
 			most = i + 1
 		}
 	}

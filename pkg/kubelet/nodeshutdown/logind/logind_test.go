@@ -64,7 +64,7 @@ func TestEnsureInhibitDelay(t *testing.T) {
 		"more":   {delay: time.Minute, want: time.Minute},
 		// "infinity" is the largest number on the bus.
 		"endless": {delay: -time.Microsecond, want: math.MaxInt64},
-		"raised": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 30 * time.Second, reloads: 1},
+		"raised":  {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 30 * time.Second, reloads: 1},
 		"another file": {delay: 5 * time.Second, reloadedDelay: 7 * time.Second, want: 7 * time.Second, reloads: 1,
 			message: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
 		"cannot be written": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 5 * time.Second,

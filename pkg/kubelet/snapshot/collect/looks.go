@@ -11,8 +11,9 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// scanEvery is the time between two searches for cgroups of pods while usage is read in quick succession. A pod that is
-// started meanwhile is not among the usages, and so not among what explains the growth of the node.
+// scanEvery is the longest time between two searches for cgroups of pods while usage is read in quick succession. They
+// are searched for before that if there are more or fewer of them: a pod may grow from its start. That does not show a
+// pod that was started when another one was removed.
 const scanEvery = time.Second
 
 // PodUsages appends the counters of all pods to a list, and returns it. A pod that cannot be read is left out. Unless
@@ -21,7 +22,7 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := m.now(); m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery {
+	if now := m.now(); m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery || m.podsChanged() {
 		m.scanAt(now)
 	}
 	for i := range m.open.byPod {

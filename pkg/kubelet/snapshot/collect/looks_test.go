@@ -82,17 +82,29 @@ func TestPodUsages(t *testing.T) {
 	r.write("kubepods/besteffort/pod001/memory.current", "not a number\n")
 	r.expectUsages("000=1000 guaranteed=80")
 	r.write("kubepods/besteffort/pod001/memory.current", "max\n")
+	// A pod that is started or removed is found at once, in a QoS class that is new too.
 	r.pod("kubepods/burstable/podnew", 7)
-	r.expectUsages("000=1000 guaranteed=80")
-	r.now = r.now.Add(scanEvery)
+	r.expectUsages("000=1000 guaranteed=80 new=7")
+	r.pod("kubepods/burstable/podnewer", 8)
 	r.write("kubepods/besteffort/pod001/memory.current", "1002\n")
+	r.expectUsages("000=1000 001=1002 guaranteed=80 new=7 newer=8")
+	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/burstable/podnewer")); err != nil {
+		t.Fatal(err)
+	}
 	r.expectUsages("000=1000 001=1002 guaranteed=80 new=7")
+	// One that is started when another one is removed is found a second later.
+	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/burstable/podnew")); err != nil {
+		t.Fatal(err)
+	}
+	r.pod("kubepods/burstable/podother", 9)
+	r.now = r.now.Add(scanEvery)
+	r.expectUsages("000=1000 001=1002 guaranteed=80 other=9")
 	// A clock that was set back does not stop the search.
 	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/besteffort/pod000")); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(-time.Hour)
-	r.expectUsages("001=1002 guaranteed=80 new=7")
+	r.expectUsages("001=1002 guaranteed=80 other=9")
 }
 
 func TestResidentHasNoPageCache(t *testing.T) {

@@ -20,9 +20,11 @@ type openFiles struct {
 	// node is the counter of the root, which cgroup v2 does not have.
 	meminfo, stalls, node openfile.File
 	pods                  cgroupFiles
-	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them.
-	byPod   []podFiles
-	scanned time.Time
+	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them. searched are the
+	// cgroups in which they were found.
+	byPod    []podFiles
+	scanned  time.Time
+	searched []searchedFolder
 	// classes are memory.stat of the cgroups of QoS classes, found with the pods.
 	classes []openfile.File
 }
@@ -36,6 +38,12 @@ func (m *Memory) filesOf(dir string) cgroupFiles {
 }
 
 type folderState struct{ inode, links uint64 }
+
+// searchedFolder is an open directory in which pods were searched for, and its state before that.
+type searchedFolder struct {
+	file  *os.File
+	state folderState
+}
 
 // folderBelow is the cgroup of a container, or one below it.
 type folderBelow struct {
@@ -302,6 +310,10 @@ func (m *Memory) scanPods() {
 	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
 	before := l.classes
 	l.classes = nil
+	for i := range l.searched {
+		_ = l.searched[i].file.Close() // It was only read.
+	}
+	l.searched = l.searched[:0]
 	m.scanBelow(m.pods)
 	m.keepOpen(before)
 	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
@@ -324,12 +336,20 @@ func (m *Memory) keepOpen(before []openfile.File) {
 	}
 }
 
+// podsChanged reports whether pods were started or removed since the last search. It allocates nothing.
+func (m *Memory) podsChanged() bool {
+	return slices.ContainsFunc(m.open.searched, func(f searchedFolder) bool { return m.stateOf(f.file) != f.state })
+}
+
 // scanBelow searches in a cgroup. It ignores cgroups that are not of pods beside those that are.
 func (m *Memory) scanBelow(dir string) {
-	entries, err := os.ReadDir(dir)
+	folder, err := os.Open(dir)
 	if err != nil {
 		return
 	}
+	m.open.searched = append(m.open.searched, searchedFolder{folder, m.stateOf(folder)})
+	entries, _ := folder.ReadDir(-1) // What it returns with an error was read before.
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	var others []string
 	recognized := false
 	for _, e := range entries {
