@@ -124,8 +124,8 @@ func TestStarterBesideAHog(t *testing.T) {
 	}
 }
 
-// A pod within its request grows beside the hog, by up to half of all growth, and a large one ranks before both. The hog
-// is fenced first; the rest is decided when that has had its effect.
+// A pod within its request grows beside the hog, by up to half of all growth, and a large one ranks before both. The
+// hog is fenced first; the rest is decided when that has had its effect.
 func TestHogBesideAGrowerWithinItsRequest(t *testing.T) {
 	for _, c := range []struct{ hog, starter, big int64 }{{100, 60, 2}, {400, 150, 8}, {400, 250, 1}, {800, 300, 8}} {
 		for _, cost := range []string{"cheap", "dear"} {

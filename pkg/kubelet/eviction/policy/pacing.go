@@ -187,8 +187,8 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 	return nil
 }
 
-// mostShare: some of several pods account for most of their growth if the others account for this fraction (one quarter)
-// of it at most.
+// mostShare: some of several pods account for most of their growth if the others account for this fraction (one
+// quarter) of it at most.
 const mostShare = 4
 
 // exhausting returns pods that use up what is available within a time, and whose growth a fence ends: so there are none

@@ -159,8 +159,8 @@ func TestContainerWithManyCgroups(t *testing.T) {
 	}
 }
 
-// Cgroups below a container that do not count memory are not read, and only some of them are examined. Systemd makes its
-// cgroups first and enables the memory controller for them after that: then they are read.
+// Cgroups below a container that do not count memory are not read, and only some of them are examined. Systemd makes
+// its cgroups first and enables the memory controller for them after that: then they are read.
 func TestMemoryControllerIsEnabledBelowAContainer(t *testing.T) {
 	r := newLookRig(t, 1)
 	const container = "kubepods/besteffort/pod000/c"
