@@ -152,6 +152,39 @@ func TestHogBesideAGrowerWithinItsRequest(t *testing.T) {
 	}
 }
 
+// As before, with a second hog, so that two must be fenced; or the one within its request grows so fast that there is
+// no time for a second decision. Memory is not used up.
+func TestGrowersBesideOneWithinItsRequest(t *testing.T) {
+	for _, c := range []struct{ hog, second, within, big, above int64 }{
+		{200, 40, 50, 500, 50}, {100, 20, 50, 0, 50}, {100, 20, 50, 0, 150}, {1000, 0, 800, 0, 10}, {1000, 0, 800, 0, 50},
+	} {
+		for _, cost := range []string{"cheap", "dear"} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, mi, 0, "hog", "second")
+				b.capacity = 128 * gi
+				b.config.Memory, b.killTakes = b.kernels()[cost], 1500*time.Millisecond
+				b.add("within", 50*mi, memoryRequest(16*gi))
+				if c.big > 0 {
+					b.add("big", c.big*mi)
+				}
+				b.available((100 + c.above) * mi)
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12 * time.Second)
+					b.grows("hog", c.hog*mi)
+					b.grows("second", c.second*mi)
+					b.grows("within", c.within*mi)
+					for begin := time.Now(); time.Since(begin) < 4*time.Second && b.left() > 0; {
+						wait(2 * time.Millisecond)
+					}
+					if b.left() <= 0 {
+						t.Errorf("%+v, %s: memory is used up; victims %s", c, cost, podsOf(b.fencer.victims()))
+					}
+				})
+			})
+		}
+	}
+}
+
 // A pod has used 2 GiB in half a minute and has stopped; a collection was made just before that. Then a hog is fenced.
 // While it is being stopped nothing grows, and no other pod is evicted for what the first one has used.
 func TestBurstIsOverWhenAHogIsFenced(t *testing.T) {

@@ -6,6 +6,7 @@ package syncloop
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -82,9 +83,9 @@ type Config struct {
 // Loop reads its inputs until its context ends.
 type Loop struct {
 	Config
-	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. seenDown is
-	// when the loop or HangCheck last found the runtime down; nil if it was not.
-	lastIteration, seenDown atomic.Pointer[time.Time]
+	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. lastTurn is
+	// the same, or later when the loop last found the runtime down. seenDown is when HangCheck last did; nil before that.
+	lastIteration, lastTurn, seenDown atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
 }
@@ -102,7 +103,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
 		if err := l.RuntimeErrors(); err != nil {
-			l.runtimeIsDown()
+			if l.RuntimeDown() {
+				l.lastTurn.Store(new(time.Now()))
+			}
 			logger.Error(err, "Skipping pod synchronization")
 			l.retryDue()
 			sleep(ctx, pause)
@@ -121,16 +124,9 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // iterates records that an iteration that handles inputs begins or ends.
 func (l *Loop) iterates() {
-	l.lastIteration.Store(new(time.Now()))
-}
-
-// runtimeIsDown returns whether the container runtime does not answer as ready, and records when it did not.
-func (l *Loop) runtimeIsDown() bool {
-	down := l.RuntimeDown()
-	if down {
-		l.seenDown.Store(new(time.Now()))
-	}
-	return down
+	now := time.Now()
+	l.lastIteration.Store(&now)
+	l.lastTurn.Store(&now)
 }
 
 // handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
@@ -259,6 +255,9 @@ func (l *Loop) housekeep(ctx context.Context) (took time.Duration) {
 	return took
 }
 
+// errLate has stock's text.
+var errLate = errors.New("sync Loop took longer than expected")
+
 // healthWindow is how long no iteration may handle inputs.
 func (l *Loop) healthWindow() time.Duration { return max(2*l.ResyncInterval, minHealthWindow) }
 
@@ -267,22 +266,37 @@ func (l *Loop) healthWindow() time.Duration { return max(2*l.ResyncInterval, min
 // returns none. It is the "syncloop" check of /healthz, as in stock. It may be called from any goroutine.
 func (l *Loop) HealthCheck(_ *http.Request) error {
 	if last := l.lastIteration.Load(); last != nil && time.Since(*last) > l.healthWindow() {
-		return errors.New("sync Loop took longer than expected")
+		return errLate
 	}
 	return nil
 }
 
-// HangCheck returns the same, but no error while the container runtime does not answer as ready, and for as long a time
-// after that: evictions go on meanwhile, the loop may wait for the runtime, and a new process could not even start. It
-// is the "syncloop" check of systemd's watchdog. It may be called from any goroutine.
-func (l *Loop) HangCheck(r *http.Request) error {
-	if l.runtimeIsDown() {
+// longestWait is for how long the loop may wait for a container runtime that is down: each of its requests may take
+// runtimeRequestTimeout, for which ten minutes and more are used.
+const longestWait = 30 * time.Minute
+
+// HangCheck returns an error if the loop hangs, whether HealthCheck does or not: while the container runtime does not
+// answer as ready the loop handles no inputs, but evictions go on, and a new process could not even start. The loop may
+// wait for the runtime then, for half an hour at most, and has its usual time again afterwards. HangCheck is the
+// "syncloop" check of systemd's watchdog. It may be called from any goroutine.
+func (l *Loop) HangCheck(_ *http.Request) error {
+	if l.RuntimeDown() {
+		l.seenDown.Store(new(time.Now()))
+	}
+	if l.lastIteration.Load() == nil {
 		return nil
 	}
-	if down := l.seenDown.Load(); down != nil && time.Since(*down) <= l.healthWindow() {
+	since := func(p *atomic.Pointer[time.Time]) time.Duration {
+		if at := p.Load(); at != nil {
+			return time.Since(*at)
+		}
+		return math.MaxInt64
+	}
+	window := l.healthWindow()
+	if stuck := since(&l.lastTurn); stuck <= window || (stuck <= longestWait && since(&l.seenDown) <= window) {
 		return nil
 	}
-	return l.HealthCheck(r)
+	return errLate
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -323,6 +323,27 @@ func TestHangCheckWaitsForTheFirstIteration(t *testing.T) {
 	})
 }
 
+// The loop hangs for good beside a runtime that is down, or comes and goes. That is found after half an hour.
+func TestHangBesideARuntimeThatIsDown(t *testing.T) {
+	for name, down := range map[string]time.Duration{"down": time.Hour, "comes and goes": 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, true)
+			<-time.After(time.Minute)
+			r.cleanUpTakes.Store(int64(3 * time.Hour))
+			found := time.Duration(0)
+			for begin := time.Now(); found == 0 && time.Since(begin) < time.Hour; <-time.After(10 * time.Second) {
+				r.silent.Store(time.Since(begin)%(4*time.Minute) < down)
+				if r.loop.HangCheck(nil) != nil {
+					found = time.Since(begin)
+				}
+			}
+			if found < longestWait || found > longestWait+time.Minute {
+				t.Errorf("%s: found after %v, want %v", name, found, longestWait)
+			}
+		})
+	}
+}
+
 // Housekeeping waits longer for a runtime that hangs than the loop may take: runtimeRequestTimeout is ten minutes. When
 // the runtime answers again the loop has the same time once more.
 func TestLoopThatWaitsForARuntimeThatIsDownDoesNotHang(t *testing.T) {

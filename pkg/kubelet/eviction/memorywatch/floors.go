@@ -102,7 +102,7 @@ func (w *Watcher) trendOf(sig snapshot.Signal) *trend {
 // setLimits records the limits, and the spare memory of all pods, which is too costly to read each time. The cgroup of
 // all pods may never have a limit, so that a failure to read it is retried only when it could be read before.
 func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCounters) {
-	lost := w.pods.known && !r.Pods.Known()
+	lost, before := w.pods.known && !r.Pods.Known(), [2]int64{w.node.capacity, w.pods.capacity}
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
 	w.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
@@ -114,7 +114,9 @@ func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCo
 	case lost:
 		w.tryAgain()
 	default:
-		w.retry = 0
+		if w.retry = 0; before != [2]int64{w.node.capacity, w.pods.capacity} {
+			w.setFloors()
+		}
 	}
 	w.failure, w.failedSince = nil, time.Time{}
 }

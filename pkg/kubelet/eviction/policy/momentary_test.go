@@ -108,8 +108,8 @@ func (w *world) afterBursts(available int64, used, grows map[string]int64) Decis
 }
 
 // Pods above their requests are evicted first that use up what is left, 97 MiB, before a kill takes effect, 1.5 s
-// later: as many that the others do not, or those that account for most of their growth if it is at least half of all.
-// There are none if what is left lasts for longer.
+// later: as many that the others do not, or those that account for most of the growth, or for theirs if it is at least
+// half of all. There are none if what is left lasts for longer.
 func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 	big, leak, slow := grower{"big", 0, true}, grower{"leak", 20, true}, grower{"slow", 1, true}
 	hog, second := grower{"hog", 100, true}, grower{"second", 80, true}
@@ -127,8 +127,8 @@ func TestPodsThatUseUpWhatIsLeft(t *testing.T) {
 		{[]grower{big, hog, modest}, 0, "hog"},
 		{[]grower{big, hog, modest, starter}, 0, ""},
 		{[]grower{big, {"fast", 400, true}, starter}, 0, "fast"},
-		{[]grower{big, {"fast", 200, true}, {"second", 35, true}, starter}, 0, "fast"},
-		{[]grower{big, {"fast", 200, true}, second, starter}, 0, "fast, second"},
+		{[]grower{big, {"fast", 200, true}, {"second", 35, true}, starter}, 0, "fast, second"},
+		{[]grower{big, {"fast", 200, true}, second, modest}, 0, "fast, second"},
 		{[]grower{big, hog, starter}, 0, "hog"},
 		{[]grower{big, modest}, 0, ""},
 		{[]grower{big, leak}, 0, ""},

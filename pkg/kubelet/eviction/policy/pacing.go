@@ -107,9 +107,10 @@ func (r *round) mustWait(p *pending) bool {
 }
 
 // victims returns the pods that are evicted in this round: the first one of those that were chosen, or, if exhaustion
-// is imminent, those whose growth exhausts what is left, or else as many of the chosen ones as cover the demand until a
-// kill takes effect. Pods that are terminating already are lost in any case, so that the fewest of those that were
-// chosen which cover that demand are hastened together. list has all candidates.
+// is imminent, those whose growth exhausts what is left; or else, or beside them if the rest does that very soon, as
+// many of the chosen ones as cover the demand until a kill takes effect. Pods that are terminating already are lost in
+// any case, so that the fewest of those that were chosen which cover that demand are hastened together. list has all
+// candidates.
 func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	now := c.pods[:min(1, len(c.pods))]
 	if n := hastened(c.pods); n > 1 {
@@ -122,7 +123,11 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 			// Several would go, of which those that do not grow end no growth, so that more would go in the next round.
 			exhausting = t.fastest(list, d.killTime, d.killTime, func(*candidate) bool { return true })
 		}
-		if len(exhausting) > 0 {
+		switch rest := growthLately(list) - growthLately(exhausting); {
+		case len(exhausting) == 0:
+		case usedUp(t.available, rest, hasteTime): // There may be no time for another decision.
+			now = joined(now, exhausting)
+		default:
 			now = joined(now[:hastened(now)], exhausting)
 		}
 	}
@@ -187,8 +192,7 @@ func (t *pacing) firstOverRequest(list []candidate, killTime time.Duration) []ca
 	return nil
 }
 
-// mostShare: some of several pods account for most of their growth if the others account for this fraction (one
-// quarter) of it at most.
+// mostShare: pods account for most of the growth if the others account for this fraction (one quarter) of it at most.
 const mostShare = 4
 
 // exhausting returns pods that use up what is available within a time, and whose growth a fence ends: so there are none
@@ -205,16 +209,15 @@ func (t *pacing) exhausting(list []candidate, within, killTime time.Duration) []
 
 // fastest returns those of the candidates above their requests that grow fastest, of those that qualify: as many that
 // without their growth the others do not use up what is available within a time; or if the others do that too, as many
-// that account for most of the growth of those that qualify, if that is at least half of all. There are none if what is
-// left outlasts a kill of them. Only growth of the last moments counts: a burst that is over uses up nothing.
+// that account for most of the growth. There are none if what is left outlasts a kill of them. Only growth of the last
+// moments counts: a burst that is over uses up nothing.
 func (t *pacing) fastest(
 	list []candidate, within, killTime time.Duration, qualifies func(*candidate) bool,
 ) []candidate {
 	var fastest []candidate
-	all := 0.0
+	all := growthLately(list)
 	for i := range list {
 		c := &list[i]
-		all += c.growth.lately()
 		if c.growth.lately() >= 1 && !c.isWithin() && !c.optedOut && qualifies(c) {
 			fastest = append(fastest, *c)
 		}
@@ -224,35 +227,39 @@ func (t *pacing) fastest(
 	}
 	slices.SortStableFunc(fastest, func(a, b candidate) int { return cmp.Compare(b.growth.lately(), a.growth.lately()) })
 	chosen := fewestExhausting(fastest, all, func(rest float64) bool { return usedUp(t.available, rest, within) })
-	total := 0.0
-	for i := range chosen {
-		total += chosen[i].growth.lately()
-	}
-	if !usedUp(t.available, total, killTime) {
+	if !usedUp(t.available, growthLately(chosen), killTime) {
 		return nil
 	}
 	return chosen
 }
 
 // fewestExhausting returns so many of the fastest candidates that the rest of all growth, total, does not exhaust what
-// is left any more, or else so many that the rest of them has a quarter of their growth at most, if theirs is at least
-// half of all.
+// is left any more; or else so many that the rest is a quarter of it at most; or else all that account for more than a
+// tenth of the growth of those in the list, if that is at least half of all: what the others use up ends later then.
 func fewestExhausting(fastest []candidate, total float64, exhausts func(rest float64) bool) []candidate {
-	own := 0.0
-	for i := range fastest {
-		own += fastest[i].growth.lately()
-	}
-	rest, most := own, 0
+	own := growthLately(fastest)
+	rest, mostOfAll, mostOfOwn := own, 0, 0
 	for i := range fastest {
 		rest -= fastest[i].growth.lately()
-		if !exhausts(rest + total - own) {
+		switch all := rest + total - own; {
+		case !exhausts(all):
 			return fastest[:i+1]
+		case mostOfAll == 0 && all <= total/mostShare:
+			mostOfAll = i + 1
 		}
-		if most == 0 && rest <= own/mostShare && own >= total/2 {
-			most = i + 1
+		if mostOfOwn == 0 && own >= total/2 && rest <= own/significantShare {
+			mostOfOwn = i + 1
 		}
 	}
-	return fastest[:most]
+	return fastest[:cmp.Or(mostOfAll, mostOfOwn)]
+}
+
+// growthLately returns how fast candidates have grown together in the last moments, in bytes per second.
+func growthLately(list []candidate) (sum float64) {
+	for i := range list {
+		sum += list[i].growth.lately()
+	}
+	return sum
 }
 
 // coveringPrefix returns the shortest prefix of the list that covers the need, or all of the list.

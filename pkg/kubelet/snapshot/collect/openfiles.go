@@ -57,7 +57,7 @@ type folderBelow struct {
 const (
 	nestedLevels   = 3
 	nestedCount    = 8
-	nestedExamined = 4 * nestedCount
+	nestedExamined = 2 * nestedCount
 	nestedEntries  = 256
 )
 
