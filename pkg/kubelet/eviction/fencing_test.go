@@ -149,8 +149,9 @@ type fencePlay struct {
 	victim  *policy.Victim
 	// answer replaces the answer of the pod workers.
 	answer podkill.Answer
-	// detail is that of the last request.
-	detail atomic.Pointer[func() string]
+	// detail is that of the last request, requested what it was when that was made.
+	detail    atomic.Pointer[func() string]
+	requested atomic.Value
 }
 
 func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *fencePlay {
@@ -172,6 +173,7 @@ func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *
 	kill := config.Kill
 	config.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
 		p.detail.Store(&r.Disruption.Detail)
+		p.requested.Store(p.described())
 		if p.answer == podkill.Refused {
 			return podkill.Refused, nil
 		}
@@ -396,9 +398,8 @@ func TestStopLeavesNoFence(t *testing.T) {
 // The status of the pod gets the detail when its containers have ended, which is before the kill request has.
 func TestFenceInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var before, fenced, killed, after string
-		fences(t, func(*fencePlay) {}, func(p *fencePlay) {
-			before = p.described()
+		var fenced, killed, after string
+		p := fences(t, func(*fencePlay) {}, func(p *fencePlay) {
 			p.wait(500 * time.Millisecond)
 			fenced = p.described()
 			p.wait(505 * time.Millisecond)
@@ -411,16 +412,16 @@ func TestFenceInTheStatus(t *testing.T) {
 			"The pod was fenced at 300Mi of memory and killed by its cgroup. ",
 			"The pod was fenced at 300Mi of memory and killed by its cgroup. ",
 		}
-		if got := []string{before, fenced, killed, after}; !slices.Equal(got, want) {
+		if got := []string{p.requested.Load().(string), fenced, killed, after}; !slices.Equal(got, want) {
 			t.Errorf("details %q, want %q", got, want)
 		}
 	})
 }
 
-// described returns the detail that the request has, empty before the request.
+// described returns the detail that the request has, empty before the request and without one.
 func (p *fencePlay) described() string {
 	detail := p.detail.Load()
-	if detail == nil {
+	if detail == nil || *detail == nil {
 		return ""
 	}
 	return (*detail)()
