@@ -234,8 +234,8 @@ func (t *pacing) fastest(
 }
 
 // fewestExhausting returns so many of the fastest candidates that the rest of all growth, total, does not exhaust what
-// is left any more; or else so many that the rest is a quarter of it at most; or else all that account for more than a
-// tenth of the growth of those in the list, if that is at least half of all: what the others use up ends later then.
+// is left any more; or else so many that the rest is a quarter of it at most; or else so many that the rest of theirs
+// is a tenth of it at most, if theirs is at least half of all: then what is left lasts longer.
 func fewestExhausting(fastest []candidate, total float64, exhausts func(rest float64) bool) []candidate {
 	own := growthLately(fastest)
 	rest, mostOfAll, mostOfOwn := own, 0, 0
