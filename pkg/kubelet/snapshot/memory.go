@@ -27,6 +27,10 @@ type Counting struct {
 // Stock reports whether memory is counted as by stock.
 func (c Counting) Stock() bool { return c == Counting{} }
 
+// LongRateWindow is the window of Snapshot.LongMemoryRate. A pod that grows in steps may stand still for as long; its
+// next step is seen within milliseconds.
+const LongRateWindow = 250 * time.Millisecond
+
 // Rate is a growth by readings in quick succession, milliseconds apart.
 type Rate struct {
 	// PerSecond is negative if usage decreased.

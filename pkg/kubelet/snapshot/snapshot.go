@@ -34,7 +34,7 @@ type Snapshot struct {
 	// MemoryRate is how fast memory of the node that does not count as available grew in the last moments, or that of all
 	// pods together if they have less available and no threshold of the node is met; nil if that was not measured.
 	MemoryRate *Rate
-	// LongMemoryRate is the same over a quarter of a second or a little more, less if it was not measured for so long.
+	// LongMemoryRate is the same over LongRateWindow or a little more, less if it was not measured for so long.
 	LongMemoryRate *Rate
 	// PodsAwaited: the container runtime is slow, and the current collection of pod stats is not complete. The usage of
 	// disks by pods is that of the last complete collection.

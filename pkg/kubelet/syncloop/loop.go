@@ -6,7 +6,6 @@ package syncloop
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -125,8 +124,8 @@ func (l *Loop) Run(ctx context.Context) error {
 // iterates records that an iteration that handles inputs begins or ends.
 func (l *Loop) iterates() {
 	now := time.Now()
+	l.lastTurn.Store(&now) // First: HangCheck expects it with lastIteration.
 	l.lastIteration.Store(&now)
-	l.lastTurn.Store(&now)
 }
 
 // handleInput handles one input. If several are ready, select chooses one at random, so that no input starves another.
@@ -286,14 +285,9 @@ func (l *Loop) HangCheck(_ *http.Request) error {
 	if l.lastIteration.Load() == nil {
 		return nil
 	}
-	since := func(p *atomic.Pointer[time.Time]) time.Duration {
-		if at := p.Load(); at != nil {
-			return time.Since(*at)
-		}
-		return math.MaxInt64
-	}
-	window := l.healthWindow()
-	if stuck := since(&l.lastTurn); stuck <= window || (stuck <= longestWait && since(&l.seenDown) <= window) {
+	window, stuck, down := l.healthWindow(), time.Since(*l.lastTurn.Load()), l.seenDown.Load()
+	waits := down != nil && time.Since(*down) <= window
+	if stuck <= window || (waits && stuck <= longestWait) {
 		return nil
 	}
 	return errLate

@@ -27,8 +27,6 @@ const (
 	// stepWindow is the shortest time in which a single huge page counts as growth. A pod that grows slowly gets one now
 	// and then.
 	stepWindow = 250 * time.Millisecond
-	// longWindow is that of the long rate of the node.
-	longWindow = 250 * time.Millisecond
 	// A pod whose growth in endedWindow or more is less than leastGrowth, and than one endedShare-th of that of other
 	// pods, which have grown by leastGrowth at least, has stopped growing: what it used before is no growth any more.
 	// While no other pod grows, it may just as well wait for a CPU. A pod that does that while others grow counts again

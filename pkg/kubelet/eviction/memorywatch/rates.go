@@ -237,7 +237,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 			fastest, from = rate.PerSecond, begin
 		}
 	}
-	r.Rate, r.LongRate = l.nodeRate(r, from, ofPods), l.nodeRate(r, l.before(longWindow), ofPods)
+	r.Rate, r.LongRate = l.nodeRate(r, from, ofPods), l.nodeRate(r, l.before(snapshot.LongRateWindow), ofPods)
 }
 
 // nodeRate returns how fast memory was used up since a look, or all that pods grow by if a reading shows it; nil if the

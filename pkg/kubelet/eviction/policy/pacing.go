@@ -61,15 +61,11 @@ func (r *round) pacingOf(n *need, p *pending, list []candidate) pacing {
 	return t
 }
 
-// stillWindow is the time after which a node whose memory is not being used up counts as standing still. A pod that
-// grows in steps may stand still for as long; its next step is seen within milliseconds.
-const stillWindow = 250 * time.Millisecond
-
 // standsStill reports whether neither the growth of the last moments nor that of the last quarter of a second uses up
 // what is available before a kill takes effect: a burst that is over is in the samples of the last half minute.
 func (r *round) standsStill(available int64) bool {
 	now, long := r.snapshot.MemoryRate, r.snapshot.LongMemoryRate
-	return now != nil && long != nil && long.Window >= stillWindow &&
+	return now != nil && long != nil && long.Window >= snapshot.LongRateWindow &&
 		!usedUp(available, float64(max(now.PerSecond, long.PerSecond)), r.rules.Timing.KillTime)
 }
 

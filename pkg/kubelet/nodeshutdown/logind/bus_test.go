@@ -31,7 +31,7 @@ type bus struct {
 	shuttingDown *bool
 	// silent is a method that is not answered, or AUTH; breaks is one after whose answer the connection ends.
 	silent, breaks string
-	// owner is the unique name of logind on the bus, ownName unless it was started anew.
+	// owner is the unique name of logind on the bus, ownName unless logind was restarted.
 	owner string
 	// late is how long logind takes to grant a lock.
 	late time.Duration

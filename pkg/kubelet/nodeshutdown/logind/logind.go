@@ -236,7 +236,7 @@ func (c connection) owner(ctx context.Context) (owner string) {
 const senderPatience = time.Second
 
 // forward forwards signals until ctx or the connection ends. owner is the sender of those of logind. For another sender
-// it is asked for again: logind may have been started anew.
+// it is asked for again: logind may have been restarted.
 func (c connection) forward(
 	ctx context.Context, signals <-chan *dbus.Signal, owner string, events chan<- nodeshutdown.Announcement,
 ) {

@@ -108,11 +108,11 @@ func TestWatch(t *testing.T) {
 			t.Errorf("event %+v, want %t of somebody else", got, want)
 		}
 	}
-	const startedAnew = ":1.7"
-	b.locked(func() { b.owner = startedAnew })
-	b.sendSignal(t, startedAnew, true)
+	const restarted = ":1.7"
+	b.locked(func() { b.owner = restarted })
+	b.sendSignal(t, restarted, true)
 	if got := <-events; got != (nodeshutdown.Announcement{ShuttingDown: true, ByLogind: true}) {
-		t.Errorf("event %+v, want one of logind, which was started anew", got)
+		t.Errorf("event %+v, want one of logind, which was restarted", got)
 	}
 	b.locked(func() { b.silent = "GetNameOwner" })
 	b.sendSignal(t, ":1.10", true)
