@@ -114,8 +114,8 @@ func (w *world) startAgent(t *testing.T) *agent {
 	})
 	a.loop = syncloop.New(syncloop.Config{
 		Inputs: syncloop.Inputs{Pods: a.updates, Runtime: a.events}, Handlers: a.handlers, RuntimeErrors: a.runtimeErrors,
-		RuntimeDown:  func() bool { return a.runtimeErrors() != nil },
-		SourcesReady: a.ready, Status: noStatuses{}, CleanUp: cleaner.CleanUp, RestartPods: cleaner.RestartPods,
+		RuntimeLastDown: time.Now, // It counts only while there are errors.
+		SourcesReady:    a.ready, Status: noStatuses{}, CleanUp: cleaner.CleanUp, RestartPods: cleaner.RestartPods,
 		ContainerDied: func(context.Context, types.UID, string) {},
 		Due:           work.GetWork, ShouldSync: func(*v1.Pod) bool { return false }, ResyncInterval: resyncInterval,
 	})

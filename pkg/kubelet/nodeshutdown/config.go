@@ -21,11 +21,14 @@ import (
 // ErrShutdownInProgress is the error of Logind.Inhibit if the shutdown of the machine has already begun.
 var ErrShutdownInProgress = errors.New("the shutdown of the machine is already in progress")
 
+// ErrDelayUnknown is the error of Logind.EnsureInhibitDelay if logind does not say for how long it waits.
+var ErrDelayUnknown = errors.New("how long logind delays a shutdown is not known")
+
 // Logind is a connection to logind, the login manager of systemd. It is used by one goroutine. Each method returns soon
 // after its context has ended, and with an error if logind does not answer for some time.
 type Logind interface {
 	// EnsureInhibitDelay makes logind wait for delay locks for at least the given time. It returns how long logind waits,
-	// also with an error, which is the reason why that is less; 0 if it is not known.
+	// also with an error, which is the reason why that is less, except with ErrDelayUnknown.
 	EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error)
 	// Inhibit takes a lock that delays the shutdown of the machine until the lock is closed. The error is
 	// ErrShutdownInProgress if it is too late for that.

@@ -151,11 +151,12 @@ func TestStoredTimesAreReadLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(json.NewEncoder(disk).Encode(times{StartTime: time.Unix(1000, 0)}), disk.Close()); err != nil {
+	before := times{StartTime: time.Unix(1000, 0), EndTime: time.Unix(1001, 0)}
+	if err := errors.Join(json.NewEncoder(disk).Encode(before), disk.Close()); err != nil {
 		t.Fatal(err)
 	}
 	<-stored
-	if start, _ := published(t); start != float64(begin.Unix()) {
-		t.Errorf("published %v, want %v", start, begin.Unix())
+	if start, end := published(t); start != float64(begin.Unix()) || end != 0 {
+		t.Errorf("published %v and %v, want %v and 0", start, end, begin.Unix())
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 const (
 	// statePeriod is how often logind is asked during a shutdown whether it still prepares for it: one that is restarted
-	// has forgotten it, and announces no cancellation.
+	// has forgotten it, and announces no cancellation. It is asked as often while it has not said whether there is one.
 	statePeriod = 10 * time.Second
 	// statePatience is how long that may take, connectPatience an attempt to connect. Meanwhile the delay lock is not
 	// released.
@@ -50,6 +50,8 @@ type watch struct {
 	confirmed bool
 	// connected is true after the first connection since the start of the agent.
 	connected bool
+	// state is what logind said last.
+	state state
 }
 
 // run returns when ctx has ended.
@@ -74,7 +76,7 @@ func (w *watch) handleNext(ctx context.Context) {
 		groupsDone = w.stop.groupsDone
 	}
 	var ask <-chan time.Time
-	if w.events != nil && w.ShutdownStatus() != nil {
+	if w.events != nil && (w.state == unknown || w.ShutdownStatus() != nil) {
 		timer := w.cfg.Clock.NewTimer(statePeriod)
 		defer timer.Stop()
 		ask = timer.C()
@@ -94,7 +96,7 @@ func (w *watch) handleNext(ctx context.Context) {
 			w.beginShutdown(ctx, false)
 			w.confirmed = w.confirmed || event.ByLogind
 			w.checkState(ctx)
-		case w.ShutdownStatus() != nil:
+		case w.ShutdownStatus() != nil && (event.ByLogind || !w.goesOn(ctx)):
 			w.handleCancellation(ctx)
 		}
 	case <-groupsDone:
@@ -103,14 +105,33 @@ func (w *watch) handleNext(ctx context.Context) {
 	}
 }
 
-// checkState asks logind whether it still prepares for the shutdown, and cancels that if it has forgotten it.
-func (w *watch) checkState(ctx context.Context) {
+// goesOn reports whether logind goes on with the shutdown that it has announced, although another program has sent the
+// signal of its cancellation.
+func (w *watch) goesOn(ctx context.Context) bool {
+	if !w.confirmed {
+		return false
+	}
+	w.askState(ctx)
+	return w.state == announced
+}
+
+func (w *watch) askState(ctx context.Context) {
 	asked, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()
-	switch state := w.readState(asked); {
-	case state == announced:
+	w.readState(asked)
+}
+
+// checkState asks logind whether it prepares for a shutdown. It begins one that is not known yet, and cancels one that
+// logind has forgotten.
+func (w *watch) checkState(ctx context.Context) {
+	w.askState(ctx)
+	switch {
+	case w.state == announced:
+		if w.ShutdownStatus() == nil {
+			w.beginShutdown(ctx, false)
+		}
 		w.confirmed = true
-	case state == calm && w.confirmed:
+	case w.state == calm && w.confirmed:
 		klog.FromContext(ctx).Info("Logind does not prepare any more for the shutdown that it has announced")
 		w.handleCancellation(ctx)
 	}
@@ -122,7 +143,7 @@ func (w *watch) connect(ctx context.Context) {
 	w.disconnect()
 	connection, cancel := context.WithCancel(ctx)
 	w.unsubscribe = cancel
-	events, state, err := w.open(connection)
+	events, err := w.open(connection)
 	if err != nil {
 		w.disconnect()
 		w.retryDelay = min(max(2*w.retryDelay, minRetryDelay), maxRetryDelay)
@@ -131,13 +152,13 @@ func (w *watch) connect(ctx context.Context) {
 	}
 	w.retryDelay, w.events = 0, events
 	switch shuttingDown := w.ShutdownStatus() != nil; {
-	case state == announced && !shuttingDown:
+	case w.state == announced && !shuttingDown:
 		// With a lock it began a moment ago: the lock is to be released when the pods have stopped.
 		w.beginShutdown(ctx, !w.connected && w.lock == nil)
-	case state == calm && shuttingDown && w.confirmed:
+	case w.state == calm && shuttingDown && w.confirmed:
 		w.cancelShutdown(ctx)
 	}
-	w.connected, w.confirmed = true, w.confirmed || state == announced
+	w.connected, w.confirmed = true, w.confirmed || w.state == announced
 }
 
 // reconnectLater closes the connection. The next attempt follows after minRetryDelay. The lock is kept meanwhile.
@@ -165,45 +186,48 @@ const (
 // open connects until connection ends, takes a lock, subscribes, and then reads the state: a shutdown that begins
 // between the lock and the subscription is delayed by the lock, and is part of the state. The previous lock is released
 // only after that.
-func (w *watch) open(connection context.Context) (<-chan Announcement, state, error) {
+func (w *watch) open(connection context.Context) (<-chan Announcement, error) {
 	logind, err := w.cfg.Connect(connection)
 	if err != nil {
-		return nil, unknown, fmt.Errorf("connecting to logind: %w", err)
+		return nil, fmt.Errorf("connecting to logind: %w", err)
 	}
 	w.logind = logind
 	attempt, cancel := context.WithTimeout(connection, connectPatience)
 	defer cancel()
 	if err := w.ensureDelay(attempt); err != nil {
-		return nil, unknown, err
+		return nil, err
 	}
 	lock, err := logind.Inhibit(attempt)
 	inProgress := errors.Is(err, ErrShutdownInProgress)
 	if err != nil && !inProgress {
-		return nil, unknown, fmt.Errorf("taking the delay lock: %w", err)
+		return nil, fmt.Errorf("taking the delay lock: %w", err)
 	}
 	events, err := logind.Watch(connection)
 	if err != nil {
 		closeLock(connection, lock)
-		return nil, unknown, fmt.Errorf("watching logind: %w", err)
+		return nil, fmt.Errorf("watching logind: %w", err)
 	}
 	if inProgress {
-		return events, announced, nil
+		w.state = announced
+		return events, nil
 	}
 	w.releaseLock(connection)
 	w.lock = lock
-	return events, w.readState(attempt), nil
+	w.readState(attempt)
+	return events, nil
 }
 
 // readState asks logind whether it prepares for a shutdown.
-func (w *watch) readState(ctx context.Context) state {
+func (w *watch) readState(ctx context.Context) {
 	switch shuttingDown, err := w.logind.ShuttingDown(ctx); {
 	case err != nil:
 		klog.FromContext(ctx).V(2).Info("Failed to read whether the machine is shutting down", "err", err)
-		return unknown
+		w.state = unknown
 	case shuttingDown:
-		return announced
+		w.state = announced
+	default:
+		w.state = calm
 	}
-	return calm
 }
 
 // ensureDelay makes logind wait for the total of the periods, and shortens the periods if it waits for a shorter time.
@@ -211,13 +235,10 @@ func (w *watch) readState(ctx context.Context) state {
 func (w *watch) ensureDelay(ctx context.Context) error {
 	configured := plan.Total(w.cfg.Periods)
 	granted, err := w.logind.EnsureInhibitDelay(ctx, configured)
-	if err != nil && granted <= 0 {
-		return fmt.Errorf("reading the delay of logind: %w", err)
+	if errors.Is(err, ErrDelayUnknown) {
+		return err //nolint:wrapcheck // It says all there is to say.
 	}
-	w.periods = w.cfg.Periods
-	if granted > 0 {
-		w.periods = plan.Fit(w.cfg.Periods, granted)
-	}
+	w.periods = plan.Fit(w.cfg.Periods, granted)
 	if err != nil || granted < configured {
 		klog.FromContext(ctx).Error(err, "Shutdown delay is shorter than configured, shortened the periods of pods",
 			"configured", configured, "granted", granted, "periods", w.periods)

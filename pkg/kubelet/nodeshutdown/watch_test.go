@@ -3,6 +3,7 @@ package nodeshutdown
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -359,10 +360,10 @@ func TestStartedDuringAShutdownWithoutLogind(t *testing.T) {
 // Logind cannot say for how long it waits: that is tried again, and the periods are shortened once it is known.
 func TestUnknownDelay(t *testing.T) {
 	play(t, twoGroups, func(w *world) {
-		w.maxDelay = 0
+		w.delayErr = ErrDelayUnknown
 		w.add(aPod("low", 0, 30), 100)
 		w.Start(w.ctx)
-		w.set(func() { w.maxDelay = 5 * time.Second })
+		w.set(func() { w.delayErr, w.maxDelay = nil, 5*time.Second })
 		w.sleep(10)
 		w.announce(true)
 		w.expect("0 delay 30s", "1 delay 30s", "1 lock 1", "10 node down=true", "10 kill low 3")
@@ -380,5 +381,73 @@ func TestShutdownThatBeginsWhileTheAgentConnects(t *testing.T) {
 		if held := w.held(); len(held) != 0 {
 			t.Errorf("locks %v are still held after the last pod has stopped", held)
 		}
+	})
+}
+
+// Logind waits for no delay lock, and that cannot be changed: a shutdown is seen nevertheless, and new pods are
+// rejected.
+func TestLogindThatDoesNotWait(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.maxDelay = 0
+		w.add(aPod("low", 0, 30), 100)
+		w.Start(w.ctx)
+		w.announce(true)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill low 0", "0 unlock 1")
+	})
+}
+
+// Another program sends the signal of a cancellation while logind shuts the machine down: the periods go on.
+func TestCancellationByAnotherProgram(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(static(aPod("static", 1000, 30)), 8)
+		w.add(aPod("low", 0, 30), 100)
+		w.Start(w.ctx)
+		w.set(func() { w.shuttingDown, w.inhibitErr = true, ErrShutdownInProgress })
+		w.events <- Announcement{ShuttingDown: true, ByLogind: true}
+		w.sleep(15)
+		w.announce(false)
+		w.sleep(17)
+		w.expect("0 delay 30s", "0 lock 1", "0 node down=true", "0 kill low 20", "20 kill static 10", "28 stopped static",
+			"28 unmounted [static]", "28 unlock 1")
+		w.expectEvents("event")
+	})
+}
+
+// A shutdown was cancelled. The next one is announced by another program: logind, which knows nothing of it, does not
+// cancel it.
+func TestShutdownThatOthersAnnounceAfterACancelledOne(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.Start(w.ctx)
+		w.events <- Announcement{ShuttingDown: true, ByLogind: true}
+		w.events <- Announcement{ByLogind: true}
+		w.sleep(1)
+		w.announce(true)
+		w.sleep(60)
+		if w.ShutdownStatus() == nil {
+			t.Error("the shutdown is cancelled")
+		}
+	})
+}
+
+// announcedAtLock is a logind that announces a shutdown after it has granted a lock, and cannot say so at first.
+type announcedAtLock struct{ *world }
+
+func (l announcedAtLock) Inhibit(ctx context.Context) (io.Closer, error) {
+	lock, err := l.world.Inhibit(ctx)
+	l.set(func() { l.shuttingDown, l.known = true, false })
+	return lock, err
+}
+
+// A shutdown begins between the lock and the subscription, and the first question about it is not answered.
+func TestShutdownWhileTheStateIsUnknown(t *testing.T) {
+	play(t, twoGroups, func(w *world) {
+		w.add(aPod("low", 0, 30), 1)
+		w.cfg.Connect = func(context.Context) (Logind, error) { return announcedAtLock{w}, nil }
+		w.Start(w.ctx)
+		w.sleep(1)
+		w.set(func() { w.known = true })
+		w.sleep(15)
+		w.expect("0 delay 30s", "0 lock 1", "10 node down=true", "10 kill low 20", "11 stopped low", "11 unmounted [low]",
+			"11 unlock 1")
 	})
 }

@@ -43,9 +43,9 @@ type world struct {
 	mu sync.Mutex
 	// maxDelay is how long logind waits for locks.
 	maxDelay time.Duration
-	// connectErr and inhibitErr are the errors of connecting and of taking a lock.
-	connectErr, inhibitErr error
-	known, shuttingDown    bool
+	// connectErr, delayErr and inhibitErr are the errors of connecting, of reading the delay and of taking a lock.
+	connectErr, delayErr, inhibitErr error
+	known, shuttingDown              bool
 	// hangs is true while logind answers no call.
 	hangs  bool
 	events chan Announcement
@@ -155,9 +155,12 @@ func (w *world) answer(ctx context.Context) error {
 
 func (w *world) EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error) {
 	if err := w.answer(ctx); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", ErrDelayUnknown, err)
 	}
 	w.record("delay %v", minimum)
+	if err := get(w, &w.delayErr); err != nil {
+		return 0, err
+	}
 	delay := get(w, &w.maxDelay)
 	if delay < minimum {
 		return delay, errTest

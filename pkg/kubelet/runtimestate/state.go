@@ -36,6 +36,8 @@ type State struct {
 
 	mu       sync.RWMutex
 	lastSync time.Time
+	// wasDown is when the runtime was last found to be ready again; zero if it always was.
+	wasDown  time.Time
 	errs     conditionErrors
 	checks   []namedCheck
 	podCIDR  string
@@ -63,6 +65,7 @@ func (s *State) AddHealthCheck(name string, check HealthCheck) {
 func (s *State) SetRuntimeSync(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.noteDown()
 	s.lastSync = t
 }
 
@@ -70,6 +73,7 @@ func (s *State) SetRuntimeSync(t time.Time) {
 func (s *State) SetRuntimeError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.noteDown()
 	s.errs.runtime = err
 }
 
@@ -158,12 +162,26 @@ func (s *State) RuntimeErrors() error {
 	return asError(errs)
 }
 
-// RuntimeDown returns true if the runtime has not answered as ready lately. It is false if only a health check of the
-// agent fails.
-func (s *State) RuntimeDown() bool {
+// LastDown returns when the runtime last did not answer as ready: now while it does not, the zero time if it always has.
+// Health checks of the agent that fail are not considered.
+func (s *State) LastDown() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if s.down() {
+		return time.Now()
+	}
+	return s.wasDown
+}
+
+func (s *State) down() bool {
 	return s.lastSync.IsZero() || time.Since(s.lastSync) >= s.maxSyncAge || s.errs.runtime != nil
+}
+
+// noteDown is called before an answer of the runtime is recorded.
+func (s *State) noteDown() {
+	if s.down() {
+		s.wasDown = time.Now()
+	}
 }
 
 // NetworkErrors returns nil if the runtime's network is ready.

@@ -47,6 +47,41 @@ func TestRuntimeErrors(t *testing.T) {
 	})
 }
 
+// The last moment without an answer as ready is known also if nobody has asked meanwhile.
+func TestLastDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := runtimestate.New(30 * time.Second)
+		expect := func(want time.Time) {
+			t.Helper()
+			if got := s.LastDown(); !got.Equal(want) {
+				t.Errorf("last down at %v, want %v", got, want)
+			}
+		}
+		expect(time.Now())
+		sync := func() time.Time { s.SetRuntimeSync(time.Now()); return time.Now() }
+		first := sync()
+		time.Sleep(20 * time.Second)
+		expect(first)
+		sync()
+		time.Sleep(29 * time.Second)
+		expect(first)
+		time.Sleep(time.Minute)
+		expect(time.Now())
+		again := sync()
+		time.Sleep(time.Second)
+		expect(again)
+		s.SetRuntimeError(errors.New("not ready"))
+		time.Sleep(time.Second)
+		expect(time.Now())
+		s.SetRuntimeError(nil)
+		ready := sync()
+		time.Sleep(time.Second)
+		expect(ready)
+		s.AddHealthCheck("PLEG", func() (bool, error) { return false, nil })
+		expect(ready)
+	})
+}
+
 func TestHealthCheckMayUseTheState(t *testing.T) {
 	s := runtimestate.New(time.Minute)
 	s.AddHealthCheck("self", func() (bool, error) { s.SetPodCIDR("10.0.0.0/24"); return true, nil })

@@ -61,10 +61,10 @@ type Config struct {
 	Handlers *Handlers
 	// RuntimeErrors returns why pods cannot be synchronized, nil if they can.
 	RuntimeErrors func() error
-	// RuntimeDown returns true if that is because the container runtime does not answer as ready.
-	RuntimeDown  func() bool
-	SourcesReady config.SourcesReady
-	Status       status.Manager
+	// RuntimeLastDown returns when the container runtime last did not answer as ready: now while it does not.
+	RuntimeLastDown func() time.Time
+	SourcesReady    config.SourcesReady
+	Status          status.Manager
 	// CleanUp runs one round of housekeeping. The loop waits for it.
 	CleanUp func(ctx context.Context) error
 	// RestartPods runs the part of CleanUp that does not wait until all sources are ready.
@@ -83,8 +83,8 @@ type Config struct {
 type Loop struct {
 	Config
 	// lastIteration is when the last iteration that handled inputs began or ended; nil before the first one. lastTurn is
-	// the same, or later when the loop last found the runtime down. seenDown is when HangCheck last did; nil before that.
-	lastIteration, lastTurn, seenDown atomic.Pointer[time.Time]
+	// the same, or later when the loop last found the runtime down.
+	lastIteration, lastTurn atomic.Pointer[time.Time]
 	// postponed are the pods that were due while the runtime was down. Only Run uses it.
 	postponed sets.Set[types.UID]
 }
@@ -102,8 +102,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	pause := runtimeDownPause
 	for ctx.Err() == nil {
 		if err := l.RuntimeErrors(); err != nil {
-			if l.RuntimeDown() {
-				l.lastTurn.Store(new(time.Now()))
+			if now := time.Now(); !l.RuntimeLastDown().Before(now) {
+				l.lastTurn.Store(&now)
 			}
 			logger.Error(err, "Skipping pod synchronization")
 			l.retryDue()
@@ -279,14 +279,11 @@ const longestWait = 30 * time.Minute
 // wait for the runtime then, for half an hour at most, and has its usual time again afterwards. HangCheck is the
 // "syncloop" check of systemd's watchdog. It may be called from any goroutine.
 func (l *Loop) HangCheck(_ *http.Request) error {
-	if l.RuntimeDown() {
-		l.seenDown.Store(new(time.Now()))
-	}
 	if l.lastIteration.Load() == nil {
 		return nil
 	}
-	window, stuck, down := l.healthWindow(), time.Since(*l.lastTurn.Load()), l.seenDown.Load()
-	waits := down != nil && time.Since(*down) <= window
+	window, stuck := l.healthWindow(), time.Since(*l.lastTurn.Load())
+	waits := time.Since(l.RuntimeLastDown()) <= window
 	if stuck <= window || (waits && stuck <= longestWait) {
 		return nil
 	}

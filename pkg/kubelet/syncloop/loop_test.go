@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,31 @@ func (p *probeStatuses) SetContainerReadiness(_ klog.Logger, uid types.UID, _ ku
 	p.ready[uid] = ready
 }
 
+// silence is whether the container runtime answers as ready.
+type silence struct {
+	mu   sync.Mutex
+	on   bool
+	over time.Time
+}
+
+func (s *silence) Store(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on {
+		s.over = time.Now()
+	}
+	s.on = on
+}
+
+func (s *silence) last() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on {
+		return time.Now()
+	}
+	return s.over
+}
+
 // running is a running loop in a synctest bubble.
 type running struct {
 	*world
@@ -40,7 +66,7 @@ type running struct {
 	statuses     *probeStatuses
 	due          list[types.UID]
 	down         atomic.Bool
-	silent       atomic.Bool
+	silent       silence
 	cleaned      atomic.Int32
 	// cleanUpTakes is the duration of a round of housekeeping.
 	cleanUpTakes atomic.Int64
@@ -61,9 +87,9 @@ func startAs(t *testing.T, sourcesReady bool, prepare func(*running)) *running {
 		probes: make(chan results.Update), retryWaiting: make(chan struct{}),
 		statuses: &probeStatuses{ready: map[types.UID]bool{}}}
 	r.loop = New(Config{
-		Inputs:      Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.retryWaiting},
-		Handlers:    r.Handlers,
-		RuntimeDown: func() bool { return r.silent.Load() },
+		Inputs:          Inputs{Pods: r.pods, Runtime: r.events, Readiness: r.probes, RetryWaiting: r.retryWaiting},
+		Handlers:        r.Handlers,
+		RuntimeLastDown: r.silent.last,
 		RuntimeErrors: func() error {
 			if r.down.Load() {
 				return errors.New("no runtime")
@@ -293,6 +319,23 @@ func TestHealthChecksFailWhenTheLoopHangs(t *testing.T) {
 	})
 }
 
+// The window is twice the resync interval if that is longer.
+func TestHealthWindowFollowsTheResyncInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = minHealthWindow
+		r := startAs(t, true, func(r *running) { r.loop.ResyncInterval = interval })
+		r.cleanUpTakes.Store(int64(time.Hour))
+		<-time.After(2*interval - time.Second)
+		if err := r.loop.HealthCheck(nil); err != nil {
+			t.Errorf("within the window: %v", err)
+		}
+		<-time.After(2 * housekeepingPeriod)
+		if r.loop.HealthCheck(nil) == nil {
+			t.Error("healthy after the window")
+		}
+	})
+}
+
 // A check of the agent fails for longer than five minutes, that of PLEG for example: the agent may hang.
 func TestHangCheckFailsWhenAPartOfTheAgentHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -365,6 +408,30 @@ func TestLoopThatWaitsForARuntimeThatIsDownDoesNotHang(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		if r.loop.HangCheck(nil) == nil {
 			t.Error("healthy although the loop hangs while the runtime is ready")
+		}
+	})
+}
+
+// As before, but systemd's watchdog asks every five minutes only (WatchdogSec=10min), the last time ten seconds after
+// the runtime answers again.
+func TestHangCheckThatIsCalledSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, true)
+		<-time.After(time.Minute)
+		r.cleanUpTakes.Store(int64(time.Hour))
+		<-time.After(time.Second)
+		r.silent.Store(true)
+		for range 2 {
+			<-time.After(minHealthWindow + time.Second)
+			if err := r.loop.HangCheck(nil); err != nil {
+				t.Errorf("while the runtime is down: %v", err)
+			}
+		}
+		<-time.After(minHealthWindow - 10*time.Second)
+		r.silent.Store(false)
+		<-time.After(11 * time.Second)
+		if err := r.loop.HangCheck(nil); err != nil {
+			t.Errorf("ten seconds after the runtime was down: %v", err)
 		}
 	})
 }

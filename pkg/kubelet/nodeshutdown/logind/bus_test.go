@@ -253,12 +253,18 @@ func (b *bus) announce(t *testing.T, shuttingDown bool) {
 // sendSignal sends PrepareForShutdown with the given arguments to all clients.
 func (b *bus) sendSignal(t *testing.T, sender string, body ...any) {
 	t.Helper()
+	b.sendNamed(t, prepareForShutdown, sender, body...)
+}
+
+// sendNamed sends a signal of logind with the given name and arguments to all clients.
+func (b *bus) sendNamed(t *testing.T, member, sender string, body ...any) {
+	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conn := range b.conns {
 		err := send(conn, &dbus.Message{Type: dbus.TypeSignal, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldPath: dbus.MakeVariant(path), dbus.FieldInterface: dbus.MakeVariant(name + ".Manager"),
-			dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"), dbus.FieldSender: dbus.MakeVariant(sender),
+			dbus.FieldMember: dbus.MakeVariant(member), dbus.FieldSender: dbus.MakeVariant(sender),
 		}})
 		if err != nil && !errors.Is(err, syscall.EPIPE) { // A client may have closed it a moment ago.
 			t.Error(err)

@@ -34,6 +34,9 @@ const (
 
 	// inProgress is the name of logind's error for a delay lock that is requested during a shutdown.
 	inProgress = name + ".OperationInProgress"
+
+	// prepareForShutdown is the signal that announces a shutdown or cancels it.
+	prepareForShutdown = "PrepareForShutdown"
 )
 
 // callTimeout is how long an answer is awaited. At a boot logind may take seconds.
@@ -100,8 +103,11 @@ func property[T any](ctx context.Context, c connection, flags dbus.Flags, name s
 // less than minimum.
 func (c connection) EnsureInhibitDelay(ctx context.Context, minimum time.Duration) (time.Duration, error) {
 	granted, err := c.delay(ctx)
-	if err != nil || granted >= minimum {
-		return granted, err
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", nodeshutdown.ErrDelayUnknown, err)
+	}
+	if granted >= minimum {
+		return granted, nil
 	}
 	if err := c.override(minimum); err != nil {
 		return granted, err
@@ -213,7 +219,7 @@ func (c connection) Watch(ctx context.Context) (<-chan nodeshutdown.Announcement
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := c.bus.AddMatchSignalContext(call, dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(managerInterface),
-		dbus.WithMatchMember("PrepareForShutdown"))
+		dbus.WithMatchMember(prepareForShutdown))
 	if err != nil {
 		c.bus.RemoveSignal(signals)
 		return nil, fmt.Errorf("subscribe to PrepareForShutdown: %w", err)
@@ -251,7 +257,7 @@ func (c connection) forward(
 			}
 			shuttingDown, ok := announced(signal)
 			if !ok {
-				klog.FromContext(ctx).Error(nil, "Ignoring a signal of logind that announces nothing", "signal", signal)
+				klog.FromContext(ctx).Error(nil, "Ignoring a signal that announces no shutdown", "signal", signal)
 				continue
 			}
 			if signal.Sender != owner {
@@ -267,11 +273,17 @@ func (c connection) forward(
 	}
 }
 
-// announced returns what a signal announces: a shutdown, or its cancellation.
+// announced returns what a signal announces: a shutdown, or its cancellation. Signals that are sent to this connection
+// alone need not be those that were subscribed to. What any program has attached to them is closed.
 func announced(signal *dbus.Signal) (shuttingDown, ok bool) {
 	if signal == nil || len(signal.Body) == 0 {
 		return false, false
 	}
+	for _, value := range signal.Body {
+		if fd, attached := value.(dbus.UnixFD); attached {
+			_ = syscall.Close(int(fd)) // Nothing depends on it.
+		}
+	}
 	shuttingDown, ok = signal.Body[0].(bool)
-	return shuttingDown, ok
+	return shuttingDown, ok && signal.Path == path && signal.Name == managerInterface+"."+prepareForShutdown
 }

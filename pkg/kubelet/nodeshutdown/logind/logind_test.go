@@ -3,11 +3,14 @@ package logind
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
@@ -69,6 +72,7 @@ func TestEnsureInhibitDelay(t *testing.T) {
 			message: "InhibitDelayMaxSec is 7s and was not raised to 30s"},
 		"cannot be written": {delay: 5 * time.Second, reloadedDelay: 30 * time.Second, want: 5 * time.Second,
 			override: errors.New("read-only"), message: "read-only"},
+		"none": {reloadedDelay: 30 * time.Second, override: errors.New("read-only"), message: "read-only"},
 	} {
 		b := resetBus(t)
 		b.locked(func() { b.delay, b.reloadedDelay = tc.delay, tc.reloadedDelay })
@@ -78,6 +82,9 @@ func TestEnsureInhibitDelay(t *testing.T) {
 		got, err := logind.EnsureInhibitDelay(t.Context(), 30*time.Second)
 		var reloads int
 		b.locked(func() { reloads = b.reloads })
+		if errors.Is(err, nodeshutdown.ErrDelayUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
 		if got != tc.want || reloads != tc.reloads || (err == nil) != (tc.message == "") || err != nil &&
 			!strings.Contains(err.Error(), tc.message) {
 			t.Errorf("%s: granted %v after %d reloads, error %v", name, got, reloads, err)
@@ -138,6 +145,44 @@ func TestWatch(t *testing.T) {
 		if got := <-another; got.ShuttingDown != want {
 			t.Errorf("event %+v, want %t", got, want)
 		}
+	}
+}
+
+// A signal that is sent to this connection alone needs no subscription.
+func TestAnotherSignal(t *testing.T) {
+	b := resetBus(t)
+	events, err := connect(t).Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.sendNamed(t, "PrepareForSleep", ownName, true)
+	b.announce(t, false)
+	if got := <-events; got.ShuttingDown {
+		t.Error("the announcement that the machine sleeps is taken for a shutdown")
+	}
+}
+
+// Any program may attach a file to its signals.
+func TestFilesOfSignalsAreClosed(t *testing.T) {
+	b := resetBus(t)
+	events, err := connect(t).Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.sendSignal(t, ":1.9", true, dbus.UnixFD(writer.Fd()))
+	<-events
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the file of the signal is still open: %v", err)
 	}
 }
 
@@ -228,6 +273,9 @@ func TestNoAnswer(t *testing.T) {
 		},
 		"Get": func(ctx context.Context, l nodeshutdown.Logind) error {
 			_, err := l.EnsureInhibitDelay(ctx, time.Second)
+			if !errors.Is(err, nodeshutdown.ErrDelayUnknown) {
+				t.Errorf("error %v, want one that says that the delay is not known", err)
+			}
 			return err
 		},
 		"Inhibit": func(ctx context.Context, l nodeshutdown.Logind) error {
