@@ -1,14 +1,21 @@
 package kubelet
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/cgroupkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/terminations"
 )
 
 // memoryLimits are pod cgroups with one limit of memory.
@@ -75,5 +82,81 @@ func TestLimitsWithoutAFence(t *testing.T) {
 		if got, want := f.expected(test.pod), (fence.Expected{Memory: test.want, PIDs: 100}); got != want {
 			t.Errorf("limits %+v, want %+v", got, want)
 		}
+	}
+}
+
+// onePodCgroup finds the cgroup of the only pod.
+type onePodCgroup struct {
+	cm.PodContainerManager
+	path string
+}
+
+func (c onePodCgroup) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, c.path }
+
+// An earlier run of the agent has fenced a pod and ended at once. If the termination of the pod is recorded, for
+// whatever cause, the pod is killed by its cgroup and keeps the fence: the eviction of a pod that had been deleted is
+// recorded as its deletion. Otherwise the pod gets its limits back.
+func TestEarlierFenceOfADeletedPod(t *testing.T) {
+	const fenced = 307 * 4096
+	if !fence.IsFence(fenced) {
+		t.Fatal("the test does not know what a fence is")
+	}
+	for name, test := range map[string]struct {
+		record *terminations.Record
+		killed bool
+	}{
+		"evicted":                   {&terminations.Record{Cause: terminations.Eviction}, true},
+		"deleted, and evicted then": {&terminations.Record{Cause: terminations.Deletion}, true},
+		"killed, and evicted then":  {&terminations.Record{Cause: terminations.Kill}, true},
+		"without a record":          {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mount := t.TempDir()
+			dir := filepath.Join(mount, "kubepods", "pod")
+			files := map[string]string{
+				"memory.max": strconv.Itoa(fenced), "memory.swap.max": "max", "memory.oom.group": "1", "pids.max": "max",
+				"cgroup.kill": "0", "cgroup.procs": "", "cgroup.events": "populated 0\nfrozen 0\n", "cgroup.freeze": "0",
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, content := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(content+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mounts := map[string]string{"memory": mount, "pids": mount, "": mount}
+			fencer := fence.New(fence.Config{Unified: true, Mounts: mounts})
+			f := &podFences{
+				fencer: fencer, left: fence.NewLeft(fencer),
+				killer:  cgroupkill.New(cgroupkill.Config{Unified: true, Mounts: mounts}),
+				cgroups: func() cm.PodContainerManager { return onePodCgroup{path: "/kubepods/pod"} },
+				record: func(types.UID) (terminations.Record, bool) {
+					if test.record == nil {
+						return terminations.Record{}, false
+					}
+					return *test.record, true
+				},
+				fenced: func(types.UID) bool { return false },
+			}
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
+			if err := f.left.Begin(func() (map[types.UID]bool, error) { return map[types.UID]bool{"one": true}, nil }); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.repair(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			content := func(name string) string {
+				data, err := os.ReadFile(filepath.Join(dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(data)
+			}
+			killed, lifted := strings.HasPrefix(content("cgroup.kill"), "1"), strings.HasPrefix(content("memory.max"), "max")
+			if killed != test.killed || lifted == test.killed {
+				t.Errorf("killed %t, lifted %t; want killed %t", killed, lifted, test.killed)
+			}
+		})
 	}
 }

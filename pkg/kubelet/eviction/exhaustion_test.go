@@ -72,6 +72,70 @@ func TestHogWhileALargePodStops(t *testing.T) {
 	}
 }
 
+// A pod that grows slowly has met the threshold, and a large pod is being stopped. Then a hog begins, on a node where
+// looking at pods takes long: the first look that shows its growth is followed by another one at once, which says who
+// grows, instead of after the pause that the first one costs. Memory is not used up.
+func TestHogBeginsWhileALargePodStopsOnASlowNode(t *testing.T) {
+	for _, leak := range []int64{30, 60} {
+		for phase := range 25 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, mi, 0, "leak", "hog")
+				b.capacity = 512 * gi
+				b.config.Fencer = &fakeFencer{n: b.node}
+				b.config.Memory, b.killTakes = b.kernels()["dear"], 1500*time.Millisecond
+				b.add("big", 12*gi)
+				b.pods["hog"].memory = gi
+				b.available(105 * mi)
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12 * time.Second)
+					b.grows("leak", leak*mi)
+					wait(400*time.Millisecond + time.Duration(phase)*13*time.Millisecond)
+					b.freeze("leak")
+					least, at := b.left(), b.left()
+					b.grows("hog", 600*mi)
+					for begin := time.Now(); time.Since(begin) < 2*time.Second; wait(2 * time.Millisecond) {
+						least = min(least, b.left())
+					}
+					if least <= 0 {
+						t.Errorf("leak %d, phase %d: memory is used up, %d MiB were left when the hog began; victims %s", leak, phase,
+							at/mi, podsOf(b.fencer.victims()))
+					}
+				})
+			})
+		}
+	}
+}
+
+// A hog with 8 GiB crosses the threshold beside a pod that grows within its request, by less. It is fenced, and killed
+// when half of what was left is used up, which releases far more than is missing. A large idle pod ranks before it: its
+// eviction would take effect a second later, and is for nothing.
+func TestHogThatCoversIsKilledAlone(t *testing.T) {
+	for _, cost := range []string{"cheap", "dear"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBurst(t, mi, 0, "hog")
+			b.capacity = 512 * gi
+			b.config.Fencer = &fakeFencer{n: b.node}
+			b.config.Memory, b.killTakes = b.kernels()[cost], 1500*time.Millisecond
+			b.pods["hog"].memory = 8 * gi
+			b.add("big", 160*gi)
+			b.add("within", 50*mi, memoryRequest(64*gi))
+			b.available(150 * mi)
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(12 * time.Second)
+				b.grows("within", 450*mi)
+				b.grows("hog", 500*mi)
+				least := b.left()
+				for begin := time.Now(); time.Since(begin) < 2*time.Second; wait(time.Millisecond) {
+					least = min(least, b.left())
+				}
+				if got := podsOf(b.fencer.victims()); got != "hog" || least <= 0 {
+					t.Errorf("%s: victims %s, want hog; %d MiB left", cost, got, least/mi)
+				}
+			})
+		})
+	}
+}
+
 // A pod is being stopped, which is more than is missing. Another one grows, but what is left lasts until then: it
 // stays.
 func TestSlowGrowerWhileALargePodStops(t *testing.T) {

@@ -249,6 +249,9 @@ func (f *fencing) awaitFence(ctx context.Context) bool {
 			fenced := *f.victim
 			fenced.Fence = fence
 			f.victim, f.left = &fenced, f.m.leftFor(&fenced)
+			f.mu.Lock()
+			f.report.PIDs = fence.PIDs
+			f.mu.Unlock()
 			return true
 		case <-over:
 			if f.stopped {

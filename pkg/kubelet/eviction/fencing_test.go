@@ -489,6 +489,30 @@ func TestOverdueVictimBeginsToGrow(t *testing.T) {
 	})
 }
 
+// A victim of a memory threshold without a fence is so late that it may be evicted again; it is evicted for PIDs, with a
+// fence of processes. What is said about that fence is about processes.
+func TestLateFenceOfProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fences(t, func(p *fencePlay) {
+			p.victim.Fence, p.victim.Cause.Signal = nil, snapshot.MemoryAvailable
+			p.killTakes = 5 * time.Minute
+		}, func(p *fencePlay) {
+			p.wait(220 * time.Second) // It is overdue, and no longer in flight.
+			again := *p.victim
+			again.Cause.Signal, again.Fence = snapshot.PIDAvailable, &policy.Fence{PIDs: true}
+			p.m.evict(t.Context(), 2, &again)
+			p.wait(5 * time.Second)
+		})
+		synctest.Wait()
+		p.reports.mu.Lock()
+		defer p.reports.mu.Unlock()
+		if len(p.reports.ended) != 1 || !p.reports.ended[0].PIDs ||
+			!strings.Contains(p.reports.ended[0].String(), "processes") {
+			t.Errorf("calls %q, reports %+v", p.fencer.made(), p.reports.ended)
+		}
+	})
+}
+
 // The fence of the pod that grows fastest is prepared before the threshold is met, once.
 func TestFenceIsPreparedBeforeTheCrossing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -106,7 +106,7 @@ type Watcher struct {
 	// awaitedLeft is what remained by the reading of that round.
 	awaitedLeft int64
 	// soon is true if the next read follows the last one at once: it will show statistics of all pods that a look has made
-	// right, or the last one has read all pods, which took long.
+	// right, or how fast a pod grows that has begun to, or the last one has read all pods, which took long.
 	soon bool
 	// collected is the last reading that a collection has taken, so far as it is known here.
 	collected *snapshot.MemoryReading
@@ -259,6 +259,7 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 	}
 	w.approach(left)
 	w.look(left, counters, suspect || w.awaited)
+	w.soon = w.soon || w.beganWhileMet(left)
 	switch {
 	case !w.hardMet && !suspect && w.awaited && !w.canWait(left) && w.postpone(left):
 		w.record(left)
@@ -283,6 +284,16 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 		return &r
 	}
 	return nil
+}
+
+// beganWhileMet reports whether a pod has begun to grow while a hard threshold is met, of which only the next look says
+// how fast, and what is left may be used up before a kill takes effect.
+func (w *Watcher) beganWhileMet(left [2]int64) bool {
+	if !w.hardMet || w.looks == nil || !w.looks.fresh {
+		return false
+	}
+	in := w.timeFor(w.remaining(left))
+	return in > 0 && in < w.killTime && w.looks.justBegun()
 }
 
 // leftBy returns what the node and all pods have available by the counters and the last known spare memory.

@@ -165,3 +165,59 @@ func (g grower) candidate() candidate {
 	pod := &snapshot.Pod{Facts: &snapshot.Facts{Name: g.name}}
 	return candidate{pod: pod, growth: &r, usage: mi, known: true, first: g.aboveRequest}
 }
+
+// decideLately decides about a node that has crossed its threshold, 100 MiB, and has so much left, while pods grow.
+func decideLately(t *testing.T, left int64, rates map[string]int64, pods ...spec) Decision {
+	t.Helper()
+	rules := rulesOf(threshold(snapshot.MemoryAvailable, "100Mi"))
+	rules.Fence = true
+	w := newWorld(t, rules, pods...)
+	w.available(snapshot.MemoryAvailable, gi).after(time.Second)
+	w.available(snapshot.MemoryAvailable, left).now = w.now.Add(time.Second)
+	s := w.snapshot()
+	rate := func(perSecond int64) *snapshot.Rate {
+		return &snapshot.Rate{PerSecond: snapshot.Bytes(perSecond), Window: 20 * time.Millisecond}
+	}
+	var all int64
+	for i := range s.Pods {
+		grows := rates[s.Pods[i].Name]
+		s.Pods[i].MemoryRate = rate(grows)
+		all += grows
+	}
+	s.MemoryRate, s.LongMemoryRate = rate(all), rate(all)
+	d, _ := Decide(s, w.rules, recoded(t, w.state))
+	return d
+}
+
+// A hog with 8 GiB is fenced. What it releases covers all that is missing until a kill takes effect, with the growth of
+// the pod beside it that is within its request: no idle pod has to go, which would end no sooner.
+func TestHogThatCoversBesideAGrowerWithinItsRequest(t *testing.T) {
+	for _, c := range []struct{ left, big, hog, within int64 }{{12, 20, 60, 55}, {9, 20, 60, 40}, {60, 100, 300, 250}} {
+		d := decideLately(t, c.left*mi, map[string]int64{"hog": c.hog * mi, "within": c.within * mi},
+			spec{name: "big", memory: c.big * gi}, spec{name: "hog", memory: 8 * gi},
+			spec{name: "within", memory: 50 * mi, request: 16 * gi})
+		if got := fmt.Sprint(names(d.Victims)); got != "[hog]" {
+			t.Errorf("%+v: victims %s, want [hog]", c, got)
+		}
+	}
+}
+
+// Nearly nothing is left, and pods fluctuate by much less than a tenth of what a hog grows by, which uses too little to
+// cover what is missing: an idle pod stays nevertheless.
+func TestHogBesidePodsThatFluctuate(t *testing.T) {
+	for _, c := range []struct{ left, big, uses, hog, noise int64 }{
+		{0, 20, 2500, 60 * mi, 4096}, {0, 20, 5, 60 * mi, 4096}, {mi, 20, 2500, 60 * mi, 3 * mi / 2},
+		{4 * mi, 100, 2500, 300 * mi, 6 * mi}, {4 * mi, 100, 5, 300 * mi, 6 * mi},
+	} {
+		pods := []spec{{name: "big", memory: c.big * gi}, {name: "hog", memory: c.uses * mi}}
+		rates := map[string]int64{"hog": c.hog}
+		for i := range 3 {
+			small := spec{name: fmt.Sprintf("small-%d", i), memory: 20 * mi, request: 40 * mi}
+			pods, rates[small.name] = append(pods, small), c.noise
+		}
+		d := decideLately(t, c.left, rates, pods...)
+		if got := fmt.Sprint(names(d.Victims)); got != "[hog]" {
+			t.Errorf("%+v: victims %s, want [hog]", c, got)
+		}
+	}
+}

@@ -103,8 +103,8 @@ func (r *round) mustWait(p *pending) bool {
 }
 
 // victims returns the pods that are evicted in this round: the first one of those that were chosen, or, if exhaustion
-// is imminent, those whose growth exhausts what is left; or else, or beside them if the rest does that very soon, as
-// many of the chosen ones as cover the demand until a kill takes effect. Pods that are terminating already are lost in
+// is imminent, those whose growth exhausts what is left; or else, or beside them if they release too little and the rest
+// exhausts it very soon, as many of the chosen ones as cover the demand until a kill takes effect. Pods that are terminating already are lost in
 // any case, so that the fewest of those that were chosen which cover that demand are hastened together. list has all
 // candidates.
 func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
@@ -119,9 +119,9 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 			// Several would go, of which those that do not grow end no growth, so that more would go in the next round.
 			exhausting = t.fastest(list, d.killTime, d.killTime, func(*candidate) bool { return true })
 		}
-		switch rest := growthLately(list) - growthLately(exhausting); {
+		switch {
 		case len(exhausting) == 0:
-		case usedUp(t.available, rest, hasteTime): // There may be no time for another decision.
+		case t.restExhausts(list, exhausting) && !covers(exhausting, c.urgent, d.killTime):
 			now = joined(now, exhausting)
 		default:
 			now = joined(now[:hastened(now)], exhausting)
@@ -131,6 +131,14 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 		return now
 	}
 	return t.limitPace(now, c.urgent-d.base, d.killTime)
+}
+
+// restExhausts reports whether the growth of those candidates that do not go, if it is significant, uses up what is left
+// so soon that there may be no time for another decision.
+func (t *pacing) restExhausts(list, going []candidate) bool {
+	all := growthLately(list)
+	rest := all - growthLately(going)
+	return rest >= all/significantShare && usedUp(t.available, rest, hasteTime)
 }
 
 // joined returns the first list, and those of the second that are not in it.
