@@ -85,7 +85,11 @@ func (n *pressureNotifications) arm(ctx context.Context, w watched, now time.Tim
 // closeUnwatched closes the sources of signals without a watched threshold, and those whose cgroup is gone.
 func (n *pressureNotifications) closeUnwatched(watched []policy.ThresholdID) {
 	for sig, s := range n.sources {
-		if s.Gone() || !slices.ContainsFunc(watched, func(id policy.ThresholdID) bool { return id.Signal == sig }) {
+		isWatched := slices.ContainsFunc(watched, func(id policy.ThresholdID) bool { return id.Signal == sig })
+		if !isWatched {
+			delete(n.tried, sig) // It is opened at once when there is a threshold again.
+		}
+		if !isWatched || s.Gone() {
 			_ = s.Close()
 			delete(n.sources, sig)
 		}

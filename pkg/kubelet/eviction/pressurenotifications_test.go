@@ -49,8 +49,11 @@ func TestPressureNotificationsFollowTheThresholds(t *testing.T) {
 	w.ids = w.ids[:1]
 	n.arm(t.Context(), w, now.Add(6*retrySources))
 	expect(t, "closed", []bool{o.opened[0].closed, o.opened[1].closed}, []bool{false, true})
+	w.ids = someWatched().ids
+	n.arm(t.Context(), w, now.Add(6*retrySources+time.Second))
+	expect(t, "sources when the threshold is there again", len(o.opened), 3)
 	n.close()
-	expect(t, "closed in the end", o.opened[0].closed, true)
+	expect(t, "closed in the end", []bool{o.opened[0].closed, o.opened[2].closed}, []bool{true, true})
 }
 
 // TestPressureNotificationsOfACgroupThatIsMadeAgain: it is looked for once a minute, without a word in the log.

@@ -48,6 +48,8 @@ type Memory struct {
 	// processes is the root of the cgroup tree that counts processes.
 	processes string
 	meminfo   string
+	// inContainer is true on cgroup v2 if the root has a counter.
+	inContainer bool
 	// info is what was last read of it; it is here so that reading it allocates nothing.
 	info meminfo
 	// folder is what was last read of a directory, for the same reason.
@@ -79,12 +81,8 @@ func NewMemory(o Options) (*Memory, error) {
 	}
 	registerMetrics()
 	m := newMemory(o)
-	info, err := m.meminfoOf()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := m.nodeUsage(&info); err != nil {
-		return nil, fmt.Errorf("memory of the node cannot be read from cgroup files: %w", err)
+	if _, _, err := m.readNode(snapshot.Counting{}); err != nil {
+		return nil, fmt.Errorf("memory of the node cannot be read: %w", err)
 	}
 	m.quick = newMemory(o)
 	return m, nil
@@ -98,11 +96,13 @@ func newMemory(o Options) *Memory {
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		m.names, m.root, m.processes = v1Names, filepath.Join(root, "memory"), filepath.Join(root, "pids")
+	} else if unix.Access(filepath.Join(root, v2Names.usage), unix.R_OK) == nil {
+		m.names.rootUsageFromMeminfo, m.inContainer = false, true
 	}
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	m.open = openFiles{
 		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls),
-		node: openfile.New(filepath.Join(m.root, m.names.usage)), pods: m.filesOf(m.pods),
+		node: m.filesOf(m.root), pods: m.filesOf(m.pods),
 	}
 	return m
 }
@@ -114,11 +114,7 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.now()
-	info, err := m.meminfoOf()
-	if err != nil {
-		return snapshot.MemoryCounters{}, err
-	}
-	node, err := m.nodeUsage(&info)
+	info, node, err := m.readNode(how)
 	if err != nil {
 		return snapshot.MemoryCounters{}, err
 	}
@@ -199,11 +195,7 @@ func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
 // /proc/meminfo, as in Counters: memory.stat of the root may lag by two seconds.
 func (m *Memory) nodeObservation(how snapshot.Counting) snapshot.Observation {
 	at := m.now()
-	info, err := m.meminfoOf()
-	if err != nil {
-		return snapshot.Observation{Err: err}
-	}
-	usage, err := m.nodeUsage(&info)
+	info, usage, err := m.readNode(how)
 	if err != nil {
 		return snapshot.Observation{Err: err}
 	}
@@ -217,12 +209,24 @@ func observationOf(at time.Time, limit, usage, spare int64) snapshot.Observation
 	return snapshot.Observation{Available: limit - max(0, usage-spare), Capacity: limit, At: snapshot.WallTime(at)}
 }
 
-// nodeUsage returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo.
-func (m *Memory) nodeUsage(info *meminfo) (int64, error) {
-	if !m.names.rootUsageFromMeminfo {
-		return m.files.count(&m.open.node)
+// readNode returns the counter of the root cgroup; on cgroup v2, where it has none, the same sum from /proc/meminfo. A
+// node in a container, as one of kind, has a root of its own, which counts its memory: then page cache and anonymous
+// memory are those of the root as well, as with stock.
+func (m *Memory) readNode(how snapshot.Counting) (info meminfo, usage int64, err error) {
+	if info, err = m.meminfoOf(); err != nil || m.names.rootUsageFromMeminfo {
+		return info, info.used(), err
 	}
-	return info.used(), nil
+	if usage, err = m.files.count(&m.open.node.usage); err != nil || !m.inContainer {
+		return info, usage, err
+	}
+	stat, err := m.files.read(&m.open.node.stat)
+	if err != nil {
+		return info, 0, err
+	}
+	info.inactiveAnon = 0
+	info.activeAnon, _ = field(stat, m.names.anonymous)
+	info.page, err = cacheOf(stat, m.names.cache, how)
+	return info, usage, err
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {

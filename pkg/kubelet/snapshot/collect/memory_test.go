@@ -119,6 +119,28 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
+// A node in a container, as one of kind, has a root cgroup with a counter on v2 too. Stock uses that, and so what others
+// use of the machine's memory counts for none of them.
+func TestNodeInAContainer(t *testing.T) {
+	root := tree(t, map[string]string{
+		"meminfo": meminfoFile, "cgroup.controllers": "memory\n", "memory.current": "102400\n",
+		"memory.stat": "anon 51200\nfile 51200\ninactive_file 20480\nactive_file 30720\nfile_dirty 1024\n" +
+			"file_writeback 0\n",
+	})
+	m, err := NewMemory(Options{CgroupRoot: root, Meminfo: filepath.Join(root, "meminfo"), PodsCgroup: "/kubepods.slice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := m.ReadMemory(snapshot.Counting{}).Node
+	if want := int64(1024000 - (102400 - 20480)); r.Err != nil || r.Available != want || r.Capacity != 1024000 {
+		t.Errorf("%+v, want %d available", r, want)
+	}
+	c, err := m.Counters(snapshot.Counting{})
+	if err != nil || c.Node != 102400 || c.NodeSpare != 20480 || c.NodeCapacity != 1024000 {
+		t.Errorf("counters %+v, %v", c, err)
+	}
+}
+
 // A virtual machine is given more memory or less while the agent runs: hot-plug, or a balloon.
 func TestMemoryOfTheNodeChangesItsSize(t *testing.T) {
 	root := tree(t, map[string]string{"meminfo": meminfoFile, "cgroup.controllers": "memory\n"})

@@ -12,7 +12,8 @@ type names struct {
 	// swap is a key of memory.stat, swapFile a file of its own; one of them is empty.
 	anonymous, swap, swapFile string
 	cache                     cacheKeys
-	rootUsageFromMeminfo      bool
+	// rootUsageFromMeminfo: the root has no counter, except in a container.
+	rootUsageFromMeminfo bool
 }
 
 // cacheKeys are keys of memory.stat about the page cache. File pages under writeback are not dirty any more.

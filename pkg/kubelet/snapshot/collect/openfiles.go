@@ -17,9 +17,9 @@ import (
 
 // openFiles are the files of memory. They stay open: opening a file takes longer than reading it.
 type openFiles struct {
-	// node is the counter of the root, which cgroup v2 does not have.
-	meminfo, stalls, node openfile.File
-	pods                  cgroupFiles
+	meminfo, stalls openfile.File
+	// node are the files of the root, of which cgroup v2 has some in a container only.
+	node, pods cgroupFiles
 	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them. searched are the
 	// cgroups in which they were found.
 	byPod    []podFiles
@@ -213,11 +213,13 @@ func (p *podFiles) examine(stat string) bool {
 // noneBelow is the number of links of a directory without others below it: its name, and its own entry for itself.
 const noneBelow = 2
 
-// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created or removed, or
-// count memory since.
+// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created, removed or
+// replaced, or count memory since.
 func (m *Memory) changedBelow(p *podFiles) bool {
 	return slices.ContainsFunc(p.below, func(f folderBelow) bool { return m.stateAt(f.dir) != f.state }) ||
-		slices.ContainsFunc(p.without, func(stat string) bool { return unix.Access(stat, unix.R_OK) == nil })
+		slices.ContainsFunc(p.without, func(stat string) bool {
+			return unix.Access(stat, unix.R_OK) == nil || unix.Access(filepath.Dir(stat), unix.F_OK) != nil
+		})
 }
 
 // stateAt returns the state of a directory, zero if it cannot be read.

@@ -302,3 +302,24 @@ func TestPodWhoseCgroupWasCreatedAgain(t *testing.T) {
 		t.Errorf("%d bytes of anonymous memory, %v, want 123", got.Anonymous.Amount, err)
 	}
 }
+
+// A cgroup that does not count memory is replaced by one that does: there are as many as before.
+func TestCgroupWithoutMemoryIsReplaced(t *testing.T) {
+	r := newLookRig(t, 1)
+	const container = "kubepods/besteffort/pod000/c"
+	r.write(container+"/a/cgroup.procs", "")
+	r.ReadMemory(snapshot.Counting{})
+	if err := os.RemoveAll(filepath.Join(r.root, container, "a")); err != nil {
+		t.Fatal(err)
+	}
+	r.write(container+"/b/memory.stat", "anon 600\n")
+	stats := []string{filepath.Join(r.root, container, "b/memory.stat"), filepath.Join(r.root, container, "memory.stat")}
+	order := accesses(t, stats)
+	for range 3 {
+		r.now = r.now.Add(2 * scanEvery)
+		r.ReadMemory(snapshot.Counting{})
+	}
+	if got := order(); !slices.Contains(got, 0) {
+		t.Errorf("the new cgroup is not read in three readings: %v", got)
+	}
+}
