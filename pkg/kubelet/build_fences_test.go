@@ -93,6 +93,40 @@ type onePodCgroup struct {
 
 func (c onePodCgroup) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, c.path }
 
+// fencedPod makes the cgroup of a pod that has a fence, and returns its path and the fences of an agent that starts.
+// record is that of the termination of the pod, nil without one.
+func fencedPod(t *testing.T, limit int, record *terminations.Record) (dir string, f *podFences) {
+	t.Helper()
+	mount := t.TempDir()
+	dir = filepath.Join(mount, "kubepods", "pod")
+	files := map[string]string{
+		"memory.max": strconv.Itoa(limit), "memory.swap.max": "max", "memory.oom.group": "1", "pids.max": "max",
+		"cgroup.kill": "0", "cgroup.procs": "", "cgroup.events": "populated 0\nfrozen 0\n", "cgroup.freeze": "0",
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(content+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts := map[string]string{"memory": mount, "pids": mount, "": mount}
+	fencer := fence.New(fence.Config{Unified: true, Mounts: mounts})
+	return dir, &podFences{
+		fencer: fencer, left: fence.NewLeft(fencer),
+		killer:  cgroupkill.New(cgroupkill.Config{Unified: true, Mounts: mounts}),
+		cgroups: func() cm.PodContainerManager { return onePodCgroup{path: "/kubepods/pod"} },
+		record: func(types.UID) (terminations.Record, bool) {
+			if record == nil {
+				return terminations.Record{}, false
+			}
+			return *record, true
+		},
+		fenced: func(types.UID) bool { return false },
+	}
+}
+
 // An earlier run of the agent has fenced a pod and ended at once. If the termination of the pod is recorded, for
 // whatever cause, the pod is killed by its cgroup and keeps the fence: the eviction of a pod that had been deleted is
 // recorded as its deletion. Otherwise the pod gets its limits back.
@@ -111,36 +145,10 @@ func TestEarlierFenceOfADeletedPod(t *testing.T) {
 		"without a record":          {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mount := t.TempDir()
-			dir := filepath.Join(mount, "kubepods", "pod")
-			files := map[string]string{
-				"memory.max": strconv.Itoa(fenced), "memory.swap.max": "max", "memory.oom.group": "1", "pids.max": "max",
-				"cgroup.kill": "0", "cgroup.procs": "", "cgroup.events": "populated 0\nfrozen 0\n", "cgroup.freeze": "0",
-			}
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for file, content := range files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(content+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			mounts := map[string]string{"memory": mount, "pids": mount, "": mount}
-			fencer := fence.New(fence.Config{Unified: true, Mounts: mounts})
-			f := &podFences{
-				fencer: fencer, left: fence.NewLeft(fencer),
-				killer:  cgroupkill.New(cgroupkill.Config{Unified: true, Mounts: mounts}),
-				cgroups: func() cm.PodContainerManager { return onePodCgroup{path: "/kubepods/pod"} },
-				record: func(types.UID) (terminations.Record, bool) {
-					if test.record == nil {
-						return terminations.Record{}, false
-					}
-					return *test.record, true
-				},
-				fenced: func(types.UID) bool { return false },
-			}
+			dir, f := fencedPod(t, fenced, test.record)
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
-			if err := f.left.Begin(func() (map[types.UID]bool, error) { return map[types.UID]bool{"one": true}, nil }); err != nil {
+			known := func() (map[types.UID]bool, error) { return map[types.UID]bool{"one": true}, nil }
+			if err := f.left.Begin(known); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.repair(t.Context(), pod); err != nil {

@@ -489,8 +489,8 @@ func TestOverdueVictimBeginsToGrow(t *testing.T) {
 	})
 }
 
-// A victim of a memory threshold without a fence is so late that it may be evicted again; it is evicted for PIDs, with a
-// fence of processes. What is said about that fence is about processes.
+// A victim of a memory threshold without a fence is so late that it may be evicted again. It is evicted for PIDs, with
+// a fence of processes. What is said about that fence is about processes.
 func TestLateFenceOfProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fences(t, func(p *fencePlay) {

@@ -162,8 +162,8 @@ func (s *State) RuntimeErrors() error {
 	return asError(errs)
 }
 
-// LastDown returns when the runtime last did not answer as ready: now while it does not, the zero time if it always has.
-// Health checks of the agent that fail are not considered.
+// LastDown returns when the runtime last did not answer as ready: now while it does not, zero if it always has. Health
+// checks of the agent that fail are not considered.
 func (s *State) LastDown() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

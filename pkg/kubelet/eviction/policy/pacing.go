@@ -103,10 +103,10 @@ func (r *round) mustWait(p *pending) bool {
 }
 
 // victims returns the pods that are evicted in this round: the first one of those that were chosen, or, if exhaustion
-// is imminent, those whose growth exhausts what is left; or else, or beside them if they release too little and the rest
-// exhausts it very soon, as many of the chosen ones as cover the demand until a kill takes effect. Pods that are terminating already are lost in
-// any case, so that the fewest of those that were chosen which cover that demand are hastened together. list has all
-// candidates.
+// is imminent, those whose growth exhausts what is left; or else, or beside them if they release too little and the
+// rest exhausts it very soon, as many of the chosen ones as cover the demand until a kill takes effect. Pods that are
+// terminating already are lost in any case, so that the fewest of those that were chosen which cover that demand are
+// hastened together. list has all candidates.
 func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	now := c.pods[:min(1, len(c.pods))]
 	if n := hastened(c.pods); n > 1 {
@@ -133,8 +133,8 @@ func (t *pacing) victims(c choice, list []candidate, d demand) []candidate {
 	return t.limitPace(now, c.urgent-d.base, d.killTime)
 }
 
-// restExhausts reports whether the growth of those candidates that do not go, if it is significant, uses up what is left
-// so soon that there may be no time for another decision.
+// restExhausts reports whether the growth of the candidates that do not go is significant, and uses up what is left so
+// soon that there may be no time for another decision.
 func (t *pacing) restExhausts(list, going []candidate) bool {
 	all := growthLately(list)
 	rest := all - growthLately(going)
