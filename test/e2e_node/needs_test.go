@@ -22,6 +22,9 @@ type need struct {
 	met  func() bool
 }
 
+// mappedOverlay is for pods in user namespaces.
+var mappedOverlay = need{"Linux 5.19, whose overlayfs can map users", func() bool { return linuxAtLeast(5, 19) }}
+
 // mappedTmpfs is for volumes in memory, secrets among them, of pods in user namespaces.
 var mappedTmpfs = need{"Linux 6.3, whose tmpfs can map users", func() bool { return linuxAtLeast(6, 3) }}
 
@@ -38,7 +41,7 @@ var needs = map[string][]need{
 	"TestMemoryQoS":                     {unified},
 	"TestOOMKillOfAContainer":           {unified},
 	"TestStallsAreReported":             {unified},
-	"TestUserNamespacesSurviveRestarts": {mappedTmpfs},
+	"TestUserNamespacesSurviveRestarts": {mappedOverlay},
 }
 
 // linuxAtLeast returns whether the kernel has that version or a later one.
