@@ -44,11 +44,18 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 			l.readOwners()
 		}
 		l.took = w.costs.spent() - before
-		w.soon = lags && w.costs.owed(now) < approachCredit
+		w.soon = (lags && w.costs.owed(now) < approachCredit) || w.beganWhileMet(left)
 		if !suspect && !w.postponed.begun() {
 			w.refresh(now)
 		}
 	}
+}
+
+// beganWhileMet reports whether the last look shows that a pod has begun to grow while a hard threshold is met, and
+// what is left may be used up before a kill takes effect: only the next look says how fast the pod grows.
+func (w *Watcher) beganWhileMet(left [2]int64) bool {
+	in := w.timeFor(w.remaining(left))
+	return w.hardMet && in > 0 && in < w.killTime && w.looks.justBegun()
 }
 
 // refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.

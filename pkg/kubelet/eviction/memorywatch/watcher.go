@@ -259,7 +259,6 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 	}
 	w.approach(left)
 	w.look(left, counters, suspect || w.awaited)
-	w.soon = w.soon || w.beganWhileMet(left)
 	switch {
 	case !w.hardMet && !suspect && w.awaited && !w.canWait(left) && w.postpone(left):
 		w.record(left)
@@ -284,16 +283,6 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 		return &r
 	}
 	return nil
-}
-
-// beganWhileMet reports whether a pod has begun to grow while a hard threshold is met, of which only the next look says
-// how fast, and what is left may be used up before a kill takes effect.
-func (w *Watcher) beganWhileMet(left [2]int64) bool {
-	if !w.hardMet || w.looks == nil || !w.looks.fresh {
-		return false
-	}
-	in := w.timeFor(w.remaining(left))
-	return in > 0 && in < w.killTime && w.looks.justBegun()
 }
 
 // leftBy returns what the node and all pods have available by the counters and the last known spare memory.

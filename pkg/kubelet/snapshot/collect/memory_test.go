@@ -119,8 +119,8 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
-// A node in a container, as one of kind, has a root cgroup with a counter on v2 too. Stock uses that: what others use of
-// the memory of the machine does not count.
+// A node in a container, as one of kind, has a root cgroup with a counter on v2 too. As with stock, what others use of
+// the machine's memory does not count then.
 func TestNodeInAContainer(t *testing.T) {
 	root := tree(t, map[string]string{
 		"meminfo": meminfoFile, "cgroup.controllers": "memory\n", "memory.current": "102400\n",
