@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -84,16 +85,17 @@ func (n *pressureNotifications) arm(ctx context.Context, w watched, now time.Tim
 
 // closeUnwatched closes the sources of signals without a watched threshold, and those whose cgroup is gone.
 func (n *pressureNotifications) closeUnwatched(watched []policy.ThresholdID) {
+	unwatched := func(sig snapshot.Signal) bool {
+		return !slices.ContainsFunc(watched, func(id policy.ThresholdID) bool { return id.Signal == sig })
+	}
 	for sig, s := range n.sources {
-		isWatched := slices.ContainsFunc(watched, func(id policy.ThresholdID) bool { return id.Signal == sig })
-		if !isWatched {
-			delete(n.tried, sig) // It is opened at once when there is a threshold again.
-		}
-		if !isWatched || s.Gone() {
+		if s.Gone() || unwatched(sig) {
 			_ = s.Close()
 			delete(n.sources, sig)
 		}
 	}
+	// When there is a threshold again, its source is opened at once.
+	maps.DeleteFunc(n.tried, func(sig snapshot.Signal, _ time.Time) bool { return unwatched(sig) })
 }
 
 // close implements kernelNotifications.

@@ -56,6 +56,22 @@ func TestPressureNotificationsFollowTheThresholds(t *testing.T) {
 	expect(t, "closed in the end", []bool{o.opened[0].closed, o.opened[2].closed}, []bool{true, true})
 }
 
+// TestSourceThatFailedIsOpenedWhenItsThresholdComesBack: at once, and not after the minute since the last attempt.
+func TestSourceThatFailedIsOpenedWhenItsThresholdComesBack(t *testing.T) {
+	o := &pressureOpener{err: notify.ErrNoCgroup}
+	n := &pressureNotifications{open: o.open}
+	w, now := someWatched(), time.Unix(100, 0)
+	n.arm(t.Context(), w, now)
+	ids := w.ids
+	w.ids = nil
+	n.arm(t.Context(), w, now.Add(time.Second))
+	w.ids, o.err = ids, nil
+	n.arm(t.Context(), w, now.Add(2*time.Second))
+	if len(o.opened) == 0 {
+		t.Error("no source was opened")
+	}
+}
+
 // TestPressureNotificationsOfACgroupThatIsMadeAgain: it is looked for once a minute, without a word in the log.
 func TestPressureNotificationsOfACgroupThatIsMadeAgain(t *testing.T) {
 	o := &pressureOpener{err: notify.ErrNoCgroup}

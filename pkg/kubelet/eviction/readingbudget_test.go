@@ -1,11 +1,14 @@
 package eviction
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
@@ -242,4 +245,57 @@ func TestOptionsSetBetweenACollectionAndItsRound(t *testing.T) {
 	if wrong > 0 || reached == 0 {
 		t.Errorf("in %d of %d scenes images are deleted for a threshold that is in dry run", wrong, reached)
 	}
+}
+
+// costlyPods is a costly kernel where reading one pod takes a third of a millisecond.
+type costlyPods struct{ costly }
+
+func (k *costlyPods) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+	k.take(300*time.Microsecond, &k.looks)
+	return k.kernel.ReadPod(how, uid)
+}
+
+// TestFlappingPodsBelowTheThresholdCostLittle: as TestLingeringBelowTheThresholdCostsLittle, with pods that allocate and
+// free some MiB all the time, so that others begin to grow with each look.
+func TestFlappingPodsBelowTheThresholdCostLittle(t *testing.T) {
+	for _, left := range []int64{20 * mi, 90 * mi, 300 * mi} {
+		for _, pods := range []int{6, 30} {
+			for _, every := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%dMi left, %d pods, every %v", left/mi, pods, every), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { flappingPodsCostLittle(t, left, pods, every) })
+				})
+			}
+		}
+	}
+}
+
+func flappingPodsCostLittle(t *testing.T, left int64, pods int, every time.Duration) {
+	const lasts = 3 * time.Minute
+	random := rand.New(rand.NewPCG(1, 2))
+	name := func(i int) string { return fmt.Sprintf("system-%d", i) }
+	n := newNode()
+	for i := range pods {
+		n.add(name(i), 200*mi, func(pod *v1.Pod) {
+			pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		})
+	}
+	n.available(left)
+	k := &costlyPods{costly{kernel: kernel{node: n}}}
+	c := n.config(t, hard("1Gi"))
+	c.Memory, c.Options = k, fencesOn()
+	run(t, n, c, func(_ *Manager, wait func(time.Duration)) {
+		wait(time.Minute)
+		k.reset()
+		for begin := time.Now(); time.Since(begin) < lasts; wait(every) {
+			for range 3 {
+				i, memory := random.IntN(pods), 196+random.Int64N(8)
+				n.mu.Lock()
+				n.pods[name(i)].memory = memory * mi
+				n.mu.Unlock()
+			}
+		}
+		if looks, readings := k.spent(); looks+readings > lasts/50+lasts/500 {
+			t.Errorf("%v of looks and %v of readings in %v", looks, readings, lasts)
+		}
+	})
 }

@@ -40,7 +40,7 @@ type watch struct {
 	unsubscribe context.CancelFunc
 	// retryDelay is the delay before the next attempt to connect.
 	retryDelay time.Duration
-	// periods are the configured periods, shortened if logind waits for a shorter time.
+	// periods are the configured periods, shortened if logind waits for a shorter time; none if it does not wait.
 	periods []plan.Period
 	// lock is the delay lock, nil if none is held. It outlasts the connection.
 	lock io.Closer
@@ -106,13 +106,13 @@ func (w *watch) handleNext(ctx context.Context) {
 }
 
 // goesOn reports whether logind goes on with the shutdown that it has announced, although another program has sent the
-// signal of its cancellation.
+// signal of its cancellation. If it does not answer, it is asked again later.
 func (w *watch) goesOn(ctx context.Context) bool {
 	if !w.confirmed {
 		return false
 	}
 	w.askState(ctx)
-	return w.state == announced
+	return w.state != calm
 }
 
 func (w *watch) askState(ctx context.Context) {
@@ -239,6 +239,9 @@ func (w *watch) ensureDelay(ctx context.Context) error {
 		return err //nolint:wrapcheck // It says all there is to say.
 	}
 	w.periods = plan.Fit(w.cfg.Periods, granted)
+	if plan.Total(w.periods) == 0 {
+		w.periods = nil // Pods are not stopped here: systemd gives them more time than none.
+	}
 	if err != nil || granted < configured {
 		klog.FromContext(ctx).Error(err, "Shutdown delay is shorter than configured, shortened the periods of pods",
 			"configured", configured, "granted", granted, "periods", w.periods)

@@ -44,7 +44,7 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 			l.readOwners()
 		}
 		l.took = w.costs.spent() - before
-		w.soon = (lags && w.costs.owed(now) < approachCredit) || w.beganWhileMet(left)
+		w.soon = (lags || w.beganWhileMet(left)) && w.costs.owed(now) < approachCredit
 		if !suspect && !w.postponed.begun() {
 			w.refresh(now)
 		}

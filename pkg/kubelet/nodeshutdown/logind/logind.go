@@ -279,11 +279,22 @@ func announced(signal *dbus.Signal) (shuttingDown, ok bool) {
 	if signal == nil || len(signal.Body) == 0 {
 		return false, false
 	}
-	for _, value := range signal.Body {
-		if fd, attached := value.(dbus.UnixFD); attached {
-			_ = syscall.Close(int(fd)) // Nothing depends on it.
-		}
-	}
+	closeFiles(signal.Body...)
 	shuttingDown, ok = signal.Body[0].(bool)
 	return shuttingDown, ok && signal.Path == path && signal.Name == managerInterface+"."+prepareForShutdown
+}
+
+// closeFiles closes the files among the values, and in structures and variants. Arrays of files do not reach this: the
+// library cannot read them and ends the connection.
+func closeFiles(values ...any) {
+	for _, value := range values {
+		switch v := value.(type) {
+		case dbus.UnixFD:
+			_ = syscall.Close(int(v)) // Nothing depends on it.
+		case dbus.Variant:
+			closeFiles(v.Value())
+		case []any:
+			closeFiles(v...)
+		}
+	}
 }

@@ -173,8 +173,11 @@ func TestFilesOfSignalsAreClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.sendSignal(t, ":1.9", true, dbus.UnixFD(writer.Fd()))
-	<-events
+	fd := dbus.UnixFD(writer.Fd())
+	for _, value := range []any{fd, dbus.MakeVariant(fd), struct{ FD dbus.UnixFD }{fd}} {
+		b.sendSignal(t, ":1.9", true, value)
+		<-events
+	}
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
