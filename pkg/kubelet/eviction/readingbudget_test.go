@@ -255,7 +255,7 @@ func (k *costlyPods) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.Pod
 	return k.kernel.ReadPod(how, uid)
 }
 
-// TestFlappingPodsBelowTheThresholdCostLittle: as TestLingeringBelowTheThresholdCostsLittle, with pods that allocate and
+// TestFlappingPodsBelowTheThresholdCostLittle: as TestLingeringBelowTheThresholdCostsLittle, with pods that allocate or
 // free some MiB all the time, so that others begin to grow with each look.
 func TestFlappingPodsBelowTheThresholdCostLittle(t *testing.T) {
 	for _, left := range []int64{20 * mi, 90 * mi, 300 * mi} {
