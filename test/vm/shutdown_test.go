@@ -83,10 +83,10 @@ func TestShutdownIsCancelled(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	since := now(t)
 	// Logind refuses at once to reboot to a target that is masked. Masked while pods stop, it cannot be started.
 	inMachine(t, "systemctl reboot && systemctl mask --runtime reboot.target")
 	pods.stopInOrder(t)
-	since := now(t)
 	must(t, kit.Poll(t.Context(), limit(), func(ctx context.Context) error { return node.Ready(ctx, since) }))
 	pods.afterwards(t)
 	if now := bootID(t); now != before {
