@@ -77,6 +77,7 @@ func podWithUsers(name string) *v1.Pod {
 	pod.Spec.HostUsers = new(false)
 	mountEmptyDir(pod, "/data")
 	if !mappedTmpfs.met() {
+		pod.Spec.AutomountServiceAccountToken = new(false) // It would be in memory.
 		return pod
 	}
 	mount(pod, v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "login"}}, "/login")
