@@ -105,6 +105,16 @@ func (b *build) evictionThresholds() ([]policy.Threshold, error) {
 	})
 }
 
+// evictionPods returns the pods that the eviction manager knows: none before all sources have reported theirs and the
+// sync loop has added them. Otherwise an agent that starts under pressure would evict the first pod that is added, and
+// not the one that uses up the memory.
+func (b *build) evictionPods() []*v1.Pod {
+	if !b.sources.ready.AllReady() {
+		return nil
+	}
+	return b.forward.excludeWaiting(b.pods.view.Allocated())
+}
+
 func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	cfg := b.Config
 	thresholds, err := b.evictionThresholds()
@@ -140,7 +150,7 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Features:                eviction.FeaturesFrom(b.FeatureGates),
 		Kill:                    b.workers.workers.KillPod,
 		Reclaimer:               b.garbage.images,
-		ActivePods:              func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
+		ActivePods:              b.evictionPods,
 		PodByUID: func(uid types.UID) (*v1.Pod, bool) {
 			if forward.isWaiting(uid) {
 				return nil, false

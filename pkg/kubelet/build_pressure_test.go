@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/kubelet/config"
 )
 
 // A pod that waits for room has nothing on the node. If it were stopped with the others, a cancelled shutdown would
@@ -28,6 +30,22 @@ func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
 	}
 	if !slices.Equal(stopped, []types.UID{"runs"}) {
 		t.Errorf("a shutdown stops %v, want only the pod that runs", stopped)
+	}
+}
+
+// An agent starts under pressure, and its sync loop adds the pods one after the other. As long as only some are there,
+// none is evicted: that would be one that does no harm.
+func TestNoPodIsEvictedBeforeAllAreKnown(t *testing.T) {
+	b := assembled(t, nil, nil)
+	ready := false
+	b.sources.ready = config.NewSourcesReady(func(sets.Set[string]) bool { return ready })
+	b.pods.manager.AddPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "first", Name: "first", Namespace: "default"}})
+	if pods := b.evictionPods(); len(pods) > 0 {
+		t.Errorf("%d pods may be evicted before all are known", len(pods))
+	}
+	ready = true
+	if pods := b.evictionPods(); len(pods) != 1 {
+		t.Errorf("%d pods may be evicted when all are known, want one", len(pods))
 	}
 }
 
