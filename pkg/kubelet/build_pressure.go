@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
@@ -105,14 +106,34 @@ func (b *build) evictionThresholds() ([]policy.Threshold, error) {
 	})
 }
 
-// evictionPods returns the pods that the eviction manager knows: none before all sources have reported theirs and the
-// sync loop has added them. Otherwise an agent that starts under pressure would evict the first pod that is added, and
-// not the one that uses up the memory.
-func (b *build) evictionPods() []*v1.Pod {
-	if !b.sources.ready.AllReady() {
+// evictionPods are the pods that the eviction manager knows: none before those of the API server have been added.
+// Otherwise an agent that starts under pressure would evict the first pod that is added, and not the one that uses up
+// the memory. Static pods are never evicted, so that their sources, one of which may be away, do not matter.
+type evictionPods struct {
+	view       *podview.View
+	forward    *forward
+	ready      *addedSources
+	standalone bool
+}
+
+func (b *build) evictionPods() evictionPods {
+	return evictionPods{b.pods.view, b.forward, b.sources.ready, b.Clients.Standalone()}
+}
+
+func (p evictionPods) known() bool { return p.standalone || p.ready.api.Load() }
+
+func (p evictionPods) active() []*v1.Pod {
+	if !p.known() {
 		return nil
 	}
-	return b.forward.excludeWaiting(b.pods.view.Allocated())
+	return p.forward.excludeWaiting(p.view.Allocated())
+}
+
+func (p evictionPods) byUID(uid types.UID) (*v1.Pod, bool) {
+	if !p.known() || p.forward.isWaiting(uid) {
+		return nil, false
+	}
+	return p.view.AllocatedByUID(uid)
 }
 
 func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
@@ -150,19 +171,14 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Features:                eviction.FeaturesFrom(b.FeatureGates),
 		Kill:                    b.workers.workers.KillPod,
 		Reclaimer:               b.garbage.images,
-		ActivePods:              b.evictionPods,
-		PodByUID: func(uid types.UID) (*v1.Pod, bool) {
-			if forward.isWaiting(uid) {
-				return nil, false
-			}
-			return view.AllocatedByUID(uid)
-		},
-		PodStopped:   func(uid types.UID) bool { return !lifecycle.CouldHaveRunningContainers(uid) },
-		PodCleanedUp: view.Finished,
-		Readmitted:   b.pressure.readmission.Readmitted,
-		Requests:     plugins.requests,
-		APIKiller:    plugins.apiKiller(),
-		Fencer:       b.workers.fences.evictionFencer(),
+		ActivePods:              b.evictionPods().active,
+		PodByUID:                b.evictionPods().byUID,
+		PodStopped:              func(uid types.UID) bool { return !lifecycle.CouldHaveRunningContainers(uid) },
+		PodCleanedUp:            view.Finished,
+		Readmitted:              b.pressure.readmission.Readmitted,
+		Requests:                plugins.requests,
+		APIKiller:               plugins.apiKiller(),
+		Fencer:                  b.workers.fences.evictionFencer(),
 		Sinks: []eviction.Sink{
 			eviction.OnConditionTrue("node-status", forward.pressureChanged),
 			eviction.OnRelief("admission", forward.retryWaiting),

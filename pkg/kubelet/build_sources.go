@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ import (
 // sourceParts are the sources of pods, and the informers of nodes and services.
 type sourceParts struct {
 	pods  *config.PodConfig
-	ready config.SourcesReady
+	ready *addedSources
 
 	nodeLister corelisters.NodeLister
 	nodeSynced cache.InformerSynced
@@ -33,6 +34,21 @@ type sourceParts struct {
 	informers []informers.SharedInformerFactory
 }
 
+// addedSources are the sources whose pods the sync loop has added.
+type addedSources struct {
+	config.SourcesReady
+	// api is true once that is so for the API server.
+	api atomic.Bool
+}
+
+// AddSource implements config.SourcesReady.
+func (s *addedSources) AddSource(source string) {
+	s.SourcesReady.AddSource(source)
+	if source == kubetypes.ApiserverSource {
+		s.api.Store(true)
+	}
+}
+
 func (b *build) makeSources(ctx context.Context) error {
 	s := &b.sources
 	s.nodeLister, s.nodeSynced, s.informers = nodestatus.NewLister(ctx, b.Clients.Kube, b.Identity.NodeName)
@@ -40,7 +56,7 @@ func (b *build) makeSources(ctx context.Context) error {
 		Client: b.nodeClient()})
 	b.makeServiceLister()
 	s.pods = config.NewPodConfig(b.Observability.Recorder, b.Observability.PodStartup)
-	s.ready = config.NewSourcesReady(s.pods.SeenAllSources)
+	s.ready = &addedSources{SourcesReady: config.NewSourcesReady(s.pods.SeenAllSources)}
 	b.addPodSources(ctx)
 	return nil
 }

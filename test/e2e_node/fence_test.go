@@ -266,7 +266,7 @@ func (s *space) leftUnderFence() *v1.Pod {
 	for i := range 5 {
 		pod := s.fencedHog(fmt.Sprintf("left-%d", i))
 		s.must(node.KillKubelet(s.ctx))
-		if s.hasStoppedGrowing(pod) {
+		if s.outlivesItsGrowth(pod) {
 			return pod
 		}
 		s.must(node.StartKubelet(s.ctx, littleHeadroom))
@@ -276,8 +276,8 @@ func (s *space) leftUnderFence() *v1.Pod {
 	return nil
 }
 
-// hasStoppedGrowing waits until the memory of a pod does not change, and reports whether its container still runs.
-func (s *space) hasStoppedGrowing(pod *v1.Pod) bool {
+// outlivesItsGrowth waits until the memory of a pod does not change, and reports whether its container still runs.
+func (s *space) outlivesItsGrowth(pod *v1.Pod) bool {
 	s.t.Helper()
 	var before int64
 	s.eventually(podTimeout, func(context.Context) error {

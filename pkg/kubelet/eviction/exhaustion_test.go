@@ -107,8 +107,8 @@ func TestHogBeginsWhileALargePodStopsOnASlowNode(t *testing.T) {
 }
 
 // A hog with 8 GiB crosses the threshold beside a pod that grows within its request, by less. It is fenced, and killed
-// when half of what was left is used up, which releases far more than is missing. A large idle pod ranks before it: its
-// eviction would take effect a second later, and is for nothing.
+// when half of what was left is used up, which releases far more than is missing. A large idle pod ranks before it.
+// Its eviction would take effect a second later, and is not needed.
 func TestHogThatCoversIsKilledAlone(t *testing.T) {
 	for _, cost := range []string{"cheap", "dear"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestRuntimeErrors(t *testing.T) {
 	})
 }
 
-// The last moment without an answer as ready is known also if nobody has asked meanwhile.
+// A runtime that was down between two calls of LastDown is noticed.
 func TestLastDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := runtimestate.New(30 * time.Second)

@@ -96,9 +96,8 @@ func newMemory(o Options) *Memory {
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		m.names, m.root, m.processes = v1Names, filepath.Join(root, "memory"), filepath.Join(root, "pids")
-	} else if unix.Access(filepath.Join(root, v2Names.usage), unix.R_OK) == nil {
-		m.names.rootUsageFromMeminfo, m.inContainer = false, true
 	}
+	m.inContainer = m.names.unified && unix.Access(filepath.Join(root, m.names.usage), unix.R_OK) == nil
 	m.pods = filepath.Join(m.root, o.PodsCgroup)
 	m.open = openFiles{
 		meminfo: openfile.New(m.meminfo), stalls: openfile.New(o.Stalls),
@@ -213,7 +212,7 @@ func observationOf(at time.Time, limit, usage, spare int64) snapshot.Observation
 // node in a container, as one of kind, has a root of its own, which counts its memory: then page cache and anonymous
 // memory are those of the root as well, as with stock.
 func (m *Memory) readNode(how snapshot.Counting) (info meminfo, usage int64, err error) {
-	if info, err = m.meminfoOf(); err != nil || m.names.rootUsageFromMeminfo {
+	if info, err = m.meminfoOf(); err != nil || (m.names.unified && !m.inContainer) {
 		return info, info.used(), err
 	}
 	if usage, err = m.files.count(&m.open.node.usage); err != nil || !m.inContainer {

@@ -12,8 +12,8 @@ type names struct {
 	// swap is a key of memory.stat, swapFile a file of its own; one of them is empty.
 	anonymous, swap, swapFile string
 	cache                     cacheKeys
-	// rootUsageFromMeminfo: the root has no counter, except in a container.
-	rootUsageFromMeminfo bool
+	// unified is true for v2, where the root has a counter in a container only.
+	unified bool
 }
 
 // cacheKeys are keys of memory.stat about the page cache. File pages under writeback are not dirty any more.
@@ -29,7 +29,7 @@ var (
 	}
 	v2Names = names{
 		usage: "memory.current", limit: "memory.max", stat: "memory.stat",
-		anonymous: "anon", swapFile: "memory.swap.current", rootUsageFromMeminfo: true,
+		anonymous: "anon", swapFile: "memory.swap.current", unified: true,
 		cache: cacheKeys{"inactive_file", "active_file", "file_dirty", "file_writeback"},
 	}
 )
