@@ -98,7 +98,7 @@ func (b *build) makeEvictionPlugins(ctx context.Context) *evictionPlugins {
 // makeDriver makes the driver of the plugins, which requests rounds of the eviction manager and the publication of
 // conditions through forward, and what evicts the pods that plugins request through the API server.
 func (b *build) makeDriver() (err error) {
-	p, reporters, forward, view := b.plugins.eviction, b.plugins.reporter, b.forward, b.pods.view
+	p, forward := b.plugins.eviction, b.forward
 	records := collect.Config{PodByUID: b.pods.manager.GetPodByUID, Clock: b.clock}
 	if !p.standalone {
 		records.Client = b.Clients.Kube.PolicyV1()
@@ -107,18 +107,7 @@ func (b *build) makeDriver() (err error) {
 	if p.inTree, err = b.newPluginsInAgent(p); err != nil {
 		return err
 	}
-	p.driver, err = plugin.New(plugin.Config{
-		Options: p.settings.Load().Options, InTree: p.inTree.Plugins(),
-		Remote: p.remote, RemoteChanged: p.host.Changed(), Records: p.records.Records,
-		Pods:     func() []*v1.Pod { return forward.excludeWaiting(view.Allocated()) },
-		InFlight: forward.evictionsInFlight, Blocked: p.blocked, Wake: forward.wakeEviction,
-		ConditionsChanged: func() {
-			forward.pressureChanged()
-			p.taintsChanged()
-			reporters.conditions.Changed()
-		},
-		Recorder: b.Observability.Recorder, NoticeFiles: notice.Files{}, Clock: b.clock,
-	})
+	p.driver, err = plugin.New(b.driverConfig())
 	p.requireIfEnabled()
 	if err != nil || p.standalone {
 		return err
@@ -132,6 +121,21 @@ func (b *build) makeDriver() (err error) {
 		},
 	})
 	return err
+}
+
+func (b *build) driverConfig() plugin.Config {
+	p, reporters, forward := b.plugins.eviction, b.plugins.reporter, b.forward
+	return plugin.Config{
+		Options: p.settings.Load().Options, InTree: p.inTree.Plugins(),
+		Remote: p.remote, RemoteChanged: p.host.Changed(), Records: p.records.Records,
+		Pods: b.pressure.pods.active, InFlight: forward.evictionsInFlight, Blocked: p.blocked, Wake: forward.wakeEviction,
+		ConditionsChanged: func() {
+			forward.pressureChanged()
+			p.taintsChanged()
+			reporters.conditions.Changed()
+		},
+		Recorder: b.Observability.Recorder, NoticeFiles: notice.Files{}, Clock: b.clock,
+	}
 }
 
 // makeTaintWriter makes what writes the taints that conditions of plugins ask for.

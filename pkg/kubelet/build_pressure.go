@@ -22,13 +22,13 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podview"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
 )
 
 // pressureParts are what stops pods under pressure and before a shutdown, and the pods that wait for admission.
 type pressureParts struct {
+	pods        *evictionPods
 	readmission *admission.Readmission
 	eviction    *eviction.Manager
 	// log records decisions, disk writes them to files; disk is nil if that is not configured.
@@ -40,6 +40,7 @@ type pressureParts struct {
 
 func (b *build) makePressure(ctx context.Context) (err error) {
 	p := &b.pressure
+	p.pods = &evictionPods{view: b.pods.view, forward: b.forward, ready: b.sources.ready, clock: b.clock}
 	p.readmission = admission.NewReadmission(b.pods.allocations, b.pods.lifecycle)
 	b.volumes.state.AddHealthCheck("list of running pods", p.readmission.Healthy)
 	if err := b.makeDriver(); err != nil {
@@ -106,36 +107,6 @@ func (b *build) evictionThresholds() ([]policy.Threshold, error) {
 	})
 }
 
-// evictionPods are the pods that the eviction manager knows: none before those of the API server have been added.
-// Otherwise an agent that starts under pressure would evict the first pod that is added, and not the one that uses up
-// the memory. Static pods are never evicted, so that their sources, one of which may be away, do not matter.
-type evictionPods struct {
-	view       *podview.View
-	forward    *forward
-	ready      *addedSources
-	standalone bool
-}
-
-func (b *build) evictionPods() evictionPods {
-	return evictionPods{b.pods.view, b.forward, b.sources.ready, b.Clients.Standalone()}
-}
-
-func (p evictionPods) known() bool { return p.standalone || p.ready.api.Load() }
-
-func (p evictionPods) active() []*v1.Pod {
-	if !p.known() {
-		return nil
-	}
-	return p.forward.excludeWaiting(p.view.Allocated())
-}
-
-func (p evictionPods) byUID(uid types.UID) (*v1.Pod, bool) {
-	if !p.known() || p.forward.isWaiting(uid) {
-		return nil, false
-	}
-	return p.view.AllocatedByUID(uid)
-}
-
 func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 	cfg := b.Config
 	thresholds, err := b.evictionThresholds()
@@ -171,8 +142,8 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Features:                eviction.FeaturesFrom(b.FeatureGates),
 		Kill:                    b.workers.workers.KillPod,
 		Reclaimer:               b.garbage.images,
-		ActivePods:              b.evictionPods().active,
-		PodByUID:                b.evictionPods().byUID,
+		ActivePods:              b.pressure.pods.active,
+		PodByUID:                b.pressure.pods.byUID,
 		PodStopped:              func(uid types.UID) bool { return !lifecycle.CouldHaveRunningContainers(uid) },
 		PodCleanedUp:            view.Finished,
 		Readmitted:              b.pressure.readmission.Readmitted,

@@ -8,8 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // A pod that waits for room has nothing on the node. If it were stopped with the others, a cancelled shutdown would
@@ -30,23 +28,6 @@ func TestShutdownLeavesPodsThatWaitForRoom(t *testing.T) {
 	}
 	if !slices.Equal(stopped, []types.UID{"runs"}) {
 		t.Errorf("a shutdown stops %v, want only the pod that runs", stopped)
-	}
-}
-
-// An agent starts under pressure, and its sync loop adds the pods of the API server one after the other. As long as
-// only some are there, none is evicted: that would be one that does no harm. Sources of static pods do not matter.
-func TestNoPodIsEvictedBeforeAllAreKnown(t *testing.T) {
-	b := assembled(t, fake.NewClientset(), nil)
-	b.pods.manager.AddPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "first", Name: "first", Namespace: "default"}})
-	pods := b.evictionPods()
-	for source, want := range map[string]int{kubetypes.FileSource: 0, kubetypes.ApiserverSource: 1} {
-		b.sources.ready.api.Store(false)
-		b.sources.ready.AddSource(source)
-		_, found := pods.byUID("first")
-		if got := len(pods.active()); got != want || found != (want > 0) {
-			t.Errorf("%d pods may be evicted after those of the source %s were added, found %t; want %d", got, source, found,
-				want)
-		}
 	}
 }
 

@@ -132,3 +132,17 @@ func TestOrphanedCgroupsInStockSource(t *testing.T) {
 		"pcm.Destroy(")
 	inOrder(t, stockSource(t, "kubelet.go", "SyncPod"), "pcm.Exists(pod)", "pcm.EnsureExists(")
 }
+
+// TestFirstPodsInStockSource: stock's eviction manager gets the pods that were added up to now, whether or not all
+// sources have reported, and a source adds its pods one after the other, the oldest first.
+func TestFirstPodsInStockSource(t *testing.T) {
+	inOrder(t, stockSource(t, "kubelet.go", "initializeRuntimeDependentModules"),
+		"kl.evictionManager.Start(ctx, kl.StatsProvider, kl.getAllocatedPods")
+	inOrder(t, stockSource(t, "kubelet.go", "HandlePodAdditions"), "PodsByCreationTime(pods)", "range pods",
+		"kl.podManager.AddPod(pod)", "kl.allocationManager.AddPod(")
+	for _, name := range []string{"getAllocatedPods", "GetActivePods", "filterOutInactivePods"} {
+		if strings.Contains(stockSource(t, "kubelet_pods.go", name), "sourcesReady") {
+			t.Errorf("stock's %s waits for the sources", name)
+		}
+	}
+}
