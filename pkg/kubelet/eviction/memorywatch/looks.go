@@ -48,8 +48,12 @@ const (
 	recentCount  = 4
 	littleGrowth = leastGrowth / 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
-	// by them.
+	// by them. Once more than lookCredit is owed, they take an eighth (lookShare) of what reading may cost at most.
 	looksEvery = lookWindow / 2
+	lookCredit = approachCredit / 4
+	lookShare  = 8
+	// looksCredit is how much of approachCredit looks may use up: the rest is for reads of the counters.
+	looksCredit = approachCredit * 3 / 4
 	// baseAge is for how long a reading of all pods is completed by readings of those that have changed.
 	baseAge = 15 * time.Second
 	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.
@@ -78,8 +82,8 @@ type looks struct {
 	hardMet bool
 	// fresh is true if the last look was made with the present read of the counters.
 	fresh bool
-	// took is the cost of the last look.
-	took time.Duration
+	// took is the cost of the last look, tookBefore that of the one before.
+	took, tookBefore time.Duration
 	// base is the last reading of all pods, baseAt when it was begun.
 	base   map[types.UID]*snapshot.Memory
 	baseAt time.Time

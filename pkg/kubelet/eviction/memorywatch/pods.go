@@ -33,9 +33,9 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 			state.pods = false
 		}
 	}
-	cost := PauseShare * l.took
-	due := l.n == 0 || now.Sub(l.at[l.n-1]) >= looksEvery
-	meets := w.meetsIn > 0 && w.meetsIn < 2*cost
+	cost := PauseShare * min(l.took, l.tookBefore)
+	due := l.n == 0 || w.lookDue(now.Sub(l.at[l.n-1]), cost)
+	meets := w.meetsIn > 0 && w.meetsIn < 2*cost && w.costs.owed(now)+cost < looksCredit
 	lags := w.lags(state)
 	if due || suspect || meets || lags || (w.sleep() >= cost && w.moved(state)) {
 		before := w.costs.spent()
@@ -43,12 +43,20 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 		if lags {
 			l.readOwners()
 		}
-		l.took = w.costs.spent() - before
+		l.tookBefore, l.took = l.took, w.costs.spent()-before
 		w.soon = (lags || w.beganWhileMet(left)) && w.costs.owed(now) < approachCredit
 		if !suspect && !w.postponed.begun() {
 			w.refresh(now)
 		}
 	}
+}
+
+// lookDue reports whether the last look is so long ago that another one is made whatever has changed. Looks that need
+// long pauses are rarer while no threshold is met or will be soon, and leave credit for the approach to one.
+func (w *Watcher) lookDue(ago, cost time.Duration) bool {
+	owed := w.costs.owed(w.clock())
+	soon := w.hardMet || (!w.resting() && owed+cost < approachCredit)
+	return ago >= looksEvery && (soon || ago >= lookShare*cost || owed < lookCredit)
 }
 
 // beganWhileMet reports whether the last look shows that a pod has begun to grow while a hard threshold is met, and

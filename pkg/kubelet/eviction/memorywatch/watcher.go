@@ -17,13 +17,15 @@ const (
 	// hard threshold is met, and the time between two rounds meanwhile.
 	minPause = 2 * time.Millisecond
 	MetPause = 250 * time.Millisecond
-	// restPause is a pause that is short enough for a first read while memory is being used up.
+	// restPause is a pause that is short enough for a first read while memory is being used up, debtPause the same while
+	// more than lookCredit is owed.
 	restPause = 50 * time.Millisecond
+	debtPause = 2 * restPause
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
 	// may be created late.
 	rearm = time.Minute
 	// While no threshold will be met within restTime pauses are restShare times as long as reading requires, but for that
-	// not longer than restPause, nor than it takes to use up three quarters of what remains, and not while the kernel may
+	// not longer than restPause or debtPause, nor than it takes to use up three quarters of what remains, and not while the kernel may
 	// be reclaiming pages.
 	restShare = 3
 	restTime  = time.Second
@@ -216,11 +218,18 @@ func (w *Watcher) pause() time.Duration {
 	}
 	share, last, owed := w.costs.pauses(w.readAt, w.hardMet)
 	if w.resting() {
-		share = max(share, min(restShare*share, restPause, w.leastTimeFor(w.remains/4*3)))
+		rest := restPause
+		if owed > lookCredit {
+			rest = debtPause
+		}
+		share = max(share, min(restShare*share, rest, w.leastTimeFor(w.remains/4*3)))
 	}
 	pause = max(pause, share)
 	if w.meetsIn > 0 && owed < approachCredit {
 		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), minPause))
+	}
+	if w.meetsIn > 0 && owed < crossingCredit {
+		return min(pause, max(w.meetsIn, approachPauseShare*w.costs.took, minPause))
 	}
 	return max(pause, min(owed-approachCredit, last))
 }
