@@ -25,8 +25,8 @@ const (
 	// may be created late.
 	rearm = time.Minute
 	// While no threshold will be met within restTime pauses are restShare times as long as reading requires, but for that
-	// not longer than restPause or debtPause, nor than it takes to use up three quarters of what remains, and not while the kernel may
-	// be reclaiming pages.
+	// not longer than restPause or debtPause, nor than it takes to use up three quarters of what remains, and not while
+	// the kernel may be reclaiming pages.
 	restShare = 3
 	restTime  = time.Second
 	// refreshTime is how long before a threshold will be met all pods are read, if that is due: with 110 pods it takes
