@@ -106,6 +106,49 @@ func TestHogBeginsWhileALargePodStopsOnASlowNode(t *testing.T) {
 	}
 }
 
+// A hog is fenced and being stopped, and another decision is due, when a second hog begins on a node where looking at
+// pods takes long. The first look that shows it does not say how fast it grows: the decision waits for the next one,
+// since a large idle pod would go instead.
+func TestSecondHogWhereLooksTakeLong(t *testing.T) {
+	for _, look := range []time.Duration{2, 4, 5} {
+		for _, after := range []time.Duration{50, 150, 250} {
+			for phase := range 4 {
+				synctest.Test(t, func(t *testing.T) { secondHog(t, look, after, phase) })
+			}
+		}
+	}
+}
+
+// secondHog has the second hog begin some milliseconds after the first one was fenced.
+func secondHog(t *testing.T, look, after time.Duration, phase int) {
+	b := newBurst(t, 20*mi, 0, "first", "second")
+	b.capacity = 128 * gi
+	b.config.Fencer = &fakeFencer{n: b.node}
+	b.config.Thresholds = b.node.config(t, hard("300Mi")).Thresholds
+	k := b.pricedKernel()
+	k.usages, k.full = look*time.Millisecond, 2*time.Millisecond
+	b.config.Memory, b.killTakes = k, 3*time.Second
+	b.add("big", 8*gi)
+	b.available(320 * mi)
+	run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+		wait(12*time.Second + time.Duration(phase)*37731*time.Microsecond)
+		b.uses("first", 20*mi)
+		b.grows("first", 100*mi)
+		least, begun := b.left(), false
+		for begin := time.Now(); time.Since(begin) < 2500*time.Millisecond; wait(time.Millisecond) {
+			least = min(least, b.left())
+			if v := b.fencer.victims(); len(v) > 0 && !begun && time.Since(v[0].at) > after*time.Millisecond {
+				begun = true
+				b.grows("second", 400*mi)
+			}
+		}
+		if got := podsOf(b.fencer.victims()); got != "first, second" || least <= 0 {
+			t.Errorf("looks of %d ms, the second hog after %d ms, phase %d: victims %s; at least %d MiB were left", look,
+				after, phase, got, least/mi)
+		}
+	})
+}
+
 // A hog with 8 GiB crosses the threshold beside a pod that grows within its request, by less. It is fenced, and killed
 // when half of what was left is used up, which releases far more than is missing. A large idle pod ranks before it.
 // Its eviction would take effect a second later, and is not needed.

@@ -70,7 +70,8 @@ func (w *Watcher) exhausted() bool { return w.costs.owed(w.clock()) > Credit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
 // time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
-// rest.
+// rest. A decision that is due is put off once where the next read follows at once: a pod has begun to grow, and only
+// that read says how fast.
 func (w *Watcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	// Whatever is owed: half can be used up only a few times until all is.
@@ -82,6 +83,9 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 		return false
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && w.costs.owed(now) < approachCredit
+	if due && w.soon && !w.putOff {
+		w.putOff, due = true, false
+	}
 	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 

@@ -17,8 +17,8 @@ const (
 	// hard threshold is met, and the time between two rounds meanwhile.
 	minPause = 2 * time.Millisecond
 	MetPause = 250 * time.Millisecond
-	// restPause is a pause that is short enough for a first read while memory is being used up, debtPause the same while
-	// more than lookCredit is owed.
+	// restPause is a pause that is short enough for a first read while memory is being used up, debtPause the same where
+	// reading takes long and more than lookCredit is owed.
 	restPause = 50 * time.Millisecond
 	debtPause = 2 * restPause
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
@@ -96,6 +96,8 @@ type Watcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
+	// putOff is true if the next round was put off until the next read.
+	putOff bool
 	// refreshedAt is when all pods were last read before a threshold was met.
 	refreshedAt time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
@@ -220,7 +222,7 @@ func (w *Watcher) pause() time.Duration {
 	if w.resting() {
 		rest := restPause
 		if owed > lookCredit {
-			rest = debtPause
+			rest = max(rest, min(2*share, debtPause))
 		}
 		share = max(share, min(restShare*share, rest, w.leastTimeFor(w.remains/4*3)))
 	}
@@ -348,7 +350,7 @@ func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 
 // began records that a reading causes a round.
 func (w *Watcher) began() {
-	w.roundAt, w.roundLeft = w.clock(), w.remains
+	w.roundAt, w.roundLeft, w.putOff = w.clock(), w.remains, false
 	if w.looks != nil {
 		w.looks.serve()
 	}
