@@ -276,24 +276,33 @@ func (s *space) leftUnderFence() *v1.Pod {
 	return nil
 }
 
-// outlivesItsGrowth waits until the memory of a pod does not change, and reports whether its container still runs.
-func (s *space) outlivesItsGrowth(pod *v1.Pod) bool {
+// outlivesItsGrowth waits until a hog has reached its limit or has ended, and reports whether its container still runs.
+func (s *space) outlivesItsGrowth(pod *v1.Pod) (alive bool) {
 	s.t.Helper()
-	var before int64
+	var limit int64
+	for _, arg := range pod.Spec.Containers[0].Args {
+		if text, found := strings.CutPrefix(arg, "--limit="); found {
+			number, err := strconv.ParseInt(text, 10, 64)
+			s.must(err)
+			limit = number * mebibyte
+		}
+	}
 	s.eventually(podTimeout, func(context.Context) error {
+		pid, err := node.ContainerPID(s.ctx, s.get(pod.Name).Status.ContainerStatuses[0].ContainerID)
+		if alive = err == nil && pid > 0 && syscall.Kill(pid, 0) == nil; !alive {
+			return nil
+		}
 		dir, memory, err := s.memoryCgroup(pod)
 		if err != nil {
-			return nil //nolint:nilerr // It has ended.
+			return err
 		}
 		now, err := kit.ReadCgroupNumber(dir, memory.Usage)
-		if err == nil && now != before {
-			err = fmt.Errorf("the pod uses %d bytes, before %d", now, before)
+		if err == nil && now < limit {
+			err = fmt.Errorf("the pod uses %d bytes, and grows to %d", now, limit)
 		}
-		before = now
 		return err
 	})
-	pid, err := node.ContainerPID(s.ctx, s.get(pod.Name).Status.ContainerStatuses[0].ContainerID)
-	return err == nil && pid > 0 && syscall.Kill(pid, 0) == nil
+	return alive
 }
 
 // removeFence removes the fence of a pod as docs/operations.md says: on v1, first that of memory and swap together.
