@@ -42,7 +42,7 @@ func (p *evictionPods) active() []*v1.Pod {
 	if complete {
 		return pods
 	}
-	return slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !p.first(pod) })
+	return slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !p.alwaysKnown(pod) })
 }
 
 func (p *evictionPods) byUID(uid types.UID) (*v1.Pod, bool) {
@@ -51,14 +51,14 @@ func (p *evictionPods) byUID(uid types.UID) (*v1.Pod, bool) {
 		return nil, false
 	}
 	pod, ok := p.view.AllocatedByUID(uid)
-	if !ok || (!complete && !p.first(pod)) {
+	if !ok || (!complete && !p.alwaysKnown(pod)) {
 		return nil, false
 	}
 	return pod, true
 }
 
-// first reports whether a pod is known before all are. If it is not, it may be the first of those that are added.
-func (p *evictionPods) first(pod *v1.Pod) bool {
+// alwaysKnown reports whether a pod is static. Another one may be the first of those of the API server.
+func (p *evictionPods) alwaysKnown(pod *v1.Pod) bool {
 	if kubetypes.IsStaticPod(pod) {
 		return true
 	}
