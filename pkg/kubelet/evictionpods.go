@@ -29,8 +29,8 @@ type evictionPods struct {
 	began atomic.Pointer[time.Time]
 }
 
-// complete reports whether pods of the API server are known. It is called before they are read: they may be added
-// meanwhile.
+// complete reports whether all pods are known, or have taken too long. It is called before they are read: the last ones
+// may be added meanwhile.
 func (p *evictionPods) complete() bool {
 	began := p.began.Load()
 	return p.ready.api.Load() || (began != nil && p.clock.Since(*began) >= addPatience)
@@ -57,7 +57,7 @@ func (p *evictionPods) byUID(uid types.UID) (*v1.Pod, bool) {
 	return pod, true
 }
 
-// alwaysKnown reports whether a pod is static. Another one may be the first of those of the API server.
+// alwaysKnown reports whether a pod is static. For another one it records when the first was seen: addPatience begins.
 func (p *evictionPods) alwaysKnown(pod *v1.Pod) bool {
 	if kubetypes.IsStaticPod(pod) {
 		return true

@@ -48,12 +48,13 @@ const (
 	recentCount  = 4
 	littleGrowth = leastGrowth / 4
 	// looksEvery is the time between two looks at all pods that are made although the next read of the counters is delayed
-	// by them. Once more than lookCredit is owed, they take an eighth (lookShare) of what reading may cost at most.
+	// by them. Once more than restCredit is owed, they take an eighth (lookShare) of what reading may cost at most.
 	looksEvery = lookWindow / 2
-	lookCredit = approachCredit / 4
+	restCredit = approachCredit / 4
 	lookShare  = 8
-	// looksCredit is how much of approachCredit looks may use up: the rest is for reads of the counters.
-	looksCredit = approachCredit * 3 / 4
+	// lookCredit is how much of approachCredit looks may use up while a threshold is approached: what is left of that is
+	// for reads of the counters.
+	lookCredit = approachCredit * 3 / 4
 	// baseAge is for how long a reading of all pods is completed by readings of those that have changed.
 	baseAge = 15 * time.Second
 	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.

@@ -35,7 +35,7 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 	}
 	cost := PauseShare * min(l.took, l.tookBefore)
 	due := l.n == 0 || w.lookDue(now.Sub(l.at[l.n-1]), cost)
-	meets := w.meetsIn > 0 && w.meetsIn < 2*cost && w.costs.owed(now)+cost < looksCredit
+	meets := w.meetsIn > 0 && w.meetsIn < 2*cost && w.costs.owed(now)+cost < lookCredit
 	lags := w.lags(state)
 	if due || suspect || meets || lags || (w.sleep() >= cost && w.moved(state)) {
 		before := w.costs.spent()
@@ -55,8 +55,8 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 // long pauses are rarer while no threshold is met or will be soon, and leave credit for the approach to one.
 func (w *Watcher) lookDue(ago, cost time.Duration) bool {
 	owed := w.costs.owed(w.clock())
-	soon := w.hardMet || (!w.resting() && owed+cost < approachCredit)
-	return ago >= looksEvery && (soon || ago >= lookShare*cost || owed < lookCredit)
+	needed := w.hardMet || (!w.resting() && owed+cost < approachCredit)
+	return ago >= looksEvery && (needed || ago >= lookShare*cost || owed < restCredit)
 }
 
 // beganWhileMet reports whether the last look shows that a pod has begun to grow while a hard threshold is met, and

@@ -18,7 +18,7 @@ const (
 	minPause = 2 * time.Millisecond
 	MetPause = 250 * time.Millisecond
 	// restPause is a pause that is short enough for a first read while memory is being used up, debtPause the same where
-	// reading takes long and more than lookCredit is owed.
+	// reading takes long and more than restCredit is owed.
 	restPause = 50 * time.Millisecond
 	debtPause = 2 * restPause
 	// rearm is the time after which thresholds are converted to amounts again: limits change, and the cgroup of all pods
@@ -221,7 +221,7 @@ func (w *Watcher) pause() time.Duration {
 	share, last, owed := w.costs.pauses(w.readAt, w.hardMet)
 	if w.resting() {
 		rest := restPause
-		if owed > lookCredit {
+		if owed > restCredit {
 			rest = max(rest, min(2*share, debtPause))
 		}
 		share = max(share, min(restShare*share, rest, w.leastTimeFor(w.remains/4*3)))
