@@ -11,8 +11,23 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// act carries out a decision. It begins kills and reclaims, which run in goroutines of their own.
-func (m *Manager) act(ctx context.Context, d *policy.Decision) {
+// carryOut delivers a round to the sinks, with the state before it, and carries out its decision.
+func (m *Manager) carryOut(ctx context.Context, r *Round, before *policy.State) {
+	d := &r.Decision
+	urgent := slices.ContainsFunc(d.Victims, func(v policy.Victim) bool { return v.Fence != nil })
+	if urgent {
+		m.sinks.hold()
+	}
+	m.sinks.round(ctx, r, before)
+	m.fenceLate(r.Snapshot, d)
+	if fences := m.act(ctx, d); urgent {
+		m.releaseSinks(ctx, fences)
+	}
+}
+
+// act begins what was decided: kills and reclaims, which run in goroutines of their own. It returns the fences that are
+// being set.
+func (m *Manager) act(ctx context.Context, d *policy.Decision) (fences []*fencing) {
 	for i := range d.Reclaims {
 		m.reclaim(ctx, d.Number, d.Reclaims[i])
 	}
@@ -20,23 +35,27 @@ func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 		m.attempts.withdraw(uid)
 	}
 	for i := range d.Victims {
-		m.evict(ctx, d.Number, &d.Victims[i])
+		if f := m.evict(ctx, d.Number, &d.Victims[i]); f != nil && f.late == nil {
+			fences = append(fences, f)
+		}
 	}
+	return fences
 }
 
 // evict begins one eviction by the pod workers, or by the API server if the victim's killer is another one. An attempt
 // of the API server that is under way for the pod is withdrawn: at most one killer evicts a pod. For a pod that has
-// ended since the snapshot it makes no request and no entry in the ledger; an entry of an earlier request stays.
-func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
+// ended since the snapshot it makes no request and no entry in the ledger; an entry of an earlier request stays. It
+// returns nil for a victim that gets no fence.
+func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) *fencing {
 	pod, ok := m.config.PodByUID(v.Pod.UID)
 	if !ok {
 		m.sinks.result(ctx, &Result{Decision: decision, At: m.clock.now(), Kind: PodGone, Victim: v})
-		return
+		return nil
 	}
 	m.attempts.withdraw(v.Pod.UID)
 	if v.Killer != snapshot.PodWorker && m.config.APIKiller != nil {
 		m.evictByAPI(ctx, decision, pod, v)
-		return
+		return nil
 	}
 	m.ledger.begin(v, decision, m.clock.now())
 	fencing := m.newFencing(decision, pod, v)
@@ -44,13 +63,13 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		answer, ended := m.config.Kill(ctx, killRequest(pod, v, fencing))
 		now := m.clock.now()
 		if answer == podkill.Refused {
-			fencing.drop()
+			fencing.answered(answer)
 			m.ledger.refused(v.Pod.UID)
 			m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillRefused, Victim: v, Answer: answer})
 			return
 		}
 		m.ledger.accepted(v.Pod.UID, answer)
-		fencing.accepted(answer)
+		fencing.answered(answer)
 		m.sinks.result(ctx, &Result{Decision: decision, At: now, Kind: KillAccepted, Victim: v, Answer: answer})
 		fencing.follow(ctx)
 		ending := <-ended
@@ -63,6 +82,7 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		m.ledger.reported(v.Pod.UID)
 		m.Wake()
 	})
+	return fencing
 }
 
 // resultOf returns the kind of result for the end of a kill request.

@@ -28,6 +28,8 @@ const (
 	fenceRepeats = 3
 	// preparePause is the time between two preparations of fences: two pods may grow about equally fast.
 	preparePause = 100 * time.Millisecond
+	// sinksHeld is the longest time for which sinks wait for fences to be set: longer than that takes.
+	sinksHeld = 50 * time.Millisecond
 	// fenceKillTime is how long a kill by the cgroup waits for the end of all processes. At the stop of the manager the
 	// limit is restored after that.
 	fenceKillTime = 700 * time.Millisecond
@@ -167,6 +169,8 @@ type fencing struct {
 	// late gets the fence of a victim that has begun to grow after the decision; nil for one that has a fence from the
 	// beginning.
 	late chan *policy.Fence
+	// settled is closed when the kill request was answered and, unless the victim gets it later, the fence is set.
+	settled chan struct{}
 	// over is closed when the kill request has ended, after stopped is set to whether the pod had stopped then.
 	over    chan struct{}
 	stopped bool
@@ -195,7 +199,7 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 	if m.config.Fencer == nil || (v.Fence == nil && !m.mayBeFencedLater(v)) || !m.fenced.add(v.Pod.UID) {
 		return nil
 	}
-	f := &fencing{m: m, pod: pod, victim: v, decision: decision, over: make(chan struct{})}
+	f := &fencing{m: m, pod: pod, victim: v, decision: decision, settled: make(chan struct{}), over: make(chan struct{})}
 	if v.Fence == nil {
 		f.late = make(chan *policy.Fence, 1)
 		m.waiting[v.Pod.UID] = f
@@ -203,6 +207,24 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 	}
 	f.left, f.report.PIDs = m.leftFor(v), v.Fence.PIDs
 	return f
+}
+
+// releaseSinks ends the hold on the sinks when fences are set, after sinksHeld at the latest.
+func (m *Manager) releaseSinks(ctx context.Context, fences []*fencing) {
+	m.work.Go(func() {
+		defer m.sinks.release(ctx)
+		timer := m.config.Clock.NewTimer(sinksHeld)
+		defer timer.Stop()
+		for _, f := range fences {
+			select {
+			case <-f.settled:
+			case <-timer.C():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 }
 
 // prepareFence prepares a fence on the pod that grows fastest, if a threshold will be met soon.
@@ -322,11 +344,14 @@ func (f *fencing) currentLocked() FenceReport {
 	return r
 }
 
-// accepted sets the fence, unless the victim gets it later. A request that did not change the lifecycle of the pod
+// answered sets the fence, unless the victim gets it later. A request that did not change the lifecycle of the pod
 // fences nothing. f may be nil.
-func (f *fencing) accepted(answer podkill.Answer) {
+func (f *fencing) answered(answer podkill.Answer) {
+	if f == nil {
+		return
+	}
+	defer close(f.settled)
 	switch {
-	case f == nil:
 	case answer != podkill.Begun && answer != podkill.Hastened:
 		f.drop()
 	case f.late == nil:
@@ -334,15 +359,13 @@ func (f *fencing) accepted(answer podkill.Answer) {
 	}
 }
 
-// drop gives up the fence. f may be nil.
+// drop gives up the fence.
 func (f *fencing) drop() {
-	if f != nil {
-		f.dropped = true
-		f.m.fenced.remove(f.pod.UID)
-	}
+	f.dropped = true
+	f.m.fenced.remove(f.pod.UID)
 }
 
-// follow follows the fence until the pod has ended, in a goroutine of its own. It is called after accepted. f may be
+// follow follows the fence until the pod has ended, in a goroutine of its own. It is called after answered. f may be
 // nil.
 func (f *fencing) follow(ctx context.Context) {
 	if f == nil || f.dropped {

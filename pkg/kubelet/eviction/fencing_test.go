@@ -161,11 +161,7 @@ func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *
 	n.add("hog", gi)
 	n.available(2 * gi)
 	n.killTakes = 10 * time.Second
-	p.victim = &policy.Victim{
-		Pod:   &snapshot.Pod{Facts: &snapshot.Facts{UID: "hog", Name: "hog", Namespace: "ns"}},
-		Cause: policy.Cause{Kind: policy.HardThreshold}, GraceSeconds: 1, Message: "low on memory",
-		Fence: &policy.Fence{Slack: snapshot.Bytes(8 * mi)},
-	}
+	p.victim = hogVictim()
 	prepare(p)
 	config := n.config(t, hard("1Gi"))
 	config.Fencer = p.fencer
@@ -187,6 +183,15 @@ func fences(t *testing.T, prepare func(p *fencePlay), play func(p *fencePlay)) *
 		play(p)
 	})
 	return p
+}
+
+// hogVictim is the pod "hog", to be fenced.
+func hogVictim() *policy.Victim {
+	return &policy.Victim{
+		Pod:   &snapshot.Pod{Facts: &snapshot.Facts{UID: "hog", Name: "hog", Namespace: "ns"}},
+		Cause: policy.Cause{Kind: policy.HardThreshold}, GraceSeconds: 1, Message: "low on memory",
+		Fence: &policy.Fence{Slack: snapshot.Bytes(8 * mi)},
+	}
 }
 
 func (p *fencePlay) expect(t *testing.T, want ...string) {

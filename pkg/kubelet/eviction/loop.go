@@ -241,10 +241,8 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	m.last.Store(r)
 	m.publish(r)
 	r.Notices = l.notices.of(r, l.rules.Timing.Period)
-	m.sinks.round(ctx, r, &l.state)
+	m.carryOut(ctx, r, &l.state)
 	l.state = after
-	m.fenceLate(s, &r.Decision)
-	m.act(ctx, &r.Decision)
 	next := s.Taken.Add(nextSync(&r.Decision, l.rules.Timing.Period))
 	if f.direct && l.next.Before(next) {
 		// A round between two collections does not delay the next one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -60,6 +61,17 @@ type sinks struct {
 	interested []*sinkWorker
 	stop       chan struct{}
 	running    sync.WaitGroup
+
+	mu sync.Mutex
+	// holds is the number of calls of hold that release has not ended; held are the entries that wait for that.
+	holds int
+	held  []heldEntry
+}
+
+// heldEntry is an entry for some sinks.
+type heldEntry struct {
+	to    []*sinkWorker
+	entry sinkEntry
 }
 
 func newSinks(list ...Sink) *sinks {
@@ -104,14 +116,47 @@ func (s *sinks) round(ctx context.Context, r *Round, before *policy.State) {
 	if r.State = nil; len(s.interested) > 0 {
 		r.State = new(*before)
 	}
-	for _, w := range s.interested {
-		w.offer(ctx, sinkEntry{round: r})
-	}
+	s.deliver(ctx, s.interested, sinkEntry{round: r})
 }
 
 func (s *sinks) result(ctx context.Context, r *Result) {
-	for _, w := range s.workers {
-		w.offer(ctx, sinkEntry{result: r})
+	s.deliver(ctx, s.workers, sinkEntry{result: r})
+}
+
+// deliver offers an entry to sinks, in order with those that are held.
+func (s *sinks) deliver(ctx context.Context, to []*sinkWorker, e sinkEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds > 0 {
+		s.held = append(s.held, heldEntry{slices.Clone(to), e})
+		return
+	}
+	offer(ctx, to, e)
+}
+
+// hold keeps entries from the sinks until release is called as often. What sinks do, such as writing logs, takes CPUs
+// from what must be done before.
+func (s *sinks) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds++
+}
+
+func (s *sinks) release(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds--; s.holds > 0 {
+		return
+	}
+	for _, h := range s.held {
+		offer(ctx, h.to, h.entry)
+	}
+	s.held = nil
+}
+
+func offer(ctx context.Context, to []*sinkWorker, e sinkEntry) {
+	for _, w := range to {
+		w.offer(ctx, e)
 	}
 }
 

@@ -36,7 +36,8 @@ const (
 	// clearPages is growth after which the rate since a look says enough of a pod that goes on after a pause, however long
 	// that look is ago.
 	clearPages = 8 * hugePage
-	// changed is by how much the counter of a pod has changed since the pod was last read, so that it is read again.
+	// A pod is read again if its counter has changed by more than this since it was last read: the counters of pods at rest
+	// go up and down by as much, since each CPU charges 64 pages in advance.
 	changed = int64(256) << 10
 	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a
 	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
@@ -354,7 +355,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 			byPod[p.uid], p.read = &now, p.usage[last]
 			continue
 		}
-		if l.changeOf(p) >= changed {
+		if l.changeOf(p) > changed {
 			list = append(list, p)
 		} else if before != nil {
 			before = asOf(before, l.state[last].date)
