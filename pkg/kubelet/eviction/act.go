@@ -13,21 +13,15 @@ import (
 
 // carryOut delivers a round to the sinks, with the state before it, and carries out its decision.
 func (m *Manager) carryOut(ctx context.Context, r *Round, before *policy.State) {
-	d := &r.Decision
-	urgent := slices.ContainsFunc(d.Victims, func(v policy.Victim) bool { return v.Fence != nil })
-	if urgent {
-		m.sinks.hold()
-	}
+	hold := m.sinks.hold()
 	m.sinks.round(ctx, r, before)
-	m.fenceLate(r.Snapshot, d)
-	if fences := m.act(ctx, d); urgent {
-		m.releaseSinks(ctx, fences)
-	}
+	m.fenceLate(r.Snapshot, &r.Decision)
+	m.act(ctx, &r.Decision)
+	m.releaseSinks(ctx, hold)
 }
 
-// act begins what was decided: kills and reclaims, which run in goroutines of their own. It returns the fences that are
-// being set.
-func (m *Manager) act(ctx context.Context, d *policy.Decision) (fences []*fencing) {
+// act begins what was decided: kills and reclaims, which run in goroutines of their own.
+func (m *Manager) act(ctx context.Context, d *policy.Decision) {
 	for i := range d.Reclaims {
 		m.reclaim(ctx, d.Number, d.Reclaims[i])
 	}
@@ -35,27 +29,23 @@ func (m *Manager) act(ctx context.Context, d *policy.Decision) (fences []*fencin
 		m.attempts.withdraw(uid)
 	}
 	for i := range d.Victims {
-		if f := m.evict(ctx, d.Number, &d.Victims[i]); f != nil && f.late == nil {
-			fences = append(fences, f)
-		}
+		m.evict(ctx, d.Number, &d.Victims[i])
 	}
-	return fences
 }
 
 // evict begins one eviction by the pod workers, or by the API server if the victim's killer is another one. An attempt
 // of the API server that is under way for the pod is withdrawn: at most one killer evicts a pod. For a pod that has
-// ended since the snapshot it makes no request and no entry in the ledger; an entry of an earlier request stays. It
-// returns nil for a victim that gets no fence.
-func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) *fencing {
+// ended since the snapshot it makes no request and no entry in the ledger; an entry of an earlier request stays.
+func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) {
 	pod, ok := m.config.PodByUID(v.Pod.UID)
 	if !ok {
 		m.sinks.result(ctx, &Result{Decision: decision, At: m.clock.now(), Kind: PodGone, Victim: v})
-		return nil
+		return
 	}
 	m.attempts.withdraw(v.Pod.UID)
 	if v.Killer != snapshot.PodWorker && m.config.APIKiller != nil {
 		m.evictByAPI(ctx, decision, pod, v)
-		return nil
+		return
 	}
 	m.ledger.begin(v, decision, m.clock.now())
 	fencing := m.newFencing(decision, pod, v)
@@ -82,7 +72,6 @@ func (m *Manager) evict(ctx context.Context, decision uint64, v *policy.Victim) 
 		m.ledger.reported(v.Pod.UID)
 		m.Wake()
 	})
-	return fencing
 }
 
 // resultOf returns the kind of result for the end of a kill request.

@@ -169,7 +169,7 @@ type fencing struct {
 	// late gets the fence of a victim that has begun to grow after the decision; nil for one that has a fence from the
 	// beginning.
 	late chan *policy.Fence
-	// settled is closed when the kill request was answered and, unless the victim gets it later, the fence is set.
+	// settled is closed when the fence is set, or it is certain that there will be none.
 	settled chan struct{}
 	// over is closed when the kill request has ended, after stopped is set to whether the pod had stopped then.
 	over    chan struct{}
@@ -192,8 +192,7 @@ type fencing struct {
 // gets its fence by the earlier request.
 func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fencing {
 	if earlier := m.waiting[v.Pod.UID]; earlier != nil && v.Fence != nil && m.fenced.has(v.Pod.UID) {
-		delete(m.waiting, v.Pod.UID)
-		earlier.late <- v.Fence
+		m.setLate(earlier, v.Fence)
 		return nil
 	}
 	if m.config.Fencer == nil || (v.Fence == nil && !m.mayBeFencedLater(v)) || !m.fenced.add(v.Pod.UID) {
@@ -206,13 +205,26 @@ func (m *Manager) newFencing(decision uint64, pod *v1.Pod, v *policy.Victim) *fe
 		return f
 	}
 	f.left, f.report.PIDs = m.leftFor(v), v.Fence.PIDs
+	m.setting = append(m.setting, f)
 	return f
 }
 
-// releaseSinks ends the hold on the sinks when fences are set, after sinksHeld at the latest.
-func (m *Manager) releaseSinks(ctx context.Context, fences []*fencing) {
+// setLate has the fence set of a victim that is being stopped without one.
+func (m *Manager) setLate(f *fencing, fence *policy.Fence) {
+	delete(m.waiting, f.pod.UID)
+	m.setting = append(m.setting, f)
+	f.late <- fence
+}
+
+// releaseSinks ends a hold on the sinks when the fences that are being set are set, after sinksHeld at the latest.
+func (m *Manager) releaseSinks(ctx context.Context, hold *hold) {
+	fences := m.setting
+	if m.setting = nil; len(fences) == 0 {
+		m.sinks.release(ctx, hold)
+		return
+	}
 	m.work.Go(func() {
-		defer m.sinks.release(ctx)
+		defer m.sinks.release(ctx, hold)
 		timer := m.config.Clock.NewTimer(sinksHeld)
 		defer timer.Stop()
 		for _, f := range fences {
@@ -254,8 +266,7 @@ func (m *Manager) fenceLate(s *snapshot.Snapshot, d *policy.Decision) {
 	}
 	waits := func(uid types.UID) bool { return m.waiting[uid] != nil }
 	for uid, fence := range policy.LateFences(s, &m.loop.rules, d, waits) {
-		m.waiting[uid].late <- fence
-		delete(m.waiting, uid)
+		m.setLate(m.waiting[uid], fence)
 	}
 }
 
@@ -347,11 +358,8 @@ func (f *fencing) currentLocked() FenceReport {
 // answered sets the fence, unless the victim gets it later. A request that did not change the lifecycle of the pod
 // fences nothing. f may be nil.
 func (f *fencing) answered(answer podkill.Answer) {
-	if f == nil {
-		return
-	}
-	defer close(f.settled)
 	switch {
+	case f == nil:
 	case answer != podkill.Begun && answer != podkill.Hastened:
 		f.drop()
 	case f.late == nil:
@@ -359,10 +367,11 @@ func (f *fencing) answered(answer podkill.Answer) {
 	}
 }
 
-// drop gives up the fence.
+// drop gives up the fence. It is called once, and not after the fence was set.
 func (f *fencing) drop() {
 	f.dropped = true
 	f.m.fenced.remove(f.pod.UID)
+	close(f.settled)
 }
 
 // follow follows the fence until the pod has ended, in a goroutine of its own. It is called after answered. f may be
@@ -403,6 +412,7 @@ func (f *fencing) set() {
 		f.drop() // The pod has ended.
 		return
 	}
+	defer close(f.settled)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure = err; err != nil {

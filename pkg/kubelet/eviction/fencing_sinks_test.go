@@ -4,18 +4,24 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
 // entryTimes is a sink that records what it receives, and when.
-type entryTimes struct{ list []string }
+type entryTimes struct {
+	begin time.Time
+	list  []string
+}
 
 func (*entryTimes) Name() string { return "times" }
 
@@ -26,84 +32,56 @@ func (s *entryTimes) Round(_ context.Context, r *Round) {
 func (s *entryTimes) Result(_ context.Context, r *Result) { s.add(string(r.Kind)) }
 
 func (s *entryTimes) add(what string) {
-	s.list = append(s.list, fmt.Sprintf("%s at %v", what, time.Since(synctestBegin).Round(time.Millisecond)))
+	s.list = append(s.list, fmt.Sprintf("%s at %v", what, time.Since(s.begin).Round(time.Millisecond)))
 }
 
-// synctestBegin is the time at which bubbles begin.
-var synctestBegin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+// carrying is a node whose manager carries out decisions, each of which has one victim.
+type carrying struct {
+	// answerTakes is the time to the answer of a kill request, fenceTakes that to set a fence, apart that between two
+	// decisions.
+	answerTakes, fenceTakes, apart time.Duration
+	answer                         podkill.Answer
+}
 
-// What sinks do takes CPUs from the fences: they receive a round, and its results after it, when its fences are set.
-func TestSinksWaitForFences(t *testing.T) {
-	tests := map[string]struct {
-		answerTakes, fenceTakes time.Duration
-		answer                  podkill.Answer
-		unfenced                bool
-		want                    []string
-	}{
-		"at once": {
-			answer: podkill.Begun, want: []string{"round 7 at 1s", "KillAccepted at 1s", "PodFenced at 1s"},
-		},
-		"that take some time": {
-			answer: podkill.Begun, answerTakes: 5 * time.Millisecond, fenceTakes: 20 * time.Millisecond,
-			want: []string{"round 7 at 1.025s", "KillAccepted at 1.025s", "PodFenced at 1.025s"},
-		},
-		"no longer than fences take": {
-			answer: podkill.Begun, answerTakes: 2 * time.Second,
-			want: []string{"round 7 at 1.05s", "KillAccepted at 3s", "PodFenced at 3s"},
-		},
-		"not if the request is refused": {
-			answer: podkill.Refused, answerTakes: 5 * time.Millisecond,
-			want: []string{"round 7 at 1.005s", "KillRefused at 1.005s"},
-		},
-		"not if there is none": {
-			answer: podkill.Begun, answerTakes: 5 * time.Millisecond, unfenced: true,
-			want: []string{"round 7 at 1s", "KillAccepted at 1.005s"},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sink := &entryTimes{}
-				n := newNode()
-				n.add("hog", gi)
-				n.available(2 * gi)
-				n.killTakes = time.Hour
-				config := n.config(t, hard("1Gi"))
-				config.Fencer = slowFencer{&fakeFencer{n: n}, test.fenceTakes}
-				config.Sinks = append(config.Sinks, sink)
-				kill := config.Kill
-				config.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
-					<-time.After(test.answerTakes)
-					if test.answer == podkill.Refused {
-						return podkill.Refused, nil
-					}
-					return kill(ctx, r)
+// play returns what a sink has received until some time after the last of the decisions.
+func (c carrying) play(t *testing.T, until time.Duration, victims ...*policy.Victim) (got []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		sink, n := &entryTimes{}, newNode()
+		for _, v := range victims {
+			if n.pods[v.Pod.Name] == nil {
+				n.add(v.Pod.Name, gi)
+			}
+		}
+		n.available(2 * gi)
+		n.killTakes = time.Hour
+		config := n.config(t, hard("1Gi"))
+		config.Options, config.Fencer = fencesOn(), slowFencer{&fakeFencer{n: n}, c.fenceTakes}
+		config.Sinks = append(config.Sinks, sink)
+		kill := config.Kill
+		config.Kill = func(ctx context.Context, r podkill.Request) (podkill.Answer, <-chan podkill.Ending) {
+			<-time.After(c.answerTakes)
+			if c.answer == podkill.Refused {
+				return podkill.Refused, nil
+			}
+			return kill(ctx, r)
+		}
+		run(t, n, config, func(m *Manager, wait func(time.Duration)) {
+			wait(time.Second)
+			sink.begin, sink.list = time.Now(), nil
+			for i, v := range victims {
+				if i > 0 {
+					wait(c.apart)
 				}
-				run(t, n, config, func(m *Manager, wait func(time.Duration)) {
-					wait(time.Second)
-					r := new(*m.last.Load())
-					r.Decision.Number = 7
-					r.Decision.Victims = []policy.Victim{*hogVictim()}
-					if test.unfenced {
-						r.Decision.Victims[0].Fence = nil
-					}
-					sink.list = nil
-					m.carryOut(t.Context(), r, &policy.State{})
-					wait(2500 * time.Millisecond)
-					got := sink.list
-					if i := slices.IndexFunc(got, func(s string) bool { return s[:5] == "round" }); i > 0 {
-						t.Errorf("a result comes before the round: %q", got)
-					}
-					if len(got) > len(test.want) {
-						got = got[:len(test.want)]
-					}
-					if !slices.Equal(got, test.want) {
-						t.Errorf("the sink receives %q, want %q", got, test.want)
-					}
-				})
-			})
+				r := new(*m.last.Load())
+				r.Decision.Number, r.Decision.Victims = uint64(100+i), []policy.Victim{*v}
+				m.carryOut(t.Context(), r, &policy.State{})
+			}
+			wait(until)
+			got = slices.Clone(sink.list)
 		})
-	}
+	})
+	return got
 }
 
 // slowFencer takes some time to set a fence.
@@ -115,4 +93,111 @@ type slowFencer struct {
 func (f slowFencer) Fence(pod *v1.Pod, l policy.Fence) (Fence, error) {
 	<-time.After(f.takes)
 	return f.fakeFencer.Fence(pod, l)
+}
+
+// victimNamed is a pod to be fenced.
+func victimNamed(name string) *policy.Victim {
+	v := hogVictim()
+	v.Cause.Signal = snapshot.MemoryAvailable
+	v.Pod = &snapshot.Pod{Facts: &snapshot.Facts{UID: types.UID(name), Name: name, Namespace: "ns"}}
+	return v
+}
+
+func unfenced(v *policy.Victim) *policy.Victim {
+	v.Fence = nil
+	return v
+}
+
+// What sinks do takes CPUs from the fences: they receive a round, and its results after it, when its fences are set.
+func TestSinksWaitForFences(t *testing.T) {
+	const ms = time.Millisecond
+	hog := victimNamed("hog")
+	tests := map[string]struct {
+		node    carrying
+		victims []*policy.Victim
+		want    []string
+	}{
+		"that take no time": {
+			node:    carrying{answer: podkill.Begun},
+			victims: []*policy.Victim{hog},
+			want:    []string{"round 100 at 0s", "KillAccepted at 0s", "PodFenced at 0s"},
+		},
+		"that take some time": {
+			node:    carrying{answer: podkill.Begun, answerTakes: 5 * ms, fenceTakes: 20 * ms},
+			victims: []*policy.Victim{hog},
+			want:    []string{"round 100 at 25ms", "KillAccepted at 25ms", "PodFenced at 25ms"},
+		},
+		"no longer than fences take": {
+			node:    carrying{answer: podkill.Begun, answerTakes: 80 * ms},
+			victims: []*policy.Victim{hog},
+			want:    []string{"round 100 at 50ms", "KillAccepted at 80ms", "PodFenced at 80ms"},
+		},
+		"not if the request is refused": {
+			node:    carrying{answer: podkill.Refused, answerTakes: 5 * ms},
+			victims: []*policy.Victim{hog},
+			want:    []string{"round 100 at 5ms", "KillRefused at 5ms"},
+		},
+		"not if there is none": {
+			node:    carrying{answer: podkill.Begun, answerTakes: 5 * ms},
+			victims: []*policy.Victim{unfenced(victimNamed("hog"))},
+			want:    []string{"round 100 at 0s", "KillAccepted at 5ms"},
+		},
+		"of pods that are being stopped": {
+			node:    carrying{answer: podkill.Begun, fenceTakes: 20 * ms, apart: 100 * ms},
+			victims: []*policy.Victim{unfenced(victimNamed("hog")), hog},
+			want: []string{"round 100 at 0s", "KillAccepted at 0s", "round 101 at 120ms", "KillAccepted at 120ms",
+				"PodFenced at 120ms"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.node.play(t, 90*ms, test.victims...); !slices.Equal(got, test.want) {
+				t.Errorf("the sink receives %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The fences of one round take long, and there is another round before they are set, again and again. No round waits
+// longer for that.
+func TestSinksDoNotWaitForFencesOfLaterRounds(t *testing.T) {
+	var victims []*policy.Victim
+	for i := range 50 {
+		victims = append(victims, victimNamed(fmt.Sprint("hog-", i)))
+	}
+	node := carrying{answer: podkill.Begun, answerTakes: 60 * time.Millisecond, apart: 40 * time.Millisecond}
+	rounds := 0
+	for _, entry := range node.play(t, time.Second, victims...) {
+		what, at, _ := strings.Cut(entry, " at ")
+		if !strings.HasPrefix(what, "round") {
+			continue
+		}
+		when, err := time.ParseDuration(at)
+		if want := time.Duration(rounds)*node.apart + sinksHeld; err != nil || when != want {
+			t.Errorf("%s, want it at %v", entry, want)
+		}
+		rounds++
+	}
+	if rounds != len(victims) {
+		t.Errorf("the sink receives %d rounds of %d", rounds, len(victims))
+	}
+}
+
+// So many entries come while they are held that they would not fit into the queue of a sink.
+func TestHeldEntriesAreNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &entryTimes{}
+		s := newSinks(sink)
+		s.start(t.Context())
+		h := s.hold()
+		for range 2 * sinkQueue {
+			s.result(t.Context(), &Result{})
+			synctest.Wait()
+		}
+		s.release(t.Context(), h)
+		<-s.close()
+		if len(sink.list) != 2*sinkQueue {
+			t.Errorf("the sink receives %d entries of %d", len(sink.list), 2*sinkQueue)
+		}
+	})
 }

@@ -48,6 +48,8 @@ type Manager struct {
 	left   struct{ memory, pids atomic.Int64 }
 	// waiting are the victims that get a fence if they begin to grow. Only the goroutine of Run uses it.
 	waiting map[types.UID]*fencing
+	// setting are the fences that the present round has begun to set, likewise.
+	setting []*fencing
 }
 
 // loopState belongs to the goroutine of Run.

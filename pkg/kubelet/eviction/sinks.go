@@ -63,16 +63,22 @@ type sinks struct {
 	running    sync.WaitGroup
 
 	mu sync.Mutex
-	// holds is the number of calls of hold that release has not ended; held are the entries that wait for that.
-	holds int
-	held  []heldEntry
+	// held begins with the first hold that is not over. All holds and entries since then follow it.
+	held []heldEntry
 }
 
-// heldEntry is an entry for some sinks.
+// heldEntry is an entry for some sinks, or the beginning of a hold.
 type heldEntry struct {
 	to    []*sinkWorker
 	entry sinkEntry
+	hold  *hold
 }
+
+// hold keeps what follows it from the sinks until it is over.
+type hold struct{ over bool }
+
+// heldEntries is the greatest number of entries that are held: more would not fit into the queue of a sink.
+const heldEntries = sinkQueue / 2
 
 func newSinks(list ...Sink) *sinks {
 	s := &sinks{stop: make(chan struct{})}
@@ -123,33 +129,47 @@ func (s *sinks) result(ctx context.Context, r *Result) {
 	s.deliver(ctx, s.workers, sinkEntry{result: r})
 }
 
-// deliver offers an entry to sinks, in order with those that are held.
+// deliver offers an entry to sinks, after those that are held.
 func (s *sinks) deliver(ctx context.Context, to []*sinkWorker, e sinkEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holds > 0 {
-		s.held = append(s.held, heldEntry{slices.Clone(to), e})
+	if len(s.held) == 0 {
+		offer(ctx, to, e)
 		return
 	}
-	offer(ctx, to, e)
-}
-
-// hold keeps entries from the sinks until release is called as often. What sinks do, such as writing logs, takes CPUs
-// from what must be done before.
-func (s *sinks) hold() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.holds++
-}
-
-func (s *sinks) release(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.holds--; s.holds > 0 {
-		return
+	s.held = append(s.held, heldEntry{to: slices.Clone(to), entry: e})
+	if len(s.held) > heldEntries {
+		s.deliverHeld(ctx, func(*hold) bool { return true })
 	}
-	for _, h := range s.held {
-		offer(ctx, h.to, h.entry)
+}
+
+// hold keeps entries from the sinks until release is called. What sinks do, such as writing logs, takes CPUs from what
+// must be done before.
+func (s *sinks) hold() *hold {
+	h := &hold{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, heldEntry{hold: h})
+	return h
+}
+
+// release ends a hold. What is held by a later one, or an earlier one, waits on.
+func (s *sinks) release(ctx context.Context, h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.over = true
+	s.deliverHeld(ctx, func(h *hold) bool { return h.over })
+}
+
+// deliverHeld delivers what is held, up to the first hold that is not over. The caller holds the lock.
+func (s *sinks) deliverHeld(ctx context.Context, over func(*hold) bool) {
+	for i, e := range s.held {
+		if e.hold == nil {
+			offer(ctx, e.to, e.entry)
+		} else if !over(e.hold) {
+			s.held = s.held[i:]
+			return
+		}
 	}
 	s.held = nil
 }

@@ -79,6 +79,7 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 		return true
 	}
 	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
+	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
 	if w.exhausted() {
 		return false
 	}
@@ -86,7 +87,7 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	if due && w.soon && !w.putOff {
 		w.putOff, due = true, false
 	}
-	return due || w.relieved(left) || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
+	return due || w.reliefDue || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
 }
 
 // halved reports whether half of what remained at the last round, or since, is used up.
@@ -94,10 +95,9 @@ func (w *Watcher) halved(remains int64) bool {
 	return w.roundLeft-remains > max(remains, leastGrowth)
 }
 
-// relieved reports whether a hard threshold was met at the last read, and now none is.
-func (w *Watcher) relieved(left [2]int64) bool {
-	was := func(f floor) bool { return f.hard && f.met }
-	return slices.ContainsFunc(w.floors, was) && !w.meetsHard(left)
+// wasMet reports whether a hard threshold was met at the last read.
+func (w *Watcher) wasMet() bool {
+	return slices.ContainsFunc(w.floors, func(f floor) bool { return f.hard && f.met })
 }
 
 // meetsHard reports whether a hard threshold is met.

@@ -82,8 +82,9 @@ type looks struct {
 	head []*podLooks
 	// hardMet is true while a hard memory threshold is met by the last decision.
 	hardMet bool
-	// fresh is true if the last look was made with the present read of the counters.
-	fresh bool
+	// fresh is true if the last look was made with the present read of the counters, freshBefore if one was made with the
+	// read before that.
+	fresh, freshBefore bool
 	// took is the cost of the last look, tookBefore that of the one before.
 	took, tookBefore time.Duration
 	// base is the last reading of all pods, baseAt when it was begun.

@@ -52,10 +52,14 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 }
 
 // lookDue reports whether the last look is so long ago that another one is made whatever has changed. Looks that need
-// long pauses are rarer while no threshold is met or will be soon, and leave credit for the approach to one.
+// long pauses are rarer while no threshold is met or will be soon, and leave credit for the approach to one. Two reads
+// that look, one after the other, would make the pause so long that the next one had to look as well.
 func (w *Watcher) lookDue(ago, cost time.Duration) bool {
 	owed := w.costs.owed(w.clock())
 	needed := w.hardMet || (!w.resting() && owed+cost < approachCredit)
+	if !needed && cost >= looksEvery && w.looks.freshBefore {
+		return false
+	}
 	return ago >= looksEvery && (needed || ago >= lookShare*cost || owed < restCredit)
 }
 

@@ -3,13 +3,9 @@ package memorywatch
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -142,64 +138,6 @@ func testApproach(t *testing.T, rate int64, every int) {
 			t.Errorf("%d crossings were read, one %v late, want at most %v", crossings, latest, most)
 		}
 		if most := length/PauseShare + Credit/PauseShare + costly; s.spent > most {
-			t.Errorf("reading took %v of %v, want at most %v", s.spent, length, most)
-		}
-	})
-}
-
-// slowLooks is a sawtooth whose pods take long to look at.
-type slowLooks struct {
-	*sawtooth
-	look time.Duration
-}
-
-func (s slowLooks) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
-	s.spent += s.look
-	s.now = s.now.Add(s.look)
-	return append(into, snapshot.PodUsage{UID: "idle"})
-}
-
-func (slowLooks) ReadPod(snapshot.Counting, types.UID) (snapshot.PodMemory, error) {
-	return snapshot.PodMemory{}, nil
-}
-
-func (s slowLooks) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading {
-	return s.ReadMemory(snapshot.Counting{})
-}
-
-// Looks at pods take so long that a few use up what reading may cost. The crossing is read soon all the same: looks are
-// rarer at rest, and most of the credit is left for reads of the counters when a threshold is approached.
-func TestCrossingIsReadInTimeWhereLooksTakeLong(t *testing.T) {
-	for _, look := range []time.Duration{2, 5, 10, 20} {
-		for _, rate := range []int64{50, 100, 400} {
-			testSlowLooks(t, look*time.Millisecond, rate)
-		}
-	}
-}
-
-func testSlowLooks(t *testing.T, look time.Duration, rate int64) {
-	const length = time.Hour
-	t.Run(fmt.Sprintf("looks of %v, %d MiB per second", look, rate), func(t *testing.T) {
-		begin := time.Unix(1000, 0)
-		s := &sawtooth{now: begin, begin: begin, cost: time.Millisecond, above: 200 * mi, rate: rate * mi, rest: time.Minute}
-		w := New(slowLooks{s, look}, func() time.Time { return s.now })
-		w.Adopt(&settings.Options{MonitoringPeriod: 10 * time.Second, WorstGrowth: 2 * gi, Fence: true})
-		w.Arm(thresholds(t, "1Gi"))
-		var late []time.Duration
-		for above := true; s.now.Sub(begin) < length; {
-			s.now = snapshot.Later(s.now, w.next)
-			w.Check()
-			left := s.left(s.now)
-			if above && left < 0 {
-				late = append(late, time.Duration(float64(-left)/float64(s.rate)*float64(time.Second)))
-			}
-			above = left >= 0
-		}
-		slices.Sort(late)
-		if latest := late[len(late)-1]; len(late) < 50 || latest > 12*time.Millisecond+look {
-			t.Errorf("%d crossings were read, one %v late: %v", len(late), latest, late)
-		}
-		if most := length/PauseShare + Credit/PauseShare + look; s.spent > most {
 			t.Errorf("reading took %v of %v, want at most %v", s.spent, length, most)
 		}
 	})

@@ -96,8 +96,9 @@ type Watcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
-	// putOff is true if the next round was put off until the next read.
-	putOff bool
+	// putOff is true if the next round was put off until the next read, reliefDue if no hard threshold is met any more and
+	// no round says so yet.
+	putOff, reliefDue bool
 	// refreshedAt is when all pods were last read before a threshold was met.
 	refreshedAt time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
@@ -176,6 +177,8 @@ func (w *Watcher) Hurry(now time.Time) bool {
 func (w *Watcher) Decided(d *policy.Decision) {
 	if w.hardMet = d.Condition(v1.NodeMemoryPressure).HardMet; w.hardMet {
 		w.roundLeft = w.remains // The round may be that of a collection.
+	} else {
+		w.reliefDue = false
 	}
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
 		w.next = next
@@ -194,7 +197,7 @@ func (w *Watcher) Check() *snapshot.MemoryReading {
 	defer w.costs.release()
 	w.postponed.active, w.soon = false, false
 	if w.looks != nil {
-		w.looks.fresh = false // The counters may not be readable.
+		w.looks.fresh, w.looks.freshBefore = false, w.looks.fresh // The counters may not be readable.
 	}
 	reading := w.readCounters()
 	if !w.postponed.active {
@@ -350,7 +353,7 @@ func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 
 // began records that a reading causes a round.
 func (w *Watcher) began() {
-	w.roundAt, w.roundLeft, w.putOff = w.clock(), w.remains, false
+	w.roundAt, w.roundLeft, w.putOff, w.reliefDue = w.clock(), w.remains, false, false
 	if w.looks != nil {
 		w.looks.serve()
 	}

@@ -18,18 +18,13 @@ var _ eviction.Sink = (*Driver)(nil)
 // Name implements eviction.Sink.
 func (d *Driver) Name() string { return "eviction-plugins" }
 
-// NeedsRound keeps the round for plugins in the agent, and has the plugins asked at once when memory crosses a
-// threshold. It returns false: there is nothing left to do in a goroutine of its own. The goroutine that decides calls
-// it.
+// NeedsRound keeps the round for plugins in the agent. The goroutine that decides calls it.
 func (d *Driver) NeedsRound(r *eviction.Round) bool {
 	if !d.active.Load() {
 		return false
 	}
 	d.last.Store(r)
-	if memoryCrossed(r) {
-		plugincalls.Notify(d.crossed)
-	}
-	return false
+	return memoryCrossed(r)
 }
 
 // memoryCrossed reports whether memory has crossed a threshold: the condition has become True, or a hard threshold is
@@ -43,8 +38,8 @@ func memoryCrossed(r *eviction.Round) bool {
 	return (now.True && !before.True) || (now.HardMet && !before.HardMet)
 }
 
-// Round implements eviction.Sink. NeedsRound does what is to be done.
-func (d *Driver) Round(context.Context, *eviction.Round) {}
+// Round implements eviction.Sink: the plugins are asked at once when memory crosses a threshold.
+func (d *Driver) Round(context.Context, *eviction.Round) { plugincalls.Notify(d.crossed) }
 
 // Result counts the evictions that plugins have caused: those that began the termination of the pod. Their requests
 // may have ended since the decision.
