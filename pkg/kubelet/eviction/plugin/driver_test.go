@@ -311,7 +311,7 @@ func TestNoPluginEnabled(t *testing.T) {
 		asked := 0
 		pods := r.Driver.config.Pods
 		r.Driver.config.Pods = func() []*v1.Pod { asked++; return pods() }
-		r.NeedsRound(crossing())
+		r.deliver(crossing())
 		pass(time.Hour)
 		r.expect("calls, looks at pods", text(p.called("EvictPods"), asked), "0 0")
 		if r.Requests() != nil || r.Conditions() != nil || r.last.Load() != nil {
@@ -324,6 +324,13 @@ func crossing() *eviction.Round {
 	r := &eviction.Round{Snapshot: &snapshot.Snapshot{}}
 	r.Decision.Conditions[0] = policy.Condition{Type: v1.NodeMemoryPressure, HardMet: true}
 	return r
+}
+
+// deliver delivers a round as the eviction manager does.
+func (r *rig) deliver(round *eviction.Round) {
+	if r.NeedsRound(round) {
+		r.Round(r.t.Context(), round)
+	}
 }
 
 // When memory crosses a threshold plugins are asked at once, with the round in which it did, at most once a second.
@@ -341,21 +348,19 @@ func TestMemoryCrossing(t *testing.T) {
 		defer r.stop()
 		pass(10 * time.Second)
 		round := crossing()
-		if r.NeedsRound(round) {
-			t.Error("the round is queued")
-		}
+		r.deliver(round)
 		synctest.Wait()
 		if len(views) != 2 || views[1].Node != round {
 			t.Fatalf("%d rounds", len(views))
 		}
 		for range 100 {
-			r.NeedsRound(crossing())
+			r.deliver(crossing())
 			pass(100 * time.Millisecond)
 		}
 		r.expect("rounds in ten seconds of crossings", text(len(views)), "12")
 		steady := crossing()
 		steady.Before = slices.Clone(steady.Decision.Conditions[:])
-		r.NeedsRound(steady)
+		r.deliver(steady)
 		pass(5 * time.Second)
 		r.expect("rounds without a crossing", text(len(views)), "12")
 	})

@@ -27,7 +27,7 @@ func TestE13CrossingBeforeARound(t *testing.T) {
 		defer r.stop()
 		for range 2 {
 			pass(4990 * time.Millisecond)
-			r.NeedsRound(crossing())
+			r.deliver(crossing())
 			pass(10 * time.Millisecond)
 		}
 		pass(100 * time.Millisecond)
@@ -219,7 +219,7 @@ func TestCrossingDuringACall(t *testing.T) {
 		r.start()
 		defer r.stop()
 		pass(500 * time.Millisecond)
-		r.NeedsRound(crossing())
+		r.deliver(crossing())
 		pass(3 * time.Second)
 		r.expect("calls", text(p.called("EvictPods")), "2")
 	})

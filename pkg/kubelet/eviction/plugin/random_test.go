@@ -147,7 +147,7 @@ func history(t *testing.T, rnd *rand.Rand) {
 			r.set(func() { blocked = []types.UID{names[rnd.IntN(len(names))], names[rnd.IntN(len(names))]} })
 			r.BlockedChanged()
 		case 0:
-			r.NeedsRound(crossing())
+			r.deliver(crossing())
 		case 1:
 			r.setRemote(Remote{Name: "r0", Socket: fmt.Sprint(rnd.IntN(2)), Plugin: fresh()})
 		case 2:
