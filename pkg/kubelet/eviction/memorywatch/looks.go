@@ -36,8 +36,8 @@ const (
 	// clearPages is growth after which the rate since a look says enough of a pod that goes on after a pause, however long
 	// that look is ago.
 	clearPages = 8 * hugePage
-	// A pod is read again if its counter has changed by more than this since it was last read: the counters of pods at rest
-	// go up and down by as much, since each CPU charges 64 pages in advance.
+	// A pod is read again if its counter has changed by more than this since it was last read: counters of pods at rest go
+	// up and down by as much, since each CPU charges 64 pages in advance.
 	changed = int64(256) << 10
 	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a
 	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
