@@ -80,10 +80,12 @@ katalyst: go ## A plugin of Katalyst, built from its unmodified code, and the sa
 	cd test/katalyst && go vet . && go test -count=1 -timeout 5m .
 
 .PHONY: differential
-differential: go ## 20,000 random sequences of pressure beside stock's eviction manager (unit plays 2,000, with the race detector).
+differential: go ## Random sequences of pressure beside stock, and of pods, many more than unit plays with the race detector.
 	PLIMSOLL_SEQUENCES=20000 go test -count=1 -timeout 15m -run 'TestLikeStock$$' -v ./pkg/kubelet/eviction
 	go test -count=1 -run 'TestDecisionsFromWhatWasWritten$$' -v ./pkg/kubelet/eviction
 	go test -count=1 -run 'TestRandomAnswers$$' -v ./pkg/kubelet/eviction/arbiter
+	go test -count=1 -run 'TestRandomRequests$$' -v ./pkg/kubelet/eviction/policy
+	go test -count=1 ./pkg/kubelet/podlifecycle
 
 .PHONY: e2e
 e2e: $(BIN)/gotestsum ## Tests on real parts that the tests start themselves (root). E2E_RUN=regexp selects.

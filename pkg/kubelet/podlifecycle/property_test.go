@@ -12,7 +12,7 @@ import (
 
 // TestMain sets the default number and length of the histories; -rapid.checks=100000 plays more.
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": "2000", "rapid.steps": "60"} {
+	for name, value := range map[string]string{"rapid.checks": historyCount, "rapid.steps": "60"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}

@@ -22,7 +22,7 @@ import (
 // TestRandomRequests plays random sequences through arbiter.Settle and Decide together: plugins request evictions, the
 // node has needs of its own, and pods stop, late or not at all. PLIMSOLL_SEQUENCES overrides the number of sequences.
 func TestRandomRequests(t *testing.T) {
-	total := 2000
+	total := requestSequences
 	if text := os.Getenv("PLIMSOLL_SEQUENCES"); text != "" {
 		var err error
 		if total, err = strconv.Atoi(text); err != nil {
