@@ -157,6 +157,7 @@ presubmit: go ## What CI runs: lint, unit tests, tests on the real node (root).
 	@echo "The chaos test repeats one seed here, so that a failure is the change's; make soak draws new ones."
 	@echo "Tests on the real node wait most of the time. Lint, katalyst and differential run beside them; their output follows."
 	$(call step,real node and beside it lint katalyst differential,PLIMSOLL_CHAOS_SEED=$${PLIMSOLL_CHAOS_SEED:-11} \
+		PLIMSOLL_CHAOS_TIME=$${PLIMSOLL_CHAOS_TIME:-1m} \
 		hack/beside $(OUT)/beside.log '$(MAKE) --no-print-directory lint katalyst differential' \
 		$(MAKE) --no-print-directory e2e)
 	@echo; echo "All checks passed."

@@ -33,11 +33,16 @@ const (
 
 // TestOneLeakOneEviction runs a pod of higher priority that leaks memory beside thirty of lower priority that use a
 // little more than they request. Only the leaking pod is evicted. Stock evicts the others first, one after the other,
-// and the kernel kills the leaking one meanwhile. PLIMSOLL_LEAK_ROUNDS repeats each rate, PLIMSOLL_LEAK_RATES has other
-// rates: with stock nothing but the leaking pod is left after the first one.
+// and the kernel kills the leaking one meanwhile. With PLIMSOLL_SOAK there is a slow leak too. PLIMSOLL_LEAK_ROUNDS
+// repeats each rate, PLIMSOLL_LEAK_RATES has other rates: with stock nothing but the leaking pod is left after the
+// first one.
 func TestOneLeakOneEviction(t *testing.T) {
 	rounds := numbersOf(t, "PLIMSOLL_LEAK_ROUNDS", 1)[0]
-	rates := numbersOf(t, "PLIMSOLL_LEAK_RATES", slowLeak, 20, 200)
+	usual := []int{20, 200}
+	if soak() {
+		usual = append(usual, slowLeak)
+	}
+	rates := numbersOf(t, "PLIMSOLL_LEAK_RATES", usual...)
 	s := spaceForRestart(t)
 	s.restartKubelet(shortTransition)
 	s.noOtherPods()

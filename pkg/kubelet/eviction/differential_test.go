@@ -470,7 +470,7 @@ func sequences(t *testing.T, otherwise int) int {
 // TestLikeStock plays random sequences to stock's manager and to ours. They do the same, or a rule of the closed list
 // says why not.
 func TestLikeStock(t *testing.T) {
-	total := sequences(t, 2000)
+	total := sequences(t, likeStock)
 	if s := os.Getenv("PLIMSOLL_SEED"); s != "" {
 		seed, _ := strconv.ParseInt(s, 10, 64)
 		t.Logf("%+v", runPlay(t, seed, nil))
