@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // entryTimes is a sink that records what it receives, and when.
 type entryTimes struct {
+	mu    sync.Mutex
 	begin time.Time
 	list  []string
 }
@@ -32,7 +34,22 @@ func (s *entryTimes) Round(_ context.Context, r *Round) {
 func (s *entryTimes) Result(_ context.Context, r *Result) { s.add(string(r.Kind)) }
 
 func (s *entryTimes) add(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.list = append(s.list, fmt.Sprintf("%s at %v", what, time.Since(s.begin).Round(time.Millisecond)))
+}
+
+// restart forgets what was received. Times count from now on.
+func (s *entryTimes) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin, s.list = time.Now(), nil
+}
+
+func (s *entryTimes) entries() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
 }
 
 // carrying is a node whose manager carries out decisions, each of which has one victim.
@@ -68,7 +85,7 @@ func (c carrying) play(t *testing.T, until time.Duration, victims ...*policy.Vic
 		}
 		run(t, n, config, func(m *Manager, wait func(time.Duration)) {
 			wait(time.Second)
-			sink.begin, sink.list = time.Now(), nil
+			sink.restart()
 			for i, v := range victims {
 				if i > 0 {
 					wait(c.apart)
@@ -78,7 +95,7 @@ func (c carrying) play(t *testing.T, until time.Duration, victims ...*policy.Vic
 				m.carryOut(t.Context(), r, &policy.State{})
 			}
 			wait(until)
-			got = slices.Clone(sink.list)
+			got = sink.entries()
 		})
 	})
 	return got
@@ -196,8 +213,8 @@ func TestHeldEntriesAreNotLost(t *testing.T) {
 		}
 		s.release(t.Context(), h)
 		<-s.close()
-		if len(sink.list) != 2*sinkQueue {
-			t.Errorf("the sink receives %d entries of %d", len(sink.list), 2*sinkQueue)
+		if n := len(sink.entries()); n != 2*sinkQueue {
+			t.Errorf("the sink receives %d entries of %d", n, 2*sinkQueue)
 		}
 	})
 }
