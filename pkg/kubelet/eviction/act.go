@@ -11,13 +11,19 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// carryOut delivers a round to the sinks, with the state before it, and carries out its decision.
+// carryOut delivers a round to the sinks, with the state before it, and carries out its decision. Where that may set
+// fences, sinks wait for them.
 func (m *Manager) carryOut(ctx context.Context, r *Round, before *policy.State) {
-	hold := m.sinks.hold()
+	var hold *hold
+	if len(r.Decision.Victims) > 0 || len(m.waiting) > 0 {
+		hold = m.sinks.hold()
+	}
 	m.sinks.round(ctx, r, before)
 	m.fenceLate(r.Snapshot, &r.Decision)
 	m.act(ctx, &r.Decision)
-	m.releaseSinks(ctx, hold)
+	if hold != nil {
+		m.releaseSinks(ctx, hold)
+	}
 }
 
 // act begins what was decided: kills and reclaims, which run in goroutines of their own.

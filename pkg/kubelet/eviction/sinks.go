@@ -77,7 +77,7 @@ type heldEntry struct {
 // hold keeps what follows it from the sinks until it is over.
 type hold struct{ over bool }
 
-// heldEntries is the greatest number of entries that are held: more would not fit into the queue of a sink.
+// heldEntries is the greatest number of entries that are held, so that they fit into the queue of each sink.
 const heldEntries = sinkQueue / 2
 
 func newSinks(list ...Sink) *sinks {
@@ -153,7 +153,7 @@ func (s *sinks) hold() *hold {
 	return h
 }
 
-// release ends a hold. What is held by a later one, or an earlier one, waits on.
+// release ends a hold. What follows another hold that is not over waits for that.
 func (s *sinks) release(ctx context.Context, h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
