@@ -20,10 +20,9 @@ const (
 	// approachCredit is how much of the credit reads may use up before a threshold is crossed, while it is approached or
 	// by a single read that takes long, or because statistics lag: the crossing itself must be read, and what follows.
 	// approachPauseShare is PauseShare for reads while a threshold is approached, until the crossing is due.
-	// After that, up to crossingCredit, only the crossing itself is read when it is due, and again where it was not.
+	// After that, up to Credit, only the crossing itself is read when it is due, and again where it was not.
 	approachCredit     = Credit / 2
 	approachPauseShare = 4
-	crossingCredit     = Credit * 3 / 4
 )
 
 // readCosts are the costs of reads of the memory counters, with what is read because of them, and how long the pauses

@@ -307,7 +307,8 @@ func (l *looks) ranked(least int64, amount func(*podLooks) int64) (most [headCou
 }
 
 // use begins with a reading of all pods, which others complete. Looks may have been made since the reading was begun:
-// what pods have gained by then may not be in it.
+// what pods have gained by then may not be in it. A pod that by the reading uses more than it did at the look before it
+// has grown in between, and may have shrunk again before the next look: it is read again.
 func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 	l.base, l.baseAt = byPod, begun
 	look := l.n - 1
@@ -316,7 +317,8 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 	}
 	for i := range l.pods {
 		p := &l.pods[i]
-		if p.read = unknown; look >= 0 && byPod[p.uid] != nil {
+		p.read = unknown
+		if m := byPod[p.uid]; look >= 0 && m != nil && int64(m.WorkingSet.Amount)-p.usage[look] <= changed {
 			p.read = p.usage[look]
 		}
 	}

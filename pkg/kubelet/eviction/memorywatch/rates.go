@@ -349,13 +349,16 @@ func (l *looks) unmeasured(within time.Duration) bool {
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
 // rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
-// longer. The other may have stopped when this one began, or it may grow slowly beside it.
+// longer. The other may have stopped when this one began, or it may grow slowly beside it. One whose counter goes up by
+// no more than those of pods at rest has not begun if others account for what is used up.
 func (l *looks) justBegun() bool {
 	var shortest, longest time.Duration
+	explained := l.explained() && l.explainedLately()
 	for i := range l.pods {
-		rate, _, ok := l.rateOf(&l.pods[i])
+		p := &l.pods[i]
+		rate, _, ok := l.rateOf(p)
 		switch {
-		case !ok && l.pods[i].resident[l.n-1] != unknown:
+		case !ok && p.resident[l.n-1] != unknown && (!explained || l.grown(p, l.first) >= leastGrowth):
 			return true
 		case ok && rate.PerSecond > 0:
 			longest = max(longest, rate.Window)

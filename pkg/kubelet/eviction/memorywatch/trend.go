@@ -14,13 +14,16 @@ type trend struct {
 	// there was none.
 	lagLeft int64
 	lagAt   time.Time
+	// grewAt is when growth was last observed.
+	grewAt time.Time
 	// rate is in bytes per second; zero or less if nothing is used up.
 	rate float64
 }
 
 // observe completes the rate by what is available at a time. Growth that may be the lag of the counters only bounds the
 // rate from above. Growth may have begun just before it is observed: the rate since the last time at which there was
-// none counts if it is greater.
+// none counts if it is greater. Memory that is freed while it is being used up does not end that: in less than
+// trendWindow no more may have been used up than was freed.
 func (t *trend) observe(left int64, at time.Time) {
 	used, window := t.left-left, at.Sub(t.at)
 	switch {
@@ -32,7 +35,11 @@ func (t *trend) observe(left int64, at time.Time) {
 		t.rate = min(t.rate, float64(2*leastGrowth)/window.Seconds())
 		t.lagLeft, t.lagAt = left, at
 		return
+	case used < 0 && t.rate > 0 && at.Sub(t.grewAt) < trendWindow:
 	default:
+		if used > 0 {
+			t.grewAt = at
+		}
 		t.rate = float64(used) / window.Seconds()
 		since, grown := at.Sub(t.lagAt), t.lagLeft-left
 		if !t.lagAt.IsZero() && since >= leastWindow && grown >= leastGrowth {

@@ -24,7 +24,8 @@ func TestTrend(t *testing.T) {
 		{"less than the lag of the counters", []int64{100, 98, 98}, 200},
 		{"growth after a rest", []int64{100, 100, 100, 100, 98}, 200},
 		{"the end of growth", append([]int64{100, 98}, repeated(98, 26)...), 0},
-		{"memory that is freed", []int64{100, 98, 120}, -2200},
+		{"memory that is freed during growth", []int64{100, 98, 120}, 200},
+		{"memory that is freed after growth", append([]int64{100, 98}, append(repeated(98, 24), 120)...), -88},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got trend

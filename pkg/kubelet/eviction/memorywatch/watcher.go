@@ -162,10 +162,14 @@ func (w *Watcher) Failure() (since time.Time, err error) { return w.failedSince,
 func (w *Watcher) Due(now time.Time) bool { return !now.Before(w.next) }
 
 // Hurry makes the next read due, minPause after the last one at the earliest. It does nothing, and returns
-// false, once so much was read that the credit is used up: the kernel may report pressure several times a second for
-// hours.
+// false, once so much was read that the credit is used up, or while no threshold will be met soon that for the approach
+// to one: the kernel may report pressure several times a second for hours.
 func (w *Watcher) Hurry(now time.Time) bool {
-	if w.exhausted() {
+	most := Credit
+	if w.resting() {
+		most = approachCredit
+	}
+	if w.costs.owed(now) > most {
 		return false
 	}
 	w.next = snapshot.Later(now, w.readAt.Add(minPause))
@@ -233,7 +237,7 @@ func (w *Watcher) pause() time.Duration {
 	if w.meetsIn > 0 && owed < approachCredit {
 		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), minPause))
 	}
-	if w.meetsIn > 0 && owed < crossingCredit {
+	if w.meetsIn > 0 && owed < Credit {
 		return min(pause, max(w.meetsIn, approachPauseShare*w.costs.took, minPause))
 	}
 	return max(pause, min(owed-approachCredit, last))
