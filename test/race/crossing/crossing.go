@@ -54,6 +54,9 @@ type Config struct {
 	Memory, Headroom, Distance, Rate int64
 	// SmallPages is whether the hog grows without huge pages.
 	SmallPages bool
+	// Rest is how long a hog rests before it grows: longer than the eviction manager takes to find its cgroup, and until
+	// the reads for the last crossing are paid for, which delay those for the next one.
+	Rest time.Duration
 	// Log receives progress; nil discards it.
 	Log io.Writer
 }
@@ -501,10 +504,6 @@ func await(ctx context.Context, limit time.Duration, what string, done func() (b
 	}
 }
 
-// settle is how long a hog rests: longer than the eviction manager takes to find its cgroup, and until the reads for
-// the last crossing do not delay those for the next one any more.
-const settle = 5 * time.Second
-
 // hog starts a hog, and waits until it rests.
 func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	left, err := n.available()
@@ -525,7 +524,7 @@ func (n *node) hog(ctx context.Context, name string) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.end(p))
 	}
-	<-time.After(settle)
+	<-time.After(n.config.Rest)
 	return p, nil
 }
 

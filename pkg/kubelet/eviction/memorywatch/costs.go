@@ -22,7 +22,7 @@ const (
 	// approachPauseShare is PauseShare for reads while a threshold is approached, until the crossing is due.
 	// After that, up to Credit, only the crossing itself is read when it is due, and again where it was not.
 	approachCredit     = Credit / 2
-	approachPauseShare = 4
+	approachPauseShare = 2
 )
 
 // readCosts are the costs of reads of the memory counters, with what is read because of them, and how long the pauses
