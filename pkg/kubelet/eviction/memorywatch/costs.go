@@ -23,6 +23,9 @@ const (
 	// After that, up to Credit, only the crossing itself is read when it is due, and again where it was not.
 	approachCredit     = Credit / 2
 	approachPauseShare = 2
+	// anotherCredit is the most that is owed when a decision follows because another pod uses up the rest, while a hard
+	// threshold is met.
+	anotherCredit = Credit + Credit/2
 )
 
 // readCosts are the costs of reads of the memory counters, with what is read because of them, and how long the pauses

@@ -80,14 +80,15 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	}
 	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
-	if w.exhausted() {
-		return false
+	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime)
+	if owed := w.costs.owed(now); owed > Credit {
+		return another && owed < anotherCredit
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && w.costs.owed(now) < approachCredit
 	if due && w.soon && !w.putOff {
 		w.putOff, due = true, false
 	}
-	return due || w.reliefDue || (w.looks != nil && w.looks.growsAnew(remains, w.killTime))
+	return due || w.reliefDue || another
 }
 
 // halved reports whether half of what remained at the last round, or since, is used up.

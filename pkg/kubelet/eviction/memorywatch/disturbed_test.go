@@ -126,10 +126,10 @@ func (d *disturbed) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 }
 
 // collect reads all pods as a collection does that began some time ago: the loop goes on meanwhile.
-func (d *disturbed) collect(w *Watcher, begun time.Time) {
+func (d *disturbed) collect(w *Watcher, reader Reader, begun time.Time) {
 	now := d.now
 	d.now = begun
-	r := d.ReadMemory(snapshot.Counting{})
+	r := reader.ReadMemory(snapshot.Counting{})
 	d.now = now
 	w.Use(&r, begun)
 }
@@ -138,8 +138,18 @@ func (d *disturbed) collect(w *Watcher, begun time.Time) {
 // when there is a reading to decide by.
 func (d *disturbed) cross(t *testing.T) (read, decided time.Duration, r *snapshot.MemoryReading) {
 	t.Helper()
-	w := New(d, func() time.Time { return d.now })
-	w.Adopt(&settings.Options{MonitoringPeriod: 10 * time.Second, WorstGrowth: 2 * gi, Fence: true, KillTime: time.Second})
+	return d.crossBy(t, d, false)
+}
+
+// crossBy is cross by a reader of the node.
+func (d *disturbed) crossBy(t *testing.T, reader Reader, countSwap bool) (read, decided time.Duration,
+	r *snapshot.MemoryReading,
+) {
+	t.Helper()
+	w := New(reader, func() time.Time { return d.now })
+	w.Adopt(&settings.Options{
+		MonitoringPeriod: 10 * time.Second, WorstGrowth: 2 * gi, Fence: true, KillTime: time.Second, CountSwap: countSwap,
+	})
 	list := thresholds(t, "1Gi")
 	way := float64(d.distance+d.released) / float64(d.rate)
 	crossing := d.growsAt.Add(time.Duration(way * float64(time.Second)))
@@ -147,7 +157,7 @@ func (d *disturbed) cross(t *testing.T) (read, decided time.Duration, r *snapsho
 		d.now = snapshot.Later(d.now, w.Next())
 		w.Arm(list)
 		if !d.now.Before(collectAt) {
-			d.collect(w, d.now)
+			d.collect(w, reader, d.now)
 			collectAt = d.now.Add(10 * time.Second)
 		}
 		r := w.Check()
@@ -301,7 +311,7 @@ func TestCollectionReadsPodBetweenTwoLooks(t *testing.T) {
 		collected := false
 		d.between = func(w *Watcher) {
 			if begun := from.Add(100 * time.Millisecond); !collected && d.now.After(begun.Add(50*time.Millisecond)) {
-				d.collect(w, begun)
+				d.collect(w, d, begun)
 				collected = true
 			}
 		}

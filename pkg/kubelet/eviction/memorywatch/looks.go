@@ -111,8 +111,8 @@ type podLooks struct {
 	uid types.UID
 	// usage is the counter, resident what is not page cache; unknown where it was not read.
 	usage, resident [lookCount]int64
-	// read is the counter when the pod was last read in full; unknown before.
-	read int64
+	// read is the counter when the pod was last read in full; unknown before. excess is how much more it used by that.
+	read, excess int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
 	// again is the index of the look at which the pod last went on after a pause. It may grow faster since then.
@@ -308,7 +308,8 @@ func (l *looks) ranked(least int64, amount func(*podLooks) int64) (most [headCou
 
 // use begins with a reading of all pods, which others complete. Looks may have been made since the reading was begun:
 // what pods have gained by then may not be in it. A pod that by the reading uses more than it did at the look before it
-// has grown in between, and may have shrunk again before the next look: it is read again.
+// has grown in between, and may have shrunk again before the next look: it counts as changed by that. With swap, which
+// its counter does not have, that cannot be known.
 func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 	l.base, l.baseAt = byPod, begun
 	look := l.n - 1
@@ -317,9 +318,13 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 	}
 	for i := range l.pods {
 		p := &l.pods[i]
-		p.read = unknown
-		if m := byPod[p.uid]; look >= 0 && m != nil && int64(m.WorkingSet.Amount)-p.usage[look] <= changed {
-			p.read = p.usage[look]
+		p.read, p.excess = unknown, 0
+		m := byPod[p.uid]
+		if look < 0 || m == nil {
+			continue
+		}
+		if p.read = p.usage[look]; p.read != unknown && !l.how.Swap {
+			p.excess = max(0, int64(m.WorkingSet.Amount)-p.read)
 		}
 	}
 }
@@ -355,7 +360,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 		if l.fresh && p.resident[last] != unknown && before != nil {
 			now := p.memory
 			now.Processes = before.Processes
-			byPod[p.uid], p.read = &now, p.usage[last]
+			byPod[p.uid], p.read, p.excess = &now, p.usage[last], 0
 			continue
 		}
 		if l.changeOf(p) > changed {
@@ -377,7 +382,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 	}
 	r := l.reader.ReadPods(l.how, uids)
 	for _, p := range list {
-		p.read = unknown // It is read again with the next reading.
+		p.read, p.excess = unknown, 0 // It is read again with the next reading.
 		delete(byPod, p.uid)
 		if m := r.ByPod[p.uid]; m != nil {
 			byPod[p.uid], p.read = m, p.usage[last]
@@ -404,5 +409,5 @@ func (l *looks) changeOf(p *podLooks) int64 {
 		return math.MaxInt64
 	}
 	diff := p.usage[l.n-1] - p.read
-	return max(diff, -diff)
+	return max(diff, -diff, p.excess)
 }

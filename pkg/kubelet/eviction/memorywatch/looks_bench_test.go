@@ -43,6 +43,6 @@ func BenchmarkLooks(b *testing.B) {
 		free -= 3 * mi
 		now = now.Add(8 * time.Millisecond)
 		l.add(now, lookState{free: free, date: now})
-		l.unmeasured(endedWindow)
+		l.unmeasured(endedWindow, 0)
 	}
 }

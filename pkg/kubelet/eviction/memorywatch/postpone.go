@@ -64,7 +64,7 @@ func (w *Watcher) postpone(left [2]int64) bool {
 	w.remains = w.remaining(left)
 	p.observe(now, w.remains, w.reclaiming()) // While the kernel reclaims pages its statistics may lag.
 	passed, most := p.passed(now)
-	p.active = passed < most && w.looks.unmeasured(most)
+	p.active = passed < most && w.looks.unmeasured(most, now.Sub(p.since))
 	return p.active
 }
 

@@ -304,7 +304,7 @@ func (l *looks) explainedLately() bool {
 // has just begun to grow, or gone on; those that grew before do not account for what is used up now; or a pod that may
 // account for it could not be read, or was first read without its page cache less than within ago, and either the
 // growth is not explained, or the counter of the latter has grown more than those of the pods that are growing.
-func (l *looks) unmeasured(within time.Duration) bool {
+func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if l.n == 0 {
 		return false
 	}
@@ -320,7 +320,7 @@ func (l *looks) unmeasured(within time.Duration) bool {
 	if !growing && used < leastGrowth && (used > 0 || span < endedWindow) {
 		return true
 	}
-	if l.justBegun() || (growing && !l.growsNow()) {
+	if l.justBegun(postponed) || (growing && !l.growsNow()) {
 		return true
 	}
 	explained := l.explained()
@@ -349,16 +349,21 @@ func (l *looks) unmeasured(within time.Duration) bool {
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
 // rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
-// longer. The other may have stopped when this one began, or it may grow slowly beside it. One whose counter goes up by
-// no more than those of pods at rest has not begun if others account for what is used up.
-func (l *looks) justBegun() bool {
+// longer. The other may have stopped when this one began, or it may grow slowly beside it. One that has gained no more
+// than counters of pods at rest do, or less than leastGrowth after a decision was postponed for endedWindow, has not
+// begun if others account for what is used up.
+func (l *looks) justBegun(postponed time.Duration) bool {
 	var shortest, longest time.Duration
 	explained := l.explained() && l.explainedLately()
+	least := changed + 1
+	if postponed >= endedWindow {
+		least = leastGrowth
+	}
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, _, ok := l.rateOf(p)
 		switch {
-		case !ok && p.resident[l.n-1] != unknown && (!explained || l.grown(p, l.first) >= leastGrowth):
+		case !ok && p.resident[l.n-1] != unknown && (!explained || l.risen(p) >= least):
 			return true
 		case ok && rate.PerSecond > 0:
 			longest = max(longest, rate.Window)
@@ -368,6 +373,18 @@ func (l *looks) justBegun() bool {
 		}
 	}
 	return longest >= endedWindow && shortest < endedWindow
+}
+
+// risen returns by how much the counter of a pod has grown since it was lowest. The pod may have freed memory before it
+// began to grow.
+func (l *looks) risen(p *podLooks) int64 {
+	lowest := p.usage[l.n-1]
+	for _, usage := range p.usage[l.first:l.n] {
+		if usage != unknown {
+			lowest = min(lowest, usage)
+		}
+	}
+	return p.usage[l.n-1] - lowest
 }
 
 // growsNow reports whether the pods that count as growing have grown in endedWindow or a little more as before, or
