@@ -80,11 +80,11 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	}
 	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
-	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime)
-	if owed := w.costs.owed(now); owed > Credit {
+	owed, another := w.costs.owed(now), w.looks != nil && w.looks.growsAnew(remains, w.killTime)
+	if owed > Credit {
 		return another && owed < anotherCredit
 	}
-	due := !now.Before(w.roundAt.Add(MetPause)) && w.costs.owed(now) < approachCredit
+	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
 	if due && w.soon && !w.putOff {
 		w.putOff, due = true, false
 	}

@@ -304,6 +304,7 @@ func (l *looks) explainedLately() bool {
 // has just begun to grow, or gone on; those that grew before do not account for what is used up now; or a pod that may
 // account for it could not be read, or was first read without its page cache less than within ago, and either the
 // growth is not explained, or the counter of the latter has grown more than those of the pods that are growing.
+// postponed is for how long the decision has waited.
 func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -349,9 +350,9 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
 // rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
-// longer. The other may have stopped when this one began, or it may grow slowly beside it. One that has gained no more
-// than counters of pods at rest do, or less than leastGrowth after a decision was postponed for endedWindow, has not
-// begun if others account for what is used up.
+// longer. The other may have stopped when this one began, or it may grow slowly beside it. If others account for what is
+// used up, one that has gained no more than counters of pods at rest vary by has not begun; nor has one that has gained
+// less than leastGrowth, once the decision was postponed for endedWindow.
 func (l *looks) justBegun(postponed time.Duration) bool {
 	var shortest, longest time.Duration
 	explained := l.explained() && l.explainedLately()

@@ -22,8 +22,8 @@ type trend struct {
 
 // observe completes the rate by what is available at a time. Growth that may be the lag of the counters only bounds the
 // rate from above. Growth may have begun just before it is observed: the rate since the last time at which there was
-// none counts if it is greater. Memory that is freed while it is being used up does not end that: in less than
-// trendWindow no more may have been used up than was freed.
+// none counts if it is greater. What is freed less than trendWindow after growth leaves the rate as it is: one process
+// may end while another one grows on.
 func (t *trend) observe(left int64, at time.Time) {
 	used, window := t.left-left, at.Sub(t.at)
 	switch {
