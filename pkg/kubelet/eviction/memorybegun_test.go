@@ -51,6 +51,33 @@ func TestHogBeginsJustBeforeASlowPodCrosses(t *testing.T) {
 	}
 }
 
+// The same where counters grow by 64 pages at once: the hog has gained just so much when the crossing is read.
+func TestHogBeginsByABatchOfPagesBeforeASlowPodCrosses(t *testing.T) {
+	for _, test := range []struct{ slow, fast, before int64 }{
+		{9, 60, 1}, {9, 60, 2}, {9, 150, 1}, {18, 100, 1}, {18, 100, 2}, {18, 150, 1}, {28, 100, 1}, {28, 100, 2},
+	} {
+		wrong := inPhases(t, 6, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, mi, 0, "hog", "decoy")
+			b.config.Memory, b.killTakes = &batched{*b.pricedKernel()}, time.Hour
+			b.available(100*mi + 2*test.slow*mi + test.before*(test.slow+test.fast)*mi/1000)
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(rest)
+				b.grows("decoy", test.slow*mi)
+				wait(2 * time.Second)
+				b.grows("hog", test.fast*mi)
+				wait(time.Duration(50 * int64(time.Second) / test.fast))
+				got := b.fencer.victims()
+				right = len(got) == 1 && got[0].pod == "hog"
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%d and %d MiB/s, %d ms before: in %d of 6 phases the victims are wrong", test.slow, test.fast, test.before,
+				wrong)
+		}
+	}
+}
+
 // For 15 seconds what is left goes up and down by 3 MiB just above the threshold, so that much is owed for reading.
 // Then a pod meets it and is fenced. A tenth of a second to half a second later a second one begins to use up what is
 // left, and is found by the time that it has used up a fifth of that: not only when half is used up.

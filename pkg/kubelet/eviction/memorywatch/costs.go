@@ -23,9 +23,6 @@ const (
 	// After that, up to Credit, only the crossing itself is read when it is due, and again where it was not.
 	approachCredit     = Credit / 2
 	approachPauseShare = 2
-	// anotherCredit is the most that is owed when a decision follows because another pod uses up the rest, while a hard
-	// threshold is met.
-	anotherCredit = Credit + Credit/2
 )
 
 // readCosts are the costs of reads of the memory counters, with what is read because of them, and how long the pauses
@@ -42,6 +39,8 @@ type readCosts struct {
 	begun               time.Time
 	before              time.Duration
 	reading, refreshing time.Duration
+	// decision is the cost of the last reading that a round was based on.
+	decision time.Duration
 	// last is the cost of the last read. took is the cost by which pauses are measured: the lesser of the last two, since
 	// one read may take many times as long as the others.
 	took, last time.Duration

@@ -81,8 +81,8 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
 	owed, another := w.costs.owed(now), w.looks != nil && w.looks.growsAnew(remains, w.killTime)
-	if owed > Credit {
-		return another && owed < anotherCredit
+	if owed > Credit { // Then only what can be remembered.
+		return another && owed+PauseShare*w.costs.decision <= Debt
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
 	if due && w.soon && !w.putOff {

@@ -350,13 +350,13 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
 // rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
-// longer. The other may have stopped when this one began, or it may grow slowly beside it. While others account for what
-// is used up, a pod that has gained no more than counters of pods at rest vary by has not begun; nor has one that has
-// gained less than leastGrowth, once the decision was postponed for endedWindow.
+// longer. The other may have stopped when this one began, or it may grow slowly beside it. While others account for
+// what is used up, a pod that has gained less than 64 pages has not begun: counters of pods at rest vary by that. Nor
+// has one that has gained less than leastGrowth, once the decision was postponed for endedWindow.
 func (l *looks) justBegun(postponed time.Duration) bool {
 	var shortest, longest time.Duration
 	explained := l.explained() && l.explainedLately()
-	least := changed + 1
+	least := changed
 	if postponed >= endedWindow {
 		least = leastGrowth
 	}

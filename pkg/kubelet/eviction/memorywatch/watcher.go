@@ -322,6 +322,7 @@ func (w *Watcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryRe
 	}
 	w.setLimits(r, counters)
 	w.costs.reading = w.costs.spent() - before
+	w.costs.decision = w.costs.reading
 	return r
 }
 

@@ -1,0 +1,98 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// billed is a kernel that sums up what the memory watcher pays: collections are read by other threads.
+type billed struct {
+	*priced
+	watching bool
+	sum      time.Duration
+}
+
+func (k *billed) LockThread()   { k.watching = true }
+func (k *billed) UnlockThread() { k.watching = false }
+
+func (k *billed) bill(d time.Duration) {
+	if k.watching {
+		k.pay(d)
+		k.sum += d
+	}
+}
+
+func (k *billed) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	k.bill(k.counters)
+	return k.kernel.Counters(how)
+}
+
+func (k *billed) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	k.bill(k.full)
+	return k.kernel.ReadMemory(how)
+}
+
+func (k *billed) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	k.bill(k.usages)
+	return k.kernel.PodUsages(into)
+}
+
+func (k *billed) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
+	if uids == nil {
+		k.bill(k.counters / 2)
+	} else {
+		k.bill(k.full)
+	}
+	return k.kernel.ReadPods(how, uids)
+}
+
+// A hard threshold stays met while one pod after the other grows and shrinks again, each of which is another one that
+// uses up the rest. Reading keeps to its share of a core, and exceeds it by a twentieth at most where a reading takes
+// long: more may be owed then than is remembered.
+func TestReadingOfAlternatingPodsKeepsItsShare(t *testing.T) {
+	const lasts = 10 * time.Minute
+	for _, full := range []time.Duration{40 * time.Millisecond, 100 * time.Millisecond} {
+		for _, every := range []time.Duration{300 * time.Millisecond, time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBurst(t, 50*mi, 0, "first", "pod-0", "pod-1", "pod-2", "pod-3", "pod-4", "pod-5")
+				priced := b.pricedKernel()
+				priced.counters, priced.usages, priced.full = 100*time.Microsecond, 700*time.Microsecond, full
+				priced.busy = true
+				k := &billed{priced: priced}
+				b.config.Memory, b.killTakes = k, 10*time.Hour
+				var spent time.Duration
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12 * time.Second)
+					b.grows("first", 50*mi)
+					wait(1100 * time.Millisecond)
+					b.freeze("first")
+					b.available(20 * mi)
+					wait(30 * time.Second)
+					spent = -k.sum
+					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
+						name := fmt.Sprintf("pod-%d", i%6)
+						b.grows(name, 100*mi)
+						wait(80 * time.Millisecond)
+						b.freeze(name)
+						b.mu.Lock()
+						b.pods[name].memory = 5 * mi
+						b.mu.Unlock()
+						wait(every - 80*time.Millisecond)
+					}
+					spent += k.sum
+				})
+				if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 21 / 20; spent > most {
+					t.Errorf("a reading takes %v, another pod each %v: %v of CPU time in %v, want at most %v", full, every, spent,
+						lasts, most)
+				}
+			})
+		}
+	}
+}
