@@ -187,7 +187,7 @@ func inTime(t *testing.T, what string, most time.Duration, times []time.Duration
 	}
 }
 
-// growth that begins at different times of the looks at rest.
+// restOf is how long nothing grows: each growth begins at another time between two looks at rest.
 func restOf(i int) time.Duration { return 20*time.Second + time.Duration(i)*37*time.Millisecond }
 
 // One read takes much longer than the others, whichever it is: so much is owed then that only the crossing is still

@@ -355,8 +355,7 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 // has one that has gained less than leastGrowth, once the decision was postponed for endedWindow.
 func (l *looks) justBegun(postponed time.Duration) bool {
 	var shortest, longest time.Duration
-	explained := l.explained() && l.explainedLately()
-	least := changed
+	least, small := changed, false
 	if postponed >= endedWindow {
 		least = leastGrowth
 	}
@@ -364,14 +363,20 @@ func (l *looks) justBegun(postponed time.Duration) bool {
 		p := &l.pods[i]
 		rate, _, ok := l.rateOf(p)
 		switch {
-		case !ok && p.resident[l.n-1] != unknown && (!explained || l.risen(p) >= least):
-			return true
+		case !ok && p.resident[l.n-1] != unknown:
+			if l.risen(p) >= least {
+				return true
+			}
+			small = true
 		case ok && rate.PerSecond > 0:
 			longest = max(longest, rate.Window)
 			if shortest == 0 || rate.Window < shortest {
 				shortest = rate.Window
 			}
 		}
+	}
+	if small && (!l.explained() || !l.explainedLately()) {
+		return true
 	}
 	return longest >= endedWindow && shortest < endedWindow
 }
