@@ -73,13 +73,14 @@ func (b *build) newWaitingPods() *admission.WaitingPods {
 var (
 	_ memorywatch.PodReader   = (*collect.Memory)(nil)
 	_ memorywatch.ThreadClock = (*collect.Memory)(nil)
+	_ memorywatch.CPUCounter  = (*collect.Memory)(nil)
 )
 
 // memoryReader reads memory usage from the cgroup files. Without it eviction polls the stats, as stock does.
 func (b *build) memoryReader(ctx context.Context) memorywatch.Reader {
 	logger := klog.FromContext(ctx)
 	memory, err := collect.NewMemory(collect.Options{
-		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), Logger: logger,
+		PodsCgroup: b.Machine.ContainerManager.GetPodCgroupRoot(), CPUs: b.machineInfo.NumCores, Logger: logger,
 	})
 	if err != nil {
 		logger.Error(err, "Failed to read memory from cgroup files, polling stats instead")

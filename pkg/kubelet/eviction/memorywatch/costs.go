@@ -39,8 +39,9 @@ type readCosts struct {
 	begun               time.Time
 	before              time.Duration
 	reading, refreshing time.Duration
-	// decision is the cost of the last reading that a round was based on.
-	decision time.Duration
+	// decision is what the next reading for a round costs, of changedCount pods: the lesser of the last two. decisionLast
+	// is the last of them, all the cost of the last reading of all pods.
+	decision, decisionLast, all time.Duration
 	// last is the cost of the last read. took is the cost by which pauses are measured: the lesser of the last two, since
 	// one read may take many times as long as the others.
 	took, last time.Duration
@@ -72,6 +73,18 @@ func (c *readCosts) begin() {
 	}
 	c.begun, c.before = c.now(), c.spent()
 	c.reading, c.refreshing = 0, 0
+}
+
+// decided is called with the cost of a reading for a round, which was one of so many pods of all.
+func (c *readCosts) decided(cost time.Duration, read, all int) {
+	c.reading = cost
+	if read == all {
+		c.all = cost
+	}
+	if read > changedCount {
+		cost = cost * changedCount / time.Duration(read)
+	}
+	c.decision, c.decisionLast = min(cost, c.decisionLast), cost
 }
 
 // end is called when a read has ended. A reading for a round is paid for later: the next read of the counters does not

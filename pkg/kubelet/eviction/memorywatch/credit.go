@@ -82,13 +82,22 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
 	owed, another := w.costs.owed(now), w.looks != nil && w.looks.growsAnew(remains, w.killTime)
 	if owed > Credit { // Then only what can be remembered.
-		return another && owed+PauseShare*w.costs.decision <= Debt
+		return another && owed+PauseShare*w.decisionCost(now) <= Debt
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
 	if due && w.soon && !w.putOff {
 		w.putOff, due = true, false
 	}
 	return due || w.reliefDue || another
+}
+
+// decisionCost returns what a reading for another decision may cost: one of all pods, unless what is known of them is
+// recent and says who grows.
+func (w *Watcher) decisionCost(now time.Time) time.Duration {
+	if w.looks.stale(now) || !w.looks.explained() {
+		return max(w.costs.decision, w.costs.all)
+	}
+	return w.costs.decision
 }
 
 // halved reports whether half of what remained at the last round, or since, is used up.

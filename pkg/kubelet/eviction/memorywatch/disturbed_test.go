@@ -3,6 +3,7 @@ package memorywatch
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -318,6 +319,30 @@ func TestCollectionReadsPodBetweenTwoLooks(t *testing.T) {
 		_, _, r := d.cross(t)
 		if used := int64(r.ByPod["idle-0"].WorkingSet.Amount); used > 2*mi {
 			t.Errorf("run %d: a pod of 1 MiB uses %d MiB by the reading", i, used/mi)
+		}
+	}
+}
+
+// A hog that has been measured crosses the threshold beside pods at rest, whose counters vary by just 64 pages. It is
+// decided on when the crossing is read: none of these can be as fast.
+func TestDecisionOnAMeasuredHogDoesNotWaitForPodsAtRest(t *testing.T) {
+	const each, rate = 300 * time.Millisecond, 1000
+	for _, counters := range []time.Duration{100 * time.Microsecond, time.Millisecond} {
+		var times []time.Duration
+		for i := range 40 {
+			d := newDisturbed(uint64(i), counters, restOf(i))
+			d.others, d.rate = 30, rate*mi
+			d.more = func(pod int, at time.Time) int64 {
+				at = at.Add(time.Duration(pod) * each / 30)
+				return batch * (at.UnixNano() / int64(each/2) % 2)
+			}
+			read, decided, _ := d.cross(t)
+			times = append(times, decided-read)
+		}
+		slices.Sort(times)
+		if median := times[len(times)/2]; median > 5*time.Millisecond {
+			t.Errorf("counters in %v: median %v, maximum %v from the read to the decision", counters, median,
+				times[len(times)-1])
 		}
 	}
 }

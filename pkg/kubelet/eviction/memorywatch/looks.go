@@ -22,7 +22,7 @@ const (
 	lookWindow   = time.Second
 	// leastWindow is the shortest time over which a rate is computed.
 	leastWindow = time.Millisecond
-	// leastGrowth is the growth below which a pod counts as not growing. Counters lag by up to 64 pages per CPU.
+	// leastGrowth is the growth below which a pod counts as not growing: what counters lag by on four CPUs.
 	leastGrowth = int64(1) << 20
 	// stepWindow is the shortest time in which a single huge page counts as growth. A pod that grows slowly gets one now
 	// and then.
@@ -38,7 +38,7 @@ const (
 	clearPages = 8 * hugePage
 	// A pod is read again if its counter has changed by more than this since it was last read: counters of pods at rest go
 	// up and down by as much, since each CPU charges 64 pages in advance.
-	changed = int64(256) << 10
+	changed = batch
 	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a
 	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
 	changedCount = 12
@@ -58,6 +58,9 @@ const (
 	lookCredit = approachCredit * 3 / 4
 	// baseAge is for how long a reading of all pods is completed by readings of those that have changed.
 	baseAge = 15 * time.Second
+	// begunShare: a pod that has just begun to grow matters if it may grow at this fraction (one eighth) of the rate of
+	// the fastest.
+	begunShare = 8
 	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.
 	explainedShare = 2
 )
@@ -82,6 +85,8 @@ type looks struct {
 	head []*podLooks
 	// hardMet is true while a hard memory threshold is met by the last decision.
 	hardMet bool
+	// lag is by how much the counter of a pod at rest may vary, left what remained at the last read.
+	lag, left int64
 	// fresh is true if the last look was made with the present read of the counters, freshBefore if one was made with the
 	// read before that.
 	fresh, freshBefore bool
@@ -92,6 +97,8 @@ type looks struct {
 	baseAt time.Time
 	// served are the pods that were growing at the last round.
 	served []types.UID
+	// asked is how many pods the last reading has read.
+	asked int
 }
 
 // lookState is the memory of the node and of all pods together at a look.
@@ -340,6 +347,7 @@ func (l *looks) read(all Reader, now time.Time, most int) snapshot.MemoryReading
 	if l.stale(now) || !explained {
 		r = all.ReadMemory(l.how)
 		l.use(r.ByPod, now)
+		l.asked = len(l.pods)
 	} else {
 		r = l.readChanged(most)
 	}
@@ -381,6 +389,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 		uids = append(uids, p.uid)
 	}
 	r := l.reader.ReadPods(l.how, uids)
+	l.asked = len(uids)
 	for _, p := range list {
 		p.read, p.excess = unknown, 0 // It is read again with the next reading.
 		delete(byPod, p.uid)

@@ -19,7 +19,7 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 	if l == nil {
 		return
 	}
-	l.fresh, l.hardMet = false, w.hardMet
+	l.fresh, l.hardMet, l.left = false, w.hardMet, w.remaining(left)
 	if !suspect && !w.Near() {
 		return
 	}
@@ -80,6 +80,7 @@ func (w *Watcher) refresh(now time.Time) {
 	before := w.costs.spent()
 	w.looks.use(w.reader.ReadMemory(w.how).ByPod, now)
 	w.costs.refreshing = w.costs.spent() - before
+	w.costs.all = w.costs.refreshing
 }
 
 // Cause returns the pod that grows fastest if a threshold will be met soon; "" if that is not so, or not known.
@@ -87,7 +88,8 @@ func (w *Watcher) Cause() types.UID {
 	if w.looks == nil || w.hardMet || w.meetsIn == 0 || w.meetsIn >= restTime {
 		return ""
 	}
-	return w.looks.fastest()
+	uid, _ := w.looks.fastest()
+	return uid
 }
 
 // lags reports whether a pod seems to use up page cache of others that the statistics of all pods still have (defect

@@ -120,7 +120,7 @@ func (l *looks) rateFrom(p *podLooks, first int) (r snapshot.Rate, from int, ok 
 			continue
 		}
 		grown := p.resident[last] - p.resident[i]
-		if max(grown, -grown) < leastGrowth || (l.hardMet && window < stepWindow && l.oneHugePage(p, i)) {
+		if max(grown, -grown) < l.leastRise() || (l.hardMet && window < stepWindow && l.oneHugePage(p, i)) {
 			if window < endedWindow {
 				continue // Counters may lag by that much.
 			}
@@ -228,6 +228,9 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		if !ok {
 			continue
 		}
+		if l.mayLag(p, begin) {
+			rate.PerSecond = 0
+		}
 		if rate.Still = still >= rate.Window; rate.Still {
 			rate.Window = still // It may have stood still before its growth was last measured.
 		}
@@ -301,10 +304,10 @@ func (l *looks) explainedLately() bool {
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do
 // not: less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod
-// has just begun to grow, or gone on; those that grew before do not account for what is used up now; or a pod that may
-// account for it could not be read, or was first read without its page cache less than within ago, and either the
-// growth is not explained, or the counter of the latter has grown more than those of the pods that are growing.
-// postponed is for how long the decision has waited.
+// has just begun to grow, or gone on; the pod that seems to grow fastest may be at rest; those that grew before do not
+// account for what is used up now; or a pod that may account for it could not be read, or was first read without its
+// page cache less than within ago, and either the growth is not explained, or the counter of the latter has grown more
+// than those of the pods that are growing. postponed is for how long the decision has waited.
 func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -321,7 +324,7 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if !growing && used < leastGrowth && (used > 0 || span < endedWindow) {
 		return true
 	}
-	if l.justBegun(postponed) || (growing && !l.growsNow()) {
+	if l.justBegun(postponed) || (growing && !l.growsNow()) || l.unclear() {
 		return true
 	}
 	explained := l.explained()
@@ -351,20 +354,24 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 // justBegun reports whether a pod was read without its page cache for the first time, so that the next look shows its
 // rate; or whether a pod that grows was measured for less than endedWindow, and another one that counts as growing for
 // longer. The other may have stopped when this one began, or it may grow slowly beside it. While others account for
-// what is used up, a pod that has gained less than 64 pages has not begun: counters of pods at rest vary by that. Nor
-// has one that has gained less than leastGrowth, once the decision was postponed for endedWindow.
+// what is used up, a pod that has gained less than a batch of pages has not begun: counters of pods at rest vary by
+// that, and while a hard threshold is met most of them by just that. Nor has one that has gained less than leastGrowth,
+// once the decision was postponed for endedWindow, or if it is slow beside the others.
 func (l *looks) justBegun(postponed time.Duration) bool {
 	var shortest, longest time.Duration
-	least, small := changed, false
-	if postponed >= endedWindow {
+	least, small := batch, false
+	switch {
+	case postponed >= endedWindow:
 		least = leastGrowth
+	case l.hardMet:
+		least = l.leastRise()/4 + 1
 	}
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate, _, ok := l.rateOf(p)
 		switch {
 		case !ok && p.resident[l.n-1] != unknown:
-			if l.risen(p) >= least {
+			if risen := l.risen(p); risen >= least && l.matters(risen) {
 				return true
 			}
 			small = true
@@ -379,6 +386,14 @@ func (l *looks) justBegun(postponed time.Duration) bool {
 		return true
 	}
 	return longest >= endedWindow && shortest < endedWindow
+}
+
+// matters reports whether a pod that has just risen by an amount may grow fast beside those that were measured: by
+// leastGrowth, or at one begunShare-th of the rate of the fastest at least.
+func (l *looks) matters(risen int64) bool {
+	_, fastest := l.fastest()
+	lately := l.at[l.n-1].Sub(l.at[l.recent()])
+	return risen >= leastGrowth || perSecond(risen, lately) >= fastest/begunShare
 }
 
 // risen returns by how much the counter of a pod has grown since it was lowest. The pod may have freed memory before it
@@ -419,15 +434,14 @@ func (l *looks) growsNow() bool {
 	return grown >= min(expected, used)/explainedShare
 }
 
-// fastest returns the pod that grows fastest, "" if none is known to grow.
-func (l *looks) fastest() (uid types.UID) {
-	var most snapshot.Bytes
+// fastest returns the pod that grows fastest, and its rate; "" and zero if none is known to grow.
+func (l *looks) fastest() (uid types.UID, most snapshot.Bytes) {
 	for _, p := range l.head {
 		if rate, _, ok := l.rateOf(p); ok && rate.PerSecond > most {
 			uid, most = p.uid, rate.PerSecond
 		}
 	}
-	return uid
+	return uid, most
 }
 
 // growsAnew reports whether a pod that was not growing at the last round uses up what is left within a time.

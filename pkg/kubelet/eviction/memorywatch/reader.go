@@ -27,6 +27,12 @@ type PodReader interface {
 	ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading
 }
 
+// CPUCounter says how many CPUs the node has: each of them charges pages to cgroups in advance. A Reader may implement
+// it; without it there are at most four.
+type CPUCounter interface {
+	CPUs() int
+}
+
 // ThreadClock measures the CPU time of readings. A Reader may implement it. Without it the elapsed time counts,
 // which is far more on a node whose CPUs are busy: the pauses between readings would then be seconds long while pods
 // use up memory.

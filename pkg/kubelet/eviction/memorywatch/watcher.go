@@ -134,7 +134,7 @@ func (w *Watcher) Adopt(o *settings.Options) {
 	w.looks, w.falseAlarm = nil, false
 	w.forget()
 	if pods, ok := w.reader.(PodReader); ok && o.Fence {
-		w.looks = &looks{reader: pods, how: w.how}
+		w.looks = &looks{reader: pods, how: w.how, lag: lagOf(w.reader)}
 	}
 }
 
@@ -321,8 +321,11 @@ func (w *Watcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryRe
 		r = w.looks.read(w.reader, w.clock(), most)
 	}
 	w.setLimits(r, counters)
-	w.costs.reading = w.costs.spent() - before
-	w.costs.decision = w.costs.reading
+	asked, all := 0, 0
+	if w.looks != nil {
+		asked, all = w.looks.asked, len(w.looks.pods)
+	}
+	w.costs.decided(w.costs.spent()-before, asked, all)
 	return r
 }
 

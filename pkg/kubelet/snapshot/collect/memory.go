@@ -25,6 +25,8 @@ type Options struct {
 	Meminfo, Stalls string
 	// PodsCgroup is the cgroup of all pods below the root, for example "/kubepods" or "/kubepods.slice".
 	PodsCgroup string
+	// CPUs is how many CPUs the node has, at least one; zero stands for those that this process may use.
+	CPUs int
 	// Now returns the time of a reading by the wall clock; time.Now when nil.
 	Now func() time.Time
 	// Logger logs when cgroups of pods are not recognized; the zero value discards that.
@@ -54,6 +56,7 @@ type Memory struct {
 	info meminfo
 	// folder is what was last read of a directory, for the same reason.
 	folder unix.Stat_t
+	cpus   int
 	now    func() time.Time
 	logger klog.Logger
 	// recognized is the number of cgroups of pods in this reading. unrecognized are the other cgroups beside them, whose
@@ -76,6 +79,9 @@ func NewMemory(o Options) (*Memory, error) {
 	if o.Stalls == "" {
 		o.Stalls = "/proc/pressure/memory"
 	}
+	if o.CPUs == 0 {
+		o.CPUs = runtime.NumCPU()
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -91,7 +97,7 @@ func NewMemory(o Options) (*Memory, error) {
 func newMemory(o Options) *Memory {
 	root := filepath.Clean(o.CgroupRoot)
 	m := &Memory{
-		names: v2Names, root: root, processes: root, meminfo: o.Meminfo, now: o.Now,
+		names: v2Names, root: root, processes: root, meminfo: o.Meminfo, now: o.Now, cpus: o.CPUs,
 		cgroups: namesBelow(o.PodsCgroup), logger: o.Logger,
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
@@ -126,6 +132,9 @@ func (m *Memory) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error
 	return snapshot.MemoryCounters{Node: snapshot.Bytes(node), Pods: snapshot.Bytes(pods),
 		NodeSpare: snapshot.Bytes(spare), NodeCapacity: snapshot.Bytes(info.total), At: snapshot.WallTime(at)}, nil
 }
+
+// CPUs returns how many CPUs the node has.
+func (m *Memory) CPUs() int { return m.cpus }
 
 // LockThread keeps the calling goroutine on its thread until UnlockThread is called.
 func (*Memory) LockThread() { runtime.LockOSThread() }

@@ -1,0 +1,142 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+)
+
+// waking is a kernel where pods at rest wake up now and then, for a moment: each of several CPUs charges 64 pages for
+// the pod, one after the other within some milliseconds. On cgroup v1 (inNode) the counter of the node has them too.
+type waking struct {
+	priced
+	cpus, pods int
+	each       time.Duration
+	inNode     bool
+}
+
+func (k *waking) CPUs() int { return k.cpus }
+
+// of returns what a pod at rest seems to use more than it does.
+func (k *waking) of(pod int) snapshot.Bytes {
+	const lasts, apart = 60 * time.Millisecond, 2 * time.Millisecond
+	at := time.Duration(time.Now().Add(time.Duration(pod)*47003*time.Microsecond).UnixNano() % int64(k.each))
+	if at >= lasts {
+		return 0
+	}
+	return snapshot.Bytes(min(int64(at/apart)+1, int64(k.cpus)) * 256 << 10)
+}
+
+func (k *waking) ofUID(uid types.UID) snapshot.Bytes {
+	pod := 0
+	if _, err := fmt.Sscanf(string(uid), "rest-%d", &pod); err != nil {
+		return 0
+	}
+	return k.of(pod)
+}
+
+func (k *waking) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+	c, err := k.priced.Counters(how)
+	for pod := range k.pods {
+		c.Pods += k.of(pod)
+		if k.inNode {
+			c.Node += k.of(pod)
+		}
+	}
+	return c, err
+}
+
+func (k *waking) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+	list := k.priced.PodUsages(into)
+	for i := range list {
+		list[i].Usage += k.ofUID(list[i].UID)
+	}
+	return list
+}
+
+func (k *waking) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+	r, err := k.priced.ReadPod(how, uid)
+	r.Resident += k.ofUID(uid)
+	return r, err
+}
+
+// A pod grows to the threshold beside pods at rest whose counters vary by 64 pages on each of some CPUs. That one is
+// the victim, and no pod at rest, in all phases but two at most: the counters alone do not tell at once.
+func TestPodsAtRestOnSeveralCPUs(t *testing.T) {
+	for _, test := range []struct {
+		cpus int
+		each time.Duration
+	}{
+		{4, 300 * time.Millisecond}, {5, 300 * time.Millisecond}, {8, 300 * time.Millisecond}, {8, time.Second},
+		{16, time.Second},
+	} {
+		for _, rate := range []int64{20, 60, 200} {
+			for _, inNode := range []bool{false, true} {
+				var victims []string
+				wrong := inPhases(t, 20, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+					const pods = 15
+					names := []string{"hog"}
+					for i := range pods {
+						names = append(names, fmt.Sprintf("rest-%d", i))
+					}
+					b := newBurst(t, mi, 0, names...)
+					b.config.Memory = &waking{
+						priced: *b.pricedKernel(), cpus: test.cpus, pods: pods, each: test.each, inNode: inNode,
+					}
+					b.killTakes = time.Hour
+					b.available(100*mi + 2*rate*mi)
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(rest)
+						b.grows("hog", rate*mi)
+						wait(2700 * time.Millisecond)
+						got := b.fencer.victims()
+						if right = len(got) == 1 && got[0].pod == "hog"; !right {
+							victims = append(victims, podsOf(got))
+						}
+					})
+					return right
+				})
+				if wrong > 2 {
+					t.Errorf("%d CPUs, each %v, %d MiB/s, in the counter of the node %t: %d of 20 phases have other victims: %q",
+						test.cpus, test.each, rate, inNode, wrong, victims)
+				}
+			}
+		}
+	}
+}
+
+// manyCPUs is a kernel with so many CPUs that counters may lag by 16 MiB.
+type manyCPUs struct{ priced }
+
+func (*manyCPUs) CPUs() int { return 64 }
+
+// There a pod grows slowly towards the threshold, and another one begins to grow fast just before that is met. The fast
+// one is the victim, although it has grown by less than counters may lag.
+func TestHogBeginsBesideASlowPodOnManyCPUs(t *testing.T) {
+	for _, test := range []struct{ slow, fast, above int64 }{
+		{9, 100, 1}, {9, 400, 1}, {18, 200, 1}, {18, 400, 5}, {28, 400, 2}, {5, 1000, 3},
+	} {
+		wrong := inPhases(t, 12, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+			b := newBurst(t, mi, 0, "hog", "decoy")
+			b.config.Memory, b.killTakes = &manyCPUs{*b.pricedKernel()}, time.Hour
+			b.available(100*mi + test.above*mi + 2*test.slow*mi)
+			run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+				wait(rest)
+				b.grows("decoy", test.slow*mi)
+				wait(2 * time.Second)
+				b.grows("hog", test.fast*mi)
+				wait(time.Duration((60 + test.above) * int64(time.Second) / test.fast))
+				right = b.onlyFenced("hog")
+			})
+			return right
+		})
+		if wrong > 0 {
+			t.Errorf("%d and %d MiB/s, %d MiB above: in %d of 12 phases the victims are wrong", test.slow, test.fast, test.above,
+				wrong)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package memorywatch
+
+import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
+
+// This file says by how much counters lag behind what pods use, and which growth may be nothing but that.
+
+const (
+	// batch is what each CPU charges to a cgroup in advance: 64 pages (MEMCG_CHARGE_BATCH in the kernel's
+	// include/linux/memcontrol.h).
+	batch = int64(64 * 4096)
+	// lagShare is the fraction of what is left (one sixteenth) that a pod which has begun to grow may use up before it
+	// counts as growing, if that is less than its counter may lag.
+	lagShare = 16
+)
+
+// lagOf returns by how much the counter of a pod at rest may vary: its threads run on every CPU now and then.
+func lagOf(reader Reader) int64 {
+	cpus := 0
+	if counter, ok := reader.(CPUCounter); ok {
+		cpus = counter.CPUs()
+	}
+	return max(leastGrowth, int64(cpus)*batch)
+}
+
+// leastRise returns the growth below which a pod counts as not growing. While a hard threshold is met that is what its
+// counter may lag by: the pod that caused it has its fence, and then pods at rest would seem to grow fastest.
+func (l *looks) leastRise() int64 {
+	if !l.hardMet {
+		return leastGrowth
+	}
+	return max(leastGrowth, min(l.lag, l.left/lagShare))
+}
+
+// mayLag reports whether a pod that counts as growing since a look may be at rest: it has grown by no more than its
+// counter may lag, and pods that have grown by more account for what was used up meanwhile; or they have grown by half
+// as much as the pod (explainedShare), since what it seems to use is missing where the counter of the node lags too.
+func (l *looks) mayLag(p *podLooks, from int) bool {
+	last := l.n - 1
+	grown := p.resident[last] - p.resident[from]
+	if grown <= 0 || grown > l.lag {
+		return false
+	}
+	var others int64
+	for _, o := range l.head {
+		_, begin, ok := l.rateOf(o)
+		if o == p || !ok || o.resident[last]-o.resident[begin] <= l.lag {
+			continue
+		}
+		if o.resident[from] != unknown {
+			begin = from
+		}
+		others += max(0, o.resident[last]-o.resident[begin])
+	}
+	return others > 0 && others >= min(grown, l.usedUp(from))/explainedShare
+}
+
+// unclear reports whether, of several pods that count as growing, the fastest has grown by no more than its counter may
+// lag. It may be at rest: then it grows no further, and soon counts as slower than the others.
+func (l *looks) unclear() bool {
+	last, growing := l.n-1, 0
+	var clear, unclear snapshot.Bytes
+	for _, p := range l.head {
+		rate, begin, ok := l.rateOf(p)
+		if !ok || rate.PerSecond <= 0 {
+			continue
+		}
+		growing++
+		switch {
+		case p.resident[last]-p.resident[begin] > l.lag:
+			clear = max(clear, rate.PerSecond)
+		case !l.mayLag(p, begin):
+			unclear = max(unclear, rate.PerSecond)
+		}
+	}
+	return growing > 1 && unclear > clear
+}
