@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // observerSource is the source of a program that sees crossings, and of the simplest one that sets fences, to compare
@@ -74,9 +76,9 @@ func (n *node) fence(ctx context.Context, p *process, threshold int64) (*observe
 	return n.observe(ctx, threshold, filepath.Join(dir, n.files.Usage), filepath.Join(dir, n.files.Limit))
 }
 
-// stop ends the process. It returns the time that the process has printed, and false if it has printed none.
+// stop ends the process. It returns the time that the process prints then, and false if it prints none.
 func (o *observer) stop() (at int64, ok bool) {
-	_ = o.cmd.Process.Kill() // It may have ended.
+	_ = o.cmd.Process.Signal(unix.SIGTERM) // It may have ended.
 	at, ok = <-o.at
 	_ = o.cmd.Wait()
 	return at, ok
