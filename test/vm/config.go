@@ -40,6 +40,8 @@ type Config struct {
 	fillDisk func(dir string) error
 	// masked are units that systemd does not start.
 	masked []string
+	// undisturbed gives the machine the processors before other programs, the control plane for one.
+	undisturbed bool
 	// Tune may change the kubelet's configuration before it is written.
 	Tune func(*kubeletv1beta1.KubeletConfiguration)
 	// Log receives progress, one line per step, and Console what the machine writes to its console while it boots; nil

@@ -115,8 +115,8 @@ func printTimes(what string, times []time.Duration) {
 		return
 	}
 	slices.Sort(times)
-	at := func(percent int) time.Duration {
-		return times[(len(times)-1)*percent/100].Round(100 * time.Microsecond)
+	at := func(percent int) time.Duration { // By nearest rank: of less than 100, p99 is the maximum.
+		return times[(len(times)*percent+99)/100-1].Round(100 * time.Microsecond)
 	}
 	fmt.Printf("%s: p50 %v, p99 %v, maximum %v\n", what, at(50), at(99), at(100))
 }
