@@ -10,58 +10,60 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// waking is a kernel where pods at rest wake up now and then, for a moment: each of several CPUs charges 64 pages for
-// the pod, one after the other within some milliseconds. On cgroup v1 (inNode) the counter of the node has them too.
-type waking struct {
+// noisy is a kernel whose counters of pods at rest, "rest-0" and so on, vary: more returns what such a pod seems to use
+// more than it does. On cgroup v1 (inNode) the counter of the node has that too.
+type noisy struct {
 	priced
 	cpus, pods int
-	each       time.Duration
+	more       func(pod int) snapshot.Bytes
 	inNode     bool
 }
 
-func (k *waking) CPUs() int { return k.cpus }
+func (k *noisy) CPUs() int { return k.cpus }
 
-// of returns what a pod at rest seems to use more than it does.
-func (k *waking) of(pod int) snapshot.Bytes {
-	const lasts, apart = 60 * time.Millisecond, 2 * time.Millisecond
-	at := time.Duration(time.Now().Add(time.Duration(pod)*47003*time.Microsecond).UnixNano() % int64(k.each))
-	if at >= lasts {
-		return 0
-	}
-	return snapshot.Bytes(min(int64(at/apart)+1, int64(k.cpus)) * 256 << 10)
-}
-
-func (k *waking) ofUID(uid types.UID) snapshot.Bytes {
+// of is what a pod seems to use more than it does.
+func (k *noisy) of(uid types.UID) snapshot.Bytes {
 	pod := 0
 	if _, err := fmt.Sscanf(string(uid), "rest-%d", &pod); err != nil {
 		return 0
 	}
-	return k.of(pod)
+	return k.more(pod)
 }
 
-func (k *waking) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
+func (k *noisy) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
 	c, err := k.priced.Counters(how)
 	for pod := range k.pods {
-		c.Pods += k.of(pod)
+		c.Pods += k.more(pod)
 		if k.inNode {
-			c.Node += k.of(pod)
+			c.Node += k.more(pod)
 		}
 	}
 	return c, err
 }
 
-func (k *waking) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
+func (k *noisy) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	list := k.priced.PodUsages(into)
 	for i := range list {
-		list[i].Usage += k.ofUID(list[i].UID)
+		list[i].Usage += k.of(list[i].UID)
 	}
 	return list
 }
 
-func (k *waking) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
+func (k *noisy) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
 	r, err := k.priced.ReadPod(how, uid)
-	r.Resident += k.ofUID(uid)
+	r.Resident += k.of(uid)
 	return r, err
+}
+
+// waking returns what a pod seems to use more that wakes up now and then, for a moment: each of some CPUs charges 64
+// pages for it, one after the other within some milliseconds.
+func waking(pod, cpus int, every time.Duration) snapshot.Bytes {
+	const lasts, apart = 60 * time.Millisecond, 2 * time.Millisecond
+	at := time.Duration(time.Now().Add(time.Duration(pod)*47003*time.Microsecond).UnixNano() % int64(every))
+	if at >= lasts {
+		return 0
+	}
+	return snapshot.Bytes(min(int64(at/apart)+1, int64(cpus)) * 256 << 10)
 }
 
 // A pod grows to the threshold beside pods at rest whose counters vary by 64 pages on each of some CPUs. That one is
@@ -84,8 +86,9 @@ func TestPodsAtRestOnSeveralCPUs(t *testing.T) {
 						names = append(names, fmt.Sprintf("rest-%d", i))
 					}
 					b := newBurst(t, mi, 0, names...)
-					b.config.Memory = &waking{
-						priced: *b.pricedKernel(), cpus: test.cpus, pods: pods, each: test.each, inNode: inNode,
+					b.config.Memory = &noisy{
+						priced: *b.pricedKernel(), cpus: test.cpus, pods: pods, inNode: inNode,
+						more: func(pod int) snapshot.Bytes { return waking(pod, test.cpus, test.each) },
 					}
 					b.killTakes = time.Hour
 					b.available(100*mi + 2*rate*mi)

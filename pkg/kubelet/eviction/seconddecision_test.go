@@ -123,50 +123,13 @@ func TestSecondHogAfterOneSlowReading(t *testing.T) {
 	}
 }
 
-// varying is a kernel where the counters of pods at rest go up and down, each at other times.
-type varying struct {
-	priced
-	amount snapshot.Bytes
-	pods   int
-}
-
-// of returns what a pod at rest seems to use more than it does, by chance.
-func (k *varying) of(pod int) snapshot.Bytes {
+// varying returns what a pod seems to use more whose counter goes up and down by 64 pages, by chance.
+func varying(pod int) snapshot.Bytes {
 	at := time.Now().Add(time.Duration(pod) * 7919 * time.Microsecond).UnixNano()
 	x := uint64(at/int64(150*time.Millisecond))*0x9E3779B97F4A7C15 + uint64(pod)*0xBF58476D1CE4E5B9
 	x ^= x >> 29
 	x *= 0x94D049BB133111EB
-	return k.amount * snapshot.Bytes(x>>63)
-}
-
-func (k *varying) ofUID(uid types.UID) snapshot.Bytes {
-	pod := 0
-	if _, err := fmt.Sscanf(string(uid), "rest-%d", &pod); err != nil {
-		return 0
-	}
-	return k.of(pod)
-}
-
-func (k *varying) Counters(how snapshot.Counting) (snapshot.MemoryCounters, error) {
-	c, err := k.priced.Counters(how)
-	for pod := range k.pods {
-		c.Node, c.Pods = c.Node+k.of(pod), c.Pods+k.of(pod)
-	}
-	return c, err
-}
-
-func (k *varying) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
-	list := k.priced.PodUsages(into)
-	for i := range list {
-		list[i].Usage += k.ofUID(list[i].UID)
-	}
-	return list
-}
-
-func (k *varying) ReadPod(how snapshot.Counting, uid types.UID) (snapshot.PodMemory, error) {
-	r, err := k.priced.ReadPod(how, uid)
-	r.Resident += k.ofUID(uid)
-	return r, err
+	return 256 << 10 * snapshot.Bytes(x>>63)
 }
 
 // A hard threshold is met, about 100 MiB are left, and the counters of 60 pods at rest vary by just 64 pages. That uses
@@ -184,7 +147,7 @@ func TestSecondHogBesidePodsThatVary(t *testing.T) {
 					names = append(names, fmt.Sprintf("rest-%d", i))
 				}
 				b := newBurst(t, 20*mi, 0, names...)
-				k := &varying{priced: *b.pricedKernel(), amount: 256 << 10, pods: pods}
+				k := &noisy{priced: *b.pricedKernel(), pods: pods, more: varying, inNode: true}
 				k.counters, k.usages, k.full = 300*time.Microsecond, 700*time.Microsecond, 4*time.Millisecond
 				b.config.Memory, b.killTakes = k, time.Hour
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
