@@ -69,8 +69,8 @@ type Program struct {
 	Out io.Writer
 }
 
-// RunProgram is RunSuite for a program. The machine comes before other programs where they want the same processor: what
-// is measured in it would take longer by tens of milliseconds otherwise.
+// RunProgram is RunSuite for a program. The machine comes before other programs where they want the same processor:
+// what is measured in it would take longer by tens of milliseconds otherwise.
 func RunProgram(ctx context.Context, config Config, image Image, program Program) error {
 	config.undisturbed = true
 	return onHostedNode(ctx, config, image, program, func(node *Node) error {
