@@ -58,7 +58,7 @@ func (l *looks) mayLag(p *podLooks, from int) bool {
 // lag. It may be at rest: then it grows no further, and soon counts as slower than the others.
 func (l *looks) unclear() bool {
 	last, growing := l.n-1, 0
-	var clear, unclear snapshot.Bytes
+	var sure, unsure snapshot.Bytes
 	for _, p := range l.head {
 		rate, begin, ok := l.rateOf(p)
 		if !ok || rate.PerSecond <= 0 {
@@ -67,10 +67,10 @@ func (l *looks) unclear() bool {
 		growing++
 		switch {
 		case p.resident[last]-p.resident[begin] > l.lag:
-			clear = max(clear, rate.PerSecond)
+			sure = max(sure, rate.PerSecond)
 		case !l.mayLag(p, begin):
-			unclear = max(unclear, rate.PerSecond)
+			unsure = max(unsure, rate.PerSecond)
 		}
 	}
-	return growing > 1 && unclear > clear
+	return growing > 1 && unsure > sure
 }
