@@ -122,15 +122,7 @@ func foundAfterVarying(t *testing.T, counters time.Duration, phase int) (percent
 			vary(5*time.Second, 1)
 			b.freeze("first")
 			vary(time.Duration(100+10*phase)*time.Millisecond, 2)
-			b.mu.Lock()
-			left := b.capacity - b.system - b.used()
-			b.mu.Unlock()
-			begin, whole := time.Now(), time.Duration(float64(left)/float64(rate)*float64(time.Second))
-			b.grows("second", rate)
-			for time.Since(begin) < whole && len(b.fencer.victims()) < 2 {
-				wait(time.Millisecond)
-			}
-			percent = int(100 * time.Since(begin) / whole)
+			percent = b.found(wait, rate)
 		})
 	})
 	return percent

@@ -67,7 +67,8 @@ func waking(pod, cpus int, every time.Duration) snapshot.Bytes {
 }
 
 // A pod grows to the threshold beside pods at rest whose counters vary by 64 pages on each of some CPUs. That one is
-// the victim, and no pod at rest, in all phases but two at most: the counters alone do not tell at once.
+// the victim, and no pod at rest. In two of twenty phases another one may be: counters do not show the difference at
+// once.
 func TestPodsAtRestOnSeveralCPUs(t *testing.T) {
 	for _, test := range []struct {
 		cpus int

@@ -4,14 +4,9 @@ import "github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 
 // This file says by how much counters lag behind what pods use, and which growth may be nothing but that.
 
-const (
-	// batch is what each CPU charges to a cgroup in advance: 64 pages (MEMCG_CHARGE_BATCH in the kernel's
-	// include/linux/memcontrol.h).
-	batch = int64(64 * 4096)
-	// lagShare is the fraction of what is left (one sixteenth) that a pod which has begun to grow may use up before it
-	// counts as growing, if that is less than its counter may lag.
-	lagShare = 16
-)
+// batch is what each CPU charges to a cgroup in advance: 64 pages (MEMCG_CHARGE_BATCH in the kernel's
+// include/linux/memcontrol.h).
+const batch = int64(64 * 4096)
 
 // lagOf returns by how much the counter of a pod at rest may vary: its threads run on every CPU now and then.
 func lagOf(reader Reader) int64 {
@@ -23,12 +18,13 @@ func lagOf(reader Reader) int64 {
 }
 
 // leastRise returns the growth below which a pod counts as not growing. While a hard threshold is met that is what its
-// counter may lag by: the pod that caused it has its fence, and then pods at rest would seem to grow fastest.
+// counter may lag by, or one PostponeShare-th of what is left if that is less: the pod that caused it has its fence,
+// and then pods at rest would seem to grow fastest.
 func (l *looks) leastRise() int64 {
 	if !l.hardMet {
 		return leastGrowth
 	}
-	return max(leastGrowth, min(l.lag, l.left/lagShare))
+	return max(leastGrowth, min(l.lag, l.left/PostponeShare))
 }
 
 // mayLag reports whether a pod that counts as growing since a look may be at rest: it has grown by no more than its
