@@ -24,7 +24,7 @@ type Config struct {
 // once. All methods are safe for concurrent use.
 type Fencer struct {
 	config Config
-	thread *thread
+	writer *writer
 	// onRead is called between the read of the usage and the write of the limit. Tests set it.
 	onRead func()
 
@@ -38,13 +38,13 @@ func New(c Config) *Fencer {
 	if c.KernelLog == "" {
 		c.KernelLog = "/dev/kmsg"
 	}
-	return &Fencer{config: c, thread: newThread(), onRead: func() {}}
+	return &Fencer{config: c, writer: newWriter(), onRead: func() {}}
 }
 
-// Run executes the writes until ctx ends. It occupies a thread.
+// Run executes the writes until ctx ends. It occupies a thread while one is under way.
 func (f *Fencer) Run(ctx context.Context) {
 	defer f.keep(nil)
-	f.thread.run(ctx)
+	f.writer.run(ctx)
 }
 
 // Limits is what a pod may still use.
@@ -83,7 +83,7 @@ type Fence struct {
 	log    *oomLog
 
 	mu sync.Mutex
-	// lost is true when the thread still uses the files, which it closes.
+	// lost is true when the writer still uses the files, which it closes.
 	lost, closed bool
 	// forks and kills are the counters of failed forks and of OOM kills before the fence was set.
 	forks, kills int64
@@ -170,13 +170,6 @@ func (p *Fence) begin(l Limits) (*Fence, error) {
 		p.log.close()
 		p.log = nil
 	}
-	if p.group != nil {
-		var err error
-		if p.grouped, err = p.group.read(); err != nil {
-			p.closeFiles()
-			return nil, err
-		}
-	}
 	p.forks = p.failedForks()
 	p.kills = p.oomKills()
 	if err := p.Set(); err != nil {
@@ -224,7 +217,9 @@ func (p *Fence) open() error {
 		if p.events, err = openFile(p.dir, "memory.events", "", unix.O_RDONLY); err != nil {
 			return err
 		}
-		p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR)
+		if p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR); err == nil {
+			p.grouped, err = p.group.read()
+		}
 		return err
 	}
 	p.dir = filepath.Join(c.Mounts["memory"], p.cgroup)
@@ -250,12 +245,12 @@ func (p *Fence) Set() error {
 	if p.lost || p.closed {
 		return errLost
 	}
-	left, err := p.fencer.thread.do(p.set, p.restoreAndClose)
+	left, err := p.fencer.writer.do(p.set, p.restoreAndClose)
 	p.lost = left
 	return err
 }
 
-// set is executed by the thread.
+// set is executed by the writer.
 func (p *Fence) set(expired func() bool) error {
 	if p.group != nil {
 		if err := p.group.write(1); err != nil {
@@ -340,7 +335,7 @@ type State struct {
 	Hit bool
 }
 
-// Check reads the fence back. It does not use the thread.
+// Check reads the fence back. It does not use the writer.
 func (p *Fence) Check() (State, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -377,7 +372,7 @@ func (p *Fence) Restore() error {
 	return p.restore()
 }
 
-// restoreAndClose is called by the thread for a fence that was left to it.
+// restoreAndClose is called by the writer for a fence that was left to it.
 func (p *Fence) restoreAndClose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -83,26 +83,26 @@ func TestRoundLimitsAreNotOurs(t *testing.T) {
 	}
 }
 
-// The kernel does not return: the caller goes on, and the thread undoes the write when the kernel returns.
-func TestNothingWaitsForTheThread(t *testing.T) {
+// The kernel does not return: the caller goes on, and the writer undoes the write when the kernel returns.
+func TestNothingWaitsForTheWriter(t *testing.T) {
 	f := New(Config{})
-	f.thread.limit = time.Millisecond
+	f.writer.limit = time.Millisecond
 	runFencer(t, f)
 	stuck, undone := make(chan struct{}), make(chan struct{})
-	await.True(t, "the thread is stuck", func() bool { // On a busy machine it does not take the first request in time.
-		left, err := f.thread.do(func(func() bool) error { <-stuck; return nil }, func() { close(undone) })
+	await.True(t, "the writer is stuck", func() bool { // On a busy machine it does not take the first request in time.
+		left, err := f.writer.do(func(func() bool) error { <-stuck; return nil }, func() { close(undone) })
 		if !errors.Is(err, ErrDeadline) {
 			t.Errorf("left %t, error %v", left, err)
 		}
 		return left
 	})
-	if left, err := f.thread.do(func(func() bool) error { return nil }, nil); left || !errors.Is(err, ErrDeadline) {
+	if left, err := f.writer.do(func(func() bool) error { return nil }, nil); left || !errors.Is(err, ErrDeadline) {
 		t.Errorf("the next write: left %t, error %v", left, err)
 	}
 	close(stuck)
 	<-undone
-	f.thread.limit = time.Minute
-	if left, err := f.thread.do(func(func() bool) error { return nil }, nil); left || err != nil {
+	f.writer.limit = time.Minute
+	if left, err := f.writer.do(func(func() bool) error { return nil }, nil); left || err != nil {
 		t.Errorf("the last write: left %t, error %v", left, err)
 	}
 }

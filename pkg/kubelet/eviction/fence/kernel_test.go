@@ -23,7 +23,10 @@ func runFencer(t *testing.T, f *Fencer) {
 	var running sync.WaitGroup
 	running.Go(func() { f.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	await.True(t, "the thread runs", func() bool { return f.thread.tid.Load() != 0 })
+	await.True(t, "the writer runs", func() bool {
+		_, err := f.writer.do(func(func() bool) error { return nil }, nil)
+		return err == nil
+	})
 }
 
 func TestKernelHogStopsAtTheFence(t *testing.T) {
@@ -127,7 +130,7 @@ func TestKernelSlackIsWidened(t *testing.T) {
 			p.setLimit(500 * mi)
 			h := p.hog()
 			f := p.fencer()
-			f.thread.limit = time.Minute
+			f.writer.limit = time.Minute
 			writes := 0
 			f.onRead = func() {
 				// On v2 the hog has ended before the limit of swap is written.
@@ -174,7 +177,7 @@ func TestKernelDeadline(t *testing.T) {
 	h := p.hog()
 	h.do("cache", 200)
 	f := p.fencer()
-	f.thread.limit = time.Millisecond
+	f.writer.limit = time.Millisecond
 	// A negative slack is below the usage: it stands for page cache that was added after the usage was read.
 	fence, err := f.Fence(p.cgroup, Limits{Slack: -180 * mi})
 	for tries := 1; !p.config.Unified && err == nil && tries < 5; tries++ {
@@ -201,10 +204,10 @@ func TestKernelDeadline(t *testing.T) {
 	case !errors.Is(err, ErrDeadline):
 		t.Fatal(err)
 	}
-	// The thread restores the limit when the kernel is done.
+	// The writer restores the limit when the kernel is done.
 	await.True(t, "the limit is restored", func() bool { return p.limit() == 500*mi })
-	// The thread is free again.
-	f.thread.limit = time.Minute
+	// The writer is free again.
+	f.writer.limit = time.Minute
 	p.fence(f, Limits{Slack: 8 * mi})
 }
 

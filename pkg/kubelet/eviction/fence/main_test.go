@@ -204,7 +204,7 @@ func (p pod) endsAsAWhole() bool {
 	return p.config.Unified && p.number("memory", "memory.oom.group") == 1
 }
 
-// fencer returns a Fencer whose thread runs until the test ends.
+// fencer returns a Fencer whose writer runs until the test ends.
 func (p pod) fencer() *Fencer {
 	p.t.Helper()
 	f := New(p.config)
