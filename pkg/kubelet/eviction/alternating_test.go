@@ -96,3 +96,57 @@ func TestReadingOfAlternatingPodsKeepsItsShare(t *testing.T) {
 		}
 	}
 }
+
+// The same on a node of 230 busy pods, where what is left lasts for longer than a second: decisions may read all pods
+// that have changed, as long as that can be paid for.
+func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
+	const lasts = 2 * time.Minute
+	for _, rate := range []int64{22, 50} {
+		for _, every := range []time.Duration{600 * time.Millisecond, time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				names := []string{"first", "pod-0", "pod-1", "pod-2", "pod-3", "pod-4", "pod-5"}
+				for i := range 230 {
+					names = append(names, fmt.Sprintf("busy-%03d", i))
+				}
+				b := newBurst(t, 50*mi, 0, names...)
+				k := &crowded{billed: &billed{priced: b.pricedKernel()}, each: 400 * time.Microsecond}
+				k.counters, k.usages = 100*time.Microsecond, 700*time.Microsecond
+				b.config.Memory, b.killTakes = k, 10*time.Hour
+				var spent time.Duration
+				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+					wait(12 * time.Second)
+					b.grows("first", 50*mi)
+					wait(1100 * time.Millisecond)
+					b.freeze("first")
+					b.available(60 * mi)
+					wait(30 * time.Second)
+					spent = -k.sum
+					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
+						b.exchange(names[7:], i)
+						name := fmt.Sprintf("pod-%d", i%6)
+						b.grows(name, rate*mi)
+						wait(200 * time.Millisecond)
+						b.freeze(name)
+						b.uses(name, 5*mi)
+						wait(every - 200*time.Millisecond)
+					}
+					spent += k.sum
+				})
+				if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 21 / 20; spent > most {
+					t.Errorf("another pod each %v, %d MiB/s: %v of CPU time in %v, want at most %v", every, rate, spent, lasts, most)
+				}
+			})
+		}
+	}
+}
+
+// exchange has every second pod use half a MiB more, and the others as much less; in the next turn the other way round.
+func (b *burst) exchange(pods []string, turn int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, name := range pods {
+		by := mi / 2 * int64(1-2*((turn+i)%2))
+		b.pods[name].memory += by
+		b.system -= by
+	}
+}

@@ -83,3 +83,36 @@ func (b *burst) onlyFenced(pod string) bool {
 	victims := b.fencer.victims()
 	return len(victims) == 1 && victims[0].pod == pod && victims[0].fenced
 }
+
+// A hog begins some MiB above the threshold, beside a slow leak. Then another pod frees memory once, as when one of its
+// processes ends. The hog is the victim at the crossing, and no pod at rest.
+func TestMemoryIsFreedWhenAHogHasBegun(t *testing.T) {
+	for _, rate := range []int64{60, 100, 200} {
+		for _, above := range []int64{3, 12} {
+			for _, freed := range []int64{10, 40} {
+				wrong := inPhases(t, 12, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+					b := newBurst(t, mi, 0, "hog", "other", "leak")
+					b.pods["other"].memory = (5 + freed) * mi
+					b.config.Memory, b.killTakes = b.pricedKernel(), time.Hour
+					b.available((100 + 12 + above) * mi)
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(rest)
+						b.grows("leak", 6*mi)
+						wait(2 * time.Second)
+						b.grows("hog", rate*mi)
+						wait(time.Duration(above*800/rate) * time.Millisecond) // One fifth of it is left.
+						b.uses("other", 5*mi)
+						for b.left() > 80*mi && len(b.fencer.victims()) == 0 {
+							wait(time.Millisecond)
+						}
+						right = podsOf(b.fencer.victims()) == "hog"
+					})
+					return right
+				})
+				if wrong > 0 {
+					t.Errorf("%d MiB/s, %d MiB above, %d MiB freed: %d of 12 are wrong", rate, above, freed, wrong)
+				}
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package memorywatch
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,8 +71,8 @@ func (w *Watcher) exhausted() bool { return w.costs.owed(w.clock()) > Credit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
 // time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
-// rest. A decision that is due is put off once where the next read follows at once: a pod has begun to grow, and only
-// that read says how fast.
+// rest. A decision that is due is put off, for endedWindow at most, where the next read follows at once: a pod has
+// begun to grow, and only that read says how fast.
 func (w *Watcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	// Whatever is owed: half can be used up only a few times until all is.
@@ -85,8 +86,9 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 		return another && owed+PauseShare*w.decisionCost(now) <= Debt
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
-	if due && w.soon && !w.putOff {
-		w.putOff, due = true, false
+	if due && w.soon {
+		w.putOffAt = cmp.Or(w.putOffAt, now)
+		due = now.Sub(w.putOffAt) >= endedWindow
 	}
 	return due || w.reliefDue || another
 }

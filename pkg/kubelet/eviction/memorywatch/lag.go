@@ -50,6 +50,15 @@ func (l *looks) mayLag(p *podLooks, from int) bool {
 	return others > 0 && others >= min(grown, l.usedUp(from))/explainedShare
 }
 
+// clearRate returns how fast a pod grows, zero if it does not or if its counter may just lag.
+func (l *looks) clearRate(p *podLooks) snapshot.Bytes {
+	rate, from, ok := l.rateOf(p)
+	if !ok || rate.PerSecond <= 0 || l.mayLag(p, from) {
+		return 0
+	}
+	return rate.PerSecond
+}
+
 // unclear reports whether, of several pods that count as growing, the fastest has grown by no more than its counter may
 // lag. It may be at rest: then it grows no further, and soon counts as slower than the others.
 func (l *looks) unclear() bool {

@@ -39,8 +39,9 @@ const (
 	// A pod is read again if its counter has changed by more than this since it was last read: counters of pods at rest go
 	// up and down by as much, since each CPU charges 64 pages in advance.
 	changed = batch
-	// changedCount is how many of these are read at most where what is left will be used up within restTime: one takes a
-	// third of a millisecond, and on a busy node most pods have changed. They are those that have changed most.
+	// changedCount is how many of these are read at most where what is left will be used up within restTime, or once the
+	// credit is: one takes a third of a millisecond, and on a busy node most pods have changed. They are those that have
+	// changed most.
 	changedCount = 12
 	// headCount is how many pods are read without their page cache with a look: those that have grown most.
 	headCount = 6
@@ -53,6 +54,8 @@ const (
 	looksEvery = lookWindow / 2
 	restCredit = approachCredit / 4
 	lookShare  = 8
+	// approachLooks is the least time between two looks while a threshold is approached: the counters are read more often.
+	approachLooks = 2 * lookDistance
 	// lookCredit is how much of approachCredit looks may use up while a threshold is approached: what is left of that is
 	// for reads of the counters.
 	lookCredit = approachCredit * 3 / 4

@@ -35,7 +35,7 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 	}
 	cost := PauseShare * min(l.took, l.tookBefore)
 	due := l.n == 0 || w.lookDue(now.Sub(l.at[l.n-1]), cost)
-	meets := w.meetsIn > 0 && w.meetsIn < 2*cost && w.costs.owed(now)+cost < lookCredit
+	meets := w.meetsIn > 0 && w.meetsIn < 2*cost && w.costs.owed(now)+cost < lookCredit && !w.lookedLately(now)
 	lags := w.lags(state)
 	if due || suspect || meets || lags || (w.sleep() >= cost && w.moved(state)) {
 		before := w.costs.spent()
@@ -49,6 +49,13 @@ func (w *Watcher) look(left [2]int64, counters snapshot.MemoryCounters, suspect 
 			w.refresh(now)
 		}
 	}
+}
+
+// lookedLately reports whether the last look says enough while a threshold is approached. Where the kernel may be
+// reclaiming pages, counters alone do not show who grows.
+func (w *Watcher) lookedLately(now time.Time) bool {
+	l := w.looks
+	return !w.hardMet && !w.reclaiming() && l.n > 0 && now.Sub(l.at[l.n-1]) < approachLooks
 }
 
 // lookDue reports whether the last look is so long ago that another one is made whatever has changed. Looks that need

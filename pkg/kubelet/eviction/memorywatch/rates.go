@@ -254,10 +254,24 @@ func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods snapshot.By
 	if total.PerSecond > 0 {
 		total.PerSecond = max(0, total.PerSecond-ended)
 	}
+	total.PerSecond = max(total.PerSecond, min(ofPods, l.rateSinceFreed(from)))
 	// Pods are read after the counters, and may have grown by a huge page in between.
 	page := perSecond(hugePage, total.Window)
 	total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)-ended, total.PerSecond+page))
 	return &total
+}
+
+// rateSinceFreed returns how fast memory was used up after some was freed since a look: that does not slow growth
+// which goes on. It is the greatest rate since a later look, at least twice endedWindow ago, after which more was used
+// up than since the first; zero if there is none.
+func (l *looks) rateSinceFreed(from int) (most snapshot.Bytes) {
+	last, used := l.n-1, max(l.usedUp(from), 2*leastGrowth-1)
+	for i := from + 1; i < last && l.at[last].Sub(l.at[i]) >= 2*endedWindow; i++ {
+		if l.usedUp(i) > used {
+			most = max(most, l.totalRate(i).PerSecond)
+		}
+	}
+	return most
 }
 
 // before returns the index of the last look that is at least so much older than the newest, or of the oldest one that
@@ -448,20 +462,20 @@ func (l *looks) fastest() (uid types.UID, most snapshot.Bytes) {
 func (l *looks) growsAnew(left int64, within time.Duration) bool {
 	for i := range l.pods {
 		p := &l.pods[i]
-		rate, _, ok := l.rateOf(p)
-		if ok && float64(rate.PerSecond)*within.Seconds() > float64(max(0, left)) && rate.PerSecond > 0 &&
-			!slices.Contains(l.served, p.uid) {
+		rate := l.clearRate(p)
+		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !slices.Contains(l.served, p.uid) {
 			return true
 		}
 	}
 	return false
 }
 
-// serve records which pods are growing at a round.
+// serve records which pods are growing at a round. One whose counter may just lag then is found once it is clear that
+// it grows.
 func (l *looks) serve() {
 	l.served = l.served[:0]
 	for i := range l.pods {
-		if rate, _, ok := l.rateOf(&l.pods[i]); ok && rate.PerSecond > 0 {
+		if l.clearRate(&l.pods[i]) > 0 {
 			l.served = append(l.served, l.pods[i].uid)
 		}
 	}

@@ -44,6 +44,9 @@ const (
 	fullShare    = 16
 	changedShare = 4
 	spareAge     = 100 * time.Millisecond
+	// spareFresh is for how long what is spare is not read again before a crossing is believed: the reading that follows
+	// says whether it is one.
+	spareFresh = 20 * time.Millisecond
 )
 
 // Watcher reads exact memory counters between the rounds of the loop, as often as the distance to the next
@@ -85,6 +88,8 @@ type Watcher struct {
 	// which the next threshold is met if that goes on; zero if none will be, or if that is not known.
 	nodeTrend, podsTrend trend
 	meetsIn              time.Duration
+	// observedAt is when the counters were read by which meetsIn was computed. A look follows, which takes time.
+	observedAt time.Time
 	// hardMet is true while a hard memory threshold is met by the last decision.
 	hardMet bool
 	// looks are nil if fences are off, or if the reader cannot read single pods.
@@ -96,9 +101,10 @@ type Watcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
-	// putOff is true if the next round was put off until the next read, reliefDue if no hard threshold is met any more and
-	// no round says so yet.
-	putOff, reliefDue bool
+	// putOffAt is when the next round was first put off until the next read, zero if it was not; reliefDue is true if no
+	// hard threshold is met any more and no round says so yet.
+	putOffAt  time.Time
+	reliefDue bool
 	// refreshedAt is when all pods were last read before a threshold was met.
 	refreshedAt time.Time
 	// falseAlarm is true if the counters last showed a crossing that a reading did not confirm, refuted what they showed.
@@ -234,11 +240,12 @@ func (w *Watcher) pause() time.Duration {
 		share = max(share, min(restShare*share, rest, w.leastTimeFor(w.remains/4*3)))
 	}
 	pause = max(pause, share)
+	in := w.meetsIn - w.readAt.Sub(w.observedAt)
 	if w.meetsIn > 0 && owed < approachCredit {
-		return min(pause, max(w.meetsIn/2, min(approachPauseShare*w.costs.took, w.meetsIn), minPause))
+		return min(pause, max(in/2, min(approachPauseShare*w.costs.took, in), minPause))
 	}
 	if w.meetsIn > 0 && owed < Credit {
-		return min(pause, max(w.meetsIn, approachPauseShare*w.costs.took, minPause))
+		return min(pause, max(in, approachPauseShare*w.costs.took, minPause))
 	}
 	return max(pause, min(owed-approachCredit, last))
 }
@@ -270,7 +277,7 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 	if w.hardMet {
 		changes = w.halved(w.remaining(left))
 	}
-	if _, quick := w.reader.(PodReader); quick && (full || changes) {
+	if (full || changes) && w.readsSpare(int64(counters.Pods), suspect) {
 		w.setLimits(ReadNode(w.reader, w.how), counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
@@ -315,7 +322,8 @@ func (w *Watcher) readAll(counters snapshot.MemoryCounters) (r snapshot.MemoryRe
 		r = w.reader.ReadMemory(w.how)
 	} else {
 		most := len(w.looks.pods)
-		if in := w.timeFor(w.remaining(w.leftBy(counters))); in > 0 && in < restTime {
+		in := w.timeFor(w.remaining(w.leftBy(counters)))
+		if (in > 0 && in < restTime) || (w.hardMet && w.exhausted()) { // What it may cost then is that of so many.
 			most = changedCount
 		}
 		r = w.looks.read(w.reader, w.clock(), most)
@@ -361,7 +369,7 @@ func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 
 // began records that a reading causes a round.
 func (w *Watcher) began() {
-	w.roundAt, w.roundLeft, w.putOff, w.reliefDue = w.clock(), w.remains, false, false
+	w.roundAt, w.roundLeft, w.putOffAt, w.reliefDue = w.clock(), w.remains, time.Time{}, false
 	if w.looks != nil {
 		w.looks.serve()
 	}
@@ -402,6 +410,17 @@ func (w *Watcher) spareIsOld(usage int64, left [2]int64) bool {
 	return max(changed, -changed) >= much || w.clock().Sub(w.spareAt) >= spareAge
 }
 
+// readsSpare reports whether what is spare is read with the counters: without all pods. A crossing is believed without
+// that if it was read less than spareFresh ago, since all is read then; but not where the kernel may be reclaiming
+// pages, nor after a reading that has shown no crossing.
+func (w *Watcher) readsSpare(usage int64, suspect bool) bool {
+	if _, quick := w.reader.(PodReader); !quick {
+		return false
+	}
+	return !suspect || w.hardMet || w.falseAlarm || (w.pods.known && w.pods.capacity-usage < fullMargin) ||
+		w.clock().Sub(w.spareAt) >= spareFresh
+}
+
 // suspect reports whether a threshold that can cause a round seems to be met: a hard one, or one that was not met
 // before.
 func (w *Watcher) suspect(left [2]int64) bool {
@@ -439,7 +458,7 @@ func (w *Watcher) forget() { w.nodeTrend, w.podsTrend, w.meetsIn = trend{}, tren
 // approach observes how fast memory is used up, and when the next threshold will be met.
 func (w *Watcher) approach(left [2]int64) {
 	now := w.clock()
-	w.meetsIn = 0
+	w.meetsIn, w.observedAt = 0, now
 	w.nodeTrend.observe(left[0], now)
 	w.podsTrend.observe(left[1], now)
 	for i := range w.floors {
