@@ -35,17 +35,22 @@ func Clean(ctx context.Context, layout Layout, log io.Writer) error {
 func stopProcesses(ctx context.Context, layout Layout) error {
 	processes := layout.processes()
 	var errs []error
-	for _, name := range []string{
-		processKubelet, processController, processScheduler, processAPIServer, processEtcd, processRegistry,
-	} {
-		errs = append(errs, processes.Stop(ctx, name, stopGrace))
-	}
+	errs = append(errs, processes.Stop(ctx, processKubelet, stopGrace), stopControlPlane(ctx, layout),
+		processes.Stop(ctx, processRegistry, stopGrace))
 	if proc, err := processes.Find(processContainerd); err == nil && proc.Alive() {
 		// removeTraces removes by force what is left.
 		_ = removePods(ctx, layout)
 	}
 	errs = append(errs, processes.Stop(ctx, processContainerd, stopGrace))
 	errs = append(errs, host.KillShims(ctx, layout.Socket()))
+	return errors.Join(errs...)
+}
+
+func stopControlPlane(ctx context.Context, layout Layout) error {
+	var errs []error
+	for _, name := range []string{processController, processScheduler, processAPIServer, processEtcd} {
+		errs = append(errs, layout.processes().Stop(ctx, name, stopGrace))
+	}
 	return errors.Join(errs...)
 }
 

@@ -89,6 +89,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return Clean(ctx, c.config.Layout, c.config.Log)
 }
 
+// StopControlPlane ends the programs of the control plane. Stop must be called nevertheless.
+func (c *Cluster) StopControlPlane(ctx context.Context) error {
+	return stopControlPlane(ctx, c.config.Layout)
+}
+
 // Client is an administrator's client; nil in a standalone cluster.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }
 

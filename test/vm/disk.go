@@ -30,7 +30,8 @@ const (
 	// keptDropIn is our drop-in where systemd does not look for it.
 	keptDropIn = "/usr/share/node/50-plimsoll.conf"
 	ownDropIn  = "/etc/systemd/system/kubelet.service.d/50-plimsoll.conf"
-	// ownSliceDropIn is for the slice of the unit, without which MemoryMin of the unit has no effect.
+	// ownSliceDropIn is for the slice of the unit: without it MemoryMin of the unit has no effect, and CPUWeight only
+	// beside other services.
 	ownSliceDropIn = "/etc/systemd/system/system.slice.d/50-plimsoll.conf"
 )
 
@@ -42,6 +43,7 @@ WatchdogSec=%[1]d
 TimeoutStartSec=%[2]d
 KillMode=process
 MemoryMin=256M
+CPUWeight=1000
 ExecStart=
 ExecStart=/usr/local/bin/kubelet-plimsoll ` +
 	"$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n"
@@ -124,7 +126,7 @@ func nodeFiles(config Config, factor time.Duration) (map[string]file, error) {
 	files[keptDropIn] = ownDropInFile(factor)
 	if !config.Stock {
 		files[ownDropIn] = files[keptDropIn]
-		files[ownSliceDropIn] = text("[Slice]\nMemoryMin=256M\n")
+		files[ownSliceDropIn] = text("[Slice]\nMemoryMin=256M\nCPUWeight=1000\n")
 	}
 	cert, key := config.Layout.KubeletPair()
 	for source, target := range map[string]string{

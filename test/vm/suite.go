@@ -57,7 +57,7 @@ func RunSuite(ctx context.Context, config Config, image Image, suite Suite) erro
 		func(node *Node) error { return node.runSuite(ctx, suite) })
 }
 
-// Program is a program of ours that starts a cluster, to be run in a machine.
+// Program is a program of ours to be run in a machine.
 type Program struct {
 	// Name is that in the folder of programs.
 	Name string
@@ -65,6 +65,9 @@ type Program struct {
 	Arguments []string
 	// Files are written to its working directory, by name. They may be programs.
 	Files map[string][]byte
+	// Alone stops the control plane before, whose programs would take processors from the machine. Then the program must
+	// not start a cluster.
+	Alone bool
 	// Out receives its output, and the log of Config its errors.
 	Out io.Writer
 }
@@ -74,6 +77,11 @@ type Program struct {
 func RunProgram(ctx context.Context, config Config, image Image, program Program) error {
 	config.undisturbed = true
 	return onHostedNode(ctx, config, image, program, func(node *Node) error {
+		if program.Alone {
+			if err := node.cluster.StopControlPlane(ctx); err != nil {
+				return err
+			}
+		}
 		command := node.hosted(program.Name) + " " + strings.Join(program.Arguments, " ") + " </dev/null"
 		return node.RunTo(ctx, command, program.Out, config.Log)
 	})

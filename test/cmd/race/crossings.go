@@ -98,7 +98,7 @@ func (o *options) crossingsInMachine(ctx context.Context, root string) error {
 		return err
 	}
 	program := vm.Program{
-		Name: build.Race().Name, Out: os.Stdout,
+		Name: build.Race().Name, Out: os.Stdout, Alone: true,
 		Arguments: []string{
 			fmt.Sprintf("-crossings=%d", o.crossings.count), fmt.Sprintf("-crossing-pods=%d", o.crossings.pods),
 			fmt.Sprintf("-crossing-rate=%d", o.crossings.rate), fmt.Sprintf("-observer=%t", o.crossings.simplest),

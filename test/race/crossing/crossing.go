@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,6 +120,8 @@ type node struct {
 	config Config
 	// root is the path of the parent of the cgroup of all pods.
 	root string
+	// own is the directory of the cgroup that this process came from, empty before it left that.
+	own string
 	// mounts are the mount points of the controllers; unified is whether they have one hierarchy.
 	mounts  map[string]string
 	unified bool
@@ -170,7 +173,7 @@ func newNode(c Config) (*node, error) {
 	if err := os.WriteFile(limit, []byte(strconv.FormatInt(c.Memory*mebibyte, 10)), 0); err != nil {
 		return nil, errors.Join(err, n.remove())
 	}
-	if err := n.leastShare(n.all() + "/besteffort"); err != nil {
+	if err := n.setShares(); err != nil {
 		return nil, errors.Join(err, n.remove())
 	}
 	n.fencer = fence.New(fence.Config{Unified: n.unified, Mounts: n.mounts})
@@ -202,14 +205,42 @@ func (n *node) makeCgroup(path string) error {
 	return nil
 }
 
-// leastShare gives a cgroup the CPU share that a kubelet gives BestEffort pods.
-func (n *node) leastShare(path string) error {
-	name, share := "cpu.shares", "2"
+// setShares gives BestEffort pods the CPU share that they have from a kubelet, and this process, which stands in for
+// the agent, that which docs/operations.md gives the unit of the agent.
+func (n *node) setShares() error {
+	name, pods, agent := "cpu.shares", "2", "10240"
 	if n.unified {
-		name, share = "cpu.weight", "1"
+		name, pods, agent = "cpu.weight", "1", "1000"
 	}
-	return os.WriteFile(filepath.Join(n.mounts["cpu"], path, name), []byte(share), 0)
+	cpu := n.mounts["cpu"]
+	if err := os.WriteFile(filepath.Join(cpu, n.all(), "besteffort", name), []byte(pods), 0); err != nil {
+		return err
+	}
+	dir := filepath.Join(cpu, n.agent())
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(agent), 0); err != nil {
+		return err
+	}
+	own, err := cgroups.ParseCgroupFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	n.own = filepath.Join(cpu, own["cpu"])
+	if n.unified {
+		n.own = filepath.Join(cpu, own[""])
+	}
+	return enter(dir)
 }
+
+// enter moves this process to a cgroup.
+func enter(dir string) error {
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
+}
+
+// agent is the path of the cgroup of this process, for its share of the CPUs.
+func (n *node) agent() string { return n.root + "/agent" }
 
 // all is the path of the cgroup of all pods.
 func (n *node) all() string { return n.root + "/kubepods" }
@@ -275,6 +306,9 @@ func (n *node) remove() error {
 	var errs []error
 	for _, p := range pods {
 		errs = append(errs, n.end(p))
+	}
+	if n.own != "" {
+		errs = append(errs, enter(n.own))
 	}
 	return errors.Join(append(errs, n.removeCgroups(n.root))...)
 }
