@@ -220,8 +220,10 @@ func (n *node) setShares() error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(agent), 0); err != nil {
-		return err
+	for _, dir := range []string{dir, filepath.Dir(dir)} { // As the slice of the unit, beside other services.
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(agent), 0); err != nil {
+			return err
+		}
 	}
 	own, err := cgroups.ParseCgroupFile("/proc/self/cgroup")
 	if err != nil {
@@ -349,7 +351,7 @@ func (n *node) find(uid types.UID) *process {
 	return nil
 }
 
-// manage runs the eviction manager and the thread of the fences until stop is called.
+// manage runs the eviction manager and the writer of the fences until stop is called.
 func (n *node) manage(ctx context.Context) (stop func(), err error) {
 	thresholds, err := settings.ParseThresholds(settings.ThresholdConfig{
 		AllocatableEnforced: []string{"pods"},
