@@ -18,8 +18,6 @@ const (
 	emulator       = "qemu-system-x86_64"
 	// undisturbedNice: where two programs want a processor, this one gets nearly all of it.
 	undisturbedNice = "-15"
-	// timersNice: the first thread of an emulator runs the timers of the machine, and must not wait for its processors.
-	timersNice = -20
 	// probeTime is how long a guest may take to write its first line with hardware acceleration, which takes a second.
 	probeTime = 10 * time.Second
 )

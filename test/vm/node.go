@@ -174,8 +174,7 @@ func (n *Node) start(ctx context.Context, image Image) error {
 	}
 	n.say("It is up %s after it was switched on.", time.Since(began).Round(time.Second))
 	if n.config.undisturbed {
-		// Of a process it is the first thread that has this ID.
-		return unix.Setpriority(unix.PRIO_PROCESS, proc.PID, timersNice)
+		return n.keepUndisturbed(ctx, proc.PID)
 	}
 	return nil
 }
