@@ -353,7 +353,10 @@ func (s *space) fencedHog(name string) *v1.Pod {
 	grow()
 	deadline := time.Now().Add(fenceTime)
 	for time.Now().Before(deadline) {
-		if limit, err := s.podLimit(pod); err == nil && fence.IsFence(limit) {
+		limit, err := s.podLimit(pod)
+		// The record of the termination is written beside the fence. A kubelet that is killed in the milliseconds between
+		// them leaves a fence that the next one lifts, as one whose eviction it does not know of.
+		if _, missing := os.Stat(terminationFile(pod)); missing == nil && err == nil && fence.IsFence(limit) {
 			return pod
 		}
 		<-time.After(time.Millisecond)
