@@ -69,12 +69,7 @@ func TestReadingOfAlternatingPodsKeepsItsShare(t *testing.T) {
 				b.config.Memory, b.killTakes = k, 10*time.Hour
 				var spent time.Duration
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-					wait(12 * time.Second)
-					b.grows("first", 50*mi)
-					wait(1100 * time.Millisecond)
-					b.freeze("first")
-					b.available(20 * mi)
-					wait(30 * time.Second)
+					b.meetsThreshold(wait, 20*mi)
 					spent = -k.sum
 					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
 						name := fmt.Sprintf("pod-%d", i%6)
@@ -114,12 +109,7 @@ func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
 				b.config.Memory, b.killTakes = k, 10*time.Hour
 				var spent time.Duration
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-					wait(12 * time.Second)
-					b.grows("first", 50*mi)
-					wait(1100 * time.Millisecond)
-					b.freeze("first")
-					b.available(60 * mi)
-					wait(30 * time.Second)
+					b.meetsThreshold(wait, 60*mi)
 					spent = -k.sum
 					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
 						b.exchange(names[7:], i)
@@ -138,6 +128,17 @@ func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
 			})
 		}
 	}
+}
+
+// meetsThreshold has a pod grow to the threshold and stop. After that so much is left, for long enough to pay for all
+// that was read until then.
+func (b *burst) meetsThreshold(wait func(time.Duration), left int64) {
+	wait(12 * time.Second)
+	b.grows("first", 50*mi)
+	wait(1100 * time.Millisecond)
+	b.freeze("first")
+	b.available(left)
+	wait(30 * time.Second)
 }
 
 // exchange has every second pod use half a MiB more, and the others as much less; in the next turn the other way round.
