@@ -281,7 +281,7 @@ func (k *kernel) ReadMemory(snapshot.Counting) snapshot.MemoryReading {
 	defer k.mu.Unlock()
 	k.readings++
 	now, used := time.Now(), k.used()
-	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}}
+	r := snapshot.MemoryReading{ByPod: map[types.UID]*snapshot.Memory{}, PodsUsed: snapshot.Bytes(used + k.cache())}
 	r.Node = snapshot.Observation{Available: k.capacity - k.system - used, Capacity: k.capacity, At: now}
 	r.Pods = snapshot.Observation{Available: k.capacity - used, Capacity: k.capacity, At: now}
 	for _, p := range k.pods {

@@ -60,6 +60,9 @@ type PodMemory struct {
 type MemoryReading struct {
 	// Node and Pods are the states of memory.available and allocatableMemory.available.
 	Node, Pods Observation
+	// PodsUsed is what all pods used, page cache included, by the counter that Pods is computed from; zero if that is not
+	// known.
+	PodsUsed Bytes
 	// ByPod is nil if the memory of pods was not requested. Pods that could not be read are missing.
 	ByPod map[types.UID]*Memory
 	// Rate, LongRate and PodRates are those of a snapshot (MemoryRate); nil if they were not measured.

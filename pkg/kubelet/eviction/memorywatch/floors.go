@@ -1,6 +1,7 @@
 package memorywatch
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -105,8 +106,10 @@ func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCo
 	lost, before := w.pods.known && !r.Pods.Known(), [2]int64{w.node.capacity, w.pods.capacity}
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
-	w.pods.spare = max(0, r.Pods.Available+int64(counters.Pods)-r.Pods.Capacity)
-	w.spareAt, w.spareUsage = w.clock(), int64(counters.Pods)
+	// The counters were read before, and a pod may have ended in between: what it used is not spare.
+	usage := int64(cmp.Or(r.PodsUsed, counters.Pods))
+	w.pods.spare = max(0, r.Pods.Available+usage-r.Pods.Capacity)
+	w.spareAt, w.spareUsage = w.clock(), usage
 	switch {
 	case !w.node.known:
 		w.fail(r.Node.Err)

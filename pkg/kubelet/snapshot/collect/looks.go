@@ -76,6 +76,7 @@ func (m *Memory) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.Memo
 		}
 	}
 	how = m.inForce(how)
-	r.Pods, r.Node = m.podsObservation(how), m.nodeObservation(how)
+	r.Pods, r.PodsUsed = m.podsObservation(how)
+	r.Node = m.nodeObservation(how)
 	return r
 }

@@ -165,38 +165,38 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 		}
 	}
 	how = m.inForce(how)
-	r.Pods = m.podsObservation(how)
+	r.Pods, r.PodsUsed = m.podsObservation(how)
 	r.Node = m.nodeObservation(how)
 	return r
 }
 
-// podsObservation returns what the cgroup of all pods has available. Its date is from before the usage was read: what
+// podsObservation returns what the cgroup of all pods has available, and what it uses. The date is from before the usage was read: what
 // is released later may still be part of the usage.
-func (m *Memory) podsObservation(how snapshot.Counting) snapshot.Observation {
+func (m *Memory) podsObservation(how snapshot.Counting) (o snapshot.Observation, used snapshot.Bytes) {
 	at, f := m.now(), &m.open.pods
 	limit, err := m.files.count(&f.limit)
 	if err != nil {
-		return snapshot.Observation{Err: err}
+		return snapshot.Observation{Err: err}, 0
 	}
 	if limit >= unlimited {
-		return snapshot.Observation{Err: errUnlimited}
+		return snapshot.Observation{Err: errUnlimited}, 0
 	}
 	for i := range m.open.classes {
 		_, _ = m.files.read(&m.open.classes[i]) // Its statistics are summed up.
 	}
 	usage, err := m.files.count(&f.usage)
 	if err != nil {
-		return snapshot.Observation{Err: err}
+		return snapshot.Observation{Err: err}, 0
 	}
 	stat, err := m.files.read(&f.stat)
 	if err != nil {
-		return snapshot.Observation{Err: err}
+		return snapshot.Observation{Err: err}, 0
 	}
 	c, err := cacheOf(stat, m.names.cache, how)
 	if err != nil {
-		return snapshot.Observation{Err: fmt.Errorf("%s: %w", f.stat.Path(), err)}
+		return snapshot.Observation{Err: fmt.Errorf("%s: %w", f.stat.Path(), err)}, 0
 	}
-	return observationOf(at, limit, usage, c.spare(how))
+	return observationOf(at, limit, usage, c.spare(how)), snapshot.Bytes(usage)
 }
 
 // nodeObservation returns what the node has available, dated as that of all pods. Its page cache is that of

@@ -220,6 +220,9 @@ func TestNodeIsNotReadFromStatisticsThatLag(t *testing.T) {
 			if r.Node.Available != want {
 				t.Errorf("%s, %q: %d bytes available, %d by the counters", name, lagging, r.Node.Available, want)
 			}
+			if r.PodsUsed != 1 {
+				t.Errorf("%s: pods use %d bytes, want 1", name, r.PodsUsed)
+			}
 		}
 	}
 }
