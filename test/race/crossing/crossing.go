@@ -85,6 +85,9 @@ func Measure(ctx context.Context, c Config) (list []Crossing, err error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
+	if err := yieldMonitor(); err != nil {
+		return nil, err
+	}
 	n, err := newNode(c)
 	if err != nil {
 		return nil, err
