@@ -22,9 +22,11 @@ const (
 	probeTime = 10 * time.Second
 )
 
-// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time.
+// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time. Of an emulated
+// processor the kernel does not know that its counter can be used as the clock, and uses a device, which is slow to read.
 const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
-	"net.ifnames=0 mitigations=off tsc=reliable psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 systemd.show_status=1"
+	"net.ifnames=0 mitigations=off tsc=reliable psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 " +
+	"systemd.show_status=1"
 
 // machineCommand runs the machine in the network, fast with hardware acceleration. Its first disk is image. Changes of
 // that disk and of the one of StartWithDisk go to files that QEMU has removed from their folder already.

@@ -170,8 +170,8 @@ func (m *Memory) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	return r
 }
 
-// podsObservation returns what the cgroup of all pods has available, and what it uses. The date is from before the usage was read: what
-// is released later may still be part of the usage.
+// podsObservation returns what the cgroup of all pods has available, and what it uses. The date is from before the
+// usage was read: what is released later may still be part of the usage.
 func (m *Memory) podsObservation(how snapshot.Counting) (o snapshot.Observation, used snapshot.Bytes) {
 	at, f := m.now(), &m.open.pods
 	limit, err := m.files.count(&f.limit)
