@@ -22,8 +22,8 @@ const (
 	probeTime = 10 * time.Second
 )
 
-// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time. Of an emulated
-// processor the kernel does not know that its counter can be used as the clock, and uses a device, which is slow to read.
+// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time. The kernel
+// does not know that the counter of an emulated processor can be its clock, and would use a device, which is slow.
 const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
 	"net.ifnames=0 mitigations=off tsc=reliable psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 " +
 	"systemd.show_status=1"

@@ -26,7 +26,9 @@ func (e *ending) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	return snapshot.MemoryCounters{Node: n, Pods: n, NodeCapacity: snapshot.Bytes(32 * gi)}, nil
 }
 
-func (e *ending) ReadMemory(how snapshot.Counting) snapshot.MemoryReading { return e.ReadPods(how, nil) }
+func (e *ending) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+	return e.ReadPods(how, nil)
+}
 
 func (e *ending) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading {
 	n := e.usage()
@@ -38,7 +40,7 @@ func (e *ending) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading
 }
 
 // TestMemoryOfAnEndingPodIsNotSpare: what a pod has released between the counters and the reading counted as available
-// from then on, so that a threshold seemed to be further away until what is spare was read again: at 1 GiB, for minutes.
+// from then on, so that a threshold seemed to be further away until what is spare was read again.
 func TestMemoryOfAnEndingPodIsNotSpare(t *testing.T) {
 	e := &ending{used: 12 * gi}
 	w := &Watcher{reader: e, clock: time.Now}
