@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/exacttimer"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/nodeshutdown/logind"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/pressureconfig"
@@ -163,6 +164,8 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		Recorder: b.Observability.Recorder,
 		NodeRef:  b.nodeRef,
 		Clock:    b.clock,
+		// A read of the counters that is a millisecond late is a millisecond less for the victim's fence.
+		WakeTimer: exacttimer.New,
 	})
 }
 

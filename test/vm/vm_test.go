@@ -155,8 +155,12 @@ func TestTuneChangesTheKubeletsConfiguration(t *testing.T) {
 }
 
 func TestTimesOfSystemdAreLongerUnderEmulation(t *testing.T) {
-	if got := string(ownDropInFile(emulationFactor).data); !strings.Contains(got, "WatchdogSec=180\n") {
+	got := string(ownDropInFile(emulationFactor).data)
+	if !strings.Contains(got, "WatchdogSec=180\n") || !strings.HasSuffix(got, monitorYields) {
 		t.Errorf("the drop-in is\n%s", got)
+	}
+	if got := string(ownDropInFile(1).data); strings.Contains(got, monitorYields) {
+		t.Errorf("without emulation the drop-in is\n%s", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/memorywatch"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
@@ -126,6 +127,49 @@ func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
 					t.Errorf("another pod each %v, %d MiB/s: %v of CPU time in %v, want at most %v", every, rate, spent, lasts, most)
 				}
 			})
+		}
+	}
+}
+
+// The same where a process outside of pods, or a pod that cannot be evicted, uses more than half of what is left, and
+// frees it, again and again. Each decision about that reads all pods. One in eight seconds is made whatever is owed.
+func TestReadingWhereHalfIsUsedUpAgainAndAgainKeepsItsShare(t *testing.T) {
+	const lasts = 2 * time.Minute
+	for _, full := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond} {
+		for _, every := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+			for _, critical := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBurst(t, 50*mi, 0, "first", "static")
+					b.pods["static"].object.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
+					k := &billed{priced: b.pricedKernel()}
+					k.counters, k.usages, k.full = 100*time.Microsecond, 700*time.Microsecond, full
+					b.config.Memory, b.killTakes = k, 10*time.Hour
+					var spent time.Duration
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						b.meetsThreshold(wait, 60*mi)
+						spent = -k.sum
+						for begin := time.Now(); time.Since(begin) < lasts; {
+							if !critical {
+								b.available(25 * mi)
+								wait(every / 2)
+								b.available(60 * mi)
+								wait(every / 2)
+								continue
+							}
+							b.grows("static", 400*mi)
+							wait(90 * time.Millisecond)
+							b.freeze("static")
+							b.uses("static", 5*mi)
+							wait(every - 90*time.Millisecond)
+						}
+						spent += k.sum
+					})
+					if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 3 / 2; spent > most {
+						t.Errorf("critical %v, a reading takes %v, every %v: %v of CPU time in %v, want at most %v", critical, full,
+							every, spent, lasts, most)
+					}
+				})
+			}
 		}
 	}
 }

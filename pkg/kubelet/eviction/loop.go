@@ -38,7 +38,11 @@ func (m *Manager) Run(ctx context.Context) {
 		}
 	}()
 	m.loop.next = m.clock.now()
-	timer := m.config.Clock.NewTimer(0)
+	newTimer := m.config.WakeTimer
+	if newTimer == nil {
+		newTimer = m.config.Clock.NewTimer
+	}
+	timer := newTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {

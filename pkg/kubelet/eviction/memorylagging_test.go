@@ -36,6 +36,7 @@ func (k *laggingStats) Counters(how snapshot.Counting) (snapshot.MemoryCounters,
 
 func (k *laggingStats) observed(r snapshot.MemoryReading) snapshot.MemoryReading {
 	r.Pods.Capacity, r.Pods.Available = k.limit, k.spare
+	r.PodsUsed += snapshot.Bytes(k.page())
 	return r
 }
 

@@ -167,3 +167,82 @@ func TestSecondHogBesidePodsThatVary(t *testing.T) {
 		}
 	}
 }
+
+// A second hog begins, and milliseconds later another pod frees memory once: at that moment the node uses up nothing,
+// so that the second hog is no victim. It is found before it has used up a third of what is left all the same.
+func TestMemoryIsFreedWhenASecondHogHasBegun(t *testing.T) {
+	for _, rate := range []int64{100, 200, 400} {
+		for _, after := range []time.Duration{1, 3, 6, 10} { // ms
+			for _, freed := range []int64{3, 12} {
+				var found []string
+				late := inPhases(t, 10, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+					b := newBurst(t, mi, 0, "hog", "second", "other")
+					b.pods["other"].memory = (5 + freed) * mi
+					b.config.Memory, b.killTakes = b.pricedKernel(), time.Hour
+					b.available(102 * mi)
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(12 * time.Second)
+						b.grows("hog", 100*mi)
+						wait(200*time.Millisecond + (rest-12*time.Second)/3)
+						left := b.left() + freed*mi
+						b.grows("second", rate*mi)
+						wait(after * time.Millisecond)
+						b.uses("other", 5*mi)
+						for b.left() > left/4 && len(b.fencer.victims()) == 1 {
+							wait(time.Millisecond / 2)
+						}
+						percent := 100 - 100*b.left()/left
+						right = podsOf(b.fencer.victims()) == "hog, second" && percent <= 33
+						found = append(found, fmt.Sprintf("%s %d %%", podsOf(b.fencer.victims()), percent))
+					})
+					return right
+				})
+				if late > 0 {
+					t.Errorf("%d MiB/s, %d MiB freed %d ms after: %d of 10 are late: %q", rate, freed, after, late, found)
+				}
+			}
+		}
+	}
+}
+
+// A pod grows slowly when a hog is evicted, and begins to grow fast later. It is found before it has used up a third of
+// what is left, as one that was at rest is.
+func TestPodThatGrowsFasterAfterTheDecision(t *testing.T) {
+	for _, slow := range []int64{0, 5, 10} {
+		for _, fast := range []int64{200, 400} {
+			for _, after := range []time.Duration{20, 400, 2000} { // ms
+				var found []string
+				late := inPhases(t, 8, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) (right bool) {
+					b := newBurst(t, mi, 0, "hog", "second")
+					b.config.Memory, b.killTakes = b.pricedKernel(), time.Hour
+					b.available((112 + slow) * mi)
+					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+						wait(rest)
+						b.grows("second", slow*mi)
+						wait(time.Second)
+						b.grows("hog", 100*mi)
+						for range 1000 {
+							if wait(time.Millisecond / 2); len(b.fencer.victims()) > 0 {
+								break
+							}
+						}
+						wait(after * time.Millisecond)
+						first, left := podsOf(b.fencer.victims()), b.left()
+						b.freeze("second")
+						b.grows("second", fast*mi)
+						for b.left() > left/4 && len(b.fencer.victims()) == 1 {
+							wait(time.Millisecond / 2)
+						}
+						percent := 100 - 100*b.left()/left
+						right = first == "hog" && podsOf(b.fencer.victims()) == "hog, second" && percent <= 33
+						found = append(found, fmt.Sprintf("%s %d %%", podsOf(b.fencer.victims()), percent))
+					})
+					return right
+				})
+				if late > 0 {
+					t.Errorf("%d, then %d MiB/s %d ms after: %d of 8 are late: %q", slow, fast, after, late, found)
+				}
+			}
+		}
+	}
+}

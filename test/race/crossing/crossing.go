@@ -31,6 +31,7 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/fence"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/settings"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/exacttimer"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/podkill"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot/collect"
@@ -328,7 +329,7 @@ func (n *node) manage(ctx context.Context) (stop func(), err error) {
 	n.manager, err = eviction.New(eviction.Config{
 		Collector: n, Kill: n.kill, ActivePods: n.active, PodByUID: n.podByUID, PodStopped: n.stopped,
 		PodCleanedUp: n.stopped, Reclaimer: n, Recorder: &record.FakeRecorder{},
-		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{}, WakeTimer: exacttimer.New,
 		Kubelet: settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: time.Millisecond},
 		Options: &options, Memory: n.memory, Fencer: fencer{n},
 	})

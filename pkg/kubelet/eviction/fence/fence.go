@@ -75,9 +75,10 @@ type Fence struct {
 	// caps are the limits in the order in which they are lowered. They are raised in reverse: on v1, that of memory and
 	// swap together is never below that of memory.
 	caps []*limit
-	// group is memory.oom.group on v2, which has the OOM killer end the pod as a whole; grouped is its earlier value.
+	// group is memory.oom.group on v2, which has the OOM killer end the pod as a whole; grouped is its earlier value, nil
+	// before it was set.
 	group   *file
-	grouped int64
+	grouped *int64
 	// events is memory.events on v2.
 	events *file
 	log    *oomLog
@@ -217,9 +218,7 @@ func (p *Fence) open() error {
 		if p.events, err = openFile(p.dir, "memory.events", "", unix.O_RDONLY); err != nil {
 			return err
 		}
-		if p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR); err == nil {
-			p.grouped, err = p.group.read()
-		}
+		p.group, err = openFile(p.dir, "memory.oom.group", "0", unix.O_RDWR)
 		return err
 	}
 	p.dir = filepath.Join(c.Mounts["memory"], p.cgroup)
@@ -252,10 +251,8 @@ func (p *Fence) Set() error {
 
 // set is executed by the writer.
 func (p *Fence) set(expired func() bool) error {
-	if p.group != nil {
-		if err := p.group.write(1); err != nil {
-			return err
-		}
+	if err := p.setGroup(); err != nil {
+		return err
 	}
 	least := int64(0)
 	for _, l := range p.caps {
@@ -267,6 +264,22 @@ func (p *Fence) set(expired func() bool) error {
 		}
 	}
 	return nil
+}
+
+// setGroup has the OOM killer end the pod as a whole. Files may have been opened long before: what is restored is the
+// value from just before the fence.
+func (p *Fence) setGroup() error {
+	if p.group == nil {
+		return nil
+	}
+	if p.grouped == nil {
+		before, err := p.group.read()
+		if err != nil {
+			return err
+		}
+		p.grouped = &before
+	}
+	return p.group.write(1)
 }
 
 // lower writes one limit, at least as high as least.
@@ -395,8 +408,8 @@ func (p *Fence) restore() error {
 		}
 		errs = append(errs, ignoreGone(err))
 	}
-	if p.group != nil {
-		errs = append(errs, ignoreGone(p.group.write(p.grouped)))
+	if p.grouped != nil {
+		errs = append(errs, ignoreGone(p.group.write(*p.grouped)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("restoring the limits of cgroup %s: %w", p.cgroup, err)

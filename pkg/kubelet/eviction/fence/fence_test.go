@@ -3,6 +3,8 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -193,5 +195,42 @@ func TestOOMRecords(t *testing.T) {
 		if got := oomOf([]byte(text), pod); got != want {
 			t.Errorf("%s: %+v", text, got)
 		}
+	}
+}
+
+// memory.oom.group is restored to what it was just before the fence, also if it was another value when the files were
+// opened: a fence of an earlier run may have been lifted in between (Left.Repair).
+func TestGroupIsRestoredToItsValueBeforeTheFence(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "pod")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"memory.current": "104857600\n", "memory.max": "9223372036854771712\n", "memory.swap.current": "0\n",
+		"memory.swap.max": "0\n", "memory.events": "oom_kill 0\n", "memory.oom.group": "1\n",
+	} {
+		write(name, text)
+	}
+	f := New(Config{Unified: true, Mounts: map[string]string{"memory": root}, KernelLog: filepath.Join(root, "none")})
+	runFencer(t, f)
+	f.Prepare("pod")
+	write("memory.oom.group", "0\n")
+	p, err := f.Fence("pod", Limits{Slack: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "memory.oom.group"))
+	if err != nil || strings.TrimSpace(string(got)) != "0" {
+		t.Errorf("memory.oom.group is %q after the fence, was 0 before (%v)", got, err)
 	}
 }

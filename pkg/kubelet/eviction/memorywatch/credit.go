@@ -77,13 +77,18 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	// Whatever is owed: half can be used up only a few times until all is.
 	if w.halved(remains) {
+		w.roundLeft = remains
+		w.freedAt = earlier(w.freedAt, now.Add(-MetPause))
 		return true
 	}
-	w.roundLeft = max(w.roundLeft, remains) // Memory was freed, which may be used up again.
+	if remains > w.roundLeft && w.mayHalve(now) {
+		w.roundLeft = remains // Memory was freed, which may be used up again.
+	}
+	owed := w.costs.owed(now)
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
-	owed, another := w.costs.owed(now), w.looks != nil && w.looks.growsAnew(remains, w.killTime)
+	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime)
 	if owed > Credit { // Then only what can be remembered.
-		return another && owed+PauseShare*w.decisionCost(now) <= Debt
+		return another && w.remembers(now)
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
 	if due && w.soon {
@@ -93,13 +98,49 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	return due || w.reliefDue || another
 }
 
+// remembers reports whether what another decision will cost can be remembered until it is paid for.
+func (w *Watcher) remembers(now time.Time) bool {
+	return w.costs.owed(now)+PauseShare*w.decisionCost(now) <= Debt
+}
+
 // decisionCost returns what a reading for another decision may cost: one of all pods, unless what is known of them is
 // recent and says who grows.
 func (w *Watcher) decisionCost(now time.Time) time.Duration {
-	if w.looks.stale(now) || !w.looks.explained() {
+	if w.looks == nil || w.looks.stale(now) || !w.looks.explained() {
 		return max(w.costs.decision, w.costs.all)
 	}
 	return w.costs.decision
+}
+
+// mayHalve reports whether memory that was freed counts when half of what remains is used up. Half of the rest may be
+// freed and used up again and again: while too much is owed for another decision, only what is freed within MetPause and
+// before the next decision counts, once in the time in which debt is paid.
+func (w *Watcher) mayHalve(now time.Time) bool {
+	if w.remembers(now) || now.Before(w.freedAt.Add(MetPause)) {
+		return true
+	}
+	if now.Before(w.freedAt.Add(Debt)) {
+		return false
+	}
+	w.freedAt = now
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// setRoundLeft records what remains at a round. While a hard threshold stays met, and too much is owed for another
+// decision, it is no more than before.
+func (w *Watcher) setRoundLeft(met bool) {
+	if met && !w.remembers(w.clock()) {
+		w.roundLeft = min(w.roundLeft, w.remains)
+		return
+	}
+	w.roundLeft = w.remains
 }
 
 // halved reports whether half of what remained at the last round, or since, is used up.

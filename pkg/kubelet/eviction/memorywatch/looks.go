@@ -66,6 +66,9 @@ const (
 	begunShare = 8
 	// explainedShare: growth of the node is explained if pods account for this fraction (one half) of it.
 	explainedShare = 2
+	// servedShare: a pod that was growing at the last round, and is no victim, is looked at again when it has used up this
+	// fraction (one eighth) of what remained then.
+	servedShare = 8
 )
 
 // looks are the last looks at the memory of each pod, from which growth in milliseconds is computed. Adding one
@@ -98,8 +101,11 @@ type looks struct {
 	// base is the last reading of all pods, baseAt when it was begun.
 	base   map[types.UID]*snapshot.Memory
 	baseAt time.Time
-	// served are the pods that were growing at the last round.
-	served []types.UID
+	// served are the pods that were growing at the last round, servedLeft is what remained then, victims are those that
+	// were evicted since a hard threshold is met.
+	served     []servedPod
+	servedLeft int64
+	victims    []types.UID
 	// asked is how many pods the last reading has read.
 	asked int
 }
@@ -114,6 +120,12 @@ type lookState struct {
 	// pods is true if all pods together had less available than the node, whose thresholds were not met: then growth of
 	// the node, by processes outside of pods too, says nothing about what is used up.
 	pods bool
+}
+
+// servedPod is a pod that was growing at a round, with its counter.
+type servedPod struct {
+	uid   types.UID
+	usage int64
 }
 
 // podLooks is the memory of one pod at each look.

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/eviction/policy"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -458,25 +459,45 @@ func (l *looks) fastest() (uid types.UID, most snapshot.Bytes) {
 	return uid, most
 }
 
-// growsAnew reports whether a pod that was not growing at the last round uses up what is left within a time.
+// growsAnew reports whether a pod uses up what is left within a time, which the last round has not shown: it was not
+// growing then; or it was and is no victim, since memory was freed at that moment, say, and has grown on.
 func (l *looks) growsAnew(left int64, within time.Duration) bool {
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate := l.clearRate(p)
-		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !slices.Contains(l.served, p.uid) {
+		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !l.isServed(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// serve records which pods are growing at a round. One whose counter may just lag then is found once it is clear that
-// it grows.
+// isServed reports whether the last round may have shown that a pod grows as it does now.
+func (l *looks) isServed(p *podLooks) bool {
+	if slices.Contains(l.victims, p.uid) {
+		return true
+	}
+	i := slices.IndexFunc(l.served, func(s servedPod) bool { return s.uid == p.uid })
+	return i >= 0 && p.usage[l.n-1]-l.served[i].usage < max(leastGrowth, l.servedLeft/servedShare)
+}
+
+// serve records which pods are growing at a round, and what remained then. One whose counter may just lag then is found
+// once it is clear that it grows.
 func (l *looks) serve() {
-	l.served = l.served[:0]
+	l.served, l.servedLeft = l.served[:0], l.left
 	for i := range l.pods {
-		if l.clearRate(&l.pods[i]) > 0 {
-			l.served = append(l.served, l.pods[i].uid)
+		if p := &l.pods[i]; l.clearRate(p) > 0 {
+			l.served = append(l.served, servedPod{p.uid, p.usage[l.n-1]})
 		}
+	}
+}
+
+// decided records the victims of a decision, as long as a hard threshold is met.
+func (l *looks) decided(d *policy.Decision, hardMet bool) {
+	if !hardMet {
+		l.victims = l.victims[:0]
+	}
+	for i := range d.Victims {
+		l.victims = append(l.victims, d.Victims[i].Pod.UID)
 	}
 }

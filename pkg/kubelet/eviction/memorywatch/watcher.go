@@ -101,6 +101,8 @@ type Watcher struct {
 	// roundLeft is what remained when the last reading caused a round, roundAt is when that was.
 	roundLeft int64
 	roundAt   time.Time
+	// freedAt is when memory began to be freed that counts although too much is owed (mayHalve).
+	freedAt time.Time
 	// putOffAt is when the next round was first put off until the next read, zero if it was not; reliefDue is true if no
 	// hard threshold is met any more and no round says so yet.
 	putOffAt  time.Time
@@ -185,10 +187,14 @@ func (w *Watcher) Hurry(now time.Time) bool {
 // Decided records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
 // rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
 func (w *Watcher) Decided(d *policy.Decision) {
+	met := w.hardMet
 	if w.hardMet = d.Condition(v1.NodeMemoryPressure).HardMet; w.hardMet {
-		w.roundLeft = w.remains // The round may be that of a collection.
+		w.setRoundLeft(met) // The round may be that of a collection.
 	} else {
 		w.reliefDue = false
+	}
+	if w.looks != nil {
+		w.looks.decided(d, w.hardMet)
 	}
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
 		w.next = next
@@ -369,7 +375,8 @@ func leftByReading(r *snapshot.MemoryReading) [2]int64 {
 
 // began records that a reading causes a round.
 func (w *Watcher) began() {
-	w.roundAt, w.roundLeft, w.putOffAt, w.reliefDue = w.clock(), w.remains, time.Time{}, false
+	w.setRoundLeft(w.hardMet)
+	w.roundAt, w.putOffAt, w.reliefDue = w.clock(), time.Time{}, false
 	if w.looks != nil {
 		w.looks.serve()
 	}

@@ -1,0 +1,70 @@
+// Package exacttimer has timers of the kernel. A process in which nothing else runs is late by up to a millisecond with
+// those of the Go runtime, and wakes up twice: the runtime waits for the whole milliseconds that are left, and then for
+// another one (runtime/netpoll_epoll.go).
+package exacttimer
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+)
+
+// timer is a file that can be read once the time has come (timerfd_create(2)).
+type timer struct {
+	file    *os.File
+	c       chan time.Time
+	running sync.WaitGroup
+}
+
+// New returns a timer that sends the time on its channel after d. It follows the monotonic clock. Unlike with other
+// timers, a time from before Reset may still be received after it, and Reset must not be called after Stop. If the
+// kernel provides no timer, it is one of the Go runtime.
+func New(d time.Duration) clock.Timer {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return clock.RealClock{}.NewTimer(d)
+	}
+	t := &timer{file: os.NewFile(uintptr(fd), "timer"), c: make(chan time.Time, 1)}
+	t.Reset(d)
+	t.running.Go(t.run)
+	return t
+}
+
+// run sends the time until the file is closed.
+func (t *timer) run() {
+	var expirations [8]byte
+	for {
+		if _, err := t.file.Read(expirations[:]); err != nil {
+			return
+		}
+		select {
+		case t.c <- time.Now():
+		default: // The one before was not received yet.
+		}
+	}
+}
+
+// C implements clock.Timer.
+func (t *timer) C() <-chan time.Time { return t.c }
+
+// Stop implements clock.Timer. It does not report whether the time had come.
+func (t *timer) Stop() bool {
+	err := t.file.Close()
+	t.running.Wait()
+	return err == nil
+}
+
+// Reset implements clock.Timer. It does not report whether the time had come.
+func (t *timer) Reset(d time.Duration) bool {
+	// Zero would stop the timer.
+	value := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
+	conn, err := t.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	failure := conn.Control(func(fd uintptr) { err = unix.TimerfdSettime(int(fd), 0, &value, nil) })
+	return failure == nil && err == nil
+}
