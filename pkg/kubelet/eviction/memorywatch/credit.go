@@ -113,8 +113,8 @@ func (w *Watcher) decisionCost(now time.Time) time.Duration {
 }
 
 // mayHalve reports whether memory that was freed counts when half of what remains is used up. Half of the rest may be
-// freed and used up again and again: while too much is owed for another decision, only what is freed within MetPause and
-// before the next decision counts, once in the time in which debt is paid.
+// freed and used up again and again: while too much is owed for another decision, what is freed counts only within
+// MetPause and before the next decision, once in the time in which debt is paid.
 func (w *Watcher) mayHalve(now time.Time) bool {
 	if w.remembers(now) || now.Before(w.freedAt.Add(MetPause)) {
 		return true
