@@ -28,7 +28,11 @@ func New(d time.Duration) clock.Timer {
 		return clock.RealClock{}.NewTimer(d)
 	}
 	t := &timer{file: os.NewFile(uintptr(fd), "timer"), c: make(chan time.Time, 1)}
-	t.Reset(d)
+	// A file that the runtime cannot wait for, as beyond the limit of epoll(7), has no deadlines.
+	if t.file.SetReadDeadline(time.Time{}) != nil || !t.Reset(d) {
+		_ = t.file.Close() // It is not used.
+		return clock.RealClock{}.NewTimer(d)
+	}
 	t.running.Go(t.run)
 	return t
 }

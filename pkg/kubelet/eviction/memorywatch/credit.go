@@ -81,14 +81,14 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 		w.freedAt = earlier(w.freedAt, now.Add(-MetPause))
 		return true
 	}
-	if remains > w.roundLeft && w.mayHalve(now) {
+	if remains > w.roundLeft && w.mayHalve(now, remains) {
 		w.roundLeft = remains // Memory was freed, which may be used up again.
 	}
 	owed := w.costs.owed(now)
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
-	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime)
+	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime, owed < approachCredit)
 	if owed > Credit { // Then only what can be remembered.
-		return another && w.remembers(now)
+		return another && owed+PauseShare*w.decisionCost(now) <= Debt
 	}
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
 	if due && w.soon {
@@ -98,28 +98,23 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	return due || w.reliefDue || another
 }
 
-// remembers reports whether what another decision will cost can be remembered until it is paid for.
-func (w *Watcher) remembers(now time.Time) bool {
-	return w.costs.owed(now)+PauseShare*w.decisionCost(now) <= Debt
-}
-
 // decisionCost returns what a reading for another decision may cost: one of all pods, unless what is known of them is
 // recent and says who grows.
 func (w *Watcher) decisionCost(now time.Time) time.Duration {
-	if w.looks == nil || w.looks.stale(now) || !w.looks.explained() {
+	if w.looks.stale(now) || !w.looks.explained() {
 		return max(w.costs.decision, w.costs.all)
 	}
 	return w.costs.decision
 }
 
 // mayHalve reports whether memory that was freed counts when half of what remains is used up. Half of the rest may be
-// freed and used up again and again: while too much is owed for another decision, what is freed counts only within
-// MetPause and before the next decision, once in the time in which debt is paid.
-func (w *Watcher) mayHalve(now time.Time) bool {
-	if w.remembers(now) || now.Before(w.freedAt.Add(MetPause)) {
+// freed and used up again and again: once the credit is used up, what is freed counts only within MetPause and before
+// the next decision, once in the time in which debt is paid.
+func (w *Watcher) mayHalve(now time.Time, remains int64) bool {
+	if !w.exhausted() || now.Before(w.freedAt.Add(MetPause)) {
 		return true
 	}
-	if now.Before(w.freedAt.Add(Debt)) {
+	if now.Before(w.freedAt.Add(Debt)) || remains-w.roundLeft < leastGrowth {
 		return false
 	}
 	w.freedAt = now
@@ -133,10 +128,10 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// setRoundLeft records what remains at a round. While a hard threshold stays met, and too much is owed for another
-// decision, it is no more than before.
+// setRoundLeft records what remains at a round. While a hard threshold stays met, and the credit is used up, it is no
+// more than before.
 func (w *Watcher) setRoundLeft(met bool) {
-	if met && !w.remembers(w.clock()) {
+	if met && w.exhausted() {
 		w.roundLeft = min(w.roundLeft, w.remains)
 		return
 	}

@@ -106,8 +106,9 @@ func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCo
 	lost, before := w.pods.known && !r.Pods.Known(), [2]int64{w.node.capacity, w.pods.capacity}
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
-	// The counters were read before, and a pod may have ended in between: what it used is not spare.
-	usage := int64(cmp.Or(r.PodsUsed, counters.Pods))
+	// The counters were read before. What a pod that has ended in between used is not spare; nor is page cache that was
+	// added, since what is left is computed with these counters.
+	usage := int64(min(cmp.Or(r.PodsUsed, counters.Pods), counters.Pods))
 	w.pods.spare = max(0, r.Pods.Available+usage-r.Pods.Capacity)
 	w.spareAt, w.spareUsage = w.clock(), usage
 	switch {

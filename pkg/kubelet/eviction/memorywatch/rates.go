@@ -460,25 +460,25 @@ func (l *looks) fastest() (uid types.UID, most snapshot.Bytes) {
 }
 
 // growsAnew reports whether a pod uses up what is left within a time, which the last round has not shown: it was not
-// growing then; or it was and is no victim, since memory was freed at that moment, say, and has grown on.
-func (l *looks) growsAnew(left int64, within time.Duration) bool {
+// growing then; or, if again, it was and is no victim, since memory was freed at that moment, say, and has grown on.
+func (l *looks) growsAnew(left int64, within time.Duration, again bool) bool {
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate := l.clearRate(p)
-		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !l.isServed(p) {
+		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !l.isServed(p, again) {
 			return true
 		}
 	}
 	return false
 }
 
-// isServed reports whether the last round may have shown that a pod grows as it does now.
-func (l *looks) isServed(p *podLooks) bool {
+// isServed reports whether the last round has shown that a pod grows, or, if again, that it grows as it does now.
+func (l *looks) isServed(p *podLooks, again bool) bool {
 	if slices.Contains(l.victims, p.uid) {
 		return true
 	}
 	i := slices.IndexFunc(l.served, func(s servedPod) bool { return s.uid == p.uid })
-	return i >= 0 && p.usage[l.n-1]-l.served[i].usage < max(leastGrowth, l.servedLeft/servedShare)
+	return i >= 0 && (!again || p.usage[l.n-1]-l.served[i].usage < max(leastGrowth, l.servedLeft/servedShare))
 }
 
 // serve records which pods are growing at a round, and what remained then. One whose counter may just lag then is found
@@ -496,8 +496,11 @@ func (l *looks) serve() {
 func (l *looks) decided(d *policy.Decision, hardMet bool) {
 	if !hardMet {
 		l.victims = l.victims[:0]
+		return
 	}
 	for i := range d.Victims {
-		l.victims = append(l.victims, d.Victims[i].Pod.UID)
+		if uid := d.Victims[i].Pod.UID; !slices.Contains(l.victims, uid) {
+			l.victims = append(l.victims, uid)
+		}
 	}
 }

@@ -9,6 +9,22 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
+// TestGrowingPageCacheIsNotSpare: page cache that pods have added between the counters and the reading is part of what
+// they use, so that a threshold that the reading shows to be met is met by the counters too.
+func TestGrowingPageCacheIsNotSpare(t *testing.T) {
+	w := &Watcher{clock: time.Now}
+	counters := snapshot.MemoryCounters{Pods: snapshot.Bytes(15 * gi)}
+	r := snapshot.MemoryReading{
+		Node:     snapshot.Observation{Available: 8 * gi, Capacity: 32 * gi},
+		Pods:     snapshot.Observation{Available: 2 * gi, Capacity: 16 * gi},
+		PodsUsed: snapshot.Bytes(15*gi + 20*mi),
+	}
+	w.setLimits(r, counters)
+	if left := w.pods.left(int64(counters.Pods)); left != r.Pods.Available {
+		t.Errorf("%d MiB are left, want %d", left>>20, r.Pods.Available>>20)
+	}
+}
+
 // ending is a node of 32 GiB with a cgroup of all pods of 16 GiB. One of the pods, of 8 GiB, is being torn down by the
 // kernel, which takes memory from it between all reads. Nothing is spare.
 type ending struct {
