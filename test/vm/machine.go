@@ -22,8 +22,9 @@ const (
 	probeTime = 10 * time.Second
 )
 
-// commandLine is the kernel's. Mitigations of the processor's defects protect nobody here and cost time. The kernel
-// does not know that the counter of an emulated processor can be its clock, and would use a device, which is slow.
+// commandLine has the options of the machine's kernel. Without mitigations of the processor's defects, which protect
+// nobody here, it is faster. It uses the counter of the processor as its clock (tsc=reliable): of an emulated one it
+// does not know that it can, and would use a device, which is slow.
 const commandLine = "console=ttyS0 root=/dev/nvme0n1 rw rootfstype=ext4 init=/usr/sbin/node-init panic=-1 " +
 	"net.ifnames=0 mitigations=off tsc=reliable psi=1 systemd.unified_cgroup_hierarchy=1 systemd.log_color=0 " +
 	"systemd.show_status=1"
