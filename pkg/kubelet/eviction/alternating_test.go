@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +17,20 @@ import (
 // billed is a kernel that sums up what the memory watcher pays: collections are read by other threads.
 type billed struct {
 	*priced
-	watching bool
-	sum      time.Duration
+	watching atomic.Bool
+	sum      atomic.Int64
 }
 
-func (k *billed) LockThread()   { k.watching = true }
-func (k *billed) UnlockThread() { k.watching = false }
+func (k *billed) LockThread()   { k.watching.Store(true) }
+func (k *billed) UnlockThread() { k.watching.Store(false) }
+
+// paid returns what the watcher has paid so far.
+func (k *billed) paid() time.Duration { return time.Duration(k.sum.Load()) }
 
 func (k *billed) bill(d time.Duration) {
-	if k.watching {
+	if k.watching.Load() {
 		k.pay(d)
-		k.sum += d
+		k.sum.Add(int64(d))
 	}
 }
 
@@ -71,7 +75,7 @@ func TestReadingOfAlternatingPodsKeepsItsShare(t *testing.T) {
 				var spent time.Duration
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 					b.meetsThreshold(wait, 20*mi)
-					spent = -k.sum
+					spent = -k.paid()
 					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
 						name := fmt.Sprintf("pod-%d", i%6)
 						b.grows(name, 100*mi)
@@ -82,7 +86,7 @@ func TestReadingOfAlternatingPodsKeepsItsShare(t *testing.T) {
 						b.mu.Unlock()
 						wait(every - 80*time.Millisecond)
 					}
-					spent += k.sum
+					spent += k.paid()
 				})
 				if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 21 / 20; spent > most {
 					t.Errorf("a reading takes %v, another pod each %v: %v of CPU time in %v, want at most %v", full, every, spent,
@@ -111,7 +115,7 @@ func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
 				var spent time.Duration
 				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 					b.meetsThreshold(wait, 60*mi)
-					spent = -k.sum
+					spent = -k.paid()
 					for i, begin := 0, time.Now(); time.Since(begin) < lasts; i++ {
 						b.exchange(names[7:], i)
 						name := fmt.Sprintf("pod-%d", i%6)
@@ -121,7 +125,7 @@ func TestReadingOfAlternatingPodsBesideBusyOnesKeepsItsShare(t *testing.T) {
 						b.uses(name, 5*mi)
 						wait(every - 200*time.Millisecond)
 					}
-					spent += k.sum
+					spent += k.paid()
 				})
 				if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 21 / 20; spent > most {
 					t.Errorf("another pod each %v, %d MiB/s: %v of CPU time in %v, want at most %v", every, rate, spent, lasts, most)
@@ -147,7 +151,7 @@ func TestReadingWhereHalfIsUsedUpAgainAndAgainKeepsItsShare(t *testing.T) {
 					var spent time.Duration
 					run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 						b.meetsThreshold(wait, 60*mi)
-						spent = -k.sum
+						spent = -k.paid()
 						for begin := time.Now(); time.Since(begin) < lasts; {
 							if !critical {
 								b.available(25 * mi)
@@ -162,7 +166,7 @@ func TestReadingWhereHalfIsUsedUpAgainAndAgainKeepsItsShare(t *testing.T) {
 							b.uses("static", 5*mi)
 							wait(every - 90*time.Millisecond)
 						}
-						spent += k.sum
+						spent += k.paid()
 					})
 					if most := (lasts + memorywatch.Debt) / memorywatch.PauseShare * 3 / 2; spent > most {
 						t.Errorf("critical %v, a reading takes %v, every %v: %v of CPU time in %v, want at most %v", critical, full,
