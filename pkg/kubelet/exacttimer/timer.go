@@ -4,17 +4,22 @@
 package exacttimer
 
 import (
+	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 )
 
 // timer is a file that can be read once the time has come (timerfd_create(2)).
 type timer struct {
 	file    *os.File
+	conn    syscall.RawConn
 	c       chan time.Time
 	running sync.WaitGroup
 }
@@ -29,7 +34,8 @@ func New(d time.Duration) clock.Timer {
 	}
 	t := &timer{file: os.NewFile(uintptr(fd), "timer"), c: make(chan time.Time, 1)}
 	// A file that the runtime cannot wait for, as beyond the limit of epoll(7), has no deadlines.
-	if t.file.SetReadDeadline(time.Time{}) != nil || !t.Reset(d) {
+	failure := t.file.SetReadDeadline(time.Time{})
+	if t.conn, err = t.file.SyscallConn(); failure != nil || err != nil || !t.Reset(d) {
 		_ = t.file.Close() // It is not used.
 		return clock.RealClock{}.NewTimer(d)
 	}
@@ -39,9 +45,13 @@ func New(d time.Duration) clock.Timer {
 
 // run sends the time until the file is closed.
 func (t *timer) run() {
-	var expirations [8]byte
+	var err error
+	expired := func(fd uintptr) bool {
+		_, err = shortcall.Expirations(int(fd))
+		return !errors.Is(err, unix.EAGAIN)
+	}
 	for {
-		if _, err := t.file.Read(expirations[:]); err != nil {
+		if failure := t.conn.Read(expired); failure != nil || err != nil {
 			return
 		}
 		select {
@@ -65,10 +75,7 @@ func (t *timer) Stop() bool {
 func (t *timer) Reset(d time.Duration) bool {
 	// Zero would stop the timer.
 	value := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
-	conn, err := t.file.SyscallConn()
-	if err != nil {
-		return false
-	}
-	failure := conn.Control(func(fd uintptr) { err = unix.TimerfdSettime(int(fd), 0, &value, nil) })
+	var err error
+	failure := t.conn.Control(func(fd uintptr) { err = shortcall.SetTimer(int(fd), &value) })
 	return failure == nil && err == nil
 }

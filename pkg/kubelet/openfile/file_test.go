@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -100,5 +102,59 @@ func TestReadingAllocatesNothing(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestReadRecord: files of procfs are read with one call, others as by Read, also if the buffer is too small.
+func TestReadRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, []byte("content\n"))
+	for _, c := range []struct {
+		path     string
+		ofKernel bool
+	}{{"/proc/meminfo", true}, {"/proc/self/limits", true}, {path, false}} {
+		f := New(c.path)
+		small, large := make([]byte, 10), make([]byte, least)
+		for range 3 {
+			data, err := f.ReadRecord(&large)
+			if n := bytes.Count(data, []byte{'\n'}); err != nil || n == 0 || data[len(data)-1] != '\n' {
+				t.Errorf("%s: %q, %v", c.path, data, err)
+			}
+			small = small[:10:10]
+			if again, err := f.ReadRecord(&small); err != nil || len(again) != len(data) {
+				t.Errorf("%s, small buffer: %q, %v, want %q", c.path, again, err, data)
+			}
+		}
+		if f.ofKernel != c.ofKernel {
+			t.Errorf("%s: of the kernel %t, want %t", c.path, f.ofKernel, c.ofKernel)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = f.ReadRecord(&large) }); n > 0 {
+			t.Errorf("%s: %v allocations", c.path, n)
+		}
+		f.Close()
+	}
+}
+
+// TestRecordOfAnEndedProcess: as a file of a removed cgroup, it is opened again when it cannot be read any more.
+func TestRecordOfAnEndedProcess(t *testing.T) {
+	sleeper := exec.Command("sleep", "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("/proc", strconv.Itoa(sleeper.Process.Pid), "limits")
+	f := New(path)
+	defer f.Close()
+	var buffer []byte
+	for range 2 {
+		if data, err := f.ReadRecord(&buffer); err != nil || len(data) == 0 {
+			t.Errorf("%q, %v", data, err)
+		}
+	}
+	if err := sleeper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = sleeper.Wait() // It was killed.
+	if data, err := f.ReadRecord(&buffer); err == nil || !strings.Contains(err.Error(), path) || f.file != nil {
+		t.Errorf("%q, %v", data, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -144,8 +145,8 @@ func (*Memory) UnlockThread() { runtime.UnlockOSThread() }
 
 // ThreadTime returns the CPU time that the calling thread has used, zero if the kernel does not say so.
 func (m *Memory) ThreadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+	t, err := shortcall.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	if err != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())
@@ -238,7 +239,7 @@ func (m *Memory) readNode(how snapshot.Counting) (info meminfo, usage int64, err
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.files.read(&m.open.meminfo)
+	data, err := m.files.record(&m.open.meminfo)
 	if err != nil {
 		return info, err
 	}
