@@ -49,6 +49,14 @@ func SetTimer(fd int, value *unix.ItimerSpec) error {
 	return nil
 }
 
+// Stat reads what is known of an open file.
+func Stat(fd int, into *unix.Stat_t) error {
+	if _, _, errno := unix.RawSyscall(unix.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(into)), 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // Clock returns the time of a clock of the kernel (clock_gettime(2)).
 func Clock(id int32) (t unix.Timespec, err error) {
 	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(id), uintptr(unsafe.Pointer(&t)), 0); errno != 0 {

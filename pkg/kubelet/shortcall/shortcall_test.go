@@ -86,3 +86,21 @@ func TestClock(t *testing.T) {
 		t.Errorf("no clock: %v", err)
 	}
 }
+
+func TestStat(t *testing.T) {
+	folder, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	var got, want unix.Stat_t
+	if err := unix.Fstat(int(folder.Fd()), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := Stat(int(folder.Fd()), &got); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if err := Stat(-1, &got); !errors.Is(err, unix.EBADF) {
+		t.Errorf("no file: %v", err)
+	}
+}

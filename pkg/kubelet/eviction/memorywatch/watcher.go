@@ -43,7 +43,7 @@ const (
 	fullMargin   = int64(64) << 20
 	fullShare    = 16
 	changedShare = 4
-	spareAge     = 100 * time.Millisecond
+	spareAge     = 250 * time.Millisecond
 	// spareFresh is for how long what is spare is not read again before a crossing is believed: the reading that follows
 	// says whether it is one.
 	spareFresh = 20 * time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -232,7 +233,7 @@ func (m *Memory) stateAt(dir string) folderState {
 
 // stateOf returns the state of an open directory, zero if it cannot be read. It allocates nothing.
 func (m *Memory) stateOf(folder *os.File) folderState {
-	if err := unix.Fstat(int(folder.Fd()), &m.folder); err != nil {
+	if err := shortcall.Stat(int(folder.Fd()), &m.folder); err != nil {
 		return folderState{}
 	}
 	return m.folderState()
