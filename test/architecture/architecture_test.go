@@ -101,6 +101,7 @@ var rings = []struct {
 	{"pkg/kubelet/recordfile", driver, "reads a file with one record, and replaces it durably"},
 	{"pkg/kubelet/openfile", driver, "reads files of the kernel, which stay open between readings"},
 	{"pkg/kubelet/exacttimer", driver, "timers of the kernel, which are late by less than those of the Go runtime"},
+	{"pkg/kubelet/shortcall", driver, "system calls of microseconds, which wake up no other thread of the Go runtime"},
 	{"pkg/kubelet/plugincalls", driver, "what the drivers of eviction and reporter plugins have in common"},
 	{"pkg/kubelet/podsync", driver, "sets a pod up, stops it, and releases what it held, step by step"},
 	{"pkg/kubelet/podsync/deadline", driver, "ends pods that run longer than their activeDeadlineSeconds"},
