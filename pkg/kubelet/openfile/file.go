@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -63,9 +62,9 @@ func (f *File) Read(buffer *[]byte) ([]byte, error) {
 	return data, nil
 }
 
-// ReadRecord is Read for a file whose content the kernel knows within microseconds, and returns with one call, as counters
-// of cgroups and /proc/meminfo. If the kernel has made it, and not another process in its place (lxcfs), it is one call of
-// package shortcall.
+// ReadRecord is Read for a file whose content the kernel knows within microseconds, and returns with one call, as
+// counters of cgroups and /proc/meminfo. If the kernel has made it, and not another process in its place (lxcfs), it is
+// one call of package shortcall.
 func (f *File) ReadRecord(buffer *[]byte) ([]byte, error) {
 	if f.file != nil && f.ofKernel && len(*buffer) > 0 {
 		if n, err := shortcall.ReadAt(f.fd, *buffer, 0); err == nil && n < len(*buffer) {
@@ -107,5 +106,9 @@ func ofKernel(fd int) bool {
 	if err := unix.Fstatfs(fd, &s); err != nil {
 		return false
 	}
-	return slices.Contains([]int64{unix.PROC_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC}, int64(s.Type))
+	switch s.Type {
+	case unix.PROC_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
+		return true
+	}
+	return false
 }

@@ -34,7 +34,8 @@ func ReadAt(fd int, into []byte, offset int64) (int, error) {
 // Expirations reads how often a timer has expired since that was last read (timerfd_create(2)). It returns EAGAIN if it
 // has not; the timer must be one that does not block.
 func Expirations(fd int) (n uint64, err error) {
-	if _, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)), unsafe.Sizeof(n)); errno != 0 {
+	_, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)), unsafe.Sizeof(n))
+	if errno != 0 {
 		return 0, errno
 	}
 	return n, nil
