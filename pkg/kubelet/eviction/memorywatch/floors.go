@@ -106,9 +106,8 @@ func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCo
 	lost, before := w.pods.known && !r.Pods.Known(), [2]int64{w.node.capacity, w.pods.capacity}
 	w.node = scope{known: r.Node.Known(), capacity: r.Node.Capacity, spare: int64(counters.NodeSpare)}
 	w.pods = scope{known: r.Pods.Known(), capacity: r.Pods.Capacity}
-	// The counters were read before. What a pod that has ended in between used is not spare; nor is page cache that was
-	// added, since what is left is computed with these counters.
-	usage := int64(min(cmp.Or(r.PodsUsed, counters.Pods), counters.Pods))
+	// The counters were read before: what pods have used or released in between is not spare.
+	usage := int64(cmp.Or(r.PodsUsed, counters.Pods))
 	w.pods.spare = max(0, r.Pods.Available+usage-r.Pods.Capacity)
 	w.spareAt, w.spareUsage = w.clock(), usage
 	switch {
@@ -123,6 +122,14 @@ func (w *Watcher) setLimits(r snapshot.MemoryReading, counters snapshot.MemoryCo
 		}
 	}
 	w.failure, w.failedSince = nil, time.Time{}
+}
+
+// readSpare reads the limits and what is spare, and returns the counters as of then.
+func (w *Watcher) readSpare(counters snapshot.MemoryCounters) snapshot.MemoryCounters {
+	r := ReadNode(w.reader, w.how)
+	w.setLimits(r, counters)
+	counters.Pods = cmp.Or(r.PodsUsed, counters.Pods)
+	return counters
 }
 
 // fail records that memory of the node cannot be read.

@@ -69,6 +69,8 @@ const (
 	// servedShare: a pod that was growing at the last round, and is no victim, is looked at again when it has used up this
 	// fraction (one eighth) of what remained then.
 	servedShare = 8
+	// servedFaster is how many times as fast as at the last round a pod grows that is looked at again whatever is owed.
+	servedFaster = 4
 )
 
 // looks are the last looks at the memory of each pod, from which growth in milliseconds is computed. Adding one
@@ -102,7 +104,7 @@ type looks struct {
 	base   map[types.UID]*snapshot.Memory
 	baseAt time.Time
 	// served are the pods that were growing at the last round, servedLeft is what remained then, victims are those that
-	// were evicted since a hard threshold is met.
+	// were evicted with a fence since a hard threshold is met.
 	served     []servedPod
 	servedLeft int64
 	victims    []types.UID
@@ -122,10 +124,11 @@ type lookState struct {
 	pods bool
 }
 
-// servedPod is a pod that was growing at a round, with its counter.
+// servedPod is a pod that was growing at a round, with its counter and its rate, in bytes per second.
 type servedPod struct {
 	uid   types.UID
 	usage int64
+	rate  snapshot.Bytes
 }
 
 // podLooks is the memory of one pod at each look.

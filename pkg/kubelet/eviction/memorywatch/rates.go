@@ -460,25 +460,32 @@ func (l *looks) fastest() (uid types.UID, most snapshot.Bytes) {
 }
 
 // growsAnew reports whether a pod uses up what is left within a time, which the last round has not shown: it was not
-// growing then; or, if again, it was and is no victim, since memory was freed at that moment, say, and has grown on.
+// growing then, or much slower; or, if again, it has grown on without a fence, since memory was freed at that moment,
+// say.
 func (l *looks) growsAnew(left int64, within time.Duration, again bool) bool {
 	for i := range l.pods {
 		p := &l.pods[i]
 		rate := l.clearRate(p)
-		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !l.isServed(p, again) {
+		if rate > 0 && float64(rate)*within.Seconds() > float64(max(0, left)) && !l.isServed(p, rate, again) {
 			return true
 		}
 	}
 	return false
 }
 
-// isServed reports whether the last round has shown that a pod grows, or, if again, that it grows as it does now.
-func (l *looks) isServed(p *podLooks, again bool) bool {
+// isServed reports whether a pod that grows at a rate has a fence, or the last round has shown that it grows. If again,
+// or if it grows much faster now, it must have used little since then too.
+func (l *looks) isServed(p *podLooks, rate snapshot.Bytes, again bool) bool {
 	if slices.Contains(l.victims, p.uid) {
 		return true
 	}
 	i := slices.IndexFunc(l.served, func(s servedPod) bool { return s.uid == p.uid })
-	return i >= 0 && (!again || p.usage[l.n-1]-l.served[i].usage < max(leastGrowth, l.servedLeft/servedShare))
+	if i < 0 {
+		return false
+	}
+	served := &l.served[i]
+	again = again || rate > servedFaster*served.rate
+	return !again || p.usage[l.n-1]-served.usage < max(leastGrowth, l.servedLeft/servedShare)
 }
 
 // serve records which pods are growing at a round, and what remained then. One whose counter may just lag then is found
@@ -486,20 +493,22 @@ func (l *looks) isServed(p *podLooks, again bool) bool {
 func (l *looks) serve() {
 	l.served, l.servedLeft = l.served[:0], l.left
 	for i := range l.pods {
-		if p := &l.pods[i]; l.clearRate(p) > 0 {
-			l.served = append(l.served, servedPod{p.uid, p.usage[l.n-1]})
+		p := &l.pods[i]
+		if rate := l.clearRate(p); rate > 0 {
+			l.served = append(l.served, servedPod{p.uid, p.usage[l.n-1], rate})
 		}
 	}
 }
 
-// decided records the victims of a decision, as long as a hard threshold is met.
+// decided records the victims of a decision that are fenced, as long as a hard threshold is met. One without a fence
+// may need one later.
 func (l *looks) decided(d *policy.Decision, hardMet bool) {
 	if !hardMet {
 		l.victims = l.victims[:0]
 		return
 	}
 	for i := range d.Victims {
-		if uid := d.Victims[i].Pod.UID; !slices.Contains(l.victims, uid) {
+		if uid := d.Victims[i].Pod.UID; d.Victims[i].Fence != nil && !slices.Contains(l.victims, uid) {
 			l.victims = append(l.victims, uid)
 		}
 	}

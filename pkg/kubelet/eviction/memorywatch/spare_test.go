@@ -9,48 +9,57 @@ import (
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
-// TestGrowingPageCacheIsNotSpare: page cache that pods have added between the counters and the reading is part of what
-// they use, so that a threshold that the reading shows to be met is met by the counters too.
-func TestGrowingPageCacheIsNotSpare(t *testing.T) {
-	w := &Watcher{clock: time.Now}
-	counters := snapshot.MemoryCounters{Pods: snapshot.Bytes(15 * gi)}
-	r := snapshot.MemoryReading{
-		Node:     snapshot.Observation{Available: 8 * gi, Capacity: 32 * gi},
-		Pods:     snapshot.Observation{Available: 2 * gi, Capacity: 16 * gi},
-		PodsUsed: snapshot.Bytes(15*gi + 20*mi),
-	}
-	w.setLimits(r, counters)
-	if left := w.pods.left(int64(counters.Pods)); left != r.Pods.Available {
-		t.Errorf("%d MiB are left, want %d", left>>20, r.Pods.Available>>20)
+// TestMemoryUsedBetweenCountersAndReading: memory and page cache that pods have added between the counters and the
+// reading is part of what they use: what is left after it is what it shows, and as much is spare as before.
+func TestMemoryUsedBetweenCountersAndReading(t *testing.T) {
+	for _, cache := range []bool{false, true} {
+		changing := &changing{used: 10 * gi, spare: 2 * gi, by: gi, cache: cache}
+		w := &Watcher{reader: changing, clock: time.Now}
+		counters, err := changing.Counters(snapshot.Counting{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counters = w.readSpare(counters)
+		if w.pods.spare != changing.spare {
+			t.Errorf("%d MiB are spare, want %d", w.pods.spare>>20, changing.spare>>20)
+		}
+		want := 16*gi - changing.used + changing.spare
+		if left := w.pods.left(int64(counters.Pods)); left != want {
+			t.Errorf("%d MiB are left, want %d", left>>20, want>>20)
+		}
 	}
 }
 
-// ending is a node of 32 GiB with a cgroup of all pods of 16 GiB. One of the pods, of 8 GiB, is being torn down by the
-// kernel, which takes memory from it between all reads. Nothing is spare.
-type ending struct {
+// changing is a node of 32 GiB with a cgroup of all pods of 16 GiB. Between all reads its pods use so much more, as
+// page cache or not, or the kernel takes as much from one that is being torn down.
+type changing struct {
 	plenty
-	used int64
+	used, spare, by int64
+	cache           bool
 }
 
-func (e *ending) usage() snapshot.Bytes {
-	e.used -= gi
+func (e *changing) usage() snapshot.Bytes {
+	e.used += e.by
+	if e.cache {
+		e.spare += e.by
+	}
 	return snapshot.Bytes(e.used)
 }
 
-func (e *ending) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
+func (e *changing) Counters(snapshot.Counting) (snapshot.MemoryCounters, error) {
 	n := e.usage()
 	return snapshot.MemoryCounters{Node: n, Pods: n, NodeCapacity: snapshot.Bytes(32 * gi)}, nil
 }
 
-func (e *ending) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
+func (e *changing) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
 	return e.ReadPods(how, nil)
 }
 
-func (e *ending) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading {
+func (e *changing) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading {
 	n := e.usage()
 	return snapshot.MemoryReading{
-		Node:     snapshot.Observation{Available: 32*gi - int64(n), Capacity: 32 * gi},
-		Pods:     snapshot.Observation{Available: 16*gi - int64(n), Capacity: 16 * gi},
+		Node:     snapshot.Observation{Available: 32*gi - int64(n) + e.spare, Capacity: 32 * gi},
+		Pods:     snapshot.Observation{Available: 16*gi - int64(n) + e.spare, Capacity: 16 * gi},
 		PodsUsed: n,
 	}
 }
@@ -58,7 +67,7 @@ func (e *ending) ReadPods(snapshot.Counting, []types.UID) snapshot.MemoryReading
 // TestMemoryOfAnEndingPodIsNotSpare: what a pod has released between the counters and the reading counted as available
 // from then on, so that a threshold seemed to be further away until what is spare was read again.
 func TestMemoryOfAnEndingPodIsNotSpare(t *testing.T) {
-	e := &ending{used: 12 * gi}
+	e := &changing{used: 12 * gi, by: -gi}
 	w := &Watcher{reader: e, clock: time.Now}
 	counters, err := e.Counters(snapshot.Counting{})
 	if err != nil {

@@ -284,7 +284,7 @@ func (w *Watcher) readCounters() *snapshot.MemoryReading {
 		changes = w.halved(w.remaining(left))
 	}
 	if (full || changes) && w.readsSpare(int64(counters.Pods), suspect) {
-		w.setLimits(ReadNode(w.reader, w.how), counters)
+		counters = w.readSpare(counters)
 		left, full = w.leftBy(counters), false
 		suspect = w.suspect(left)
 	}
