@@ -381,19 +381,20 @@ type limited struct {
 	limit int64
 }
 
-func (k *limited) within(r snapshot.MemoryReading) snapshot.MemoryReading {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r.Pods.Available, r.Pods.Capacity = k.limit-k.used(), k.limit
+// within returns a reading as it is with a limit on the memory of all pods together.
+func (n *node) within(limit int64, r snapshot.MemoryReading) snapshot.MemoryReading {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r.Pods.Available, r.Pods.Capacity = limit-n.used(), limit
 	return r
 }
 
 func (k *limited) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
-	return k.within(k.kernel.ReadMemory(how))
+	return k.within(k.limit, k.kernel.ReadMemory(how))
 }
 
 func (k *limited) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
-	return k.within(k.kernel.ReadPods(how, uids))
+	return k.within(k.limit, k.kernel.ReadPods(how, uids))
 }
 
 // TestMemoryThatTheSystemFreesIsNotThatOfPods: all pods together use up their limit, while a process outside of pods

@@ -95,19 +95,12 @@ type limitedPriced struct {
 	limit int64
 }
 
-func (k *limitedPriced) within(r snapshot.MemoryReading) snapshot.MemoryReading {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r.Pods.Available, r.Pods.Capacity = k.limit-k.kernel.used(), k.limit
-	return r
-}
-
 func (k *limitedPriced) ReadMemory(how snapshot.Counting) snapshot.MemoryReading {
-	return k.within(k.priced.ReadMemory(how))
+	return k.within(k.limit, k.priced.ReadMemory(how))
 }
 
 func (k *limitedPriced) ReadPods(how snapshot.Counting, uids []types.UID) snapshot.MemoryReading {
-	return k.within(k.priced.ReadPods(how, uids))
+	return k.within(k.limit, k.priced.ReadPods(how, uids))
 }
 
 // A hog meets the threshold of all pods, of whose memory some is page cache, and is fenced. While it is being stopped

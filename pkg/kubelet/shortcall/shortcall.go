@@ -1,9 +1,8 @@
 // Package shortcall makes system calls that take microseconds without telling the Go runtime about them.
 //
-// An idle process in which a thread wakes up for a moment pays more for the runtime than for the calls: with the first
-// one that the runtime is told about it wakes up its monitor thread, to take the processor away from calls that block
-// (runtime.entersyscall). That thread then sleeps and wakes up each 20 µs until the process is idle again, which took
-// 0.2 ms of CPU time for a reading of memory counters of 0.15 ms.
+// The runtime wakes up its monitor thread with the first call that it is told about (runtime.entersyscall), since the
+// call may block. That thread wakes up again each 20 µs until the process is idle, which took 0.2 ms of CPU time for a
+// reading of memory counters of 0.15 ms.
 //
 // A call that waits would hold up garbage collection and, for lack of a processor, other goroutines. So these are for
 // files and timers of the kernel only that need no other process and no disk.
