@@ -18,8 +18,10 @@ import (
 
 // timer is a file that can be read once the time has come (timerfd_create(2)).
 type timer struct {
-	file    *os.File
-	conn    syscall.RawConn
+	file *os.File
+	conn syscall.RawConn
+	// fd is the descriptor of the file.
+	fd      int
 	c       chan time.Time
 	running sync.WaitGroup
 }
@@ -32,7 +34,7 @@ func New(d time.Duration) clock.Timer {
 	if err != nil {
 		return clock.RealClock{}.NewTimer(d)
 	}
-	t := &timer{file: os.NewFile(uintptr(fd), "timer"), c: make(chan time.Time, 1)}
+	t := &timer{file: os.NewFile(uintptr(fd), "timer"), fd: fd, c: make(chan time.Time, 1)}
 	// A file that the runtime cannot wait for, as beyond the limit of epoll(7), has no deadlines.
 	failure := t.file.SetReadDeadline(time.Time{})
 	if t.conn, err = t.file.SyscallConn(); failure != nil || err != nil || !t.Reset(d) {
@@ -72,10 +74,4 @@ func (t *timer) Stop() bool {
 }
 
 // Reset implements clock.Timer. It does not report whether the time had come.
-func (t *timer) Reset(d time.Duration) bool {
-	// Zero would stop the timer.
-	value := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
-	var err error
-	failure := t.conn.Control(func(fd uintptr) { err = shortcall.SetTimer(int(fd), &value) })
-	return failure == nil && err == nil
-}
+func (t *timer) Reset(d time.Duration) bool { return shortcall.SetTimer(t.fd, d) == nil }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func write(t *testing.T, path string, data []byte) {
@@ -132,6 +133,35 @@ func TestReadRecord(t *testing.T) {
 			t.Errorf("%s: %v allocations", c.path, n)
 		}
 		f.Close()
+	}
+}
+
+// After a read that took long, the Go runtime is told of the next ones.
+func TestRecordThatTakesLong(t *testing.T) {
+	f := New("/proc/meminfo")
+	defer f.Close()
+	buffer := make([]byte, least)
+	read := func(long time.Duration) {
+		t.Helper()
+		if data, err := f.readRecord(&buffer, long); err != nil || len(data) == 0 {
+			t.Fatalf("%q, %v", data, err)
+		}
+	}
+	for range 3 {
+		read(time.Hour)
+	}
+	if f.toldReads > 0 {
+		t.Errorf("%d reads are to be told of after one that did not take long", f.toldReads)
+	}
+	read(0)
+	for left := toldReads; left > 0; left-- {
+		if f.toldReads != left {
+			t.Fatalf("%d reads are to be told of, want %d", f.toldReads, left)
+		}
+		read(0)
+	}
+	if read(time.Hour); f.toldReads != 0 {
+		t.Errorf("%d reads are to be told of in the end", f.toldReads)
 	}
 }
 

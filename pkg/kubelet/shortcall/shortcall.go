@@ -9,6 +9,7 @@
 package shortcall
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,9 +41,11 @@ func Expirations(fd int) (n uint64, err error) {
 	return n, nil
 }
 
-// SetTimer sets when a timer expires, relative to now.
-func SetTimer(fd int, value *unix.ItimerSpec) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(value)), 0, 0, 0)
+// SetTimer sets a timer to expire once after d, at once if that is not positive.
+func SetTimer(fd int, d time.Duration) error {
+	// Zero would stop the timer.
+	value := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&value)), 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}

@@ -57,14 +57,16 @@ func TestTimer(t *testing.T) {
 	if n, err := Expirations(fd); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("before it was set: %d, %v", n, err)
 	}
-	if err := SetTimer(fd, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(time.Millisecond))}); err != nil {
-		t.Fatal(err)
+	for _, d := range []time.Duration{-time.Second, 0, time.Millisecond} {
+		if err := SetTimer(fd, d); err != nil {
+			t.Fatal(d, err)
+		}
+		await.True(t, "the timer to expire", func() bool { n, err := Expirations(fd); return n == 1 && err == nil })
+		if n, err := Expirations(fd); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("%v: read again: %d, %v", d, n, err)
+		}
 	}
-	await.True(t, "the timer to expire", func() bool { n, err := Expirations(fd); return n == 1 && err == nil })
-	if n, err := Expirations(fd); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("read again: %d, %v", n, err)
-	}
-	if err := SetTimer(-1, &unix.ItimerSpec{}); !errors.Is(err, unix.EBADF) {
+	if err := SetTimer(-1, 0); !errors.Is(err, unix.EBADF) {
 		t.Errorf("no timer: %v", err)
 	}
 }

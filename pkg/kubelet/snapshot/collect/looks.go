@@ -12,9 +12,9 @@ import (
 )
 
 // scanEvery is the longest time between two searches for cgroups of pods while usage is read in quick succession. They
-// are searched for before that if there are more or fewer of them: a pod may grow from its start. That does not show a
-// pod that was started when another one was removed.
-const scanEvery = time.Second
+// are searched for at once if there are more or fewer of them, since a pod may grow from its start, and if more or
+// fewer counters than before cannot be read: a pod may have been removed when another one was started.
+const scanEvery = 10 * time.Second
 
 // PodUsages appends the counters of all pods to a list, and returns it. A pod that cannot be read is left out. Unless
 // the pods are searched for again, it allocates nothing if the list has room for all.
@@ -22,16 +22,31 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := m.now(); m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery || m.podsChanged() {
+	now, searched := m.now(), false
+	if m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery || m.podsChanged() {
 		m.scanAt(now)
+		searched = true
 	}
+	list, unread := m.appendUsages(into)
+	if unread != m.open.unread && !searched {
+		m.scanAt(now)
+		list, unread = m.appendUsages(into)
+	}
+	m.open.unread = unread
+	return list
+}
+
+// appendUsages appends the counters of the pods that are known to a list. It returns how many cannot be read, too.
+func (m *Memory) appendUsages(list []snapshot.PodUsage) (all []snapshot.PodUsage, unread int) {
 	for i := range m.open.byPod {
 		p := &m.open.byPod[i]
 		if n, err := m.files.count(&p.usage); err == nil && n <= most {
-			into = append(into, snapshot.PodUsage{UID: p.uid, Usage: snapshot.Bytes(n)})
+			list = append(list, snapshot.PodUsage{UID: p.uid, Usage: snapshot.Bytes(n)})
+		} else {
+			unread++
 		}
 	}
-	return into
+	return list, unread
 }
 
 // scanAt searches for pods and QoS classes, and records when.

@@ -92,19 +92,26 @@ func TestPodUsages(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expectUsages("000=1000 001=1002 guaranteed=80 new=7")
-	// One that is started when another one is removed is found a second later.
+	// One that is started when another one is removed, whose open counter cannot be read then, is found at once too.
+	r.write("kubepods/burstable/podnew/memory.current", "")
 	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/burstable/podnew")); err != nil {
 		t.Fatal(err)
 	}
 	r.pod("kubepods/burstable/podother", 9)
-	r.now = r.now.Add(scanEvery)
 	r.expectUsages("000=1000 001=1002 guaranteed=80 other=9")
+	// If it can be read, which the kernel does not allow, the other one is found some seconds later.
+	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/burstable/podother")); err != nil {
+		t.Fatal(err)
+	}
+	r.pod("kubepods/burstable/podlast", 10)
+	r.now = r.now.Add(scanEvery)
+	r.expectUsages("000=1000 001=1002 guaranteed=80 last=10")
 	// A clock that was set back does not stop the search.
 	if err := os.RemoveAll(filepath.Join(r.root, "kubepods/besteffort/pod000")); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(-time.Hour)
-	r.expectUsages("001=1002 guaranteed=80 other=9")
+	r.expectUsages("001=1002 guaranteed=80 last=10")
 }
 
 func TestResidentHasNoPageCache(t *testing.T) {

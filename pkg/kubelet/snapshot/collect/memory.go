@@ -239,7 +239,7 @@ func (m *Memory) readNode(how snapshot.Counting) (info meminfo, usage int64, err
 }
 
 func (m *Memory) meminfoOf() (info meminfo, err error) {
-	data, err := m.files.record(&m.open.meminfo)
+	data, err := m.files.read(&m.open.meminfo)
 	if err != nil {
 		return info, err
 	}

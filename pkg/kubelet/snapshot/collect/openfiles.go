@@ -21,10 +21,11 @@ type openFiles struct {
 	meminfo, stalls openfile.File
 	// node are the files of the root, of which cgroup v2 has some in a container only.
 	node, pods cgroupFiles
-	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them. searched are the
-	// cgroups in which they were found.
+	// byPod are the pods in the order of their paths, scanned when PodUsages last searched for them, unread the number of
+	// those of which it last could not read the counter. searched are the cgroups in which they were found.
 	byPod    []podFiles
 	scanned  time.Time
+	unread   int
 	searched []searchedFolder
 	// classes are memory.stat of the cgroups of QoS classes, found with the pods.
 	classes []openfile.File

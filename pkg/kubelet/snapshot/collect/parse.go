@@ -37,21 +37,33 @@ func field(data []byte, key string) (int64, bool) {
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, []byte{'\n'})
 		data = rest
-		value, found := bytes.CutPrefix(line, []byte(key))
-		if !found || len(value) == 0 || value[0] != ' ' {
-			continue
+		if value, found := valueOf(line, key); found {
+			return amountOf(value)
 		}
-		value, isKiB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
-		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-		if isKiB && err == nil && n <= most {
-			n *= 1024
-		}
-		if err != nil || n > most {
-			return 0, false
-		}
-		return int64(n), true
 	}
 	return 0, false
+}
+
+// valueOf returns what follows the key in a line "key value"; false if the line has another key.
+func valueOf(line []byte, key string) (value []byte, found bool) {
+	if len(line) <= len(key) || string(line[:len(key)]) != key || line[len(key)] != ' ' {
+		return nil, false
+	}
+	return line[len(key):], true
+}
+
+// amountOf parses a number, which may have the unit kB (1,024 bytes). It returns false if there is none that is
+// plausible.
+func amountOf(value []byte) (int64, bool) {
+	value, isKiB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+	if isKiB && err == nil && n <= most {
+		n *= 1024
+	}
+	if err != nil || n > most {
+		return 0, false
+	}
+	return int64(n), true
 }
 
 // files reads small files, which stay open, into one buffer, which it reuses. It is not safe for concurrent use.
@@ -59,29 +71,19 @@ type files struct{ buffer []byte }
 
 // read returns the content of a file, which is valid until the next call.
 func (f *files) read(file *openfile.File) ([]byte, error) {
-	f.allocate()
-	return file.Read(&f.buffer)
-}
-
-// record is read for a file that the kernel makes up within microseconds, and returns with one call.
-func (f *files) record(file *openfile.File) ([]byte, error) {
-	f.allocate()
+	if f.buffer == nil {
+		f.buffer = make([]byte, 16<<10)
+	}
 	return file.ReadRecord(&f.buffer)
 }
 
 // count returns the number that a file has.
 func (f *files) count(file *openfile.File) (int64, error) {
-	data, err := f.record(file)
+	data, err := f.read(file)
 	if err != nil {
 		return 0, err
 	}
 	return countOf(data, file.Path())
-}
-
-func (f *files) allocate() {
-	if f.buffer == nil {
-		f.buffer = make([]byte, 16<<10)
-	}
 }
 
 func countOf(data []byte, path string) (int64, error) {
