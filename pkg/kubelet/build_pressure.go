@@ -165,8 +165,17 @@ func (b *build) makeEviction(ctx context.Context) (*eviction.Manager, error) {
 		NodeRef:  b.nodeRef,
 		Clock:    b.clock,
 		// A read of the counters that is a millisecond late is a millisecond less for the victim's fence.
-		WakeTimer: exacttimer.New,
+		NewAlarm: newAlarm,
 	})
+}
+
+// newAlarm returns nil if the kernel has no timers for it.
+func newAlarm() eviction.Alarm {
+	timer, err := exacttimer.New()
+	if err != nil {
+		return nil
+	}
+	return timer
 }
 
 // pressureConfiguration passes changes of our own configuration file to the eviction manager and to plugins.

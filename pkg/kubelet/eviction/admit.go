@@ -24,6 +24,7 @@ func (m *Manager) AdmitOrWait(pod *v1.Pod) (policy.Verdict, string) {
 		m.checkAnnotations(pod)
 	case policy.Waits:
 		signal(m.asked)
+		m.ring()
 	case policy.Rejected:
 	}
 	return verdict, message

@@ -133,7 +133,10 @@ func (m *Manager) collect(ctx context.Context, now time.Time) {
 		r.last = new(l.last)
 	}
 	patient := l.collecting.begin(ctx, now)
-	m.work.Go(func() { l.collected <- m.collectStats(patient, r) })
+	m.work.Go(func() {
+		l.collected <- m.collectStats(patient, r)
+		m.ring()
+	})
 }
 
 // syncDegraded synchronizes while a collection takes long: with what needs no container runtime, and if even that
@@ -144,7 +147,10 @@ func (m *Manager) syncDegraded(ctx context.Context, now time.Time) {
 	case l.collecting.degradedSince.IsZero():
 		l.collecting.degradedSince = now
 		r := collectRequest{counting: m.options.Load().Counting(), layout: l.layout}
-		m.work.Go(func() { l.collectedLocal <- m.collectLocal(ctx, r) })
+		m.work.Go(func() {
+			l.collectedLocal <- m.collectLocal(ctx, r)
+			m.ring()
+		})
 	case now.Sub(l.collecting.degradedSince) >= localPatience:
 		f := m.memoryOnly()
 		m.missing(&f, now)

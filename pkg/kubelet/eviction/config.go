@@ -56,9 +56,9 @@ type Config struct {
 	Recorder     record.EventRecorder
 	NodeRef      *v1.ObjectReference
 	Clock        clock.WithTicker
-	// WakeTimer returns the timer that the loop waits for; nil for that of Clock. A time from before it was reset may be
-	// received after that, and it is not reset after it was stopped.
-	WakeTimer func(time.Duration) clock.Timer
+	// NewAlarm returns the alarm of the loop, whose time has come. Without it, and if it returns nil, that of Clock is
+	// used.
+	NewAlarm func() Alarm
 
 	// Kubelet is what the KubeletConfiguration sets.
 	settings.Kubelet

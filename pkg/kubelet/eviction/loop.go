@@ -38,42 +38,48 @@ func (m *Manager) Run(ctx context.Context) {
 		}
 	}()
 	m.loop.next = m.clock.now()
-	newTimer := m.config.WakeTimer
-	if newTimer == nil {
-		newTimer = m.config.Clock.NewTimer
-	}
-	timer := newTimer(0)
-	defer timer.Stop()
+	alarm, stop := m.startAlarm(ctx)
+	defer stop()
 	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.wake:
-			m.syncNow()
-		case <-m.asked:
-			m.syncSoon()
-		case f := <-m.loop.collected:
-			m.loop.collecting.ended(m.clock.now(), &f)
-			m.syncWith(ctx, f)
-		case f := <-m.loop.collectedLocal:
-			m.loop.collecting.degradedSince = time.Time{}
-			// Otherwise the complete collection has ended, and has newer stats.
-			if now := m.clock.now(); m.loop.collecting.overdue(now) {
-				m.missing(&f, now)
-				m.syncWith(ctx, f)
+		if !m.take(ctx) {
+			if alarm.Wait(); ctx.Err() != nil {
+				return
 			}
-		case <-m.nudge:
-			if w := m.loop.watcher; w != nil && w.Hurry(m.clock.now()) {
-				m.loop.nudged = true
-			}
-		case <-timer.C():
+			m.take(ctx)
 		}
 		if m.idle() {
 			continue
 		}
 		m.tick(ctx)
-		timer.Reset(m.untilTick())
+		alarm.Set(m.untilTick())
 	}
+}
+
+// take takes something that was sent to the loop, and reports whether there was anything.
+func (m *Manager) take(ctx context.Context) bool {
+	select {
+	case <-m.wake:
+		m.syncNow()
+	case <-m.asked:
+		m.syncSoon()
+	case f := <-m.loop.collected:
+		m.loop.collecting.ended(m.clock.now(), &f)
+		m.syncWith(ctx, f)
+	case f := <-m.loop.collectedLocal:
+		m.loop.collecting.degradedSince = time.Time{}
+		// Otherwise the complete collection has ended, and has newer stats.
+		if now := m.clock.now(); m.loop.collecting.overdue(now) {
+			m.missing(&f, now)
+			m.syncWith(ctx, f)
+		}
+	case <-m.nudge:
+		if w := m.loop.watcher; w != nil && w.Hurry(m.clock.now()) {
+			m.loop.nudged = true
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // hasWork reports whether the configuration can lead to an eviction without a request of plugins.

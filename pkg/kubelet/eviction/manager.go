@@ -30,6 +30,8 @@ type Manager struct {
 	nudge chan struct{}
 	// asked makes the loop synchronize soon, since a pod waits for the end of pressure.
 	asked chan struct{}
+	// alarm is that of the loop, which rings after something was sent to it; nil before it runs.
+	alarm atomic.Pointer[Alarm]
 	// work counts the other goroutines of the manager.
 	work sync.WaitGroup
 	// conditions are those of the last decision, for readers.
@@ -160,10 +162,16 @@ func (m *Manager) Restore(conditions []v1.NodeCondition) {
 }
 
 // Wake makes the manager collect stats and decide at once.
-func (m *Manager) Wake() { signal(m.wake) }
+func (m *Manager) Wake() {
+	signal(m.wake)
+	m.ring()
+}
 
 // Nudge makes the manager read memory counters at once, which is cheap; it is for sources that may fire often.
-func (m *Manager) Nudge() { signal(m.nudge) }
+func (m *Manager) Nudge() {
+	signal(m.nudge)
+	m.ring()
+}
 
 // signal adds a token unless there is one already, so that a burst becomes one.
 func signal(c chan struct{}) {

@@ -5,73 +5,61 @@ package exacttimer
 
 import (
 	"errors"
+	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 )
 
-// timer is a file that can be read once the time has come (timerfd_create(2)).
-type timer struct {
-	file *os.File
-	conn syscall.RawConn
-	// fd is the descriptor of the file.
+// Timer is a file that can be read once the time has come (timerfd_create(2)). The goroutine that waits reads it
+// itself: if another one did, and passed the time on, the Go runtime would wake up a second thread each time.
+type Timer struct {
+	file    *os.File
+	conn    syscall.RawConn
 	fd      int
-	c       chan time.Time
-	running sync.WaitGroup
+	expired func(fd uintptr) bool
 }
 
-// New returns a timer that sends the time on its channel after d. It follows the monotonic clock. Unlike with other
-// timers, a time from before Reset may still be received after it, and Reset must not be called after Stop. If the
-// kernel provides no timer, it is one of the Go runtime.
-func New(d time.Duration) clock.Timer {
+// New returns a timer of the monotonic clock whose time has come. It fails if the kernel or the Go runtime has none.
+func New() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return clock.RealClock{}.NewTimer(d)
+		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	t := &timer{file: os.NewFile(uintptr(fd), "timer"), fd: fd, c: make(chan time.Time, 1)}
+	t := &Timer{file: os.NewFile(uintptr(fd), "timer"), fd: fd, expired: expired}
 	// A file that the runtime cannot wait for, as beyond the limit of epoll(7), has no deadlines.
-	failure := t.file.SetReadDeadline(time.Time{})
-	if t.conn, err = t.file.SyscallConn(); failure != nil || err != nil || !t.Reset(d) {
+	if err = t.file.SetReadDeadline(time.Time{}); err == nil {
+		t.conn, err = t.file.SyscallConn()
+	}
+	if err == nil {
+		err = shortcall.SetTimer(fd, 0)
+	}
+	if err != nil {
 		_ = t.file.Close() // It is not used.
-		return clock.RealClock{}.NewTimer(d)
+		return nil, fmt.Errorf("timer: %w", err)
 	}
-	t.running.Go(t.run)
-	return t
+	return t, nil
 }
 
-// run sends the time until the file is closed.
-func (t *timer) run() {
-	var err error
-	expired := func(fd uintptr) bool {
-		_, err = shortcall.Expirations(int(fd))
-		return !errors.Is(err, unix.EAGAIN)
-	}
-	for {
-		if failure := t.conn.Read(expired); failure != nil || err != nil {
-			return
-		}
-		select {
-		case t.c <- time.Now():
-		default: // The one before was not received yet.
-		}
-	}
+func expired(fd uintptr) bool {
+	_, err := shortcall.Expirations(int(fd))
+	return !errors.Is(err, unix.EAGAIN)
 }
 
-// C implements clock.Timer.
-func (t *timer) C() <-chan time.Time { return t.c }
+// Set sets the time, so long from now. It must not be called after Stop.
+func (t *Timer) Set(d time.Duration) { _ = shortcall.SetTimer(t.fd, d) } // It fails for what is not a timer only.
 
-// Stop implements clock.Timer. It does not report whether the time had come.
-func (t *timer) Stop() bool {
-	err := t.file.Close()
-	t.running.Wait()
-	return err == nil
+// Wait returns when the time has come, once for each time that was set, and at once after Stop.
+func (t *Timer) Wait() { _ = t.conn.Read(t.expired) } // It fails if the file is closed.
+
+// Ring sets the time to now. It may be called from any goroutine, also after Stop.
+func (t *Timer) Ring() {
+	_ = t.conn.Control(func(fd uintptr) { _ = shortcall.SetTimer(int(fd), 0) }) // See Set and Wait.
 }
 
-// Reset implements clock.Timer. It does not report whether the time had come.
-func (t *timer) Reset(d time.Duration) bool { return shortcall.SetTimer(t.fd, d) == nil }
+// Stop closes the file.
+func (t *Timer) Stop() { _ = t.file.Close() } // Nothing was written.
