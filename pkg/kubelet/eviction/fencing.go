@@ -252,19 +252,26 @@ func (m *Manager) prepareFence() {
 	}
 }
 
+// mayBeFencedLater reports whether a victim without a fence gets one if it begins to grow: that of a threshold of
+// memory does.
 func (m *Manager) mayBeFencedLater(v *policy.Victim) bool {
 	memory := v.Cause.Signal == snapshot.MemoryAvailable || v.Cause.Signal == snapshot.AllocatableMemoryAvailable
-	return m.loop.rules.Fence && v.Cause.Kind == policy.HardThreshold && memory
+	threshold := v.Cause.Kind == policy.HardThreshold || v.Cause.Kind == policy.SoftThreshold
+	return m.loop.rules.Fence && memory && threshold
 }
 
-// fenceLate decides about the victims without a fence that are being stopped, after a decision about the same snapshot.
-// Only the goroutine of Run calls it.
+// fenceLate decides about the victims without a fence that are being stopped, after a decision about the same snapshot:
+// those of a soft threshold while a hard one is met. Only the goroutine of Run calls it.
 func (m *Manager) fenceLate(s *snapshot.Snapshot, d *policy.Decision) {
 	maps.DeleteFunc(m.waiting, func(uid types.UID, _ *fencing) bool { return !m.fenced.has(uid) })
 	if len(m.waiting) == 0 {
 		return
 	}
-	waits := func(uid types.UID) bool { return m.waiting[uid] != nil }
+	hardMet := d.Condition(v1.NodeMemoryPressure).HardMet
+	waits := func(uid types.UID) bool {
+		f := m.waiting[uid]
+		return f != nil && (hardMet || f.victim.Cause.Kind == policy.HardThreshold)
+	}
 	for uid, fence := range policy.LateFences(s, &m.loop.rules, d, waits) {
 		m.setLate(m.waiting[uid], fence)
 	}

@@ -36,6 +36,9 @@ const (
 	// clearPages is growth after which the rate since a look says enough of a pod that goes on after a pause, however long
 	// that look is ago.
 	clearPages = 8 * hugePage
+	// A pod that has grown by fasterGrowth, fasterTimes as fast as before, counts as one that went on after a pause.
+	fasterGrowth = 2*hugePage + littleGrowth
+	fasterTimes  = 4
 	// A pod is read again if its counter has changed by more than this since it was last read: counters of pods at rest go
 	// up and down by as much, since each CPU charges 64 pages in advance.
 	changed = batch
@@ -108,6 +111,10 @@ type looks struct {
 	served     []servedPod
 	servedLeft int64
 	victims    []types.UID
+	// evicted are the pods that were evicted and are still there, released is what pods freed that have ended or are
+	// being evicted, in all.
+	evicted  []types.UID
+	released int64
 	// asked is how many pods the last reading has read.
 	asked int
 }
@@ -117,6 +124,8 @@ type lookState struct {
 	// free is what the node had available, used the counter of all pods, and spare what of it counted as available, as far
 	// as it was known.
 	free, used, spare int64
+	// released is what pods had freed until then that had ended or were being evicted.
+	released int64
 	// date is that of the counters.
 	date time.Time
 	// pods is true if all pods together had less available than the node, whose thresholds were not met: then growth of
@@ -140,7 +149,7 @@ type podLooks struct {
 	read, excess int64
 	// since is the index of the look at which the pod had last stopped growing. Its growth counts from there on.
 	since int
-	// again is the index of the look at which the pod last went on after a pause. It may grow faster since then.
+	// again is the index of the look at which the pod last went on after a pause, or began to grow faster.
 	again int
 	// rate is how fast it was growing at the look before the last one, zero if that was not measured.
 	rate snapshot.Bytes
@@ -161,6 +170,8 @@ func (l *looks) add(at time.Time, state lookState) {
 		l.pods[i].rate = rate.PerSecond
 	}
 	l.usages = l.reader.PodUsages(l.usages[:0])
+	l.observeReleases()
+	state.released = l.released
 	l.match()
 	l.advance(at)
 	last := l.n - 1
@@ -174,7 +185,35 @@ func (l *looks) add(at time.Time, state lookState) {
 	for _, p := range l.head {
 		l.observeEnd(p)
 		l.observePause(p)
+		l.observeFaster(p)
 	}
+}
+
+// observeReleases finds out what pods have freed since the last look that have ended, or are being evicted.
+func (l *looks) observeReleases() {
+	last := l.n - 1
+	for i := range l.pods {
+		p := &l.pods[i]
+		before := p.usage[last]
+		if before == unknown {
+			continue
+		}
+		if i < len(l.usages) && l.usages[i].UID == p.uid && !slices.Contains(l.evicted, p.uid) {
+			continue // Mostly it is so.
+		}
+		j := slices.IndexFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == p.uid })
+		switch {
+		case j >= 0 && slices.Contains(l.evicted, p.uid):
+			l.released += max(0, before-int64(l.usages[j].Usage))
+		case j < 0 && p.resident[last] != unknown:
+			l.released += p.resident[last]
+		case j < 0:
+			l.released += before
+		}
+	}
+	l.evicted = slices.DeleteFunc(l.evicted, func(uid types.UID) bool {
+		return !slices.ContainsFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == uid })
+	})
 }
 
 // match makes pods those of usages, in the same order.

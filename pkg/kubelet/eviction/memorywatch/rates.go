@@ -52,6 +52,38 @@ func (l *looks) observePause(p *podLooks) {
 	}
 }
 
+// observeFaster finds out whether a pod grows several times as fast as before, which its rate does not show. Until it
+// has grown by several huge pages, a pod that grows slowly may just have got one.
+func (l *looks) observeFaster(p *podLooks) {
+	last := l.n - 1
+	for i := last - 1; i > max(p.since, l.first) && p.resident[i] != unknown; i-- {
+		grown := p.resident[last] - p.resident[i]
+		if grown < fasterGrowth {
+			continue
+		}
+		lately := perSecond(grown, l.at[last].Sub(l.at[i]))
+		rate, _, _ := l.rateOf(p)
+		if before, ok := l.rateBefore(p, i); ok && lately >= fasterTimes*before && lately > 2*rate.PerSecond {
+			p.again = i
+		}
+		return
+	}
+}
+
+// rateBefore returns how fast a pod grew until a look since it stopped. It returns false if that was for less than
+// stepWindow, or if the pod was not read then.
+func (l *looks) rateBefore(p *podLooks, look int) (snapshot.Bytes, bool) {
+	begin := look
+	for begin > max(p.since, l.first) && p.resident[begin-1] != unknown {
+		begin--
+	}
+	window := l.at[look].Sub(l.at[begin])
+	if p.resident[look] == unknown || window < stepWindow {
+		return 0, false
+	}
+	return perSecond(p.resident[look]-p.resident[begin], window), true
+}
+
 // stillFrom returns the index of the first of the looks at a pod from which until another one it stood still.
 func (l *looks) stillFrom(p *podLooks, to int) (from int) {
 	for from = to; from > max(p.since, l.first) && p.resident[from-1] != unknown; from-- {
@@ -92,6 +124,25 @@ func (l *looks) mayGrowFaster(p *podLooks) bool {
 	}
 	used := l.usedUp(end)
 	return used < leastGrowth || l.othersGrown(p, end) < used/explainedShare
+}
+
+// mayHaveBecomeFaster reports whether a pod that grows has lately grown by more than before, which the counters of one
+// CPU do not account for, but not by so much that its rate is certain: several times as much in endedWindow or a little
+// more, which its rate does not show; or any more if it was not read for so long, since it may have used all that in
+// the last moment.
+func (l *looks) mayHaveBecomeFaster(p *podLooks) bool {
+	last, recent := l.n-1, l.recent()
+	before, ok := l.rateBefore(p, recent)
+	if !ok || p.resident[last] == unknown || recent < p.since {
+		return false
+	}
+	grown, window := p.resident[last]-p.resident[recent], l.at[last].Sub(l.at[recent])
+	expected := int64(float64(before) * window.Seconds())
+	if grown-expected < littleGrowth || window >= 2*endedWindow {
+		return grown-expected >= littleGrowth && grown < clearPages
+	}
+	rate, _, _ := l.rateOf(p)
+	return grown < fasterGrowth && grown >= fasterTimes*expected && perSecond(grown, window) > 2*rate.PerSecond
 }
 
 // othersGrown returns by how much the other pods of the head have grown since a look.
@@ -217,7 +268,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		return
 	}
 	r.PodRates = make(map[types.UID]*snapshot.Rate, len(l.pods))
-	var fastest, ofPods snapshot.Bytes
+	var fastest, ofPods, growth snapshot.Bytes
 	from := l.first
 	for i := range l.pods {
 		p := &l.pods[i]
@@ -237,16 +288,20 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 		}
 		r.PodRates[p.uid] = &rate
 		ofPods += rate.PerSecond
+		if !slices.Contains(l.evicted, p.uid) {
+			growth += max(0, rate.PerSecond)
+		}
 		if rate.PerSecond > fastest {
 			fastest, from = rate.PerSecond, begin
 		}
 	}
-	r.Rate, r.LongRate = l.nodeRate(r, from, ofPods), l.nodeRate(r, l.before(snapshot.LongRateWindow), ofPods)
+	rate := func(from int) *snapshot.Rate { return l.nodeRate(r, from, ofPods, growth) }
+	r.Rate, r.LongRate = rate(from), rate(l.before(snapshot.LongRateWindow))
 }
 
 // nodeRate returns how fast memory was used up since a look, or all that pods grow by if a reading shows it; nil if the
-// look is too near.
-func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods snapshot.Bytes) *snapshot.Rate {
+// look is too near. What pods free that end, or are being evicted, does not slow the growth of the others.
+func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods, growth snapshot.Bytes) *snapshot.Rate {
 	total := l.totalRate(from)
 	if total.Window < leastWindow {
 		return nil
@@ -256,6 +311,8 @@ func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods snapshot.By
 		total.PerSecond = max(0, total.PerSecond-ended)
 	}
 	total.PerSecond = max(total.PerSecond, min(ofPods, l.rateSinceFreed(from)))
+	released := l.state[l.n-1].released - l.state[from].released
+	total.PerSecond = max(total.PerSecond, min(growth, perSecond(l.usedUp(from)+released, total.Window)-ended))
 	// Pods are read after the counters, and may have grown by a huge page in between.
 	page := perSecond(hugePage, total.Window)
 	total.PerSecond = max(total.PerSecond, min(ofPods, l.rateUntil(r, from)-ended, total.PerSecond+page))
@@ -345,7 +402,7 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	explained := l.explained()
 	for i := range l.pods {
 		p := &l.pods[i]
-		if l.mayGrowFaster(p) {
+		if l.mayGrowFaster(p) || l.mayHaveBecomeFaster(p) {
 			return true
 		}
 		if p.resident[last] == unknown {
@@ -500,9 +557,14 @@ func (l *looks) serve() {
 	}
 }
 
-// decided records the victims of a decision that are fenced, as long as a hard threshold is met. One without a fence
-// may need one later.
+// decided records the victims of a decision, and those that are fenced as long as a hard threshold is met: one without
+// a fence may need one later.
 func (l *looks) decided(d *policy.Decision, hardMet bool) {
+	for i := range d.Victims {
+		if uid := d.Victims[i].Pod.UID; !slices.Contains(l.evicted, uid) {
+			l.evicted = append(l.evicted, uid)
+		}
+	}
 	if !hardMet {
 		l.victims = l.victims[:0]
 		return

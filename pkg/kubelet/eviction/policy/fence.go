@@ -75,8 +75,8 @@ func (d *Decision) fences() (list []*Fence) {
 	return list
 }
 
-// LateFences returns the fences of pods that are being evicted without one, by the pod workers and for a hard threshold
-// of memory, and that have begun to grow since: such a pod alone uses up what is left before a kill takes effect. waits
+// LateFences returns the fences of pods that are being evicted without one, by the pod workers and for a threshold of
+// memory, and that have begun to grow since: such a pod alone uses up what is left before a kill takes effect. waits
 // reports whether a pod is one of those. Their slacks together with those of the decision about the same snapshot are
 // at most half of what is left.
 func LateFences(s *snapshot.Snapshot, rules *Rules, d *Decision, waits func(types.UID) bool) map[types.UID]*Fence {
