@@ -245,7 +245,7 @@ func (m *Manager) synchronize(ctx context.Context, f *stats) {
 	r.Decision, after = policy.Decide(s, r.Rules, l.state)
 	l.trigger = TriggerTimer
 	if l.watcher != nil {
-		l.watcher.Decided(&r.Decision)
+		l.watcher.Decided(&r.Decision, s.InFlight)
 		r.CountersErrSince, r.CountersErr = l.watcher.Failure()
 	}
 	m.last.Store(r)

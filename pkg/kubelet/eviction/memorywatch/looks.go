@@ -111,8 +111,7 @@ type looks struct {
 	served     []servedPod
 	servedLeft int64
 	victims    []types.UID
-	// evicted are the pods that were evicted and are still there, released is what pods freed that have ended or are
-	// being evicted, in all.
+	// evicted are the pods that are being evicted, released is what these have freed, in all.
 	evicted  []types.UID
 	released int64
 	// asked is how many pods the last reading has read.
@@ -124,7 +123,7 @@ type lookState struct {
 	// free is what the node had available, used the counter of all pods, and spare what of it counted as available, as far
 	// as it was known.
 	free, used, spare int64
-	// released is what pods had freed until then that had ended or were being evicted.
+	// released is what pods that were being evicted had freed until then.
 	released int64
 	// date is that of the counters.
 	date time.Time
@@ -151,6 +150,10 @@ type podLooks struct {
 	since int
 	// again is the index of the look at which the pod last went on after a pause, or began to grow faster.
 	again int
+	// faster is true if again is when it began to grow faster.
+	faster bool
+	// working is the working set, as it was last read; unknown before.
+	working int64
 	// rate is how fast it was growing at the look before the last one, zero if that was not measured.
 	rate snapshot.Bytes
 	// unread is true if it could not be read at the last look, to which it belongs: its containers may have changed.
@@ -189,31 +192,34 @@ func (l *looks) add(at time.Time, state lookState) {
 	}
 }
 
-// observeReleases finds out what pods have freed since the last look that have ended, or are being evicted.
+// observeReleases finds out what pods that are being evicted have freed since the last look. Page cache does not count,
+// since it was available before.
 func (l *looks) observeReleases() {
-	last := l.n - 1
+	if l.n == 0 || len(l.evicted) == 0 {
+		return
+	}
 	for i := range l.pods {
 		p := &l.pods[i]
-		before := p.usage[last]
-		if before == unknown {
+		before := p.usage[l.n-1]
+		if before == unknown || p.working == unknown || !slices.Contains(l.evicted, p.uid) {
 			continue
 		}
-		if i < len(l.usages) && l.usages[i].UID == p.uid && !slices.Contains(l.evicted, p.uid) {
-			continue // Mostly it is so.
-		}
 		j := slices.IndexFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == p.uid })
-		switch {
-		case j >= 0 && slices.Contains(l.evicted, p.uid):
-			l.released += max(0, before-int64(l.usages[j].Usage))
-		case j < 0 && p.resident[last] != unknown:
-			l.released += p.resident[last]
-		case j < 0:
-			l.released += before
+		if j < 0 {
+			l.released += min(p.working, before) // It may have freed the rest long ago.
+		} else if int64(l.usages[j].Usage) <= before-littleGrowth {
+			l.observeRelease(p)
 		}
 	}
-	l.evicted = slices.DeleteFunc(l.evicted, func(uid types.UID) bool {
-		return !slices.ContainsFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == uid })
-	})
+}
+
+// observeRelease finds out what one of them has freed that is still there.
+func (l *looks) observeRelease(p *podLooks) {
+	if pod, err := l.reader.ReadPod(l.how, p.uid); err == nil && pod.WorkingSet.Known {
+		now := int64(pod.WorkingSet.Amount)
+		l.released += max(0, p.working-now)
+		p.working = now
+	}
 }
 
 // match makes pods those of usages, in the same order.
@@ -236,7 +242,7 @@ func (l *looks) match() {
 			continue
 		}
 		p := &pods[i]
-		p.uid, p.read = l.usages[i].UID, unknown
+		p.uid, p.read, p.working = l.usages[i].UID, unknown, unknown
 		for j := range lookCount {
 			p.usage[j], p.resident[j] = unknown, unknown
 		}
@@ -297,6 +303,7 @@ func (l *looks) readHead(unexplained bool) {
 			continue // It has no rate, also if its cgroup is gone.
 		}
 		p.resident[l.n-1], p.memory = int64(pod.Resident), pod.Memory
+		p.observeWorking(&pod.Memory)
 		l.head = append(l.head, p)
 	}
 }
@@ -384,12 +391,20 @@ func (l *looks) use(byPod map[types.UID]*snapshot.Memory, begun time.Time) {
 		p := &l.pods[i]
 		p.read, p.excess = unknown, 0
 		m := byPod[p.uid]
+		p.observeWorking(m)
 		if look < 0 || m == nil {
 			continue
 		}
 		if p.read = p.usage[look]; p.read != unknown && !l.how.Swap {
 			p.excess = max(0, int64(m.WorkingSet.Amount)-p.read)
 		}
+	}
+}
+
+// observeWorking records the working set of a pod that was read, nil if it was not.
+func (p *podLooks) observeWorking(m *snapshot.Memory) {
+	if m != nil && m.WorkingSet.Known {
+		p.working = int64(m.WorkingSet.Amount)
 	}
 }
 
@@ -452,6 +467,7 @@ func (l *looks) readChanged(most int) snapshot.MemoryReading {
 		delete(byPod, p.uid)
 		if m := r.ByPod[p.uid]; m != nil {
 			byPod[p.uid], p.read = m, p.usage[last]
+			p.observeWorking(m)
 		}
 	}
 	r.ByPod, l.base = byPod, byPod

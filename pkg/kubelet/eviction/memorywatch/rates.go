@@ -46,25 +46,31 @@ func (l *looks) observePause(p *podLooks) {
 	if l.at[last].Sub(l.at[begin]) < least {
 		return
 	}
-	p.again = end
+	p.again, p.faster = end, false
 	if l.at[again].Sub(l.at[end]) >= endedWindow && p.resident[last]-p.resident[end] < clearPages {
 		p.again = again // It may have gone on at any time between these looks. The next one shows its rate.
 	}
 }
 
 // observeFaster finds out whether a pod grows several times as fast as before, which its rate does not show. Until it
-// has grown by several huge pages, a pod that grows slowly may just have got one.
+// has grown by several huge pages, a pod that grows slowly may just have got one; and until it has done so in more than
+// one step, it may have taken all at once. It does not any more when it has stood still for a moment.
 func (l *looks) observeFaster(p *podLooks) {
 	last := l.n - 1
+	if p.faster && l.at[last].Sub(l.at[l.stillFrom(p, last)]) >= 2*endedWindow {
+		p.again, p.faster = 0, false
+	}
+	most := int64(0)
 	for i := last - 1; i > max(p.since, l.first) && p.resident[i] != unknown; i-- {
+		most = max(most, p.resident[i+1]-p.resident[i])
 		grown := p.resident[last] - p.resident[i]
-		if grown < fasterGrowth {
+		if grown < fasterGrowth || grown-most < leastGrowth {
 			continue
 		}
 		lately := perSecond(grown, l.at[last].Sub(l.at[i]))
 		rate, _, _ := l.rateOf(p)
 		if before, ok := l.rateBefore(p, i); ok && lately >= fasterTimes*before && lately > 2*rate.PerSecond {
-			p.again = i
+			p.again, p.faster = i, true
 		}
 		return
 	}
@@ -129,7 +135,7 @@ func (l *looks) mayGrowFaster(p *podLooks) bool {
 // mayHaveBecomeFaster reports whether a pod that grows has lately grown by more than before, which the counters of one
 // CPU do not account for, but not by so much that its rate is certain: several times as much in endedWindow or a little
 // more, which its rate does not show; or any more if it was not read for so long, since it may have used all that in
-// the last moment.
+// the last moment. Beside pods that have grown much more that does not matter.
 func (l *looks) mayHaveBecomeFaster(p *podLooks) bool {
 	last, recent := l.n-1, l.recent()
 	before, ok := l.rateBefore(p, recent)
@@ -138,8 +144,12 @@ func (l *looks) mayHaveBecomeFaster(p *podLooks) bool {
 	}
 	grown, window := p.resident[last]-p.resident[recent], l.at[last].Sub(l.at[recent])
 	expected := int64(float64(before) * window.Seconds())
-	if grown-expected < littleGrowth || window >= 2*endedWindow {
-		return grown-expected >= littleGrowth && grown < clearPages
+	more := grown - expected
+	if more < littleGrowth || more < l.othersGrown(p, recent)/begunShare {
+		return false
+	}
+	if window >= 2*endedWindow {
+		return grown < clearPages
 	}
 	rate, _, _ := l.rateOf(p)
 	return grown < fasterGrowth && grown >= fasterTimes*expected && perSecond(grown, window) > 2*rate.PerSecond
@@ -300,7 +310,7 @@ func (l *looks) measure(r *snapshot.MemoryReading, explained bool) {
 }
 
 // nodeRate returns how fast memory was used up since a look, or all that pods grow by if a reading shows it; nil if the
-// look is too near. What pods free that end, or are being evicted, does not slow the growth of the others.
+// look is too near. What pods free that are being evicted does not slow the growth of the others.
 func (l *looks) nodeRate(r *snapshot.MemoryReading, from int, ofPods, growth snapshot.Bytes) *snapshot.Rate {
 	total := l.totalRate(from)
 	if total.Window < leastWindow {
@@ -557,13 +567,17 @@ func (l *looks) serve() {
 	}
 }
 
-// decided records the victims of a decision, and those that are fenced as long as a hard threshold is met: one without
-// a fence may need one later.
-func (l *looks) decided(d *policy.Decision, hardMet bool) {
-	for i := range d.Victims {
-		if uid := d.Victims[i].Pod.UID; !slices.Contains(l.evicted, uid) {
-			l.evicted = append(l.evicted, uid)
+// decided records which pods are being evicted after a decision, and those of its victims that are fenced as long as a
+// hard threshold is met: one without a fence may need one later.
+func (l *looks) decided(d *policy.Decision, inFlight []snapshot.InFlight, hardMet bool) {
+	l.evicted = l.evicted[:0]
+	for i := range inFlight {
+		if f := &inFlight[i]; f.State != snapshot.Failed {
+			l.evicted = append(l.evicted, f.UID)
 		}
+	}
+	for i := range d.Victims {
+		l.evicted = append(l.evicted, d.Victims[i].Pod.UID)
 	}
 	if !hardMet {
 		l.victims = l.victims[:0]

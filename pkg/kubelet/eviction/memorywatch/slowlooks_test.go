@@ -79,7 +79,7 @@ func testSlowLooks(t *testing.T, look time.Duration, rate int64, decides bool) {
 	for above := true; s.now.Sub(begin) < length; {
 		s.now = snapshot.Later(s.now, w.next)
 		if r := w.Check(); r != nil && decides {
-			w.Decided(decided(r.Node.Available < gi))
+			w.Decided(decided(r.Node.Available < gi), nil)
 		}
 		left := s.left(s.now)
 		if above && left < 0 {
@@ -106,7 +106,7 @@ func TestReliefWhileTheCreditIsUsedUp(t *testing.T) {
 		for w.Check() == nil {
 			s.now = s.now.Add(time.Second)
 		}
-		w.Decided(decided(true))
+		w.Decided(decided(true), nil)
 		w.costs.paid = s.now.Add(5 * time.Second)
 		if early {
 			s.above = 500 * mi // More than Credit is owed.
@@ -119,7 +119,7 @@ func TestReliefWhileTheCreditIsUsedUp(t *testing.T) {
 		if w.Check() == nil {
 			t.Errorf("freed early: %t: the end of pressure is not reported when %v are owed", early, w.costs.owed(s.now))
 		}
-		if w.Decided(decided(false)); w.reliefDue {
+		if w.Decided(decided(false), nil); w.reliefDue {
 			t.Error("the end of pressure is reported again")
 		}
 	}

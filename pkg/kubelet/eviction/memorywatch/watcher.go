@@ -184,9 +184,10 @@ func (w *Watcher) Hurry(now time.Time) bool {
 	return true
 }
 
-// Decided records whether a hard memory threshold is met by a decision. While one is met, reads of the counters cause
-// rounds, which detect the end of pressure (minimum reclaim included) nearly as quickly as its beginning.
-func (w *Watcher) Decided(d *policy.Decision) {
+// Decided records whether a hard memory threshold is met by a decision, and which pods are being evicted: its victims,
+// and those in flight before it. While one is met, reads of the counters cause rounds, which detect the end of pressure
+// (minimum reclaim included) nearly as quickly as its beginning.
+func (w *Watcher) Decided(d *policy.Decision, inFlight []snapshot.InFlight) {
 	met := w.hardMet
 	if w.hardMet = d.Condition(v1.NodeMemoryPressure).HardMet; w.hardMet {
 		w.setRoundLeft(met) // The round may be that of a collection.
@@ -194,7 +195,7 @@ func (w *Watcher) Decided(d *policy.Decision) {
 		w.reliefDue = false
 	}
 	if w.looks != nil {
-		w.looks.decided(d, w.hardMet)
+		w.looks.decided(d, inFlight, w.hardMet)
 	}
 	if next := w.readAt.Add(w.pause()); next.Before(w.next) {
 		w.next = next

@@ -60,7 +60,7 @@ func TestTheMemoryWatcherResumesItsPaceAtOnce(t *testing.T) {
 		{policy.Decision{}, 0, 400 * time.Second / 4096},
 		{policy.Decision{}, 2 * time.Millisecond, 100 * time.Millisecond}} {
 		w.next, w.costs.took = now.Add(MetPause), test.took
-		w.Decided(&test.d)
+		w.Decided(&test.d, nil)
 		if got := w.next.Sub(now).Round(time.Millisecond); got != test.want.Round(time.Millisecond) {
 			t.Errorf("the next read is in %v, want %v", got, test.want)
 		}
