@@ -23,13 +23,6 @@ var ErrTooLong = fmt.Errorf("longer than %d MiB", Most>>20)
 // least is the size of a new buffer, in bytes: most files of the kernel fit in it.
 const least = 4 << 10
 
-// After a call of package shortcall that took longer than longCall, so many reads of the file follow of which the Go
-// runtime is told: the kernel adds up statistics of all CPUs for some files, and may wait for a lock meanwhile.
-const (
-	longCall  = time.Millisecond
-	toldReads = 100
-)
-
 // File is a file that stays open once it has been read. It is not safe for concurrent use.
 type File struct {
 	path string
@@ -37,8 +30,7 @@ type File struct {
 	// fd is its descriptor, ofKernel is true if it is one of procfs or of cgroups.
 	fd       int
 	ofKernel bool
-	// toldReads is how many more times reading is told to the Go runtime, since a call took long.
-	toldReads int
+	guard    shortcall.Guard
 }
 
 // New returns the file at a path, which need not exist. It opens nothing.
@@ -75,21 +67,13 @@ func (f *File) Read(buffer *[]byte) ([]byte, error) {
 // ReadRecord is Read for a file that the kernel makes up without a disk and returns with one call, such as counters and
 // statistics of cgroups and /proc/meminfo. If the kernel has made it, and not another process in its place (lxcfs), it
 // is one call of package shortcall.
-func (f *File) ReadRecord(buffer *[]byte) ([]byte, error) { return f.readRecord(buffer, longCall) }
-
-func (f *File) readRecord(buffer *[]byte, long time.Duration) ([]byte, error) {
-	if f.file == nil || !f.ofKernel || len(*buffer) == 0 {
-		return f.Read(buffer)
-	}
-	if f.toldReads > 0 {
-		f.toldReads--
+func (f *File) ReadRecord(buffer *[]byte) ([]byte, error) {
+	if f.file == nil || !f.ofKernel || len(*buffer) == 0 || !f.guard.Allows() {
 		return f.Read(buffer)
 	}
 	began := time.Now()
 	n, err := shortcall.ReadAt(f.fd, *buffer, 0)
-	if time.Since(began) > long {
-		f.toldReads = toldReads
-	}
+	f.guard.Took(time.Since(began))
 	if err == nil && n < len(*buffer) {
 		return (*buffer)[:n], nil
 	}

@@ -136,32 +136,21 @@ func TestReadRecord(t *testing.T) {
 	}
 }
 
-// After a read that took long, the Go runtime is told of the next ones.
+// After a read that took long, files are read as by Read for a while.
 func TestRecordThatTakesLong(t *testing.T) {
 	f := New("/proc/meminfo")
 	defer f.Close()
 	buffer := make([]byte, least)
-	read := func(long time.Duration) {
-		t.Helper()
-		if data, err := f.readRecord(&buffer, long); err != nil || len(data) == 0 {
-			t.Fatalf("%q, %v", data, err)
-		}
-	}
 	for range 3 {
-		read(time.Hour)
-	}
-	if f.toldReads > 0 {
-		t.Errorf("%d reads are to be told of after one that did not take long", f.toldReads)
-	}
-	read(0)
-	for left := toldReads; left > 0; left-- {
-		if f.toldReads != left {
-			t.Fatalf("%d reads are to be told of, want %d", f.toldReads, left)
+		f.guard.Took(time.Hour)
+		for range 2 {
+			if data, err := f.ReadRecord(&buffer); err != nil || len(data) == 0 {
+				t.Errorf("%q, %v", data, err)
+			}
 		}
-		read(0)
 	}
-	if read(time.Hour); f.toldReads != 0 {
-		t.Errorf("%d reads are to be told of in the end", f.toldReads)
+	if f.guard.Allows() {
+		t.Error("two reads later the runtime is not told any more")
 	}
 }
 

@@ -15,6 +15,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// After a call that took longer than longCall, so many calls of the same kind follow of which the runtime is told.
+const (
+	longCall  = time.Millisecond
+	toldCalls = 100
+)
+
+// Guard remembers calls of one kind that took long: the kernel adds up statistics of all CPUs for some files, and may
+// wait for a lock, of its file systems for example. The zero Guard remembers none. It is not safe for concurrent use.
+type Guard struct{ told int }
+
+// Allows reports whether a call may be made without telling the runtime. Each answer is for one call.
+func (g *Guard) Allows() bool {
+	if g.told == 0 {
+		return true
+	}
+	g.told--
+	return false
+}
+
+// Took records how long a call took.
+func (g *Guard) Took(d time.Duration) {
+	if d > longCall {
+		g.told = toldCalls
+	}
+}
+
 // ReadAt reads from a place in a file into a buffer, which must not be empty. It returns how much that was, zero at the
 // end of the file.
 func ReadAt(fd int, into []byte, offset int64) (int, error) {

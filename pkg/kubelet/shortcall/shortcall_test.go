@@ -48,6 +48,26 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
+func TestGuard(t *testing.T) {
+	var g Guard
+	for range 3 {
+		if g.Took(longCall); !g.Allows() {
+			t.Fatal("the next call is not allowed though none took long")
+		}
+	}
+	for range 2 {
+		g.Took(longCall + 1)
+		for i := range toldCalls {
+			if g.Allows() {
+				t.Errorf("call %d after a long one is allowed", i)
+			}
+		}
+		if !g.Allows() {
+			t.Errorf("no call is allowed after %d others", toldCalls)
+		}
+	}
+}
+
 func TestTimer(t *testing.T) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

@@ -57,6 +57,8 @@ type Memory struct {
 	info meminfo
 	// folder is what was last read of a directory, for the same reason.
 	folder unix.Stat_t
+	// guard is that of calls which read the state of directories.
+	guard  shortcall.Guard
 	cpus   int
 	now    func() time.Time
 	logger klog.Logger
