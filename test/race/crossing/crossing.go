@@ -324,12 +324,17 @@ func (n *node) manage(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	timer, err := exacttimer.New()
+	if err != nil {
+		return nil, err
+	}
 	options := settings.DefaultOptions()
 	options.Fence = true
 	n.manager, err = eviction.New(eviction.Config{
 		Collector: n, Kill: n.kill, ActivePods: n.active, PodByUID: n.podByUID, PodStopped: n.stopped,
 		PodCleanedUp: n.stopped, Reclaimer: n, Recorder: &record.FakeRecorder{},
-		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{}, WakeTimer: exacttimer.New,
+		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
+		NewAlarm: func() eviction.Alarm { return timer },
 		Kubelet: settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: time.Millisecond},
 		Options: &options, Memory: n.memory, Fencer: fencer{n},
 	})
