@@ -26,8 +26,8 @@ func (b *burst) setCache(name string, bytes int64) {
 	b.pods[name].cached = bytes
 }
 
-// A large pod is being evicted, and will release enough, while two others exchange memory. Page cache is freed, of the
-// former or of a job that ends: it was available before, so that nothing more is released, and nobody grows.
+// A large pod is being evicted, and will release enough, while two others exchange memory. Then page cache of the large
+// pod, or of a job that ends, is freed. It was available before, so no pod counts as growing because of it.
 func TestFreedPageCacheBesideAnExchange(t *testing.T) {
 	scenes := map[string]func(*burst){
 		"nothing": func(*burst) {},
@@ -67,8 +67,8 @@ func TestFreedPageCacheBesideAnExchange(t *testing.T) {
 	}
 }
 
-// The kill of a large pod has failed, and it lives on for minutes. Then what it frees is what any pod frees: beside two
-// pods that exchange memory it makes nobody grow.
+// The kill of a large pod has failed, and it lives on for minutes. Then it is not being evicted any more: what it frees
+// beside two pods that exchange memory makes neither of them count as growing.
 func TestVictimThatLivesOnFreesMemory(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var victims []string

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After a call that took longer than longCall, so many calls of the same kind follow of which the runtime is told.
+// After a call that took longer than longCall, the runtime is told about the next toldCalls calls of the same kind.
 const (
 	longCall  = time.Millisecond
 	toldCalls = 100

@@ -334,9 +334,8 @@ func (n *node) manage(ctx context.Context) (stop func(), err error) {
 		Collector: n, Kill: n.kill, ActivePods: n.active, PodByUID: n.podByUID, PodStopped: n.stopped,
 		PodCleanedUp: n.stopped, Reclaimer: n, Recorder: &record.FakeRecorder{},
 		NodeRef: &v1.ObjectReference{Kind: "Node", Name: "node"}, Clock: clock.RealClock{},
-		NewAlarm: func() eviction.Alarm { return timer },
-		Kubelet:  settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: time.Millisecond},
-		Options:  &options, Memory: n.memory, Fencer: fencer{n},
+		Kubelet: settings.Kubelet{Thresholds: thresholds, PressureTransitionPeriod: time.Millisecond},
+		Options: &options, Memory: n.memory, Fencer: fencer{n}, NewAlarm: func() eviction.Alarm { return timer },
 	})
 	if err != nil {
 		return nil, err
