@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +29,6 @@ type File struct {
 	// fd is its descriptor, ofKernel is true if it is one of procfs or of cgroups.
 	fd       int
 	ofKernel bool
-	guard    shortcall.Guard
 }
 
 // New returns the file at a path, which need not exist. It opens nothing.
@@ -60,21 +58,18 @@ func (f *File) Read(buffer *[]byte) ([]byte, error) {
 		return nil, err
 	}
 	f.file, f.fd = opened, int(opened.Fd())
-	f.ofKernel = ofKernel(f.fd)
+	f.ofKernel = OfKernel(f.fd)
 	return data, nil
 }
 
 // ReadRecord is Read for a file that the kernel makes up without a disk and returns with one call, such as counters and
 // statistics of cgroups and /proc/meminfo. If the kernel has made it, and not another process in its place (lxcfs), it
-// is one call of package shortcall.
-func (f *File) ReadRecord(buffer *[]byte) ([]byte, error) {
-	if f.file == nil || !f.ofKernel || len(*buffer) == 0 || !f.guard.Allows() {
+// is one of these calls.
+func (f *File) ReadRecord(buffer *[]byte, calls *shortcall.Calls) ([]byte, error) {
+	if f.file == nil || !f.ofKernel || len(*buffer) == 0 {
 		return f.Read(buffer)
 	}
-	began := time.Now()
-	n, err := shortcall.ReadAt(f.fd, *buffer, 0)
-	f.guard.Took(time.Since(began))
-	if err == nil && n < len(*buffer) {
+	if n, err := calls.Read(f.fd, *buffer); err == nil && n < len(*buffer) {
 		return (*buffer)[:n], nil
 	}
 	return f.Read(buffer)
@@ -106,8 +101,9 @@ func readAll(opened *os.File, buffer *[]byte) ([]byte, error) {
 	}
 }
 
-// ofKernel reports whether a file is one of procfs or of cgroups, whose content no other process provides.
-func ofKernel(fd int) bool {
+// OfKernel reports whether an open file or directory is one of procfs or of cgroups, whose content no other process
+// provides.
+func OfKernel(fd int) bool {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(fd, &s); err != nil {
 		return false

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 )
 
 func write(t *testing.T, path string, data []byte) {
@@ -110,6 +111,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 func TestReadRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write(t, path, []byte("content\n"))
+	var calls shortcall.Calls
 	for _, c := range []struct {
 		path     string
 		ofKernel bool
@@ -117,40 +119,22 @@ func TestReadRecord(t *testing.T) {
 		f := New(c.path)
 		small, large := make([]byte, 10), make([]byte, least)
 		for range 3 {
-			data, err := f.ReadRecord(&large)
+			data, err := f.ReadRecord(&large, &calls)
 			if n := bytes.Count(data, []byte{'\n'}); err != nil || n == 0 || data[len(data)-1] != '\n' {
 				t.Errorf("%s: %q, %v", c.path, data, err)
 			}
 			small = small[:10:10]
-			if again, err := f.ReadRecord(&small); err != nil || len(again) != len(data) {
+			if again, err := f.ReadRecord(&small, &calls); err != nil || len(again) != len(data) {
 				t.Errorf("%s, small buffer: %q, %v, want %q", c.path, again, err, data)
 			}
 		}
 		if f.ofKernel != c.ofKernel {
 			t.Errorf("%s: of the kernel %t, want %t", c.path, f.ofKernel, c.ofKernel)
 		}
-		if n := testing.AllocsPerRun(100, func() { _, _ = f.ReadRecord(&large) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = f.ReadRecord(&large, &calls) }); n > 0 {
 			t.Errorf("%s: %v allocations", c.path, n)
 		}
 		f.Close()
-	}
-}
-
-// After a read that took long, files are read as by Read for a while.
-func TestRecordThatTakesLong(t *testing.T) {
-	f := New("/proc/meminfo")
-	defer f.Close()
-	buffer := make([]byte, least)
-	for range 3 {
-		f.guard.Took(time.Hour)
-		for range 2 {
-			if data, err := f.ReadRecord(&buffer); err != nil || len(data) == 0 {
-				t.Errorf("%q, %v", data, err)
-			}
-		}
-	}
-	if f.guard.Allows() {
-		t.Error("two reads later the runtime is not told any more")
 	}
 }
 
@@ -163,9 +147,12 @@ func TestRecordOfAnEndedProcess(t *testing.T) {
 	path := filepath.Join("/proc", strconv.Itoa(sleeper.Process.Pid), "limits")
 	f := New(path)
 	defer f.Close()
-	var buffer []byte
+	var (
+		buffer []byte
+		calls  shortcall.Calls
+	)
 	for range 2 {
-		if data, err := f.ReadRecord(&buffer); err != nil || len(data) == 0 {
+		if data, err := f.ReadRecord(&buffer, &calls); err != nil || len(data) == 0 {
 			t.Errorf("%q, %v", data, err)
 		}
 	}
@@ -173,7 +160,7 @@ func TestRecordOfAnEndedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = sleeper.Wait() // It was killed.
-	if data, err := f.ReadRecord(&buffer); err == nil || !strings.Contains(err.Error(), path) || f.file != nil {
+	if data, err := f.ReadRecord(&buffer, &calls); err == nil || !strings.Contains(err.Error(), path) || f.file != nil {
 		t.Errorf("%q, %v", data, err)
 	}
 }

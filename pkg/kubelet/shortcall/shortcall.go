@@ -4,8 +4,9 @@
 // call may block. That thread wakes up again each 20 µs until the process is idle, which took 0.2 ms of CPU time for a
 // reading of memory counters of 0.15 ms.
 //
-// A call that waits would hold up garbage collection and, for lack of a processor, other goroutines. So these are for
-// files and timers of the kernel only that need no other process and no disk.
+// A call that waits would hold up garbage collection. And as long as the runtime is told about no call, its monitor
+// thread may sleep, and nobody but the caller waits for sockets and files. So these are for files and timers of the
+// kernel only that need no other process and no disk, and Calls limits how long they take.
 package shortcall
 
 import (
@@ -15,46 +16,87 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After a call that took longer than longCall, the runtime is told about the next toldCalls calls of the same kind.
+// The runtime is told about a call if those since the one that it was last told about took longCall together, and
+// about all calls for toldFor after one that took longer than longCall.
 const (
-	longCall  = time.Millisecond
-	toldCalls = 100
+	longCall = time.Millisecond
+	toldFor  = time.Second
 )
 
-// Guard remembers calls of one kind that took long: the kernel adds up statistics of all CPUs for some files, and may
-// wait for a lock, of its file systems for example. The zero Guard remembers none. It is not safe for concurrent use.
-type Guard struct{ told int }
-
-// Allows reports whether a call may be made without telling the runtime. Each answer is for one call.
-func (g *Guard) Allows() bool {
-	if g.told == 0 {
-		return true
-	}
-	g.told--
-	return false
+// Calls makes calls that may take long once in a while: the kernel adds up statistics of all CPUs for some files, may
+// reclaim memory for the answer, and may wait for a lock. It tells the runtime about those that follow a long one. The
+// zero Calls is for use. It is not safe for concurrent use.
+type Calls struct {
+	// Told makes it tell the runtime about all calls: for file systems that need another process, or a disk.
+	Told bool
+	// until is when it no longer tells the runtime about all, since one took long.
+	until time.Time
+	// untold is how long the calls took together since the one that the runtime was last told about.
+	untold time.Duration
 }
 
-// Took records how long a call took.
-func (g *Guard) Took(d time.Duration) {
+// short reports whether the runtime need not be told about a call that begins now.
+func (c *Calls) short(now time.Time) bool {
+	return !c.Told && c.untold < longCall && !now.Before(c.until)
+}
+
+// took records a call.
+func (c *Calls) took(began time.Time, d time.Duration, short bool) {
+	if short {
+		c.untold += d
+	} else {
+		c.untold = 0
+	}
 	if d > longCall {
-		g.told = toldCalls
+		c.until = began.Add(d + toldFor)
 	}
 }
 
-// ReadAt reads from a place in a file into a buffer, which must not be empty. It returns how much that was, zero at the
-// end of the file.
-func ReadAt(fd int, into []byte, offset int64) (int, error) {
+// Read reads a file from its beginning into a buffer, which must not be empty. It returns how much that was.
+func (c *Calls) Read(fd int, into []byte) (n int, err error) {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])),
-			uintptr(len(into)), uintptr(offset), 0, 0)
+		began := time.Now()
+		short := c.short(began)
+		var read uintptr
+		var errno unix.Errno
+		// The last arguments are the offset: they are zero whichever of them an architecture takes.
+		if short {
+			read, _, errno = unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])),
+				uintptr(len(into)), 0, 0, 0)
+		} else {
+			read, _, errno = unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])),
+				uintptr(len(into)), 0, 0, 0)
+		}
+		c.took(began, time.Since(began), short)
 		switch errno {
 		case 0:
-			return int(n), nil
+			return int(read), nil
 		case unix.EINTR: // A signal came: again.
 		default:
 			return 0, errno
 		}
 	}
+}
+
+// State reads the inode and the number of links of what is at a path, which ends with a zero byte (statx(2)).
+func (c *Calls) State(path []byte, into *unix.Statx_t) error {
+	const wanted = unix.STATX_INO | unix.STATX_NLINK
+	at := unix.AT_FDCWD
+	began := time.Now()
+	short := c.short(began)
+	var errno unix.Errno
+	if short {
+		_, _, errno = unix.RawSyscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&path[0])), 0, wanted,
+			uintptr(unsafe.Pointer(into)), 0)
+	} else {
+		_, _, errno = unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&path[0])), 0, wanted,
+			uintptr(unsafe.Pointer(into)), 0)
+	}
+	c.took(began, time.Since(began), short)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // Expirations reads how often a timer has expired since that was last read (timerfd_create(2)). It returns EAGAIN if it
@@ -73,14 +115,6 @@ func SetTimer(fd int, d time.Duration) error {
 	value := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}
 	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&value)), 0, 0, 0)
 	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// Stat reads what is known of an open file.
-func Stat(fd int, into *unix.Stat_t) error {
-	if _, _, errno := unix.RawSyscall(unix.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(into)), 0); errno != 0 {
 		return errno
 	}
 	return nil

@@ -12,59 +12,92 @@ import (
 	"github.com/plimsoll-project/plimsoll/test/await"
 )
 
-func TestReadAt(t *testing.T) {
+// TestRead: the same whether the runtime is told or not.
+func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	fd := int(file.Fd())
-	for _, c := range []struct {
-		offset int64
-		size   int
-		want   string
-	}{
-		{0, 7, "content"}, {0, 100, "content"}, {3, 2, "te"}, {7, 1, ""}, {100, 1, ""},
-	} {
-		buffer := make([]byte, c.size)
-		if n, err := ReadAt(fd, buffer, c.offset); err != nil || string(buffer[:n]) != c.want {
-			t.Errorf("%d bytes at %d: %q, %v, want %q", c.size, c.offset, buffer[:n], err, c.want)
+	file, folder := open(t, path), open(t, filepath.Dir(path))
+	for _, told := range []bool{false, true} {
+		calls := Calls{Told: told}
+		for _, c := range []struct {
+			size int
+			want string
+		}{{7, "content"}, {100, "content"}, {2, "co"}} {
+			buffer := make([]byte, c.size)
+			if n, err := calls.Read(file, buffer); err != nil || string(buffer[:n]) != c.want {
+				t.Errorf("%d bytes, told %t: %q, %v, want %q", c.size, told, buffer[:n], err, c.want)
+			}
 		}
-	}
-	if _, err := ReadAt(fd, make([]byte, 1), -1); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("at -1: %v", err)
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	if _, err := ReadAt(int(folder.Fd()), make([]byte, 1), 0); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a folder: %v", err)
+		if _, err := calls.Read(folder, make([]byte, 1)); !errors.Is(err, unix.EISDIR) {
+			t.Errorf("a folder, told %t: %v", told, err)
+		}
 	}
 }
 
-func TestGuard(t *testing.T) {
-	var g Guard
-	for range 3 {
-		if g.Took(longCall); !g.Allows() {
-			t.Fatal("the next call is not allowed though none took long")
+func open(t *testing.T, path string) (fd int) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// TestState: the same whether the runtime is told or not.
+func TestState(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var want unix.Stat_t
+	if err := unix.Stat(dir, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, told := range []bool{false, true} {
+		calls := Calls{Told: told}
+		var got unix.Statx_t
+		if err := calls.State(append([]byte(dir), 0), &got); err != nil || got.Ino != want.Ino ||
+			uint64(got.Nlink) != uint64(want.Nlink) {
+			t.Errorf("told %t: %+v, %v, want %+v", told, got, err, want)
+		}
+		if err := calls.State(append([]byte(dir), "/none\x00"...), &got); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("told %t, no file: %v", told, err)
 		}
 	}
-	for range 2 {
-		g.Took(longCall + 1)
-		for i := range toldCalls {
-			if g.Allows() {
-				t.Errorf("call %d after a long one is allowed", i)
+}
+
+// TestToldAfterLongCalls: the runtime is told about one call in a millisecond of them, and about all for a second after
+// a long one, which it may have been told about or not.
+func TestToldAfterLongCalls(t *testing.T) {
+	var calls Calls
+	now := time.Unix(1e9, 0)
+	for range 3 {
+		for range 4 {
+			if !calls.short(now) {
+				t.Fatal("the runtime is told although calls took less than a millisecond")
 			}
+			calls.took(now, longCall/4, true)
 		}
-		if !g.Allows() {
-			t.Errorf("no call is allowed after %d others", toldCalls)
+		if calls.short(now) {
+			t.Fatal("the runtime is not told although calls took a millisecond together")
 		}
+		calls.took(now, longCall, false)
+	}
+	for _, short := range []bool{false, true} {
+		calls.took(now, 2*longCall, short)
+		calls.took(now, 1, false)
+		now = now.Add(2*longCall + toldFor - 1)
+		if calls.short(now) {
+			t.Errorf("the runtime is not told, less than %v after a long call", toldFor)
+		}
+		if now = now.Add(1); !calls.short(now) {
+			t.Errorf("the runtime is told, %v after a long call", toldFor)
+		}
+	}
+	if calls.Told = true; calls.short(now) {
+		t.Error("the runtime is not told although it is to be told about all")
 	}
 }
 
@@ -106,23 +139,5 @@ func TestClock(t *testing.T) {
 	}
 	if _, err := Clock(999); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("no clock: %v", err)
-	}
-}
-
-func TestStat(t *testing.T) {
-	folder, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	var got, want unix.Stat_t
-	if err := unix.Fstat(int(folder.Fd()), &want); err != nil {
-		t.Fatal(err)
-	}
-	if err := Stat(int(folder.Fd()), &got); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
-	if err := Stat(-1, &got); !errors.Is(err, unix.EBADF) {
-		t.Errorf("no file: %v", err)
 	}
 }

@@ -13,8 +13,12 @@ import (
 
 // scanEvery is the longest time between two searches for cgroups of pods while usage is read in quick succession. They
 // are searched for at once if there are more or fewer of them, since a pod may grow from its start, and if more or
-// fewer counters than before cannot be read: a pod may have been removed when another one was started.
-const scanEvery = 10 * time.Second
+// fewer counters than before cannot be read: a pod may have been removed when another one was started. Where that
+// cannot be seen, or a search failed, it is scanBlindEvery.
+const (
+	scanEvery      = 10 * time.Second
+	scanBlindEvery = time.Second
+)
 
 // PodUsages appends the counters of all pods to a list, and returns it. A pod that cannot be read is left out. Unless
 // the pods are searched for again, it allocates nothing if the list has room for all.
@@ -22,18 +26,29 @@ func (m *Memory) PodUsages(into []snapshot.PodUsage) []snapshot.PodUsage {
 	m = m.quick
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, searched := m.now(), false
-	if m.open.scanned.IsZero() || now.Sub(m.open.scanned).Abs() >= scanEvery || m.podsChanged() {
+	now := m.now()
+	search := m.searchDue(now)
+	if search {
 		m.scanAt(now)
-		searched = true
 	}
 	list, unread := m.appendUsages(into)
-	if unread != m.open.unread && !searched {
+	if unread != m.open.unread && !search {
+		search = true
 		m.scanAt(now)
 		list, unread = m.appendUsages(into)
 	}
+	// A pod that was removed during the search is out of the way at the next one, and another one may have come.
+	m.open.again = search && unread > m.open.unread
 	m.open.unread = unread
 	return list
+}
+
+func (m *Memory) searchDue(now time.Time) bool {
+	l, every := &m.open, scanEvery
+	if l.blind {
+		every = scanBlindEvery
+	}
+	return l.scanned.IsZero() || now.Sub(l.scanned).Abs() >= every || l.again || m.podsChanged()
 }
 
 // appendUsages appends the counters of the pods that are known to a list. It returns how many cannot be read, too.

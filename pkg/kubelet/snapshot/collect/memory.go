@@ -56,9 +56,7 @@ type Memory struct {
 	// info is what was last read of it; it is here so that reading it allocates nothing.
 	info meminfo
 	// folder is what was last read of a directory, for the same reason.
-	folder unix.Stat_t
-	// guard is that of calls which read the state of directories.
-	guard  shortcall.Guard
+	folder unix.Statx_t
 	cpus   int
 	now    func() time.Time
 	logger klog.Logger

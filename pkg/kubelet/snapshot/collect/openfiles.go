@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
-	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/snapshot"
 )
 
@@ -26,7 +26,10 @@ type openFiles struct {
 	byPod    []podFiles
 	scanned  time.Time
 	unread   int
-	searched []searchedFolder
+	searched []folder
+	// again is true if the next look has to search again, blind if the state of what was searched does not say whether
+	// there are more or fewer pods, failed if the last search may have missed some.
+	again, blind, failed bool
 	// classes are memory.stat of the cgroups of QoS classes, found with the pods.
 	classes []openfile.File
 }
@@ -39,18 +42,25 @@ func (m *Memory) filesOf(dir string) cgroupFiles {
 	return cgroupFiles{usage: open(m.names.usage), limit: open(m.names.limit), stat: open(m.names.stat)}
 }
 
+// folderState is the inode of a directory, another one after it was removed and created again, and its number of
+// links, which counts the directories in it.
 type folderState struct{ inode, links uint64 }
 
-// searchedFolder is an open directory in which pods were searched for, and its state before that.
-type searchedFolder struct {
-	file  *os.File
+// folder is a cgroup, and its state when it was last read. Its path ends with a zero byte.
+type folder struct {
+	path  []byte
 	state folderState
 }
 
-// folderBelow is the cgroup of a container, or one below it.
-type folderBelow struct {
-	dir   string
-	state folderState
+func (m *Memory) folderAt(dir string) folder {
+	f := folder{path: append([]byte(dir), 0)}
+	f.state = m.stateOf(f)
+	return f
+}
+
+// changed reports whether one of them was removed or replaced since, or has more or fewer cgroups in it.
+func (m *Memory) changed(folders []folder) bool {
+	return slices.ContainsFunc(folders, func(f folder) bool { return m.stateOf(f) != f.state })
 }
 
 // Below the cgroups of containers, which crun divides, and systemd or a container runtime in them, so many levels and
@@ -74,12 +84,9 @@ type podFiles struct {
 	// processes counts the tasks of the pod, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
 	processes openfile.File
 	// stats are memory.stat of the containers and of the cgroups below these, which are first, and as the last one that of
-	// the pod; nil until they are needed. folder is dir, open since then; nil if it could not be opened. state has its
-	// inode and its number of links, which counts the cgroups below it; below has those of the containers.
-	stats  []openfile.File
-	folder *os.File
-	state  folderState
-	below  []folderBelow
+	// the pod; nil until they are needed. folders are these cgroups as they were then.
+	stats   []openfile.File
+	folders []folder
 	// examined is the number of cgroups below those of the containers that were examined, nested of those that are read.
 	// without are the files memory.stat of the others, which do not exist: the memory controller may be enabled for a
 	// cgroup after it was created (kernel, cgroup-v2, "cgroup.subtree_control").
@@ -109,17 +116,13 @@ func (p *podFiles) closeStats() {
 	for i := range p.stats {
 		p.stats[i].Close()
 	}
-	p.stats, p.below, p.without, p.examined, p.nested = nil, nil, nil, 0, 0
-	if p.folder != nil {
-		_ = p.folder.Close() // It was only read.
-		p.folder = nil
-	}
+	p.stats, p.folders, p.without, p.examined, p.nested = nil, nil, nil, 0, 0
 }
 
-// closeChanged closes memory.stat of the containers of a pod if there are more or fewer of them, so that they are
-// searched for again.
+// closeChanged closes memory.stat of the containers of a pod if there are others, or other cgroups below them, so that
+// they are searched for again.
 func (m *Memory) closeChanged(p *podFiles) {
-	if p.stats != nil && (p.folder == nil || m.stateOf(p.folder) != p.state) {
+	if p.stats != nil && m.changed(p.folders) {
 		p.closeStats()
 	}
 }
@@ -150,9 +153,7 @@ func (m *Memory) statOf(p *podFiles) ([]byte, error) {
 
 // openStats sets the files memory.stat of a pod, its own as the last one.
 func (m *Memory) openStats(p *podFiles) {
-	if folder, err := os.Open(p.dir); err == nil {
-		p.folder, p.state = folder, m.stateOf(folder)
-	}
+	p.folders = append(p.folders, m.folderAt(p.dir))
 	m.openBelow(p, p.dir, nestedLevels)
 	p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, m.names.stat)))
 }
@@ -170,9 +171,9 @@ func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
 		if nested && !p.examine(stat) {
 			continue
 		}
-		state := m.stateAt(path)
-		p.below = append(p.below, folderBelow{path, state})
-		if levels > 0 && state.links != noneBelow {
+		f := m.folderAt(path)
+		p.folders = append(p.folders, f)
+		if levels > 0 && f.state.links != noneBelow {
 			m.openBelow(p, path, levels-1)
 		}
 		p.stats = append(p.stats, openfile.New(stat))
@@ -215,40 +216,20 @@ func (p *podFiles) examine(stat string) bool {
 // noneBelow is the number of links of a directory without others below it: its name, and its own entry for itself.
 const noneBelow = 2
 
-// changedBelow reports whether cgroups below the containers of a pod, whose files are open, were created, removed or
-// replaced, or count memory since.
-func (m *Memory) changedBelow(p *podFiles) bool {
-	return slices.ContainsFunc(p.below, func(f folderBelow) bool { return m.stateAt(f.dir) != f.state }) ||
-		slices.ContainsFunc(p.without, func(stat string) bool {
-			return unix.Access(stat, unix.R_OK) == nil || unix.Access(filepath.Dir(stat), unix.F_OK) != nil
-		})
+// withoutChanged reports whether cgroups below the containers of a pod that did not count memory do so, or were
+// removed.
+func (p *podFiles) withoutChanged() bool {
+	return slices.ContainsFunc(p.without, func(stat string) bool {
+		return unix.Access(stat, unix.R_OK) == nil || unix.Access(filepath.Dir(stat), unix.F_OK) != nil
+	})
 }
 
-// stateAt returns the state of a directory, zero if it cannot be read.
-func (m *Memory) stateAt(dir string) folderState {
-	if err := unix.Stat(dir, &m.folder); err != nil {
+// stateOf returns the present state of a directory, zero if it cannot be read. It allocates nothing.
+func (m *Memory) stateOf(f folder) folderState {
+	if err := m.files.calls.State(f.path, &m.folder); err != nil {
 		return folderState{}
 	}
-	return m.folderState()
-}
-
-// stateOf returns the state of an open directory, zero if it cannot be read. It allocates nothing.
-func (m *Memory) stateOf(folder *os.File) folderState {
-	stat := unix.Fstat
-	if m.guard.Allows() {
-		stat = shortcall.Stat
-	}
-	began := time.Now()
-	err := stat(int(folder.Fd()), &m.folder)
-	m.guard.Took(time.Since(began))
-	if err != nil {
-		return folderState{}
-	}
-	return m.folderState()
-}
-
-func (m *Memory) folderState() folderState {
-	return folderState{inode: m.folder.Ino, links: uint64(m.folder.Nlink)} //nolint:unconvert // It has 32 bits on arm64.
+	return folderState{inode: m.folder.Ino, links: uint64(m.folder.Nlink)}
 }
 
 // readPod reads a pod.
@@ -320,18 +301,15 @@ func (m *Memory) scanPods() {
 	}
 	m.recognized, m.unrecognized = 0, m.unrecognized[:0]
 	before := l.classes
-	l.classes = nil
-	for i := range l.searched {
-		_ = l.searched[i].file.Close() // It was only read.
-	}
-	l.searched = l.searched[:0]
+	l.classes, l.searched, l.blind, l.failed = nil, l.searched[:0], false, false
 	m.scanBelow(m.pods)
 	m.keepOpen(before)
 	l.byPod = slices.DeleteFunc(l.byPod, func(p podFiles) bool {
-		if !p.found {
+		gone := !p.found && !l.failed
+		if gone {
 			p.close()
 		}
-		return !p.found
+		return gone
 	})
 }
 
@@ -348,18 +326,15 @@ func (m *Memory) keepOpen(before []openfile.File) {
 }
 
 // podsChanged reports whether pods were started or removed since the last search. It allocates nothing.
-func (m *Memory) podsChanged() bool {
-	return slices.ContainsFunc(m.open.searched, func(f searchedFolder) bool { return m.stateOf(f.file) != f.state })
-}
+func (m *Memory) podsChanged() bool { return m.changed(m.open.searched) }
 
 // scanBelow searches in a cgroup. It ignores cgroups that are not of pods beside those that are.
 func (m *Memory) scanBelow(dir string) {
-	folder, err := os.Open(dir)
+	entries, err := m.search(dir)
 	if err != nil {
-		return
+		m.open.blind = true
+		m.open.failed = m.open.failed || !errors.Is(err, os.ErrNotExist)
 	}
-	m.open.searched = append(m.open.searched, searchedFolder{folder, m.stateOf(folder)})
-	entries, _ := folder.ReadDir(-1) // What it returns with an error was read before.
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	var others []string
 	recognized := false
@@ -386,6 +361,29 @@ func (m *Memory) scanBelow(dir string) {
 	}
 }
 
+// search returns what is in a cgroup, and records the state of that before. With an error it returns what it has read
+// before.
+func (m *Memory) search(dir string) ([]os.DirEntry, error) {
+	opened, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	m.files.calls.Told = !openfile.OfKernel(int(opened.Fd()))
+	f := m.folderAt(dir)
+	m.open.searched = append(m.open.searched, f)
+	entries, err := opened.ReadDir(-1)
+	links := uint64(noneBelow)
+	for _, e := range entries {
+		if e.IsDir() {
+			links++
+		}
+	}
+	// The links of lxcfs do not count directories, nor do those of overlayfs.
+	m.open.blind = m.open.blind || f.state.links != links
+	return entries, err
+}
+
 // found records that a search has found a pod.
 func (m *Memory) found(uid, dir string) {
 	l := &m.open
@@ -396,9 +394,8 @@ func (m *Memory) found(uid, dir string) {
 		l.byPod = slices.Insert(l.byPod, i, m.filesOfPod(uid, dir))
 	}
 	l.byPod[i].found = true
-	// A cgroup that was removed and created again has the same path.
 	p := &l.byPod[i]
-	if p.stats != nil && (m.stateAt(dir).inode != p.state.inode || m.changedBelow(p)) {
+	if p.withoutChanged() {
 		p.closeStats()
 	}
 	m.closeChanged(p)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/plimsoll-project/plimsoll/pkg/kubelet/openfile"
+	"github.com/plimsoll-project/plimsoll/pkg/kubelet/shortcall"
 )
 
 // unlimited is the least limit that means none: the kernel rounds its maximum down to whole pages.
@@ -57,24 +58,28 @@ func valueOf(line []byte, key string) (value []byte, found bool) {
 func amountOf(value []byte) (int64, bool) {
 	value, isKiB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-	if isKiB && err == nil && n <= most {
-		n *= 1024
+	unit := uint64(1)
+	if isKiB {
+		unit = 1024
 	}
-	if err != nil || n > most {
+	if err != nil || n > most/unit {
 		return 0, false
 	}
-	return int64(n), true
+	return int64(n * unit), true
 }
 
 // files reads small files, which stay open, into one buffer, which it reuses. It is not safe for concurrent use.
-type files struct{ buffer []byte }
+type files struct {
+	buffer []byte
+	calls  shortcall.Calls
+}
 
 // read returns the content of a file, which is valid until the next call.
 func (f *files) read(file *openfile.File) ([]byte, error) {
 	if f.buffer == nil {
 		f.buffer = make([]byte, 16<<10)
 	}
-	return file.ReadRecord(&f.buffer)
+	return file.ReadRecord(&f.buffer, &f.calls)
 }
 
 // count returns the number that a file has.
