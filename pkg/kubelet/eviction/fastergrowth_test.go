@@ -65,40 +65,47 @@ func newStoppedBurst(t *testing.T, b *burst, killTakes time.Duration) *growthSto
 // A large idle pod is being evicted without a fence, and will release enough. Another pod grows slowly all the time,
 // and then fast. Its rate is not the mean of the last second: it is fenced before two thirds of what is left are used.
 func TestSlowPodThatBecomesAHogBesideAnEviction(t *testing.T) {
-	for _, slow := range []int64{0, 3, 8} {
-		for _, fast := range []int64{200, 400, 1000} {
+	for _, slow := range []int64{0, 1, 3, 8} {
+		for _, fast := range []int64{200, 400, 1000, 1300, 1600, 2000} {
 			var used []int64
-			late := inPhases(t, 6, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) bool {
-				b := newBurst(t, 50*mi, 0, "second")
-				b.capacity = 128 * gi
-				s := newStoppedBurst(t, b, 20*time.Second)
-				b.add("big", 4*gi)
-				b.available(150*mi + 2*slow*mi)
-				percent := int64(100)
-				run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
-					wait(rest)
-					b.grows("second", slow*mi)
-					wait(2 * time.Second)
-					b.available(80 * mi) // A process outside of pods uses memory, and the threshold is met.
-					wait(300 * time.Millisecond)
-					left := b.left()
-					b.freeze("second")
-					b.grows("second", fast*mi)
-					for b.left() > 0 && !s.hasFenced("second") {
-						wait(time.Millisecond / 2)
-					}
-					if s.hasFenced("second") {
-						percent = 100 - 100*b.left()/left
-					}
-				})
+			late := inPhases(t, 12, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) bool {
+				percent := usedBeforeTheFence(t, rest, slow, fast)
 				used = append(used, percent)
 				return percent < 67
 			})
 			if late > 0 {
-				t.Errorf("%d, then %d MiB/s: %d of 6 are late: %d %% are used", slow, fast, late, used)
+				t.Errorf("%d, then %d MiB/s: %d of 12 are late: %d %% are used", slow, fast, late, used)
 			}
 		}
 	}
+}
+
+// usedBeforeTheFence returns how much of what is left a pod uses, in percent, that grows by so many MiB per second and
+// then fast, while a large one is being evicted.
+func usedBeforeTheFence(t *testing.T, rest time.Duration, slow, fast int64) (percent int64) {
+	t.Helper()
+	b := newBurst(t, 50*mi, 0, "second")
+	b.capacity = 128 * gi
+	s := newStoppedBurst(t, b, 20*time.Second)
+	b.add("big", 4*gi)
+	b.available(150*mi + 2*slow*mi)
+	run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
+		wait(rest)
+		b.grows("second", slow*mi)
+		wait(2 * time.Second)
+		b.available(80 * mi) // A process outside of pods uses memory, and the threshold is met.
+		wait(300 * time.Millisecond)
+		left := b.left()
+		b.freeze("second")
+		b.grows("second", fast*mi)
+		for b.left() > 0 && !s.hasFenced("second") {
+			wait(time.Millisecond / 2)
+		}
+		if percent = 100; s.hasFenced("second") {
+			percent -= 100 * b.left() / left
+		}
+	})
+	return percent
 }
 
 // A pod grows by 20 MiB/s, which does not use up the 100 MiB of the threshold within the time of a kill. Another one

@@ -71,8 +71,8 @@ func (w *Watcher) exhausted() bool { return w.costs.owed(w.clock()) > Credit }
 
 // decidesAnew reports whether another decision may be different, while a hard threshold is met by the last one: some
 // time has passed, half of what remained is used up, no hard threshold is met any more, or another pod uses up the
-// rest. A decision that is due is put off, for endedWindow at most, where the next read follows at once: a pod has
-// begun to grow, and only that read says how fast.
+// rest. A decision that is due, or for another pod, is put off, for endedWindow at most, where the next read follows at
+// once: a pod has begun to grow, or may have become faster, and only that read says how fast.
 func (w *Watcher) decidesAnew(left [2]int64) bool {
 	now, remains := w.clock(), w.remaining(left)
 	// Whatever is owed: half can be used up only a few times until all is.
@@ -87,13 +87,15 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	owed := w.costs.owed(now)
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
 	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime, owed < approachCredit)
+	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
+	if (due || another) && w.soon {
+		w.putOffAt = cmp.Or(w.putOffAt, now)
+		if now.Sub(w.putOffAt) < endedWindow {
+			due, another = false, false
+		}
+	}
 	if owed > Credit { // Then only what can be remembered.
 		return another && owed+PauseShare*w.decisionCost(now) <= Debt
-	}
-	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
-	if due && w.soon {
-		w.putOffAt = cmp.Or(w.putOffAt, now)
-		due = now.Sub(w.putOffAt) >= endedWindow
 	}
 	return due || w.reliefDue || another
 }

@@ -173,7 +173,7 @@ func (l *looks) add(at time.Time, state lookState) {
 		l.pods[i].rate = rate.PerSecond
 	}
 	l.usages = l.reader.PodUsages(l.usages[:0])
-	l.observeReleases()
+	l.observeReleases(&state)
 	state.released = l.released
 	l.match()
 	l.advance(at)
@@ -194,7 +194,7 @@ func (l *looks) add(at time.Time, state lookState) {
 
 // observeReleases finds out what pods that are being evicted have freed since the last look. Page cache does not count,
 // since it was available before.
-func (l *looks) observeReleases() {
+func (l *looks) observeReleases(now *lookState) {
 	if l.n == 0 || len(l.evicted) == 0 {
 		return
 	}
@@ -206,11 +206,25 @@ func (l *looks) observeReleases() {
 		}
 		j := slices.IndexFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == p.uid })
 		if j < 0 {
-			l.released += min(p.working, before) // It may have freed the rest long ago.
+			l.released += max(0, min(p.working, before, l.uncharged(now))) // It may have freed the rest long ago.
 		} else if int64(l.usages[j].Usage) <= before-littleGrowth {
 			l.observeRelease(p)
 		}
 	}
+}
+
+// uncharged returns by how much the counter of all pods has become less since the last look, beyond what pods that are
+// still there account for: page cache of a cgroup that was removed is charged to the one above it.
+func (l *looks) uncharged(now *lookState) int64 {
+	last := l.n - 1
+	less := l.state[last].used - now.used
+	for _, u := range l.usages {
+		less += int64(u.Usage)
+		if i := slices.IndexFunc(l.pods, func(p podLooks) bool { return p.uid == u.UID }); i >= 0 {
+			less -= max(0, l.pods[i].usage[last]) // Unknown is negative.
+		}
+	}
+	return less
 }
 
 // observeRelease finds out what one of them has freed that is still there.

@@ -74,7 +74,7 @@ func (w *Watcher) lookDue(ago, cost time.Duration) bool {
 // what is left may be used up before a kill takes effect: only the next look says how fast the pod grows.
 func (w *Watcher) beganWhileMet(left [2]int64) bool {
 	in := w.timeFor(w.remaining(left))
-	return w.hardMet && in > 0 && in < w.killTime && w.looks.justBegun(0)
+	return w.hardMet && in > 0 && in < w.killTime && (w.looks.justBegun(0) || w.looks.jumped())
 }
 
 // refresh reads all pods if that was not done for some time and a threshold will be met soon, but not at once.

@@ -52,44 +52,6 @@ func (l *looks) observePause(p *podLooks) {
 	}
 }
 
-// observeFaster finds out whether a pod grows several times as fast as before, which its rate does not show. Until it
-// has grown by several huge pages, a pod that grows slowly may just have got one; and until it has done so in more than
-// one step, it may have taken all at once. It does not any more when it has stood still for a moment.
-func (l *looks) observeFaster(p *podLooks) {
-	last := l.n - 1
-	if p.faster && l.at[last].Sub(l.at[l.stillFrom(p, last)]) >= 2*endedWindow {
-		p.again, p.faster = 0, false
-	}
-	most := int64(0)
-	for i := last - 1; i > max(p.since, l.first) && p.resident[i] != unknown; i-- {
-		most = max(most, p.resident[i+1]-p.resident[i])
-		grown := p.resident[last] - p.resident[i]
-		if grown < fasterGrowth || grown-most < leastGrowth {
-			continue
-		}
-		lately := perSecond(grown, l.at[last].Sub(l.at[i]))
-		rate, _, _ := l.rateOf(p)
-		if before, ok := l.rateBefore(p, i); ok && lately >= fasterTimes*before && lately > 2*rate.PerSecond {
-			p.again, p.faster = i, true
-		}
-		return
-	}
-}
-
-// rateBefore returns how fast a pod grew until a look since it stopped. It returns false if that was for less than
-// stepWindow, or if the pod was not read then.
-func (l *looks) rateBefore(p *podLooks, look int) (snapshot.Bytes, bool) {
-	begin := look
-	for begin > max(p.since, l.first) && p.resident[begin-1] != unknown {
-		begin--
-	}
-	window := l.at[look].Sub(l.at[begin])
-	if p.resident[look] == unknown || window < stepWindow {
-		return 0, false
-	}
-	return perSecond(p.resident[look]-p.resident[begin], window), true
-}
-
 // stillFrom returns the index of the first of the looks at a pod from which until another one it stood still.
 func (l *looks) stillFrom(p *podLooks, to int) (from int) {
 	for from = to; from > max(p.since, l.first) && p.resident[from-1] != unknown; from-- {
@@ -130,29 +92,6 @@ func (l *looks) mayGrowFaster(p *podLooks) bool {
 	}
 	used := l.usedUp(end)
 	return used < leastGrowth || l.othersGrown(p, end) < used/explainedShare
-}
-
-// mayHaveBecomeFaster reports whether a pod that grows has lately grown by more than before, which the counters of one
-// CPU do not account for, but not by so much that its rate is certain: several times as much in endedWindow or a little
-// more, which its rate does not show; or any more if it was not read for so long, since it may have used all that in
-// the last moment. Beside pods that have grown much more that does not matter.
-func (l *looks) mayHaveBecomeFaster(p *podLooks) bool {
-	last, recent := l.n-1, l.recent()
-	before, ok := l.rateBefore(p, recent)
-	if !ok || p.resident[last] == unknown || recent < p.since {
-		return false
-	}
-	grown, window := p.resident[last]-p.resident[recent], l.at[last].Sub(l.at[recent])
-	expected := int64(float64(before) * window.Seconds())
-	more := grown - expected
-	if more < littleGrowth || more < l.othersGrown(p, recent)/begunShare {
-		return false
-	}
-	if window >= 2*endedWindow {
-		return grown < clearPages
-	}
-	rate, _, _ := l.rateOf(p)
-	return grown < fasterGrowth && grown >= fasterTimes*expected && perSecond(grown, window) > 2*rate.PerSecond
 }
 
 // othersGrown returns by how much the other pods of the head have grown since a look.
@@ -386,10 +325,10 @@ func (l *looks) explainedLately() bool {
 
 // unmeasured reports whether the next looks will show which pod accounts for the growth of the node, which these do
 // not: less has grown than counters lag, or nothing while the looks span less than that may take (endedWindow); a pod
-// has just begun to grow, or gone on; the pod that seems to grow fastest may be at rest; those that grew before do not
-// account for what is used up now; or a pod that may account for it could not be read, or was first read without its
-// page cache less than within ago, and either the growth is not explained, or the counter of the latter has grown more
-// than those of the pods that are growing. postponed is for how long the decision has waited.
+// has just begun to grow, or gone on, or may have become faster; the pod that seems to grow fastest may be at rest;
+// those that grew before do not account for what is used up now; or a pod that may account for it could not be read, or
+// was first read without its page cache less than within ago, and either the growth is not explained, or the counter of
+// the latter has grown more than those of the pods that are growing. postponed is for how long the decision has waited.
 func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if l.n == 0 {
 		return false
@@ -406,7 +345,7 @@ func (l *looks) unmeasured(within, postponed time.Duration) bool {
 	if !growing && used < leastGrowth && (used > 0 || span < endedWindow) {
 		return true
 	}
-	if l.justBegun(postponed) || (growing && !l.growsNow()) || l.unclear() {
+	if l.justBegun(postponed) || (growing && !l.growsNow()) || l.unclear() || l.jumped() {
 		return true
 	}
 	explained := l.explained()
@@ -577,7 +516,9 @@ func (l *looks) decided(d *policy.Decision, inFlight []snapshot.InFlight, hardMe
 		}
 	}
 	for i := range d.Victims {
-		l.evicted = append(l.evicted, d.Victims[i].Pod.UID)
+		if d.Victims[i].Killer == snapshot.PodWorker { // Others are in flight once the API server has accepted that.
+			l.evicted = append(l.evicted, d.Victims[i].Pod.UID)
+		}
 	}
 	if !hardMet {
 		l.victims = l.victims[:0]
