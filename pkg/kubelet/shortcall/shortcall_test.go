@@ -58,9 +58,8 @@ func TestState(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		calls := Calls{Told: told}
 		var got unix.Statx_t
-		if err := calls.State(append([]byte(dir), 0), &got); err != nil || got.Ino != want.Ino ||
-			uint64(got.Nlink) != uint64(want.Nlink) {
-			t.Errorf("told %t: %+v, %v, want %+v", told, got, err, want)
+		if err := calls.State(append([]byte(dir), 0), &got); err != nil || got.Ino != want.Ino || got.Nlink != 3 {
+			t.Errorf("told %t: inode %d, %d links, %v, want %d, 3", told, got.Ino, got.Nlink, err, want.Ino)
 		}
 		if err := calls.State(append([]byte(dir), "/none\x00"...), &got); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("told %t, no file: %v", told, err)
