@@ -58,8 +58,9 @@ func TestState(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		calls := Calls{Told: told}
 		var got unix.Statx_t
-		if err := calls.State(append([]byte(dir), 0), &got); err != nil || got.Ino != want.Ino || got.Nlink != 3 {
-			t.Errorf("told %t: inode %d, %d links, %v, want %d, 3", told, got.Ino, got.Nlink, err, want.Ino)
+		err := calls.State(append([]byte(dir), 0), &got)
+		if err != nil || got.Ino != want.Ino || int64(got.Nlink) != int64(want.Nlink) {
+			t.Errorf("told %t: inode %d, %d links, %v, want %d, %d", told, got.Ino, got.Nlink, err, want.Ino, want.Nlink)
 		}
 		if err := calls.State(append([]byte(dir), "/none\x00"...), &got); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("told %t, no file: %v", told, err)

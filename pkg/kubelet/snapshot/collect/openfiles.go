@@ -84,9 +84,11 @@ type podFiles struct {
 	// processes counts the tasks of the pod, on both versions (kernel, cgroup-v1/pids and cgroup-v2, "PID").
 	processes openfile.File
 	// stats are memory.stat of the containers and of the cgroups below these, which are first, and as the last one that of
-	// the pod; nil until they are needed. folders are these cgroups as they were then.
-	stats   []openfile.File
-	folders []folder
+	// the pod; nil until they are needed. folders are that of the pod and those below it as they were then, compared is
+	// when they were last compared with the present ones.
+	stats    []openfile.File
+	folders  []folder
+	compared time.Time
 	// examined is the number of cgroups below those of the containers that were examined, nested of those that are read.
 	// without are the files memory.stat of the others, which do not exist: the memory controller may be enabled for a
 	// cgroup after it was created (kernel, cgroup-v2, "cgroup.subtree_control").
@@ -119,10 +121,22 @@ func (p *podFiles) closeStats() {
 	p.stats, p.folders, p.without, p.examined, p.nested = nil, nil, nil, 0, 0
 }
 
+// compareEvery is the longest time between two comparisons of the cgroups below a pod that is read in quick succession.
+// A container may make and remove cgroups in its own all the time.
+const compareEvery = time.Second
+
 // closeChanged closes memory.stat of the containers of a pod if there are others, or other cgroups below them, so that
-// they are searched for again.
-func (m *Memory) closeChanged(p *podFiles) {
-	if p.stats != nil && m.changed(p.folders) {
+// they are searched for again. It compares those below if that is due, or if all is true.
+func (m *Memory) closeChanged(p *podFiles, all bool) {
+	if p.stats == nil {
+		return
+	}
+	now := m.now()
+	all = all || now.Sub(p.compared).Abs() >= compareEvery
+	if all {
+		p.compared = now
+	}
+	if m.changed(p.folders[:1]) || all && (m.changed(p.folders[1:]) || p.withoutChanged()) {
 		p.closeStats()
 	}
 }
@@ -153,7 +167,7 @@ func (m *Memory) statOf(p *podFiles) ([]byte, error) {
 
 // openStats sets the files memory.stat of a pod, its own as the last one.
 func (m *Memory) openStats(p *podFiles) {
-	p.folders = append(p.folders, m.folderAt(p.dir))
+	p.folders, p.compared = append(p.folders, m.folderAt(p.dir)), m.now()
 	m.openBelow(p, p.dir, nestedLevels)
 	p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, m.names.stat)))
 }
@@ -247,7 +261,7 @@ func (m *Memory) readPod(p *podFiles, how snapshot.Counting) (*snapshot.Memory, 
 // readMemory reads the memory of a pod, its containers first. Its swap counts as used when free swap counts as
 // available. Resident is Unknown if the kernel does not say how much of the page cache is active.
 func (m *Memory) readMemory(p *podFiles, how snapshot.Counting) (r snapshot.PodMemory, err error) {
-	m.closeChanged(p)
+	m.closeChanged(p, false)
 	m.readContainers(p)
 	// Page cache that is added between these two would be subtracted from a usage that does not have it.
 	usage, err := m.files.count(&p.usage)
@@ -394,9 +408,5 @@ func (m *Memory) found(uid, dir string) {
 		l.byPod = slices.Insert(l.byPod, i, m.filesOfPod(uid, dir))
 	}
 	l.byPod[i].found = true
-	p := &l.byPod[i]
-	if p.withoutChanged() {
-		p.closeStats()
-	}
-	m.closeChanged(p)
+	m.closeChanged(&l.byPod[i], true)
 }
