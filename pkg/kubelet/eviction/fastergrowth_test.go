@@ -69,7 +69,7 @@ func TestSlowPodThatBecomesAHogBesideAnEviction(t *testing.T) {
 		for _, fast := range []int64{200, 400, 1000, 1300, 1600, 2000} {
 			var used []int64
 			late := inPhases(t, 12, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) bool {
-				percent := usedBeforeTheFence(t, rest, slow, fast)
+				percent := usedBeforeTheFence(t, rest, slow, fast, 0)
 				used = append(used, percent)
 				return percent < 67
 			})
@@ -80,9 +80,27 @@ func TestSlowPodThatBecomesAHogBesideAnEviction(t *testing.T) {
 	}
 }
 
+// As before, with a pod whose counter goes up and down with each look until it becomes a hog: other pods take what a CPU
+// has charged in advance for it.
+func TestFluctuatingPodThatBecomesAHogBesideAnEviction(t *testing.T) {
+	for _, slow := range []int64{0, 3} {
+		for _, fast := range []int64{200, 400, 1000} {
+			var used []int64
+			late := inPhases(t, 8, 21731*time.Microsecond, func(t *testing.T, rest time.Duration) bool {
+				percent := usedBeforeTheFence(t, rest, slow, fast, 768<<10)
+				used = append(used, percent)
+				return percent < 67
+			})
+			if late > 0 {
+				t.Errorf("%d, then %d MiB/s: %d of 8 are late: %d %% are used", slow, fast, late, used)
+			}
+		}
+	}
+}
+
 // usedBeforeTheFence returns how much of what is left a pod uses, in percent, that grows by so many MiB per second and
-// then fast, while a large one is being evicted.
-func usedBeforeTheFence(t *testing.T, rest time.Duration, slow, fast int64) (percent int64) {
+// then fast, while a large one is being evicted. Its counter goes up and down by so many bytes before.
+func usedBeforeTheFence(t *testing.T, rest time.Duration, slow, fast, swing int64) (percent int64) {
 	t.Helper()
 	b := newBurst(t, 50*mi, 0, "second")
 	b.capacity = 128 * gi
@@ -92,9 +110,9 @@ func usedBeforeTheFence(t *testing.T, rest time.Duration, slow, fast int64) (per
 	run(t, b.node, b.config, func(_ *Manager, wait func(time.Duration)) {
 		wait(rest)
 		b.grows("second", slow*mi)
-		wait(2 * time.Second)
+		b.fluctuates(wait, "second", swing, 2*time.Second)
 		b.available(80 * mi) // A process outside of pods uses memory, and the threshold is met.
-		wait(300 * time.Millisecond)
+		b.fluctuates(wait, "second", swing, 300*time.Millisecond)
 		left := b.left()
 		b.freeze("second")
 		b.grows("second", fast*mi)
@@ -106,6 +124,20 @@ func usedBeforeTheFence(t *testing.T, rest time.Duration, slow, fast int64) (per
 		}
 	})
 	return percent
+}
+
+// fluctuates has a pod use so much more for every other seven milliseconds, for so long.
+func (b *burst) fluctuates(wait func(time.Duration), name string, swing int64, lasts time.Duration) {
+	if swing == 0 {
+		wait(lasts)
+		return
+	}
+	for end := time.Now().Add(lasts); time.Now().Before(end); swing = -swing {
+		b.mu.Lock()
+		b.pods[name].memory += swing
+		b.mu.Unlock()
+		wait(7 * time.Millisecond)
+	}
 }
 
 // A pod grows by 20 MiB/s, which does not use up the 100 MiB of the threshold within the time of a kill. Another one

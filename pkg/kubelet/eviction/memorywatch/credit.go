@@ -88,7 +88,9 @@ func (w *Watcher) decidesAnew(left [2]int64) bool {
 	w.reliefDue = (w.reliefDue || w.wasMet()) && !w.meetsHard(left)
 	another := w.looks != nil && w.looks.growsAnew(remains, w.killTime, owed < approachCredit)
 	due := !now.Before(w.roundAt.Add(MetPause)) && owed < approachCredit
-	if (due || another) && w.soon {
+	if !due && !another {
+		w.putOffAt = time.Time{}
+	} else if w.soon {
 		w.putOffAt = cmp.Or(w.putOffAt, now)
 		if now.Sub(w.putOffAt) < endedWindow {
 			due, another = false, false

@@ -17,61 +17,96 @@ func (l *looks) observeFaster(p *podLooks) {
 	if p.faster && l.at[last].Sub(l.at[l.stillFrom(p, last)]) >= 2*endedWindow {
 		p.again, p.faster = 0, false
 	}
-	most := int64(0)
+	most, from := int64(0), -1
 	for i := last - 1; i > max(p.since, l.first) && p.resident[i] != unknown; i-- {
 		most = max(most, p.resident[i+1]-p.resident[i])
 		grown, window := p.resident[last]-p.resident[i], l.at[last].Sub(l.at[i])
 		if grown < fasterGrowth || grown-most < leastGrowth {
 			continue
 		}
-		before, _ := l.rateBefore(p, i)
+		if from < 0 {
+			from = l.sumClimbs(p, i)
+		}
+		before, ok := l.rateBetween(p, from, i)
 		if slowly := int64(float64(before) * window.Seconds()); grown-most-slowly < leastGrowth {
 			continue
 		}
-		if l.isFaster(p, i, perSecond(grown, window)) {
+		if ok && l.isFaster(p, before, perSecond(grown, window)) {
 			p.again, p.faster = i, true
 		}
 		return
 	}
 }
 
-// jumped reports whether a pod has taken so much since the look before the last one that it may have become several
-// times as fast: only the next look shows whether it has, or has taken all at once.
+// jumped reports whether a pod without a fence has taken so much since the look before the last one that it may have
+// become several times as fast: only the next look shows whether it has, or has taken all at once. Beside pods that
+// have grown much more that does not matter.
 func (l *looks) jumped() bool {
 	last := l.n - 1
 	return last > 0 && slices.ContainsFunc(l.head, func(p *podLooks) bool {
-		if p.resident[last-1] == unknown || p.again == last-1 {
+		if p.resident[last-1] == unknown || p.again == last-1 || slices.Contains(l.victims, p.uid) {
 			return false
 		}
 		grown := p.resident[last] - p.resident[last-1]
-		return grown >= fasterGrowth && l.isFaster(p, last-1, perSecond(grown, l.at[last].Sub(l.at[last-1])))
+		if grown < fasterGrowth || grown < l.othersGrown(p, last-1)/begunShare {
+			return false
+		}
+		before, ok := l.rateBefore(p, last-1)
+		return ok && l.isFaster(p, before, perSecond(grown, l.at[last].Sub(l.at[last-1])))
 	})
 }
 
-// isFaster reports whether the rate of a pod since a look is several times that until then, and much higher than the
-// one that is known.
-func (l *looks) isFaster(p *podLooks, look int, lately snapshot.Bytes) bool {
-	before, ok := l.rateBefore(p, look)
+// isFaster reports whether the rate of a pod is several times the one before, and much higher than the one that is
+// known.
+func (l *looks) isFaster(p *podLooks, before, lately snapshot.Bytes) bool {
 	rate, _, _ := l.rateOf(p)
-	return ok && lately >= fasterTimes*before && lately > 2*rate.PerSecond
+	return lately >= fasterTimes*before && lately > 2*rate.PerSecond
 }
 
-// rateBefore returns how fast a pod grew until a look since it stopped. What it has freed meanwhile does not make it
-// slower: one that uses memory and frees it again and again grows no faster each time. It returns false if that was for
-// less than stepWindow, or if the pod was not read then.
+// rateBefore returns how fast a pod grew until a look since it stopped. It returns false if that was for less than
+// stepWindow, or if the pod was not read then.
 func (l *looks) rateBefore(p *podLooks, look int) (snapshot.Bytes, bool) {
-	begin, rises := look, int64(0)
-	for begin > max(p.since, l.first) && p.resident[begin-1] != unknown {
-		if rise := p.resident[begin] - p.resident[begin-1]; rise >= littleGrowth {
-			rises += rise
-		}
-		begin--
-	}
-	window := l.at[look].Sub(l.at[begin])
-	if p.resident[look] == unknown || window < stepWindow {
+	if p.resident[look] == unknown {
 		return 0, false
 	}
-	return perSecond(max(rises, p.resident[look]-p.resident[begin]), window), true
+	return l.rateBetween(p, l.sumClimbs(p, look), look)
+}
+
+// rateBetween is rateBefore after sumClimbs.
+func (l *looks) rateBetween(p *podLooks, from, look int) (snapshot.Bytes, bool) {
+	window := l.at[look].Sub(l.at[from])
+	if window < stepWindow {
+		return 0, false
+	}
+	return perSecond(max(l.climbs[look], p.resident[look]-p.resident[from]), window), true
+}
+
+// sumClimbs sets climbs for a pod and the looks since it stopped, up to one at which it was read. It returns the first
+// of these looks. One that uses memory and frees it again and again grows no faster each time: what it has freed is not
+// subtracted. Less than leastGrowth is neither a climb nor the end of one, since counters of pods at rest go up and
+// down as well.
+func (l *looks) sumClimbs(p *podLooks, to int) (from int) {
+	for from = to; from > max(p.since, l.first) && p.resident[from-1] != unknown; from-- {
+	}
+	sum, low, high := int64(0), p.resident[from], p.resident[from]
+	for i := from; i <= to; i++ {
+		now, climb := p.resident[i], high-low
+		switch {
+		case now > high:
+			high = now
+		case now <= high-leastGrowth:
+			if climb >= leastGrowth {
+				sum += climb
+			}
+			low, high = now, now
+		case now < low:
+			low, high = now, now
+		}
+		if l.climbs[i] = sum; high-low >= leastGrowth {
+			l.climbs[i] += high - low
+		}
+	}
+	return from
 }
 
 // mayHaveBecomeFaster reports whether a pod that grows has lately grown by more than before, which the counters of one

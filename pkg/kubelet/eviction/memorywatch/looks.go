@@ -114,6 +114,8 @@ type looks struct {
 	// evicted are the pods that are being evicted, released is what these have freed, in all.
 	evicted  []types.UID
 	released int64
+	// climbs is room for sumClimbs: how much a pod has gained until each look.
+	climbs [lookCount]int64
 	// asked is how many pods the last reading has read.
 	asked int
 }
@@ -198,6 +200,7 @@ func (l *looks) observeReleases(now *lookState) {
 	if l.n == 0 || len(l.evicted) == 0 {
 		return
 	}
+	uncharged := unknown
 	for i := range l.pods {
 		p := &l.pods[i]
 		before := p.usage[l.n-1]
@@ -205,23 +208,34 @@ func (l *looks) observeReleases(now *lookState) {
 			continue
 		}
 		j := slices.IndexFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == p.uid })
-		if j < 0 {
-			l.released += max(0, min(p.working, before, l.uncharged(now))) // It may have freed the rest long ago.
-		} else if int64(l.usages[j].Usage) <= before-littleGrowth {
-			l.observeRelease(p)
+		if j >= 0 {
+			if int64(l.usages[j].Usage) <= before-littleGrowth {
+				l.observeRelease(p)
+			}
+			continue
 		}
+		if uncharged == unknown {
+			uncharged = max(0, l.uncharged(now))
+		}
+		freed := min(p.working, before, uncharged) // It may have freed the rest long ago.
+		l.released += freed
+		uncharged -= freed
 	}
 }
 
-// uncharged returns by how much the counter of all pods has become less since the last look, beyond what pods that are
-// still there account for: page cache of a cgroup that was removed is charged to the one above it.
+// uncharged returns by how much the counter of all pods has become less since the last look, beyond what pods account for
+// that are still there or were not being evicted: page cache of a cgroup that was removed is charged to the one above it.
 func (l *looks) uncharged(now *lookState) int64 {
 	last := l.n - 1
 	less := l.state[last].used - now.used
-	for _, u := range l.usages {
-		less += int64(u.Usage)
-		if i := slices.IndexFunc(l.pods, func(p podLooks) bool { return p.uid == u.UID }); i >= 0 {
-			less -= max(0, l.pods[i].usage[last]) // Unknown is negative.
+	for i := range l.usages {
+		less += int64(l.usages[i].Usage)
+	}
+	for i := range l.pods {
+		p := &l.pods[i]
+		remains := slices.ContainsFunc(l.usages, func(u snapshot.PodUsage) bool { return u.UID == p.uid })
+		if p.usage[last] != unknown && (remains || !slices.Contains(l.evicted, p.uid)) {
+			less -= p.usage[last]
 		}
 	}
 	return less

@@ -3,6 +3,7 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,18 +169,23 @@ func (m *Memory) statOf(p *podFiles) ([]byte, error) {
 // openStats sets the files memory.stat of a pod, its own as the last one.
 func (m *Memory) openStats(p *podFiles) {
 	p.folders, p.compared = append(p.folders, m.folderAt(p.dir)), m.now()
-	m.openBelow(p, p.dir, nestedLevels)
+	m.openBelow(p, 0, p.dir, nestedLevels)
 	p.stats = append(p.stats, openfile.New(filepath.Join(p.dir, m.names.stat)))
 }
 
 // openBelow adds the files memory.stat of the cgroups below one, the deepest first: what changes in those reaches the
-// ones above when they are read. It goes so many levels deeper.
-func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
+// ones above when they are read. It goes so many levels deeper. Where the cgroup, one of folders, cannot be searched,
+// the next comparison makes it try again.
+func (m *Memory) openBelow(p *podFiles, at int, dir string, levels int) {
 	nested, most := levels < nestedLevels, -1
 	if nested {
 		most = nestedEntries
 	}
-	for _, name := range foldersIn(dir, most) { // Without containers the pod is read all the same.
+	names, err := foldersIn(dir, most)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.folders[at].state = folderState{}
+	}
+	for _, name := range names { // Without containers the pod is read all the same.
 		path := filepath.Join(dir, name)
 		stat := filepath.Join(path, m.names.stat)
 		if nested && !p.examine(stat) {
@@ -188,28 +194,31 @@ func (m *Memory) openBelow(p *podFiles, dir string, levels int) {
 		f := m.folderAt(path)
 		p.folders = append(p.folders, f)
 		if levels > 0 && f.state.links != noneBelow {
-			m.openBelow(p, path, levels-1)
+			m.openBelow(p, len(p.folders)-1, path, levels-1)
 		}
 		p.stats = append(p.stats, openfile.New(stat))
 	}
 }
 
 // foldersIn returns the names of the directories in one, sorted, among so many of its entries; among all if most is
-// negative. It returns none if it cannot be read.
-func foldersIn(dir string, most int) (names []string) {
+// negative. With an error it returns those that were read before.
+func foldersIn(dir string, most int) (names []string, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	entries, _ := f.ReadDir(most) // What it returns with an error was read before.
+	entries, err := f.ReadDir(most)
+	if errors.Is(err, io.EOF) { // There is none.
+		err = nil
+	}
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, err
 }
 
 // examine reports whether memory.stat of a cgroup below that of a container is to be read: it exists, and not too many

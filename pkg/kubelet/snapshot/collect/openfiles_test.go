@@ -2,6 +2,7 @@ package collect
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -198,11 +199,11 @@ func TestFoldersAreReadInPart(t *testing.T) {
 		}
 	}
 	for most, want := range map[int]int{-1: 100, 200: 100, 50: 50} {
-		if got := foldersIn(dir, most); len(got) != want || !slices.IsSorted(got) {
+		if got, err := foldersIn(dir, most); err != nil || len(got) != want || !slices.IsSorted(got) {
 			t.Errorf("%d folders for %d entries, want %d in order", len(got), most, want)
 		}
 	}
-	if got := foldersIn(filepath.Join(dir, "none"), -1); got != nil {
+	if got, err := foldersIn(filepath.Join(dir, "none"), -1); got != nil || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v in a directory that does not exist", got)
 	}
 }

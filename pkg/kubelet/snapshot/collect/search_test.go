@@ -120,6 +120,21 @@ func TestSearchThatFails(t *testing.T) {
 	r.expectUsages("000=1000 001=1001 new=7")
 }
 
+// TestContainersThatCouldNotBeSearched: they are searched again when that is possible, and read before their pod.
+func TestContainersThatCouldNotBeSearched(t *testing.T) {
+	const pod = "kubepods/besteffort/pod000"
+	r := newLookRig(t, 1)
+	r.usages()
+	withoutNewFiles(t, func() { _, _ = r.ReadPod(snapshot.Counting{}, "000") }) // It fails.
+	order := accesses(t, []string{filepath.Join(r.root, pod, "c/memory.stat"), filepath.Join(r.root, pod, "memory.stat")})
+	if _, err := r.ReadPod(snapshot.Counting{}, "000"); err != nil {
+		t.Fatal(err)
+	}
+	if got := order(); len(got) == 0 || got[0] != 0 {
+		t.Errorf("the container was not read before its pod: %v", got)
+	}
+}
+
 // withoutNewFiles calls something while this process may not open files.
 func withoutNewFiles(t *testing.T, call func()) {
 	t.Helper()
